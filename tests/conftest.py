@@ -1,0 +1,49 @@
+"""Settings of the whole suite: property-test profiles and tests that need a GPU."""
+
+import importlib.util
+import os
+from functools import cache
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# A first example may compile a kernel, which says nothing about the time of the others.
+PATIENT = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("quick", max_examples=25, **PATIENT)
+settings.register_profile("ci", max_examples=500, derandomize=True, **PATIENT)
+settings.register_profile("thorough", max_examples=5_000, **PATIENT)
+settings.load_profile(
+    os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "quick")
+)
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--require-gpu",
+        action="store_true",
+        help="fail, rather than skip, tests marked gpu where there is no CUDA GPU",
+    )
+
+
+@cache
+def missing_for_gpu() -> str | None:
+    """Return what keeps this machine from running CUDA tests, or None."""
+    if importlib.util.find_spec("cupy") is None:
+        return "CuPy is not installed (pip install 'mgrec[cuda12]' or 'mgrec[cuda13]')"
+    import cupy
+
+    try:
+        devices = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        return f"CuPy finds no GPU: {error}"
+    return None if devices else "CuPy finds no GPU"
+
+
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("gpu") is None:
+        return
+    missing = missing_for_gpu()
+    if missing and item.config.getoption("require_gpu"):
+        pytest.fail(f"needs a CUDA GPU: {missing}", pytrace=False)
+    if missing:
+        pytest.skip(f"needs a CUDA GPU: {missing}")

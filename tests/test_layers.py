@@ -1,0 +1,153 @@
+"""Imports run downwards only, and every optional or heavy package has one owner.
+
+The layers, from top to bottom, are the keys of MAY_IMPORT. What has no folder of its own (the public
+names in ``mgrec/__init__.py`` and modules beside it) is called ``public``.
+"""
+
+import ast
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "mgrec"
+
+MAY_IMPORT = {
+    "cli": {"cli", "public", "recurrences", "placement", "phases", "backends"},
+    "public": {"public", "recurrences", "placement", "phases"},
+    "recurrences": {"recurrences", "placement", "phases"},
+    "placement": {"placement", "phases", "backends"},
+    "backends": {"backends", "phases"},
+    "phases": {"phases"},
+}
+
+# The command is an application on top: it opens stores and clusters as any user would.
+OWNERS = {
+    "dask.array": ("placement/dask", "cli"),
+    "cupy": ("backends/cuda",),
+    "cupyx": ("backends/cuda",),
+    "numba": ("backends/cpu",),
+    "llvmlite": ("backends/cpu",),
+    "click": ("cli",),
+    "rich": ("cli",),
+}
+
+
+def violations(source: Path) -> list[str]:
+    """Return one line for every import under ``source`` that the house forbids."""
+    found = []
+    for path in sorted(source.rglob("*.py")):
+        place = path.relative_to(source).as_posix()
+        for line, module in imports(path, source):
+            reason = forbidden(place, module, source)
+            if reason:
+                found.append(f"mgrec/{place}:{line}: {reason}")
+    return found
+
+
+def imports(path: Path, source: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and absolute name of whatever a file imports, wherever in it."""
+    parent = ".".join(("mgrec", *path.relative_to(source).parts[:-1]))
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            name = "." * node.level + (node.module or "")
+            module = importlib.util.resolve_name(name, parent)
+            yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.Call) and called(node) in ("import_module", "__import__"):
+            yield from (
+                (node.lineno, importlib.util.resolve_name(argument.value, parent))
+                for argument in node.args[:1]
+                if isinstance(argument, ast.Constant)
+            )
+
+
+def called(node: ast.Call) -> str:
+    return getattr(node.func, "attr", None) or getattr(node.func, "id", "")
+
+
+def forbidden(place: str, module: str, source: Path) -> str | None:
+    if module == "mgrec" or module.startswith("mgrec."):
+        importer = layer(place.split("/")[0].removesuffix(".py"), source)
+        imported = layer(module.removeprefix("mgrec").lstrip(".").split(".")[0], source)
+        if imported not in MAY_IMPORT.get(importer, ()):
+            return f"{importer} must not import {module} of {imported}"
+        return None
+    for package, owners in OWNERS.items():
+        if f"{module}.".startswith(f"{package}.") and not place.startswith(owners):
+            return f"only {' and '.join(owners)} may import {package}"
+    return None
+
+
+def layer(name: str, source: Path) -> str:
+    """Return the layer of a name in ``mgrec/``; a new folder must be given one in MAY_IMPORT."""
+    is_folder = name != "" and (source / name).is_dir()
+    return name if is_folder or name in MAY_IMPORT else "public"
+
+
+def test_imports_run_downwards_only():
+    assert violations(SOURCE) == []
+
+
+def test_every_layer_has_files():
+    places = [path.relative_to(SOURCE).parts[0] for path in SOURCE.rglob("*.py")]
+    assert {layer(place.removesuffix(".py"), SOURCE) for place in places} == set(MAY_IMPORT)
+
+
+HOUSE = {
+    "__init__.py": "from .recurrences import scan",
+    "recurrences/scan.py": "from ..phases import door\nfrom ..placement import dask",
+    "phases/door.py": "import numpy as np",
+    "placement/dask.py": "import dask.array as da\nfrom ..backends.cpu import kernels",
+    "placement/dask_graph/build.py": "from dask import array",
+    "backends/cpu/kernels.py": "from numba import njit\nfrom ...phases import door",
+    "backends/cuda/kernels.py": "def load():\n    import cupy",
+    "cli/__init__.py": "import click, rich.table\nfrom .. import scan\nfrom ..backends import cpu",
+}
+
+
+def build(root: Path, files: dict[str, str]) -> Path:
+    for place, text in files.items():
+        path = root / "mgrec" / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root / "mgrec"
+
+
+def test_a_lawful_house_passes(tmp_path):
+    assert violations(build(tmp_path, HOUSE)) == []
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        ("phases/new.py", "from ..backends.cpu import kernels"),
+        ("phases/new.py", "from .. import placement"),
+        ("phases/new.py", "import mgrec"),
+        ("phases/new.py", "def later():\n    from mgrec.recurrences import scan"),
+        ("phases/new.py", "import importlib\nimportlib.import_module('mgrec.backends.cpu')"),
+        ("backends/cpu/new.py", "from ...placement import local"),
+        ("placement/new.py", "from ..recurrences.scan import scan"),
+        ("recurrences/new.py", "from ..backends import cpu"),
+        ("recurrences/new.py", "from .. import linear_recurrence"),
+        ("recurrences/new.py", "from ..cli import main"),
+        ("__init__.py", "from . import backends"),
+        ("recurrences/new.py", "import dask.array as da"),
+        ("placement/local.py", "from dask import array"),
+        ("placement/local.py", "from dask.array import Array"),
+        ("backends/cpu/new.py", "import cupy"),
+        ("backends/new.py", "from cupyx.scipy import signal"),
+        ("backends/cuda/new.py", "import numba.cuda"),
+        ("placement/dask.py", "import click"),
+        ("__init__.py", "from rich.table import Table"),
+        ("helpers/new.py", "import mgrec"),
+        ("phases/new.py", "from ..helpers import new"),
+    ],
+)
+def test_a_planted_import_is_found(tmp_path, place, text):
+    planted = {"helpers/__init__.py": "", **HOUSE, place: text}
+    found = violations(build(tmp_path, planted))
+    assert len(found) == 1
+    assert found[0].startswith(f"mgrec/{place}:")
