@@ -1,0 +1,1 @@
+"""Recurrences on one GPU: the traced algebra, its kernels and their compilation."""

@@ -1,0 +1,193 @@
+"""Symbols that record what a plain Python function does to its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .spelling import FUNCTIONS, ctype, literal
+
+Operand = Any
+
+
+@dataclass
+class Record:
+    """The statements of one function, in the order in which they were met.
+
+    Attributes
+    ----------
+    role : str
+        How messages call the function: ``lift of 'affine'``.
+    lines : list of str
+        C++ statements; statement k defines ``v<k>``.
+    known : dict
+        Value of every expression met so far, so that none is computed twice.
+    """
+
+    role: str
+    lines: list[str] = field(default_factory=list)
+    known: dict[tuple[str, str], Symbol] = field(default_factory=dict)
+
+    def define(self, expression: str, dtype: np.dtype[Any]) -> Symbol:
+        """Name the value of a C++ expression."""
+        key = (expression, dtype.str)
+        if key not in self.known:
+            name = f"v{len(self.lines)}"
+            self.lines.append(f"const {ctype(dtype)} {name} = {expression};")
+            self.known[key] = Symbol(name, dtype, self)
+        return self.known[key]
+
+    def refuse(self, operation: str, instead: str) -> TypeError:
+        return TypeError(f"{self.role} cannot run on a GPU: {operation}; {instead}")
+
+
+class Symbol:
+    """A scalar of a known dtype whose value only the GPU will know.
+
+    Arithmetic follows NumPy's promotion (Python numbers are weak), so the traced
+    function computes in the dtypes in which NumPy would.
+    """
+
+    __slots__ = ("code", "dtype", "record")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, code: str, dtype: np.dtype[Any], record: Record) -> None:
+        self.code = code
+        self.dtype = dtype
+        self.record = record
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Operand, **kwargs: Any) -> Any:
+        if method != "__call__" or kwargs:
+            how = f"np.{ufunc.__name__}.{method}" if method != "__call__" else ", ".join(kwargs)
+            raise self.record.refuse(f"it uses {how} of a ufunc", "call ufuncs on scalars only")
+        return call(self.record, ufunc, inputs)
+
+    def __array_function__(
+        self, function: Callable[..., Any], types: Any, args: Any, kwargs: Any
+    ) -> Any:
+        if function is np.where and len(args) == 3 and not kwargs:
+            return choose(self.record, *args)
+        raise self.record.refuse(
+            f"it calls np.{function.__name__}", "use arithmetic, NumPy ufuncs and np.where"
+        )
+
+    def __bool__(self) -> bool:
+        raise self.record.refuse(
+            "it takes a branch on a value (if, and, or, not, min, max, while)",
+            "write np.where(condition, x, y), np.minimum, np.maximum, &, |, ~",
+        )
+
+    def _not_a_number(self, wanted: str, instead: str) -> TypeError:
+        return self.record.refuse(f"it needs a value as {wanted} while it is traced", instead)
+
+    def __float__(self) -> float:
+        raise self._not_a_number("a float", "replace math.f(x) and float(x) by NumPy ufuncs")
+
+    def __int__(self) -> int:
+        raise self._not_a_number("an int", "replace int(x) by np.floor(x) or np.trunc(x)")
+
+    def __complex__(self) -> complex:
+        raise self._not_a_number("a complex number", "replace complex(x, y) by x + 1j*y")
+
+    def __index__(self) -> int:
+        raise self._not_a_number("an index", "a coefficient cannot look up a table")
+
+    def __iter__(self) -> Any:
+        raise self._not_a_number("a tuple", "the state of this map is one scalar")
+
+    @property
+    def real(self) -> Symbol:
+        return self if self.dtype.kind != "c" else part(self, "re")
+
+    @property
+    def imag(self) -> Any:
+        return 0 if self.dtype.kind != "c" else part(self, "im")
+
+    def conjugate(self) -> Any:
+        return np.conjugate(self)
+
+
+def _operator(ufunc: np.ufunc, swap: bool = False) -> Callable[..., Any]:
+    def method(self: Symbol, *others: Operand) -> Any:
+        operands = (*others, self) if swap else (self, *others)
+        return call(self.record, ufunc, operands)
+
+    return method
+
+
+_BINARY: dict[str, np.ufunc] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide,
+    "floordiv": np.floor_divide, "mod": np.remainder, "pow": np.power, "and": np.bitwise_and,
+    "or": np.bitwise_or, "xor": np.bitwise_xor, "lshift": np.left_shift, "rshift": np.right_shift,
+}  # fmt: skip
+_COMPARISON: dict[str, np.ufunc] = {
+    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+    "eq": np.equal, "ne": np.not_equal,
+}  # fmt: skip
+_UNARY: dict[str, np.ufunc] = {
+    "neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert,
+}  # fmt: skip
+for _name, _ufunc in (_BINARY | _COMPARISON | _UNARY).items():
+    setattr(Symbol, f"__{_name}__", _operator(_ufunc))
+for _name, _ufunc in _BINARY.items():
+    setattr(Symbol, f"__r{_name}__", _operator(_ufunc, swap=True))
+
+
+def call(record: Record, ufunc: np.ufunc, inputs: tuple[Operand, ...]) -> Any:
+    """Record a ufunc of scalars with the dtypes that NumPy would choose."""
+    names = FUNCTIONS.get(ufunc.__name__)
+    if names is None:
+        raise record.refuse(
+            f"np.{ufunc.__name__} has no CUDA spelling here",
+            f"the ufuncs that have one are {', '.join(sorted(FUNCTIONS))}",
+        )
+    wanted = tuple(_weak(operand) for operand in inputs)
+    try:
+        dtypes = ufunc.resolve_dtypes((*wanted, *(None,) * ufunc.nout))
+    except TypeError:
+        kinds = " and ".join(str(w) for w in wanted)
+        raise record.refuse(
+            f"np.{ufunc.__name__} is not defined for {kinds}", "cast first"
+        ) from None
+    arguments = ", ".join(
+        cast(record, operand, dtype) for operand, dtype in zip(inputs, dtypes, strict=False)
+    )
+    outputs = tuple(
+        record.define(f"{name}({arguments})", dtype)
+        for name, dtype in zip(names, dtypes[ufunc.nin :], strict=True)
+    )
+    return outputs[0] if ufunc.nout == 1 else outputs
+
+
+def choose(record: Record, condition: Operand, x: Operand, y: Operand) -> Any:
+    """Record ``np.where``."""
+    dtype = np.result_type(*(v.dtype if isinstance(v, Symbol) else v for v in (x, y)))
+    flag = cast(record, condition, np.dtype(bool))
+    return record.define(f"{flag} ? {cast(record, x, dtype)} : {cast(record, y, dtype)}", dtype)
+
+
+def part(symbol: Symbol, name: str) -> Symbol:
+    real = np.empty(0, symbol.dtype).real.dtype
+    return symbol.record.define(f"{symbol.code}.{name}", real)
+
+
+def cast(record: Record, operand: Operand, dtype: np.dtype[Any]) -> str:
+    """Spell an operand, a symbol or a number, as a C++ value of `dtype`."""
+    if not isinstance(operand, Symbol):
+        return literal(operand, dtype)
+    if operand.record is not record:
+        raise record.refuse("it keeps a value of an earlier step", "pass it through the state")
+    if operand.dtype == dtype:
+        return operand.code
+    return f"cast<{ctype(dtype)}>({operand.code})"
+
+
+def _weak(operand: Operand) -> Any:
+    if isinstance(operand, Symbol):
+        return operand.dtype
+    if isinstance(operand, (bool, np.generic)):
+        return np.dtype(type(operand))
+    return type(operand)

@@ -1,0 +1,112 @@
+"""A recurrence's Python functions as a C++ struct, by calling them with symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...phases.transfer_map import TransferMap
+from .spelling import ctype, literal
+from .symbols import Record, Symbol, cast
+
+
+def trace_transfer_map(transfer_map: TransferMap, dtype: np.dtype[Any], states: int) -> str:
+    """Print a transfer map as ``struct Transfer``.
+
+    Parameters
+    ----------
+    transfer_map : TransferMap
+    dtype : numpy.dtype
+        Of every component of maps and states.
+    states : int
+        Number of scalars in the state.
+
+    Returns
+    -------
+    str
+        C++ that needs ``kernels/numeric.cuh`` and runs on host and device.
+
+    Raises
+    ------
+    TypeError
+        One of the functions does something that cannot be recorded; the message
+        names the function and what to write instead.
+
+    Notes
+    -----
+    A result of another dtype is converted to `dtype`, as storing it in an array
+    would.
+    """
+    arity = operand_count(transfer_map.lift)
+    width = len(transfer_map.identity)
+    name = transfer_map.name
+    lift = _trace(f"lift of {name!r}", transfer_map.lift, [("step", arity)], dtype, "Map", width)
+    compose = _trace(
+        f"compose of {name!r}", transfer_map.compose, [("earlier.v", width), ("later.v", width)],
+        dtype, "Map", width, grouped=True,
+    )  # fmt: skip
+    apply = _trace(
+        f"apply of {name!r}", transfer_map.apply, [("map.v", width), ("state.v", states)],
+        dtype, "State", states, grouped=True, scalar=states == 1,
+    )  # fmt: skip
+    identity = ", ".join(literal(value, dtype) for value in transfer_map.identity)
+    return f"""
+struct Transfer {{
+  typedef {ctype(dtype)} T;
+  static constexpr int OPERANDS = {arity}, WIDTH = {width}, STATES = {states};
+  struct Map {{ T v[WIDTH]; }};
+  struct State {{ T v[STATES]; }};
+  DEVICE static Map identity() {{ return Map{{{{{identity}}}}}; }}
+  DEVICE static Map lift(const T (&step)[OPERANDS]) {{{lift}}}
+  DEVICE static Map compose(const Map& earlier, const Map& later) {{{compose}}}
+  DEVICE static State apply(const Map& map, const State& state) {{{apply}}}
+}};
+"""
+
+
+def trace_coefficient(
+    function: Callable[..., Any], name: str, operands: Sequence[np.dtype[Any]], dtype: np.dtype[Any]
+) -> str:
+    """Print ``function(index, *operands)`` as a C++ function `name`."""
+    record = Record(f"Coefficient {function.__name__!r}")
+    index = Symbol("index", np.dtype(np.int64), record)
+    values = [Symbol(f"x{k}", kind, record) for k, kind in enumerate(operands)]
+    result = function(index, *values)
+    if isinstance(result, tuple):
+        raise record.refuse("it returns a tuple", "return one scalar")
+    parameters = "".join(f", {ctype(kind)} x{k}" for k, kind in enumerate(operands))
+    body = _body(record, f"return {cast(record, result, dtype)};")
+    return f"\nDEVICE inline {ctype(dtype)} {name}(long long index{parameters}) {{{body}}}\n"
+
+
+def operand_count(lift: Callable[..., Any]) -> int:
+    """Count the operands of a step."""
+    code = lift.__code__
+    if code.co_flags & 0x04:
+        raise TypeError(f"lift must name its operands one by one; got *{code.co_varnames[-1]}")
+    return int(code.co_argcount)
+
+
+def _trace(
+    role: str, function: Callable[..., Any], parameters: Iterable[tuple[str, int]],
+    dtype: np.dtype[Any], returns: str, width: int, *, grouped: bool = False, scalar: bool = False,
+) -> str:  # fmt: skip
+    record = Record(role)
+    groups: list[Any] = [
+        tuple(Symbol(f"{name}[{k}]", dtype, record) for k in range(count))
+        for name, count in parameters
+    ]
+    if scalar:
+        groups[-1] = groups[-1][0]
+    result = function(*(groups if grouped else groups[0]))
+    values = result if isinstance(result, tuple) else (result,)
+    if len(values) != width:
+        raise TypeError(f"{role} must return {width} scalars; got {len(values)}")
+    components = ", ".join(cast(record, value, dtype) for value in values)
+    return _body(record, f"return {returns}{{{{{components}}}}};")
+
+
+def _body(record: Record, result: str) -> str:
+    return "".join(f"\n    {line}" for line in (*record.lines, result)) + "\n  "
