@@ -1,0 +1,140 @@
+"""The kernels that summarise rows and columns of w = s·w + t."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from .affine import fill_powers
+from .affine_summary import (
+    BLOCK,
+    FINE,
+    magnitude,
+    rescale,
+    summarise_block,
+    summarise_constant,
+    track,
+)
+from .compilation import compile_kernel
+from .tuples import columns_at, lines_of, rows_of, values_at
+
+# Steps between two looks at the scale of the products: 16 coefficients within 2**±30 are
+# products within 2**±480, which fit beside SMALL and LARGE in a float64.
+SLAB = 16
+COLUMNS = 128
+
+
+def _precompute_constant(operands: Any, summary: Any, bounds: Any) -> None:
+    product, exponent, offset, growth, flag = summary
+    powers = np.empty(64 // offset.itemsize, offset.dtype)
+    start = (1.0, 0, offset.dtype.type(0), 0.0, FINE)
+    for row in range(offset.shape[0]):
+        s, t = rows_of(operands, row)
+        fill_powers(s, powers)
+        product[row], exponent[row], offset[row], growth[row], flag[row] = summarise_constant(
+            s, t, start, powers, bounds
+        )
+
+
+def _precompute_arrays(operands: Any, summary: Any, bounds: Any) -> None:
+    product, exponent, offset, growth, flag = summary
+    for row in range(offset.shape[0]):
+        s, t = rows_of(operands, row)
+        carry = (1.0, 0, offset.dtype.type(0), 0.0, FINE)
+        for left in range(0, t.size, BLOCK):
+            right = min(left + BLOCK, t.size)
+            carry = summarise_block(s[left:right], t[left:right], carry, bounds)
+        product[row], exponent[row], offset[row], growth[row], flag[row] = carry
+
+
+precompute_constant = compile_kernel(_precompute_constant)
+precompute_arrays = compile_kernel(_precompute_arrays)
+
+
+@cache
+def precompute_filled(lift: Any, is_real: bool, *key: str) -> Any:
+    """The kernel for coefficients on the fly, reversed rows, and complex numbers."""
+
+    def precompute(operands: Any, steps: int, summary: Any, bounds: Any, reverse: bool) -> None:
+        product, exponent, offset, growth, flag = summary
+        s, t = np.empty(BLOCK, offset.dtype), np.empty(BLOCK, offset.dtype)
+        for row in range(offset.shape[0]):
+            operand = rows_of(operands, row)
+            carry = (product.dtype.type(1), 0, offset.dtype.type(0), 0.0, FINE)
+            for left in range(0, steps, BLOCK):
+                size = min(BLOCK, steps - left)
+                for i in range(size):
+                    at = steps - 1 - left - i if reverse else left + i
+                    s[i], t[i] = lift(*values_at(operand, at))
+                if is_real:
+                    carry = summarise_block(s[:size], t[:size], carry, bounds)
+                else:
+                    carry = track(s, t, size, carry, bounds[0])
+            product[row], exponent[row], offset[row], growth[row], flag[row] = carry
+
+    return compile_kernel(precompute, *key, repr(is_real))
+
+
+@cache
+def precompute_columns(lift: Any, *key: str) -> Any:
+    """The kernel for rows along the slow axis: all columns of a step side by side.
+
+    A column whose coefficients or offsets leave the safe range is only marked; `retrack`
+    goes over it again, step by step.
+    """
+
+    def precompute(operands: Any, steps: int, summary: Any, bounds: Any, reverse: bool) -> None:
+        product, exponent, offset, growth, flag = summary
+        largest, low, high = np.empty(COLUMNS), bounds[2], 1 / bounds[2]
+        product[:], exponent[:], offset[:], growth[:], flag[:] = 1, 0, 0, 0, FINE
+        for row in range(offset.shape[0]):
+            for left in range(0, offset.shape[1], COLUMNS):
+                right = min(left + COLUMNS, offset.shape[1])
+                p, e, b = (
+                    product[row, left:right],
+                    exponent[row, left:right],
+                    offset[row, left:right],
+                )
+                g, f, top = growth[row, left:right], flag[row, left:right], largest[: right - left]
+                top[:] = 0
+                for step in range(steps):
+                    at = steps - 1 - step if reverse else step
+                    operand = lines_of(operands, row, at)
+                    for j in range(right - left):
+                        s, t = lift(*columns_at(operand, left + j))
+                        size = magnitude(s)
+                        p[j] *= s
+                        b[j] = s * b[j] + t
+                        top[j] = max(top[j], magnitude(p[j]))
+                        safe = (size == 0) | ((size >= low) & (size <= high))
+                        f[j] |= not (safe & (magnitude(b[j]) <= bounds[0]))
+                    if step % SLAB == SLAB - 1 or step == steps - 1:
+                        rescale(p, e, g, top)
+
+    return compile_kernel(precompute, *key)
+
+
+@cache
+def retrack_columns(lift: Any, *key: str) -> Any:
+    """The kernel that summarises the marked columns step by step."""
+
+    def retrack(operands: Any, steps: int, summary: Any, bounds: Any, reverse: bool) -> None:
+        product, exponent, offset, growth, flag = summary
+        s, t = np.empty(BLOCK, offset.dtype), np.empty(BLOCK, offset.dtype)
+        for row in range(offset.shape[0]):
+            for j in range(offset.shape[1]):
+                if flag[row, j] == FINE:
+                    continue
+                carry = (product.dtype.type(1), 0, offset.dtype.type(0), 0.0, FINE)
+                for left in range(0, steps, BLOCK):
+                    size = min(BLOCK, steps - left)
+                    for i in range(size):
+                        at = steps - 1 - left - i if reverse else left + i
+                        s[i], t[i] = lift(*columns_at(lines_of(operands, row, at), j))
+                    carry = track(s, t, size, carry, bounds[0])
+                product[row, j], exponent[row, j], offset[row, j] = carry[:3]
+                growth[row, j], flag[row, j] = carry[3:]
+
+    return compile_kernel(retrack, *key)

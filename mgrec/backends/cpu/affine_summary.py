@@ -1,0 +1,185 @@
+"""precompute for w = s·w + t in floating point: see :class:`mgrec.phases.AffineSummary`.
+
+A row goes block by block. A block is *calm* when its coefficients are 0 or within a range
+whose products are normal numbers, no product can set a new largest one, and its offsets
+stay far from overflow: then only ends of groups are looked at. Any other block is tracked
+step by step.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+import numba
+import numpy as np
+from numba.extending import overload, register_jitable
+
+from .compilation import OPTIONS
+from .lanes import any_above, any_outside, fma, load, splat, store
+from .tuples import value_at
+
+BLOCK = 128
+# A calm block's coefficients are at most 2**0.25: 128 of them grow by 2**32 at most.
+CALM_HIGH, CALM_GROWTH = 2.0**0.25, 32.0
+FINE, NAN, REDO = 0, 1, 2
+# The running product stays within these; f32 products of 4 steps and f64 ones fit on top.
+SMALL, LARGE, SHIFT = 2.0**-500, 2.0**500, 500
+
+
+@cache
+def limits(dtype: np.dtype[Any]) -> np.ndarray:
+    """(top, calm_top, low), for offsets, for t in a calm block, for its coefficients.
+
+    An offset below top is less than half a unit in the last place of the largest number: no
+    sum with it tips a state into overflow that the product alone would not. In a calm block
+    128 offsets grow by 2**32, so that all stay below top if t stays below top * 2**-40.
+    """
+    narrow = np.finfo(dtype).dtype.itemsize == 4
+    top = float(np.finfo(dtype).max) * 2.0 ** (-40 if narrow else -60)
+    low = 2.0 ** (-30 if narrow else -100)
+    return np.array([top, top * 2.0**-40, low], np.finfo(dtype).dtype)
+
+
+def magnitude(x: Any) -> Any:
+    raise NotImplementedError
+
+
+@overload(magnitude, strict=False)
+def _magnitude_of(x: Any) -> Any:
+    if isinstance(x, numba.types.Complex):
+        return lambda x: max(abs(x.real), abs(x.imag))
+    return lambda x: abs(x)
+
+
+@register_jitable
+def scaled_log2(x: Any) -> Any:
+    return math.log2(x) if x > 0 else -math.inf
+
+
+@numba.njit(**OPTIONS)
+def track(s: Any, t: Any, steps: int, carry: Any, top: Any) -> Any:
+    """Steps one by one. carry = (product, exponent, offset, growth, flag)."""
+    product, exponent, offset, growth, flag = carry
+    largest = 0.0
+    for i in range(steps):
+        a, x = value_at(s, i), value_at(t, i)
+        size = float(magnitude(a))
+        if size > LARGE or (size < SMALL and size > 0):
+            unit, shift = math.frexp(size)
+            if math.isfinite(size):
+                a = a * (unit / size) if size > 1e-300 else a * 2.0**1000 * 2.0 ** (-shift - 1000)
+                exponent += shift
+        product = product * a
+        size = float(magnitude(product))
+        largest = max(largest, size)
+        if size > LARGE or (size < SMALL and size > 0):
+            growth = max(growth, scaled_log2(largest) + exponent)
+            largest = 0.0
+            factor = 2.0**-SHIFT if size > LARGE else 2.0**SHIFT
+            product *= factor
+            exponent += SHIFT if size > LARGE else -SHIFT
+        offset = value_at(s, i) * offset + x
+        if not magnitude(offset) <= top:
+            flag = REDO if flag == FINE else flag
+        if value_at(s, i) != value_at(s, i) or x != x:
+            flag = NAN
+            break
+    growth = max(growth, scaled_log2(largest) + exponent)
+    return product, exponent, offset, growth, flag
+
+
+@numba.njit(**OPTIONS)
+def _is_calm(s: Any, t: Any, carry: Any, bounds: Any) -> Any:
+    product, exponent, offset, growth, _ = carry
+    calm_top = splat(bounds[1])
+    low, high, one = splat(bounds[2]), splat(t.dtype.type(CALM_HIGH)), splat(t.dtype.type(1))
+    calm = abs(offset) <= bounds[1]
+    grows = False
+    for at in range(0, BLOCK, 64 // t.itemsize):
+        a = load(s, at)
+        calm &= not (any_above(load(t, at), calm_top) or any_outside(a, low, high))
+        grows |= any_above(a, one)
+    return calm and (not grows or scaled_log2(abs(product)) + exponent + CALM_GROWTH <= growth)
+
+
+@numba.njit(fastmath={"contract"}, **OPTIONS)
+def _compose(s: Any, t: Any, product: Any, exponent: Any, offset: Any) -> Any:
+    for group in range(t.size // 4):
+        a = s[4 * group : 4 * group + 4]
+        x = t[4 * group : 4 * group + 4]
+        upper = a[3] * a[2]
+        whole = upper * (a[1] * a[0])
+        later = upper * (a[1] * x[0] + x[1]) + (a[3] * x[2] + x[3])
+        offset = whole * offset + later
+        product *= whole
+        if abs(product) < SMALL and product != 0:
+            product *= 2.0**SHIFT
+            exponent -= SHIFT
+    return product, exponent, offset
+
+
+@numba.njit(**OPTIONS)
+def summarise_block(s: Any, t: Any, carry: Any, bounds: Any) -> Any:
+    """The carry after one more block of coefficient arrays of a real dtype."""
+    if t.size == BLOCK and _is_calm(s, t, carry, bounds):
+        product, exponent, offset = _compose(s, t, carry[0], carry[1], carry[2])
+        return product, exponent, offset, carry[3], carry[4]
+    return track(s, t, t.size, carry, bounds[0])
+
+
+@numba.njit(**OPTIONS)
+def _power(base: Any, count: int) -> Any:
+    """base**count as (product, exponent), by squaring, scaled on the way."""
+    product, exponent = 1.0, 0
+    factor, shift = math.frexp(base)
+    while count > 0:
+        if count & 1:
+            product, more = math.frexp(product * factor)
+            exponent += more + shift
+        factor, more = math.frexp(factor * factor)
+        shift = 2 * shift + more
+        count >>= 1
+    return product, exponent
+
+
+@numba.njit(**OPTIONS)
+def summarise_constant(s: Any, t: Any, start: Any, powers: Any, bounds: Any) -> Any:
+    """A whole row of a constant s, |s| <= 1: lanes fold steps that lie `width` apart."""
+    width = 64 // t.itemsize
+    groups = t.size // width
+    across, top = splat(powers[width - 1]), splat(bounds[1])
+    lanes, calm = splat(t.dtype.type(0)), True
+    for group in range(groups):
+        x = load(t, group * width)
+        calm &= not any_above(x, top)
+        lanes = fma(across, lanes, x)
+    if not calm:
+        return track(s, t, t.size, start, bounds[0])
+    folded = np.empty(width, t.dtype)
+    store(folded, 0, lanes)
+    offset = folded[width - 1]
+    for lane in range(width - 1):
+        offset += powers[width - 2 - lane] * folded[lane]
+    carry = (start[0], start[1], offset, start[3], start[4])
+    tail = t[groups * width :]
+    _, _, offset, _, flag = track(s, tail, tail.size, carry, bounds[0])
+    product, exponent = _power(float(s), t.size)
+    return product, exponent, offset, 0.0, flag
+
+
+@numba.njit(**OPTIONS)
+def rescale(product: Any, exponent: Any, growth: Any, largest: Any) -> None:
+    """Bring the products of a line of columns back into scale; empties `largest`."""
+    for j in range(product.size):
+        size = magnitude(product[j])
+        if largest[j] > 1 or exponent[j] != 0:
+            growth[j] = max(growth[j], scaled_log2(largest[j]) + exponent[j])
+        largest[j] = 0
+        if size > LARGE:
+            product[j] *= 2.0**-SHIFT
+            exponent[j] += SHIFT
+        elif size < SMALL and size > 0:
+            product[j] *= 2.0**SHIFT
+            exponent[j] -= SHIFT

@@ -1,0 +1,127 @@
+"""Compile the functions of a recurrence with numba, and keep the result on disk."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core.caching import FunctionCache
+
+# No fastmath: the results of a plain loop are those of the same loop in NumPy scalars.
+OPTIONS = {"nogil": True, "error_model": "numpy"}
+
+
+@numba.njit(**OPTIONS)
+def _where(condition: Any, x: Any, y: Any) -> Any:
+    return x if condition else y
+
+
+@numba.njit(**OPTIONS)
+def _frexp(x: Any) -> Any:
+    return math.frexp(x)
+
+
+def _scalar_numpy() -> ModuleType:
+    """NumPy as seen from one step: numba lacks frexp, and its where allocates an array."""
+    module = ModuleType("mgrec_scalar_numpy")
+    module.__dict__.update({name: getattr(np, name) for name in np.__all__})
+    module.__dict__.update(where=_where, frexp=_frexp)
+    return module
+
+
+_REPLACEMENTS = {id(np): _scalar_numpy(), id(np.where): _where, id(np.frexp): _frexp}
+
+
+@cache
+def compile_step(function: Callable[..., Any]) -> Any:
+    """Compile a function of one step, with NumPy's functions taken on scalars."""
+    if not isinstance(function, FunctionType):
+        return function  # compiled by the user already
+    scope = {
+        name: _REPLACEMENTS.get(id(value), _compile_called(value))
+        for name, value in function.__globals__.items()
+        if name in _names(function.__code__) or name == "__builtins__"
+    }
+    scope["__name__"] = function.__globals__.get("__name__", "mgrec")
+    step = FunctionType(
+        function.__code__,
+        scope,
+        function.__name__,
+        function.__defaults__,
+        tuple(map(_replaced_cell, function.__closure__ or ())) or None,
+    )
+    return numba.njit(**OPTIONS)(step)
+
+
+def _names(code: Any) -> set[str]:
+    nested = [const for const in code.co_consts if hasattr(const, "co_names")]
+    return set(code.co_names).union(*(_names(inner) for inner in nested))
+
+
+def _compile_called(value: Any) -> Any:
+    return compile_step(value) if isinstance(value, FunctionType) else value
+
+
+def _replaced_cell(cell: Any) -> Any:
+    value = cell.cell_contents
+    return type(cell)(_REPLACEMENTS.get(id(value), _compile_called(value)))
+
+
+@cache
+def _own_source() -> str:
+    folder = Path(__file__).parent
+    return sha256(b"".join(path.read_bytes() for path in sorted(folder.glob("*.py")))).hexdigest()
+
+
+class _StepCache(FunctionCache):  # type: ignore[misc]
+    """numba's cache on disk, keyed by what the compiled-in functions do.
+
+    numba's own key pickles the closure, and a compiled function pickles differently in
+    every process: nothing was ever found again.
+    """
+
+    def __init__(self, function: Callable[..., Any], key: str) -> None:
+        super().__init__(function)
+        self._key = key
+
+    def _index_key(self, signature: Any, codegen: Any) -> Any:
+        return signature, codegen.magic_tuple(), self._key
+
+
+def compile_kernel(kernel: Callable[..., Any], *key: str) -> Any:
+    """Compile a kernel, cached on disk.
+
+    Parameters
+    ----------
+    kernel : function
+    *key : str
+        Fingerprints of the functions that the kernel's closure holds compiled.
+    """
+    dispatcher = numba.njit(**OPTIONS)(kernel)
+    dispatcher._cache = _StepCache(kernel, "-".join((*key, _own_source())))
+    return dispatcher
+
+
+def writable(array: np.ndarray) -> np.ndarray:
+    """The same memory, typed as writable: numba compiles read-only arrays a second time.
+
+    No kernel writes into an operand.
+    """
+    if array.flags.writeable:
+        return array
+    return np.asarray(_Exposed(array))
+
+
+class _Exposed:
+    def __init__(self, array: np.ndarray) -> None:
+        interface = dict(array.__array_interface__)
+        interface["data"] = (interface["data"][0], False)
+        self.__array_interface__ = interface
+        self.owner = array

@@ -1,0 +1,174 @@
+"""Kernels for any transfer map: plain loops over rows, or over the columns of each step.
+
+The carried state goes through ``apply`` alone, step after step, so `determine` gives the
+bits of the sequential loop; ``compose`` serves `precompute`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from ...phases.fingerprint import StepFunction
+from ...phases.transfer_map import TransferMap
+from .compilation import compile_kernel, compile_step
+from .tuples import cast, columns_at, lines_of, rows_of, store, values_at
+
+# Columns that are carried together: 512 states of a few scalars stay in the L1 cache.
+COLUMNS = 512
+
+
+@dataclass(frozen=True)
+class TransferKernels:
+    """The compiled loops of one transfer map."""
+
+    determine_rows: Any
+    determine_columns: Any
+    precompute_rows: Any
+    precompute_columns: Any
+    act: Any
+
+
+# A coefficient in place of an operand: (function, operands it takes from the flat list).
+Parts = tuple[tuple[StepFunction | None, int], ...]
+
+
+@cache
+def transfer_kernels(transfer_map: TransferMap, parts: Parts, several: bool) -> TransferKernels:
+    """Kernels of a transfer map.
+
+    Parameters
+    ----------
+    transfer_map : TransferMap
+    parts : tuple of (function or None, int)
+        How ``lift``'s operands come from the flat ones: as they are (None), or through a
+        coefficient's function of the next `int` of them.
+    several : bool
+        The state is a tuple of scalars.
+    """
+    lift = fused_lift(transfer_map, parts)
+    compose = compile_step(transfer_map.compose)
+    apply = _tupled(compile_step(transfer_map.apply), several)
+    key = (transfer_map.fingerprint, *parts_key(parts), repr(several))
+    return TransferKernels(
+        compile_kernel(_determine_rows(lift, apply), *key),
+        compile_kernel(_determine_columns(lift, apply), *key),
+        compile_kernel(_precompute_rows(lift, compose), *key),
+        compile_kernel(_precompute_columns(lift, compose), *key),
+        compile_kernel(_act(apply), *key),
+    )
+
+
+def parts_key(parts: Parts) -> tuple[str, ...]:
+    """What the parts add to a kernel's key."""
+    return tuple(f"{function and function.fingerprint}:{count}" for function, count in parts)
+
+
+@cache
+def fused_lift(transfer_map: TransferMap, parts: Parts) -> Any:
+    """``lift`` as a function of the flat operands, coefficients computed on the way."""
+    scope: dict[str, Any] = {"lift": compile_step(transfer_map.lift)}
+    arguments, at = [], 0
+    for number, (function, count) in enumerate(parts):
+        operands = ", ".join(f"x{at + k}" for k in range(count))
+        if function is None:
+            arguments.append(operands)
+        else:
+            scope[f"f{number}"] = compile_step(function.function)
+            arguments.append(f"f{number}({operands})")
+        at += count
+    flat = ", ".join(f"x{k}" for k in range(at))
+    exec(f"def fused({flat}): return lift({', '.join(arguments)})", scope)
+    return compile_step(scope["fused"])
+
+
+def _tupled(apply: Any, several: bool) -> Any:
+    if several:
+        return apply
+
+    def one(step: Any, state: Any) -> Any:
+        return (apply(step, state[0]),)
+
+    return compile_step(one)
+
+
+def _determine_rows(lift: Any, apply: Any) -> Callable[..., None]:
+    def determine_rows(operands: Any, entry: Any, results: Any, reverse: bool) -> None:
+        rows, steps = results[0].shape
+        for row in range(rows):
+            operand = rows_of(operands, row)
+            result = rows_of(results, row)
+            state = values_at(entry, row)
+            for step in range(steps):
+                at = steps - 1 - step if reverse else step
+                state = cast(apply(lift(*values_at(operand, at)), state), results)
+                store(result, at, state)
+
+    return determine_rows
+
+
+def _determine_columns(lift: Any, apply: Any) -> Callable[..., None]:
+    def determine_columns(
+        operands: Any, entry: Any, results: Any, reverse: bool, begin: int, end: int
+    ) -> None:
+        rows, steps, _ = results[0].shape
+        for row in range(rows):
+            for left in range(begin, end, COLUMNS):
+                right = min(left + COLUMNS, end)
+                before = rows_of(entry, row)
+                for step in range(steps):
+                    at = steps - 1 - step if reverse else step
+                    operand = lines_of(operands, row, at)
+                    after = lines_of(results, row, at)
+                    for column in range(left, right):
+                        state = values_at(before, column)
+                        state = apply(lift(*columns_at(operand, column)), state)
+                        store(after, column, state)
+                    before = after
+
+    return determine_columns
+
+
+def _precompute_rows(lift: Any, compose: Any) -> Callable[..., None]:
+    def precompute_rows(operands: Any, steps: int, maps: Any, reverse: bool) -> None:
+        for row in range(maps[0].shape[0]):
+            operand = rows_of(operands, row)
+            first = steps - 1 if reverse else 0
+            chunk = cast(lift(*values_at(operand, first)), maps)
+            for step in range(1, steps):
+                at = steps - 1 - step if reverse else step
+                chunk = cast(compose(chunk, lift(*values_at(operand, at))), maps)
+            store(maps, row, chunk)
+
+    return precompute_rows
+
+
+def _precompute_columns(lift: Any, compose: Any) -> Callable[..., None]:
+    def precompute_columns(operands: Any, steps: int, maps: Any, reverse: bool) -> None:
+        rows, columns = maps[0].shape
+        for row in range(rows):
+            chunk = rows_of(maps, row)
+            for left in range(0, columns, COLUMNS):
+                right = min(left + COLUMNS, columns)
+                for step in range(steps):
+                    at = steps - 1 - step if reverse else step
+                    operand = lines_of(operands, row, at)
+                    for column in range(left, right):
+                        later = lift(*columns_at(operand, column))
+                        if step == 0:
+                            store(chunk, column, later)
+                        else:
+                            earlier = values_at(chunk, column)
+                            store(chunk, column, compose(earlier, later))
+
+    return precompute_columns
+
+
+def _act(apply: Any) -> Callable[..., None]:
+    def act(maps: Any, entry: Any, exits: Any) -> None:
+        for row in range(exits[0].shape[0]):
+            store(exits, row, apply(values_at(maps, row), values_at(entry, row)))
+
+    return act

@@ -1,0 +1,1 @@
+"""What a recurrence is: its algebra, its checked arguments, its chunks and their summaries."""

@@ -1,0 +1,299 @@
+"""The door: every argument is checked, promoted and laid out here, once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .affine import affine
+from .chunk import Chunk, CoefficientOperand
+from .coefficient import Coefficient
+from .transfer_map import TransferMap
+
+_COMPUTED = "bhilqBHILQfdFDe"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A recurrence over arrays, checked.
+
+    Attributes
+    ----------
+    transfer_map : TransferMap
+    operands : tuple of arrays, scalars and Coefficient
+        Native byte order, broadcastable to `shape`.
+    initial : tuple of arrays or scalars
+        One a scalar of the state, broadcastable to `shape` without `axis`.
+    shape : tuple of int or nan
+        Of every result. nan where a Dask array does not know.
+    axis : int
+        0 or more.
+    dtype, result_dtype : numpy.dtype
+        In which the recurrence is computed, and of the results: they differ for float16.
+    reverse : bool
+    is_several : bool
+        The state is a tuple, and so is the result.
+    """
+
+    transfer_map: TransferMap
+    operands: tuple[Any, ...]
+    initial: tuple[Any, ...]
+    shape: tuple[Any, ...]
+    axis: int
+    dtype: np.dtype[Any]
+    result_dtype: np.dtype[Any]
+    reverse: bool
+    is_several: bool
+
+    @property
+    def row_shape(self) -> tuple[Any, ...]:
+        return self.shape[: self.axis] + self.shape[self.axis + 1 :]
+
+
+def check(
+    transfer_map: TransferMap,
+    operands: dict[str, Any],
+    initial: Any,
+    axis: int,
+    reverse: bool,
+) -> Problem:
+    """Check the arguments of a recurrence.
+
+    Parameters
+    ----------
+    transfer_map : TransferMap
+    operands : dict, name -> array_like, scalar or Coefficient
+        By the names that messages use.
+    initial : scalar, array_like, or tuple of these
+    axis : int
+    reverse : bool
+
+    Returns
+    -------
+    Problem
+
+    Raises
+    ------
+    TypeError
+        A dtype or a kind of array that no recurrence can be computed in.
+    ValueError
+        Shapes that do not fit, or an axis that is not there.
+    """
+    checked = {name: _operand(name, value) for name, value in operands.items()}
+    states = initial if isinstance(initial, tuple) else (initial,)
+    if isinstance(initial, tuple) and len(initial) < 2:
+        raise ValueError("initial must be a scalar where the state is one; got a tuple of 1")
+    states = tuple(_array("initial", state) for state in states)
+    shape = _broadcast(checked)
+    axis = _axis(axis, shape)
+    result_dtype = _result_dtype(transfer_map, checked, states)
+    dtype = np.dtype(np.float32) if result_dtype == np.float16 else result_dtype
+    is_cast = transfer_map == affine
+    return Problem(
+        transfer_map,
+        tuple(_promoted(name, value, dtype, is_cast) for name, value in checked.items()),
+        tuple(_initial(state, dtype, shape, axis) for state in states),
+        shape,
+        axis,
+        dtype,
+        result_dtype,
+        bool(reverse),
+        isinstance(initial, tuple),
+    )
+
+
+def _operand(name: str, value: Any) -> Any:
+    if isinstance(value, Coefficient):
+        arrays = [_array(f"array {k} of {name}", array) for k, array in enumerate(value.arrays)]
+        return Coefficient.of(value.function, *arrays)
+    return _array(name, value)
+
+
+def _array(name: str, value: Any) -> Any:
+    """A Python scalar as it is (it promotes weakly), or an array of a computable dtype."""
+    if type(value) in (int, float, complex):
+        return value
+    if isinstance(value, bool):
+        raise TypeError(f"{name} must be a number; got a bool")
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"{name} must be a plain array; got a masked array: fill it first")
+    if not isinstance(value, np.ndarray):
+        value = _as_array(name, value)
+    if value.dtype.char not in _COMPUTED:
+        raise TypeError(
+            f"{name} must be of an integer, floating or complex dtype of at most 64 bits a "
+            f"component; got {value.dtype}"
+        )
+    return value
+
+
+def _as_array(name: str, value: Any) -> Any:
+    if hasattr(value, "dask") and hasattr(value, "chunks") and hasattr(value, "_meta"):
+        return value
+    if hasattr(value, "__cuda_array_interface__"):
+        raise TypeError(f"{name} is an array on a GPU, which this version does not compute on yet")
+    if hasattr(value, "__dask_graph__") and value.__dask_graph__() is not None:
+        kind = type(value).__name__
+        raise TypeError(
+            f"{name} must be a NumPy or Dask array; got a lazy {kind}: pass its .data, or use "
+            f"xarray.apply_ufunc(..., dask='allowed')"
+        )
+    return np.asarray(value)
+
+
+def arrays_of(operands: Sequence[Any]) -> list[Any]:
+    """All arrays and scalars among operands, those of coefficients included."""
+    found: list[Any] = []
+    for operand in operands:
+        found += operand.arrays if isinstance(operand, Coefficient) else [operand]
+    return found
+
+
+def _broadcast(operands: dict[str, Any]) -> tuple[Any, ...]:
+    """NumPy's broadcasting, where an unknown length (nan) fits 1 and an unknown length."""
+    shapes = [np.shape(value) for value in arrays_of(list(operands.values()))]
+    ndim = max(map(len, shapes), default=0)
+    if ndim == 0:
+        names = " and ".join(operands)
+        raise ValueError(f"{names} must have at least one array among them; got only scalars")
+    shape = []
+    for k in range(-ndim, 0):
+        lengths = {s[k] for s in shapes if len(s) >= -k and s[k] != 1}
+        known = {length for length in lengths if not math.isnan(length)}
+        if len(known) > 1:
+            given = ", ".join(f"{n}: {_shape_of(v)}" for n, v in operands.items())
+            raise ValueError(f"shapes must broadcast; got {given}")
+        unknown = len(known) < len(lengths)
+        shape.append(math.nan if unknown else known.pop() if known else 1)
+    return tuple(shape)
+
+
+def _shape_of(value: Any) -> Any:
+    return (
+        [np.shape(a) for a in value.arrays] if isinstance(value, Coefficient) else np.shape(value)
+    )
+
+
+def _axis(axis: Any, shape: tuple[Any, ...]) -> int:
+    ndim = len(shape)
+    try:
+        index = int(axis.__index__())
+    except AttributeError:
+        raise TypeError(f"axis must be an integer; got {axis!r}") from None
+    if not -ndim <= index < ndim:
+        raise ValueError(f"axis must be from {-ndim} to {ndim - 1} for shape {shape}; got {axis}")
+    return index % ndim
+
+
+def _result_dtype(
+    transfer_map: TransferMap, operands: dict[str, Any], states: Sequence[Any]
+) -> np.dtype[Any]:
+    values = [v for v in operands.values() if not isinstance(v, Coefficient)]
+    promoting = [getattr(value, "dtype", value) for value in (*values, *states)]
+    dtype = np.result_type(*promoting)
+    if dtype.kind in "iu" and len(values) < len(operands):
+        dtype = np.result_type(dtype, 1.0)
+    return dtype
+
+
+def _promoted(name: str, value: Any, dtype: np.dtype[Any], is_cast: bool) -> Any:
+    if isinstance(value, Coefficient):
+        arrays = [_promoted(name, array, dtype, False) for array in value.arrays]
+        return Coefficient.of(value.function, *arrays)
+    if type(value) in (int, float, complex):
+        return _scalar(name, value, dtype)
+    if is_cast:
+        return value if value.dtype == dtype else value.astype(dtype)
+    native = np.dtype(np.float32) if value.dtype == np.float16 else value.dtype.newbyteorder("=")
+    return value if value.dtype == native else value.astype(native)
+
+
+def _scalar(name: str, value: Any, dtype: np.dtype[Any]) -> np.ndarray:
+    try:
+        return np.asarray(value, dtype)
+    except (OverflowError, TypeError) as error:
+        raise ValueError(f"{name} must be representable in {dtype}; got {value!r}") from error
+
+
+def _initial(state: Any, dtype: np.dtype[Any], shape: tuple[Any, ...], axis: int) -> Any:
+    state = _scalar("initial", state, dtype) if not hasattr(state, "dtype") else state
+    rows = shape[:axis] + shape[axis + 1 :]
+    fits = len(state.shape) <= len(rows) and all(
+        have in (1, want) or math.isnan(want) or math.isnan(have)
+        for have, want in zip(reversed(state.shape), reversed(rows), strict=False)
+    )
+    if not fits:
+        raise ValueError(
+            f"initial must be a scalar or have shape {rows}, the shape without axis {axis}; "
+            f"got {state.shape}"
+        )
+    return state if state.dtype == dtype else state.astype(dtype)
+
+
+def lay_out(problem: Any, operands: Sequence[Any], shape: tuple[int, ...], first: int) -> Chunk:
+    """Operands of one chunk of NumPy (or CuPy) arrays as a :class:`Chunk`.
+
+    Parameters
+    ----------
+    problem : Problem or Recipe
+    operands : sequence of arrays and Coefficient
+    shape : tuple of int
+        Of the chunk's result.
+    first : int
+        Index of the chunk's first step along the whole axis.
+    """
+    layout = canonical_shape(shape, problem.axis)
+
+    def canonical(array: Any) -> Any:
+        return _canonical(array, shape, problem.axis, layout)
+
+    def laid_out(operand: Any) -> Any:
+        if isinstance(operand, Coefficient):
+            arrays = tuple(map(canonical, operand.arrays))
+            return CoefficientOperand(operand.function, first, arrays)
+        return canonical(operand)
+
+    return Chunk(tuple(map(laid_out, operands)), layout, problem.dtype, problem.reverse)
+
+
+def canonical_shape(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
+    """(outer, steps, inner) of a shape."""
+    return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
+
+
+def _canonical(array: Any, shape: tuple[int, ...], axis: int, layout: tuple[int, int, int]) -> Any:
+    own = (1,) * (len(shape) - array.ndim) + array.shape
+    if own == shape:
+        return _contiguous(array).reshape(layout)
+    target = []
+    for group, full in (
+        (slice(0, axis), layout[0]),
+        (slice(axis, axis + 1), layout[1]),
+        (slice(axis + 1, None), layout[2]),
+    ):
+        target.append(1 if all(length == 1 for length in own[group]) else full)
+    # Axes that are broadcast only in part cannot be merged: these alone are expanded.
+    full_shape = [
+        1 if target[0 if k < axis else 1 if k == axis else 2] == 1 else length
+        for k, length in enumerate(shape)
+    ]
+    xp_shape = tuple(full_shape)
+    array = array.reshape(own)
+    if own != xp_shape:
+        array = np.broadcast_to(array, xp_shape)
+    return _contiguous(array).reshape(target)
+
+
+def _contiguous(array: Any) -> Any:
+    return array if array.flags.c_contiguous else array.copy(order="C")
+
+
+def lay_out_entry(state: Any, shape: tuple[int, ...], axis: int) -> Any:
+    """A state, broadcast and reshaped to (outer, inner)."""
+    rows = shape[:axis] + shape[axis + 1 :]
+    outer, _, inner = canonical_shape(shape, axis)
+    return np.broadcast_to(state, rows).reshape(outer, inner)

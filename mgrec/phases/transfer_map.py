@@ -1,0 +1,99 @@
+"""The algebra of a recurrence: maps from state to state that compose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from .fingerprint import fingerprint
+
+Map = tuple[Any, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class TransferMap:
+    """A family of maps ``state -> state`` that is closed under composition.
+
+    One step of a recurrence is one map, and so is any run of steps: a whole
+    chunk is then a few scalars.
+
+    Parameters
+    ----------
+    lift : callable, ``(*operands at one step) -> map``
+        A map is a tuple of scalars.
+    compose : callable, ``(earlier, later) -> map``
+        Associative, not commutative: ``earlier`` acts first.
+    apply : callable, ``(map, state) -> state``
+        A state is a scalar, or a tuple of scalars where the recurrence carries
+        several.
+    identity : tuple of scalars
+        The map that leaves every state alone.
+    name : str, optional
+        Shown in the keys of a Dask graph and in messages; the name of `lift`
+        when not given.
+
+    Notes
+    -----
+    The laws, tested by :func:`mgrec.check_laws`::
+
+        compose(compose(f, g), h) == compose(f, compose(g, h))
+        compose(identity, f) == f == compose(f, identity)
+        apply(compose(f, g), x) == apply(g, apply(f, x))
+
+    The three functions are plain Python on scalars: arithmetic and NumPy ufuncs
+    (``np.maximum``, ``np.where``, ...). The CPU compiles these very functions.
+    They must not depend on anything that changes: what they read from their
+    module or closure is read once, when they are compiled.
+
+    Examples
+    --------
+    The largest value so far, and how far below it the present one is:
+
+    >>> import numpy as np, mgrec
+    >>> running_max = mgrec.TransferMap(
+    ...     lift=lambda x: (x,),
+    ...     compose=lambda earlier, later: (np.maximum(earlier[0], later[0]),),
+    ...     apply=lambda largest, state: np.maximum(largest[0], state),
+    ...     identity=(-np.inf,),
+    ... )
+    >>> mgrec.scan(running_max, np.array([1.0, 3.0, 2.0]), initial=0.0)
+    array([1., 3., 3.])
+    """
+
+    lift: Callable[..., Map]
+    compose: Callable[[Map, Map], Map]
+    apply: Callable[[Map, Any], Any]
+    identity: Map
+    name: str = ""
+    fingerprint: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for role in ("lift", "compose", "apply"):
+            function = getattr(self, role)
+            if not hasattr(function, "__code__"):
+                raise TypeError(
+                    f"{role} must be a plain Python function, so that it can be "
+                    f"compiled; got {function!r}"
+                )
+        if not isinstance(self.identity, tuple):
+            raise TypeError(
+                f"identity must be a tuple of scalars, as every map is; got {self.identity!r}"
+            )
+        if not self.name:
+            name = self.lift.__name__.strip("_<>").removesuffix("_lift")
+            object.__setattr__(self, "name", name)
+
+        functions = (self.lift, self.compose, self.apply)
+        object.__setattr__(self, "fingerprint", fingerprint(*functions, self.identity))
+
+    # Equal is what computes the same: a map that a worker has unpickled finds the code that
+    # was compiled for the last one.
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TransferMap) and self.fingerprint == other.fingerprint
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+    def __dask_tokenize__(self) -> tuple[str, str]:
+        return ("mgrec.TransferMap", self.fingerprint)

@@ -1,0 +1,152 @@
+"""The tasks of the graph: pure functions of blocks in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..backends import cpu
+from ..phases.chunk import Chunk
+from ..phases.coefficient import Coefficient
+from ..phases.door import Problem, lay_out, lay_out_entry
+from ..phases.transfer_map import TransferMap
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A problem without its arrays: what a task must know.
+
+    Attributes
+    ----------
+    transfer_map : TransferMap
+    operands : tuple
+        Of each operand: the number of its block in a pack, a 0-d array, or
+        ``(function, slots)`` of a coefficient.
+    varying : tuple of tuple of bool
+        Of each block: the axes along which it is not broadcast, the last ones of all.
+    """
+
+    transfer_map: TransferMap
+    operands: tuple[Any, ...]
+    axis: int
+    dtype: np.dtype[Any]
+    result_dtype: np.dtype[Any]
+    reverse: bool
+    is_several: bool
+    varying: tuple[tuple[bool, ...], ...]
+
+    @classmethod
+    def of(
+        cls, problem: Problem, operands: tuple[Any, ...], varying: tuple[tuple[bool, ...], ...]
+    ) -> Recipe:
+        return cls(
+            problem.transfer_map,
+            operands,
+            problem.axis,
+            problem.dtype,
+            problem.result_dtype,
+            problem.reverse,
+            problem.is_several,
+            varying,
+        )
+
+    def shape(self, pack: Pack) -> tuple[int, ...]:
+        """The shape of a chunk's result; unknown sizes are checked here, where they show."""
+        ndim = len(pack.place)
+        lengths: list[set[int]] = [set() for _ in range(ndim)]
+        for block, varying in zip(pack.blocks, self.varying, strict=True):
+            for k, length, is_varying in zip(
+                range(ndim - block.ndim, ndim), block.shape, varying, strict=True
+            ):
+                if is_varying:
+                    lengths[k].add(length)
+        if any(len(found) > 1 for found in lengths):
+            shapes = " and ".join(str(block.shape) for block in pack.blocks)
+            raise ValueError(
+                f"operands must have chunks of the same sizes; chunk {pack.place} got {shapes}"
+            )
+        return tuple(found.pop() if found else 1 for found in lengths)
+
+    def chunk(self, pack: Pack) -> tuple[Chunk, tuple[int, ...]]:
+        """The chunk laid out for a backend, and the shape of its result."""
+
+        def fill(slot: Any) -> Any:
+            if isinstance(slot, int):
+                return pack.blocks[slot]
+            if isinstance(slot, tuple):
+                function, slots = slot
+                return Coefficient.of(function, *map(fill, slots))
+            return slot
+
+        shape = self.shape(pack)
+        operands = tuple(map(fill, self.operands))
+        return lay_out(self, operands, shape, pack.starts[self.axis]), shape
+
+
+@dataclass(frozen=True)
+class Pack:
+    """The blocks of one chunk, its place among the chunks, and where it starts."""
+
+    blocks: tuple[Any, ...]
+    place: tuple[int, ...]
+    starts: tuple[int, ...]
+
+    def __sizeof__(self) -> int:
+        return sum(block.nbytes for block in self.blocks)
+
+
+def pack_blocks(*values: Any, recipe: Recipe, count: int) -> Pack:
+    """Take the blocks of one chunk together."""
+    places = values[count:]
+    return Pack(values[:count], tuple(p for p, _ in places), tuple(s for _, s in places))
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Entries (outer, inner) of a group's chunks, and of the chunk after the group."""
+
+    states: tuple[tuple[Any, ...], ...]
+
+
+def precompute_block(pack: Pack, recipe: Recipe) -> tuple[Any, tuple[int, ...]]:
+    """Reduce a chunk to its summary; the chunk's shape goes along."""
+    chunk, shape = recipe.chunk(pack)
+    return cpu.precompute(recipe.transfer_map, chunk), shape
+
+
+def propagate_group(recipe: Recipe, summaries: list[Any], before: Any) -> Entries:
+    """The entries of a group of chunks.
+
+    Parameters
+    ----------
+    recipe : Recipe
+    summaries : list of (summary, shape)
+        In the order of the recurrence.
+    before : list of arrays, or Entries
+        The initial states, or what the group before returned.
+    """
+    if isinstance(before, Entries):
+        entry = before.states[-1]
+    else:
+        shape = summaries[0][1]
+        entry = tuple(
+            np.ascontiguousarray(lay_out_entry(state, shape, recipe.axis)) for state in before
+        )
+    states = [entry]
+    for summary, _ in summaries:
+        states.append(cpu.propagate(summary, states[-1]))
+    return Entries(tuple(states))
+
+
+def determine_block(recipe: Recipe, pack: Pack, entries: Entries, number: int) -> Any:
+    """The results of a chunk: one array, or a tuple of one a scalar of the state."""
+    chunk, shape = recipe.chunk(pack)
+    entry = entries.states[number]
+    results = tuple(np.empty(chunk.shape, recipe.dtype) for _ in entry)
+    cpu.determine(recipe.transfer_map, chunk, entry, results)
+    arrays = tuple(
+        result.reshape(shape).astype(recipe.result_dtype, copy=False) for result in results
+    )
+    return arrays if recipe.is_several else arrays[0]

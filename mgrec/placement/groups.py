@@ -1,0 +1,42 @@
+"""How many chunks one propagation takes together."""
+
+from __future__ import annotations
+
+from math import isnan, prod
+from typing import Any
+
+from ..phases.door import Problem, arrays_of
+
+# A group holds its chunks' operands until it has propagated: with groups of 32 small chunks
+# a task a group is lost in three a chunk, with large chunks memory counts.
+LARGEST = 32
+GROUP_BYTES = 256 << 20
+ENTRY_BYTES = 64 << 10
+
+
+def group_size(chunks: tuple[tuple[Any, ...], ...], axis: int, problem: Problem) -> int:
+    """Chunks along the axis in one group.
+
+    Parameters
+    ----------
+    chunks : tuple of tuple of int or nan
+    axis : int
+    problem : Problem
+
+    Returns
+    -------
+    int
+        At most 32; fewer where the chunks' operands exceed 256 MiB together, or where
+        their entries, which travel to every chunk of the group, exceed an eighth of a
+        chunk's operands (and 64 KiB).
+    """
+    if any(isnan(length) for lengths in chunks for length in lengths):
+        return LARGEST
+    rows = prod(max(lengths) for k, lengths in enumerate(chunks) if k != axis)
+    item = problem.dtype.itemsize
+    arrays = max(1, sum(array.ndim > 0 for array in arrays_of(problem.operands)))
+    operands = max(1, rows * max(chunks[axis]) * item * arrays)
+    entry = max(1, rows * item * len(problem.initial))
+    by_memory = GROUP_BYTES // operands
+    by_travel = max(ENTRY_BYTES, operands // 8) // entry
+    return max(1, min(LARGEST, by_memory, by_travel))

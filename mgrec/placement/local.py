@@ -1,0 +1,153 @@
+"""One machine: the threads of a CPU share one array by the three phases."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ..backends import cpu
+from ..phases.chunk import Chunk
+from ..phases.door import Problem, canonical_shape, lay_out, lay_out_entry
+
+# Below this many steps in all a second thread costs more than it brings.
+SMALL = 1 << 16
+
+Arrays = tuple[np.ndarray, ...]
+
+
+def thread_count() -> int:
+    """Threads of one call: ``MGREC_NUM_THREADS``, or the processors this process may use."""
+    given = os.environ.get("MGREC_NUM_THREADS")
+    if given is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    if not given.isdigit() or int(given) < 1:
+        raise ValueError(f"MGREC_NUM_THREADS must be a positive integer; got {given!r}")
+    return int(given)
+
+
+@cache
+def _pool(threads: int, process: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="mgrec")
+
+
+def _together(calls: Sequence[Callable[[], Any]]) -> list[Any]:
+    """Run the calls side by side, the first one in this thread."""
+    if len(calls) < 2:
+        return [call() for call in calls]
+    others = [_pool(thread_count(), os.getpid()).submit(call) for call in calls[1:]]
+    return [calls[0](), *(future.result() for future in others)]
+
+
+def solve(problem: Problem) -> Arrays:
+    """Solve a recurrence over NumPy arrays.
+
+    Returns
+    -------
+    tuple of arrays
+        One a scalar of the state, of the problem's shape and result dtype.
+    """
+    shape = problem.shape
+    chunk = lay_out(problem, problem.operands, shape, 0)
+    entry = tuple(lay_out_entry(state, shape, problem.axis) for state in problem.initial)
+    layout = canonical_shape(shape, problem.axis)
+    results = tuple(np.empty(layout, problem.dtype) for _ in problem.initial)
+    threads = 1 if results[0].size < SMALL else thread_count()
+    if threads == 1:
+        cpu.determine(problem.transfer_map, chunk, entry, results)
+    elif chunk.shape[0] >= threads:
+        _solve_rows(problem, chunk, entry, results, threads)
+    elif chunk.shape[2] > 1:
+        _solve_columns(problem, chunk, entry, results, threads)
+    else:
+        _solve_long_rows(problem, chunk, entry, results, threads)
+    return tuple(
+        result.reshape(shape).astype(problem.result_dtype, copy=False) for result in results
+    )
+
+
+def _cuts(length: int, parts: int) -> list[tuple[int, int]]:
+    ends = [length * k // parts for k in range(parts + 1)]
+    return [(a, b) for a, b in zip(ends, ends[1:], strict=False) if a < b]
+
+
+def _solve_rows(
+    problem: Problem, chunk: Chunk, entry: Arrays, results: Arrays, threads: int
+) -> None:
+    def part(begin: int, end: int) -> Callable[[], None]:
+        before = tuple(state[begin:end] for state in entry)
+        after = tuple(result[begin:end] for result in results)
+        rows = chunk.rows(begin, end)
+        return lambda: cpu.determine(problem.transfer_map, rows, before, after)
+
+    _together([part(*cut) for cut in _cuts(chunk.shape[0], threads)])
+
+
+def _solve_columns(
+    problem: Problem, chunk: Chunk, entry: Arrays, results: Arrays, threads: int
+) -> None:
+    def part(begin: int, end: int) -> Callable[[], None]:
+        transfer_map = problem.transfer_map
+        return lambda: cpu.determine_columns(transfer_map, chunk, entry, results, begin, end)
+
+    _together([part(*cut) for cut in _cuts(chunk.shape[2], threads)])
+
+
+def _solve_long_rows(
+    problem: Problem, chunk: Chunk, entry: Arrays, results: Arrays, threads: int
+) -> None:
+    for row in range(chunk.shape[0]):
+        before = tuple(state[row : row + 1] for state in entry)
+        after = tuple(result[row : row + 1] for result in results)
+        _solve_long_row(problem, chunk.rows(row, row + 1), before, after, threads)
+
+
+def _solve_long_row(
+    problem: Problem, chunk: Chunk, entry: Arrays, results: Arrays, threads: int
+) -> None:
+    """The three phases over the pieces of one row.
+
+    The first piece is determined while the others but the last are precomputed; then all
+    that is left is determined side by side. Where a summary says that its piece depends on
+    every step, the whole row is left to one thread: the pieces would wait for each other.
+    """
+    transfer_map = problem.transfer_map
+    pieces = _pieces(chunk.steps, threads, chunk.reverse)
+    parts = [chunk.between(*piece) for piece in pieces]
+    targets = [tuple(result[:, a:b] for result in results) for a, b in pieces]
+
+    def determine(k: int, before: Arrays) -> Callable[[], None]:
+        return lambda: cpu.determine(transfer_map, parts[k], before, targets[k])
+
+    def precompute(k: int) -> Callable[[], Any]:
+        return lambda: cpu.precompute(transfer_map, parts[k])
+
+    _, *summaries = _together([determine(0, entry), *map(precompute, range(1, threads))])
+    if any(getattr(summary, "redo", None) for summary in summaries):
+        return cpu.determine(transfer_map, chunk, entry, results)
+    last = 0 if chunk.reverse else -1
+    before = tuple(target[:, last].copy() for target in targets[0])
+    calls = [determine(1, before)]
+    for k, summary in enumerate(summaries, 2):
+        before = cpu.propagate(summary, before)
+        calls.append(determine(k, before))
+    _together(calls)
+    return None
+
+
+def _pieces(steps: int, threads: int, reverse: bool) -> list[tuple[int, int]]:
+    """threads + 1 pieces in the order of the recurrence: the first one a little smaller.
+
+    precompute takes about 0.95 of the time of determine, so that the first piece, which is
+    determined while others are precomputed, has 0.95 of their size.
+    """
+    unit = steps / (threads + 0.95)
+    ends = [0, *(int(unit * (k + 0.95)) for k in range(threads)), steps]
+    pieces = list(zip(ends, ends[1:], strict=False))
+    if reverse:
+        pieces = [(steps - b, steps - a) for a, b in pieces]
+    return pieces

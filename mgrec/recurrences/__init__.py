@@ -1,0 +1,1 @@
+"""The recurrences that mgrec solves: one file a recurrence."""
