@@ -60,6 +60,7 @@ def check(
     initial: Any,
     axis: int,
     reverse: bool,
+    kinds: str = "iufc",
 ) -> Problem:
     """Check the arguments of a recurrence.
 
@@ -71,6 +72,9 @@ def check(
     initial : scalar, array_like, or tuple of these
     axis : int
     reverse : bool
+    kinds : str
+        Kinds of dtype that the recurrence is computed in; integers become floats where "i"
+        is not among them.
 
     Returns
     -------
@@ -90,7 +94,7 @@ def check(
     states = tuple(_array("initial", state) for state in states)
     shape = _broadcast(checked)
     axis = _axis(axis, shape)
-    result_dtype = _result_dtype(transfer_map, checked, states)
+    result_dtype = _result_dtype(checked, states, kinds)
     dtype = np.dtype(np.float32) if result_dtype == np.float16 else result_dtype
     is_cast = transfer_map == affine
     return Problem(
@@ -189,14 +193,14 @@ def _axis(axis: Any, shape: tuple[Any, ...]) -> int:
     return index % ndim
 
 
-def _result_dtype(
-    transfer_map: TransferMap, operands: dict[str, Any], states: Sequence[Any]
-) -> np.dtype[Any]:
+def _result_dtype(operands: dict[str, Any], states: Sequence[Any], kinds: str) -> np.dtype[Any]:
     values = [v for v in operands.values() if not isinstance(v, Coefficient)]
     promoting = [getattr(value, "dtype", value) for value in (*values, *states)]
     dtype = np.result_type(*promoting)
-    if dtype.kind in "iu" and len(values) < len(operands):
+    if dtype.kind in "iu" and (len(values) < len(operands) or "i" not in kinds):
         dtype = np.result_type(dtype, 1.0)
+    if dtype.kind not in kinds:
+        raise TypeError(f"{' and '.join(operands)} must be real; got {dtype}")
     return dtype
 
 

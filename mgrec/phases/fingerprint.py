@@ -79,7 +79,7 @@ def _absorb(digest: Any, value: Any, seen: set[int]) -> None:
         _absorb(digest, value.co_consts, seen)
     elif hasattr(value, "py_func"):
         _absorb(digest, value.py_func, seen)
-    elif isinstance(value, (ModuleType, type)) or isinstance(value, np.ufunc) or callable(value):
+    elif isinstance(value, (ModuleType, type, np.ufunc)) or callable(value):
         module = getattr(value, "__module__", None) or ""
         name = getattr(value, "__qualname__", None) or getattr(value, "__name__", "")
         digest.update(f"{module}:{name};".encode())

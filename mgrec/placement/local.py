@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -72,7 +73,7 @@ def solve(problem: Problem) -> Arrays:
 
 def _cuts(length: int, parts: int) -> list[tuple[int, int]]:
     ends = [length * k // parts for k in range(parts + 1)]
-    return [(a, b) for a, b in zip(ends, ends[1:], strict=False) if a < b]
+    return [(a, b) for a, b in pairwise(ends) if a < b]
 
 
 def _solve_rows(
@@ -147,7 +148,7 @@ def _pieces(steps: int, threads: int, reverse: bool) -> list[tuple[int, int]]:
     """
     unit = steps / (threads + 0.95)
     ends = [0, *(int(unit * (k + 0.95)) for k in range(threads)), steps]
-    pieces = list(zip(ends, ends[1:], strict=False))
+    pieces = list(pairwise(ends))
     if reverse:
         pieces = [(steps - b, steps - a) for a, b in pieces]
     return pieces

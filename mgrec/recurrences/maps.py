@@ -24,6 +24,7 @@ __all__ = ["affine", "matrix2", "max_plus", "min_plus", "mobius"]
 
 
 def _power_of_two_scale(a: Any, b: Any, c: Any, d: Any) -> Map:
+    """The same map with its largest entry between 1/2 and 1."""
     largest = np.maximum(np.maximum(np.abs(a), np.abs(b)), np.maximum(np.abs(c), np.abs(d)))
     exponent = -np.frexp(largest)[1]
     # In two halves: one factor 2**exponent may overflow where the product does not.
@@ -37,8 +38,17 @@ def _power_of_two_scale(a: Any, b: Any, c: Any, d: Any) -> Map:
     )
 
 
+def _limit(entry: Any, largest: Any) -> Any:
+    # An infinite entry outweighs all finite ones: the map's limit has ones and zeros.
+    limit = np.where(np.isinf(entry), np.copysign(1.0, entry), 0.0 * entry)
+    return np.where(np.isinf(largest), np.where(np.isnan(entry), entry, limit), entry)
+
+
 def _mobius_lift(a: Any, b: Any, c: Any, d: Any) -> Map:
-    return _power_of_two_scale(a, b, c, d)
+    largest = np.maximum(np.maximum(np.abs(a), np.abs(b)), np.maximum(np.abs(c), np.abs(d)))
+    return _power_of_two_scale(
+        _limit(a, largest), _limit(b, largest), _limit(c, largest), _limit(d, largest)
+    )
 
 
 def _mobius_compose(earlier: Map, later: Map) -> Map:

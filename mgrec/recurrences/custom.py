@@ -1,0 +1,88 @@
+"""Recurrences by any transfer map, ready-made or the user's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..phases.door import check
+from ..phases.transfer_map import TransferMap
+from ..placement import solve
+
+
+def scan(
+    transfer_map: TransferMap,
+    *operands: Any,
+    initial: Any,
+    axis: int = -1,
+    reverse: bool = False,
+    memory: str = "stream",
+) -> Any:
+    """Solve the recurrence whose steps are transfer maps.
+
+    Parameters
+    ----------
+    transfer_map : TransferMap
+        One of :mod:`mgrec.maps`, or your own: see :class:`mgrec.TransferMap`.
+    *operands : scalar, array_like or Coefficient
+        What ``transfer_map.lift`` takes, in its order; they broadcast against each other.
+    initial : scalar or array_like, or tuple of these
+        The state before the first step; a tuple where the state is one. Each is a scalar, or
+        of the shape of the result without `axis`.
+    axis, reverse, memory
+        See :func:`mgrec.linear_recurrence`.
+
+    Returns
+    -------
+    array, dask.array.Array, or tuple of these
+        The state after every step, one array a scalar of the state, of dtype
+        ``numpy.result_type`` of the operands and `initial`. States and maps are carried in
+        that dtype (float16 in float32).
+
+    Raises
+    ------
+    TypeError
+        The map is no :class:`TransferMap`, its functions cannot be compiled, or a dtype is
+        not computed in.
+    ValueError
+        Shapes or chunks that do not fit, a number of operands that ``lift`` does not take.
+
+    Notes
+    -----
+    On one thread the states go through ``apply`` alone and have the bits of the sequential
+    loop. Several threads and Dask chunks need ``compose``, and are as accurate as it is.
+    :func:`mgrec.check_laws` tests a map of your own.
+
+    Examples
+    --------
+    Waiting times in a queue with one server, W = max(W + s, 0), where s is the service time
+    of a customer less the time to the next arrival (Lindley 1952):
+
+    >>> import numpy as np, mgrec
+    >>> s = np.array([2.0, -1.0, -3.0, 4.0, -1.0])
+    >>> mgrec.scan(mgrec.maps.max_plus, s, 0.0, initial=0.0)
+    array([2., 1., 0., 4., 3.])
+
+    A recurrence of second order, here Fibonacci's, has a state of two scalars:
+
+    >>> ones = np.ones(6, dtype=np.int64)
+    >>> x, y = mgrec.scan(mgrec.maps.matrix2, ones, 1, 1, 0, 0, 0, initial=(1, 0))
+    >>> x
+    array([ 1,  2,  3,  5,  8, 13])
+    """
+    if not isinstance(transfer_map, TransferMap):
+        raise TypeError(f"transfer_map must be a TransferMap; got {transfer_map!r}")
+    _count(transfer_map, len(operands))
+    named = {f"operand {number}": operand for number, operand in enumerate(operands, 1)}
+    results = solve(check(transfer_map, named, initial, axis, reverse), memory)
+    return results if isinstance(initial, tuple) else results[0]
+
+
+def _count(transfer_map: TransferMap, given: int) -> None:
+    code = transfer_map.lift.__code__
+    most = code.co_argcount
+    least = most - len(transfer_map.lift.__defaults__ or ())
+    if not least <= given <= most:
+        raise ValueError(
+            f"lift of {transfer_map.name} takes {most} operands "
+            f"{code.co_varnames[:most]}; got {given}"
+        )
