@@ -1,7 +1,7 @@
 """Imports run downwards only, and every optional or heavy package has one owner.
 
-The layers, from top to bottom, are the keys of MAY_IMPORT. What has no folder of its own (the public
-names in ``mgrec/__init__.py`` and modules beside it) is called ``public``.
+The layers, from top to bottom, are the keys of MAY_IMPORT. What has no folder of its own (the
+public names in ``mgrec/__init__.py`` and modules beside it) is called ``public``.
 """
 
 import ast
