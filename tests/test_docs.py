@@ -1,0 +1,92 @@
+"""Whatever the documentation shows runs, and says what it says."""
+
+import doctest
+import importlib
+import pkgutil
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from sybil import Sybil
+from sybil.parsers.markdown import PythonCodeBlockParser
+
+import mgrec
+
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+# Numbers are compared as printed; only white space may differ.
+DOCTEST_OPTIONS = doctest.NORMALIZE_WHITESPACE
+
+
+def modules() -> Iterator[str]:
+    yield "mgrec"
+    for module in pkgutil.walk_packages(mgrec.__path__, "mgrec."):
+        if not module.name.endswith(".__main__"):
+            yield module.name
+
+
+@pytest.mark.parametrize("name", modules())
+def test_examples_in_docstrings(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as missing:
+        if missing.name != "cupy":
+            raise
+        pytest.skip("needs CuPy: pip install 'mgrec[cuda12]' or 'mgrec[cuda13]'")
+    runner = doctest.DocTestRunner(optionflags=DOCTEST_OPTIONS)
+    report: list[str] = []
+    for example in doctest.DocTestFinder(exclude_empty=True).find(module):
+        runner.run(example, out=report.append)
+    assert report == [], "".join(report)
+
+
+def public_names() -> Iterator[str]:
+    return (name for name in mgrec.__all__ if callable(getattr(mgrec, name)))
+
+
+@pytest.mark.parametrize("name", public_names())
+def test_every_public_name_has_an_example(name):
+    assert ">>> " in (getattr(mgrec, name).__doc__ or "")
+
+
+def test_python_blocks_of_readme(tmp_path, monkeypatch):
+    """They share one namespace, from top to bottom."""
+    monkeypatch.chdir(tmp_path)
+    parser = PythonCodeBlockParser(doctest_optionflags=DOCTEST_OPTIONS)
+    examples = list(Sybil([parser]).parse(README))
+    assert len(examples) >= 5
+    for example in examples:
+        example.evaluate()
+
+
+def test_a_wrong_result_in_readme_is_found(tmp_path):
+    wrong = tmp_path / "README.md"
+    wrong.write_text("```python\n>>> 1 + 1\n3\n```\n")
+    (example,) = Sybil([PythonCodeBlockParser()]).parse(wrong)
+    with pytest.raises(AssertionError, match="Expected"):
+        example.evaluate()
+
+
+def test_readme_shows_only_what_runs():
+    """Python runs above; the lines of the sh blocks are what .ci/run executes."""
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", README.read_text(), re.DOTALL | re.MULTILINE)
+    assert {kind for kind, _ in blocks} == {"python", "sh", "text"}
+    commands = [line for kind, text in blocks if kind == "sh" for line in text.splitlines()]
+    fresh = "python3 -m venv .venv && .venv/bin/pip install "
+    assert [command.removeprefix(fresh) for command in commands] == [
+        "'.[plot]' && .venv/bin/mgrec demo",
+        "'.[test]' && .venv/bin/pytest",
+        "-e '.[dev]' && .venv/bin/pre-commit install",
+    ]
+
+
+def test_hooks_have_the_versions_of_the_dev_extra():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
+    pins = {pin for hook in hooks for pin in hook["additional_dependencies"] if "==" in pin}
+    assert len(pins) == 3
+    assert pins <= set(project["optional-dependencies"]["dev"])
