@@ -5,7 +5,6 @@ import importlib
 import pkgutil
 import re
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,14 +20,11 @@ README = ROOT / "README.md"
 DOCTEST_OPTIONS = doctest.NORMALIZE_WHITESPACE
 
 
-def modules() -> Iterator[str]:
-    yield "mgrec"
-    for module in pkgutil.walk_packages(mgrec.__path__, "mgrec."):
-        if not module.name.endswith(".__main__"):
-            yield module.name
+MODULES = ["mgrec", *(found.name for found in pkgutil.walk_packages(mgrec.__path__, "mgrec."))]
+PUBLIC_NAMES = [name for name in mgrec.__all__ if callable(getattr(mgrec, name))]
 
 
-@pytest.mark.parametrize("name", modules())
+@pytest.mark.parametrize("name", [name for name in MODULES if not name.endswith(".__main__")])
 def test_examples_in_docstrings(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     try:
@@ -44,11 +40,7 @@ def test_examples_in_docstrings(name, tmp_path, monkeypatch):
     assert report == [], "".join(report)
 
 
-def public_names() -> Iterator[str]:
-    return (name for name in mgrec.__all__ if callable(getattr(mgrec, name)))
-
-
-@pytest.mark.parametrize("name", public_names())
+@pytest.mark.parametrize("name", PUBLIC_NAMES)
 def test_every_public_name_has_an_example(name):
     assert ">>> " in (getattr(mgrec, name).__doc__ or "")
 
