@@ -105,9 +105,24 @@ def pack_blocks(*values: Any, recipe: Recipe, count: int) -> Pack:
 
 @dataclass(frozen=True)
 class Entries:
-    """Entries (outer, inner) of a group's chunks, and of the chunk after the group."""
+    """Entries of a group's chunks, and of the chunk after the group.
+
+    Attributes
+    ----------
+    states : tuple of tuple of arrays (outer, inner)
+    is_initial : bool
+        The first ones are the initial states as they were given.
+    """
 
     states: tuple[tuple[Any, ...], ...]
+    is_initial: bool = False
+
+    def at(self, number: int, recipe: Recipe, shape: tuple[int, ...]) -> tuple[Any, ...]:
+        """The entry of one chunk of the group, which has this shape."""
+        if number or not self.is_initial:
+            return self.states[number]
+        laid_out = (lay_out_entry(state, shape, recipe.axis) for state in self.states[0])
+        return tuple(map(np.ascontiguousarray, laid_out))
 
 
 def precompute_block(pack: Pack, recipe: Recipe) -> tuple[Any, tuple[int, ...]]:
@@ -127,23 +142,18 @@ def propagate_group(recipe: Recipe, summaries: list[Any], before: Any) -> Entrie
     before : list of arrays, or Entries
         The initial states, or what the group before returned.
     """
-    if isinstance(before, Entries):
-        entry = before.states[-1]
-    else:
-        shape = summaries[0][1]
-        entry = tuple(
-            np.ascontiguousarray(lay_out_entry(state, shape, recipe.axis)) for state in before
-        )
-    states = [entry]
-    for summary, _ in summaries:
-        states.append(cpu.propagate(summary, states[-1]))
-    return Entries(tuple(states))
+    is_initial = not isinstance(before, Entries)
+    entries = Entries((tuple(before) if is_initial else before.states[-1],), is_initial)
+    for number, (summary, shape) in enumerate(summaries):
+        after = cpu.propagate(summary, entries.at(number, recipe, shape))
+        entries = Entries((*entries.states, after), is_initial)
+    return entries
 
 
 def determine_block(recipe: Recipe, pack: Pack, entries: Entries, number: int) -> Any:
     """The results of a chunk: one array, or a tuple of one a scalar of the state."""
     chunk, shape = recipe.chunk(pack)
-    entry = entries.states[number]
+    entry = entries.at(number, recipe, shape)
     results = tuple(np.empty(chunk.shape, recipe.dtype) for _ in entry)
     cpu.determine(recipe.transfer_map, chunk, entry, results)
     arrays = tuple(

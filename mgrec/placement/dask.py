@@ -84,7 +84,7 @@ def _advise(count: int) -> None:
         warnings.warn(
             f"the recurrence runs along {count} chunks: Dask needs seconds to minutes to order "
             f"such a graph before anything is computed. Use larger chunks along this axis "
-            f"(array.rechunk), or mgrec.dask.solve_in_stages",
+            f"(array.rechunk), or mgrec.dask.persist_in_stages(result)",
             stacklevel=5,
         )
 
@@ -203,12 +203,15 @@ def _propagate(
     axis = problem.axis
     initial, dependencies = _initial(problem, chunks)
     size = group_size(chunks, axis, problem)
+    last = 0 if problem.reverse else len(chunks[axis]) - 1
     tasks: dict[Any, Task] = {}
     for row in product(*(range(len(c)) for k, c in enumerate(chunks) if k != axis)):
         before: Any = initial(row)
         for group, places in enumerate(_groups(len(chunks[axis]), size, problem.reverse)):
             key = (name, group, *row)
-            refs = [TaskRef((summaries.name, *row[:axis], k, *row[axis:])) for k in places]
+            # No chunk comes after the last one: its summary is not asked for.
+            asked = [k for k in places if k != last]
+            refs = [TaskRef((summaries.name, *row[:axis], k, *row[axis:])) for k in asked]
             tasks[key] = Task(key, propagate_group, recipe, List(*refs), before)
             before = TaskRef(key)
     return HighLevelGraph.from_collections(name, tasks, dependencies=[summaries, *dependencies])
