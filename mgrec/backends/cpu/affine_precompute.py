@@ -18,12 +18,13 @@ from .affine_summary import (
     track,
 )
 from .compilation import compile_kernel
-from .tuples import columns_at, lines_of, rows_of, values_at
+from .tuples import cells_at, rows_of, values_at
 
 # Steps between two looks at the scale of the products: 16 coefficients within 2**±30 are
 # products within 2**±480, which fit beside SMALL and LARGE in a float64.
-SLAB = 16
-COLUMNS = 128
+SLAB, HIGH = 16, 2.0**30
+# Columns side by side: their products, offsets and marks stay in the L2 cache.
+COLUMNS = 4096
 
 
 def _precompute_constant(operands: Any, summary: Any, bounds: Any) -> None:
@@ -87,7 +88,7 @@ def precompute_columns(lift: Any, *key: str) -> Any:
 
     def precompute(operands: Any, steps: int, summary: Any, bounds: Any, reverse: bool) -> None:
         product, exponent, offset, growth, flag = summary
-        largest, low, high = np.empty(COLUMNS), bounds[2], 1 / bounds[2]
+        largest, low, high = np.empty(COLUMNS), 1 / HIGH, HIGH
         product[:], exponent[:], offset[:], growth[:], flag[:] = 1, 0, 0, 0, FINE
         for row in range(offset.shape[0]):
             for left in range(0, offset.shape[1], COLUMNS):
@@ -101,9 +102,8 @@ def precompute_columns(lift: Any, *key: str) -> Any:
                 top[:] = 0
                 for step in range(steps):
                     at = steps - 1 - step if reverse else step
-                    operand = lines_of(operands, row, at)
                     for j in range(right - left):
-                        s, t = lift(*columns_at(operand, left + j))
+                        s, t = lift(*cells_at(operands, row, at, left + j))
                         size = magnitude(s)
                         p[j] *= s
                         b[j] = s * b[j] + t
@@ -132,7 +132,7 @@ def retrack_columns(lift: Any, *key: str) -> Any:
                     size = min(BLOCK, steps - left)
                     for i in range(size):
                         at = steps - 1 - left - i if reverse else left + i
-                        s[i], t[i] = lift(*columns_at(lines_of(operands, row, at), j))
+                        s[i], t[i] = lift(*cells_at(operands, row, at, j))
                     carry = track(s, t, size, carry, bounds[0])
                 product[row, j], exponent[row, j], offset[row, j] = carry[:3]
                 growth[row, j], flag[row, j] = carry[3:]

@@ -51,32 +51,24 @@ def _row_of(operand: Any, row: Any) -> Any:
     return lambda operand, row: operand
 
 
-def line_of(operand: Any, row: Any, at: Any) -> Any:
-    """The columns of an operand at one step: an array, a scalar, or the step's index."""
+def cell_at(operand: Any, row: Any, at: Any, column: Any) -> Any:
+    """The operand's value in one column of one step."""
     raise NotImplementedError
 
 
-@overload(line_of, strict=False)
-def _line_of(operand: Any, row: Any, at: Any) -> Any:
+@overload(cell_at, strict=False)
+def _cell_at(operand: Any, row: Any, at: Any, column: Any) -> Any:
     if isinstance(operand, types.NamedUniTuple):
-        return lambda operand, row, at: operand.first + at
+        return lambda operand, row, at, column: operand.first + at
+    if isinstance(operand, types.Array) and operand.ndim == 3:
+        return lambda operand, row, at, column: operand[
+            row if operand.shape[0] > 1 else 0, at if operand.shape[1] > 1 else 0, column
+        ]
     if isinstance(operand, types.Array):
-        return lambda operand, row, at: operand[
+        return lambda operand, row, at, column: operand[
             row if operand.shape[0] > 1 else 0, at if operand.shape[1] > 1 else 0
         ]
-    return lambda operand, row, at: operand
-
-
-def column_at(line: Any, column: Any) -> Any:
-    """One column of what `line_of` gave."""
-    raise NotImplementedError
-
-
-@overload(column_at, strict=False)
-def _column_at(line: Any, column: Any) -> Any:
-    if isinstance(line, types.Array):
-        return lambda line, column: line[column]
-    return lambda line, column: line
+    return lambda operand, row, at, column: operand
 
 
 def _each(name: str, arguments: str, element: Any) -> Any:
@@ -103,8 +95,7 @@ def _each(name: str, arguments: str, element: Any) -> Any:
 
 values_at = _each("values_at", ", at", value_at)
 rows_of = _each("rows_of", ", row", row_of)
-lines_of = _each("lines_of", ", row, at", line_of)
-columns_at = _each("columns_at", ", column", column_at)
+cells_at = _each("cells_at", ", row, at, column", cell_at)
 
 
 @njit(**OPTIONS)
