@@ -99,9 +99,9 @@ def persist_in_stages(
     >>> import dask.array as da, mgrec.dask
     >>> from distributed import Client
     >>> with Client(processes=False, n_workers=1, dashboard_address=None) as client:
-    ...     w = mgrec.linear_recurrence(1.0, da.ones(3000, chunks=1))
-    ...     float(mgrec.dask.persist_in_stages(w)[-1].compute())
-    3000.0
+    ...     w = mgrec.linear_recurrence(1.0, da.ones(300, chunks=1))
+    ...     float(mgrec.dask.persist_in_stages(w, chunks=100)[-1].compute())
+    300.0
     """
     client = client or default_client()
     graph = dict(optimize(array)[0].__dask_graph__())
