@@ -1,0 +1,236 @@
+"""Recurrences on one GPU: checked, then timed against the floor of memory traffic.
+
+The floor is the least traffic a case needs at the bandwidth of a device-to-device
+copy measured in the same run; *fraction* is floor time over measured time.
+
+usage: python benchmarks/cuda_scan.py [CASE ...] [--layouts] [--out FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import cupy
+import numpy as np
+
+from mgrec.backends.cuda.determine import prepare
+from mgrec.backends.cuda.program import Layout
+from mgrec.phases.chunk import Chunk, CoefficientOperand
+from mgrec.phases.transfer_map import TransferMap
+from mgrec.recurrences import maps
+
+REPEATS = 15
+
+
+@dataclass
+class Case:
+    """One row of the table: what runs, and the words a step must move."""
+
+    name: str
+    transfer_map: TransferMap
+    shape: tuple[int, int, int]
+    dtype: str
+    words: int
+    states: int = 1
+    operands: str = "arrays"
+    reverse: bool = False
+
+
+def light_coefficient(i: Any) -> Any:
+    return 0.9 - 1e-9 * i
+
+
+CASES = [
+    Case("affine f32", maps.affine, (1, 2**28, 1), "f4", 3),
+    Case("affine f64", maps.affine, (1, 2**27, 1), "f8", 3),
+    Case("constant f32", maps.affine, (1, 2**28, 1), "f4", 2, operands="constant"),
+    Case("constant f64", maps.affine, (1, 2**27, 1), "f8", 2, operands="constant"),
+    Case("on the fly f32", maps.affine, (1, 2**28, 1), "f4", 2, operands="computed"),
+    Case("affine c64", maps.affine, (1, 2**27, 1), "c8", 3),
+    Case("affine f32 reverse", maps.affine, (1, 2**28, 1), "f4", 3, reverse=True),
+    Case("mobius f32", maps.mobius, (1, 2**27, 1), "f4", 5),
+    Case("matrix2 f32", maps.matrix2, (1, 2**26, 1), "f4", 8, states=2),
+    Case("max_plus f32", maps.max_plus, (1, 2**28, 1), "f4", 3),
+    Case("2,048 x 32,768 f32", maps.affine, (2048, 32768, 1), "f4", 3),
+    Case("1,000,000 x 64 f32", maps.affine, (1_000_000, 64, 1), "f4", 3),
+    Case("32,768 x 2,048 axis 0", maps.affine, (1, 32768, 2048), "f4", 3),
+    Case("64 x 1,000,000 axis 0", maps.affine, (1, 64, 1_000_000), "f4", 3),
+]
+# Threads, items, stages and blocks a multiprocessor.
+LAYOUTS = {
+    "affine f32": [
+        (256, 28, 1), (256, 28, 3), (256, 20, 3), (512, 12, 3), (512, 20, 2), (128, 36, 3),
+        (256, 20, 1, 2), (256, 12, 2, 2),
+    ],
+    "affine f64": [(256, 14, 1), (512, 6, 3), (256, 10, 1, 2)],
+    "constant f32": [(256, 44, 2), (512, 28, 2), (512, 20, 3), (256, 28, 1, 2)],
+    "mobius f32": [(512, 12, 1), (256, 12, 1), (128, 12, 1, 4), (256, 12, 1, 2)],
+    "matrix2 f32": [(128, 12, 2, 2)],
+    "32,768 x 2,048 axis 0": [(512, 8, 1, 1), (256, 16, 1, 2), (256, 8, 1, 3)],
+    "64 x 1,000,000 axis 0": [(256, 8, 1, 3), (128, 16, 1, 6), (256, 8, 1, 2)],
+}  # fmt: skip
+
+
+def draw(rng: cupy.random.Generator, shape: tuple[int, ...], dtype: str, scale: float) -> Any:
+    values = cupy.empty(shape, dtype)
+    real = values.view(values.real.dtype).reshape(-1)
+    for first in range(0, real.size, 2**26):
+        part = real[first : first + 2**26]
+        part[:] = rng.random(part.size, dtype=part.dtype) * (2 * scale) - scale
+    return values
+
+
+def build(case: Case, seed: int) -> tuple[Chunk, tuple[Any, ...]]:
+    rng = cupy.random.default_rng(seed)
+    dtype = np.dtype(case.dtype)
+    arity = {"affine": 2, "max_plus": 2, "mobius": 4, "matrix2": 6}[case.transfer_map.name]
+    operands: list[Any] = [draw(rng, case.shape, case.dtype, 0.7) for _ in range(arity)]
+    if case.operands != "arrays":
+        operands[0] = draw(rng, (1, 1, 1), case.dtype, 0.7)
+    if case.operands == "computed":
+        operands[0] = CoefficientOperand(light_coefficient, 0)
+    if case.transfer_map is maps.mobius:
+        operands[0] += 2
+        operands[3] += 3
+    rows = (case.shape[0], case.shape[2])
+    entry = tuple(draw(rng, rows, case.dtype, 1.0) for _ in range(case.states))
+    return Chunk(tuple(operands), case.shape, dtype, case.reverse), entry
+
+
+def residual(case: Case, chunk: Chunk, entry: tuple[Any, ...], results: tuple[Any, ...]) -> float:
+    """Largest deviation of any step from its own recurrence, relative to the step's terms."""
+    worst = 0.0
+    steps = case.shape[1]
+    piece = max(1, 2**25 // (case.shape[0] * case.shape[2]))
+    for first in range(0, steps, piece):
+        part = slice(first, min(first + piece, steps))
+        values = [_at(operand, part) for operand in chunk.operands]
+        before = []
+        for w, start in zip(results, entry, strict=True):
+            edge = start[:, None, :]
+            if case.reverse:
+                after = w[:, part.stop : part.stop + 1] if part.stop < steps else edge
+                before.append(cupy.concatenate([w[:, first + 1 : part.stop], after], axis=1))
+            else:
+                last = w[:, first - 1 : first] if first else edge
+                before.append(cupy.concatenate([last, w[:, first : part.stop - 1]], axis=1))
+        state = tuple(before) if case.states > 1 else before[0]
+        wanted = case.transfer_map.apply(case.transfer_map.lift(*values), state)
+        wanted = wanted if case.states > 1 else (wanted,)
+        for w, x, y in zip(results, wanted, before, strict=True):
+            error = cupy.abs(w[:, part] - x) / (1 + cupy.abs(x) + cupy.abs(y))
+            peak = float(error.max())
+            worst = peak if not peak <= worst else worst
+    return worst
+
+
+def _at(operand: Any, part: slice) -> Any:
+    if isinstance(operand, CoefficientOperand):
+        index = cupy.arange(part.start, part.stop) + operand.first
+        return operand.function(index)[None, :, None]
+    return operand[:, part] if operand.shape[1] > 1 else operand
+
+
+def median_time(run: Callable[[], Any]) -> float:
+    """Return seconds of one call on the device."""
+    for _ in range(3):
+        run()
+    times = []
+    for _ in range(REPEATS):
+        start, stop = cupy.cuda.Event(), cupy.cuda.Event()
+        start.record()
+        run()
+        stop.record()
+        stop.synchronize()
+        times.append(cupy.cuda.get_elapsed_time(start, stop) / 1e3)
+    return float(np.median(times))
+
+
+def copy_bandwidth() -> float:
+    source = cupy.zeros(2**30, cupy.uint8)
+    source[:] = 7
+    target = cupy.empty_like(source)
+    size = source.nbytes
+    seconds = median_time(lambda: target.data.copy_from_device_async(source.data, size))
+    return 2 * size / seconds
+
+
+def measure(case: Case, layouts: list[Layout | None], bandwidth: float) -> Iterator[dict[str, Any]]:
+    chunk, entry = build(case, seed=abs(hash(case.name)) % 1000)
+    results = tuple(cupy.empty(case.shape, case.dtype) for _ in range(case.states))
+    again = tuple(cupy.empty(case.shape, case.dtype) for _ in range(case.states))
+    floor = case.words * np.dtype(case.dtype).itemsize * float(np.prod(case.shape)) / bandwidth
+    for layout in layouts:
+        row: dict[str, Any] = {"case": case.name, "layout": _short(layout)}
+        try:
+            run = prepare(case.transfer_map, chunk, entry, results, layout)
+            for w in results:
+                w.view(cupy.uint8)[:] = 0xFF
+            run()
+            row["residual"] = residual(case, chunk, entry, results)
+            prepare(case.transfer_map, chunk, entry, again, layout)()
+            row["same"] = all(
+                bool((x.view(cupy.uint32) == y.view(cupy.uint32)).all())
+                for x, y in zip(results, again, strict=True)
+            )
+            seconds = median_time(run)
+            row |= {"ms": seconds * 1e3, "fraction": floor / seconds}
+        except Exception as error:
+            row["error"] = f"{type(error).__name__}: {str(error)[:600]}"
+        yield row
+
+
+def _layout(case: Case, threads: int, items: int, stages: int, blocks: int = 1) -> Layout:
+    grid = blocks * cupy.cuda.Device().attributes["MultiProcessorCount"]
+    outers, steps, inners = case.shape
+    tiles = -(-steps // (threads // 32 * items))
+    team = max(1, min(grid // -(-outers * inners // 32), tiles))
+    return Layout(
+        threads, items, stages, -(-grid // 32), case.reverse, outers > 1, True,
+        1 if inners == 1 else team, blocks,
+    )  # fmt: skip
+
+
+def _short(layout: Layout | None) -> str:
+    return (
+        "chosen"
+        if layout is None
+        else f"{layout.threads}x{layout.items}x{layout.stages}x{layout.blocks}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("cases", nargs="*")
+    parser.add_argument("--layouts", action="store_true")
+    parser.add_argument("--out")
+    arguments = parser.parse_args()
+    bandwidth = copy_bandwidth()
+    name = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
+    print(f"{name}, CuPy {cupy.__version__}, copy {bandwidth / 1e12:.3f} TB/s")
+    rows = []
+    for case in CASES:
+        if arguments.cases and not any(word in case.name for word in arguments.cases):
+            continue
+        layouts: list[Layout | None] = [None]
+        if arguments.layouts:
+            tried = LAYOUTS.get(case.name, [])
+            layouts += [_layout(case, *sizes) for sizes in tried]
+        for row in measure(case, layouts, bandwidth):
+            rows.append(row)
+            print(" ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}"
+                           for k, v in row.items()), flush=True)  # fmt: skip
+        cupy.get_default_memory_pool().free_all_blocks()
+    if arguments.out:
+        with open(arguments.out, "w") as file:
+            json.dump({"device": name, "bandwidth": bandwidth, "rows": rows}, file, indent=1)
+    sys.exit(any("error" in row or not row["same"] for row in rows))
+
+
+if __name__ == "__main__":
+    main()

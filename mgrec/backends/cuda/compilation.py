@@ -1,0 +1,115 @@
+"""Compiled kernels, devices and the look-ahead's memory; the only owner of CuPy's modules."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+OPTIONS = ("-std=c++17",)
+
+
+@dataclass(frozen=True)
+class Device:
+    """What a launch must know of a GPU.
+
+    Attributes
+    ----------
+    capability : int
+        Compute capability times ten.
+    multiprocessors : int
+    shared_bytes : int
+        Most shared memory a block may ask for.
+    """
+
+    capability: int
+    multiprocessors: int
+    shared_bytes: int
+
+    @staticmethod
+    def current() -> Device:
+        import cupy
+
+        return _device(cupy.cuda.runtime.getDevice())
+
+
+@cache
+def _device(number: int) -> Device:
+    import cupy
+
+    device = cupy.cuda.Device(number)
+    attributes = device.attributes
+    return Device(
+        int(device.compute_capability),
+        attributes["MultiProcessorCount"],
+        attributes["MaxSharedMemoryPerBlockOptin"],
+    )
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A compiled kernel.
+
+    Blocks of a look-ahead wait for each other, so all must be resident at once
+    or none: the launch is cooperative.
+    """
+
+    function: Any
+
+    def __call__(self, blocks: int, threads: int, arguments: Any, shared_bytes: int) -> None:
+        self.function(
+            (blocks,), (threads,), arguments, shared_bytes, enable_cooperative_groups=True
+        )
+
+
+def compile_kernel(text: str, name: str, shared_bytes: int = 0) -> Kernel:
+    """Compile a program with NVRTC for the current device; CuPy keeps the result on disk."""
+    import cupy
+
+    return _compile(text, name, shared_bytes, cupy.cuda.runtime.getDevice())
+
+
+@cache
+def _compile(text: str, name: str, shared_bytes: int, device: int) -> Kernel:
+    import cupy
+
+    kernel = cupy.RawModule(code=text, options=OPTIONS, backend="nvrtc").get_function(name)
+    if shared_bytes > 48 * 1024:
+        kernel.max_dynamic_shared_size_bytes = shared_bytes
+    return Kernel(kernel.kernel)
+
+
+class _Descriptors:
+    """Memory of one stream's look-ahead, reused by every launch on it.
+
+    Launches on one stream follow each other, so they can share it; the epoch
+    tells their descriptors apart.
+    """
+
+    def __init__(self) -> None:
+        self.units = 0
+        self.epoch = 0
+        self.space: Any = None
+
+    def reserve(self, units: int) -> tuple[Any, int]:
+        import cupy
+
+        if units > self.units or self.epoch == 2**30 - 1:
+            self.units, self.epoch = max(units, self.units), 0
+            self.space = cupy.zeros(self.units, cupy.uint64)
+        self.epoch += 1
+        return self.space, self.epoch
+
+
+_local = threading.local()
+
+
+def descriptors(units: int) -> tuple[Any, int]:
+    """Memory for `units` 64-bit words on the current device and stream, and its epoch."""
+    import cupy
+
+    stream = cupy.cuda.get_current_stream()
+    key = (cupy.cuda.runtime.getDevice(), stream.ptr)
+    known: dict[tuple[int, int], _Descriptors] = _local.__dict__.setdefault("known", {})
+    return known.setdefault(key, _Descriptors()).reserve(units)

@@ -1,0 +1,161 @@
+"""Launch of the single pass: look-ahead along contiguous rows or along columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...phases.chunk import Chunk
+from ...phases.transfer_map import TransferMap
+from .compilation import Device, compile_kernel, descriptors
+from .program import Layout, print_program
+from .sources import Source, describe, print_source
+from .tracing import trace_transfer_map
+from .tuning import choose_layout
+
+_ENTRY = """
+constexpr int LOOKAHEAD = {lookahead};  // threads
+extern "C" __global__ void __launch_bounds__(THREADS + LOOKAHEAD, BLOCKS) determine_kernel(
+    {parameters}, Unit* descriptors, long long outers, long long steps, long long inners,
+    unsigned epoch) {{
+  const Source source = {{{fills}}};
+  const T* const entry[] = {{{entries}}};
+  T* const results[] = {{{results}}};
+  {call}
+}}
+"""
+_ROWS = """const long long total = outers * steps;
+  determine_rows(source, entry, results, descriptors,
+                 Shape{outers, steps, total, (total + TILE - 1) / TILE}, epoch);"""
+_COLUMNS = """const long long count = outers * inners;
+  determine_columns(source, entry, results, descriptors,
+                    Columns{outers, steps, inners, count, (count + 31) / 32,
+                            (steps + STEPS - 1) / STEPS}, epoch);"""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Program and sizes of one launch.
+
+    Attributes
+    ----------
+    text : str
+        The program.
+    blocks, threads : int
+    shared_bytes : int
+        Dynamic shared memory of a block.
+    units : int
+        64-bit words of all published spans.
+    """
+
+    text: str
+    blocks: int
+    threads: int
+    shared_bytes: int
+    units: int
+
+
+def plan(
+    transfer_map: TransferMap, chunk: Chunk, source: Source, states: int, layout: Layout,
+    multiprocessors: int,
+) -> Plan:  # fmt: skip
+    """Print the program of a chunk and size its launch."""
+    along_rows = chunk.shape[2] == 1
+    pointers = [f"const T* stream{k}" for k in range(len(source.streams))]
+    entries = [f"entry{q}" for q in range(states)]
+    results = [f"result{q}" for q in range(states)]
+    parameters = [
+        *pointers, *source.parameters,
+        *(f"const T* {name}" for name in entries), *(f"T* {name}" for name in results),
+    ]  # fmt: skip
+    streams = ", ".join(f"stream{k}" for k in range(len(pointers))) or "nullptr"
+    text = print_program(
+        trace_transfer_map(transfer_map, chunk.dtype, states),
+        print_source(source),
+        layout,
+        "determine_rows" if along_rows else "determine_columns",
+        _ENTRY.format(
+            parameters=", ".join(parameters),
+            fills=", ".join([f"{{{streams}}}", *source.fills]),
+            entries=", ".join(entries),
+            results=", ".join(results),
+            lookahead=32 if along_rows else 0,
+            call=_ROWS if along_rows else _COLUMNS,
+        ),
+    )
+    words = -(-max(len(transfer_map.identity), states) * chunk.dtype.itemsize // 4)
+    units = words + words % 2
+    outers, steps, inners = chunk.shape
+    if along_rows:
+        tiles = -(-outers * steps // (layout.threads * layout.items))
+        tile_bytes = layout.threads * layout.items * chunk.dtype.itemsize
+        shared = (layout.stages * len(pointers) + states) * tile_bytes + 8 * layout.stages
+        blocks = min(layout.blocks * multiprocessors, tiles)
+        threads = layout.threads + 32
+        return Plan(text, blocks, threads, shared if layout.bulk else 0, tiles * units)
+    groups = -(-outers * inners // 32)
+    tiles = -(-steps // (layout.threads // 32 * layout.items))
+    teams = min(groups, layout.blocks * multiprocessors // layout.team)
+    published = groups * tiles * 32 * units if layout.team > 1 else 1
+    return Plan(text, teams * layout.team, layout.threads, 0, published)
+
+
+def prepare(
+    transfer_map: TransferMap,
+    chunk: Chunk,
+    entry: tuple[Any, ...],
+    results: tuple[Any, ...],
+    layout: Layout | None = None,
+) -> Callable[[], None]:
+    """Compile the single pass over a chunk and return its launch.
+
+    Parameters
+    ----------
+    transfer_map : TransferMap
+    chunk : Chunk
+        With at least one step and row.
+    entry : tuple of arrays (outer, inner)
+    results : tuple of arrays (outer, steps, inner)
+    layout : Layout, optional
+        Chosen from the shape, dtype and device when not given.
+    """
+    device = Device.current()
+    source = describe(chunk)
+    layout = layout or choose_layout(chunk, source, len(entry), device)
+    launch = plan(transfer_map, chunk, source, len(entry), layout, device.multiprocessors)
+    kernel = compile_kernel(launch.text, "determine_kernel", launch.shared_bytes)
+    arrays = (*source.streams, *source.arguments, *entry, *results)
+    sizes = tuple(np.int64(length) for length in chunk.shape)
+
+    def run() -> None:
+        space, epoch = descriptors(launch.units)
+        arguments = (*arrays, space, *sizes, np.uint32(epoch))
+        kernel(launch.blocks, launch.threads, arguments, launch.shared_bytes)
+
+    return run
+
+
+def determine(transfer_map: TransferMap, chunk: Chunk, entry: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Compute the states of all steps from the states before the first.
+
+    Parameters
+    ----------
+    transfer_map : TransferMap
+    chunk : Chunk
+        Of CuPy arrays on the current device.
+    entry : tuple of CuPy arrays (outer, inner)
+
+    Returns
+    -------
+    tuple of CuPy arrays (outer, steps, inner)
+        One a component of the state.
+    """
+    import cupy
+
+    results = tuple(cupy.empty(chunk.shape, chunk.dtype) for _ in entry)
+    if results[0].size:
+        prepare(transfer_map, chunk, entry, results)()
+    return results

@@ -1,0 +1,119 @@
+// Determine contiguous rows in one pass over memory: look-ahead with persistent blocks.
+//
+// Tiles are dealt round robin. A block publishes the span of its next tile before it needs the
+// state at its current one; a warp of its own meanwhile folds the spans of all tiles since the
+// block's last into that state. Under full load a poll waits behind the bulk loads of its
+// multiprocessor for about 3 µs: in the block's own warps that cost a third of the bandwidth. The
+// current tile waits in registers, so shared memory serves loads that are under way.
+#pragma once
+#include "lookahead.cuh"
+#include "walk.cuh"
+
+constexpr int RING = 4;  // entries; the block's warps and the look-ahead are never 3 tiles apart
+
+// Between the block's warps and its look-ahead warp: counts of tiles, and the states found.
+struct Exchange {
+  int published, resolved;
+  Transfer::State entry[RING];
+};
+
+// Lane 0 waits for its warp until `count` has passed `tile`.
+DEVICE inline void await(const int& count, int tile) {
+  if (threadIdx.x % 32 == 0)
+    while (*const_cast<const volatile int*>(&count) <= tile) {}
+  __syncwarp();
+  __threadfence_block();
+}
+DEVICE inline void announce(int& count, int tile) {
+  __threadfence_block();
+  *const_cast<volatile int*>(&count) = tile + 1;
+}
+
+// First tile whose span matters for the state at the beginning of `tile`.
+DEVICE inline long long needed_from(long long tile, long long last, const Shape& shape) {
+  if (!SEGMENTED) return last;
+  const long long start = start_of(tile, shape), end = start + TILE;
+  const long long element = REVERSE ? (end < shape.total ? end : shape.total) - 1 : start;
+  const long long row_start = element / shape.steps * shape.steps + (REVERSE ? shape.steps - 1 : 0);
+  if (row_start == element) return tile;
+  const long long holder = row_start / TILE;
+  const long long row_tile = REVERSE ? shape.tiles - 1 - holder : holder;
+  return row_tile > last ? row_tile : last;
+}
+
+// Spine: the look-ahead warp.
+DEVICE inline void resolve(Exchange& exchange, const T* const (&entry)[Transfer::STATES],
+                           const Unit* descriptors, const Shape& shape, unsigned epoch) {
+  Transfer::State state = entry_of(entry, SEGMENTED ? -1 : 0, shape);
+  long long last = 0;
+  int turn = 0;
+  for (long long tile = blockIdx.x; tile < shape.tiles; tile += gridDim.x, ++turn) {
+    await(exchange.published, turn);
+    const long long begin = needed_from(tile, last, shape);
+    if (begin < tile) state = after(fold(descriptors, begin, tile, epoch), state);
+    last = tile;
+    if (threadIdx.x % 32 == 0) {
+      exchange.entry[turn % RING] = state;
+      announce(exchange.resolved, turn);
+    }
+  }
+}
+
+struct Part {  // a thread's part of a tile, between its upsweep and its downsweep
+  Items items;
+  Walk walk;
+  Span before;
+};
+
+DEVICE void determine_rows(const Source& source, const T* const (&entry)[Transfer::STATES],
+                           T* const (&results)[Transfer::STATES], Unit* descriptors,
+                           const Shape& shape, unsigned epoch) {
+  extern __shared__ __align__(128) unsigned char memory[];
+  __shared__ Span totals[2][WARPS];
+  __shared__ Exchange exchange;
+  const Stages stages(memory);
+  const long long stride = gridDim.x;
+  if (threadIdx.x == 0) {
+    exchange.published = exchange.resolved = 0;
+    if (BULK) {
+      for (int k = 0; k < STAGES; ++k) barrier_create(stages.barriers + k);
+      fence_proxy();
+      for (int k = 0; k < STAGES; ++k) request(stages, k, source, blockIdx.x + k * stride, shape);
+    }
+  }
+  __syncthreads();
+  if (threadIdx.x >= THREADS) return resolve(exchange, entry, descriptors, shape, epoch);
+
+  Part part, next_part;
+  int stage = 0, turn = -1;
+  unsigned parity = 0;
+  for (long long tile = blockIdx.x - stride, next = blockIdx.x; tile < shape.tiles;
+       tile = next, next += stride, ++turn) {
+    if (BULK && threadIdx.x == 0) bulk_wait_read();
+    if (next < shape.tiles) {  // upsweep of the next tile
+      const Place place = place_of(next, shape);
+      next_part.walk = SEGMENTED ? Walk(place, shape, entry) : Walk();
+      read_items(stages, stage, parity, source, place, shape, next_part.items);
+      const Span mine = upsweep(source, next_part.items, next_part.walk, place, shape, entry);
+      const BlockScan scan = block_scan(mine, totals[(turn + 1) % 2]);
+      if (threadIdx.x == THREADS - 1) {
+        publish(descriptors, next, scan.total, epoch);
+        announce(exchange.published, turn + 1);
+      }
+      if (threadIdx.x == 0) request(stages, stage, source, next + STAGES * stride, shape);
+      next_part.before = scan.before;
+      if (++stage == STAGES) stage = 0, parity ^= 1;
+    } else {
+      synchronize();
+    }
+    if (tile >= 0) {  // downsweep
+      await(exchange.resolved, turn);
+      const Transfer::State state = after(part.before, exchange.entry[turn % RING]);
+      const Place place = place_of(tile, shape);
+      T w[Transfer::STATES][ITEMS];
+      downsweep(source, part.items, part.walk, place, shape, entry, state, w);
+      write_items(stages, results, tile, place, shape, w);
+    }
+    part = next_part;
+  }
+}

@@ -1,0 +1,96 @@
+"""One program a recurrence: its traced algebra, its operands and the kernels around them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+_KERNELS = Path(__file__).parent / "kernels"
+
+_PRELUDE = """
+#define DEVICE __device__
+"""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Constants that a kernel is compiled with.
+
+    Attributes
+    ----------
+    threads, items, stages : int
+        Threads a block, steps a thread, tiles of loads under way.
+    run : int
+        Spans that a lane folds: the blocks of the grid over 32, rounded up.
+    team : int
+        Blocks that share a group of columns.
+    blocks : int
+        Blocks a multiprocessor.
+    reverse, segmented, bulk : bool
+        Time runs against memory; rows begin inside tiles; tiles move by bulk copies.
+    """
+
+    threads: int
+    items: int
+    stages: int = 1
+    run: int = 1
+    reverse: bool = False
+    segmented: bool = False
+    bulk: bool = False
+    team: int = 1
+    blocks: int = 1
+
+    def print(self) -> str:
+        numbers = "".join(
+            f"constexpr int {name.upper()} = {getattr(self, name)};\n"
+            for name in ("threads", "items", "stages", "run", "team", "blocks")
+        )
+        flags = "".join(
+            f"constexpr bool {name.upper()} = {str(getattr(self, name)).lower()};\n"
+            for name in ("reverse", "segmented", "bulk")
+        )
+        return numbers + flags
+
+
+def print_program(transfer: str, source: str, layout: Layout, kernel: str, entry: str) -> str:
+    """Join the parts of a program.
+
+    Parameters
+    ----------
+    transfer, source : str
+        ``struct Transfer`` and ``struct Source``.
+    layout : Layout
+    kernel : str
+        File of the kernel, such as ``determine_rows``.
+    entry : str
+        The ``__global__`` function.
+    """
+    parts = (
+        _PRELUDE, layout.print(), kernel_text("numeric"), transfer, "typedef Transfer::T T;\n",
+        source, kernel_text(kernel, skip=("numeric", "complex")), entry,
+    )  # fmt: skip
+    return "".join(parts)
+
+
+@cache
+def kernel_text(name: str, skip: tuple[str, ...] = ()) -> str:
+    """Read a kernel file with the files that it includes, each once.
+
+    The text goes to the compiler whole, so that a compiled program can be found
+    again by its text alone.
+    """
+    return "".join(_expand(name, set(skip)))
+
+
+def _expand(name: str, seen: set[str]) -> list[str]:
+    if name in seen:
+        return []
+    seen.add(name)
+    lines: list[str] = []
+    for line in (_KERNELS / f"{name}.cuh").read_text().splitlines(keepends=True):
+        if line.startswith('#include "'):
+            lines += _expand(line.split('"')[1].removesuffix(".cuh"), seen)
+        elif not line.startswith("#pragma once"):
+            lines.append(line)
+    return lines

@@ -1,0 +1,165 @@
+"""The operands of a chunk as ``struct Source``: where a kernel finds what a step needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...phases.chunk import Chunk, CoefficientOperand
+from .spelling import ctype
+from .tracing import trace_coefficient
+
+
+@dataclass
+class Source:
+    """C++ of a chunk's operands, and the arguments that fill it.
+
+    Attributes
+    ----------
+    streams : list of arrays
+        Operands of the chunk's full shape and dtype: they pass through tiles.
+    varying : int
+        Words a step keeps in registers: streams, gathered and computed operands.
+    members, fills, parameters : list of str
+        C++ of the struct's members, of their values and of the kernel's parameters.
+    arguments : list
+        The kernel's arguments, one a parameter.
+    functions : list of str
+        C++ of the traced coefficients.
+    steps : list of str
+        What each operand of ``lift`` is, as C++ of item r.
+    computed : list of str
+        What each varying operand that is no stream is, as C++ of (outer, step, inner).
+    """
+
+    dtype: np.dtype[Any]
+    streams: list[Any] = field(default_factory=list)
+    members: list[str] = field(default_factory=list)
+    fills: list[str] = field(default_factory=list)
+    parameters: list[str] = field(default_factory=list)
+    arguments: list[Any] = field(default_factory=list)
+    functions: list[str] = field(default_factory=list)
+    steps: list[str] = field(default_factory=list)
+    computed: list[str] = field(default_factory=list)
+
+    @property
+    def varying(self) -> int:
+        return len(self.streams) + len(self.computed)
+
+
+def describe(chunk: Chunk) -> Source:
+    """Sort the operands of a chunk into streams, constants, gathered and computed ones."""
+    source = Source(chunk.dtype)
+    streamed = [k for k, operand in enumerate(chunk.operands) if _is_stream(operand, chunk)]
+    source.streams = [chunk.operands[k] for k in streamed]
+    for k, operand in enumerate(chunk.operands):
+        if k in streamed:
+            source.steps.append(f"items.v[{streamed.index(k)}][r]")
+        elif isinstance(operand, CoefficientOperand):
+            _add_varying(source, _compute(source, operand))
+        elif operand.size == 1:
+            source.steps.append(f"constant{k}")
+            source.members.append(f"T constant{k};")
+            source.fills.append(f"cast<T>(*constant{k})")
+            source.parameters.append(f"const {ctype(operand.dtype)}* constant{k}")
+            source.arguments.append(operand)
+        else:
+            _add_varying(source, f"cast<T>({_gather(source, operand)})")
+    return source
+
+
+def print_source(source: Source) -> str:
+    """Print ``struct Source``; needs ``T``, ``Transfer`` and ``ITEMS``, ``REVERSE``."""
+    streams, varying = len(source.streams), source.varying
+    computed = "".join(
+        f"\n        if (step >= 0) items.v[{streams + k}][r] = {expression};"
+        for k, expression in enumerate(source.computed)
+    )
+    functions, members = "".join(source.functions), " ".join(source.members)
+    return f"""
+constexpr int VARYING = {varying};
+struct Items {{ T v[{max(varying, 1)}][ITEMS]; }};
+{functions}
+struct Source {{
+  static constexpr int STREAMS = {streams};
+  const T* stream[{max(streams, 1)}];
+  {members}
+  // Registers keep the lifted map where it needs no more of them than the operands.
+  static constexpr bool LIFTED = Transfer::WIDTH <= VARYING;
+  DEVICE Transfer::Map lift(const Items& items, int r) const {{
+    const T step[] = {{{", ".join(source.steps)}}};
+    return Transfer::lift(step);
+  }}
+  DEVICE Transfer::Map map(const Items& items, int r) const {{
+    if constexpr (!LIFTED) return lift(items, r);
+    Transfer::Map map;
+    if constexpr (LIFTED)
+      for (int k = 0; k < Transfer::WIDTH; ++k) map.v[k] = items.v[k][r];
+    return map;
+  }}
+  DEVICE void lift_items(Items& items) const {{
+    if constexpr (LIFTED) {{
+#pragma unroll
+      for (int r = 0; r < ITEMS; ++r) {{
+        const Transfer::Map map = lift(items, r);
+        for (int k = 0; k < Transfer::WIDTH; ++k) items.v[k][r] = map.v[k];
+      }}
+    }}
+  }}
+  // Fills in what is no stream, for ITEMS steps of the column (outer, inner) from `step` on; a
+  // contiguous row goes over into the next one.
+  DEVICE void complete(Items& items, long long outer, long long step, long long inner,
+                       long long outers, long long steps) const {{
+    if constexpr (VARYING > STREAMS) {{
+#pragma unroll
+      for (int r = 0; r < ITEMS; ++r) {{
+        if (step == steps) step = 0, ++outer;
+        if (outer >= outers) return;{computed}
+        ++step;
+      }}
+    }}
+  }}
+}};
+"""
+
+
+def _is_stream(operand: Any, chunk: Chunk) -> bool:
+    if isinstance(operand, CoefficientOperand):
+        return False
+    return operand.shape == chunk.shape and operand.dtype == chunk.dtype and operand.size > 1
+
+
+def _add_varying(source: Source, expression: str) -> None:
+    source.steps.append(f"items.v[{len(source.streams) + len(source.computed)}][r]")
+    source.computed.append(expression)
+
+
+def _compute(source: Source, operand: CoefficientOperand) -> str:
+    name = f"coefficient{len(source.functions)}"
+    dtypes = [x.dtype for x in operand.operands]
+    source.functions.append(trace_coefficient(operand.function, name, dtypes, source.dtype))
+    _add_member(source, "long long", f"{name}_first", np.int64(operand.first))
+    gathered = "".join(f", {_gather(source, x)}" for x in operand.operands)
+    return f"{name}({name}_first + step{gathered})"
+
+
+def _gather(source: Source, operand: Any) -> str:
+    name = f"gather{len(source.arguments)}"
+    _add_member(source, f"const {ctype(operand.dtype)}*", name, operand)
+    outers, steps, inners = operand.shape
+    strides = {"outer": steps * inners, "step": inners, "inner": 1}
+    index = []
+    for (axis, stride), length in zip(strides.items(), operand.shape, strict=True):
+        if length > 1:
+            _add_member(source, "long long", f"{name}_{axis}", np.int64(stride))
+            index.append(f"{axis} * {name}_{axis}")
+    return f"{name}[{' + '.join(index) or '0'}]"
+
+
+def _add_member(source: Source, kind: str, name: str, argument: Any) -> None:
+    source.members.append(f"{kind} {name};")
+    source.fills.append(name)
+    source.parameters.append(f"{kind} {name}")
+    source.arguments.append(argument)
