@@ -68,14 +68,26 @@ def propagate_affine(summary: AffineSummary, entry: np.ndarray) -> np.ndarray:
     wide: Any = np.complex128 if dtype.kind == "c" else np.float64
     largest = float(np.finfo(dtype).max)
     with np.errstate(all="ignore"):
-        scaled = summary.mantissa * entry.astype(wide)
-        exponent = np.clip(summary.exponent, -4400, 4400).astype(np.int32)
+        # In scale as well: a mantissa within 2**±500 times an entry of any size may overflow.
+        unit, shift = _frexp(summary.mantissa)
+        state, more = _frexp(entry.astype(wide))
+        scaled = unit * state
+        exponent = np.clip(summary.exponent + shift + more, -4400, 4400).astype(np.int32)
         exit = (_ldexp(scaled, exponent) + summary.offset).astype(dtype)
-        overflows = np.isfinite(entry) & (_magnitude(entry) > largest * np.exp2(-summary.growth))
+        # largest * 2**-growth, where 2**-growth alone may underflow.
+        whole = np.minimum(np.floor(summary.growth), 4400)
+        most = np.ldexp(largest * np.exp2(whole - summary.growth), -whole.astype(np.int32))
+        overflows = np.isfinite(entry) & (_magnitude(entry) > most)
         lost = np.where(summary.mantissa == 0, np.nan, scaled * np.inf)
         if dtype.kind == "c":
             lost = np.full_like(lost, complex(np.nan, np.nan))
         return np.where(overflows, lost, exit).astype(dtype)
+
+
+def _frexp(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Values scaled to a magnitude from 1/2 to 1, and the exponents of the scales."""
+    _, exponent = np.frexp(_magnitude(values))
+    return _ldexp(values, -exponent), exponent
 
 
 def _ldexp(values: np.ndarray, exponent: np.ndarray) -> np.ndarray:

@@ -68,6 +68,8 @@ def track(s: Any, t: Any, steps: int, carry: Any, top: Any) -> Any:
         size = float(magnitude(a))
         if size > LARGE or (size < SMALL and size > 0):
             unit, shift = math.frexp(size)
+            growth = max(growth, scaled_log2(largest) + exponent)
+            largest = 0.0
             if math.isfinite(size):
                 a = a * (unit / size) if size > 1e-300 else a * 2.0**1000 * 2.0 ** (-shift - 1000)
                 exponent += shift
