@@ -63,7 +63,9 @@ def solve(problem: Problem, memory: str) -> tuple[Any, ...]:
     packs = _pack(recipe, blocks, chunks, f"pack-{token}")
     again = packs
     if memory == "two-pass":
-        again = _pack(recipe, clone(*blocks, seed=token), chunks, f"pack-again-{token}")
+        # clone returns a single array as it is, several as a tuple.
+        fresh = clone(*blocks, seed=token) if len(blocks) > 1 else [clone(*blocks, seed=token)]
+        again = _pack(recipe, fresh, chunks, f"pack-again-{token}")
     index = tuple(range(len(chunks)))
     summaries = da.blockwise(
         precompute_block,
