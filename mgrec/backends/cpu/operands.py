@@ -55,4 +55,4 @@ def _row_kind(array: np.ndarray, chunk: Chunk) -> np.ndarray:
 
 def _column_kind(array: np.ndarray, chunk: Chunk) -> np.ndarray:
     array = writable(array)
-    return array if array.shape[2] > 1 else array[:, :, 0]
+    return array[:, :, 0] if array.shape[2] == 1 else array

@@ -42,7 +42,7 @@ def precompute(transfer_map: TransferMap, chunk: Chunk) -> Summary:
         return ComposedMaps(transfer_map, None)
     flat = flatten(chunk)
     kernels = transfer_kernels(transfer_map, flat.parts, False)
-    rows = chunk.row_shape if chunk.shape[2] > 1 else chunk.row_shape[:1]
+    rows = chunk.row_shape if chunk.shape[2] != 1 else chunk.row_shape[:1]
     maps = tuple(np.empty(rows, chunk.dtype) for _ in transfer_map.identity)
     kernel = kernels.precompute_columns if len(rows) == 2 else kernels.precompute_rows
     kernel(flat.operands, chunk.steps, maps, chunk.reverse)
@@ -51,7 +51,7 @@ def precompute(transfer_map: TransferMap, chunk: Chunk) -> Summary:
 
 def _precompute_affine(chunk: Chunk) -> AffineSummary:
     flat = flatten(chunk)
-    columns = chunk.shape[2] > 1
+    columns = chunk.shape[2] != 1
     rows = chunk.row_shape if columns else chunk.row_shape[:1]
     wide = np.result_type(chunk.dtype, np.float64)
     kinds = (wide, np.int64, chunk.dtype, np.float64, np.uint8)
