@@ -1,0 +1,20 @@
+"""The command ``mgrec``: ``demo``, ``linear`` and ``info``."""
+
+from __future__ import annotations
+
+import click
+
+from .. import __version__
+from . import demo, info, linear
+
+__all__ = ["main"]
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="mgrec %(version)s")
+def main() -> None:
+    """Recurrences that are too long, too many or too slow for one loop."""
+
+
+for command in (demo.demo, linear.linear, info.info):
+    main.add_command(command)

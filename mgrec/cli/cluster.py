@@ -1,0 +1,124 @@
+"""Open a cluster by its name: one of this machine, or one that is running."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import logging
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from multiprocessing import resource_tracker
+from pathlib import Path
+from typing import Any
+
+from dask import config
+from distributed import Client, LocalCluster
+
+from .devices import gpus
+from .failure import BadInput
+
+HELP = (
+    "Where to compute: local (the processors of this machine), cuda (its GPUs), the address "
+    "of a running scheduler (tcp://HOST:PORT or tls://HOST:PORT), or a scheduler file."
+)
+_PATIENCE = "10s"
+
+
+def default_cluster() -> str:
+    """cuda where this machine has GPUs and dask-cuda, local elsewhere."""
+    return "cuda" if importlib.util.find_spec("dask_cuda") and gpus() else "local"
+
+
+@contextmanager
+def open_cluster(name: str) -> Iterator[Client]:
+    """A client of the cluster; an embedded one is closed at the end.
+
+    Parameters
+    ----------
+    name : str
+        ``local``, ``cuda``, ``tcp://...``, ``tls://...`` or the path of a scheduler file.
+
+    Raises
+    ------
+    Failure
+        The cluster cannot be opened or reached.
+    """
+    _quieten()
+    with ExitStack() as stack:
+        if name in ("local", "cuda"):
+            cluster = stack.enter_context(_local() if name == "local" else _cuda())
+            yield stack.enter_context(Client(cluster, set_as_default=False))
+        else:
+            client = stack.enter_context(_connected(name))
+            if not client.scheduler_info(n_workers=-1)["workers"]:
+                raise BadInput(f"the cluster at {name} has no workers: start one first")
+            yield client
+
+
+def _quieten() -> None:
+    """What goes wrong is told in one line: distributed's log of it would bury that line."""
+    config.set({"distributed.logging.distributed": "critical"})
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+
+
+def _local() -> LocalCluster:
+    with _interrupts_held_back():
+        return LocalCluster(dashboard_address=":0", silence_logs=logging.CRITICAL)
+
+
+def _cuda() -> Any:
+    if not gpus():
+        raise BadInput("cluster cuda needs an NVIDIA GPU and its driver: nvidia-smi shows none")
+    if importlib.util.find_spec("dask_cuda") is None:
+        extra = gpus()[0].extra
+        raise BadInput(f"cluster cuda needs dask-cuda: pip install 'mgrec[{extra}]'")
+    from dask_cuda import LocalCUDACluster
+
+    with _interrupts_held_back():
+        return LocalCUDACluster(dashboard_address=":0", silence_logs=logging.CRITICAL)
+
+
+@contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Keep ctrl-C from the processes that are started inside.
+
+    A terminal sends it to all processes of a command, and every worker would die with a
+    traceback. Processes inherit what is blocked; a ctrl-C meanwhile comes afterwards.
+    """
+    # Its start would unblock the signal in the thread that starts the workers (Python 3.11).
+    resource_tracker.ensure_running()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+def _connected(name: str) -> Client:
+    if "://" in name:
+        return _reached(name, name)
+    if not Path(name).is_file():
+        raise BadInput(
+            f"cluster must be local, cuda, tcp://HOST:PORT, tls://HOST:PORT or an existing "
+            f"scheduler file; got {name}"
+        )
+    try:
+        address = json.loads(Path(name).read_text())["address"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise BadInput(f"{name} is no scheduler file: it names no address") from None
+    return _reached(name, address)
+
+
+def _reached(name: str, address: str) -> Client:
+    try:
+        return Client(address, timeout=_PATIENCE, set_as_default=False)
+    except (OSError, ValueError, TypeError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise BadInput(f"the cluster at {name} cannot be reached: {reason}") from error
+
+
+def describe(client: Client) -> tuple[int, int]:
+    """The numbers of workers and of their threads."""
+    threads = client.nthreads().values()
+    return len(threads), sum(threads)

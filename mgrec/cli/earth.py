@@ -1,0 +1,109 @@
+"""The series of ``mgrec demo``: one thread of air, wound round the Earth from pole to pole.
+
+The surface under it is measured: ``earth.npz`` holds land and sea of the GLOBE digital
+elevation model (NOAA National Geophysical Data Center, 1999, 30 arc seconds, public domain),
+every tenth parallel of it, taken as it is: 2,160 parallels of 43,200 places, 93,312,000
+steps. They were read from the mask of the package global-land-mask 1.0.0 (MIT), rows
+5, 15, 25, ..., from 180° W to 180° E, and are kept as the lengths of their runs, sea first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+PARALLELS = 2160
+PLACES = 43_200
+RADIUS = 6371.0  # km
+# How far air must blow until 1 - 1/e of it is of the new kind, in km.
+OVER_SEA = 500.0
+OVER_LAND = 1000.0
+
+
+@dataclass(frozen=True)
+class MaritimeAir:
+    """Coefficients of w_i = s_i·w_{i-1} + t_i, the share of maritime air in a west wind.
+
+    Over sea the share relaxes towards 1 within about 500 km, over land towards 0 within about
+    1000 km: an exponentially weighted moving average of "is there sea?", whose
+    weights follow from the distance between two places, dx, shorter nearer to the poles::
+
+        s_i = exp(-dx_i / L_i),   t_i = 1 - s_i over sea, 0 over land
+
+    At 180° the thread goes on one parallel further south: one recurrence from pole to pole.
+
+    Parameters
+    ----------
+    turns : int
+        Parallels, from 60° N southwards if these are not all.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        (2, steps): s and t.
+
+    Examples
+    --------
+    >>> s, t = MaritimeAir(2160)[:, 40_000_000:40_000_002]
+    >>> s
+    array([0.99819498, 0.99819498])
+    """
+
+    turns: int
+
+    @property
+    def first(self) -> int:
+        """The first parallel."""
+        return 0 if self.turns > PARALLELS - 360 else 360
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return 2, self.turns * PLACES
+
+    @property
+    def ndim(self) -> int:
+        return 2
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(np.float64)
+
+    def __getitem__(self, index: tuple[slice, slice]) -> np.ndarray:
+        rows, steps = index
+        begin, end, _ = steps.indices(self.shape[1])
+        place = np.arange(begin, end) + self.first * PLACES
+        sea = is_sea(begin + self.first * PLACES, end + self.first * PLACES)
+        step_length = 2 * np.pi * RADIUS / PLACES * np.cos(np.radians(latitudes()))
+        # One exponential a parallel and kind of surface, not one a step.
+        over = np.stack([step_length / OVER_LAND, step_length / OVER_SEA])
+        kind = sea.astype(np.intp) * PARALLELS + place // PLACES
+        s = np.exp(-over).ravel()[kind]
+        t = np.where(sea, -np.expm1(-over).ravel()[kind], 0.0)
+        return np.stack([s, t])[rows]
+
+    def latitude(self) -> np.ndarray:
+        """Degrees north of every turn."""
+        return latitudes()[self.first : self.first + self.turns]
+
+
+def latitudes() -> np.ndarray:
+    return 90.0 - (5 + 10 * np.arange(PARALLELS)) / 120
+
+
+@cache
+def _ends() -> np.ndarray:
+    with files(__package__).joinpath("earth.npz").open("rb") as file:
+        return np.cumsum(np.load(file)["lengths"], dtype=np.int64)
+
+
+def is_sea(begin: int, end: int) -> np.ndarray:
+    """Whether there is sea at the places from `begin` to `end`, counted from the north pole."""
+    ends = _ends()
+    runs = slice(np.searchsorted(ends, begin, "right"), np.searchsorted(ends, end) + 1)
+    lengths = np.diff(np.clip(ends[runs], begin, end), prepend=begin)
+    kinds = np.arange(runs.start, runs.start + lengths.size) % 2 == 0
+    return np.repeat(kinds, lengths)

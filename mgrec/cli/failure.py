@@ -1,0 +1,75 @@
+"""How the command fails: one line on standard error, and an exit code."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+COMPUTING_FAILED = 1
+BAD_INPUT = 2
+INTERRUPTED = 130
+
+EXIT_CODES = """\b
+Exit codes:
+  0    done
+  1    computing or writing failed
+  2    bad usage or input, or a cluster that cannot be reached
+  130  interrupted (ctrl-C)"""
+
+
+class Failure(click.ClickException):
+    """A failure that a user can understand without a traceback: one line."""
+
+    exit_code = COMPUTING_FAILED
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))
+
+
+class BadInput(Failure):
+    """The command line, a file or a cluster is not what it should be."""
+
+    exit_code = BAD_INPUT
+
+
+class Interrupted(Failure):
+    """The user pressed ctrl-C."""
+
+    exit_code = INTERRUPTED
+
+
+@contextmanager
+def in_one_line(interrupted: str) -> Iterator[None]:
+    """Turn whatever goes wrong inside into a :class:`Failure`.
+
+    Parameters
+    ----------
+    interrupted : str
+        What ctrl-C leaves behind.
+    """
+    try:
+        yield
+    except click.ClickException:
+        raise
+    except KeyboardInterrupt:
+        raise Interrupted(f"interrupted: {interrupted}") from None
+    except Exception as error:
+        raise Failure(_described(error)) from error
+
+
+def _described(error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"the disk is full: {_place(error)}"
+    if isinstance(error, OSError) and error.errno == errno.EFBIG:
+        return f"the file is larger than this system allows (ulimit -f): {_place(error)}"
+    if isinstance(error, MemoryError):
+        return f"out of memory: {error or 'use smaller chunks'}"
+    return f"computing failed: {type(error).__name__}: {error}"
+
+
+def _place(error: OSError) -> Any:
+    return error.filename or error.strerror

@@ -1,0 +1,87 @@
+"""``mgrec info``: what is installed, what this machine can do, what would add the rest."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from .. import __version__
+from . import devices, failure
+
+CORE = ("numpy", "numba", "dask", "distributed")
+EXTRAS = {"zarr": "zarr", "xarray": "xarray", "matplotlib": "plot"}
+CUPY = ("cupy-cuda12x", "cupy-cuda13x", "cupy")
+
+
+@click.command("info", short_help="Versions, devices, memory bandwidth, what is missing.")
+def info() -> None:
+    """Say what is installed, what this machine can do, and what would add the rest."""
+    console = Console()
+    with failure.in_one_line("nothing was changed"):
+        gpus = devices.gpus()
+        with console.status("Measuring how fast memory is copied"):
+            copy = devices.copy_bandwidth()
+        console.print(_versions())
+        console.print(_devices(gpus, copy))
+        console.print(f"[bold]GPUs:[/] {for_gpus(gpus)}", soft_wrap=True)
+
+
+def _versions() -> Table:
+    table = _plain("Versions")
+    table.add_row("mgrec", __version__)
+    table.add_row("python", platform.python_version())
+    for package in CORE:
+        table.add_row(package, installed(package) or "not installed")
+    for package, extra in EXTRAS.items():
+        table.add_row(package, installed(package) or f"missing: pip install 'mgrec\\[{extra}]'")
+    return table
+
+
+def _devices(gpus: list[devices.Gpu], copy: devices.Bandwidth) -> Table:
+    table = _plain("Devices")
+    memory = devices.memory_bytes() / 2**30
+    table.add_row("processor", f"{devices.processor_name()}, {devices.processors()} to use")
+    table.add_row("memory", f"{memory:.1f} GiB" if memory else "unknown")
+    table.add_row(
+        "copy bandwidth",
+        f"{copy.rate / 1e9:.1f} GB/s read and written, {copy.size >> 20} MiB copied by "
+        f"{copy.threads} threads",
+    )
+    for number, gpu in enumerate(gpus):
+        table.add_row(f"GPU {number}", f"{gpu.name}, {gpu.memory} MiB, driver {gpu.driver}")
+    table.add_row("backend cpu", f"numba {installed('numba')}: NumPy, Dask of NumPy")
+    table.add_row("backend cuda", "not in this version")
+    return table
+
+
+def _plain(title: str) -> Table:
+    table = Table(title=title, title_justify="left", show_header=False, box=None)
+    table.add_column(style="bold")
+    table.add_column()
+    return table
+
+
+def for_gpus(gpus: list[devices.Gpu]) -> str:
+    """What keeps GPUs from being used, and the extra that would add it."""
+    if not gpus:
+        return (
+            "none: no NVIDIA driver answers (nvidia-smi). On a machine with one, "
+            "pip install 'mgrec\\[cuda12]' or 'mgrec\\[cuda13]' adds CuPy and dask-cuda"
+        )
+    missing = [] if any(map(installed, CUPY)) else ["CuPy"]
+    missing += [] if installed("dask-cuda") else ["dask-cuda"]
+    if missing:
+        return f"missing {' and '.join(missing)}: pip install 'mgrec\\[{gpus[0].extra}]'"
+    return "CuPy and dask-cuda are installed"
+
+
+def installed(package: str) -> str | None:
+    """The version of a package, or None."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

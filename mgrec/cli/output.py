@@ -1,0 +1,80 @@
+"""An output appears under its name when it is complete, or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+from .failure import BadInput
+
+
+def check_output(path: Path, overwrite: bool) -> None:
+    """Raise unless `path` can be written to."""
+    if not path.parent.is_dir():
+        raise BadInput(f"the folder of {path} does not exist")
+    if not os.access(path.parent, os.W_OK):
+        raise BadInput(f"the folder of {path} must be writable")
+    if path.exists() and not overwrite:
+        raise BadInput(f"{path} exists: pass --overwrite to replace it")
+    if path.exists() and path.is_dir() != (path.suffix == ".zarr"):
+        raise BadInput(f"{path} is {'a folder' if path.is_dir() else 'a file'}: remove it first")
+
+
+@contextmanager
+def in_place_when_complete(path: Path) -> Iterator[Path]:
+    """A temporary name beside `path`, moved to `path` if the body succeeds.
+
+    Parameters
+    ----------
+    path : Path
+        Of a file or a folder; one that is there is replaced.
+
+    Yields
+    ------
+    Path
+        ``.NAME.RANDOM.part.SUFFIX``, where the body creates the file or the folder. It is
+        removed if the body raises, whatever it raises.
+    """
+    path = path.absolute()
+    part = path.with_name(f".{path.stem}.{uuid4().hex[:8]}.part{path.suffix}")
+    try:
+        yield part
+        _flush(part)
+        _move(part, path)
+    except BaseException:
+        _remove(part)
+        raise
+
+
+def _flush(part: Path) -> None:
+    """On the disk before it has its name: a power cut must not leave an empty file."""
+    for path in [part, *part.rglob("*")] if part.is_dir() else [part]:
+        if path.is_file():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+
+
+def _move(part: Path, path: Path) -> None:
+    if not path.is_dir():
+        os.replace(part, path)
+        return
+    # A folder that is not empty cannot be replaced: it steps aside first.
+    aside = path.with_name(f".{path.stem}.{uuid4().hex[:8]}.old{path.suffix}")
+    os.rename(path, aside)
+    try:
+        os.rename(part, path)
+    except BaseException:
+        os.rename(aside, path)
+        raise
+    _remove(aside)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

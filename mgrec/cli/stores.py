@@ -1,0 +1,166 @@
+"""Arrays in files: read and written chunk by chunk, by whichever worker has the chunk."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from dask.base import tokenize
+
+from .failure import BadInput
+
+CHUNK_BYTES = 64 << 20
+Slices = tuple[slice, ...]
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An array in a .npy file or a .zarr store, which every access opens anew.
+
+    So a worker gets a path instead of data, and no more than a chunk is ever in memory.
+
+    Attributes
+    ----------
+    path : str
+        Absolute: workers have their own directories.
+    shape : tuple of int
+    dtype : numpy.dtype
+    chunks : tuple of int, optional
+        Of the store; None for .npy.
+    """
+
+    path: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    chunks: tuple[int, ...] | None = None
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        return np.array(_opened(self.path, "r")[index])
+
+    def __setitem__(self, index: Any, block: np.ndarray) -> None:
+        _opened(self.path, "r+")[index] = block
+
+
+def _opened(path: str, mode: Any) -> Any:
+    if not _is_zarr(path):
+        return np.load(path, mmap_mode=mode)
+    import zarr
+
+    return zarr.open_array(path, mode=mode)
+
+
+def _is_zarr(path: str | Path) -> bool:
+    return any(part.endswith(".zarr") for part in Path(path).parts[-1:])
+
+
+def check_kind(path: Path) -> None:
+    """Raise unless a path names a kind of file that can be read and written here."""
+    if path.suffix not in (".npy", ".zarr"):
+        raise BadInput(f"{path} must end in .npy or .zarr")
+    if path.suffix == ".zarr" and importlib.util.find_spec("zarr") is None:
+        raise BadInput(f"{path} needs zarr: pip install 'mgrec[zarr]'")
+
+
+def find(path: Path) -> Stored:
+    """An input.
+
+    Raises
+    ------
+    Failure
+        It is not there, or it is no array.
+    """
+    check_kind(path)
+    if not path.exists():
+        raise BadInput(f"{path} does not exist")
+    absolute = str(path.resolve())
+    try:
+        array = _opened(absolute, "r")
+    except Exception as error:
+        raise BadInput(f"{path} cannot be read as an array: {error}") from error
+    if not hasattr(array, "shape"):
+        raise BadInput(f"{path} holds several arrays; wanted one")
+    dtype = np.dtype(array.dtype)
+    if dtype.kind not in "iufc":
+        raise BadInput(f"{path} must hold numbers; its dtype is {dtype}")
+    return Stored(absolute, tuple(array.shape), dtype, getattr(array, "chunks", None))
+
+
+def create(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], chunks: Any) -> Stored:
+    """A new array, whose disk space is reserved if it is a .npy file.
+
+    A chunk written through the page cache to a disk that is full kills the worker with
+    SIGBUS: the space is taken before the first chunk is computed.
+    """
+    if path.suffix == ".npy":
+        with path.open("wb") as file:
+            header = {"descr": dtype.str, "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(file, header)
+            size = file.tell() + int(np.prod(shape, dtype=object)) * dtype.itemsize
+            file.flush()
+            _reserve(file.fileno(), size)
+    else:
+        import zarr
+
+        whole = tuple(max(1, lengths[0]) for lengths in chunks)
+        zarr.create_array(str(path), shape=shape, dtype=dtype, chunks=whole)
+    return Stored(str(path), shape, dtype)
+
+
+def _reserve(descriptor: int, size: int) -> None:
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(descriptor, 0, size)
+    else:
+        os.ftruncate(descriptor, size)
+
+
+def chunks_for(
+    shape: tuple[int, ...], axis: int, steps: int | None, inputs: Sequence[Stored]
+) -> tuple[tuple[int, ...], ...]:
+    """Chunks of about 64 MiB: `steps` along the axis if given, those of a store otherwise.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    axis : int
+    steps : int, optional
+    inputs : sequence of Stored
+        Those of full shape lend the chunks of their store.
+    """
+    wanted: list[Any] = ["auto"] * len(shape)
+    if steps is not None:
+        wanted[axis] = steps
+    largest = max(inputs, key=lambda stored: stored.dtype.itemsize)
+    stored = next((i.chunks for i in inputs if i.chunks and i.shape == shape), None)
+    if 0 in shape:
+        return tuple((length,) for length in shape)
+    chunks: tuple[tuple[int, ...], ...] = da.core.normalize_chunks(
+        tuple(wanted), shape, limit=CHUNK_BYTES, dtype=largest.dtype, previous_chunks=stored
+    )
+    return chunks
+
+
+def lazy(stored: Stored, chunks: tuple[tuple[int, ...], ...], shape: tuple[int, ...]) -> da.Array:
+    """A Dask array of a file, cut like a result of `shape` that it broadcasts to."""
+    offset = len(shape) - stored.ndim
+    own = tuple(
+        chunks[offset + k] if length == shape[offset + k] else (length,)
+        for k, length in enumerate(stored.shape)
+    )
+    return da.from_array(
+        stored,
+        chunks=own,
+        name=f"load-{tokenize(stored, os.stat(stored.path).st_mtime_ns, own)}",
+        meta=np.empty((0,) * stored.ndim, stored.dtype),
+        inline_array=True,
+        asarray=False,
+    )

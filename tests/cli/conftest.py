@@ -1,0 +1,35 @@
+"""One small cluster for all tests of the command, reached as any running cluster is."""
+
+import pytest
+from click.testing import CliRunner
+from distributed import LocalCluster
+
+from mgrec import cli
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    with LocalCluster(
+        n_workers=1,
+        threads_per_worker=2,
+        processes=False,
+        protocol="tcp://",
+        host="127.0.0.1",
+        dashboard_address=":0",
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def address(cluster):
+    return cluster.scheduler_address
+
+
+@pytest.fixture
+def mgrec():
+    """Run the command in this process: ``mgrec("linear", ...)``."""
+
+    def run(*arguments):
+        return CliRunner().invoke(cli.main, [str(argument) for argument in arguments])
+
+    return run

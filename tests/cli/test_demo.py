@@ -1,0 +1,75 @@
+"""``mgrec demo``: what it prints is measured, and a wrong result is found."""
+
+import importlib.util
+
+import pytest
+
+from mgrec.cli import demo, picture
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.fixture
+def small(monkeypatch):
+    copy = demo.devices.copy_bandwidth
+    monkeypatch.setattr(demo.devices, "copy_bandwidth", lambda: copy(1 << 22, repeats=1))
+
+
+def test_it_solves_checks_and_plots(mgrec, address, tmp_path, small):
+    out = tmp_path / "demo.png"
+    result = mgrec("demo", "--turns", 100, "--cluster", address, "-o", out)
+    assert result.exit_code == 0, result.output
+    assert "4,320,000, 100 times round the Earth" in result.output
+    assert "3 of 1,728,000 steps" in result.output
+    assert "holds" in result.output
+    assert "4,320,000 steps compared" in result.output
+    assert out.read_bytes()[:8] == PNG
+    width, height = (int.from_bytes(out.read_bytes()[k : k + 4]) for k in (16, 20))
+    assert width > 1000
+    assert height > 1000
+
+
+def test_a_wrong_result_is_found(mgrec, address, tmp_path, small, monkeypatch):
+    right = demo.linear_recurrence
+    monkeypatch.setattr(demo, "linear_recurrence", lambda s, t: right(s, t) + 1e-9)
+    result = mgrec("demo", "--turns", 2, "--cluster", address, "-o", tmp_path / "demo.png")
+    assert result.exit_code == 1
+    assert "FAILS" in result.output
+    assert "outside its stated error bound" in result.stderr
+
+
+def test_without_matplotlib_it_says_what_adds_the_picture(
+    mgrec, address, tmp_path, small, monkeypatch
+):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        demo.importlib.util, "find_spec", lambda n: None if n == "matplotlib" else find(n)
+    )
+    monkeypatch.setattr(picture, "draw", lambda run, out: pytest.fail("drawn without matplotlib"))
+    result = mgrec("demo", "--turns", 1, "--cluster", address, "-o", tmp_path / "demo.png")
+    assert result.exit_code == 0, result.output
+    assert "pip install 'mgrec[plot]'" in result.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_not_there_is_told_before_the_work(mgrec, tmp_path):
+    result = mgrec("demo", "-o", tmp_path / "gone" / "demo.png")
+    assert result.exit_code == 2
+    assert "the folder of" in result.stderr
+
+
+def test_the_records_name_the_phases():
+    span = {"action": "compute", "start": 5.0, "stop": 7.0}
+    moved = {"action": "transfer", "start": 1.0, "stop": 5.0}
+    stream = [
+        {"key": ("determine-0123456789abcdef0123456789abcdef", 0), "worker": "a", "thread": 1,
+         "startstops": [moved, span]},
+        {"key": ("precompute-0123456789abcdef0123456789abcdef", 0), "worker": "b", "thread": 1,
+         "startstops": [{**span, "start": 4.0}]},
+    ]  # fmt: skip
+    records = demo.records.read(stream)
+    assert [(r.phase, r.lane, r.start, r.stop) for r in records] == [
+        ("determine", 0, 1.0, 3.0),
+        ("precompute", 1, 0.0, 3.0),
+    ]
+    assert demo.records.seconds(records) == {"precompute": 3.0, "propagate": 0, "determine": 2.0}
