@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from dis import get_instructions
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -41,7 +42,7 @@ def fingerprint(*values: Any) -> str:
     False
     """
     digest = hashlib.sha256()
-    _absorb(digest, values, set())
+    _absorb(digest, values, {})
     return digest.hexdigest()[:32]
 
 
@@ -65,14 +66,16 @@ class StepFunction:
         return ("mgrec.StepFunction", self.fingerprint)
 
 
-def _absorb(digest: Any, value: Any, seen: set[int]) -> None:
+def _absorb(digest: Any, value: Any, seen: dict[int, int]) -> None:
     if isinstance(value, (tuple, list)):
         digest.update(b"(%d" % len(value))
         for item in value:
             _absorb(digest, item, seen)
     elif isinstance(value, FunctionType):
-        if id(value) not in seen:
-            seen.add(id(value))
+        if id(value) in seen:
+            digest.update(b"again %d;" % seen[id(value)])
+        else:
+            seen[id(value)] = len(seen)
             _absorb_function(digest, value, seen)
     elif isinstance(value, CodeType):
         digest.update(value.co_code + repr((value.co_names, value.co_varnames)).encode())
@@ -96,7 +99,7 @@ def _absorb(digest: Any, value: Any, seen: set[int]) -> None:
         )
 
 
-def _absorb_function(digest: Any, function: FunctionType, seen: set[int]) -> None:
+def _absorb_function(digest: Any, function: FunctionType, seen: dict[int, int]) -> None:
     _absorb(digest, function.__code__, seen)
     _absorb(digest, function.__defaults__ or (), seen)
     for cell in function.__closure__ or ():
@@ -108,5 +111,7 @@ def _absorb_function(digest: Any, function: FunctionType, seen: set[int]) -> Non
 
 
 def _global_names(code: CodeType) -> list[str]:
+    # co_names has attributes too: np.sin would ask for whatever the module calls `sin`.
+    own = {i.argval for i in get_instructions(code) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
     nested = [const for const in code.co_consts if isinstance(const, CodeType)]
-    return sorted(set(code.co_names).union(*(_global_names(inner) for inner in nested)))
+    return sorted(own.union(*(_global_names(inner) for inner in nested)))

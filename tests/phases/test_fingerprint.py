@@ -1,0 +1,107 @@
+"""Functions are equal where they compute the same, in any process."""
+
+import math
+import subprocess
+import sys
+
+import cloudpickle
+import numpy as np
+import pytest
+
+from mgrec.phases.fingerprint import StepFunction, fingerprint
+
+factor = 3.0
+sin = object()  # shares its name with NumPy's, and no fingerprint may ask for it
+
+
+def scaled(x):
+    return factor * x
+
+
+def with_closure(value):
+    return lambda x: x * value
+
+
+def composed(first, second, third):
+    return lambda x: first(second(third(x)))
+
+
+def test_equal_code_is_equal_wherever_it_was_defined():
+    assert fingerprint(lambda x: x + 1) == fingerprint(lambda x: x + 1)
+    assert fingerprint(with_closure(2.0)) == fingerprint(with_closure(2.0))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (lambda x: x + 1, lambda x: x + 2),
+        (lambda x: x + 1, lambda x: x - 1),
+        (lambda x: x + 1, lambda x: x + 1.0),
+        (lambda x: x + 0.0, lambda x: x + -0.0),
+        (lambda x: np.sin(x), lambda x: np.cos(x)),
+        (lambda x: np.exp(x), lambda x: math.exp(x)),
+        (lambda x, y=1: x + y, lambda x, y=2: x + y),
+        (with_closure(2.0), with_closure(3.0)),
+        (with_closure(np.ones(2)), with_closure(np.zeros(2))),
+        (with_closure(np.float32(1)), with_closure(np.float64(1))),
+    ],
+)
+def test_what_computes_something_else_differs(one, other):
+    assert fingerprint(one) != fingerprint(other)
+    assert StepFunction(one) != StepFunction(other)
+
+
+def test_the_order_of_functions_that_occur_again_counts():
+    first, second = (lambda x: x + 1), (lambda x: x * 2)
+    one = composed(first, second, first)
+    other = composed(first, second, second)
+    assert one(2) != other(2)
+    assert fingerprint(one) != fingerprint(other)
+    assert fingerprint(first, second, first) != fingerprint(first, second, second)
+
+
+def test_globals_count_by_value(monkeypatch):
+    before = fingerprint(scaled)
+    monkeypatch.setitem(globals(), "factor", 4.0)
+    assert fingerprint(scaled) != before
+
+
+def test_attributes_are_not_taken_for_globals():
+    assert fingerprint(lambda x: np.sin(x)) == fingerprint(lambda x: np.sin(x))
+
+
+def test_functions_that_call_each_other_end():
+    def even(n):
+        return True if n == 0 else odd(n - 1)
+
+    def odd(n):
+        return False if n == 0 else even(n - 1)
+
+    assert fingerprint(even) != fingerprint(odd)
+
+
+def test_what_cannot_be_judged_is_refused():
+    table = {"a": 1}
+    with pytest.raises(TypeError, match=r"may refer to numbers, arrays.*got \{'a': 1\} of dict"):
+        fingerprint(lambda x: table["a"] * x)
+
+
+def test_pickled_functions_stay_equal():
+    step = StepFunction(with_closure(2.5))
+    again = cloudpickle.loads(cloudpickle.dumps(step))
+    assert again == step
+    assert hash(again) == hash(step)
+    assert again.function(2.0) == 5.0
+    assert fingerprint(again.function) == step.fingerprint
+
+
+def test_another_process_finds_the_same_fingerprint():
+    code = (
+        "import numpy as np; from mgrec.phases.fingerprint import fingerprint; k = 2.5\n"
+        "print(fingerprint(lambda x: k * np.maximum(np.sin(x), 0.5), lambda a, b: (a, b)))"
+    )
+    prints = {
+        subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout
+        for _ in range(2)
+    }
+    assert len(prints) == 1
