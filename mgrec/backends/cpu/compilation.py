@@ -12,7 +12,7 @@ from typing import Any
 
 import numba
 import numpy as np
-from numba.core.caching import FunctionCache
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 # No fastmath: the results of a plain loop are those of the same loop in NumPy scalars.
 OPTIONS = {"nogil": True, "error_model": "numpy"}
@@ -80,6 +80,20 @@ def _own_source() -> str:
     return sha256(b"".join(path.read_bytes() for path in sorted(folder.glob("*.py")))).hexdigest()
 
 
+class _CacheFiles(IndexDataCacheFile):  # type: ignore[misc]
+    """An index, and one file of code named after its key.
+
+    numba numbers the files by the index that it has read: two processes that compile at
+    the same time choose the same number, and one then runs the other's recurrence.
+    """
+
+    def save(self, key: Any, data: Any) -> None:
+        base = self._index_name.removesuffix(".nbi")
+        name = f"{base}.{sha256(repr(key).encode()).hexdigest()[:32]}.nbc"
+        self._save_data(name, data)
+        self._save_index({**self._load_index(), key: name})
+
+
 class _StepCache(FunctionCache):  # type: ignore[misc]
     """numba's cache on disk, keyed by what the compiled-in functions do.
 
@@ -90,6 +104,11 @@ class _StepCache(FunctionCache):  # type: ignore[misc]
     def __init__(self, function: Callable[..., Any], key: str) -> None:
         super().__init__(function)
         self._key = key
+        self._cache_file = _CacheFiles(
+            cache_path=self._cache_path,
+            filename_base=self._impl.filename_base,
+            source_stamp=self._impl.locator.get_source_stamp(),
+        )
 
     def _index_key(self, signature: Any, codegen: Any) -> Any:
         return signature, codegen.magic_tuple(), self._key
