@@ -110,6 +110,11 @@ def check(
     )
 
 
+def as_rows(initial: Any) -> Any:
+    """`initial` of a recurrence whose state is one scalar: a tuple is an array of rows."""
+    return np.asarray(initial) if isinstance(initial, tuple) else initial
+
+
 def _operand(name: str, value: Any) -> Any:
     if isinstance(value, Coefficient):
         arrays = [_array(f"array {k} of {name}", array) for k, array in enumerate(value.arrays)]
@@ -125,7 +130,7 @@ def _array(name: str, value: Any) -> Any:
         raise TypeError(f"{name} must be a number; got a bool")
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{name} must be a plain array; got a masked array: fill it first")
-    if not isinstance(value, np.ndarray):
+    if type(value) is not np.ndarray:
         value = _as_array(name, value)
     if value.dtype.char not in _COMPUTED:
         raise TypeError(
@@ -137,6 +142,8 @@ def _array(name: str, value: Any) -> Any:
 
 def _as_array(name: str, value: Any) -> Any:
     if hasattr(value, "dask") and hasattr(value, "chunks") and hasattr(value, "_meta"):
+        if isinstance(value._meta, np.ma.MaskedArray):
+            raise TypeError(f"{name} must be plain; got chunks of masked arrays: fill them first")
         return value
     if hasattr(value, "__cuda_array_interface__"):
         raise TypeError(f"{name} is an array on a GPU, which this version does not compute on yet")
@@ -298,6 +305,15 @@ def _contiguous(array: Any) -> Any:
 
 def lay_out_entry(state: Any, shape: tuple[int, ...], axis: int) -> Any:
     """A state, broadcast and reshaped to (outer, inner)."""
-    rows = shape[:axis] + shape[axis + 1 :]
     outer, _, inner = canonical_shape(shape, axis)
+    if state.ndim == 0:
+        return np.full((outer, inner), state)
+    rows = shape[:axis] + shape[axis + 1 :]
     return np.broadcast_to(state, rows).reshape(outer, inner)
+
+
+def as_result(computed: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    """A computed array in its final shape and dtype."""
+    # float16 overflows to inf in silence, as the kernels of other dtypes do.
+    with np.errstate(over="ignore"):
+        return computed.reshape(shape).astype(dtype, copy=False)

@@ -10,7 +10,7 @@ import numpy as np
 from ..backends import cpu
 from ..phases.chunk import Chunk
 from ..phases.coefficient import Coefficient
-from ..phases.door import Problem, lay_out, lay_out_entry
+from ..phases.door import Problem, as_result, lay_out, lay_out_entry
 from ..phases.transfer_map import TransferMap
 
 
@@ -156,7 +156,5 @@ def determine_block(recipe: Recipe, pack: Pack, entries: Entries, number: int) -
     entry = entries.at(number, recipe, shape)
     results = tuple(np.empty(chunk.shape, recipe.dtype) for _ in entry)
     cpu.determine(recipe.transfer_map, chunk, entry, results)
-    arrays = tuple(
-        result.reshape(shape).astype(recipe.result_dtype, copy=False) for result in results
-    )
+    arrays = tuple(as_result(result, shape, recipe.result_dtype) for result in results)
     return arrays if recipe.is_several else arrays[0]

@@ -13,10 +13,12 @@ import numpy as np
 
 from ..backends import cpu
 from ..phases.chunk import Chunk
-from ..phases.door import Problem, canonical_shape, lay_out, lay_out_entry
+from ..phases.door import Problem, as_result, canonical_shape, lay_out, lay_out_entry
 
 # Below this many steps in all a second thread costs more than it brings.
 SMALL = 1 << 16
+# Pieces of fewer steps are not worth the three phases: such rows are shared out whole.
+SHORT = 512
 
 Arrays = tuple[np.ndarray, ...]
 
@@ -64,11 +66,11 @@ def solve(problem: Problem) -> Arrays:
         _solve_rows(problem, chunk, entry, results, threads)
     elif chunk.shape[2] > 1:
         _solve_columns(problem, chunk, entry, results, threads)
+    elif chunk.shape[0] > 1 and chunk.steps < threads * SHORT:
+        _solve_rows(problem, chunk, entry, results, threads)
     else:
         _solve_long_rows(problem, chunk, entry, results, threads)
-    return tuple(
-        result.reshape(shape).astype(problem.result_dtype, copy=False) for result in results
-    )
+    return tuple(as_result(result, shape, problem.result_dtype) for result in results)
 
 
 def _cuts(length: int, parts: int) -> list[tuple[int, int]]:

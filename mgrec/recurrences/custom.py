@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
+
+import numpy as np
 
 from ..phases.door import check
 from ..phases.transfer_map import TransferMap
@@ -73,7 +76,9 @@ def scan(
         raise TypeError(f"transfer_map must be a TransferMap; got {transfer_map!r}")
     _count(transfer_map, len(operands))
     named = {f"operand {number}": operand for number, operand in enumerate(operands, 1)}
-    results = solve(check(transfer_map, named, initial, axis, reverse), memory)
+    problem = check(transfer_map, named, initial, axis, reverse)
+    _check_state(transfer_map, problem.dtype, len(initial) if isinstance(initial, tuple) else 0)
+    results = solve(problem, memory)
     return results if isinstance(initial, tuple) else results[0]
 
 
@@ -85,4 +90,27 @@ def _count(transfer_map: TransferMap, given: int) -> None:
         raise ValueError(
             f"lift of {transfer_map.name} takes {most} operands "
             f"{code.co_varnames[:most]}; got {given}"
+        )
+
+
+@cache
+def _check_state(transfer_map: TransferMap, dtype: np.dtype[Any], count: int) -> None:
+    """Try `apply` on zeros: a state of `count` scalars (0: not a tuple) must give another."""
+    zero = dtype.type(0)
+    got = f"a tuple of {count}" if count else "one"
+    with np.errstate(all="ignore"):
+        try:
+            state = transfer_map.apply(
+                (zero,) * len(transfer_map.identity), (zero,) * count if count else zero
+            )
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"initial must be a state that apply of {transfer_map.name} takes; got {got} "
+                f"({error})"
+            ) from error
+    if (len(state) if isinstance(state, tuple) else 0) != count:
+        wanted = f"a tuple of {len(state)}" if isinstance(state, tuple) else "one scalar"
+        raise ValueError(
+            f"initial must be {wanted}, as the state that apply of {transfer_map.name} "
+            f"returns; got {got}"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..phases.affine import affine
-from ..phases.door import check
+from ..phases.door import as_rows, check
 from ..placement import solve
 
 
@@ -115,6 +115,6 @@ def linear_recurrence(
     >>> float(w[-1].compute())
     2.0
     """
-    start = 0 if initial is None else initial
+    start = 0 if initial is None else as_rows(initial)
     problem = check(affine, {"s": s, "t": t}, start, axis, reverse)
     return solve(problem, memory)[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..phases.door import check
+from ..phases.door import as_rows, check
 from ..placement import solve
 from .maps import mobius
 
@@ -79,4 +79,4 @@ def rational_recurrence(
     array([inf,  2.])
     """
     operands = {"a": a, "b": b, "c": c, "d": d}
-    return solve(check(mobius, operands, initial, axis, reverse, "f"), memory)[0]
+    return solve(check(mobius, operands, as_rows(initial), axis, reverse, "f"), memory)[0]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import mgrec
-from mgrec.backends.cpu.compilation import compile_kernel, compile_step
+from mgrec.backends.cpu.compilation import _StepCache, compile_step
 
 SCRIPT = """
 import json, sys
@@ -63,7 +63,7 @@ def test_processes_that_compile_at_once_do_not_take_each_others_code(tmp_path, m
         return x
 
     monkeypatch.setattr("numba.core.config.CACHE_DIR", str(tmp_path))
-    one, other = (compile_kernel(kernel, key)._cache._cache_file for key in ("one", "other"))
+    one, other = (_StepCache(kernel, key)._cache_file for key in ("one", "other"))
     for files in (one, other):
         monkeypatch.setattr(files, "_load_index", dict)
     one.save(("signature", "one"), "code of one")

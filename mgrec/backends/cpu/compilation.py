@@ -13,6 +13,7 @@ from typing import Any
 import numba
 import numpy as np
 from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.errors import NumbaError
 
 # No fastmath: the results of a plain loop are those of the same loop in NumPy scalars.
 OPTIONS = {"nogil": True, "error_model": "numpy"}
@@ -125,7 +126,18 @@ def compile_kernel(kernel: Callable[..., Any], *key: str) -> Any:
     """
     dispatcher = numba.njit(**OPTIONS)(kernel)
     dispatcher._cache = _StepCache(kernel, "-".join((*key, _own_source())))
-    return dispatcher
+
+    def run(*arguments: Any) -> None:
+        try:
+            dispatcher(*arguments)
+        except NumbaError as error:
+            raise TypeError(
+                "the functions of a recurrence must be arithmetic and NumPy ufuncs on scalars "
+                "of the recurrence's dtype, which numba compiles (np.where(condition, x, y) for "
+                f"a choice); numba says: {error}"
+            ) from error
+
+    return run
 
 
 def writable(array: np.ndarray) -> np.ndarray:
