@@ -75,15 +75,18 @@ class MaritimeAir:
     def __getitem__(self, index: tuple[slice, slice]) -> np.ndarray:
         rows, steps = index
         begin, end, _ = steps.indices(self.shape[1])
-        place = np.arange(begin, end) + self.first * PLACES
-        sea = is_sea(begin + self.first * PLACES, end + self.first * PLACES)
-        step_length = 2 * np.pi * RADIUS / PLACES * np.cos(np.radians(latitudes()))
+        north = self.first * PLACES
+        sea = is_sea(north + begin, north + end)
+        coefficients = np.empty((2, sea.size))
         # One exponential a parallel and kind of surface, not one a step.
-        over = np.stack([step_length / OVER_LAND, step_length / OVER_SEA])
-        kind = sea.astype(np.intp) * PARALLELS + place // PLACES
-        s = np.exp(-over).ravel()[kind]
-        t = np.where(sea, -np.expm1(-over).ravel()[kind], 0.0)
-        return np.stack([s, t])[rows]
+        for turn in range(begin // PLACES, -(-end // PLACES)):
+            here = slice(max(turn * PLACES - begin, 0), (turn + 1) * PLACES - begin)
+            step_length = 2 * np.pi * RADIUS / PLACES * np.cos(np.radians(self.latitude()[turn]))
+            is_there = sea[here]
+            over_sea, over_land = np.exp(-step_length / np.array([OVER_SEA, OVER_LAND]))
+            coefficients[0, here] = np.where(is_there, over_sea, over_land)
+            coefficients[1, here] = is_there * -np.expm1(-step_length / OVER_SEA)
+        return coefficients[rows]
 
     def latitude(self) -> np.ndarray:
         """Degrees north of every turn."""

@@ -11,7 +11,7 @@ from . import earth, records
 from .output import in_place_when_complete
 
 if TYPE_CHECKING:
-    from .demo import Run
+    from .trial import Run
 
 INK, FAINT, PAPER = "#22303c", "#8795a1", "#fbfaf7"
 LAND, SEA = "#c9b48c", "#dfe9ee"

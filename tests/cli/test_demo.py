@@ -4,15 +4,15 @@ import importlib.util
 
 import pytest
 
-from mgrec.cli import demo, picture
+from mgrec.cli import demo, picture, trial
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
 @pytest.fixture
 def small(monkeypatch):
-    copy = demo.devices.copy_bandwidth
-    monkeypatch.setattr(demo.devices, "copy_bandwidth", lambda: copy(1 << 22, repeats=1))
+    copy = trial.devices.copy_bandwidth
+    monkeypatch.setattr(trial.devices, "copy_bandwidth", lambda: copy(1 << 22, repeats=1))
 
 
 def test_it_solves_checks_and_plots(mgrec, address, tmp_path, small):
@@ -30,8 +30,8 @@ def test_it_solves_checks_and_plots(mgrec, address, tmp_path, small):
 
 
 def test_a_wrong_result_is_found(mgrec, address, tmp_path, small, monkeypatch):
-    right = demo.linear_recurrence
-    monkeypatch.setattr(demo, "linear_recurrence", lambda s, t: right(s, t) + 1e-9)
+    right = trial.linear_recurrence
+    monkeypatch.setattr(trial, "linear_recurrence", lambda s, t: right(s, t) + 1e-9)
     result = mgrec("demo", "--turns", 2, "--cluster", address, "-o", tmp_path / "demo.png")
     assert result.exit_code == 1
     assert "FAILS" in result.output
@@ -67,9 +67,9 @@ def test_the_records_name_the_phases():
         {"key": ("precompute-0123456789abcdef0123456789abcdef", 0), "worker": "b", "thread": 1,
          "startstops": [{**span, "start": 4.0}]},
     ]  # fmt: skip
-    records = demo.records.read(stream)
+    records = trial.records.read(stream)
     assert [(r.phase, r.lane, r.start, r.stop) for r in records] == [
         ("determine", 0, 1.0, 3.0),
         ("precompute", 1, 0.0, 3.0),
     ]
-    assert demo.records.seconds(records) == {"precompute": 3.0, "propagate": 0, "determine": 2.0}
+    assert trial.records.seconds(records) == {"precompute": 3.0, "propagate": 0, "determine": 2.0}
