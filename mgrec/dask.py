@@ -1,5 +1,14 @@
-"""What mgrec adds to a Dask cluster: :func:`colocate`, :func:`persist_in_stages`."""
+"""What mgrec adds to a Dask cluster.
 
+colocate
+    Persist operands so that chunks that belong together are on the same worker.
+persist_in_stages
+    Persist a recurrence over very many chunks without ordering its whole graph at once.
+pin_operands
+    Run every phase where its chunk's operands are.
+"""
+
+from .placement.dask_pins import pin_operands
 from .placement.dask_stages import colocate, persist_in_stages
 
-__all__ = ["colocate", "persist_in_stages"]
+__all__ = ["colocate", "persist_in_stages", "pin_operands"]

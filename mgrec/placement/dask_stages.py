@@ -6,27 +6,31 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
+from dask import annotate
 from dask.base import optimize, tokenize
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
-from distributed import Client, Future, default_client
+from distributed import Client, Future, default_client, wait
 
 
-def colocate(*arrays: da.Array) -> tuple[da.Array, ...]:
-    """Bring the chunks of several arrays that belong together to the same worker.
+def colocate(*arrays: da.Array, client: Client | None = None) -> tuple[da.Array, ...]:
+    """Persist arrays so that chunks that belong together are on the same worker.
 
-    Operands that were persisted apart lie wherever they were computed, so that a recurrence
-    over them moves about half of their bytes. Arrays persisted through `colocate` do not.
+    Operands that were persisted apart lie wherever they were computed, and a recurrence over
+    them moves about half of their bytes, at each solve. `colocate` moves them once.
 
     Parameters
     ----------
     *arrays : dask.array.Array
-        Of the same shape. Those chunked unlike the last one are rechunked.
+        Of the same shape, persisted or not. The last one stays where it is, or is persisted
+        first; the others are chunked like it and follow it, chunk by chunk.
+    client : distributed.Client, optional
+        The default client when not given.
 
     Returns
     -------
     tuple of dask.array.Array
-        The same arrays, lazy: persist them together.
+        The same arrays, in the memory of the workers.
 
     Raises
     ------
@@ -35,38 +39,33 @@ def colocate(*arrays: da.Array) -> tuple[da.Array, ...]:
 
     Examples
     --------
-    >>> import dask, dask.array as da, mgrec.dask
-    >>> s, t = da.random.random((2, 1000), chunks=(1, 100))
-    >>> s, t = dask.persist(*mgrec.dask.colocate(s, t), scheduler="threads")
-    >>> float(mgrec.linear_recurrence(s, 0 * t).sum().compute())
-    0.0
+    >>> import dask.array as da, mgrec.dask
+    >>> from distributed import Client
+    >>> with Client(processes=False, n_workers=2, dashboard_address=None):
+    ...     s, t = mgrec.dask.colocate(0.5 * da.ones(1000, chunks=100), da.ones(1000, chunks=100))
+    ...     float(mgrec.linear_recurrence(s, t)[-1].compute())
+    2.0
     """
     shapes = {array.shape for array in arrays}
     if len(shapes) > 1:
         raise ValueError(f"arrays must have the same shape; got {sorted(shapes)}")
-    index = tuple(range(arrays[0].ndim))
-    aligned = [array.rechunk(arrays[-1].chunks) for array in arrays]
-    pairs = [value for array in aligned for value in (array, index)]
-    together = da.blockwise(
-        _together,
-        index,
-        *pairs,
-        name=f"colocate-{tokenize(*arrays)}",
-        meta=np.empty((0,) * len(index), object),
-        align_arrays=False,
-    )
-    return tuple(
-        da.blockwise(_one_of, index, together, index, number=k, meta=array._meta)
-        for k, array in enumerate(aligned)
-    )
+    client = client or default_client()
+    last = client.persist(arrays[-1])
+    wait(last)
+    where = {key[1:]: workers for key, workers in client.who_has(last).items()}
+    others = []
+    for array in arrays[:-1]:
+        with annotate(workers=lambda key: list(where[key[1:]]), allow_other_workers=True):
+            followed = array.rechunk(last.chunks).map_blocks(
+                _itself, name=f"colocate-{tokenize(array, last)}", meta=array._meta
+            )
+        # Fusion would lose where its tasks belong.
+        others.append(client.persist(followed, optimize_graph=False))
+    return (*others, last)
 
 
-def _together(*blocks: Any) -> tuple[Any, ...]:
-    return blocks
-
-
-def _one_of(blocks: tuple[Any, ...], number: int) -> Any:
-    return blocks[number]
+def _itself(block: Any) -> Any:
+    return block
 
 
 def persist_in_stages(

@@ -1,0 +1,238 @@
+"""A cluster's own records: where phases ran, what moved, what was held."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+import zarr
+from distributed import Client, LocalCluster, wait
+
+import mgrec
+import mgrec.dask
+
+STEPS, CHUNKS = 6_000_000, 24
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, memory_limit="1GiB", dashboard_address=":0"
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        mgrec.dask.pin_operands(client)
+        yield client
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory):
+    """s and t in chunked stores on disk, and their values."""
+    tmp_path, rng = tmp_path_factory.mktemp("stores"), np.random.default_rng(7)
+    values = rng.uniform(-1, 1, STEPS), rng.standard_normal(STEPS)
+    arrays = []
+    for name, value in zip("st", values, strict=True):
+        store = zarr.create_array(
+            tmp_path / f"{name}.zarr", shape=value.shape, chunks=(STEPS // CHUNKS,), dtype="f8"
+        )
+        store[:] = value
+        arrays.append(da.from_zarr(tmp_path / f"{name}.zarr"))
+    return arrays, values
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(7)
+
+
+def phases_of(array: da.Array) -> Counter[str]:
+    (optimized,) = dask.optimize(array)
+    return Counter(key[0].rsplit("-", 1)[0] for key in dict(optimized.__dask_graph__()))
+
+
+def moved(client: Client) -> dict[str, int]:
+    """Bytes that workers took from each other, by the prefix of the key."""
+    logs = client.run(lambda dask_worker: list(dask_worker.transfer_incoming_log))
+    bytes_of: Counter[str] = Counter()
+    for log in logs.values():
+        for transfer in log:
+            for key, size in transfer["keys"].items():
+                bytes_of[str(key[0] if isinstance(key, tuple) else key).split("-")[0]] += size
+    return bytes_of
+
+
+def forget_transfers(client: Client) -> None:
+    client.run(lambda dask_worker: dask_worker.transfer_incoming_log.clear())
+
+
+def test_three_tasks_a_chunk_with_the_loads(stores):
+    (s, t), _ = stores
+    found = phases_of(mgrec.linear_recurrence(s, t))
+    assert found["pack"] == found["determine"] == CHUNKS
+    assert found["precompute"] == CHUNKS - 1
+    assert found["propagate"] == -(-CHUNKS // 16)  # 16 chunks of 4 MB are 64 MiB
+    # What else there is: the two stores themselves, once.
+    assert sum(found.values()) <= 3 * CHUNKS - 1 + 2 + 2
+
+
+def test_two_passes_share_no_pack(stores):
+    (s, t), _ = stores
+    graph = dict(dask.optimize(mgrec.linear_recurrence(s, t, memory="two-pass"))[0].dask)
+    holders = Counter()
+    for task in graph.values():
+        holders.update(d for d in task.dependencies if "pack" in str(d))
+    assert not [key for key, count in holders.items() if count > 1]
+
+
+def test_operands_loaded_by_one_root_task_do_not_move(client, stores):
+    (s, t), values = stores
+    forget_transfers(client)
+    w = mgrec.linear_recurrence(s, t, 1.0).persist()
+    wait(w)
+    transfers = moved(client)
+    assert transfers.get("pack", 0) == 0
+    # Summaries and entries are a few hundred bytes a chunk.
+    assert sum(transfers.values()) < 2000 * CHUNKS
+    np.testing.assert_allclose(
+        w.compute(), mgrec.linear_recurrence(*values, 1.0), rtol=1e-12, atol=1e-12
+    )
+
+
+def test_a_lost_worker_frees_what_was_pinned_to_it(stores):
+    (s, t), values = stores
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        mgrec.dask.pin_operands(client)
+        w = mgrec.linear_recurrence(s, t).persist()
+        while not client.who_has(w) or sum(map(bool, client.who_has(w).values())) < 3:
+            time.sleep(0.05)
+        client.run_on_scheduler(_lose_a_worker)
+        result = w.compute()
+    np.testing.assert_allclose(result, mgrec.linear_recurrence(*values), rtol=1e-12, atol=1e-12)
+
+
+async def _lose_a_worker(dask_scheduler):
+    await dask_scheduler.remove_worker(
+        next(iter(dask_scheduler.workers)), stimulus_id="test", close=True
+    )
+
+
+def test_operands_that_must_move_are_seen(client, stores):
+    """The record can fail the test above: a sum of chunks of two workers moves some."""
+    (s, t), _ = stores
+    x, y = client.persist(s), client.persist(t[::-1].rechunk(STEPS // CHUNKS))
+    wait([x, y])
+    forget_transfers(client)
+    wait((x + y).persist())
+    assert sum(moved(client).values()) > STEPS
+
+
+def places(client: Client, array: da.Array) -> dict[Any, str]:
+    return {key: who[0] for key, who in client.who_has(array).items() if who}
+
+
+def test_determination_runs_where_its_pack_is(client, stores):
+    (s, t), _ = stores
+    x, y = client.persist(s), client.persist(t)
+    wait([x, y])
+    forget_transfers(client)
+    w = mgrec.linear_recurrence(x, y).persist()
+    wait(w)
+    chunk = 8 * STEPS // CHUNKS
+    local = CHUNKS - moved(client).get("pack", 0) / (2 * chunk)
+    assert local >= 0.9 * CHUNKS
+
+
+def test_colocated_operands_do_not_move(client, stores):
+    (s, t), _ = stores
+    x, y = mgrec.dask.colocate(client.persist(s), client.persist(t), client=client)
+    wait([x, y])
+    there = {key[1:]: place for key, place in places(client, y).items()}
+    assert {key[1:]: place for key, place in places(client, x).items()} == there
+    assert len(set(there.values())) == 2
+    forget_transfers(client)
+    w = mgrec.linear_recurrence(x, y).persist()
+    wait(w)
+    assert sum(moved(client).values()) < 2000 * CHUNKS
+
+
+def test_colocate_wants_equal_shapes():
+    with pytest.raises(ValueError, match=r"same shape; got \[\(3,\), \(4,\)\]"):
+        mgrec.dask.colocate(da.ones(3), da.ones(4))
+
+
+def test_same_bits_again(client, stores):
+    (s, t), _ = stores
+    first = mgrec.linear_recurrence(s, t).compute()
+    second = mgrec.linear_recurrence(s + 0, t + 0).compute()
+    assert first.tobytes() == second.tobytes()
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_persist_in_stages(client, rng, reverse):
+    t = rng.standard_normal(300)
+    array = da.from_array(t, chunks=2)
+    staged = mgrec.dask.persist_in_stages(
+        mgrec.linear_recurrence(0.5, array, reverse=reverse), chunks=40, client=client
+    )
+    assert staged.chunks == array.chunks
+    np.testing.assert_allclose(staged.compute(), mgrec.linear_recurrence(0.5, t, reverse=reverse))
+
+
+def test_many_chunks_are_advised_against():
+    with pytest.warns(UserWarning, match="3000 chunks.*rechunk.*persist_in_stages"):
+        mgrec.linear_recurrence(0.5, da.ones(3000, chunks=1))
+
+
+def test_a_group_is_enough_to_finish_its_chunks():
+    """Streaming: the first chunk's result needs no load beyond its group of 32."""
+    w = mgrec.linear_recurrence(da.zeros(128, chunks=1) + 0.5, da.ones(128, chunks=1))
+    graph = dict(dask.optimize(w.blocks[0])[0].__dask_graph__())
+    packs = {key[1] for key in graph if str(key[0]).startswith("pack")}
+    precomputed = {key[1] for key in graph if str(key[0]).startswith("precompute")}
+    assert packs | precomputed == set(range(32))
+
+
+def test_memory_stays_bounded_while_streaming(stores, tmp_path):
+    """A worker of 512 MiB takes 1.6 GB of operands, and spills nothing."""
+    steps, size = 100_000_000, 1_000_000
+    s = da.full(steps, 0.5, chunks=size)
+    t = da.map_blocks(_terms, da.arange(steps // size, chunks=1), size, chunks=(size,), dtype=float)
+    target = zarr.create_array(tmp_path / "w.zarr", shape=(steps,), chunks=(size,), dtype="f8")
+    with (
+        LocalCluster(
+            n_workers=1, threads_per_worker=1, memory_limit="512MiB", dashboard_address=":0"
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        future = client.compute(
+            da.store(mgrec.linear_recurrence(s, t), target, lock=False, compute=False)
+        )
+        spilled = 0
+        while not future.done():
+            time.sleep(0.2)
+            held = client.run(lambda dask_worker: dask_worker.data.spilled_total.disk)
+            spilled = max(spilled, *held.values())
+        future.result()
+    assert spilled == 0
+    assert target[-1] == pytest.approx(2.0)
+
+
+def _terms(block: np.ndarray, size: int) -> np.ndarray:
+    return np.ones(size)
+
+
+def test_a_failing_chunk_is_named(client):
+    x = da.from_array(np.arange(20.0), chunks=5)
+    s = x[x % 2 == 0]
+    t = x[x > 1]
+    with pytest.raises(ValueError, match=r"chunk \(0,\) got \(3,\) and \(3,\)|chunk \(\d,\)"):
+        mgrec.linear_recurrence(s, t).compute()
