@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import click
+from distributed import KilledWorker
 
 COMPUTING_FAILED = 1
 BAD_INPUT = 2
@@ -66,6 +67,11 @@ def _described(error: Exception) -> str:
         return f"the disk is full: {_place(error)}"
     if isinstance(error, OSError) and error.errno == errno.EFBIG:
         return f"the file is larger than this system allows (ulimit -f): {_place(error)}"
+    if isinstance(error, KilledWorker):
+        return (
+            "computing failed: workers died again and again, most likely for want of memory: use "
+            "smaller chunks, more memory a worker, or two passes"
+        )
     if isinstance(error, MemoryError):
         return f"out of memory: {error or 'use smaller chunks'}"
     return f"computing failed: {type(error).__name__}: {error}"

@@ -119,7 +119,7 @@ def _number_or_file(value: str) -> Any:
 @click.option("--initial", default="0", help="w before the first step: a number or a file.")
 @click.option("--axis", default=-1, show_default=True, help="The axis of the steps.")
 @click.option("--reverse", is_flag=True, help="Run from the end of the axis.")
-@click.option("--chunk", type=click.IntRange(1), help="Steps a chunk [default: about 64 MiB].")
+@click.option("--chunk", type=click.IntRange(1), help="Steps a chunk [default: about 32 MiB].")
 @click.option(
     "--memory", type=click.Choice(["stream", "two-pass"]), default="stream", show_default=True,
     help="Hold a group of chunks between the phases, or read the inputs twice.",
@@ -139,7 +139,7 @@ def linear(
         w = job.lazy()
         # The cluster is closed before the part is moved or removed: its workers have it open.
         with in_place_when_complete(out) as part, clusters.open_cluster(cluster) as client:
-            seconds = write(w, part, client, Console(stderr=True))
+            seconds = write(w, part, client, f"Writing {out.name}")
             workers, _ = clusters.describe(client)
     rate = w.size / max(seconds, 1e-9)
     click.echo(
@@ -148,7 +148,7 @@ def linear(
     )
 
 
-def write(w: da.Array, path: Path, client: Client, console: Console) -> float:
+def write(w: da.Array, path: Path, client: Client, title: str) -> float:
     """Compute an array into a new file, chunk by chunk; the seconds it took."""
     target = stores.create(path, w.shape, w.dtype, w.chunks)
     written = w.map_blocks(
@@ -157,8 +157,8 @@ def write(w: da.Array, path: Path, client: Client, console: Console) -> float:
         chunks=tuple((1,) * len(lengths) for lengths in w.chunks),
         meta=np.empty((0,) * w.ndim, np.int64),
     )
-    with progress.bars(console) as shown:
-        bar = progress.add_bar(shown, f"Writing {path.name}", w.size)
+    with progress.bars(Console(stderr=True)) as shown:
+        bar = progress.add_bar(shown, title, w.size)
         start = time.perf_counter()
         futures = futures_of(client.persist(written))
         sizes = [int(np.prod([w.chunks[k][j] for k, j in enumerate(f.key[1:])])) for f in futures]

@@ -15,7 +15,8 @@ from dask.base import tokenize
 
 from .failure import BadInput
 
-CHUNK_BYTES = 64 << 20
+# A worker holds some of these at a time, beside a group of 256 MiB.
+CHUNK_BYTES = 32 << 20
 Slices = tuple[slice, ...]
 
 
@@ -107,7 +108,7 @@ def create(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], chunks: Any
             np.lib.format.write_array_header_1_0(file, header)
             size = file.tell() + int(np.prod(shape, dtype=object)) * dtype.itemsize
             file.flush()
-            _reserve(file.fileno(), size)
+            _reserve(file.fileno(), size, path)
     else:
         import zarr
 
@@ -116,17 +117,21 @@ def create(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], chunks: Any
     return Stored(str(path), shape, dtype)
 
 
-def _reserve(descriptor: int, size: int) -> None:
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(descriptor, 0, size)
-    else:
+def _reserve(descriptor: int, size: int, path: Path) -> None:
+    if not hasattr(os, "posix_fallocate"):
         os.ftruncate(descriptor, size)
+        return
+    try:
+        os.posix_fallocate(descriptor, 0, size)
+    except OSError as error:
+        place = f"{path.parent} has no room for {size:,} bytes"
+        raise OSError(error.errno, error.strerror, place) from error
 
 
 def chunks_for(
     shape: tuple[int, ...], axis: int, steps: int | None, inputs: Sequence[Stored]
 ) -> tuple[tuple[int, ...], ...]:
-    """Chunks of about 64 MiB: `steps` along the axis if given, those of a store otherwise.
+    """Chunks of about 32 MiB: `steps` along the axis if given, those of a store otherwise.
 
     Parameters
     ----------

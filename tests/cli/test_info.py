@@ -54,14 +54,5 @@ def test_bandwidth_counts_reading_and_writing(monkeypatch):
     assert devices.copy_bandwidth(1 << 20, threads=3) == devices.Bandwidth(1 << 22, 1 << 20, 3)
 
 
-def test_cluster_cuda_says_what_it_needs(mgrec, tmp_path, monkeypatch):
-    from mgrec.cli import cluster
-
-    monkeypatch.setattr(cluster, "gpus", list)
-    result = mgrec("demo", "--turns", 1, "--cluster", "cuda", "-o", tmp_path / "demo.png")
-    assert result.exit_code == 2
-    assert "needs an NVIDIA GPU" in result.stderr
-
-
 def test_version(mgrec):
     assert mgrec("--version").output == f"mgrec {__version__}\n"

@@ -198,6 +198,7 @@ def test_no_room_for_the_output_is_told_before_computing(folder):
     )
     assert result.returncode == 1, result.stderr
     assert "the file is larger than this system allows" in result.stderr
+    assert "has no room for 4,928 bytes" in result.stderr
     assert "Traceback" not in result.stderr
     assert not (folder / "w.npy").exists()
     assert left_over(folder) == []
