@@ -18,9 +18,13 @@ from typing import Any
 import cupy
 import numpy as np
 
+from mgrec.backends.cuda.compilation import Device
 from mgrec.backends.cuda.determine import prepare
-from mgrec.backends.cuda.program import Layout
+from mgrec.backends.cuda.precompute import prepare_precompute
+from mgrec.backends.cuda.sources import describe
+from mgrec.backends.cuda.tuning import column_layout, row_layout
 from mgrec.phases.chunk import Chunk, CoefficientOperand
+from mgrec.phases.fingerprint import StepFunction
 from mgrec.phases.transfer_map import TransferMap
 from mgrec.recurrences import maps
 
@@ -56,6 +60,12 @@ CASES = [
     Case("mobius f32", maps.mobius, (1, 2**27, 1), "f4", 5),
     Case("matrix2 f32", maps.matrix2, (1, 2**26, 1), "f4", 8, states=2),
     Case("max_plus f32", maps.max_plus, (1, 2**28, 1), "f4", 3),
+    Case("constant f32 reverse", maps.affine, (1, 2**28, 1), "f4", 2, 1, "constant", True),
+    Case("one row of 65,536 f32", maps.affine, (1, 2**16, 1), "f4", 3),
+    Case("precompute f32", maps.affine, (1, 2**28, 1), "f4", 2, 0),
+    Case("precompute f64", maps.affine, (1, 2**27, 1), "f8", 2, 0),
+    Case("precompute 2,048 x 32,768 f32", maps.affine, (2048, 32768, 1), "f4", 2, 0),
+    Case("precompute axis 0", maps.affine, (1, 32768, 2048), "f4", 2, 0),
     Case("2,048 x 32,768 f32", maps.affine, (2048, 32768, 1), "f4", 3),
     Case("1,000,000 x 64 f32", maps.affine, (1_000_000, 64, 1), "f4", 3),
     Case("32,768 x 2,048 axis 0", maps.affine, (1, 32768, 2048), "f4", 3),
@@ -63,16 +73,21 @@ CASES = [
 ]
 # Threads, items, stages and blocks a multiprocessor.
 LAYOUTS = {
-    "affine f32": [
-        (256, 28, 1), (256, 28, 3), (256, 20, 3), (512, 12, 3), (512, 20, 2), (128, 36, 3),
-        (256, 20, 1, 2), (256, 12, 2, 2),
+    "affine f32": [(256, 36, 1)],
+    "affine f64": [(384, 10, 1), (256, 18, 2), (384, 10, 2)],
+    "constant f64": [(256, 26, 2), (256, 30, 1), (384, 18, 2), (512, 14, 2)],
+    "precompute f32": [(256, 20, 3), (256, 12, 2, 2), (512, 20, 2), (256, 28, 3), (512, 12, 3)],
+    "precompute f64": [(256, 10, 3), (512, 10, 2), (512, 6, 3)],
+    "mobius f32": [(384, 12, 1), (256, 4, 3, 2)],
+    "32,768 x 2,048 axis 0": [
+        (128, 16, 2, 4), (128, 8, 2, 4), (256, 8, 2, 3), (256, 8, 1, 2), (256, 8, 4, 2),
+        (256, 12, 2, 2), (384, 8, 2, 2), (256, 8, 3, 2),
     ],
-    "affine f64": [(256, 14, 1), (512, 6, 3), (256, 10, 1, 2)],
-    "constant f32": [(256, 44, 2), (512, 28, 2), (512, 20, 3), (256, 28, 1, 2)],
-    "mobius f32": [(512, 12, 1), (256, 12, 1), (128, 12, 1, 4), (256, 12, 1, 2)],
-    "matrix2 f32": [(128, 12, 2, 2)],
-    "32,768 x 2,048 axis 0": [(512, 8, 1, 1), (256, 16, 1, 2), (256, 8, 1, 3)],
-    "64 x 1,000,000 axis 0": [(256, 8, 1, 3), (128, 16, 1, 6), (256, 8, 1, 2)],
+    "64 x 1,000,000 axis 0": [
+        (128, 16, 2, 4), (128, 16, 3, 3), (64, 32, 2, 4), (64, 16, 2, 6), (128, 8, 2, 4),
+        (128, 16, 2, 2), (256, 8, 3, 2),
+    ],
+    "precompute axis 0": [(256, 16, 2, 2), (128, 16, 2, 4)],
 }  # fmt: skip
 
 
@@ -93,12 +108,12 @@ def build(case: Case, seed: int) -> tuple[Chunk, tuple[Any, ...]]:
     if case.operands != "arrays":
         operands[0] = draw(rng, (1, 1, 1), case.dtype, 0.7)
     if case.operands == "computed":
-        operands[0] = CoefficientOperand(light_coefficient, 0)
+        operands[0] = CoefficientOperand(StepFunction(light_coefficient), 0)
     if case.transfer_map is maps.mobius:
         operands[0] += 2
         operands[3] += 3
     rows = (case.shape[0], case.shape[2])
-    entry = tuple(draw(rng, rows, case.dtype, 1.0) for _ in range(case.states))
+    entry = tuple(draw(rng, rows, case.dtype, 1.0) for _ in range(max(case.states, 1)))
     return Chunk(tuple(operands), case.shape, dtype, case.reverse), entry
 
 
@@ -132,7 +147,7 @@ def residual(case: Case, chunk: Chunk, entry: tuple[Any, ...], results: tuple[An
 def _at(operand: Any, part: slice) -> Any:
     if isinstance(operand, CoefficientOperand):
         index = cupy.arange(part.start, part.stop) + operand.first
-        return operand.function(index)[None, :, None]
+        return operand.function.function(index)[None, :, None]
     return operand[:, part] if operand.shape[1] > 1 else operand
 
 
@@ -160,24 +175,42 @@ def copy_bandwidth() -> float:
     return 2 * size / seconds
 
 
-def measure(case: Case, layouts: list[Layout | None], bandwidth: float) -> Iterator[dict[str, Any]]:
-    chunk, entry = build(case, seed=abs(hash(case.name)) % 1000)
-    results = tuple(cupy.empty(case.shape, case.dtype) for _ in range(case.states))
-    again = tuple(cupy.empty(case.shape, case.dtype) for _ in range(case.states))
+def measure(case: Case, layouts: list[Any], bandwidth: float) -> Iterator[dict[str, Any]]:
+    chunk, entry = build(case, seed=len(case.name))
+    count = max(case.states, 1)
+    results, again = (
+        tuple(cupy.empty(case.shape, case.dtype) for _ in range(count)) for _ in range(2)
+    )
+    maps_out = cupy.empty((len(case.transfer_map.identity), *chunk.row_shape), case.dtype)
     floor = case.words * np.dtype(case.dtype).itemsize * float(np.prod(case.shape)) / bandwidth
-    for layout in layouts:
-        row: dict[str, Any] = {"case": case.name, "layout": _short(layout)}
+    for sizes in layouts:
+        row: dict[str, Any] = {"case": case.name, "layout": _short(sizes)}
         try:
-            run = prepare(case.transfer_map, chunk, entry, results, layout)
-            for w in results:
-                w.view(cupy.uint8)[:] = 0xFF
-            run()
-            row["residual"] = residual(case, chunk, entry, results)
-            prepare(case.transfer_map, chunk, entry, again, layout)()
-            row["same"] = all(
-                bool((x.view(cupy.uint32) == y.view(cupy.uint32)).all())
-                for x, y in zip(results, again, strict=True)
-            )
+            layout = None
+            if sizes:
+                choose = row_layout if case.shape[2] == 1 else column_layout
+                layout = choose(chunk, describe(chunk), Device.current(), *sizes)
+            if case.states == 0:
+                run = prepare_precompute(case.transfer_map, chunk, maps_out, layout)
+                maps_out.view(cupy.uint8)[:] = 0xFF
+                run()
+                first = maps_out.copy()
+                run()
+                row["same"] = bool((first == maps_out).all())
+                prepare(case.transfer_map, chunk, entry, results)()
+                last = case.transfer_map.apply(tuple(maps_out), entry[0])
+                row["residual"] = float(cupy.abs(last - results[0][:, -1]).max())
+            else:
+                run = prepare(case.transfer_map, chunk, entry, results, layout)
+                for w in results:
+                    w.view(cupy.uint8)[:] = 0xFF
+                run()
+                row["residual"] = residual(case, chunk, entry, results)
+                prepare(case.transfer_map, chunk, entry, again, layout)()
+                row["same"] = all(
+                    bool((x.view(cupy.uint32) == y.view(cupy.uint32)).all())
+                    for x, y in zip(results, again, strict=True)
+                )
             seconds = median_time(run)
             row |= {"ms": seconds * 1e3, "fraction": floor / seconds}
         except Exception as error:
@@ -185,23 +218,8 @@ def measure(case: Case, layouts: list[Layout | None], bandwidth: float) -> Itera
         yield row
 
 
-def _layout(case: Case, threads: int, items: int, stages: int, blocks: int = 1) -> Layout:
-    grid = blocks * cupy.cuda.Device().attributes["MultiProcessorCount"]
-    outers, steps, inners = case.shape
-    tiles = -(-steps // (threads // 32 * items))
-    team = max(1, min(grid // -(-outers * inners // 32), tiles))
-    return Layout(
-        threads, items, stages, -(-grid // 32), case.reverse, outers > 1, True,
-        1 if inners == 1 else team, blocks,
-    )  # fmt: skip
-
-
-def _short(layout: Layout | None) -> str:
-    return (
-        "chosen"
-        if layout is None
-        else f"{layout.threads}x{layout.items}x{layout.stages}x{layout.blocks}"
-    )
+def _short(sizes: tuple[int, ...] | None) -> str:
+    return "chosen" if sizes is None else "x".join(str(size) for size in sizes)
 
 
 def main() -> None:
@@ -217,10 +235,10 @@ def main() -> None:
     for case in CASES:
         if arguments.cases and not any(word in case.name for word in arguments.cases):
             continue
-        layouts: list[Layout | None] = [None]
+        layouts: list[Any] = [None]
         if arguments.layouts:
             tried = LAYOUTS.get(case.name, [])
-            layouts += [_layout(case, *sizes) for sizes in tried]
+            layouts += tried
         for row in measure(case, layouts, bandwidth):
             rows.append(row)
             print(" ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}"
@@ -229,7 +247,7 @@ def main() -> None:
     if arguments.out:
         with open(arguments.out, "w") as file:
             json.dump({"device": name, "bandwidth": bandwidth, "rows": rows}, file, indent=1)
-    sys.exit(any("error" in row or not row["same"] for row in rows))
+    sys.exit(any("error" in row or not row.get("same") for row in rows))
 
 
 if __name__ == "__main__":

@@ -57,9 +57,11 @@ class Kernel:
 
     function: Any
 
-    def __call__(self, blocks: int, threads: int, arguments: Any, shared_bytes: int) -> None:
+    def __call__(
+        self, blocks: int, threads: int, arguments: Any, shared_bytes: int, cooperative: bool = True
+    ) -> None:
         self.function(
-            (blocks,), (threads,), arguments, shared_bytes, enable_cooperative_groups=True
+            (blocks,), (threads,), arguments, shared_bytes, enable_cooperative_groups=cooperative
         )
 
 
@@ -75,7 +77,7 @@ def _compile(text: str, name: str, shared_bytes: int, device: int) -> Kernel:
     import cupy
 
     kernel = cupy.RawModule(code=text, options=OPTIONS, backend="nvrtc").get_function(name)
-    if shared_bytes > 48 * 1024:
+    if shared_bytes:  # 48 KB, less what the kernel declares itself, need no permission
         kernel.max_dynamic_shared_size_bytes = shared_bytes
     return Kernel(kernel.kernel)
 

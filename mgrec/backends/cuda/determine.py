@@ -17,7 +17,6 @@ from .tracing import trace_transfer_map
 from .tuning import choose_layout
 
 _ENTRY = """
-constexpr int LOOKAHEAD = {lookahead};  // threads
 extern "C" __global__ void __launch_bounds__(THREADS + LOOKAHEAD, BLOCKS) determine_kernel(
     {parameters}, Unit* descriptors, long long outers, long long steps, long long inners,
     unsigned epoch) {{
@@ -29,7 +28,7 @@ extern "C" __global__ void __launch_bounds__(THREADS + LOOKAHEAD, BLOCKS) determ
 """
 _ROWS = """const long long total = outers * steps;
   determine_rows(source, entry, results, descriptors,
-                 Shape{outers, steps, total, (total + TILE - 1) / TILE}, epoch);"""
+                 Shape{outers, steps, total, (total + TILE - 1) / TILE, 0}, epoch);"""
 _COLUMNS = """const long long count = outers * inners;
   determine_columns(source, entry, results, descriptors,
                     Columns{outers, steps, inners, count, (count + 31) / 32,
@@ -64,43 +63,50 @@ def plan(
 ) -> Plan:  # fmt: skip
     """Print the program of a chunk and size its launch."""
     along_rows = chunk.shape[2] == 1
-    pointers = [f"const T* stream{k}" for k in range(len(source.streams))]
     entries = [f"entry{q}" for q in range(states)]
     results = [f"result{q}" for q in range(states)]
     parameters = [
-        *pointers, *source.parameters,
+        *source.all_parameters,
         *(f"const T* {name}" for name in entries), *(f"T* {name}" for name in results),
     ]  # fmt: skip
-    streams = ", ".join(f"stream{k}" for k in range(len(pointers))) or "nullptr"
     text = print_program(
         trace_transfer_map(transfer_map, chunk.dtype, states),
         print_source(source),
         layout,
-        "determine_rows" if along_rows else "determine_columns",
+        ("determine_rows" if along_rows else "determine_columns",),
         _ENTRY.format(
             parameters=", ".join(parameters),
-            fills=", ".join([f"{{{streams}}}", *source.fills]),
+            fills=source.all_fills,
             entries=", ".join(entries),
             results=", ".join(results),
-            lookahead=32 if along_rows else 0,
             call=_ROWS if along_rows else _COLUMNS,
         ),
     )
     words = -(-max(len(transfer_map.identity), states) * chunk.dtype.itemsize // 4)
     units = words + words % 2
     outers, steps, inners = chunk.shape
+    shared = shared_bytes(chunk, source, layout, stores=states)
     if along_rows:
         tiles = -(-outers * steps // (layout.threads * layout.items))
-        tile_bytes = layout.threads * layout.items * chunk.dtype.itemsize
-        shared = (layout.stages * len(pointers) + states) * tile_bytes + 8 * layout.stages
         blocks = min(layout.blocks * multiprocessors, tiles)
-        threads = layout.threads + 32
-        return Plan(text, blocks, threads, shared if layout.bulk else 0, tiles * units)
+        return Plan(text, blocks, layout.threads + 32, shared, tiles * units)
     groups = -(-outers * inners // 32)
     tiles = -(-steps // (layout.threads // 32 * layout.items))
-    teams = min(groups, layout.blocks * multiprocessors // layout.team)
+    teams = min(groups, max(1, layout.blocks * multiprocessors // layout.team))
+    threads = layout.threads + (32 if layout.team > 1 else 0)
     published = groups * tiles * 32 * units if layout.team > 1 else 1
-    return Plan(text, teams * layout.team, layout.threads, 0, published)
+    return Plan(text, teams * layout.team, threads, shared, published)
+
+
+def shared_bytes(chunk: Chunk, source: Source, layout: Layout, stores: int) -> int:
+    """Count the dynamic shared memory of a block: tiles of loads, of stores, and barriers."""
+    if chunk.shape[2] == 1 and not layout.bulk:
+        return 0
+    tile = layout.threads * layout.items * chunk.dtype.itemsize
+    loads = layout.stages * len(source.streams)
+    if chunk.shape[2] > 1:
+        return loads * tile
+    return 128 + (loads + stores) * tile
 
 
 def prepare(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -27,8 +28,9 @@ class Layout:
         Blocks that share a group of columns.
     blocks : int
         Blocks a multiprocessor.
-    reverse, segmented, bulk : bool
-        Time runs against memory; rows begin inside tiles; tiles move by bulk copies.
+    reverse, segmented, bulk, crowded : bool
+        Time runs against memory; rows begin inside tiles; tiles move by bulk copies;
+        several rows may begin in one thread's part.
     """
 
     threads: int
@@ -38,6 +40,7 @@ class Layout:
     reverse: bool = False
     segmented: bool = False
     bulk: bool = False
+    crowded: bool = False
     team: int = 1
     blocks: int = 1
 
@@ -48,12 +51,14 @@ class Layout:
         )
         flags = "".join(
             f"constexpr bool {name.upper()} = {str(getattr(self, name)).lower()};\n"
-            for name in ("reverse", "segmented", "bulk")
+            for name in ("reverse", "segmented", "bulk", "crowded")
         )
         return numbers + flags
 
 
-def print_program(transfer: str, source: str, layout: Layout, kernel: str, entry: str) -> str:
+def print_program(
+    transfer: str, source: str, layout: Layout, kernels: Sequence[str], entry: str
+) -> str:
     """Join the parts of a program.
 
     Parameters
@@ -61,26 +66,27 @@ def print_program(transfer: str, source: str, layout: Layout, kernel: str, entry
     transfer, source : str
         ``struct Transfer`` and ``struct Source``.
     layout : Layout
-    kernel : str
-        File of the kernel, such as ``determine_rows``.
+    kernels : sequence of str
+        Files of the kernels, such as ``determine_rows``.
     entry : str
         The ``__global__`` function.
     """
     parts = (
         _PRELUDE, layout.print(), kernel_text("numeric"), transfer, "typedef Transfer::T T;\n",
-        source, kernel_text(kernel, skip=("numeric", "complex")), entry,
+        source, kernel_text(*kernels), entry,
     )  # fmt: skip
     return "".join(parts)
 
 
 @cache
-def kernel_text(name: str, skip: tuple[str, ...] = ()) -> str:
-    """Read a kernel file with the files that it includes, each once.
+def kernel_text(*names: str) -> str:
+    """Read kernel files with the files that they include, each once.
 
     The text goes to the compiler whole, so that a compiled program can be found
     again by its text alone.
     """
-    return "".join(_expand(name, set(skip)))
+    seen: set[str] = set()
+    return "".join(line for name in names for line in _expand(name, seen))
 
 
 def _expand(name: str, seen: set[str]) -> list[str]:

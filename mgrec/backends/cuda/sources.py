@@ -11,6 +11,9 @@ from ...phases.chunk import Chunk, CoefficientOperand
 from .spelling import ctype
 from .tracing import trace_coefficient
 
+_CHEAP = 8
+"""Statements of a coefficient that is computed twice a step rather than kept in a register."""
+
 
 @dataclass
 class Source:
@@ -45,6 +48,17 @@ class Source:
     computed: list[str] = field(default_factory=list)
 
     @property
+    def all_parameters(self) -> list[str]:
+        """The kernel's parameters, streams first."""
+        return [*(f"const T* stream{k}" for k in range(len(self.streams))), *self.parameters]
+
+    @property
+    def all_fills(self) -> str:
+        """Initial values of ``struct Source``."""
+        streams = ", ".join(f"stream{k}" for k in range(len(self.streams))) or "nullptr"
+        return ", ".join([f"{{{streams}}}", *self.fills])
+
+    @property
     def varying(self) -> int:
         return len(self.streams) + len(self.computed)
 
@@ -58,7 +72,7 @@ def describe(chunk: Chunk) -> Source:
         if k in streamed:
             source.steps.append(f"items.v[{streamed.index(k)}][r]")
         elif isinstance(operand, CoefficientOperand):
-            _add_varying(source, _compute(source, operand))
+            _add_computed(source, operand, chunk)
         elif operand.size == 1:
             source.steps.append(f"constant{k}")
             source.members.append(f"T constant{k};")
@@ -80,7 +94,7 @@ def print_source(source: Source) -> str:
     functions, members = "".join(source.functions), " ".join(source.members)
     return f"""
 constexpr int VARYING = {varying};
-struct Items {{ T v[{max(varying, 1)}][ITEMS]; }};
+struct Items {{ T v[{max(varying, 1)}][ITEMS]; long long step; }};
 {functions}
 struct Source {{
   static constexpr int STREAMS = {streams};
@@ -136,19 +150,25 @@ def _add_varying(source: Source, expression: str) -> None:
     source.computed.append(expression)
 
 
-def _compute(source: Source, operand: CoefficientOperand) -> str:
+def _add_computed(source: Source, operand: CoefficientOperand, chunk: Chunk) -> None:
     name = f"coefficient{len(source.functions)}"
+    function = operand.function.function
     dtypes = [x.dtype for x in operand.operands]
-    source.functions.append(trace_coefficient(operand.function, name, dtypes, source.dtype))
+    traced = trace_coefficient(function, name, dtypes, source.dtype)
+    source.functions.append(traced)
     _add_member(source, "long long", f"{name}_first", np.int64(operand.first))
+    one_row = chunk.shape[0] == 1 or chunk.shape[2] > 1
+    if one_row and not operand.operands and traced.count(";") <= _CHEAP:
+        source.steps.append(f"{name}({name}_first + items.step + r)")
+        return
     gathered = "".join(f", {_gather(source, x)}" for x in operand.operands)
-    return f"{name}({name}_first + step{gathered})"
+    _add_varying(source, f"{name}({name}_first + step{gathered})")
 
 
 def _gather(source: Source, operand: Any) -> str:
     name = f"gather{len(source.arguments)}"
     _add_member(source, f"const {ctype(operand.dtype)}*", name, operand)
-    outers, steps, inners = operand.shape
+    _, steps, inners = operand.shape
     strides = {"outer": steps * inners, "step": inners, "inner": 1}
     index = []
     for (axis, stride), length in zip(strides.items(), operand.shape, strict=True):

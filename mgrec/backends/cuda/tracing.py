@@ -11,6 +11,8 @@ from ...phases.transfer_map import TransferMap
 from .spelling import ctype, literal
 from .symbols import Record, Symbol, cast
 
+_MOST_STATES = 8
+
 
 def trace_transfer_map(transfer_map: TransferMap, dtype: np.dtype[Any], states: int) -> str:
     """Print a transfer map as ``struct Transfer``.
@@ -87,6 +89,30 @@ def operand_count(lift: Callable[..., Any]) -> int:
     if code.co_flags & 0x04:
         raise TypeError(f"lift must name its operands one by one; got *{code.co_varnames[-1]}")
     return int(code.co_argcount)
+
+
+def state_count(transfer_map: TransferMap) -> int:
+    """Count the scalars of a state: as many as `apply` takes and returns.
+
+    Raises
+    ------
+    TypeError
+        `apply` returns another number of scalars than it takes.
+    """
+    record = Record(f"apply of {transfer_map.name!r}")
+    dtype = np.dtype(float)
+    step = tuple(Symbol(f"m{k}", dtype, record) for k in range(len(transfer_map.identity)))
+    state = tuple(Symbol(f"w{k}", dtype, record) for k in range(_MOST_STATES))
+    problem: Exception = TypeError(f"{record.role} must return as many scalars as a state has")
+    for count in range(1, _MOST_STATES + 1):
+        try:
+            result = transfer_map.apply(step, state[:count] if count > 1 else state[0])
+        except (TypeError, ValueError, IndexError) as error:
+            problem = error
+            continue
+        if len(result if isinstance(result, tuple) else (result,)) == count:
+            return count
+    raise problem
 
 
 def _trace(

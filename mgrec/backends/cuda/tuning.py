@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .program import Layout
@@ -14,8 +15,11 @@ if TYPE_CHECKING:
 _BULK_CAPABILITY = 90
 _ROW_REGISTERS = 144
 """Of 255 a thread: two tiles of items wait in registers."""
-_COLUMN_REGISTERS = 96
-"""Of 128 a thread: three runs of items wait in registers."""
+_COLUMN_REGISTERS = 64
+"""Of 128 a thread: two runs of items wait in registers."""
+_LARGEST_TEAM = 32
+_WIDEST_MAP = 8
+"""Scalars for which columns keep room in shared memory, where warps meet."""
 
 
 def choose_layout(chunk: Chunk, source: Source, states: int, device: Device) -> Layout:
@@ -23,6 +27,15 @@ def choose_layout(chunk: Chunk, source: Source, states: int, device: Device) -> 
     if chunk.shape[2] == 1:
         return _choose_rows(chunk, source, states, device)
     return _choose_columns(chunk, source, device)
+
+
+def choose_precompute(chunk: Chunk, source: Source, states: int, device: Device) -> Layout:
+    """Choose the layout of the reduction: like the single pass, with more loads under way."""
+    if chunk.shape[2] > 1:
+        return replace(_choose_columns(chunk, source, device), team=1)
+    layout = replace(_choose_rows(chunk, source, states, device), segmented=False, crowded=False)
+    row_bytes = chunk.shape[1] * chunk.dtype.itemsize
+    return replace(layout, bulk=layout.bulk and (chunk.shape[0] == 1 or row_bytes % 16 == 0))
 
 
 def _choose_rows(chunk: Chunk, source: Source, states: int, device: Device) -> Layout:
@@ -38,28 +51,49 @@ def _choose_rows(chunk: Chunk, source: Source, states: int, device: Device) -> L
     room = min(device.shared_bytes, 220 * 1024)
     while streams and stages < 4 and _shared(threads, vectors, stages + 1, streams, states) <= room:
         stages += 1
+    return row_layout(chunk, source, device, threads, vectors * vector, stages)
+
+
+def row_layout(
+    chunk: Chunk, source: Source, device: Device, threads: int, items: int, stages: int,
+    blocks: int = 1,
+) -> Layout:  # fmt: skip
+    """Complete a choice of sizes for contiguous rows."""
     aligned = all(x.data.ptr % 16 == 0 for x in source.streams)
     return Layout(
-        threads, vectors * vector, stages, -(-device.multiprocessors // 32), chunk.reverse,
-        chunk.shape[0] > 1, device.capability >= _BULK_CAPABILITY and aligned,
+        threads, items, stages, -(-blocks * device.multiprocessors // 32),
+        reverse=chunk.reverse, segmented=chunk.shape[0] > 1, crowded=chunk.shape[1] < items,
+        bulk=device.capability >= _BULK_CAPABILITY and aligned, blocks=blocks,
     )  # fmt: skip
 
 
 def _shared(threads: int, vectors: int, stages: int, streams: int, states: int) -> int:
-    return (stages * streams + states) * threads * vectors * 16 + 8 * stages
+    return 128 + (stages * streams + states) * threads * vectors * 16
 
 
 def _choose_columns(chunk: Chunk, source: Source, device: Device) -> Layout:
-    outers, steps, inners = chunk.shape
+    steps = chunk.shape[1]
     words = max(source.varying, 1) * max(chunk.dtype.itemsize // 4, 1)
     items = 16
-    while items > 1 and 3 * words * items > _COLUMN_REGISTERS:
+    while items > 1 and 2 * words * items > _COLUMN_REGISTERS:
         items //= 2
-    warps = 16
+    warps = 8
     while warps > 1 and warps * items >= 2 * steps:
         warps //= 2
-    blocks = 16 // warps
+    return column_layout(chunk, source, device, warps * 32, items, 2, 16 // warps)
+
+
+def column_layout(
+    chunk: Chunk, source: Source, device: Device, threads: int, items: int, stages: int,
+    blocks: int = 1,
+) -> Layout:  # fmt: skip
+    """Complete a choice of sizes for columns."""
+    outers, steps, inners = chunk.shape
+    loads = len(source.streams) * threads * items * chunk.dtype.itemsize
+    declared = 2 * threads * (_WIDEST_MAP * chunk.dtype.itemsize + 8) + 8 * 1024
+    while stages > 1 and stages * loads + declared > device.shared_bytes // blocks:
+        stages -= 1
     groups = -(-outers * inners // 32)
-    tiles = -(-steps // (warps * items))
-    team = max(1, min(blocks * device.multiprocessors // groups, tiles, 32))
-    return Layout(warps * 32, items, reverse=chunk.reverse, team=team, blocks=blocks)
+    tiles = -(-steps // (threads // 32 * items))
+    team = max(1, min(blocks * device.multiprocessors // groups, tiles, _LARGEST_TEAM))
+    return Layout(threads, items, stages, reverse=chunk.reverse, team=team, blocks=blocks)

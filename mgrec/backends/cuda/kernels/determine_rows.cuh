@@ -9,25 +9,7 @@
 #include "lookahead.cuh"
 #include "walk.cuh"
 
-constexpr int RING = 4;  // entries; the block's warps and the look-ahead are never 3 tiles apart
-
-// Between the block's warps and its look-ahead warp: counts of tiles, and the states found.
-struct Exchange {
-  int published, resolved;
-  Transfer::State entry[RING];
-};
-
-// Lane 0 waits for its warp until `count` has passed `tile`.
-DEVICE inline void await(const int& count, int tile) {
-  if (threadIdx.x % 32 == 0)
-    while (*const_cast<const volatile int*>(&count) <= tile) {}
-  __syncwarp();
-  __threadfence_block();
-}
-DEVICE inline void announce(int& count, int tile) {
-  __threadfence_block();
-  *const_cast<volatile int*>(&count) = tile + 1;
-}
+constexpr int LOOKAHEAD = 32;  // threads
 
 // First tile whose span matters for the state at the beginning of `tile`.
 DEVICE inline long long needed_from(long long tile, long long last, const Shape& shape) {
@@ -42,18 +24,18 @@ DEVICE inline long long needed_from(long long tile, long long last, const Shape&
 }
 
 // Spine: the look-ahead warp.
-DEVICE inline void resolve(Exchange& exchange, const T* const (&entry)[Transfer::STATES],
+DEVICE inline void resolve(Exchange& exchange, Transfer::State (&tile_entry)[RING], const T* const (&entry)[Transfer::STATES],
                            const Unit* descriptors, const Shape& shape, unsigned epoch) {
   Transfer::State state = entry_of(entry, SEGMENTED ? -1 : 0, shape);
   long long last = 0;
   int turn = 0;
   for (long long tile = blockIdx.x; tile < shape.tiles; tile += gridDim.x, ++turn) {
-    await(exchange.published, turn);
     const long long begin = needed_from(tile, last, shape);
+    await(exchange.published, turn);
     if (begin < tile) state = after(fold(descriptors, begin, tile, epoch), state);
     last = tile;
     if (threadIdx.x % 32 == 0) {
-      exchange.entry[turn % RING] = state;
+      tile_entry[turn % RING] = state;
       announce(exchange.resolved, turn);
     }
   }
@@ -71,6 +53,7 @@ DEVICE void determine_rows(const Source& source, const T* const (&entry)[Transfe
   extern __shared__ __align__(128) unsigned char memory[];
   __shared__ Span totals[2][WARPS];
   __shared__ Exchange exchange;
+  __shared__ Transfer::State tile_entry[RING];
   const Stages stages(memory);
   const long long stride = gridDim.x;
   if (threadIdx.x == 0) {
@@ -82,9 +65,12 @@ DEVICE void determine_rows(const Source& source, const T* const (&entry)[Transfe
     }
   }
   __syncthreads();
-  if (threadIdx.x >= THREADS) return resolve(exchange, entry, descriptors, shape, epoch);
+  if (threadIdx.x >= THREADS) return resolve(exchange, tile_entry, entry, descriptors, shape, epoch);
 
   Part part, next_part;
+  Position position(place_of(blockIdx.x, shape), shape);
+  const long long moved_rows = stride * TILE / shape.steps;
+  const long long moved_steps = stride * TILE - moved_rows * shape.steps;
   int stage = 0, turn = -1;
   unsigned parity = 0;
   for (long long tile = blockIdx.x - stride, next = blockIdx.x; tile < shape.tiles;
@@ -92,7 +78,8 @@ DEVICE void determine_rows(const Source& source, const T* const (&entry)[Transfe
     if (BULK && threadIdx.x == 0) bulk_wait_read();
     if (next < shape.tiles) {  // upsweep of the next tile
       const Place place = place_of(next, shape);
-      next_part.walk = SEGMENTED ? Walk(place, shape, entry) : Walk();
+      next_part.walk = SEGMENTED ? Walk(position, shape, entry) : Walk();
+      if (SEGMENTED) position.move(moved_rows, moved_steps, shape);
       read_items(stages, stage, parity, source, place, shape, next_part.items);
       const Span mine = upsweep(source, next_part.items, next_part.walk, place, shape, entry);
       const BlockScan scan = block_scan(mine, totals[(turn + 1) % 2]);
@@ -108,7 +95,7 @@ DEVICE void determine_rows(const Source& source, const T* const (&entry)[Transfe
     }
     if (tile >= 0) {  // downsweep
       await(exchange.resolved, turn);
-      const Transfer::State state = after(part.before, exchange.entry[turn % RING]);
+      const Transfer::State state = after(part.before, tile_entry[turn % RING]);
       const Place place = place_of(tile, shape);
       T w[Transfer::STATES][ITEMS];
       downsweep(source, part.items, part.walk, place, shape, entry, state, w);

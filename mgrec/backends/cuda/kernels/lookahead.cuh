@@ -48,17 +48,39 @@ DEVICE inline Span fold(const Unit* descriptors, long long begin, long long end,
   const int lane = threadIdx.x % 32;
   const long long mine = begin + lane * RUN;
   Span run[RUN];
-  bool complete;
+  bool missing[RUN], waiting;
+#pragma unroll
+  for (int k = 0; k < RUN; ++k) {
+    run[k] = empty_span();
+    missing[k] = mine + k < end;
+  }
   do {
-    complete = true;
+    waiting = false;
 #pragma unroll
     for (int k = 0; k < RUN; ++k) {
-      run[k] = empty_span();
-      if (mine + k < end) complete = received(descriptors, mine + k, epoch, run[k]) && complete;
+      if (missing[k]) missing[k] = !received(descriptors, mine + k, epoch, run[k]);
+      waiting = waiting || missing[k];
     }
-  } while (!__all_sync(ALL, complete));
+  } while (__any_sync(ALL, waiting));
   Span span = run[0];
 #pragma unroll
   for (int k = 1; k < RUN; ++k) span = join(span, run[k]);
   return warp_reduce(span, lane);
+}
+
+constexpr int RING = 4;  // entries; a block's warps and its look-ahead are never 3 tiles apart
+
+// Between the block's warps and its look-ahead warp: counts of tiles published and resolved.
+struct Exchange { int published, resolved; };
+
+// Lane 0 waits for its warp until `count` has passed `turn`.
+DEVICE inline void await(const int& count, int turn) {
+  if (threadIdx.x % 32 == 0)
+    while (*const_cast<const volatile int*>(&count) <= turn) {}
+  __syncwarp();
+  __threadfence_block();
+}
+DEVICE inline void announce(int& count, int turn) {
+  __threadfence_block();
+  *const_cast<volatile int*>(&count) = turn + 1;
 }

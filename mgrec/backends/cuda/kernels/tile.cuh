@@ -12,8 +12,9 @@ constexpr int VECTOR = 16 / int(sizeof(T));
 constexpr int VECTORS = ITEMS / VECTOR;
 static_assert(ITEMS % VECTOR == 0 && VECTORS % 2 == 1, "odd number of vectors a thread");
 
+// `total` elements lie in `tiles` tiles; `row` is the first of them.
 struct Shape {
-  long long rows, steps, total, tiles;
+  long long rows, steps, total, tiles, row;
 };
 
 // Where a thread's part of a tile lies; `first` counts elements in memory order.
@@ -32,13 +33,14 @@ DEVICE inline Place place_of(long long tile, const Shape& shape) {
 }
 
 struct Stages {
-  T* loads;                     // STAGES × STREAMS × TILE
-  T* stores;                    // STATES × TILE
   unsigned long long* barriers;
+  T* loads;   // STAGES × STREAMS × TILE
+  T* stores;  // STATES × TILE, of use to a kernel that writes
   DEVICE explicit Stages(unsigned char* memory) {
-    loads = reinterpret_cast<T*>(memory);
+    static_assert(STAGES <= 16, "the first 128 bytes hold the barriers");
+    barriers = reinterpret_cast<unsigned long long*>(memory);
+    loads = reinterpret_cast<T*>(memory + 128);
     stores = loads + STAGES * Source::STREAMS * TILE;
-    barriers = reinterpret_cast<unsigned long long*>(stores + Transfer::STATES * TILE);
   }
   DEVICE T* stage(int k) const { return loads + k * Source::STREAMS * TILE; }
 };
@@ -91,9 +93,11 @@ DEVICE inline void read_items(const Stages& stages, int k, unsigned parity, cons
       for (int r = 0; r < ITEMS; ++r)
         if (place.first + r < shape.total) items.v[p][r] = source.stream[p][place.first + r];
   }
+  items.step = place.first;  // of use where there is one row
   if (VARYING > Source::STREAMS) {
     const long long row = SEGMENTED ? place.first / shape.steps : 0;
-    source.complete(items, row, place.first - row * shape.steps, 0, shape.rows, shape.steps);
+    source.complete(items, shape.row + row, place.first - row * shape.steps, 0, shape.rows,
+                    shape.steps);
   }
   source.lift_items(items);
 }

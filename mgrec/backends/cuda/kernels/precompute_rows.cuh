@@ -1,0 +1,38 @@
+// Precompute contiguous rows: reads only. Every block joins a piece of a row, tile after tile.
+#pragma once
+#include "walk.cuh"
+
+DEVICE void precompute_rows(const Source& whole_source, Span* spans, long long rows,
+                            long long steps, long long pieces) {
+  extern __shared__ __align__(128) unsigned char memory[];
+  __shared__ Span totals[2][WARPS];
+  const long long row = blockIdx.x / pieces, piece = blockIdx.x % pieces;
+  const Shape shape = {rows, steps, steps, (steps + TILE - 1) / TILE, row};
+  Source source = whole_source;
+#pragma unroll
+  for (int p = 0; p < Source::STREAMS; ++p) source.stream[p] += row * steps;
+  const long long begin = shape.tiles * piece / pieces, end = shape.tiles * (piece + 1) / pieces;
+  const Stages stages(memory);
+  if (BULK && threadIdx.x == 0) {
+    for (int k = 0; k < STAGES; ++k) barrier_create(stages.barriers + k);
+    fence_proxy();
+    for (int k = 0; k < STAGES; ++k)
+      if (begin + k < end) request(stages, k, source, begin + k, shape);
+  }
+  __syncthreads();
+  const T* const no_entry[Transfer::STATES] = {};
+  Span running = empty_span();
+  int stage = 0;
+  unsigned parity = 0;
+  for (long long tile = begin; tile < end; ++tile) {
+    const Place place = place_of(tile, shape);
+    Items items;
+    read_items(stages, stage, parity, source, place, shape, items);
+    const Span mine = upsweep(source, items, Walk(), place, shape, no_entry);
+    running = join(running, block_scan(mine, totals[tile % 2]).total);
+    if (threadIdx.x == 0 && tile + STAGES < end)
+      request(stages, stage, source, tile + STAGES, shape);
+    if (++stage == STAGES) stage = 0, parity ^= 1;
+  }
+  if (threadIdx.x == 0) spans[blockIdx.x] = running;
+}

@@ -1,0 +1,111 @@
+"""Every kernel compiles for every architecture, on a machine without a GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mgrec.backends.cuda.compilation import OPTIONS
+from mgrec.backends.cuda.determine import plan
+from mgrec.backends.cuda.precompute import print_precompute
+from mgrec.backends.cuda.program import Layout
+from mgrec.backends.cuda.sources import describe
+from mgrec.backends.cuda.tracing import state_count
+from mgrec.phases.chunk import Chunk, CoefficientOperand
+from mgrec.phases.fingerprint import StepFunction
+from mgrec.recurrences import maps
+
+ARCHITECTURES = [75, 80, 90, 100]
+
+
+@dataclass
+class Operand:
+    """Shape and dtype of an array that no kernel will read."""
+
+    shape: tuple[int, int, int]
+    dtype: np.dtype[Any]
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape))
+
+
+def wave(i: Any, x: Any) -> Any:
+    return 0.5 + 0.4 * np.sin(0.001 * i) * x
+
+
+def chunk_of(name: str, dtype: str, shape: tuple[int, int, int], reverse: bool) -> Any:
+    kind = np.dtype(dtype)
+    full, constant = Operand(shape, kind), Operand((1, 1, 1), kind)
+    row = Operand((shape[0], 1, shape[2]), kind)
+    operands: dict[str, Any] = {
+        "affine": (maps.affine, [full, full]),
+        "constant": (maps.affine, [constant, full]),
+        "computed": (maps.affine, [CoefficientOperand(StepFunction(wave), 0, (row,)), full]),
+        "mobius": (maps.mobius, [full] * 4),
+        "max_plus": (maps.max_plus, [full] * 2),
+        "matrix2": (maps.matrix2, [full] * 6),
+    }
+    transfer_map, arrays = operands[name]
+    return transfer_map, Chunk(tuple(arrays), shape, kind, reverse)
+
+
+CASES = [
+    ("affine", "float32", (1, 10**6, 1), False), ("affine", "float64", (9, 500, 1), True),
+    ("affine", "complex64", (1, 10**6, 1), False), ("affine", "int32", (10, 10, 1), False),
+    ("affine", "complex128", (2, 500, 70), True), ("affine", "int8", (1, 500, 70), False),
+    ("constant", "float32", (1, 10**6, 1), True), ("computed", "float32", (7, 10**5, 1), False),
+    ("computed", "float64", (1, 500, 70), False), ("mobius", "float64", (1, 10**6, 1), False),
+    ("max_plus", "float32", (1, 500, 70), True), ("matrix2", "float32", (3, 10**5, 1), False),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def nvrtc() -> ctypes.CDLL:
+    package = importlib.util.find_spec("nvidia.cu13") or importlib.util.find_spec("nvidia")
+    folders = list(package.submodule_search_locations or []) if package else []
+    found = [path for folder in folders for path in Path(folder).glob("**/libnvrtc.so.1?")]
+    if not found:
+        pytest.skip("nvidia-cuda-nvrtc is not installed")
+    return ctypes.CDLL(str(found[0]))
+
+
+def compile_text(nvrtc: ctypes.CDLL, text: str, architecture: int) -> None:
+    program = ctypes.c_void_p()
+    nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"mgrec.cu", 0, None, None)
+    options = [f"-arch=compute_{architecture}".encode(), *(o.encode() for o in OPTIONS)]
+    array = (ctypes.c_char_p * len(options))(*options)
+    status = nvrtc.nvrtcCompileProgram(program, len(options), array)
+    size = ctypes.c_size_t()
+    nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+    log = ctypes.create_string_buffer(size.value)
+    nvrtc.nvrtcGetProgramLog(program, log)
+    nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+    assert status == 0, log.value.decode()[:2000]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{case[1]}-{case[2]}")
+def test_kernels_compile(nvrtc: ctypes.CDLL, case: Any, architecture: int) -> None:
+    transfer_map, chunk = chunk_of(*case)
+    states = state_count(transfer_map)
+    source = describe(chunk)
+    vector = 16 // chunk.dtype.itemsize
+    rows = chunk.shape[2] == 1
+    layout = Layout(
+        128, 3 * vector if rows else 4, 2, 5, chunk.reverse, chunk.shape[0] > 1 and rows,
+        rows and architecture >= 90, chunk.shape[1] < 3 * vector, 1 if rows else 3,
+    )  # fmt: skip
+    compile_text(nvrtc, plan(transfer_map, chunk, source, states, layout, 132).text, architecture)
+    compile_text(nvrtc, print_precompute(transfer_map, chunk, source, states, layout), architecture)
+
+
+def test_a_broken_kernel_is_noticed(nvrtc: ctypes.CDLL) -> None:
+    with pytest.raises(AssertionError, match="undefined"):
+        compile_text(nvrtc, "__global__ void broken() { unknown(); }", 90)
