@@ -1,0 +1,91 @@
+"""Operands cut alike: what a chunk of the graph takes from each array."""
+
+from __future__ import annotations
+
+from math import isnan
+from typing import Any
+
+import dask.array as da
+from dask.base import tokenize
+
+from ..phases.coefficient import Coefficient
+from ..phases.door import Problem, arrays_of
+from .blocks import Recipe
+
+
+def reference_chunks(problem: Problem) -> tuple[tuple[Any, ...], ...]:
+    """The chunks of the result: those of the last operand that has each axis."""
+    ndim = len(problem.shape)
+    chunks: list[tuple[Any, ...] | None] = [None] * ndim
+    for array in reversed(arrays_of(problem.operands)):
+        if not isinstance(array, da.Array):
+            continue
+        for k in range(-min(ndim, array.ndim), 0):
+            if chunks[k] is None and (array.shape[k] != 1 or problem.shape[k] == 1):
+                chunks[k] = array.chunks[k]
+    return tuple(
+        (int(length),) if own is None else own
+        for own, length in zip(chunks, problem.shape, strict=True)
+    )
+
+
+def recipe_of(problem: Problem, chunks: Any) -> tuple[Recipe, list[da.Array]]:
+    """How a chunk's operands are made of its blocks, and the arrays of these blocks."""
+    blocks: list[da.Array] = []
+
+    def slot(array: Any) -> Any:
+        if array.ndim == 0 and not isinstance(array, da.Array):
+            return array
+        blocks.append(align(array, chunks, problem.shape))
+        return len(blocks) - 1
+
+    operands = tuple(
+        (operand.function, tuple(map(slot, operand.arrays)))
+        if isinstance(operand, Coefficient)
+        else slot(operand)
+        for operand in problem.operands
+    )
+    has_index = any(isinstance(operand, Coefficient) for operand in problem.operands)
+    if has_index and any(map(isnan, chunks[problem.axis])):
+        raise ValueError(
+            "a Coefficient needs the index of each step, but the chunk sizes along the axis are "
+            "unknown: call compute_chunk_sizes() on the arrays first"
+        )
+    varying = tuple(
+        tuple(
+            length != 1 or problem.shape[len(chunks) - block.ndim + k] == 1
+            for k, length in enumerate(block.shape)
+        )
+        for block in blocks
+    )
+    return Recipe.of(problem, operands, varying), blocks
+
+
+def align(array: Any, chunks: Any, shape: tuple[Any, ...]) -> da.Array:
+    """An operand cut like the result; axes of length 1 stay whole."""
+    offset = len(chunks) - array.ndim
+    wanted = {
+        k: chunks[offset + k]
+        for k in range(array.ndim)
+        if array.shape[k] != 1 or shape[offset + k] == 1
+    }
+    if not isinstance(array, da.Array):
+        own = tuple(wanted.get(k, (1,)) for k in range(array.ndim))
+        if any(isnan(length) for lengths in own for length in lengths):
+            raise ValueError(
+                "a NumPy operand cannot be cut like a Dask array of unknown chunk sizes: call "
+                "compute_chunk_sizes() on the Dask array first"
+            )
+        return da.from_array(array, chunks=own, name=f"operand-{tokenize(array, own)}")
+    differing = {}
+    for k, lengths in wanted.items():
+        own = array.chunks[k]
+        if any(map(isnan, (*own, *lengths))):
+            if len(own) != len(lengths):
+                raise ValueError(
+                    f"operands with unknown chunk sizes must have the same number of chunks "
+                    f"along axis {offset + k}; got {len(own)} and {len(lengths)}"
+                )
+        elif own != lengths:
+            differing[k] = lengths
+    return array.rechunk(differing) if differing else array
