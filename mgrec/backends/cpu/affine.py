@@ -19,7 +19,20 @@ import numba
 import numpy as np
 
 from .compilation import OPTIONS, compile_kernel
-from .lanes import any_above, any_outside, fma, last, load, shift, splat, splat_last, store
+from .lanes import (
+    any_above,
+    extremes,
+    fma,
+    last,
+    load,
+    none_above,
+    none_below,
+    shift,
+    splat,
+    splat_last,
+    store,
+    widen,
+)
 from .tuples import rows_of, value_at, values_at
 
 BLOCK = 128
@@ -95,12 +108,12 @@ def _look_ahead(s: Any, t: Any, result: Any, w: Any) -> Any:
 @numba.njit(**OPTIONS)
 def _is_sound(s: Any, result: Any, w: Any, limits: Any) -> Any:
     top, low, high = splat(limits[0]), splat(limits[1]), splat(limits[2])
-    width = 64 // result.itemsize
-    sound = abs(w) <= limits[0]
-    for at in range(0, BLOCK, width):
-        sound &= not any_above(load(result, at), top)
-        sound &= not any_outside(load(s, at), low, high)
-    return sound
+    coefficients, states = extremes(top), extremes(top)
+    for at in range(0, BLOCK, 64 // result.itemsize):
+        coefficients = widen(coefficients, load(s, at))
+        states = widen(states, load(result, at))
+    sound = none_below(coefficients, low) & none_above(coefficients, high)
+    return sound & none_above(states, top) & (abs(w) <= limits[0])
 
 
 @numba.njit(**OPTIONS)

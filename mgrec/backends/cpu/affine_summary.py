@@ -17,7 +17,7 @@ import numpy as np
 from numba.extending import overload, register_jitable
 
 from .compilation import OPTIONS
-from .lanes import any_above, any_outside, fma, load, splat, store
+from .lanes import any_above, extremes, fma, load, none_above, none_below, splat, store, widen
 from .tuples import value_at
 
 BLOCK = 128
@@ -95,15 +95,19 @@ def track(s: Any, t: Any, steps: int, carry: Any, top: Any) -> Any:
 @numba.njit(**OPTIONS)
 def _is_calm(s: Any, t: Any, carry: Any, bounds: Any) -> Any:
     product, exponent, offset, growth, _ = carry
-    calm_top = splat(bounds[1])
-    low, high, one = splat(bounds[2]), splat(t.dtype.type(CALM_HIGH)), splat(t.dtype.type(1))
-    calm = abs(offset) <= bounds[1]
-    grows = False
+    one, low = splat(t.dtype.type(1)), splat(bounds[2])
+    coefficients, terms = extremes(one), extremes(one)
     for at in range(0, BLOCK, 64 // t.itemsize):
-        a = load(s, at)
-        calm &= not (any_above(load(t, at), calm_top) or any_outside(a, low, high))
-        grows |= any_above(a, one)
-    return calm and (not grows or scaled_log2(abs(product)) + exponent + CALM_GROWTH <= growth)
+        coefficients = widen(coefficients, load(s, at))
+        terms = widen(terms, load(t, at))
+    calm = none_below(coefficients, low) & none_above(terms, splat(bounds[1]))
+    if not calm or not abs(offset) <= bounds[1]:
+        return False
+    if none_above(coefficients, one):
+        return True
+    if not none_above(coefficients, splat(t.dtype.type(CALM_HIGH))):
+        return False
+    return scaled_log2(abs(product)) + exponent + CALM_GROWTH <= growth
 
 
 @numba.njit(fastmath={"contract"}, **OPTIONS)
