@@ -229,12 +229,17 @@ def test_ctrl_c_leaves_nothing(tmp_path):
         text=True,
         start_new_session=True,
     )
-    deadline = time.monotonic() + 60
-    while not left_over(tmp_path) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert left_over(tmp_path), "the computation never started"
-    os.killpg(running.pid, signal.SIGINT)
-    _, errors = running.communicate(timeout=60)
+    try:
+        deadline = time.monotonic() + 150
+        while not left_over(tmp_path) and time.monotonic() < deadline and running.poll() is None:
+            time.sleep(0.05)
+        assert left_over(tmp_path), "the computation never started"
+        os.killpg(running.pid, signal.SIGINT)
+        _, errors = running.communicate(timeout=120)
+    finally:
+        if running.poll() is None:
+            os.killpg(running.pid, signal.SIGKILL)
+            running.communicate()
     assert running.returncode == 130, errors
     assert "Error: interrupted: w.npy was not written" in errors
     assert "Traceback" not in errors
