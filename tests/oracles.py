@@ -75,9 +75,7 @@ def linear_bound(s, t, initial, dtype, axis=-1, reverse=False):
     sizes = (np.abs(s), np.abs(t))
     size = loop(linear, sizes, np.abs(initial), np.longdouble, axis, reverse)
     count = loop(linear, (sizes[0], np.ones_like(sizes[1])), 0, np.longdouble, axis, reverse)
-    steps = size.shape[axis]
-    number = np.arange(steps, 0, -1) if reverse else np.arange(1, steps + 1)
-    number = number.reshape([-1 if k == axis % size.ndim else 1 for k in range(size.ndim)])
+    number = step_numbers(size, axis, reverse)
     factor = 4 if kind == "c" else 1
     with np.errstate(all="ignore"):
         unit, smallest = np.longdouble(info.eps) / 2, np.longdouble(info.smallest_subnormal)
@@ -104,3 +102,51 @@ def differences(result, sequential):
             | (np.isfinite(result) & np.isfinite(sequential))
         )
     return np.argwhere(~same)
+
+
+def size_bound(step, size, operands, initial, dtype, factor, axis=-1, reverse=False):
+    """(exact, factor·(i + 1)·u·size_i): `size` is the recurrence of the operands' magnitudes."""
+    dtype = np.dtype(dtype)
+    exact = loop(step, operands, initial, WIDE[dtype.kind], axis, reverse)
+    if dtype.kind in "iu":
+        wrapped = map_states(lambda x: x.astype(dtype), exact)
+        return wrapped, map_states(lambda x: np.zeros(x.shape), exact)
+    states = map_states(np.abs, initial)
+    sizes = loop(size, list(map(np.abs, operands)), states, np.longdouble, axis, reverse)
+    number = step_numbers(exact[0] if isinstance(exact, tuple) else exact, axis, reverse)
+    unit = np.longdouble(np.finfo(dtype).eps) / 2
+    return exact, map_states(lambda x: factor * (number + 1) * unit * x, sizes)
+
+
+def rational_bound(a, b, c, d, initial, dtype, axis=-1, reverse=False):
+    """(exact, bound) of rational_recurrence's docstring."""
+
+    def both(state, a, b, c, d):
+        # (x, y) and (X, Y), with a common scale so that neither overflows.
+        x, y, most_x, most_y = state
+        x, y = a * x + b * y, c * x + d * y
+        most_x, most_y = (
+            np.abs(a) * most_x + np.abs(b) * most_y,
+            np.abs(c) * most_x + np.abs(d) * most_y,
+        )
+        scale = np.maximum(most_x, most_y)
+        return x / scale, y / scale, most_x / scale, most_y / scale
+
+    start = (initial, np.ones_like(initial), np.abs(initial), np.ones_like(initial))
+    x, y, most_x, most_y = loop(both, (a, b, c, d), start, np.longdouble, axis, reverse)
+    number = step_numbers(x, axis, reverse)
+    unit = np.longdouble(np.finfo(dtype).eps) / 2
+    with np.errstate(all="ignore"):
+        exact = x / y
+        return exact, 8 * (number + 1) * unit * (most_x + np.abs(exact) * most_y) / np.abs(y)
+
+
+def step_numbers(like, axis, reverse):
+    """1 at the first step, 2 at the second, ..., shaped to broadcast along the axis."""
+    steps = like.shape[axis]
+    number = np.arange(steps, 0, -1) if reverse else np.arange(1, steps + 1)
+    return number.reshape([-1 if k == axis % like.ndim else 1 for k in range(like.ndim)])
+
+
+def map_states(function, states):
+    return tuple(map(function, states)) if isinstance(states, tuple) else function(states)

@@ -1,0 +1,178 @@
+"""What holds for every recurrence, on every kind of array."""
+
+import numpy as np
+import pytest
+from cases import CASES, CASES_OF_ALL_DTYPES, PLACES, as_tuple, chunked, expanded, map_arrays
+
+import mgrec
+from mgrec.placement import groups
+
+LENGTHS = [0, 1, 2, 63, 64, 65, 127, 128, 129, 1000]
+SHAPES = [((7,), 0), *(((5, 4), k) for k in range(2)), *(((3, 70, 4), k) for k in range(-3, 0))]
+
+
+def seeded(*key):
+    return np.random.default_rng(sum(map(ord, repr(key))))
+
+
+def each(values):
+    return pytest.mark.parametrize("case", values, ids=lambda case: case.name)
+
+
+@each([case for case in CASES if case.transfer_map])
+def test_laws(case):
+    mgrec.check_laws(case.transfer_map, *case.law_draws, state=case.law_state, rtol=1e-7)
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(("case", "dtype"), CASES_OF_ALL_DTYPES)
+def test_every_dtype(case, dtype, place):
+    operands, initial = case.draw(seeded(case.name, dtype), (150,), 0, dtype)
+    result = place(case, operands, initial)
+    case.check(result, operands, initial, dtype)
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("length", LENGTHS)
+@each(CASES)
+def test_every_length(case, length, place):
+    operands, initial = case.draw(seeded(case.name, length), (length,), 0, "float64")
+    for reverse in (False, True):
+        result = place(case, operands, initial, 0, reverse)
+        case.check(result, operands, initial, "float64", 0, reverse)
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(("shape", "axis"), SHAPES)
+@each(CASES)
+def test_every_axis_and_direction(case, shape, axis, place):
+    operands, initial = case.draw(seeded(case.name, shape), shape, axis, "float64")
+    for reverse in (False, True):
+        result = place(case, operands, initial, axis, reverse)
+        case.check(result, operands, initial, "float64", axis, reverse)
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (2, 0, 3), (0, 2, 2), (2, 2, 0)])
+@each(CASES)
+def test_empty_arrays(case, shape):
+    for axis in range(len(shape)):
+        operands, initial = case.draw(seeded(case.name), shape, axis, "float64")
+        for place in PLACES[:2]:
+            for state in as_tuple(place.values[0](case, operands, initial, axis)):
+                assert state.shape == shape
+
+
+CHUNKS = [(300,), (1,) * 8 + (292,), (0, 100, 0, 0, 200, 0), (130, 1, 169), (7,) * 42 + (6,)]
+
+
+@pytest.mark.parametrize("memory", ["stream", "two-pass"])
+@pytest.mark.parametrize("chunks", CHUNKS, ids=lambda chunks: f"{len(chunks)} chunks")
+@each(CASES)
+def test_any_chunks(case, chunks, memory, monkeypatch):
+    monkeypatch.setattr(groups, "LARGEST", 3)
+    operands, initial = case.draw(seeded(case.name, chunks), (300,), 0, "float64")
+    lazy = [map_arrays(lambda a: chunked(a, 0, chunks), operand) for operand in operands]
+    for reverse in (False, True):
+        result = case.solve(*lazy, initial=initial, reverse=reverse, memory=memory)
+        assert {state.chunks for state in as_tuple(result)} == {(chunks,)}
+        solved = [state.compute(scheduler="sync") for state in as_tuple(result)]
+        solved = tuple(solved) if isinstance(result, tuple) else solved[0]
+        case.check(solved, operands, initial, "float64", 0, reverse)
+
+
+@pytest.mark.parametrize("shape", [(70_001,), (2, 40_000), (3000, 25), (17_000, 2, 2)])
+@each(CASES)
+def test_any_number_of_threads(case, shape, monkeypatch):
+    axis = int(np.argmax(shape))
+    operands, initial = case.draw(seeded(case.name, shape), shape, axis, "float64")
+    monkeypatch.setenv("MGREC_NUM_THREADS", "1")
+    one = case.solve(*operands, initial=initial, axis=axis)
+    sequential = None
+    for threads in range(2, 6):
+        monkeypatch.setenv("MGREC_NUM_THREADS", str(threads))
+        for reverse in (False, True) if threads == 3 else (False,):
+            result = case.solve(*operands, initial=initial, axis=axis, reverse=reverse)
+            again = case.solve(*operands, initial=initial, axis=axis, reverse=reverse)
+            for a, b in zip(as_tuple(result), as_tuple(again), strict=True):
+                np.testing.assert_array_equal(a, b)
+            if not reverse:
+                for a, b in zip(as_tuple(result), as_tuple(one), strict=True):
+                    np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+            elif sequential is None:
+                sequential = case.sequential(operands, initial, "float64", axis, True)
+                for a, b in zip(as_tuple(result), as_tuple(sequential), strict=True):
+                    np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
+def swapped(array):
+    return array.astype(array.dtype.newbyteorder())
+
+
+def strided(array):
+    wide = np.zeros((*array.shape[:-1], 3 * array.shape[-1]), array.dtype)
+    wide[..., ::3] = array
+    return wide[..., ::3]
+
+
+def backwards(array):
+    return np.flip(np.flip(array).copy())
+
+
+def read_only(array):
+    array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+def unaligned(array):
+    buffer = np.zeros(array.nbytes + 1, np.uint8)
+    view = np.ndarray(array.shape, array.dtype, buffer, 1)
+    view[...] = array
+    return view
+
+
+LAYOUTS = [strided, backwards, read_only, unaligned, swapped, np.asfortranarray]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.__name__)
+@each(CASES)
+def test_every_layout_gives_the_same_bits_and_is_not_written(case, layout, place):
+    def laid_out(operand):
+        return layout(operand) if np.ndim(operand) else operand
+
+    operands, initial = case.draw(seeded(case.name), (3, 100, 2), 1, "float64")
+    wanted = place(case, operands, initial, 1)
+    given = [map_arrays(laid_out, operand) for operand in operands]
+    before = [np.array(array) for array in expanded(given, 1)]
+    initial = tuple(map(laid_out, initial)) if isinstance(initial, tuple) else laid_out(initial)
+    result = place(case, given, initial, 1)
+    for a, b in zip(as_tuple(result), as_tuple(wanted), strict=True):
+        np.testing.assert_array_equal(a, b)
+        assert a.dtype.isnative
+    for a, b in zip(expanded(given, 1), before, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@each(CASES)
+def test_results_are_new_arrays(case):
+    operands, initial = case.draw(seeded(case.name), (80,), 0, "float64")
+    for state in as_tuple(case.solve(*operands, initial=initial)):
+        assert state.flags.writeable
+        assert not any(np.shares_memory(state, array) for array in expanded(operands, 0))
+
+
+@each(CASES)
+def test_the_bound_can_fail(case):
+    # One wrong operand at one step, or one step left out, is seen.
+    operands, initial = case.draw(seeded(case.name), (200,), 0, "float64")
+    wrong = [np.array(np.broadcast_to(array, (200,))) for array in expanded(operands, 0)]
+    wrong[0][150] += 1e-3
+    wrong[1][150] += 1e-3
+    result = case.solve(*wrong, initial=initial)
+    with pytest.raises(AssertionError):
+        case.check(result, operands, initial, "float64")
+    right = case.solve(*operands, initial=initial)
+    case.check(right, operands, initial, "float64")
+    with pytest.raises(AssertionError):
+        case.check(right, operands, initial, "float32")
