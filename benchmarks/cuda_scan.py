@@ -18,7 +18,7 @@ from typing import Any
 import cupy
 import numpy as np
 
-from mgrec.backends.cuda.compilation import Device
+from mgrec.backends.cuda.compilation import Device, compile_kernel
 from mgrec.backends.cuda.determine import prepare
 from mgrec.backends.cuda.precompute import prepare_precompute
 from mgrec.backends.cuda.sources import describe
@@ -73,21 +73,17 @@ CASES = [
 ]
 # Threads, items, stages and blocks a multiprocessor.
 LAYOUTS = {
-    "affine f32": [(256, 36, 1)],
-    "affine f64": [(384, 10, 1), (256, 18, 2), (384, 10, 2)],
-    "constant f64": [(256, 26, 2), (256, 30, 1), (384, 18, 2), (512, 14, 2)],
-    "precompute f32": [(256, 20, 3), (256, 12, 2, 2), (512, 20, 2), (256, 28, 3), (512, 12, 3)],
-    "precompute f64": [(256, 10, 3), (512, 10, 2), (512, 6, 3)],
-    "mobius f32": [(384, 12, 1), (256, 4, 3, 2)],
-    "32,768 x 2,048 axis 0": [
-        (128, 16, 2, 4), (128, 8, 2, 4), (256, 8, 2, 3), (256, 8, 1, 2), (256, 8, 4, 2),
-        (256, 12, 2, 2), (384, 8, 2, 2), (256, 8, 3, 2),
-    ],
-    "64 x 1,000,000 axis 0": [
-        (128, 16, 2, 4), (128, 16, 3, 3), (64, 32, 2, 4), (64, 16, 2, 6), (128, 8, 2, 4),
-        (128, 16, 2, 2), (256, 8, 3, 2),
-    ],
-    "precompute axis 0": [(256, 16, 2, 2), (128, 16, 2, 4)],
+    "affine f32": [(224, 36, 1), (224, 36, 2), (224, 44, 1)],
+    "affine f64": [(224, 22, 1), (224, 26, 1)],
+    "constant f32": [(224, 68, 1), (224, 60, 1), (224, 76, 1), (224, 84, 1)],
+    "constant f64": [(224, 30, 1), (224, 34, 1), (224, 38, 1), (224, 42, 1)],
+    "on the fly f32": [(224, 60, 1), (224, 68, 1), (224, 52, 1)],
+    "mobius f32": [(352, 12, 1), (480, 4, 2)],
+    "precompute 2,048 x 32,768 f32": [(224, 20, 3), (224, 28, 2)],
+    "1,000,000 x 64 f32": [(224, 36, 1), (224, 28, 2)],
+    "2,048 x 32,768 f32": [(224, 28, 2), (224, 44, 1)],
+    "32,768 x 2,048 axis 0": [(224, 8, 2, 2), (224, 8, 3, 3), (192, 16, 2, 2)],
+    "64 x 1,000,000 axis 0": [(64, 8, 3, 8), (64, 8, 2, 10), (64, 4, 3, 12), (96, 8, 2, 6)],
 }  # fmt: skip
 
 
@@ -166,6 +162,39 @@ def median_time(run: Callable[[], Any]) -> float:
     return float(np.median(times))
 
 
+def queued_time(run: Callable[[], Any], count: int = 40) -> float:
+    """Return seconds of one of many calls that wait in the device's queue."""
+    blocker = cupy.zeros(2**31, cupy.uint8)
+    run()
+    start, stop = cupy.cuda.Event(), cupy.cuda.Event()
+    for _ in range(6):  # about 8 ms, while the host queues the calls
+        blocker += cupy.uint8(1)
+    start.record()
+    for _ in range(count):
+        run()
+    stop.record()
+    stop.synchronize()
+    return float(cupy.cuda.get_elapsed_time(start, stop) / 1e3 / count)
+
+
+def report_latency() -> None:
+    """Print the time of one short row against empty launches of as many kernels."""
+    case = next(case for case in CASES if case.name == "one row of 65,536 f32")
+    chunk, entry = build(case, 0)
+    results = (cupy.empty(case.shape, case.dtype),)
+    run = prepare(case.transfer_map, chunk, entry, results)
+    text = 'extern "C" __global__ void empty(int* x) {}'
+    kernel = compile_kernel(text, "empty")
+    space = cupy.zeros(1, cupy.int32)
+
+    def empty() -> None:
+        kernel(8, 288, (space,), 0)
+        kernel(1, 64, (space,), 0, False)
+
+    for name, call in (("one row of 65,536", run), ("empty launches", empty)):
+        print(f"queued: {name} {queued_time(call) * 1e6:.2f} us")
+
+
 def copy_bandwidth() -> float:
     source = cupy.zeros(2**30, cupy.uint8)
     source[:] = 7
@@ -231,6 +260,7 @@ def main() -> None:
     bandwidth = copy_bandwidth()
     name = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
     print(f"{name}, CuPy {cupy.__version__}, copy {bandwidth / 1e12:.3f} TB/s")
+    report_latency()
     rows = []
     for case in CASES:
         if arguments.cases and not any(word in case.name for word in arguments.cases):

@@ -149,3 +149,86 @@ def test_precompute_agrees_with_determine(shape: Any, reverse: bool) -> None:
     got = maps.matrix2.apply(summary.maps, entry)
     for x, y in zip(got, wanted, strict=True):
         np.testing.assert_allclose(x, y[:, 0 if reverse else -1].get(), rtol=0, atol=1e-13)
+
+
+def hostile(rng: Any, shape: Any, kind: str) -> tuple[Any, Any, Any]:
+    """Draw operands whose products overflow or underflow although the loop may stay finite."""
+    s, t = draw(rng, shape, "float32"), draw(rng, shape, "float32")
+    entry = draw(rng, (shape[0], shape[2]), "float32")
+    part = slice(shape[1] // 3, shape[1] // 2)
+    if kind == "overflowing product of a zero state":
+        s[:, part], t[:, part] = 10.0, 0.0
+        s[:, shape[1] // 3] = 0.0
+    elif kind == "nan":
+        t[:, shape[1] // 3] = np.nan
+    elif kind == "inf, later zero":
+        t[:, shape[1] // 3] = np.inf
+        s[:, shape[1] // 2] = 0.0
+    elif kind == "large entry decays":
+        s[:], t[:], entry[:] = 0.9, 0.0, 1e30
+    elif kind == "growth to infinity":
+        s[:, part] = 1.5
+    return s, t, entry
+
+
+@pytest.mark.parametrize("shape", [(1, 60_001, 1), (40, 1700, 1), (1, 3000, 33)], ids=str)
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(
+    "kind",
+    ["overflowing product of a zero state", "nan", "inf, later zero", "large entry decays",
+     "growth to infinity"],
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_special_values_stand_where_the_loop_has_them(shape: Any, reverse: bool, kind: str) -> None:
+    from mgrec.backends.cuda.determine import determine
+
+    s, t, entry = hostile(np.random.default_rng(7), shape, kind)
+    (wanted,) = loop(maps.affine, [s, t], [entry], shape, reverse)
+    chunk = Chunk((cupy.asarray(s), cupy.asarray(t)), shape, np.dtype("f4"), reverse)
+    (result,) = determine(maps.affine, chunk, (cupy.asarray(entry),))
+    got = result.get()
+    for mark in (np.isnan, np.isposinf, np.isneginf):
+        np.testing.assert_array_equal(mark(got), mark(wanted))
+    finite = np.isfinite(wanted)
+    # 36 steps of 2**-24 each in a thread's part, as many again in the tile: relative to the
+    # terms, which a decaying row keeps in proportion.
+    np.testing.assert_allclose(got[finite], wanted[finite], rtol=3e-5, atol=3e-6)
+
+
+def test_two_streams_at_once() -> None:
+    from mgrec.backends.cuda.determine import determine
+
+    rng = np.random.default_rng(8)
+    shape = (1, 3_000_001, 1)
+    chunks, entry = [], cupy.ones((1, 1))
+    for _ in range(2):
+        operands = tuple(cupy.asarray(draw(rng, shape, "float64")) for _ in range(2))
+        chunks.append(Chunk(operands, shape, np.dtype("f8")))
+    wanted = [determine(maps.affine, chunk, (entry,))[0] for chunk in chunks]
+    streams = [cupy.cuda.Stream(non_blocking=True) for _ in chunks]
+    cupy.cuda.Device().synchronize()
+    got: list[Any] = []
+    for turn in range(10):
+        with streams[turn % 2]:
+            got.append(determine(maps.affine, chunks[turn % 2], (entry,))[0])
+    for stream in streams:
+        stream.synchronize()
+    for turn, result in enumerate(got):
+        assert bool((result == wanted[turn % 2]).all())
+
+
+@pytest.mark.slow
+def test_more_elements_than_32_bits_count() -> None:
+    from mgrec.backends.cuda.determine import determine
+
+    shape = (1, 2**31 + 5, 1)
+    s = cupy.full((1, 1, 1), 3, cupy.int8)
+    t = (cupy.arange(shape[1], dtype=cupy.int32) % 101).astype(cupy.int8).reshape(shape)
+    entry = cupy.full((1, 1), 5, cupy.int8)
+    (w,) = determine(maps.affine, Chunk((s, t), shape, np.dtype("i1")), (entry,))
+    w, t = w.ravel(), t.ravel()
+    assert int(w[0]) == 15
+    for first in range(1, shape[1], 2**28):
+        part = slice(first, min(first + 2**28, shape[1]))
+        before = w[first - 1 : part.stop - 1]
+        assert bool((w[part] == before * cupy.int8(3) + t[part]).all())

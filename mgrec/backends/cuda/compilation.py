@@ -97,7 +97,7 @@ class _Descriptors:
     def reserve(self, units: int) -> tuple[Any, int]:
         import cupy
 
-        if units > self.units or self.epoch == 2**30 - 1:
+        if units > self.units or self.epoch == 2**24 - 1:
             self.units, self.epoch = max(units, self.units), 0
             self.space = cupy.zeros(self.units, cupy.uint64)
         self.epoch += 1

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from ...phases.affine import affine
 from ...phases.chunk import Chunk
 from ...phases.transfer_map import TransferMap
 from .compilation import Device, compile_kernel, descriptors
@@ -17,20 +18,30 @@ from .tracing import trace_transfer_map
 from .tuning import choose_layout
 
 _ENTRY = """
+#define SOURCE const Source source = {{{fills}}}; \\
+  const T* const entry[] = {{{entries}}}; T* const results[] = {{{results}}};
 extern "C" __global__ void __launch_bounds__(THREADS + LOOKAHEAD, BLOCKS) determine_kernel(
-    {parameters}, Unit* descriptors, long long outers, long long steps, long long inners,
+    {parameters}, Unit* space, long long outers, long long steps, long long inners,
     unsigned epoch) {{
-  const Source source = {{{fills}}};
-  const T* const entry[] = {{{entries}}};
-  T* const results[] = {{{results}}};
+  SOURCE
+  Marks& marks = *reinterpret_cast<Marks*>(space);
   {call}
 }}
 """
+_REPAIR = """
+extern "C" __global__ void repair_kernel(
+    {parameters}, Unit* space, long long outers, long long steps, long long inners,
+    unsigned epoch) {{
+  SOURCE
+  repair(source, entry, results, *reinterpret_cast<const Marks*>(space), outers, steps, inners,
+         {tile}, epoch);
+}}
+"""
 _ROWS = """const long long total = outers * steps;
-  determine_rows(source, entry, results, descriptors,
+  determine_rows(source, entry, results, space + 2, marks,
                  Shape{outers, steps, total, (total + TILE - 1) / TILE, 0}, epoch);"""
 _COLUMNS = """const long long count = outers * inners;
-  determine_columns(source, entry, results, descriptors,
+  determine_columns(source, entry, results, space + 2, marks,
                     Columns{outers, steps, inners, count, (count + 31) / 32,
                             (steps + STEPS - 1) / STEPS}, epoch);"""
 
@@ -73,13 +84,14 @@ def plan(
         trace_transfer_map(transfer_map, chunk.dtype, states),
         print_source(source),
         layout,
-        ("determine_rows" if along_rows else "determine_columns",),
-        _ENTRY.format(
+        ("determine_rows" if along_rows else "determine_columns", "repair"),
+        (_ENTRY + (_REPAIR if layout.guarded else "")).format(
             parameters=", ".join(parameters),
             fills=source.all_fills,
             entries=", ".join(entries),
             results=", ".join(results),
             call=_ROWS if along_rows else _COLUMNS,
+            tile="TILE" if along_rows else "STEPS",
         ),
     )
     words = -(-max(len(transfer_map.identity), states) * chunk.dtype.itemsize // 4)
@@ -89,12 +101,12 @@ def plan(
     if along_rows:
         tiles = -(-outers * steps // (layout.threads * layout.items))
         blocks = min(layout.blocks * multiprocessors, tiles)
-        return Plan(text, blocks, layout.threads + 32, shared, tiles * units)
+        return Plan(text, blocks, layout.threads + 32, shared, 2 + tiles * units)
     groups = -(-outers * inners // 32)
     tiles = -(-steps // (layout.threads // 32 * layout.items))
     teams = min(groups, max(1, layout.blocks * multiprocessors // layout.team))
     threads = layout.threads + (32 if layout.team > 1 else 0)
-    published = groups * tiles * 32 * units if layout.team > 1 else 1
+    published = 2 + groups * tiles * 32 * units if layout.team > 1 else 2
     return Plan(text, teams * layout.team, threads, shared, published)
 
 
@@ -131,8 +143,11 @@ def prepare(
     device = Device.current()
     source = describe(chunk)
     layout = layout or choose_layout(chunk, source, len(entry), device)
+    guarded = transfer_map == affine and chunk.dtype.kind in "fc"
+    layout = replace(layout, guarded=guarded)
     launch = plan(transfer_map, chunk, source, len(entry), layout, device.multiprocessors)
     kernel = compile_kernel(launch.text, "determine_kernel", launch.shared_bytes)
+    repair = compile_kernel(launch.text, "repair_kernel") if guarded else kernel
     arrays = (*source.streams, *source.arguments, *entry, *results)
     sizes = tuple(np.int64(length) for length in chunk.shape)
 
@@ -140,6 +155,8 @@ def prepare(
         space, epoch = descriptors(launch.units)
         arguments = (*arrays, space, *sizes, np.uint32(epoch))
         kernel(launch.blocks, launch.threads, arguments, launch.shared_bytes)
+        if guarded:
+            repair(-(-chunk.shape[0] * chunk.shape[2] // 64), 64, arguments, 0, False)
 
     return run
 

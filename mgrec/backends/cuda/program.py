@@ -28,9 +28,10 @@ class Layout:
         Blocks that share a group of columns.
     blocks : int
         Blocks a multiprocessor.
-    reverse, segmented, bulk, crowded : bool
+    reverse, segmented, bulk, crowded, guarded : bool
         Time runs against memory; rows begin inside tiles; tiles move by bulk copies;
-        several rows may begin in one thread's part.
+        several rows may begin in one thread's part; steps whose composed maps overflow
+        or underflow are repaired.
     """
 
     threads: int
@@ -41,6 +42,7 @@ class Layout:
     segmented: bool = False
     bulk: bool = False
     crowded: bool = False
+    guarded: bool = False
     team: int = 1
     blocks: int = 1
 
@@ -51,7 +53,7 @@ class Layout:
         )
         flags = "".join(
             f"constexpr bool {name.upper()} = {str(getattr(self, name)).lower()};\n"
-            for name in ("reverse", "segmented", "bulk", "crowded")
+            for name in ("reverse", "segmented", "bulk", "crowded", "guarded")
         )
         return numbers + flags
 

@@ -4,7 +4,7 @@
 // robin in the team, with the look-ahead of contiguous rows, a lane for each column.
 #pragma once
 #include "columns.cuh"
-#include "lookahead.cuh"
+#include "guard.cuh"
 
 constexpr int LOOKAHEAD = TEAM > 1 ? 32 : 0;  // threads
 
@@ -69,7 +69,7 @@ DEVICE inline void resolve(Exchange& exchange, Transfer::State (&tile_entry)[RIN
 
 DEVICE void determine_columns(const Source& source, const T* const (&entry)[Transfer::STATES],
                               T* const (&results)[Transfer::STATES], Unit* descriptors,
-                              const Columns& shape, unsigned epoch) {
+                              Marks& marks, const Columns& shape, unsigned epoch) {
   extern __shared__ __align__(16) unsigned char memory[];
   T* const slots = reinterpret_cast<T*>(memory);
   __shared__ Span totals[2][WARPS][32];
@@ -109,7 +109,12 @@ DEVICE void determine_columns(const Source& source, const T* const (&entry)[Tran
       if (TEAM > 1) await(exchange.resolved, turn);
       if (TEAM > 1) state = tile_entry[turn % RING][lane];
       else if (at.tile == 0) state = entry_of(entry, at.column, shape);
-      downsweep(source, items, at, shape, after(joins.before, state), results);
+      const Transfer::State begin = after(joins.before, state);
+      if (GUARDED && at.column.exists && (!is_finite(begin) || is_doubtful(joins.before, state)))
+        mark(marks, at.tile, epoch);
+      downsweep(source, items, at, shape, begin, results);
+      if (GUARDED && at.column.exists && is_doubtful(joins.total, state))
+        mark(marks, at.tile, epoch);
       if (TEAM == 1) state = after(joins.total, state);
     }
     at = next;

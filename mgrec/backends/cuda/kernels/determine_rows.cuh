@@ -6,7 +6,7 @@
 // multiprocessor for about 3 µs: in the block's own warps that cost a third of the bandwidth. The
 // current tile waits in registers, so shared memory serves loads that are under way.
 #pragma once
-#include "lookahead.cuh"
+#include "guard.cuh"
 #include "walk.cuh"
 
 constexpr int LOOKAHEAD = 32;  // threads
@@ -25,14 +25,19 @@ DEVICE inline long long needed_from(long long tile, long long last, const Shape&
 
 // Spine: the look-ahead warp.
 DEVICE inline void resolve(Exchange& exchange, Transfer::State (&tile_entry)[RING], const T* const (&entry)[Transfer::STATES],
-                           const Unit* descriptors, const Shape& shape, unsigned epoch) {
+                           const Unit* descriptors, Marks& marks, const Shape& shape,
+                           unsigned epoch) {
   Transfer::State state = entry_of(entry, SEGMENTED ? -1 : 0, shape);
   long long last = 0;
   int turn = 0;
   for (long long tile = blockIdx.x; tile < shape.tiles; tile += gridDim.x, ++turn) {
     const long long begin = needed_from(tile, last, shape);
     await(exchange.published, turn);
-    if (begin < tile) state = after(fold(descriptors, begin, tile, epoch), state);
+    if (begin < tile) {
+      const Span span = fold(descriptors, begin, tile, epoch);
+      if (GUARDED && threadIdx.x % 32 == 0 && is_doubtful(span, state)) mark(marks, begin, epoch);
+      state = after(span, state);
+    }
     last = tile;
     if (threadIdx.x % 32 == 0) {
       tile_entry[turn % RING] = state;
@@ -49,7 +54,7 @@ struct Part {  // a thread's part of a tile, between its upsweep and its downswe
 
 DEVICE void determine_rows(const Source& source, const T* const (&entry)[Transfer::STATES],
                            T* const (&results)[Transfer::STATES], Unit* descriptors,
-                           const Shape& shape, unsigned epoch) {
+                           Marks& marks, const Shape& shape, unsigned epoch) {
   extern __shared__ __align__(128) unsigned char memory[];
   __shared__ Span totals[2][WARPS];
   __shared__ Exchange exchange;
@@ -65,7 +70,7 @@ DEVICE void determine_rows(const Source& source, const T* const (&entry)[Transfe
     }
   }
   __syncthreads();
-  if (threadIdx.x >= THREADS) return resolve(exchange, tile_entry, entry, descriptors, shape, epoch);
+  if (threadIdx.x >= THREADS) return resolve(exchange, tile_entry, entry, descriptors, marks, shape, epoch);
 
   Part part, next_part;
   Position position(place_of(blockIdx.x, shape), shape);
@@ -96,6 +101,8 @@ DEVICE void determine_rows(const Source& source, const T* const (&entry)[Transfe
     if (tile >= 0) {  // downsweep
       await(exchange.resolved, turn);
       const Transfer::State state = after(part.before, tile_entry[turn % RING]);
+      if (GUARDED && (!is_finite(state) || is_doubtful(part.before, tile_entry[turn % RING])))
+        mark(marks, tile, epoch);
       const Place place = place_of(tile, shape);
       T w[Transfer::STATES][ITEMS];
       downsweep(source, part.items, part.walk, place, shape, entry, state, w);
