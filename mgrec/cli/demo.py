@@ -51,8 +51,8 @@ def demo(out: Path, turns: int | None, cluster: str | None) -> None:
 
 def _turns() -> int:
     """As many as fit into half of the memory."""
-    memory = devices.memory_bytes() or 8 << 30
-    return max(1, min(earth.PARALLELS, memory // 2 // (trial.BYTES_A_STEP * earth.PLACES)))
+    half = devices.memory_bytes() // 2
+    return max(1, min(earth.PARALLELS, half // (trial.BYTES_A_STEP * earth.PLACES)))
 
 
 def _table(run: trial.Run) -> Table:

@@ -14,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+from distributed.system import MEMORY_LIMIT
 
 # Larger than the caches of most processors, small enough for a laptop.
 COPY_BYTES = 256 << 20
@@ -79,11 +80,8 @@ def processor_name() -> str:
 
 
 def memory_bytes() -> int:
-    """All memory of this machine, or 0 where it does not tell."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return 0
+    """The memory that this process may use: the machine's, or less in a container."""
+    return int(MEMORY_LIMIT)
 
 
 def _line(path: str, name: str) -> str:

@@ -43,9 +43,8 @@ def _versions() -> Table:
 
 def _devices(gpus: list[devices.Gpu], copy: devices.Bandwidth) -> Table:
     table = _plain("Devices")
-    memory = devices.memory_bytes() / 2**30
     table.add_row("processor", f"{devices.processor_name()}, {devices.processors()} to use")
-    table.add_row("memory", f"{memory:.1f} GiB" if memory else "unknown")
+    table.add_row("memory", f"{devices.memory_bytes() / 2**30:.1f} GiB to use")
     table.add_row(
         "copy bandwidth",
         f"{copy.rate / 1e9:.1f} GB/s read and written, {copy.size >> 20} MiB copied by "
