@@ -27,6 +27,7 @@ def solve(s, t, initial, axis, reverse, way):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MGREC_NUM_THREADS", str(detail) if kind == "threads" else "1")
         patch.setattr(local, "SMALL", 32)
+        patch.setattr(local, "SHORT", 8)
         patch.setattr(groups, "LARGEST", 2)
         if kind != "dask":
             return mgrec.linear_recurrence(s, t, initial, axis=axis, reverse=reverse)
@@ -203,6 +204,50 @@ def test_contract_in_float32(draws, places, initial, layout, form, reverse, way)
     check_drawn("float32", draws, places, initial, layout, form, reverse, way)
 
 
+def holds_at_a_distance_from_overflow(s, t, initial, dtype, reverse):
+    """Complex numbers: places of what is not finite are promised but for a factor of 4."""
+    largest = np.finfo(dtype).max
+    with np.errstate(all="ignore"):
+        size = loop(linear, (np.abs(s), np.abs(t)), np.abs(initial), np.longdouble, 1, reverse)
+        return not (np.isfinite(size) & (size > largest / 8)).any()
+
+
+def check_complex(dtype, draws, places, initial, layout, form, reverse, way):
+    s, t = fill(draws, places, layout[0] * layout[1], dtype)
+    s, t = arranged(s, t, layout, form)
+    w = first_state(initial, dtype)
+    assume(holds_at_a_distance_from_overflow(s, t, w, dtype, reverse))
+    check(s, t, w, 1, reverse, way)
+
+
+@drawn
+def test_contract_in_complex128(draws, places, initial, layout, form, reverse, way):
+    check_complex("complex128", draws, places, initial, layout, form, reverse, way)
+
+
+@drawn
+def test_contract_in_complex64(draws, places, initial, layout, form, reverse, way):
+    check_complex("complex64", draws, places, initial, layout, form, reverse, way)
+
+
+@given(
+    st.sampled_from(["int8", "uint8", "int64", "uint64"]),
+    *(lengths, st.integers(0, 999), layouts, forms, st.booleans(), ways),
+)
+def test_integers_are_exact_modulo_their_size(dtype, steps, seed, layout, form, reverse, way):
+    generator, info = np.random.default_rng(seed), np.iinfo(dtype)
+    shape = (steps, layout[0] * layout[1])
+    s, t = (generator.integers(info.min, info.max, shape, dtype, endpoint=True) for _ in range(2))
+    s, t = arranged(s, t, layout, form)
+    initial = np.dtype(dtype).type(generator.integers(0, 100))
+    w = solve(s, t, initial, 1, reverse, way)
+    assert w.dtype == dtype
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(w, loop(linear, (s, t), initial, dtype, 1, reverse))
+    wide = loop(linear, (s.astype(object), t.astype(object)), int(initial), object, 1, reverse)
+    np.testing.assert_array_equal(w.astype(object) % 2**info.bits, wide % 2**info.bits)
+
+
 # --- numbers that were, or could be, wrong ------------------------------------------------------
 
 
@@ -246,12 +291,6 @@ def test_zero_coefficients_after_huge_values_forget_them():
     check(s, t, 1.0, way=("threads", 4, "stream"))
 
 
-CANCELS = pytest.mark.xfail(
-    strict=True,
-    reason="a chunk of 500 steps has w = 2**500 - 2**500, whose error no later step forgets",
-)
-
-
 @pytest.mark.parametrize(
     "way",
     [
@@ -259,12 +298,14 @@ CANCELS = pytest.mark.xfail(
         ("threads", 2, "stream"),
         ("dask", [0.5], "stream"),
         ("dask", [k / 200 for k in range(1, 200)], "stream"),
-        pytest.param(("threads", 5, "stream"), marks=CANCELS),
-        pytest.param(("dask", [0.1, 0.2], "stream"), marks=CANCELS),
+        ("threads", 5, "stream"),
+        ("dask", [0.15, 0.3], "stream"),
     ],
 )
 def test_an_unstable_fixed_point_is_kept_for_thousands_of_steps(way):
-    # w = 2w - 1 from 1: the response to a state of 0 overflows, the state never moves.
+    # w = 2w - 1 from 1: the state never moves, while products grow by 2**500 in a chunk and
+    # more. (In chunks of 54 to 500 steps 2**n - (2**n - 1) is lost to rounding, within the
+    # bound: that the loop keeps 1 is luck.)
     t = np.full(5_000, -1.0)
     assert (solve(2.0, t, 1.0, -1, False, way) == 1).all()
     assert (solve(np.full(5_000, 2.0), t, 1.0, -1, False, way) == 1).all()
@@ -310,7 +351,6 @@ def test_overflow_inside_a_chunk_is_not_lost_when_its_products_decay_again(after
             check(s, np.zeros(200), entry, way=way)
 
 
-@pytest.mark.xfail(strict=True, reason="the chunk's summary does not know that a state underflows")
 def test_a_state_that_vanishes_does_not_return():
     s = np.array([1e-30, 1e-30, 1e30, 1e30, 1e30, 1e30, 1], np.float32)
     check(s, np.zeros(7, np.float32), np.float32(1), way=("dask", [0.9], "stream"))

@@ -12,6 +12,7 @@ from .affine_summary import (
     BLOCK,
     FINE,
     magnitude,
+    most_rebound,
     rescale,
     summarise_block,
     summarise_constant,
@@ -30,24 +31,25 @@ COLUMNS = 4096
 def _precompute_constant(operands: Any, summary: Any, bounds: Any) -> None:
     product, exponent, offset, growth, flag = summary
     powers = np.empty(64 // offset.itemsize, offset.dtype)
-    start = (1.0, 0, offset.dtype.type(0), 0.0, FINE)
+    start = (1.0, 0, offset.dtype.type(0), 0.0, 1.0, FINE)
     for row in range(offset.shape[0]):
         s, t = rows_of(operands, row)
         fill_powers(s, powers)
-        product[row], exponent[row], offset[row], growth[row], flag[row] = summarise_constant(
-            s, t, start, powers, bounds
-        )
+        carry = summarise_constant(s, t, start, powers, bounds)
+        product[row], exponent[row], offset[row] = carry[:3]
+        growth[row], flag[row] = carry[3], carry[5]
 
 
 def _precompute_arrays(operands: Any, summary: Any, bounds: Any) -> None:
     product, exponent, offset, growth, flag = summary
     for row in range(offset.shape[0]):
         s, t = rows_of(operands, row)
-        carry = (1.0, 0, offset.dtype.type(0), 0.0, FINE)
+        carry = (1.0, 0, offset.dtype.type(0), 0.0, 1.0, FINE)
         for left in range(0, t.size, BLOCK):
             right = min(left + BLOCK, t.size)
             carry = summarise_block(s[left:right], t[left:right], carry, bounds)
-        product[row], exponent[row], offset[row], growth[row], flag[row] = carry
+        product[row], exponent[row], offset[row] = carry[:3]
+        growth[row], flag[row] = carry[3], carry[5]
 
 
 precompute_constant = compile_kernel(_precompute_constant)
@@ -63,7 +65,7 @@ def precompute_filled(lift: Any, is_real: bool, *key: str) -> Any:
         s, t = np.empty(BLOCK, offset.dtype), np.empty(BLOCK, offset.dtype)
         for row in range(offset.shape[0]):
             operand = rows_of(operands, row)
-            carry = (product.dtype.type(1), 0, offset.dtype.type(0), 0.0, FINE)
+            carry = (product.dtype.type(1), 0, offset.dtype.type(0), 0.0, 1.0, FINE)
             for left in range(0, steps, BLOCK):
                 size = min(BLOCK, steps - left)
                 for i in range(size):
@@ -72,8 +74,9 @@ def precompute_filled(lift: Any, is_real: bool, *key: str) -> Any:
                 if is_real:
                     carry = summarise_block(s[:size], t[:size], carry, bounds)
                 else:
-                    carry = track(s, t, size, carry, bounds[0])
-            product[row], exponent[row], offset[row], growth[row], flag[row] = carry
+                    carry = track(s, t, size, carry, bounds)
+            product[row], exponent[row], offset[row] = carry[:3]
+            growth[row], flag[row] = carry[3], carry[5]
 
     return compile_kernel(precompute, *key, repr(is_real))
 
@@ -88,7 +91,8 @@ def precompute_columns(lift: Any, *key: str) -> Any:
 
     def precompute(operands: Any, steps: int, summary: Any, bounds: Any, reverse: bool) -> None:
         product, exponent, offset, growth, flag = summary
-        largest, low, high = np.empty(COLUMNS), 1 / HIGH, HIGH
+        largest, rebound, low, high = np.empty(COLUMNS), np.empty(COLUMNS), 1 / HIGH, HIGH
+        most = most_rebound(bounds)
         product[:], exponent[:], offset[:], growth[:], flag[:] = 1, 0, 0, 0, FINE
         for row in range(offset.shape[0]):
             for left in range(0, offset.shape[1], COLUMNS):
@@ -98,8 +102,9 @@ def precompute_columns(lift: Any, *key: str) -> Any:
                     exponent[row, left:right],
                     offset[row, left:right],
                 )
-                g, f, top = growth[row, left:right], flag[row, left:right], largest[: right - left]
-                top[:] = 0
+                g, f = growth[row, left:right], flag[row, left:right]
+                top, back = largest[: right - left], rebound[: right - left]
+                top[:], back[:] = 0, 1
                 for step in range(steps):
                     at = steps - 1 - step if reverse else step
                     for j in range(right - left):
@@ -108,8 +113,9 @@ def precompute_columns(lift: Any, *key: str) -> Any:
                         p[j] *= s
                         b[j] = s * b[j] + t
                         top[j] = max(top[j], magnitude(p[j]))
+                        back[j] = max(back[j] * size, 1.0)
                         safe = (size == 0) | ((size >= low) & (size <= high))
-                        f[j] |= not (safe & (magnitude(b[j]) <= bounds[0]))
+                        f[j] |= not (safe & (magnitude(b[j]) <= bounds[0]) & (back[j] <= most))
                     if step % SLAB == SLAB - 1 or step == steps - 1:
                         rescale(p, e, g, top)
 
@@ -127,14 +133,14 @@ def retrack_columns(lift: Any, *key: str) -> Any:
             for j in range(offset.shape[1]):
                 if flag[row, j] == FINE:
                     continue
-                carry = (product.dtype.type(1), 0, offset.dtype.type(0), 0.0, FINE)
+                carry = (product.dtype.type(1), 0, offset.dtype.type(0), 0.0, 1.0, FINE)
                 for left in range(0, steps, BLOCK):
                     size = min(BLOCK, steps - left)
                     for i in range(size):
                         at = steps - 1 - left - i if reverse else left + i
                         s[i], t[i] = lift(*cells_at(operands, row, at, j))
-                    carry = track(s, t, size, carry, bounds[0])
+                    carry = track(s, t, size, carry, bounds)
                 product[row, j], exponent[row, j], offset[row, j] = carry[:3]
-                growth[row, j], flag[row, j] = carry[3:]
+                growth[row, j], flag[row, j] = carry[3], carry[5]
 
     return compile_kernel(retrack, *key)

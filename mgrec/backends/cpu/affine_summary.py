@@ -58,10 +58,21 @@ def scaled_log2(x: Any) -> Any:
     return math.log2(x) if x > 0 else -math.inf
 
 
+@register_jitable
+def most_rebound(bounds: Any) -> Any:
+    """Beyond it a state below the smallest number could come back as the largest one."""
+    return 2.0**200 if bounds.itemsize == 4 else 2.0**500
+
+
 @numba.njit(**OPTIONS)
-def track(s: Any, t: Any, steps: int, carry: Any, top: Any) -> Any:
-    """Steps one by one. carry = (product, exponent, offset, growth, flag)."""
-    product, exponent, offset, growth, flag = carry
+def track(s: Any, t: Any, steps: int, carry: Any, bounds: Any) -> Any:
+    """Steps one by one. carry = (product, exponent, offset, growth, rebound, flag).
+
+    rebound is the largest product of the last coefficients, any number of them: a state
+    that has underflowed on its way, and stays 0, must not come back through the product.
+    """
+    product, exponent, offset, growth, rebound, flag = carry
+    top, most = bounds[0], most_rebound(bounds)
     largest = 0.0
     for i in range(steps):
         a, x = value_at(s, i), value_at(t, i)
@@ -73,6 +84,7 @@ def track(s: Any, t: Any, steps: int, carry: Any, top: Any) -> Any:
             if math.isfinite(size):
                 a = a * (unit / size) if size > 1e-300 else a * 2.0**1000 * 2.0 ** (-shift - 1000)
                 exponent += shift
+        rebound = max(rebound * float(magnitude(value_at(s, i))), 1.0)
         product = product * a
         size = float(magnitude(product))
         largest = max(largest, size)
@@ -83,18 +95,18 @@ def track(s: Any, t: Any, steps: int, carry: Any, top: Any) -> Any:
             product *= factor
             exponent += SHIFT if size > LARGE else -SHIFT
         offset = value_at(s, i) * offset + x
-        if not magnitude(offset) <= top:
+        if not (magnitude(offset) <= top and rebound <= most):
             flag = REDO if flag == FINE else flag
         if value_at(s, i) != value_at(s, i) or x != x:
             flag = NAN
             break
     growth = max(growth, scaled_log2(largest) + exponent)
-    return product, exponent, offset, growth, flag
+    return product, exponent, offset, growth, rebound, flag
 
 
 @numba.njit(**OPTIONS)
 def _is_calm(s: Any, t: Any, carry: Any, bounds: Any) -> Any:
-    product, exponent, offset, growth, _ = carry
+    product, exponent, offset, growth, rebound, _ = carry
     one, low = splat(t.dtype.type(1)), splat(bounds[2])
     coefficients, terms = extremes(one), extremes(one)
     for at in range(0, BLOCK, 64 // t.itemsize):
@@ -107,11 +119,14 @@ def _is_calm(s: Any, t: Any, carry: Any, bounds: Any) -> Any:
         return True
     if not none_above(coefficients, splat(t.dtype.type(CALM_HIGH))):
         return False
+    if rebound * 2.0**CALM_GROWTH > most_rebound(bounds):
+        return False
     return scaled_log2(abs(product)) + exponent + CALM_GROWTH <= growth
 
 
 @numba.njit(fastmath={"contract"}, **OPTIONS)
 def _compose(s: Any, t: Any, product: Any, exponent: Any, offset: Any) -> Any:
+    alone = 1.0
     for group in range(t.size // 4):
         a = s[4 * group : 4 * group + 4]
         x = t[4 * group : 4 * group + 4]
@@ -119,20 +134,23 @@ def _compose(s: Any, t: Any, product: Any, exponent: Any, offset: Any) -> Any:
         whole = upper * (a[1] * a[0])
         later = upper * (a[1] * x[0] + x[1]) + (a[3] * x[2] + x[3])
         offset = whole * offset + later
+        alone *= whole
         product *= whole
         if abs(product) < SMALL and product != 0:
             product *= 2.0**SHIFT
             exponent -= SHIFT
-    return product, exponent, offset
+    return product, exponent, offset, abs(alone)
 
 
 @numba.njit(**OPTIONS)
 def summarise_block(s: Any, t: Any, carry: Any, bounds: Any) -> Any:
     """The carry after one more block of coefficient arrays of a real dtype."""
     if t.size == BLOCK and _is_calm(s, t, carry, bounds):
-        product, exponent, offset = _compose(s, t, carry[0], carry[1], carry[2])
-        return product, exponent, offset, carry[3], carry[4]
-    return track(s, t, t.size, carry, bounds[0])
+        product, exponent, offset, alone = _compose(s, t, carry[0], carry[1], carry[2])
+        # Within the block the products of its last coefficients reach 2**CALM_GROWTH.
+        rebound = max(carry[4] * alone, 2.0**CALM_GROWTH)
+        return product, exponent, offset, carry[3], rebound, carry[5]
+    return track(s, t, t.size, carry, bounds)
 
 
 @numba.njit(**OPTIONS)
@@ -162,17 +180,17 @@ def summarise_constant(s: Any, t: Any, start: Any, powers: Any, bounds: Any) -> 
         calm &= not any_above(x, top)
         lanes = fma(across, lanes, x)
     if not calm:
-        return track(s, t, t.size, start, bounds[0])
+        return track(s, t, t.size, start, bounds)
     folded = np.empty(width, t.dtype)
     store(folded, 0, lanes)
     offset = folded[width - 1]
     for lane in range(width - 1):
         offset += powers[width - 2 - lane] * folded[lane]
-    carry = (start[0], start[1], offset, start[3], start[4])
+    carry = (start[0], start[1], offset, start[3], start[4], start[5])
     tail = t[groups * width :]
-    _, _, offset, _, flag = track(s, tail, tail.size, carry, bounds[0])
+    _, _, offset, _, _, flag = track(s, tail, tail.size, carry, bounds)
     product, exponent = _power(float(s), t.size)
-    return product, exponent, offset, 0.0, flag
+    return product, exponent, offset, 0.0, 1.0, flag
 
 
 @numba.njit(**OPTIONS)
