@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from .affine import affine
-from .chunk import Chunk, CoefficientOperand
 from .coefficient import Coefficient
 from .transfer_map import TransferMap
 
@@ -243,77 +242,3 @@ def _initial(state: Any, dtype: np.dtype[Any], shape: tuple[Any, ...], axis: int
             f"got {state.shape}"
         )
     return state if state.dtype == dtype else state.astype(dtype)
-
-
-def lay_out(problem: Any, operands: Sequence[Any], shape: tuple[int, ...], first: int) -> Chunk:
-    """Operands of one chunk of NumPy (or CuPy) arrays as a :class:`Chunk`.
-
-    Parameters
-    ----------
-    problem : Problem or Recipe
-    operands : sequence of arrays and Coefficient
-    shape : tuple of int
-        Of the chunk's result.
-    first : int
-        Index of the chunk's first step along the whole axis.
-    """
-    layout = canonical_shape(shape, problem.axis)
-
-    def canonical(array: Any) -> Any:
-        return _canonical(array, shape, problem.axis, layout)
-
-    def laid_out(operand: Any) -> Any:
-        if isinstance(operand, Coefficient):
-            arrays = tuple(map(canonical, operand.arrays))
-            return CoefficientOperand(operand.function, first, arrays)
-        return canonical(operand)
-
-    return Chunk(tuple(map(laid_out, operands)), layout, problem.dtype, problem.reverse)
-
-
-def canonical_shape(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
-    """(outer, steps, inner) of a shape."""
-    return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
-
-
-def _canonical(array: Any, shape: tuple[int, ...], axis: int, layout: tuple[int, int, int]) -> Any:
-    own = (1,) * (len(shape) - array.ndim) + array.shape
-    if own == shape:
-        return _contiguous(array).reshape(layout)
-    target = []
-    for group, full in (
-        (slice(0, axis), layout[0]),
-        (slice(axis, axis + 1), layout[1]),
-        (slice(axis + 1, None), layout[2]),
-    ):
-        target.append(1 if all(length == 1 for length in own[group]) else full)
-    # Axes that are broadcast only in part cannot be merged: these alone are expanded.
-    full_shape = [
-        1 if target[0 if k < axis else 1 if k == axis else 2] == 1 else length
-        for k, length in enumerate(shape)
-    ]
-    xp_shape = tuple(full_shape)
-    array = array.reshape(own)
-    if own != xp_shape:
-        array = np.broadcast_to(array, xp_shape)
-    return _contiguous(array).reshape(target)
-
-
-def _contiguous(array: Any) -> Any:
-    return array if array.flags.c_contiguous else array.copy(order="C")
-
-
-def lay_out_entry(state: Any, shape: tuple[int, ...], axis: int) -> Any:
-    """A state, broadcast and reshaped to (outer, inner)."""
-    outer, _, inner = canonical_shape(shape, axis)
-    if state.ndim == 0:
-        return np.full((outer, inner), state)
-    rows = shape[:axis] + shape[axis + 1 :]
-    return np.broadcast_to(state, rows).reshape(outer, inner)
-
-
-def as_result(computed: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-    """A computed array in its final shape and dtype."""
-    # float16 overflows to inf in silence, as the kernels of other dtypes do.
-    with np.errstate(over="ignore"):
-        return computed.reshape(shape).astype(dtype, copy=False)

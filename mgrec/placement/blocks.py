@@ -10,7 +10,8 @@ import numpy as np
 from ..backends import cpu
 from ..phases.chunk import Chunk
 from ..phases.coefficient import Coefficient
-from ..phases.door import Problem, as_result, lay_out, lay_out_entry
+from ..phases.door import Problem
+from ..phases.layout import as_result, lay_out, lay_out_entry
 from ..phases.transfer_map import TransferMap
 
 

@@ -13,7 +13,8 @@ import numpy as np
 
 from ..backends import cpu
 from ..phases.chunk import Chunk
-from ..phases.door import Problem, as_result, canonical_shape, lay_out, lay_out_entry
+from ..phases.door import Problem
+from ..phases.layout import as_result, canonical_shape, lay_out, lay_out_entry
 
 # Below this many steps in all a second thread costs more than it brings.
 SMALL = 1 << 16
