@@ -35,7 +35,10 @@ def solve(s, t, initial, axis, reverse, way):
         chunks = [(length,) for length in shape]
         chunks[axis] = cut(shape[axis], detail)
         if np.ndim(s):
-            own = tuple((1,) if n == 1 else c for n, c in zip(s.shape, chunks, strict=True))
+            own = tuple(
+                c if n == length else (1,)
+                for n, length, c in zip(s.shape, shape, chunks, strict=True)
+            )
             s = da.from_array(s, chunks=own)
         t = da.from_array(t, chunks=tuple(chunks))
         w = mgrec.linear_recurrence(s, t, initial, axis=axis, reverse=reverse, memory=memory)

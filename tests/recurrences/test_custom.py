@@ -1,0 +1,102 @@
+"""scan with maps of a user's own."""
+
+import dask.array as da
+import numpy as np
+import pytest
+
+import mgrec
+
+RATE = 0.25
+
+
+def halved(x):
+    return RATE * 2 * x
+
+
+def averaging(weight):
+    """An exponential average, written with a closure, a module's function and np.where."""
+    return mgrec.TransferMap(
+        lift=lambda x: (1 - weight, np.where(x > 0, weight * x, halved(weight * x))),
+        compose=lambda earlier, later: (
+            earlier[0] * later[0],
+            later[0] * earlier[1] + later[1],
+        ),
+        apply=lambda step, w: step[0] * w + step[1],
+        identity=(1.0, 0.0),
+        name="averaging",
+    )
+
+
+def averages(weight, x):
+    w, states = 0.0, []
+    for value in x:
+        w = (1 - weight) * w + weight * (value if value > 0 else value / 2)
+        states.append(w)
+    return states
+
+
+@pytest.mark.parametrize("weight", [0.5, 0.1])
+def test_closures_modules_and_where(weight):
+    x = np.random.default_rng(0).normal(size=300)
+    transfer_map = averaging(weight)
+    mgrec.check_laws(transfer_map)
+    np.testing.assert_allclose(mgrec.scan(transfer_map, x, initial=0.0), averages(weight, x), 1e-12)
+    lazy = mgrec.scan(transfer_map, da.from_array(x, chunks=77), initial=0.0)
+    np.testing.assert_allclose(lazy.compute(scheduler="sync"), averages(weight, x), 1e-12)
+
+
+def test_one_thread_has_the_bits_of_the_loop():
+    x = np.random.default_rng(0).normal(size=1000)
+    transfer_map, w, states = averaging(0.3), 0.0, []
+    for value in x:
+        w = transfer_map.apply(transfer_map.lift(value), w)
+        states.append(w)
+    np.testing.assert_array_equal(mgrec.scan(transfer_map, x, initial=0.0), states)
+
+
+def test_frexp_in_a_map():
+    # The exponent of the largest number so far.
+    largest = mgrec.TransferMap(
+        lift=lambda x: (np.frexp(np.abs(x))[1] + 0.0,),
+        compose=lambda earlier, later: (np.maximum(earlier[0], later[0]),),
+        apply=lambda step, e: np.maximum(step[0], e),
+        identity=(-np.inf,),
+    )
+    x = np.random.default_rng(0).normal(size=100) * 1e5
+    wanted = np.maximum.accumulate(np.frexp(x)[1])
+    np.testing.assert_array_equal(mgrec.scan(largest, x, initial=-np.inf), wanted)
+    lazy = mgrec.scan(largest, da.from_array(x, chunks=30), initial=-np.inf)
+    np.testing.assert_array_equal(lazy.compute(scheduler="sync"), wanted)
+
+
+def test_operands_with_defaults_may_be_left_out():
+    counting = mgrec.TransferMap(
+        lift=lambda x, by=1.0: (x * by,),
+        compose=lambda earlier, later: (earlier[0] + later[0],),
+        apply=lambda step, w: w + step[0],
+        identity=(0.0,),
+    )
+    x = np.ones(4)
+    assert mgrec.scan(counting, x, initial=0.0).tolist() == [1, 2, 3, 4]
+    assert mgrec.scan(counting, x, 2.0, initial=0.0).tolist() == [2, 4, 6, 8]
+    with pytest.raises(ValueError, match="takes 2 operands"):
+        mgrec.scan(counting, initial=0.0)
+
+
+def test_what_cannot_be_compiled_is_a_type_error_that_names_the_function():
+    texts = mgrec.TransferMap(
+        lift=lambda x: (str(x),),
+        compose=lambda earlier, later: earlier,
+        apply=lambda step, w: step[0] + w,
+        identity=(0.0,),
+    )
+    with pytest.raises(
+        TypeError, match=r"(?s)functions of a recurrence must be arithmetic.*test_cu"
+    ):
+        mgrec.scan(texts, np.ones(3), initial=0.0)
+
+
+def test_a_coefficient_as_an_operand():
+    ramp = mgrec.Coefficient(lambda i: 1.0 * i)
+    w = mgrec.scan(mgrec.maps.max_plus, ramp, da.zeros(6, chunks=2), initial=0.0)
+    assert w.compute(scheduler="sync").tolist() == [0, 1, 3, 6, 10, 15]
