@@ -165,7 +165,10 @@ def arrays_of(operands: Sequence[Any]) -> list[Any]:
 
 def _broadcast(operands: dict[str, Any]) -> tuple[Any, ...]:
     """NumPy's broadcasting, where an unknown length (nan) fits 1 and an unknown length."""
-    shapes = [np.shape(value) for value in arrays_of(list(operands.values()))]
+    shapes = [getattr(value, "shape", ()) for value in arrays_of(list(operands.values()))]
+    different = {shape for shape in shapes if shape}
+    if len(different) == 1:
+        return different.pop()
     ndim = max(map(len, shapes), default=0)
     if ndim == 0:
         names = " and ".join(operands)

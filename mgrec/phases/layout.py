@@ -44,6 +44,10 @@ def canonical_shape(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
 
 
 def _canonical(array: Any, shape: tuple[int, ...], axis: int, layout: tuple[int, int, int]) -> Any:
+    if array.shape == shape:
+        return _contiguous(array).reshape(layout)
+    if array.ndim == 0:
+        return array.reshape(1, 1, 1)
     own = (1,) * (len(shape) - array.ndim) + array.shape
     target: list[int] = []
     full: list[int] = []
