@@ -24,14 +24,13 @@ import dask.array as da
 import numpy as np
 from dask.array.utils import meta_from_array
 from dask.base import tokenize
-from dask.graph_manipulation import clone
 from dask.highlevelgraph import HighLevelGraph
 from dask.layers import ArrayValuesDep
 from dask.task_spec import List, Task, TaskRef
 
 from ..phases.door import Problem
 from .blocks import Recipe, determine_block, pack_blocks, precompute_block, propagate_group
-from .dask_operands import align, recipe_of, reference_chunks
+from .dask_operands import align, read_again, recipe_of, reference_chunks
 from .groups import group_size
 
 # Graph ordering takes seconds from here on (it grows with the square of the chunks).
@@ -63,8 +62,7 @@ def solve(problem: Problem, memory: str) -> tuple[Any, ...]:
     packs = _pack(recipe, blocks, chunks, f"pack-{token}")
     again = packs
     if memory == "two-pass":
-        # clone returns a single array as it is, several as a tuple.
-        fresh = clone(*blocks, seed=token) if len(blocks) > 1 else [clone(*blocks, seed=token)]
+        fresh = [read_again(block, token) for block in blocks]
         again = _pack(recipe, fresh, chunks, f"pack-again-{token}")
     index = tuple(range(len(chunks)))
     summaries = da.blockwise(

@@ -6,7 +6,9 @@ from math import isnan
 from typing import Any
 
 import dask.array as da
-from dask.base import tokenize
+from dask._task_spec import convert_legacy_graph
+from dask.base import clone_key, tokenize
+from dask.highlevelgraph import HighLevelGraph
 
 from ..phases.coefficient import Coefficient
 from ..phases.door import Problem, arrays_of
@@ -89,3 +91,18 @@ def align(array: Any, chunks: Any, shape: tuple[Any, ...]) -> da.Array:
         elif own != lengths:
             differing[k] = lengths
     return array.rechunk(differing) if differing else array
+
+
+def read_again(array: da.Array, seed: str) -> da.Array:
+    """The same array under fresh keys: all that it is made of is computed a second time.
+
+    ``dask.graph_manipulation.clone`` leaves the targets of aliases as they are (Dask 2026.7):
+    after a slice, a reshape or a rechunk it is a graph with missing keys.
+    """
+    tasks = convert_legacy_graph(dict(array.__dask_graph__()))
+    fresh = {key: clone_key(key, seed) for key in tasks}
+    graph = {fresh[key]: task.substitute(fresh, key=fresh[key]) for key, task in tasks.items()}
+    name = clone_key(array.name, seed)
+    return da.Array(
+        HighLevelGraph.from_collections(name, graph), name, array.chunks, meta=array._meta
+    )

@@ -107,6 +107,44 @@ def test_a_mismatch_of_unknown_chunks_names_the_chunk():
         result.compute(scheduler="sync")
 
 
+DERIVED = {
+    "slice": lambda x: x[1:],
+    "chunks dropped": lambda x: x[30:],
+    "reshape": lambda x: x.reshape(2, 25).reshape(50),
+    "rechunk": lambda x: x.rechunk(((20, 5, 25),)),
+    "rechunk with empty chunks": lambda x: x.rechunk(((0, 25, 0, 25, 0),)),
+    "transpose": lambda x: x.reshape(1, 50).T[:, 0],
+    "stack": lambda x: da.stack([x, x])[1],
+    "concatenate": lambda x: da.concatenate([x, x]),
+    "filter": lambda x: x[x > 0],
+    "persist": lambda x: x.persist(scheduler="sync")[2:],
+    "overlap": lambda x: x.map_overlap(lambda b: b + 1, depth=1, boundary="none"),
+}
+
+
+@pytest.mark.parametrize("name", DERIVED)
+def test_two_pass_reads_any_array_again(name):
+    t = DERIVED[name](lazy(T, 25, 25))
+    wanted = mgrec.linear_recurrence(0.5, t.compute(scheduler="sync"))
+    result = mgrec.linear_recurrence(0.5, t, memory="two-pass")
+    close(result, wanted)
+    assert result.name == mgrec.linear_recurrence(0.5, t, memory="two-pass").name
+
+
+def test_two_pass_reads_twice():
+    reads = []
+
+    def read(block):
+        reads.append(1)
+        return block
+
+    t = lazy(T, 10, 10, 10, 20).map_blocks(read, meta=np.empty(0))
+    for memory, most in (("stream", 4), ("two-pass", 8)):
+        reads.clear()
+        mgrec.linear_recurrence(0.5, t, memory=memory).compute(scheduler="sync")
+        assert most - 1 <= len(reads) <= most
+
+
 def test_initial_as_a_dask_array():
     table = np.arange(12.0).reshape(3, 4)
     start = np.array([1.0, 2.0, 3.0])
