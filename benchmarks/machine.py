@@ -78,15 +78,14 @@ def describe_load(
 ) -> dict[str, Any]:
     wall = end["clock"] - begin["clock"]
     foreign = (end["busy"] - begin["busy"]) - (end["own"] - begin["own"])
-    loops = calibrations or [calibrate() for _ in range(20)]
-    ratio = median(loops) / min(loops)
+    ratio = median(calibrations) / min(calibrations)
     return {
         "seconds": wall,
         "foreign_processors": foreign / wall,
         "stolen_processors": (end["stolen"] - begin["stolen"]) / wall,
         "load_average_before": begin["average"],
-        "calibration_best": min(loops),
-        "calibration_median": median(loops),
+        "calibration_best": min(calibrations),
+        "calibration_median": median(calibrations),
         "quiet": foreign / wall <= QUIET_PROCESSORS and ratio <= QUIET_RATIO,
     }
 

@@ -199,7 +199,9 @@ def run(
         draw(record).savefig(arguments.plot.with_suffix(".png"), dpi=75)
         return
     study = Study(name)
+    study.calibrations += [machine.calibrate() for _ in range(20)]
     measure(study, arguments)
+    study.calibrations += [machine.calibrate() for _ in range(20)]
     record = study.record(arguments.machine)
     if not record["load"]["quiet"]:
         print(f"The machine was not quiet: {record['load']}")
