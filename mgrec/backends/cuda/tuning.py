@@ -15,10 +15,14 @@ if TYPE_CHECKING:
 _BULK_CAPABILITY = 90
 _ROW_THREADS = 224
 """With the look-ahead warp 256: one warp more would cost each thread 87 of 255 registers."""
-_ROW_REGISTERS = {False: 176, True: 144}
-"""A thread's, for the items of two tiles; fewer where rows begin inside tiles."""
-_ONE_WORD_REGISTERS = 128
-"""Where one operand varies: 68 float32 items ran at 0.80 to 0.95 of the floor, 60 at 0.90."""
+_ROW_REGISTERS = 144
+"""A thread's, for the items of two tiles."""
+_WIDE_REGISTERS = 176
+"""The same for one row of 8-byte words: 22 float64 items ran at 0.93 of the floor, 18 at 0.90."""
+_ONE_WORD_REGISTERS = 152
+"""Where one operand varies: 76 float32 items ran at 0.94, 60 at 0.91."""
+_COMPUTED_REGISTERS = 120
+"""The same where a coefficient is computed twice a step: 60 items ran at 0.90, 68 at 0.83."""
 _COLUMN_REGISTERS = 64
 """Of 128 a thread: two runs of items wait in registers."""
 _LARGEST_TEAM = 32
@@ -37,7 +41,8 @@ def choose_precompute(chunk: Chunk, source: Source, states: int, device: Device)
     """Choose the layout of the reduction: like the single pass, with more loads under way."""
     if chunk.shape[2] > 1:
         return replace(_choose_columns(chunk, source, device), team=1)
-    layout = replace(_choose_rows(chunk, source, states, device), segmented=False, crowded=False)
+    layout = _choose_rows(chunk, source, states, device)
+    layout = replace(layout, stages=2, segmented=False, crowded=False)
     row_bytes = chunk.shape[1] * chunk.dtype.itemsize
     return replace(layout, bulk=layout.bulk and (chunk.shape[0] == 1 or row_bytes % 16 == 0))
 
@@ -47,18 +52,22 @@ def _choose_rows(chunk: Chunk, source: Source, states: int, device: Device) -> L
     itemsize = chunk.dtype.itemsize
     vector = 16 // itemsize
     words = max(source.varying, 1) * max(itemsize // 4, 1)
-    registers = _ROW_REGISTERS[chunk.shape[0] > 1]
-    if source.varying <= 1:
-        registers = min(registers, _ONE_WORD_REGISTERS)
-    vectors = max(registers // (2 * words * vector), 1)
+    vectors = max(_registers(chunk, source) // (2 * words * vector), 1)
+    threads, streams = _ROW_THREADS, len(source.streams)
+    # Where the tiles are fewer than the multiprocessors smaller ones are sooner done.
+    enough = chunk.shape[0] * chunk.shape[1] // (threads * vector * device.multiprocessors)
+    vectors = max(min(vectors, enough), 1)
     vectors -= 1 - vectors % 2
-    threads, stages, streams = _ROW_THREADS, 2, len(source.streams)
+    stages = 1 if source.varying <= 1 else 2
     while vectors > 1 and _shared(threads, vectors, stages, streams, states) > device.shared_bytes:
         vectors -= 2
-    room = min(device.shared_bytes, 220 * 1024)
-    while streams and stages < 4 and _shared(threads, vectors, stages + 1, streams, states) <= room:
-        stages += 1
     return row_layout(chunk, source, device, threads, vectors * vector, stages)
+
+
+def _registers(chunk: Chunk, source: Source) -> int:
+    if source.varying <= 1:
+        return _COMPUTED_REGISTERS if source.functions else _ONE_WORD_REGISTERS
+    return _WIDE_REGISTERS if chunk.dtype.itemsize == 8 and chunk.shape[0] == 1 else _ROW_REGISTERS
 
 
 def row_layout(

@@ -50,20 +50,20 @@ DEVICE inline Span fold_column(const Unit* descriptors, long long begin, long lo
 }
 
 // Spine of a team: the look-ahead warp finds the states at the beginning of the block's tiles.
-DEVICE inline void resolve(Exchange& exchange, Transfer::State (&tile_entry)[RING][32],
+DEVICE inline void resolve(Transfer::State (&tile_entry)[RING][32],
                            const T* const (&entry)[Transfer::STATES], const Unit* descriptors,
                            Cursor at, const Columns& shape, unsigned epoch) {
   Transfer::State state = {};
   long long last = 0;
   for (int turn = 0; !at.ends(shape); ++turn, advance(at, shape)) {
     if (at.tile == blockIdx.x % TEAM) state = entry_of(entry, at.column, shape), last = 0;
-    await(exchange.published, turn);
+    await_published(turn);
     const long long tiles = at.group * shape.tiles;
     state = after(fold_column(descriptors, tiles + last, tiles + at.tile, epoch), state);
     last = at.tile;
     tile_entry[turn % RING][threadIdx.x % 32] = state;
     __syncwarp();
-    if (threadIdx.x % 32 == 0) announce(exchange.resolved, turn);
+    announce_resolved(turn);
   }
 }
 
@@ -73,16 +73,13 @@ DEVICE void determine_columns(const Source& source, const T* const (&entry)[Tran
   extern __shared__ __align__(16) unsigned char memory[];
   T* const slots = reinterpret_cast<T*>(memory);
   __shared__ Span totals[2][WARPS][32];
-  __shared__ Exchange exchange;
   __shared__ Transfer::State tile_entry[RING][32];
   const int lane = threadIdx.x % 32;
   const long long member = blockIdx.x % TEAM;
-  if (threadIdx.x == 0) exchange.published = exchange.resolved = 0;
-  __syncthreads();
   Cursor next = {blockIdx.x / TEAM, member, 0, column_of(blockIdx.x / TEAM, shape), false};
   next.place(shape);
   if (TEAM > 1 && threadIdx.x >= THREADS)
-    return resolve(exchange, tile_entry, entry, descriptors, next, shape, epoch);
+    return resolve(tile_entry, entry, descriptors, next, shape, epoch);
 
   Cursor at = {shape.groups, 0, 0, {}, false}, later = next;
   for (int k = 0; k < STAGES; ++k, advance(later, shape))
@@ -99,14 +96,14 @@ DEVICE void determine_columns(const Source& source, const T* const (&entry)[Tran
         publish(descriptors, (next.group * shape.tiles + next.tile) * 32 + lane, next_joins.total,
                 epoch);
         __syncwarp();
-        if (lane == 0) announce(exchange.published, turn + 1);
+        announce_published(turn + 1);
       }
       request(slots, stage, source, later, shape);
       advance(later, shape);
       if (++stage == STAGES) stage = 0;
     }
     if (turn >= 0) {  // downsweep
-      if (TEAM > 1) await(exchange.resolved, turn);
+      if (TEAM > 1) await_resolved(turn);
       if (TEAM > 1) state = tile_entry[turn % RING][lane];
       else if (at.tile == 0) state = entry_of(entry, at.column, shape);
       const Transfer::State begin = after(joins.before, state);

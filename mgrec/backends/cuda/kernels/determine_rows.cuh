@@ -24,7 +24,7 @@ DEVICE inline long long needed_from(long long tile, long long last, const Shape&
 }
 
 // Spine: the look-ahead warp.
-DEVICE inline void resolve(Exchange& exchange, Transfer::State (&tile_entry)[RING], const T* const (&entry)[Transfer::STATES],
+DEVICE inline void resolve(Transfer::State (&tile_entry)[RING], const T* const (&entry)[Transfer::STATES],
                            const Unit* descriptors, Marks& marks, const Shape& shape,
                            unsigned epoch) {
   Transfer::State state = entry_of(entry, SEGMENTED ? -1 : 0, shape);
@@ -32,17 +32,16 @@ DEVICE inline void resolve(Exchange& exchange, Transfer::State (&tile_entry)[RIN
   int turn = 0;
   for (long long tile = blockIdx.x; tile < shape.tiles; tile += gridDim.x, ++turn) {
     const long long begin = needed_from(tile, last, shape);
-    await(exchange.published, turn);
+    await_published(turn);
     if (begin < tile) {
       const Span span = fold(descriptors, begin, tile, epoch);
       if (GUARDED && threadIdx.x % 32 == 0 && is_doubtful(span, state)) mark(marks, begin, epoch);
       state = after(span, state);
     }
     last = tile;
-    if (threadIdx.x % 32 == 0) {
-      tile_entry[turn % RING] = state;
-      announce(exchange.resolved, turn);
-    }
+    if (threadIdx.x % 32 == 0) tile_entry[turn % RING] = state;
+    __syncwarp();
+    announce_resolved(turn);
   }
 }
 
@@ -57,20 +56,16 @@ DEVICE void determine_rows(const Source& source, const T* const (&entry)[Transfe
                            Marks& marks, const Shape& shape, unsigned epoch) {
   extern __shared__ __align__(128) unsigned char memory[];
   __shared__ Span totals[2][WARPS];
-  __shared__ Exchange exchange;
   __shared__ Transfer::State tile_entry[RING];
   const Stages stages(memory);
   const long long stride = gridDim.x;
-  if (threadIdx.x == 0) {
-    exchange.published = exchange.resolved = 0;
-    if (BULK) {
-      for (int k = 0; k < STAGES; ++k) barrier_create(stages.barriers + k);
-      fence_proxy();
-      for (int k = 0; k < STAGES; ++k) request(stages, k, source, blockIdx.x + k * stride, shape);
-    }
+  if (BULK && threadIdx.x == 0) {
+    for (int k = 0; k < STAGES; ++k) barrier_create(stages.barriers + k);
+    fence_proxy();
+    for (int k = 0; k < STAGES; ++k) request(stages, k, source, blockIdx.x + k * stride, shape);
   }
   __syncthreads();
-  if (threadIdx.x >= THREADS) return resolve(exchange, tile_entry, entry, descriptors, marks, shape, epoch);
+  if (threadIdx.x >= THREADS) return resolve(tile_entry, entry, descriptors, marks, shape, epoch);
 
   Part part, next_part;
   Position position(place_of(blockIdx.x, shape), shape);
@@ -88,9 +83,10 @@ DEVICE void determine_rows(const Source& source, const T* const (&entry)[Transfe
       read_items(stages, stage, parity, source, place, shape, next_part.items);
       const Span mine = upsweep(source, next_part.items, next_part.walk, place, shape, entry);
       const BlockScan scan = block_scan(mine, totals[(turn + 1) % 2]);
-      if (threadIdx.x == THREADS - 1) {
-        publish(descriptors, next, scan.total, epoch);
-        announce(exchange.published, turn + 1);
+      if (threadIdx.x >= THREADS - 32) {
+        if (threadIdx.x == THREADS - 1) publish(descriptors, next, scan.total, epoch);
+        __syncwarp();
+        announce_published(turn + 1);
       }
       if (threadIdx.x == 0) request(stages, stage, source, next + STAGES * stride, shape);
       next_part.before = scan.before;
@@ -99,7 +95,7 @@ DEVICE void determine_rows(const Source& source, const T* const (&entry)[Transfe
       synchronize();
     }
     if (tile >= 0) {  // downsweep
-      await(exchange.resolved, turn);
+      await_resolved(turn);
       const Transfer::State state = after(part.before, tile_entry[turn % RING]);
       if (GUARDED && (!is_finite(state) || is_doubtful(part.before, tile_entry[turn % RING])))
         mark(marks, tile, epoch);

@@ -70,17 +70,17 @@ DEVICE inline Span fold(const Unit* descriptors, long long begin, long long end,
 
 constexpr int RING = 4;  // entries; a block's warps and its look-ahead are never 3 tiles apart
 
-// Between the block's warps and its look-ahead warp: counts of tiles published and resolved.
-struct Exchange { int published, resolved; };
-
-// Lane 0 waits for its warp until `count` has passed `turn`.
-DEVICE inline void await(const int& count, int turn) {
-  if (threadIdx.x % 32 == 0)
-    while (*const_cast<const volatile int*>(&count) <= turn) {}
-  __syncwarp();
-  __threadfence_block();
+// Between a block's warps and its look-ahead warp: hardware barriers, each in two that take turns,
+// since one side may be a tile ahead. Barrier 0 is the block's, 1 that of the scanning threads.
+DEVICE inline void arrive(int barrier, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
-DEVICE inline void announce(int& count, int turn) {
-  __threadfence_block();
-  *const_cast<volatile int*>(&count) = turn + 1;
+DEVICE inline void meet(int barrier, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
+// The block's last warp has published its tile number `turn`; the look-ahead warp waits for it.
+DEVICE inline void announce_published(int turn) { arrive(2 + turn % 2, 64); }
+DEVICE inline void await_published(int turn) { meet(2 + turn % 2, 64); }
+// The look-ahead warp has found that tile's entry; all scanning threads wait for it.
+DEVICE inline void announce_resolved(int turn) { arrive(4 + turn % 2, THREADS + 32); }
+DEVICE inline void await_resolved(int turn) { meet(4 + turn % 2, THREADS + 32); }
