@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import peers
-from record import Study, Times, run
+from record import Study, run
 
 import mgrec
 from mgrec.backends import cpu
@@ -146,15 +146,17 @@ def axes(study: Study, repetitions: int) -> None:
             times = study.compare(
                 case,
                 {
-                    "slow axis": kernel(slow, t, 0),
-                    "fast axis": kernel(fast, np.ascontiguousarray(t.T), 1),
+                    "mgrec slow axis": kernel(slow, t, 0),
+                    "mgrec fast axis": kernel(fast, np.ascontiguousarray(t.T), 1),
                 },
                 repetitions,
                 shape=list(t.shape),
                 dtype="float64",
                 steps=t.size,
             )
-            study.ratio(f"{case}: slow axis, of fast", times["fast axis"], times["slow axis"], 1)
+            study.ratio(
+                f"{case}: slow axis, of fast", times["mgrec fast axis"], times["mgrec slow axis"], 1
+            )
 
 
 def short_rows(study: Study, repetitions: int) -> None:
@@ -185,7 +187,7 @@ def single_calls(study: Study, repetitions: int) -> None:
         **about,
     )
     for kind in ("arrays", "constant s"):
-        each: Times = times[f"mgrec call, {kind}"]
+        each = times[f"mgrec call, {kind}"]
         text = f"one call of 10 steps, {kind}: microseconds"
         study.bar(text, each.median * 1e6, each.best * 1e6, 50, is_least=False)
 
@@ -194,7 +196,8 @@ def phases(study: Study, repetitions: int) -> None:
     s, t = draw_operands(LONG)
     about = {"dtype": "float64", "shape": [LONG], "steps": LONG}
     for kind, coefficient in (("arrays", s), ("constant s", S)):
-        both = {"precompute": summary(coefficient, t), "determine": kernel(coefficient, t)}
+        both = {"mgrec precompute": summary(coefficient, t)}
+        both["mgrec determine"] = kernel(coefficient, t)
         study.compare(f"phases, {kind}, 10^7", both, repetitions, **about)
 
 

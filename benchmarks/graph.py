@@ -186,7 +186,7 @@ def draw(record: dict[str, Any]) -> Any:
                 counts, [row["median"] * 1e3 / row["chunks"] for row in own], "o-", label=name
             )
         axes.set(xscale="log", yscale="log", xlabel="chunks", ylabel="milliseconds a chunk")
-        axes.set_title(f"chunks of {elements:,} elements")
+        axes.set_title(f"chunks of {elements:,} element{'s' if elements > 1 else ''}")
         axes.legend(fontsize=7)
     return figure
 

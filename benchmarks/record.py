@@ -183,6 +183,16 @@ def tables(record: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def draw_small(figure: Any, path: Path) -> None:
+    """A PNG of few colours: a third of the bytes."""
+    from PIL import Image
+
+    figure.savefig(path, dpi=90)
+    with Image.open(path) as image:
+        small = image.convert("RGB").quantize(32)
+    small.save(path, optimize=True)
+
+
 def run(
     name: str,
     measure: Callable[[Study, argparse.Namespace], None],
@@ -196,7 +206,7 @@ def run(
     arguments = parser.parse_args()
     if arguments.plot:
         record = json.loads(arguments.plot.read_text())
-        draw(record).savefig(arguments.plot.with_suffix(".png"), dpi=75)
+        draw_small(draw(record), arguments.plot.with_suffix(".png"))
         return
     study = Study(name)
     study.calibrations += [machine.calibrate() for _ in range(20)]
