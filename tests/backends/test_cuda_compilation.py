@@ -68,7 +68,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def nvrtc() -> ctypes.CDLL:
-    package = importlib.util.find_spec("nvidia.cu13") or importlib.util.find_spec("nvidia")
+    package = importlib.util.find_spec("nvidia")
     folders = list(package.submodule_search_locations or []) if package else []
     found = [path for folder in folders for path in Path(folder).glob("**/libnvrtc.so.1?")]
     if not found:

@@ -115,7 +115,7 @@ def test_coefficient_of_many_ufuncs(tmp_path: Path) -> None:
         mantissa, exponent = np.frexp(y)
         return np.ldexp(mantissa, exponent) + np.maximum(np.tanh(x), np.floor(y)) ** 2 + i // -7
 
-    traced = trace_coefficient(wavy, "wavy", [np.dtype("float64")], np.dtype("float64"))
+    traced = trace_coefficient(wavy, "wavy", (np.dtype("float64"),), np.dtype("float64"))
     export = 'extern "C" double wave(long long i, double x) { return wavy(i, x); }'
     library = build(
         '#include <cmath>\nusing namespace std;\n#define DEVICE\n#include "numeric.cuh"\n'

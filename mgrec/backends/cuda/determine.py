@@ -175,6 +175,17 @@ def determine(transfer_map: TransferMap, chunk: Chunk, entry: tuple[Any, ...]) -
     -------
     tuple of CuPy arrays (outer, steps, inner)
         One a component of the state.
+
+    Notes
+    -----
+    The order of the arithmetic depends on shape, dtype and device, never on timing: two
+    runs give the same bits.
+
+    For w = s·w + t in floating point, nan and inf stand where the plain loop has them:
+    steps whose entry comes out of composed maps as nan or inf, or an entry above 1e6 out
+    of a product that underflowed, are done again by the loop itself, one thread a row.
+    Where nothing is wrong that costs one launch that ends at once; where many steps are,
+    the time of a plain loop.
     """
     import cupy
 

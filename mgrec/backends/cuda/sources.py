@@ -153,7 +153,7 @@ def _add_varying(source: Source, expression: str) -> None:
 def _add_computed(source: Source, operand: CoefficientOperand, chunk: Chunk) -> None:
     name = f"coefficient{len(source.functions)}"
     function = operand.function.function
-    dtypes = [x.dtype for x in operand.operands]
+    dtypes = tuple(x.dtype for x in operand.operands)
     traced = trace_coefficient(function, name, dtypes, source.dtype)
     source.functions.append(traced)
     _add_member(source, "long long", f"{name}_first", np.int64(operand.first))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from .symbols import Record, Symbol, cast
 _MOST_STATES = 8
 
 
+@cache
 def trace_transfer_map(transfer_map: TransferMap, dtype: np.dtype[Any], states: int) -> str:
     """Print a transfer map as ``struct Transfer``.
 
@@ -68,8 +70,12 @@ struct Transfer {{
 """
 
 
+@cache
 def trace_coefficient(
-    function: Callable[..., Any], name: str, operands: Sequence[np.dtype[Any]], dtype: np.dtype[Any]
+    function: Callable[..., Any],
+    name: str,
+    operands: tuple[np.dtype[Any], ...],
+    dtype: np.dtype[Any],
 ) -> str:
     """Print ``function(index, *operands)`` as a C++ function `name`."""
     record = Record(f"Coefficient {function.__name__!r}")
@@ -91,6 +97,7 @@ def operand_count(lift: Callable[..., Any]) -> int:
     return int(code.co_argcount)
 
 
+@cache
 def state_count(transfer_map: TransferMap) -> int:
     """Count the scalars of a state: as many as `apply` takes and returns.
 
