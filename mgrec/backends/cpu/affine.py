@@ -2,7 +2,7 @@
 
 A plain loop waits for a multiplication and an addition at every step (6 to 8 cycles). Here
 the steps of a group are composed first, apart from the state, and one multiply-add then
-carries the state across the group: 3.4 (arrays) and 4 to 6 (constant s) times the loop.
+carries the state across the group: 3.4 (arrays) and 4 to 5 (constant s) times the loop.
 
 Composing may overflow, underflow or round an infinity away where the loop does not. So a
 group counts only if it is *sound*: its coefficients are 0 or in a range whose products are
@@ -20,11 +20,12 @@ import numpy as np
 
 from .compilation import OPTIONS, compile_kernel
 from .lanes import (
-    any_above,
+    SCAN,
     extremes,
     fma,
     last,
     load,
+    load_wide,
     none_above,
     none_below,
     shift,
@@ -35,33 +36,27 @@ from .lanes import (
 )
 from .tuples import rows_of, value_at, values_at
 
-BLOCK = 128
+# Steps that are checked, and done again, together; a multiple of the widest register.
+BLOCK, WIDEST = 512, 16
 
-# Per dtype: coefficients within 2**±range, results below max * 2**-clear.
-_ARRAY_RANGE = {"f": 30, "d": 200}
-_CONSTANT_RANGE = {"f": 7, "d": 100}
+# Per dtype: coefficients within 2**±range, whose products over a group of 4 are normal
+# numbers, and results below max * 2**-(range + 1), so that no s·w overflows.
+_RANGE = {"f": 30, "d": 200}
 
 
 @cache
-def array_limits(dtype: np.dtype[Any]) -> np.ndarray:
+def sound_limits(dtype: np.dtype[Any]) -> np.ndarray:
     """(top, low, high): results below top, coefficients 0 or from low to high."""
-    span = _ARRAY_RANGE[dtype.char]
+    span = _RANGE[dtype.char]
     top = float(np.finfo(dtype).max) * 2.0 ** -(span + 1)
     return np.array([top, 2.0**-span, 2.0**span], dtype)
 
 
-def is_constant_sound(s: np.ndarray) -> bool:
-    """Whether the powers of each row's constant within one register are normal numbers."""
-    high = 2.0 ** _CONSTANT_RANGE[s.dtype.char]
+def is_constant_sound(s: np.ndarray, steps: int = SCAN) -> bool:
+    """Whether the powers of each row's constant up to `steps` are normal numbers."""
+    high = 2.0 ** (_RANGE[s.dtype.char] * SCAN / steps)
     size = np.abs(s)
     return bool(((size >= 1 / high) & (size <= high)).all())
-
-
-@cache
-def constant_top(dtype: np.dtype[Any]) -> Any:
-    """Results of a sound group stay below this."""
-    top = float(np.finfo(dtype).max) * 2.0 ** -(_CONSTANT_RANGE[dtype.char] + 1)
-    return dtype.type(top)
 
 
 @numba.njit(**OPTIONS)
@@ -83,9 +78,9 @@ def plain(s: Any, t: Any, result: Any, w: Any) -> Any:
 
 
 @numba.njit(fastmath={"contract"}, **OPTIONS)
-def _look_ahead(s: Any, t: Any, result: Any, w: Any) -> Any:
-    """Groups of 4 steps, composed ahead of the state; the size is a multiple of 4."""
-    for group in range(result.size // 4):
+def _look_ahead(s: Any, t: Any, result: Any, w: Any, left: int, right: int) -> Any:
+    """Groups of 4 steps, composed ahead of the state."""
+    for group in range(left // 4, right // 4):
         a = s[4 * group : 4 * group + 4]
         x = t[4 * group : 4 * group + 4]
         y = result[4 * group : 4 * group + 4]
@@ -106,85 +101,82 @@ def _look_ahead(s: Any, t: Any, result: Any, w: Any) -> Any:
 
 
 @numba.njit(**OPTIONS)
-def _is_sound(s: Any, result: Any, w: Any, limits: Any) -> Any:
-    top, low, high = splat(limits[0]), splat(limits[1]), splat(limits[2])
-    coefficients, states = extremes(top), extremes(top)
-    for at in range(0, BLOCK, 64 // result.itemsize):
-        coefficients = widen(coefficients, load(s, at))
-        states = widen(states, load(result, at))
-    sound = none_below(coefficients, low) & none_above(coefficients, high)
-    return sound & none_above(states, top) & (abs(w) <= limits[0])
+def _is_sound(s: Any, result: Any, w: Any, left: int, right: int, limits: Any) -> Any:
+    coefficients = extremes(load_wide(s, left))
+    states = extremes(load_wide(result, left))
+    for at in range(left, right, 64 // result.itemsize):
+        coefficients = widen(coefficients, load_wide(s, at))
+        states = widen(states, load_wide(result, at))
+    sound = none_below(coefficients, limits[1]) & none_above(coefficients, limits[2])
+    return sound & none_above(states, limits[0]) & (abs(w) <= limits[0])
 
 
 @numba.njit(**OPTIONS)
-def advance_block(s: Any, t: Any, result: Any, w: Any, limits: Any) -> Any:
-    """One block of coefficient arrays; the state after it."""
-    if result.size < BLOCK:
-        return plain(s, t, result, w)
-    exit = _look_ahead(s, t, result, w)
-    if _is_sound(s, result, w, limits):
-        return exit
-    return plain(s, t, result, w)
+def _redo(s: Any, t: Any, result: Any, w: Any, left: int, right: int) -> Any:
+    return plain(s[left:right], t[left:right], result[left:right], w)
 
 
 @numba.njit(**OPTIONS)
 def advance_row(s: Any, t: Any, result: Any, w: Any, limits: Any) -> Any:
-    """One row of coefficient arrays; the state after it."""
-    for left in range(0, result.size, BLOCK):
-        right = min(left + BLOCK, result.size)
-        w = advance_block(s[left:right], t[left:right], result[left:right], w, limits)
-    return w
+    """One row of coefficient arrays; the state after it.
+
+    A block is checked when the next one has been solved: wide loads of what has just been
+    stored narrow would wait for the stores, a fifth of the time.
+    """
+    full = result.size // WIDEST * WIDEST
+    start, before, left = w, 0, 0
+    while left < full:
+        right = min(left + BLOCK, full)
+        after = _look_ahead(s, t, result, w, left, right)
+        if before < left and not _is_sound(s, result, start, before, left, limits):
+            w = _redo(s, t, result, start, before, left)
+            after = _look_ahead(s, t, result, w, left, right)
+        start, before, w, left = w, left, after, right
+    if before < full and not _is_sound(s, result, start, before, full, limits):
+        w = _redo(s, t, result, start, before, full)
+    return _redo(s, t, result, w, full, result.size)
 
 
 @numba.njit(**OPTIONS)
-def _advance_lanes(s: Any, t: Any, result: Any, w: Any, group: int, powers: Any, top: Any) -> Any:
-    """Registers of a constant s from `group` on, up to the first unsound one.
+def _scan_registers(t: Any, result: Any, w: Any, left: int, right: int, powers: Any) -> Any:
+    """The state after steps of a constant s, and the extremes of the results.
 
-    Inside a register: v_i += s**d · v_(i-d) for d = 1, 2, 4, ... (Kogge & Stone 1973).
+    Inside a register: v_i += s**d · v_(i-d) for d = 1, 2 (Kogge & Stone 1973).
     """
-    width = 64 // result.itemsize
-    distance, bound, state = load(powers, 0), splat(top), splat(w)
-    s1, s2, s4 = splat(powers[0]), splat(powers[1]), splat(powers[3])
-    s8, across = splat(powers[7]), splat(powers[width - 1])
-    while group < result.size // width:
-        v = load(t, group * width)
+    distance, state = load(powers, 0), splat(w)
+    s1, s2, across = splat(powers[0]), splat(powers[1]), splat(powers[SCAN - 1])
+    states = extremes(state)
+    for at in range(left, right, SCAN):
+        v = load(t, at)
         v = fma(s1, shift(v, 1), v)
         v = fma(s2, shift(v, 2), v)
-        v = fma(s4, shift(v, 4), v)
-        if width == 16:
-            v = fma(s8, shift(v, 8), v)
         y = fma(distance, state, v)
-        store(result, group * width, y)
-        if any_above(y, bound):
-            break
+        store(result, at, y)
+        states = widen(states, y)
         state = fma(across, state, splat_last(v))
-        group += 1
-    return group, last(state)
+    return last(state), states
 
 
 @numba.njit(**OPTIONS)
 def advance_constant(s: Any, t: Any, result: Any, w: Any, powers: Any, top: Any) -> Any:
     """One row of a constant s that is sound; the state after it."""
-    width = 64 // result.itemsize
-    groups = result.size // width
-    group = 0
-    while group < groups:
-        if abs(w) <= top:
-            group, w = _advance_lanes(s, t, result, w, group, powers, top)
-        if group < groups:
-            left, right = group * width, group * width + width
+    full = result.size // SCAN * SCAN
+    for left in range(0, full, BLOCK):
+        right = min(left + BLOCK, full)
+        after, states = _scan_registers(t, result, w, left, right, powers)
+        if none_above(states, top) & (abs(w) <= top):
+            w = after
+        else:
             w = plain(s, t[left:right], result[left:right], w)
-            group += 1
-    left = groups * width
-    return plain(s, t[left:], result[left:], w)
+    return plain(s, t[full:], result[full:], w)
 
 
-def _determine_constant(operands: Any, entry: Any, result: Any, top: Any) -> None:
-    powers = np.empty(64 // result.itemsize, result.dtype)
+def _determine_constant(operands: Any, entry: Any, result: Any, limits: Any) -> None:
+    powers = np.empty(SCAN, result.dtype)
     for row in range(result.shape[0]):
         s, t = rows_of(operands, row)
         fill_powers(s, powers)
-        advance_constant(s, t, result[row], entry[row], powers, top)
+        advance_constant(s, t, result[row], entry[row], powers, limits[0])
 
 
 def _determine_arrays(operands: Any, entry: Any, result: Any, limits: Any) -> None:
@@ -216,7 +208,7 @@ def determine_filled(lift: Any, *key: str) -> Any:
                 for i in range(size):
                     at = steps - 1 - left - i if reverse else left + i
                     s[i], t[i] = lift(*values_at(operand, at))
-                w = advance_block(s[:size], t[:size], y[:size], w, limits)
+                w = advance_row(s[:size], t[:size], y[:size], w, limits)
                 for i in range(size):
                     target[steps - 1 - left - i if reverse else left + i] = y[i]
 

@@ -11,6 +11,7 @@ from .affine import fill_powers
 from .affine_summary import (
     BLOCK,
     FINE,
+    FOLD,
     magnitude,
     most_rebound,
     rescale,
@@ -30,7 +31,7 @@ COLUMNS = 4096
 
 def _precompute_constant(operands: Any, summary: Any, bounds: Any) -> None:
     product, exponent, offset, growth, flag = summary
-    powers = np.empty(64 // offset.itemsize, offset.dtype)
+    powers = np.empty(FOLD, offset.dtype)
     start = (1.0, 0, offset.dtype.type(0), 0.0, 1.0, FINE)
     for row in range(offset.shape[0]):
         s, t = rows_of(operands, row)

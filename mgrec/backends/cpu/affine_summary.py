@@ -17,10 +17,22 @@ import numpy as np
 from numba.extending import overload, register_jitable
 
 from .compilation import OPTIONS
-from .lanes import any_above, extremes, fma, load, none_above, none_below, splat, store, widen
+from .lanes import (
+    SCAN,
+    extremes,
+    fma,
+    load,
+    load_wide,
+    none_above,
+    none_below,
+    splat,
+    store,
+    widen,
+)
 from .tuples import value_at
 
 BLOCK = 128
+FOLD = 4 * SCAN
 # A calm block's coefficients are at most 2**0.25: 128 of them grow by 2**32 at most.
 CALM_HIGH, CALM_GROWTH = 2.0**0.25, 32.0
 FINE, NAN, REDO = 0, 1, 2
@@ -107,17 +119,16 @@ def track(s: Any, t: Any, steps: int, carry: Any, bounds: Any) -> Any:
 @numba.njit(**OPTIONS)
 def _is_calm(s: Any, t: Any, carry: Any, bounds: Any) -> Any:
     product, exponent, offset, growth, rebound, _ = carry
-    one, low = splat(t.dtype.type(1)), splat(bounds[2])
-    coefficients, terms = extremes(one), extremes(one)
+    coefficients, terms = extremes(load_wide(s, 0)), extremes(load_wide(t, 0))
     for at in range(0, BLOCK, 64 // t.itemsize):
-        coefficients = widen(coefficients, load(s, at))
-        terms = widen(terms, load(t, at))
-    calm = none_below(coefficients, low) & none_above(terms, splat(bounds[1]))
+        coefficients = widen(coefficients, load_wide(s, at))
+        terms = widen(terms, load_wide(t, at))
+    calm = none_below(coefficients, bounds[2]) & none_above(terms, bounds[1])
     if not calm or not abs(offset) <= bounds[1]:
         return False
-    if none_above(coefficients, one):
+    if none_above(coefficients, t.dtype.type(1)):
         return True
-    if not none_above(coefficients, splat(t.dtype.type(CALM_HIGH))):
+    if not none_above(coefficients, t.dtype.type(CALM_HIGH)):
         return False
     if rebound * 2.0**CALM_GROWTH > most_rebound(bounds):
         return False
@@ -169,25 +180,40 @@ def _power(base: Any, count: int) -> Any:
 
 
 @numba.njit(**OPTIONS)
+def _fold(t: Any, powers: Any, top: Any) -> Any:
+    """The offset of a constant s over whole runs of FOLD steps, and whether all were calm.
+
+    Each of FOLD lanes folds the steps that lie FOLD apart.
+    """
+    across = splat(powers[FOLD - 1])
+    a = b = c = d = splat(t.dtype.type(0))
+    terms = extremes(a)
+    for at in range(0, t.size, FOLD):
+        w, x = load(t, at), load(t, at + SCAN)
+        y, z = load(t, at + 2 * SCAN), load(t, at + 3 * SCAN)
+        a, b = fma(across, a, w), fma(across, b, x)
+        c, d = fma(across, c, y), fma(across, d, z)
+        terms = widen(widen(widen(widen(terms, w), x), y), z)
+    folded = np.empty(FOLD, t.dtype)
+    store(folded, 0, a)
+    store(folded, SCAN, b)
+    store(folded, 2 * SCAN, c)
+    store(folded, 3 * SCAN, d)
+    offset = folded[FOLD - 1]
+    for lane in range(FOLD - 1):
+        offset += powers[FOLD - 2 - lane] * folded[lane]
+    return offset, none_above(terms, top)
+
+
+@numba.njit(**OPTIONS)
 def summarise_constant(s: Any, t: Any, start: Any, powers: Any, bounds: Any) -> Any:
-    """A whole row of a constant s, |s| <= 1: lanes fold steps that lie `width` apart."""
-    width = 64 // t.itemsize
-    groups = t.size // width
-    across, top = splat(powers[width - 1]), splat(bounds[1])
-    lanes, calm = splat(t.dtype.type(0)), True
-    for group in range(groups):
-        x = load(t, group * width)
-        calm &= not any_above(x, top)
-        lanes = fma(across, lanes, x)
+    """A whole row of a constant s, |s| <= 1, whose powers up to FOLD are normal numbers."""
+    full = t.size // FOLD * FOLD
+    offset, calm = _fold(t[:full], powers, bounds[1])
     if not calm:
         return track(s, t, t.size, start, bounds)
-    folded = np.empty(width, t.dtype)
-    store(folded, 0, lanes)
-    offset = folded[width - 1]
-    for lane in range(width - 1):
-        offset += powers[width - 2 - lane] * folded[lane]
     carry = (start[0], start[1], offset, start[3], start[4], start[5])
-    tail = t[groups * width :]
+    tail = t[full:]
     _, _, offset, _, _, flag = track(s, tail, tail.size, carry, bounds)
     product, exponent = _power(float(s), t.size)
     return product, exponent, offset, 0.0, 1.0, flag
