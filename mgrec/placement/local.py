@@ -140,6 +140,9 @@ def _solve_long_row(
         before = cpu.propagate(summary, before)
         calls.append(determine(k, before))
     _together(calls)
+    if not all(np.isfinite(result[0, last, 0]) for result in results):
+        # Where rounding decides whether the loop overflows, the row is the loop's.
+        cpu.determine(transfer_map, chunk, entry, results)
     return None
 
 

@@ -72,16 +72,21 @@ def linear_recurrence(
     The sequential loop itself has 2·(i + 1)·u·W_i. Integers are exact modulo 2**bits.
 
     *Special values.* nan, +inf and -inf stand where the sequential loop in the same dtype has
-    them. Within one machine a group of steps that is not safe (its coefficients leave a range
-    around 1 whose products are normal numbers, its results come near overflow, an operand is
-    not finite) is done again by that loop from its true state. A chunk's product of
-    coefficients is carried as a mantissa and an exponent: it neither overflows nor vanishes,
-    and a state of 0 stays 0 through any growth. A chunk that a few scalars cannot stand for
-    (its response to a state of 0 comes near overflow, or an operand is infinite) travels to
-    the propagation with its operands and is done again there from its true entry: an
-    unstable recurrence over many Dask chunks is solved, at the speed of one worker. For
-    complex numbers only the places of non-finite results are promised, and within a factor
-    of 4 of overflow not these.
+    them, and the result is finite where the loop's is. On one machine a block of steps whose
+    coefficients leave a range around 1, in which products are normal numbers, is done again
+    by that loop from its true state, and a row that comes near overflow from its start, so
+    that it has the loop's bits. A chunk's product of coefficients is carried as a mantissa
+    and an exponent: it neither overflows nor vanishes, and a state of 0 stays 0 through any
+    growth. A chunk that a few scalars cannot stand for (its response to a state of 0 comes
+    near overflow, its products fall and rise again by 2**500, 2**200 in float32, or an
+    operand is infinite) travels to the propagation with its operands and is done again there
+    from its true entry: an unstable recurrence over many Dask chunks is solved, at the speed
+    of one worker.
+
+    Two things stay out of reach. Where W overflows and rounding alone decides whether the
+    loop does, as at an unstable fixed point (s = 1.1, t = 1 − s, w = 1), Dask chunks may
+    overflow where the loop stays put. For complex numbers only the places of non-finite
+    results are promised, and within a factor of 4 of overflow not these.
 
     *Cost.* One pass over the memory on one thread; on several threads, and over Dask chunks,
     `s` and `t` are read twice, once to summarise and once to solve. Results of one long row

@@ -23,18 +23,18 @@ from ..phases.transfer_map import Map, TransferMap
 __all__ = ["affine", "matrix2", "max_plus", "min_plus", "mobius"]
 
 
+def _largest(a: Any, b: Any, c: Any, d: Any) -> Any:
+    return np.maximum(np.maximum(np.abs(a), np.abs(b)), np.maximum(np.abs(c), np.abs(d)))
+
+
 def _power_of_two_scale(a: Any, b: Any, c: Any, d: Any) -> Map:
     """The same map with its largest entry between 1/2 and 1."""
-    largest = np.maximum(np.maximum(np.abs(a), np.abs(b)), np.maximum(np.abs(c), np.abs(d)))
-    exponent = -np.frexp(largest)[1]
-    # In two halves: one factor 2**exponent may overflow where the product does not.
-    half = exponent // 2
-    rest = exponent - half
+    exponent = -np.frexp(_largest(a, b, c, d))[1]
     return (
-        np.ldexp(np.ldexp(a, half), rest),
-        np.ldexp(np.ldexp(b, half), rest),
-        np.ldexp(np.ldexp(c, half), rest),
-        np.ldexp(np.ldexp(d, half), rest),
+        np.ldexp(a, exponent),
+        np.ldexp(b, exponent),
+        np.ldexp(c, exponent),
+        np.ldexp(d, exponent),
     )
 
 
@@ -45,24 +45,23 @@ def _limit(entry: Any, largest: Any) -> Any:
 
 
 def _mobius_lift(a: Any, b: Any, c: Any, d: Any) -> Map:
-    largest = np.maximum(np.maximum(np.abs(a), np.abs(b)), np.maximum(np.abs(c), np.abs(d)))
-    return _power_of_two_scale(
-        _limit(a, largest), _limit(b, largest), _limit(c, largest), _limit(d, largest)
-    )
+    largest = _largest(a, b, c, d)
+    return _limit(a, largest), _limit(b, largest), _limit(c, largest), _limit(d, largest)
 
 
 def _mobius_compose(earlier: Map, later: Map) -> Map:
-    a, b, c, d = earlier
-    e, f, g, h = later
-    return _power_of_two_scale(e * a + f * c, e * b + f * d, g * a + h * c, g * b + h * d)
+    a, b, c, d = _power_of_two_scale(*earlier)
+    e, f, g, h = _power_of_two_scale(*later)
+    return e * a + f * c, e * b + f * d, g * a + h * c, g * b + h * d
 
 
 def _mobius_apply(step: Map, p: Any) -> Any:
-    # Homogeneous coordinates (x : y) of p with max(|x|, |y|) = 1; infinity is (1 : 0).
+    # Homogeneous coordinates (x : y) of p with max(|x|, |y|) = 1/4, which no sum with the
+    # largest entries overflows; infinity is (1 : 0).
     a, b, c, d = step
     far = np.abs(p) > 1
-    x = np.where(far, np.copysign(1.0, p), p)
-    y = np.where(far, np.abs(1 / p), 1.0)
+    x = np.where(far, np.copysign(0.25, p), 0.25 * p)
+    y = np.where(far, np.abs(0.25 / p), 0.25)
     return (a * x + b * y) / (c * x + d * y)
 
 

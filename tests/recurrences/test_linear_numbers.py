@@ -314,6 +314,16 @@ def test_an_unstable_fixed_point_is_kept_for_thousands_of_steps(way):
     assert (solve(np.full(5_000, 2.0), t, 1.0, -1, False, way) == 1).all()
 
 
+@pytest.mark.parametrize("way", [("one", None, "stream"), ("threads", 3, "stream")])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("s", [1.1, 1.3, 3.3])
+def test_one_machine_overflows_only_where_the_loop_does(s, reverse, way):
+    # At an unstable fixed point rounding alone decides: the loop happens to stay.
+    t = np.full(20_000, 1 - s)
+    for coefficient in (s, np.full(t.size, s)):
+        assert np.isfinite(solve(coefficient, t, 1.0, -1, reverse, way)).all()
+
+
 def test_products_that_underflow_carry_a_huge_state():
     t = np.zeros(200, np.float32)
     for s in (np.float32(0.5), np.full(200, 0.5, np.float32)):

@@ -1,13 +1,15 @@
 """w = s·w + t along contiguous rows, several steps ahead of the state.
 
 A plain loop waits for a multiplication and an addition at every step (6 to 8 cycles). Here
-the steps of a group are composed first, apart from the state, and one multiply-add then
-carries the state across the group: 3.4 (arrays) and 4 to 5 (constant s) times the loop.
+the steps of a register are composed first, apart from the state, and one multiply-add then
+carries the state across: 2 to 3 (arrays) and 4 to 5 (constant s) times the loop.
 
 Composing may overflow, underflow or round an infinity away where the loop does not. So a
-group counts only if it is *sound*: its coefficients are 0 or in a range whose products are
-normal numbers, and its results stay clear of the largest number. All else is done again by
-the plain loop from the true state. Hence a row has the loop's nan and inf.
+block counts only if it is *sound*: its coefficients are 0 or in a range whose products are
+normal numbers, and its results stay clear of the largest number. A block of other
+coefficients is done again by the plain loop from its true state, a row that comes near
+overflow from the start, since rounding may then decide what the loop does. Hence a row has
+the loop's nan and inf.
 """
 
 from __future__ import annotations
@@ -21,27 +23,30 @@ import numpy as np
 from .compilation import OPTIONS, compile_kernel
 from .lanes import (
     SCAN,
+    deinterleave,
     extremes,
     fma,
+    interleave,
     last,
     load,
-    load_wide,
+    multiply,
     none_above,
     none_below,
-    shift,
+    rotate,
     splat,
     splat_last,
     store,
     widen,
+    with_head,
 )
-from .tuples import rows_of, value_at, values_at
+from .tuples import parts_of, rows_of, value_at, values_at
 
-# Steps that are checked, and done again, together; a multiple of the widest register.
-BLOCK, WIDEST = 512, 16
+# Steps that are checked, and done again, together.
+BLOCK = 512
 
-# Per dtype: coefficients within 2**±range, whose products over a group of 4 are normal
+# Per dtype: coefficients within 2**±range, whose products over two registers are normal
 # numbers, and results below max * 2**-(range + 1), so that no s·w overflows.
-_RANGE = {"f": 30, "d": 200}
+_RANGE = {"f": 15, "d": 120}
 
 
 @cache
@@ -54,7 +59,7 @@ def sound_limits(dtype: np.dtype[Any]) -> np.ndarray:
 
 def is_constant_sound(s: np.ndarray, steps: int = SCAN) -> bool:
     """Whether the powers of each row's constant up to `steps` are normal numbers."""
-    high = 2.0 ** (_RANGE[s.dtype.char] * SCAN / steps)
+    high = 2.0 ** (_RANGE[s.dtype.char] * min(1.0, 2 * SCAN / steps))
     size = np.abs(s)
     return bool(((size >= 1 / high) & (size <= high)).all())
 
@@ -77,79 +82,66 @@ def plain(s: Any, t: Any, result: Any, w: Any) -> Any:
     return w
 
 
-@numba.njit(fastmath={"contract"}, **OPTIONS)
-def _look_ahead(s: Any, t: Any, result: Any, w: Any, left: int, right: int) -> Any:
-    """Groups of 4 steps, composed ahead of the state."""
-    for group in range(left // 4, right // 4):
-        a = s[4 * group : 4 * group + 4]
-        x = t[4 * group : 4 * group + 4]
-        y = result[4 * group : 4 * group + 4]
-        product1 = a[1] * a[0]
-        offset1 = a[1] * x[0] + x[1]
-        upper = a[3] * a[2]
-        offset_upper = a[3] * x[2] + x[3]
-        product2 = a[2] * product1
-        offset2 = a[2] * offset1 + x[2]
-        product3 = upper * product1
-        offset3 = upper * offset1 + offset_upper
-        y[0] = a[0] * w + x[0]
-        y[1] = product1 * w + offset1
-        y[2] = product2 * w + offset2
-        w = product3 * w + offset3
-        y[3] = w
-    return w
-
-
 @numba.njit(**OPTIONS)
-def _is_sound(s: Any, result: Any, w: Any, left: int, right: int, limits: Any) -> Any:
-    coefficients = extremes(load_wide(s, left))
-    states = extremes(load_wide(result, left))
-    for at in range(left, right, 64 // result.itemsize):
-        coefficients = widen(coefficients, load_wide(s, at))
-        states = widen(states, load_wide(result, at))
-    sound = none_below(coefficients, limits[1]) & none_above(coefficients, limits[2])
-    return sound & none_above(states, limits[0]) & (abs(w) <= limits[0])
+def _scan_pairs(s: Any, t: Any, result: Any, w: Any, left: int, right: int) -> Any:
+    """The state after steps of coefficient arrays, and the extremes of s and of the results.
 
-
-@numba.njit(**OPTIONS)
-def _redo(s: Any, t: Any, result: Any, w: Any, left: int, right: int) -> Any:
-    return plain(s[left:right], t[left:right], result[left:right], w)
+    Every lane composes two steps; a scan over the lanes, (p, v)_i after (p, v)_(i-d) for
+    d = 1, 2, composes the pairs before each pair (Kogge & Stone 1973).
+    """
+    state = splat(w)
+    coefficients, states = extremes(state), extremes(state)
+    for at in range(left, right, 2 * SCAN):
+        a, b = deinterleave(load(s, at), load(s, at + SCAN))
+        x, y = deinterleave(load(t, at), load(t, at + SCAN))
+        coefficients = widen(widen(coefficients, a), b)
+        p, v = multiply(b, a), fma(b, x, y)
+        v = fma(with_head(p, 1, 0), rotate(v, 1), v)
+        p = multiply(p, with_head(rotate(p, 1), 1, 1))
+        v = fma(with_head(p, 2, 0), rotate(v, 2), v)
+        p = multiply(p, with_head(rotate(p, 2), 2, 1))
+        entry = fma(with_head(rotate(p, 1), 1, 1), state, with_head(rotate(v, 1), 1, 0))
+        state = fma(splat_last(p), state, splat_last(v))
+        x = fma(a, entry, x)
+        y = fma(b, x, y)
+        states = widen(widen(states, x), y)
+        lower, upper = interleave(x, y)
+        store(result, at, lower)
+        store(result, at + SCAN, upper)
+    return last(state), coefficients, states
 
 
 @numba.njit(**OPTIONS)
 def advance_row(s: Any, t: Any, result: Any, w: Any, limits: Any) -> Any:
-    """One row of coefficient arrays; the state after it.
-
-    A block is checked when the next one has been solved: wide loads of what has just been
-    stored narrow would wait for the stores, a fifth of the time.
-    """
-    full = result.size // WIDEST * WIDEST
-    start, before, left = w, 0, 0
-    while left < full:
+    """One row of coefficient arrays; the state after it."""
+    initial, full = w, result.size // (2 * SCAN) * (2 * SCAN)
+    for left in range(0, full, BLOCK):
         right = min(left + BLOCK, full)
-        after = _look_ahead(s, t, result, w, left, right)
-        if before < left and not _is_sound(s, result, start, before, left, limits):
-            w = _redo(s, t, result, start, before, left)
-            after = _look_ahead(s, t, result, w, left, right)
-        start, before, w, left = w, left, after, right
-    if before < full and not _is_sound(s, result, start, before, full, limits):
-        w = _redo(s, t, result, start, before, full)
-    return _redo(s, t, result, w, full, result.size)
+        after, coefficients, states = _scan_pairs(s, t, result, w, left, right)
+        if not (none_below(coefficients, limits[1]) & none_above(coefficients, limits[2])):
+            w = plain(s[left:right], t[left:right], result[left:right], w)
+        elif none_above(states, limits[0]) & (abs(w) <= limits[0]):
+            w = after
+        else:
+            # Near overflow rounding may decide what the loop does: the whole row is its.
+            return plain(s, t, result, initial)
+    return plain(s[full:], t[full:], result[full:], w)
 
 
 @numba.njit(**OPTIONS)
 def _scan_registers(t: Any, result: Any, w: Any, left: int, right: int, powers: Any) -> Any:
     """The state after steps of a constant s, and the extremes of the results.
 
-    Inside a register: v_i += s**d · v_(i-d) for d = 1, 2 (Kogge & Stone 1973).
+    Inside a register: v_i += s**d · v_(i-d) for d = 1, 2 (Kogge & Stone 1973); the first d
+    lanes, which have no v_(i-d), take 0 times what comes round, nan if that is not finite.
     """
     distance, state = load(powers, 0), splat(w)
-    s1, s2, across = splat(powers[0]), splat(powers[1]), splat(powers[SCAN - 1])
+    s1, s2, across = load(powers, SCAN), load(powers, 2 * SCAN), splat(powers[SCAN - 1])
     states = extremes(state)
     for at in range(left, right, SCAN):
         v = load(t, at)
-        v = fma(s1, shift(v, 1), v)
-        v = fma(s2, shift(v, 2), v)
+        v = fma(s1, rotate(v, 1), v)
+        v = fma(s2, rotate(v, 2), v)
         y = fma(distance, state, v)
         store(result, at, y)
         states = widen(states, y)
@@ -160,22 +152,23 @@ def _scan_registers(t: Any, result: Any, w: Any, left: int, right: int, powers: 
 @numba.njit(**OPTIONS)
 def advance_constant(s: Any, t: Any, result: Any, w: Any, powers: Any, top: Any) -> Any:
     """One row of a constant s that is sound; the state after it."""
-    full = result.size // SCAN * SCAN
+    initial, full = w, result.size // SCAN * SCAN
     for left in range(0, full, BLOCK):
         right = min(left + BLOCK, full)
         after, states = _scan_registers(t, result, w, left, right, powers)
-        if none_above(states, top) & (abs(w) <= top):
-            w = after
-        else:
-            w = plain(s, t[left:right], result[left:right], w)
+        if not (none_above(states, top) & (abs(w) <= top)):
+            return plain(s, t, result, initial)
+        w = after
     return plain(s, t[full:], result[full:], w)
 
 
 def _determine_constant(operands: Any, entry: Any, result: Any, limits: Any) -> None:
-    powers = np.empty(SCAN, result.dtype)
+    powers = np.zeros(3 * SCAN, result.dtype)
     for row in range(result.shape[0]):
         s, t = rows_of(operands, row)
-        fill_powers(s, powers)
+        fill_powers(s, powers[:SCAN])
+        powers[SCAN + 1 : 2 * SCAN] = powers[0]
+        powers[2 * SCAN + 2 :] = powers[1]
         advance_constant(s, t, result[row], entry[row], powers, limits[0])
 
 
@@ -189,6 +182,24 @@ determine_constant = compile_kernel(_determine_constant)
 determine_arrays = compile_kernel(_determine_arrays)
 
 
+def fill_block(lift: Any) -> Any:
+    """A function that writes s and t of a block in the order of the recurrence.
+
+    The block's part of every operand is cut out first: indices from 0 vectorise.
+    """
+
+    @numba.njit(**OPTIONS)
+    def fill(part: Any, s: Any, t: Any, size: int, reverse: bool) -> None:
+        if reverse:
+            for i in range(size):
+                s[size - 1 - i], t[size - 1 - i] = lift(*values_at(part, i))
+        else:
+            for i in range(size):
+                s[i], t[i] = lift(*values_at(part, i))
+
+    return fill
+
+
 @cache
 def determine_filled(lift: Any, *key: str) -> Any:
     """The kernel for coefficients computed on the fly, and for reversed rows.
@@ -196,20 +207,28 @@ def determine_filled(lift: Any, *key: str) -> Any:
     Each block's s and t are first written, in the order of the recurrence, to buffers that
     stay in the L1 cache.
     """
+    fill = fill_block(lift)
+
+    @numba.njit(**OPTIONS)
+    def advance(operand: Any, target: Any, w: Any, limits: Any, reverse: bool, ahead: bool) -> Any:
+        s = np.empty(BLOCK, target.dtype)
+        t, y = np.empty_like(s), np.empty_like(s)
+        for left in range(0, target.size, BLOCK):
+            size = min(BLOCK, target.size - left)
+            first = target.size - left - size if reverse else left
+            fill(parts_of(operand, first, first + size), s, t, size, reverse)
+            if ahead:
+                w = advance_row(s[:size], t[:size], y[:size], w, limits)
+            else:
+                w = plain(s[:size], t[:size], y[:size], w)
+            target[first : first + size] = y[:size][::-1] if reverse else y[:size]
+        return w
 
     def determine(operands: Any, entry: Any, result: Any, limits: Any, reverse: bool) -> None:
-        s = np.empty(BLOCK, result.dtype)
-        t, y = np.empty_like(s), np.empty_like(s)
-        steps = result.shape[1]
         for row in range(result.shape[0]):
-            operand, target, w = rows_of(operands, row), result[row], entry[row]
-            for left in range(0, steps, BLOCK):
-                size = min(BLOCK, steps - left)
-                for i in range(size):
-                    at = steps - 1 - left - i if reverse else left + i
-                    s[i], t[i] = lift(*values_at(operand, at))
-                w = advance_row(s[:size], t[:size], y[:size], w, limits)
-                for i in range(size):
-                    target[steps - 1 - left - i if reverse else left + i] = y[i]
+            operand, target = rows_of(operands, row), result[row]
+            w = advance(operand, target, entry[row], limits, reverse, True)
+            if not abs(w) <= limits[0]:
+                advance(operand, target, entry[row], limits, reverse, False)
 
     return compile_kernel(determine, *key)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .affine import fill_powers
+from .affine import fill_block, fill_powers
 from .affine_summary import (
     BLOCK,
     FINE,
@@ -20,7 +20,7 @@ from .affine_summary import (
     track,
 )
 from .compilation import compile_kernel
-from .tuples import cells_at, rows_of, values_at
+from .tuples import cells_at, parts_of, rows_of
 
 # Steps between two looks at the scale of the products: 16 coefficients within 2**±30 are
 # products within 2**±480, which fit beside SMALL and LARGE in a float64.
@@ -60,6 +60,7 @@ precompute_arrays = compile_kernel(_precompute_arrays)
 @cache
 def precompute_filled(lift: Any, is_real: bool, *key: str) -> Any:
     """The kernel for coefficients on the fly, reversed rows, and complex numbers."""
+    fill = fill_block(lift)
 
     def precompute(operands: Any, steps: int, summary: Any, bounds: Any, reverse: bool) -> None:
         product, exponent, offset, growth, flag = summary
@@ -69,9 +70,8 @@ def precompute_filled(lift: Any, is_real: bool, *key: str) -> Any:
             carry = (product.dtype.type(1), 0, offset.dtype.type(0), 0.0, 1.0, FINE)
             for left in range(0, steps, BLOCK):
                 size = min(BLOCK, steps - left)
-                for i in range(size):
-                    at = steps - 1 - left - i if reverse else left + i
-                    s[i], t[i] = lift(*values_at(operand, at))
+                first = steps - left - size if reverse else left
+                fill(parts_of(operand, first, first + size), s, t, size, reverse)
                 if is_real:
                     carry = summarise_block(s[:size], t[:size], carry, bounds)
                 else:

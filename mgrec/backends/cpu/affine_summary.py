@@ -36,7 +36,7 @@ FOLD = 4 * SCAN
 # A calm block's coefficients are at most 2**0.25: 128 of them grow by 2**32 at most.
 CALM_HIGH, CALM_GROWTH = 2.0**0.25, 32.0
 FINE, NAN, REDO = 0, 1, 2
-# The running product stays within these; f32 products of 4 steps and f64 ones fit on top.
+# The running product stays within these; products of 16 coefficients of 2**±30 fit on top.
 SMALL, LARGE, SHIFT = 2.0**-500, 2.0**500, 500
 
 
@@ -50,8 +50,7 @@ def limits(dtype: np.dtype[Any]) -> np.ndarray:
     """
     narrow = np.finfo(dtype).dtype.itemsize == 4
     top = float(np.finfo(dtype).max) * 2.0 ** (-40 if narrow else -60)
-    low = 2.0 ** (-30 if narrow else -100)
-    return np.array([top, top * 2.0**-40, low], np.finfo(dtype).dtype)
+    return np.array([top, top * 2.0**-40, 2.0**-30], np.finfo(dtype).dtype)
 
 
 def magnitude(x: Any) -> Any:
@@ -137,16 +136,21 @@ def _is_calm(s: Any, t: Any, carry: Any, bounds: Any) -> Any:
 
 @numba.njit(fastmath={"contract"}, **OPTIONS)
 def _compose(s: Any, t: Any, product: Any, exponent: Any, offset: Any) -> Any:
+    # Only after a slab of 16 steps is the product scaled: asked at every group of 4, the
+    # question alone took 1 ns a step.
     alone = 1.0
-    for group in range(t.size // 4):
-        a = s[4 * group : 4 * group + 4]
-        x = t[4 * group : 4 * group + 4]
-        upper = a[3] * a[2]
-        whole = upper * (a[1] * a[0])
-        later = upper * (a[1] * x[0] + x[1]) + (a[3] * x[2] + x[3])
-        offset = whole * offset + later
-        alone *= whole
-        product *= whole
+    for slab in range(t.size // 16):
+        within = 1.0
+        for group in range(4 * slab, 4 * slab + 4):
+            a = s[4 * group : 4 * group + 4]
+            x = t[4 * group : 4 * group + 4]
+            upper = a[3] * a[2]
+            whole = upper * (a[1] * a[0])
+            later = upper * (a[1] * x[0] + x[1]) + (a[3] * x[2] + x[3])
+            offset = whole * offset + later
+            within *= whole
+        alone *= within
+        product *= within
         if abs(product) < SMALL and product != 0:
             product *= 2.0**SHIFT
             exponent -= SHIFT

@@ -51,6 +51,20 @@ def _row_of(operand: Any, row: Any) -> Any:
     return lambda operand, row: operand
 
 
+def part_of(row: Any, left: Any, right: Any) -> Any:
+    """A run of steps of what `row_of` gave."""
+    raise NotImplementedError
+
+
+@overload(part_of, strict=False)
+def _part_of(row: Any, left: Any, right: Any) -> Any:
+    if isinstance(row, types.NamedUniTuple):
+        return lambda row, left, right: Steps(row.first + left)
+    if isinstance(row, types.Array):
+        return lambda row, left, right: row[left:right]
+    return lambda row, left, right: row
+
+
 def cell_at(operand: Any, row: Any, at: Any, column: Any) -> Any:
     """The operand's value in one column of one step."""
     raise NotImplementedError
@@ -95,6 +109,7 @@ def _each(name: str, arguments: str, element: Any) -> Any:
 
 values_at = _each("values_at", ", at", value_at)
 rows_of = _each("rows_of", ", row", row_of)
+parts_of = _each("parts_of", ", left, right", part_of)
 cells_at = _each("cells_at", ", row, at, column", cell_at)
 
 
