@@ -28,8 +28,8 @@ class Coefficient:
 
     References
     ----------
-    A. Wakatani, "Improvement of adaptive ... P-scheme/G" (2013): cases L, M and H differ in
-    the operations that such a function takes.
+    A. Wakatani's papers on the P-scheme for GPUs (P-scheme/G, 2012 and 2013): their cases L,
+    M and H differ in the operations that such a function takes.
 
     Examples
     --------

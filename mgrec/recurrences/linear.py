@@ -95,8 +95,7 @@ def linear_recurrence(
 
     References
     ----------
-    .. [1] A. Wakatani, "P-scheme: a parallel scheme for first-order recurrences" (2004), and
-       P-scheme/G for GPUs (2012, 2013).
+    .. [1] A. Wakatani, the P-scheme (2004) and, for GPUs, P-scheme/G (2012, 2013).
 
     Examples
     --------
