@@ -47,3 +47,12 @@ def pytest_runtest_setup(item):
         pytest.fail(f"needs a CUDA GPU: {missing}", pytrace=False)
     if missing:
         pytest.skip(f"needs a CUDA GPU: {missing}")
+
+
+@pytest.fixture
+def eager_threads(monkeypatch):
+    """Cut rows into pieces for threads where it would not pay, so that small tests do it."""
+    from mgrec.placement import local
+
+    monkeypatch.setattr(local, "SMALL", 1 << 16)
+    monkeypatch.setattr(local, "FEW_THREADS", 2)

@@ -82,6 +82,7 @@ def test_any_chunks(case, chunks, memory, monkeypatch):
 
 @pytest.mark.parametrize("shape", [(70_001,), (2, 40_000), (3000, 25), (17_000, 2, 2)])
 @each(CASES)
+@pytest.mark.usefixtures("eager_threads")
 def test_any_number_of_threads(case, shape, monkeypatch):
     axis = int(np.argmax(shape))
     operands, initial = case.draw(seeded(case.name, shape), shape, axis, "float64")

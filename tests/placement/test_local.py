@@ -8,6 +8,8 @@ import pytest
 import mgrec
 from mgrec.placement import local
 
+pytestmark = pytest.mark.usefixtures("eager_threads")
+
 
 def test_the_number_of_threads_is_checked(monkeypatch):
     for wrong in ("0", "-1", "two", "1.5", ""):

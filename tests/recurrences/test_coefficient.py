@@ -35,6 +35,7 @@ def test_the_index_is_the_place_in_the_array(reverse, axis, chunk):
     np.testing.assert_allclose(np.asarray(w), wanted, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.usefixtures("eager_threads")
 def test_threads_see_their_own_indices(monkeypatch):
     s, t = mgrec.Coefficient(lambda i: 1 / (2.0 + i % 7)), np.ones(80_000)
     wanted = mgrec.linear_recurrence(1 / (2.0 + np.arange(80_000) % 7), t)

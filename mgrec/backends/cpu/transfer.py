@@ -18,6 +18,7 @@ from .tuples import cast, cells_at, rows_of, store, values_at
 
 # Columns whose maps are composed together: they stay in the L2 cache.
 COLUMNS = 4096
+NARROW = 128
 
 
 @dataclass(frozen=True)
@@ -110,23 +111,35 @@ def _determine_rows(lift: Any, apply: Any) -> Callable[..., None]:
 
 
 def _determine_columns(lift: Any, apply: Any) -> Callable[..., None]:
-    # Whole lines, without blocks of columns: the line before is read again from a cache,
-    # while blocks of 512 columns took 2.4 ns a step where whole lines take 1.1.
+    # Whole lines, without blocks of columns, whose pieces of 4 KB defeat the prefetcher: 2.4 ns
+    # a step against 1.1. Of narrow lines four steps of a column at a time: with 16 columns 2.0
+    # ns down to 1.3; wide lines gain nothing.
     def determine_columns(
         operands: Any, entry: Any, results: Any, reverse: bool, begin: int, end: int
     ) -> None:
         rows, steps, _ = results[0].shape
         for row in range(rows):
-            for step in range(steps):
-                at = steps - 1 - step if reverse else step
-                before = at + 1 if reverse else at - 1
-                for column in range(begin, end):
-                    if step == 0:
-                        state = values_at(entry, (row, column))
-                    else:
+            for first in range(0, steps, 4):
+                before = steps - first if reverse else first - 1
+                if first == 0 or steps - first < 4 or end - begin > NARROW:
+                    for step in range(first, min(first + 4, steps)):
+                        at = steps - 1 - step if reverse else step
+                        before = at + 1 if reverse else at - 1
+                        for column in range(begin, end):
+                            if step == 0:
+                                state = values_at(entry, (row, column))
+                            else:
+                                state = values_at(results, (row, before, column))
+                            step_map = lift(*cells_at(operands, row, at, column))
+                            store(results, (row, at, column), apply(step_map, state))
+                else:
+                    for column in range(begin, end):
                         state = values_at(results, (row, before, column))
-                    step_map = lift(*cells_at(operands, row, at, column))
-                    store(results, (row, at, column), apply(step_map, state))
+                        for k in range(4):
+                            at = steps - 1 - first - k if reverse else first + k
+                            step_map = lift(*cells_at(operands, row, at, column))
+                            state = cast(apply(step_map, state), results)
+                            store(results, (row, at, column), state)
 
     return determine_columns
 
