@@ -41,6 +41,7 @@ def thread_count() -> int:
 
 @cache
 def _pool(threads: int, process: int) -> ThreadPoolExecutor:
+    # One a process: after a fork the parent's pool is there without its threads.
     return ThreadPoolExecutor(threads, thread_name_prefix="mgrec")
 
 
