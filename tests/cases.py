@@ -374,12 +374,48 @@ def on_dask(case, operands, initial, axis=-1, reverse=False, **options):
     return computed if isinstance(results, tuple) else computed[0]
 
 
+def on_gpu(array):
+    """A CuPy array; scalars stay where they are."""
+    import cupy
+
+    return cupy.asarray(array) if np.ndim(array) else array
+
+
+def from_gpu(array):
+    """A NumPy array, where a CuPy array was wanted."""
+    import cupy
+
+    assert isinstance(array, cupy.ndarray)
+    return array.get()
+
+
+def on_cupy(case, operands, initial, axis=-1, reverse=False, **options):
+    moved = [map_arrays(on_gpu, operand) for operand in operands]
+    states = tuple(map(on_gpu, initial)) if isinstance(initial, tuple) else on_gpu(initial)
+    results = case.solve(*moved, initial=states, axis=axis, reverse=reverse, **options)
+    return tuple(map(from_gpu, results)) if isinstance(results, tuple) else from_gpu(results)
+
+
+def on_dask_of_cupy(case, operands, initial, axis=-1, reverse=False, **options):
+    import cupy
+
+    ndim = max(np.ndim(a) for o in operands for a in getattr(o, "arrays", (o,)))
+    from_end = axis - ndim if axis >= 0 else axis
+
+    def lazy(array):
+        array = chunked(array, from_end)
+        return array.map_blocks(cupy.asarray) if isinstance(array, da.Array) else array
+
+    moved = [map_arrays(lazy, operand) for operand in operands]
+    results = case.solve(*moved, initial=initial, axis=axis, reverse=reverse, **options)
+    assert all(isinstance(result._meta, cupy.ndarray) for result in as_tuple(results))
+    computed = tuple(map(from_gpu, da.compute(*as_tuple(results), scheduler="sync")))
+    return computed if isinstance(results, tuple) else computed[0]
+
+
+HOST_PLACES = [pytest.param(on_numpy, id="numpy"), pytest.param(on_dask, id="dask")]
 PLACES = [
-    pytest.param(on_numpy, id="numpy"),
-    pytest.param(on_dask, id="dask"),
-    pytest.param(
-        None,
-        id="cupy",
-        marks=[pytest.mark.gpu, pytest.mark.skip(reason="CuPy arrays are not computed on yet")],
-    ),
+    *HOST_PLACES,
+    pytest.param(on_cupy, id="cupy", marks=pytest.mark.gpu),
+    pytest.param(on_dask_of_cupy, id="dask of cupy", marks=pytest.mark.gpu),
 ]

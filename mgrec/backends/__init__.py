@@ -1,1 +1,60 @@
-"""The kernels, by the machine they run on: one package a kind of array."""
+"""Backends: the machines that a chunk is computed on, found by the type of its arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ..phases.chunk import Chunk
+from ..phases.kinds import is_on_gpu
+from ..phases.transfer_map import TransferMap
+from . import cpu
+
+Arrays = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Backend:
+    """What placement asks of a backend.
+
+    Attributes
+    ----------
+    device_of : callable, ``(arrays) -> context manager``
+        Makes the device that the arrays are on the current one.
+    empty : callable, ``(shape, dtype) -> array``
+        Memory for results, on the current device.
+    precompute : callable, ``(transfer_map, chunk) -> summary``
+        Every row reduced to one map, in host memory.
+    determine : callable, ``(transfer_map, chunk, entry, results) -> None``
+        Writes the states after every step, from an entry in host memory or on the device.
+    """
+
+    device_of: Callable[[Iterable[Any]], AbstractContextManager[Any]]
+    empty: Callable[[tuple[int, ...], np.dtype[Any]], Any]
+    precompute: Callable[[TransferMap, Chunk], Any]
+    determine: Callable[[TransferMap, Chunk, Arrays, Arrays], None]
+
+
+CPU = Backend(lambda arrays: nullcontext(), np.empty, cpu.precompute, cpu.determine)
+
+
+def backend_of(arrays: Iterable[Any], method: str = "auto") -> Backend:
+    """The backend for chunks of these arrays, with the kernels of a method."""
+    return _gpu(method) if any(map(is_on_gpu, arrays)) else CPU
+
+
+@cache
+def _gpu(method: str) -> Backend:
+    from . import cuda
+
+    return Backend(cuda.device_of, cuda.empty, cuda.precompute, cuda.determine_by(method))
+
+
+def to_host(array: Any) -> np.ndarray:
+    """The array in host memory: entries are host arrays, wherever the chunks are."""
+    return np.asarray(array.get() if is_on_gpu(array) else array)

@@ -11,6 +11,7 @@ import numpy as np
 
 from .affine import affine
 from .coefficient import Coefficient
+from .kinds import check_together
 from .transfer_map import TransferMap
 
 _COMPUTED = "bhilqBHILQfdFDe"
@@ -91,6 +92,8 @@ def check(
     if isinstance(initial, tuple) and len(initial) < 2:
         raise ValueError("initial must be a scalar where the state is one; got a tuple of 1")
     states = tuple(_array("initial", state) for state in states)
+    named = [(name, array) for name in checked for array in arrays_of([checked[name]])]
+    check_together([*named, *(("initial", state) for state in states)])
     shape = _broadcast(checked)
     axis = _axis(axis, shape)
     result_dtype = _result_dtype(checked, states, kinds)
@@ -145,7 +148,7 @@ def _as_array(name: str, value: Any) -> Any:
             raise TypeError(f"{name} must be plain; got chunks of masked arrays: fill them first")
         return value
     if hasattr(value, "__cuda_array_interface__"):
-        raise TypeError(f"{name} is an array on a GPU, which this version does not compute on yet")
+        return _on_gpu(name, value)
     if hasattr(value, "__dask_graph__") and value.__dask_graph__() is not None:
         kind = type(value).__name__
         raise TypeError(
@@ -153,6 +156,13 @@ def _as_array(name: str, value: Any) -> Any:
             f"xarray.apply_ufunc(..., dask='allowed')"
         )
     return np.asarray(value)
+
+
+def _on_gpu(name: str, value: Any) -> Any:
+    if type(value).__module__.partition(".")[0] != "cupy":
+        kind = f"{type(value).__module__}.{type(value).__name__}"
+        raise TypeError(f"{name} must be a CuPy array; got {kind}: wrap it with cupy.asarray")
+    return value
 
 
 def arrays_of(operands: Sequence[Any]) -> list[Any]:

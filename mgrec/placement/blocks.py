@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ..backends import cpu
+from ..backends import backend_of, cpu, to_host
 from ..phases.chunk import Chunk
 from ..phases.coefficient import Coefficient
 from ..phases.door import Problem
 from ..phases.layout import as_result, lay_out, lay_out_entry
-from ..phases.transfer_map import TransferMap
 
 
 @dataclass(frozen=True)
@@ -21,37 +20,30 @@ class Recipe:
 
     Attributes
     ----------
-    transfer_map : TransferMap
+    problem : Problem
+        Its arrays and its shape left out.
     operands : tuple
         Of each operand: the number of its block in a pack, a 0-d array, or
         ``(function, slots)`` of a coefficient.
     varying : tuple of tuple of bool
         Of each block: the axes along which it is not broadcast, the last ones of all.
+    method : str
     """
 
-    transfer_map: TransferMap
+    problem: Problem
     operands: tuple[Any, ...]
-    axis: int
-    dtype: np.dtype[Any]
-    result_dtype: np.dtype[Any]
-    reverse: bool
-    is_several: bool
     varying: tuple[tuple[bool, ...], ...]
+    method: str
 
     @classmethod
     def of(
-        cls, problem: Problem, operands: tuple[Any, ...], varying: tuple[tuple[bool, ...], ...]
+        cls,
+        problem: Problem,
+        operands: tuple[Any, ...],
+        varying: tuple[tuple[bool, ...], ...],
+        method: str,
     ) -> Recipe:
-        return cls(
-            problem.transfer_map,
-            operands,
-            problem.axis,
-            problem.dtype,
-            problem.result_dtype,
-            problem.reverse,
-            problem.is_several,
-            varying,
-        )
+        return cls(replace(problem, operands=(), initial=(), shape=()), operands, varying, method)
 
     def shape(self, pack: Pack) -> tuple[int, ...]:
         """The shape of a chunk's result; unknown sizes are checked here, where they show."""
@@ -83,7 +75,7 @@ class Recipe:
 
         shape = self.shape(pack)
         operands = tuple(map(fill, self.operands))
-        return lay_out(self, operands, shape, pack.starts[self.axis]), shape
+        return lay_out(self.problem, operands, shape, pack.starts[self.problem.axis]), shape
 
 
 @dataclass(frozen=True)
@@ -122,14 +114,17 @@ class Entries:
         """The entry of one chunk of the group, which has this shape."""
         if number or not self.is_initial:
             return self.states[number]
-        laid_out = (lay_out_entry(state, shape, recipe.axis) for state in self.states[0])
+        axis = recipe.problem.axis
+        laid_out = (lay_out_entry(state, shape, axis) for state in self.states[0])
         return tuple(map(np.ascontiguousarray, laid_out))
 
 
 def precompute_block(pack: Pack, recipe: Recipe) -> tuple[Any, tuple[int, ...]]:
     """Reduce a chunk to its summary; the chunk's shape goes along."""
-    chunk, shape = recipe.chunk(pack)
-    return cpu.precompute(recipe.transfer_map, chunk), shape
+    backend = backend_of(pack.blocks)
+    with backend.device_of(pack.blocks):
+        chunk, shape = recipe.chunk(pack)
+        return backend.precompute(recipe.problem.transfer_map, chunk), shape
 
 
 def propagate_group(recipe: Recipe, summaries: list[Any], before: Any) -> Entries:
@@ -144,7 +139,8 @@ def propagate_group(recipe: Recipe, summaries: list[Any], before: Any) -> Entrie
         The initial states, or what the group before returned.
     """
     is_initial = not isinstance(before, Entries)
-    entries = Entries((tuple(before) if is_initial else before.states[-1],), is_initial)
+    first = tuple(map(to_host, before)) if is_initial else before.states[-1]
+    entries = Entries((first,), is_initial)
     for number, (summary, shape) in enumerate(summaries):
         after = cpu.propagate(summary, entries.at(number, recipe, shape))
         entries = Entries((*entries.states, after), is_initial)
@@ -153,9 +149,11 @@ def propagate_group(recipe: Recipe, summaries: list[Any], before: Any) -> Entrie
 
 def determine_block(recipe: Recipe, pack: Pack, entries: Entries, number: int) -> Any:
     """The results of a chunk: one array, or a tuple of one a scalar of the state."""
-    chunk, shape = recipe.chunk(pack)
-    entry = entries.at(number, recipe, shape)
-    results = tuple(np.empty(chunk.shape, recipe.dtype) for _ in entry)
-    cpu.determine(recipe.transfer_map, chunk, entry, results)
-    arrays = tuple(as_result(result, shape, recipe.result_dtype) for result in results)
-    return arrays if recipe.is_several else arrays[0]
+    problem, backend = recipe.problem, backend_of(pack.blocks, recipe.method)
+    with backend.device_of(pack.blocks):
+        chunk, shape = recipe.chunk(pack)
+        entry = entries.at(number, recipe, shape)
+        results = tuple(backend.empty(chunk.shape, problem.dtype) for _ in entry)
+        backend.determine(problem.transfer_map, chunk, entry, results)
+        arrays = tuple(as_result(result, shape, problem.result_dtype) for result in results)
+    return arrays if problem.is_several else arrays[0]

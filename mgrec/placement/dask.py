@@ -37,7 +37,7 @@ from .groups import group_size
 MANY_CHUNKS = 2000
 
 
-def solve(problem: Problem, memory: str) -> tuple[Any, ...]:
+def solve(problem: Problem, memory: str, method: str) -> tuple[Any, ...]:
     """Build the lazy result of a recurrence over Dask arrays.
 
     Parameters
@@ -45,6 +45,7 @@ def solve(problem: Problem, memory: str) -> tuple[Any, ...]:
     problem : Problem
         At least one of its arrays is a Dask array.
     memory : {"stream", "two-pass"}
+    method : str
 
     Returns
     -------
@@ -56,7 +57,7 @@ def solve(problem: Problem, memory: str) -> tuple[Any, ...]:
             "mgrec builds graphs for legacy Dask arrays; set array.query-planning to False"
         )
     chunks = reference_chunks(problem)
-    recipe, blocks = recipe_of(problem, chunks)
+    recipe, blocks = recipe_of(problem, chunks, method)
     _advise(len(chunks[problem.axis]))
     token = tokenize(recipe, [block.name for block in blocks], problem.initial, chunks, memory)
     packs = _pack(recipe, blocks, chunks, f"pack-{token}")

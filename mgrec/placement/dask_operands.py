@@ -31,7 +31,7 @@ def reference_chunks(problem: Problem) -> tuple[tuple[Any, ...], ...]:
     )
 
 
-def recipe_of(problem: Problem, chunks: Any) -> tuple[Recipe, list[da.Array]]:
+def recipe_of(problem: Problem, chunks: Any, method: str) -> tuple[Recipe, list[da.Array]]:
     """How a chunk's operands are made of its blocks, and the arrays of these blocks."""
     blocks: list[da.Array] = []
 
@@ -60,7 +60,7 @@ def recipe_of(problem: Problem, chunks: Any) -> tuple[Recipe, list[da.Array]]:
         )
         for block in blocks
     )
-    return Recipe.of(problem, operands, varying), blocks
+    return Recipe.of(problem, operands, varying, method), blocks
 
 
 def align(array: Any, chunks: Any, shape: tuple[Any, ...]) -> da.Array:

@@ -1,4 +1,4 @@
-"""One machine: the threads of a CPU share one array by the three phases."""
+"""One machine: a GPU takes an array whole, the threads of a CPU share it by the three phases."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ..backends import cpu
+from ..backends import CPU, Backend, backend_of, cpu
 from ..phases.affine import affine
 from ..phases.chunk import Chunk
-from ..phases.door import Problem
+from ..phases.door import Problem, arrays_of
 from ..phases.layout import as_result, canonical_shape, lay_out, lay_out_entry
+from ..phases.results import check_out
 
 # Below this many steps in all a second thread costs more than it brings: 10^5 steps took
 # 0.16 ms on one thread and 0.95 ms on two.
@@ -53,19 +54,52 @@ def _together(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     return [calls[0](), *(future.result() for future in others)]
 
 
-def solve(problem: Problem) -> Arrays:
-    """Solve a recurrence over NumPy arrays.
+def solve(problem: Problem, method: str = "auto", out: Any = None) -> Arrays:
+    """Solve a recurrence over NumPy or CuPy arrays.
+
+    Parameters
+    ----------
+    problem : Problem
+    method : str
+        Of a GPU's kernels.
+    out : array, or tuple of one a scalar of the state, optional
 
     Returns
     -------
     tuple of arrays
         One a scalar of the state, of the problem's shape and result dtype.
     """
-    shape = problem.shape
-    chunk = lay_out(problem, problem.operands, shape, 0)
-    entry = tuple(lay_out_entry(state, shape, problem.axis) for state in problem.initial)
-    layout = canonical_shape(shape, problem.axis)
-    results = tuple(np.empty(layout, problem.dtype) for _ in problem.initial)
+    arrays = (*arrays_of(problem.operands), *problem.initial)
+    backend = backend_of(arrays, method)
+    given = check_out(out, problem, arrays)
+    with backend.device_of(arrays):
+        chunk = lay_out(problem, problem.operands, problem.shape, 0)
+        entry = tuple(
+            lay_out_entry(state, problem.shape, problem.axis) for state in problem.initial
+        )
+        results = _results(backend, problem, given)
+        if backend is CPU:
+            _solve_on_threads(problem, chunk, entry, results)
+        else:
+            backend.determine(problem.transfer_map, chunk, entry, results)
+        computed = tuple(as_result(r, problem.shape, problem.result_dtype) for r in results)
+    if not given:
+        return computed
+    for array, values in zip(given, computed, strict=True):
+        if problem.dtype != problem.result_dtype:
+            array[...] = values
+    return given
+
+
+def _results(backend: Backend, problem: Problem, given: Arrays) -> Arrays:
+    """Arrays for the kernels to write: those given, but for float16, computed in float32."""
+    layout = canonical_shape(problem.shape, problem.axis)
+    if given and problem.dtype == problem.result_dtype:
+        return tuple(array.reshape(layout) for array in given)
+    return tuple(backend.empty(layout, problem.dtype) for _ in problem.initial)
+
+
+def _solve_on_threads(problem: Problem, chunk: Chunk, entry: Arrays, results: Arrays) -> None:
     threads = 1 if results[0].size < SMALL else thread_count()
     if threads == 1:
         cpu.determine(problem.transfer_map, chunk, entry, results)
@@ -81,7 +115,6 @@ def solve(problem: Problem) -> Arrays:
         _solve_rows(problem, chunk, entry, results, threads)
     else:
         cpu.determine(problem.transfer_map, chunk, entry, results)
-    return tuple(as_result(result, shape, problem.result_dtype) for result in results)
 
 
 def _cuts(length: int, parts: int) -> list[tuple[int, int]]:

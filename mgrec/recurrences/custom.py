@@ -19,6 +19,8 @@ def scan(
     axis: int = -1,
     reverse: bool = False,
     memory: str = "stream",
+    method: str = "auto",
+    out: Any = None,
 ) -> Any:
     """Solve the recurrence whose steps are transfer maps.
 
@@ -31,8 +33,8 @@ def scan(
     initial : scalar or array_like, or tuple of these
         The state before the first step; a tuple where the state is one. Each is a scalar, or
         of the shape of the result without `axis`.
-    axis, reverse, memory
-        See :func:`mgrec.linear_recurrence`.
+    axis, reverse, memory, method, out
+        See :func:`mgrec.linear_recurrence`; `out` is a tuple where the state is one.
 
     Returns
     -------
@@ -78,7 +80,7 @@ def scan(
     named = {f"operand {number}": operand for number, operand in enumerate(operands, 1)}
     problem = check(transfer_map, named, initial, axis, reverse)
     _check_state(transfer_map, problem.dtype, len(initial) if isinstance(initial, tuple) else 0)
-    results = solve(problem, memory)
+    results = solve(problem, memory, method, out)
     return results if isinstance(initial, tuple) else results[0]
 
 

@@ -17,6 +17,8 @@ def linear_recurrence(
     axis: int = -1,
     reverse: bool = False,
     memory: str = "stream",
+    method: str = "auto",
+    out: Any = None,
 ) -> Any:
     """Solve w_i = s_i·w_{i-1} + t_i along an axis.
 
@@ -27,7 +29,7 @@ def linear_recurrence(
         broadcasts against `t`; a :class:`mgrec.Coefficient` is computed on the fly.
     t : array_like, scalar or Coefficient
         The inhomogeneous terms. Integers, floats and complex numbers of at most 64 bits a
-        component, any strides and byte order; a NumPy or a Dask array.
+        component, any strides and byte order; a NumPy, CuPy or Dask array.
     initial : scalar or array_like, optional
         w before the first step: a scalar, or of the shape of the result without `axis`; 0
         when not given.
@@ -39,20 +41,30 @@ def linear_recurrence(
         For Dask arrays. "stream" holds the operands of a group of chunks between the phases;
         "two-pass" reads every chunk twice instead and holds none, which pays when the
         propagation must wait, as with many rows of chunks, or when reading is cheap.
+    method : {"auto", "single-pass", "p-scheme"}, optional
+        For arrays on a GPU. "single-pass" reads every operand once; "p-scheme" is the scheme of
+        [1]_ with its policy for blocks and threads (see :mod:`mgrec.tuning`), which reads them
+        twice; "auto" takes the faster one, at present the single pass always.
+    out : array, optional
+        Where to write w: a C-contiguous NumPy or CuPy array of the result's shape and dtype
+        that shares no memory with an operand. Saves the allocation, which for large NumPy
+        arrays costs more than the recurrence. Not for Dask arrays.
 
     Returns
     -------
     array or dask.array.Array
         w, of the broadcast shape and of dtype ``numpy.result_type(s, t, initial)``, computed
-        in that dtype (float16 in float32). A Dask array where an operand is one: lazy, and
-        chunked like `t`.
+        in that dtype (float16 in float32); of the kind of the operands: NumPy, CuPy on the
+        operands' device and the current stream, or Dask, where an operand is one: lazy, and
+        chunked like `t`. `out`, where it was given.
 
     Raises
     ------
     TypeError
-        A dtype that is not computed in (bool, object, longdouble, dates), masked arrays.
+        A dtype that is not computed in (bool, object, longdouble, dates), masked arrays, NumPy
+        arrays beside CuPy arrays, a Coefficient that cannot run on a GPU.
     ValueError
-        Shapes or chunks that do not fit, an axis that is not there.
+        Shapes, chunks or devices that do not fit, an axis that is not there.
 
     See Also
     --------
@@ -121,4 +133,4 @@ def linear_recurrence(
     """
     start = 0 if initial is None else as_rows(initial)
     problem = check(affine, {"s": s, "t": t}, start, axis, reverse)
-    return solve(problem, memory)[0]
+    return solve(problem, memory, method, out)[0]

@@ -42,7 +42,11 @@ REFUSED = {
         TypeError,
         "t must be plain; got chunks of masked arrays",
     ),
-    "a GPU": (linear(t=OnAGpu()), TypeError, "t is an array on a GPU"),
+    "a GPU": (
+        linear(t=OnAGpu()),
+        TypeError,
+        "t must be a CuPy array; got .*OnAGpu: wrap it with cupy.asarray",
+    ),
     "lazy": (
         linear(t=dask.delayed(ONES)),
         TypeError,

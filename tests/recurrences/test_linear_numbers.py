@@ -5,6 +5,7 @@ from itertools import pairwise
 import dask.array as da
 import numpy as np
 import pytest
+from cases import from_gpu, on_gpu
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracles import differences, linear, linear_bound, loop
@@ -29,7 +30,10 @@ def solve(s, t, initial, axis, reverse, way):
         patch.setattr(local, "SMALL", 32)
         patch.setattr(local, "SHORT", 8)
         patch.setattr(groups, "LARGEST", 2)
-        if kind != "dask":
+        if kind == "cupy":
+            w = mgrec.linear_recurrence(on_gpu(s), on_gpu(t), initial, axis=axis, reverse=reverse)
+            return from_gpu(w)
+        if kind in ("one", "threads"):
             return mgrec.linear_recurrence(s, t, initial, axis=axis, reverse=reverse)
         shape = np.broadcast_shapes(np.shape(s), np.shape(t))
         chunks = [(length,) for length in shape]
@@ -41,9 +45,13 @@ def solve(s, t, initial, axis, reverse, way):
             )
             s = da.from_array(s, chunks=own)
         t = da.from_array(t, chunks=tuple(chunks))
+        if kind == "dask of cupy":
+            s = s.map_blocks(on_gpu) if np.ndim(s) else s
+            t = t.map_blocks(on_gpu)
         w = mgrec.linear_recurrence(s, t, initial, axis=axis, reverse=reverse, memory=memory)
         assert w.chunks == t.chunks
-        return w.compute(scheduler="sync")
+        computed = w.compute(scheduler="sync")
+        return from_gpu(computed) if kind == "dask of cupy" else computed
 
 
 def check(s, t, initial, axis=-1, reverse=False, way=("one", None, "stream")):
@@ -117,6 +125,10 @@ ways = st.one_of(
         st.lists(st.floats(0, 1), max_size=5),
         st.sampled_from(["stream", "stream", "two-pass"]),
     ),
+)
+ways_on_gpu = st.one_of(
+    st.just(("cupy", None, "stream")),
+    st.tuples(st.just("dask of cupy"), st.lists(st.floats(0, 1), max_size=5), st.just("stream")),
 )
 # (rows before the axis, rows after it), and whether s is an array, one a row, or a scalar.
 layouts = st.tuples(st.integers(1, 3), st.sampled_from([1, 1, 1, 2, 3]))
@@ -231,6 +243,14 @@ def test_contract_in_complex128(draws, places, initial, layout, form, reverse, w
 @drawn
 def test_contract_in_complex64(draws, places, initial, layout, form, reverse, way):
     check_complex("complex64", draws, places, initial, layout, form, reverse, way)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float64", "float32", "complex128", "complex64"])
+@given(segments, spots, initials, layouts, forms, st.booleans(), ways_on_gpu)
+def test_contract_on_a_gpu(dtype, draws, places, initial, layout, form, reverse, way):
+    check_one = check_complex if dtype.startswith("complex") else check_drawn
+    check_one(dtype, draws, places, initial, layout, form, reverse, way)
 
 
 @given(

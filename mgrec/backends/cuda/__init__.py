@@ -1,6 +1,5 @@
 """Recurrences on one GPU: the traced algebra, its kernels and their compilation."""
 
-from .determine import determine
-from .precompute import precompute
+from .phases import determine_by, device_of, empty, precompute
 
-__all__ = ["determine", "precompute"]
+__all__ = ["determine_by", "device_of", "empty", "precompute"]

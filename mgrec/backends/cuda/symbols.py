@@ -109,6 +109,11 @@ class Symbol:
     def conjugate(self) -> Any:
         return np.conjugate(self)
 
+    def astype(self, dtype: Any) -> Symbol:
+        """As of NumPy's scalars."""
+        wanted = np.dtype(dtype)
+        return self.record.define(cast(self.record, self, wanted), wanted)
+
 
 def _operator(ufunc: np.ufunc, swap: bool = False) -> Callable[..., Any]:
     def method(self: Symbol, *others: Operand) -> Any:

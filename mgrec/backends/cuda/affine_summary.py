@@ -1,0 +1,57 @@
+"""precompute for w = s·w + t in floating point: see :class:`mgrec.phases.AffineSummary`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...phases.affine import AffineSummary
+from ...phases.affine_growth import NAN, REDO, guarded_affine
+from ...phases.chunk import Chunk
+from ...phases.summary import ComposedMaps
+from .precompute import precompute
+
+
+def summarise_affine(chunk: Chunk) -> AffineSummary | ComposedMaps:
+    """Reduce every row of a chunk to a summary, in host memory.
+
+    Parameters
+    ----------
+    chunk : Chunk
+        Of CuPy arrays on the current device, of a floating or complex dtype.
+
+    Returns
+    -------
+    AffineSummary
+        The operands of rows that must be done again come along, in host memory.
+    """
+    composed = precompute(guarded_affine(chunk.dtype), chunk)
+    if composed.maps is None:
+        return composed
+    mantissa, _, offset, *_ = composed.maps
+    _, exponent, _, growth, more, _, _, flag = (part.real for part in composed.maps)
+    offset[flag == NAN] = np.nan
+    redo = {(int(o), int(i)): _row(chunk, int(o), int(i)) for o, i in np.argwhere(flag == REDO)}
+    wide = np.result_type(chunk.dtype, np.float64)
+    with np.errstate(all="ignore"):
+        # Beyond ±2**40 no state survives, and rows with growth of that size are done again.
+        exponents = np.clip(np.nan_to_num(exponent.astype(np.float64)), -(2.0**40), 2.0**40)
+        return AffineSummary(
+            mantissa.astype(wide),
+            exponents.astype(np.int64),
+            offset,
+            np.log2(growth.astype(np.float64)) + more,
+            redo,
+        )
+
+
+def _row(chunk: Chunk, outer: int, inner: int) -> Chunk:
+    """One row with its operands in host memory: what travels when it must be done again."""
+
+    def own(array: Any) -> np.ndarray:
+        part = array[:, :, inner : inner + 1] if array.shape[2] > 1 else array
+        return np.asarray(part.get() if hasattr(part, "get") else part)
+
+    part = chunk.rows(outer, outer + 1)
+    return part.map_arrays(own, (1, chunk.steps, 1))

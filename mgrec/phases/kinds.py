@@ -1,0 +1,47 @@
+"""On which machine arrays are: those of one recurrence lie together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+
+def is_on_gpu(array: Any) -> bool:
+    """Whether an array, or every chunk of a Dask array, is CuPy's."""
+    if type(array) is np.ndarray:
+        return False
+    return hasattr(getattr(array, "_meta", array), "__cuda_array_interface__")
+
+
+def check_together(named: Iterable[tuple[str, Any]]) -> None:
+    """Refuse arrays of which some are on a GPU and others are not, or not on the same one.
+
+    Parameters
+    ----------
+    named : iterable of (str, array or scalar)
+        Host scalars, 0-d arrays among them, go with arrays of any kind.
+
+    Raises
+    ------
+    TypeError
+        A NumPy array beside a CuPy array, in memory or as chunks.
+    ValueError
+        CuPy arrays on two devices.
+    """
+    arrays = [(name, array) for name, array in named if hasattr(array, "dtype")]
+    on_gpu = [(name, array) for name, array in arrays if is_on_gpu(array)]
+    if not on_gpu:
+        return
+    for name, array in arrays:
+        if not is_on_gpu(array) and array.ndim > 0:
+            raise TypeError(
+                f"arrays must all be on a GPU or all in host memory; got {on_gpu[0][0]} on a GPU "
+                f"and {name} in host memory: move one with cupy.asarray({name}) or "
+                f"cupy.asnumpy({on_gpu[0][0]}), a Dask array with map_blocks"
+            )
+    devices = {array.device.id: name for name, array in on_gpu if hasattr(array, "device")}
+    if len(devices) > 1:
+        places = ", ".join(f"{name} on {device}" for device, name in devices.items())
+        raise ValueError(f"arrays must be on one device; got {places}")

@@ -1,0 +1,77 @@
+"""Arrays that the caller gives for results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .kinds import is_on_gpu
+
+
+def check_out(out: Any, problem: Any, operands: Sequence[Any]) -> tuple[Any, ...]:
+    """Check arrays to write results to.
+
+    Parameters
+    ----------
+    out : None, array, or tuple of arrays
+        A tuple where the state is one.
+    problem : Problem
+    operands : sequence of arrays
+        Whose memory `out` must not share: a kernel may read them again.
+
+    Returns
+    -------
+    tuple of arrays
+        Empty where `out` is None.
+
+    Raises
+    ------
+    TypeError, ValueError
+        `out` is no writeable C-contiguous array of the result's shape, dtype and kind.
+    """
+    if out is None:
+        return ()
+    given = out if isinstance(out, tuple) else (out,)
+    if isinstance(out, tuple) != problem.is_several or len(given) != len(problem.initial):
+        wanted = f"a tuple of {len(problem.initial)}" if problem.is_several else "one array"
+        raise TypeError(f"out must be {wanted}, as the state is; got {type(out).__name__}")
+    for array in given:
+        _check(array, problem, operands)
+    for number, array in enumerate(given):
+        if any(_overlap(array, other) for other in given[:number]):
+            raise ValueError("out must be arrays that share no memory; got two that do")
+    return given
+
+
+def _check(array: Any, problem: Any, operands: Sequence[Any]) -> None:
+    kind = next((type(x) for x in operands if is_on_gpu(x)), None)
+    got = f"{type(array).__module__}.{type(array).__name__}"
+    if kind is None and (is_on_gpu(array) or not hasattr(array, "flags")):
+        raise TypeError(f"out must be a NumPy array, as the operands are; got {got}")
+    if kind is not None and not isinstance(array, kind):
+        raise TypeError(f"out must be a CuPy array, as the operands are; got {got}")
+    if array.shape != problem.shape or array.dtype != problem.result_dtype:
+        raise ValueError(
+            f"out must have shape {problem.shape} and dtype {problem.result_dtype}; "
+            f"got {array.shape} and {array.dtype}"
+        )
+    if not array.flags.c_contiguous or not getattr(array.flags, "writeable", True):
+        raise ValueError("out must be C-contiguous and writeable; got an array that is not")
+    if any(_overlap(array, operand) for operand in operands):
+        raise ValueError("out must not share memory with an operand; got an array that does")
+
+
+def _overlap(array: Any, other: Any) -> bool:
+    """Whether the spans of memory of two arrays of one kind meet."""
+    if is_on_gpu(array) != is_on_gpu(other) or not array.nbytes or not other.nbytes:
+        return False
+    (begin, end), (first, last) = _span(array), _span(other)
+    return begin < last and first < end
+
+
+def _span(array: Any) -> tuple[int, int]:
+    interface = "__cuda_array_interface__" if is_on_gpu(array) else "__array_interface__"
+    begin = end = getattr(array, interface)["data"][0]
+    for length, stride in zip(array.shape, array.strides, strict=True):
+        begin, end = begin + min(0, (length - 1) * stride), end + max(0, (length - 1) * stride)
+    return begin, end + array.dtype.itemsize
