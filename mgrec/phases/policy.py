@@ -1,0 +1,161 @@
+"""How many processors a recurrence is worth: the policy of Wakatani's P-scheme/G."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+
+WARP = 32
+MOST_THREADS = 1024
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """G thread blocks of T threads: the P = G·T processors of a P-scheme.
+
+    Attributes
+    ----------
+    blocks : int
+        G.
+    threads : int
+        T, at most 1,024.
+
+    Examples
+    --------
+    >>> Configuration(blocks=132, threads=128).processors
+    16896
+    """
+
+    blocks: int
+    threads: int
+
+    def __post_init__(self) -> None:
+        if self.blocks < 1:
+            raise ValueError(f"blocks must be at least 1; got {self.blocks}")
+        if not 1 <= self.threads <= MOST_THREADS:
+            raise ValueError(f"threads must be from 1 to {MOST_THREADS}; got {self.threads}")
+
+    @property
+    def processors(self) -> int:
+        """P."""
+        return self.blocks * self.threads
+
+
+@dataclass(frozen=True)
+class Constants:
+    """What a step costs in each phase, for one dtype and kind of operands on one device.
+
+    Attributes
+    ----------
+    alpha : float
+        Seconds in which one of few threads composes a step (precompute).
+    beta : float
+        Seconds in which a state is carried over one part (propagation).
+    gamma : float
+        Seconds in which one of few threads computes a step (determine).
+    floor : float
+        Seconds of a step, in all phases together, that no number of threads goes below,
+        since the memory is busy; 0 in the papers' model.
+    """
+
+    alpha: float
+    beta: float
+    gamma: float
+    floor: float = 0.0
+
+
+def predict_time(
+    steps: int, constants: Constants, configuration: Configuration, rows: int = 1
+) -> float:
+    """Seconds of the three phases: max((alpha + gamma)/P, floor)·N + beta·P.
+
+    Parameters
+    ----------
+    steps : int
+        N, of all rows together.
+    constants : Constants
+    configuration : Configuration
+    rows : int, optional
+        Rows share the processors, and each propagates by itself: beta·P/rows.
+
+    Examples
+    --------
+    >>> round(predict_time(10**6, Constants(2e-8, 1e-8, 3e-8), Configuration(10, 100)), 9)
+    6e-05
+    """
+    processors = configuration.processors
+    step = max((constants.alpha + constants.gamma) / processors, constants.floor)
+    return step * steps + constants.beta * processors / rows
+
+
+def optimal_processors(steps: int, constants: Constants, rows: int = 1) -> float:
+    """P_opt = sqrt((alpha + gamma)·N/beta), where the time of the model has its minimum.
+
+    With a floor not more than saturate the memory, P = (alpha + gamma)/floor: further
+    processors only lengthen the propagation.
+
+    Examples
+    --------
+    >>> optimal_processors(10**6, Constants(2e-8, 1e-8, 2e-8))
+    2000.0
+    >>> round(optimal_processors(10**6, Constants(2e-8, 1e-8, 2e-8, floor=4e-11)))
+    1000
+    """
+    work = constants.alpha + constants.gamma
+    optimum = sqrt(work * steps * rows / constants.beta)
+    return min(optimum, work / constants.floor) if constants.floor else optimum
+
+
+def choose_configuration(
+    steps: int, constants: Constants, multiprocessors: int, rows: int = 1
+) -> Configuration:
+    """Choose G first, then T, for P_opt processors.
+
+    Parameters
+    ----------
+    steps : int
+        N, of all rows together.
+    constants : Constants
+    multiprocessors : int
+        Of the device.
+    rows : int, optional
+
+    Returns
+    -------
+    Configuration
+        As many blocks as multiprocessors, as long as each has a warp; then as many whole
+        warps in each as come nearest to P_opt, from 1 to 32.
+
+    References
+    ----------
+    A. Wakatani's papers on P-scheme/G (2012, 2013).
+
+    Examples
+    --------
+    >>> choose_configuration(10**6, Constants(2e-8, 1e-8, 2e-8), multiprocessors=10)
+    Configuration(blocks=10, threads=192)
+    >>> choose_configuration(1000, Constants(2e-8, 1e-8, 2e-8), multiprocessors=10)
+    Configuration(blocks=1, threads=64)
+    """
+    warps = min(optimal_processors(steps, constants, rows), max(steps, 1)) / WARP
+    blocks = min(multiprocessors, max(int(warps), 1))
+    per_block = max(1, min(round(warps / blocks), MOST_THREADS // WARP))
+    return Configuration(blocks, per_block * WARP)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Seconds that one configuration took.
+
+    Attributes
+    ----------
+    configuration : Configuration
+    rearranged : float
+        The three phases over arrays that are rearranged already, as the papers time them.
+    whole : float
+        With the transpositions of operands and results.
+    """
+
+    configuration: Configuration
+    rearranged: float
+    whole: float

@@ -1,0 +1,92 @@
+"""CUDA programs compiled by g++ and launched over NumPy arrays: kernels tested without a GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import re
+import shutil
+import subprocess
+import types
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+HEADER = Path(__file__).with_name("cuda_on_host.h")
+LAUNCHER = """
+extern "C" void launch_{0}(int blocks, int threads, void** arguments) {{
+  launch<{0}>(blocks, threads, arguments);
+}}
+"""
+
+
+class HostCompiler:
+    """Stands in for ``compile_kernel``: builds each program once, in a folder.
+
+    Attributes
+    ----------
+    launches : list of (str, int, int)
+        Kernel, blocks and threads of every launch so far.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        if shutil.which("g++") is None:
+            pytest.skip("no g++ on this machine")
+        self.folder = folder
+        self.libraries: dict[str, ctypes.CDLL] = {}
+        self.launches: list[tuple[str, int, int]] = []
+
+    def __call__(self, text: str, name: str, shared_bytes: int = 0) -> Any:
+        if text not in self.libraries:
+            self.libraries[text] = self._build(text)
+        function = getattr(self.libraries[text], f"launch_{name}")
+
+        def launch(
+            blocks: int, threads: int, arguments: Any, shared: int, cooperative: bool = True
+        ) -> None:
+            self.launches.append((name, blocks, threads))
+            function(blocks, threads, _pack(arguments))
+
+        return launch
+
+    def _build(self, text: str) -> ctypes.CDLL:
+        names = re.findall(r"(\w+_kernel)\(", text)
+        launchers = "".join(LAUNCHER.format(name) for name in names)
+        path = self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.cpp"
+        path.write_text(f'#include "{HEADER}"\n{text}{launchers}')
+        library = path.with_suffix(".so")
+        subprocess.run(
+            ["g++", "-std=c++17", "-O1", "-ffp-contract=off", "-w", "-shared", "-fPIC", str(path),
+             "-o", str(library)], check=True,
+        )  # fmt: skip
+        return ctypes.CDLL(str(library))
+
+
+def _pack(arguments: Any) -> Any:
+    """Pointers to the arguments' values, as the CUDA driver takes them."""
+    kept = []
+    for argument in arguments:
+        if isinstance(argument, np.ndarray):
+            assert argument.flags.c_contiguous
+            kept.append(np.array(argument.ctypes.data, np.uint64))
+        else:
+            kept.append(np.array(argument))
+    packed = (ctypes.c_void_p * len(kept))(*(x.ctypes.data for x in kept))
+    packed.kept = kept
+    return packed
+
+
+def poisoned(shape: Any, dtype: Any) -> np.ndarray[Any, Any]:
+    """An array of bytes that no result has."""
+    array = np.empty(shape, dtype)
+    array.reshape(-1).view(np.uint8)[:] = 0xFE
+    return array
+
+
+def numpy_as_cupy() -> types.ModuleType:
+    """A module that allocates NumPy arrays, poisoned, where CuPy's are asked for."""
+    module = types.ModuleType("cupy")
+    module.empty = poisoned  # type: ignore[attr-defined]
+    return module
