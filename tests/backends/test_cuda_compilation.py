@@ -99,8 +99,9 @@ def test_kernels_compile(nvrtc: ctypes.CDLL, case: Any, architecture: int) -> No
     vector = 16 // chunk.dtype.itemsize
     rows = chunk.shape[2] == 1
     layout = Layout(
-        128, 3 * vector if rows else 4, 2, 5, chunk.reverse, chunk.shape[0] > 1 and rows,
-        rows and architecture >= 90, chunk.shape[1] < 3 * vector, 1 if rows else 3,
+        128, 3 * vector if rows else 4, 2, reverse=chunk.reverse,
+        segmented=chunk.shape[0] > 1 and rows, bulk=rows and architecture >= 90,
+        crowded=chunk.shape[1] < 3 * vector, team=1 if rows else 3,
     )  # fmt: skip
     compile_text(nvrtc, plan(transfer_map, chunk, source, states, layout, 132).text, architecture)
     compile_text(nvrtc, print_precompute(transfer_map, chunk, source, states, layout), architecture)

@@ -46,6 +46,10 @@ _COLUMNS = """const long long count = outers * inners;
                             (steps + STEPS - 1) / STEPS}, epoch);"""
 
 
+_RING_TURNS = 8
+"""Turns of a team whose published spans are kept: ``TURNS`` of the kernel."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """Program and sizes of one launch.
@@ -94,20 +98,21 @@ def plan(
             tile="TILE" if along_rows else "STEPS",
         ),
     )
-    words = -(-max(len(transfer_map.identity), states) * chunk.dtype.itemsize // 4)
-    units = words + words % 2
     outers, steps, inners = chunk.shape
     shared = shared_bytes(chunk, source, layout, stores=states)
+    words = -(-max(len(transfer_map.identity), states) * chunk.dtype.itemsize // 4)
+    units = words + words % 2
+    resident = layout.blocks * multiprocessors
     if along_rows:
         tiles = -(-outers * steps // (layout.threads * layout.items))
-        blocks = min(layout.blocks * multiprocessors, tiles)
+        blocks = min(resident, tiles)
         return Plan(text, blocks, layout.threads + 32, shared, 2 + tiles * units)
     groups = -(-outers * inners // 32)
-    tiles = -(-steps // (layout.threads // 32 * layout.items))
-    teams = min(groups, max(1, layout.blocks * multiprocessors // layout.team))
-    threads = layout.threads + (32 if layout.team > 1 else 0)
-    published = 2 + groups * tiles * 32 * units if layout.team > 1 else 2
-    return Plan(text, teams * layout.team, threads, shared, published)
+    teams = min(groups, max(1, resident // layout.team))
+    if layout.team == 1:
+        return Plan(text, teams, layout.threads, shared, 2)
+    blocks = teams * layout.team
+    return Plan(text, blocks, layout.threads + 32, shared, 2 + blocks * _RING_TURNS * 32 * units)
 
 
 def shared_bytes(chunk: Chunk, source: Source, layout: Layout, stores: int) -> int:
@@ -127,6 +132,7 @@ def prepare(
     entry: tuple[Any, ...],
     results: tuple[Any, ...],
     layout: Layout | None = None,
+    multiprocessors: int | None = None,
 ) -> Callable[[], None]:
     """Compile the single pass over a chunk and return its launch.
 
@@ -138,12 +144,16 @@ def prepare(
     entry : tuple of arrays (outer, inner)
     results : tuple of arrays (outer, steps, inner)
     layout : Layout, optional
-        Chosen from the shape, dtype and device when not given.
+        Chosen by :func:`mgrec.backends.cuda.tuning.choose_layout` when not given.
+    multiprocessors : int, optional
+        Fewer than the device has: the grid of a smaller one.
     """
     device = Device.current()
+    if multiprocessors:
+        device = replace(device, multiprocessors=multiprocessors)
     source = describe(chunk)
-    layout = layout or choose_layout(chunk, source, len(entry), device)
-    guarded = transfer_map == affine and chunk.dtype.kind in "fc"
+    layout = layout or choose_layout(chunk, source, len(transfer_map.identity), len(entry), device)
+    guarded = transfer_map == affine and chunk.dtype.kind in "fc" and not layout.walking
     layout = replace(layout, guarded=guarded)
     launch = plan(transfer_map, chunk, source, len(entry), layout, device.multiprocessors)
     kernel = compile_kernel(launch.text, "determine_kernel", launch.shared_bytes)

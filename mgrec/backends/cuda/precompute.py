@@ -15,7 +15,7 @@ from .determine import shared_bytes
 from .program import Layout, print_program
 from .sources import Source, describe, print_source
 from .tracing import state_count, trace_transfer_map
-from .tuning import choose_precompute
+from .tuning import MULTIPROCESSORS, choose_precompute
 
 _ENTRIES = """
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) precompute_kernel(
@@ -77,8 +77,8 @@ def prepare_precompute(
 
     device = Device.current()
     source = describe(chunk)
-    states = state_count(transfer_map)
-    layout = layout or choose_precompute(chunk, source, states, device)
+    width, states = len(transfer_map.identity), state_count(transfer_map)
+    layout = layout or choose_precompute(chunk, source, width, states, device)
     text = print_precompute(transfer_map, chunk, source, states, layout)
     shared = shared_bytes(chunk, source, layout, stores=0)
     kernel = compile_kernel(text, "precompute_kernel", shared)
@@ -88,7 +88,7 @@ def prepare_precompute(
     groups, tile = (rows, layout.threads * layout.items)
     if inners > 1:
         groups, tile = -(-rows // 32), layout.threads // 32 * layout.items
-    pieces = max(1, min(layout.blocks * device.multiprocessors // groups, -(-steps // tile)))
+    pieces = max(1, min(layout.blocks * MULTIPROCESSORS // groups, -(-steps // tile)))
     span_bytes = max(len(transfer_map.identity), states) * chunk.dtype.itemsize + 16
     arrays = (*source.streams, *source.arguments)
     sizes = tuple(np.int64(n) for n in (*chunk.shape, pieces))

@@ -21,39 +21,38 @@ class Layout:
     Attributes
     ----------
     threads, items, stages : int
-        Threads a block, steps a thread, tiles of loads under way.
-    run : int
-        Spans that a lane folds: the blocks of the grid over 32, rounded up.
+        Threads a block, steps a thread, tiles of loads under way (0: columns are read
+        when they are needed).
     team : int
         Blocks that share a group of columns.
     blocks : int
         Blocks a multiprocessor.
-    reverse, segmented, bulk, crowded, guarded : bool
+    reverse, segmented, bulk, crowded, guarded, walking : bool
         Time runs against memory; rows begin inside tiles; tiles move by bulk copies;
         several rows may begin in one thread's part; steps whose composed maps overflow
-        or underflow are repaired.
+        or underflow are repaired; one warp walks 32 columns step by step.
     """
 
     threads: int
     items: int
     stages: int = 1
-    run: int = 1
     reverse: bool = False
     segmented: bool = False
     bulk: bool = False
     crowded: bool = False
     guarded: bool = False
+    walking: bool = False
     team: int = 1
     blocks: int = 1
 
     def print(self) -> str:
         numbers = "".join(
             f"constexpr int {name.upper()} = {getattr(self, name)};\n"
-            for name in ("threads", "items", "stages", "run", "team", "blocks")
+            for name in ("threads", "items", "stages", "team", "blocks")
         )
         flags = "".join(
             f"constexpr bool {name.upper()} = {str(getattr(self, name)).lower()};\n"
-            for name in ("reverse", "segmented", "bulk", "crowded", "guarded")
+            for name in ("reverse", "segmented", "bulk", "crowded", "guarded", "walking")
         )
         return numbers + flags
 

@@ -1,4 +1,9 @@
-"""Sizes of tiles, stages and teams by what a step weighs and how the rows lie."""
+"""Sizes of tiles, stages and teams by what a step weighs and how the rows lie.
+
+Threads and steps of a tile decide the order of the arithmetic, so they depend on shape, dtype
+and kind of operands alone, as on a GPU of 132 multiprocessors. Stages, blocks and teams only
+divide the work and follow the device.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +18,11 @@ if TYPE_CHECKING:
     from .sources import Source
 
 _BULK_CAPABILITY = 90
+_ASYNC_CAPABILITY = 80
+MULTIPROCESSORS = 132
+"""Of the GPU that tiles are sized for."""
+_ROW_SHARED = 227 * 1024
+"""Bytes of its shared memory that a block may have."""
 _ROW_THREADS = 224
 """With the look-ahead warp 256: one warp more would cost each thread 87 of 255 registers."""
 _ROW_REGISTERS = 144
@@ -23,24 +33,32 @@ _ONE_WORD_REGISTERS = 152
 """Where one operand varies: 76 float32 items ran at 0.94, 60 at 0.91."""
 _COMPUTED_REGISTERS = 120
 """The same where a coefficient is computed twice a step: 60 items ran at 0.90, 68 at 0.83."""
-_COLUMN_REGISTERS = 64
-"""Of 128 a thread: two runs of items wait in registers."""
+_COLUMN_REGISTERS = 144
 _LARGEST_TEAM = 32
-_WIDEST_MAP = 8
-"""Scalars for which columns keep room in shared memory, where warps meet."""
+_MEETING_BYTES = 40 * 1024
+"""Shared memory in which the warps of a tile of columns meet."""
+_WALKING_GROUPS = 2 * MULTIPROCESSORS
+"""Groups of 32 columns from which on a warp walks each."""
+_WALKING_ITEMS = 16
+_WALKING_SHARED = 160 * 1024
+"""Bytes of a multiprocessor that its walking warps ask for at once."""
 
 
-def choose_layout(chunk: Chunk, source: Source, states: int, device: Device) -> Layout:
+def choose_layout(chunk: Chunk, source: Source, width: int, states: int, device: Device) -> Layout:
     """Choose the layout of the single pass."""
     if chunk.shape[2] == 1:
         return _choose_rows(chunk, source, states, device)
-    return _choose_columns(chunk, source, device)
+    if _groups(chunk) >= _WALKING_GROUPS:
+        return walking_layout(chunk, source, device)
+    return _choose_columns(chunk, source, width, device)
 
 
-def choose_precompute(chunk: Chunk, source: Source, states: int, device: Device) -> Layout:
+def choose_precompute(
+    chunk: Chunk, source: Source, width: int, states: int, device: Device
+) -> Layout:
     """Choose the layout of the reduction: like the single pass, with more loads under way."""
     if chunk.shape[2] > 1:
-        return replace(_choose_columns(chunk, source, device), team=1)
+        return replace(_choose_reduced_columns(chunk, source, width, device), team=1)
     layout = _choose_rows(chunk, source, states, device)
     layout = replace(layout, stages=2, segmented=False, crowded=False)
     row_bytes = chunk.shape[1] * chunk.dtype.itemsize
@@ -49,19 +67,25 @@ def choose_precompute(chunk: Chunk, source: Source, states: int, device: Device)
 
 def _choose_rows(chunk: Chunk, source: Source, states: int, device: Device) -> Layout:
     # An odd number of 16-byte vectors a thread keeps shared memory free of bank conflicts.
-    itemsize = chunk.dtype.itemsize
-    vector = 16 // itemsize
-    words = max(source.varying, 1) * max(itemsize // 4, 1)
-    vectors = max(_registers(chunk, source) // (2 * words * vector), 1)
+    vector = 16 // chunk.dtype.itemsize
+    vectors = max(_registers(chunk, source) // (2 * _words(chunk, source) * vector), 1)
     threads, streams = _ROW_THREADS, len(source.streams)
     # Where the tiles are fewer than the multiprocessors smaller ones are sooner done.
-    enough = chunk.shape[0] * chunk.shape[1] // (threads * vector * device.multiprocessors)
+    enough = chunk.shape[0] * chunk.shape[1] // (threads * vector * MULTIPROCESSORS)
     vectors = max(min(vectors, enough), 1)
     vectors -= 1 - vectors % 2
     stages = 1 if source.varying <= 1 else 2
-    while vectors > 1 and _shared(threads, vectors, stages, streams, states) > device.shared_bytes:
+    while vectors > 1 and _shared(threads, vectors, stages, streams, states) > _ROW_SHARED:
         vectors -= 2
-    return row_layout(chunk, source, device, threads, vectors * vector, stages)
+    layout = row_layout(chunk, source, device, threads, vectors * vector, stages)
+    needed = _shared(threads, vectors, 1, streams, states)
+    if _shared(threads, vectors, stages, streams, states) > device.shared_bytes:
+        layout = replace(layout, stages=1, bulk=layout.bulk and needed <= device.shared_bytes)
+    return layout
+
+
+def _words(chunk: Chunk, source: Source) -> int:
+    return max(source.varying, 1) * max(chunk.dtype.itemsize // 4, 1)
 
 
 def _registers(chunk: Chunk, source: Source) -> int:
@@ -77,7 +101,7 @@ def row_layout(
     """Complete a choice of sizes for contiguous rows."""
     aligned = all(x.data.ptr % 16 == 0 for x in source.streams)
     return Layout(
-        threads, items, stages, -(-blocks * device.multiprocessors // 32),
+        threads, items, stages,
         reverse=chunk.reverse, segmented=chunk.shape[0] > 1, crowded=chunk.shape[1] < items,
         bulk=device.capability >= _BULK_CAPABILITY and aligned, blocks=blocks,
     )  # fmt: skip
@@ -87,16 +111,46 @@ def _shared(threads: int, vectors: int, stages: int, streams: int, states: int) 
     return 128 + (stages * streams + states) * threads * vectors * 16
 
 
-def _choose_columns(chunk: Chunk, source: Source, device: Device) -> Layout:
-    steps = chunk.shape[1]
-    words = max(source.varying, 1) * max(chunk.dtype.itemsize // 4, 1)
-    # Long columns: few large blocks with a look-ahead; short ones: many small blocks.
-    warps, items, blocks = (7, 16, 2) if steps > 512 else (2, 8, 8)
-    while items > 1 and 2 * words * items > _COLUMN_REGISTERS:
+def _groups(chunk: Chunk) -> int:
+    return -(-chunk.shape[0] * chunk.shape[2] // 32)
+
+
+def walking_layout(
+    chunk: Chunk, source: Source, device: Device, items: int = _WALKING_ITEMS
+) -> Layout:
+    """Give every group of 32 columns a warp, with as many loads under way as there is room."""
+    while items > 1 and items * _words(chunk, source) > 128:
         items //= 2
-    while warps > 1 and (warps - 1) * items >= steps:
+    blocks = min(-(-_groups(chunk) // device.multiprocessors), 16)
+    loads = max(len(source.streams), 1) * 32 * items * chunk.dtype.itemsize
+    room = min(_WALKING_SHARED, device.shared_bytes) // blocks
+    stages = max(1, min(room // loads, 8, -(-chunk.shape[1] // items)))
+    stages = stages if device.capability >= _ASYNC_CAPABILITY else 0
+    return Layout(32, items, stages, reverse=chunk.reverse, walking=True, blocks=blocks)
+
+
+def _choose_columns(chunk: Chunk, source: Source, width: int, device: Device) -> Layout:
+    return _column_sizes(chunk, source, width, device, _COLUMN_REGISTERS, 7, 1)
+
+
+def _choose_reduced_columns(chunk: Chunk, source: Source, width: int, device: Device) -> Layout:
+    # Long columns: few large blocks; short ones: many small blocks.
+    warps, blocks = (7, 2) if chunk.shape[1] > 512 else (2, 8)
+    return _column_sizes(chunk, source, width, device, 64, warps, blocks)
+
+
+def _column_sizes(
+    chunk: Chunk, source: Source, width: int, device: Device, registers: int, warps: int,
+    blocks: int,
+) -> Layout:  # fmt: skip
+    steps = chunk.shape[1]
+    items = max(registers // (2 * _words(chunk, source)), 1)
+    span = width * chunk.dtype.itemsize + 8
+    while warps > 1 and (
+        2 * warps * 32 * span > _MEETING_BYTES // blocks or (warps - 1) * items >= steps
+    ):
         warps -= 1
-    return column_layout(chunk, source, device, warps * 32, items, 2, blocks)
+    return column_layout(chunk, source, device, warps * 32, min(items, steps), 2, blocks)
 
 
 def column_layout(
@@ -104,12 +158,24 @@ def column_layout(
     blocks: int = 1,
 ) -> Layout:  # fmt: skip
     """Complete a choice of sizes for columns."""
-    outers, steps, inners = chunk.shape
     loads = len(source.streams) * threads * items * chunk.dtype.itemsize
-    declared = 2 * threads * (_WIDEST_MAP * chunk.dtype.itemsize + 8) + 8 * 1024
-    while stages > 1 and stages * loads + declared > device.shared_bytes // blocks:
+    room = device.shared_bytes // blocks - _MEETING_BYTES // blocks - 8 * 1024
+    while stages > 0 and stages * loads > room:
         stages -= 1
-    groups = -(-outers * inners // 32)
-    tiles = -(-steps // (threads // 32 * items))
-    team = max(1, min(blocks * device.multiprocessors // groups, tiles, _LARGEST_TEAM))
+    if device.capability < _ASYNC_CAPABILITY:
+        stages = 0
+    team = _choose_team(chunk, threads // 32 * items, blocks * device.multiprocessors)
     return Layout(threads, items, stages, reverse=chunk.reverse, team=team, blocks=blocks)
+
+
+def _choose_team(chunk: Chunk, tile_steps: int, resident: int) -> int:
+    """Find the smallest team that leaves few blocks without work."""
+    groups, tiles = _groups(chunk), -(-chunk.shape[1] // tile_steps)
+
+    def used(team: int) -> float:
+        turns = -(-groups // max(1, resident // team)) * -(-tiles // team)
+        return groups * tiles / (turns * resident)
+
+    sizes = range(1, min(_LARGEST_TEAM, tiles, resident) + 1)
+    most = max(map(used, sizes))
+    return next(team for team in sizes if used(team) >= 0.97 * most)

@@ -9,7 +9,7 @@
 constexpr int STEPS = WARPS * ITEMS;  // of a tile
 
 struct Columns {
-  long long outers, steps, inners, count, groups, tiles;  // tiles: along the steps
+  long long outers, steps, inners, count, groups, tiles;  // groups of 32, tiles along the steps
 };
 
 struct Column {
@@ -64,7 +64,7 @@ DEVICE inline void copies_commit() {
 // All but the last STAGES - 1 groups of copies have arrived.
 DEVICE inline void copies_wait() {
 #if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 1) : "memory");
+  asm volatile("cp.async.wait_group %0;" ::"n"(STAGES > 0 ? STAGES - 1 : 0) : "memory");
 #endif
 }
 
@@ -74,6 +74,7 @@ DEVICE inline T* slot(T* slots, int stage, int p, int r) {
 
 DEVICE inline void request(T* slots, int stage, const Source& source, const Cursor& at,
                            const Columns& shape) {
+  if (STAGES == 0) return;
   if (!at.ends(shape)) {
 #pragma unroll
     for (int p = 0; p < Source::STREAMS; ++p) {
@@ -88,13 +89,17 @@ DEVICE inline void request(T* slots, int stage, const Source& source, const Curs
 
 DEVICE inline void read_items(T* slots, int stage, const Source& source, const Cursor& at,
                               const Columns& shape, Items& items) {
-  copies_wait();
+  if (STAGES > 0) copies_wait();
 #pragma unroll
-  for (int p = 0; p < Source::STREAMS; ++p)
+  for (int p = 0; p < Source::STREAMS; ++p) {
+    const T* from = source.stream[p] + at.column.base + at.step * shape.inners;
 #pragma unroll
-    for (int r = 0; r < ITEMS; ++r) items.v[p][r] = *slot(slots, stage, p, r);
+    for (int r = 0; r < ITEMS; ++r, from += shape.inners)
+      if (STAGES > 0) items.v[p][r] = *slot(slots, stage, p, r);
+      else if (at.whole || at.has(r, shape)) items.v[p][r] = *from;
+  }
   items.step = at.step;
-  if (VARYING > Source::STREAMS && at.column.exists)
+  if (VARYING > Source::STREAMS && at.column.exists && at.step < shape.steps)
     source.complete(items, at.column.outer, at.step, at.column.inner, shape.outers, shape.steps);
   source.lift_items(items);
 }
@@ -114,9 +119,10 @@ DEVICE inline Span upsweep(const Source& source, const Items& items, const Curso
   return span;
 }
 
-DEVICE inline void downsweep(const Source& source, const Items& items, const Cursor& at,
-                             const Columns& shape, Transfer::State state,
-                             T* const (&results)[Transfer::STATES]) {
+// Returns the state after the run.
+DEVICE inline Transfer::State downsweep(const Source& source, const Items& items, const Cursor& at,
+                                        const Columns& shape, Transfer::State state,
+                                        T* const (&results)[Transfer::STATES]) {
   const long long begin = at.column.base + at.step * shape.inners;
 #pragma unroll
   for (int r = 0; r < ITEMS; ++r) {
@@ -126,6 +132,7 @@ DEVICE inline void downsweep(const Source& source, const Items& items, const Cur
     for (int q = 0; q < Transfer::STATES; ++q)
       results[q][begin + in_time(r) * shape.inners] = state.v[q];
   }
+  return state;
 }
 
 // Joins of a tile: of what lies before this warp's run, and of the whole.

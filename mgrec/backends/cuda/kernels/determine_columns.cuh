@@ -1,16 +1,20 @@
 // Determine rows along a slow axis in one pass, without a transposed copy.
 //
 // Where columns are too few for the GPU, a team of blocks shares them: step tiles are dealt round
-// robin in the team, with the look-ahead of contiguous rows, a lane for each column.
+// robin in the team, with the look-ahead of contiguous rows, a lane for each column. The state goes
+// through the tiles' spans one by one, in a team as in a single block: same bits. Where columns are
+// many a block is one warp that walks them step by step.
 #pragma once
 #include "columns.cuh"
 #include "guard.cuh"
 
 constexpr int LOOKAHEAD = TEAM > 1 ? 32 : 0;  // threads
+static_assert(!WALKING || (WARPS == 1 && TEAM == 1), "a walking block is one warp");
 
+// Tiles past the end, which fill up a team's last turn, hold no step.
 DEVICE inline void advance(Cursor& at, const Columns& shape) {
   at.tile += TEAM;
-  if (at.tile >= shape.tiles) {
+  if (at.tile >= (shape.tiles + TEAM - 1) / TEAM * TEAM) {
     at.tile = blockIdx.x % TEAM;
     at.group += gridDim.x / TEAM;
     if (!at.ends(shape)) at.column = column_of(at.group, shape);
@@ -28,42 +32,75 @@ DEVICE inline Transfer::State entry_of(const T* const (&entry)[Transfer::STATES]
   return state;
 }
 
-// Every lane joins the spans of its own column in tiles begin..end-1.
-DEVICE inline Span fold_column(const Unit* descriptors, long long begin, long long end,
-                               unsigned epoch) {
-  const int lane = threadIdx.x % 32;
+// Published spans of a team's last TURNS turns. In every turn a block waits for the spans of the
+// others' last tiles, needed or not, so that nobody is five turns ahead of another.
+constexpr int TURNS = 8;
+
+struct Ring {
+  Unit* descriptors;
+  unsigned epoch;
+  DEVICE Ring(Unit* space, unsigned epoch)
+      : descriptors(space + blockIdx.x / TEAM * (TURNS * TEAM * 32ll * UNITS)), epoch(epoch) {}
+  DEVICE long long place(int turn, int member) const {
+    return (turn % TURNS * TEAM + member) * 32ll + threadIdx.x % 32;
+  }
+  DEVICE unsigned tag(int turn) const { return epoch * 4 + turn / TURNS % 4; }
+};
+
+// The state of every lane's column after the TEAM tiles before this block's tile of `turn`, of
+// which those from `begin` on are of the same columns.
+DEVICE inline Transfer::State fold_column(const Ring& ring, int turn, int begin,
+                                          Transfer::State state) {
+  const int member = blockIdx.x % TEAM;
   Span run[TEAM];
   bool complete;
   do {
     complete = true;
 #pragma unroll
     for (int k = 0; k < TEAM; ++k) {
-      run[k] = empty_span();
-      if (begin + k < end)
-        complete = received(descriptors, (begin + k) * 32 + lane, epoch, run[k]) && complete;
+      const int other = (member + k) % TEAM, then = turn - (member + k < TEAM);
+      if (then >= 0)
+        complete = received(ring.descriptors, ring.place(then, other), ring.tag(then), run[k]) &&
+                   complete;
     }
   } while (!__all_sync(ALL, complete));
-  Span span = run[0];
 #pragma unroll
-  for (int k = 1; k < TEAM; ++k) span = join(span, run[k]);
-  return span;
+  for (int k = 0; k < TEAM; ++k)
+    if (k >= begin) state = after(run[k], state);
+  return state;
 }
 
 // Spine of a team: the look-ahead warp finds the states at the beginning of the block's tiles.
 DEVICE inline void resolve(Transfer::State (&tile_entry)[RING][32],
-                           const T* const (&entry)[Transfer::STATES], const Unit* descriptors,
-                           Cursor at, const Columns& shape, unsigned epoch) {
+                           const T* const (&entry)[Transfer::STATES], const Ring& ring, Cursor at,
+                           const Columns& shape) {
+  const int member = blockIdx.x % TEAM;
   Transfer::State state = {};
-  long long last = 0;
   for (int turn = 0; !at.ends(shape); ++turn, advance(at, shape)) {
-    if (at.tile == blockIdx.x % TEAM) state = entry_of(entry, at.column, shape), last = 0;
+    const bool is_first = at.tile == member;
+    if (is_first) state = entry_of(entry, at.column, shape);
     await_published(turn);
-    const long long tiles = at.group * shape.tiles;
-    state = after(fold_column(descriptors, tiles + last, tiles + at.tile, epoch), state);
-    last = at.tile;
+    state = fold_column(ring, turn, is_first ? TEAM - member : 0, state);
     tile_entry[turn % RING][threadIdx.x % 32] = state;
     __syncwarp();
     announce_resolved(turn);
+  }
+}
+
+DEVICE inline void walk(T* slots, const Source& source, const T* const (&entry)[Transfer::STATES],
+                        T* const (&results)[Transfer::STATES], Cursor at, const Columns& shape) {
+  Cursor later = at;
+  for (int k = 0; k < STAGES; ++k, advance(later, shape))
+    request(slots, k, source, later, shape);
+  Transfer::State state = {};
+  for (int stage = 0; !at.ends(shape); advance(at, shape)) {
+    Items items;
+    read_items(slots, stage, source, at, shape, items);
+    request(slots, stage, source, later, shape);
+    advance(later, shape);
+    if (at.tile == 0) state = entry_of(entry, at.column, shape);
+    state = downsweep(source, items, at, shape, state, results);
+    if (++stage == STAGES) stage = 0;
   }
 }
 
@@ -72,15 +109,16 @@ DEVICE void determine_columns(const Source& source, const T* const (&entry)[Tran
                               Marks& marks, const Columns& shape, unsigned epoch) {
   extern __shared__ __align__(16) unsigned char memory[];
   T* const slots = reinterpret_cast<T*>(memory);
+  const long long member = blockIdx.x % TEAM, group = blockIdx.x / TEAM;
+  Cursor next = {group, member, 0, column_of(group, shape), false};
+  next.place(shape);
+  if constexpr (WALKING) return walk(slots, source, entry, results, next, shape);
+
   __shared__ Span totals[2][WARPS][32];
   __shared__ Transfer::State tile_entry[RING][32];
+  const Ring ring(descriptors, epoch);
   const int lane = threadIdx.x % 32;
-  const long long member = blockIdx.x % TEAM;
-  Cursor next = {blockIdx.x / TEAM, member, 0, column_of(blockIdx.x / TEAM, shape), false};
-  next.place(shape);
-  if (TEAM > 1 && threadIdx.x >= THREADS)
-    return resolve(tile_entry, entry, descriptors, next, shape, epoch);
-
+  if (TEAM > 1 && threadIdx.x >= THREADS) return resolve(tile_entry, entry, ring, next, shape);
   Cursor at = {shape.groups, 0, 0, {}, false}, later = next;
   for (int k = 0; k < STAGES; ++k, advance(later, shape))
     request(slots, k, source, later, shape);
@@ -93,8 +131,8 @@ DEVICE void determine_columns(const Source& source, const T* const (&entry)[Tran
       read_items(slots, stage, source, next, shape, next_items);
       next_joins = join_warps(upsweep(source, next_items, next, shape), totals[(turn + 1) % 2]);
       if (TEAM > 1 && threadIdx.x >= THREADS - 32) {
-        publish(descriptors, (next.group * shape.tiles + next.tile) * 32 + lane, next_joins.total,
-                epoch);
+        publish(ring.descriptors, ring.place(turn + 1, member), next_joins.total,
+                ring.tag(turn + 1));
         __syncwarp();
         announce_published(turn + 1);
       }

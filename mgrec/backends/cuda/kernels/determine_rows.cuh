@@ -6,39 +6,33 @@
 // multiprocessor for about 3 µs: in the block's own warps that cost a third of the bandwidth. The
 // current tile waits in registers, so shared memory serves loads that are under way.
 #pragma once
-#include "guard.cuh"
+#include "fold.cuh"
 #include "walk.cuh"
 
 constexpr int LOOKAHEAD = 32;  // threads
 
 // First tile whose span matters for the state at the beginning of `tile`.
-DEVICE inline long long needed_from(long long tile, long long last, const Shape& shape) {
-  if (!SEGMENTED) return last;
+DEVICE inline long long needed_from(long long tile, const Shape& shape) {
+  if (!SEGMENTED) return 0;
   const long long start = start_of(tile, shape), end = start + TILE;
   const long long element = REVERSE ? (end < shape.total ? end : shape.total) - 1 : start;
   const long long row_start = element / shape.steps * shape.steps + (REVERSE ? shape.steps - 1 : 0);
   if (row_start == element) return tile;
   const long long holder = row_start / TILE;
-  const long long row_tile = REVERSE ? shape.tiles - 1 - holder : holder;
-  return row_tile > last ? row_tile : last;
+  return REVERSE ? shape.tiles - 1 - holder : holder;
 }
 
 // Spine: the look-ahead warp.
-DEVICE inline void resolve(Transfer::State (&tile_entry)[RING], const T* const (&entry)[Transfer::STATES],
-                           const Unit* descriptors, Marks& marks, const Shape& shape,
-                           unsigned epoch) {
-  Transfer::State state = entry_of(entry, SEGMENTED ? -1 : 0, shape);
-  long long last = 0;
+DEVICE inline void resolve(Transfer::State (&tile_entry)[RING],
+                           const T* const (&entry)[Transfer::STATES], const Unit* descriptors,
+                           Marks& marks, const Shape& shape, unsigned epoch) {
+  Spine spine = {entry_of(entry, SEGMENTED ? -1 : 0, shape), 0};
   int turn = 0;
   for (long long tile = blockIdx.x; tile < shape.tiles; tile += gridDim.x, ++turn) {
-    const long long begin = needed_from(tile, last, shape);
+    const long long begin = needed_from(tile, shape);
     await_published(turn);
-    if (begin < tile) {
-      const Span span = fold(descriptors, begin, tile, epoch);
-      if (GUARDED && threadIdx.x % 32 == 0 && is_doubtful(span, state)) mark(marks, begin, epoch);
-      state = after(span, state);
-    }
-    last = tile;
+    Transfer::State state = tile == 0 ? spine.state : Transfer::State{};
+    if (begin < tile) state = spine.advance(begin, tile, descriptors, marks, epoch);
     if (threadIdx.x % 32 == 0) tile_entry[turn % RING] = state;
     __syncwarp();
     announce_resolved(turn);
@@ -84,7 +78,7 @@ DEVICE void determine_rows(const Source& source, const T* const (&entry)[Transfe
       const Span mine = upsweep(source, next_part.items, next_part.walk, place, shape, entry);
       const BlockScan scan = block_scan(mine, totals[(turn + 1) % 2]);
       if (threadIdx.x >= THREADS - 32) {
-        if (threadIdx.x == THREADS - 1) publish(descriptors, next, scan.total, epoch);
+        if (threadIdx.x == THREADS - 1) publish(descriptors, next, scan.total, epoch * 4);
         __syncwarp();
         announce_published(turn + 1);
       }

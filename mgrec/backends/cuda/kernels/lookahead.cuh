@@ -2,70 +2,44 @@
 //
 // A span is published as 64-bit words, half data and half tag. Each word is written and read whole,
 // so a span needs no fence, no flag of its own and no 128-bit access (.v4 accesses of 32 bits tear).
-// The tag holds the launch's epoch: nothing is cleared between launches.
+// The tag tells launches, and turns of a ring, apart: nothing is cleared between them.
 #pragma once
 #include "block.cuh"
 
 typedef unsigned long long Unit;
 constexpr int UNITS = WORDS + WORDS % 2;  // even, so that pairs are aligned to 16 bytes
 
-DEVICE inline void publish(Unit* descriptors, long long tile, const Span& span, unsigned epoch) {
+DEVICE inline void publish(Unit* descriptors, long long place, const Span& span, unsigned tag) {
   Packed packed;
   packed.span = span;
-  const Unit tag = Unit(epoch * 4 + span.kind) << 32;
+  const Unit high = Unit(tag * 4 + span.kind) << 32;
 #pragma unroll
   for (int u = 0; u < UNITS; u += 2) {
-    const Unit first = tag | packed.word[u], second = tag | (u + 1 < WORDS ? packed.word[u + 1] : 0);
+    const Unit first = high | packed.word[u];
+    const Unit second = high | (u + 1 < WORDS ? packed.word[u + 1] : 0);
     asm volatile("st.relaxed.gpu.global.v2.u64 [%0], {%1, %2};" ::"l"(
-                     descriptors + tile * UNITS + u), "l"(first), "l"(second) : "memory");
+                     descriptors + place * UNITS + u), "l"(first), "l"(second) : "memory");
   }
 }
 
-// False while any word is still of an earlier launch.
-DEVICE inline bool received(const Unit* descriptors, long long tile, unsigned epoch, Span& span) {
+// False while any word is still an earlier one.
+DEVICE inline bool received(const Unit* descriptors, long long place, unsigned tag, Span& span) {
   Packed packed;
   bool complete = true;
-  unsigned tag = 0;
+  unsigned high = 0;
 #pragma unroll
   for (int u = 0; u < UNITS; u += 2) {
     Unit first, second;
     asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];"
-                 : "=l"(first), "=l"(second) : "l"(descriptors + tile * UNITS + u) : "memory");
+                 : "=l"(first), "=l"(second) : "l"(descriptors + place * UNITS + u) : "memory");
     packed.word[u] = unsigned(first);
     if (u + 1 < WORDS) packed.word[u + 1] = unsigned(second);
-    tag = unsigned(first >> 32);
-    complete = complete && (tag >> 2) == epoch && unsigned(second >> 32) == tag;
+    high = unsigned(first >> 32);
+    complete = complete && (high >> 2) == tag && unsigned(second >> 32) == high;
   }
   span = packed.span;
-  span.kind = tag & 3;
+  span.kind = high & 3;
   return complete;
-}
-
-// One warp joins the spans of tiles begin..end-1, in order: every lane a run of consecutive tiles,
-// then the lanes. All missing spans are polled as one batch (one by one cost 0.2 of the bandwidth).
-// The shape of this tree depends on begin and end alone, so the result is the same in every run.
-DEVICE inline Span fold(const Unit* descriptors, long long begin, long long end, unsigned epoch) {
-  const int lane = threadIdx.x % 32;
-  const long long mine = begin + lane * RUN;
-  Span run[RUN];
-  bool missing[RUN], waiting;
-#pragma unroll
-  for (int k = 0; k < RUN; ++k) {
-    run[k] = empty_span();
-    missing[k] = mine + k < end;
-  }
-  do {
-    waiting = false;
-#pragma unroll
-    for (int k = 0; k < RUN; ++k) {
-      if (missing[k]) missing[k] = !received(descriptors, mine + k, epoch, run[k]);
-      waiting = waiting || missing[k];
-    }
-  } while (__any_sync(ALL, waiting));
-  Span span = run[0];
-#pragma unroll
-  for (int k = 1; k < RUN; ++k) span = join(span, run[k]);
-  return warp_reduce(span, lane);
 }
 
 constexpr int RING = 4;  // entries; a block's warps and its look-ahead are never 3 tiles apart
