@@ -1,0 +1,7 @@
+"""Where P-scheme/G is measured: on the GPU that CuPy has as its current device."""
+
+from __future__ import annotations
+
+from ..backends.cuda.measurement import choose, copy_bandwidth, measure, name_device, sweep
+
+__all__ = ["choose", "copy_bandwidth", "measure", "name_device", "sweep"]

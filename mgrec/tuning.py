@@ -1,0 +1,177 @@
+"""Constants and configurations of P-scheme/G (``method="p-scheme"``), measured on this GPU.
+
+P-scheme/G splits N steps over P = G·T processors, G thread blocks of T threads. In its papers'
+model the three phases take T(P) = (alpha + gamma)·N/P + beta·P, so that P_opt is
+sqrt((alpha + gamma)·N/beta); G is chosen first, then T.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .phases.policy import Configuration, Constants, Measurement, predict_time
+from .placement import tuning
+
+__all__ = ["Configuration", "Constants", "Measurement", "Report", "measure", "report"]
+
+_KINDS = {"arrays": 3, "constant": 2, "computed": 2}
+"""Words that a step must move."""
+_DTYPES = "bBhHiIlLqQfdFD"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the policy chooses for a recurrence of one row, and what it is worth.
+
+    ``str(report)`` and :func:`rich.print` show it as a table.
+
+    Attributes
+    ----------
+    device : str
+    n : int
+        Steps.
+    dtype : numpy.dtype
+    kind : {"arrays", "constant", "computed"}
+    constants : Constants
+        alpha, beta and gamma, in seconds, as measured.
+    predicted : Configuration
+        The policy's choice.
+    measurements : tuple of Measurement
+        Of the policy's choice, then of all other configurations tried.
+    bandwidth : float
+        Bytes a second, read and written, of a copy on the device.
+    """
+
+    device: str
+    n: int
+    dtype: np.dtype[Any]
+    kind: str
+    constants: Constants
+    predicted: Configuration
+    measurements: tuple[Measurement, ...]
+    bandwidth: float
+
+    @property
+    def best(self) -> Measurement:
+        """The fastest configuration over arrays that are rearranged already."""
+        return min(self.measurements, key=lambda each: each.rearranged)
+
+    @property
+    def floor(self) -> float:
+        """Seconds of the least traffic that the recurrence needs."""
+        return _KINDS[self.kind] * self.dtype.itemsize * self.n / self.bandwidth
+
+    def predict(self, configuration: Configuration) -> float:
+        """Seconds of the three phases by the model."""
+        return predict_time(self.n, self.constants, configuration)
+
+    def __str__(self) -> str:
+        constants = self.constants
+        head = (
+            f"P-scheme/G on {self.device}: N = {self.n:,}, {self.dtype}, {self.kind}\n"
+            f"alpha {constants.alpha * 1e9:.3g} ns, beta {constants.beta * 1e9:.3g} ns, "
+            f"gamma {constants.gamma * 1e9:.3g} ns; floor {constants.floor * 1e12:.3g} ps a step\n"
+            f"{'':9}    G     T         P  predicted ms  measured ms  of the floor  transposed ms"
+        )
+        ranked = sorted(self.measurements, key=lambda each: each.rearranged)
+        return "\n".join([head, *map(self._line, ranked)])
+
+    def __rich__(self) -> str:
+        title, rest = str(self).split("\n", 1)
+        return f"[bold]{title}[/bold]\n{rest}"
+
+    def _line(self, measured: Measurement) -> str:
+        configuration = measured.configuration
+        mark = "policy" if configuration == self.predicted else ""
+        mark = "best" if measured == self.best else mark
+        if configuration == self.predicted == self.best.configuration:
+            mark = "both"
+        return (
+            f"{mark:9}{configuration.blocks:5}{configuration.threads:6}"
+            f"{configuration.processors:10,}{self.predict(configuration) * 1e3:14.4g}"
+            f"{measured.rearranged * 1e3:13.4g}{self.floor / measured.rearranged:14.2f}"
+            f"{measured.whole * 1e3:15.4g}"
+        )
+
+
+def measure(dtype: Any = "float32", kind: str = "arrays") -> Constants:
+    """Measure alpha, beta and gamma on CuPy's current device.
+
+    Parameters
+    ----------
+    dtype : dtype
+        Of the recurrence.
+    kind : {"arrays", "constant", "computed"}
+        What the coefficients are: an array, one number, or computed on the fly.
+
+    Returns
+    -------
+    Constants
+        In seconds; measured once a process and device.
+
+    Raises
+    ------
+    RuntimeError
+        There is no GPU, or no CuPy.
+    TypeError
+        A GPU does not compute in the dtype.
+    ValueError
+        Another kind.
+
+    Notes
+    -----
+    Takes about two seconds the first time, most of it to compile. ``method="p-scheme"``
+    itself uses constants that were measured once: its results must not depend on timing.
+    """
+    return tuning.measure(_check_dtype(dtype), _check_kind(kind))
+
+
+def report(n: int, dtype: Any = "float32", kind: str = "arrays") -> Report:
+    """Compare the policy's configuration with measured ones.
+
+    Parameters
+    ----------
+    n : int
+        Steps of the recurrence, at least 1.
+    dtype : dtype
+    kind : {"arrays", "constant", "computed"}
+        As for :func:`measure`.
+
+    Returns
+    -------
+    Report
+
+    Raises
+    ------
+    RuntimeError, TypeError
+        As for :func:`measure`.
+    ValueError
+        Another kind, or n below 1.
+    """
+    if n < 1:
+        raise ValueError(f"n must be at least 1; got {n}")
+    dtype = _check_dtype(dtype)
+    constants = tuning.measure(dtype, _check_kind(kind))
+    chosen = tuning.choose(n, constants)
+    return Report(
+        tuning.name_device(), n, dtype, kind, constants, chosen,
+        tuning.sweep(n, dtype, kind, chosen), tuning.copy_bandwidth(),
+    )  # fmt: skip
+
+
+def _check_dtype(dtype: Any) -> np.dtype[Any]:
+    checked: np.dtype[Any] = np.dtype(dtype)
+    if checked.char not in _DTYPES:
+        raise TypeError(
+            f"dtype must be an integer, float32, float64, complex64 or complex128; got {checked}"
+        )
+    return checked
+
+
+def _check_kind(kind: str) -> str:
+    if kind not in _KINDS:
+        raise ValueError(f"kind must be one of {', '.join(map(repr, _KINDS))}; got {kind!r}")
+    return kind
