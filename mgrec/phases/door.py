@@ -93,7 +93,7 @@ def check(
         raise ValueError("initial must be a scalar where the state is one; got a tuple of 1")
     states = tuple(_array("initial", state) for state in states)
     named = [(name, array) for name in checked for array in arrays_of([checked[name]])]
-    check_together([*named, *(("initial", state) for state in states)])
+    check_together(named, [("initial", state) for state in states])
     shape = _broadcast(checked)
     axis = _axis(axis, shape)
     result_dtype = _result_dtype(checked, states, kinds)

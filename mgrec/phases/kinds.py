@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,13 +15,15 @@ def is_on_gpu(array: Any) -> bool:
     return hasattr(getattr(array, "_meta", array), "__cuda_array_interface__")
 
 
-def check_together(named: Iterable[tuple[str, Any]]) -> None:
+def check_together(named: Sequence[tuple[str, Any]], rows: Sequence[tuple[str, Any]]) -> None:
     """Refuse arrays of which some are on a GPU and others are not, or not on the same one.
 
     Parameters
     ----------
-    named : iterable of (str, array or scalar)
+    named : sequence of (str, array or scalar)
         Host scalars, 0-d arrays among them, go with arrays of any kind.
+    rows : sequence of (str, array or scalar)
+        Initial states, a few numbers a row: from host memory they may go to a GPU.
 
     Raises
     ------
@@ -30,11 +32,10 @@ def check_together(named: Iterable[tuple[str, Any]]) -> None:
     ValueError
         CuPy arrays on two devices.
     """
-    arrays = [(name, array) for name, array in named if hasattr(array, "dtype")]
-    on_gpu = [(name, array) for name, array in arrays if is_on_gpu(array)]
+    on_gpu = [(name, array) for name, array in (*named, *rows) if is_on_gpu(array)]
     if not on_gpu:
         return
-    for name, array in arrays:
+    for name, array in ((n, a) for n, a in named if hasattr(a, "dtype")):
         if not is_on_gpu(array) and array.ndim > 0:
             raise TypeError(
                 f"arrays must all be on a GPU or all in host memory; got {on_gpu[0][0]} on a GPU "

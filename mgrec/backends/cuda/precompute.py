@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from ...phases.affine_growth import guarded_affine
 from ...phases.chunk import Chunk
 from ...phases.summary import ComposedMaps
 from ...phases.transfer_map import TransferMap
@@ -79,6 +81,8 @@ def prepare_precompute(
     source = describe(chunk)
     width, states = len(transfer_map.identity), state_count(transfer_map)
     layout = layout or choose_precompute(chunk, source, width, states, device)
+    is_guarded = chunk.dtype.kind == "f" and transfer_map == guarded_affine(chunk.dtype)
+    layout = replace(layout, guarded=is_guarded)
     text = print_precompute(transfer_map, chunk, source, states, layout)
     shared = shared_bytes(chunk, source, layout, stores=0)
     kernel = compile_kernel(text, "precompute_kernel", shared)

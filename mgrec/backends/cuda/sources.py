@@ -102,6 +102,10 @@ struct Source {{
   {members}
   // Registers keep the lifted map where it needs no more of them than the operands.
   static constexpr bool LIFTED = Transfer::WIDTH <= VARYING;
+  DEVICE void operands(const Items& items, int r, T (&step)[Transfer::OPERANDS]) const {{
+    const T own[] = {{{", ".join(source.steps)}}};
+    for (int k = 0; k < Transfer::OPERANDS; ++k) step[k] = own[k];
+  }}
   DEVICE Transfer::Map lift(const Items& items, int r) const {{
     const T step[] = {{{", ".join(source.steps)}}};
     return Transfer::lift(step);

@@ -1,5 +1,6 @@
 // Precompute along a slow axis: reads only. Every block joins a piece of 32 columns.
 #pragma once
+#include "calm.cuh"
 #include "columns.cuh"
 
 DEVICE void precompute_columns(const Source& source, Span* spans, const Columns& shape,
@@ -7,6 +8,7 @@ DEVICE void precompute_columns(const Source& source, Span* spans, const Columns&
   extern __shared__ __align__(16) unsigned char memory[];
   T* const slots = reinterpret_cast<T*>(memory);
   __shared__ Span totals[2][WARPS][32];
+  __shared__ Calm calm_totals[WARPS][32];
   const long long piece = blockIdx.x % pieces, group = blockIdx.x / pieces;
   const long long begin = shape.tiles * piece / pieces, end = shape.tiles * (piece + 1) / pieces;
   Cursor at = {group, begin, 0, column_of(group, shape), false};
@@ -24,7 +26,13 @@ DEVICE void precompute_columns(const Source& source, Span* spans, const Columns&
     later.place(shape);
     Items items;
     read_items(slots, stage, source, at, shape, items);
-    running = join(running, join_warps(upsweep(source, items, at, shape), totals[at.tile % 2]).total);
+    const auto has = [&](int r) { return at.whole || at.has(r, shape); };
+    Span total = empty_span();
+    bool is_calm = false;
+    if constexpr (GUARDED) is_calm = join_calm(source, items, has, calm_totals, total);
+    if (!is_calm)
+      total = join_warps(upsweep(source, items, at, shape), totals[at.tile % 2]).total;
+    running = join(running, total);
     request(slots, stage, source, later, shape);
     if (++stage == STAGES) stage = 0;
   }

@@ -1,11 +1,13 @@
 // Precompute contiguous rows: reads only. Every block joins a piece of a row, tile after tile.
 #pragma once
+#include "calm.cuh"
 #include "walk.cuh"
 
 DEVICE void precompute_rows(const Source& whole_source, Span* spans, long long rows,
                             long long steps, long long pieces) {
   extern __shared__ __align__(128) unsigned char memory[];
   __shared__ Span totals[2][WARPS];
+  __shared__ Calm calm_totals[WARPS];
   const long long row = blockIdx.x / pieces, piece = blockIdx.x % pieces;
   const Shape shape = {rows, steps, steps, (steps + TILE - 1) / TILE, row};
   Source source = whole_source;
@@ -28,8 +30,15 @@ DEVICE void precompute_rows(const Source& whole_source, Span* spans, long long r
     const Place place = place_of(tile, shape);
     Items items;
     read_items(stages, stage, parity, source, place, shape, items);
-    const Span mine = upsweep(source, items, Walk(), place, shape, no_entry);
-    running = join(running, block_scan(mine, totals[tile % 2]).total);
+    const auto has = [&](int r) { return place.whole || place.first + r < shape.total; };
+    Span total = empty_span();
+    bool is_calm = false;
+    if constexpr (GUARDED) is_calm = join_calm(source, items, has, calm_totals, total);
+    if (!is_calm) {
+      const Span mine = upsweep(source, items, Walk(), place, shape, no_entry);
+      total = block_scan(mine, totals[tile % 2]).total;
+    }
+    running = join(running, total);
     if (threadIdx.x == 0 && tile + STAGES < end)
       request(stages, stage, source, tile + STAGES, shape);
     if (++stage == STAGES) stage = 0, parity ^= 1;
