@@ -17,6 +17,7 @@ from mgrec.backends.cuda.precompute import print_precompute
 from mgrec.backends.cuda.program import Layout
 from mgrec.backends.cuda.sources import describe
 from mgrec.backends.cuda.tracing import state_count
+from mgrec.backends.cuda.walking import print_walk
 from mgrec.phases.chunk import Chunk, CoefficientOperand
 from mgrec.phases.fingerprint import StepFunction
 from mgrec.recurrences import maps
@@ -105,6 +106,17 @@ def test_kernels_compile(nvrtc: ctypes.CDLL, case: Any, architecture: int) -> No
     )  # fmt: skip
     compile_text(nvrtc, plan(transfer_map, chunk, source, states, layout, 132).text, architecture)
     compile_text(nvrtc, print_precompute(transfer_map, chunk, source, states, layout), architecture)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("shape", [(50, 21, 1), (1, 21, 50)], ids=str)
+def test_walks_compile(nvrtc: ctypes.CDLL, shape: Any, architecture: int) -> None:
+    for name, dtype in (("affine", "float32"), ("matrix2", "float64"), ("computed", "complex128")):
+        transfer_map, chunk = chunk_of(name, dtype, shape, reverse=True)
+        layout = Layout(32, 16 // chunk.dtype.itemsize, 2, reverse=True, walking=True)
+        states = state_count(transfer_map)
+        text = print_walk(transfer_map, chunk, describe(chunk), states, layout)
+        compile_text(nvrtc, text, architecture)
 
 
 def test_a_broken_kernel_is_noticed(nvrtc: ctypes.CDLL) -> None:

@@ -16,6 +16,7 @@ from .program import Layout, print_program
 from .sources import Source, describe, print_source
 from .tracing import trace_transfer_map
 from .tuning import choose_layout
+from .walking import prepare_walk
 
 _ENTRY = """
 #define SOURCE const Source source = {{{fills}}}; \\
@@ -153,7 +154,11 @@ def prepare(
         device = replace(device, multiprocessors=multiprocessors)
     source = describe(chunk)
     layout = layout or choose_layout(chunk, source, len(transfer_map.identity), len(entry), device)
-    guarded = transfer_map == affine and chunk.dtype.kind in "fc" and not layout.walking
+    if any(w.data.ptr % 16 for w in results):
+        layout = replace(layout, bulk=False)
+    if layout.walking:
+        return prepare_walk(transfer_map, chunk, entry, results, layout, device)
+    guarded = transfer_map == affine and chunk.dtype.kind in "fc"
     layout = replace(layout, guarded=guarded)
     launch = plan(transfer_map, chunk, source, len(entry), layout, device.multiprocessors)
     kernel = compile_kernel(launch.text, "determine_kernel", launch.shared_bytes)

@@ -28,9 +28,10 @@ class Layout:
     blocks : int
         Blocks a multiprocessor.
     reverse, segmented, bulk, crowded, guarded, walking : bool
-        Time runs against memory; rows begin inside tiles; tiles move by bulk copies;
-        several rows may begin in one thread's part; steps whose composed maps overflow
-        or underflow are repaired; one warp walks 32 columns step by step.
+        Time runs against memory; rows begin inside tiles; tiles move by bulk copies
+        (rows that are walked: by words of 16 bytes); several rows may begin in one
+        thread's part; steps whose composed maps overflow or underflow are repaired; a
+        lane walks a row step by step.
     """
 
     threads: int
@@ -52,7 +53,7 @@ class Layout:
         )
         flags = "".join(
             f"constexpr bool {name.upper()} = {str(getattr(self, name)).lower()};\n"
-            for name in ("reverse", "segmented", "bulk", "crowded", "guarded", "walking")
+            for name in ("reverse", "segmented", "bulk", "crowded", "guarded")
         )
         return numbers + flags
 

@@ -38,19 +38,22 @@ _LARGEST_TEAM = 32
 _MEETING_BYTES = 40 * 1024
 """Shared memory in which the warps of a tile of columns meet."""
 _WALKING_GROUPS = 2 * MULTIPROCESSORS
-"""Groups of 32 columns from which on a warp walks each."""
+"""Groups of 32 rows from which on a warp walks each."""
 _WALKING_ITEMS = 16
-_WALKING_SHARED = 160 * 1024
+_WALKING_STEPS = 1024
+"""Longest contiguous rows that warps walk: long ones are far from each other in memory."""
+_WALKING_SHARED = 200 * 1024
 """Bytes of a multiprocessor that its walking warps ask for at once."""
 
 
 def choose_layout(chunk: Chunk, source: Source, width: int, states: int, device: Device) -> Layout:
     """Choose the layout of the single pass."""
-    if chunk.shape[2] == 1:
-        return _choose_rows(chunk, source, states, device)
-    if _groups(chunk) >= _WALKING_GROUPS:
-        return walking_layout(chunk, source, device)
-    return _choose_columns(chunk, source, width, device)
+    is_strided = chunk.shape[2] > 1
+    if _groups(chunk) >= _WALKING_GROUPS and (is_strided or chunk.shape[1] <= _WALKING_STEPS):
+        return walking_layout(chunk, source, states, device)
+    if is_strided:
+        return _choose_columns(chunk, source, width, device)
+    return _choose_rows(chunk, source, states, device)
 
 
 def choose_precompute(
@@ -116,17 +119,27 @@ def _groups(chunk: Chunk) -> int:
 
 
 def walking_layout(
-    chunk: Chunk, source: Source, device: Device, items: int = _WALKING_ITEMS
+    chunk: Chunk, source: Source, states: int, device: Device, items: int | None = None
 ) -> Layout:
-    """Give every group of 32 columns a warp, with as many loads under way as there is room."""
-    while items > 1 and items * _words(chunk, source) > 128:
+    """Give every 32 rows a warp, with as many loads under way as there is room."""
+    vector = 16 // chunk.dtype.itemsize
+    is_strided = chunk.shape[2] > 1
+    items = items or (_WALKING_ITEMS if is_strided else 8 * vector)
+    while items > vector and items * _words(chunk, source) > 128:
         items //= 2
-    blocks = min(-(-_groups(chunk) // device.multiprocessors), 16)
-    loads = max(len(source.streams), 1) * 32 * items * chunk.dtype.itemsize
-    room = min(_WALKING_SHARED, device.shared_bytes) // blocks
-    stages = max(1, min(room // loads, 8, -(-chunk.shape[1] // items)))
-    stages = stages if device.capability >= _ASYNC_CAPABILITY else 0
-    return Layout(32, items, stages, reverse=chunk.reverse, walking=True, blocks=blocks)
+    piece = 32 * (items * chunk.dtype.itemsize + (0 if is_strided else 16))
+    loads, stores = len(source.streams) * piece, 0 if is_strided else states * piece
+    blocks = min(-(-_groups(chunk) // device.multiprocessors), 16 if is_strided else 8)
+    room = min(_WALKING_SHARED, device.shared_bytes) // blocks - stores
+    stages = max(1, min(room // max(loads, 1), 8, -(-chunk.shape[1] // items)))
+    if is_strided and device.capability < _ASYNC_CAPABILITY:
+        stages = 0
+    pointers = (x.data.ptr for x in source.streams)
+    row_bytes = chunk.shape[1] * chunk.dtype.itemsize
+    return Layout(
+        32, items, stages, reverse=chunk.reverse, walking=True, blocks=blocks,
+        bulk=row_bytes % 16 == 0 and all(pointer % 16 == 0 for pointer in pointers),
+    )  # fmt: skip
 
 
 def _choose_columns(chunk: Chunk, source: Source, width: int, device: Device) -> Layout:

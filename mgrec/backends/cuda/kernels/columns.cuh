@@ -5,6 +5,7 @@
 // the copies need no barrier.
 #pragma once
 #include "block.cuh"
+#include "copies.cuh"
 
 constexpr int STEPS = WARPS * ITEMS;  // of a tile
 
@@ -44,29 +45,28 @@ struct Cursor {
   DEVICE bool ends(const Columns& shape) const { return group >= shape.groups; }
 };
 
-DEVICE inline int in_time(int r) { return REVERSE ? ITEMS - 1 - r : r; }
-
-DEVICE inline void copy_word(T* to, const T* from) {
-#if __CUDA_ARCH__ >= 800
-  if constexpr (sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(
-                     unsigned(__cvta_generic_to_shared(to))), "l"(from), "n"(sizeof(T)) : "memory");
-    return;
+// Tiles past the end, which fill up a team's last turn, hold no step.
+DEVICE inline void advance(Cursor& at, const Columns& shape) {
+  at.tile += TEAM;
+  if (at.tile >= (shape.tiles + TEAM - 1) / TEAM * TEAM) {
+    at.tile = blockIdx.x % TEAM;
+    at.group += gridDim.x / TEAM;
+    if (!at.ends(shape)) at.column = column_of(at.group, shape);
   }
-#endif
-  *to = *from;
+  at.place(shape);
 }
-DEVICE inline void copies_commit() {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
+
+DEVICE inline Transfer::State entry_of(const T* const (&entry)[Transfer::STATES],
+                                       const Column& column, const Columns& shape) {
+  Transfer::State state = {};
+  if (!column.exists) return state;
+#pragma unroll
+  for (int q = 0; q < Transfer::STATES; ++q)
+    state.v[q] = entry[q][column.outer * shape.inners + column.inner];
+  return state;
 }
-// All but the last STAGES - 1 groups of copies have arrived.
-DEVICE inline void copies_wait() {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_group %0;" ::"n"(STAGES > 0 ? STAGES - 1 : 0) : "memory");
-#endif
-}
+
+DEVICE inline int in_time(int r) { return REVERSE ? ITEMS - 1 - r : r; }
 
 DEVICE inline T* slot(T* slots, int stage, int p, int r) {
   return slots + ((stage * Source::STREAMS + p) * ITEMS + r) * THREADS + threadIdx.x;

@@ -2,35 +2,12 @@
 //
 // Where columns are too few for the GPU, a team of blocks shares them: step tiles are dealt round
 // robin in the team, with the look-ahead of contiguous rows, a lane for each column. The state goes
-// through the tiles' spans one by one, in a team as in a single block: same bits. Where columns are
-// many a block is one warp that walks them step by step.
+// through the tiles' spans one by one, in a team as in a single block: same bits.
 #pragma once
 #include "columns.cuh"
 #include "guard.cuh"
 
 constexpr int LOOKAHEAD = TEAM > 1 ? 32 : 0;  // threads
-static_assert(!WALKING || (WARPS == 1 && TEAM == 1), "a walking block is one warp");
-
-// Tiles past the end, which fill up a team's last turn, hold no step.
-DEVICE inline void advance(Cursor& at, const Columns& shape) {
-  at.tile += TEAM;
-  if (at.tile >= (shape.tiles + TEAM - 1) / TEAM * TEAM) {
-    at.tile = blockIdx.x % TEAM;
-    at.group += gridDim.x / TEAM;
-    if (!at.ends(shape)) at.column = column_of(at.group, shape);
-  }
-  at.place(shape);
-}
-
-DEVICE inline Transfer::State entry_of(const T* const (&entry)[Transfer::STATES],
-                                       const Column& column, const Columns& shape) {
-  Transfer::State state = {};
-  if (!column.exists) return state;
-#pragma unroll
-  for (int q = 0; q < Transfer::STATES; ++q)
-    state.v[q] = entry[q][column.outer * shape.inners + column.inner];
-  return state;
-}
 
 // Published spans of a team's last TURNS turns. In every turn a block waits for the spans of the
 // others' last tiles, needed or not, so that nobody is five turns ahead of another.
@@ -87,23 +64,6 @@ DEVICE inline void resolve(Transfer::State (&tile_entry)[RING][32],
   }
 }
 
-DEVICE inline void walk(T* slots, const Source& source, const T* const (&entry)[Transfer::STATES],
-                        T* const (&results)[Transfer::STATES], Cursor at, const Columns& shape) {
-  Cursor later = at;
-  for (int k = 0; k < STAGES; ++k, advance(later, shape))
-    request(slots, k, source, later, shape);
-  Transfer::State state = {};
-  for (int stage = 0; !at.ends(shape); advance(at, shape)) {
-    Items items;
-    read_items(slots, stage, source, at, shape, items);
-    request(slots, stage, source, later, shape);
-    advance(later, shape);
-    if (at.tile == 0) state = entry_of(entry, at.column, shape);
-    state = downsweep(source, items, at, shape, state, results);
-    if (++stage == STAGES) stage = 0;
-  }
-}
-
 DEVICE void determine_columns(const Source& source, const T* const (&entry)[Transfer::STATES],
                               T* const (&results)[Transfer::STATES], Unit* descriptors,
                               Marks& marks, const Columns& shape, unsigned epoch) {
@@ -112,8 +72,6 @@ DEVICE void determine_columns(const Source& source, const T* const (&entry)[Tran
   const long long member = blockIdx.x % TEAM, group = blockIdx.x / TEAM;
   Cursor next = {group, member, 0, column_of(group, shape), false};
   next.place(shape);
-  if constexpr (WALKING) return walk(slots, source, entry, results, next, shape);
-
   __shared__ Span totals[2][WARPS][32];
   __shared__ Transfer::State tile_entry[RING][32];
   const Ring ring(descriptors, epoch);

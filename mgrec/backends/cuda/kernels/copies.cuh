@@ -1,0 +1,25 @@
+// Asynchronous copies by the threads themselves (compute capability 8.0; plain ones before).
+#pragma once
+
+template <class Word> DEVICE inline void copy_word(Word* to, const Word* from) {
+#if __CUDA_ARCH__ >= 800
+  if constexpr (sizeof(Word) == 4 || sizeof(Word) == 8 || sizeof(Word) == 16) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(
+                     unsigned(__cvta_generic_to_shared(to))), "l"(from), "n"(sizeof(Word))
+                 : "memory");
+    return;
+  }
+#endif
+  *to = *from;
+}
+DEVICE inline void copies_commit() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+// This thread's copies have arrived, but for those of the last STAGES - 1 commits.
+DEVICE inline void copies_wait() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" ::"n"(STAGES > 0 ? STAGES - 1 : 0) : "memory");
+#endif
+}

@@ -1,0 +1,88 @@
+"""Launch of the plain loop over many rows: a lane a row, with loads under way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...phases.chunk import Chunk
+from ...phases.transfer_map import TransferMap
+from .compilation import Device, compile_kernel
+from .program import Layout, print_program
+from .sources import Source, describe, print_source
+from .tracing import trace_transfer_map
+
+_ENTRY = """
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) walk_kernel(
+    {parameters}, long long outers, long long steps, long long inners) {{
+  const Source source = {{{fills}}};
+  const T* const entry[] = {{{entries}}};
+  T* const results[] = {{{results}}};
+  const long long count = outers * inners, groups = (count + 31) / 32;
+  const long long pieces = (steps + ITEMS - 1) / ITEMS;
+  {call}
+}}
+"""
+_ROWS = "walk_rows(source, entry, results, Rows{outers, steps, groups, pieces});"
+_COLUMNS = """walk_columns(source, entry, results,
+               Columns{outers, steps, inners, count, groups, pieces});"""
+
+
+def print_walk(
+    transfer_map: TransferMap, chunk: Chunk, source: Source, states: int, layout: Layout
+) -> str:
+    """Print the program of a plain loop over every row."""
+    along_rows = chunk.shape[2] == 1
+    entries = [f"entry{q}" for q in range(states)]
+    results = [f"result{q}" for q in range(states)]
+    parameters = [
+        *source.all_parameters,
+        *(f"const T* {name}" for name in entries), *(f"T* {name}" for name in results),
+    ]  # fmt: skip
+    return print_program(
+        trace_transfer_map(transfer_map, chunk.dtype, states),
+        print_source(source),
+        layout,
+        ("walk_rows" if along_rows else "walk_columns",),
+        _ENTRY.format(
+            parameters=", ".join(parameters),
+            fills=source.all_fills,
+            entries=", ".join(entries),
+            results=", ".join(results),
+            call=_ROWS if along_rows else _COLUMNS,
+        ),
+    )
+
+
+def walk_bytes(chunk: Chunk, source: Source, states: int, layout: Layout) -> int:
+    """Count the dynamic shared memory of a block."""
+    piece = 32 * layout.items * chunk.dtype.itemsize
+    streams = len(source.streams)
+    if chunk.shape[2] > 1:
+        return layout.stages * streams * piece
+    vectors = layout.items * chunk.dtype.itemsize // 16
+    return (layout.stages * streams + states) * 32 * 16 * (vectors + 1 - vectors % 2)
+
+
+def prepare_walk(
+    transfer_map: TransferMap, chunk: Chunk, entry: tuple[Any, ...], results: tuple[Any, ...],
+    layout: Layout, device: Device,
+) -> Callable[[], None]:  # fmt: skip
+    """Compile the plain loop over every row of a chunk and return its launch.
+
+    Notes
+    -----
+    Nothing is composed: nan, inf and the last bit are those of the loop. Blocks do not
+    wait for each other and no memory is needed beside operands and results.
+    """
+    source = describe(chunk)
+    text = print_walk(transfer_map, chunk, source, len(entry), layout)
+    shared = walk_bytes(chunk, source, len(entry), layout)
+    kernel = compile_kernel(text, "walk_kernel", shared)
+    groups = -(-chunk.shape[0] * chunk.shape[2] // 32)
+    blocks = min(groups, layout.blocks * device.multiprocessors)
+    sizes = tuple(np.int64(length) for length in chunk.shape)
+    arguments = (*source.streams, *source.arguments, *entry, *results, *sizes)
+    return lambda: kernel(blocks, 32, arguments, shared, False)
