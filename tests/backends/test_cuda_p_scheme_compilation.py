@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import test_cuda_compilation as kernels
 
+from mgrec.backends.cuda.measurement import SPIN
 from mgrec.backends.cuda.p_scheme import choose_layout, print_p_scheme
 from mgrec.backends.cuda.rearrangement import print_rearrangement
 from mgrec.backends.cuda.sources import describe
@@ -31,3 +32,7 @@ def test_the_phases_compile(nvrtc: ctypes.CDLL, case: Any, architecture: int) ->
 @pytest.mark.parametrize("itemsize", [1, 2, 4, 8, 16])
 def test_the_transpositions_compile(nvrtc: ctypes.CDLL, itemsize: int, architecture: int) -> None:
     kernels.compile_text(nvrtc, print_rearrangement(itemsize), architecture)
+
+
+def test_the_clock_compiles(nvrtc: ctypes.CDLL) -> None:
+    kernels.compile_text(nvrtc, SPIN, 90)

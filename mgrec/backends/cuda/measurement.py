@@ -22,7 +22,7 @@ _STEPS = 2**25
 _FEW, _MANY = 32, (128, 256, 512)
 """Threads of a block that wait for memory alone, and that saturate it."""
 _REPEATS, _IN_A_ROW = 3, 4
-_SPIN = """
+SPIN = """
 extern "C" __global__ void spin_kernel(long long cycles) {
   const long long begin = clock64();
   while (clock64() - begin < cycles) {}
@@ -69,7 +69,7 @@ def seconds_of(run: Callable[[], Any]) -> float:
     import cupy
 
     run()
-    spin = compile_kernel(_SPIN, "spin_kernel")
+    spin = compile_kernel(SPIN, "spin_kernel")
     times = []
     for _ in range(_REPEATS):
         start, stop = cupy.cuda.Event(), cupy.cuda.Event()
