@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-PACKAGES = "numpy numba dask distributed scipy pandas jax zarr".split()
+PACKAGES = "numpy numba dask distributed scipy pandas jax zarr cupy-cuda13x torch triton".split()
+PACKAGES += "numba-cuda cuda-cccl accelerated-scan".split()
 # A machine is quiet where others take less than this of one processor, and where the
 # calibration loop's median is within this of its best.
 QUIET_PROCESSORS, QUIET_RATIO = 0.1, 1.1
@@ -93,14 +94,22 @@ def describe_load(
 def describe_machine() -> dict[str, Any]:
     processor = re.search(r"model name\s*:\s*(.*)", Path("/proc/cpuinfo").read_text())
     memory = re.search(r"MemTotal:\s*(\d+)", Path("/proc/meminfo").read_text())
-    models = Path("/proc/driver/nvidia/gpus").glob("*/information")
     return {
         "processor": processor[1] if processor else platform.machine(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_bytes": int(memory[1]) * 1024 if memory else None,
-        "gpus": [re.findall(r"Model:\s*(.*)", path.read_text())[0] for path in models],
+        "gpus": _name_gpus(),
         "system": f"{platform.system()} {platform.release()}",
     }
+
+
+def _name_gpus() -> list[str]:
+    command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return []
+    return [", driver ".join(line.split(", ")) for line in found.strip().split("\n")]
 
 
 def slug(about: dict[str, Any]) -> str:
@@ -127,4 +136,5 @@ def describe_commit() -> str:
         changed = git("status", "--porcelain", "--untracked-files=no", "--", "../mgrec", ".")
         return git("rev-parse", "HEAD") + (" with changes not committed" if changed else "")
     except (OSError, subprocess.CalledProcessError):
-        return "unknown"
+        # A copy without history can be told.
+        return os.environ.get("MGREC_COMMIT", "unknown")

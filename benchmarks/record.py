@@ -19,6 +19,8 @@ import machine
 RESULTS = Path(__file__).parent / "results"
 # One sample lasts at least this long: shorter calls are made several times.
 SAMPLE = 2e-3
+# Seconds of one of so many calls.
+Clock = Callable[[Callable[[], Any], int], float]
 
 
 @dataclass(frozen=True)
@@ -42,10 +44,17 @@ class Times:
 
 @dataclass
 class Study:
-    """The cases and bars of one run, and the load that it noticed meanwhile."""
+    """The cases and bars of one run, and the load that it noticed meanwhile.
+
+    Where the fractions refer to another memory than the host's, `bandwidth` is that of a
+    copy there, in bytes read and written a second.
+    """
 
     name: str
+    memory: str = "memory, one thread"
+    bandwidth: float | None = None
     cases: list[dict[str, Any]] = field(default_factory=list)
+    missing: list[dict[str, str]] = field(default_factory=list)
     bars: list[dict[str, Any]] = field(default_factory=list)
     notes: dict[str, Any] = field(default_factory=dict)
     calibrations: list[float] = field(default_factory=list)
@@ -57,6 +66,7 @@ class Study:
         candidates: dict[str, Callable[[], Any]],
         repetitions: int,
         settle: Callable[[], Any] | None = None,
+        clock: Clock | None = None,
         **about: Any,
     ) -> dict[str, Times]:
         """Time candidates A B C, C B A, ...: a drift of the machine hits all of them alike.
@@ -64,7 +74,9 @@ class Study:
         The result file has the case with what `about` says of it: ``steps`` gives
         nanoseconds a step, and ``bytes`` GB/s. Every candidate runs once before the clock
         starts; not so where there is a `settle`, which runs before each and is not timed.
+        The `clock` is the host's where no other is given.
         """
+        sample = clock or _sample
         counts = {name: 1 if settle else _count(call) for name, call in candidates.items()}
         order = list(candidates)
         seconds: dict[str, list[float]] = {name: [] for name in candidates}
@@ -73,7 +85,7 @@ class Study:
             for name in order:
                 if settle:
                     settle()
-                seconds[name].append(_sample(candidates[name], counts[name]))
+                seconds[name].append(sample(candidates[name], counts[name]))
             order.reverse()
         times = {name: Times(tuple(values)) for name, values in seconds.items()}
         for name, each in times.items():
@@ -82,8 +94,15 @@ class Study:
 
     def add(self, case: str, candidate: str, times: Times, **about: Any) -> None:
         row = {"case": case, "candidate": candidate, **about, **times.summary()}
+        if self.bandwidth and "bytes" in about:
+            row["fraction"] = about["bytes"] / self.bandwidth / times.median
         self.cases.append(row)
         print(f"  {case:44} {candidate:30} {_time(row)}", flush=True)
+
+    def miss(self, case: str, candidate: str, reason: str) -> None:
+        """Say of a candidate why it was not measured."""
+        self.missing.append({"case": case, "candidate": candidate, "reason": reason})
+        print(f"  {case:44} {candidate:30} not measured: {reason}", flush=True)
 
     def bar(
         self, text: str, figure: float, best: float, wanted: float, is_least: bool = True
@@ -111,11 +130,13 @@ class Study:
             "date": time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime()),
             "versions": machine.describe_versions(),
             "commit": machine.describe_commit(),
-            "copy_bandwidth": machine.copy_bandwidth(),
+            "memory": self.memory,
+            "copy_bandwidth": self.bandwidth or machine.copy_bandwidth(),
             "load": machine.describe_load(self.begun, machine.read_load(), self.calibrations),
             "notes": self.notes,
             "bars": self.bars,
             "cases": self.cases,
+            "not_measured": self.missing,
         }
 
 
@@ -142,6 +163,8 @@ def _time(row: dict[str, Any]) -> str:
         words += f" {row['median'] / row['steps'] * 1e9:8.3g} ns a step"
     if "bytes" in row:
         words += f" {row['bytes'] / row['median'] / 1e9:7.3g} GB/s"
+    if "fraction" in row:
+        words += f" {row['fraction']:6.3f}"
     return words
 
 
@@ -163,7 +186,8 @@ def tables(record: dict[str, Any]) -> str:
         f"calibration loop's median is {load['calibration_median'] / load['calibration_best']:.2f} "
         f"of its best: the machine was {'' if load['quiet'] else 'not '}quiet.",
         "",
-        f"- copy bandwidth of memory, one thread, GB/s: {record['copy_bandwidth'] / 1e9:.3g}",
+        *(f"- GPU: {name}" for name in about["gpus"]),
+        f"- copy bandwidth of {record['memory']}, GB/s: {record['copy_bandwidth'] / 1e9:.4g}",
         *(f"- {name}: {value}" for name, value in record["notes"].items()),
     ]
     if record["bars"]:
@@ -173,14 +197,26 @@ def tables(record: dict[str, Any]) -> str:
         lines.append(
             f"| {bar['bar']} | {bar['figure']:.3g} | {bar['best']:.3g} | {bar['wanted']} | {met} |"
         )
-    lines += ["", "| case | candidate | n | median ms | min | max | ns a step |", "|---" * 7 + "|"]
-    for row in record["cases"]:
+    lines += ["", *_case_table(record["cases"])]
+    if record["not_measured"]:
+        lines += ["", "| case | candidate | not measured, because |", "|---" * 3 + "|"]
+    for row in record["not_measured"]:
+        lines.append(f"| {row['case']} | {row['candidate']} | {row['reason']} |")
+    return "\n".join(lines) + "\n"
+
+
+def _case_table(rows: list[dict[str, Any]]) -> list[str]:
+    last = "fraction" if any("fraction" in row for row in rows) else "ns a step"
+    lines = [f"| case | candidate | n | median ms | min | max | {last} |", "|---" * 7 + "|"]
+    for row in rows:
         times = " | ".join(f"{row[key] * 1e3:.4g}" for key in ("median", "min", "max"))
         each = f"{row['median'] / row['steps'] * 1e9:.3g}" if "steps" in row else ""
+        if last == "fraction":
+            each = f"{row['fraction']:.3f}" if "fraction" in row else ""
         lines.append(
             f"| {row['case']} | {row['candidate']} | {row['repetitions']} | {times} | {each} |"
         )
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def draw_small(figure: Any, path: Path) -> None:
