@@ -145,9 +145,9 @@ GROUPS: Groups = {
     "compute": cuda_compute,
     "sums": sums,
     "jax": lambda study: by_host(study, "jax", 26),
+    "torch": lambda study: by_host(study, "torch", 24),
     "M": lambda study: coefficient(study, "M", 200),
     "H": lambda study: coefficient(study, "H", 500),
-    "torch": lambda study: by_host(study, "torch", 24),
 }
 
 
