@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +10,8 @@ import numpy as np
 from ...phases.affine import affine
 from ...phases.chunk import Chunk
 from ...phases.transfer_map import TransferMap
-from .compilation import Device, compile_kernel, descriptors
+from .compilation import Device, compile_kernel
+from .launches import Launch, bind
 from .program import Layout, print_program
 from .sources import Source, describe, print_source
 from .tracing import trace_transfer_map
@@ -134,8 +134,8 @@ def prepare(
     results: tuple[Any, ...],
     layout: Layout | None = None,
     multiprocessors: int | None = None,
-) -> Callable[[], None]:
-    """Compile the single pass over a chunk and return its launch.
+) -> Launch:
+    """Compile the single pass over a chunk.
 
     Parameters
     ----------
@@ -162,18 +162,13 @@ def prepare(
     layout = replace(layout, guarded=guarded)
     launch = plan(transfer_map, chunk, source, len(entry), layout, device.multiprocessors)
     kernel = compile_kernel(launch.text, "determine_kernel", launch.shared_bytes)
-    repair = compile_kernel(launch.text, "repair_kernel") if guarded else kernel
+    calls = [(kernel, launch.blocks, launch.threads, launch.shared_bytes, True)]
+    if guarded:
+        rows = chunk.shape[0] * chunk.shape[2]
+        calls.append((compile_kernel(launch.text, "repair_kernel"), -(-rows // 64), 64, 0, False))
     arrays = (*source.streams, *source.arguments, *entry, *results)
     sizes = tuple(np.int64(length) for length in chunk.shape)
-
-    def run() -> None:
-        space, epoch = descriptors(launch.units)
-        arguments = (*arrays, space, *sizes, np.uint32(epoch))
-        kernel(launch.blocks, launch.threads, arguments, launch.shared_bytes)
-        if guarded:
-            repair(-(-chunk.shape[0] * chunk.shape[2] // 64), 64, arguments, 0, False)
-
-    return run
+    return Launch(tuple(calls), arrays, sizes, launch.units)
 
 
 def determine(transfer_map: TransferMap, chunk: Chunk, entry: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -206,5 +201,5 @@ def determine(transfer_map: TransferMap, chunk: Chunk, entry: tuple[Any, ...]) -
 
     results = tuple(cupy.empty(chunk.shape, chunk.dtype) for _ in entry)
     if results[0].size:
-        prepare(transfer_map, chunk, entry, results)()
+        bind(prepare, transfer_map, chunk, entry, results)()
     return results

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from ...phases.chunk import Chunk
 from ...phases.transfer_map import TransferMap
 from .compilation import Device, compile_kernel
+from .launches import Launch
 from .program import Layout, print_program
 from .sources import Source, describe, print_source
 from .tracing import trace_transfer_map
@@ -69,8 +69,8 @@ def walk_bytes(chunk: Chunk, source: Source, states: int, layout: Layout) -> int
 def prepare_walk(
     transfer_map: TransferMap, chunk: Chunk, entry: tuple[Any, ...], results: tuple[Any, ...],
     layout: Layout, device: Device,
-) -> Callable[[], None]:  # fmt: skip
-    """Compile the plain loop over every row of a chunk and return its launch.
+) -> Launch:  # fmt: skip
+    """Compile the plain loop over every row of a chunk.
 
     Notes
     -----
@@ -84,5 +84,5 @@ def prepare_walk(
     groups = -(-chunk.shape[0] * chunk.shape[2] // 32)
     blocks = min(groups, layout.blocks * device.multiprocessors)
     sizes = tuple(np.int64(length) for length in chunk.shape)
-    arguments = (*source.streams, *source.arguments, *entry, *results, *sizes)
-    return lambda: kernel(blocks, 32, arguments, shared, False)
+    arguments = (*source.streams, *source.arguments, *entry, *results)
+    return Launch(((kernel, blocks, 32, shared, False),), arguments, sizes)
