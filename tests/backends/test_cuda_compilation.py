@@ -15,6 +15,7 @@ from mgrec.backends.cuda.compilation import OPTIONS
 from mgrec.backends.cuda.determine import plan
 from mgrec.backends.cuda.precompute import print_precompute
 from mgrec.backends.cuda.program import Layout
+from mgrec.backends.cuda.repair import print_repair, repair_layout
 from mgrec.backends.cuda.sources import describe
 from mgrec.backends.cuda.tracing import state_count
 from mgrec.backends.cuda.walking import print_walk
@@ -117,6 +118,16 @@ def test_walks_compile(nvrtc: ctypes.CDLL, shape: Any, architecture: int) -> Non
         states = state_count(transfer_map)
         text = print_walk(transfer_map, chunk, describe(chunk), states, layout)
         compile_text(nvrtc, text, architecture)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+def test_repairs_compile(nvrtc: ctypes.CDLL, dtype: str, architecture: int) -> None:
+    for name, shape in (("affine", (3, 500, 1)), ("computed", (1, 5000, 7))):
+        _, chunk = chunk_of(name, dtype, shape, reverse=True)
+        compile_text(
+            nvrtc, print_repair(chunk, describe(chunk), repair_layout(chunk)), architecture
+        )
 
 
 def test_a_broken_kernel_is_noticed(nvrtc: ctypes.CDLL) -> None:

@@ -13,37 +13,29 @@ from ...phases.transfer_map import TransferMap
 from .compilation import Device, compile_kernel
 from .launches import Launch, bind
 from .program import Layout, print_program
+from .repair import marked_units, prepare_repair
 from .sources import Source, describe, print_source
 from .tracing import trace_transfer_map
 from .tuning import choose_layout
 from .walking import prepare_walk
 
 _ENTRY = """
-#define SOURCE const Source source = {{{fills}}}; \\
-  const T* const entry[] = {{{entries}}}; T* const results[] = {{{results}}};
 extern "C" __global__ void __launch_bounds__(THREADS + LOOKAHEAD, BLOCKS) determine_kernel(
     {parameters}, Unit* space, long long outers, long long steps, long long inners,
     unsigned epoch) {{
-  SOURCE
-  Marks& marks = *reinterpret_cast<Marks*>(space);
+  const Source source = {{{fills}}};
+  const T* const entry[] = {{{entries}}};
+  T* const results[] = {{{results}}};
+  const Ledger ledger = {{reinterpret_cast<Marks*>(space), epoch}};
   {call}
 }}
 """
-_REPAIR = """
-extern "C" __global__ void repair_kernel(
-    {parameters}, Unit* space, long long outers, long long steps, long long inners,
-    unsigned epoch) {{
-  SOURCE
-  repair(source, entry, results, *reinterpret_cast<const Marks*>(space), outers, steps, inners,
-         {tile}, epoch);
-}}
-"""
 _ROWS = """const long long total = outers * steps;
-  determine_rows(source, entry, results, space + 2, marks,
+  determine_rows(source, entry, results, space + marked_units(outers), ledger,
                  Shape{outers, steps, total, (total + TILE - 1) / TILE, 0}, epoch);"""
-_COLUMNS = """const long long count = outers * inners;
-  determine_columns(source, entry, results, space + 2, marks,
-                    Columns{outers, steps, inners, count, (count + 31) / 32,
+_COLUMNS = """const long long count = outers * inners, groups = (count + 31) / 32;
+  determine_columns(source, entry, results, space + marked_units(groups), ledger,
+                    Columns{outers, steps, inners, count, groups,
                             (steps + STEPS - 1) / STEPS}, epoch);"""
 
 
@@ -89,31 +81,32 @@ def plan(
         trace_transfer_map(transfer_map, chunk.dtype, states),
         print_source(source),
         layout,
-        ("determine_rows" if along_rows else "determine_columns", "repair"),
-        (_ENTRY + (_REPAIR if layout.guarded else "")).format(
+        ("determine_rows" if along_rows else "determine_columns",),
+        _ENTRY.format(
             parameters=", ".join(parameters),
             fills=source.all_fills,
             entries=", ".join(entries),
             results=", ".join(results),
             call=_ROWS if along_rows else _COLUMNS,
-            tile="TILE" if along_rows else "STEPS",
         ),
     )
     outers, steps, inners = chunk.shape
     shared = shared_bytes(chunk, source, layout, stores=states)
     words = -(-max(len(transfer_map.identity), states) * chunk.dtype.itemsize // 4)
     units = words + words % 2
+    marked = marked_units(chunk) if layout.guarded else 0
     resident = layout.blocks * multiprocessors
     if along_rows:
         tiles = -(-outers * steps // (layout.threads * layout.items))
         blocks = min(resident, tiles)
-        return Plan(text, blocks, layout.threads + 32, shared, 2 + tiles * units)
+        return Plan(text, blocks, layout.threads + 32, shared, marked + tiles * units)
     groups = -(-outers * inners // 32)
     teams = min(groups, max(1, resident // layout.team))
     if layout.team == 1:
-        return Plan(text, teams, layout.threads, shared, 2)
+        return Plan(text, teams, layout.threads, shared, marked)
     blocks = teams * layout.team
-    return Plan(text, blocks, layout.threads + 32, shared, 2 + blocks * _RING_TURNS * 32 * units)
+    published = blocks * _RING_TURNS * 32 * units
+    return Plan(text, blocks, layout.threads + 32, shared, marked + published)
 
 
 def shared_bytes(chunk: Chunk, source: Source, layout: Layout, stores: int) -> int:
@@ -164,11 +157,10 @@ def prepare(
     kernel = compile_kernel(launch.text, "determine_kernel", launch.shared_bytes)
     calls = [(kernel, launch.blocks, launch.threads, launch.shared_bytes, True)]
     if guarded:
-        rows = chunk.shape[0] * chunk.shape[2]
-        calls.append((compile_kernel(launch.text, "repair_kernel"), -(-rows // 64), 64, 0, False))
+        calls.append(prepare_repair(chunk, source))
     arrays = (*source.streams, *source.arguments, *entry, *results)
     sizes = tuple(np.int64(length) for length in chunk.shape)
-    return Launch(tuple(calls), arrays, sizes, launch.units)
+    return Launch(tuple(calls), arrays, sizes, max(launch.units, 1))
 
 
 def determine(transfer_map: TransferMap, chunk: Chunk, entry: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -188,14 +180,14 @@ def determine(transfer_map: TransferMap, chunk: Chunk, entry: tuple[Any, ...]) -
 
     Notes
     -----
-    The order of the arithmetic depends on shape, dtype and device, never on timing: two
-    runs give the same bits.
+    The order of the arithmetic depends on shape, dtype and kind of operands, never on
+    timing or on the size of the GPU: two runs give the same bits.
 
     For w = s·w + t in floating point, nan and inf stand where the plain loop has them:
-    steps whose entry comes out of composed maps as nan or inf, or an entry above 1e6 out
-    of a product that underflowed, are done again by the loop itself, one thread a row.
-    Where nothing is wrong that costs one launch that ends at once; where many steps are,
-    the time of a plain loop.
+    rows in which a state comes out of composed maps as nan or inf, or above 1e6 out of a
+    product that underflowed, are done again from there on, a block a row. Where nothing
+    is wrong that costs one launch that ends at once. Many rows are walked by the plain
+    loop itself (:mod:`mgrec.backends.cuda.walking`) and need none of that.
     """
     import cupy
 

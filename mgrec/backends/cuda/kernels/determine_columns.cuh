@@ -64,9 +64,17 @@ DEVICE inline void resolve(Transfer::State (&tile_entry)[RING][32],
   }
 }
 
+// Marks a run of steps from its k-th on, in time, and the first step of what follows.
+DEVICE inline void mark_run(const Ledger& ledger, const Cursor& at, int k, const Columns& shape) {
+  const long long begin = (at.tile * WARPS + threadIdx.x / 32) * ITEMS, last = begin + ITEMS;
+  if (begin >= shape.steps) return;
+  const long long time = begin + k < shape.steps ? begin + k : shape.steps - 1;
+  ledger.enter(at.group, time, last < shape.steps ? last : shape.steps - 1);
+}
+
 DEVICE void determine_columns(const Source& source, const T* const (&entry)[Transfer::STATES],
                               T* const (&results)[Transfer::STATES], Unit* descriptors,
-                              Marks& marks, const Columns& shape, unsigned epoch) {
+                              const Ledger& ledger, const Columns& shape, unsigned epoch) {
   extern __shared__ __align__(16) unsigned char memory[];
   T* const slots = reinterpret_cast<T*>(memory);
   const long long member = blockIdx.x % TEAM, group = blockIdx.x / TEAM;
@@ -104,10 +112,10 @@ DEVICE void determine_columns(const Source& source, const T* const (&entry)[Tran
       else if (at.tile == 0) state = entry_of(entry, at.column, shape);
       const Transfer::State begin = after(joins.before, state);
       if (GUARDED && at.column.exists && (!is_finite(begin) || is_doubtful(joins.before, state)))
-        mark(marks, at.tile, epoch);
-      downsweep(source, items, at, shape, begin, results);
-      if (GUARDED && at.column.exists && is_doubtful(joins.total, state))
-        mark(marks, at.tile, epoch);
+        mark_run(ledger, at, 0, shape);
+      const Transfer::State end = downsweep(source, items, at, shape, begin, results);
+      if (GUARDED && at.column.exists && (!is_finite(end) || is_doubtful(joins.total, state)))
+        mark_run(ledger, at, ITEMS - 1, shape);
       if (TEAM == 1) state = after(joins.total, state);
     }
     at = next;

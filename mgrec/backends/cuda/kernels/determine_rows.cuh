@@ -22,17 +22,32 @@ DEVICE inline long long needed_from(long long tile, const Shape& shape) {
   return REVERSE ? shape.tiles - 1 - holder : holder;
 }
 
+// Marks the steps from the k-th of a thread's part on, in time, unless a row begins with it.
+DEVICE inline void mark_from(const Ledger& ledger, const Place& place, int k, const Shape& shape) {
+  const long long end = place.first + ITEMS < shape.total ? place.first + ITEMS : shape.total;
+  long long element = REVERSE ? place.first + ITEMS - 1 - k : place.first + k;
+  if (element >= end) element = end - 1;
+  if (element < place.first) return;
+  const long long row = element / shape.steps, step = element - row * shape.steps;
+  const long long time = REVERSE ? shape.steps - 1 - step : step, last = time + ITEMS - 1;
+  if (time > 0) ledger.enter(row, time, last < shape.steps ? last : shape.steps - 1);
+}
+
 // Spine: the look-ahead warp.
 DEVICE inline void resolve(Transfer::State (&tile_entry)[RING],
                            const T* const (&entry)[Transfer::STATES], const Unit* descriptors,
-                           Marks& marks, const Shape& shape, unsigned epoch) {
+                           const Ledger& ledger, const Shape& shape, unsigned epoch) {
   Spine spine = {entry_of(entry, SEGMENTED ? -1 : 0, shape), 0};
   int turn = 0;
   for (long long tile = blockIdx.x; tile < shape.tiles; tile += gridDim.x, ++turn) {
     const long long begin = needed_from(tile, shape);
     await_published(turn);
     Transfer::State state = tile == 0 ? spine.state : Transfer::State{};
-    if (begin < tile) state = spine.advance(begin, tile, descriptors, marks, epoch);
+    if (begin < tile)
+      state = spine.advance(begin, tile, descriptors, epoch, [&](long long doubtful) {
+        const int first_part = REVERSE ? THREADS - 1 : 0;
+        mark_from(ledger, {start_of(doubtful, shape) + first_part * ITEMS, true}, 0, shape);
+      });
     if (threadIdx.x % 32 == 0) tile_entry[turn % RING] = state;
     __syncwarp();
     announce_resolved(turn);
@@ -47,7 +62,7 @@ struct Part {  // a thread's part of a tile, between its upsweep and its downswe
 
 DEVICE void determine_rows(const Source& source, const T* const (&entry)[Transfer::STATES],
                            T* const (&results)[Transfer::STATES], Unit* descriptors,
-                           Marks& marks, const Shape& shape, unsigned epoch) {
+                           const Ledger& ledger, const Shape& shape, unsigned epoch) {
   extern __shared__ __align__(128) unsigned char memory[];
   __shared__ Span totals[2][WARPS];
   __shared__ Transfer::State tile_entry[RING];
@@ -59,7 +74,7 @@ DEVICE void determine_rows(const Source& source, const T* const (&entry)[Transfe
     for (int k = 0; k < STAGES; ++k) request(stages, k, source, blockIdx.x + k * stride, shape);
   }
   __syncthreads();
-  if (threadIdx.x >= THREADS) return resolve(tile_entry, entry, descriptors, marks, shape, epoch);
+  if (threadIdx.x >= THREADS) return resolve(tile_entry, entry, descriptors, ledger, shape, epoch);
 
   Part part, next_part;
   Position position(place_of(blockIdx.x, shape), shape);
@@ -91,11 +106,12 @@ DEVICE void determine_rows(const Source& source, const T* const (&entry)[Transfe
     if (tile >= 0) {  // downsweep
       await_resolved(turn);
       const Transfer::State state = after(part.before, tile_entry[turn % RING]);
-      if (GUARDED && (!is_finite(state) || is_doubtful(part.before, tile_entry[turn % RING])))
-        mark(marks, tile, epoch);
       const Place place = place_of(tile, shape);
+      if (GUARDED && (!is_finite(state) || is_doubtful(part.before, tile_entry[turn % RING])))
+        mark_from(ledger, place, 0, shape);
       T w[Transfer::STATES][ITEMS];
       downsweep(source, part.items, part.walk, place, shape, entry, state, w);
+      if (GUARDED && !is_finite(last_of(w))) mark_from(ledger, place, ITEMS - 1, shape);
       write_items(stages, results, tile, place, shape, w);
     }
     part = next_part;

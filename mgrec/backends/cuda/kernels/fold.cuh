@@ -43,9 +43,11 @@ struct Spine {
   Transfer::State state;  // at the beginning of the group
   long long group;
 
-  // The state at the beginning of `tile`. Tiles before `begin` do not matter to it.
+  // The state at the beginning of `tile`. Tiles before `begin` do not matter to it. Calls
+  // doubt(tile) where the state at the beginning of a tile is doubtful.
+  template <class Doubt>
   DEVICE Transfer::State advance(long long begin, long long tile, const Unit* descriptors,
-                                 Marks& marks, unsigned epoch) {
+                                 unsigned epoch, Doubt doubt) {
     if (begin / GROUP > group) group = begin / GROUP;
     while (true) {
       const Span folded = fold_groups(descriptors, group, begin, tile, epoch * 4);
@@ -55,7 +57,7 @@ struct Spine {
         const long long end = (group + 1) * GROUP;
         const Transfer::State next = after(span, state);
         if (GUARDED && threadIdx.x % 32 == 0 && is_doubtful(span, state))
-          mark(marks, end < tile ? end : tile, epoch);
+          doubt(end < tile ? end : tile);
         if (tile < end) return next;
         state = next;
         ++group;

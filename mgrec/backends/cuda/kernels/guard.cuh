@@ -2,14 +2,14 @@
 //
 // Products of coefficients overflow or underflow while the recurrence stays finite: then 0·inf
 // gives nan where the loop has a number. A thread whose entry is not finite, or was scaled by an
-// underflowed A although it is large, marks its tile; `repair` walks from the first marked tile to
-// the last and on until it meets what is already there. Nothing marked: one empty launch.
+// underflowed A although it is large, marks its steps, and so does one whose last state is not
+// finite. A repair begins at the first mark of a row. Nothing marked: one empty launch.
 #pragma once
 #include "lookahead.cuh"
 
 constexpr unsigned long long TILE_BITS = 40;
 
-// Of one launch: the first and the last marked tile, tagged so that nothing must be cleared.
+// The first and the last of what one launch has marked, tagged so that nothing must be cleared.
 struct Marks { unsigned long long first, last; };
 
 DEVICE inline unsigned long long tagged(unsigned epoch, unsigned long long value) {
@@ -37,7 +37,24 @@ DEVICE inline bool is_doubtful(const Span& span, const Transfer::State& entry) {
   return lost && size_of(entry.v[0]) > 1e6;
 }
 
-DEVICE inline void mark(Marks& marks, unsigned long long tile, unsigned epoch) {
-  atomicMax(&marks.first, tagged(epoch, TILE_MASK - tile));
-  atomicMax(&marks.last, tagged(epoch, tile));
+DEVICE inline void mark(Marks& marks, unsigned long long first, unsigned long long last,
+                        unsigned epoch) {
+  atomicMax(&marks.first, tagged(epoch, TILE_MASK - first));
+  atomicMax(&marks.last, tagged(epoch, last));
 }
+DEVICE inline void mark(Marks& marks, unsigned long long place, unsigned epoch) {
+  mark(marks, place, place, epoch);
+}
+
+// 64-bit words of the marks of so many lines, and of the marks of the lines themselves.
+DEVICE inline long long marked_units(long long lines) { return GUARDED ? 2 + 2 * lines : 0; }
+
+// Marks of a chunk: of its lines (rows, or groups of 32 columns), then of the steps of each, in time.
+struct Ledger {
+  Marks* marks;
+  unsigned epoch;
+  DEVICE void enter(long long line, long long first, long long last) const {
+    mark(marks[0], line, epoch);
+    mark(marks[1 + line], first, last, epoch);
+  }
+};

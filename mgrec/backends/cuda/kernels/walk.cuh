@@ -100,6 +100,14 @@ DEVICE inline void keep(const Transfer::State& state, int r, T (&w)[Transfer::ST
   for (int q = 0; q < Transfer::STATES; ++q) w[q][in_time(r)] = state.v[q];
 }
 
+// The state after the last item.
+DEVICE inline Transfer::State last_of(const T (&w)[Transfer::STATES][ITEMS]) {
+  Transfer::State state;
+#pragma unroll
+  for (int q = 0; q < Transfer::STATES; ++q) state.v[q] = w[q][in_time(ITEMS - 1)];
+  return state;
+}
+
 DEVICE inline void downsweep(const Source& source, const Items& items, Walk walk,
                              const Place& place, const Shape& shape,
                              const T* const (&entry)[Transfer::STATES], Transfer::State state,
