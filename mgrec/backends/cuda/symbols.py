@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .branches import Statement
 from .spelling import FUNCTIONS, ctype, literal
 
 Operand = Any
@@ -21,23 +22,24 @@ class Record:
     ----------
     role : str
         How messages call the function: ``lift of 'affine'``.
-    lines : list of str
-        C++ statements; statement k defines ``v<k>``.
+    statements : list of Statement
+        Statement k defines ``v<k>``.
     known : dict
         Value of every expression met so far, so that none is computed twice.
     """
 
     role: str
-    lines: list[str] = field(default_factory=list)
+    statements: list[Statement] = field(default_factory=list)
     known: dict[tuple[str, str], Symbol] = field(default_factory=dict)
 
-    def define(self, expression: str, dtype: np.dtype[Any]) -> Symbol:
+    def define(
+        self, expression: str, dtype: np.dtype[Any], choice: tuple[str, str, str] | None = None
+    ) -> Symbol:
         """Name the value of a C++ expression."""
         key = (expression, dtype.str)
         if key not in self.known:
-            name = f"v{len(self.lines)}"
-            self.lines.append(f"const {ctype(dtype)} {name} = {expression};")
-            self.known[key] = Symbol(name, dtype, self)
+            self.known[key] = Symbol(f"v{len(self.statements)}", dtype, self)
+            self.statements.append(Statement(ctype(dtype), expression, choice))
         return self.known[key]
 
     def refuse(self, operation: str, instead: str) -> TypeError:
@@ -171,7 +173,8 @@ def choose(record: Record, condition: Operand, x: Operand, y: Operand) -> Any:
     """Record ``np.where``."""
     dtype = np.result_type(*(v.dtype if isinstance(v, Symbol) else v for v in (x, y)))
     flag = cast(record, condition, np.dtype(bool))
-    return record.define(f"{flag} ? {cast(record, x, dtype)} : {cast(record, y, dtype)}", dtype)
+    choice = (flag, cast(record, x, dtype), cast(record, y, dtype))
+    return record.define("{} ? {} : {}".format(*choice), dtype, choice)
 
 
 def part(symbol: Symbol, name: str) -> Symbol:

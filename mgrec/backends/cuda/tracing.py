@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from ...phases.transfer_map import TransferMap
-from .spelling import ctype, literal
+from .branches import print_statements
+from .powers import spell_powers
+from .spelling import ctype
 from .symbols import Record, Symbol, cast
 
 _MOST_STATES = 8
@@ -55,14 +57,12 @@ def trace_transfer_map(transfer_map: TransferMap, dtype: np.dtype[Any], states: 
         f"apply of {name!r}", transfer_map.apply, [("map.v", width), ("state.v", states)],
         dtype, "State", states, grouped=True, scalar=states == 1,
     )  # fmt: skip
-    identity = ", ".join(literal(value, dtype) for value in transfer_map.identity)
     return f"""
 struct Transfer {{
   typedef {ctype(dtype)} T;
   static constexpr int OPERANDS = {arity}, WIDTH = {width}, STATES = {states};
   struct Map {{ T v[WIDTH]; }};
   struct State {{ T v[STATES]; }};
-  DEVICE static Map identity() {{ return Map{{{{{identity}}}}}; }}
   DEVICE static Map lift(const T (&step)[OPERANDS]) {{{lift}}}
   DEVICE static Map compose(const Map& earlier, const Map& later) {{{compose}}}
   DEVICE static State apply(const Map& map, const State& state) {{{apply}}}
@@ -133,7 +133,7 @@ def _trace(
     ]
     if scalar:
         groups[-1] = groups[-1][0]
-    result = function(*(groups if grouped else groups[0]))
+    result = spell_powers(function)(*(groups if grouped else groups[0]))
     values = result if isinstance(result, tuple) else (result,)
     if len(values) != width:
         raise TypeError(f"{role} must return {width} scalars; got {len(values)}")
@@ -142,4 +142,5 @@ def _trace(
 
 
 def _body(record: Record, result: str) -> str:
-    return "".join(f"\n    {line}" for line in (*record.lines, result)) + "\n  "
+    lines = print_statements(record.statements, result)
+    return "".join(f"\n    {line}" for line in lines) + "\n  "

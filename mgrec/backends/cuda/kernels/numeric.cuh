@@ -45,6 +45,9 @@ template <class T> DEVICE inline T np_minimum(T x, T y) { return x <= y || x != 
 template <class T> DEVICE inline T np_fmax(T x, T y) { return x >= y || y != y ? x : y; }
 template <class T> DEVICE inline T np_fmin(T x, T y) { return x <= y || y != y ? x : y; }
 
+DEVICE inline float np_fmax(float x, float y) { return fmax(x, y); }
+DEVICE inline float np_fmin(float x, float y) { return fmin(x, y); }
+
 template <class T> DEVICE inline bool np_less(T x, T y) { return x < y; }
 template <class T> DEVICE inline bool np_less_equal(T x, T y) { return x <= y; }
 template <class T> DEVICE inline bool np_greater(T x, T y) { return x > y; }
@@ -157,6 +160,46 @@ template <class T, class I> DEVICE inline T np_ldexp(T x, I exponent) {
   return ldexp(x, int(exponent));
 }
 #endif
+// Powers of two by their bits (phases/powers.py says what they are).
+union Bits32 { float number; int bits; };
+union Bits64 { double number; long long bits; };
+DEVICE inline int bits_of(float x) { Bits32 u; u.number = x; return u.bits; }
+DEVICE inline float number_of(int bits, float) { Bits32 u; u.bits = bits; return u.number; }
+#ifdef __CUDA_ARCH__
+DEVICE inline int top_bits_of(double x) { return __double2hiint(x); }
+DEVICE inline int low_bits_of(double x) { return __double2loint(x); }
+DEVICE inline double number_of(int top, double) { return __hiloint2double(top, 0); }
+#else
+DEVICE inline int top_bits_of(double x) { Bits64 u; u.number = x; return int(u.bits >> 32); }
+DEVICE inline int low_bits_of(double x) { Bits64 u; u.number = x; return int(u.bits); }
+DEVICE inline double number_of(int top, double) {
+  Bits64 u;
+  u.bits = (long long)(unsigned long long)(unsigned)top << 32;
+  return u.number;
+}
+#endif
+DEVICE inline float inverse_power(float x) {
+  const int bits = 0x7f000000 - (bits_of(x) & 0x7f800000);
+  return number_of(bits < 0x00800000 ? 0x00800000 : bits, 0.0f);
+}
+DEVICE inline double inverse_power(double x) {
+  const int bits = 0x7fe00000 - (top_bits_of(x) & 0x7ff00000);
+  return number_of(bits < 0x00100000 ? 0x00100000 : bits, 0.0);
+}
+DEVICE inline float exponent_gap(float x, float y) {
+  return float(bits_of(x) - bits_of(y)) * 0x1p-23f;
+}
+DEVICE inline double exponent_gap(double x, double y) {
+  return double(top_bits_of(x) - top_bits_of(y)) * 0x1p-20;
+}
+// The sum's last bits are k + 127 (1023): shifted, they are the exponent.
+DEVICE inline float power_of_two(float k) {
+  return number_of(int(unsigned(bits_of(k + (0x1.8p23f + 127))) << 23), 0.0f);
+}
+DEVICE inline double power_of_two(double k) {
+  return number_of(int(unsigned(low_bits_of(k + (0x1.8p52 + 1023))) << 20), 0.0);
+}
+
 template <class T> DEVICE inline T frexp_mantissa(T x) { int e; return frexp(x, &e); }
 template <class T> DEVICE inline int frexp_exponent(T x) { int e = 0; frexp(x, &e); return e; }
 template <class T> DEVICE inline T modf_whole(T x) { return trunc(x); }

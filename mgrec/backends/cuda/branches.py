@@ -1,0 +1,136 @@
+"""Branches of a traced function: what only one side of a ``np.where`` needs is computed there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+_NAME = re.compile(r"\bv(\d+)\b")
+_FEWEST = 6
+"""Statements worth a branch; fewer are done sooner than decided upon."""
+
+Side = tuple[str, bool]
+
+
+@dataclass(frozen=True)
+class Statement:
+    """``const <kind> v<k> = <expression>;`` or a choice ``flag ? x : y``."""
+
+    kind: str
+    expression: str
+    choice: tuple[str, str, str] | None = None
+
+    def arm(self, side: Side) -> str | None:
+        """What a choice by the side's flag gives there."""
+        if self.choice is None or self.choice[0] != side[0]:
+            return None
+        return self.choice[1] if side[1] else self.choice[2]
+
+
+def print_statements(statements: list[Statement], result: str) -> list[str]:
+    """Print statements in order, with branches around what one side alone needs.
+
+    Examples
+    --------
+    >>> choice = Statement("float", "f ? v0 : x", ("f", "v0", "x"))
+    >>> print_statements([Statement("float", "exp(x)"), choice], "return v1;")
+    ['const float v0 = exp(x);', 'const float v1 = f ? v0 : x;', 'return v1;']
+    """
+    return _Printer(statements, _sides(statements, result)).print(result)
+
+
+@dataclass
+class _Printer:
+    statements: list[Statement]
+    sides: dict[int, Side | None]
+    printed: set[int] = field(default_factory=set)
+
+    def print(self, result: str) -> list[str]:
+        counts = list(self.sides.values())
+        waiting = {k for k, side in self.sides.items() if side and counts.count(side) >= _FEWEST}
+        lines: list[str] = []
+        for k, statement in enumerate(self.statements):
+            if k in waiting or k not in self.sides:
+                continue
+            flag = statement.choice[0] if statement.choice else ""
+            members = [i for i in sorted(waiting) if self._flag(i) == flag and i < k]
+            waiting.difference_update(members)
+            lines += self._branch(flag, members) if members else []
+            if k not in self.printed:
+                lines.append(f"const {statement.kind} v{k} = {statement.expression};")
+                self.printed.add(k)
+        return [*lines, result]
+
+    def _flag(self, k: int) -> str | None:
+        side = self.sides[k]
+        return side and side[0]
+
+    def _branch(self, flag: str, members: list[int]) -> list[str]:
+        """Print `members` under a condition, and with them the choices that they serve.
+
+        What is set in a branch has a value on every path: without one, ptxas kept the registers
+        of 12 items from one tile to the next and spilled 500 bytes a thread.
+        """
+        decided = sorted(k for k in self.sides if self._is_decided(k, flag, members))
+        self.printed.update(members, decided)
+        shown = {k for k in members if self._is_used_later(k)}
+        kinds = {k: self.statements[k].kind for k in (*members, *decided)}
+        lines = [f"{kinds[k]} v{k} = {kinds[k]}();" for k in sorted(shown)]
+        lines += [f"{kinds[k]} v{k};" for k in decided]
+        # The longer side is taken for the rarer.
+        longer = sum(self.sides[k] == (flag, True) for k in members) * 2 > len(members)
+        condition = f"if (__builtin_expect({flag}, {'0' if longer else '1'}))"
+        for word, side in ((condition, (flag, True)), ("else", (flag, False))):
+            lines.append(f"{word} {{")
+            for k in (k for k in members if self.sides[k] == side):
+                kind = "" if k in shown else f"const {kinds[k]} "
+                lines.append(f"  {kind}v{k} = {self.statements[k].expression};")
+            lines += [f"  v{k} = {self.statements[k].arm(side)};" for k in decided]
+            lines.append("}")
+        return lines
+
+    def _is_decided(self, k: int, flag: str, members: list[int]) -> bool:
+        choice = self.statements[k].choice
+        if choice is None or choice[0] != flag or k in self.printed or self.sides[k]:
+            return False
+        needed = _names(choice[1]) | _names(choice[2])
+        return bool(needed & set(members)) and needed <= self.printed | set(members)
+
+    def _is_used_later(self, k: int) -> bool:
+        later = (self.statements[j].expression for j in self.sides if j not in self.printed)
+        return any(k in _names(expression) for expression in later)
+
+
+def _sides(statements: list[Statement], result: str) -> dict[int, Side | None]:
+    """The one side of one condition that uses a statement, None where more do.
+
+    What nothing uses is left out.
+    """
+    users: dict[int, set[Side | None]] = {k: {None} for k in _names(result)}
+    sides: dict[int, Side | None] = {}
+    for k in range(len(statements) - 1, -1, -1):
+        if k not in users:
+            continue
+        sides[k] = users[k].pop() if len(users[k]) == 1 else None
+        for used, side in _uses(statements[k]):
+            users.setdefault(used, set()).add(sides[k] or side)
+    return sides
+
+
+def _uses(statement: Statement) -> Iterator[tuple[int, Side | None]]:
+    if statement.choice is None:
+        yield from ((k, None) for k in _names(statement.expression))
+        return
+    yield from ((k, None) for k in _names(statement.choice[0]))
+    for side in _sides_of(statement):
+        yield from ((k, side) for k in _names(statement.arm(side) or ""))
+
+
+def _sides_of(statement: Statement) -> tuple[Side, ...]:
+    flag = statement.choice and statement.choice[0]
+    return ((flag, True), (flag, False)) if flag else ()
+
+
+def _names(expression: str) -> set[int]:
+    return {int(k) for k in _NAME.findall(expression)}

@@ -1,0 +1,48 @@
+"""Powers of two: scaling that is exact.
+
+Plain Python like every function of a step. A backend may spell them by the bits of a number:
+frexp and ldexp cost ten times as much.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def inverse_power(x: Any) -> Any:
+    """The power of two s with 1 ≤ s·x < 2, or < 4 for the largest normal x > 0.
+
+    Of a subnormal x or 0 some power with s·x < 2, of infinity and nan anything.
+
+    Examples
+    --------
+    >>> float(inverse_power(np.float64(0.3)))
+    4.0
+    """
+    one, exponent = 1 + 0 * x, np.frexp(x)[1]
+    power = np.ldexp(one, 1 - exponent)
+    return np.where(np.isinf(power), np.ldexp(one, -60 - exponent), power)
+
+
+def exponent_gap(x: Any, y: Any) -> Any:
+    """log2(x / y) of two normal powers of two.
+
+    Examples
+    --------
+    >>> int(exponent_gap(np.float64(8.0), np.float64(0.5)))
+    4
+    """
+    return np.log2(x) - np.log2(y)
+
+
+def power_of_two(k: Any) -> Any:
+    """2**k for a whole number k from -126 to 126; beyond, some power that is not to be used.
+
+    Examples
+    --------
+    >>> float(power_of_two(-3.0))
+    0.125
+    """
+    return np.exp2(np.minimum(np.maximum(k, -126), 126))
