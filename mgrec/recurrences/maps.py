@@ -18,54 +18,100 @@ from typing import Any
 import numpy as np
 
 from ..phases.affine import affine
+from ..phases.powers import exponent_gap, inverse_power, power_of_two
 from ..phases.transfer_map import Map, TransferMap
 
 __all__ = ["affine", "matrix2", "max_plus", "min_plus", "mobius"]
 
 
-def _largest(a: Any, b: Any, c: Any, d: Any) -> Any:
-    return np.maximum(np.maximum(np.abs(a), np.abs(b)), np.maximum(np.abs(c), np.abs(d)))
+# A Möbius map (a, b, c, d, k) is the matrix of columns (a, c) and (b, d)·2**k: the images of
+# infinity and 0 in homogeneous coordinates, each with a scale of its own. One scale for all four
+# numbers would lose the weaker column after some steps, and with it the entries 0 and infinity.
+
+_APART = 40  # exponents between columns that do no harm to a product within range
 
 
-def _power_of_two_scale(a: Any, b: Any, c: Any, d: Any) -> Map:
-    """The same map with its largest entry between 1/2 and 1."""
-    exponent = -np.frexp(_largest(a, b, c, d))[1]
+def _mobius_lift(a: Any, b: Any, c: Any, d: Any) -> Map:
+    return a, b, c, d, 0
+
+
+def _mobius_compose(earlier: Map, later: Map) -> Map:
+    a, b, c, d, k = _scaled(earlier)
+    # Weights of 1 and more: products may overflow, which shows, but never underflow.
+    x, y = power_of_two(np.maximum(-later[4], 0)), power_of_two(np.maximum(later[4], 0))
+    plain = _product((x * a, x * b, y * c, y * d), later)
+    size = np.abs(plain[0]) + np.abs(plain[1]) + np.abs(plain[2]) + np.abs(plain[3])
+    odd = ~(size < np.inf) | (np.abs(later[4]) > _APART)
+    e, f, g, h, apart = _compose_far(earlier, later)
     return (
-        np.ldexp(a, exponent),
-        np.ldexp(b, exponent),
-        np.ldexp(c, exponent),
-        np.ldexp(d, exponent),
-    )
+        np.where(odd, e, plain[0]), np.where(odd, f, plain[1]),
+        np.where(odd, g, plain[2]), np.where(odd, h, plain[3]), np.where(odd, apart, k),
+    )  # fmt: skip
+
+
+def _compose_far(earlier: Map, later: Map) -> Map:
+    """The product of maps with entries near the end of the range, or with columns far apart."""
+    a, b, c, d, k = _scaled(_in_range(earlier))
+    later = _scaled(_in_range(later))
+    a, c, m = _balanced(a, c, later[4])
+    b, d, n = _balanced(b, d, later[4])
+    return (*_product((a, b, c, d), later), k + (n - m))
+
+
+def _product(earlier: Map, later: Map) -> Map:
+    a, b, c, d = earlier
+    e, f, g, h, _ = later
+    return e * a + f * c, e * b + f * d, g * a + h * c, g * b + h * d
+
+
+def _scaled(step: Map) -> Map:
+    """The same map with the larger of each column from 1 to 2."""
+    a, b, c, d, k = step
+    s = inverse_power(np.fmax(np.abs(a), np.abs(c)))
+    t = inverse_power(np.fmax(np.abs(b), np.abs(d)))
+    return s * a, t * b, s * c, t * d, k + exponent_gap(s, t)
+
+
+def _in_range(step: Map) -> Map:
+    """The same map, with room for the sum of four of its entries."""
+    a, b, c, d, k = step
+    largest = np.fmax(np.fmax(np.abs(a), np.abs(b)), np.fmax(np.abs(c), np.abs(d)))
+    return _limit(a, largest), _limit(b, largest), _limit(c, largest), _limit(d, largest), k
 
 
 def _limit(entry: Any, largest: Any) -> Any:
     # An infinite entry outweighs all finite ones: the map's limit has ones and zeros.
     limit = np.where(np.isinf(entry), np.copysign(1.0, entry), 0.0 * entry)
-    return np.where(np.isinf(largest), np.where(np.isnan(entry), entry, limit), entry)
+    return np.where(np.isinf(largest), limit, np.where(largest > 1, 2.0**-5 * entry, entry))
 
 
-def _mobius_lift(a: Any, b: Any, c: Any, d: Any) -> Map:
-    largest = _largest(a, b, c, d)
-    return _limit(a, largest), _limit(b, largest), _limit(c, largest), _limit(d, largest)
-
-
-def _mobius_compose(earlier: Map, later: Map) -> Map:
-    a, b, c, d = _power_of_two_scale(*earlier)
-    e, f, g, h = _power_of_two_scale(*later)
-    return e * a + f * c, e * b + f * d, g * a + h * c, g * b + h * d
+def _balanced(x: Any, y: Any, apart: Any) -> tuple[Any, Any, Any]:
+    """(x, y·2**apart)·2**-shift with the larger from 1 to 2, and the shift."""
+    s, t = inverse_power(np.abs(x)), inverse_power(np.abs(y))
+    gap = exponent_gap(s, t) + apart
+    second = ((gap > 0) & (y != 0)) | (x == 0)
+    weak = np.exp2(-np.abs(gap))
+    return (
+        s * x * np.where(second, weak, 1.0),
+        t * y * np.where(second, 1.0, weak),
+        np.where(second, gap, 0.0) - exponent_gap(s, 1.0),
+    )
 
 
 def _mobius_apply(step: Map, p: Any) -> Any:
-    # Homogeneous coordinates (x : y) of p with max(|x|, |y|) = 1/4, which no sum with the
-    # largest entries overflows; infinity is (1 : 0).
-    a, b, c, d = step
-    far = np.abs(p) > 1
-    x = np.where(far, np.copysign(0.25, p), 0.25 * p)
-    y = np.where(far, np.abs(0.25 / p), 0.25)
-    return (a * x + b * y) / (c * x + d * y)
+    a, b, c, d, k = step
+    y = power_of_two(k)
+    above, below = a * p + b * y, c * p + d * y
+    odd = ~(np.abs(above) + np.abs(below) < np.inf) | (np.abs(k) > _APART)
+    # Homogeneous coordinates (x : y) of p; infinity is (1 : 0).
+    x = np.where(np.isinf(p), np.copysign(1.0, p), p)
+    y = np.where(np.isinf(p), 0.0 * x, np.abs(np.copysign(1.0, p)))
+    a, b, c, d, k = _scaled(_in_range(step))
+    x, y, _ = _balanced(x, y, k)
+    return np.where(odd, a * x + b * y, above) / np.where(odd, c * x + d * y, below)
 
 
-mobius = TransferMap(_mobius_lift, _mobius_compose, _mobius_apply, (1, 0, 0, 1), "mobius")
+mobius = TransferMap(_mobius_lift, _mobius_compose, _mobius_apply, (1, 0, 0, 1, 0), "mobius")
 
 
 def _max_plus_lift(s: Any, c: Any) -> Map:

@@ -47,12 +47,12 @@ def rational_recurrence(
     The state is projective: a zero denominator gives inf, and the next step gives a/c, where
     a naive loop would give inf/inf = nan. 0/0, a singular map at its blind spot, is nan.
 
-    A run of steps is the product of its 2×2 matrices. Every factor is rescaled by a power
-    of two, which is exact, so that its largest entry neither overflows nor underflows,
-    however long the run. One scale serves both columns: a run that pulls two states apart by
-    more than 2**1075 (2**149 in float32) loses the weaker one, so that an entry exactly at a
-    repelling fixed point 0 or inf gives nan after such a chunk, while a single thread, which
-    composes nothing, stays at it.
+    A run of steps is the product of its 2×2 matrices, whose columns are the images of infinity
+    and 0. Each column is rescaled by a power of two of its own, which is exact, and the
+    exponent between them is kept: the columns may drift apart by any factor, as they do around
+    a repelling fixed point, and none is lost. What over- or underflows is a state: one above
+    the largest number is inf from there on, whatever the steps. An infinite coefficient stands for
+    its limit. Steps all of whose coefficients are subnormal lose digits, as in a plain loop.
 
     *Accuracy.* Let M_i = [[a_i, b_i], [c_i, d_i]], (x_i, y_i) = M_i···M_1 (initial, 1) and
     (X_i, Y_i) = |M_i|···|M_1| (|initial|, 1). In exact arithmetic p_i = x_i / y_i, and

@@ -76,10 +76,53 @@ def test_affine_by_scan_is_linear_recurrence():
     np.testing.assert_array_equal(one, mgrec.linear_recurrence(s, t, 1.0))
 
 
-def test_mobius_products_stay_in_range():
-    huge = maps.mobius.lift(1e-310, 1e300, -3.0, 0.0)
-    tiny = maps.mobius.lift(1e-300, 0.0, 0.0, 1e-320)
+@pytest.mark.parametrize(
+    "step",
+    [(1e-310, 1e300, -3.0, 0.0), (1e-300, 0.0, 0.0, 1e-307), (0.0, 1e300, 1e-300, 0.0)],
+    ids=str,
+)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_columns_of_mobius_products_stay_in_range(step):
+    product = tuple(map(np.float64, maps.mobius.lift(*step)))
     for _ in range(100):
-        huge, tiny = maps.mobius.compose(huge, huge), maps.mobius.compose(tiny, tiny)
-        for step in (huge, tiny):
-            assert 0 < max(map(abs, step)) <= 2
+        product = maps.mobius.compose(product, product)
+        a, b, c, d, apart = product
+        assert 0 < max(abs(a), abs(c)) < np.inf
+        assert 0 < max(abs(b), abs(d)) < np.inf
+        assert np.isfinite(apart)
+
+
+def products_in_any_order(steps, generator):
+    if len(steps) == 1:
+        return steps[0]
+    middle = generator.integers(1, len(steps))
+    halves = (products_in_any_order(half, generator) for half in (steps[:middle], steps[middle:]))
+    dtype = type(steps[0][0])
+    return tuple(map(dtype, maps.mobius.compose(*halves)))
+
+
+def turned(start, exponents):
+    """p = 2**(u - d)·p, or 2**(u - d) / p where it turns: log2 of the last p, exactly."""
+    log = {0.0: -np.inf, 1.0: 0, np.inf: np.inf}[start]
+    for up, down, turns in exponents:
+        log = up - down + (-log if turns else log)
+    return log
+
+
+@pytest.mark.parametrize(("dtype", "most"), [("float32", 120), ("float64", 1000)])
+@pytest.mark.parametrize("start", [0.0, 1.0, np.inf])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_steps_of_any_size_keep_zero_and_infinity_in_any_order(dtype, most, start):
+    generator, kind = np.random.default_rng(0), np.dtype(dtype).type
+    for _ in range(30):
+        exponents = [
+            (*map(int, generator.integers(-most, most, 2)), generator.random() < 0.3)
+            for _ in range(generator.integers(2, 60))
+        ]
+        steps = []
+        for up, down, turns in exponents:
+            x, y = 2.0**up, 2.0**down
+            step = maps.mobius.lift(*((0.0, x, y, 0.0) if turns else (x, 0.0, 0.0, y)))
+            steps.append(tuple(map(kind, step)))
+        product = products_in_any_order(steps, generator)
+        assert maps.mobius.apply(product, kind(start)) == kind(np.exp2(turned(start, exponents)))

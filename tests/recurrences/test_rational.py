@@ -89,9 +89,6 @@ def test_a_state_at_a_repelling_fixed_point_of_a_long_chunk():
             np.testing.assert_array_equal(p, np.zeros(300))
 
 
-@pytest.mark.xfail(
-    strict=True, reason="columns of the product share one scale: one vanishes beside 2**1075"
-)
 @pytest.mark.parametrize("c", [0.0, 1.0])
 def test_a_repelling_fixed_point_through_a_product_of_2_to_the_2000(c):
     a = da.full(4000, 2.0, chunks=2000)
