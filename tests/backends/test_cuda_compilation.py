@@ -103,6 +103,7 @@ def test_kernels_compile(nvrtc: ctypes.CDLL, case: Any, architecture: int) -> No
     layout = Layout(
         128, 3 * vector if rows else 4, 2, reverse=chunk.reverse,
         segmented=chunk.shape[0] > 1 and rows, bulk=rows and architecture >= 90,
+        staged=rows and architecture == 80,
         crowded=chunk.shape[1] < 3 * vector, team=1 if rows else 3,
     )  # fmt: skip
     compile_text(nvrtc, plan(transfer_map, chunk, source, states, layout, 132).text, architecture)

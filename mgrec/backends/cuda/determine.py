@@ -111,7 +111,7 @@ def plan(
 
 def shared_bytes(chunk: Chunk, source: Source, layout: Layout, stores: int) -> int:
     """Count the dynamic shared memory of a block: tiles of loads, of stores, and barriers."""
-    if chunk.shape[2] == 1 and not layout.bulk:
+    if chunk.shape[2] == 1 and not (layout.bulk or layout.staged):
         return 0
     tile = layout.threads * layout.items * chunk.dtype.itemsize
     loads = layout.stages * len(source.streams)
@@ -148,7 +148,7 @@ def prepare(
     source = describe(chunk)
     layout = layout or choose_layout(chunk, source, len(transfer_map.identity), len(entry), device)
     if any(w.data.ptr % 16 for w in results):
-        layout = replace(layout, bulk=False)
+        layout = replace(layout, bulk=False, staged=False)
     if layout.walking:
         return prepare_walk(transfer_map, chunk, entry, results, layout, device)
     guarded = transfer_map == affine and chunk.dtype.kind in "fc"

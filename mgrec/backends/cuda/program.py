@@ -32,6 +32,8 @@ class Layout:
         (rows that are walked: by words of 16 bytes); several rows may begin in one
         thread's part; steps whose composed maps overflow or underflow are repaired; a
         lane walks a row step by step.
+    staged : bool
+        Tiles pass through shared memory without bulk copies.
     """
 
     threads: int
@@ -43,6 +45,7 @@ class Layout:
     crowded: bool = False
     guarded: bool = False
     walking: bool = False
+    staged: bool = False
     team: int = 1
     blocks: int = 1
 
@@ -53,7 +56,7 @@ class Layout:
         )
         flags = "".join(
             f"constexpr bool {name.upper()} = {str(getattr(self, name)).lower()};\n"
-            for name in ("reverse", "segmented", "bulk", "crowded", "guarded")
+            for name in ("reverse", "segmented", "bulk", "crowded", "guarded", "staged")
         )
         return numbers + flags
 

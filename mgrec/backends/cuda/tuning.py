@@ -63,9 +63,12 @@ def choose_precompute(
     if chunk.shape[2] > 1:
         return replace(_choose_reduced_columns(chunk, source, width, device), team=1)
     layout = _choose_rows(chunk, source, states, device)
-    layout = replace(layout, stages=2, segmented=False, crowded=False)
-    row_bytes = chunk.shape[1] * chunk.dtype.itemsize
-    return replace(layout, bulk=layout.bulk and (chunk.shape[0] == 1 or row_bytes % 16 == 0))
+    tile = len(source.streams) * layout.threads * layout.items * chunk.dtype.itemsize
+    stages = 2 if 128 + 2 * tile <= device.shared_bytes else 1
+    layout = replace(layout, stages=stages, segmented=False, crowded=False)
+    if chunk.shape[0] > 1 and chunk.shape[1] * chunk.dtype.itemsize % 16:
+        return replace(layout, bulk=False, staged=False)
+    return layout
 
 
 def _choose_rows(chunk: Chunk, source: Source, states: int, device: Device) -> Layout:
@@ -80,10 +83,11 @@ def _choose_rows(chunk: Chunk, source: Source, states: int, device: Device) -> L
     stages = 1 if source.varying <= 1 else 2
     while vectors > 1 and _shared(threads, vectors, stages, streams, states) > _ROW_SHARED:
         vectors -= 2
+    while stages > 1 and _shared(threads, vectors, stages, streams, states) > device.shared_bytes:
+        stages -= 1
     layout = row_layout(chunk, source, device, threads, vectors * vector, stages)
-    needed = _shared(threads, vectors, 1, streams, states)
     if _shared(threads, vectors, stages, streams, states) > device.shared_bytes:
-        layout = replace(layout, stages=1, bulk=layout.bulk and needed <= device.shared_bytes)
+        return replace(layout, bulk=False, staged=False)
     return layout
 
 
@@ -103,10 +107,11 @@ def row_layout(
 ) -> Layout:  # fmt: skip
     """Complete a choice of sizes for contiguous rows."""
     aligned = all(x.data.ptr % 16 == 0 for x in source.streams)
+    has_bulk = device.capability >= _BULK_CAPABILITY
     return Layout(
         threads, items, stages,
         reverse=chunk.reverse, segmented=chunk.shape[0] > 1, crowded=chunk.shape[1] < items,
-        bulk=device.capability >= _BULK_CAPABILITY and aligned, blocks=blocks,
+        bulk=aligned and has_bulk, staged=aligned and not has_bulk, blocks=blocks,
     )  # fmt: skip
 
 

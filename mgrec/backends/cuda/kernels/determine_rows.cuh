@@ -73,6 +73,9 @@ DEVICE void determine_rows(const Source& source, const T* const (&entry)[Transfe
     fence_proxy();
     for (int k = 0; k < STAGES; ++k) request(stages, k, source, blockIdx.x + k * stride, shape);
   }
+  if (STAGED && threadIdx.x < THREADS)
+    for (int k = 0; k < STAGES; ++k)
+      request_vectors(stages, k, source, blockIdx.x + k * stride, shape);
   __syncthreads();
   if (threadIdx.x >= THREADS) return resolve(tile_entry, entry, descriptors, ledger, shape, epoch);
 
@@ -97,7 +100,8 @@ DEVICE void determine_rows(const Source& source, const T* const (&entry)[Transfe
         __syncwarp();
         announce_published(turn + 1);
       }
-      if (threadIdx.x == 0) request(stages, stage, source, next + STAGES * stride, shape);
+      if (STAGED) request_vectors(stages, stage, source, next + STAGES * stride, shape);
+      else if (threadIdx.x == 0) request(stages, stage, source, next + STAGES * stride, shape);
       next_part.before = scan.before;
       if (++stage == STAGES) stage = 0, parity ^= 1;
     } else {

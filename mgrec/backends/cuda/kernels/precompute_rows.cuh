@@ -21,6 +21,9 @@ DEVICE void precompute_rows(const Source& whole_source, Span* spans, long long r
     for (int k = 0; k < STAGES; ++k)
       if (begin + k < end) request(stages, k, source, begin + k, shape);
   }
+  if (STAGED)
+    for (int k = 0; k < STAGES; ++k)
+      request_vectors(stages, k, source, begin + k < end ? begin + k : shape.tiles, shape);
   __syncthreads();
   const T* const no_entry[Transfer::STATES] = {};
   Span running = empty_span();
@@ -39,7 +42,9 @@ DEVICE void precompute_rows(const Source& whole_source, Span* spans, long long r
       total = block_scan(mine, totals[tile % 2]).total;
     }
     running = join(running, total);
-    if (threadIdx.x == 0 && tile + STAGES < end)
+    if (STAGED)
+      request_vectors(stages, stage, source, tile + STAGES < end ? tile + STAGES : shape.tiles, shape);
+    else if (threadIdx.x == 0 && tile + STAGES < end)
       request(stages, stage, source, tile + STAGES, shape);
     if (++stage == STAGES) stage = 0, parity ^= 1;
   }

@@ -6,10 +6,12 @@
 #pragma once
 #include "block.cuh"
 #include "bulk.cuh"
+#include "copies.cuh"
 
 constexpr int TILE = THREADS * ITEMS;
 constexpr int VECTOR = 16 / int(sizeof(T));
 constexpr int VECTORS = ITEMS / VECTOR;
+static_assert(!BULK || !STAGED, "one way or the other");
 static_assert(ITEMS % VECTOR == 0 && VECTORS % 2 == 1, "odd number of vectors a thread");
 
 // `total` elements lie in `tiles` tiles; `row` is the first of them.
@@ -45,7 +47,31 @@ struct Stages {
   DEVICE T* stage(int k) const { return loads + k * Source::STREAMS * TILE; }
 };
 
-// One thread asks for a whole tile; the last, partial one is read from global memory directly.
+// visit(place in a tile): every vector of a tile is visited once, neighbours by neighbouring threads.
+template <class Visit> DEVICE inline void visit_vectors(Visit visit) {
+#pragma unroll
+  for (int k = 0; k < VECTORS; ++k) visit((k * THREADS + int(threadIdx.x)) * VECTOR);
+}
+
+DEVICE inline void copy_vector(T* to, const T* from) {
+  copy_word(reinterpret_cast<uint4*>(to), reinterpret_cast<const uint4*>(from));
+}
+
+// All scanning threads ask for a whole tile; the last, partial one is read from global memory.
+DEVICE inline void request_vectors(const Stages& stages, int k, const Source& source,
+                                   long long tile, const Shape& shape) {
+  const long long start = start_of(tile, shape);
+  if (tile < shape.tiles && start + TILE <= shape.total) {
+#pragma unroll
+    for (int p = 0; p < Source::STREAMS; ++p)
+      visit_vectors([&](int place) {
+        copy_vector(stages.stage(k) + p * TILE + place, source.stream[p] + start + place);
+      });
+  }
+  copies_commit();
+}
+
+// The same by one thread and the copy engine.
 DEVICE inline void request(const Stages& stages, int k, const Source& source, long long tile,
                            const Shape& shape) {
   if (!BULK || Source::STREAMS == 0 || tile >= shape.tiles) return;
@@ -86,6 +112,12 @@ DEVICE inline void read_items(const Stages& stages, int k, unsigned parity, cons
 #pragma unroll
     for (int p = 0; p < Source::STREAMS; ++p)
       read_blocked(stages.stage(k) + p * TILE + part_of_tile() * ITEMS, items.v[p]);
+  } else if (STAGED && place.whole) {
+    copies_wait();
+    synchronize();
+#pragma unroll
+    for (int p = 0; p < Source::STREAMS; ++p)
+      read_blocked(stages.stage(k) + p * TILE + part_of_tile() * ITEMS, items.v[p]);
   } else {
 #pragma unroll
     for (int p = 0; p < Source::STREAMS; ++p)
@@ -102,23 +134,28 @@ DEVICE inline void read_items(const Stages& stages, int k, unsigned parity, cons
   source.lift_items(items);
 }
 
-// Whole tiles leave through shared memory in one bulk store, others element by element. The
-// caller has made sure that the store before is through with shared memory.
+// Whole tiles leave through shared memory, in one bulk store or by all threads' vectors, others
+// element by element. The caller has made sure that the store before is through with shared memory.
 DEVICE inline void write_items(const Stages& stages, T* const (&results)[Transfer::STATES],
                                long long tile, const Place& place, const Shape& shape,
                                const T (&w)[Transfer::STATES][ITEMS]) {
-  if (BULK && place.whole) {
+  const long long start = start_of(tile, shape);
+  if ((BULK || STAGED) && place.whole) {
 #pragma unroll
     for (int q = 0; q < Transfer::STATES; ++q)
       write_blocked(stages.stores + q * TILE + part_of_tile() * ITEMS, w[q]);
-    fence_proxy();
+    if (BULK) fence_proxy();
     synchronize();
-    if (threadIdx.x == 0) {
 #pragma unroll
-      for (int q = 0; q < Transfer::STATES; ++q)
-        bulk_store(results[q] + start_of(tile, shape), stages.stores + q * TILE, TILE * sizeof(T));
-      bulk_commit();
-    }
+    for (int q = 0; q < Transfer::STATES; ++q)
+      if (STAGED)
+        visit_vectors([&](int element) {
+          *reinterpret_cast<uint4*>(results[q] + start + element) =
+              *reinterpret_cast<const uint4*>(stages.stores + q * TILE + element);
+        });
+      else if (threadIdx.x == 0)
+        bulk_store(results[q] + start, stages.stores + q * TILE, TILE * sizeof(T));
+    if (BULK && threadIdx.x == 0) bulk_commit();
   } else {
 #pragma unroll
     for (int q = 0; q < Transfer::STATES; ++q)
