@@ -108,10 +108,22 @@ _local = threading.local()
 
 
 def descriptors(units: int) -> tuple[Any, int]:
-    """Memory for `units` 64-bit words on the current device and stream, and its epoch."""
+    """Memory for `units` 64-bit words on the current device and stream, and its epoch.
+
+    Raises
+    ------
+    RuntimeError
+        The stream is being captured: a graph would launch with one epoch again and again,
+        and find the spans of its last launch.
+    """
     import cupy
 
     stream = cupy.cuda.get_current_stream()
+    if stream.is_capturing():
+        raise RuntimeError(
+            "a recurrence over few long rows cannot be captured into a CUDA graph, since every "
+            "launch needs a number of its own; solve it outside the capture"
+        )
     key = (cupy.cuda.runtime.getDevice(), stream.ptr)
     known: dict[tuple[int, int], _Descriptors] = _local.__dict__.setdefault("known", {})
     return known.setdefault(key, _Descriptors()).reserve(units)
