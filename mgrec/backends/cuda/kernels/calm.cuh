@@ -56,32 +56,39 @@ template <class U = T> DEVICE inline Calm calm_from_above(const Calm& calm, int 
           __shfl_down_sync(ALL, calm.offset, distance)};
 }
 
-// The join of a block's threads, in thread 0; holds a barrier. False, in every thread, where one of
-// them is not calm.
-template <class Has> DEVICE inline bool join_calm(const Source& source, const Items& items, Has has,
-                                                  Calm (&totals)[WARPS], Span& total) {
+// Lane 0 receives the join of the first `width` lanes.
+template <class U = T> DEVICE inline Calm reduce_calm(Calm calm, int lane, int width) {
+#pragma unroll
+  for (int distance = 1; distance < width; distance *= 2) {
+    const Calm later = calm_from_above<U>(calm, distance);
+    if (lane % (2 * distance) == 0 && lane + distance < width) calm = after_calm<U>(calm, later);
+  }
+  return calm;
+}
+
+// The join of a block's threads, in thread 0. False, in every thread, where one of them is not
+// calm. `load_next` is called once all have read their items: what follows would hold up the next loads.
+template <class Has, class Load>
+DEVICE inline bool join_calm(const Source& source, const Items& items, Has has, Load load_next,
+                             Calm (&totals)[32], Span& total) {
   Calm calm;
   if (!__syncthreads_and(fold_calm(source, items, has, calm))) return false;
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-#pragma unroll
-  for (int distance = 1; distance < 32; distance *= 2) {
-    const Calm later = calm_from_above(calm, distance);
-    if (lane % (2 * distance) == 0) calm = after_calm(calm, later);
-  }
-  if (lane == 0) totals[warp] = calm;
+  load_next();
+  const int lane = threadIdx.x % 32;
+  calm = reduce_calm(calm, lane, 32);
+  if (lane == 0) totals[threadIdx.x / 32] = calm;
   __syncthreads();
-  if (threadIdx.x == 0) {
-    for (int k = 1; k < WARPS; ++k) calm = after_calm(calm, totals[k]);
-    total = guarded_of(calm);
-  }
+  if (threadIdx.x < 32) total = guarded_of(reduce_calm(totals[lane < WARPS ? lane : 0], lane, WARPS));
   return true;
 }
 
 // The same for columns: every lane joins its own over the warps of the block.
-template <class Has> DEVICE inline bool join_calm(const Source& source, const Items& items, Has has,
-                                                  Calm (&totals)[WARPS][32], Span& total) {
+template <class Has, class Load>
+DEVICE inline bool join_calm(const Source& source, const Items& items, Has has, Load load_next,
+                             Calm (&totals)[WARPS][32], Span& total) {
   Calm calm;
   if (!__syncthreads_and(fold_calm(source, items, has, calm))) return false;
+  load_next();
   const int lane = threadIdx.x % 32;
   totals[threadIdx.x / 32][lane] = calm;
   __syncthreads();

@@ -27,13 +27,16 @@ DEVICE void precompute_columns(const Source& source, Span* spans, const Columns&
     Items items;
     read_items(slots, stage, source, at, shape, items);
     const auto has = [&](int r) { return at.whole || at.has(r, shape); };
+    const auto load_next = [&] { request(slots, stage, source, later, shape); };
     Span total = empty_span();
     bool is_calm = false;
-    if constexpr (GUARDED) is_calm = join_calm(source, items, has, calm_totals, total);
-    if (!is_calm)
+    if constexpr (GUARDED)
+      is_calm = join_calm(source, items, has, load_next, calm_totals, total);
+    if (!is_calm) {
       total = join_warps(upsweep(source, items, at, shape), totals[at.tile % 2]).total;
-    running = join(running, total);
-    request(slots, stage, source, later, shape);
+      load_next();
+    }
+    if (!GUARDED || threadIdx.x < 32) running = join(running, total);
     if (++stage == STAGES) stage = 0;
   }
   if (threadIdx.x < 32 && at.column.exists)

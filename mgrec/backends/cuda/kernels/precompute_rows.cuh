@@ -7,7 +7,7 @@ DEVICE void precompute_rows(const Source& whole_source, Span* spans, long long r
                             long long steps, long long pieces) {
   extern __shared__ __align__(128) unsigned char memory[];
   __shared__ Span totals[2][WARPS];
-  __shared__ Calm calm_totals[WARPS];
+  __shared__ Calm calm_totals[32];
   const long long row = blockIdx.x / pieces, piece = blockIdx.x % pieces;
   const Shape shape = {rows, steps, steps, (steps + TILE - 1) / TILE, row};
   Source source = whole_source;
@@ -34,18 +34,23 @@ DEVICE void precompute_rows(const Source& whole_source, Span* spans, long long r
     Items items;
     read_items(stages, stage, parity, source, place, shape, items);
     const auto has = [&](int r) { return place.whole || place.first + r < shape.total; };
+    const auto load_next = [&] {
+      if (STAGED)
+        request_vectors(stages, stage, source, tile + STAGES < end ? tile + STAGES : shape.tiles,
+                        shape);
+      else if (threadIdx.x == 0 && tile + STAGES < end)
+        request(stages, stage, source, tile + STAGES, shape);
+    };
     Span total = empty_span();
     bool is_calm = false;
-    if constexpr (GUARDED) is_calm = join_calm(source, items, has, calm_totals, total);
+    if constexpr (GUARDED)
+      is_calm = join_calm(source, items, has, load_next, calm_totals, total);
     if (!is_calm) {
       const Span mine = upsweep(source, items, Walk(), place, shape, no_entry);
       total = block_scan(mine, totals[tile % 2]).total;
+      load_next();
     }
-    running = join(running, total);
-    if (STAGED)
-      request_vectors(stages, stage, source, tile + STAGES < end ? tile + STAGES : shape.tiles, shape);
-    else if (threadIdx.x == 0 && tile + STAGES < end)
-      request(stages, stage, source, tile + STAGES, shape);
+    if (!GUARDED || threadIdx.x == 0) running = join(running, total);
     if (++stage == STAGES) stage = 0, parity ^= 1;
   }
   if (threadIdx.x == 0) spans[blockIdx.x] = running;
