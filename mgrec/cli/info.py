@@ -53,8 +53,14 @@ def _devices(gpus: list[devices.Gpu], copy: devices.Bandwidth) -> Table:
     for number, gpu in enumerate(gpus):
         table.add_row(f"GPU {number}", f"{gpu.name}, {gpu.memory} MiB, driver {gpu.driver}")
     table.add_row("backend cpu", f"numba {installed('numba')}: NumPy, Dask of NumPy")
-    table.add_row("backend cuda", "not in this version")
+    table.add_row("backend cuda", _cuda())
     return table
+
+
+def _cuda() -> str:
+    """The CuPy that the GPUs' backend runs on, or that it is missing."""
+    found = [f"{package} {installed(package)}" for package in CUPY if installed(package)]
+    return f"{found[0]}: CuPy, Dask of CuPy" if found else "needs CuPy, which is not installed"
 
 
 def _plain(title: str) -> Table:
