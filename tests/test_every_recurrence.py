@@ -2,7 +2,16 @@
 
 import numpy as np
 import pytest
-from cases import CASES, CASES_OF_ALL_DTYPES, PLACES, as_tuple, chunked, expanded, map_arrays
+from cases import (
+    CASES,
+    CASES_OF_ALL_DTYPES,
+    PLACES,
+    as_tuple,
+    chunked,
+    expanded,
+    map_arrays,
+    on_cupy,
+)
 
 import mgrec
 from mgrec.placement import groups
@@ -49,6 +58,17 @@ def test_every_axis_and_direction(case, shape, axis, place):
     operands, initial = case.draw(seeded(case.name, shape), shape, axis, "float64")
     for reverse in (False, True):
         result = place(case, operands, initial, axis, reverse)
+        case.check(result, operands, initial, "float64", axis, reverse)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("method", ["single-pass", "p-scheme"])
+@pytest.mark.parametrize(("shape", "axis"), [((3000,), 0), ((3, 700), 1), ((700, 5), 0)])
+@each(CASES)
+def test_every_method(case, shape, axis, method):
+    operands, initial = case.draw(seeded(case.name, shape), shape, axis, "float64")
+    for reverse in (False, True):
+        result = on_cupy(case, operands, initial, axis, reverse, method=method)
         case.check(result, operands, initial, "float64", axis, reverse)
 
 

@@ -19,6 +19,8 @@ def rational_recurrence(
     axis: int = -1,
     reverse: bool = False,
     memory: str = "stream",
+    method: str = "auto",
+    out: Any = None,
 ) -> Any:
     """Solve p_i = (a_i·p_{i-1} + b_i) / (c_i·p_{i-1} + d_i) along an axis.
 
@@ -28,7 +30,7 @@ def rational_recurrence(
         The coefficients; they broadcast against each other. Real.
     initial : scalar or array_like
         p before the first step; ``numpy.inf`` is a state like any other.
-    axis, reverse, memory
+    axis, reverse, memory, method, out
         See :func:`mgrec.linear_recurrence`.
 
     Returns
@@ -83,4 +85,5 @@ def rational_recurrence(
     array([inf,  2.])
     """
     operands = {"a": a, "b": b, "c": c, "d": d}
-    return solve(check(mobius, operands, as_rows(initial), axis, reverse, "f"), memory)[0]
+    problem = check(mobius, operands, as_rows(initial), axis, reverse, "f")
+    return solve(problem, memory, method, out)[0]
