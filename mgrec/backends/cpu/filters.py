@@ -1,0 +1,210 @@
+"""Filters on the CPU: precompute, propagate and determine for one chunk in host memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ...phases.cascade import Cascade
+from ...phases.cascade_power import BLOCK, block_noise, block_table
+from ...phases.cascade_summary import CascadeSummary, is_tame, propagate_cascade
+from ...phases.chunk import Chunk
+from .compilation import writable
+from .filters_columns import filter_columns
+from .filters_pipeline import pipeline_rows
+from .filters_plain import plain_rows, short_rows
+from .filters_rows import BLOCKS, FORWARD, STEPS, section_copied, section_rows
+
+# Rounding errors of blocks may be this times those of single steps: see block_noise.
+NOISE = 4.0
+# From so many columns on all of them go side by side.
+WIDE = 8
+# Shorter rows are the plain loop's: looking ahead brings nothing.
+LONG = 64
+# Results beyond these are the plain loop's: overflow is decided by its order of operations.
+_TOP = {"f": 2.0**120, "d": 2.0**1000}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The states after a chunk, and the rows that the plain loop had to do.
+
+    Attributes
+    ----------
+    exit : array (states, outer, inner), float64 or complex128
+    bad : array (outer, inner) of bool
+    """
+
+    exit: np.ndarray
+    bad: np.ndarray
+
+
+def determine_filter(
+    cascade: Cascade, chunk: Chunk, entry: np.ndarray, result: np.ndarray
+) -> Outcome:
+    """Write the outputs of every step of a chunk.
+
+    Parameters
+    ----------
+    cascade : Cascade
+    chunk : Chunk
+        Its operand is x, its dtype that of the results.
+    entry : array (states, outer, inner), float64 or complex128
+    result : array (outer, steps, inner)
+
+    Returns
+    -------
+    Outcome
+    """
+    x = chunk.operands[0].astype(chunk.dtype, copy=False)
+    if cascade.is_complex:
+        return _plain(cascade, x, entry, result, chunk.reverse, None, np.dtype(np.complex128))
+    outcome = _filter(cascade, _halves(x), _halves(entry), _halves(result), chunk.reverse)
+    exit, bad = _whole(outcome, entry)
+    if not bad.any():
+        return Outcome(exit, bad)
+    redone = _plain(cascade, x, entry, result, chunk.reverse, bad, chunk.dtype)
+    return Outcome(np.where(bad, redone.exit, exit), bad)
+
+
+def precompute_filter(cascade: Cascade, chunk: Chunk) -> CascadeSummary:
+    """The states after a chunk that begins with states of 0, and what makes them useful."""
+    x = chunk.operands[0].astype(chunk.dtype, copy=False)
+    entry = np.zeros((cascade.states, *chunk.row_shape), _wide(cascade, chunk.dtype))
+    if cascade.is_complex:
+        outcome = _plain(cascade, x, entry, None, chunk.reverse, None, np.dtype(np.complex128))
+        bad = not np.isfinite(outcome.exit).all()
+    else:
+        outcome = _filter(cascade, _halves(x), _halves(entry), None, chunk.reverse)
+        outcome = Outcome(*_whole(outcome, entry))
+        bad = bool(outcome.bad.any())
+    redo = chunk if bad or not is_tame(cascade, chunk.steps) else None
+    return CascadeSummary(cascade, chunk.steps, outcome.exit, redo)
+
+
+def propagate_filter(summary: CascadeSummary, entry: np.ndarray) -> np.ndarray:
+    """The states (states, outer, inner) after a chunk, from those before it."""
+    if summary.redo is None:
+        return propagate_cascade(summary, entry)
+    result = np.empty(summary.redo.shape, summary.redo.dtype)
+    return determine_filter(summary.cascade, summary.redo, entry, result).exit
+
+
+def _wide(cascade: Cascade, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    is_complex = cascade.is_complex or dtype.kind == "c"
+    return np.dtype(np.complex128 if is_complex else np.float64)
+
+
+def _halves(array: np.ndarray) -> np.ndarray:
+    """Complex numbers as twice the columns of real ones."""
+    if array.dtype.kind != "c":
+        return array
+    return np.ascontiguousarray(array).view(array.real.dtype)
+
+
+def _whole(outcome: Outcome, like: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    if like.dtype.kind != "c":
+        return outcome.exit, outcome.bad
+    bad = np.asarray(outcome.bad.reshape(*like.shape[1:], 2).any(-1))
+    return outcome.exit.view(np.complex128), bad
+
+
+def _filter(
+    cascade: Cascade, x: np.ndarray, entry: np.ndarray, result: Any, reverse: bool
+) -> Outcome:
+    """Real numbers by the fastest loop; nothing is written where `result` is None."""
+    dtype = x.dtype
+    write = result is not None
+    target = result if write else np.empty((1, 1, 1), dtype)
+    states = np.array(entry, np.float64, order="C")
+    bad = np.zeros(states.shape[1:], bool)
+    top = np.float64(_TOP[dtype.char]).view(np.int64)
+    x = writable(x)
+    if reverse:
+        x, target = x[:, ::-1], target[:, ::-1] if write else target
+    if x.shape[2] >= WIDE:
+        b, a = cascade.coefficients(np.float64)
+        shape = (len(cascade.sections), cascade.order, *bad.shape)
+        filter_columns(x, target, states.reshape(shape), b, a, top, bad, write)
+    elif x.shape[1] < LONG:
+        b, a = cascade.coefficients(np.float64)
+        shape = (len(cascade.sections), cascade.order, *bad.shape)
+        short_rows(x, target, states.reshape(shape), b, a, top, bad, write)
+    elif len(cascade.sections) > 1:
+        states = _pipeline(cascade, x, target, states, top, bad, write)
+    else:
+        _section(cascade, x, target, states, top, bad, write)
+    return Outcome(states, bad)
+
+
+def _section(
+    cascade: Cascade, x: Any, target: Any, states: Any, top: Any, bad: Any, write: bool
+) -> None:
+    (section,) = cascade.sections
+    kind, table = _kind(cascade)
+    b, a = np.array(section.b), np.array(section.a)
+    if write and x.shape[2] == 1 and x.dtype == np.float64 and x.flags.c_contiguous:
+        views = x[:, :, 0], target[:, :, 0], states[:, :, 0]
+        section_rows(kind, section.order)(*views, b, a, table, top, bad[:, 0])
+    else:
+        kernel = section_copied(kind, section.order)
+        kernel(x, target, states, b, a, table, top, bad, write)
+
+
+@cache
+def _kind(cascade: Cascade) -> tuple[str, np.ndarray]:
+    (section,) = cascade.sections
+    if section.is_feed_forward:
+        return FORWARD, np.zeros(0)
+    if section.order <= BLOCK and block_noise(section) <= NOISE:
+        return BLOCKS, block_table(section)
+    return STEPS, np.zeros(0)
+
+
+def _pipeline(
+    cascade: Cascade, x: Any, target: Any, states: Any, top: Any, bad: Any, write: bool
+) -> np.ndarray:
+    width, b, a, table = _lanes(cascade)
+    count, groups = len(cascade.sections), len(b)
+    # Sections that pass everything on stand in front, so that the last one is the last lane.
+    z = np.zeros((groups * width, 2, *bad.shape))
+    z[groups * width - count :] = states.reshape(count, 2, *bad.shape)
+    grouped = z.reshape(groups, width, 2, *bad.shape).swapaxes(1, 2).copy()
+    pipeline_rows(width)(x, target, grouped, b, a, table, top, bad, write)
+    z = grouped.swapaxes(1, 2).reshape(z.shape)
+    return z[groups * width - count :].reshape(states.shape)
+
+
+@cache
+def _lanes(cascade: Cascade) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
+    """Lanes, b and a (groups, lanes, 3), and the registers of each group."""
+    b, a = cascade.coefficients(np.float64)
+    width = 4 if len(b) <= 4 else 8
+    front = np.tile([1.0, 0.0, 0.0], (-len(b) % width, 1))
+    b, a = (np.concatenate([front, part]).reshape(-1, width, 3) for part in (b, a))
+    table = np.concatenate([b.swapaxes(1, 2), -a.swapaxes(1, 2)[:, 1:]], 1)
+    return width, b, a, table.reshape(len(b), -1).copy()
+
+
+def _plain(
+    cascade: Cascade, x: Any, entry: Any, result: Any, reverse: bool, bad: Any, dtype: np.dtype[Any]
+) -> Outcome:
+    """The plain loop in `dtype`, over the rows in `bad` or all of them."""
+    asked = np.ones(x.shape[::2], bool) if bad is None else bad
+    with np.errstate(all="ignore"):
+        shape = (len(cascade.sections), cascade.order, *asked.shape)
+        states = np.array(entry, dtype).reshape(shape)
+        b, a = cascade.coefficients(dtype)
+        target = (
+            result if result is not None and result.dtype == dtype else np.empty(x.shape, dtype)
+        )
+        source = writable(x.astype(dtype, copy=False))
+        views = (source[:, ::-1], target[:, ::-1]) if reverse else (source, target)
+        plain_rows(*views, states, b, a, asked)
+        if result is not None and target is not result:
+            result[...] = target
+    exit = states.reshape(entry.shape).astype(entry.dtype)
+    return Outcome(exit, np.zeros(asked.shape, bool) if bad is None else bad)

@@ -1,0 +1,135 @@
+"""One section along rows: each row by the fastest loop that its section allows."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numba
+import numpy as np
+
+from .compilation import OPTIONS, compile_kernel
+from .filters_lanes import WIDTH
+from .filters_plain import largest_bits, plain_section
+from .filters_section import (
+    BLOCK,
+    feed_forward,
+    in_blocks,
+    in_steps,
+    one_by_one,
+    state_after,
+)
+
+FORWARD, BLOCKS, STEPS = "feed-forward", "blocks", "steps"
+
+
+def _forward_span(order: int) -> Any:
+    @numba.njit(**OPTIONS)
+    def span(x: Any, y: Any, v: Any, first: int, end: int, b: Any, a: Any, table: Any) -> None:
+        feed_forward(x[first - order : end], y[first:end], b)
+
+    return span
+
+
+def _block_span(order: int) -> Any:
+    blocks = in_blocks(order)
+
+    @numba.njit(**OPTIONS)
+    def span(x: Any, y: Any, v: Any, first: int, end: int, b: Any, a: Any, table: Any) -> None:
+        full = blocks(x, y, table, first, end)
+        if full < end:
+            feed_forward(x[full - order : end], v[: end - full], b)
+            one_by_one(v, y, a, full, end)
+
+    return span
+
+
+def _step_span(order: int) -> Any:
+    steps = in_steps(order)
+
+    @numba.njit(**OPTIONS)
+    def span(x: Any, y: Any, v: Any, first: int, end: int, b: Any, a: Any, table: Any) -> None:
+        feed_forward(x[first - order : end], v[: end - first], b)
+        full = steps(v, y, a, first, end)
+        one_by_one(v[full - first :], y, a, full, end)
+
+    return span
+
+
+@cache
+def _span(kind: str, order: int) -> Any:
+    """The loop over y[first:end] of one kind of section, with `order` samples before it."""
+    spans = {FORWARD: _forward_span, BLOCKS: _block_span, STEPS: _step_span}
+    return spans[kind](order)
+
+
+@cache
+def section_rows(kind: str, order: int) -> Any:
+    """The kernel for contiguous rows of float64: inputs and results are their own history."""
+    span, head = _span(kind, order), max(order, WIDTH)
+
+    def filter_rows(
+        x: Any, y: Any, states: Any, b: Any, a: Any, table: Any, top: Any, bad: Any
+    ) -> None:
+        v, z = np.empty(BLOCK), np.empty(order)
+        for row in range(x.shape[0]):
+            source, target, size = x[row], y[row], x.shape[1]
+            z[:] = states[:, row]
+            first = min(head, size)
+            plain_section(source[:first], target[:first], z, b, a)
+            largest = largest_bits(target[:first])
+            for left in range(first, size, BLOCK):
+                right = min(left + BLOCK, size)
+                span(source, target, v, left, right, b, a, table)
+                largest = max(largest, largest_bits(target[left:right]))
+            if size > first:
+                state_after(b, a, source, target, size, z)
+            bad[row] = largest > top
+            states[:, row] = z
+
+    return compile_kernel(filter_rows, kind, str(order))
+
+
+@cache
+def section_copied(kind: str, order: int) -> Any:
+    """The kernel for rows of any dtype and stride: blocks of them in buffers of float64.
+
+    Where `y` is as short as a block nothing is written: only the states are wanted.
+    """
+    span = _span(kind, order)
+    head = -(-max(order, WIDTH) // WIDTH) * WIDTH
+    block = max(BLOCK, 2 * head)
+
+    def filter_rows(
+        x: Any, y: Any, states: Any, b: Any, a: Any, table: Any, top: Any, bad: Any, write: bool
+    ) -> None:
+        v, z = np.empty(block), np.empty(order)
+        source, target = np.zeros(head + block), np.zeros(head + block)
+        for o in range(x.shape[0]):
+            for i in range(x.shape[2]):
+                size, largest = x.shape[1], 0
+                z[:] = states[:, o, i]
+                for left in range(0, size, block):
+                    count = min(block, size - left)
+                    end = head + count
+                    row = x[o, left : left + count, i]
+                    for n in range(count):
+                        source[head + n] = row[n]
+                    first = head
+                    if left == 0:
+                        first = min(2 * head, end)
+                        plain_section(source[head:first], target[head:first], z, b, a)
+                    if first < end:
+                        span(source, target, v, first, end, b, a, table)
+                        state_after(b, a, source, target, end, z)
+                    largest = max(largest, largest_bits(target[head:end]))
+                    if write:
+                        result = y[o, left : left + count, i]
+                        for n in range(count):
+                            result[n] = target[head + n]
+                    source[:head] = source[count:end]
+                    target[:head] = target[count:end]
+                bad[o, i] = largest > top
+                states[:, o, i] = z
+
+    return compile_kernel(filter_rows, kind, str(order))

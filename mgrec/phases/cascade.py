@@ -1,0 +1,109 @@
+"""Filters of constant coefficients: a cascade of sections, and what it does in many steps.
+
+One section of order k keeps k scalars z, and one step of it is (direct form II transposed)
+
+    y = b_0·x + z_0,    z_i = z_{i+1} + b_{i+1}·x − a_{i+1}·y    (i = 0 … k−1, z_k = 0).
+
+Of a whole cascade the states z, one section after the other, obey z ← A·z + (terms of x): L
+steps take an entry z to A^L·z plus what the steps bring themselves, so that k scalars are all
+that a chunk needs to tell, and all that it needs to know.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+Numbers = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Section:
+    """b(z)/a(z) with a_0 = 1.
+
+    Attributes
+    ----------
+    b, a : tuple of float or complex
+        Equally long: order + 1.
+    """
+
+    b: Numbers
+    a: Numbers
+
+    @property
+    def order(self) -> int:
+        return len(self.a) - 1
+
+    @property
+    def is_feed_forward(self) -> bool:
+        return not any(self.a[1:])
+
+
+@dataclass(frozen=True)
+class Cascade:
+    """Sections one after the other: each takes what the one before it returns.
+
+    Attributes
+    ----------
+    sections : tuple of Section
+        Of the same order.
+    """
+
+    sections: tuple[Section, ...]
+
+    @classmethod
+    def of_polynomials(cls, b: Any, a: Any) -> Cascade:
+        """b(z)/a(z) as one section; 1-d arrays of any lengths, a_0 not 0."""
+        wide = np.result_type(b, a, np.float64)
+        b, a = (np.asarray(part, wide) for part in (b, a))
+        length = max(b.size, a.size)
+        with np.errstate(all="ignore"):
+            parts = (np.pad(part / a[0], (0, length - part.size)) for part in (b, a))
+        return cls((Section(*(tuple(part.tolist()) for part in parts)),))
+
+    @classmethod
+    def of_sections(cls, sos: Any) -> Cascade:
+        """Second-order sections, an array (sections, 6) with a_0 = 1."""
+        sos = np.asarray(sos, np.result_type(sos, np.float64))
+        return cls(tuple(Section(tuple(row[:3]), tuple(row[3:])) for row in sos.tolist()))
+
+    @property
+    def order(self) -> int:
+        """Of each section."""
+        return self.sections[0].order
+
+    @property
+    def states(self) -> int:
+        """Scalars of the state."""
+        return len(self.sections) * self.order
+
+    @cached_property
+    def is_complex(self) -> bool:
+        return any(isinstance(n, complex) for s in self.sections for n in (*s.b, *s.a))
+
+    def coefficients(self, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+        """b and a as arrays (sections, order + 1)."""
+        b = np.array([section.b for section in self.sections], dtype)
+        return b, np.array([section.a for section in self.sections], dtype)
+
+    @cached_property
+    def radius(self) -> float:
+        """The largest size of a pole: below 1 the filter forgets."""
+        largest = 0.0
+        for section in self.sections:
+            if not np.isfinite(section.a).all():
+                return np.inf
+            largest = max(largest, *np.abs(np.roots(section.a)), 0.0)
+        return float(largest)
+
+    @cached_property
+    def decay(self) -> float:
+        """Steps after which a state has fallen to about 2**-64 of itself; inf if it does not."""
+        if self.radius == 0:
+            return float(self.states)
+        if not self.radius < 1:
+            return np.inf
+        return float(self.states - 64 * np.log(2) / np.log(self.radius))

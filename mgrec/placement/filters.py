@@ -1,0 +1,121 @@
+"""Filters on one machine: rows shared out to threads, a long row cut where it forgets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..backends.cpu import filters as cpu
+from ..phases.cascade_door import FilterProblem
+from ..phases.chunk import Chunk
+from ..phases.layout import canonical_shape
+from .local import SMALL, _cuts, _together, thread_count
+
+# A piece's entry is followed over at most this part of it; else it is not worth a thread.
+FORGETS = 1 / 16
+# A response to the entry this much smaller than the outputs is below their rounding errors.
+NEGLIGIBLE = 2.0**-75
+SPAN = 4096
+
+
+def solve_filter(problem: FilterProblem) -> tuple[Any, Any]:
+    """Filter an array where it is.
+
+    Returns
+    -------
+    result : array
+        Of the shape of x and the problem's dtype.
+    exit : array (states, other axes of x)
+        The states after the last sample, in the problem's dtype; lazy for a Dask array.
+    """
+    if hasattr(problem.x, "dask") or hasattr(problem.entry, "dask"):
+        from .dask_filters import solve_filter as solve_dask
+
+        return solve_dask(problem)
+    layout = canonical_shape(problem.shape, problem.axis)
+    x = np.ascontiguousarray(problem.x, problem.dtype).reshape(layout)
+    chunk = Chunk((x,), layout, problem.dtype)
+    entry = lay_out_states(problem, problem.entry, problem.shape)
+    result = np.empty(layout, problem.dtype)
+    exit = _share(problem, chunk, entry, result, thread_count() if x.size >= SMALL else 1)
+    with np.errstate(over="ignore"):
+        exit = exit.reshape(len(exit), *problem.row_shape).astype(problem.dtype)
+    return result.reshape(problem.shape), exit
+
+
+def lay_out_states(problem: Any, entry: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """States (states, other axes), broadcast, as (states, outer, inner)."""
+    outer, _, inner = canonical_shape(shape, problem.axis)
+    states = problem.cascade.states
+    if entry is None:
+        return np.zeros((states, outer, inner), problem.state_dtype)
+    rows = shape[: problem.axis] + shape[problem.axis + 1 :]
+    full = np.broadcast_to(np.asarray(entry, problem.state_dtype), (states, *rows))
+    return np.ascontiguousarray(full).reshape(states, outer, inner)
+
+
+def _share(
+    problem: FilterProblem, chunk: Chunk, entry: np.ndarray, result: np.ndarray, threads: int
+) -> np.ndarray:
+    cascade = problem.cascade
+    outer, _, inner = chunk.shape
+    if threads > 1 and outer >= threads:
+        cuts = _cuts(outer, threads)
+
+        def rows(left: int, right: int) -> Callable[[], np.ndarray]:
+            part, before = chunk.rows(left, right), entry[:, left:right]
+            return lambda: cpu.determine_filter(cascade, part, before, result[left:right]).exit
+
+        return np.concatenate(_together([rows(*cut) for cut in cuts]), axis=1)
+    if threads > 1 and inner == 1 and cascade.decay < FORGETS * chunk.steps / threads:
+        exits = [
+            _long_row(
+                problem, chunk.rows(k, k + 1), entry[:, k : k + 1], result[k : k + 1], threads
+            )
+            for k in range(outer)
+        ]
+        return np.concatenate(exits, axis=1)
+    return cpu.determine_filter(cascade, chunk, entry, result).exit
+
+
+def _long_row(
+    problem: FilterProblem, chunk: Chunk, entry: np.ndarray, result: np.ndarray, threads: int
+) -> np.ndarray:
+    """Pieces of one row side by side, each from states of 0; then the heads are put right.
+
+    The response to a piece's true entry is added until it is below the rounding errors of
+    what is there.
+    """
+    cascade = problem.cascade
+    cuts = _cuts(chunk.steps, threads)
+
+    def determine(k: int) -> Callable[[], Any]:
+        left, right = cuts[k]
+        before = np.zeros_like(entry) if k else entry
+        part = chunk.between(left, right)
+        part = Chunk(tuple(map(np.ascontiguousarray, part.operands)), part.shape, part.dtype)
+        return lambda: cpu.determine_filter(cascade, part, before, result[:, left:right])
+
+    outcomes = _together([determine(k) for k in range(threads)])
+    if any(outcome.bad.any() for outcome in outcomes):
+        # Where overflow is near, rounding may decide: the row is the sequential loop's.
+        return cpu.determine_filter(cascade, chunk, entry, result).exit
+    exit: np.ndarray = outcomes[0].exit
+    for (left, right), outcome in zip(cuts[1:], outcomes[1:], strict=True):
+        exit = outcome.exit + add_response(problem, exit, result[:, left:right])
+    return exit
+
+
+def add_response(problem: FilterProblem, entry: np.ndarray, result: np.ndarray) -> np.ndarray:
+    """Add what an entry brings to outputs that were computed without it; its exit."""
+    for left in range(0, result.shape[1], SPAN):
+        part = result[:, left : left + SPAN]
+        silence = Chunk((np.zeros(part.shape, entry.dtype),), part.shape, entry.dtype)
+        response = np.empty(part.shape, entry.dtype)
+        entry = cpu.determine_filter(problem.cascade, silence, entry, response).exit
+        part += response.astype(part.dtype)
+        if np.abs(response).max() <= NEGLIGIBLE * np.abs(part).max():
+            return np.zeros_like(entry)
+    return entry

@@ -1,0 +1,146 @@
+"""The exponentially weighted mean."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..phases.cascade_door import as_signal, axis_of
+from .filters import lfilter
+from .linear import linear_recurrence
+
+
+def ewm(
+    x: Any,
+    *,
+    alpha: float | None = None,
+    span: float | None = None,
+    halflife: float | None = None,
+    com: float | None = None,
+    adjust: bool = True,
+    axis: int = -1,
+) -> Any:
+    """Exponentially weighted mean along an axis, as ``pandas.DataFrame.ewm(...).mean()``.
+
+    Each value weighs 1 − α times what the value after it weighs. One of `alpha`, `span`,
+    `halflife` and `com` must be given.
+
+    Parameters
+    ----------
+    x : array_like or dask.array.Array
+        Real numbers. nan counts as missing: it weighs nothing, and the weights of the values
+        before it fall all the same (pandas' ``ignore_na=False``).
+    alpha : float, optional
+        α itself, 0 < α ≤ 1.
+    span : float, optional
+        α = 2/(span + 1), span ≥ 1.
+    halflife : float, optional
+        The steps in which a weight halves: α = 1 − 2**(−1/halflife), halflife > 0.
+    com : float, optional
+        The centre of mass: α = 1/(1 + com), com ≥ 0.
+    adjust : bool, optional
+        True: divide by the weights of the values there are. False: the first value weighs
+        like all that might have come before it, y_i = (1 − α)·y_{i−1} + α·x_i.
+    axis : int, optional
+
+    Returns
+    -------
+    array or dask.array.Array
+        float64, or float32 if `x` is. nan before the first value.
+
+    Raises
+    ------
+    TypeError
+        `x` is complex.
+    ValueError
+        None or several of the weights are given, or one is out of its range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mgrec.signal import ewm
+    >>> ewm(np.array([1.0, 2.0, 3.0]), alpha=0.5, adjust=False)
+    array([1.  , 1.5 , 2.25])
+    >>> ewm(np.array([1.0, np.nan, 3.0]), span=3)
+    array([1. , 1. , 2.6])
+    """
+    rate = _alpha(alpha, span, halflife, com)
+    x = as_signal(x)
+    axis = axis_of(axis, x)
+    if x.dtype.kind not in "iuf":
+        raise TypeError(f"x must be real; got {x.dtype}")
+    x = x.astype(np.float32 if x.dtype == np.float32 else np.float64)
+    there = ~np.isnan(x)
+    if isinstance(x, np.ndarray) and there.all():
+        return _without_gaps(x, rate, adjust, axis)
+    return _with_gaps(x, there, rate, adjust, axis)
+
+
+def _alpha(
+    alpha: float | None, span: float | None, halflife: float | None, com: float | None
+) -> float:
+    given = {"alpha": alpha, "span": span, "halflife": halflife, "com": com}
+    found = {name: float(value) for name, value in given.items() if value is not None}
+    if len(found) != 1:
+        names = " and ".join(found) or "none"
+        raise ValueError(f"one of alpha, span, halflife and com must be given; got {names}")
+    ((name, value),) = found.items()
+    fits = {
+        "alpha": 0 < value <= 1, "span": value >= 1, "halflife": value > 0, "com": value >= 0
+    }  # fmt: skip
+    if not fits[name]:
+        ranges = {"alpha": "0 < alpha <= 1", "span": "span >= 1", "halflife": "halflife > 0"}
+        raise ValueError(f"{ranges.get(name, 'com >= 0')} must hold; got {value}")
+    if name == "span":
+        return 2 / (value + 1)
+    if name == "halflife":
+        return -math.expm1(-math.log(2) / value)
+    return value if name == "alpha" else 1 / (1 + value)
+
+
+def _without_gaps(x: np.ndarray, rate: float, adjust: bool, axis: int) -> np.ndarray:
+    type_ = x.dtype.type
+    numerator, denominator = np.array([rate], x.dtype), np.array([1.0, rate - 1.0], x.dtype)
+    if not adjust:
+        # What stands before the first value is the first value.
+        first = type_(1 - rate) * x[(slice(None),) * axis + (slice(0, 1),)]
+        if x.shape[axis] == 0:
+            return x
+        return np.asarray(lfilter(numerator, denominator, x, axis, first)[0])
+    shape = [1] * x.ndim
+    shape[axis] = -1
+    powers = np.arange(1, x.shape[axis] + 1) * math.log1p(-rate) if rate < 1 else -np.inf
+    weight = -np.expm1(powers) * np.ones(x.shape[axis])
+    total = np.asarray(lfilter(numerator, denominator, x, axis))
+    total /= weight.astype(x.dtype).reshape(shape)
+    return total
+
+
+def _with_gaps(x: Any, there: Any, rate: float, adjust: bool, axis: int) -> Any:
+    """y_i = s_i·y_{i−1} + (1 − s_i)·x_i, where x_i is there; s_i = w_i/(w_i + v).
+
+    w_i is what the mean so far weighs, 0 before the first value, and falls by 1 − α at every
+    step; v is what a new value weighs: 1 where the weights are summed up, else α, and then
+    the mean weighs 1.
+    """
+    type_ = x.dtype.type
+    decay, zero = type_(1 - rate), type_(0)
+    last = _delayed(there, axis)
+    kept = decay if adjust else np.where(last, zero, decay)
+    weight = linear_recurrence(kept, last * decay, axis=axis)
+    share = weight / (weight + type_(1 if adjust else rate))
+    values = (1 - share) * np.where(there, x, zero)
+    y = linear_recurrence(np.where(there, share, type_(1)), values, axis=axis)
+    seen = np.cumsum(there, axis=axis) > 0
+    return np.where(seen, y, type_(np.nan))
+
+
+def _delayed(there: Any, axis: int) -> Any:
+    """Whether the value before each is there; there is none before the first."""
+    whole = (slice(None),) * axis
+    head = there[(*whole, slice(0, 1))] & False
+    chunks = getattr(there, "chunks", None)
+    delayed: Any = np.concatenate([head, there[(*whole, slice(0, -1))]], axis)
+    return delayed if chunks is None else delayed.rechunk(chunks)

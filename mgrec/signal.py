@@ -1,0 +1,27 @@
+"""Filters in place of those of ``scipy.signal``, for NumPy and Dask arrays.
+
+ewm
+    Exponentially weighted mean, as pandas computes it.
+filtfilt, sosfiltfilt
+    Filter forward and backward: no phase.
+lfilter, sosfilt
+    Filter along an axis: a transfer function, or second-order sections.
+lfilter_zi, lfiltic, sosfilt_zi
+    States to begin with.
+"""
+
+from .recurrences.filters import lfilter, sosfilt
+from .recurrences.filters_ewm import ewm
+from .recurrences.filters_initial import lfilter_zi, lfiltic, sosfilt_zi
+from .recurrences.filters_zero_phase import filtfilt, sosfiltfilt
+
+__all__ = [
+    "ewm",
+    "filtfilt",
+    "lfilter",
+    "lfilter_zi",
+    "lfiltic",
+    "sosfilt",
+    "sosfilt_zi",
+    "sosfiltfilt",
+]
