@@ -39,14 +39,18 @@ def _mobius_compose(earlier: Map, later: Map) -> Map:
     a, b, c, d, k = _scaled(earlier)
     # Weights of 1 and more: products may overflow, which shows, but never underflow.
     x, y = power_of_two(np.maximum(-later[4], 0)), power_of_two(np.maximum(later[4], 0))
-    plain = _product((x * a, x * b, y * c, y * d), later)
-    size = np.abs(plain[0]) + np.abs(plain[1]) + np.abs(plain[2]) + np.abs(plain[3])
-    odd = ~(size < np.inf) | (np.abs(later[4]) > _APART)
-    e, f, g, h, apart = _compose_far(earlier, later)
-    return (
-        np.where(odd, e, plain[0]), np.where(odd, f, plain[1]),
-        np.where(odd, g, plain[2]), np.where(odd, h, plain[3]), np.where(odd, apart, k),
-    )  # fmt: skip
+    e, f, g, h = _product((x * a, x * b, y * c, y * d), later)
+    odd = ~(np.abs(e) + np.abs(f) + np.abs(g) + np.abs(h) < np.inf) | (np.abs(later[4]) > _APART)
+    if np.any(odd):
+        a, b, c, d, far = _compose_far(earlier, later)
+        e, f, g, h = (
+            np.where(odd, a, e),
+            np.where(odd, b, f),
+            np.where(odd, c, g),
+            np.where(odd, d, h),
+        )
+        k = np.where(odd, far, k)
+    return e, f, g, h, k
 
 
 def _compose_far(earlier: Map, later: Map) -> Map:
@@ -100,15 +104,22 @@ def _balanced(x: Any, y: Any, apart: Any) -> tuple[Any, Any, Any]:
 
 def _mobius_apply(step: Map, p: Any) -> Any:
     a, b, c, d, k = step
-    y = power_of_two(k)
-    above, below = a * p + b * y, c * p + d * y
+    weight = power_of_two(k)
+    above, below = a * p + b * weight, c * p + d * weight
     odd = ~(np.abs(above) + np.abs(below) < np.inf) | (np.abs(k) > _APART)
+    if np.any(odd):
+        x, y = _apply_far(step, p)
+        above, below = np.where(odd, x, above), np.where(odd, y, below)
+    return above / below
+
+
+def _apply_far(step: Map, p: Any) -> tuple[Any, Any]:
     # Homogeneous coordinates (x : y) of p; infinity is (1 : 0).
     x = np.where(np.isinf(p), np.copysign(1.0, p), p)
     y = np.where(np.isinf(p), 0.0 * x, np.abs(np.copysign(1.0, p)))
     a, b, c, d, k = _scaled(_in_range(step))
     x, y, _ = _balanced(x, y, k)
-    return np.where(odd, a * x + b * y, above) / np.where(odd, c * x + d * y, below)
+    return a * x + b * y, c * x + d * y
 
 
 mobius = TransferMap(_mobius_lift, _mobius_compose, _mobius_apply, (1, 0, 0, 1, 0), "mobius")

@@ -50,3 +50,24 @@ def test_a_value_that_outlives_the_branch_is_declared_before_it():
 def test_what_nothing_uses_is_left_out():
     text = traced(lambda i, x, y: (np.arctan(x), y)[1] + 1)
     assert "arctan" not in text
+
+
+def test_a_guarded_choice_is_made_once():
+    def function(i, x, y):
+        odd = x > 1
+        if np.any(odd):
+            x = np.where(odd, costly(y), x)
+        return np.arctan(x)
+
+    text = traced(function)
+    assert text.count("np_arctan") == 1
+    assert "np_sin" not in text.split("if (")[0]
+
+
+def test_a_guard_without_a_choice_runs_both_ways():
+    def function(i, x, y):
+        if np.any(x > 1):
+            y = costly(y)
+        return np.arctan(y)
+
+    assert traced(function).count("np_arctan") == 2

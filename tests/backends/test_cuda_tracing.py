@@ -133,6 +133,32 @@ def test_coefficient_of_many_ufuncs(tmp_path: Path) -> None:
         assert got == pytest.approx(float(wavy(np.int64(i), 0.37)), rel=1e-14)
 
 
+def test_a_branch_on_any_is_a_choice_of_results(tmp_path: Path) -> None:
+    def stepwise(i: Any, x: Any) -> Any:
+        if np.any(x > 1):
+            return 10.0 if np.any(x > 2) else x + i
+        return -x
+
+    traced = trace_coefficient(stepwise, "stepwise", (np.dtype("float64"),), np.dtype("float64"))
+    export = 'extern "C" double step(long long i, double x) { return stepwise(i, x); }'
+    library = build(
+        '#include <cmath>\nusing namespace std;\n#define DEVICE\n#include "numeric.cuh"\n'
+        + traced + export, tmp_path,
+    )  # fmt: skip
+    library.step.restype = ctypes.c_double
+    for x in (0.5, 1.5, 2.5):
+        got = library.step(ctypes.c_longlong(3), ctypes.c_double(x))
+        assert got == stepwise(3, np.float64(x))
+
+
+def test_too_many_branches_are_refused() -> None:
+    def wild(x: Any) -> Any:
+        return sum(1.0 if np.any(x > k) else x for k in range(6))
+
+    with pytest.raises(TypeError, match="branches too often"):
+        trace_coefficient(lambda i, x: wild(x), "wild", (np.dtype("f8"),), np.dtype("f8"))
+
+
 def branching_lift(x: Any) -> tuple[Any]:
     return (x if x > 0 else -x,)
 

@@ -132,5 +132,19 @@ def _sides_of(statement: Statement) -> tuple[Side, ...]:
     return ((flag, True), (flag, False)) if flag else ()
 
 
+def names_without(statements: list[Statement], flag: str) -> dict[str, str]:
+    """What every value is where a condition does not hold: the name of a statement like it."""
+    known = {
+        (statement.expression, statement.kind): f"v{k}" for k, statement in enumerate(statements)
+    }
+    names: dict[str, str] = {}
+    for k, statement in enumerate(statements):
+        chosen = statement.choice is not None and statement.choice[0] == flag
+        text = statement.choice[2] if statement.choice and chosen else statement.expression
+        same = _NAME.sub(lambda match: names[match[0]], text)
+        names[f"v{k}"] = same if chosen else known.get((same, statement.kind), f"only v{k}")
+    return names
+
+
 def _names(expression: str) -> set[int]:
     return {int(k) for k in _NAME.findall(expression)}

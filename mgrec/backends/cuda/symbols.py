@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from .branches import Statement
+from .branches import Statement, names_without
 from .spelling import FUNCTIONS, ctype, literal
 
 Operand = Any
+_MOST_DECISIONS = 4
 
 
 @dataclass
@@ -26,11 +27,15 @@ class Record:
         Statement k defines ``v<k>``.
     known : dict
         Value of every expression met so far, so that none is computed twice.
+    taken, asked
+        What the decisions met so far are taken to be, and what they ask.
     """
 
     role: str
     statements: list[Statement] = field(default_factory=list)
     known: dict[tuple[str, str], Symbol] = field(default_factory=dict)
+    taken: tuple[bool, ...] = ()
+    asked: list[Symbol] = field(default_factory=list)
 
     def define(
         self, expression: str, dtype: np.dtype[Any], choice: tuple[str, str, str] | None = None
@@ -72,6 +77,8 @@ class Symbol:
     ) -> Any:
         if function is np.where and len(args) == 3 and not kwargs:
             return choose(self.record, *args)
+        if function is np.any and len(args) == 1 and not kwargs:
+            return Decision(cast(self.record, self, np.dtype(bool)), np.dtype(bool), self.record)
         raise self.record.refuse(
             f"it calls np.{function.__name__}", "use arithmetic, NumPy ufuncs and np.where"
         )
@@ -115,6 +122,17 @@ class Symbol:
         """As of NumPy's scalars."""
         wanted = np.dtype(dtype)
         return self.record.define(cast(self.record, self, wanted), wanted)
+
+
+class Decision(Symbol):
+    """``np.any(condition)``, the one condition that Python may branch on while it is traced."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> bool:
+        asked, taken = self.record.asked, self.record.taken
+        asked.append(self)
+        return taken[len(asked) - 1] if len(asked) <= len(taken) else True
 
 
 def _operator(ufunc: np.ufunc, swap: bool = False) -> Callable[..., Any]:
@@ -175,6 +193,32 @@ def choose(record: Record, condition: Operand, x: Operand, y: Operand) -> Any:
     flag = cast(record, condition, np.dtype(bool))
     choice = (flag, cast(record, x, dtype), cast(record, y, dtype))
     return record.define("{} ? {} : {}".format(*choice), dtype, choice)
+
+
+def outcomes(record: Record, run: Callable[[], Any], taken: tuple[bool, ...] = ()) -> Any:
+    """Run a function once for each way that its decisions may go, and choose among the results."""
+    if len(taken) > _MOST_DECISIONS:
+        raise record.refuse("it branches too often", "write np.where(condition, x, y)")
+    record.taken, record.asked = taken, []
+    result = run()
+    if len(record.asked) <= len(taken):
+        return result
+    condition = record.asked[len(taken)]
+    yes, no = (outcomes(record, run, (*taken, way)) for way in (True, False))
+    pairs = list(zip(*(x if isinstance(x, tuple) else (x,) for x in (yes, no)), strict=True))
+    otherwise = names_without(record.statements, condition.code)
+    if all(_code(x, otherwise) == _code(y, {}) for x, y in pairs):
+        return yes  # each np.where of the condition has chosen already
+    chosen = tuple(x if _is_same(x, y) else choose(record, condition, x, y) for x, y in pairs)
+    return chosen if isinstance(yes, tuple) else chosen[0]
+
+
+def _code(value: Operand, names: dict[str, str]) -> Any:
+    return names.get(value.code, value.code) if isinstance(value, Symbol) else value
+
+
+def _is_same(x: Operand, y: Operand) -> bool:
+    return x is y or (not isinstance(x, Symbol) and not isinstance(y, Symbol) and bool(x == y))
 
 
 def part(symbol: Symbol, name: str) -> Symbol:

@@ -12,7 +12,7 @@ from ...phases.transfer_map import TransferMap
 from .branches import print_statements
 from .powers import spell_powers
 from .spelling import ctype
-from .symbols import Record, Symbol, cast
+from .symbols import Record, Symbol, cast, outcomes
 
 _MOST_STATES = 8
 
@@ -81,7 +81,7 @@ def trace_coefficient(
     record = Record(f"Coefficient {function.__name__!r}")
     index = Symbol("index", np.dtype(np.int64), record)
     values = [Symbol(f"x{k}", kind, record) for k, kind in enumerate(operands)]
-    result = function(index, *values)
+    result = outcomes(record, lambda: function(index, *values))
     if isinstance(result, tuple):
         raise record.refuse("it returns a tuple", "return one scalar")
     parameters = "".join(f", {ctype(kind)} x{k}" for k, kind in enumerate(operands))
@@ -133,7 +133,8 @@ def _trace(
     ]
     if scalar:
         groups[-1] = groups[-1][0]
-    result = spell_powers(function)(*(groups if grouped else groups[0]))
+    spelled = spell_powers(function)
+    result = outcomes(record, lambda: spelled(*(groups if grouped else groups[0])))
     values = result if isinstance(result, tuple) else (result,)
     if len(values) != width:
         raise TypeError(f"{role} must return {width} scalars; got {len(values)}")
