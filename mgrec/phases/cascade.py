@@ -84,10 +84,16 @@ class Cascade:
     def is_complex(self) -> bool:
         return any(isinstance(n, complex) for s in self.sections for n in (*s.b, *s.a))
 
+    @property
+    def is_feed_forward(self) -> bool:
+        """Only past inputs count: a nan among them is forgotten."""
+        return len(self.sections) == 1 and self.sections[0].is_feed_forward
+
     def coefficients(self, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
-        """b and a as arrays (sections, order + 1)."""
+        """b and a as arrays (sections, order + 1); a is (1, 1) of a cascade of b alone."""
         b = np.array([section.b for section in self.sections], dtype)
-        return b, np.array([section.a for section in self.sections], dtype)
+        a = np.array([section.a for section in self.sections], dtype)
+        return b, a[:, :1] if self.is_feed_forward else a
 
     @cached_property
     def radius(self) -> float:

@@ -10,9 +10,9 @@ from .cascade import Cascade
 from .cascade_power import power
 from .chunk import Chunk
 
-# Where A**steps grows beyond this the chunk itself travels: what overflows, and where, depends
-# on every step.
-GROWTH = 2.0**60
+# Beyond these the chunk itself travels: what overflows, and where, depends on every step. The
+# radius leaves room for the rounding of poles that coincide on the unit circle.
+UNSTABLE, GROWTH = 1.001, 2.0**60
 _SPLIT = 2.0**27 + 1
 
 
@@ -38,8 +38,8 @@ class CascadeSummary:
 
 def is_tame(cascade: Cascade, steps: int) -> bool:
     """Whether `steps` steps can be told by a matrix: they do not grow beyond measure."""
-    if cascade.radius < 1:
-        return True
+    if cascade.radius < 1 or cascade.radius > UNSTABLE:
+        return cascade.radius < 1
     high, _ = power(cascade, steps)
     return bool((np.abs(high) <= GROWTH).all())
 
@@ -50,14 +50,17 @@ def propagate_cascade(summary: CascadeSummary, entry: np.ndarray) -> np.ndarray:
     Products and sums are carried with their rounding errors (Ogita, Rump, Oishi 2005), so
     that a boundary between chunks costs one rounding, as a step does.
     """
+    if entry.size == 0:
+        return entry
     high, low = power(summary.cascade, summary.steps)
     rows = entry.reshape(len(entry), -1)
     offset = summary.offset.reshape(rows.shape)
+    is_short = summary.cascade.is_feed_forward
     if summary.cascade.is_complex or entry.dtype.kind == "c":
         size = len(rows)
-        after = _weighed(_real(high), _real(low), _parts(rows), _parts(offset))
+        after = _weighed(_real(high), _real(low), _parts(rows), _parts(offset), is_short)
         return (after[:size] + 1j * after[size:]).reshape(entry.shape)
-    return _weighed(high, low, rows, offset).reshape(entry.shape)
+    return _weighed(high, low, rows, offset, is_short).reshape(entry.shape)
 
 
 def _real(matrix: np.ndarray) -> np.ndarray:
@@ -69,17 +72,20 @@ def _parts(rows: np.ndarray) -> np.ndarray:
 
 
 def _weighed(
-    high: np.ndarray, low: np.ndarray, entry: np.ndarray, offset: np.ndarray
+    high: np.ndarray, low: np.ndarray, entry: np.ndarray, offset: np.ndarray, is_short: bool
 ) -> np.ndarray:
     with np.errstate(all="ignore"):
-        total, error = offset.astype(np.float64), low @ entry
-        for column, state in zip(high.T[:, :, None], entry, strict=True):
+        total, error = offset.astype(np.float64), np.zeros_like(offset)
+        for column, little, state in zip(high.T[:, :, None], low.T[:, :, None], entry, strict=True):
+            if is_short:
+                # Of a state that is forgotten nothing may remain, be it nan.
+                state = np.where(column == 0, 0, state)
             product = column * state
             total, lost = _sum(total, product)
-            error += lost + _product_error(column, state, product)
+            error += lost + _product_error(column, state, product) + little * state
         exact = total + error
         # Splitting overflows near the largest number.
-        return np.where(np.isfinite(exact), exact, high @ entry + offset)
+        return np.where(np.isfinite(exact), exact, total)
 
 
 def _sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -145,7 +145,7 @@ def _section(
 ) -> None:
     (section,) = cascade.sections
     kind, table = _kind(cascade)
-    b, a = np.array(section.b), np.array(section.a)
+    b, a = (part[0] for part in cascade.coefficients(np.float64))
     if write and x.shape[2] == 1 and x.dtype == np.float64 and x.flags.c_contiguous:
         views = x[:, :, 0], target[:, :, 0], states[:, :, 0]
         section_rows(kind, section.order)(*views, b, a, table, top, bad[:, 0])

@@ -39,8 +39,11 @@ def _filter_columns(
                         line[j] = state[0, j] + b0 * line[j]
                     for k in range(order):
                         here, after = state[k], state[k + 1]
-                        bk, ak = b[s, k + 1], a[s, k + 1]
-                        if is_paired:
+                        bk, ak = b[s, k + 1], a[s, (k + 1) % a.shape[1]]
+                        if a.shape[1] == 1:
+                            for j in range(count):
+                                here[j] = after[j] + bk * value[j]
+                        elif is_paired:
                             for j in range(count):
                                 here[j] = (bk * value[j] - ak * line[j]) + after[j]
                         else:

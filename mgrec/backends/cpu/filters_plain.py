@@ -22,9 +22,14 @@ def plain_section(x: Any, y: Any, z: Any, b: Any, a: Any) -> None:
             y[n] = value * b[0]
             continue
         given = z[0] + b[0] * value
-        for i in range(order - 1):
-            z[i] = z[i + 1] + value * b[i + 1] - given * a[i + 1]
-        z[order - 1] = value * b[order] - given * a[order]
+        if a.size == 1:
+            for i in range(order - 1):
+                z[i] = z[i + 1] + value * b[i + 1]
+            z[order - 1] = value * b[order]
+        else:
+            for i in range(order - 1):
+                z[i] = z[i + 1] + value * b[i + 1] - given * a[i + 1]
+            z[order - 1] = value * b[order] - given * a[order]
         y[n] = given
 
 

@@ -136,5 +136,7 @@ def state_after(b: Any, a: Any, x: Any, y: Any, end: int, state: Any) -> None:
     for i in range(order):
         z = 0.0
         for j in range(order, i, -1):
-            z = (z + b[j] * x[end + i - j]) - a[j] * y[end + i - j]
+            z += b[j] * x[end + i - j]
+            if a.size > 1:
+                z -= a[j] * y[end + i - j]
         state[i] = z
