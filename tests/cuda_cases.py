@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from mgrec.phases.chunk import Chunk
+from mgrec.phases.chunk import Chunk, CoefficientOperand
+from mgrec.phases.fingerprint import StepFunction
 from mgrec.phases.transfer_map import TransferMap
+from mgrec.recurrences import maps
 
 
 def loop(transfer_map: TransferMap, operands: Any, entry: Any, shape: Any, reverse: bool) -> Any:
@@ -100,3 +103,43 @@ def small_layout(kind: str, shape: Any, dtype: str, reverse: bool) -> Any:
 
 KINDS = ["bulk rows", "staged rows", "direct rows", "columns", "teams of columns",
          "columns read late", "walked rows", "walked columns"]  # fmt: skip
+
+
+@dataclass
+class Operand:
+    """Shape and dtype of an array that no kernel reads, well aligned."""
+
+    shape: tuple[int, int, int]
+    dtype: np.dtype[Any]
+
+    @property
+    def data(self) -> Operand:
+        return self
+
+    @property
+    def ptr(self) -> int:
+        return 0
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape))
+
+
+def wave(i: Any, x: Any) -> Any:
+    return 0.5 + 0.4 * np.sin(0.001 * i) * x
+
+
+def chunk_of(name: str, dtype: str, shape: tuple[int, int, int], reverse: bool) -> Any:
+    kind = np.dtype(dtype)
+    full, constant = Operand(shape, kind), Operand((1, 1, 1), kind)
+    row = Operand((shape[0], 1, shape[2]), kind)
+    operands: dict[str, Any] = {
+        "affine": (maps.affine, [full, full]),
+        "constant": (maps.affine, [constant, full]),
+        "computed": (maps.affine, [CoefficientOperand(StepFunction(wave), 0, (row,)), full]),
+        "mobius": (maps.mobius, [full] * 4),
+        "max_plus": (maps.max_plus, [full] * 2),
+        "matrix2": (maps.matrix2, [full] * 6),
+    }
+    transfer_map, arrays = operands[name]
+    return transfer_map, Chunk(tuple(arrays), shape, kind, reverse)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+from cuda_cases import chunk_of
 
 from mgrec.backends.cuda.compilation import OPTIONS
 from mgrec.backends.cuda.determine import plan
@@ -19,43 +18,8 @@ from mgrec.backends.cuda.repair import print_repair, repair_layout
 from mgrec.backends.cuda.sources import describe
 from mgrec.backends.cuda.tracing import state_count
 from mgrec.backends.cuda.walking import print_walk
-from mgrec.phases.chunk import Chunk, CoefficientOperand
-from mgrec.phases.fingerprint import StepFunction
-from mgrec.recurrences import maps
 
 ARCHITECTURES = [75, 80, 90, 100]
-
-
-@dataclass
-class Operand:
-    """Shape and dtype of an array that no kernel will read."""
-
-    shape: tuple[int, int, int]
-    dtype: np.dtype[Any]
-
-    @property
-    def size(self) -> int:
-        return int(np.prod(self.shape))
-
-
-def wave(i: Any, x: Any) -> Any:
-    return 0.5 + 0.4 * np.sin(0.001 * i) * x
-
-
-def chunk_of(name: str, dtype: str, shape: tuple[int, int, int], reverse: bool) -> Any:
-    kind = np.dtype(dtype)
-    full, constant = Operand(shape, kind), Operand((1, 1, 1), kind)
-    row = Operand((shape[0], 1, shape[2]), kind)
-    operands: dict[str, Any] = {
-        "affine": (maps.affine, [full, full]),
-        "constant": (maps.affine, [constant, full]),
-        "computed": (maps.affine, [CoefficientOperand(StepFunction(wave), 0, (row,)), full]),
-        "mobius": (maps.mobius, [full] * 4),
-        "max_plus": (maps.max_plus, [full] * 2),
-        "matrix2": (maps.matrix2, [full] * 6),
-    }
-    transfer_map, arrays = operands[name]
-    return transfer_map, Chunk(tuple(arrays), shape, kind, reverse)
 
 
 CASES = [
