@@ -1,0 +1,172 @@
+"""``mgrec filter``: filter a recording from a file to a file."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import dask.array as da
+import numpy as np
+from distributed import Client
+from distributed.client import futures_of
+from rich.console import Console
+
+from ..recurrences.filters import lfilter, sosfilt
+from ..recurrences.filters_zero_phase import filtfilt, sosfiltfilt
+from . import cluster as clusters
+from . import failure, progress, recordings, stores
+from .linear import _write_block
+from .output import check_output, in_place_when_complete
+
+HELP = f"""Filter IN along an axis.
+
+IN and OUT are .npy files, .zarr stores or .wav files. The filter is one of: a Butterworth
+filter (--butter ORDER with --low, --high or --band, which needs SciPy), second-order sections
+(--sos FILE, an array of rows b0 b1 b2 1 a1 a2), or a transfer function (--ba FILE, two rows b
+and a). FILE is .npy, or .json with nested lists.
+
+Frequencies are in hertz where --rate gives the samples a second (a .wav file knows its own),
+else in cycles a sample.
+
+IN is read and OUT is written chunk by chunk, so that neither has to fit into memory. OUT
+appears when it is complete, and not before.
+
+{failure.EXIT_CODES}"""
+
+
+@dataclass(frozen=True)
+class Design:
+    """A filter: sections, or b and a."""
+
+    sos: np.ndarray | None
+    b: np.ndarray | None = None
+    a: np.ndarray | None = None
+
+    def run(self, x: da.Array, axis: int, zero_phase: bool) -> da.Array:
+        try:
+            if self.sos is not None:
+                return (sosfiltfilt if zero_phase else sosfilt)(self.sos, x, axis)
+            return (filtfilt if zero_phase else lfilter)(self.b, self.a, x, axis)
+        except (TypeError, ValueError, NotImplementedError) as error:
+            raise failure.BadInput(str(error)) from error
+
+
+def _butterworth(order: int, edges: dict[str, Any], rate: float) -> Design:
+    """A Butterworth filter as sections."""
+    given = {kind: edge for kind, edge in edges.items() if edge is not None}
+    if len(given) != 1:
+        raise failure.BadInput("--butter wants one of --low, --high and --band")
+    ((kind, edge),) = given.items()
+    try:
+        from scipy.signal import butter
+    except ImportError:
+        raise failure.BadInput("--butter needs SciPy: pip install scipy") from None
+    try:
+        return Design(butter(order, edge, kind, fs=rate, output="sos"))
+    except ValueError as error:
+        raise failure.BadInput(f"--butter {order} with --{kind} {edge}: {error}") from error
+
+
+def _read_numbers(path: Path) -> Any:
+    try:
+        if path.suffix == ".json":
+            return json.loads(path.read_text())
+        return np.load(path)
+    except (OSError, ValueError) as error:
+        raise failure.BadInput(f"{path} cannot be read as numbers: {error}") from error
+
+
+def _from_file(path: Path, is_sections: bool) -> Design:
+    numbers = _read_numbers(path)
+    try:
+        if is_sections:
+            return Design(np.atleast_2d(np.asarray(numbers, float)))
+        b, a = (np.asarray(part, float) for part in numbers)
+        return Design(None, b, a)
+    except (TypeError, ValueError) as error:
+        wanted = "rows of six numbers" if is_sections else "two rows of numbers, b and a"
+        raise failure.BadInput(f"{path} must hold {wanted}: {error}") from error
+
+
+def _design(
+    order: int | None, edges: dict[str, Any], rate: float, sos: Path | None, ba: Path | None
+) -> Design:
+    if sum(part is not None for part in (order, sos, ba)) != 1:
+        raise failure.BadInput("one of --butter, --sos and --ba must say what filter it is")
+    if order is not None:
+        return _butterworth(order, edges, rate)
+    if any(edge is not None for edge in edges.values()):
+        raise failure.BadInput("--low, --high and --band belong to --butter")
+    return _from_file(sos, True) if sos is not None else _from_file(ba or Path(), False)
+
+
+@click.command("filter", help=HELP, short_help="Filter a recording in a file.")
+@click.argument("source", metavar="IN", type=click.Path(path_type=Path))
+@click.option(
+    "-o", "--output", "out", required=True, type=click.Path(path_type=Path), metavar="OUT",
+    help="The result: .npy, .zarr or .wav.",
+)  # fmt: skip
+@click.option("--butter", "order", type=click.IntRange(1), help="Order of a Butterworth filter.")
+@click.option("--low", type=float, help="It keeps what is below this frequency.")
+@click.option("--high", type=float, help="It keeps what is above this frequency.")
+@click.option("--band", nargs=2, type=float, help="It keeps what is between two frequencies.")
+@click.option("--rate", type=float, help="Samples a second [default: of the .wav file, or 1].")
+@click.option("--sos", type=click.Path(path_type=Path), help="A file of second-order sections.")
+@click.option("--ba", type=click.Path(path_type=Path), help="A file of b and a.")
+@click.option("--zero-phase", is_flag=True, help="Forward and backward: nothing is delayed.")
+@click.option("--axis", type=int, help="The axis of time [default: the last one; 0 of .wav].")
+@click.option("--chunk", type=click.IntRange(1), help="Samples a chunk [default: about 32 MiB].")
+@click.option("--cluster", default="local", show_default=True, help=clusters.HELP)
+@click.option("--overwrite", is_flag=True, help="Replace OUT if it exists.")
+def filter_(
+    source: Path, out: Path, order: int | None, low: float | None, high: float | None,
+    band: tuple[float, float] | None, rate: float | None, sos: Path | None, ba: Path | None,
+    zero_phase: bool, axis: int | None, chunk: int | None, cluster: str, overwrite: bool,
+) -> None:  # fmt: skip
+    with failure.in_one_line(f"{out} was not written"):
+        recordings.check_kind(out)
+        check_output(out, overwrite)
+        recording = recordings.find(source)
+        axis = recording.axis if axis is None else axis
+        given = recording.rate or 1.0
+        edges = {"lowpass": low, "highpass": high, "bandpass": band}
+        design = _design(order, edges, rate or given, sos, ba)
+        y = design.run(_lazy(recording.stored, axis, chunk), axis, zero_phase)
+        y = recordings.as_output(out, y)
+        with in_place_when_complete(out) as part, clusters.open_cluster(cluster) as client:
+            target = recordings.create(part, y, round(rate or given))
+            seconds = _write(y, target, client, f"Writing {out.name}")
+            workers, _ = clusters.describe(client)
+    speed = y.size / max(seconds, 1e-9)
+    click.echo(
+        f"{out}: {y.dtype} {y.shape} in {seconds:.2f} s, {speed:.3g} samples/s, "
+        f"{workers} worker{'s' * (workers != 1)}"
+    )
+
+
+def _lazy(stored: stores.Stored, axis: int, chunk: int | None) -> da.Array:
+    if not -stored.ndim <= axis < stored.ndim:
+        raise failure.BadInput(f"axis must fit the shape {stored.shape}; got {axis}")
+    chunks = stores.chunks_for(stored.shape, axis, chunk, [stored])
+    return stores.lazy(stored, chunks, stored.shape)
+
+
+def _write(y: da.Array, target: Any, client: Client, title: str) -> float:
+    """Compute an array into a file that is there, chunk by chunk; the seconds it took."""
+    written = y.map_blocks(
+        _write_block,
+        target=target,
+        chunks=tuple((1,) * len(lengths) for lengths in y.chunks),
+        meta=np.empty((0,) * y.ndim, np.int64),
+    )
+    with progress.bars(Console(stderr=True)) as shown:
+        bar = progress.add_bar(shown, title, y.size)
+        start = time.perf_counter()
+        futures = futures_of(client.persist(written))
+        sizes = [int(np.prod([y.chunks[k][j] for k, j in enumerate(f.key[1:])])) for f in futures]
+        progress.follow(client, futures, sizes, shown, bar)
+        return time.perf_counter() - start

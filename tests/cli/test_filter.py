@@ -1,0 +1,147 @@
+"""``mgrec filter``: right results, honest failures, nothing half-written."""
+
+import json
+import struct
+
+import click.testing
+import numpy as np
+import pytest
+import zarr
+from scipy import signal
+from scipy.io import wavfile
+
+from mgrec.cli.filter import filter_
+
+RATE = 100
+
+
+@pytest.fixture
+def folder(tmp_path):
+    x = np.random.default_rng(7).normal(size=(3, 2000))
+    np.save(tmp_path / "x.npy", x)
+    store = zarr.create_array(tmp_path / "x.zarr", shape=x.shape, chunks=(2, 300), dtype=float)
+    store[...] = x
+    stereo = (x[:2].T * 8000).astype("i2")
+    wavfile.write(tmp_path / "x.wav", RATE, stereo)
+    wavfile.write(tmp_path / "mono.wav", RATE, stereo[:, 0])
+    np.save(tmp_path / "sos.npy", signal.butter(4, 0.3, output="sos"))
+    b, a = signal.butter(3, 0.3)
+    (tmp_path / "ba.json").write_text(json.dumps([b.tolist(), a.tolist()]))
+    return tmp_path
+
+
+@pytest.fixture
+def run(address, folder):
+    def run(*arguments):
+        words = [str(word) for word in (*arguments, "--cluster", address)]
+        words = [
+            str(folder / word) if "." in word and word[-1].isalpha() else word for word in words
+        ]
+        return click.testing.CliRunner().invoke(filter_, words)
+
+    return run
+
+
+def load(path):
+    if path.suffix == ".npy":
+        return np.load(path)
+    if path.suffix == ".wav":
+        return wavfile.read(path)[1]
+    return zarr.open_array(path, mode="r")[...]
+
+
+def assert_refused(result, *words):
+    assert result.exit_code == 2, result.output
+    assert "Traceback" not in result.output
+    assert all(word in result.stderr for word in words), result.stderr
+
+
+@pytest.mark.parametrize("out", ["y.npy", "y.zarr"])
+@pytest.mark.parametrize("source", ["x.npy", "x.zarr"])
+@pytest.mark.parametrize("zero_phase", [False, True])
+def test_a_band_is_scipys(run, folder, source, out, zero_phase):
+    options = ["--zero-phase"] if zero_phase else []
+    words = ("--butter", 4, "--band", 0.1, 20, "--rate", RATE, "--chunk", 170)
+    result = run(source, "-o", out, *words, *options)
+    assert result.exit_code == 0, result.output
+    sos = signal.butter(4, [0.1, 20], "bandpass", fs=RATE, output="sos")
+    wanted = (signal.sosfiltfilt if zero_phase else signal.sosfilt)(sos, np.load(folder / "x.npy"))
+    np.testing.assert_allclose(load(folder / out), wanted, rtol=0, atol=1e-9)
+    assert not [path for path in folder.iterdir() if ".part" in path.name]
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        (["--butter", 2, "--low", 0.2], lambda x: signal.lfilter(*signal.butter(2, 0.4), x)),
+        (
+            ["--butter", 3, "--high", 0.1],
+            lambda x: signal.lfilter(*signal.butter(3, 0.2, "high"), x),
+        ),
+        (["--sos", "sos.npy"], lambda x: signal.sosfilt(signal.butter(4, 0.3, output="sos"), x)),
+        (["--ba", "ba.json"], lambda x: signal.lfilter(*signal.butter(3, 0.3), x)),
+        (
+            ["--ba", "ba.json", "--axis", 0, "--zero-phase"],
+            lambda x: None,
+        ),
+    ],
+)
+def test_every_kind_of_filter(run, folder, options, wanted):
+    result = run("x.npy", "-o", "y.npy", *options)
+    expected = wanted(np.load(folder / "x.npy"))
+    if expected is None:
+        return assert_refused(result, "must be greater than padlen")
+    assert result.exit_code == 0, result.output
+    np.testing.assert_allclose(load(folder / "y.npy"), expected, rtol=0, atol=1e-11)
+    return None
+
+
+@pytest.mark.parametrize("source", ["x.wav", "mono.wav"])
+def test_a_wav_file_knows_its_rate_and_its_axis(run, folder, source):
+    result = run(source, "-o", "y.wav", "--butter", 2, "--low", 10)
+    assert result.exit_code == 0, result.output
+    rate, y = wavfile.read(folder / "y.wav")
+    x = wavfile.read(folder / source)[1] / 2**15
+    wanted = signal.lfilter(*signal.butter(2, 10, fs=RATE), x, axis=0)
+    assert rate == RATE
+    assert y.dtype == np.float32
+    np.testing.assert_allclose(y, wanted, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i2", "i4", "f4", "f8"])
+def test_samples_of_every_kind(run, folder, dtype):
+    x = np.linspace(-0.9, 0.9, 300)
+    scale = {"u1": 2**7, "i2": 2**15, "i4": 2**31}.get(dtype, 1)
+    raw = (x * scale + (128 if dtype == "u1" else 0)).astype(dtype)
+    wavfile.write(folder / "kind.wav", RATE, raw)
+    result = run("kind.wav", "-o", "y.npy", "--butter", 1, "--low", 10)
+    assert result.exit_code == 0, result.output
+    wanted = signal.lfilter(*signal.butter(1, 10, fs=RATE), x)
+    np.testing.assert_allclose(load(folder / "y.npy"), wanted, rtol=0, atol=2 / min(scale, 2**24))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["x.npy", "-o", "y.npy"], ["--butter, --sos and --ba"]),
+        (["x.npy", "-o", "y.npy", "--butter", 2], ["--low, --high and --band"]),
+        (["x.npy", "-o", "y.npy", "--butter", 2, "--low", 0.7], ["--low", "0.7"]),
+        (["x.npy", "-o", "y.npy", "--sos", "x.npy"], ["n_sections, 6"]),
+        (["x.npy", "-o", "y.npy", "--ba", "none.npy"], ["cannot be read"]),
+        (["x.npy", "-o", "y.npy", "--ba", "ba.json", "--low", 0.1], ["belong to --butter"]),
+        (["x.npy", "-o", "y.npy", "--ba", "ba.json", "--axis", 4], ["axis must fit"]),
+        (["none.wav", "-o", "y.npy", "--ba", "ba.json"], ["does not exist"]),
+        (["bad.wav", "-o", "y.npy", "--ba", "ba.json"], ["no .wav file"]),
+        (["deep.wav", "-o", "y.npy", "--ba", "ba.json"], ["24 bits"]),
+        (["x.npy", "-o", "y.mp3", "--ba", "ba.json"], [".npy, .zarr or .wav"]),
+        (["x.npy", "-o", "x.npy", "--ba", "ba.json"], ["exists"]),
+    ],
+)
+def test_what_is_refused(run, folder, words, message):
+    (folder / "bad.wav").write_bytes(b"OggS and more of it")
+    layout = struct.pack("<HHIIHH", 1, 1, RATE, 3 * RATE, 3, 24)
+    body = b"WAVEfmt " + struct.pack("<I", 16) + layout + b"data" + struct.pack("<I", 0)
+    (folder / "deep.wav").write_bytes(b"RIFF" + struct.pack("<I", len(body)) + body)
+    before = sorted(folder.iterdir())
+    assert_refused(run(*words), *message)
+    assert sorted(folder.iterdir()) == before
