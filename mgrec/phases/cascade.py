@@ -57,8 +57,9 @@ class Cascade:
     @classmethod
     def of_polynomials(cls, b: Any, a: Any) -> Cascade:
         """b(z)/a(z) as one section; 1-d arrays of any lengths, a_0 not 0."""
+        b, a = np.asarray(b), np.asarray(a)
         wide = np.result_type(b, a, np.float64)
-        b, a = (np.asarray(part, wide) for part in (b, a))
+        b, a = b.astype(wide), a.astype(wide)
         length = max(b.size, a.size)
         with np.errstate(all="ignore"):
             parts = (np.pad(part / a[0], (0, length - part.size)) for part in (b, a))
@@ -67,7 +68,8 @@ class Cascade:
     @classmethod
     def of_sections(cls, sos: Any) -> Cascade:
         """Second-order sections, an array (sections, 6) with a_0 = 1."""
-        sos = np.asarray(sos, np.result_type(sos, np.float64))
+        sos = np.asarray(sos)
+        sos = sos.astype(np.result_type(sos, np.float64))
         return cls(tuple(Section(tuple(row[:3]), tuple(row[3:])) for row in sos.tolist()))
 
     @property

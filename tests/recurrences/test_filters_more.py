@@ -1,0 +1,154 @@
+"""Zero phase, states to begin with, the weighted mean: SciPy's and pandas' results."""
+
+import dask.array as da
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import signal
+
+from mgrec.signal import (
+    ewm,
+    filtfilt,
+    lfilter_zi,
+    lfiltic,
+    sosfilt_zi,
+    sosfiltfilt,
+)
+
+FILTER = signal.butter(4, 0.3)
+
+
+def draw(*shape):
+    return np.random.default_rng(7).normal(size=shape)
+
+
+def close(computed, wanted):
+    np.testing.assert_allclose(np.asarray(computed), wanted, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("padtype", ["odd", "even", "constant", None])
+@pytest.mark.parametrize("padlen", [None, 0, 7])
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((200,), 0), ((3, 80), 1), ((80, 3), 0), ((2, 60, 3), 1)]
+)
+def test_zero_phase_is_scipys(padtype, padlen, shape, axis):
+    x = draw(*shape)
+    chunked = da.from_array(x, chunks=33)
+    wanted = signal.filtfilt(*FILTER, x, axis, padtype, padlen)
+    close(filtfilt(*FILTER, x, axis, padtype, padlen), wanted)
+    close(filtfilt(*FILTER, chunked, axis, padtype, padlen), wanted)
+    sos = signal.butter(6, 0.3, output="sos")
+    wanted = signal.sosfiltfilt(sos, x, axis, padtype, padlen)
+    close(sosfiltfilt(sos, x, axis, padtype, padlen), wanted)
+    close(sosfiltfilt(sos, chunked, axis, padtype, padlen), wanted)
+
+
+def test_zero_phase_of_chunks_keeps_them():
+    x = da.from_array(draw(500), chunks=(100, 250, 150))
+    y = filtfilt(*FILTER, x)
+    assert isinstance(y, da.Array)
+    assert y.shape == x.shape
+
+
+@pytest.mark.parametrize("irlen", [None, 20])
+def test_gustafssons_ends_are_scipys(irlen):
+    x = draw(3, 80)
+    wanted = signal.filtfilt(*FILTER, x, method="gust", irlen=irlen)
+    close(filtfilt(*FILTER, x, method="gust", irlen=irlen), wanted)
+    close(filtfilt(*FILTER, x.T, 0, method="gust", irlen=irlen), wanted.T)
+    close(filtfilt([2.0], [4.0], x, method="gust"), x / 4)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"padtype": "wrap"}, ValueError, "padtype"),
+        ({"padlen": 80}, ValueError, "greater than padlen, which is 80"),
+        ({"method": "fft"}, ValueError, "'pad' or 'gust'"),
+    ],
+)
+def test_what_zero_phase_refuses(options, error, words):
+    with pytest.raises(error, match=words):
+        filtfilt(*FILTER, draw(80), **options)
+
+
+def test_gustafssons_method_refuses_chunks():
+    with pytest.raises(NotImplementedError, match="use method='pad'"):
+        filtfilt(*FILTER, da.ones(50), method="gust")
+
+
+@pytest.mark.parametrize(
+    ("b", "a"),
+    [FILTER, ([1.0, 2, 3], [2.0, 0.5]), ([1.0], [0.0, 2.0, 1.0]), ([1.0, 2], [1.0])],
+)
+def test_states_to_begin_with_are_scipys(b, a):
+    np.testing.assert_allclose(lfilter_zi(b, a), signal.lfilter_zi(b, a), rtol=1e-12)
+    if np.atleast_1d(a)[0] != 0:
+        for y, x in (([1.0, 2.0], None), ([1.0], [3.0, 4.0, 5.0, 6.0, 7.0]), ([1, 2], [3])):
+            wanted = signal.lfiltic(b, a, y, x)
+            np.testing.assert_allclose(lfiltic(b, a, y, x), wanted, rtol=1e-12)
+            assert lfiltic(b, a, y, x).dtype == wanted.dtype
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i8"])
+def test_states_of_sections_are_scipys(dtype):
+    sos = np.array([[1, 2, 3, 1, 0, 1], [4, 0, 1, 1, 1, 0]], dtype)
+    np.testing.assert_allclose(sosfilt_zi(sos), signal.sosfilt_zi(sos), rtol=1e-6)
+    assert sosfilt_zi(sos).dtype == signal.sosfilt_zi(sos).dtype
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: lfilter_zi(np.eye(2), [1.0]), "Numerator b"),
+        (lambda: lfilter_zi([1.0], [0.0, 0.0]), "nonzero"),
+        (lambda: sosfilt_zi(np.ones((2, 4))), "n_sections, 6"),
+        (lambda: lfiltic([1.0], [0.0, 1.0], [1.0]), "must be non-zero"),
+        (lambda: lfiltic([1.0], np.eye(2), [1.0]), "1-D"),
+    ],
+)
+def test_what_states_refuse(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()
+
+
+WEIGHTS = [{"alpha": 0.3}, {"span": 5}, {"halflife": 30.0}, {"com": 2}, {"alpha": 1.0}]
+
+
+@pytest.mark.parametrize("adjust", [True, False])
+@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("gaps", [[], [5], [0, 1, 7, 8, 9, 50, 199], list(range(200))])
+def test_weighted_mean_is_pandas(adjust, weights, gaps):
+    x = draw(200, 3)
+    x[gaps, 1] = np.nan
+    wanted = pd.DataFrame(x).ewm(adjust=adjust, **weights).mean().to_numpy()
+    chunked = da.from_array(x, chunks=(33, 2))
+    for data, axis, want in ((x, 0, wanted), (x.T, 1, wanted.T), (chunked, 0, wanted)):
+        y = ewm(data, adjust=adjust, axis=axis, **weights)
+        np.testing.assert_allclose(np.asarray(y), want, rtol=0, atol=1e-13)
+
+
+def test_weighted_mean_of_other_dtypes():
+    assert ewm(np.arange(5), alpha=0.5).dtype == np.float64
+    single = ewm(np.arange(5, dtype="f4"), alpha=0.5)
+    assert single.dtype == np.float32
+    np.testing.assert_allclose(single, ewm(np.arange(5), alpha=0.5), rtol=1e-6)
+    assert ewm(np.empty((2, 0)), alpha=0.5, adjust=False).shape == (2, 0)
+    with pytest.raises(TypeError, match="real"):
+        ewm(np.ones(3, complex), alpha=0.5)
+
+
+@pytest.mark.parametrize(
+    ("weights", "words"),
+    [
+        ({}, "none"),
+        ({"alpha": 0.5, "com": 1}, "alpha and com"),
+        ({"alpha": 0}, "0 < alpha"),
+        ({"span": 0.5}, "span >= 1"),
+        ({"halflife": 0}, "halflife > 0"),
+        ({"com": -1}, "com >= 0"),
+    ],
+)
+def test_what_the_weighted_mean_refuses(weights, words):
+    with pytest.raises(ValueError, match=words):
+        ewm(np.ones(3), **weights)
