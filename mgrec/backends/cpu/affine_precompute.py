@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from .affine import fill_block, fill_powers
+from .affine import fill_block
+from .affine_blocks import fill_powers
 from .affine_summary import (
     BLOCK,
     FINE,

@@ -17,18 +17,8 @@ import numpy as np
 from numba.extending import overload, register_jitable
 
 from .compilation import OPTIONS
-from .lanes import (
-    SCAN,
-    extremes,
-    fma,
-    load,
-    load_wide,
-    none_above,
-    none_below,
-    splat,
-    store,
-    widen,
-)
+from .lane_checks import extremes, none_above, none_below, widen
+from .lanes import SCAN, fma, load, load_wide, splat, store
 from .tuples import value_at
 
 BLOCK = 128

@@ -11,7 +11,7 @@ from ...phases.affine import affine as affine_map
 from ...phases.chunk import Chunk
 from ...phases.summary import ComposedMaps
 from ...phases.transfer_map import TransferMap
-from . import affine, affine_precompute
+from . import affine, affine_blocks, affine_precompute
 from .affine_summary import FOLD, NAN, REDO, limits
 from .operands import Flat, flatten
 from .transfer import fused_lift, parts_key, transfer_kernels
@@ -82,7 +82,7 @@ def _precompute_affine_rows(
         s = flat.operands[0]
         if s.ndim == 2:
             return affine_precompute.precompute_arrays(flat.operands, summary, bounds)
-        if (np.abs(s) <= 1).all() and affine.is_constant_sound(s, FOLD):
+        if (np.abs(s) <= 1).all() and affine_blocks.is_constant_sound(s, FOLD):
             return affine_precompute.precompute_constant(flat.operands, summary, bounds)
     kernel = affine_precompute.precompute_filled(lift, is_real, *key)
     kernel(flat.operands, chunk.steps, summary, bounds, chunk.reverse)
@@ -175,12 +175,12 @@ def _determine_rows(
 
 
 def _determine_long_rows(chunk: Chunk, flat: Flat, entry: np.ndarray, result: np.ndarray) -> None:
-    bounds = affine.sound_limits(chunk.dtype)
+    bounds = affine_blocks.sound_limits(chunk.dtype)
     if _is_direct(flat, chunk):
         s = flat.operands[0]
         if s.ndim == 2:
             return affine.determine_arrays(flat.operands, entry, result, bounds)
-        if affine.is_constant_sound(s):
+        if affine_blocks.is_constant_sound(s):
             return affine.determine_constant(flat.operands, entry, result, bounds)
     lift, key = fused_lift(affine_map, flat.parts), parts_key(flat.parts)
     affine.determine_filled(lift, *key)(flat.operands, entry, result, bounds, chunk.reverse)
