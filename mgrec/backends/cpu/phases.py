@@ -11,8 +11,10 @@ from ...phases.affine import affine as affine_map
 from ...phases.chunk import Chunk
 from ...phases.summary import ComposedMaps
 from ...phases.transfer_map import TransferMap
-from . import affine, affine_blocks, affine_precompute
+from . import affine, affine_blocks, affine_columns, affine_precompute
+from .affine_columns import flat_rows
 from .affine_summary import FOLD, NAN, REDO, limits
+from .compilation import writable
 from .operands import Flat, flatten
 from .transfer import fused_lift, parts_key, transfer_kernels
 
@@ -89,11 +91,16 @@ def _precompute_affine_rows(
     kernel(flat.operands, chunk.steps, summary, bounds, chunk.reverse)
 
 
-def _is_direct(flat: Flat, chunk: Chunk) -> bool:
-    """s and t are plain arrays in the order of the recurrence, t one value a step."""
-    if chunk.reverse or any(function for function, _ in flat.parts):
+def _is_plain(flat: Flat, chunk: Chunk) -> bool:
+    """Real operands are plain arrays in the order of the recurrence."""
+    if chunk.reverse or chunk.dtype.kind != "f":
         return False
-    return bool(flat.operands[1].ndim == 2)
+    return not any(function for function, _ in flat.parts)
+
+
+def _is_direct(flat: Flat, chunk: Chunk) -> bool:
+    """... and t is one value a step."""
+    return _is_plain(flat, chunk) and bool(flat.operands[1].ndim == 2)
 
 
 def _row_alone(chunk: Chunk, outer: int, inner: int) -> Chunk:
@@ -158,6 +165,12 @@ def determine_columns(
 ) -> None:
     """Write the states of the columns from `begin` to `end`."""
     flat = flatten(chunk)
+    if transfer_map == affine_map and _is_plain(flat, chunk):
+        s, t = (writable(operand) for operand in chunk.operands)
+        if affine_columns.can_determine(s, t, results[0], begin, end):
+            states = np.ascontiguousarray(entry[0], chunk.dtype)
+            operands, result = tuple(map(flat_rows, (s, t))), flat_rows(results[0])
+            return affine_columns.determine_columns(operands, states, result, begin, end)
     kernel = transfer_kernels(transfer_map, flat.parts, len(entry) > 1).determine_columns
     before = tuple(np.ascontiguousarray(part, chunk.dtype) for part in entry)
     kernel(flat.operands, before, results, chunk.reverse, begin, end)
