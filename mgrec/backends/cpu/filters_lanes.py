@@ -114,12 +114,15 @@ def spread(_: Any, value: Any, like: Any) -> Any:
 
 
 @intrinsic
-def pass_on(_: Any, lanes: Any, first: Any) -> Any:
-    """Each lane takes the lane before it, the first one lane 0 of the register `first`."""
+def pass_on(_: Any, lanes: Any, before: Any) -> Any:
+    """Each lane takes the lane before it, the first one the last lane of `before`.
+
+    One instruction of short latency; with a scalar put in front it was one of long latency.
+    """
     width = lanes.width
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        mask = _mask([width, *range(width - 1)])
+        mask = _mask([2 * width - 1, *range(width - 1)])
         return builder.shuffle_vector(values[0], values[1], mask)
 
-    return lanes(lanes, lanes), code
+    return lanes(lanes, before), code

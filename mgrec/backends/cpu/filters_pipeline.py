@@ -15,7 +15,7 @@ import numba
 import numpy as np
 
 from .compilation import OPTIONS, compile_kernel
-from .filters_lanes import load_lanes, pass_on, spread
+from .filters_lanes import load_lanes, pass_on
 from .filters_plain import largest_bits, plain_pair
 from .lanes import fma, last, multiply, store
 
@@ -55,7 +55,7 @@ def _pipeline(width: int) -> Any:
         y, z0 = load_lanes(given, 0, width), load_lanes(z[0], 0, width)
         z1 = load_lanes(z[1], 0, width)
         for t in range(behind, size):
-            x = pass_on(y, spread(data[t], y))
+            x = pass_on(y, load_lanes(data, t - behind, width))
             y = fma(b0, x, z0)
             z0 = fma(a1, y, fma(b1, x, z1))
             z1 = fma(a2, y, multiply(b2, x))
