@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from cuda_cases import chunk_of
 
-from mgrec.backends.cuda.compilation import OPTIONS
+from mgrec.backends.cuda.binaries import OPTIONS
 from mgrec.backends.cuda.determine import plan
 from mgrec.backends.cuda.precompute import print_precompute
 from mgrec.backends.cuda.program import Layout
@@ -18,6 +18,7 @@ from mgrec.backends.cuda.repair import print_repair, repair_layout
 from mgrec.backends.cuda.sources import describe
 from mgrec.backends.cuda.tracing import state_count
 from mgrec.backends.cuda.walking import print_walk
+from mgrec.phases.affine_growth import guarded_affine
 
 ARCHITECTURES = [75, 80, 90, 100]
 
@@ -93,6 +94,18 @@ def test_repairs_compile(nvrtc: ctypes.CDLL, dtype: str, architecture: int) -> N
         compile_text(
             nvrtc, print_repair(chunk, describe(chunk), repair_layout(chunk)), architecture
         )
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("shape", [(3, 500, 1), (2, 500, 70)], ids=str)
+def test_summaries_compile(nvrtc: ctypes.CDLL, shape: Any, architecture: int) -> None:
+    for dtype in ("float32", "float64", "complex128"):
+        _, chunk = chunk_of("affine", dtype, shape, reverse=False)
+        vector, is_real = 16 // chunk.dtype.itemsize, dtype != "complex128"
+        layout = Layout(128, 3 * vector if shape[2] == 1 else 4, 2, guarded=is_real)
+        guarded = guarded_affine(chunk.dtype)
+        text = print_precompute(guarded, chunk, describe(chunk), 1, layout)
+        compile_text(nvrtc, text, architecture)
 
 
 def test_a_broken_kernel_is_noticed(nvrtc: ctypes.CDLL) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-OPTIONS = ("-std=c++17",)
+from .binaries import compiled
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Kernel:
 
 
 def compile_kernel(text: str, name: str, shared_bytes: int = 0) -> Kernel:
-    """Compile a program with NVRTC for the current device; CuPy keeps the result on disk."""
+    """Compile a program with NVRTC for the current device, or load it from disk."""
     import cupy
 
     return _compile(text, name, shared_bytes, cupy.cuda.runtime.getDevice())
@@ -76,7 +76,7 @@ def compile_kernel(text: str, name: str, shared_bytes: int = 0) -> Kernel:
 def _compile(text: str, name: str, shared_bytes: int, device: int) -> Kernel:
     import cupy
 
-    kernel = cupy.RawModule(code=text, options=OPTIONS, backend="nvrtc").get_function(name)
+    kernel = cupy.RawModule(path=str(compiled(text))).get_function(name)
     if shared_bytes:  # 48 KB, less what the kernel declares itself, need no permission
         kernel.max_dynamic_shared_size_bytes = shared_bytes
     return Kernel(kernel.kernel)

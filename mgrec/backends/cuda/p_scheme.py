@@ -22,12 +22,12 @@ of a block: it has 128 or 64 in all."""
 _ROW_THREADS = 64
 """Threads of a block that propagates or repairs."""
 _CONSTANTS = {
-    ("arrays", False): Constants(6e-8, 5e-9, 6e-8, 7e-12),
-    ("arrays", True): Constants(1e-7, 7e-9, 1e-7, 1.4e-11),
-    ("constant", False): Constants(3e-8, 5e-9, 4e-8, 4.5e-12),
-    ("constant", True): Constants(6e-8, 7e-9, 8e-8, 9e-12),
-    ("computed", False): Constants(3e-8, 5e-9, 4e-8, 4.5e-12),
-    ("computed", True): Constants(6e-8, 7e-9, 8e-8, 9e-12),
+    ("arrays", False): Constants(6.43e-8, 3.51e-8, 5.16e-8, 7.12e-12),
+    ("arrays", True): Constants(1.24e-7, 4.10e-8, 9.34e-8, 1.37e-11),
+    ("constant", False): Constants(4.44e-8, 3.51e-8, 3.44e-8, 4.57e-12),
+    ("constant", True): Constants(7.59e-8, 4.10e-8, 7.71e-8, 8.61e-12),
+    ("computed", False): Constants(3.13e-7, 3.51e-8, 3.95e-8, 8.03e-12),
+    ("computed", True): Constants(3.82e-7, 4.10e-8, 6.45e-8, 1.19e-11),
 }
 """By the kind of the operands and whether a number has 8 bytes or more."""
 

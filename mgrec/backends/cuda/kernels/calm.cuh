@@ -45,6 +45,13 @@ DEVICE inline bool fold_calm(const Source& source, const Items& items, Has has, 
   return is_normal && largest <= U(1) && term <= most && offset == offset;
 }
 
+// To ask of each step whether it exists takes as many instructions as to fold it.
+template <class Has> DEVICE inline bool fold_part(const Source& source, const Items& items,
+                                                  bool whole, Has has, Calm& calm) {
+  if (whole) return fold_calm(source, items, [](int) { return true; }, calm);
+  return fold_calm(source, items, has, calm);
+}
+
 template <class U = T> DEVICE inline Span guarded_of(const Calm& calm) {
   return span_of(Transfer::Map{{calm.mantissa, calm.exponent, calm.offset, T(0.5), T(1), T(0.5),
                                 T(1), T(0)}});
@@ -69,10 +76,10 @@ template <class U = T> DEVICE inline Calm reduce_calm(Calm calm, int lane, int w
 // The join of a block's threads, in thread 0. False, in every thread, where one of them is not
 // calm. `load_next` is called once all have read their items: what follows would hold up the next loads.
 template <class Has, class Load>
-DEVICE inline bool join_calm(const Source& source, const Items& items, Has has, Load load_next,
-                             Calm (&totals)[32], Span& total) {
+DEVICE inline bool join_calm(const Source& source, const Items& items, bool whole, Has has,
+                             Load load_next, Calm (&totals)[32], Span& total) {
   Calm calm;
-  if (!__syncthreads_and(fold_calm(source, items, has, calm))) return false;
+  if (!__syncthreads_and(fold_part(source, items, whole, has, calm))) return false;
   load_next();
   const int lane = threadIdx.x % 32;
   calm = reduce_calm(calm, lane, 32);
@@ -84,10 +91,10 @@ DEVICE inline bool join_calm(const Source& source, const Items& items, Has has, 
 
 // The same for columns: every lane joins its own over the warps of the block.
 template <class Has, class Load>
-DEVICE inline bool join_calm(const Source& source, const Items& items, Has has, Load load_next,
-                             Calm (&totals)[WARPS][32], Span& total) {
+DEVICE inline bool join_calm(const Source& source, const Items& items, bool whole, Has has,
+                             Load load_next, Calm (&totals)[WARPS][32], Span& total) {
   Calm calm;
-  if (!__syncthreads_and(fold_calm(source, items, has, calm))) return false;
+  if (!__syncthreads_and(fold_part(source, items, whole, has, calm))) return false;
   load_next();
   const int lane = threadIdx.x % 32;
   totals[threadIdx.x / 32][lane] = calm;

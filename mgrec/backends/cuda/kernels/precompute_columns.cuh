@@ -26,12 +26,12 @@ DEVICE void precompute_columns(const Source& source, Span* spans, const Columns&
     later.place(shape);
     Items items;
     read_items(slots, stage, source, at, shape, items);
-    const auto has = [&](int r) { return at.whole || at.has(r, shape); };
+    const auto has = [&](int r) { return at.has(r, shape); };
     const auto load_next = [&] { request(slots, stage, source, later, shape); };
     Span total = empty_span();
     bool is_calm = false;
     if constexpr (GUARDED)
-      is_calm = join_calm(source, items, has, load_next, calm_totals, total);
+      is_calm = join_calm(source, items, at.whole, has, load_next, calm_totals, total);
     if (!is_calm) {
       total = join_warps(upsweep(source, items, at, shape), totals[at.tile % 2]).total;
       load_next();

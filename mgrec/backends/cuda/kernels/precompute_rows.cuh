@@ -33,7 +33,7 @@ DEVICE void precompute_rows(const Source& whole_source, Span* spans, long long r
     const Place place = place_of(tile, shape);
     Items items;
     read_items(stages, stage, parity, source, place, shape, items);
-    const auto has = [&](int r) { return place.whole || place.first + r < shape.total; };
+    const auto has = [&](int r) { return place.first + r < shape.total; };
     const auto load_next = [&] {
       if (STAGED)
         request_vectors(stages, stage, source, tile + STAGES < end ? tile + STAGES : shape.tiles,
@@ -44,7 +44,7 @@ DEVICE void precompute_rows(const Source& whole_source, Span* spans, long long r
     Span total = empty_span();
     bool is_calm = false;
     if constexpr (GUARDED)
-      is_calm = join_calm(source, items, has, load_next, calm_totals, total);
+      is_calm = join_calm(source, items, place.whole, has, load_next, calm_totals, total);
     if (!is_calm) {
       const Span mine = upsweep(source, items, Walk(), place, shape, no_entry);
       total = block_scan(mine, totals[tile % 2]).total;
