@@ -143,12 +143,12 @@ def _array(name: str, value: Any) -> Any:
 
 
 def _as_array(name: str, value: Any) -> Any:
+    if hasattr(type(value), "__cuda_array_interface__"):
+        return _on_gpu(name, value)
     if hasattr(value, "dask") and hasattr(value, "chunks") and hasattr(value, "_meta"):
         if isinstance(value._meta, np.ma.MaskedArray):
             raise TypeError(f"{name} must be plain; got chunks of masked arrays: fill them first")
         return value
-    if hasattr(value, "__cuda_array_interface__"):
-        return _on_gpu(name, value)
     if hasattr(value, "__dask_graph__") and value.__dask_graph__() is not None:
         kind = type(value).__name__
         raise TypeError(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,18 @@ import numpy as np
 
 def is_on_gpu(array: Any) -> bool:
     """Whether an array, or every chunk of a Dask array, is CuPy's."""
-    if type(array) is np.ndarray:
+    kind: Hashable = type(array)
+    if kind is np.ndarray:
         return False
-    return hasattr(getattr(array, "_meta", array), "__cuda_array_interface__")
+    if _has(kind, "_meta"):
+        return is_on_gpu(array._meta)
+    return _has(kind, "__cuda_array_interface__")
+
+
+@cache
+def _has(kind: Hashable, name: str) -> bool:
+    # Asked of the type: a CuPy array takes a microsecond to say that it lacks something.
+    return hasattr(kind, name)
 
 
 def check_together(named: Sequence[tuple[str, Any]], rows: Sequence[tuple[str, Any]]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
 from typing import Any
@@ -48,7 +48,7 @@ class Launch:
     def on(self, arrays: Arrays) -> Launch:
         """The same launch on other arrays of its kind."""
         filled = (arrays[a.number] if isinstance(a, Slot) else a for a in self.arguments)
-        return replace(self, arguments=tuple(filled))
+        return Launch(self.calls, tuple(filled), self.sizes, self.units)
 
 
 @dataclass(frozen=True)
