@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 def is_on_gpu(array: Any) -> bool:
     """Whether an array, or every chunk of a Dask array, is CuPy's."""
-    kind: Hashable = type(array)
+    kind: Any = type(array)
     if kind is np.ndarray:
         return False
     if _has(kind, "_meta"):
@@ -20,7 +20,7 @@ def is_on_gpu(array: Any) -> bool:
 
 
 @cache
-def _has(kind: Hashable, name: str) -> bool:
+def _has(kind: Any, name: str) -> bool:
     # Asked of the type: a CuPy array takes a microsecond to say that it lacks something.
     return hasattr(kind, name)
 
