@@ -152,7 +152,14 @@ def _section(
         section_rows(kind, section.order)(*views, b, a, table, top, bad[:, 0])
     else:
         kernel = section_copied(kind, section.order)
-        kernel(x, target, states, b, a, table, top, bad, write)
+        kernel(*_lines(x, target), states, b, a, table, top, bad, write)
+
+
+def _lines(x: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Contiguous rows as arrays (outer, steps), which are copied twice as fast."""
+    if x.shape[2] == target.shape[2] == 1 and x.flags.c_contiguous and target.flags.c_contiguous:
+        return x[:, :, 0], target[:, :, 0]
+    return x, target
 
 
 @cache
@@ -174,7 +181,7 @@ def _pipeline(
     z = np.zeros((groups * width, 2, *bad.shape))
     z[groups * width - count :] = states.reshape(count, 2, *bad.shape)
     grouped = z.reshape(groups, width, 2, *bad.shape).swapaxes(1, 2).copy()
-    pipeline_rows(width)(x, target, grouped, b, a, table, top, bad, write)
+    pipeline_rows(width)(*_lines(x, target), grouped, b, a, table, top, bad, write)
     z = grouped.swapaxes(1, 2).reshape(z.shape)
     return z[groups * width - count :].reshape(states.shape)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from .compilation import OPTIONS, compile_kernel
 from .filters_lanes import load_lanes, pass_on
-from .filters_plain import largest_bits, plain_pair
+from .filters_plain import largest_bits, line_of, plain_pair
 from .lanes import fma, last, multiply, store
 
 # A block's ends, where the pipeline fills and empties, go section by section.
@@ -80,19 +80,20 @@ def pipeline_rows(width: int) -> Any:
         groups = b.shape[0]
         data, z = np.empty(BLOCK), np.empty((groups, 2, width))
         for o in range(x.shape[0]):
-            for i in range(x.shape[2]):
+            for i in range(bad.shape[1]):
                 size, largest = x.shape[1], 0
+                given, wanted = line_of(x, o, i), line_of(y, o if write else 0, i if write else 0)
                 z[:] = states[:, :, :, o, i]
                 for left in range(0, size, BLOCK):
                     count = min(BLOCK, size - left)
-                    part, row = data[:count], x[o, left : left + count, i]
+                    part, row = data[:count], given[left : left + count]
                     for n in range(count):
                         part[n] = row[n]
                     for group in range(groups):
                         advance(part, z[group], b[group], a[group], table[group])
                     largest = max(largest, largest_bits(part))
                     if write:
-                        result = y[o, left : left + count, i]
+                        result = wanted[left : left + count]
                         for n in range(count):
                             result[n] = part[n]
                 bad[o, i] = largest > top

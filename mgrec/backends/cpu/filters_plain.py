@@ -6,10 +6,24 @@ from typing import Any
 
 import numba
 import numpy as np
+from numba import types
+from numba.extending import overload
 
 from .compilation import OPTIONS, compile_kernel
 
 _MASK = (1 << 63) - 1
+
+
+def line_of(array: Any, outer: Any, inner: Any) -> Any:
+    """One row of (outer, steps, inner), or of (outer, steps), which is known to be contiguous."""
+    raise NotImplementedError  # compiled code only
+
+
+@overload(line_of, strict=False)
+def _line_of(array: types.Array, outer: Any, inner: Any) -> Any:
+    if array.ndim == 2:
+        return lambda array, outer, inner: array[outer]
+    return lambda array, outer, inner: array[outer, :, inner]
 
 
 @numba.njit(**OPTIONS)

@@ -10,7 +10,7 @@ import numpy as np
 
 from .compilation import OPTIONS, compile_kernel
 from .filters_lanes import WIDTH
-from .filters_plain import largest_bits, plain_section
+from .filters_plain import largest_bits, line_of, plain_section
 from .filters_section import (
     BLOCK,
     feed_forward,
@@ -106,13 +106,14 @@ def section_copied(kind: str, order: int) -> Any:
         v, z = np.empty(block), np.empty(order)
         source, target = np.zeros(head + block), np.zeros(head + block)
         for o in range(x.shape[0]):
-            for i in range(x.shape[2]):
+            for i in range(bad.shape[1]):
                 size, largest = x.shape[1], 0
+                given, wanted = line_of(x, o, i), line_of(y, o if write else 0, i if write else 0)
                 z[:] = states[:, o, i]
                 for left in range(0, size, block):
                     count = min(block, size - left)
                     end = head + count
-                    row = x[o, left : left + count, i]
+                    row = given[left : left + count]
                     for n in range(count):
                         source[head + n] = row[n]
                     first = head
@@ -124,7 +125,7 @@ def section_copied(kind: str, order: int) -> Any:
                         state_after(b, a, source, target, end, z)
                     largest = max(largest, largest_bits(target[head:end]))
                     if write:
-                        result = y[o, left : left + count, i]
+                        result = wanted[left : left + count]
                         for n in range(count):
                             result[n] = target[head + n]
                     source[:head] = source[count:end]
