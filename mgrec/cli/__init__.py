@@ -1,4 +1,4 @@
-"""The command ``mgrec``: ``demo``, ``linear`` and ``info``."""
+"""The command ``mgrec``: ``demo``, ``linear``, ``filter`` and ``info``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import click
 
 from .. import __version__
 from . import demo, info, linear
+from . import filter as filtering
 
 __all__ = ["main"]
 
@@ -16,5 +17,5 @@ def main() -> None:
     """Recurrences that are too long, too many or too slow for one loop."""
 
 
-for command in (demo.demo, linear.linear, info.info):
+for command in (demo.demo, linear.linear, filtering.filter_, info.info):
     main.add_command(command)

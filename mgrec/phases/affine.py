@@ -77,7 +77,8 @@ def propagate_affine(summary: AffineSummary, entry: np.ndarray) -> np.ndarray:
         # largest * 2**-growth, where 2**-growth alone may underflow.
         whole = np.minimum(np.floor(summary.growth), 4400)
         most = np.ldexp(largest * np.exp2(whole - summary.growth), -whole.astype(np.int32))
-        overflows = np.isfinite(entry) & (_magnitude(entry) > most)
+        # A chunk that meets nan ends in it, whether or not the state overflowed before.
+        overflows = np.isfinite(entry) & (_magnitude(entry) > most) & ~np.isnan(exit)
         lost = np.where(summary.mantissa == 0, np.nan, scaled * np.inf)
         if dtype.kind == "c":
             lost = np.full_like(lost, complex(np.nan, np.nan))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from .kinds import is_on_gpu
 
 
@@ -63,15 +65,16 @@ def _check(array: Any, problem: Any, operands: Sequence[Any]) -> None:
 
 def _overlap(array: Any, other: Any) -> bool:
     """Whether the spans of memory of two arrays of one kind meet."""
-    if is_on_gpu(array) != is_on_gpu(other) or not array.nbytes or not other.nbytes:
+    if not is_on_gpu(array):
+        return not is_on_gpu(other) and np.may_share_memory(array, other)
+    if not is_on_gpu(other) or not array.size or not other.size:
         return False
     (begin, end), (first, last) = _span(array), _span(other)
     return begin < last and first < end
 
 
 def _span(array: Any) -> tuple[int, int]:
-    interface = "__cuda_array_interface__" if is_on_gpu(array) else "__array_interface__"
-    begin = end = getattr(array, interface)["data"][0]
+    begin = end = array.__cuda_array_interface__["data"][0]
     for length, stride in zip(array.shape, array.strides, strict=True):
         begin, end = begin + min(0, (length - 1) * stride), end + max(0, (length - 1) * stride)
     return begin, end + array.dtype.itemsize
