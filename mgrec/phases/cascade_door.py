@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .cascade import Cascade
+from .kinds import is_on_gpu
 
 _COMPUTED = "fdFD"
 
@@ -52,13 +53,13 @@ class FilterProblem:
 
 def as_signal(x: Any, name: str = "x") -> Any:
     """An array of at least one axis, NumPy or Dask."""
+    if is_on_gpu(x):
+        raise TypeError(f"{name} is an array on a GPU, which this version does not filter yet")
     if isinstance(x, np.ma.MaskedArray):
         raise TypeError(f"{name} must be a plain array; got a masked array: fill it first")
     if hasattr(x, "dask") and hasattr(x, "chunks") and hasattr(x, "_meta"):
         if isinstance(x._meta, np.ma.MaskedArray):
             raise TypeError(f"{name} must be plain; got chunks of masked arrays: fill them first")
-    elif hasattr(x, "__cuda_array_interface__"):
-        raise TypeError(f"{name} is an array on a GPU, which this version does not filter yet")
     else:
         x = np.asarray(x)
     if x.ndim == 0:

@@ -17,6 +17,29 @@ _INLINED = 64
 """Statements above which a coefficient is called: 400 of them, inlined into each of 36 unrolled
 items, took NVRTC more than four minutes; as a function 3 s, without spills."""
 
+_LIFTING = """\
+  DEVICE Transfer::Map lift(const Items& items, int r) const {
+    T step[Transfer::OPERANDS];
+    operands(items, r, step);
+    return Transfer::lift(step);
+  }
+  DEVICE Transfer::Map map(const Items& items, int r) const {
+    if constexpr (!LIFTED) return lift(items, r);
+    Transfer::Map map;
+    if constexpr (LIFTED)
+      for (int k = 0; k < Transfer::WIDTH; ++k) map.v[k] = items.v[k][r];
+    return map;
+  }
+  DEVICE void lift_items(Items& items) const {
+    if constexpr (LIFTED) {
+#pragma unroll
+      for (int r = 0; r < ITEMS; ++r) {
+        const Transfer::Map map = lift(items, r);
+        for (int k = 0; k < Transfer::WIDTH; ++k) items.v[k][r] = map.v[k];
+      }
+    }
+  }"""
+
 
 @dataclass
 class Source:
@@ -109,26 +132,7 @@ struct Source {{
     const T own[] = {{{", ".join(source.steps)}}};
     for (int k = 0; k < Transfer::OPERANDS; ++k) step[k] = own[k];
   }}
-  DEVICE Transfer::Map lift(const Items& items, int r) const {{
-    const T step[] = {{{", ".join(source.steps)}}};
-    return Transfer::lift(step);
-  }}
-  DEVICE Transfer::Map map(const Items& items, int r) const {{
-    if constexpr (!LIFTED) return lift(items, r);
-    Transfer::Map map;
-    if constexpr (LIFTED)
-      for (int k = 0; k < Transfer::WIDTH; ++k) map.v[k] = items.v[k][r];
-    return map;
-  }}
-  DEVICE void lift_items(Items& items) const {{
-    if constexpr (LIFTED) {{
-#pragma unroll
-      for (int r = 0; r < ITEMS; ++r) {{
-        const Transfer::Map map = lift(items, r);
-        for (int k = 0; k < Transfer::WIDTH; ++k) items.v[k][r] = map.v[k];
-      }}
-    }}
-  }}
+{_LIFTING}
   // Fills in what is no stream, for ITEMS steps of the column (outer, inner) from `step` on; a
   // contiguous row goes over into the next one.
   DEVICE void complete(Items& items, long long outer, long long step, long long inner,
