@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from cuda_cases import KINDS, check, draw, small_layout, solve
+from cuda_cases import KINDS, check, draw, loop, small_layout, solve
 
+from mgrec.backends.cuda.program import Layout
 from mgrec.phases.chunk import Chunk
 from mgrec.recurrences import maps
 
@@ -45,6 +47,44 @@ def test_boundaries_of_tiles_of_columns(steps: int, inners: int) -> None:
             operands = [draw(rng, shape, "int32") for _ in range(2)]
             layout = small_layout(kind, shape, "int32", reverse)
             check(maps.affine, operands, shape, "int32", 1, reverse, layout)
+
+
+PACKS = [
+    Layout(96, 8, 2, bulk=True), Layout(96, 16, 0, staged=True), Layout(96, 16, 1, staged=True),
+    Layout(32, 8, 3, bulk=True, walking=True), Layout(32, 16, 2, staged=True, walking=True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("steps", [1, 3, 4, 5, 11, 12, 13, 36, 37, 500])
+@pytest.mark.parametrize("inners", [4, 60, 64, 68, 132, 260])
+def test_boundaries_of_tiles_of_packed_columns(steps: int, inners: int) -> None:
+    rng = np.random.default_rng(15)
+    for layout in PACKS:
+        for outers, reverse in ((1, False), (3, True)):
+            shape = (outers, steps, inners)
+            operands = [draw(rng, shape, "int32") for _ in range(2)]
+            sizes = replace(layout, reverse=reverse)
+            check(maps.affine, operands, shape, "int32", 1, reverse, sizes, 2)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "float64", "complex64"])
+@pytest.mark.parametrize("layout", PACKS, ids=str)
+def test_packs_of_other_sizes(dtype: str, layout: Layout) -> None:
+    rng = np.random.default_rng(16)
+    shape = (2, 75, 68)
+    operands = [draw(rng, shape, dtype) for _ in range(2)]
+    check(maps.affine, operands, shape, dtype, 1, False, replace(layout, items=8))
+
+
+def test_packed_columns_are_repaired() -> None:
+    shape = (2, 300, 132)
+    s, t = np.full(shape, 0.5, "f4"), np.ones(shape, "f4")
+    t[1, 40, 67], t[0, 70, 128] = np.inf, np.nan
+    chunk = Chunk((cupy.asarray(s), cupy.asarray(t)), shape, np.dtype("f4"))
+    for layout in PACKS:
+        entry = [np.ones((2, 132), "f4")]
+        w = solve(maps.affine, chunk, entry, layout)[0]
+        np.testing.assert_array_equal(w, loop(maps.affine, (s, t), entry, shape, False)[0])
 
 
 @pytest.mark.parametrize("shape", [(1, 1_000_003, 1), (5, 70_001, 1), (3000, 64, 1),

@@ -25,6 +25,10 @@ _ROW_SHARED = 227 * 1024
 """Bytes of its shared memory that a block may have."""
 _ROW_THREADS = 224
 """With the look-ahead warp 256: one warp more would cost each thread 87 of 255 registers."""
+_HEAVY_THREADS = 352
+"""The same for maps of many more numbers than their state: latency of composing them, not
+registers, is their limit."""
+_HEAVY_CHAINS = 3
 _ROW_REGISTERS = 144
 """A thread's, for the items of two tiles."""
 _WIDE_REGISTERS = 176
@@ -35,6 +39,13 @@ _COMPUTED_REGISTERS = 120
 """The same where a coefficient is computed twice a step: 60 items ran at 0.90, 68 at 0.83."""
 _COLUMN_REGISTERS = 144
 _LARGEST_TEAM = 32
+"""Where columns are so few that larger ones are needed, a team is as large as the GPU."""
+_WALKING_WORD = 8
+"""Bytes of neighbouring columns that a lane walks."""
+_TILE_WORD = 0
+"""The same in tiles."""
+_PACKED_COLUMNS = 256
+"""Fewest columns in such words: fewer make teams of many blocks, which read each other's spans."""
 _MEETING_BYTES = 40 * 1024
 """Shared memory in which the warps of a tile of columns meet."""
 _WALKING_GROUPS = 2 * MULTIPROCESSORS
@@ -56,7 +67,7 @@ def choose_layout(chunk: Chunk, source: Source, width: int, states: int, device:
         return walking_layout(chunk, source, states, device)
     if chunk.shape[2] > 1:
         return _choose_columns(chunk, source, width, device)
-    return _choose_rows(chunk, source, states, device)
+    return _choose_rows(chunk, source, states, device, is_heavy=width >= 4 * states)
 
 
 def _is_walked(chunk: Chunk) -> bool:
@@ -82,11 +93,14 @@ def choose_precompute(
     return layout
 
 
-def _choose_rows(chunk: Chunk, source: Source, states: int, device: Device) -> Layout:
+def _choose_rows(
+    chunk: Chunk, source: Source, states: int, device: Device, is_heavy: bool = False
+) -> Layout:
     # An odd number of 16-byte vectors a thread keeps shared memory free of bank conflicts.
     vector = 16 // chunk.dtype.itemsize
-    vectors = max(_registers(chunk, source) // (2 * _words(chunk, source) * vector), 1)
-    threads, streams = _ROW_THREADS, len(source.streams)
+    registers = _ROW_REGISTERS if is_heavy else _registers(chunk, source)
+    vectors = max(registers // (2 * _words(chunk, source) * vector), 1)
+    threads, streams = _HEAVY_THREADS if is_heavy else _ROW_THREADS, len(source.streams)
     # Where the tiles are fewer than the multiprocessors smaller ones are sooner done.
     enough = chunk.shape[0] * chunk.shape[1] // (threads * vector * MULTIPROCESSORS)
     vectors = max(min(vectors, enough), 1)
@@ -97,6 +111,8 @@ def _choose_rows(chunk: Chunk, source: Source, states: int, device: Device) -> L
     while stages > 1 and _shared(threads, vectors, stages, streams, states) > device.shared_bytes:
         stages -= 1
     layout = row_layout(chunk, source, device, threads, vectors * vector, stages)
+    if is_heavy and chunk.dtype.itemsize == 4:
+        layout = replace(layout, chains=_HEAVY_CHAINS)
     if _shared(threads, vectors, stages, streams, states) > device.shared_bytes:
         return replace(layout, bulk=False, staged=False)
     return layout
@@ -135,27 +151,67 @@ def _groups(chunk: Chunk) -> int:
 
 
 def walking_layout(
-    chunk: Chunk, source: Source, states: int, device: Device, items: int | None = None
-) -> Layout:
+    chunk: Chunk, source: Source, states: int, device: Device, items: int | None = None,
+    word: int | None = None,
+) -> Layout:  # fmt: skip
     """Give every 32 rows a warp, with as many loads under way as there is room."""
     vector = 16 // chunk.dtype.itemsize
     is_strided = chunk.shape[2] > 1
     items = items or (_WALKING_ITEMS if is_strided else _row_items(chunk))
     while items > vector and items * _words(chunk, source) > 128:
         items //= 2
-    piece = 32 * (items * chunk.dtype.itemsize + (0 if is_strided else 16))
-    loads, stores = len(source.streams) * piece, 0 if is_strided else states * piece
-    blocks = min(-(-_groups(chunk) // device.multiprocessors), 16 if is_strided else 8)
-    room = min(_WALKING_SHARED, device.shared_bytes) // blocks - stores
-    stages = max(1, min(room // max(loads, 1), 8, -(-chunk.shape[1] // items)))
-    if is_strided and device.capability < _ASYNC_CAPABILITY:
-        stages = 0
-    pointers = (x.data.ptr for x in source.streams)
+    if is_strided:
+        return _walk_columns(chunk, source, device, items, _WALKING_WORD if word is None else word)
+    piece = 32 * (items * chunk.dtype.itemsize + 16)
+    blocks = min(-(-_groups(chunk) // device.multiprocessors), 8)
+    stages = _walking_stages(chunk, source, device, blocks, items, states, piece)
     row_bytes = chunk.shape[1] * chunk.dtype.itemsize
     return Layout(
         32, items, stages, reverse=chunk.reverse, walking=True, blocks=blocks,
-        bulk=row_bytes % 16 == 0 and all(pointer % 16 == 0 for pointer in pointers),
+        bulk=row_bytes % 16 == 0 and _are_aligned(source),
     )  # fmt: skip
+
+
+def _walk_columns(chunk: Chunk, source: Source, device: Device, items: int, word: int) -> Layout:
+    word = word if _are_aligned(source) else 0
+    pack = _pack(chunk, source, word)
+    blocks = min(-(-_groups(chunk) // (pack * device.multiprocessors)), 16)
+    piece = 32 * items * chunk.dtype.itemsize
+    stages = _walking_stages(chunk, source, device, blocks, items // pack, 0, piece)
+    layout = Layout(32, items, stages, reverse=chunk.reverse, walking=True, blocks=blocks)
+    if device.capability < _ASYNC_CAPABILITY:
+        layout = replace(layout, stages=0)
+    return _in_words(layout, word if pack > 1 else 0)
+
+
+def _walking_stages(
+    chunk: Chunk, source: Source, device: Device, blocks: int, steps: int, stores: int, piece: int
+) -> int:
+    room = min(_WALKING_SHARED, device.shared_bytes) // blocks - stores * piece
+    loads = max(len(source.streams) * piece, 1)
+    return max(1, min(room // loads, 8, -(-chunk.shape[1] // steps)))
+
+
+def _are_aligned(source: Source) -> bool:
+    return all(x.data.ptr % 16 == 0 for x in source.streams)
+
+
+def columns_of_lane(layout: Layout, size: int) -> int:
+    """Count the neighbouring columns of `size` bytes in a lane's word: ``PACK`` of the kernels."""
+    word = 16 if layout.staged else 8 if layout.bulk else 0
+    return max(1, min(4, word // size))
+
+
+def _pack(chunk: Chunk, source: Source, word: int) -> int:
+    (outers, _, inners) = chunk.shape
+    pack = columns_of_lane(_in_words(Layout(32, 1), word), chunk.dtype.itemsize)
+    has_streams_alone = source.streams and not source.computed and not source.functions
+    is_wide = inners % pack == 0 and outers * inners >= _PACKED_COLUMNS
+    return pack if has_streams_alone and is_wide else 1
+
+
+def _in_words(layout: Layout, word: int) -> Layout:
+    return replace(layout, bulk=word == 8, staged=word == 16)
 
 
 def _row_items(chunk: Chunk) -> int:
@@ -165,7 +221,7 @@ def _row_items(chunk: Chunk) -> int:
 
 
 def _choose_columns(chunk: Chunk, source: Source, width: int, device: Device) -> Layout:
-    return _column_sizes(chunk, source, width, device, _COLUMN_REGISTERS, 7, 1)
+    return _column_sizes(chunk, source, width, device, _COLUMN_REGISTERS, 7, 1, _TILE_WORD)
 
 
 def _choose_reduced_columns(chunk: Chunk, source: Source, width: int, device: Device) -> Layout:
@@ -176,41 +232,52 @@ def _choose_reduced_columns(chunk: Chunk, source: Source, width: int, device: De
 
 def _column_sizes(
     chunk: Chunk, source: Source, width: int, device: Device, registers: int, warps: int,
-    blocks: int,
+    blocks: int, word: int = 0,
 ) -> Layout:  # fmt: skip
-    steps = chunk.shape[1]
-    items = max(registers // (2 * _words(chunk, source)), 1)
-    span = width * chunk.dtype.itemsize + 8
+    steps, pack = chunk.shape[1], _pack(chunk, source, word)
+    run = max(registers // (2 * _words(chunk, source) * pack), 1)
+    span = (width * chunk.dtype.itemsize + 8) * pack
     while warps > 1 and (
-        2 * warps * 32 * span > _MEETING_BYTES // blocks or (warps - 1) * items >= steps
+        2 * warps * 32 * span > _MEETING_BYTES // blocks or (warps - 1) * run >= steps
     ):
         warps -= 1
-    return column_layout(chunk, source, device, warps * 32, min(items, steps), 2, blocks)
+    items = min(run, steps) * pack
+    return column_layout(chunk, source, device, warps * 32, items, 2, blocks, word)
 
 
 def column_layout(
     chunk: Chunk, source: Source, device: Device, threads: int, items: int, stages: int,
-    blocks: int = 1,
+    blocks: int = 1, word: int = 0,
 ) -> Layout:  # fmt: skip
-    """Complete a choice of sizes for columns."""
+    """Complete a choice of sizes for columns.
+
+    A thread has `items` elements, of neighbouring columns where they lie in words of
+    `word` bytes (8 or 16); where addresses are in the way it has as many steps of one.
+    """
+    pack = _pack(chunk, source, word)
+    run = items // pack
+    if pack > 1 and not _are_aligned(source):
+        pack, items = 1, run
     loads = len(source.streams) * threads * items * chunk.dtype.itemsize
     room = device.shared_bytes // blocks - _MEETING_BYTES // blocks - 8 * 1024
     while stages > 0 and stages * loads > room:
         stages -= 1
     if device.capability < _ASYNC_CAPABILITY:
         stages = 0
-    team = _choose_team(chunk, threads // 32 * items, blocks * device.multiprocessors)
-    return Layout(threads, items, stages, reverse=chunk.reverse, team=team, blocks=blocks)
+    tile = threads // 32 * run
+    team = _choose_team(chunk, 32 * pack, tile, blocks * device.multiprocessors)
+    layout = Layout(threads, items, stages, reverse=chunk.reverse, team=team, blocks=blocks)
+    return _in_words(layout, word if pack > 1 else 0)
 
 
-def _choose_team(chunk: Chunk, tile_steps: int, resident: int) -> int:
+def _choose_team(chunk: Chunk, width: int, tile_steps: int, resident: int) -> int:
     """Find the smallest team that leaves few blocks without work."""
-    groups, tiles = _groups(chunk), -(-chunk.shape[1] // tile_steps)
+    groups, tiles = -(-chunk.shape[0] * chunk.shape[2] // width), -(-chunk.shape[1] // tile_steps)
 
     def used(team: int) -> float:
         turns = -(-groups // max(1, resident // team)) * -(-tiles // team)
         return groups * tiles / (turns * resident)
 
-    sizes = range(1, min(_LARGEST_TEAM, tiles, resident) + 1)
+    sizes = range(1, min(max(_LARGEST_TEAM, resident // groups), tiles, resident) + 1)
     most = max(map(used, sizes))
     return next(team for team in sizes if used(team) >= 0.97 * most)

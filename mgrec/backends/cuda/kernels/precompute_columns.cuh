@@ -3,6 +3,8 @@
 #include "calm.cuh"
 #include "columns.cuh"
 
+static_assert(PACK == 1, "a calm tile is joined a lane a column");
+
 DEVICE void precompute_columns(const Source& source, Span* spans, const Columns& shape,
                                long long pieces) {
   extern __shared__ __align__(16) unsigned char memory[];
@@ -33,7 +35,7 @@ DEVICE void precompute_columns(const Source& source, Span* spans, const Columns&
     if constexpr (GUARDED)
       is_calm = join_calm(source, items, at.whole, has, load_next, calm_totals, total);
     if (!is_calm) {
-      total = join_warps(upsweep(source, items, at, shape), totals[at.tile % 2]).total;
+      total = join_warps(upsweep(source, items, at, shape), totals[at.tile % 2]).total.of[0];
       load_next();
     }
     if (!GUARDED || threadIdx.x < 32) running = join(running, total);
