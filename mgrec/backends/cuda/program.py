@@ -27,6 +27,8 @@ class Layout:
         Blocks that share a group of columns.
     blocks : int
         Blocks a multiprocessor.
+    chains : int
+        Runs of steps that a thread walks side by side, where a map has a quick side.
     reverse, segmented, bulk, crowded, guarded, walking : bool
         Time runs against memory; rows begin inside tiles; tiles move by bulk copies
         (rows that are walked: by words of 16 bytes); several rows may begin in one
@@ -48,11 +50,12 @@ class Layout:
     staged: bool = False
     team: int = 1
     blocks: int = 1
+    chains: int = 1
 
     def print(self) -> str:
         numbers = "".join(
             f"constexpr int {name.upper()} = {getattr(self, name)};\n"
-            for name in ("threads", "items", "stages", "team", "blocks")
+            for name in ("threads", "items", "stages", "team", "blocks", "chains")
         )
         flags = "".join(
             f"constexpr bool {name.upper()} = {str(getattr(self, name)).lower()};\n"

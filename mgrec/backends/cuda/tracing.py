@@ -49,24 +49,23 @@ def trace_transfer_map(transfer_map: TransferMap, dtype: np.dtype[Any], states: 
     width = len(transfer_map.identity)
     name = transfer_map.name
     lift = _trace(f"lift of {name!r}", transfer_map.lift, [("step", arity)], dtype, "Map", width)
-    compose = _trace(
-        f"compose of {name!r}", transfer_map.compose, [("earlier.v", width), ("later.v", width)],
-        dtype, "Map", width, grouped=True,
+    compose = _operation(
+        f"compose of {name!r}", transfer_map.compose, [("earlier", "Map"), ("later", "Map")],
+        (width, width), dtype, "Map", width,
     )  # fmt: skip
-    apply = _trace(
-        f"apply of {name!r}", transfer_map.apply, [("map.v", width), ("state.v", states)],
-        dtype, "State", states, grouped=True, scalar=states == 1,
+    apply = _operation(
+        f"apply of {name!r}", transfer_map.apply, [("map", "Map"), ("state", "State")],
+        (width, states), dtype, "State", states, scalar=states == 1,
     )  # fmt: skip
     return f"""
 struct Transfer {{
   typedef {ctype(dtype)} T;
   static constexpr int OPERANDS = {arity}, WIDTH = {width}, STATES = {states};
+  static constexpr bool QUICK = {str("odd)" in compose + apply).lower()};
   struct Map {{ T v[WIDTH]; }};
   struct State {{ T v[STATES]; }};
   DEVICE static Map lift(const T (&step)[OPERANDS]) {{{lift}}}
-  DEVICE static Map compose(const Map& earlier, const Map& later) {{{compose}}}
-  DEVICE static State apply(const Map& map, const State& state) {{{apply}}}
-}};
+{compose}{apply}}};
 """
 
 
@@ -122,9 +121,43 @@ def state_count(transfer_map: TransferMap) -> int:
     raise problem
 
 
+def _operation(
+    role: str, function: Callable[..., Any], parameters: list[tuple[str, str]],
+    counts: tuple[int, int], dtype: np.dtype[Any], returns: str, width: int, *,
+    scalar: bool = False,
+) -> str:  # fmt: skip
+    """Print a function of two tuples, and where it has a rare side the other without a branch."""
+    groups = [(f"{name}.v", count) for (name, _), count in zip(parameters, counts, strict=True)]
+    exact, quick = (
+        _trace(role, function, groups, dtype, returns, width,
+               grouped=True, scalar=scalar, quick=quick)
+        for quick in (False, True)
+    )  # fmt: skip
+    name = role.split()[0]
+    names = ", ".join(parameter for parameter, _ in parameters)
+    given = ", ".join(f"const {kind}& {parameter}" for parameter, kind in parameters)
+    if dtype.kind != "f" or "odd" not in quick:
+        return f"""  DEVICE static {returns} {name}({given}) {{{exact}}}
+  DEVICE static {returns} {name}_exactly({given}) {{ return {name}({names}); }}
+  DEVICE static {returns} {name}_quickly({given}, bool&) {{ return {name}({names}); }}
+"""
+    values = ", ".join(f"{kind} {parameter}" for parameter, kind in parameters)
+    return f"""  DEVICE static __attribute__((noinline))
+  {returns} {name}_exactly({values}) {{{exact}}}
+  DEVICE static {returns} {name}_quickly({given}, bool& odd) {{{quick}}}
+  DEVICE static {returns} {name}({given}) {{
+    bool odd = false;
+    {returns} result = {name}_quickly({names}, odd);
+    if (__builtin_expect(odd, 0)) result = {name}_exactly({names});
+    return result;
+  }}
+"""
+
+
 def _trace(
     role: str, function: Callable[..., Any], parameters: Iterable[tuple[str, int]],
     dtype: np.dtype[Any], returns: str, width: int, *, grouped: bool = False, scalar: bool = False,
+    quick: bool = False,
 ) -> str:  # fmt: skip
     record = Record(role)
     groups: list[Any] = [
@@ -134,12 +167,21 @@ def _trace(
     if scalar:
         groups[-1] = groups[-1][0]
     spelled = spell_powers(function)
-    result = outcomes(record, lambda: spelled(*(groups if grouped else groups[0])))
+    arguments = groups if grouped else groups[0]
+    if quick:
+        record.taken = (False,) * 64
+        result = spelled(*arguments)
+    else:
+        result = outcomes(record, lambda: spelled(*arguments))
     values = result if isinstance(result, tuple) else (result,)
     if len(values) != width:
         raise TypeError(f"{role} must return {width} scalars; got {len(values)}")
     components = ", ".join(cast(record, value, dtype) for value in values)
-    return _body(record, f"return {returns}{{{{{components}}}}};")
+    written = f"return {returns}{{{{{components}}}}};"
+    if not quick:
+        return _body(record, written)
+    odd = "".join(f"odd = odd | {decision.code}; " for decision in record.asked)
+    return _body(record, odd + written).replace("np_divide(", "quick_divide(odd, ")
 
 
 def _body(record: Record, result: str) -> str:

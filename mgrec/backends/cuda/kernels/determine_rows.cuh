@@ -57,6 +57,7 @@ DEVICE inline void resolve(Transfer::State (&tile_entry)[RING],
 struct Part {  // a thread's part of a tile, between its upsweep and its downsweep
   Items items;
   Walk walk;
+  Prefixes prefixes;
   Span before;
 };
 
@@ -93,7 +94,8 @@ DEVICE void determine_rows(const Source& source, const T* const (&entry)[Transfe
       next_part.walk = SEGMENTED ? Walk(position, shape, entry) : Walk();
       if (SEGMENTED) position.move(moved_rows, moved_steps, shape);
       read_items(stages, stage, parity, source, place, shape, next_part.items);
-      const Span mine = upsweep(source, next_part.items, next_part.walk, place, shape, entry);
+      const Span mine = upsweep(source, next_part.items, next_part.walk, place, shape, entry,
+                                next_part.prefixes);
       const BlockScan scan = block_scan(mine, totals[(turn + 1) % 2]);
       if (threadIdx.x >= THREADS - 32) {
         if (threadIdx.x == THREADS - 1) publish(descriptors, next, scan.total, epoch * 4);
@@ -114,7 +116,7 @@ DEVICE void determine_rows(const Source& source, const T* const (&entry)[Transfe
       if (GUARDED && (!is_finite(state) || is_doubtful(part.before, tile_entry[turn % RING])))
         mark_from(ledger, place, 0, shape);
       T w[Transfer::STATES][ITEMS];
-      downsweep(source, part.items, part.walk, place, shape, entry, state, w);
+      downsweep(source, part.items, part.walk, place, shape, entry, part.prefixes, state, w);
       if (GUARDED && !is_finite(last_of(w))) mark_from(ledger, place, ITEMS - 1, shape);
       write_items(stages, results, tile, place, shape, w);
     }

@@ -7,6 +7,24 @@
 
 constexpr int GROUP = 32, RUN = 8, SHARE = GROUP / RUN;  // tiles of a group, of a lane; its lanes
 
+// As a tree: a chain of joins is as slow as the latencies of all.
+DEVICE inline Span join_run(const Span (&run)[RUN]) {
+  Span tree[RUN];
+  bool odd = false;
+#pragma unroll
+  for (int k = 0; k < RUN; ++k) tree[k] = run[k];
+#pragma unroll
+  for (int distance = 1; distance < RUN; distance *= 2)
+#pragma unroll
+    for (int k = 0; k < RUN; k += 2 * distance)
+      tree[k] = join_quickly(tree[k], tree[k + distance], odd);
+  if (!Transfer::QUICK || !odd) return tree[0];
+  Span span = run[0];
+#pragma unroll
+  for (int k = 1; k < RUN; ++k) span = join(span, run[k]);
+  return span;
+}
+
 // Lane SHARE·j receives the join of those tiles of the j-th group from `first` on that lie in
 // begin..end-1. All missing spans are polled as one batch (one by one cost 0.2 of the bandwidth).
 DEVICE inline Span fold_groups(const Unit* descriptors, long long first, long long begin,
@@ -28,9 +46,7 @@ DEVICE inline Span fold_groups(const Unit* descriptors, long long first, long lo
       waiting = waiting || missing[k];
     }
   } while (__any_sync(ALL, waiting));
-  Span span = run[0];
-#pragma unroll
-  for (int k = 1; k < RUN; ++k) span = join(span, run[k]);
+  Span span = join_run(run);
 #pragma unroll
   for (int distance = 1; distance < SHARE; distance *= 2) {
     const Span above = from_above(span, distance);

@@ -200,6 +200,8 @@ DEVICE inline double power_of_two(double k) {
   return number_of(int(unsigned(low_bits_of(k + (0x1.8p52 + 1023))) << 20), 0.0);
 }
 
+#include "division.cuh"
+
 template <class T> DEVICE inline T frexp_mantissa(T x) { int e; return frexp(x, &e); }
 template <class T> DEVICE inline int frexp_exponent(T x) { int e = 0; frexp(x, &e); return e; }
 template <class T> DEVICE inline T modf_whole(T x) { return trunc(x); }

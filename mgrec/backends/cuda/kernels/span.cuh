@@ -59,6 +59,23 @@ DEVICE inline Span join(const Span& earlier, const Span& later) {
   return joined;
 }
 
+// The same without a branch; sets `odd` where the result must be found by `join` instead.
+DEVICE inline Span join_quickly(const Span& earlier, const Span& later, bool& odd) {
+  bool is_odd = false;
+  Span joined =
+      span_of(Transfer::compose_quickly(map_of(earlier), map_of(later), is_odd));
+  if (MAY_KNOW_STATE) {
+    bool is_odd_state = false;
+    const Span known =
+        span_of(Transfer::apply_quickly(map_of(later), state_of(earlier), is_odd_state));
+    if (earlier.kind == STATE) joined = known, is_odd = is_odd_state;
+  }
+  odd = odd | (is_odd & (earlier.kind != EMPTY) & (later.kind == MAP));
+  if (earlier.kind == EMPTY || (MAY_KNOW_STATE && later.kind == STATE)) joined = later;
+  if (later.kind == EMPTY) joined = earlier;
+  return joined;
+}
+
 DEVICE inline Transfer::State after(const Span& span, const Transfer::State& entry) {
   if (span.kind == EMPTY) return entry;
   return span.kind == STATE ? state_of(span) : Transfer::apply(map_of(span), entry);

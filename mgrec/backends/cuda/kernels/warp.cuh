@@ -21,9 +21,26 @@ DEVICE inline Span from_lane(const Span& span, int lane) {
   return shuffled(span, [=](unsigned word) { return __shfl_sync(ALL, word, lane); });
 }
 
+// The scan below without branches; `odd` in any lane that it is not good in.
+DEVICE inline Span quick_warp_scan(Span span, int lane, int width, bool& odd) {
+#pragma unroll
+  for (int distance = 1; distance < width; distance *= 2) {
+    const Span below = from_below(span, distance);
+    bool is_odd = false;
+    const Span joined = join_quickly(below, span, is_odd);
+    if (lane >= distance) span = joined, odd = odd | is_odd;
+  }
+  return span;
+}
+
 // Lane l receives the join of lanes 0..l, over the first `width` lanes.
 DEVICE inline Span warp_scan(Span span, int lane, int width = 32) {
-#pragma unroll
+  if constexpr (Transfer::QUICK) {
+    bool odd = false;
+    const Span quick = quick_warp_scan(span, lane, width, odd);
+    if (!__any_sync(ALL, odd)) return quick;
+  }
+#pragma unroll(Transfer::QUICK ? 1 : 5)
   for (int distance = 1; distance < width; distance *= 2) {
     const Span below = from_below(span, distance);
     if (lane >= distance) span = join(below, span);
