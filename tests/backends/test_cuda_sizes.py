@@ -50,7 +50,9 @@ def test_boundaries_of_tiles_of_columns(steps: int, inners: int) -> None:
 
 
 PACKS = [
-    Layout(96, 8, 2, bulk=True), Layout(96, 16, 0, staged=True), Layout(96, 16, 1, staged=True),
+    Layout(96, 8, 2, bulk=True), Layout(96, 8, 2, bulk=True, team=3),
+    Layout(96, 16, 2, staged=True, team=40), Layout(96, 16, 0, staged=True),
+    Layout(96, 16, 1, staged=True),
     Layout(32, 8, 3, bulk=True, walking=True), Layout(32, 16, 2, staged=True, walking=True),
 ]  # fmt: skip
 
@@ -64,7 +66,7 @@ def test_boundaries_of_tiles_of_packed_columns(steps: int, inners: int) -> None:
             shape = (outers, steps, inners)
             operands = [draw(rng, shape, "int32") for _ in range(2)]
             sizes = replace(layout, reverse=reverse)
-            check(maps.affine, operands, shape, "int32", 1, reverse, sizes, 2)
+            check(maps.affine, operands, shape, "int32", 1, reverse, sizes, 40)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int16", "float64", "complex64"])
@@ -73,7 +75,7 @@ def test_packs_of_other_sizes(dtype: str, layout: Layout) -> None:
     rng = np.random.default_rng(16)
     shape = (2, 75, 68)
     operands = [draw(rng, shape, dtype) for _ in range(2)]
-    check(maps.affine, operands, shape, dtype, 1, False, replace(layout, items=8))
+    check(maps.affine, operands, shape, dtype, 1, False, replace(layout, items=8), 40)
 
 
 def test_packed_columns_are_repaired() -> None:
@@ -83,7 +85,7 @@ def test_packed_columns_are_repaired() -> None:
     chunk = Chunk((cupy.asarray(s), cupy.asarray(t)), shape, np.dtype("f4"))
     for layout in PACKS:
         entry = [np.ones((2, 132), "f4")]
-        w = solve(maps.affine, chunk, entry, layout)[0]
+        w = solve(maps.affine, chunk, entry, layout, 40)[0]
         np.testing.assert_array_equal(w, loop(maps.affine, (s, t), entry, shape, False)[0])
 
 

@@ -16,7 +16,7 @@ from .program import Layout, print_program
 from .repair import marked_units, prepare_repair
 from .sources import Source, describe, print_source
 from .tracing import trace_transfer_map
-from .tuning import choose_layout
+from .tuning import choose_layout, columns_of_lane
 from .walking import prepare_walk
 
 _ENTRY = """
@@ -100,12 +100,13 @@ def plan(
         tiles = -(-outers * steps // (layout.threads * layout.items))
         blocks = min(resident, tiles)
         return Plan(text, blocks, layout.threads + 32, shared, marked + tiles * units)
-    groups = -(-outers * inners // 32)
+    width = 32 * columns_of_lane(layout, chunk.dtype.itemsize)
+    groups = -(-outers * inners // width)
     teams = min(groups, max(1, resident // layout.team))
     if layout.team == 1:
         return Plan(text, teams, layout.threads, shared, marked)
     blocks = teams * layout.team
-    published = blocks * _RING_TURNS * 32 * units
+    published = blocks * _RING_TURNS * width * units
     return Plan(text, blocks, layout.threads + 32, shared, marked + published)
 
 

@@ -31,11 +31,12 @@ class Layout:
         Runs of steps that a thread walks side by side, where a map has a quick side.
     reverse, segmented, bulk, crowded, guarded, walking : bool
         Time runs against memory; rows begin inside tiles; tiles move by bulk copies
-        (rows that are walked: by words of 16 bytes); several rows may begin in one
+        (rows that are walked: by words of 16 bytes; columns: by words of 8 bytes, which
+        hold neighbouring ones); several rows may begin in one
         thread's part; steps whose composed maps overflow or underflow are repaired; a
         lane walks a row step by step.
     staged : bool
-        Tiles pass through shared memory without bulk copies.
+        Tiles pass through shared memory without bulk copies; columns: by words of 16 bytes.
     """
 
     threads: int

@@ -25,10 +25,12 @@ _ROW_SHARED = 227 * 1024
 """Bytes of its shared memory that a block may have."""
 _ROW_THREADS = 224
 """With the look-ahead warp 256: one warp more would cost each thread 87 of 255 registers."""
-_HEAVY_THREADS = 352
-"""The same for maps of many more numbers than their state: latency of composing them, not
-registers, is their limit."""
-_HEAVY_CHAINS = 3
+_HEAVY_WIDE_THREADS = 352
+"""The same for maps of many more numbers than their state, of 8 bytes: the latency of composing
+them is their limit. Möbius in float64 ran at 0.47 of the floor, with 224 threads at 0.43."""
+_HEAVY_REGISTERS, _HEAVY_CHAINS = 160, 5
+"""Of 4 bytes: Möbius in float32 ran at 0.73 with 224 threads, 20 items and 5 chains, at 0.69 with
+352 threads, 12 items and 3 chains."""
 _ROW_REGISTERS = 144
 """A thread's, for the items of two tiles."""
 _WIDE_REGISTERS = 176
@@ -42,9 +44,9 @@ _LARGEST_TEAM = 32
 """Where columns are so few that larger ones are needed, a team is as large as the GPU."""
 _WALKING_WORD = 8
 """Bytes of neighbouring columns that a lane walks."""
-_TILE_WORD = 0
+_TILE_WORD = 8
 """The same in tiles."""
-_PACKED_COLUMNS = 256
+_PACKED_COLUMNS = 512
 """Fewest columns in such words: fewer make teams of many blocks, which read each other's spans."""
 _MEETING_BYTES = 40 * 1024
 """Shared memory in which the warps of a tile of columns meet."""
@@ -98,9 +100,13 @@ def _choose_rows(
 ) -> Layout:
     # An odd number of 16-byte vectors a thread keeps shared memory free of bank conflicts.
     vector = 16 // chunk.dtype.itemsize
-    registers = _ROW_REGISTERS if is_heavy else _registers(chunk, source)
+    is_wide = chunk.dtype.itemsize > 4
+    registers = _registers(chunk, source)
+    if is_heavy:
+        registers = _ROW_REGISTERS if is_wide else _HEAVY_REGISTERS
     vectors = max(registers // (2 * _words(chunk, source) * vector), 1)
-    threads, streams = _HEAVY_THREADS if is_heavy else _ROW_THREADS, len(source.streams)
+    threads = _HEAVY_WIDE_THREADS if is_heavy and is_wide else _ROW_THREADS
+    streams = len(source.streams)
     # Where the tiles are fewer than the multiprocessors smaller ones are sooner done.
     enough = chunk.shape[0] * chunk.shape[1] // (threads * vector * MULTIPROCESSORS)
     vectors = max(min(vectors, enough), 1)
@@ -111,7 +117,7 @@ def _choose_rows(
     while stages > 1 and _shared(threads, vectors, stages, streams, states) > device.shared_bytes:
         stages -= 1
     layout = row_layout(chunk, source, device, threads, vectors * vector, stages)
-    if is_heavy and chunk.dtype.itemsize == 4:
+    if is_heavy and not is_wide and layout.items % _HEAVY_CHAINS == 0:
         layout = replace(layout, chains=_HEAVY_CHAINS)
     if _shared(threads, vectors, stages, streams, states) > device.shared_bytes:
         return replace(layout, bulk=False, staged=False)
