@@ -1,5 +1,6 @@
 """mgrec: recurrences that are too long, too many or too slow for one loop."""
 
+from . import signal, tuning
 from .phases.coefficient import Coefficient
 from .phases.laws import check_laws
 from .phases.transfer_map import TransferMap
@@ -16,5 +17,7 @@ __all__ = [
     "maps",
     "rational_recurrence",
     "scan",
+    "signal",
+    "tuning",
 ]
 __version__ = "0.1.0"
