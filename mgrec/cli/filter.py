@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,15 +10,12 @@ from typing import Any
 import click
 import dask.array as da
 import numpy as np
-from distributed import Client
-from distributed.client import futures_of
-from rich.console import Console
 
 from ..recurrences.filters import lfilter, sosfilt
 from ..recurrences.filters_zero_phase import filtfilt, sosfiltfilt
 from . import cluster as clusters
-from . import failure, progress, recordings, stores
-from .linear import _write_block
+from . import failure, recordings, stores
+from .linear import fill
 from .output import check_output, in_place_when_complete
 
 HELP = f"""Filter IN along an axis.
@@ -139,7 +135,7 @@ def filter_(
         y = recordings.as_output(out, y)
         with in_place_when_complete(out) as part, clusters.open_cluster(cluster) as client:
             target = recordings.create(part, y, round(rate or given))
-            seconds = _write(y, target, client, f"Writing {out.name}")
+            seconds = fill(target, y, client, f"Writing {out.name}")
             workers, _ = clusters.describe(client)
     speed = y.size / max(seconds, 1e-9)
     click.echo(
@@ -153,20 +149,3 @@ def _lazy(stored: stores.Stored, axis: int, chunk: int | None) -> da.Array:
         raise failure.BadInput(f"axis must fit the shape {stored.shape}; got {axis}")
     chunks = stores.chunks_for(stored.shape, axis, chunk, [stored])
     return stores.lazy(stored, chunks, stored.shape)
-
-
-def _write(y: da.Array, target: Any, client: Client, title: str) -> float:
-    """Compute an array into a file that is there, chunk by chunk; the seconds it took."""
-    written = y.map_blocks(
-        _write_block,
-        target=target,
-        chunks=tuple((1,) * len(lengths) for lengths in y.chunks),
-        meta=np.empty((0,) * y.ndim, np.int64),
-    )
-    with progress.bars(Console(stderr=True)) as shown:
-        bar = progress.add_bar(shown, title, y.size)
-        start = time.perf_counter()
-        futures = futures_of(client.persist(written))
-        sizes = [int(np.prod([y.chunks[k][j] for k, j in enumerate(f.key[1:])])) for f in futures]
-        progress.follow(client, futures, sizes, shown, bar)
-        return time.perf_counter() - start

@@ -150,7 +150,11 @@ def linear(
 
 def write(w: da.Array, path: Path, client: Client, title: str) -> float:
     """Compute an array into a new file, chunk by chunk; the seconds it took."""
-    target = stores.create(path, w.shape, w.dtype, w.chunks)
+    return fill(stores.create(path, w.shape, w.dtype, w.chunks), w, client, title)
+
+
+def fill(target: Any, w: da.Array, client: Client, title: str) -> float:
+    """Compute an array into a file that is there, chunk by chunk; the seconds it took."""
     written = w.map_blocks(
         _write_block,
         target=target,
@@ -166,7 +170,7 @@ def write(w: da.Array, path: Path, client: Client, title: str) -> float:
         return time.perf_counter() - start
 
 
-def _write_block(block: Any, target: stores.Stored, block_info: Any = None) -> np.ndarray:
+def _write_block(block: Any, target: Any, block_info: Any = None) -> np.ndarray:
     """Write a chunk where it belongs; in place of it, its number of steps."""
     place = tuple(slice(*ends) for ends in block_info[0]["array-location"])
     target[place] = block

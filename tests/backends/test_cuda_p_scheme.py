@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cuda_cases import draw, loop
 from cuda_on_host import HostCompiler, numpy_as_cupy, poisoned
 
 from mgrec.backends.cuda import p_scheme, rearrangement
@@ -44,29 +45,6 @@ def on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> HostComp
     monkeypatch.setattr(Device, "current", staticmethod(lambda: Device(90, 4, 10**5)))
     compiler.launches.clear()
     return compiler
-
-
-def draw(rng: Any, shape: Any, dtype: str, scale: float = 0.9) -> Any:
-    if np.dtype(dtype).kind in "iu":
-        return rng.integers(-100, 100, shape).astype(dtype)
-    values = rng.uniform(-scale, scale, shape)
-    if np.dtype(dtype).kind == "c":
-        values = 0.7 * (values + 1j * rng.uniform(-scale, scale, shape))
-    return values.astype(dtype)
-
-
-def loop(transfer_map: TransferMap, operands: Any, entry: Any, shape: Any, reverse: bool) -> Any:
-    """Run a recurrence a step at a time, all rows at once."""
-    states = tuple(entry)
-    results = [np.empty(shape, w.dtype) for w in entry]
-    order = range(shape[1])
-    for i in reversed(order) if reverse else order:
-        step = transfer_map.lift(*(x[:, i if x.shape[1] > 1 else 0] for x in operands))
-        after = transfer_map.apply(step, states if len(states) > 1 else states[0])
-        states = after if isinstance(after, tuple) else (after,)
-        for w, state in zip(results, states, strict=True):
-            w[:, i] = state
-    return results
 
 
 def check(
