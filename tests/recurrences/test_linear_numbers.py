@@ -384,6 +384,14 @@ def test_overflow_inside_a_chunk_is_not_lost_when_its_products_decay_again(after
             check(s, np.zeros(200), entry, way=way)
 
 
+@pytest.mark.parametrize("columns", [1, 3])
+def test_a_chunk_that_overflows_before_it_meets_nan_ends_in_nan(columns):
+    s = np.repeat(np.array([1e300, -1e300, 1.0])[None, :, None], columns, 2)
+    t = np.zeros_like(s)
+    t[:, 1] = np.nan
+    check(s, t, 1e10, 1, way=("dask", [0.7], "stream"))
+
+
 def test_a_state_that_vanishes_does_not_return():
     s = np.array([1e-30, 1e-30, 1e30, 1e30, 1e30, 1e30, 1], np.float32)
     check(s, np.zeros(7, np.float32), np.float32(1), way=("dask", [0.9], "stream"))

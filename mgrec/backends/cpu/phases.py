@@ -68,8 +68,7 @@ def _precompute_affine(chunk: Chunk) -> AffineSummary:
     else:
         _precompute_affine_rows(lift, key, flat, chunk, summary)
     product, exponent, offset, growth, flag = (part.reshape(chunk.row_shape) for part in summary)
-    # Such a row ends in nan whether or not it overflowed before.
-    offset[flag == NAN], growth[flag == NAN] = np.nan, 0
+    offset[flag == NAN] = np.nan
     redo = {
         (int(o), int(i)): _row_alone(chunk, int(o), int(i)) for o, i in np.argwhere(flag == REDO)
     }
