@@ -14,7 +14,7 @@ from .compilation import Device, compile_kernel
 from .launches import Launch, bind
 from .program import Layout, print_program
 from .repair import marked_units, prepare_repair
-from .sources import Source, describe, print_source
+from .sources import Source, describe, print_source, spell_arrays
 from .tracing import trace_transfer_map
 from .tuning import choose_layout, columns_of_lane
 from .walking import prepare_walk
@@ -71,23 +71,14 @@ def plan(
 ) -> Plan:  # fmt: skip
     """Print the program of a chunk and size its launch."""
     along_rows = chunk.shape[2] == 1
-    entries = [f"entry{q}" for q in range(states)]
-    results = [f"result{q}" for q in range(states)]
-    parameters = [
-        *source.all_parameters,
-        *(f"const T* {name}" for name in entries), *(f"T* {name}" for name in results),
-    ]  # fmt: skip
     text = print_program(
         trace_transfer_map(transfer_map, chunk.dtype, states),
         print_source(source),
         layout,
         ("determine_rows" if along_rows else "determine_columns",),
         _ENTRY.format(
-            parameters=", ".join(parameters),
-            fills=source.all_fills,
-            entries=", ".join(entries),
-            results=", ".join(results),
             call=_ROWS if along_rows else _COLUMNS,
+            **spell_arrays(source, states),
         ),
     )
     outers, steps, inners = chunk.shape

@@ -150,6 +150,20 @@ struct Source {{
 """
 
 
+def spell_arrays(source: Source, states: int) -> dict[str, str]:
+    """Spell the parameters of a kernel that writes states, and what is made of them."""
+    entries = [f"entry{q}" for q in range(states)]
+    results = [f"result{q}" for q in range(states)]
+    given = (f"const T* {name}" for name in entries)
+    written = (f"T* {name}" for name in results)
+    return {
+        "parameters": ", ".join((*source.all_parameters, *given, *written)),
+        "fills": source.all_fills,
+        "entries": ", ".join(entries),
+        "results": ", ".join(results),
+    }
+
+
 def _is_stream(operand: Any, chunk: Chunk) -> bool:
     if isinstance(operand, CoefficientOperand):
         return False

@@ -11,7 +11,7 @@ from ...phases.transfer_map import TransferMap
 from .compilation import Device, compile_kernel
 from .launches import Launch
 from .program import Layout, print_program
-from .sources import Source, describe, print_source
+from .sources import Source, describe, print_source, spell_arrays
 from .tracing import trace_transfer_map
 
 _ENTRY = """
@@ -35,23 +35,14 @@ def print_walk(
 ) -> str:
     """Print the program of a plain loop over every row."""
     along_rows = chunk.shape[2] == 1
-    entries = [f"entry{q}" for q in range(states)]
-    results = [f"result{q}" for q in range(states)]
-    parameters = [
-        *source.all_parameters,
-        *(f"const T* {name}" for name in entries), *(f"T* {name}" for name in results),
-    ]  # fmt: skip
     return print_program(
         trace_transfer_map(transfer_map, chunk.dtype, states),
         print_source(source),
         layout,
         ("walk_rows" if along_rows else "walk_columns",),
         _ENTRY.format(
-            parameters=", ".join(parameters),
-            fills=source.all_fills,
-            entries=", ".join(entries),
-            results=", ".join(results),
             call=_ROWS if along_rows else _COLUMNS,
+            **spell_arrays(source, states),
         ),
     )
 
