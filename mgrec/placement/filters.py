@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from ..backends.cpu import filters as cpu
 from ..phases.cascade_door import FilterProblem
 from ..phases.chunk import Chunk
 from ..phases.layout import canonical_shape
+from ..phases.results import check_out
 from .local import SMALL, _cuts, _together, thread_count
 
 # A piece's entry is followed over at most this part of it; else it is not worth a thread.
@@ -20,8 +22,24 @@ NEGLIGIBLE = 2.0**-75
 SPAN = 4096
 
 
-def solve_filter(problem: FilterProblem) -> tuple[Any, Any]:
+@dataclass(frozen=True)
+class _Result:
+    """What :func:`check_out` asks of a problem."""
+
+    shape: tuple[int, ...]
+    result_dtype: np.dtype[Any]
+    initial: tuple[Any, ...]
+    is_several: bool = False
+
+
+def solve_filter(problem: FilterProblem, out: Any = None) -> tuple[Any, Any]:
     """Filter an array where it is.
+
+    Parameters
+    ----------
+    problem : FilterProblem
+    out : array, optional
+        Where to write the result; not for Dask arrays.
 
     Returns
     -------
@@ -31,18 +49,23 @@ def solve_filter(problem: FilterProblem) -> tuple[Any, Any]:
         The states after the last sample, in the problem's dtype; lazy for a Dask array.
     """
     if hasattr(problem.x, "dask") or hasattr(problem.entry, "dask"):
+        if out is not None:
+            raise TypeError("out must be None where x or zi is a Dask array: results are lazy")
         from .dask_filters import solve_filter as solve_dask
 
         return solve_dask(problem)
+    operands = [array for array in (problem.x, problem.entry) if array is not None]
+    wanted = _Result(problem.shape, problem.dtype, (problem.entry,))
+    given = check_out(out, wanted, operands)
     layout = canonical_shape(problem.shape, problem.axis)
     x = np.ascontiguousarray(problem.x, problem.dtype).reshape(layout)
     chunk = Chunk((x,), layout, problem.dtype)
     entry = lay_out_states(problem, problem.entry, problem.shape)
-    result = np.empty(layout, problem.dtype)
+    result = (given[0] if given else np.empty(problem.shape, problem.dtype)).reshape(layout)
     exit = _share(problem, chunk, entry, result, thread_count() if x.size >= SMALL else 1)
     with np.errstate(over="ignore"):
         exit = exit.reshape(len(exit), *problem.row_shape).astype(problem.dtype)
-    return result.reshape(problem.shape), exit
+    return given[0] if given else result.reshape(problem.shape), exit
 
 
 def lay_out_states(problem: Any, entry: Any, shape: tuple[int, ...]) -> np.ndarray:

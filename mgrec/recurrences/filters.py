@@ -8,7 +8,7 @@ from ..phases.cascade_door import FilterProblem, as_zf, check_polynomials, check
 from ..placement.filters import solve_filter
 
 
-def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
+def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any = None) -> Any:
     """Filter data along an axis with a rational transfer function.
 
     Computes
@@ -28,11 +28,16 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     zi : array_like or dask.array.Array, optional
         States before the first sample: the shape of `x` with max(len(a), len(b)) − 1 along
         `axis`; other axes may have length 1. As ``lfilter_zi`` and ``lfiltic`` give them.
+    out : array, optional
+        Where to write y: a C-contiguous array of its shape and dtype that shares no memory
+        with `x` or `zi`. Saves the allocation, which for large arrays costs as much as the
+        filter. Not for Dask arrays.
 
     Returns
     -------
     y : array or dask.array.Array
-        Of the shape and the chunks of `x`, and of ``numpy.result_type(b, a, x, zi)``.
+        Of the shape and the chunks of `x`, and of ``numpy.result_type(b, a, x, zi)``; `out`,
+        where it was given.
     zf : array or dask.array.Array
         States after the last sample; only if `zi` was given. Lazy if `y` is.
 
@@ -41,8 +46,10 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     NotImplementedError
         The result would not be float32, float64, complex64 or complex128; integers alone
         are refused, as by SciPy.
+    TypeError
+        Masked arrays, or `out` is no NumPy array, or given for a Dask array.
     ValueError
-        a[0] is 0, or shapes do not fit.
+        a[0] is 0, or shapes do not fit, also that of `out`.
 
     See Also
     --------
@@ -87,10 +94,10 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     1.0
     """
     problem = check_polynomials(b, a, x, axis, zi)
-    return _solve(problem, zi is not None, False)
+    return _solve(problem, zi is not None, False, out)
 
 
-def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
+def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any = None) -> Any:
     """Filter data along an axis with a cascade of second-order sections.
 
     All sections go over the data in one pass, with the arguments, results and states of
@@ -106,11 +113,14 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     zi : array_like or dask.array.Array, optional
         States before the first sample: (sections, ..., 2, ...), the shape of `x` with 2 in
         place of `axis`.
+    out : array, optional
+        Where to write y, as for :func:`lfilter`.
 
     Returns
     -------
     y : array or dask.array.Array
-        Of the shape and the chunks of `x`, and of ``numpy.result_type(sos, x, zi)``.
+        Of the shape and the chunks of `x`, and of ``numpy.result_type(sos, x, zi)``; `out`,
+        where it was given.
     zf : array or dask.array.Array
         States after the last sample; only if `zi` was given. Lazy if `y` is.
 
@@ -119,8 +129,10 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     NotImplementedError
         The result would not be float32, float64, complex64 or complex128; integers alone
         are refused, as by SciPy.
+    TypeError
+        Masked arrays, or `out` is no NumPy array, or given for a Dask array.
     ValueError
-        Shapes that do not fit, or a section whose a_0 is not 1.
+        Shapes that do not fit, also that of `out`, or a section whose a_0 is not 1.
 
     See Also
     --------
@@ -135,9 +147,9 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     array([1.   , 1.5  , 0.75 , 0.375])
     """
     problem = check_sections(sos, x, axis, zi)
-    return _solve(problem, zi is not None, True)
+    return _solve(problem, zi is not None, True, out)
 
 
-def _solve(problem: FilterProblem, with_state: bool, is_sections: bool) -> Any:
-    y, exit = solve_filter(problem)
+def _solve(problem: FilterProblem, with_state: bool, is_sections: bool, out: Any) -> Any:
+    y, exit = solve_filter(problem, out)
     return (y, as_zf(problem, exit, is_sections)) if with_state else y

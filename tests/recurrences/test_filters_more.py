@@ -9,8 +9,10 @@ from scipy import signal
 from mgrec.signal import (
     ewm,
     filtfilt,
+    lfilter,
     lfilter_zi,
     lfiltic,
+    sosfilt,
     sosfilt_zi,
     sosfiltfilt,
 )
@@ -152,3 +154,54 @@ def test_weighted_mean_of_other_dtypes():
 def test_what_the_weighted_mean_refuses(weights, words):
     with pytest.raises(ValueError, match=words):
         ewm(np.ones(3), **weights)
+
+
+def test_the_result_is_written_to_out():
+    x, zi = draw(3, 50), draw(3, 4)
+    out, single = np.full_like(x, np.nan), np.full((3, 50), np.nan, "f4")
+    assert lfilter(*FILTER, x, out=out) is out
+    np.testing.assert_array_equal(out, lfilter(*FILTER, x))
+    y, zf = lfilter(*FILTER, x, zi=zi, out=out)
+    assert y is out
+    for have, want in zip((y, zf), lfilter(*FILTER, x, zi=zi), strict=True):
+        np.testing.assert_array_equal(have, want)
+    sos = signal.butter(6, 0.3, output="sos").astype("f4")
+    assert sosfilt(sos, x.astype("f4"), 0, out=single) is single
+    np.testing.assert_array_equal(single, sosfilt(sos, x.astype("f4"), 0))
+
+
+@pytest.mark.parametrize("b", [[1.0, 0.5j], [1.0, -3.0]])
+def test_complex_and_unstable_filters_write_to_out(b):
+    a, x = [1.0, -1.2], draw(2, 5000)
+    out = np.full(x.shape, np.nan, np.result_type(*b))
+    with np.errstate(all="ignore"):
+        assert lfilter(b, a, x, out=out) is out
+    np.testing.assert_array_equal(out, lfilter(b, a, x))
+
+
+X = draw(3, 8)
+SHARED = np.empty((3, 12))
+REFUSED_OUT = {
+    "shape": (X, np.empty((8, 3)), ValueError, r"shape \(3, 8\) and dtype float64; got \(8, 3\)"),
+    "dtype": (X, np.empty((3, 8), "f4"), ValueError, "dtype float64; got .* float32"),
+    "order": (X, np.empty((8, 3)).T, ValueError, "C-contiguous and writeable"),
+    "x itself": (X, X, ValueError, "share memory with an operand"),
+    "part of x": (SHARED[0, :8], SHARED[0, 2:10], ValueError, "share memory"),
+    "a list": (X, [0.0] * 24, TypeError, "out must be a NumPy array.*got builtins.list"),
+    "lazy": (da.from_array(X), np.empty_like(X), TypeError, "out must be None.*Dask"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_OUT)
+def test_out_that_is_refused(name):
+    x, out, kind, message = REFUSED_OUT[name]
+    with pytest.raises(kind, match=message):
+        lfilter(*FILTER, x, out=out)
+    with pytest.raises(kind, match=message):
+        sosfilt(signal.butter(3, 0.3, output="sos"), x, out=out)
+
+
+def test_out_must_not_be_the_states():
+    states = np.zeros(4)
+    with pytest.raises(ValueError, match="share memory with an operand"):
+        lfilter(*FILTER, np.ones(4), zi=states, out=states)
