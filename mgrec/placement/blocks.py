@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +13,9 @@ from ..phases.chunk import Chunk
 from ..phases.coefficient import Coefficient
 from ..phases.door import Problem
 from ..phases.layout import as_result, lay_out, lay_out_entry
+
+Where = tuple[tuple[int, ...], tuple[int, ...]]
+"""A chunk's place among the chunks, and where it starts."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +149,25 @@ def propagate_group(recipe: Recipe, summaries: list[Any], before: Any) -> Entrie
         after = cpu.propagate(summary, entries.at(number, recipe, shape))
         entries = Entries((*entries.states, after), is_initial)
     return entries
+
+
+def precompute_held(recipe: Recipe, chunks: Sequence[Where], blocks: list[Any]) -> list[Any]:
+    """The summaries of a run of chunks, from all their blocks one after the other."""
+    count = len(recipe.varying)
+    packs = (Pack(tuple(blocks[k * count :][:count]), *at) for k, at in enumerate(chunks))
+    return [precompute_block(pack, recipe) for pack in packs]
+
+
+def propagate_held(
+    recipe: Recipe, order: Sequence[tuple[int, int]], runs: list[list[Any]], before: Any
+) -> Entries:
+    """The entries of a group of chunks; `order` tells the run and place of each summary."""
+    return propagate_group(recipe, [runs[run][place] for run, place in order], before)
+
+
+def determine_held(recipe: Recipe, at: Where, entries: Entries, number: int, *blocks: Any) -> Any:
+    """The results of a chunk, from its blocks."""
+    return determine_block(recipe, Pack(blocks, *at), entries, number)
 
 
 def determine_block(recipe: Recipe, pack: Pack, entries: Entries, number: int) -> Any:

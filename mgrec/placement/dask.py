@@ -10,19 +10,18 @@ The graph, *packed chained groups*, from one chunk k of a group g to the result:
 land on one worker. A propagation takes the summaries of its group and the entries of the
 group before; ``determine`` finds its own entry among those of its group, since a task for
 each entry would be placed without regard to data.
+
+Operands that the workers hold already need no ``pack``: see dask_held.py.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
-from itertools import product
-from math import isnan, nan
+from collections.abc import Sequence
 from typing import Any
 
 import dask.array as da
 import numpy as np
-from dask.array.utils import meta_from_array
 from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 from dask.layers import ArrayValuesDep
@@ -30,7 +29,9 @@ from dask.task_spec import List, Task, TaskRef
 
 from ..phases.door import Problem
 from .blocks import Recipe, determine_block, pack_blocks, precompute_block, propagate_group
-from .dask_operands import align, read_again, recipe_of, reference_chunks
+from .dask_held import is_held, solve_held
+from .dask_operands import read_again, recipe_of, reference_chunks
+from .dask_rows import groups_of, initial_of, place_of, results_of, rows_of, starts_of
 from .groups import group_size
 
 # Graph ordering takes seconds from here on (it grows with the square of the chunks).
@@ -60,6 +61,8 @@ def solve(problem: Problem, memory: str, method: str) -> tuple[Any, ...]:
     recipe, blocks = recipe_of(problem, chunks, method)
     _advise(len(chunks[problem.axis]))
     token = tokenize(recipe, [block.name for block in blocks], problem.initial, chunks, memory)
+    if blocks and all(map(is_held, blocks)):
+        return solve_held(problem, recipe, blocks, chunks, token)
     packs = _pack(recipe, blocks, chunks, f"pack-{token}")
     again = packs
     if memory == "two-pass":
@@ -97,7 +100,7 @@ def _pack(recipe: Recipe, blocks: Any, chunks: Any, name: str) -> da.Array:
         pairs += [block, index[len(index) - block.ndim :]]
     for k in index:
         # Where the chunk lies: the index of its first step, and its place for messages.
-        starts = _starts(chunks[k])
+        starts = starts_of(chunks[k])
         values = {(j,): (j, start) for j, start in enumerate(starts)}
         pairs += [ArrayValuesDep((chunks[k],), values), (k,)]
     return da.blockwise(
@@ -112,63 +115,25 @@ def _pack(recipe: Recipe, blocks: Any, chunks: Any, name: str) -> da.Array:
     )
 
 
-def _starts(lengths: tuple[Any, ...]) -> list[int]:
-    starts, start = [], 0.0
-    for length in lengths:
-        starts.append(-1 if isnan(start) else int(start))
-        start += length if not isnan(length) else nan
-    return starts
-
-
 def _propagate(
     problem: Problem, recipe: Recipe, summaries: da.Array, chunks: Any, name: str
 ) -> HighLevelGraph:
     axis = problem.axis
-    initial, dependencies = _initial(problem, chunks)
+    initial, dependencies = initial_of(problem, chunks)
     size = group_size(chunks, axis, problem)
+    groups = groups_of(len(chunks[axis]), size, problem.reverse)
     last = 0 if problem.reverse else len(chunks[axis]) - 1
     tasks: dict[Any, Task] = {}
-    for row in product(*(range(len(c)) for k, c in enumerate(chunks) if k != axis)):
+    for row in rows_of(chunks, axis):
         before: Any = initial(row)
-        for group, places in enumerate(_groups(len(chunks[axis]), size, problem.reverse)):
+        for group, places in enumerate(groups):
             key = (name, group, *row)
             # No chunk comes after the last one: its summary is not asked for.
             asked = [k for k in places if k != last]
-            refs = [TaskRef((summaries.name, *row[:axis], k, *row[axis:])) for k in asked]
+            refs = [TaskRef((summaries.name, *place_of(row, axis, k))) for k in asked]
             tasks[key] = Task(key, propagate_group, recipe, List(*refs), before)
             before = TaskRef(key)
     return HighLevelGraph.from_collections(name, tasks, dependencies=[summaries, *dependencies])
-
-
-def _groups(count: int, size: int, reverse: bool) -> Iterator[range]:
-    order = range(count - 1, -1, -1) if reverse else range(count)
-    for left in range(0, count, size):
-        yield order[left : left + size]
-
-
-def _initial(problem: Problem, chunks: Any) -> tuple[Any, list[da.Array]]:
-    """What the first propagation of a row of chunks starts from, as a function of the row."""
-    rows = tuple(c for k, c in enumerate(chunks) if k != problem.axis)
-    row_shape = problem.row_shape
-    states = [
-        state
-        if state.ndim == 0 and not isinstance(state, da.Array)
-        else align(state, rows, row_shape)
-        for state in problem.initial
-    ]
-
-    def at(row: tuple[int, ...]) -> List:
-        parts = []
-        for state in states:
-            if not isinstance(state, da.Array):
-                parts.append(state)
-                continue
-            own = row[len(row) - state.ndim :]
-            place = (0 if n == 1 else k for k, n in zip(own, state.numblocks, strict=True))
-            parts.append(TaskRef((state.name, *place)))
-        return List(*parts)
-
-    return at, [state for state in states if isinstance(state, da.Array)]
 
 
 def _determine(
@@ -183,15 +148,16 @@ def _determine(
     axis = problem.axis
     name, before = f"determine-{token}", f"propagate-{token}"
     size = group_size(chunks, axis, problem)
+    groups = groups_of(len(chunks[axis]), size, problem.reverse)
     places = [
         (k, group, number)
-        for group, members in enumerate(_groups(len(chunks[axis]), size, problem.reverse))
+        for group, members in enumerate(groups)
         for number, k in enumerate(members)
     ]
     tasks: dict[Any, Task] = {}
-    for row in product(*(range(len(c)) for k, c in enumerate(chunks) if k != axis)):
+    for row in rows_of(chunks, axis):
         for k, group, number in places:
-            place = (*row[:axis], k, *row[axis:])
+            place = place_of(row, axis, k)
             tasks[(name, *place)] = Task(
                 (name, *place),
                 determine_block,
@@ -201,28 +167,5 @@ def _determine(
                 number,
             )
     graph = HighLevelGraph.merge(packs.dask, entries)
-    graph = HighLevelGraph(
-        {**graph.layers, name: tasks}, {**graph.dependencies, name: {packs.name, before}}
-    )
     like = blocks[0]._meta if blocks else np.empty(0)
-    meta = meta_from_array(like, ndim=len(chunks), dtype=problem.result_dtype)
-    if not problem.is_several:
-        return (da.Array(graph, name, chunks, meta=meta),)
-    return tuple(
-        _component(graph, name, chunks, number, meta) for number in range(len(problem.initial))
-    )
-
-
-def _component(graph: HighLevelGraph, name: str, chunks: Any, number: int, meta: Any) -> da.Array:
-    """One scalar of the state: an array of its own out of determine's tuples."""
-    own = f"state-{number}-{name}"
-    tasks = {
-        (own, *place): Task((own, *place), _state_of, TaskRef((name, *place)), number)
-        for place in product(*(range(len(c)) for c in chunks))
-    }
-    graph = HighLevelGraph({**graph.layers, own: tasks}, {**graph.dependencies, own: {name}})
-    return da.Array(graph, own, chunks, meta=meta)
-
-
-def _state_of(states: tuple[Any, ...], number: int) -> Any:
-    return states[number]
+    return results_of(problem, tasks, name, graph, {packs.name, before}, chunks, like)

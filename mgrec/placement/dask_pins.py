@@ -9,7 +9,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 
 
 class PinOperands(SchedulerPlugin):  # type: ignore[misc]
-    """Run the phases of a chunk on the worker that holds its pack, and nowhere else.
+    """Run the phases of a chunk on the worker that holds its operands, and nowhere else.
 
     Left alone, the scheduler weighs moving a chunk against waiting for its worker; when all
     determinations of a group become ready at once it moves some, 1 to 3 of 24 chunks of 4 MB
@@ -22,33 +22,55 @@ class PinOperands(SchedulerPlugin):  # type: ignore[misc]
         """Remember the scheduler."""
         self.scheduler = scheduler
 
-    def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
-        """Pin what follows from a pack as soon as the pack is in memory."""
-        if finish == "memory" and isinstance(key, tuple) and str(key[0]).startswith("pack-"):
-            self._pin(self.scheduler.tasks[key])
+    def update_graph(self, scheduler: Any, *, tasks: list[Any], **kwargs: Any) -> None:
+        """Pin the phases of chunks whose operands are in memory already."""
+        for key in tasks:
+            self._pin(scheduler.tasks[key])
 
-    def _pin(self, pack: Any) -> list[Any]:
-        holders = {worker.address for worker in pack.who_has or ()}
-        followers = [task.key for task in pack.dependents]
-        self.scheduler.set_restrictions(dict.fromkeys(followers, holders or None))
-        return followers
+    def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
+        """Pin what follows from operands as soon as they are in memory."""
+        if finish == "memory" and _phase_of(key) not in _SMALL:
+            for follower in self.scheduler.tasks[key].dependents:
+                self._pin(follower)
+
+    def _pin(self, task: Any) -> None:
+        """Pin a phase to the worker that holds most of its operands, once all are there."""
+        if _phase_of(task.key) not in ("precompute", "determine"):
+            return
+        operands = _operands(task)
+        if operands and all(operand.who_has for operand in operands):
+            held: dict[str, int] = {}
+            for operand in operands:
+                for worker in operand.who_has:
+                    held[worker.address] = held.get(worker.address, 0) + operand.nbytes
+            # Of workers that hold as much: the same one for all phases of a chunk.
+            best = max(sorted(held), key=held.__getitem__)
+            self.scheduler.set_restrictions({task.key: {best}})
 
     def remove_worker(
         self, scheduler: Any, worker: str, *, stimulus_id: str, **kwargs: Any
     ) -> None:
-        """Pin the followers of what survives elsewhere to where it is, and let them run."""
+        """Pin what is left to where its operands survive, or nowhere, and let it run."""
         stranded = [
             task for task in scheduler.tasks.values() if task.worker_restrictions == {worker}
         ]
-        packs = {
-            pack
-            for task in stranded
-            for pack in task.dependencies
-            if str(pack.key[0]).startswith("pack-")
-        }
-        followers = {key for pack in packs for key in self._pin(pack)}
-        waiting = {key for key in followers if scheduler.tasks[key].state == "no-worker"}
+        for task in stranded:
+            scheduler.set_restrictions({task.key: None})
+            self._pin(task)
+        waiting = {task.key for task in stranded if task.state == "no-worker"}
         scheduler.transitions(dict.fromkeys(waiting, "processing"), stimulus_id=stimulus_id)
+
+
+_SMALL = ("precompute", "propagate")
+"""Phases whose results are a few scalars a chunk."""
+
+
+def _phase_of(key: Any) -> str:
+    return str(key[0]).partition("-")[0] if isinstance(key, tuple) else ""
+
+
+def _operands(task: Any) -> list[Any]:
+    return [each for each in task.dependencies if _phase_of(each.key) not in _SMALL]
 
 
 def pin_operands(client: Client | None = None) -> None:

@@ -11,11 +11,15 @@ from ..phases.door import Problem, arrays_of
 # a task a group is lost in three a chunk, with large chunks memory counts. Groups of 256 MiB
 # made a worker of 512 MiB spill 290 MB of 1.6 GB.
 LARGEST = 32
+# Operands in memory are there whatever the size of a group: it costs a round of the cluster.
+LARGEST_HELD = 128
 GROUP_BYTES = 64 << 20
 ENTRY_BYTES = 64 << 10
 
 
-def group_size(chunks: tuple[tuple[Any, ...], ...], axis: int, problem: Problem) -> int:
+def group_size(
+    chunks: tuple[tuple[Any, ...], ...], axis: int, problem: Problem, is_held: bool = False
+) -> int:
     """Chunks along the axis in one group.
 
     Parameters
@@ -23,13 +27,15 @@ def group_size(chunks: tuple[tuple[Any, ...], ...], axis: int, problem: Problem)
     chunks : tuple of tuple of int or nan
     axis : int
     problem : Problem
+    is_held : bool, optional
+        The operands are in memory already, so that a group holds no more by its size.
 
     Returns
     -------
     int
         At most 32; fewer where the chunks' operands exceed 64 MiB together, or where
         their entries, which travel to every chunk of the group, exceed an eighth of a
-        chunk's operands (and 64 KiB).
+        chunk's operands (and 64 KiB). At most 128, whatever the operands, where they are held.
     """
     if any(isnan(length) for lengths in chunks for length in lengths):
         return LARGEST
@@ -40,4 +46,6 @@ def group_size(chunks: tuple[tuple[Any, ...], ...], axis: int, problem: Problem)
     entry = max(1, rows * item * len(problem.initial))
     by_memory = GROUP_BYTES // operands
     by_travel = max(ENTRY_BYTES, operands // 8) // entry
+    if is_held:
+        return max(1, min(LARGEST_HELD, by_travel))
     return max(1, min(LARGEST, by_memory, by_travel))
