@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,7 @@ from ...phases.affine_growth import guarded_affine
 from ...phases.chunk import Chunk
 from ...phases.summary import ComposedMaps
 from ...phases.transfer_map import TransferMap
+from .ahead import compose_ahead, is_ahead
 from .compilation import Device, compile_kernel
 from .determine import shared_bytes
 from .program import Layout, print_program
@@ -49,7 +51,11 @@ def print_precompute(
         trace_transfer_map(transfer_map, chunk.dtype, states),
         print_source(source),
         layout,
-        ("precompute_rows" if along_rows else "precompute_columns", "finish"),
+        (
+            "calm" if layout.guarded else "steady",
+            "precompute_rows" if along_rows else "precompute_columns",
+            "finish",
+        ),
         _ENTRIES.format(
             parameters=", ".join(source.all_parameters),
             fills=source.all_fills,
@@ -124,6 +130,8 @@ def precompute(transfer_map: TransferMap, chunk: Chunk) -> ComposedMaps:
 
     if chunk.steps == 0:
         return ComposedMaps(transfer_map, None)
+    if math.prod(chunk.shape) and is_ahead(chunk):
+        return ComposedMaps(transfer_map, compose_ahead(precompute, transfer_map, chunk))
     maps = cupy.empty((len(transfer_map.identity), *chunk.row_shape), chunk.dtype)
     if maps.size:
         prepare_precompute(transfer_map, chunk, maps)()

@@ -1,107 +1,159 @@
-// A tile of w = s·w + t in which nothing can go wrong is reduced to three numbers.
+// A thread's steps of w = s·w + t by plain numbers, where those are known to be safe.
 //
-// Guarded maps (phases/affine_growth.py) take some 100 instructions to compose. Where |s| <= 1 and t
-// is far from overflow no product grows and no state returns from 0, so that mantissa, exponent and
-// offset say all: the reduction then runs at the speed of memory instead of a third of it.
+// Guarded maps (phases/affine_growth.py) take some 100 instructions to compose, plain numbers 12.
+// *Tame* steps stay far from overflow and underflow whatever comes first or last: their guarded
+// map is made once, from the products. *Calm* ones have |s| <= 1 besides: no product grows and no
+// state returns from 0, so that mantissa, exponent and offset say all, of a whole tile as well.
 #pragma once
 #include "block.cuh"
 
 struct Calm {
-  T mantissa, exponent, offset;
+  T mantissa;
+  int exponent;
+  T offset;
 };
 
-template <class U = T> DEVICE inline Calm after_calm(const Calm& earlier, const Calm& later) {
-  const U product = later.mantissa * earlier.mantissa;
-  const bool is_small = fabs(product) < U(0.5);
-  const int shift = int(fmax(later.exponent, U(-5000)));
-  const U carried = np_ldexp(later.mantissa * earlier.offset, shift);
-  return {is_small ? 2 * product : product,
-          later.exponent + earlier.exponent - (is_small ? U(1) : U(0)), carried + later.offset};
+constexpr int NORMALISED = 6;      // steps after which a product is split again
+constexpr int FAINT = -(1 << 29);  // exponents stop here: nothing is left of any state
+
+// Mantissa and exponent of a normal number; is_normal where it is one.
+DEVICE inline float split(float x, int& exponent, bool& is_normal) {
+  const int field = bits_of(x) >> 23 & 255;
+  exponent = field - 126;
+  is_normal = field > 0 && field < 253;
+  return x * number_of((253 - field) << 23, x);
+}
+DEVICE inline double split(double x, int& exponent, bool& is_normal) {
+  const int field = top_bits_of(x) >> 20 & 2047;
+  exponent = field - 1022;
+  is_normal = field > 0 && field < 2045;
+  return x * number_of((2045 - field) << 20, x);
 }
 
-// One thread's steps; false where the guarded maps must decide. U is T: other files that include
-// this one may have a T that is not real.
-template <class Has, class U = T>
-DEVICE inline bool fold_calm(const Source& source, const Items& items, Has has, Calm& calm) {
-  U product = U(1), offset = U(0), largest = U(0), smallest = U(1), term = U(0);
+// x · 2^exponent for exponents up to 1: two factors reach from any number to 0.
+DEVICE inline T fade(T x, int exponent) {
+  const int e = max(exponent, sizeof(T) == 4 ? -250 : -2040), half = e >> 1;
+  return x * power_of_two(half, T()) * power_of_two(e - half, T());
+}
+
+DEVICE inline Calm after_calm(const Calm& earlier, const Calm& later) {
+  const T product = later.mantissa * earlier.mantissa;
+  const bool is_small = fabs(product) < T(0.5);
+  const int exponent = later.exponent + earlier.exponent - int(is_small);
+  return {is_small ? 2 * product : product, max(exponent, FAINT),
+          fade(later.mantissa * earlier.offset, later.exponent) + later.offset};
+}
+
+// One thread's steps.
+struct Part {
+  Calm calm;
+  T growth, rebound;
+  bool is_calm, is_tame;
+};
+
+template <class Has>
+DEVICE inline Part fold_part(const Source& source, const Items& items, Has has) {
+  T mantissa = T(1), product = T(1), offset = T(0), growth = T(1), rebound = T(1);
+  T highest = T(1), least = T(1), largest = T(0);
+  int exponent = 0;
+  bool is_zero = false, is_normal = true;
 #pragma unroll
   for (int k = 0; k < ITEMS; ++k) {
     const int r = REVERSE ? ITEMS - 1 - k : k;
-    if (!has(r)) continue;
-    U step[Transfer::OPERANDS];
-    source.operands(items, r, step);
-    product *= step[0];
-    offset = step[0] * offset + step[1];
-    largest = fmax(largest, fabs(step[0]));
-    smallest = fmin(smallest, fabs(step[0]));
-    term = fmax(term, fabs(step[1]));
+    if (has(r)) {
+      T step[Transfer::OPERANDS];
+      source.operands(items, r, step);
+      const T size = fabs(step[0]);
+      mantissa *= step[0];
+      product *= step[0];
+      offset = step[0] * offset + step[1];
+      growth = fmax(growth, fabs(product));
+      least = fmin(least, fabs(product));
+      rebound = fmax(size * rebound, T(1));
+      highest = fmax(highest, rebound);
+      largest = fmax(largest, fmax(fabs(step[1]), fabs(offset)));
+      is_zero = is_zero || step[0] == T(0);
+    }
+    if (k % NORMALISED == NORMALISED - 1 || k == ITEMS - 1) {
+      int shift;
+      bool is_split;
+      mantissa = split(mantissa, shift, is_split);
+      exponent += shift;
+      is_normal = is_normal && is_split;
+    }
   }
-  // With |s| <= 1 products only fall: where the last one is normal, so are all. fmax and fmin leave
-  // nan out; product and offset do not.
-  const U least = sizeof(U) == 4 ? U(1.2e-38) : U(2.3e-308);
-  const U most = sizeof(U) == 4 ? U(1e14) : U(1e275);
-  calm = {frexp_mantissa(product), U(frexp_exponent(product)), offset};
-  const bool is_normal = fabs(product) >= least || (product == U(0) && smallest == U(0));
-  return is_normal && largest <= U(1) && term <= most && offset == offset;
+  // fmax and fmin leave nan out; product and offset do not.
+  const bool is_number = product == product && offset == offset;
+  const T most = sizeof(T) == 4 ? T(1e14) : T(1e275), top = sizeof(T) == 4 ? T(1e26) : T(1e286);
+  const T far = sizeof(T) == 4 ? T(1e30) : T(1e140), near = sizeof(T) == 4 ? T(1.2e-38) : T(2.3e-308);
+  Part part = {{mantissa, exponent, offset}, growth, rebound, false, false};
+  if (is_zero) part.calm = {T(0), 0, offset};
+  part.is_calm = is_number && highest <= T(1) && largest <= most && (is_normal || is_zero);
+  part.is_tame = is_number && highest <= far && growth <= far && least >= near && largest <= top &&
+                 is_normal;
+  return part;
 }
 
 // To ask of each step whether it exists takes as many instructions as to fold it.
-template <class Has> DEVICE inline bool fold_part(const Source& source, const Items& items,
-                                                  bool whole, Has has, Calm& calm) {
-  if (whole) return fold_calm(source, items, [](int) { return true; }, calm);
-  return fold_calm(source, items, has, calm);
+template <class Has> DEVICE inline Part fold_part(const Source& source, const Items& items,
+                                                  bool whole, Has has) {
+  return whole ? fold_part(source, items, [](int) { return true; }) : fold_part(source, items, has);
 }
 
-template <class U = T> DEVICE inline Span guarded_of(const Calm& calm) {
-  return span_of(Transfer::Map{{calm.mantissa, calm.exponent, calm.offset, T(0.5), T(1), T(0.5),
-                                T(1), T(0)}});
+DEVICE inline Span guarded_of(const Calm& calm, T growth, T rebound) {
+  return span_of(Transfer::Map{{calm.mantissa, T(calm.exponent), calm.offset,
+                                frexp_mantissa(growth), T(frexp_exponent(growth)),
+                                frexp_mantissa(rebound), T(frexp_exponent(rebound)), T(0)}});
+}
+DEVICE inline Span guarded_of(const Calm& calm) { return guarded_of(calm, T(1), T(1)); }
+
+// A part that is calm or tame; elsewhere the guarded maps must decide, step by step.
+template <class Steps> DEVICE inline Span guarded_of(const Part& part, Steps step_by_step) {
+  if (part.is_calm) return guarded_of(part.calm);
+  if (part.is_tame) return guarded_of(part.calm, part.growth, part.rebound);
+  return step_by_step();
 }
 
-template <class U = T> DEVICE inline Calm calm_from_above(const Calm& calm, int distance) {
+DEVICE inline Calm calm_from_above(const Calm& calm, int distance) {
   return {__shfl_down_sync(ALL, calm.mantissa, distance),
           __shfl_down_sync(ALL, calm.exponent, distance),
           __shfl_down_sync(ALL, calm.offset, distance)};
 }
 
 // Lane 0 receives the join of the first `width` lanes.
-template <class U = T> DEVICE inline Calm reduce_calm(Calm calm, int lane, int width) {
+DEVICE inline Calm reduce_calm(Calm calm, int lane, int width) {
 #pragma unroll
   for (int distance = 1; distance < width; distance *= 2) {
-    const Calm later = calm_from_above<U>(calm, distance);
-    if (lane % (2 * distance) == 0 && lane + distance < width) calm = after_calm<U>(calm, later);
+    const Calm later = calm_from_above(calm, distance);
+    if (lane % (2 * distance) == 0 && lane + distance < width) calm = after_calm(calm, later);
   }
   return calm;
 }
 
-// The join of a block's threads, in thread 0. False, in every thread, where one of them is not
-// calm. `load_next` is called once all have read their items: what follows would hold up the next loads.
-template <class Has, class Load>
-DEVICE inline bool join_calm(const Source& source, const Items& items, bool whole, Has has,
-                             Load load_next, Calm (&totals)[32], Span& total) {
+// What a block knows of its tiles so far: calm ones are joined apart, since that costs a tenth.
+struct Running {
+  Span span;
   Calm calm;
-  if (!__syncthreads_and(fold_part(source, items, whole, has, calm))) return false;
-  load_next();
-  const int lane = threadIdx.x % 32;
-  calm = reduce_calm(calm, lane, 32);
-  if (lane == 0) totals[threadIdx.x / 32] = calm;
-  __syncthreads();
-  if (threadIdx.x < 32) total = guarded_of(reduce_calm(totals[lane < WARPS ? lane : 0], lane, WARPS));
-  return true;
-}
+  bool is_calm;  // `calm` comes after `span`
+  DEVICE Running() : span(empty_span()), calm(), is_calm(false) {}
+  DEVICE Span whole() const { return is_calm ? join(span, guarded_of(calm)) : span; }
 
-// The same for columns: every lane joins its own over the warps of the block.
-template <class Has, class Load>
-DEVICE inline bool join_calm(const Source& source, const Items& items, bool whole, Has has,
-                             Load load_next, Calm (&totals)[WARPS][32], Span& total) {
-  Calm calm;
-  if (!__syncthreads_and(fold_part(source, items, whole, has, calm))) return false;
-  load_next();
-  const int lane = threadIdx.x % 32;
-  totals[threadIdx.x / 32][lane] = calm;
-  __syncthreads();
-  if (threadIdx.x < 32) {
-    for (int k = 1; k < WARPS; ++k) calm = after_calm(calm, totals[k][lane]);
-    total = guarded_of(calm);
+  // Joins one more tile; `load_next` is called once all threads have read their items, since what
+  // follows would hold up the next loads. The first warp has the result.
+  template <class Has, class Steps, class Load, class Across>
+  DEVICE void take(const Source& source, const Items& items, bool whole, Has has,
+                   Steps step_by_step, Load load_next, Across across) {
+    const Part part = fold_part(source, items, whole, has);
+    const bool tile_is_calm = __syncthreads_and(part.is_calm);
+    load_next();
+    if (tile_is_calm) {
+      const Calm tile = across.join_calm(part.calm);
+      if (threadIdx.x < 32) calm = is_calm ? after_calm(calm, tile) : tile;
+      is_calm = true;
+    } else {
+      const Span tile = across.join_spans(guarded_of(part, step_by_step));
+      if (threadIdx.x < 32) span = join(this->whole(), tile);
+      is_calm = false;
+    }
   }
-  return true;
-}
+};

@@ -142,24 +142,6 @@ template <class T> DEVICE inline T np_copysign(T x, T y) { return copysign(x, y)
 template <class T> DEVICE inline bool np_signbit(T x) { return copysign(T(1), x) < T(0); }
 template <class T> DEVICE inline T np_sign(T x) { return x > T(0) ? T(1) : x < T(0) ? T(-1) : x; }
 
-#ifdef __CUDA_ARCH__
-// 2^e for |e| <= 126.
-DEVICE inline float power_of_two(int e, float) { return __int_as_float((e + 127) << 23); }
-DEVICE inline double power_of_two(int e, double) { return __hiloint2double((e + 1023) << 20, 0); }
-// Three exact factors, found once for all numbers that are scaled alike: CUDA's ldexp costs about
-// 20 instructions each.
-template <class T, class I> DEVICE inline T np_ldexp(T x, I exponent) {
-  const int limit = sizeof(T) == 4 ? 126 : 1022, e = int(exponent);
-  const int first = max(-limit, min(limit, e));
-  const int second = max(-limit, min(limit, e - first));
-  const int third = max(-limit, min(limit, e - first - second));
-  return x * power_of_two(first, T()) * power_of_two(second, T()) * power_of_two(third, T());
-}
-#else
-template <class T, class I> DEVICE inline T np_ldexp(T x, I exponent) {
-  return ldexp(x, int(exponent));
-}
-#endif
 // Powers of two by their bits (phases/powers.py says what they are).
 union Bits32 { float number; int bits; };
 union Bits64 { double number; long long bits; };
@@ -176,6 +158,24 @@ DEVICE inline double number_of(int top, double) {
   Bits64 u;
   u.bits = (long long)(unsigned long long)(unsigned)top << 32;
   return u.number;
+}
+#endif
+// 2^e for |e| <= 126 (1022).
+DEVICE inline float power_of_two(int e, float) { return number_of((e + 127) << 23, 0.0f); }
+DEVICE inline double power_of_two(int e, double) { return number_of((e + 1023) << 20, 0.0); }
+#ifdef __CUDA_ARCH__
+// Three exact factors, found once for all numbers that are scaled alike: CUDA's ldexp costs about
+// 20 instructions each.
+template <class T, class I> DEVICE inline T np_ldexp(T x, I exponent) {
+  const int limit = sizeof(T) == 4 ? 126 : 1022, e = int(exponent);
+  const int first = max(-limit, min(limit, e));
+  const int second = max(-limit, min(limit, e - first));
+  const int third = max(-limit, min(limit, e - first - second));
+  return x * power_of_two(first, T()) * power_of_two(second, T()) * power_of_two(third, T());
+}
+#else
+template <class T, class I> DEVICE inline T np_ldexp(T x, I exponent) {
+  return ldexp(x, int(exponent));
 }
 #endif
 DEVICE inline float inverse_power(float x) {

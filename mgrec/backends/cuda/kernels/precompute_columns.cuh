@@ -1,9 +1,25 @@
 // Precompute along a slow axis: reads only. Every block joins a piece of 32 columns.
 #pragma once
-#include "calm.cuh"
 #include "columns.cuh"
 
-static_assert(PACK == 1, "a calm tile is joined a lane a column");
+static_assert(PACK == 1, "a tile is joined a lane a column");
+
+// Joins what the warps of a block have, a lane a column; the first warp learns the whole.
+template <class C> struct AcrossWarps {
+  Span (&totals)[WARPS][COLUMNS];
+  C (&calm_totals)[WARPS][32];
+  DEVICE Span join_spans(const Span& mine) const {
+    return join_warps({{mine}}, totals).total.of[0];
+  }
+  DEVICE C join_calm(C calm) const {
+    const int lane = threadIdx.x % 32;
+    calm_totals[threadIdx.x / 32][lane] = calm;
+    __syncthreads();
+    if (threadIdx.x < 32)
+      for (int k = 1; k < WARPS; ++k) calm = after_calm(calm, calm_totals[k][lane]);
+    return calm;
+  }
+};
 
 DEVICE void precompute_columns(const Source& source, Span* spans, const Columns& shape,
                                long long pieces) {
@@ -20,7 +36,7 @@ DEVICE void precompute_columns(const Source& source, Span* spans, const Columns&
     later.place(shape);
     request(slots, k, source, later, shape);
   }
-  Span running = empty_span();
+  Running running;
   int stage = 0;
   for (; at.tile < end; ++at.tile, ++later.tile) {
     if (later.tile >= end) later.group = shape.groups;
@@ -30,17 +46,11 @@ DEVICE void precompute_columns(const Source& source, Span* spans, const Columns&
     read_items(slots, stage, source, at, shape, items);
     const auto has = [&](int r) { return at.has(r, shape); };
     const auto load_next = [&] { request(slots, stage, source, later, shape); };
-    Span total = empty_span();
-    bool is_calm = false;
-    if constexpr (GUARDED)
-      is_calm = join_calm(source, items, at.whole, has, load_next, calm_totals, total);
-    if (!is_calm) {
-      total = join_warps(upsweep(source, items, at, shape), totals[at.tile % 2]).total.of[0];
-      load_next();
-    }
-    if (!GUARDED || threadIdx.x < 32) running = join(running, total);
+    const auto step_by_step = [&] { return upsweep(source, items, at, shape, 0); };
+    running.take(source, items, at.whole, has, step_by_step, load_next,
+                 AcrossWarps<Calm>{totals[at.tile % 2], calm_totals});
     if (++stage == STAGES) stage = 0;
   }
   if (threadIdx.x < 32 && at.column.exists)
-    spans[(group * 32 + threadIdx.x) * pieces + piece] = running;
+    spans[(group * 32 + threadIdx.x) * pieces + piece] = running.whole();
 }

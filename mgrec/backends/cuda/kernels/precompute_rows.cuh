@@ -1,7 +1,21 @@
 // Precompute contiguous rows: reads only. Every block joins a piece of a row, tile after tile.
 #pragma once
-#include "calm.cuh"
 #include "walk.cuh"
+
+// Joins what the threads of a block have; thread 0 learns the whole.
+template <class C> struct AcrossThreads {
+  Span (&totals)[WARPS];
+  C (&calm_totals)[32];
+  DEVICE Span join_spans(const Span& mine) const { return block_scan(mine, totals).total; }
+  DEVICE C join_calm(C calm) const {
+    const int lane = threadIdx.x % 32;
+    calm = reduce_calm(calm, lane, 32);
+    if (lane == 0) calm_totals[threadIdx.x / 32] = calm;
+    __syncthreads();
+    if (threadIdx.x < 32) calm = reduce_calm(calm_totals[lane < WARPS ? lane : 0], lane, WARPS);
+    return calm;
+  }
+};
 
 DEVICE void precompute_rows(const Source& whole_source, Span* spans, long long rows,
                             long long steps, long long pieces) {
@@ -26,7 +40,7 @@ DEVICE void precompute_rows(const Source& whole_source, Span* spans, long long r
       request_vectors(stages, k, source, begin + k < end ? begin + k : shape.tiles, shape);
   __syncthreads();
   const T* const no_entry[Transfer::STATES] = {};
-  Span running = empty_span();
+  Running running;
   int stage = 0;
   unsigned parity = 0;
   for (long long tile = begin; tile < end; ++tile) {
@@ -41,17 +55,12 @@ DEVICE void precompute_rows(const Source& whole_source, Span* spans, long long r
       else if (threadIdx.x == 0 && tile + STAGES < end)
         request(stages, stage, source, tile + STAGES, shape);
     };
-    Span total = empty_span();
-    bool is_calm = false;
-    if constexpr (GUARDED)
-      is_calm = join_calm(source, items, place.whole, has, load_next, calm_totals, total);
-    if (!is_calm) {
-      const Span mine = upsweep(source, items, Walk(), place, shape, no_entry);
-      total = block_scan(mine, totals[tile % 2]).total;
-      load_next();
-    }
-    if (!GUARDED || threadIdx.x == 0) running = join(running, total);
+    const auto step_by_step = [&] {
+      return upsweep(source, items, Walk(), place, shape, no_entry);
+    };
+    running.take(source, items, place.whole, has, step_by_step, load_next,
+                 AcrossThreads<Calm>{totals[tile % 2], calm_totals});
     if (++stage == STAGES) stage = 0, parity ^= 1;
   }
-  if (threadIdx.x == 0) spans[blockIdx.x] = running;
+  if (threadIdx.x == 0) spans[blockIdx.x] = running.whole();
 }
