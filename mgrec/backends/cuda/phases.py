@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from ...phases.kinds import is_on_gpu
 from ...phases.summary import ComposedMaps
 from ...phases.transfer_map import TransferMap
 from .affine_summary import summarise_affine
+from .ahead import determine_ahead, is_ahead
 from .determine import prepare
 from .launches import bind
 from .precompute import precompute as compose_rows
@@ -59,7 +60,12 @@ def _in_a_single_pass(
 ) -> None:
     if results[0].size:
         chunk = chunk.map_arrays(_on_device, chunk.shape)
-        bind(prepare, transfer_map, chunk, _entry(entry, chunk), results)()
+        solve = partial(determine_ahead, _launch) if is_ahead(chunk) else _launch
+        solve(transfer_map, chunk, _entry(entry, chunk), results)
+
+
+def _launch(transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results: Arrays) -> None:
+    bind(prepare, transfer_map, chunk, entry, results)()
 
 
 def _by_p_scheme(transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results: Arrays) -> None:

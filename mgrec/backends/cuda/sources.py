@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from ...phases.chunk import Chunk, CoefficientOperand
+from ...phases.fingerprint import StepFunction
 from .spelling import ctype
 from .tracing import trace_coefficient
 
 _CHEAP = 8
 """Statements of a coefficient that is computed twice a step rather than kept in a register."""
 _INLINED = 64
-"""Statements above which a coefficient is called: 400 of them, inlined into each of 36 unrolled
-items, took NVRTC more than four minutes; as a function 3 s, without spills."""
+"""Statements above which a coefficient is evaluated ahead (ahead.py), and is called: 400 of them,
+inlined into each of 36 unrolled items, took NVRTC more than four minutes."""
 
 _LIFTING = """\
   DEVICE Transfer::Map lift(const Items& items, int r) const {
@@ -61,6 +63,8 @@ class Source:
         What each operand of ``lift`` is, as C++ of item r.
     computed : list of str
         What each varying operand that is no stream is, as C++ of (outer, step, inner).
+    places : dict
+        Of each costly coefficient, by its number: the varying operand that it is.
     """
 
     dtype: np.dtype[Any]
@@ -72,6 +76,7 @@ class Source:
     functions: list[str] = field(default_factory=list)
     steps: list[str] = field(default_factory=list)
     computed: list[str] = field(default_factory=list)
+    places: dict[int, int] = field(default_factory=dict)
 
     @property
     def all_parameters(self) -> list[str]:
@@ -99,6 +104,8 @@ def describe(chunk: Chunk) -> Source:
             source.steps.append(f"items.v[{streamed.index(k)}][r]")
         elif isinstance(operand, CoefficientOperand):
             _add_computed(source, operand, chunk)
+            if is_costly(operand, chunk.dtype):
+                source.places[k] = source.varying - 1
         elif operand.size == 1:
             source.steps.append(f"constant{k}")
             source.members.append(f"T constant{k};")
@@ -164,6 +171,20 @@ def spell_arrays(source: Source, states: int) -> dict[str, str]:
     }
 
 
+@cache
+def _statements(function: StepFunction, operands: tuple[Any, ...], dtype: np.dtype[Any]) -> int:
+    return trace_coefficient(function.function, "coefficient", operands, dtype).count(";")
+
+
+def is_costly(operand: CoefficientOperand, dtype: np.dtype[Any]) -> bool:
+    """Whether a coefficient takes more operations than are worth repeating in a kernel."""
+    return _statements(operand.function, _dtypes(operand), dtype) > _INLINED
+
+
+def _dtypes(operand: CoefficientOperand) -> tuple[Any, ...]:
+    return tuple(x.dtype for x in operand.operands)
+
+
 def _is_stream(operand: Any, chunk: Chunk) -> bool:
     if isinstance(operand, CoefficientOperand):
         return False
@@ -178,9 +199,8 @@ def _add_varying(source: Source, expression: str) -> None:
 def _add_computed(source: Source, operand: CoefficientOperand, chunk: Chunk) -> None:
     name = f"coefficient{len(source.functions)}"
     function = operand.function.function
-    dtypes = tuple(x.dtype for x in operand.operands)
-    traced = trace_coefficient(function, name, dtypes, source.dtype)
-    if traced.count(";") > _INLINED:
+    traced = trace_coefficient(function, name, _dtypes(operand), source.dtype)
+    if is_costly(operand, source.dtype):
         traced = traced.replace("DEVICE inline", "DEVICE __noinline__", 1)
     source.functions.append(traced)
     _add_member(source, "long long", f"{name}_first", np.int64(operand.first))
