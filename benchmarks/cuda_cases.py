@@ -8,6 +8,7 @@ from typing import Any
 import cupy
 import numpy as np
 
+from mgrec.phases.affine_growth import guarded_affine
 from mgrec.phases.chunk import Chunk, CoefficientOperand
 from mgrec.phases.fingerprint import StepFunction
 from mgrec.phases.transfer_map import TransferMap
@@ -26,6 +27,8 @@ class Case:
     states: int = 1
     operands: str = "arrays"
     reverse: bool = False
+    largest: float = 0.7
+    """Of the operands, drawn evenly from both signs."""
 
 
 def light_coefficient(i: Any) -> Any:
@@ -47,13 +50,21 @@ CASES = [
     Case("one row of 65,536 f32", maps.affine, (1, 2**16, 1), "f4", 3),
     Case("precompute f32", maps.affine, (1, 2**28, 1), "f4", 2, 0),
     Case("precompute f64", maps.affine, (1, 2**27, 1), "f8", 2, 0),
+    # What Dask asks for: products with their exponents, and whether the map can be trusted.
+    Case("summary f32", guarded_affine(np.dtype("f4")), (1, 2**28, 1), "f4", 2, 0),
+    Case("summary f64", guarded_affine(np.dtype("f8")), (1, 2**27, 1), "f8", 2, 0),
+    Case("summary f32, |s| < 1.4", guarded_affine(np.dtype("f4")), (1, 2**28, 1), "f4", 2, 0,
+         largest=1.4),
+    Case("summary f64, |s| < 1.4", guarded_affine(np.dtype("f8")), (1, 2**27, 1), "f8", 2, 0,
+         largest=1.4),
+    Case("summary axis 0", guarded_affine(np.dtype("f4")), (1, 32768, 2048), "f4", 2, 0),
     Case("precompute 2,048 x 32,768 f32", maps.affine, (2048, 32768, 1), "f4", 2, 0),
     Case("precompute axis 0", maps.affine, (1, 32768, 2048), "f4", 2, 0),
     Case("2,048 x 32,768 f32", maps.affine, (2048, 32768, 1), "f4", 3),
     Case("1,000,000 x 64 f32", maps.affine, (1_000_000, 64, 1), "f4", 3),
     Case("32,768 x 2,048 axis 0", maps.affine, (1, 32768, 2048), "f4", 3),
     Case("64 x 1,000,000 axis 0", maps.affine, (1, 64, 1_000_000), "f4", 3),
-]
+]  # fmt: skip
 
 
 def draw(rng: cupy.random.Generator, shape: tuple[int, ...], dtype: str, scale: float) -> Any:
@@ -68,8 +79,8 @@ def draw(rng: cupy.random.Generator, shape: tuple[int, ...], dtype: str, scale: 
 def build(case: Case, seed: int) -> tuple[Chunk, tuple[Any, ...]]:
     rng = cupy.random.default_rng(seed)
     dtype = np.dtype(case.dtype)
-    arity = {"affine": 2, "max_plus": 2, "mobius": 4, "matrix2": 6}[case.transfer_map.name]
-    operands: list[Any] = [draw(rng, case.shape, case.dtype, 0.7) for _ in range(arity)]
+    arity = {"mobius": 4, "matrix2": 6}.get(case.transfer_map.name, 2)
+    operands: list[Any] = [draw(rng, case.shape, case.dtype, case.largest) for _ in range(arity)]
     if case.operands != "arrays":
         operands[0] = draw(rng, (1, 1, 1), case.dtype, 0.7)
     if case.operands == "computed":

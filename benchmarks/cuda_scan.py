@@ -24,6 +24,7 @@ from mgrec.backends.cuda.determine import prepare
 from mgrec.backends.cuda.precompute import prepare_precompute
 from mgrec.backends.cuda.sources import describe
 from mgrec.backends.cuda.tuning import column_layout, row_layout
+from mgrec.recurrences import maps
 
 # Threads, items, stages and blocks a multiprocessor.
 LAYOUTS = {
@@ -32,6 +33,10 @@ LAYOUTS = {
     "constant f32": [(224, 68, 1), (224, 60, 2)],
     "constant f64": [(224, 34, 1), (224, 42, 1)],
     "64 x 1,000,000 axis 0": [(128, 8, 2, 4)],
+    "summary f32": [(224, 36, 3), (256, 36, 2), (352, 20, 2), (352, 20, 3), (224, 20, 2, 2)],
+    "summary f64": [(224, 18, 3), (352, 10, 3), (224, 10, 2, 2)],
+    "summary f32, |s| < 1.4": [(224, 36, 3), (352, 20, 3), (224, 20, 2, 2)],
+    "summary f64, |s| < 1.4": [(352, 10, 3), (224, 10, 2, 2)],
 }  # fmt: skip
 
 
@@ -75,7 +80,7 @@ def measure(case: Case, layouts: list[Any], bandwidth: float) -> Iterator[dict[s
                 first = maps_out.copy()
                 run()
                 row["same"] = bool((first == maps_out).all())
-                prepare(case.transfer_map, chunk, entry, results)()
+                prepare(maps.affine, chunk, entry, results)()
                 last = case.transfer_map.apply(tuple(maps_out), entry[0])
                 row["residual"] = float(cupy.abs(last - results[0][:, -1]).max())
             else:

@@ -132,9 +132,10 @@ def describe_commit() -> str:
         command = ["git", "-C", str(Path(__file__).parent), *words]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
+    if told := os.environ.get("MGREC_COMMIT"):
+        return told  # of a copy that is not the checkout
     try:
         changed = git("status", "--porcelain", "--untracked-files=no", "--", "../mgrec", ".")
         return git("rev-parse", "HEAD") + (" with changes not committed" if changed else "")
     except (OSError, subprocess.CalledProcessError):
-        # A copy without history can be told.
-        return os.environ.get("MGREC_COMMIT", "unknown")
+        return "unknown"
