@@ -33,12 +33,7 @@ def power(cascade: Cascade, steps: int) -> tuple[np.ndarray, np.ndarray]:
         exceeds the largest number.
     """
     with localcontext(Context(prec=50 + 2 * cascade.states, traps=[])):
-        factor = _transition(cascade)
-        product = _identity(len(factor))
-        for digit in f"{steps:b}":
-            product = product @ product
-            if digit == "1":
-                product = product @ factor
+        product = _raised(_transition(cascade), steps)
         high = product.astype(np.float64)
         with np.errstate(all="ignore"):
             low = (product - _decimals(high)).astype(np.float64)
@@ -141,3 +136,36 @@ def _settled(matrix: np.ndarray, noise: np.ndarray) -> np.ndarray:
         total = total + matrix @ total @ matrix.T
         matrix = matrix @ matrix
     return total
+
+
+@cache
+def doubled_powers(cascade: Cascade, steps: int, chunk: int, count: int) -> np.ndarray:
+    """A**steps, and A**(steps·chunk·2**k) for k = 0 … count − 1.
+
+    Each is rounded once, from decimals of many digits.
+
+    Returns
+    -------
+    array (1 + count, states, states), float64 or complex128
+        inf or nan where a power exceeds the largest number.
+    """
+    with localcontext(Context(prec=50 + 2 * cascade.states, traps=[])):
+        product = _raised(_transition(cascade), steps)
+        found = [product]
+        product = _raised(product, chunk)
+        for _ in range(count):
+            found.append(product)
+            product = product @ product
+        matrices = np.array([matrix.astype(np.float64) for matrix in found])
+    if not cascade.is_complex:
+        return matrices
+    return np.asarray(matrices[:, ::2, ::2] + 1j * matrices[:, 1::2, ::2])
+
+
+def _raised(factor: np.ndarray, steps: int) -> np.ndarray:
+    product = _identity(len(factor))
+    for digit in f"{steps:b}":
+        product = product @ product
+        if digit == "1":
+            product = product @ factor
+    return product
