@@ -87,12 +87,30 @@ def choose_precompute(
     if chunk.shape[2] > 1:
         return replace(_choose_reduced_columns(chunk, source, width, device), team=1)
     layout = _choose_rows(chunk, source, states, device)
-    tile = len(source.streams) * layout.threads * layout.items * chunk.dtype.itemsize
-    stages = 2 if 128 + 2 * tile <= device.shared_bytes else 1
-    layout = replace(layout, stages=stages, segmented=False, crowded=False)
+    stages, items = _reduced_stages(chunk, source, layout, device)
+    layout = replace(layout, stages=stages, items=items, segmented=False, crowded=False)
     if chunk.shape[0] > 1 and chunk.shape[1] * chunk.dtype.itemsize % 16:
         return replace(layout, bulk=False, staged=False)
     return layout
+
+
+def _reduced_stages(
+    chunk: Chunk, source: Source, layout: Layout, device: Device
+) -> tuple[int, int]:
+    """Stages of a reduction, and a thread's items: three where two vectors less make room.
+
+    Summaries of float64 arrays ran at 0.99 of the floor with three stages of 18 items, at 0.83
+    with two of 22.
+    """
+
+    def fit(stages: int, items: int, room: int) -> bool:
+        steps = layout.threads * items * len(source.streams)
+        return items > 0 and 128 + stages * steps * chunk.dtype.itemsize <= room
+
+    fewer = layout.items - 2 * 16 // chunk.dtype.itemsize
+    is_close = not fit(3, layout.items, _ROW_SHARED) and fit(3, fewer, _ROW_SHARED)
+    items = fewer if is_close else layout.items
+    return next((k for k in (3, 2) if fit(k, items, device.shared_bytes)), 1), items
 
 
 def _choose_rows(
