@@ -14,7 +14,9 @@ from cuda_clock import REPEATS, device_clock, flush_cache, host_clock
 from record import Study, Times
 
 import mgrec
+from mgrec.backends.cuda.ahead import is_ahead
 from mgrec.backends.cuda.determine import prepare
+from mgrec.backends.cuda.phases import determine_by
 from mgrec.phases.chunk import Chunk, CoefficientOperand
 from mgrec.recurrences import maps
 
@@ -69,7 +71,10 @@ class Work:
     def kernel(self) -> Candidate:
         """The single pass of mgrec, into a result that exists."""
         w = cupy.empty(self.case.shape, self.t.dtype)
-        return Candidate(prepare(self.case.transfer_map, self.chunk, self.entry, (w,)), w)
+        arguments = (self.case.transfer_map, self.chunk, self.entry, (w,))
+        if is_ahead(self.chunk):
+            return Candidate(lambda: determine_by("auto")(*arguments), w)
+        return Candidate(prepare(*arguments), w)
 
     def call(self) -> Candidate:
         """The public function, which allocates its result."""
