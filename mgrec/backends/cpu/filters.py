@@ -14,7 +14,7 @@ from ...phases.cascade_summary import CascadeSummary, is_tame, propagate_cascade
 from ...phases.chunk import Chunk
 from .compilation import writable
 from .filters_columns import filter_columns
-from .filters_pipeline import pipeline_rows
+from .filters_pipeline import pipeline_copied, pipeline_rows
 from .filters_plain import plain_rows, short_rows
 from .filters_rows import BLOCKS, FORWARD, STEPS, section_copied, section_rows
 
@@ -147,12 +147,17 @@ def _section(
     (section,) = cascade.sections
     kind, table = _kind(cascade)
     b, a = (part[0] for part in cascade.coefficients(np.float64))
-    if write and x.shape[2] == 1 and x.dtype == np.float64 and x.flags.c_contiguous:
+    if write and _is_straight(x):
         views = x[:, :, 0], target[:, :, 0], states[:, :, 0]
         section_rows(kind, section.order)(*views, b, a, table, top, bad[:, 0])
     else:
         kernel = section_copied(kind, section.order)
         kernel(*_lines(x, target), states, b, a, table, top, bad, write)
+
+
+def _is_straight(x: np.ndarray) -> bool:
+    """Contiguous rows of float64: no copy need be made."""
+    return x.shape[2] == 1 and x.dtype == np.float64 and x.flags.c_contiguous
 
 
 def _lines(x: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -181,19 +186,23 @@ def _pipeline(
     z = np.zeros((groups * width, 2, *bad.shape))
     z[groups * width - count :] = states.reshape(count, 2, *bad.shape)
     grouped = z.reshape(groups, width, 2, *bad.shape).swapaxes(1, 2).copy()
-    pipeline_rows(width)(*_lines(x, target), grouped, b, a, table, top, bad, write)
+    if write and groups == 1 and _is_straight(x):
+        views = x[:, :, 0], target[:, :, 0]
+        pipeline_rows(width)(*views, grouped, b, a, table, top, bad)
+    else:
+        pipeline_copied(width)(*_lines(x, target), grouped, b, a, table, top, bad, write)
     z = grouped.swapaxes(1, 2).reshape(z.shape)
     return z[groups * width - count :].reshape(states.shape)
 
 
 @cache
 def _lanes(cascade: Cascade) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
-    """Lanes, b and a (groups, lanes, 3), and the registers of each group."""
+    """Lanes, b and a (groups, lanes, 3), and each group's registers, the last section first."""
     b, a = cascade.coefficients(np.float64)
     width = 4 if len(b) <= 4 else 8
     front = np.tile([1.0, 0.0, 0.0], (-len(b) % width, 1))
     b, a = (np.concatenate([front, part]).reshape(-1, width, 3) for part in (b, a))
-    table = np.concatenate([b.swapaxes(1, 2), -a.swapaxes(1, 2)[:, 1:]], 1)
+    table = np.concatenate([b.swapaxes(1, 2), -a.swapaxes(1, 2)[:, 1:]], 1)[:, :, ::-1]
     return width, b, a, table.reshape(len(b), -1).copy()
 
 

@@ -114,15 +114,22 @@ def spread(_: Any, value: Any, like: Any) -> Any:
 
 
 @intrinsic
-def pass_on(_: Any, lanes: Any, before: Any) -> Any:
-    """Each lane takes the lane before it, the first one the last lane of `before`.
-
-    One instruction of short latency; with a scalar put in front it was one of long latency.
-    """
+def pass_down(_: Any, lanes: Any, value: Any) -> Any:
+    """Each lane takes the lane after it, the last one `value`: one instruction, load and all."""
     width = lanes.width
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        mask = _mask([2 * width - 1, *range(width - 1)])
-        return builder.shuffle_vector(values[0], values[1], mask)
+        entering = _everywhere(context, builder, lanes, values[1])
+        return builder.shuffle_vector(values[0], entering, _mask(list(range(1, width + 1))))
 
-    return lanes(lanes, before), code
+    return lanes(lanes, value), code
+
+
+@intrinsic
+def first(_: Any, lanes: Any) -> Any:
+    """The first lane: no instruction but the store of it."""
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return builder.extract_element(values[0], ir.Constant(_I32, 0))
+
+    return lanes.dtype(lanes), code

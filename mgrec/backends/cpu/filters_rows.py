@@ -19,6 +19,11 @@ from .filters_section import (
     one_by_one,
     state_after,
 )
+from .lanes import LARGE, LINE, fence, stream
+
+# Samples before the first block: what follows starts a line of memory where malloc maps pages,
+# 16 bytes into the first, since a block's order of additions may not depend on the place.
+HEAD = 6
 
 FORWARD, BLOCKS, STEPS = "feed-forward", "blocks", "steps"
 
@@ -36,7 +41,7 @@ def _block_span(order: int) -> Any:
 
     @numba.njit(**OPTIONS)
     def span(x: Any, y: Any, v: Any, first: int, end: int, b: Any, a: Any, table: Any) -> None:
-        full = blocks(x, y, table, first, end)
+        full, _ = blocks(x, y, table, first, end, 0.0)
         if full < end:
             feed_forward(x[full - order : end], v[: end - full], b)
             one_by_one(v, y, a, full, end)
@@ -66,28 +71,65 @@ def _span(kind: str, order: int) -> Any:
 @cache
 def section_rows(kind: str, order: int) -> Any:
     """The kernel for contiguous rows of float64: inputs and results are their own history."""
-    span, head = _span(kind, order), max(order, WIDTH)
+    along = _blocks_along(order) if kind == BLOCKS else _spans_along(kind, order)
+    head = max(order, WIDTH) + HEAD
 
     def filter_rows(
         x: Any, y: Any, states: Any, b: Any, a: Any, table: Any, top: Any, bad: Any
     ) -> None:
-        v, z = np.empty(BLOCK), np.empty(order)
+        z, v = np.empty(order), np.empty(BLOCK)
+        is_large = y.size * y.itemsize >= LARGE
         for row in range(x.shape[0]):
             source, target, size = x[row], y[row], x.shape[1]
             z[:] = states[:, row]
             first = min(head, size)
             plain_section(source[:first], target[:first], z, b, a)
-            largest = largest_bits(target[:first])
-            for left in range(first, size, BLOCK):
-                right = min(left + BLOCK, size)
-                span(source, target, v, left, right, b, a, table)
-                largest = max(largest, largest_bits(target[left:right]))
+            is_low = largest_bits(target[:first]) <= top
             if size > first:
+                is_low &= along(source, target, v, first, b, a, table, top, is_large)
                 state_after(b, a, source, target, size, z)
-            bad[row] = largest > top
+            bad[row] = not is_low
             states[:, row] = z
+        fence()
 
     return compile_kernel(filter_rows, kind, str(order))
+
+
+def _spans_along(kind: str, order: int) -> Any:
+    span = _span(kind, order)
+
+    @numba.njit(**OPTIONS)
+    def along(
+        x: Any, y: Any, v: Any, first: int, b: Any, a: Any, table: Any, top: Any, is_large: bool
+    ) -> bool:
+        largest = np.int64(0)
+        for left in range(first, x.size, BLOCK):
+            right = min(left + BLOCK, x.size)
+            span(x, y, v, left, right, b, a, table)
+            largest = max(largest, largest_bits(y[left:right]))
+        return largest <= top
+
+    return along
+
+
+def _blocks_along(order: int) -> Any:
+    into_caches, past_caches = in_blocks(order), in_blocks(order, stream)
+
+    @numba.njit(**OPTIONS)
+    def along(
+        x: Any, y: Any, v: Any, first: int, b: Any, a: Any, table: Any, top: Any, is_large: bool
+    ) -> bool:
+        limit = np.int64(top).view(np.float64)
+        if is_large and (y.ctypes.data + first * y.itemsize) % LINE == 0:
+            full, is_low = past_caches(x, y, table, first, x.size, limit)
+            fence()
+        else:
+            full, is_low = into_caches(x, y, table, first, x.size, limit)
+        feed_forward(x[full - order :], v[: x.size - full], b)
+        one_by_one(v, y, a, full, x.size)
+        return is_low and largest_bits(y[full:]) <= top
+
+    return along
 
 
 @cache

@@ -29,6 +29,7 @@ from .filters_lanes import (
     no_lanes,
     spread,
 )
+from .lane_checks import extremes, none_above, widen
 from .lanes import fma, store
 
 FUSED: dict[str, Any] = {**OPTIONS, "fastmath": {"contract"}}
@@ -73,23 +74,27 @@ def one_by_one(v: Any, y: Any, a: Any, first: int, end: int) -> None:
 
 
 @cache
-def in_blocks(order: int) -> Any:
-    """The loop that computes eight outputs at once; returns where it stopped."""
+def in_blocks(order: int, put: Any = store) -> Any:
+    """The loop that computes eight outputs at once, which `put` writes.
+
+    It returns where it stopped, and whether all outputs are at most `top` in size.
+    """
 
     @numba.njit(**OPTIONS)
-    def advance(x: Any, y: Any, table: Any, first: int, end: int) -> int:
+    def advance(x: Any, y: Any, table: Any, first: int, end: int, top: float) -> Any:
         response = load_columns(table, 0, WIDTH)
         inputs = load_columns(table, WIDTH * WIDTH, order)
         outputs = load_columns(table, WIDTH * (WIDTH + order), order)
         before = load_lanes(y, first - WIDTH, WIDTH)
-        zero = no_lanes(y)
+        zero, sizes = no_lanes(y), extremes(before)
         full = first + (end - first) // WIDTH * WIDTH
         for at in range(first, full, WIDTH):
             total = add_columns(zero, response, x, at)
             total = add_columns(total, inputs, x, at - order)
             before = add_last_lanes(total, outputs, before)
-            store(y, at, before)
-        return full
+            put(y, at, before)
+            sizes = widen(sizes, before)
+        return full, none_above(sizes, top)
 
     return advance
 

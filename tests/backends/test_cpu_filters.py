@@ -1,0 +1,131 @@
+"""The kernels of filters on a CPU: blocks, steps, pipelines, and when SciPy's loop takes over."""
+
+import numpy as np
+import pytest
+from scipy import signal
+
+from mgrec.backends.cpu.filters import LONG, _kind, determine_filter, precompute_filter
+from mgrec.backends.cpu.filters_pipeline import BLOCK, CHECKED, LAG
+from mgrec.backends.cpu.filters_rows import BLOCKS, FORWARD, HEAD, STEPS
+from mgrec.backends.cpu.lanes import LARGE
+from mgrec.phases.cascade import Cascade
+from mgrec.phases.chunk import Chunk
+
+LENGTHS = [1, LONG - 1, LONG, LONG + 1, 70, 71, 1023, CHECKED + 28, CHECKED + 29, 5000]
+SINGLE = {
+    "feed-forward": (np.arange(1.0, 9), [1.0], FORWARD),
+    "order 1": ([0.5, 0.5], [1.0, -0.9], BLOCKS),
+    "order 4": (*signal.butter(4, 0.3), BLOCKS),
+    "order 8, crowded": (*signal.butter(8, 0.2), STEPS),
+    "order 20": ([1.0], [1, *(0.4 / np.arange(1.0, 21))], STEPS),
+}
+
+
+def draw(*shape, seed=7):
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+def run(cascade, x, entry, result=None, reverse=False):
+    """Results and exit of rows x, from states (states, rows)."""
+    x = x[:, :, None]
+    result = np.full_like(x, np.nan) if result is None else result[:, :, None]
+    chunk = Chunk((x,), x.shape, x.dtype, reverse)
+    outcome = determine_filter(cascade, chunk, entry[:, :, None], result)
+    assert not outcome.bad.any()
+    return result[:, :, 0], outcome.exit[:, :, 0]
+
+
+def assert_near(have, want):
+    for computed, wanted in zip(have, want, strict=True):
+        unit = np.finfo(computed.dtype).eps
+        size = np.abs(wanted).max(initial=1)
+        np.testing.assert_allclose(computed, wanted, rtol=0, atol=1e4 * unit * size)
+
+
+def sections(count):
+    return signal.butter(2 * count, 0.2, output="sos")
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_each_section_has_its_loop(name):
+    b, a, kind = SINGLE[name]
+    assert _kind(Cascade.of_polynomials(b, a))[0] == kind
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("name", SINGLE)
+def test_one_section_is_scipys(name, length, dtype):
+    b, a, _ = SINGLE[name]
+    cascade = Cascade.of_polynomials(b, a)
+    x, entry = draw(2, length).astype(dtype), draw(2, cascade.states, seed=8)
+    wanted, state = signal.lfilter(b, a, x.astype(float), zi=entry)
+    assert_near(run(cascade, x, entry.T), (wanted, state.T))
+    wanted, state = signal.lfilter(b, a, x[:, ::-1].astype(float), zi=entry)
+    assert_near(run(cascade, x, entry.T, reverse=True), (wanted[:, ::-1], state.T))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("length", [*LENGTHS, BLOCK - 1, BLOCK, BLOCK + 1, BLOCK + LAG * 8, 30_001])
+@pytest.mark.parametrize("count", [2, 4, 5, 8, 9, 17])
+def test_pipelines_are_scipys(count, length, dtype):
+    sos, x = sections(count), draw(2, length).astype(dtype)
+    entry = draw(count, 2, 2, seed=8)
+    wanted, state = signal.sosfilt(sos, x.astype(float), zi=entry.swapaxes(1, 2))
+    state = state.swapaxes(1, 2).reshape(2 * count, 2)
+    cascade, before = Cascade.of_sections(sos), entry.reshape(2 * count, 2)
+    assert_near(run(cascade, x, before), (wanted, state))
+    chunk = Chunk((x[:, :, None],), (2, length, 1), x.dtype)
+    offset = precompute_filter(cascade, chunk).offset[:, :, 0]
+    _, wanted = signal.sosfilt(sos, x.astype(float), zi=np.zeros((count, 2, 2)))
+    assert_near([offset], [wanted.swapaxes(1, 2).reshape(2 * count, 2)])
+
+
+@pytest.mark.parametrize("filter_", ["order 1", "order 4", "order 8, crowded", "sections"])
+def test_large_results_are_the_same_wherever_they_lie(filter_):
+    if filter_ == "sections":
+        cascade = Cascade.of_sections(sections(8))
+    else:
+        cascade = Cascade.of_polynomials(*SINGLE[filter_][:2])
+    length = LARGE // 8 + 29
+    x, entry = draw(1, length), np.zeros((cascade.states, 1))
+    memory = np.empty(length + 16)
+    at = -(memory.ctypes.data + 8 * HEAD) % 64 // 8  # there the blocks begin lines of memory
+    found = []
+    for offset in (at, at + 1, at + 5):
+        memory[:] = np.nan
+        result = memory[offset : offset + length].reshape(1, -1)
+        found.append(run(cascade, x, entry, result)[0].copy())
+        assert np.isnan(memory[:offset]).all()
+        assert np.isnan(memory[offset + length :]).all()
+    short = run(cascade, x[:, : length // 2].copy(), entry)[0]
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], found[2])
+    np.testing.assert_array_equal(found[0][:, : length // 2 - 40], short[:, :-40])
+
+
+@pytest.mark.parametrize("at", [0, 13, 14, 700, 2999])
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e305])
+@pytest.mark.parametrize("count", [1, 4, 8])
+def test_a_row_that_comes_near_overflow_is_scipys_loops(count, value, at):
+    sos, x = sections(count), draw(3, 3000)
+    x[1, at] = value
+    cascade, shape = Cascade.of_sections(sos), (3, 3000, 1)
+    result = np.empty(shape)
+    entry = np.zeros((cascade.states, 3, 1))
+    chunk = Chunk((x.reshape(shape),), shape, x.dtype)
+    outcome = determine_filter(cascade, chunk, entry, result)
+    with np.errstate(all="ignore"):
+        wanted = signal.sosfilt(sos, x)
+    is_low = np.abs(wanted).max(axis=1) <= 2.0**1000
+    np.testing.assert_array_equal(outcome.bad[:, 0], ~is_low)
+    for find in (np.isnan, np.isposinf, np.isneginf):
+        np.testing.assert_array_equal(find(result[:, :, 0]), find(wanted))
+    assert_near([result[[0, 2], :, 0]], [wanted[[0, 2]]])
+
+
+def test_these_find_a_section_that_is_left_out():
+    sos, x = sections(4), draw(1, 5000)
+    computed = run(Cascade.of_sections(sos[:-1]), x, np.zeros((6, 1)))[0]
+    with pytest.raises(AssertionError):
+        assert_near([computed], [signal.sosfilt(sos, x)])
