@@ -1,0 +1,163 @@
+"""Clusters that are disturbed on purpose, at a stated task, never by the clock."""
+
+import os
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import dask.array as da
+import numpy as np
+import psutil
+from dask.utils import key_split
+from distributed.core import Status
+from distributed.diagnostics.plugin import WorkerPlugin
+
+import mgrec
+from mgrec.signal import lfilter
+
+# Two groups of chunks: 32 and 8.
+CHUNKS, SIZE = 40, 500
+
+
+def claim(folder, name, times):
+    """True for the first `times` callers, of all processes together."""
+    for number in range(times):
+        try:
+            (Path(folder) / f"{name}-{number}").touch(exist_ok=False)
+        except FileExistsError:
+            continue
+        return True
+    return False
+
+
+def claimed(folder, name):
+    return len(list(Path(folder).glob(f"{name}-*")))
+
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@dataclass
+class DieAt(WorkerPlugin):
+    """Kills the worker that comes to a task.
+
+    Parameters
+    ----------
+    folder : str
+        Where the processes mark each death.
+    prefix : str
+        Of the task's key: pack, precompute, propagate, determine, ...
+    number : int
+        Of the chunk, or of the group of a propagation.
+    times : int
+        Deaths; one that comes to the task afterwards lives.
+    moment : {"executing", "memory"}
+        As the task begins, or when its result is there and the scheduler has not heard of it.
+    """
+
+    folder: str
+    prefix: str
+    number: int
+    times: int = 1
+    moment: str = "executing"
+    name: str = "die-at"
+
+    def transition(self, key, start, finish, **kwargs):
+        if finish != self.moment or start == finish or not isinstance(key, tuple):
+            return
+        is_here = key_split(key) == self.prefix and key[1] == self.number
+        if is_here and claim(self.folder, "death", self.times):
+            die()
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What the loads of some chunks do before they return, the first `times` times.
+
+    Parameters
+    ----------
+    folder : str
+        Where the processes mark each time.
+    kind : {"die", "raise", "wait"}
+        Until there is a file ``open`` in the folder.
+    numbers : sequence of int
+        Of the chunks.
+    times : int
+    """
+
+    folder: str
+    kind: str
+    numbers: Sequence[int]
+    times: int = 1
+
+    def strike(self):
+        if not claim(self.folder, self.kind, self.times):
+            return
+        if self.kind == "die":
+            die()
+        if self.kind == "raise":
+            raise OSError("the disk is away")
+        while not (Path(self.folder) / "open").exists():
+            time.sleep(0.01)
+
+
+def load(trouble=None, seed=0, block_info=None):
+    """The values of a chunk; they depend on its place alone."""
+    (number,) = block_info[None]["chunk-location"]
+    if trouble is not None and number in trouble.numbers:
+        trouble.strike()
+    return np.random.default_rng([seed, number]).uniform(-0.9, 0.9, SIZE)
+
+
+def loaded(name, trouble=None, seed=0, like=None):
+    """A Dask array of numbers in [-0.9, 0.9), read chunk by chunk."""
+    array = da.map_blocks(
+        load, trouble, seed, chunks=((SIZE,) * CHUNKS,), name=name, meta=np.empty(0)
+    )
+    return array if like is None else array.map_blocks(like, name=f"{name}-device", meta=like([]))
+
+
+def solved(family, name, trouble=None, seed=0, like=None):
+    """The lazy result of a recurrence over arrays whose second one has the trouble."""
+    s = loaded(f"load-s-{name}", None, seed + 1, like)
+    t = loaded(f"load-t-{name}", trouble, seed, like)
+    if family == "linear":
+        return mgrec.linear_recurrence(s, t, 0.5)
+    if family == "custom":
+        return mgrec.scan(mgrec.maps.max_plus, s, t, initial=0.5)
+    return lfilter([0.2, 0.3], [1.0, -0.9, 0.5], t)
+
+
+def wait_until(is_so, seconds=30):
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline, f"it was not so for {seconds} s"
+        time.sleep(0.02)
+
+
+def wait_until_started(client, workers):
+    """Until all workers are there and their nannies know it.
+
+    A worker that dies before its nanny has seen it start is not started again (Dask 2026.7).
+    """
+
+    def has_started():
+        known = client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.workers))
+        nannies = client.cluster.workers.values()
+        return len(known) == workers and all(is_up(nanny, known) for nanny in nannies)
+
+    wait_until(has_started)
+
+
+def is_up(nanny, known):
+    """Its process lives, and both the nanny and the scheduler know."""
+    process = nanny.process
+    if process is None or process.status != Status.running or process.worker_address not in known:
+        return False
+    try:
+        return psutil.Process(process.pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

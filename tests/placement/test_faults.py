@@ -1,0 +1,260 @@
+"""A worker is lost, at every phase: nothing else is, and every bit is as if it had lived."""
+
+import time
+import uuid
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+import zarr
+from click.testing import CliRunner
+from distributed import Client, KilledWorker, LocalCluster, wait
+from distributed.client import futures_of
+from faults import (
+    CHUNKS,
+    SIZE,
+    DieAt,
+    Trouble,
+    claim,
+    claimed,
+    die,
+    solved,
+    wait_until,
+    wait_until_started,
+)
+
+from mgrec import cli, linear_recurrence
+from mgrec.cli.linear import fill
+
+WORKERS = 2
+
+
+@pytest.fixture(scope="module")
+def anew():
+    with (
+        # Or a worker that dies twice within 15 s may be taken for one that is gone for good.
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"}),
+        LocalCluster(
+            n_workers=WORKERS, threads_per_worker=1, dashboard_address=":0", silence_logs=50
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def client(anew):
+    """A client of a cluster that has got over the last test."""
+    wait_until_started(anew, WORKERS)
+    return anew
+
+
+@pytest.fixture(scope="module")
+def undisturbed(anew):
+    """The results of a cluster that nothing happens to."""
+    return {family: solved(family, "calm").compute() for family in ("linear", "custom", "filter")}
+
+
+@pytest.fixture
+def plugin(client):
+    """Install a plugin on all workers, and on those that come."""
+    installed = []
+
+    def install(plugin):
+        client.register_plugin(plugin)
+        installed.append(plugin.name)
+
+    yield install
+    for name in installed:
+        client.unregister_worker_plugin(name)
+
+
+def fresh(family, trouble=None):
+    """The same numbers under new keys: nothing of an earlier run is found."""
+    return solved(family, uuid.uuid4().hex, trouble)
+
+
+def assert_same_bits(found, expected):
+    assert found.dtype == expected.dtype
+    assert found.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("family", "prefix", "number", "moment"),
+    [
+        ("linear", "pack", 20, "memory"),
+        ("linear", "precompute", 20, "executing"),
+        ("linear", "propagate", 1, "executing"),
+        ("linear", "determine", 35, "executing"),
+        ("linear", "determine", 35, "memory"),
+        ("custom", "determine", 3, "executing"),
+        ("filter", "precompute", 5, "memory"),
+        ("filter", "propagate", 0, "memory"),
+        ("filter", "determine", 39, "executing"),
+    ],
+)
+def test_a_worker_dies_in(plugin, undisturbed, tmp_path, family, prefix, number, moment):
+    plugin(DieAt(str(tmp_path), prefix, number, moment=moment))
+    result = fresh(family).compute()
+    assert claimed(tmp_path, "death") == 1
+    assert_same_bits(result, undisturbed[family])
+
+
+def test_workers_die_twice_in_a_row(plugin, undisturbed, tmp_path):
+    plugin(DieAt(str(tmp_path), "propagate", 1, times=2))
+    result = fresh("linear").compute()
+    assert claimed(tmp_path, "death") == 2
+    assert_same_bits(result, undisturbed["linear"])
+
+
+def test_a_worker_dies_while_it_loads(client, undisturbed, tmp_path):
+    result = fresh("linear", Trouble(str(tmp_path), "die", [17])).compute()
+    assert claimed(tmp_path, "die") == 1
+    assert_same_bits(result, undisturbed["linear"])
+
+
+class DyingStore:
+    """A store whose reader, and whose writer, dies once with half of a chunk done."""
+
+    def __init__(self, path, folder):
+        self.path, self.folder = path, str(folder)
+        self.shape, self.dtype, self.ndim = (CHUNKS * SIZE,), np.dtype(float), 1
+
+    def __getitem__(self, index):
+        (steps,) = index
+        if steps.start == 9 * SIZE and claim(self.folder, "reading", 1):
+            self._open()[steps.start : steps.start + SIZE // 2]
+            die()
+        return self._open()[steps]
+
+    def __setitem__(self, index, values):
+        (steps,) = index
+        if steps.start == 9 * SIZE and claim(self.folder, "writing", 1):
+            self._open()[steps.start : steps.start + SIZE // 2] = values[: SIZE // 2]
+            die()
+        self._open()[steps] = values
+
+    def _open(self):
+        return zarr.open_array(self.path, mode="r+")
+
+
+@pytest.fixture
+def t():
+    return da.from_array(np.random.default_rng(7).normal(size=CHUNKS * SIZE), chunks=SIZE)
+
+
+@pytest.fixture
+def store(tmp_path, t):
+    path = tmp_path / "t.zarr"
+    t.to_zarr(path)
+    return DyingStore(path, tmp_path)
+
+
+def test_a_worker_dies_while_it_reads_a_store(client, tmp_path, store, t):
+    array = da.from_array(store, chunks=SIZE, asarray=False)
+    result = linear_recurrence(0.5, array).compute()
+    assert claimed(tmp_path, "reading") == 1
+    assert_same_bits(result, linear_recurrence(0.5, t).compute())
+
+
+def test_a_worker_dies_while_it_writes_a_store(client, tmp_path, store, t):
+    fill(store, linear_recurrence(0.5, t), client, "Writing")
+    assert claimed(tmp_path, "writing") == 1
+    written = zarr.open_array(store.path, mode="r")[:]
+    assert_same_bits(written, linear_recurrence(0.5, t).compute())
+
+
+def test_a_worker_dies_under_the_command(client, plugin, tmp_path, store, t):
+    out = tmp_path / "w.zarr"
+    plugin(DieAt(str(tmp_path), "determine", 9))
+    address = client.cluster.scheduler_address
+    arguments = ["linear", "0.5", store.path, "-o", out, "--cluster", address, "--chunk", SIZE]
+    run = CliRunner().invoke(cli.main, [str(argument) for argument in arguments])
+    assert run.exit_code == 0, run.output
+    assert claimed(tmp_path, "death") == 1
+    expected = linear_recurrence(0.5, t).compute()
+    assert_same_bits(zarr.open_array(out, mode="r")[:], expected)
+    assert not list(tmp_path.glob(".w.*"))
+
+
+def test_a_chunk_that_kills_its_workers_is_given_up(client, plugin, tmp_path):
+    def allow(failures, dask_scheduler):
+        before, dask_scheduler.allowed_failures = dask_scheduler.allowed_failures, failures
+        return before
+
+    plugin(DieAt(str(tmp_path), "determine", 7, times=2))
+    before = client.run_on_scheduler(allow, 1)
+    try:
+        # The scheduler blames any task that the worker had.
+        with pytest.raises(
+            KilledWorker, match=r"\('(pre|de)\w+-\w+', \d+\) on 2 different workers"
+        ):
+            fresh("linear").compute()
+    finally:
+        client.run_on_scheduler(allow, before)
+    assert claimed(tmp_path, "death") == 2
+
+
+def test_retries_are_those_of_compute(client, undisturbed, tmp_path):
+    result = fresh("linear", Trouble(str(tmp_path), "raise", [11], times=2)).compute(retries=2)
+    assert claimed(tmp_path, "raise") == 2
+    assert_same_bits(result, undisturbed["linear"])
+
+
+def test_without_retries_the_error_of_the_load_comes_through(client, tmp_path):
+    with pytest.raises(OSError, match="the disk is away"):
+        fresh("linear", Trouble(str(tmp_path), "raise", [11])).compute()
+
+
+@pytest.mark.parametrize("family", ["linear", "filter"])
+def test_a_worker_that_joins_late_takes_its_part(client, undisturbed, tmp_path, family):
+    """Each worker waits in a load, the late one too."""
+    result = fresh(family, Trouble(str(tmp_path), "wait", range(4, CHUNKS), CHUNKS)).persist()
+    try:
+        wait_until(lambda: claimed(tmp_path, "wait") == WORKERS)
+        client.cluster.scale(WORKERS + 1)
+        wait_until(lambda: claimed(tmp_path, "wait") == WORKERS + 1)
+    finally:
+        (tmp_path / "open").touch()
+        wait(result)
+        client.cluster.scale(WORKERS)
+    assert_same_bits(result.compute(), undisturbed[family])
+
+
+def test_what_is_cancelled_leaves_nothing(client, undisturbed, tmp_path):
+    array = fresh("linear", Trouble(str(tmp_path), "wait", [20]))
+    futures = futures_of(array.persist())
+    while not claimed(tmp_path, "wait"):
+        time.sleep(0.01)
+    client.cancel(futures)
+    (tmp_path / "open").touch()
+    wait_until(lambda: not client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.tasks))
+    wait_until(lambda: not any(client.run(lambda dask_worker: dict(dask_worker.data)).values()))
+    assert {future.status for future in futures} == {"cancelled"}
+    # The very keys that were cancelled.
+    assert_same_bits(array.compute(), undisturbed["linear"])
+
+
+def test_two_clients_share_a_cluster(client, undisturbed, tmp_path):
+    """The same solve and another one; the client that began leaves in the middle."""
+    shared = fresh("linear", Trouble(str(tmp_path), "wait", [20]))
+    with (
+        Client(client.cluster.scheduler_address, set_as_default=False) as second,
+        Client(client.cluster.scheduler_address, set_as_default=False) as third,
+    ):
+        first = second.persist(shared)
+        again, other = third.compute(shared), third.compute(fresh("filter"))
+        while not claimed(tmp_path, "wait"):
+            time.sleep(0.01)
+        second.close()
+        del first
+        (tmp_path / "open").touch()
+        assert_same_bits(again.result(), undisturbed["linear"])
+        assert_same_bits(other.result(), undisturbed["filter"])
+
+
+def test_the_bits_of_other_numbers_differ(undisturbed):
+    """What all tests here rest on can fail."""
+    with pytest.raises(AssertionError):
+        assert_same_bits(solved("linear", "other", seed=1).compute(), undisturbed["linear"])
