@@ -13,6 +13,7 @@ from ..phases.chunk import Chunk
 from ..phases.coefficient import Coefficient
 from ..phases.door import Problem
 from ..phases.layout import as_result, lay_out, lay_out_entry
+from .errors import in_chunk
 
 Where = tuple[tuple[int, ...], tuple[int, ...]]
 """A chunk's place among the chunks, and where it starts."""
@@ -126,7 +127,7 @@ class Entries:
 def precompute_block(pack: Pack, recipe: Recipe) -> tuple[Any, tuple[int, ...]]:
     """Reduce a chunk to its summary; the chunk's shape goes along."""
     backend = backend_of(pack.blocks)
-    with backend.device_of(pack.blocks):
+    with in_chunk("precompute", pack.place, pack.starts), backend.device_of(pack.blocks):
         chunk, shape = recipe.chunk(pack)
         return backend.precompute(recipe.problem.transfer_map, chunk), shape
 
@@ -173,7 +174,7 @@ def determine_held(recipe: Recipe, at: Where, entries: Entries, number: int, *bl
 def determine_block(recipe: Recipe, pack: Pack, entries: Entries, number: int) -> Any:
     """The results of a chunk: one array, or a tuple of one a scalar of the state."""
     problem, backend = recipe.problem, backend_of(pack.blocks, recipe.method)
-    with backend.device_of(pack.blocks):
+    with in_chunk("determine", pack.place, pack.starts), backend.device_of(pack.blocks):
         chunk, shape = recipe.chunk(pack)
         entry = entries.at(number, recipe, shape)
         results = tuple(backend.empty(chunk.shape, problem.dtype) for _ in entry)

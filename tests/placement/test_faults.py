@@ -24,7 +24,7 @@ from faults import (
     wait_until_started,
 )
 
-from mgrec import cli, linear_recurrence
+from mgrec import Coefficient, cli, linear_recurrence
 from mgrec.cli.linear import fill
 
 WORKERS = 2
@@ -205,6 +205,19 @@ def test_retries_are_those_of_compute(client, undisturbed, tmp_path):
 def test_without_retries_the_error_of_the_load_comes_through(client, tmp_path):
     with pytest.raises(OSError, match="the disk is away"):
         fresh("linear", Trouble(str(tmp_path), "raise", [11])).compute()
+
+
+def decayed(step):
+    if step == 7 * SIZE + 3:
+        raise ValueError("no such step")
+    return 0.5
+
+
+def test_a_function_that_raises_names_its_chunk(client, t):
+    with pytest.raises(ValueError, match="no such step") as caught:
+        linear_recurrence(Coefficient(decayed), t).compute()
+    (note,) = caught.value.__notes__
+    assert f"of chunk (7,), which begins at [{7 * SIZE}]" in note
 
 
 @pytest.mark.parametrize("family", ["linear", "filter"])

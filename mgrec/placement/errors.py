@@ -1,0 +1,35 @@
+"""Say in which chunk an error came up: the traceback of a worker does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def in_chunk(phase: str, place: tuple[int, ...], starts: tuple[int, ...]) -> Iterator[None]:
+    """Add a note to whatever is raised inside; its type and its message stay.
+
+    Parameters
+    ----------
+    phase : str
+    place : tuple of int
+        Of the chunk among the chunks.
+    starts : tuple of int
+        Index of its first element; -1 along an axis of unknown chunk sizes.
+
+    Examples
+    --------
+    >>> try:
+    ...     with in_chunk("determine", (7,), (3500,)):
+    ...         raise ValueError("no such step")
+    ... except ValueError as error:
+    ...     error.__notes__
+    ['mgrec: in the phase determine of chunk (7,), which begins at [3500]']
+    """
+    try:
+        yield
+    except Exception as error:
+        begins = ", ".join("?" if start < 0 else str(start) for start in starts)
+        error.add_note(f"mgrec: in the phase {phase} of chunk {place}, which begins at [{begins}]")
+        raise
