@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from ..phases.cascade import Cascade
+from ..phases.cascade_summary import CascadeSummary
 from ..phases.chunk import Chunk
 from ..phases.kinds import is_on_gpu
 from ..phases.transfer_map import TransferMap
@@ -32,15 +34,41 @@ class Backend:
         Every row reduced to one map, in host memory.
     determine : callable, ``(transfer_map, chunk, entry, results) -> None``
         Writes the states after every step, from an entry in host memory or on the device.
+    precompute_filter : callable, ``(cascade, chunk) -> CascadeSummary``
+        The states after a chunk that begins with states of 0, in host memory.
+    determine_filter : callable, ``(cascade, chunk, entry, result) -> exit``
+        Writes the outputs of every step, from an entry in host memory or on the device; the
+        states after the chunk.
     """
 
     device_of: Callable[[Iterable[Any]], AbstractContextManager[Any]]
     empty: Callable[[tuple[int, ...], np.dtype[Any]], Any]
     precompute: Callable[[TransferMap, Chunk], Any]
     determine: Callable[[TransferMap, Chunk, Arrays, Arrays], None]
+    precompute_filter: Callable[[Cascade, Chunk], CascadeSummary]
+    determine_filter: Callable[[Cascade, Chunk, Any, Any], Any]
 
 
-CPU = Backend(lambda arrays: nullcontext(), np.empty, cpu.precompute, cpu.determine)
+def _precompute_filter(cascade: Cascade, chunk: Chunk) -> CascadeSummary:
+    from .cpu import filters
+
+    return filters.precompute_filter(cascade, chunk)
+
+
+def _determine_filter(cascade: Cascade, chunk: Chunk, entry: Any, result: Any) -> Any:
+    from .cpu import filters
+
+    return filters.determine_filter(cascade, chunk, entry, result).exit
+
+
+CPU = Backend(
+    lambda arrays: nullcontext(),
+    np.empty,
+    cpu.precompute,
+    cpu.determine,
+    _precompute_filter,
+    _determine_filter,
+)
 
 
 def backend_of(arrays: Iterable[Any], method: str = "auto") -> Backend:
@@ -51,8 +79,16 @@ def backend_of(arrays: Iterable[Any], method: str = "auto") -> Backend:
 @cache
 def _gpu(method: str) -> Backend:
     from . import cuda
+    from .cuda import filters
 
-    return Backend(cuda.device_of, cuda.empty, cuda.precompute, cuda.determine_by(method))
+    return Backend(
+        cuda.device_of,
+        cuda.empty,
+        cuda.precompute,
+        cuda.determine_by(method),
+        filters.precompute_filter,
+        filters.determine_filter,
+    )
 
 
 def to_host(array: Any) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .cascade import Cascade
-from .kinds import is_on_gpu
+from .kinds import check_together, is_on_gpu
 
 _COMPUTED = "fdFD"
 
@@ -52,24 +52,32 @@ class FilterProblem:
 
 
 def as_signal(x: Any, name: str = "x") -> Any:
-    """An array of at least one axis, NumPy or Dask."""
-    if is_on_gpu(x):
-        raise TypeError(f"{name} is an array on a GPU, which this version does not filter yet")
+    """An array of at least one axis, NumPy's, CuPy's or Dask's."""
     if isinstance(x, np.ma.MaskedArray):
         raise TypeError(f"{name} must be a plain array; got a masked array: fill it first")
     if hasattr(x, "dask") and hasattr(x, "chunks") and hasattr(x, "_meta"):
         if isinstance(x._meta, np.ma.MaskedArray):
             raise TypeError(f"{name} must be plain; got chunks of masked arrays: fill them first")
-    else:
+    elif not is_on_gpu(x):
         x = np.asarray(x)
     if x.ndim == 0:
         raise ValueError(f"{name} must be at least 1-D; got a single number")
     return x
 
 
+def as_coefficients(values: Any) -> np.ndarray:
+    """A few numbers, in host memory."""
+    return np.asarray(values.get() if is_on_gpu(values) else values)
+
+
+def beside(values: np.ndarray, x: Any) -> Any:
+    """A host array as one that goes with x: on its GPU, where x is there."""
+    return np.asarray(values, like=getattr(x, "_meta", x)) if is_on_gpu(x) else values
+
+
 def as_polynomial(name: str, values: Any) -> np.ndarray:
     """b or a: a 1-d array that is not empty."""
-    array = np.atleast_1d(np.asarray(values))
+    array = np.atleast_1d(as_coefficients(values))
     if array.ndim != 1 or array.size == 0:
         raise ValueError(f"Parameter {name} is not a non-empty 1d array, since {array.shape=}")
     return array
@@ -77,7 +85,7 @@ def as_polynomial(name: str, values: Any) -> np.ndarray:
 
 def as_sections(sos: Any) -> np.ndarray:
     """sos: an array (sections, 6) with a_0 = 1."""
-    array = np.atleast_2d(np.asarray(sos))
+    array = np.atleast_2d(as_coefficients(sos))
     if array.ndim != 2:
         raise ValueError(f"sos array must be 2D; got {array.ndim} axes")
     if array.shape[1] != 6:
@@ -118,7 +126,7 @@ def check_polynomials(b: Any, a: Any, x: Any, axis: Any, zi: Any) -> FilterProbl
     if a[0] == 0:
         raise ValueError("a[0] must not be 0: the filter would need samples of the future")
     axis = axis_of(axis, x)
-    zi = None if zi is None else _as_states(zi)
+    zi = None if zi is None else _as_states(zi, x)
     dtype = result_dtype(b, a, x, zi)
     cascade = Cascade.of_polynomials(b, a)
     entry = None
@@ -141,7 +149,7 @@ def check_sections(sos: Any, x: Any, axis: Any, zi: Any) -> FilterProblem:
     """Arguments of ``sosfilt``; zi is (sections, ..., 2, ...)."""
     sos, x = as_sections(sos), as_signal(x)
     axis = axis_of(axis, x)
-    zi = None if zi is None else _as_states(zi)
+    zi = None if zi is None else _as_states(zi, x)
     dtype = result_dtype(sos, x, zi)
     cascade = Cascade.of_sections(sos)
     entry = None
@@ -160,8 +168,10 @@ def check_sections(sos: Any, x: Any, axis: Any, zi: Any) -> FilterProblem:
     return FilterProblem(cascade, x, entry, axis, dtype)
 
 
-def _as_states(zi: Any) -> Any:
-    return zi if hasattr(zi, "dask") else np.asarray(zi)
+def _as_states(zi: Any, x: Any) -> Any:
+    zi = zi if hasattr(zi, "dask") or is_on_gpu(zi) else np.asarray(zi)
+    check_together([("x", x)], [("zi", zi)])
+    return zi
 
 
 def _front(array: Any, axis: int) -> Any:

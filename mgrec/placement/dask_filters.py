@@ -159,14 +159,14 @@ def _exit(
     token: str,
 ) -> da.Array:
     name, before = f"exit-{token}", f"propagate-{token}"
-    tasks = {
-        (name, 0, *row): Task((name, 0, *row), exit_block, recipe, TaskRef((before, last, *row)))
-        for row in _rows(x.chunks, recipe.axis)
-    }
+    meta = meta_from_array(x._meta, ndim=x.ndim, dtype=recipe.dtype)
+    tasks = {}
+    for row in _rows(x.chunks, recipe.axis):
+        key = (name, 0, *row)
+        tasks[key] = Task(key, exit_block, recipe, TaskRef((before, last, *row)), meta)
     graph = HighLevelGraph(
         {**entries.layers, name: tasks}, {**entries.dependencies, name: {before}}
     )
     rows = tuple(c for k, c in enumerate(x.chunks) if k != recipe.axis)
     chunks = ((problem.cascade.states,), *rows)
-    meta = meta_from_array(x._meta, ndim=x.ndim, dtype=recipe.dtype)
     return da.Array(graph, name, chunks, meta=meta)

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from ..backends import backend_of
 from ..backends.cpu import filters as cpu
 from ..phases.cascade import Cascade
 from ..phases.chunk import Chunk
-from ..phases.layout import canonical_shape
-from .filters import lay_out_states
+from ..phases.kinds import is_on_gpu
+from .filters import lay_out_signal, lay_out_states
 
 
 @dataclass(frozen=True)
@@ -24,9 +25,7 @@ class FilterRecipe:
     state_dtype: np.dtype[Any]
 
     def chunk(self, block: Any) -> Chunk:
-        layout = canonical_shape(block.shape, self.axis)
-        x = np.ascontiguousarray(block, self.dtype).reshape(layout)
-        return Chunk((x,), layout, self.dtype)
+        return lay_out_signal(block, self.axis, self.dtype)
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,9 @@ class FilterEntries:
 
 def precompute_block(block: Any, recipe: FilterRecipe) -> tuple[Any, tuple[int, ...]]:
     """Reduce a chunk to its summary; the chunk's shape goes along."""
-    return cpu.precompute_filter(recipe.cascade, recipe.chunk(block)), block.shape
+    backend = backend_of((block,))
+    with backend.device_of((block,)):
+        return backend.precompute_filter(recipe.cascade, recipe.chunk(block)), block.shape
 
 
 def propagate_group(recipe: FilterRecipe, summaries: list[Any], before: Any) -> FilterEntries:
@@ -71,18 +72,24 @@ def propagate_group(recipe: FilterRecipe, summaries: list[Any], before: Any) -> 
 
 def determine_block(recipe: FilterRecipe, block: Any, entries: FilterEntries, number: int) -> Any:
     """The outputs of a chunk."""
-    chunk = recipe.chunk(block)
-    result = np.empty(chunk.shape, recipe.dtype)
-    entry = entries.at(number, recipe, block.shape)
-    cpu.determine_filter(recipe.cascade, chunk, entry, result)
-    return result.reshape(block.shape)
+    backend = backend_of((block,))
+    with backend.device_of((block,)):
+        chunk = recipe.chunk(block)
+        result = backend.empty(chunk.shape, recipe.dtype)
+        entry = entries.at(number, recipe, block.shape)
+        backend.determine_filter(recipe.cascade, chunk, entry, result)
+        return result.reshape(block.shape)
 
 
-def exit_block(recipe: FilterRecipe, entries: FilterEntries) -> np.ndarray:
-    """The states after the last chunk of a row of chunks, as (states, other axes)."""
+def exit_block(recipe: FilterRecipe, entries: FilterEntries, like: Any) -> Any:
+    """The states after the last chunk of a row of chunks, as (states, other axes).
+
+    An array of the kind of `like`, which is that of the chunks.
+    """
     exit, shape = entries.states[-1], entries.shape
     if shape is None:
         raise ValueError("a row of chunks has no chunk")
     rows = shape[: recipe.axis] + shape[recipe.axis + 1 :]
     with np.errstate(over="ignore"):
-        return np.asarray(exit.reshape(len(exit), *rows).astype(recipe.dtype))
+        exit = exit.reshape(len(exit), *rows).astype(recipe.dtype)
+    return np.asarray(exit, like=like) if is_on_gpu(like) else exit

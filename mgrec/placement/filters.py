@@ -1,13 +1,15 @@
-"""Filters on one machine: rows shared out to threads, a long row cut where it forgets."""
+"""Filters on one machine: a GPU takes an array whole, threads share rows or a row that forgets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from ..backends import CPU, Backend, backend_of, to_host
 from ..backends.cpu import filters as cpu
 from ..phases.cascade_door import FilterProblem
 from ..phases.chunk import Chunk
@@ -46,7 +48,8 @@ def solve_filter(problem: FilterProblem, out: Any = None) -> tuple[Any, Any]:
     result : array
         Of the shape of x and the problem's dtype.
     exit : array (states, other axes of x)
-        The states after the last sample, in the problem's dtype; lazy for a Dask array.
+        The states after the last sample, in the problem's dtype; lazy for a Dask array. On a
+        GPU None where no states were given before the first: nobody asks.
     """
     if hasattr(problem.x, "dask") or hasattr(problem.entry, "dask"):
         if out is not None:
@@ -57,26 +60,56 @@ def solve_filter(problem: FilterProblem, out: Any = None) -> tuple[Any, Any]:
     operands = [array for array in (problem.x, problem.entry) if array is not None]
     wanted = _Result(problem.shape, problem.dtype, (problem.entry,))
     given = check_out(out, wanted, operands)
-    layout = canonical_shape(problem.shape, problem.axis)
-    x = np.ascontiguousarray(problem.x, problem.dtype).reshape(layout)
-    chunk = Chunk((x,), layout, problem.dtype)
-    entry = lay_out_states(problem, problem.entry, problem.shape)
-    result = (given[0] if given else np.empty(problem.shape, problem.dtype)).reshape(layout)
-    exit = _share(problem, chunk, entry, result, thread_count() if x.size >= SMALL else 1)
-    with np.errstate(over="ignore"):
-        exit = exit.reshape(len(exit), *problem.row_shape).astype(problem.dtype)
+    backend = backend_of((problem.x,))
+    with backend.device_of((problem.x,)):
+        solve = _solve_on_threads if backend is CPU else partial(_solve_whole, backend)
+        result, exit = solve(problem, given[0] if given else None)
     return given[0] if given else result.reshape(problem.shape), exit
 
 
+def _solve_whole(backend: Backend, problem: FilterProblem, out: Any) -> tuple[Any, Any]:
+    chunk = lay_out_signal(problem.x, problem.axis, problem.dtype)
+    result = backend.empty(chunk.shape, problem.dtype) if out is None else out.reshape(chunk.shape)
+    if problem.entry is None:
+        backend.determine_filter(problem.cascade, chunk, None, result)
+        return result, None
+    entry = _spread(problem, problem.entry, problem.shape)
+    exit = backend.determine_filter(problem.cascade, chunk, entry, result)
+    return result, exit.reshape(len(exit), *problem.row_shape).astype(problem.dtype)
+
+
+def lay_out_signal(x: Any, axis: int, dtype: np.dtype[Any]) -> Chunk:
+    """An array in memory, NumPy's or CuPy's, as a chunk."""
+    layout = canonical_shape(x.shape, axis)
+    x = x.astype(dtype, copy=False)
+    x = x if x.flags.c_contiguous else x.copy(order="C")
+    return Chunk((x.reshape(layout),), layout, dtype)
+
+
+def _solve_on_threads(problem: FilterProblem, out: Any) -> tuple[Any, Any]:
+    chunk = lay_out_signal(problem.x, problem.axis, problem.dtype)
+    (x,) = chunk.operands
+    entry = lay_out_states(problem, problem.entry, problem.shape)
+    result = (np.empty(chunk.shape, problem.dtype) if out is None else out).reshape(chunk.shape)
+    exit = _share(problem, chunk, entry, result, thread_count() if x.size >= SMALL else 1)
+    with np.errstate(over="ignore"):
+        return result, exit.reshape(len(exit), *problem.row_shape).astype(problem.dtype)
+
+
 def lay_out_states(problem: Any, entry: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """States (states, other axes), broadcast, as (states, outer, inner)."""
+    """States (states, other axes), broadcast, as (states, outer, inner) in host memory."""
+    if entry is None:
+        outer, _, inner = canonical_shape(shape, problem.axis)
+        return np.zeros((problem.cascade.states, outer, inner), problem.state_dtype)
+    return np.ascontiguousarray(_spread(problem, to_host(entry), shape))
+
+
+def _spread(problem: Any, entry: Any, shape: tuple[int, ...]) -> Any:
     outer, _, inner = canonical_shape(shape, problem.axis)
     states = problem.cascade.states
-    if entry is None:
-        return np.zeros((states, outer, inner), problem.state_dtype)
     rows = shape[: problem.axis] + shape[problem.axis + 1 :]
-    full = np.broadcast_to(np.asarray(entry, problem.state_dtype), (states, *rows))
-    return np.ascontiguousarray(full).reshape(states, outer, inner)
+    full = np.broadcast_to(entry.astype(problem.state_dtype), (states, *rows))
+    return full.reshape(states, outer, inner)
 
 
 def _share(

@@ -22,10 +22,10 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any 
     b, a : array_like
         Numerator and denominator, 1-d, of any lengths; a[0] need not be 1. Kept in float64
         or complex128 whatever `x` is.
-    x : array_like or dask.array.Array
+    x : array_like, CuPy or dask.array.Array
     axis : int, optional
         The axis along which the filter runs.
-    zi : array_like or dask.array.Array, optional
+    zi : array_like, CuPy or dask.array.Array, optional
         States before the first sample: the shape of `x` with max(len(a), len(b)) − 1 along
         `axis`; other axes may have length 1. As ``lfilter_zi`` and ``lfiltic`` give them.
     out : array, optional
@@ -47,7 +47,7 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any 
         The result would not be float32, float64, complex64 or complex128; integers alone
         are refused, as by SciPy.
     TypeError
-        Masked arrays, or `out` is no NumPy array, or given for a Dask array.
+        Masked arrays, or `out` is not of the kind of `x`, or given for a Dask array.
     ValueError
         a[0] is 0, or shapes do not fit, also that of `out`.
 
@@ -66,7 +66,14 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any 
     SciPy's loop in SciPy's order and dtype, so that an unstable filter gives what SciPy
     gives.
 
-    *Cost.* One pass over the memory; over Dask chunks `x` is read twice, once to summarise
+    *On a GPU* a row is cut into segments of several thousand samples, each walked by a lane of
+    its own, in float64. What a segment begins with comes from the samples before it as far as
+    the filter remembers, or from powers of its matrix; it is compared with where the segment
+    before has ended, and put right where digits would be lost. A signal that falls silent within
+    the filter's memory before the end of a segment costs such a repair.
+
+    *Cost.* One pass over the memory, two of reading where a filter remembers more than a
+    segment of a GPU; over Dask chunks `x` is read twice, once to summarise
     and once to filter, and max(len(a), len(b)) − 1 scalars cross each boundary.
 
     References
@@ -107,7 +114,7 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any = None
     ----------
     sos : array_like (sections, 6)
         Each row b_0, b_1, b_2, 1, a_1, a_2.
-    x : array_like or dask.array.Array
+    x : array_like, CuPy or dask.array.Array
     axis : int, optional
         The axis along which the filter runs.
     zi : array_like or dask.array.Array, optional
@@ -130,7 +137,7 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any = None
         The result would not be float32, float64, complex64 or complex128; integers alone
         are refused, as by SciPy.
     TypeError
-        Masked arrays, or `out` is no NumPy array, or given for a Dask array.
+        Masked arrays, or `out` is not of the kind of `x`, or given for a Dask array.
     ValueError
         Shapes that do not fit, also that of `out`, or a section whose a_0 is not 1.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..phases.cascade_door import as_signal, axis_of
+from ..phases.cascade_door import as_signal, axis_of, beside
 from .filters import lfilter
 from .linear import linear_recurrence
 
@@ -29,7 +29,7 @@ def ewm(
 
     Parameters
     ----------
-    x : array_like or dask.array.Array
+    x : array_like, CuPy or dask.array.Array
         Real numbers. nan counts as missing: it weighs nothing, and the weights of the values
         before it fall all the same (pandas' ``ignore_na=False``).
     alpha : float, optional
@@ -73,7 +73,7 @@ def ewm(
         raise TypeError(f"x must be real; got {x.dtype}")
     x = x.astype(np.float32 if x.dtype == np.float32 else np.float64)
     there = ~np.isnan(x)
-    if isinstance(x, np.ndarray) and there.all():
+    if not hasattr(x, "dask") and there.all():
         return _without_gaps(x, rate, adjust, axis)
     return _with_gaps(x, there, rate, adjust, axis)
 
@@ -100,7 +100,7 @@ def _alpha(
     return value if name == "alpha" else 1 / (1 + value)
 
 
-def _without_gaps(x: np.ndarray, rate: float, adjust: bool, axis: int) -> np.ndarray:
+def _without_gaps(x: Any, rate: float, adjust: bool, axis: int) -> Any:
     type_ = x.dtype.type
     numerator, denominator = np.array([rate], x.dtype), np.array([1.0, rate - 1.0], x.dtype)
     if not adjust:
@@ -108,13 +108,13 @@ def _without_gaps(x: np.ndarray, rate: float, adjust: bool, axis: int) -> np.nda
         first = type_(1 - rate) * x[(slice(None),) * axis + (slice(0, 1),)]
         if x.shape[axis] == 0:
             return x
-        return np.asarray(lfilter(numerator, denominator, x, axis, first)[0])
+        return lfilter(numerator, denominator, x, axis, first)[0]
     shape = [1] * x.ndim
     shape[axis] = -1
     powers = np.arange(1, x.shape[axis] + 1) * math.log1p(-rate) if rate < 1 else -np.inf
     weight = -np.expm1(powers) * np.ones(x.shape[axis])
-    total = np.asarray(lfilter(numerator, denominator, x, axis))
-    total /= weight.astype(x.dtype).reshape(shape)
+    total = lfilter(numerator, denominator, x, axis)
+    total /= beside(weight.astype(x.dtype).reshape(shape), x)
     return total
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..phases.cascade_door import as_polynomial, as_sections, as_signal, axis_of
+from ..phases.cascade_door import as_polynomial, as_sections, as_signal, axis_of, beside
 from .filters import lfilter, sosfilt
 from .filters_initial import lfilter_zi, sosfilt_zi
 
@@ -29,7 +29,7 @@ def filtfilt(
     ----------
     b, a : array_like
         Numerator and denominator, 1-d.
-    x : array_like or dask.array.Array
+    x : array_like, CuPy or dask.array.Array
         Longer than `padlen` along `axis`.
     axis : int, optional
     padtype : {"odd", "even", "constant", None}, optional
@@ -38,7 +38,7 @@ def filtfilt(
         By how many samples, at either end; 3·max(len(a), len(b)) when not given.
     method : {"pad", "gust"}, optional
         "gust" (Gustafsson 1996) chooses the states at the ends so that forward-backward and
-        backward-forward give the same; for NumPy arrays.
+        backward-forward give the same; not for Dask arrays.
     irlen : int, optional
         For "gust": length of the impulse response, if it is to be cut.
 
@@ -71,10 +71,10 @@ def filtfilt(
     states = lfilter_zi(b, a)
     shape = [1] * x.ndim
     shape[axis] = states.size
-    states = states.reshape(shape)
+    states = beside(states.reshape(shape), x)
 
     def run(data: Any) -> Any:
-        return lfilter(b, a, data, axis, states * _part(data, axis, 0, 1))[0]
+        return lfilter(b, a, data, axis, _part(data, axis, 0, 1) * states)[0]
 
     return _forward_backward(run, extended, axis, edge)
 
@@ -89,7 +89,7 @@ def sosfiltfilt(
     Parameters
     ----------
     sos : array_like (sections, 6)
-    x : array_like or dask.array.Array
+    x : array_like, CuPy or dask.array.Array
         Longer than `padlen` along `axis`.
     axis : int, optional
     padtype : {"odd", "even", "constant", None}, optional
@@ -121,10 +121,10 @@ def sosfiltfilt(
     edge, extended = _extended(x, axis, padtype, padlen, int(taps))
     shape = [len(sos)] + [1] * x.ndim
     shape[axis + 1] = 2
-    states = sosfilt_zi(sos).reshape(shape)
+    states = beside(sosfilt_zi(sos).reshape(shape), x)
 
     def run(data: Any) -> Any:
-        return sosfilt(sos, data, axis, states * _part(data, axis, 0, 1))[0]
+        return sosfilt(sos, data, axis, _part(data, axis, 0, 1) * states)[0]
 
     return _forward_backward(run, extended, axis, edge)
 
@@ -168,6 +168,7 @@ def _ends(x: Any, axis: int, padtype: str | None, edge: int) -> list[Any]:
     first, last = _part(x, axis, 0, 1), _part(x, axis, length - 1, length)
     if padtype == "constant":
         ones = np.ones([edge if k == axis else 1 for k in range(x.ndim)], x.dtype)
+        ones = beside(ones, x)
         return [first * ones, x, last * ones]
     head = _reversed(_part(x, axis, 1, edge + 1), axis)
     tail = _reversed(_part(x, axis, length - edge - 1, length - 1), axis)
