@@ -7,6 +7,7 @@ from .phases.transfer_map import TransferMap
 from .recurrences import maps
 from .recurrences.custom import scan
 from .recurrences.linear import linear_recurrence
+from .recurrences.plan import plan
 from .recurrences.rational import rational_recurrence
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "check_laws",
     "linear_recurrence",
     "maps",
+    "plan",
     "rational_recurrence",
     "scan",
     "signal",

@@ -17,7 +17,8 @@ Operands that the workers hold already need no ``pack``: see dask_held.py.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import dask.array as da
@@ -38,6 +39,31 @@ from .groups import group_size
 MANY_CHUNKS = 2000
 
 
+_captured: ContextVar[list[tuple[Problem, str]] | None] = ContextVar("captured", default=None)
+
+
+def capture(call: Callable[[], Any]) -> tuple[Problem, str]:
+    """The checked problem of a public function's call, and its method; nothing is built.
+
+    Raises
+    ------
+    TypeError
+        The function solves no recurrence of Dask arrays by transfer maps.
+    """
+    found: list[tuple[Problem, str]] = []
+    token = _captured.set(found)
+    try:
+        call()
+    finally:
+        _captured.reset(token)
+    if len(found) != 1:
+        raise TypeError(
+            "a plan takes linear_recurrence, rational_recurrence or scan, and a Dask array among "
+            "their operands; got another function, or no Dask array"
+        )
+    return found[0]
+
+
 def solve(problem: Problem, memory: str, method: str) -> tuple[Any, ...]:
     """Build the lazy result of a recurrence over Dask arrays.
 
@@ -53,6 +79,10 @@ def solve(problem: Problem, memory: str, method: str) -> tuple[Any, ...]:
     tuple of dask.array.Array
         One a scalar of the state, chunked like the last operand.
     """
+    captured = _captured.get()
+    if captured is not None:
+        captured.append((problem, method))
+        return problem.initial
     if da.array_expr_enabled():
         raise NotImplementedError(
             "mgrec builds graphs for legacy Dask arrays; set array.query-planning to False"

@@ -1,0 +1,71 @@
+"""Repeated solves of one shape on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def plan(recurrence: Callable[..., Any], *operands: Any, client: Any = None, **options: Any) -> Any:
+    """Prepare a recurrence over Dask arrays for repeated solves of one shape.
+
+    A solve by graph takes three rounds of the scheduler, 20 to 30 ms whatever its size. A plan is
+    built once; after that a solve is one message to each worker, and workers send each other the
+    summaries of their chunks. It pays in time stepping.
+
+    Parameters
+    ----------
+    recurrence : callable
+        :func:`mgrec.linear_recurrence`, :func:`mgrec.rational_recurrence` or
+        :func:`mgrec.scan`.
+    *operands, **options
+        As of the recurrence; at least one operand is a Dask array. They are persisted, and held
+        until the plan is closed.
+    client : distributed.Client, optional
+        The default client when not given.
+
+    Returns
+    -------
+    Plan
+        Call it to solve: without arguments with the operands that it was built with, or with
+        others of the same shapes, chunks and dtypes, with another ``initial=``. It returns what
+        the recurrence does, as Dask arrays that are in the memory of the workers already.
+        ``close()`` it, or use it in a ``with`` statement.
+
+    Raises
+    ------
+    TypeError
+        Another function, no Dask array, an `initial` that is one.
+    ValueError
+        Chunks of unknown sizes.
+    RuntimeError
+        On a solve: the plan is closed, or one of its workers is lost. Results of a plan are
+        not computed again when their worker is lost, and the plan must be built anew.
+
+    Notes
+    -----
+    Every worker folds the summaries of all chunks before its own in the order of the
+    recurrence: results have the same bits as those of the graph, on any number of workers.
+
+    Operands of a solve are taken from where they are. Chunks that do not lie where the plan's do
+    are fetched, at each solve. Results of a GPU are queued on its stream when a solve returns, as
+    those of Dask tasks are. Messages go straight to the workers where the network of the client
+    reaches them, and by way of the scheduler where it does not.
+
+    Examples
+    --------
+    >>> import dask.array as da, mgrec
+    >>> from distributed import Client
+    >>> with Client(processes=False, n_workers=2, dashboard_address=None):
+    ...     t = da.ones(1000, chunks=100)
+    ...     with mgrec.plan(mgrec.linear_recurrence, 0.5, t) as solve:
+    ...         w = solve()
+    ...         w = solve(0.5, w, initial=1.0)
+    ...         float(w[-1].compute())
+    4.0
+    """
+    from ..placement.dask_plans import Plan
+
+    if not any(hasattr(operand, "dask") for operand in operands):
+        raise TypeError("a plan needs a Dask array among its operands; got none")
+    return Plan(recurrence, operands, options, client)
