@@ -98,6 +98,13 @@ class Blocks:
             found.append((block.name, *(0 if n == 1 else k for k, n in own)))
         return found
 
+    def shapes(self, place: Place) -> tuple[tuple[int, ...], ...]:
+        """Of the blocks of a chunk."""
+        return tuple(
+            tuple(lengths[k] for lengths, k in zip(block.chunks, key[1:], strict=True))
+            for block, key in zip(self.blocks, self.keys(place), strict=True)
+        )
+
     def at(self, place: Place) -> tuple[Place, Place]:
         """A chunk's place, and the indices of its first step and rows."""
         return place, tuple(starts[k] for starts, k in zip(self._starts, place, strict=True))

@@ -130,10 +130,10 @@ def deal(call: Call, client: Client, key: Callable[[int], str]) -> dict[str, Par
 def _holder(call: Call, place: Place, where: dict[Any, Any]) -> str:
     """The worker with most bytes of a chunk's operands; of equals, the first by address."""
     held: dict[str, int] = {}
-    for block, key in zip(call.blocks, call.cut.keys(place), strict=True):
-        lengths = (sizes[k] for sizes, k in zip(block.chunks, key[1:], strict=True))
+    about = zip(call.blocks, call.cut.keys(place), call.cut.shapes(place), strict=True)
+    for block, key, shape in about:
         for address in where[key]:
-            held[address] = held.get(address, 0) + prod(lengths) * block.dtype.itemsize
+            held[address] = held.get(address, 0) + prod(shape) * block.dtype.itemsize
     if not held:
         raise RuntimeError(f"operands of a plan must be in memory; those of chunk {place} are not")
     return max(sorted(held), key=held.__getitem__)
