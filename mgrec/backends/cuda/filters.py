@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
@@ -204,7 +203,6 @@ def prepare(
     shape: tuple[int, int, int],
     dtype: np.dtype[Any],
     aligned: bool,
-    adapt: Callable[[FilterLayout, Cuts], tuple[FilterLayout, Cuts]] | None = None,
 ) -> Filter:
     """The kernels for chunks of one kind, and where they cut rows: by the kind alone.
 
@@ -215,16 +213,12 @@ def prepare(
     dtype : numpy.dtype
     aligned : bool
         Arrays begin at multiples of 16 bytes.
-    adapt : callable, optional
-        Changes the chosen layout and cuts, to measure others.
     """
     halves = 2 if dtype.kind == "c" and not cascade.is_complex else 1
     real = np.empty(0, dtype).real.dtype if halves == 2 else dtype
     seen = (shape[0], shape[1], shape[2] * halves)
     layout = choose_layout(cascade, seen, real, aligned)
     cuts = cut(cascade, seen, real, layout.items)
-    if adapt is not None:
-        layout, cuts = adapt(layout, cuts)
     whole = choose_layout(cascade, shape, dtype, False, halves == 2)
     return Filter(cascade, seen, halves, cuts, layout, whole)
 
