@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from ...phases.cascade import Cascade
-from ...phases.cascade_power import doubled_powers
 from ...phases.cascade_summary import CascadeSummary, is_tame
 from ...phases.chunk import Chunk
 from .compilation import compile_kernel
 from .filters_cuts import Cuts, cut
+from .filters_numbers import coefficients, powers
 from .filters_program import (
     WIDE,
     FilterLayout,
@@ -26,8 +26,6 @@ from .filters_program import (
 # Blocks of a repair, of one warp each: most launches have nothing to do.
 REPAIRERS = 1024
 _CHECKERS = 128
-# A scan of a warp's lanes, and one of its block's warps.
-_POWERS = 10
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ class Filter:
         return tuple(map(np.int64, sizes))
 
     def _walk(self, arguments: Any, space: Space, write: bool) -> None:
-        sizes, with_ = self._sizes(), _coefficients(self.cascade, self.layout)
+        sizes, with_ = self._sizes(), coefficients(self.cascade, self.layout)
         last = (*arguments, with_, *sizes)
         if self.cuts.is_propagated:
             _walker(self.layout, False, False)(self._blocks, 32, last, 0, False)
@@ -88,16 +86,16 @@ class Filter:
     def _propagate(self, space: Space, sizes: Any) -> None:
         threads = folders(self.layout)
         chunk = -(-self.cuts.segments // threads)
-        powers = _powers(self.cascade, self.cuts.length, chunk, _device())
+        matrices = powers(self.cascade, self.cuts.length, chunk)
         kernel = compile_kernel(print_propagation(self.layout), "propagate_kernel")
         outer, _, inner = self.shape
-        arguments = (space.assumed, space.exits, powers, np.int64(chunk), *sizes)
+        arguments = (space.assumed, space.exits, matrices, np.int64(chunk), *sizes)
         kernel(outer * inner, threads, arguments, 0, False)
 
     def _repair(self, arguments: Any, space: Space, write: bool) -> None:
         cuts = self.cuts
         limits = np.float64(cuts.tolerance), np.float64(cuts.tiny), np.int64(cuts.is_unstable)
-        with_ = _coefficients(self.cascade, self.repaired)
+        with_ = coefficients(self.cascade, self.repaired)
         last = (*arguments, with_, *self._sizes(self.halves), space.marks, *limits)
         check, repair = _repairers(self.repaired, write, self.halves)
         if self.cuts.segments > 1:
@@ -270,43 +268,3 @@ def _repairers(layout: FilterLayout, write: bool, halves: int) -> tuple[Any, Any
         compile_kernel(text, "repair_kernel")(*launch)
 
     return check, repair
-
-
-def _device() -> int:
-    import cupy
-
-    return int(cupy.cuda.runtime.getDevice())
-
-
-def _coefficients(cascade: Cascade, layout: FilterLayout) -> Any:
-    if layout.is_by_value:
-        return _packed(cascade, layout.states)
-    return _kept(cascade, layout.states, _device())
-
-
-@lru_cache(maxsize=256)
-def _packed(cascade: Cascade, dtype: np.dtype[Any]) -> np.ndarray:
-    """b and −a of all sections as one value that a kernel takes."""
-    b = np.array([section.b for section in cascade.sections], dtype)
-    a = np.array([section.a for section in cascade.sections], dtype)
-    both = np.concatenate([b.ravel(), -a.ravel()])
-    return both.view(f"V{both.nbytes}")
-
-
-@lru_cache(maxsize=64)
-def _kept(cascade: Cascade, dtype: np.dtype[Any], device: int) -> Any:
-    return _on_device(_packed(cascade, dtype).view(np.uint8))
-
-
-@lru_cache(maxsize=64)
-def _powers(cascade: Cascade, length: int, chunk: int, device: int) -> Any:
-    return _on_device(doubled_powers(cascade, length, chunk, _POWERS))
-
-
-def _on_device(array: np.ndarray) -> Any:
-    """A copy that all streams may read from now on."""
-    import cupy
-
-    copy = cupy.asarray(array)
-    cupy.cuda.get_current_stream().synchronize()
-    return copy
