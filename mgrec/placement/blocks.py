@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from ..backends import backend_of, cpu, to_host
+from ..phases.affine import AffineSummary
 from ..phases.chunk import Chunk
 from ..phases.coefficient import Coefficient
 from ..phases.door import Problem
 from ..phases.layout import as_result, lay_out, lay_out_entry
+from ..phases.summary import ComposedMaps
 from .errors import in_chunk
 
 Where = tuple[tuple[int, ...], tuple[int, ...]]
@@ -129,7 +131,18 @@ def precompute_block(pack: Pack, recipe: Recipe) -> tuple[Any, tuple[int, ...]]:
     backend = backend_of(pack.blocks)
     with in_chunk("precompute", pack.place, pack.starts), backend.device_of(pack.blocks):
         chunk, shape = recipe.chunk(pack)
-        return backend.precompute(recipe.problem.transfer_map, chunk), shape
+        return without_code(backend.precompute(recipe.problem.transfer_map, chunk)), shape
+
+
+def without_code(summary: Any) -> Any:
+    """A summary as it crosses a chunk boundary: numbers alone, no functions."""
+    return summary.maps if isinstance(summary, ComposedMaps) else summary
+
+
+def with_code(summary: Any, recipe: Recipe) -> Any:
+    """What :func:`without_code` left out is in the recipe of every task."""
+    is_whole = isinstance(summary, AffineSummary)
+    return summary if is_whole else ComposedMaps(recipe.problem.transfer_map, summary)
 
 
 def propagate_group(recipe: Recipe, summaries: list[Any], before: Any) -> Entries:
@@ -147,7 +160,7 @@ def propagate_group(recipe: Recipe, summaries: list[Any], before: Any) -> Entrie
     first = tuple(map(to_host, before)) if is_initial else before.states[-1]
     entries = Entries((first,), is_initial)
     for number, (summary, shape) in enumerate(summaries):
-        after = cpu.propagate(summary, entries.at(number, recipe, shape))
+        after = cpu.propagate(with_code(summary, recipe), entries.at(number, recipe, shape))
         entries = Entries((*entries.states, after), is_initial)
     return entries
 
