@@ -19,8 +19,9 @@ from .devices import gpus
 from .failure import BadInput
 
 HELP = (
-    "Where to compute: local (the processors of this machine), cuda (its GPUs), the address "
-    "of a running scheduler (tcp://HOST:PORT or tls://HOST:PORT), or a scheduler file."
+    "Where to compute: local (the processors of this machine), cuda (its GPUs), auto (cuda if "
+    "there are GPUs, or local), the address of a running scheduler (tcp://HOST:PORT or "
+    "tls://HOST:PORT), or a scheduler file."
 )
 _PATIENCE = "10s"
 
@@ -37,7 +38,9 @@ def open_cluster(name: str) -> Iterator[Client]:
     Parameters
     ----------
     name : str
-        ``local``, ``cuda``, ``tcp://...``, ``tls://...`` or the path of a scheduler file.
+        ``auto``, ``local``, ``cuda``, ``tcp://...``, ``tls://...`` or the path of a scheduler
+        file. The certificates of a cluster over TLS are those of Dask's configuration
+        (``distributed.comm.tls``).
 
     Raises
     ------
@@ -45,6 +48,7 @@ def open_cluster(name: str) -> Iterator[Client]:
         The cluster cannot be opened or reached.
     """
     _quieten()
+    name = default_cluster() if name == "auto" else name
     with ExitStack() as stack:
         if name in ("local", "cuda"):
             cluster = stack.enter_context(_local() if name == "local" else _cuda())
@@ -100,7 +104,7 @@ def _connected(name: str) -> Client:
         return _reached(name, name)
     if not Path(name).is_file():
         raise BadInput(
-            f"cluster must be local, cuda, tcp://HOST:PORT, tls://HOST:PORT or an existing "
+            f"cluster must be auto, local, cuda, tcp://HOST:PORT, tls://HOST:PORT or an existing "
             f"scheduler file; got {name}"
         )
     try:

@@ -74,7 +74,9 @@ def _described(error: Exception) -> str:
         )
     if isinstance(error, MemoryError):
         return f"out of memory: {error or 'use smaller chunks'}"
-    return f"computing failed: {type(error).__name__}: {error}"
+    notes = [note.removeprefix("mgrec: ") for note in getattr(error, "__notes__", ())]
+    where = f" ({'; '.join(notes)})" if notes else ""
+    return f"computing failed: {type(error).__name__}: {error}{where}"
 
 
 def _place(error: OSError) -> Any:

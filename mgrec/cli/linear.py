@@ -16,9 +16,11 @@ from distributed import Client
 from distributed.client import futures_of
 from rich.console import Console
 
+from ..placement.dask_progress import steps_of
 from ..recurrences.linear import linear_recurrence
 from . import cluster as clusters
 from . import failure, progress, stores
+from . import report as reports
 from .output import check_output, in_place_when_complete
 
 # Dask takes seconds to minutes to order a graph of more chunks along one axis.
@@ -125,21 +127,24 @@ def _number_or_file(value: str) -> Any:
     help="Hold a group of chunks between the phases, or read the inputs twice.",
 )  # fmt: skip
 @click.option("--cluster", default="local", show_default=True, help=clusters.HELP)
+@click.option("--report", type=click.Path(path_type=Path, dir_okay=False), help=reports.HELP)
 @click.option("--overwrite", is_flag=True, help="Replace OUT if it exists.")
 def linear(
     s: str, t: Path, out: Path, initial: str, axis: int, reverse: bool,
-    chunk: int | None, memory: str, cluster: str, overwrite: bool,
+    chunk: int | None, memory: str, cluster: str, report: Path | None, overwrite: bool,
 ) -> None:  # fmt: skip
     with failure.in_one_line(f"{out} was not written"):
         stores.check_kind(out)
         check_output(out, overwrite)
+        reports.check_report(report)
         source = stores.find(t)
         start = _number_or_file(initial)
         job = Job(_number_or_file(s), source, start, axis, reverse, chunk, memory)
         w = job.lazy()
         # The cluster is closed before the part is moved or removed: its workers have it open.
         with in_place_when_complete(out) as part, clusters.open_cluster(cluster) as client:
-            seconds = write(w, part, client, f"Writing {out.name}")
+            with reports.reported(report, client):
+                seconds = write(w, part, client, f"Writing {out.name}")
             workers, _ = clusters.describe(client)
     rate = w.size / max(seconds, 1e-9)
     click.echo(
@@ -165,8 +170,7 @@ def fill(target: Any, w: da.Array, client: Client, title: str) -> float:
         bar = progress.add_bar(shown, title, w.size)
         start = time.perf_counter()
         futures = futures_of(client.persist(written))
-        sizes = [int(np.prod([w.chunks[k][j] for k, j in enumerate(f.key[1:])])) for f in futures]
-        progress.follow(client, futures, sizes, shown, bar)
+        progress.follow(client, futures, steps_of(w, futures), shown, bar)
         return time.perf_counter() - start
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from contextlib import closing, contextmanager
 
-from distributed import Client, Future, as_completed
+from distributed import Client, Future
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from ..placement import dask_progress
 
 
 @contextmanager
@@ -43,29 +44,7 @@ def follow(
     progress: Progress,
     bar: TaskID,
 ) -> None:
-    """Advance a bar by the steps of every chunk as it finishes.
-
-    Parameters
-    ----------
-    client : distributed.Client
-    futures : sequence of Future
-        One a chunk.
-    sizes : sequence of int
-        Steps of each.
-    progress : rich.progress.Progress
-    bar : TaskID
-
-    Raises
-    ------
-    Exception
-        What the first chunk that failed raised on its worker. The others are cancelled.
-    """
-    steps: dict[Any, int] = {f.key: size for f, size in zip(futures, sizes, strict=True)}
-    try:
-        for future in as_completed(futures, loop=client.loop):
-            if future.status != "finished":
-                future.result()
-            advance(progress, bar, steps[future.key])
-    except BaseException:
-        client.cancel(list(futures), force=True)
-        raise
+    """Advance a bar by the steps of every chunk as it finishes; raise what a chunk raised."""
+    with closing(dask_progress.follow(client, futures, sizes)) as finished:
+        for steps in finished:
+            advance(progress, bar, steps)

@@ -34,6 +34,7 @@ from .dask_held import is_held, solve_held
 from .dask_operands import read_again, recipe_of, reference_chunks
 from .dask_rows import groups_of, initial_of, place_of, results_of, rows_of, starts_of
 from .groups import group_size
+from .logs import log_solve
 
 # Graph ordering takes seconds from here on (it grows with the square of the chunks).
 MANY_CHUNKS = 2000
@@ -92,7 +93,9 @@ def solve(problem: Problem, memory: str, method: str) -> tuple[Any, ...]:
     _advise(len(chunks[problem.axis]))
     token = tokenize(recipe, [block.name for block in blocks], problem.initial, chunks, memory)
     if blocks and all(map(is_held, blocks)):
-        return solve_held(problem, recipe, blocks, chunks, token)
+        held = solve_held(problem, recipe, blocks, chunks, token)
+        log_solve(held[0])
+        return held
     packs = _pack(recipe, blocks, chunks, f"pack-{token}")
     again = packs
     if memory == "two-pass":
@@ -110,7 +113,9 @@ def solve(problem: Problem, memory: str, method: str) -> tuple[Any, ...]:
         recipe=recipe,
     )
     entries = _propagate(problem, recipe, summaries, chunks, f"propagate-{token}")
-    return _determine(problem, recipe, again, entries, chunks, token, blocks)
+    results = _determine(problem, recipe, again, entries, chunks, token, blocks)
+    log_solve(results[0])
+    return results
 
 
 def _advise(count: int) -> None:

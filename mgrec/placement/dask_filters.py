@@ -27,6 +27,7 @@ from .filter_blocks import (
     propagate_group,
 )
 from .groups import group_size
+from .logs import log_solve
 
 # Graph ordering takes seconds from here on (it grows with the square of the chunks).
 MANY_CHUNKS = 2000
@@ -75,6 +76,7 @@ def solve_filter(problem: FilterProblem) -> tuple[Any, Any]:
     groups = _groups(problem, x)
     entries, last = _propagate(problem, recipe, summaries, groups, f"propagate-{token}")
     y = _determine(recipe, packs, entries, groups, token)
+    log_solve(y)
     exit = None if problem.entry is None else _exit(problem, recipe, x, entries, last, token)
     return y, exit
 

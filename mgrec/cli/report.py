@@ -1,0 +1,34 @@
+"""``--report``: what the workers did and when, as a page for a browser."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from distributed import Client, performance_report
+
+from .failure import BadInput
+
+HELP = "An HTML page that shows what the workers did and when (needs bokeh)."
+
+
+def check_report(path: Path | None) -> None:
+    """Raise unless a report can be written to `path`, or none is wanted."""
+    if path is None:
+        return
+    if not path.absolute().parent.is_dir():
+        raise BadInput(f"the folder of {path} does not exist")
+    if importlib.util.find_spec("bokeh") is None:
+        raise BadInput("--report needs bokeh: pip install 'bokeh>=3.1,<3.10'")
+
+
+@contextmanager
+def reported(path: Path | None, client: Client) -> Iterator[None]:
+    """Write Dask's performance report of what is computed inside, if one is wanted."""
+    if path is None:
+        yield
+        return
+    with client.as_current(), performance_report(filename=str(path)):
+        yield
