@@ -16,6 +16,8 @@ from ..phases.door import Problem
 from ..phases.layout import as_result, lay_out, lay_out_entry
 from ..phases.summary import ComposedMaps
 from .errors import in_chunk
+from .limits import check_chunk
+from .spilling import register
 
 Where = tuple[tuple[int, ...], tuple[int, ...]]
 """A chunk's place among the chunks, and where it starts."""
@@ -81,6 +83,8 @@ class Recipe:
             return slot
 
         shape = self.shape(pack)
+        for block in pack.blocks[:1]:
+            check_chunk(block, shape, self.problem.dtype, pack.place)
         operands = tuple(map(fill, self.operands))
         return lay_out(self.problem, operands, shape, pack.starts[self.problem.axis]), shape
 
@@ -95,6 +99,9 @@ class Pack:
 
     def __sizeof__(self) -> int:
         return sum(block.nbytes for block in self.blocks)
+
+
+register(Pack)
 
 
 def pack_blocks(*values: Any, recipe: Recipe, count: int) -> Pack:

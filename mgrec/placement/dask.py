@@ -34,6 +34,7 @@ from .dask_held import is_held, solve_held
 from .dask_operands import read_again, recipe_of, reference_chunks
 from .dask_rows import groups_of, initial_of, place_of, results_of, rows_of, starts_of
 from .groups import group_size
+from .limits import check_chunks
 from .logs import log_solve
 
 # Graph ordering takes seconds from here on (it grows with the square of the chunks).
@@ -91,6 +92,8 @@ def solve(problem: Problem, memory: str, method: str) -> tuple[Any, ...]:
     chunks = reference_chunks(problem)
     recipe, blocks = recipe_of(problem, chunks, method)
     _advise(len(chunks[problem.axis]))
+    for block in blocks[:1]:
+        check_chunks(block._meta, chunks, problem.dtype)
     token = tokenize(recipe, [block.name for block in blocks], problem.initial, chunks, memory)
     if blocks and all(map(is_held, blocks)):
         held = solve_held(problem, recipe, blocks, chunks, token)
