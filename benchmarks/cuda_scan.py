@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import platform
 import sys
 from collections.abc import Iterator
+from datetime import date
 from typing import Any
 
 import cupy
 import numpy as np
 from cuda_cases import CASES, Case, build, residual
 from cuda_clock import copy_bandwidth, median_time, queued_time
+from machine import describe_commit
 
 from mgrec.backends.cuda.compilation import Device, compile_kernel
 from mgrec.backends.cuda.determine import prepare
@@ -40,8 +43,8 @@ LAYOUTS = {
 }  # fmt: skip
 
 
-def report_latency() -> None:
-    """Print the time of one short row against empty launches of as many kernels."""
+def report_latency() -> dict[str, float]:
+    """Microseconds of one short row, and of empty launches of as many kernels."""
     case = next(case for case in CASES if case.name == "one row of 65,536 f32")
     chunk, entry = build(case, 0)
     results = (cupy.empty(case.shape, case.dtype),)
@@ -54,8 +57,10 @@ def report_latency() -> None:
         kernel(8, 288, (space,), 0)
         kernel(1, 64, (space,), 0, False)
 
-    for name, call in (("one row of 65,536", run), ("empty launches", empty)):
-        print(f"queued: {name} {queued_time(call) * 1e6:.2f} us")
+    calls = {"one row of 65,536 float32": run, "as many empty launches": empty}
+    found = {name: round(queued_time(call) * 1e6, 2) for name, call in calls.items()}
+    print(f"queued, microseconds: {found}")
+    return found
 
 
 def measure(case: Case, layouts: list[Any], bandwidth: float) -> Iterator[dict[str, Any]]:
@@ -101,6 +106,19 @@ def measure(case: Case, layouts: list[Any], bandwidth: float) -> Iterator[dict[s
         yield row
 
 
+def _record(gpu: str, bandwidth: float, queued: Any, rows: Any) -> dict[str, Any]:
+    return {
+        "study": "cuda_scan",
+        "machine": {"gpu": gpu},
+        "versions": {"cupy": cupy.__version__, "python": platform.python_version()},
+        "commit": describe_commit(),
+        "date": date.today().isoformat(),
+        "copy_bandwidth_bytes_per_second": bandwidth,
+        "queued_microseconds": queued,
+        "rows": rows,
+    }
+
+
 def _short(sizes: tuple[int, ...] | None) -> str:
     return "chosen" if sizes is None else "x".join(str(size) for size in sizes)
 
@@ -114,8 +132,8 @@ def main() -> None:
     bandwidth = copy_bandwidth()
     name = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
     print(f"{name}, CuPy {cupy.__version__}, copy {bandwidth / 1e12:.3f} TB/s")
-    report_latency()
-    rows = []
+    queued = report_latency()
+    rows: list[dict[str, Any]] = []
     for case in CASES:
         if arguments.cases and not any(word in case.name for word in arguments.cases):
             continue
@@ -130,7 +148,7 @@ def main() -> None:
         cupy.get_default_memory_pool().free_all_blocks()
     if arguments.out:
         with open(arguments.out, "w") as file:
-            json.dump({"device": name, "bandwidth": bandwidth, "rows": rows}, file, indent=1)
+            json.dump(_record(name, bandwidth, queued, rows), file, indent=1)
     sys.exit(any("error" in row or not row.get("same") for row in rows))
 
 
