@@ -4,9 +4,11 @@
 unless the last step is right, so that it also tells whether a cluster works.
 """
 
+import sys
 import time
 
 import click
+import cloudpickle
 import dask.array as da
 import numpy as np
 from cluster import open_cluster
@@ -14,6 +16,9 @@ from distributed import Client, wait
 
 import mgrec
 import mgrec.dask
+
+# The workers have mgrec, but not this folder: what they run of it travels.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 def solve(client: Client, chunks: int, size: int) -> float:

@@ -154,6 +154,18 @@ def test_dask_jobqueue_renders_a_gpu_a_job(jobqueue):
     assert "-m dask cuda worker tcp://" in script
 
 
+@pytest.mark.filterwarnings("default")
+def test_dask_jobqueue_against_its_own_stand_in(jobqueue):
+    """The same settings as jobs of this machine, with workers that need no GPU."""
+    from dask_jobqueue.local import LocalCluster
+
+    plain = {"worker_command": "dask worker", "job_extra_directives": [], "memory": "2GiB"}
+    with jobqueue.jobs(LocalCluster, **plain) as cluster, jobqueue.Client(cluster) as client:
+        cluster.scale(jobs=2)
+        client.wait_for_workers(2, timeout=60)
+        assert jobqueue.solve(client, 4, 1000) > 0
+
+
 @pytest.mark.parametrize("name", ["cluster.py", "job.py", "jobqueue.py", "mpi.py"])
 def test_scripts_compile(name):
     compile((DEPLOY / name).read_text(), name, "exec")
