@@ -1,11 +1,11 @@
-"""The command ``mgrec``: ``demo``, ``linear``, ``filter`` and ``info``."""
+"""The command ``mgrec``: ``demo``, ``linear``, ``filter``, ``info`` and ``bench``."""
 
 from __future__ import annotations
 
 import click
 
 from .. import __version__
-from . import demo, info, linear
+from . import bench, demo, info, linear
 from . import filter as filtering
 
 __all__ = ["main"]
@@ -17,5 +17,5 @@ def main() -> None:
     """Recurrences that are too long, too many or too slow for one loop."""
 
 
-for command in (demo.demo, linear.linear, filtering.filter_, info.info):
+for command in (demo.demo, linear.linear, filtering.filter_, info.info, bench.bench):
     main.add_command(command)

@@ -1,0 +1,42 @@
+"""``mgrec bench``: the studies of ``benchmarks/``, from a clone of the repository."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+
+from . import failure
+from .failure import BadInput
+
+STUDIES = Path(__file__).parents[2] / "benchmarks"
+
+
+@click.group("bench", short_help="Measure this machine or its cluster.")
+def bench() -> None:
+    """Measure mgrec where it runs; results are files with the machine and the date."""
+
+
+@bench.command("scaling", short_help="One recurrence over 1 to all GPUs, or processes.")
+@click.option("--cluster", type=click.Choice(["local", "cuda"]), default="local", show_default=True)
+@click.option("--workers", type=click.IntRange(1), help="All GPUs, or two processes, by default.")
+@click.option("--small", is_flag=True, help="Small arrays: seconds instead of minutes.")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder of the results.")
+def scaling(cluster: str, workers: int | None, small: bool, out: Path | None) -> None:
+    """Measure strong and weak scaling, latency, plans and peers on a cluster.
+
+    Efficiency, Dask's share, bytes that crossed workers, the fraction of a copy's bandwidth, and
+    a model fitted on them; as JSON, as tables and, with matplotlib, as a picture.
+    """
+    with failure.in_one_line("results that were written stay"):
+        study = STUDIES / "scaling.py"
+        if not study.is_file():
+            raise BadInput("bench needs the studies: run it in a clone of the repository")
+        options = ["--cluster", cluster, *(["--small"] if small else [])]
+        options += ["--workers", str(workers)] if workers else []
+        options += ["--out", str(out)] if out else []
+        code = subprocess.run([sys.executable, str(study), *options]).returncode
+    if code:
+        raise SystemExit(code)
