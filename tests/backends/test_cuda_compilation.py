@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cuda_cases import chunk_of
 
+from mgrec.backends.cuda.ahead import print_evaluation
 from mgrec.backends.cuda.binaries import OPTIONS
 from mgrec.backends.cuda.determine import plan
 from mgrec.backends.cuda.precompute import print_precompute
@@ -18,7 +20,10 @@ from mgrec.backends.cuda.repair import print_repair, repair_layout
 from mgrec.backends.cuda.sources import describe
 from mgrec.backends.cuda.tracing import state_count
 from mgrec.backends.cuda.walking import print_walk
+from mgrec.phases.affine import affine
 from mgrec.phases.affine_growth import guarded_affine
+from mgrec.phases.chunk import CoefficientOperand
+from mgrec.phases.fingerprint import StepFunction
 
 ARCHITECTURES = [75, 80, 90, 100]
 
@@ -73,6 +78,22 @@ def test_kernels_compile(nvrtc: ctypes.CDLL, case: Any, architecture: int) -> No
     )  # fmt: skip
     compile_text(nvrtc, plan(transfer_map, chunk, source, states, layout, 132).text, architecture)
     compile_text(nvrtc, print_precompute(transfer_map, chunk, source, states, layout), architecture)
+
+
+def long_formula(i: Any) -> Any:
+    x = 0.5 + 1e-9 * i
+    for _ in range(40):
+        x = x * 1.25 / 1.2505
+    return x
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64"])
+def test_evaluations_compile(nvrtc: ctypes.CDLL, dtype: str, architecture: int) -> None:
+    _, chunk = chunk_of("affine", dtype, (1, 10**6, 1), False)
+    operand = CoefficientOperand(StepFunction(long_formula), 0)
+    chunk = replace(chunk, operands=(operand, chunk.operands[1]))
+    compile_text(nvrtc, print_evaluation(affine, chunk, describe(chunk)), architecture)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

@@ -17,7 +17,7 @@ from ...phases.chunk import Chunk, CoefficientOperand
 from ...phases.transfer_map import TransferMap
 from .compilation import compile_kernel
 from .program import Layout, print_program
-from .sources import describe, is_costly, print_source
+from .sources import Source, describe, is_costly, print_source
 from .tracing import state_count, trace_transfer_map
 
 PIECE = 2**21
@@ -82,25 +82,26 @@ def pieces(chunk: Chunk) -> Iterator[Place]:
 def evaluated(transfer_map: TransferMap, chunk: Chunk) -> Callable[[Place], Chunk]:
     """Compile the evaluation; the function returned gives a piece with arrays of its values."""
     source = describe(chunk)
-    states = state_count(transfer_map)
-    wanted = [k for k, operand in enumerate(chunk.operands) if _is_ahead(chunk)(operand)]
-    names = [f"values{k}" for k in range(len(wanted))]
-    parameters = (*source.all_parameters, *(f"T* {name}" for name in names))
-    layout = Layout(_THREADS, 1)
+    text = print_evaluation(transfer_map, chunk, source)
+    kernel = compile_kernel(text, "evaluate_kernel")
+    return lambda place: _evaluate(kernel, chunk, source, place)
+
+
+def print_evaluation(transfer_map: TransferMap, chunk: Chunk, source: Source) -> str:
+    """Print the program that evaluates the costly coefficients of a chunk."""
+    names = [f"values{k}" for k in source.places]
     entry = _ENTRY.format(
-        parameters=", ".join(parameters),
+        parameters=", ".join((*source.all_parameters, *(f"T* {name}" for name in names))),
         fills=source.all_fills,
         values=", ".join(names),
-        places=", ".join(str(source.places[k]) for k in wanted),
-        wanted=len(wanted),
+        places=", ".join(map(str, source.places.values())),
+        wanted=len(names),
     )
-    transfer = trace_transfer_map(transfer_map, chunk.dtype, states)
-    text = print_program(transfer, print_source(source), layout, (), entry)
-    kernel = compile_kernel(text, "evaluate_kernel")
-    return lambda place: _evaluate(kernel, chunk, source, wanted, place)
+    transfer = trace_transfer_map(transfer_map, chunk.dtype, state_count(transfer_map))
+    return print_program(transfer, print_source(source), Layout(_THREADS, 1), (), entry)
 
 
-def _evaluate(kernel: Any, chunk: Chunk, source: Any, wanted: list[int], place: Place) -> Chunk:
+def _evaluate(kernel: Any, chunk: Chunk, source: Source, place: Place) -> Chunk:
     import cupy
 
     shape = (
@@ -108,14 +109,14 @@ def _evaluate(kernel: Any, chunk: Chunk, source: Any, wanted: list[int], place: 
         place.steps.stop - place.steps.start,
         chunk.shape[2],
     )
-    values = [cupy.empty(shape, chunk.dtype) for _ in wanted]
+    values = [cupy.empty(shape, chunk.dtype) for _ in source.places]
     sizes = (*chunk.shape, place.outers.start, place.steps.start, shape[1], values[0].size)
     arguments = (*source.streams, *source.arguments, *values, *map(np.int64, sizes))
     blocks = min(_BLOCKS, -(-values[0].size // _THREADS))
     kernel(blocks, _THREADS, arguments, 0, False)
     part = chunk.map_arrays(place.of, shape, place.steps.start)
     operands = list(part.operands)
-    for k, array in zip(wanted, values, strict=True):
+    for k, array in zip(source.places, values, strict=True):
         operands[k] = array
     return replace(part, operands=tuple(operands))
 
