@@ -27,10 +27,13 @@ class Decay:
         where that takes longer than was asked for.
     noise : float
         What an error of 1 in each step's states amounts to, all steps together.
+    growth : float
+        What an error of 1 in the states amounts to in any later step.
     """
 
     steps: int | None
     noise: float
+    growth: float = np.inf
 
 
 @cache
@@ -50,17 +53,17 @@ def decay_within(cascade: Cascade, most: int) -> Decay:
     Decay
     """
     if cascade.is_feed_forward or not cascade.states:
-        return Decay(cascade.states, float(cascade.states) + 1)
+        return Decay(cascade.states, float(cascade.states) + 1, 1.0)
     if not cascade.radius < 1 or np.log(FORGOTTEN) / np.log(cascade.radius) > most:
         return Decay(None, np.inf)
     step = power(cascade, 1)[0]
     with np.errstate(all="ignore"):
         stride, state = np.linalg.matrix_power(step, _STRIDE), np.eye(len(step))
-        noise = 0.0
+        noise, growth = 0.0, 1.0
         for n in range(0, most + _STRIDE, _STRIDE):
             size = float(np.abs(state).sum(1).max())
             if size <= FORGOTTEN:
-                return Decay(n, noise + 1)
-            noise += _STRIDE * size
+                return Decay(n, noise + 1, growth)
+            noise, growth = noise + _STRIDE * size, max(growth, size)
             state = stride @ state
     return Decay(None, np.inf)

@@ -26,6 +26,8 @@ from .filters_program import (
 # Blocks of a repair, of one warp each: most launches have nothing to do.
 REPAIRERS = 1024
 _CHECKERS = 128
+# States, a complex one as four, of a light filter.
+LIGHT = 8
 
 
 @dataclass(frozen=True)
@@ -236,6 +238,8 @@ def choose_layout(
     states = np.dtype(np.complex128 if cascade.is_complex or widened else np.float64)
     weight = cascade.states * (4 if states.kind == "c" else 1)
     vector = 16 // dtype.itemsize
+    # Few states wait for memory, in long runs; many for their arithmetic, with more warps.
+    items, stages = (256, 2) if weight <= LIGHT and inner == 1 else (128, 3)
     return FilterLayout(
         cascade.order,
         len(cascade.sections),
@@ -244,8 +248,8 @@ def choose_layout(
         inner if inner < WIDE else 0,
         feedback=not cascade.is_feed_forward,
         is_complex=cascade.is_complex,
-        items=128 // dtype.itemsize if inner < WIDE else 16,
-        stages=3,
+        items=items // dtype.itemsize if inner < WIDE else 16,
+        stages=stages,
         group=max(vector, 4 if weight <= 64 else 1),
         bulk=aligned and (outer == 1 or steps * inner * dtype.itemsize % 16 == 0),
     )

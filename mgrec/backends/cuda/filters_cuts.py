@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...phases.cascade import Cascade
-from ...phases.cascade_decay import decay_within
+from ...phases.cascade_decay import Decay, decay_within
 from ...phases.cascade_summary import is_tame
 
 # Eight warps on each of 132 multiprocessors. A constant, so that every device cuts alike.
@@ -80,12 +80,26 @@ def cut(
     if decay.steps is not None:
         warm = up(decay.steps)
         length = up(max(share, warm, SHORT))
-        tolerance = min(2.0**-20, 2.0**-48 * decay.noise)
         # Below half the smallest number of the dtype nothing is seen, but it may be amplified.
         tiny = 2.0**-200 if dtype.char in "fF" else 0.0
+        tolerance = _tolerance(cascade, decay, dtype)
         return Cuts(-(-steps // length), length, warm, False, tolerance, tiny)
     length = up(max(share, SHORT))
     segments = -(-steps // length)
     if is_tame(cascade, length * segments):
         return Cuts(segments, length, is_propagated=True)
     return Cuts(segments, length, tolerance=2.0**-48, is_unstable=True)
+
+
+def _tolerance(cascade: Cascade, decay: Decay, dtype: np.dtype[Any]) -> float:
+    """By how much of their size states may differ, and no output tells.
+
+    That is by rounding errors of float64, measured by states that may by chance be small just
+    there; and, where outputs have 24 bits, by 2**-30 of what the next outputs are: states are
+    at most Σ|a| times as large as these, and errors grow at most by ``decay.growth``.
+    """
+    tolerance = 2.0**-48 * decay.noise
+    if dtype.char in "fF":
+        largest = max(float(np.abs(section.a).sum()) for section in cascade.sections)
+        tolerance = max(tolerance, 2.0**-30 / (decay.growth * largest))
+    return min(2.0**-20, tolerance)

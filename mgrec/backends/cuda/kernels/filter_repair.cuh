@@ -1,5 +1,6 @@
 // Segments whose lane began with other states than the segment before has ended with, or whose
-// outputs came near overflow, are walked again, one after the other, until both agree.
+// outputs came near overflow, are walked again, one after the other, until both agree: of a
+// filter that forgets both states are followed, and once they agree the rest stands as it is.
 #pragma once
 #include "filter.cuh"
 
@@ -98,8 +99,9 @@ struct Repair {
   }
 
   // Steps of a segment by a whole warp: each lane loads one sample of 32, and all walk them.
-  // Whether they came near overflow.
-  template <class Step> DEVICE bool walk(const Lane& lane, E* board, Step step) const {
+  // Whether they came near overflow. Ends early where what is written from there on is known.
+  template <class Step, class Known>
+  DEVICE bool walk(const Lane& lane, E* board, Step step, Known known) const {
     const int mine = threadIdx.x;
     int largest = 0;
 #pragma unroll 1
@@ -117,11 +119,13 @@ struct Repair {
       }
       __syncwarp();
       if (WRITE && mine < count) arrays.y[here] = kept;
+      if (known()) break;
     }
     return largest > TOP;
   }
 
-  DEVICE bool walk_again(const Lane& lane, State& state, bool plainly, E* board) const;
+  DEVICE bool walk_again(const Lane& lane, State& state, E* board, bool& agrees) const;
+  DEVICE bool walk_plainly(const Lane& lane, State& state, E* board) const;
   DEVICE void keep(const Lane& lane, const State& state) const {
     __syncwarp();
 #pragma unroll(UNROLLED)
@@ -159,7 +163,8 @@ struct Repair {
         ++j;
         continue;
       }
-      top = top || walk_again(lane, state, false, board);
+      bool agrees = false;
+      top = top || walk_again(lane, state, board, agrees);
       if (top && limits.restart && !plainly) {
         plainly = true;
         j = 0;
@@ -167,9 +172,9 @@ struct Repair {
       }
       if (top) {
         state = before(lane);
-        walk_again(lane, state, true, board);
+        walk_plainly(lane, state, board);
       }
-      keep(lane, state);
+      if (top || !agrees) keep(lane, state);
       ++j;
     }
   }
@@ -235,13 +240,24 @@ DEVICE inline C advance_plainly(const Coefficients& with, PlainState<C>& state, 
   return value;
 }
 
-DEVICE bool Repair::walk_again(const Lane& lane, State& state, bool plainly, E* board) const {
-  if (!plainly)
-    return walk(lane, board, [&](E x) { return cast<E>(advance(with, state, cast<S>(x))); });
+DEVICE bool Repair::walk_again(const Lane& lane, State& state, E* board, bool& agrees) const {
+  const bool forgets = shape.warm && lane.segment;
+  State other = forgets ? begun(lane) : state;
+  const auto step = [&](E x) {
+    if (forgets) advance(with, other, cast<S>(x));
+    return cast<E>(advance(with, state, cast<S>(x)));
+  };
+  const auto known = [&] {
+    return agrees = forgets && !differ(other, state, limits.tolerance, limits.tiny);
+  };
+  return walk(lane, board, step, known);
+}
+
+DEVICE bool Repair::walk_plainly(const Lane& lane, State& state, E* board) const {
   PlainState<P> plain;
   for (int q = 0; q < STATES; ++q) plain.v[q] = cast<P>(state.v[q]);
   const auto step = [&](E x) { return cast<E>(advance_plainly<P>(with, plain, cast<P>(x))); };
-  const bool top = walk(lane, board, step);
+  const bool top = walk(lane, board, step, [] { return false; });
   for (int q = 0; q < STATES; ++q) state.v[q] = cast<S>(plain.v[q]);
   return top;
 }
