@@ -147,7 +147,7 @@ def _section(
     (section,) = cascade.sections
     kind, table = _kind(cascade)
     b, a = (part[0] for part in cascade.coefficients(np.float64))
-    if write and _is_straight(x):
+    if write and _is_straight(x) and x.dtype == np.float64:
         views = x[:, :, 0], target[:, :, 0], states[:, :, 0]
         section_rows(kind, section.order)(*views, b, a, table, top, bad[:, 0])
     else:
@@ -156,8 +156,8 @@ def _section(
 
 
 def _is_straight(x: np.ndarray) -> bool:
-    """Contiguous rows of float64: no copy need be made."""
-    return x.shape[2] == 1 and x.dtype == np.float64 and x.flags.c_contiguous
+    """Contiguous rows."""
+    return x.shape[2] == 1 and x.flags.c_contiguous
 
 
 def _lines(x: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

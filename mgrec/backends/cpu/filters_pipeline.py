@@ -26,8 +26,8 @@ from .filters_plain import largest_bits, line_of, plain_pair
 from .lanes import fma, multiply, store
 
 LAG = 4
-# Rows that are not float64 in one piece are copied; a block's ends, where the pipeline fills
-# and empties, go section by section.
+# Rows that are not in one piece are copied, and rows of more than one group of lanes; a block's
+# ends, where the pipeline fills and empties, go section by section.
 BLOCK = 8192
 # Outputs checked together, while they are in the L1 cache.
 CHECKED = 1024
@@ -56,13 +56,13 @@ def _steps(width: int) -> Any:
             given = source[left : left + CHECKED]
             wanted = target[left : left + CHECKED]
             for t in range(0, given.size, LAG):
-                y4, v0, v1 = step(pass_down(y4, given[t]), y1, y2, v0, v1, taps)
+                y4, v0, v1 = step(pass_down(y4, np.float64(given[t])), y1, y2, v0, v1, taps)
                 wanted[t] = first(y4)
-                y3, v0, v1 = step(pass_down(y3, given[t + 1]), y4, y1, v0, v1, taps)
+                y3, v0, v1 = step(pass_down(y3, np.float64(given[t + 1])), y4, y1, v0, v1, taps)
                 wanted[t + 1] = first(y3)
-                y2, v0, v1 = step(pass_down(y2, given[t + 2]), y3, y4, v0, v1, taps)
+                y2, v0, v1 = step(pass_down(y2, np.float64(given[t + 2])), y3, y4, v0, v1, taps)
                 wanted[t + 2] = first(y2)
-                y1, v0, v1 = step(pass_down(y1, given[t + 3]), y2, y3, v0, v1, taps)
+                y1, v0, v1 = step(pass_down(y1, np.float64(given[t + 3])), y2, y3, v0, v1, taps)
                 wanted[t + 3] = first(y1)
             largest = max(largest, largest_bits(wanted))
         store(held[0], 0, y1)
@@ -78,7 +78,10 @@ def _steps(width: int) -> Any:
 
 @cache
 def _pipeline(width: int) -> Any:
-    """`width` sections over a row, which may be the result; z is (2, width)."""
+    """`width` sections over a row, which may be the result if it is float64; z is (2, width).
+
+    The row is float64 where it has less than 2·LAG·width samples.
+    """
     behind, run = LAG * (width - 1), _steps(width)
 
     @numba.njit(**OPTIONS)
@@ -115,19 +118,23 @@ def _pipeline(width: int) -> Any:
             return largest_bits(target)
         odd = (size - behind) % LAG
         head, tail = ends[: odd + behind], ends[:behind]
-        head[:] = source[: odd + behind]
+        for n in range(head.size):
+            head[n] = source[n]
         for s in range(width):
             part = head[: odd + behind - LAG * s]
             z[0, s], z[1, s] = plain_pair(part, part, z[0, s], z[1, s], b[s], a[s])
         take_up(head, z, a, held)
         rest = source[odd + behind :]
-        target[:odd] = head[:odd]
-        largest = max(largest_bits(target[:odd]), run(rest, target[odd:-behind], table, held))
+        for n in range(odd):
+            target[n] = head[n]
+        largest = max(largest_bits(head[:odd]), run(rest, target[odd:-behind], table, held))
         lay_down(tail, z, a, held)
         for s in range(1, width):
             part = tail[behind - LAG * s :]
             z[0, s], z[1, s] = plain_pair(part, part, z[0, s], z[1, s], b[s], a[s])
-        target[size - behind :] = tail
+        end = target[size - behind :]
+        for n in range(behind):
+            end[n] = tail[n]
         return max(largest, largest_bits(tail))
 
     return advance
@@ -135,7 +142,7 @@ def _pipeline(width: int) -> Any:
 
 @cache
 def pipeline_rows(width: int) -> Any:
-    """The kernel for contiguous rows of float64, and at most `width` sections."""
+    """The kernel for contiguous rows of real numbers, and at most `width` sections."""
     advance = _pipeline(width)
 
     def filter_rows(

@@ -11,7 +11,7 @@ from numba.extending import overload
 
 from .compilation import OPTIONS, compile_kernel
 
-_MASK = (1 << 63) - 1
+_MASK, _SHORT_MASK = (1 << 63) - 1, (1 << 31) - 1
 
 
 def line_of(array: Any, outer: Any, inner: Any) -> Any:
@@ -85,8 +85,19 @@ plain_rows = compile_kernel(_plain_rows)
 
 
 @numba.njit(**OPTIONS)
+def _largest_of_float32(y: Any) -> Any:
+    bits = y.view(np.int32)
+    largest = np.int64(0)
+    for i in range(bits.size):
+        largest = max(largest, np.int64(bits[i]) & _SHORT_MASK)
+    return np.float64(np.int32(largest).view(np.float32)).view(np.int64)
+
+
+@numba.njit(**OPTIONS)
 def largest_bits(y: Any) -> Any:
-    """The bits of the largest size, which order as the sizes do; nan is above inf."""
+    """The bits in float64 of the largest size, which order as the sizes do; nan is above inf."""
+    if y.itemsize == 4:
+        return _largest_of_float32(y)
     bits = y.view(np.int64)
     largest = np.int64(0)
     for i in range(bits.size):
