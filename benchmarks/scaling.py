@@ -186,7 +186,9 @@ def measure(study: Study, arguments: argparse.Namespace) -> None:
             study.notes[f"seconds of part {name}"] = round(time.perf_counter() - start, 1)
             save(study.record(arguments.machine), arguments.out)
         if "strong" in arguments.parts:
-            study.notes["task stream"] = stream(own, arguments, addresses, operands)
+            spans = stream(own, arguments, addresses, operands)
+            seconds = Times((max((span["stop"] for span in spans), default=0.0) / 1e3,))
+            study.add("task stream", "mgrec", seconds, spans=spans)
     conclude(study, arguments)
     if "simulation" in arguments.parts:
         for chunks in (1000,) if arguments.small else (10_000, 100_000):
@@ -202,8 +204,10 @@ def conclude(study: Study, arguments: argparse.Namespace) -> None:
     """Fit the model on the rows of one sequence, and write down what it predicts."""
     rows = [row for row in study.cases if "tasks" in row and "one sequence" in row["case"]]
     if len(rows) >= 3:
-        fitted = model.fit(rows)
-        study.notes["model"] = fitted
+        fitted = study.notes["model"] = model.fit(rows)
+        if fitted["median_error"] > model.WORST or not np.isfinite(fitted["bandwidth"]):
+            study.miss("predictions", "model", "it does not fit what was measured")
+            return
         steps = sizes(arguments)["chunk"] * sizes(arguments)["of_a_worker"]
         study.notes["predictions"] = model.predictions(fitted, steps)
 

@@ -74,7 +74,7 @@ def _measure_chunks(
             on.times(client, kind, lambda: plan(initial=np.float32(next(np_initial))), repetitions)
         )
     moved, of_operands = on.transfers(client)
-    study.notes[f"bytes across, plan, {case}"] = moved
+    study.notes[f"bytes that Dask moved for plans, {case}"] = moved
     assert of_operands == 0, f"{of_operands} bytes of operands moved in {case}"
     for name, each in times.items():
         study.add(case, name, each, kernels=alone)

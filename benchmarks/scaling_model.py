@@ -10,6 +10,9 @@ from typing import Any
 
 import numpy as np
 
+WORST = 0.25
+"""Median relative error above which a model predicts nothing."""
+
 
 def fit(rows: list[dict[str, Any]]) -> dict[str, float]:
     """Least squares of relative errors, of terms that are not negative.

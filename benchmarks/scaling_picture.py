@@ -45,7 +45,8 @@ def draw(record: dict[str, Any]) -> Any:
         place.set(xlabel="workers", ylabel="efficiency", title=f"{how} scaling", ylim=(0, None))
     _lines(axes[1, 0], rows, "copy_fraction")
     axes[1, 0].set(xlabel="workers", ylabel="fraction of a copy", ylim=(0, None))
-    _gantt(axes[1, 1], record["notes"].get("task stream", []))
+    spans = [span for row in record["cases"] for span in row.get("spans", [])]
+    _gantt(axes[1, 1], spans)
     return figure
 
 
