@@ -61,7 +61,7 @@ def test_a_notebook_that_fails_is_seen():
 
 def test_a_cluster_is_started_and_ended_by_a_signal(tmp_path):
     file = tmp_path / "scheduler.json"
-    command = [sys.executable, DEPLOY / "cluster.py", "local", "--scheduler-file", file]
+    command = [sys.executable, DEPLOY / "cluster.py", "auto", "--scheduler-file", file]
     with subprocess.Popen(command, env=environment(), cwd=ROOT) as running:
         try:
             until(file.exists, running)
