@@ -76,6 +76,31 @@ def _steps(width: int) -> Any:
     return run
 
 
+@numba.njit(**OPTIONS)
+def _take_up(data: Any, z: Any, a: Any, held: Any) -> None:
+    """Lanes from the states: the last outputs, and what past inputs alone bring."""
+    width = held.shape[1]
+    held[:] = 0
+    for s in range(width):
+        lane = width - 1 - s
+        for k in range(LAG if lane else 0):
+            held[k, lane] = data[data.size - LAG * s - 1 - k]
+        held[LAG, lane] = z[0, s] + a[s, 1] * held[0, lane] + a[s, 2] * held[1, lane]
+        held[LAG + 1, lane] = z[1, s] + a[s, 2] * held[0, lane]
+
+
+@numba.njit(**OPTIONS)
+def _lay_down(data: Any, z: Any, a: Any, held: Any) -> None:
+    """The states from the lanes, and outputs that the next section has not taken."""
+    width = held.shape[1]
+    for s in range(width):
+        lane = width - 1 - s
+        z[0, s] = held[LAG, lane] - a[s, 1] * held[0, lane] - a[s, 2] * held[1, lane]
+        z[1, s] = held[LAG + 1, lane] - a[s, 2] * held[0, lane]
+        for k in range(LAG if lane else 0):
+            data[data.size - LAG * s - 1 - k] = held[k, lane]
+
+
 @cache
 def _pipeline(width: int) -> Any:
     """`width` sections over a row, which may be the result if it is float64; z is (2, width).
@@ -83,27 +108,6 @@ def _pipeline(width: int) -> Any:
     The row is float64 where it has less than 2·LAG·width samples.
     """
     behind, run = LAG * (width - 1), _steps(width)
-
-    @numba.njit(**OPTIONS)
-    def take_up(data: Any, z: Any, a: Any, held: Any) -> None:
-        """Lanes from the states: the last outputs, and what past inputs alone bring."""
-        held[:] = 0
-        for s in range(width):
-            lane = width - 1 - s
-            for k in range(LAG if lane else 0):
-                held[k, lane] = data[data.size - LAG * s - 1 - k]
-            held[LAG, lane] = z[0, s] + a[s, 1] * held[0, lane] + a[s, 2] * held[1, lane]
-            held[LAG + 1, lane] = z[1, s] + a[s, 2] * held[0, lane]
-
-    @numba.njit(**OPTIONS)
-    def lay_down(data: Any, z: Any, a: Any, held: Any) -> None:
-        """The states from the lanes, and outputs that the next section has not taken."""
-        for s in range(width):
-            lane = width - 1 - s
-            z[0, s] = held[LAG, lane] - a[s, 1] * held[0, lane] - a[s, 2] * held[1, lane]
-            z[1, s] = held[LAG + 1, lane] - a[s, 2] * held[0, lane]
-            for k in range(LAG if lane else 0):
-                data[data.size - LAG * s - 1 - k] = held[k, lane]
 
     @numba.njit(**OPTIONS)
     def advance(
@@ -123,12 +127,12 @@ def _pipeline(width: int) -> Any:
         for s in range(width):
             part = head[: odd + behind - LAG * s]
             z[0, s], z[1, s] = plain_pair(part, part, z[0, s], z[1, s], b[s], a[s])
-        take_up(head, z, a, held)
+        _take_up(head, z, a, held)
         rest = source[odd + behind :]
         for n in range(odd):
             target[n] = head[n]
         largest = max(largest_bits(head[:odd]), run(rest, target[odd:-behind], table, held))
-        lay_down(tail, z, a, held)
+        _lay_down(tail, z, a, held)
         for s in range(1, width):
             part = tail[behind - LAG * s :]
             z[0, s], z[1, s] = plain_pair(part, part, z[0, s], z[1, s], b[s], a[s])
