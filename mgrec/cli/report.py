@@ -21,7 +21,7 @@ def check_report(path: Path | None) -> None:
     if not path.absolute().parent.is_dir():
         raise BadInput(f"the folder of {path} does not exist")
     if importlib.util.find_spec("bokeh") is None:
-        raise BadInput("--report needs bokeh: pip install 'bokeh>=3.1,<3.10'")
+        raise BadInput("--report needs bokeh: pip install 'mgrec[report]'")
 
 
 @contextmanager
