@@ -15,6 +15,7 @@ from ..recurrences.filters import lfilter, sosfilt
 from ..recurrences.filters_zero_phase import filtfilt, sosfiltfilt
 from . import cluster as clusters
 from . import failure, recordings, stores
+from . import report as reports
 from .linear import fill
 from .output import check_output, in_place_when_complete
 
@@ -117,15 +118,18 @@ def _design(
 @click.option("--axis", type=int, help="The axis of time [default: the last one; 0 of .wav].")
 @click.option("--chunk", type=click.IntRange(1), help="Samples a chunk [default: about 32 MiB].")
 @click.option("--cluster", default="local", show_default=True, help=clusters.HELP)
+@click.option("--report", type=click.Path(path_type=Path, dir_okay=False), help=reports.HELP)
 @click.option("--overwrite", is_flag=True, help="Replace OUT if it exists.")
 def filter_(
     source: Path, out: Path, order: int | None, low: float | None, high: float | None,
     band: tuple[float, float] | None, rate: float | None, sos: Path | None, ba: Path | None,
-    zero_phase: bool, axis: int | None, chunk: int | None, cluster: str, overwrite: bool,
+    zero_phase: bool, axis: int | None, chunk: int | None, cluster: str, report: Path | None,
+    overwrite: bool,
 ) -> None:  # fmt: skip
     with failure.in_one_line(f"{out} was not written"):
         recordings.check_kind(out)
         check_output(out, overwrite)
+        reports.check_report(report)
         recording = recordings.find(source)
         axis = recording.axis if axis is None else axis
         given = recording.rate or 1.0
@@ -135,7 +139,8 @@ def filter_(
         y = recordings.as_output(out, y)
         with in_place_when_complete(out) as part, clusters.open_cluster(cluster) as client:
             target = recordings.create(part, y, round(rate or given))
-            seconds = fill(target, y, client, f"Writing {out.name}")
+            with reports.reported(report, client):
+                seconds = fill(target, y, client, f"Writing {out.name}")
             workers, _ = clusters.describe(client)
     speed = y.size / max(seconds, 1e-9)
     click.echo(

@@ -145,3 +145,12 @@ def test_what_is_refused(run, folder, words, message):
     before = sorted(folder.iterdir())
     assert_refused(run(*words), *message)
     assert sorted(folder.iterdir()) == before
+
+
+def test_a_report_shows_the_phases(run, folder):
+    pytest.importorskip("bokeh", reason="needs the extra report")
+    words = ("--sos", "sos.npy", "--chunk", 170, "--report", "tasks.html")
+    result = run("x.npy", "-o", "y.npy", *words)
+    assert result.exit_code == 0, result.output
+    page = (folder / "tasks.html").read_text()
+    assert all(phase in page for phase in ("precompute", "propagate", "determine"))

@@ -177,7 +177,7 @@ def address():
 
 
 def test_the_command_writes_a_report(command, address, tmp_path):
-    pytest.importorskip("bokeh", reason="needs bokeh: pip install 'bokeh>=3.1,<3.10'")
+    pytest.importorskip("bokeh", reason="needs the extra report")
     result = command("--cluster", address, "--report", tmp_path / "out.html")
     assert result.exit_code == 0, result.output
     page = (tmp_path / "out.html").read_text()
