@@ -140,7 +140,8 @@ def section_copied(kind: str, order: int) -> Any:
     """
     span = _span(kind, order)
     head = -(-max(order, WIDTH) // WIDTH) * WIDTH
-    block = max(BLOCK, 2 * head)
+    # Blocks of eight stand where section_rows has them: the same bits along either axis.
+    start, block = max(order, WIDTH) + HEAD, max(BLOCK, 2 * head + WIDTH)
 
     def filter_rows(
         x: Any, y: Any, states: Any, b: Any, a: Any, table: Any, top: Any, bad: Any, write: bool
@@ -152,15 +153,16 @@ def section_copied(kind: str, order: int) -> Any:
                 size, largest = x.shape[1], 0
                 given, wanted = line_of(x, o, i), line_of(y, o if write else 0, i if write else 0)
                 z[:] = states[:, o, i]
-                for left in range(0, size, block):
-                    count = min(block, size - left)
+                for right in range(block - WIDTH + HEAD, size + block, block):
+                    left = max(0, right - block)
+                    count = min(right, size) - left
                     end = head + count
                     row = given[left : left + count]
                     for n in range(count):
                         source[head + n] = row[n]
                     first = head
                     if left == 0:
-                        first = min(2 * head, end)
+                        first = min(head + start, end)
                         plain_section(source[head:first], target[head:first], z, b, a)
                     if first < end:
                         span(source, target, v, first, end, b, a, table)
