@@ -36,10 +36,21 @@ with event.install_listener("numba:compile", Listen()):
 print(json.dumps([w.tolist(), len(started)]))
 """
 
+OF_ONE_NAME = """
+import json, sys
+import numpy as np, mgrec
 
-def run(folder, argument):
+def make(k):
+    return mgrec.Coefficient(lambda i: k + 0.0 * i)
+
+solved = [mgrec.linear_recurrence(make(float(k)), np.ones(999))[-1] for k in sys.argv[1:]]
+print(json.dumps(solved))
+"""
+
+
+def run(folder, *arguments, script=SCRIPT):
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder)}
-    command = [sys.executable, "-c", SCRIPT, argument]
+    command = [sys.executable, "-c", script, *arguments]
     out = subprocess.run(command, env=environment, capture_output=True, check=True, text=True)
     return json.loads(out.stdout)
 
@@ -55,6 +66,13 @@ def test_a_second_process_finds_compiled_code_on_disk(tmp_path):
     other, compiled = run(tmp_path, "0.25")
     assert other == [1.0, 0.75, 2.75]
     assert compiled > 0
+
+
+@pytest.mark.slow
+def test_code_of_two_processes_keeps_apart_in_a_third(tmp_path):
+    for argument in ("0.5", "0.75"):
+        run(tmp_path, argument, script=OF_ONE_NAME)
+    assert run(tmp_path, "0.5", "0.75", script=OF_ONE_NAME) == [2.0, 4.0]
 
 
 def test_processes_that_compile_at_once_do_not_take_each_others_code(tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
@@ -12,6 +13,7 @@ from typing import Any
 
 import numba
 import numpy as np
+from numba.core.bytecode import FunctionIdentity
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.errors import NumbaError
 
@@ -19,6 +21,11 @@ from numba.core.errors import NumbaError
 OPTIONS = {"nogil": True, "error_model": "numpy"}
 # For functions that only kernels call: what Python and C would call takes a third of the time.
 INNER = {**OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+# numba tells functions of one name apart by a number that counts from 1 in every process. Two
+# kernels from the cache on disk that came from two processes then had parts of the same name,
+# and the second ran the first one's: the recurrence of another function, without a word.
+FunctionIdentity._unique_ids = iter(lambda: secrets.randbits(62), None)
 
 
 @numba.njit(**OPTIONS)
