@@ -12,7 +12,7 @@ that a chunk needs to tell, and all that it needs to know.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -60,10 +60,9 @@ class Cascade:
         b, a = np.asarray(b), np.asarray(a)
         wide = np.result_type(b, a, np.float64)
         b, a = b.astype(wide), a.astype(wide)
-        length = max(b.size, a.size)
-        with np.errstate(all="ignore"):
-            parts = (np.pad(part / a[0], (0, length - part.size)) for part in (b, a))
-        return cls((Section(*(tuple(part.tolist()) for part in parts)),))
+        if wide.char not in "dD":
+            return cls(_section_of(b, a))
+        return _kept(b.tobytes(), a.tobytes(), wide.char)
 
     @classmethod
     def of_sections(cls, sos: Any) -> Cascade:
@@ -115,3 +114,16 @@ class Cascade:
         if not self.radius < 1:
             return np.inf
         return float(self.states - 64 * np.log(2) / np.log(self.radius))
+
+
+def _section_of(b: np.ndarray, a: np.ndarray) -> tuple[Section]:
+    length = max(b.size, a.size)
+    with np.errstate(all="ignore"):
+        parts = (np.pad(part / a[0], (0, length - part.size)) for part in (b, a))
+    return (Section(*(tuple(part.tolist()) for part in parts)),)
+
+
+@lru_cache(maxsize=256)
+def _kept(b: bytes, a: bytes, dtype: str) -> Cascade:
+    """The same object for the same numbers: what was found out about it is found out once."""
+    return Cascade(_section_of(np.frombuffer(b, dtype), np.frombuffer(a, dtype)))

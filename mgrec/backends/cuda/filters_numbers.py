@@ -21,6 +21,11 @@ def _device() -> int:
     return int(cupy.cuda.runtime.getDevice())
 
 
+def packed(words: list[int]) -> np.ndarray:
+    """Words of 64 bits as one struct that a kernel takes by value."""
+    return np.array(words, np.int64).view(f"V{8 * len(words)}")
+
+
 def coefficients(cascade: Cascade, layout: FilterLayout) -> Any:
     """b and −a of all sections: one value, or an array on the device where they are many."""
     if layout.is_by_value:

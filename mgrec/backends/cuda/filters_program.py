@@ -15,36 +15,24 @@ WIDE = 16
 FOLDERS, FOLDERS_OF_MANY = 1024, 256
 
 _TOP_BITS = {"f": (127 + 120) << 23, "d": (1023 + 1000) << 20}
-_ARRAYS = (
-    "const E* x, E* y, const S* entry, S* assumed, S* exits, unsigned char* tops, int* failures"
-)
-_SHAPE = (
-    "long long outer, long long steps, long long inner, long long segments, long long length, "
-    "long long warm"
-)
-_FILLED = """
-  const Arrays arrays = {{x, y, entry, assumed, exits, tops, failures}};
-  const Shape shape = {{outer, steps, inner, segments, length, warm}};"""
 _WALK = """
 extern "C" __global__ void __launch_bounds__(32) filter_kernel(
-    {arrays}, {coefficients}, {shape}) {{{filled}
+    const Arrays arrays, {coefficients}, const Shape shape) {{
   filter_segments(arrays, {with_}, shape);
 }}
 """
 _REPAIR = """
 extern "C" __global__ void __launch_bounds__({threads}) {name}_kernel(
-    {arrays}, {coefficients}, {shape},
-    unsigned char* marks, double tolerance, double tiny, long long restart) {{{filled}
-  const Repair repair = {{arrays, {with_}, shape, {{tolerance, tiny, restart}}, marks}};
+    const Arrays arrays, {coefficients}, const Shape shape, const Limits limits) {{
+  const Repair repair = {{arrays, {with_}, shape, limits}};
   {call};
 }}
 """
 _PROPAGATE = """
 extern "C" __global__ void __launch_bounds__(THREADS) propagate_kernel(
-    S* assumed, const S* exits, const S* powers, long long chunk, {shape}) {{
-  const Shape shape = {{outer, steps, inner, segments, length, warm}};
-  propagate(assumed, exits, powers, chunk, shape);
-}}
+    const Arrays arrays, const S* powers, long long chunk, const Shape shape) {
+  propagate(arrays.assumed, arrays.exits, powers, chunk, shape);
+}
 """
 
 
@@ -116,14 +104,10 @@ class FilterLayout:
         return self._with["with_"] == "with"
 
 
-def _spelled(layout: FilterLayout) -> dict[str, str]:
-    return {"arrays": _ARRAYS, "shape": _SHAPE, "filled": _FILLED.format(), **layout._with}
-
-
 def print_walk(layout: FilterLayout, write: bool, entered: bool) -> str:
     """The program that walks all segments."""
     kernels = kernel_text("filter_rows" if layout.inner else "filter_columns")
-    return layout.print(write, entered) + kernels + _WALK.format(**_spelled(layout))
+    return layout.print(write, entered) + kernels + _WALK.format(**layout._with)
 
 
 def print_repair(layout: FilterLayout, write: bool, halves: int) -> str:
@@ -132,7 +116,7 @@ def print_repair(layout: FilterLayout, write: bool, halves: int) -> str:
     own = "blockIdx.x * (long long)blockDim.x + threadIdx.x"
     calls = {"check": (128, f"repair.check({own})"), "repair": (32, "repair_rows(repair)")}
     for name, (threads, call) in calls.items():
-        text += _REPAIR.format(name=name, threads=threads, call=call, **_spelled(layout))
+        text += _REPAIR.format(name=name, threads=threads, call=call, **layout._with)
     return text
 
 
@@ -145,4 +129,4 @@ def folders(layout: FilterLayout) -> int:
 def print_propagation(layout: FilterLayout) -> str:
     """The program that finds what every segment begins with."""
     text = layout.print(False, False, threads=folders(layout)) + kernel_text("filter_propagate")
-    return text + _PROPAGATE.format(shape=_SHAPE)
+    return text + _PROPAGATE

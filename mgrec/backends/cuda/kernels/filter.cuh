@@ -57,10 +57,11 @@ struct Shape {
 struct Arrays {
   const E* x;
   E* y;
-  const S* entry;       // [state][row]
+  const S* entry;       // [state][row]; null for 0
   S *assumed, *exits;   // [state][lane]
   unsigned char* tops;  // of lanes: outputs came near overflow
   int* failures;        // of rows: segments to be repaired
+  unsigned char* marks;  // of lanes: to be repaired, where rows have several
 };
 
 // One segment of one row. Steps are counted from the segment's first, [low, high) are there.
@@ -96,7 +97,8 @@ template <class Access> struct Walker {
     for (int q = 0; q < STATES; ++q) {
       if (known) state.v[q] = arrays.assumed[q * lanes + lane.id];
       else if (lane.segment) arrays.assumed[q * lanes + lane.id] = state.v[q];
-      else state.v[q] = arrays.entry[q * rows + lane.row];
+      else if (arrays.entry) state.v[q] = arrays.entry[q * rows + lane.row];
+      else state.v[q] = S();
     }
     if (lane.segment == 0) arrays.failures[lane.row] = 0;
   }

@@ -63,7 +63,6 @@ struct Repair {
   const Coefficients& with;
   Shape shape;
   Limits limits;
-  unsigned char* marks;  // of lanes, where rows have several
 
   DEVICE bool is_top(const Lane& lane) const {
     bool top = false;
@@ -75,14 +74,15 @@ struct Repair {
   }
   DEVICE State before(const Lane& lane) const {
     if (lane.segment) return state_of(arrays.exits, lane.id - shape.inner, shape.lanes());
-    return state_of(arrays.entry, lane.row, shape.outer * shape.inner);
+    if (arrays.entry) return state_of(arrays.entry, lane.row, shape.outer * shape.inner);
+    return State();
   }
   DEVICE bool fails(const Lane& lane) const {
     return is_top(lane) ||
            (lane.segment && differ(begun(lane), before(lane), limits.tolerance, limits.tiny));
   }
   DEVICE bool is_marked(const Lane& lane) const {
-    return shape.segments > 1 ? marks[lane.id] : is_top(lane);
+    return shape.segments > 1 ? arrays.marks[lane.id] : is_top(lane);
   }
   DEVICE bool may_fail(long long row) const {
     if (shape.segments > 1) return arrays.failures[row];
@@ -94,7 +94,7 @@ struct Repair {
     if (number >= shape.outer * shape.segments) return;
     const Lane lane(number, id - number * shape.inner, shape);
     const bool failed = fails(lane);
-    marks[id] = failed;
+    arrays.marks[id] = failed;
     if (failed) atomicAdd(&arrays.failures[lane.row], 1);
   }
 
