@@ -128,6 +128,68 @@ def test_bits_are_the_same_in_every_run():
         assert (sosfilt(sos, x) == first).all()
 
 
+@pytest.mark.parametrize("name", ["order 2", "order 5, high"])
+@pytest.mark.parametrize("place", [100_000, 123_457])
+def test_the_tail_of_a_huge_pulse_hides_nothing(name, place):
+    b, a = POLYNOMIALS[name]
+    x = 1e-20 * draw(300_000, float)
+    x[place] = 1e30
+    y, wanted = fetched(lfilter(b, a, on_gpu(x))), signal.lfilter(b, a, x)
+    sizes = np.abs(wanted[:-32]).reshape(-1, 32).max(1).repeat(32)
+    assert (np.abs(y - wanted)[:-32] <= 1e-6 * sizes).all()
+
+
+def test_silence_after_noise_is_no_different():
+    x = draw(300_000, "f4")
+    x[150_000:] = 0
+    b, a = (np.asarray(part, "f4") for part in POLYNOMIALS["order 2"])
+    assert_same([lfilter(b, a, on_gpu(x))], [signal.lfilter(b, a, x)])
+
+
+def test_two_streams_at_once():
+    b, a = POLYNOMIALS["order 2"]
+    signals = [draw(2_000_000, float, seed=seed) for seed in (1, 2)]
+    operands = [on_gpu(x) for x in signals]
+    cupy.cuda.Device().synchronize()
+    streams, results = [cupy.cuda.Stream(non_blocking=True) for _ in signals], []
+    for _ in range(5):
+        for stream, x in zip(streams, operands, strict=True):
+            with stream:
+                results.append(lfilter(b, a, x))
+    for stream in streams:
+        stream.synchronize()
+    wanted = [signal.lfilter(b, a, x) for x in signals]
+    for number, result in enumerate(results):
+        assert_same([result], [wanted[number % 2]])
+
+
+def test_every_device():
+    b, a = POLYNOMIALS["order 2"]
+    x = draw(100_003, float)
+    wanted = signal.lfilter(b, a, x)
+    for device in range(cupy.cuda.runtime.getDeviceCount()):
+        with cupy.cuda.Device(device):
+            there, chunks = on_gpu(x), in_chunks(x)
+            assert_same([lfilter(b, a, chunks)], [wanted])
+        y = lfilter(b, a, there)
+        assert y.device.id == device
+        assert_same([y], [wanted])
+
+
+def test_more_than_2_to_31_samples():
+    free, _ = cupy.cuda.runtime.memGetInfo()
+    size = 2**31 + 5
+    if free < 24 * 2**30:
+        pytest.skip("24 GiB of GPU memory are needed")
+    x = cupy.zeros(size, np.float32)
+    head = draw(1000, "f4")
+    x[:1000], x[-505:] = on_gpu(head), on_gpu(head[:505])
+    b, a = (np.asarray(part, "f4") for part in POLYNOMIALS["order 2"])
+    y = lfilter(b, a, x)
+    wanted = signal.lfilter(b, a, head)
+    assert_same([y[:1000], y[-505:]], [wanted, wanted[:505]])
+
+
 def test_results_are_written_to_out():
     x = on_gpu(draw(5000, float))
     out = cupy.full(5000, np.nan)
