@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from math import isnan, prod
 from typing import Any
 
@@ -33,7 +32,7 @@ def check_chunk(like: Any, shape: tuple[int, ...], dtype: np.dtype[Any], place: 
     """
     if not is_on_gpu(like) or any(map(isnan, shape)):
         return
-    most, size = SHARE * _memory(like.device), prod(shape) * dtype.itemsize
+    most, size = SHARE * like.device.mem_info[1], prod(shape) * dtype.itemsize
     if size > most:
         parts = int(-(-size // (most / 4)))
         raise ValueError(
@@ -49,13 +48,7 @@ def check_chunks(like: Any, chunks: Any, dtype: np.dtype[Any]) -> None:
         largest = tuple(max(lengths, default=0) for lengths in chunks)
         place = tuple(lengths.index(most) for lengths, most in zip(chunks, largest, strict=True))
         try:
-            _memory(like.device)
+            like.device.mem_info  # noqa: B018
         except RuntimeError:
             return  # The client of a cluster need not have a GPU: the tasks check.
         check_chunk(like, largest, dtype, place)
-
-
-@cache
-def _memory(device: Any) -> int:
-    """Bytes of a GPU's memory, free or not."""
-    return int(device.mem_info[1])

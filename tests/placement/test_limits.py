@@ -71,6 +71,8 @@ def test_a_pack_travels_block_by_block(serializers):
         np.testing.assert_array_equal(got, wanted)
 
 
+# numba.cuda, which distributed moves CuPy arrays with, warns while it is imported.
+@pytest.mark.filterwarnings("ignore:The 'generic' unit:DeprecationWarning")
 @pytest.mark.gpu
 def test_a_pack_of_gpu_blocks_goes_to_the_host_and_back():
     import cupy
