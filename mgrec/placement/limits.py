@@ -32,7 +32,7 @@ def check_chunk(like: Any, shape: tuple[int, ...], dtype: np.dtype[Any], place: 
     """
     if not is_on_gpu(like) or any(map(isnan, shape)):
         return
-    most, size = SHARE * like.device.mem_info[1], prod(shape) * dtype.itemsize
+    most, size = SHARE * _memory(like.device), prod(shape) * dtype.itemsize
     if size > most:
         parts = int(-(-size // (most / 4)))
         raise ValueError(
@@ -48,7 +48,18 @@ def check_chunks(like: Any, chunks: Any, dtype: np.dtype[Any]) -> None:
         largest = tuple(max(lengths, default=0) for lengths in chunks)
         place = tuple(lengths.index(most) for lengths, most in zip(chunks, largest, strict=True))
         try:
-            like.device.mem_info  # noqa: B018
+            _memory(like.device)
         except RuntimeError:
             return  # The client of a cluster need not have a GPU: the tasks check.
         check_chunk(like, largest, dtype, place)
+
+
+# By the numbers of the devices: each chunk asks, and the driver takes its time to answer.
+_KNOWN: dict[int, int] = {}
+
+
+def _memory(device: Any) -> int:
+    """Bytes of a GPU's memory, free or not."""
+    if device.id not in _KNOWN:
+        _KNOWN[device.id] = int(device.mem_info[1])
+    return _KNOWN[device.id]

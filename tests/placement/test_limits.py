@@ -22,6 +22,10 @@ class Device:
     total: int
 
     @property
+    def id(self):
+        return 1000 + self.total
+
+    @property
     def mem_info(self):
         if not self.total:
             raise RuntimeError("no GPU")

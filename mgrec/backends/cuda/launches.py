@@ -80,18 +80,18 @@ class Slot:
 
 
 Kind = tuple[tuple[int, ...], np.dtype[Any], int]
-Prepare = Callable[[Any, Chunk, tuple[Any, ...], tuple[Any, ...]], Launch]
+Prepare = Callable[[Any, Chunk, tuple[Any, ...], tuple[Any, ...]], Any]
 
 
 def bind(
     prepare: Prepare, transfer_map: Any, chunk: Chunk, entry: tuple[Any, ...], results: Arrays
-) -> Launch:
+) -> Any:
     """The launch of a chunk, compiled only if none of its kind has been.
 
     Parameters
     ----------
-    prepare : callable, ``(transfer_map, chunk, entry, results) -> Launch``
-        Called with slots for arrays.
+    prepare : callable, ``(transfer_map, chunk, entry, results) -> launch``
+        Called with slots for arrays; what it returns has ``on(arrays)``, as :class:`Launch`.
     transfer_map, chunk, entry, results
         As of :func:`mgrec.backends.cuda.determine.prepare`.
     """
@@ -121,7 +121,7 @@ def _compiled(
     prepare: Prepare, transfer_map: Any, operands: tuple[Any, ...], entry: tuple[Kind, ...],
     results: tuple[Kind, ...], shape: tuple[int, int, int], dtype: np.dtype[Any], reverse: bool,
     device: int,
-) -> Launch:  # fmt: skip
+) -> Any:  # fmt: skip
     numbers = count()
 
     def slot(kind: Kind) -> Slot:

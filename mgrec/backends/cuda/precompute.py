@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,9 @@ from ...phases.chunk import Chunk
 from ...phases.summary import ComposedMaps
 from ...phases.transfer_map import TransferMap
 from .ahead import compose_ahead, is_ahead
-from .compilation import Device, compile_kernel
+from .compilation import Device, Kernel, compile_kernel
 from .determine import shared_bytes
+from .launches import Slot, bind
 from .program import Layout, print_program
 from .sources import Source, describe, print_source
 from .tracing import state_count, trace_transfer_map
@@ -66,10 +67,57 @@ def print_precompute(
     )
 
 
+@dataclass(frozen=True)
+class Reduction:
+    """The two kernels of a reduction and what they are launched with.
+
+    Attributes
+    ----------
+    kernel, finish : Kernel
+        One joins pieces of rows, the other the pieces of each row.
+    blocks, threads, shared_bytes : int
+        Of the first.
+    shape : (int, int, int)
+    pieces, span_bytes : int
+        Pieces of a row, and the bytes of what is known of one.
+    arguments : tuple
+        Arrays, scalars of coefficients, and slots that :meth:`on` fills.
+    maps : array (components, outer, inner), or Slot
+        Receives the composed maps.
+    """
+
+    kernel: Kernel
+    finish: Kernel
+    blocks: int
+    threads: int
+    shared_bytes: int
+    shape: tuple[int, int, int]
+    pieces: int
+    span_bytes: int
+    arguments: tuple[Any, ...]
+    maps: Any
+
+    def __call__(self) -> None:
+        import cupy
+
+        outers, _, inners = self.shape
+        rows, pieces = np.int64(outers * inners), np.int64(self.pieces)
+        spans = cupy.empty((outers * inners, self.pieces, self.span_bytes), cupy.uint8)
+        sizes = (*map(np.int64, self.shape), pieces)
+        arguments = (*self.arguments, spans, *sizes)
+        self.kernel(self.blocks, self.threads, arguments, self.shared_bytes, False)
+        self.finish(-(-int(rows) // 8), 256, (spans, *self.maps, rows, pieces), 0, False)
+
+    def on(self, arrays: Sequence[Any]) -> Reduction:
+        """The same reduction of other arrays of its kind; the last one receives the maps."""
+        filled = (arrays[a.number] if isinstance(a, Slot) else a for a in self.arguments)
+        return replace(self, arguments=tuple(filled), maps=arrays[-1])
+
+
 def prepare_precompute(
     transfer_map: TransferMap, chunk: Chunk, maps: Any, layout: Layout | None = None
-) -> Callable[[], None]:
-    """Compile the reduction of a chunk and return its launch.
+) -> Reduction:
+    """Compile the reduction of a chunk.
 
     Parameters
     ----------
@@ -81,8 +129,6 @@ def prepare_precompute(
     layout : Layout, optional
         Chosen from the shape, dtype and device when not given.
     """
-    import cupy
-
     device = Device.current()
     source = describe(chunk)
     width, states = len(transfer_map.identity), state_count(transfer_map)
@@ -91,25 +137,27 @@ def prepare_precompute(
     layout = replace(layout, guarded=is_guarded)
     text = print_precompute(transfer_map, chunk, source, states, layout)
     shared = shared_bytes(chunk, source, layout, stores=0)
-    kernel = compile_kernel(text, "precompute_kernel", shared)
-    finish = compile_kernel(text, "finish_kernel")
     outers, steps, inners = chunk.shape
-    rows = outers * inners
-    groups, tile = (rows, layout.threads * layout.items)
+    groups, tile = (outers, layout.threads * layout.items)
     if inners > 1:
-        groups, tile = -(-rows // 32), layout.threads // 32 * layout.items
+        groups, tile = -(-outers * inners // 32), layout.threads // 32 * layout.items
     pieces = max(1, min(layout.blocks * MULTIPROCESSORS // groups, -(-steps // tile)))
-    span_bytes = max(len(transfer_map.identity), states) * chunk.dtype.itemsize + 16
-    arrays = (*source.streams, *source.arguments)
-    sizes = tuple(np.int64(n) for n in (*chunk.shape, pieces))
+    return Reduction(
+        compile_kernel(text, "precompute_kernel", shared),
+        compile_kernel(text, "finish_kernel"),
+        groups * pieces,
+        layout.threads,
+        shared,
+        chunk.shape,
+        pieces,
+        max(width, states) * chunk.dtype.itemsize + 16,
+        (*source.streams, *source.arguments),
+        maps,
+    )
 
-    def run() -> None:
-        spans = cupy.empty((rows, pieces, span_bytes), cupy.uint8)
-        kernel(groups * pieces, layout.threads, (*arrays, spans, *sizes), shared, False)
-        arguments = (spans, *maps, np.int64(rows), np.int64(pieces))
-        finish(-(-rows // 8), 256, arguments, 0, False)
 
-    return run
+def _prepare(transfer_map: TransferMap, chunk: Chunk, entry: Any, results: Any) -> Reduction:
+    return prepare_precompute(transfer_map, chunk, results[0])
 
 
 def precompute(transfer_map: TransferMap, chunk: Chunk) -> ComposedMaps:
@@ -134,5 +182,5 @@ def precompute(transfer_map: TransferMap, chunk: Chunk) -> ComposedMaps:
         return ComposedMaps(transfer_map, compose_ahead(precompute, transfer_map, chunk))
     maps = cupy.empty((len(transfer_map.identity), *chunk.row_shape), chunk.dtype)
     if maps.size:
-        prepare_precompute(transfer_map, chunk, maps)()
+        bind(_prepare, transfer_map, chunk, (), (maps,))()
     return ComposedMaps(transfer_map, tuple(maps.get()))
