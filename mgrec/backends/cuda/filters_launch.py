@@ -124,9 +124,9 @@ class Space:
     ----------
     filter : Filter
     memory : CuPy array of uint8
-        What each segment began with and ended with, (2, states, lanes); how many segments of
-        each row are to be repaired, int32; whose outputs came near overflow and which are to
-        be repaired, a byte for each lane.
+        What each segment began with and ended with, (2, states, lanes); of each row how many
+        segments there are from the first on that is to be repaired, int32; whose outputs came
+        near overflow, and which are to be repaired, a byte for each lane.
     """
 
     filter: Filter

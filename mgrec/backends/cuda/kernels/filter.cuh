@@ -59,8 +59,8 @@ struct Arrays {
   E* y;
   const S* entry;       // [state][row]; null for 0
   S *assumed, *exits;   // [state][lane]
-  unsigned char* tops;  // of lanes: outputs came near overflow
-  int* failures;        // of rows: segments to be repaired
+  unsigned char* tops;   // of lanes: outputs came near overflow
+  int* failures;         // of rows: segments from the first on that is to be repaired
   unsigned char* marks;  // of lanes: to be repaired, where rows have several
 };
 

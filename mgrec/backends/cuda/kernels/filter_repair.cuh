@@ -53,6 +53,8 @@ DEVICE inline bool differ(const State& begun, const State& ended, double toleran
   return false;
 }
 
+constexpr int NEAR = 512;
+
 struct Limits {
   double tolerance, tiny;
   long long restart;  // a row that comes near overflow begins anew, in SciPy's own rounding
@@ -95,7 +97,7 @@ struct Repair {
     const Lane lane(number, id - number * shape.inner, shape);
     const bool failed = fails(lane);
     arrays.marks[id] = failed;
-    if (failed) atomicAdd(&arrays.failures[lane.row], 1);
+    if (failed) atomicMax(&arrays.failures[lane.row], int(shape.segments - lane.segment));
   }
 
   // Steps of a segment by a whole warp: each lane loads one sample of 32, and all walk them.
@@ -141,11 +143,26 @@ struct Repair {
     keep(Lane(number + shape.segments - 1 - from.segment, from.row % shape.inner, shape), state);
   }
 
+  // Whether one of the next NEAR segments fails: one by one 33,792 marks took 0.3 ms.
+  DEVICE bool is_near(long long number, long long left, long long column) const {
+    if (left < NEAR) return true;
+    int found = 0;
+#pragma unroll
+    for (int k = 0; k < NEAR; k += 32)
+      found |= arrays.marks[(number + k + threadIdx.x) * shape.inner + column];
+    return __any_sync(ALL, found != 0);
+  }
+
   DEVICE void repair_row(long long row, E* board) const {
     const long long o = row / shape.inner, column = row - o * shape.inner;
     bool follows = false, plainly = false;
-    for (long long j = 0; j < shape.segments;) {
+    long long j = shape.segments > 1 ? shape.segments - arrays.failures[row] : 0;
+    while (j < shape.segments) {
       const long long number = o * shape.segments + j;
+      if (!follows && !is_near(number, shape.segments - j, column)) {
+        j += NEAR;
+        continue;
+      }
       if (!follows) {  // the next one that fails, of 32 at a time
         const Lane other(number + threadIdx.x, column, shape);
         const bool found = j + threadIdx.x < shape.segments && is_marked(other);
