@@ -1,0 +1,137 @@
+"""Filters on one GPU: checked against SciPy, then timed against the floor of memory traffic.
+
+The floor is one reading of x and one writing of y at the bandwidth of a device-to-device copy
+measured in the same run; *fraction* is floor time over measured time. cupyx.scipy.signal, which
+needs 50 times as long, filters shorter signals in the same run.
+
+usage: python benchmarks/cuda_filters.py [--out FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+from collections.abc import Iterator
+from datetime import date
+from itertools import chain
+from typing import Any
+
+import cupy
+import numpy as np
+from cuda_clock import copy_bandwidth, median_time
+from machine import describe_commit
+from scipy import signal
+
+import mgrec.signal
+
+Filter = tuple[str, tuple[Any, ...]]
+FILTERS: dict[str, Filter] = {
+    "order 1, 0.1": ("lfilter", tuple(signal.butter(1, 0.1))),
+    "order 2, 0.1": ("lfilter", tuple(signal.butter(2, 0.1))),
+    "order 4, 0.1": ("lfilter", tuple(signal.butter(4, 0.1))),
+    "order 8, 0.2": ("lfilter", tuple(signal.butter(8, 0.2))),
+    "8 sections, 0.2": ("sosfilt", (signal.butter(16, 0.2, output="sos"),)),
+    "33 taps": ("lfilter", (signal.firwin(33, 0.2), [1.0])),
+    "order 2, 0.001, long memory": ("lfilter", tuple(signal.butter(2, 0.001))),
+    "notch at 1e-4, long memory": ("lfilter", tuple(signal.iirnotch(2e-4, 30))),
+}
+CASES = [
+    *((name, (1 << 28,), "f4", 0) for name in FILTERS),
+    *((name, (1 << 27,), "f8", 0) for name in FILTERS),
+    ("order 2, 0.1", (64, 1 << 22), "f4", 1),
+    ("order 2, 0.1", (1 << 22, 64), "f4", 0),
+    ("8 sections, 0.2", (1 << 22, 64), "f4", 0),
+    ("order 2, 0.1", (1 << 24,), "f4", 0),
+]
+PEERS = [
+    ("order 1, 0.1", 26),
+    ("order 2, 0.1", 26),
+    ("order 8, 0.2", 24),
+    ("8 sections, 0.2", 24),
+]
+CHECKED = 1 << 16
+
+
+def apply(library: Any, name: str, x: Any, axis: int = 0, **options: Any) -> Any:
+    function, coefficients = FILTERS[name]
+    given = [np.asarray(part) for part in coefficients]
+    return getattr(library, function)(*given, x, axis=axis, **options)
+
+
+def deviation(name: str, x: Any, y: Any, axis: int) -> float:
+    """Of the outputs of a few rows from SciPy's in float64, relative to the largest."""
+    if x.ndim == 2:
+        x, y = (part[3] if axis else part[:, 3] for part in (x, y))
+    source, got = x[:CHECKED].get().astype(float), y[:CHECKED].get()
+    wanted = apply(signal, name, source)
+    return float(np.abs(got - wanted).max() / np.abs(wanted).max())
+
+
+def measure(case: Any, bandwidth: float) -> dict[str, Any]:
+    name, shape, dtype, axis = case
+    row: dict[str, Any] = {"filter": name, "shape": list(shape), "dtype": dtype, "axis": axis}
+    try:
+        x = cupy.random.default_rng(1).random(shape, dtype) - cupy.dtype(dtype).type(0.5)
+        y = cupy.full_like(x, cupy.nan)
+        apply(mgrec.signal, name, x, axis, out=y)
+        row["deviation"] = deviation(name, x, y, axis)
+        again = cupy.full_like(x, cupy.nan)
+        apply(mgrec.signal, name, x, axis, out=again)
+        row["same"] = bool((y == again).all())
+        del again
+        seconds = median_time(lambda: apply(mgrec.signal, name, x, axis, out=y))
+        row |= {"ms": seconds * 1e3, "fraction": 2 * x.nbytes / bandwidth / seconds}
+    except Exception as error:
+        row["error"] = f"{type(error).__name__}: {str(error)[:300]}"
+    return row
+
+
+def measure_peers() -> Iterator[dict[str, Any]]:
+    from cupyx.scipy import signal as cupyx
+
+    for name, power in PEERS:
+        x = cupy.random.default_rng(2).random(1 << power, "f4") - np.float32(0.5)
+        y = cupy.empty_like(x)
+        function, coefficients = FILTERS[name]
+        given = [cupy.asarray(part) for part in coefficients]
+        theirs = median_time(lambda: getattr(cupyx, function)(*given, x))  # noqa: B023
+        ours = median_time(lambda: apply(mgrec.signal, name, x, out=y))  # noqa: B023
+        yield {
+            "filter": name, "samples": 1 << power, "dtype": "f4", "cupyx ms": theirs * 1e3,
+            "mgrec ms": ours * 1e3, "times": theirs / ours,
+        }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out")
+    arguments = parser.parse_args()
+    bandwidth = copy_bandwidth()
+    gpu = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
+    print(f"{gpu}, CuPy {cupy.__version__}, copy {bandwidth / 1e12:.3f} TB/s")
+    rows: list[dict[str, Any]] = []
+    measured = (measure(case, bandwidth) for case in CASES)
+    for row in chain(measured, measure_peers()):
+        rows.append(row)
+        print(" ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}"
+                       for k, v in row.items()), flush=True)  # fmt: skip
+        cupy.get_default_memory_pool().free_all_blocks()
+    record = {
+        "study": "cuda_filters",
+        "machine": {"gpu": gpu},
+        "versions": {"cupy": cupy.__version__, "python": platform.python_version()},
+        "commit": describe_commit(),
+        "date": date.today().isoformat(),
+        "copy_bandwidth_bytes_per_second": bandwidth,
+        "rows": rows,
+    }
+    if arguments.out:
+        with open(arguments.out, "w") as file:
+            json.dump(record, file, indent=1)
+    sys.exit(any("error" in row or not row.get("same", True) for row in rows))
+
+
+if __name__ == "__main__":
+    main()
