@@ -1,7 +1,8 @@
 """Filters on one GPU: checked against SciPy, then timed against the floor of memory traffic.
 
 The floor is one reading of x and one writing of y at the bandwidth of a device-to-device copy
-measured in the same run; *fraction* is floor time over measured time. cupyx.scipy.signal, which
+measured in the same run; *fraction* is floor time over measured time, of the kernels and of a
+call of the public function, which launches the first of them after 0.1 ms of Python. cupyx.scipy.signal, which
 needs 50 times as long, filters shorter signals in the same run.
 
 usage: python benchmarks/cuda_filters.py [--out FILE]
@@ -25,6 +26,10 @@ from machine import describe_commit
 from scipy import signal
 
 import mgrec.signal
+from mgrec.backends.cuda.filters import determine_filter
+from mgrec.phases.cascade import Cascade
+from mgrec.phases.chunk import Chunk
+from mgrec.phases.layout import canonical_shape
 
 Filter = tuple[str, tuple[Any, ...]]
 FILTERS: dict[str, Filter] = {
@@ -56,16 +61,30 @@ CHECKED = 1 << 16
 
 def apply(library: Any, name: str, x: Any, axis: int = 0, **options: Any) -> Any:
     function, coefficients = FILTERS[name]
-    given = [np.asarray(part) for part in coefficients]
+    # In the dtype of x, or the result would have that of the coefficients.
+    given = [np.asarray(part, x.dtype) for part in coefficients]
     return getattr(library, function)(*given, x, axis=axis, **options)
+
+
+def kernels(name: str, x: Any, y: Any, axis: int) -> Any:
+    """The launches of a filter alone, without the public function around them."""
+    function, coefficients = FILTERS[name]
+    given = [np.asarray(part, x.dtype) for part in coefficients]
+    is_sections = function == "sosfilt"
+    cascade = Cascade.of_sections(*given) if is_sections else Cascade.of_polynomials(*given)
+    layout = canonical_shape(x.shape, axis)
+    chunk = Chunk((x.reshape(layout),), layout, x.dtype)
+    return lambda: determine_filter(cascade, chunk, None, y.reshape(layout))
 
 
 def deviation(name: str, x: Any, y: Any, axis: int) -> float:
     """Of the outputs of a few rows from SciPy's in float64, relative to the largest."""
     if x.ndim == 2:
         x, y = (part[3] if axis else part[:, 3] for part in (x, y))
-    source, got = x[:CHECKED].get().astype(float), y[:CHECKED].get()
-    wanted = apply(signal, name, source)
+    source, got = x[:CHECKED].get(), y[:CHECKED].get()
+    function, coefficients = FILTERS[name]
+    given = [np.asarray(part, x.dtype).astype(float) for part in coefficients]
+    wanted = getattr(signal, function)(*given, source.astype(float))
     return float(np.abs(got - wanted).max() / np.abs(wanted).max())
 
 
@@ -81,8 +100,11 @@ def measure(case: Any, bandwidth: float) -> dict[str, Any]:
         apply(mgrec.signal, name, x, axis, out=again)
         row["same"] = bool((y == again).all())
         del again
-        seconds = median_time(lambda: apply(mgrec.signal, name, x, axis, out=y))
-        row |= {"ms": seconds * 1e3, "fraction": 2 * x.nbytes / bandwidth / seconds}
+        floor = 2 * x.nbytes / bandwidth
+        seconds = median_time(kernels(name, x, y, axis))
+        row |= {"ms": seconds * 1e3, "fraction": floor / seconds}
+        call = median_time(lambda: apply(mgrec.signal, name, x, axis, out=y))
+        row |= {"call ms": call * 1e3, "call fraction": floor / call}
     except Exception as error:
         row["error"] = f"{type(error).__name__}: {str(error)[:300]}"
     return row
@@ -95,7 +117,7 @@ def measure_peers() -> Iterator[dict[str, Any]]:
         x = cupy.random.default_rng(2).random(1 << power, "f4") - np.float32(0.5)
         y = cupy.empty_like(x)
         function, coefficients = FILTERS[name]
-        given = [cupy.asarray(part) for part in coefficients]
+        given = [cupy.asarray(part, "f4") for part in coefficients]
         theirs = median_time(lambda: getattr(cupyx, function)(*given, x))  # noqa: B023
         ours = median_time(lambda: apply(mgrec.signal, name, x, out=y))  # noqa: B023
         yield {
