@@ -37,17 +37,17 @@ CASES: dict[str, tuple[Callable[[Any, Any], Any], int]] = {
     "max-plus": (lambda s, t: mgrec.scan(mgrec.maps.max_plus, s, t, initial=np.float32(0)), 3),
     "filter, order 2": (lambda s, t: lfilter(*FILTER, t), 2),
 }
-PARTS = ("first", "check", "latency", "strong", "weak", "peers", "simulation")
+PARTS = ("first", "check", "latency", "strong", "weak", "large", "peers", "simulation")
 ROWS = 64
 
 
 def sizes(arguments: argparse.Namespace) -> dict[str, int]:
-    """Steps of a chunk, and chunks that a worker has in weak scaling."""
+    """Steps of a chunk; chunks of a worker, and in all for strong scaling; steps for the peers."""
     if arguments.small:
-        return {"chunk": 1 << 12, "of_a_worker": 2, "peer": 1 << 12}
+        return {"chunk": 1 << 12, "weak": 2, "large": 4, "strong": 4, "peer": 1 << 12}
     if arguments.cluster == "cuda":
-        return {"chunk": 1 << 28, "of_a_worker": 4, "peer": 1 << 30}
-    return {"chunk": 1 << 22, "of_a_worker": 4, "peer": 1 << 22}
+        return {"chunk": 1 << 28, "weak": 4, "large": 16, "strong": 16, "peer": 1 << 30}
+    return {"chunk": 1 << 22, "weak": 4, "large": 8, "strong": 8, "peer": 1 << 22}
 
 
 def operands(client: Client, kind: str, rows: int, steps: int, chunks: int, own: list[str]) -> Any:
@@ -104,7 +104,7 @@ def measure_scaling(
         bandwidth = on.copy_bandwidth(client, kind, size["chunk"], own)
         study.notes[f"copy bandwidth of {workers} workers, GB/s"] = round(bandwidth / 1e9, 1)
         for rows in (1, ROWS):
-            chunks = size["of_a_worker"] * (workers if how == "weak" else len(addresses))
+            chunks = size[how] * (1 if how == "strong" else workers)
             steps = chunks * size["chunk"]
             s, t = operands(client, kind, rows, size["chunk"], chunks, own)
             for name, (solve, words) in CASES.items():
@@ -116,7 +116,7 @@ def measure_scaling(
                 assert of_operands == 0, f"{of_operands} bytes of operands moved in {case}"
                 alone = on.kernels(client, kind, _call(solve, s, t, is_lazy=True))
                 base = first.setdefault(case, seconds.median)
-                gain = base / seconds.median * (1 if how == "weak" else 1 / workers)
+                gain = base / seconds.median * (1 / workers if how == "strong" else 1)
                 study.add(
                     case, f"{workers} workers", seconds, steps=steps, workers=workers,
                     chunks=chunks, tasks=2 * chunks, bytes=4 * words * steps, kernels=alone,
@@ -157,7 +157,7 @@ def sections(arguments: argparse.Namespace) -> Iterator[tuple[str, Callable[...,
     yield "first", lambda study, client, own: measure_first(study, client, arguments.cluster, own)
     yield "check", lambda study, client, own: check(study, client, arguments.cluster, own)
     yield "latency", lambda study, client, own: measure_latency(study, client, arguments, own)
-    for how in ("strong", "weak"):
+    for how in ("strong", "weak", "large"):
         yield (
             how,
             lambda study, client, own, how=how: measure_scaling(study, client, arguments, how, own),
@@ -208,8 +208,9 @@ def conclude(study: Study, arguments: argparse.Namespace) -> None:
         if fitted["median_error"] > model.WORST or not np.isfinite(fitted["bandwidth"]):
             study.miss("predictions", "model", "it does not fit what was measured")
             return
-        steps = sizes(arguments)["chunk"] * sizes(arguments)["of_a_worker"]
-        study.notes["predictions"] = model.predictions(fitted, steps)
+        chunks = sizes(arguments)["large"]
+        steps = sizes(arguments)["chunk"] * chunks
+        study.notes["predictions"] = model.predictions(fitted, steps, chunks=chunks)
 
 
 parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])

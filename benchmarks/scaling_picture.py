@@ -40,7 +40,7 @@ def draw(record: dict[str, Any]) -> Any:
     figure = Figure(figsize=(12, 7), layout="constrained")
     axes = figure.subplots(2, 2)
     rows = [row for row in record["cases"] if "efficiency" in row]
-    for place, how in zip(axes[0], ("strong", "weak"), strict=True):
+    for place, how in zip(axes[0], ("strong", "large"), strict=True):
         _lines(place, [row for row in rows if row["case"].startswith(how)], "efficiency")
         place.set(xlabel="workers", ylabel="efficiency", title=f"{how} scaling", ylim=(0, None))
     _lines(axes[1, 0], rows, "copy_fraction")
