@@ -110,9 +110,9 @@ def measure_scaling(
             for name, (solve, words) in CASES.items():
                 case = f"{how}, {'one sequence' if rows == 1 else f'{rows} rows'}, {name}"
                 call = _call(solve, s, t)
-                on.transfers(client)
+                on.transfers(client, 4 * size["chunk"])
                 seconds = Times(on.times(client, kind, call))
-                moved, of_operands = on.transfers(client)
+                moved, of_operands = on.transfers(client, 4 * size["chunk"])
                 assert of_operands == 0, f"{of_operands} bytes of operands moved in {case}"
                 alone = on.kernels(client, kind, _call(solve, s, t, is_lazy=True))
                 base = first.setdefault(case, seconds.median)

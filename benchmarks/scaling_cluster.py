@@ -18,8 +18,6 @@ from mgrec.placement.dask_held import Blocks
 from mgrec.placement.dask_operands import recipe_of, reference_chunks
 
 NUMBERS = itertools.count()
-SUMMARY_BYTES = 4096
-"""More than this a chunk between two workers is no summary and no entry: an operand moved."""
 
 
 def open_cluster(kind: str, workers: int | None) -> Any:
@@ -139,11 +137,15 @@ def empty_chain(client: Client, length: int = 3) -> Callable[[], Any]:
     return call
 
 
-def transfers(client: Client) -> tuple[int, int]:
-    """Bytes that workers took from each other since last asked, and how many were operands'."""
+def transfers(client: Client, block: int) -> tuple[int, int]:
+    """Bytes that workers took from each other since last asked, and how many were operands'.
+
+    What has half of the bytes of a block, or more, is one: entries of a group of chunks have a
+    few a chunk and row.
+    """
     logs = client.run(_incoming)
     sizes = [size for log in logs.values() for size in log]
-    return sum(sizes), sum(size for size in sizes if size > SUMMARY_BYTES)
+    return sum(sizes), sum(size for size in sizes if size >= block / 2)
 
 
 def _incoming(dask_worker: Any) -> list[int]:

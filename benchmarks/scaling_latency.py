@@ -67,13 +67,13 @@ def _measure_chunks(
     }
     alone = on.kernels(client, kind, lambda: mgrec.linear_recurrence(s, t)) or 0.0
     times = {name: Times(on.times(client, kind, c, repetitions)) for name, c in calls.items()}
-    on.transfers(client)
+    on.transfers(client, 8192)
     with mgrec.plan(mgrec.linear_recurrence, s, t, client=client) as plan:
         times["plan"] = Times(on.times(client, kind, plan, repetitions))
         times["plan, another initial"] = Times(
             on.times(client, kind, lambda: plan(initial=np.float32(next(np_initial))), repetitions)
         )
-    moved, of_operands = on.transfers(client)
+    moved, of_operands = on.transfers(client, 8192)
     study.notes[f"bytes that Dask moved for plans, {case}"] = moved
     assert of_operands == 0, f"{of_operands} bytes of operands moved in {case}"
     for name, each in times.items():
