@@ -68,7 +68,8 @@ def test_a_simulated_scheduler_runs_every_task_where_its_chunk_is(load: Any) -> 
 
 
 @pytest.mark.slow
-def test_a_small_study_from_end_to_end(tmp_path: Path) -> None:
+def test_a_small_study_from_end_to_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(bench, "STUDIES", BENCHMARKS)  # which an installed package lacks
     command = ["bench", "scaling", "--small", "--out", str(tmp_path)]
     result = CliRunner().invoke(main, command)
     assert result.exit_code == 0, result.output

@@ -262,14 +262,14 @@ def test_a_group_is_enough_to_finish_its_chunks():
 
 
 def test_memory_stays_bounded_while_streaming(stores, tmp_path):
-    """A worker of 512 MiB takes 1.6 GB of operands, and spills nothing."""
+    """A worker of 768 MiB takes 1.6 GB of operands, and spills nothing."""
     steps, size = 100_000_000, 1_000_000
     s = da.full(steps, 0.5, chunks=size)
     t = da.map_blocks(_terms, da.arange(steps // size, chunks=1), size, chunks=(size,), dtype=float)
     target = zarr.create_array(tmp_path / "w.zarr", shape=(steps,), chunks=(size,), dtype="f8")
     with (
         LocalCluster(
-            n_workers=1, threads_per_worker=1, memory_limit="512MiB", dashboard_address=":0"
+            n_workers=1, threads_per_worker=1, memory_limit="768MiB", dashboard_address=":0"
         ) as cluster,
         Client(cluster) as client,
     ):
