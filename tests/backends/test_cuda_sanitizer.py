@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,9 +33,16 @@ def test_kernels_are_clean(tool: str) -> None:
 
 
 def launch_every_kernel() -> None:
+    launch_scans()
+    launch_what_surrounds_scans()
+    launch_filters()
+
+
+def launch_scans() -> None:
     import cupy
     from cuda_cases import KINDS, draw, small_layout, solve
 
+    from mgrec.backends.cuda.affine_summary import summarise_affine
     from mgrec.backends.cuda.precompute import precompute
     from mgrec.phases.chunk import Chunk
     from mgrec.recurrences import maps
@@ -49,6 +57,39 @@ def launch_every_kernel() -> None:
             entry = [np.ones((shape[0], shape[2]), "f4")]
             solve(maps.affine, chunk, entry, small_layout(kind, shape, "f4", False), 3)
             precompute(maps.max_plus, chunk)
+            summarise_affine(chunk)
+
+
+def launch_what_surrounds_scans() -> None:
+    """P-scheme/G, and coefficients that are evaluated ahead."""
+    import cupy
+
+    import mgrec
+
+    def long_formula(i: Any) -> Any:
+        x = 0.5 + 1e-6 * i
+        for _ in range(40):
+            x = x * 1.25 / 1.2505
+        return x
+
+    t = cupy.ones((2, 3000), "f4")
+    t[0, 20] = np.inf
+    mgrec.linear_recurrence(cupy.full_like(t, 0.5), t, method="p-scheme")
+    mgrec.linear_recurrence(mgrec.Coefficient(long_formula), t)
+
+
+def launch_filters() -> None:
+    """Long and short memory, rows, a few columns and many, and something to repair."""
+    import cupy
+
+    from mgrec.signal import lfilter, sosfilt
+
+    for shape, axis in [((40_000,), 0), ((40_000, 2), 0), ((3000, 40), 0), ((3, 3001), 1)]:
+        x = cupy.ones(shape, "f4")
+        x[(5,) * len(shape)] = np.inf
+        for a in ([1.0, -0.5], [1.0, -1.0], [1.0, -1.5]):
+            lfilter(np.ones(2, "f4"), np.array(a, "f4"), x, axis=axis)
+        sosfilt(np.array([[1, 2, 1, 1, -0.5, 0.2]] * 3, "f4"), x, axis=axis)
 
 
 if __name__ == "__main__":
