@@ -48,6 +48,16 @@ print(json.dumps(solved))
 """
 
 
+OF_NO_MODULE = """
+import json
+import numpy as np, mgrec
+
+names = {"__name__": "nowhere"}
+exec("def twice(i): return 2.0 * i", names)
+print(json.dumps(mgrec.linear_recurrence(mgrec.Coefficient(names["twice"]), np.ones(5))[-1]))
+"""
+
+
 def run(folder, *arguments, script=SCRIPT):
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder)}
     command = [sys.executable, "-c", script, *arguments]
@@ -73,6 +83,11 @@ def test_code_of_two_processes_keeps_apart_in_a_third(tmp_path):
     for argument in ("0.5", "0.75"):
         run(tmp_path, argument, script=OF_ONE_NAME)
     assert run(tmp_path, "0.5", "0.75", script=OF_ONE_NAME) == [2.0, 4.0]
+
+
+@pytest.mark.slow
+def test_functions_of_a_module_that_nobody_can_import_are_found_again(tmp_path):
+    assert [run(tmp_path, script=OF_NO_MODULE) for _ in range(2)] == [633.0, 633.0]
 
 
 def test_processes_that_compile_at_once_do_not_take_each_others_code(tmp_path, monkeypatch):

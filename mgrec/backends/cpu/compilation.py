@@ -59,7 +59,8 @@ def compile_step(function: Callable[..., Any]) -> Any:
         for name, value in function.__globals__.items()
         if name in _names(function.__code__) or name == "__builtins__"
     }
-    scope["__name__"] = function.__globals__.get("__name__", "mgrec")
+    # Whoever loads the compiled code imports the module that it is said to come from.
+    scope["__name__"] = "mgrec"
     step = FunctionType(
         function.__code__,
         scope,
