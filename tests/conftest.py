@@ -23,6 +23,9 @@ def pytest_addoption(parser):
         action="store_true",
         help="fail, rather than skip, tests marked gpu where there is no CUDA GPU",
     )
+    parser.addoption(
+        "--extended", action="store_true", help="run the tests that say again what shorter ones say"
+    )
 
 
 @cache
@@ -40,6 +43,8 @@ def missing_for_gpu() -> str | None:
 
 
 def pytest_runtest_setup(item):
+    if item.get_closest_marker("extended") and not item.config.getoption("extended"):
+        pytest.skip("left out to keep the suite short: give --extended")
     if item.get_closest_marker("gpu") is None:
         return
     missing = missing_for_gpu()

@@ -59,6 +59,7 @@ def test_a_notebook_that_fails_is_seen():
     assert run(*CELLS, input="assert False").returncode == 1
 
 
+@pytest.mark.extended
 def test_a_cluster_is_started_and_ended_by_a_signal(tmp_path):
     file = tmp_path / "scheduler.json"
     command = [sys.executable, DEPLOY / "cluster.py", "auto", "--scheduler-file", file]
@@ -116,6 +117,7 @@ def test_the_slurm_script_against_a_stand_in(slurm, tmp_path):
     assert not (tmp_path / "mgrec-7.json").exists()
 
 
+@pytest.mark.extended
 def test_the_slurm_script_fails_where_its_command_does(slurm, tmp_path):
     result = slurm(sys.executable, "-c", "raise SystemExit(3)")
     assert result.returncode == 3

@@ -67,6 +67,7 @@ def test_a_simulated_scheduler_runs_every_task_where_its_chunk_is(load: Any) -> 
     assert found["apart"] == 0
 
 
+@pytest.mark.extended
 @pytest.mark.slow
 def test_a_small_study_from_end_to_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(bench, "STUDIES", BENCHMARKS)  # which an installed package lacks

@@ -83,14 +83,14 @@ def assert_same_bits(found, expected):
 @pytest.mark.parametrize(
     ("family", "prefix", "number", "moment"),
     [
-        ("linear", "pack", 20, "memory"),
+        pytest.param("linear", "pack", 20, "memory", marks=pytest.mark.extended),
         ("linear", "precompute", 20, "executing"),
         ("linear", "propagate", 1, "executing"),
         ("linear", "determine", 35, "executing"),
-        ("linear", "determine", 35, "memory"),
+        pytest.param("linear", "determine", 35, "memory", marks=pytest.mark.extended),
         ("custom", "determine", 3, "executing"),
         ("filter", "precompute", 5, "memory"),
-        ("filter", "propagate", 0, "memory"),
+        pytest.param("filter", "propagate", 0, "memory", marks=pytest.mark.extended),
         ("filter", "determine", 39, "executing"),
     ],
 )

@@ -41,7 +41,7 @@ def cuts(total):
 
 
 @pytest.mark.slow
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(along=cuts(LENGTH), across=cuts(5), axis=st.integers(0, 1))
 def test_any_chunking_gives_scipys_result(client, along, across, axis):
     x = draw(LENGTH, 5) if axis == 0 else draw(5, LENGTH)

@@ -57,7 +57,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("reverse", [False, pytest.param(True, marks=pytest.mark.extended)])
 @pytest.mark.parametrize("name", CASES)
 def test_a_plan_has_the_bits_of_the_graph(arrays, name, reverse):
     recurrence, of, initial = CASES[name]
