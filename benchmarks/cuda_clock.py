@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import platform
 import time
 from collections.abc import Callable
+from datetime import date
 from functools import cache
 from typing import Any
 
 import cupy
 import numpy as np
+from machine import describe_commit
 
 REPEATS = 15
 _FLUSH = """
@@ -90,3 +93,17 @@ def copy_bandwidth() -> float:
     size = source.nbytes
     seconds = median_time(lambda: target.data.copy_from_device_async(source.data, size))
     return 2 * size / seconds
+
+
+def record_of(study: str, gpu: str, bandwidth: float, rows: Any, **more: Any) -> dict[str, Any]:
+    """What a study of one GPU writes down."""
+    return {
+        "study": study,
+        "machine": {"gpu": gpu},
+        "versions": {"cupy": cupy.__version__, "python": platform.python_version()},
+        "commit": describe_commit(),
+        "date": date.today().isoformat(),
+        "copy_bandwidth_bytes_per_second": bandwidth,
+        **more,
+        "rows": rows,
+    }

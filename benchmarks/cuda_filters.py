@@ -12,17 +12,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import sys
 from collections.abc import Iterator
-from datetime import date
 from itertools import chain
 from typing import Any
 
 import cupy
 import numpy as np
-from cuda_clock import copy_bandwidth, median_time, queued_time
-from machine import describe_commit
+from cuda_clock import copy_bandwidth, median_time, queued_time, record_of
 from scipy import signal
 
 import mgrec.signal
@@ -140,15 +137,7 @@ def main() -> None:
         print(" ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}"
                        for k, v in row.items()), flush=True)  # fmt: skip
         cupy.get_default_memory_pool().free_all_blocks()
-    record = {
-        "study": "cuda_filters",
-        "machine": {"gpu": gpu},
-        "versions": {"cupy": cupy.__version__, "python": platform.python_version()},
-        "commit": describe_commit(),
-        "date": date.today().isoformat(),
-        "copy_bandwidth_bytes_per_second": bandwidth,
-        "rows": rows,
-    }
+    record = record_of("cuda_filters", gpu, bandwidth, rows)
     if arguments.out:
         with open(arguments.out, "w") as file:
             json.dump(record, file, indent=1)

@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import sys
 from collections.abc import Iterator
-from datetime import date
 from typing import Any
 
 import cupy
 import numpy as np
 from cuda_cases import CASES, Case, build, residual
-from cuda_clock import copy_bandwidth, median_time, queued_time
-from machine import describe_commit
+from cuda_clock import copy_bandwidth, median_time, queued_time, record_of
 
 from mgrec.backends.cuda.compilation import Device, compile_kernel
 from mgrec.backends.cuda.determine import prepare
@@ -106,19 +103,6 @@ def measure(case: Case, layouts: list[Any], bandwidth: float) -> Iterator[dict[s
         yield row
 
 
-def _record(gpu: str, bandwidth: float, queued: Any, rows: Any) -> dict[str, Any]:
-    return {
-        "study": "cuda_scan",
-        "machine": {"gpu": gpu},
-        "versions": {"cupy": cupy.__version__, "python": platform.python_version()},
-        "commit": describe_commit(),
-        "date": date.today().isoformat(),
-        "copy_bandwidth_bytes_per_second": bandwidth,
-        "queued_microseconds": queued,
-        "rows": rows,
-    }
-
-
 def _short(sizes: tuple[int, ...] | None) -> str:
     return "chosen" if sizes is None else "x".join(str(size) for size in sizes)
 
@@ -148,7 +132,11 @@ def main() -> None:
         cupy.get_default_memory_pool().free_all_blocks()
     if arguments.out:
         with open(arguments.out, "w") as file:
-            json.dump(_record(name, bandwidth, queued, rows), file, indent=1)
+            json.dump(
+                record_of("cuda_scan", name, bandwidth, rows, queued_microseconds=queued),
+                file,
+                indent=1,
+            )
     sys.exit(any("error" in row or not row.get("same") for row in rows))
 
 

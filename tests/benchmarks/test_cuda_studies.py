@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 pytest.importorskip("matplotlib")
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-
-
-@pytest.fixture
-def load(monkeypatch: pytest.MonkeyPatch) -> Any:
-    def load(name: str) -> ModuleType:
-        monkeypatch.syspath_prepend(str(BENCHMARKS))
-        return importlib.import_module(name)
-
-    return load
 
 
 def row(case: str, candidate: str, median: float, **about: Any) -> dict[str, Any]:

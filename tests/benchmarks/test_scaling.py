@@ -6,7 +6,6 @@ import importlib
 import json
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -16,15 +15,6 @@ from mgrec.cli import bench, main
 
 pytest.importorskip("matplotlib")
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-
-
-@pytest.fixture
-def load(monkeypatch: pytest.MonkeyPatch) -> Any:
-    def load(name: str) -> ModuleType:
-        monkeypatch.syspath_prepend(str(BENCHMARKS))
-        return importlib.import_module(name)
-
-    return load
 
 
 def row(workers: int, tasks: int, traffic: float, model: dict[str, float]) -> dict[str, Any]:
