@@ -161,3 +161,8 @@ def is_up(nanny, known):
         return psutil.Process(process.pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def assert_same_bits(found, expected):
+    assert found.dtype == expected.dtype
+    assert np.array_equal(found.view(np.uint8), expected.view(np.uint8))

@@ -16,6 +16,7 @@ from faults import (
     SIZE,
     DieAt,
     Trouble,
+    assert_same_bits,
     claim,
     claimed,
     die,
@@ -73,11 +74,6 @@ def plugin(client):
 def fresh(family, trouble=None):
     """The same numbers under new keys: nothing of an earlier run is found."""
     return solved(family, uuid.uuid4().hex, trouble)
-
-
-def assert_same_bits(found, expected):
-    assert found.dtype == expected.dtype
-    assert found.tobytes() == expected.tobytes()
 
 
 @pytest.mark.parametrize(
