@@ -42,6 +42,12 @@ def missing_for_gpu() -> str | None:
     return None if devices else "CuPy finds no GPU"
 
 
+def pytest_collection_modifyitems(items):
+    """Files with slow tests first: at the end no process is left alone with one."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 def pytest_runtest_setup(item):
     if item.get_closest_marker("extended") and not item.config.getoption("extended"):
         pytest.skip("left out to keep the suite short: give --extended")

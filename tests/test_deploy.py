@@ -45,6 +45,7 @@ def test_every_file_has_a_line_in_the_readme():
     assert all(len(line.strip("|").split("|")) == 3 for line in lines)
 
 
+@pytest.mark.slow
 def test_the_notebook_runs_from_top_to_bottom():
     notebook = json.loads((DEPLOY / "gpus.ipynb").read_text())
     assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
@@ -110,6 +111,7 @@ def slurm(tmp_path):
     return submit
 
 
+@pytest.mark.slow
 def test_the_slurm_script_against_a_stand_in(slurm, tmp_path):
     result = slurm(sys.executable, DEPLOY / "job.py", *SIZE)
     assert result.returncode == 0, result.stderr

@@ -3,7 +3,7 @@
 import dask.array as da
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import signal
 
@@ -83,6 +83,9 @@ def test_sosfilt_is_scipys(count, dtype):
         assert_same([sosfilt(sos, x, axis)], [signal.sosfilt(sos, x, axis)])
 
 
+@pytest.mark.slow
+# An example builds and runs two graphs of up to 12 chunks.
+@settings(max_examples=max(25, settings().max_examples // 4))
 @given(
     lengths=st.lists(st.integers(0, 90), min_size=1, max_size=12).filter(lambda v: sum(v) > 0),
     order=st.integers(0, 20),

@@ -253,6 +253,7 @@ def test_contract_on_a_gpu(dtype, draws, places, initial, layout, form, reverse,
     check_one(dtype, draws, places, initial, layout, form, reverse, way)
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(["int8", "uint8", "int64", "uint64"]),
     *(lengths, st.integers(0, 999), layouts, forms, st.booleans(), ways),
