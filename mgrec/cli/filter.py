@@ -63,7 +63,7 @@ def _butterworth(order: int, edges: dict[str, Any], rate: float) -> Design:
     except ImportError:
         raise failure.BadInput("--butter needs SciPy: pip install scipy") from None
     try:
-        return Design(butter(order, edge, kind, fs=rate, output="sos"))
+        return Design(butter(order, edge, f"{kind}pass", fs=rate, output="sos"))
     except ValueError as error:
         raise failure.BadInput(f"--butter {order} with --{kind} {edge}: {error}") from error
 
@@ -133,7 +133,7 @@ def filter_(
         recording = recordings.find(source)
         axis = recording.axis if axis is None else axis
         given = recording.rate or 1.0
-        edges = {"lowpass": low, "highpass": high, "bandpass": band}
+        edges = {"low": low, "high": high, "band": band}
         design = _design(order, edges, rate or given, sos, ba)
         y = design.run(_lazy(recording.stored, axis, chunk), axis, zero_phase)
         y = recordings.as_output(out, y)

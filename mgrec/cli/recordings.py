@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import dask.array as da
 import numpy as np
 
-from . import stores
+from . import mapped, stores
 from .failure import BadInput
 
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
@@ -55,14 +55,14 @@ class Wave:
         return np.memmap(self.path, self.raw, mode, self.offset, self.shape)
 
     def __getitem__(self, index: Any) -> np.ndarray:
-        block = np.array(self._samples("r")[index]).astype(self.dtype)
+        block = mapped.read(self._samples("r"), index).astype(self.dtype)
         if self.raw == "u1":
             return (block - 128) / self.dtype.type(128)
         bits = 8 * np.dtype(self.raw).itemsize
         return block / self.dtype.type(2.0 ** (bits - 1)) if self.raw in ("<i2", "<i4") else block
 
     def __setitem__(self, index: Any, block: np.ndarray) -> None:
-        self._samples("r+")[index] = block
+        mapped.write(self._samples("r+"), index, block)
 
 
 @dataclass(frozen=True)

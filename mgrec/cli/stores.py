@@ -13,6 +13,7 @@ import dask.array as da
 import numpy as np
 from dask.base import tokenize
 
+from . import mapped
 from .failure import BadInput
 
 # A worker holds some of these at a time, beside a group of 256 MiB.
@@ -46,10 +47,15 @@ class Stored:
         return len(self.shape)
 
     def __getitem__(self, index: Any) -> np.ndarray:
-        return np.array(_opened(self.path, "r")[index])
+        array = _opened(self.path, "r")
+        return mapped.read(array, index) if isinstance(array, np.memmap) else array[index]
 
     def __setitem__(self, index: Any, block: np.ndarray) -> None:
-        _opened(self.path, "r+")[index] = block
+        array = _opened(self.path, "r+")
+        if isinstance(array, np.memmap):
+            mapped.write(array, index, block)
+        else:
+            array[index] = block
 
 
 def _opened(path: str, mode: Any) -> Any:

@@ -1,6 +1,7 @@
 """``mgrec filter``: right results, honest failures, nothing half-written."""
 
 import json
+import os
 import struct
 
 import click.testing
@@ -10,6 +11,7 @@ import zarr
 from scipy import signal
 from scipy.io import wavfile
 
+from mgrec.cli import recordings
 from mgrec.cli.filter import filter_
 
 RATE = 100
@@ -120,12 +122,41 @@ def test_samples_of_every_kind(run, folder, dtype):
     np.testing.assert_allclose(load(folder / "y.npy"), wanted, rtol=0, atol=2 / min(scale, 2**24))
 
 
+@pytest.mark.parametrize("chunk", [100, 2000])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_files_of_every_layout(run, folder, order, axis, chunk):
+    """Chunks that lie in one piece of the file, and others."""
+    x = np.random.default_rng(3).normal(size=(400, 60)).astype(">f8")
+    np.save(folder / "laid.npy", np.asarray(x, order=order))
+    words = ("--ba", "ba.json", "--axis", axis, "--chunk", chunk)
+    result = run("laid.npy", "-o", "y.npy", *words)
+    assert result.exit_code == 0, result.output
+    b, a = signal.butter(3, 0.3)
+    np.testing.assert_allclose(load(folder / "y.npy"), signal.lfilter(b, a, x, axis), atol=1e-12)
+
+
+def test_a_file_that_becomes_shorter_is_an_error(run, folder, monkeypatch):
+    find = recordings.find
+
+    def cut(path):
+        found = find(path)
+        os.truncate(path, os.path.getsize(path) - 8)
+        return found
+
+    monkeypatch.setattr(recordings, "find", cut)
+    result = run("mono.wav", "-o", "y.npy", "--butter", 2, "--low", 10)
+    assert result.exit_code == 1, result.output
+    assert "computing failed" in result.stderr
+    assert not (folder / "y.npy").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["x.npy", "-o", "y.npy"], ["--butter, --sos and --ba"]),
         (["x.npy", "-o", "y.npy", "--butter", 2], ["--low, --high and --band"]),
-        (["x.npy", "-o", "y.npy", "--butter", 2, "--low", 0.7], ["--low", "0.7"]),
+        (["x.npy", "-o", "y.npy", "--butter", 2, "--low", 0.7], ["--low 0.7"]),
         (["x.npy", "-o", "y.npy", "--sos", "x.npy"], ["n_sections, 6"]),
         (["x.npy", "-o", "y.npy", "--ba", "none.npy"], ["cannot be read"]),
         (["x.npy", "-o", "y.npy", "--ba", "ba.json", "--low", 0.1], ["belong to --butter"]),
