@@ -28,10 +28,14 @@ class Section:
     ----------
     b, a : tuple of float or complex
         Equally long: order + 1.
+    is_convolution : bool
+        The denominator was a_0 alone: SciPy convolves then, where else a nan comes back as
+        0·nan from coefficients that are 0.
     """
 
     b: Numbers
     a: Numbers
+    is_convolution: bool = False
 
     @property
     def order(self) -> int:
@@ -88,7 +92,7 @@ class Cascade:
     @property
     def is_feed_forward(self) -> bool:
         """Only past inputs count: a nan among them is forgotten."""
-        return len(self.sections) == 1 and self.sections[0].is_feed_forward
+        return self.sections[0].is_convolution
 
     def coefficients(self, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
         """b and a as arrays (sections, order + 1); a is (1, 1) of a cascade of b alone."""
@@ -119,8 +123,9 @@ class Cascade:
 def _section_of(b: np.ndarray, a: np.ndarray) -> tuple[Section]:
     length = max(b.size, a.size)
     with np.errstate(all="ignore"):
-        parts = (np.pad(part / a[0], (0, length - part.size)) for part in (b, a))
-    return (Section(*(tuple(part.tolist()) for part in parts)),)
+        parts = [np.pad(part / a[0], (0, length - part.size)) for part in (b, a)]
+    taps, feedback = (tuple(part.tolist()) for part in parts)
+    return (Section(taps, feedback, is_convolution=a.size == 1),)
 
 
 @lru_cache(maxsize=256)

@@ -54,10 +54,10 @@ def decay_within(cascade: Cascade, most: int) -> Decay:
     """
     if cascade.is_feed_forward or not cascade.states:
         return Decay(cascade.states, float(cascade.states) + 1, 1.0)
-    if not cascade.radius < 1 or np.log(FORGOTTEN) / np.log(cascade.radius) > most:
-        return Decay(None, np.inf)
-    step = power(cascade, 1)[0]
     with np.errstate(all="ignore"):
+        if not cascade.radius < 1 or np.log(FORGOTTEN) / np.log(cascade.radius) > most:
+            return Decay(None, np.inf)
+        step = power(cascade, 1)[0]
         stride, state = np.linalg.matrix_power(step, _STRIDE), np.eye(len(step))
         noise, growth = 0.0, 1.0
         for n in range(0, most + _STRIDE, _STRIDE):

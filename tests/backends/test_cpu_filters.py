@@ -129,3 +129,18 @@ def test_these_find_a_section_that_is_left_out():
     computed = run(Cascade.of_sections(sos[:-1]), x, np.zeros((6, 1)))[0]
     with pytest.raises(AssertionError):
         assert_near([computed], [signal.sosfilt(sos, x)])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("a", [[1.0], [1.0, 0.0], [1.0, 0.0, 0.0, 0.0], [1.0, 0.4, 0.0]])
+def test_coefficients_that_are_zero_keep_a_nan(a, value):
+    """SciPy forgets it where a is a[0] alone."""
+    b, x = np.array([0.0, -2.0, 0.5]), draw(100)
+    x[3] = value
+    cascade = Cascade.of_polynomials(b, np.array(a))
+    wanted, exit = signal.lfilter(b, a, x, zi=np.zeros(cascade.states))
+    chunk = Chunk((x[None, :, None],), (1, 100, 1), x.dtype)
+    result = np.empty(chunk.shape)
+    outcome = determine_filter(cascade, chunk, np.zeros((cascade.states, 1, 1)), result)
+    np.testing.assert_allclose(result[0, :, 0], wanted)
+    np.testing.assert_allclose(outcome.exit[:, 0, 0], exit)
