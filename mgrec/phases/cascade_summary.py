@@ -45,7 +45,7 @@ def is_tame(cascade: Cascade, steps: int) -> bool:
 
 
 def propagate_cascade(summary: CascadeSummary, entry: np.ndarray) -> np.ndarray:
-    """The states after a chunk, from those before it, but for a chunk in ``summary.redo``.
+    """The finite states after a chunk, from those before it, but for one in ``summary.redo``.
 
     Products and sums are carried with their rounding errors (Ogita, Rump, Oishi 2005), so
     that a boundary between chunks costs one rounding, as a step does.
@@ -55,12 +55,11 @@ def propagate_cascade(summary: CascadeSummary, entry: np.ndarray) -> np.ndarray:
     high, low = power(summary.cascade, summary.steps)
     rows = entry.reshape(len(entry), -1)
     offset = summary.offset.reshape(rows.shape)
-    is_short = summary.cascade.is_feed_forward
     if summary.cascade.is_complex or entry.dtype.kind == "c":
         size = len(rows)
-        after = _weighed(_real(high), _real(low), _parts(rows), _parts(offset), is_short)
+        after = _weighed(_real(high), _real(low), _parts(rows), _parts(offset))
         return (after[:size] + 1j * after[size:]).reshape(entry.shape)
-    return _weighed(high, low, rows, offset, is_short).reshape(entry.shape)
+    return _weighed(high, low, rows, offset).reshape(entry.shape)
 
 
 def _real(matrix: np.ndarray) -> np.ndarray:
@@ -72,14 +71,11 @@ def _parts(rows: np.ndarray) -> np.ndarray:
 
 
 def _weighed(
-    high: np.ndarray, low: np.ndarray, entry: np.ndarray, offset: np.ndarray, is_short: bool
+    high: np.ndarray, low: np.ndarray, entry: np.ndarray, offset: np.ndarray
 ) -> np.ndarray:
     with np.errstate(all="ignore"):
         total, error = offset.astype(np.float64), np.zeros_like(offset)
         for column, little, state in zip(high.T[:, :, None], low.T[:, :, None], entry, strict=True):
-            if is_short:
-                # Of a state that is forgotten nothing may remain, be it nan.
-                state = np.where(column == 0, 0, state)
             product = column * state
             total, lost = _sum(total, product)
             error += lost + _product_error(column, state, product) + little * state

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 from scipy import signal
 
-from mgrec.backends.cpu.filters import LONG, _kind, determine_filter, precompute_filter
+from mgrec.backends.cpu.filters import (
+    LONG,
+    _kind,
+    determine_filter,
+    precompute_filter,
+    propagate_filter,
+)
 from mgrec.backends.cpu.filters_pipeline import BLOCK, CHECKED, LAG
 from mgrec.backends.cpu.filters_rows import BLOCKS, FORWARD, HEAD, STEPS
 from mgrec.backends.cpu.lanes import LARGE
@@ -131,6 +137,17 @@ def test_these_find_a_section_that_is_left_out():
         assert_near([computed], [signal.sosfilt(sos, x)])
 
 
+def propagated(cascade, x, entry, length):
+    """States after x from its summaries, a chunk of so many samples after the other."""
+    states = entry[:, None, None]
+    for left in range(0, x.size, length):
+        part = x[None, left : left + length, None]
+        states = propagate_filter(
+            precompute_filter(cascade, Chunk((part,), part.shape, x.dtype)), states
+        )
+    return states[:, 0, 0]
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize("a", [[1.0], [1.0, 0.0], [1.0, 0.0, 0.0, 0.0], [1.0, 0.4, 0.0]])
 def test_coefficients_that_are_zero_keep_a_nan(a, value):
@@ -144,3 +161,33 @@ def test_coefficients_that_are_zero_keep_a_nan(a, value):
     outcome = determine_filter(cascade, chunk, np.zeros((cascade.states, 1, 1)), result)
     np.testing.assert_allclose(result[0, :, 0], wanted)
     np.testing.assert_allclose(outcome.exit[:, 0, 0], exit)
+
+
+@pytest.mark.parametrize(
+    ("name", "length", "is_complex"),
+    [
+        ("ends in nan", 7, False), ("ends in nan", 7, True), ("alternating", 7, False),
+        ("alternating", 70, False), ("taps", 1, True), ("sections", 1, False),
+        ("sections", 7, False),
+    ],
+)  # fmt: skip
+def test_summaries_carry_inf_as_the_loop_does(name, length, is_complex):
+    rng = np.random.default_rng(7)
+    b, a = {
+        "ends in nan": ([1.0, 0.5], [1.0, -0.9, 0.3]),
+        "alternating": ([1.0], [1.0, 0.5]),
+        "taps": (np.arange(1.0, 5), [1.0]),
+        "sections": (None, None),
+    }[name]
+    x = rng.normal(size=300) * (1 + 1j if is_complex else 1)
+    x[3] = -np.inf
+    if b is None:
+        sos = np.c_[-rng.random((5, 3)), np.ones(5), -0.4 * rng.random((5, 2))]
+        cascade = Cascade.of_sections(sos)
+        wanted = signal.sosfilt(sos, x, zi=np.zeros((5, 2)))[1].ravel()
+    else:
+        cascade = Cascade.of_polynomials(b, a)
+        wanted = signal.lfilter(b, a, x, zi=np.zeros(cascade.states))[1]
+    computed = propagated(cascade, x, np.zeros(cascade.states, x.dtype), length)
+    assert name == "taps" or not np.isfinite(wanted).any()
+    np.testing.assert_allclose(computed, wanted)

@@ -88,10 +88,42 @@ def precompute_filter(cascade: Cascade, chunk: Chunk) -> CascadeSummary:
 
 def propagate_filter(summary: CascadeSummary, entry: np.ndarray) -> np.ndarray:
     """The states (states, outer, inner) after a chunk, from those before it."""
-    if summary.redo is None:
+    if summary.redo is not None:
+        result = np.empty(summary.redo.shape, summary.redo.dtype)
+        return determine_filter(summary.cascade, summary.redo, entry, result).exit
+    is_finite = np.isfinite(entry)
+    if is_finite.all():
         return propagate_cascade(summary, entry)
-    result = np.empty(summary.redo.shape, summary.redo.dtype)
-    return determine_filter(summary.cascade, summary.redo, entry, result).exit
+    exit = propagate_cascade(summary, np.where(is_finite, entry, 0))
+    odd = ~is_finite.all(0)
+    lost = _through_silence(summary.cascade, entry[:, odd], summary.steps)
+    exit[:, odd] = np.where(np.isfinite(lost), exit[:, odd], lost)
+    return exit
+
+
+def _through_silence(cascade: Cascade, states: np.ndarray, steps: int) -> np.ndarray:
+    """States (states, rows) after so many samples of 0 by the plain loop.
+
+    Which of them are nan, inf or -inf no finite sample changes: once these places come back,
+    they come back for good.
+    """
+    states = states[:, :, None]
+    silence = np.zeros((states.shape[1], min(steps, LONG), 1), states.dtype)
+
+    def after(count: int) -> np.ndarray:
+        return _plain(cascade, silence[:, :count], states, None, False, None, states.dtype).exit
+
+    while steps >= LONG:
+        steps -= LONG
+        before, states = states, after(LONG)
+        if np.array_equal(_places(before), _places(states), equal_nan=True):
+            steps %= LONG
+    return after(steps)[:, :, 0]
+
+
+def _places(states: np.ndarray) -> np.ndarray:
+    parts = _halves(states)
+    return np.where(np.isfinite(parts), 0, parts)
 
 
 def _wide(cascade: Cascade, dtype: np.dtype[Any]) -> np.dtype[Any]:
