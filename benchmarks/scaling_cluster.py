@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import time
 from collections.abc import Callable, Sequence
@@ -10,12 +11,9 @@ from typing import Any
 import dask.array as da
 import numpy as np
 from dask.task_spec import Task, TaskRef
+from dask.utils import key_split
 from distributed import Client, LocalCluster, wait
 from record import nothing
-
-from mgrec.placement.dask import capture
-from mgrec.placement.dask_held import Blocks
-from mgrec.placement.dask_operands import recipe_of, reference_chunks
 
 NUMBERS = itertools.count()
 
@@ -70,6 +68,62 @@ def _cupy_empty(ndim: int) -> Any:
     import cupy
 
     return cupy.empty((0,) * ndim, cupy.float32)
+
+
+def first_chunks(array: da.Array, count: int) -> da.Array:
+    """The first chunks along the last axis, where they are."""
+    chunks = (*array.chunks[:-1], array.chunks[-1][:count])
+    held = array.dask.layers[array.name].items()
+    keys = {key: future for key, future in held if key[-1] < count}
+    return da.Array(keys, array.name, chunks, meta=array._meta)
+
+
+class Operands:
+    """The last operands that were asked for; filling 2^32 steps anew takes seconds."""
+
+    def __init__(self, client: Client, kind: str, addresses: Sequence[str]) -> None:
+        self.client, self.kind, self.addresses = client, kind, addresses
+        self.about: Any = None
+        self.held: tuple[da.Array, ...] = ()
+
+    def get(self, rows: int, chunk: int, chunks: int, workers: int) -> tuple[da.Array, ...]:
+        """Two operands, in so many chunks on the first workers."""
+        each, rest = divmod(chunks, workers)
+        # As many chunks on every worker: those of fewer workers are the first ones.
+        about = (rows, chunk, each) if not rest else (rows, chunk, chunks, workers)
+        if about != self.about:
+            self.drop()
+            own = self.addresses if not rest else self.addresses[:workers]
+            cut: Any = ((chunk // rows,) * (each * len(own) if not rest else chunks),)
+            cut = cut if rows == 1 else ((rows,), *cut)
+            self.held = tuple(
+                operand(self.client, self.kind, cut, own, low, -low) for low in (-0.5, -1.0)
+            )
+            self.about = about
+        return tuple(first_chunks(array, chunks) for array in self.held)
+
+    def drop(self) -> None:
+        """Let go of them, and of the memory that the workers' pools keep."""
+        names = [array.name for array in self.held]
+        self.about, self.held = None, ()
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline:
+            if not any(self.client.run(_holds, names).values()):
+                break
+            time.sleep(0.02)
+        self.client.run(_free, self.kind)
+
+
+def _holds(names: Sequence[str], dask_worker: Any) -> bool:
+    return any(key[0] in names for key in dask_worker.data if isinstance(key, tuple))
+
+
+def _free(kind: str) -> None:
+    gc.collect()
+    if kind != "local":
+        import cupy
+
+        cupy.get_default_memory_pool().free_all_blocks()
 
 
 def synchronise(kind: str) -> None:
@@ -137,20 +191,19 @@ def empty_chain(client: Client, length: int = 3) -> Callable[[], Any]:
     return call
 
 
-def transfers(client: Client, block: int) -> tuple[int, int]:
+def transfers(client: Client) -> tuple[int, int]:
     """Bytes that workers took from each other since last asked, and how many were operands'.
 
-    What has half of the bytes of a block, or more, is one: entries of a group of chunks have a
-    few a chunk and row.
+    Summaries and entries may be larger than the blocks of small studies: names tell them apart.
     """
-    logs = client.run(_incoming)
-    sizes = [size for log in logs.values() for size in log]
-    return sum(sizes), sum(size for size in sizes if size >= block / 2)
+    found = [each for log in client.run(_incoming).values() for each in log]
+    of_operands = sum(size for name, size in found if name not in ("precompute", "propagate"))
+    return sum(size for _, size in found), of_operands
 
 
-def _incoming(dask_worker: Any) -> list[int]:
+def _incoming(dask_worker: Any) -> list[tuple[str, int]]:
     log = dask_worker.transfer_incoming_log
-    found = [size for each in log for key, size in each["keys"].items()]
+    found = [(key_split(key), size) for each in log for key, size in each["keys"].items()]
     log.clear()
     return found
 
@@ -177,53 +230,3 @@ def _copy(kind: str, size: int) -> float:
         synchronise(kind)
         seconds.append(time.perf_counter() - start)
     return 2 * source.nbytes / float(np.median(seconds[1:]))
-
-
-def kernels(client: Client, kind: str, solve: Callable[[], Any]) -> float | None:
-    """Seconds of the phases alone, on the busiest worker; None where a plan takes no such call."""
-    try:
-        problem, method = capture(solve)
-    except TypeError:
-        return None
-    chunks = reference_chunks(problem)
-    recipe, blocks = recipe_of(problem, chunks, method)
-    cut, where = Blocks(blocks, chunks), client.who_has()
-    last = len(chunks[problem.axis]) - 1
-    calls: dict[str, list[Any]] = {}
-    for place in itertools.product(*(range(len(lengths)) for lengths in chunks)):
-        keys = cut.keys(place)
-        is_asked = place[problem.axis] != last
-        calls.setdefault(where[keys[-1]][0], []).append((cut.at(place), keys, is_asked))
-    states = len(problem.initial)
-    found = [
-        client.run(_phases, kind, recipe, own, states, workers=[address])[address]
-        for address, own in calls.items()
-    ]
-    return max(found)
-
-
-def _phases(kind: str, recipe: Any, calls: Any, states: int, dask_worker: Any) -> float:
-    from mgrec.placement.blocks import (
-        Pack,
-        determine_block,
-        precompute_block,
-        propagate_group,
-    )
-
-    packs = [
-        (Pack(tuple(dask_worker.data[key] for key in keys), *at), is_asked)
-        for at, keys, is_asked in calls
-    ]
-    zeros = [np.zeros((), recipe.problem.dtype)] * states
-    entries = propagate_group(recipe, [], zeros)
-    seconds = []
-    for _ in range(4):
-        synchronise(kind)
-        start = time.perf_counter()
-        for pack, is_asked in packs:
-            if is_asked:
-                precompute_block(pack, recipe)
-            determine_block(recipe, pack, entries, 0)
-        synchronise(kind)
-        seconds.append(time.perf_counter() - start)
-    return float(np.median(seconds[1:]))

@@ -11,6 +11,7 @@ import numpy as np
 import scaling_cluster as on
 from distributed import Client
 from record import Study, Times
+from scaling_kernels import kernels
 
 import mgrec
 import mgrec.dask
@@ -65,15 +66,15 @@ def _measure_chunks(
             np.multiply, s, t, name=f"map-{next(on.NUMBERS)}", meta=t._meta
         ).persist(),
     }
-    alone = on.kernels(client, kind, lambda: mgrec.linear_recurrence(s, t)) or 0.0
+    alone = kernels(client, kind, lambda: mgrec.linear_recurrence(s, t))
     times = {name: Times(on.times(client, kind, c, repetitions)) for name, c in calls.items()}
-    on.transfers(client, 8192)
+    on.transfers(client)
     with mgrec.plan(mgrec.linear_recurrence, s, t, client=client) as plan:
         times["plan"] = Times(on.times(client, kind, plan, repetitions))
         times["plan, another initial"] = Times(
             on.times(client, kind, lambda: plan(initial=np.float32(next(np_initial))), repetitions)
         )
-    moved, of_operands = on.transfers(client, 8192)
+    moved, of_operands = on.transfers(client)
     study.notes[f"bytes that Dask moved for plans, {case}"] = moved
     assert of_operands == 0, f"{of_operands} bytes of operands moved in {case}"
     for name, each in times.items():

@@ -1,70 +1,137 @@
-"""What a cluster of any size should take: a model fitted on what was measured.
+"""What a cluster of any size should take: a model of Dask's share beside measured kernels.
 
-One solve takes ``latency + task * tasks + bytes / (workers * bandwidth)``: rounds of the cluster,
-what the scheduler spends a task, and memory traffic shared by all workers.
+One solve takes::
+
+    latency + asking + longer + (1 - overlap) * shorter
+    longer, shorter = the larger and the smaller of (kernels + worker * tasks / workers,
+                                                     scheduler * tasks)
+
+Workers run kernels while the scheduler serves others: with `overlap` 1 the slower of the two
+hides the other, with 0 they take turns. What kernels take is measured, or follows from the
+bandwidth of a copy (:func:`kernels_of`); the five other terms are fitted, within bounds.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict, astuple, dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
+from scipy.optimize import least_squares
+
+from mgrec.placement.dask_held import FEW, RUN
+from mgrec.placement.groups import LARGEST_HELD
 
 WORST = 0.25
 """Median relative error above which a model predicts nothing."""
+OUTLIER = 0.1
+"""Relative error from which a row counts by its distance, no longer by the square."""
 
 
-def fit(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """Least squares of relative errors, of terms that are not negative.
+@dataclass(frozen=True)
+class Model:
+    """Seconds of the rounds of a solve and of what a task costs beside its kernel.
+
+    Attributes
+    ----------
+    latency : float
+        Of the rounds that any solve takes.
+    asking : float
+        Of asking the scheduler where chunks lie, which graphs of `FEW` chunks or more do.
+    scheduler : float
+        Of one task, on the scheduler, which serves all workers.
+    worker : float
+        Of one task, on its worker.
+    overlap : float
+        Part of the shorter of the two that the longer one hides.
+    """
+
+    latency: float
+    asking: float
+    scheduler: float
+    worker: float
+    overlap: float
+
+    def seconds(self, row: dict[str, Any]) -> float:
+        """Of a solve with its `kernels` in seconds, `tasks`, `workers`, and whether it asks."""
+        works = row["kernels"] + self.worker * row["tasks"] / row["workers"]
+        serves = self.scheduler * row["tasks"]
+        hidden = self.overlap * min(works, serves)
+        return self.latency + self.asking * row["is_asking"] + works + serves - hidden
+
+
+BOUNDS = Model(0.2, 0.2, 0.02, 0.02, 1.0)
+"""The largest values; the smallest are 0."""
+
+
+def fit(rows: Sequence[dict[str, Any]]) -> Model:
+    """Least squares of relative errors, of terms within bounds; outliers count less."""
+    most = np.array(astuple(BOUNDS))
+    # Where all rows ask or none does, the latency says it all.
+    most[1] *= len({row["is_asking"] for row in rows}) == 2
+
+    def errors(scaled: np.ndarray) -> list[float]:
+        model = Model(*(scaled * most))
+        return [model.seconds(row) / row["median"] - 1 for row in rows]
+
+    starts = product((0.1,), (0.03,), (0.01, 0.1), (0.001, 0.05), (0.1, 0.9))
+    options: dict[str, Any] = {"bounds": (0, 1), "loss": "soft_l1", "f_scale": OUTLIER}
+    options |= {"xtol": 1e-12, "ftol": 1e-12, "gtol": 1e-12, "max_nfev": 100}
+    found = [least_squares(errors, start, **options) for start in starts]
+    best = min(found, key=lambda each: each.cost)
+    return Model(*map(float, best.x * most))
+
+
+def errors_of(model: Model, rows: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Relative errors of a model: in the middle, and at worst."""
+    found = [abs(model.seconds(row) / row["median"] - 1) for row in rows]
+    return {"median": float(np.median(found)), "worst": max(found), "rows": len(found)}
+
+
+def describe(model: Model) -> dict[str, float]:
+    return {name: float(f"{value:.4g}") for name, value in asdict(model).items()}
+
+
+def shares(chunks: int, workers: int) -> list[int]:
+    """Chunks of each worker, that hold them in runs."""
+    return np.bincount([k * workers // chunks for k in range(chunks)], minlength=workers).tolist()
+
+
+def asked(chunks: int, workers: int) -> list[int]:
+    """Chunks of each worker whose summary is asked for: all but the last chunk's."""
+    own = shares(chunks, workers)
+    return [*own[:-1], max(0, own[-1] - 1)]
+
+
+def tasks(chunks: int, workers: int) -> int:
+    """Tasks of the graph over held chunks, for workers of one thread."""
+    if chunks < FEW:
+        runs = chunks - 1
+    else:
+        sizes = [(n, max(1, min(RUN, n // 2))) for n in asked(chunks, workers)]
+        runs = sum(-(-n // size) for n, size in sizes)
+    return chunks + runs + -(-chunks // LARGEST_HELD)
+
+
+def kernels_of(
+    words: tuple[int, int], chunk: int, chunks: int, workers: int, launch: float, bandwidth: float
+) -> float:
+    """Seconds of the kernels of the busiest worker.
 
     Parameters
     ----------
-    rows : list of dict
-        With ``median`` in seconds, ``tasks``, ``bytes`` and ``workers``.
+    words : tuple of int
+        Words a step that a precomputation reads, and that a determination reads and writes.
+    chunk, chunks, workers : int
+        Steps of a chunk; chunks in all.
+    launch : float
+        Seconds of the phases of a chunk that has no steps.
+    bandwidth : float
+        Bytes a second, of one worker's kernels.
     """
-    seconds = np.array([row["median"] for row in rows])
-    terms = np.array([[1.0, r["tasks"], r["bytes"] / r["workers"]] for r in rows])
-    relative = terms / seconds[:, None]
-    scale = np.linalg.norm(relative, axis=0)
-    relative = relative / scale
-    chosen = list(range(3))
-    while True:
-        found, *_ = np.linalg.lstsq(relative[:, chosen], np.ones(len(rows)), rcond=None)
-        if (found >= 0).all() or len(chosen) == 1:
-            break
-        chosen.pop(int(np.argmin(found)))
-    values = np.zeros(3)
-    values[chosen] = np.maximum(found, 0)
-    error = np.abs(relative @ values - 1)
-    values = values / scale
-    bandwidth = float("inf") if values[2] == 0 else 1 / values[2]
-    return {
-        "latency": float(values[0]),
-        "task": float(values[1]),
-        "bandwidth": float(bandwidth),
-        "median_error": float(np.median(error)),
-    }
-
-
-def predict(model: dict[str, float], workers: int, tasks: int, traffic: float) -> float:
-    """Seconds of a solve."""
-    share = traffic / workers / model["bandwidth"]
-    return model["latency"] + model["task"] * tasks + share
-
-
-def predictions(
-    model: dict[str, float], steps: int, bytes_a_step: int = 12, chunks: int = 4
-) -> dict[str, dict[str, float]]:
-    """Milliseconds and efficiency of weak scaling, for workers of `steps` steps each."""
-    found: dict[str, dict[str, float]] = {}
-    for workers in (1, 2, 8, 64, 1024):
-        count = chunks * workers
-        # A precomputation for eight chunks, a propagation for 128, a determination for each.
-        tasks = count + -(-count // 8) + -(-count // 128)
-        seconds = predict(model, workers, tasks, steps * workers * bytes_a_step)
-        alone = found["1"]["milliseconds"] if found else seconds * 1e3
-        found[str(workers)] = {
-            "milliseconds": seconds * 1e3,
-            "efficiency": alone / (seconds * 1e3),
-        }
-    return found
+    pairs = zip(asked(chunks, workers), shares(chunks, workers), strict=True)
+    summaries, wholes = max(pairs, key=lambda pair: words[0] * pair[0] + words[1] * pair[1])
+    traffic = 4 * chunk * (words[0] * summaries + words[1] * wholes)
+    return launch * wholes + traffic / bandwidth

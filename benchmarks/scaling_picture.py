@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
 from typing import Any
 
 from dask.utils import key_split
 from distributed import Client, get_task_stream, wait
+from record import RESULTS
+from scaling_cases import BAR, ROWS, SCALED
 
 import mgrec
 
 COLOURS = {"precompute": "#4477aa", "propagate": "#ee6677", "determine": "#228833"}
+MOST = 8
+"""Workers that are drawn: predictions reach further."""
 
 
-def stream(
-    client: Client, arguments: Any, addresses: list[str], operands: Callable[..., Any]
-) -> list[dict[str, Any]]:
+def stream(client: Client, addresses: list[str], s: Any, t: Any) -> list[dict[str, Any]]:
     """The tasks of one solve: worker, phase, and when it ran, in milliseconds."""
-    size = 1 << 12 if arguments.small else 1 << 20
-    s, t = operands(client, arguments.cluster, 1, size, 8 * len(addresses), addresses)
     with get_task_stream(client=client) as tasks:
         wait(mgrec.linear_recurrence(s, t, 3.0).persist())
     found = []
@@ -34,28 +34,88 @@ def stream(
 
 
 def draw(record: dict[str, Any]) -> Any:
-    """Efficiency by workers, the fraction of a copy, and the task stream."""
+    """Efficiency and seconds by workers, measured and predicted, and the task stream.
+
+    A record of predictions alone has no measured lines, and no stream.
+    """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(12, 7), layout="constrained")
-    axes = figure.subplots(2, 2)
-    rows = [row for row in record["cases"] if "efficiency" in row]
-    for place, how in zip(axes[0], ("strong", "large"), strict=True):
-        _lines(place, [row for row in rows if row["case"].startswith(how)], "efficiency")
-        place.set(xlabel="workers", ylabel="efficiency", title=f"{how} scaling", ylim=(0, None))
-    _lines(axes[1, 0], rows, "copy_fraction")
-    axes[1, 0].set(xlabel="workers", ylabel="fraction of a copy", ylim=(0, None))
+    rows = [row for row in record["cases"] if "rows" in row]
+    rows += _of_more_workers(record, rows)
+    parts = [part for part in SCALED if any(_part(row) == part for row in rows)]
     spans = [span for row in record["cases"] for span in row.get("spans", [])]
-    _gantt(axes[1, 1], spans)
+    heights = [3, 3, 2] if spans else [3, 3]
+    figure = Figure(figsize=(max(8, 3.4 * len(parts)), 1.2 * sum(heights)), layout="constrained")
+    grid = figure.add_gridspec(len(heights), max(1, len(parts)), height_ratios=heights)
+    for column, part in enumerate(parts):
+        own = [row for row in rows if _part(row) == part and row["workers"] <= MOST]
+        first, second = (figure.add_subplot(grid[k, column]) for k in (0, 1))
+        _lines(first, own, "efficiency", "predicted_efficiency", 1.0)
+        _lines(second, own, "median", "predicted", 1e3)
+        chunk = max(row["chunk"] for row in own)
+        first.set(title=f"{part}: chunks of 2^{chunk.bit_length() - 1}", ylim=(0, 1.1))
+        if part == SCALED[0]:
+            first.axhline(BAR, color="grey", lw=1, ls="--")
+        second.set(xlabel="workers", ylim=(0, None))
+        if not column:
+            first.set(ylabel="efficiency")
+            second.set(ylabel="milliseconds")
+    if spans:
+        _gantt(figure.add_subplot(grid[2, :]), spans)
+    if parts:
+        figure.legend(handles=_legend(rows), loc="outside lower center", ncols=4, fontsize=8)
     return figure
 
 
-def _lines(axes: Any, rows: list[dict[str, Any]], key: str) -> None:
-    for case in dict.fromkeys(row["case"] for row in rows):
-        own = [row for row in rows if row["case"] == case]
-        axes.plot([r["workers"] for r in own], [r[key] for r in own], "o-", label=case)
-    if rows:
-        axes.legend(fontsize=6)
+def _of_more_workers(record: dict[str, Any], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What was predicted for workers that were not there."""
+    path = RESULTS / record.get("notes", {}).get("predictions", "none")
+    known = {(row["case"], row["candidate"]) for row in rows}
+    others = json.loads(path.read_text())["cases"] if path.is_file() else []
+    return [row for row in others if (row["case"], row["candidate"]) not in known]
+
+
+def _part(row: dict[str, Any]) -> str:
+    return str(row["case"].rsplit(", one sequence, ")[0].rsplit(f", {ROWS} rows, ")[0])
+
+
+def _kind(row: dict[str, Any]) -> str:
+    """The recurrence, and whether it is solved by a plan."""
+    name = row["case"].split(", one sequence, ")[-1].split(f", {ROWS} rows, ")[-1]
+    return name + (", plan" if row["candidate"].endswith("plan") else "")
+
+
+def _kinds(rows: list[dict[str, Any]]) -> dict[str, str]:
+    return {kind: f"C{k}" for k, kind in enumerate(sorted({_kind(row) for row in rows}))}
+
+
+def _lines(axes: Any, rows: list[dict[str, Any]], key: str, predicted: str, scale: float) -> None:
+    """One sequence as lines, many rows as crosses, predictions of one sequence dotted."""
+    colours = _kinds(rows)
+    for kind, colour in colours.items():
+        own = sorted((r for r in rows if _kind(r) == kind), key=lambda r: r["workers"])
+        one, many = ([r for r in own if (r["rows"] == 1) == is_one] for is_one in (True, False))
+        for some, name, style in ((one, key, "o-"), (many, key, "x"), (one, predicted, ":")):
+            found = [(r["workers"], r[name] * scale) for r in some if r.get(name) is not None]
+            axes.plot(*zip(*found, strict=True), style, color=colour, ms=5, lw=2) if found else None
+    counts = sorted({row["workers"] for row in rows})
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(counts, [str(count) for count in counts], minor=False)
+    axes.grid(alpha=0.3)
+
+
+def _legend(rows: list[dict[str, Any]]) -> list[Any]:
+    from matplotlib.lines import Line2D
+
+    kinds = [
+        Line2D([], [], color=colour, label=kind, lw=4) for kind, colour in _kinds(rows).items()
+    ]
+    styles = (("o-", "one sequence"), ("x", f"{ROWS} rows"), (":", "predicted before"))
+    return kinds + [
+        Line2D([], [], color="black", label=label, ls=style.strip("ox") or "", marker=style[0]
+               if style[0] in "ox" else "", ms=4)
+        for style, label in styles
+    ]  # fmt: skip
 
 
 def _gantt(axes: Any, spans: list[dict[str, Any]]) -> None:
@@ -63,4 +123,5 @@ def _gantt(axes: Any, spans: list[dict[str, Any]]) -> None:
         colour = COLOURS.get(span["task"], "#bbbbbb")
         colour = colour if span["action"] == "compute" else "#cc3311"
         axes.barh(span["worker"], span["stop"] - span["start"], left=span["start"], color=colour)
+    axes.set_yticks(sorted({span["worker"] for span in spans}))
     axes.set(xlabel="milliseconds", ylabel="worker", title="tasks of one solve (red: transfers)")

@@ -23,12 +23,15 @@ def bench() -> None:
 @click.option("--cluster", type=click.Choice(["local", "cuda"]), default="local", show_default=True)
 @click.option("--workers", type=click.IntRange(1), help="All GPUs, or two processes, by default.")
 @click.option("--small", is_flag=True, help="Small arrays: seconds instead of minutes.")
+@click.option("--minutes", type=click.FloatRange(min=0.0), help="Start nothing that lasts longer.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder of the results.")
-def scaling(cluster: str, workers: int | None, small: bool, out: Path | None) -> None:
+def scaling(
+    cluster: str, workers: int | None, small: bool, minutes: float | None, out: Path | None
+) -> None:
     """Measure strong and weak scaling, latency, plans and peers on a cluster.
 
     Efficiency, Dask's share, bytes that crossed workers, the fraction of a copy's bandwidth, and
-    a model fitted on them; as JSON, as tables and, with matplotlib, as a picture.
+    a model fitted on them, as JSON and as tables; benchmarks/README.md says how to draw them.
     """
     with failure.in_one_line("results that were written stay"):
         study = STUDIES / "scaling.py"
@@ -36,6 +39,7 @@ def scaling(cluster: str, workers: int | None, small: bool, out: Path | None) ->
             raise BadInput("bench needs the studies: run it in a clone of the repository")
         options = ["--cluster", cluster, *(["--small"] if small else [])]
         options += ["--workers", str(workers)] if workers else []
+        options += ["--minutes", str(minutes)] if minutes else []
         options += ["--out", str(out)] if out else []
         code = subprocess.run([sys.executable, str(study), *options]).returncode
     if code:
