@@ -1,10 +1,11 @@
 """More than memory: from chunked stores on disk to a store on disk, within a limit of 2 GiB.
 
 *recurrence* reads s and t, 4e9 bytes, and writes w, 2e9, with ``memory="stream"`` and
-``"two-pass"``; *filter* reads a signal of 4e9 bytes and writes as many. The files are dropped
-from the page cache before each run and flushed within the time. For comparison the same bytes
-are copied, file by file, on as many threads, and Dask alone stores the sum of the operands. The
-result is verified chunk by chunk.
+``"two-pass"``; *filter* reads a signal of 4e9 bytes and writes as many, from zarr to zarr and
+from .npy to .npy, as the command ``mgrec filter`` does. The files are dropped from the page cache
+before each run and flushed within the time. For comparison the same bytes are copied, chunk by
+chunk, on as many threads, and Dask alone stores the sum of the operands. The result is verified
+chunk by chunk.
 
 usage: python benchmarks/streaming.py [CASE ...] [--bytes N] [--folder FOLDER] [--out FOLDER]
 """
@@ -17,7 +18,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -31,63 +32,94 @@ from record import Study, Times, run
 from scipy import signal
 
 import mgrec
+from mgrec.cli import stores
 from mgrec.signal import sosfilt
 
 LIMIT = 2 * 2**30
 CHUNK = 2_000_000
 THREADS = 2
+# Seconds over those of a copy of the same bytes.
+AT_DISK_SPEED = 1.25
 FILTER = signal.butter(8, 0.2, output="sos")
 
 
-def create(folder: Path, name: str, size: int) -> Any:
+def create(path: Path, size: int) -> Any:
+    if path.suffix == ".npy":
+        return stores.create(path, (size,), np.dtype(float), ())
     return zarr.create_array(
-        str(folder / name), shape=(size,), chunks=(CHUNK,), dtype="f8", compressors=None
+        str(path), shape=(size,), chunks=(CHUNK,), dtype="f8", compressors=None
     )
 
 
-def write_operand(folder: Path, name: str, size: int) -> None:
-    store, rng = create(folder, name, size), np.random.default_rng(ord(name))
+def load(path: Path) -> da.Array:
+    if path.suffix == ".zarr":
+        return da.from_zarr(str(path))
+    found = stores.find(path)
+    return stores.lazy(found, da.core.normalize_chunks((CHUNK,), found.shape), found.shape)
+
+
+def write_operand(path: Path, size: int) -> None:
+    store, rng = create(path, size), np.random.default_rng(ord(path.stem))
     for left in range(0, size, CHUNK):
-        store[left : left + CHUNK] = rng.uniform(-1, 1, min(CHUNK, size - left))
+        part = slice(left, min(left + CHUNK, size))
+        store[part] = rng.uniform(-1, 1, part.stop - left)
 
 
-def chunk_files(folder: Path) -> list[Path]:
-    return sorted(path for path in (folder / "c").rglob("*") if path.is_file())
+def remove(path: Path) -> None:
+    shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
-def flush(folder: Path, is_dropped: bool = False) -> None:
-    """Bring a store's files to the disk, and out of the page cache."""
-    for path in chunk_files(folder):
-        file = os.open(path, os.O_RDONLY)
+def files_of(path: Path) -> list[Path]:
+    if path.suffix == ".npy":
+        return [path]
+    return sorted(file for file in (path / "c").rglob("*") if file.is_file())
+
+
+def flush(path: Path, is_dropped: bool = False) -> None:
+    """Bring an array's files to the disk, and out of the page cache."""
+    for name in files_of(path):
+        file = os.open(name, os.O_RDONLY)
         os.fsync(file)
         if is_dropped:
             os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
         os.close(file)
 
 
-def drop_caches(folder: Path, names: str) -> None:
-    for name in names:
-        flush(folder / name, is_dropped=True)
-    shutil.rmtree(folder / "w", ignore_errors=True)
+def drop_caches(paths: list[Path], target: Path) -> None:
+    for path in paths:
+        flush(path, is_dropped=True)
+    remove(target)
 
 
-def copy_bytes(folder: Path, names: str) -> float:
-    """Seconds to read all operands and to write the last one of them."""
-    drop_caches(folder, names)
-    target = folder / "w" / "c"
-    target.mkdir(parents=True)
+def pieces(path: Path) -> Iterator[tuple[Path, int]]:
+    """The files of an array, and where a chunk begins in them."""
+    for file in files_of(path):
+        for left in range(0, file.stat().st_size, 8 * CHUNK):
+            yield file, left
 
-    def copy(files: tuple[Path, ...]) -> None:
-        *others, last = files
-        for path in others:
-            path.read_bytes()
-        (target / last.name).write_bytes(last.read_bytes())
+
+def copy_bytes(paths: list[Path], target: Path) -> float:
+    """Seconds to read all operands and to write the last one of them, to files that are there."""
+    drop_caches(paths, target)
+    create(target, sum(file.stat().st_size for file in files_of(paths[-1])) // 8)
+    base = target if target.suffix == ".npy" else target / "c"
+    base.parent.mkdir(exist_ok=True)
+
+    def copy(chunks: tuple[tuple[Path, int], ...]) -> None:
+        for file, left in chunks:
+            with open(file, "rb", buffering=0) as source:
+                source.seek(left)
+                data = source.read(8 * CHUNK)
+        into = target if target.suffix == ".npy" else base / file.name
+        into.parent.mkdir(exist_ok=True)
+        with open(into, "r+b" if into.exists() else "wb", buffering=0) as written:
+            written.seek(left)
+            written.write(data)
 
     start = time.perf_counter()
     with ThreadPoolExecutor(THREADS) as pool:
-        together = zip(*(chunk_files(folder / name) for name in names), strict=True)
-        list(pool.map(copy, together))
-    flush(folder / "w")
+        list(pool.map(copy, zip(*map(pieces, paths), strict=True)))
+    flush(target)
     return time.perf_counter() - start
 
 
@@ -107,10 +139,10 @@ def read_worker(dask_worker: Any) -> dict[str, Any]:
     return {"spilled": spilled, "pid": os.getpid()}
 
 
-def store(folder: Path, size: int, names: str, work: Callable[..., da.Array]) -> dict[str, Any]:
+def store(paths: list[Path], w: Path, size: int, work: Callable[..., da.Array]) -> dict[str, Any]:
     """Run `work` on the operands, and store what it returns."""
-    drop_caches(folder, names)
-    target = create(folder, "w", size)
+    drop_caches(paths, w)
+    target = create(w, size)
     with (
         LocalCluster(
             n_workers=1, threads_per_worker=THREADS, memory_limit=LIMIT, dashboard_address=None
@@ -120,10 +152,11 @@ def store(folder: Path, size: int, names: str, work: Callable[..., da.Array]) ->
         (idle,) = client.run(peak_memory).values()
         (before,) = client.run(read_worker).values()
         start = time.perf_counter()
-        w = work(*(da.from_zarr(str(folder / name)) for name in names))
-        stored = client.compute(da.store(w, target, lock=False, compute=False))
+        stored = client.compute(
+            da.store(work(*map(load, paths)), target, lock=False, compute=False)
+        )
         wait(stored)
-        flush(folder / "w")
+        flush(w)
         seconds = time.perf_counter() - start
         stored.result()
         (after,) = client.run(read_worker).values()
@@ -132,13 +165,19 @@ def store(folder: Path, size: int, names: str, work: Callable[..., da.Array]) ->
     return {"seconds": seconds, "peak": peak, "idle": idle, "spilled": after["spilled"]}
 
 
-def verify(folder: Path, names: str, step: Callable[..., tuple[np.ndarray, Any]]) -> float:
+def opened(path: Path) -> Any:
+    return (
+        np.load(path, mmap_mode="r") if path.suffix == ".npy" else zarr.open_array(path, mode="r")
+    )
+
+
+def verify(paths: list[Path], step: Callable[..., tuple[np.ndarray, Any]]) -> float:
     """Largest deviation from the work on one machine, chunk by chunk.
 
     `step` takes the operands' parts and the state before them, and returns the result and the
     state after it.
     """
-    *operands, w = (zarr.open_array(str(folder / name), mode="r") for name in names + "w")
+    *operands, w = map(opened, paths)
     entry, worst = None, 0.0
     for left in range(0, w.shape[0], CHUNK):
         part = slice(left, left + CHUNK)
@@ -165,34 +204,39 @@ def filter_part(x: np.ndarray, entry: Any) -> tuple[np.ndarray, Any]:
 
 def measure_case(
     study: Study, folder: Path, case: str, names: str, size: int,
-    works: dict[str, Callable[..., da.Array]], step: Any,
+    works: Mapping[str, Callable[..., da.Array]], step: Any, suffix: str = ".zarr",
 ) -> None:  # fmt: skip
     about = {"steps": size, "bytes": 8 * size * (len(names) + 1)}
-    for name in names:
-        write_operand(folder, name, size)
-    alone = Times((store(folder, size, names, add_up)["seconds"],))
+    paths, target = [folder / f"{name}{suffix}" for name in names], folder / f"w{suffix}"
+    for path in paths:
+        write_operand(path, size)
+    alone = Times((store(paths, target, size, add_up)["seconds"],))
     study.add(case, "Dask alone", alone, **about)
     copies = []
     for candidate, work in works.items():
-        copies.append(copy_bytes(folder, names))
-        found = store(folder, size, names, work)
-        study.notes[f"{candidate}: largest deviation"] = verify(folder, names, step)
-        study.notes[f"{candidate}: peak MiB (before the run)"] = (
+        copies.append(copy_bytes(paths, target))
+        found = store(paths, target, size, work)
+        about_it = f"{case}, {candidate}"
+        study.notes[f"{about_it}: largest deviation"] = verify([*paths, target], step)
+        study.notes[f"{about_it}: peak MiB (before the run)"] = (
             f"{found['peak'] / 2**20:.0f} ({found['idle'] / 2**20:.0f})"
         )
         memory = {"peak_bytes": found["peak"], "spilled_bytes": found["spilled"]}
         taken = Times((found["seconds"],))
         study.add(case, candidate, taken, **about, **memory)
-        study.notes[f"{candidate}: times Dask alone"] = taken.median / alone.median
-        text = f"{candidate}: peak memory of the worker, GiB"
+        study.notes[f"{about_it}: times Dask alone"] = taken.median / alone.median
+        text = f"{about_it}: peak memory of the worker, GiB"
         study.bar(text, *[found["peak"] / 2**30] * 2, LIMIT / 2**30, is_least=False)
-        text = f"{candidate}: chunks' worth of bytes spilled"
+        text = f"{about_it}: chunks' worth of bytes spilled"
         study.bar(text, *[found["spilled"] / (8 * len(names) * CHUNK)] * 2, 1, is_least=False)
-    copies.append(copy_bytes(folder, names))
+        copies.append(copy_bytes(paths, target))
+        beside = Times(tuple(copies[-2:]))
+        text = f"{about_it}: times a copy of the same bytes"
+        study.ratio(text, taken, beside, AT_DISK_SPEED, is_least=False)
     study.add(case, "copy of the same bytes", Times(tuple(copies)), **about)
     study.notes[f"{case}: copy bandwidth, GB/s"] = about["bytes"] / min(copies) / 1e9
-    for name in names + "w":
-        shutil.rmtree(folder / name)
+    for path in (*paths, target):
+        remove(path)
 
 
 def recurrence(study: Study, folder: Path, size: int) -> None:
@@ -205,8 +249,9 @@ def recurrence(study: Study, folder: Path, size: int) -> None:
 
 def filter_(study: Study, folder: Path, size: int) -> None:
     works = {f"sosfilt, {len(FILTER)} sections": partial(sosfilt, FILTER)}
-    case = f"{size * 8 / 1e9:g}e9 bytes of a signal"
-    measure_case(study, folder, case, "x", size, works, filter_part)
+    for suffix in (".zarr", ".npy"):
+        case = f"{size * 8 / 1e9:g}e9 bytes of a signal, {suffix}"
+        measure_case(study, folder, case, "x", size, works, filter_part, suffix)
 
 
 CASES = {"recurrence": recurrence, "filter": filter_}
