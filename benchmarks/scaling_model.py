@@ -87,11 +87,13 @@ def fit(rows: Sequence[dict[str, Any]]) -> Model:
 def errors_of(model: Model, rows: Sequence[dict[str, Any]]) -> dict[str, float]:
     """Relative errors of a model: in the middle, and at worst."""
     found = [abs(model.seconds(row) / row["median"] - 1) for row in rows]
-    return {"median": float(np.median(found)), "worst": max(found), "rows": len(found)}
+    middle, worst = (round(float(each), 6) for each in (np.median(found), max(found)))
+    return {"median": middle, "worst": worst, "rows": len(found)}
 
 
 def describe(model: Model) -> dict[str, float]:
-    return {name: float(f"{value:.4g}") for name, value in asdict(model).items()}
+    """To the nanosecond, of which less than the fourth digit is known."""
+    return {name: round(float(f"{value:.4g}"), 9) for name, value in asdict(model).items()}
 
 
 def shares(chunks: int, workers: int) -> list[int]:
