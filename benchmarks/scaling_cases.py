@@ -154,9 +154,10 @@ def check(study: Study, client: Client, kind: str, addresses: list[str]) -> None
         for name, case in CASES.items():
             got = to_host(case.solve(s, t).compute()).reshape(rows, -1)
             wanted = np.array([loop(name, *row) for row in zip(*host, strict=True)])
-            worst = float(np.abs(got - wanted).max())
-            study.notes[f"largest deviation, {name}, {rows} rows"] = worst
-            assert worst < 1e-4, f"{name} deviates by {worst}"
+            # Sums of a random walk, as max-plus has, grow with the workers, and their rounding.
+            worst = float(np.abs(got - wanted).max() / max(1.0, np.abs(wanted).max()))
+            study.notes[f"largest relative deviation, {name}, {rows} rows"] = worst
+            assert worst < 1e-5, f"{name} deviates by {worst} of its largest value"
 
 
 def to_host(array: Any) -> np.ndarray:

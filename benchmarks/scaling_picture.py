@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from typing import Any
 
 from dask.utils import key_split
 from distributed import Client, get_task_stream, wait
 from record import RESULTS
-from scaling_cases import BAR, ROWS, SCALED
+from scaling_cases import BAR, CASES, ROWS, SCALED
 
 import mgrec
 
 COLOURS = {"precompute": "#4477aa", "propagate": "#ee6677", "determine": "#228833"}
+COLOUR_OF = {name: f"C{k}" for k, name in enumerate(CASES)}
+STYLES = (("o-", "x"), ("^--", "+"))
+"""Of a graph and of a plan: one sequence, and many rows."""
 MOST = 8
 """Workers that are drawn: predictions reach further."""
 
@@ -63,7 +67,7 @@ def draw(record: dict[str, Any]) -> Any:
     if spans:
         _gantt(figure.add_subplot(grid[2, :]), spans)
     if parts:
-        figure.legend(handles=_legend(rows), loc="outside lower center", ncols=4, fontsize=8)
+        figure.legend(handles=_legend(), loc="outside lower center", ncols=4, fontsize=8)
     return figure
 
 
@@ -79,43 +83,38 @@ def _part(row: dict[str, Any]) -> str:
     return str(row["case"].rsplit(", one sequence, ")[0].rsplit(f", {ROWS} rows, ")[0])
 
 
-def _kind(row: dict[str, Any]) -> str:
-    """The recurrence, and whether it is solved by a plan."""
-    name = row["case"].split(", one sequence, ")[-1].split(f", {ROWS} rows, ")[-1]
-    return name + (", plan" if row["candidate"].endswith("plan") else "")
-
-
-def _kinds(rows: list[dict[str, Any]]) -> dict[str, str]:
-    return {kind: f"C{k}" for k, kind in enumerate(sorted({_kind(row) for row in rows}))}
+def _is(row: dict[str, Any], name: str, is_plan: bool) -> bool:
+    return row["case"].endswith(f", {name}") and row["candidate"].endswith("plan") == is_plan
 
 
 def _lines(axes: Any, rows: list[dict[str, Any]], key: str, predicted: str, scale: float) -> None:
     """One sequence as lines, many rows as crosses, predictions of one sequence dotted."""
-    colours = _kinds(rows)
-    for kind, colour in colours.items():
-        own = sorted((r for r in rows if _kind(r) == kind), key=lambda r: r["workers"])
+    rows = sorted(rows, key=lambda row: row["workers"])
+    for (name, colour), is_plan in product(COLOUR_OF.items(), (False, True)):
+        own = [row for row in rows if _is(row, name, is_plan)]
         one, many = ([r for r in own if (r["rows"] == 1) == is_one] for is_one in (True, False))
-        for some, name, style in ((one, key, "o-"), (many, key, "x"), (one, predicted, ":")):
-            found = [(r["workers"], r[name] * scale) for r in some if r.get(name) is not None]
-            axes.plot(*zip(*found, strict=True), style, color=colour, ms=5, lw=2) if found else None
+        style, cross = STYLES[is_plan]
+        for some, value, how in ((one, key, style), (many, key, cross), (one, predicted, ":")):
+            found = [(r["workers"], r[value] * scale) for r in some if r.get(value) is not None]
+            if found:
+                axes.plot(*zip(*found, strict=True), how, color=colour, ms=5, lw=2)
     counts = sorted({row["workers"] for row in rows})
     axes.set_xscale("log", base=2)
     axes.set_xticks(counts, [str(count) for count in counts], minor=False)
     axes.grid(alpha=0.3)
 
 
-def _legend(rows: list[dict[str, Any]]) -> list[Any]:
+def _legend() -> list[Any]:
     from matplotlib.lines import Line2D
 
-    kinds = [
-        Line2D([], [], color=colour, label=kind, lw=4) for kind, colour in _kinds(rows).items()
-    ]
-    styles = (("o-", "one sequence"), ("x", f"{ROWS} rows"), (":", "predicted before"))
-    return kinds + [
-        Line2D([], [], color="black", label=label, ls=style.strip("ox") or "", marker=style[0]
-               if style[0] in "ox" else "", ms=4)
-        for style, label in styles
-    ]  # fmt: skip
+    found = [Line2D([], [], color=each, label=name, lw=4) for name, each in COLOUR_OF.items()]
+    (graph, cross), (plan, plus) = STYLES
+    labels = {graph: "graph", plan: "plan", cross: f"{ROWS} rows", plus: f"{ROWS} rows, plan"}
+    labels[":"] = "predicted before"
+    for style, label in labels.items():
+        line, marker = style.strip("o^x+"), style.strip("-:")
+        found.append(Line2D([], [], color="black", label=label, ls=line, marker=marker, ms=5))
+    return found
 
 
 def _gantt(axes: Any, spans: list[dict[str, Any]]) -> None:
