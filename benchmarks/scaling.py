@@ -43,7 +43,7 @@ PARTS = {name.replace(", ", "-").replace(" ", "-"): name for name in SCALED}
 OTHERS = ("first", "check", "latency", "stream", "peers", "simulation")
 GUESSES = {"latency": 60.0, "peers": 15.0, "simulation": 60.0}
 """Seconds of a part, where it is not a few."""
-EVERY = 10.0
+EVERY = 20.0
 """Seconds after which the files are written anew."""
 
 Section = tuple[str, Callable[[], None]]
