@@ -1,92 +1,28 @@
-"""The tasks of the graph: pure functions of blocks in memory."""
+"""The tasks of the graph: pure functions of blocks in memory, the same for every family.
+
+What a family of recurrences must say of itself is a :class:`Recipe`: graphs of packed chunks,
+graphs of held chunks and plans know nothing else of it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..backends import backend_of, cpu, to_host
-from ..phases.affine import AffineSummary
-from ..phases.chunk import Chunk
-from ..phases.coefficient import Coefficient
-from ..phases.door import Problem
-from ..phases.layout import as_result, lay_out, lay_out_entry
-from ..phases.summary import ComposedMaps
+from ..backends import Backend, backend_of, to_host
+from ..phases.kinds import is_on_gpu
 from .errors import in_chunk
 from .limits import check_chunk
 from .spilling import register
 
+Shape = tuple[int, ...]
 Where = tuple[tuple[int, ...], tuple[int, ...]]
 """A chunk's place among the chunks, and where it starts."""
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """A problem without its arrays: what a task must know.
-
-    Attributes
-    ----------
-    problem : Problem
-        Its arrays and its shape left out.
-    operands : tuple
-        Of each operand: the number of its block in a pack, a 0-d array, or
-        ``(function, slots)`` of a coefficient.
-    varying : tuple of tuple of bool
-        Of each block: the axes along which it is not broadcast, the last ones of all.
-    method : str
-    """
-
-    problem: Problem
-    operands: tuple[Any, ...]
-    varying: tuple[tuple[bool, ...], ...]
-    method: str
-
-    @classmethod
-    def of(
-        cls,
-        problem: Problem,
-        operands: tuple[Any, ...],
-        varying: tuple[tuple[bool, ...], ...],
-        method: str,
-    ) -> Recipe:
-        return cls(replace(problem, operands=(), initial=(), shape=()), operands, varying, method)
-
-    def shape(self, pack: Pack) -> tuple[int, ...]:
-        """The shape of a chunk's result; unknown sizes are checked here, where they show."""
-        ndim = len(pack.place)
-        lengths: list[set[int]] = [set() for _ in range(ndim)]
-        for block, varying in zip(pack.blocks, self.varying, strict=True):
-            for k, length, is_varying in zip(
-                range(ndim - block.ndim, ndim), block.shape, varying, strict=True
-            ):
-                if is_varying:
-                    lengths[k].add(length)
-        if any(len(found) > 1 for found in lengths):
-            shapes = " and ".join(str(block.shape) for block in pack.blocks)
-            raise ValueError(
-                f"operands must have chunks of the same sizes; chunk {pack.place} got {shapes}"
-            )
-        return tuple(found.pop() if found else 1 for found in lengths)
-
-    def chunk(self, pack: Pack) -> tuple[Chunk, tuple[int, ...]]:
-        """The chunk laid out for a backend, and the shape of its result."""
-
-        def fill(slot: Any) -> Any:
-            if isinstance(slot, int):
-                return pack.blocks[slot]
-            if isinstance(slot, tuple):
-                function, slots = slot
-                return Coefficient.of(function, *map(fill, slots))
-            return slot
-
-        shape = self.shape(pack)
-        for block in pack.blocks[:1]:
-            check_chunk(block, shape, self.problem.dtype, pack.place)
-        operands = tuple(map(fill, self.operands))
-        return lay_out(self.problem, operands, shape, pack.starts[self.problem.axis]), shape
 
 
 @dataclass(frozen=True)
@@ -104,10 +40,85 @@ class Pack:
 register(Pack)
 
 
-def pack_blocks(*values: Any, recipe: Recipe, count: int) -> Pack:
-    """Take the blocks of one chunk together."""
-    places = values[count:]
-    return Pack(values[:count], tuple(p for p, _ in places), tuple(s for _, s in places))
+@dataclass(frozen=True)
+class Recipe(ABC):
+    """A recurrence without its arrays: what a task must know.
+
+    Attributes
+    ----------
+    axis : int
+    reverse : bool
+        The last step acts first.
+    dtype, result_dtype, state_dtype : numpy.dtype
+        In which a chunk is computed, of its results, and of the states between chunks.
+    state_shape : tuple of int
+        Axes that the states before the first step have ahead of those of the rows.
+    states : int
+        Scalars of the state, a row.
+    varying : tuple of tuple of bool
+        Of each block of a pack: the axes along which it is not broadcast, the last ones of all.
+    method : str
+        The kernels of a GPU.
+    is_exit_asked : bool
+        Somebody asks for the states after the last chunk, which is summarised then as well.
+    """
+
+    axis: int
+    reverse: bool
+    dtype: np.dtype[Any]
+    result_dtype: np.dtype[Any]
+    state_dtype: np.dtype[Any]
+    state_shape: Shape
+    states: int
+    varying: tuple[tuple[bool, ...], ...]
+    method: str
+    is_exit_asked: bool
+
+    @property
+    def results(self) -> int:
+        """Arrays that a chunk gives."""
+        return 1
+
+    @abstractmethod
+    def rest(self) -> tuple[Any, ...]:
+        """States before the first step, all 0, in the form in which they are given."""
+
+    @abstractmethod
+    def enter(self, initial: Sequence[Any], shape: Shape) -> Any:
+        """The entry of a first chunk of this shape, from host arrays (state_shape, *rows)."""
+
+    @abstractmethod
+    def precompute(self, backend: Backend, pack: Pack, shape: Shape) -> Any:
+        """The summary of a chunk: numbers and arrays in host memory, no functions."""
+
+    @abstractmethod
+    def advance(self, summary: Any, entry: Any) -> Any:
+        """The entry of the chunk after, from the summary and the entry of a chunk."""
+
+    @abstractmethod
+    def determine(self, backend: Backend, pack: Pack, shape: Shape, entry: Any) -> tuple[Any, ...]:
+        """The results of a chunk."""
+
+    def leave(self, exit: Any, shape: Shape) -> np.ndarray:
+        """The entry after the last chunk, of this shape, as an array (state_shape, *rows)."""
+        raise NotImplementedError
+
+    def shape(self, pack: Pack) -> Shape:
+        """The shape of a chunk's result; unknown sizes are checked here, where they show."""
+        ndim = len(pack.place)
+        lengths: list[set[int]] = [set() for _ in range(ndim)]
+        for block, varying in zip(pack.blocks, self.varying, strict=True):
+            for k, length, is_varying in zip(
+                range(ndim - block.ndim, ndim), block.shape, varying, strict=True
+            ):
+                if is_varying:
+                    lengths[k].add(length)
+        if any(len(found) > 1 for found in lengths):
+            shapes = " and ".join(str(block.shape) for block in pack.blocks)
+            raise ValueError(
+                f"operands must have chunks of the same sizes; chunk {pack.place} got {shapes}"
+            )
+        return tuple(found.pop() if found else 1 for found in lengths)
 
 
 @dataclass(frozen=True)
@@ -116,40 +127,49 @@ class Entries:
 
     Attributes
     ----------
-    states : tuple of tuple of arrays (outer, inner)
+    states : tuple
     is_initial : bool
-        The first ones are the initial states as they were given.
+        The first one is the initial states as they were given.
+    shape : tuple of int, optional
+        Of the last chunk of the group that was summarised.
     """
 
-    states: tuple[tuple[Any, ...], ...]
+    states: tuple[Any, ...]
     is_initial: bool = False
+    shape: Shape | None = None
 
-    def at(self, number: int, recipe: Recipe, shape: tuple[int, ...]) -> tuple[Any, ...]:
+    def at(self, number: int, recipe: Recipe, shape: Shape) -> Any:
         """The entry of one chunk of the group, which has this shape."""
-        if number or not self.is_initial:
-            return self.states[number]
-        axis = recipe.problem.axis
-        laid_out = (lay_out_entry(state, shape, axis) for state in self.states[0])
-        return tuple(map(np.ascontiguousarray, laid_out))
+        state = self.states[number]
+        return recipe.enter(state, shape) if self.is_initial and not number else state
+
+    def leave(self, recipe: Recipe) -> np.ndarray:
+        """The states after the last chunk, which was summarised."""
+        assert self.shape is not None
+        return recipe.leave(self.states[-1], self.shape)
 
 
-def precompute_block(pack: Pack, recipe: Recipe) -> tuple[Any, tuple[int, ...]]:
+@contextmanager
+def _chunk(phase: str, recipe: Recipe, pack: Pack) -> Iterator[tuple[Backend, Shape]]:
+    """A backend on the device of a chunk, and the shape of the chunk's result."""
+    backend = backend_of(pack.blocks, recipe.method)
+    with in_chunk(phase, pack.place, pack.starts), backend.device_of(pack.blocks):
+        shape = recipe.shape(pack)
+        for block in pack.blocks[:1]:
+            check_chunk(block, shape, recipe.dtype, pack.place)
+        yield backend, shape
+
+
+def pack_blocks(*values: Any, recipe: Recipe, count: int) -> Pack:
+    """Take the blocks of one chunk together."""
+    places = values[count:]
+    return Pack(values[:count], tuple(p for p, _ in places), tuple(s for _, s in places))
+
+
+def precompute_block(pack: Pack, recipe: Recipe) -> tuple[Any, Shape]:
     """Reduce a chunk to its summary; the chunk's shape goes along."""
-    backend = backend_of(pack.blocks)
-    with in_chunk("precompute", pack.place, pack.starts), backend.device_of(pack.blocks):
-        chunk, shape = recipe.chunk(pack)
-        return without_code(backend.precompute(recipe.problem.transfer_map, chunk)), shape
-
-
-def without_code(summary: Any) -> Any:
-    """A summary as it crosses a chunk boundary: numbers alone, no functions."""
-    return summary.maps if isinstance(summary, ComposedMaps) else summary
-
-
-def with_code(summary: Any, recipe: Recipe) -> Any:
-    """What :func:`without_code` left out is in the recipe of every task."""
-    is_whole = isinstance(summary, AffineSummary)
-    return summary if is_whole else ComposedMaps(recipe.problem.transfer_map, summary)
+    with _chunk("precompute", recipe, pack) as (backend, shape):
+        return recipe.precompute(backend, pack, shape), shape
 
 
 def propagate_group(recipe: Recipe, summaries: list[Any], before: Any) -> Entries:
@@ -167,9 +187,17 @@ def propagate_group(recipe: Recipe, summaries: list[Any], before: Any) -> Entrie
     first = tuple(map(to_host, before)) if is_initial else before.states[-1]
     entries = Entries((first,), is_initial)
     for number, (summary, shape) in enumerate(summaries):
-        after = cpu.propagate(with_code(summary, recipe), entries.at(number, recipe, shape))
-        entries = Entries((*entries.states, after), is_initial)
+        after = recipe.advance(summary, entries.at(number, recipe, shape))
+        entries = Entries((*entries.states, after), is_initial, shape)
     return entries
+
+
+def determine_block(recipe: Recipe, pack: Pack, entries: Entries, number: int) -> Any:
+    """The results of a chunk: an array, or a tuple where there are several."""
+    with _chunk("determine", recipe, pack) as (backend, shape):
+        entry = entries.at(number, recipe, shape)
+        results = recipe.determine(backend, pack, shape, entry)
+    return results if recipe.results > 1 else results[0]
 
 
 def precompute_held(recipe: Recipe, chunks: Sequence[Where], blocks: list[Any]) -> list[Any]:
@@ -191,13 +219,7 @@ def determine_held(recipe: Recipe, at: Where, entries: Entries, number: int, *bl
     return determine_block(recipe, Pack(blocks, *at), entries, number)
 
 
-def determine_block(recipe: Recipe, pack: Pack, entries: Entries, number: int) -> Any:
-    """The results of a chunk: one array, or a tuple of one a scalar of the state."""
-    problem, backend = recipe.problem, backend_of(pack.blocks, recipe.method)
-    with in_chunk("determine", pack.place, pack.starts), backend.device_of(pack.blocks):
-        chunk, shape = recipe.chunk(pack)
-        entry = entries.at(number, recipe, shape)
-        results = tuple(backend.empty(chunk.shape, problem.dtype) for _ in entry)
-        backend.determine(problem.transfer_map, chunk, entry, results)
-        arrays = tuple(as_result(result, shape, problem.result_dtype) for result in results)
-    return arrays if problem.is_several else arrays[0]
+def exit_block(recipe: Recipe, entries: Entries, like: Any) -> Any:
+    """The states after the last chunk of a row of chunks, as an array of the kind of `like`."""
+    exit = entries.leave(recipe)
+    return np.asarray(exit, like=like) if is_on_gpu(like) else exit

@@ -1,38 +1,27 @@
 """A Dask cluster: every chunk stays where it is, a few scalars a chunk cross.
 
-The graph, *packed chained groups*, from one chunk k of a group g to the result::
-
-    loads ─ pack k ─┬─ precompute k ─┐
-                    │                propagate g ─ (propagate g + 1)
-                    └─ determine k ──┘
-
-``pack`` takes the blocks of one chunk together, so that its loads fuse into one root task and
-land on one worker. A propagation takes the summaries of its group and the entries of the
-group before; ``determine`` finds its own entry among those of its group, since a task for
-each entry would be placed without regard to data.
-
-Operands that the workers hold already need no ``pack``: see dask_held.py.
+Every family of recurrences comes in by :func:`build`, as a :class:`Cut`. What follows is the
+same for all: packed chained groups where operands are yet to be loaded (dask_packed.py), fewer
+tasks where the workers hold them already (dask_held.py), or a plan (dask_plans.py).
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 import dask.array as da
-import numpy as np
 from dask.base import tokenize
-from dask.highlevelgraph import HighLevelGraph
-from dask.layers import ArrayValuesDep
-from dask.task_spec import List, Task, TaskRef
 
 from ..phases.door import Problem
-from .blocks import Recipe, determine_block, pack_blocks, precompute_block, propagate_group
-from .dask_held import is_held, solve_held
-from .dask_operands import read_again, recipe_of, reference_chunks
-from .dask_rows import groups_of, initial_of, place_of, results_of, rows_of, starts_of
+from .dask_cuts import Cut
+from .dask_held import Held, is_held
+from .dask_operands import cut_problem
+from .dask_packed import Packed
+from .dask_rows import Layers
 from .groups import group_size
 from .limits import check_chunks
 from .logs import log_solve
@@ -40,30 +29,12 @@ from .logs import log_solve
 # Graph ordering takes seconds from here on (it grows with the square of the chunks).
 MANY_CHUNKS = 2000
 
+Solved = tuple[tuple[Any, ...], Any]
+"""The results, one array a scalar of the state, and the exit, or None."""
+Cutting = Callable[[], Cut]
+Answer = Callable[[Cutting], Solved | None]
 
-_captured: ContextVar[list[tuple[Problem, str]] | None] = ContextVar("captured", default=None)
-
-
-def capture(call: Callable[[], Any]) -> tuple[Problem, str]:
-    """The checked problem of a public function's call, and its method; nothing is built.
-
-    Raises
-    ------
-    TypeError
-        The function solves no recurrence of Dask arrays by transfer maps.
-    """
-    found: list[tuple[Problem, str]] = []
-    token = _captured.set(found)
-    try:
-        call()
-    finally:
-        _captured.reset(token)
-    if len(found) != 1:
-        raise TypeError(
-            "a plan takes linear_recurrence, rational_recurrence or scan, and a Dask array among "
-            "their operands; got another function, or no Dask array"
-        )
-    return found[0]
+_answer: ContextVar[Answer | None] = ContextVar("answer", default=None)
 
 
 def solve(problem: Problem, memory: str, method: str) -> tuple[Any, ...]:
@@ -81,44 +52,37 @@ def solve(problem: Problem, memory: str, method: str) -> tuple[Any, ...]:
     tuple of dask.array.Array
         One a scalar of the state, chunked like the last operand.
     """
-    captured = _captured.get()
-    if captured is not None:
-        captured.append((problem, method))
-        return problem.initial
+    results, _ = build(lambda: cut_problem(problem, method), (problem.initial, None), memory)
+    return results
+
+
+def build(cut: Cutting, stand_in: Solved, memory: str = "stream") -> Solved:
+    """Build the lazy results of a family's problem, and its lazy exit where it is asked for.
+
+    Parameters
+    ----------
+    cut : callable, ``() -> Cut``
+    stand_in : (tuple of arrays, array or None)
+        What the caller can go on with where nothing is built: see :func:`capture`.
+    memory : {"stream", "two-pass"}
+    """
+    answer = _answer.get()
+    if answer is not None:
+        return answer(cut) or stand_in
     if da.array_expr_enabled():
         raise NotImplementedError(
             "mgrec builds graphs for legacy Dask arrays; set array.query-planning to False"
         )
-    chunks = reference_chunks(problem)
-    recipe, blocks = recipe_of(problem, chunks, method)
-    _advise(len(chunks[problem.axis]))
-    for block in blocks[:1]:
-        check_chunks(block._meta, chunks, problem.dtype)
-    token = tokenize(recipe, [block.name for block in blocks], problem.initial, chunks, memory)
-    if blocks and all(map(is_held, blocks)):
-        held = solve_held(problem, recipe, blocks, chunks, token)
-        log_solve(held[0])
-        return held
-    packs = _pack(recipe, blocks, chunks, f"pack-{token}")
-    again = packs
-    if memory == "two-pass":
-        fresh = [read_again(block, token) for block in blocks]
-        again = _pack(recipe, fresh, chunks, f"pack-again-{token}")
-    index = tuple(range(len(chunks)))
-    summaries = da.blockwise(
-        precompute_block,
-        index,
-        packs,
-        index,
-        name=f"precompute-{token}",
-        meta=np.empty((0,) * len(index), object),
-        align_arrays=False,
-        recipe=recipe,
-    )
-    entries = _propagate(problem, recipe, summaries, chunks, f"propagate-{token}")
-    results = _determine(problem, recipe, again, entries, chunks, token, blocks)
-    log_solve(results[0])
-    return results
+    own = cut()
+    _advise(own.count)
+    recipe, blocks = own.recipe, own.blocks
+    check_chunks(blocks[0]._meta, own.chunks, recipe.dtype)
+    token = tokenize(recipe, [block.name for block in blocks], own.initial, own.chunks, memory)
+    are_held = all(map(is_held, blocks))
+    layers: Layers = Held(own, token) if are_held else Packed(own, token, memory)
+    solved = layers.chain(group_size(own.chunks, recipe, are_held))
+    log_solve(solved[0][0])
+    return solved
 
 
 def _advise(count: int) -> None:
@@ -127,83 +91,40 @@ def _advise(count: int) -> None:
             f"the recurrence runs along {count} chunks: Dask needs seconds to minutes to order "
             f"such a graph before anything is computed. Use larger chunks along this axis "
             f"(array.rechunk), or mgrec.dask.persist_in_stages(result)",
-            stacklevel=5,
+            stacklevel=6,
         )
 
 
-def _pack(recipe: Recipe, blocks: Any, chunks: Any, name: str) -> da.Array:
-    index = tuple(range(len(chunks)))
-    pairs: list[Any] = []
-    for block in blocks:
-        pairs += [block, index[len(index) - block.ndim :]]
-    for k in index:
-        # Where the chunk lies: the index of its first step, and its place for messages.
-        starts = starts_of(chunks[k])
-        values = {(j,): (j, start) for j, start in enumerate(starts)}
-        pairs += [ArrayValuesDep((chunks[k],), values), (k,)]
-    return da.blockwise(
-        pack_blocks,
-        index,
-        *pairs,
-        name=name,
-        meta=np.empty((0,) * len(index), object),
-        align_arrays=False,
-        recipe=recipe,
-        count=len(blocks),
-    )
+def capture(call: Callable[[], Any]) -> Cut:
+    """What a call of a public function would solve; nothing is built.
+
+    Raises
+    ------
+    TypeError
+        It is not one recurrence over Dask arrays.
+    """
+    found: list[Cut] = []
+    with answered(lambda cut: found.append(cut())):
+        call()
+    return found[0]
 
 
-def _propagate(
-    problem: Problem, recipe: Recipe, summaries: da.Array, chunks: Any, name: str
-) -> HighLevelGraph:
-    axis = problem.axis
-    initial, dependencies = initial_of(problem, chunks)
-    size = group_size(chunks, axis, problem)
-    groups = groups_of(len(chunks[axis]), size, problem.reverse)
-    last = 0 if problem.reverse else len(chunks[axis]) - 1
-    tasks: dict[Any, Task] = {}
-    for row in rows_of(chunks, axis):
-        before: Any = initial(row)
-        for group, places in enumerate(groups):
-            key = (name, group, *row)
-            # No chunk comes after the last one: its summary is not asked for.
-            asked = [k for k in places if k != last]
-            refs = [TaskRef((summaries.name, *place_of(row, axis, k))) for k in asked]
-            tasks[key] = Task(key, propagate_group, recipe, List(*refs), before)
-            before = TaskRef(key)
-    return HighLevelGraph.from_collections(name, tasks, dependencies=[summaries, *dependencies])
+@contextmanager
+def answered(answer: Answer) -> Iterator[None]:
+    """Let `answer` solve the one recurrence that is called inside."""
+    calls = []
 
+    def once(cut: Cutting) -> Solved | None:
+        calls.append(cut)
+        return answer(cut) if len(calls) == 1 else None
 
-def _determine(
-    problem: Problem,
-    recipe: Recipe,
-    packs: da.Array,
-    entries: HighLevelGraph,
-    chunks: Any,
-    token: str,
-    blocks: Sequence[da.Array],
-) -> tuple[da.Array, ...]:
-    axis = problem.axis
-    name, before = f"determine-{token}", f"propagate-{token}"
-    size = group_size(chunks, axis, problem)
-    groups = groups_of(len(chunks[axis]), size, problem.reverse)
-    places = [
-        (k, group, number)
-        for group, members in enumerate(groups)
-        for number, k in enumerate(members)
-    ]
-    tasks: dict[Any, Task] = {}
-    for row in rows_of(chunks, axis):
-        for k, group, number in places:
-            place = place_of(row, axis, k)
-            tasks[(name, *place)] = Task(
-                (name, *place),
-                determine_block,
-                recipe,
-                TaskRef((packs.name, *place)),
-                TaskRef((before, group, *row)),
-                number,
-            )
-    graph = HighLevelGraph.merge(packs.dask, entries)
-    like = blocks[0]._meta if blocks else np.empty(0)
-    return results_of(problem, tasks, name, graph, {packs.name, before}, chunks, like)
+    token = _answer.set(once)
+    try:
+        yield
+    finally:
+        _answer.reset(token)
+    if len(calls) != 1:
+        raise TypeError(
+            "a plan takes linear_recurrence, rational_recurrence, scan, lfilter or sosfilt, and a "
+            "Dask array among their operands; got another function, or no Dask array"
+        )

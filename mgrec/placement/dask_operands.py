@@ -12,7 +12,8 @@ from dask.highlevelgraph import HighLevelGraph
 
 from ..phases.coefficient import Coefficient
 from ..phases.door import Problem, arrays_of
-from .blocks import Recipe
+from .dask_cuts import Cut
+from .transfer_blocks import TransferRecipe
 
 
 def reference_chunks(problem: Problem) -> tuple[tuple[Any, ...], ...]:
@@ -31,8 +32,9 @@ def reference_chunks(problem: Problem) -> tuple[tuple[Any, ...], ...]:
     )
 
 
-def recipe_of(problem: Problem, chunks: Any, method: str) -> tuple[Recipe, list[da.Array]]:
+def cut_problem(problem: Problem, method: str) -> Cut:
     """How a chunk's operands are made of its blocks, and the arrays of these blocks."""
+    chunks = reference_chunks(problem)
     blocks: list[da.Array] = []
 
     def slot(array: Any) -> Any:
@@ -60,7 +62,8 @@ def recipe_of(problem: Problem, chunks: Any, method: str) -> tuple[Recipe, list[
         )
         for block in blocks
     )
-    return Recipe.of(problem, operands, varying, method), blocks
+    recipe = TransferRecipe.of(problem, operands, varying, method)
+    return Cut(recipe, tuple(blocks), chunks, problem.initial)
 
 
 def align(array: Any, chunks: Any, shape: tuple[Any, ...]) -> da.Array:

@@ -2,67 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import product
-from math import isnan, prod
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from math import prod
 from typing import Any
 
 import dask.array as da
+import numpy as np
 from distributed import Client, wait
 
 from ..backends import to_host
-from .dask import capture
-from .dask_held import Blocks, is_held
-from .dask_operands import recipe_of, reference_chunks
-from .dask_rows import Place, rows_of
-from .plan_shares import Part, Peer, row_of
+from .dask_cuts import Cut, Place
+from .dask_held import is_held
+from .dask_rows import rows_of
+from .plan_messages import Part, Peer, row_of
 
 
 class Call:
-    """One call of a recurrence: its problem and recipe, and its blocks in memory."""
+    """One call of a recurrence: its blocks in the memory of workers, its states in this one's."""
 
-    def __init__(self, solve: Callable[[], Any], client: Client) -> None:
-        self.problem, method = capture(solve)
-        self.chunks = reference_chunks(self.problem)
-        if any(isnan(length) for lengths in self.chunks for length in lengths):
+    def __init__(self, cut: Cut, client: Client) -> None:
+        if cut.has_unknown_sizes:
             raise ValueError(
                 "a plan needs the sizes of all chunks: call compute_chunk_sizes() on the arrays"
             )
-        if any(isinstance(state, da.Array) for state in self.problem.initial):
-            raise TypeError("initial of a plan must be in host memory; got a Dask array")
-        self.recipe, blocks = recipe_of(self.problem, self.chunks, method)
-        if not blocks:
-            raise TypeError("a plan needs a Dask array among its operands; got none")
-        self.blocks = [block if is_held(block) else client.persist(block) for block in blocks]
-        self.cut = Blocks(self.blocks, self.chunks)
+        if any(isinstance(state, da.Array) for state in cut.initial):
+            raise TypeError(
+                "initial of a plan must be in host memory, and so must zi; got a Dask array"
+            )
+        blocks = (block if is_held(block) else client.persist(block) for block in cut.blocks)
+        self.cut = replace(cut, blocks=tuple(blocks))
         if any(future.status != "finished" for future in self.cut.futures()):
             wait(self.cut.futures())
+        self._spans = [_spans(lengths) for lengths in cut.rows]
 
     def initial(self) -> dict[Place, list[Any]]:
         """The states before the first chunk of every row of chunks."""
-        axis, states = self.problem.axis, list(map(to_host, self.problem.initial))
-        spans = [_spans(lengths) for k, lengths in enumerate(self.chunks) if k != axis]
+        states = list(map(to_host, self.cut.initial))
         return {
-            row: [
-                _part(state, [own[k] for own, k in zip(spans, row, strict=True)])
-                for state in states
-            ]
-            for row in rows_of(self.chunks, axis)
+            row: [_part(state, self._span(row)) for state in states]
+            for row in rows_of(self.cut.rows)
         }
+
+    def exit(self, parts: Mapping[Place, np.ndarray]) -> np.ndarray:
+        """The states after the last chunk of every row of chunks, together."""
+        recipe = self.cut.recipe
+        whole = np.empty((*recipe.state_shape, *map(sum, self.cut.rows)), recipe.dtype)
+        for row, part in parts.items():
+            at: Any = (..., *self._span(row))
+            whole[at] = part
+        return whole
+
+    def _span(self, row: Place) -> list[slice]:
+        return [own[k] for own, k in zip(self._spans, row, strict=True)]
 
     def check_like(self, first: Call) -> None:
         """Raise unless a plan that was built for `first` can solve this."""
-        for what, wanted, got in (
-            ("chunks", first.chunks, self.chunks),
-            ("chunks of operands", *([b.chunks for b in c.blocks] for c in (first, self))),
-            ("dtype", first.problem.dtype, self.problem.dtype),
-            ("axis", first.problem.axis, self.problem.axis),
-            ("reverse", first.problem.reverse, self.problem.reverse),
-            ("states", len(first.problem.initial), len(self.problem.initial)),
+        own, wanted = self.cut, first.cut
+        for what, want, got in (
+            ("chunks", wanted.chunks, own.chunks),
+            ("chunks of operands", *([b.chunks for b in c.blocks] for c in (wanted, own))),
+            ("dtype", wanted.recipe.dtype, own.recipe.dtype),
+            ("axis", wanted.recipe.axis, own.recipe.axis),
+            ("reverse", wanted.recipe.reverse, own.recipe.reverse),
+            ("states", wanted.recipe.results, own.recipe.results),
         ):
-            if wanted != got:
+            if want != got:
                 raise ValueError(
-                    f"{what} of a plan's solve must be {wanted}, as it was built; got {got}"
+                    f"{what} of a plan's solve must be {want}, as it was built; got {got}"
                 )
 
 
@@ -72,7 +79,9 @@ def _spans(lengths: tuple[int, ...]) -> list[slice]:
 
 
 def _part(state: Any, spans: list[slice]) -> Any:
-    own = zip(spans[len(spans) - state.ndim :], state.shape, strict=True)
+    """Of states (..., rows), whose axes may have length 1, those of some rows."""
+    every = [slice(None)] * (state.ndim - len(spans))
+    own = zip((*every, *spans[max(0, len(spans) - state.ndim) :]), state.shape, strict=True)
     return state[tuple(slice(None) if length == 1 else span for span, length in own)]
 
 
@@ -90,13 +99,12 @@ def deal(call: Call, client: Client, key: Callable[[int], str]) -> dict[str, Par
     -------
     dict, address -> Part
     """
-    axis, count = call.problem.axis, len(call.chunks[call.problem.axis])
+    axis, count, is_reverse = call.cut.recipe.axis, call.cut.count, call.cut.recipe.reverse
     where = client.who_has(call.cut.futures())
     owned: dict[str, list[Place]] = {}
-    for place in product(*(range(len(lengths)) for lengths in call.chunks)):
-        owned.setdefault(_holder(call, place, where), []).append(place)
+    for place in rows_of(call.cut.chunks):
+        owned.setdefault(_holder(call.cut, place, where), []).append(place)
     addresses = list(owned)
-    is_reverse = call.problem.reverse
 
     def turn(place: Place) -> int:
         return count - 1 - place[axis] if is_reverse else place[axis]
@@ -127,10 +135,10 @@ def deal(call: Call, client: Client, key: Callable[[int], str]) -> dict[str, Par
     }
 
 
-def _holder(call: Call, place: Place, where: dict[Any, Any]) -> str:
+def _holder(cut: Cut, place: Place, where: dict[Any, Any]) -> str:
     """The worker with most bytes of a chunk's operands; of equals, the first by address."""
     held: dict[str, int] = {}
-    about = zip(call.blocks, call.cut.keys(place), call.cut.shapes(place), strict=True)
+    about = zip(cut.blocks, cut.keys(place), cut.shapes(place), strict=True)
     for block, key, shape in about:
         for address in where[key]:
             held[address] = held.get(address, 0) + prod(shape) * block.dtype.itemsize

@@ -15,8 +15,11 @@ from dask.highlevelgraph import HighLevelGraph
 from distributed import Client, Future, default_client, wait
 from distributed.actor import ProxyRPC
 
+from .dask import Solved, answered, capture
+from .dask_cuts import Cut
 from .dask_plan_calls import Call, deal
-from .plan_shares import Abandoned, Lost, Part, Request, Share, call, row_of
+from .plan_messages import Abandoned, Answer, Lost, Part, Request, call, row_of
+from .plan_shares import Share
 
 # Seconds for a direct connection to a worker; after that its messages go by the scheduler.
 REACH = 5.0
@@ -35,7 +38,7 @@ class Plan:
             raise TypeError("a plan needs a client that waits; got an asynchronous one")
         self._given = (recurrence, operands, options)
         self._lock, self._numbers, self._name = threading.Lock(), count(1), uuid4().hex[:16]
-        self._first = Call(lambda: recurrence(*operands, **options), self.client)
+        self._first = Call(capture(lambda: recurrence(*operands, **options)), self.client)
         self._parts = deal(self._first, self.client, self._key)
         self._actors = {a: self._place(a, part) for a, part in self._parts.items()}
         wait(list(self._actors.values()))
@@ -99,22 +102,25 @@ class Plan:
         with self._lock:
             if self._end:
                 raise RuntimeError(self._end)
-            solve = self._first
-            if operands or options:
-                recurrence, first, given = self._given
-                own, merged = operands or first, {**given, **options}
-                solve = Call(lambda: recurrence(*own, **merged), self.client)
-                solve.check_like(self._first)
-            return self._solve(solve)
+            recurrence, first, given = self._given
+            is_first = not operands and not options
+            with answered(lambda cut: self._solve(self._first if is_first else self._like(cut()))):
+                return recurrence(*(operands or first), **{**given, **options})
 
-    def _solve(self, solve: Call) -> Any:
-        number = next(self._numbers)
-        states = range(len(solve.problem.initial))
-        names = tuple(f"solved-{self._name}-{number}-{k}" for k in states)
+    def _like(self, cut: Cut) -> Call:
+        call = Call(cut, self.client)
+        call.check_like(self._first)
+        return call
+
+    def _solve(self, solve: Call) -> Solved:
+        number, recipe = next(self._numbers), solve.cut.recipe
+        names = tuple(f"solved-{self._name}-{number}-{k}" for k in range(recipe.results))
         requests = dict(self._requests(solve, number, names))
-        futures = self.client.sync(self._ask, number, requests)
-        arrays = tuple(_array(solve, name, futures) for name in names)
-        return arrays if solve.problem.is_several else arrays[0]
+        answers = self.client.sync(self._ask, number, requests)
+        futures = self._keep({address: answer.sizes for address, answer in answers.items()})
+        parts = {row: part for answer in answers.values() for row, part in answer.exits.items()}
+        arrays = tuple(_array(solve.cut, name, futures) for name in names)
+        return arrays, solve.exit(parts) if recipe.is_exit_asked else None
 
     def _requests(
         self, solve: Call, number: int, names: tuple[str, ...]
@@ -123,12 +129,12 @@ class Plan:
         for address, part in self._parts.items():
             places = [at for at, _ in part.chunks]
             keys = None if is_first else {at: solve.cut.keys(at) for at in places}
-            rows = {row_of(at, solve.problem.axis) for at in places}
+            rows = {row_of(at, solve.cut.recipe.axis) for at in places}
             own = {row: initial[row] for row in rows}
-            yield address, Request(number, solve.recipe, own, names, keys)
+            yield address, Request(number, solve.cut.recipe, own, names, keys)
 
-    async def _ask(self, number: int, requests: Mapping[str, Request]) -> dict[Any, Future]:
-        """Ask every share; tell the scheduler what they hold when all are done."""
+    async def _ask(self, number: int, requests: Mapping[str, Request]) -> dict[str, Answer]:
+        """Ask every share, and wait until all are done."""
         calls = {
             address: asyncio.ensure_future(self._call(address, "solve", request))
             for address, request in requests.items()
@@ -140,7 +146,7 @@ class Plan:
             errors |= await self._watch({address: calls[address] for address in others})
             await self._all([each for each in others if each not in errors], "forget", number)
             self._raise(errors)
-        return self._keep({address: each.result() for address, each in calls.items()})
+        return {address: each.result() for address, each in calls.items()}
 
     async def _watch(self, calls: Mapping[str, asyncio.Future[Any]]) -> dict[str, BaseException]:
         """Wait for all calls, or until some have failed: these, with what they raised."""
@@ -167,8 +173,8 @@ class Plan:
         calls = (self._call(address, function, *arguments) for address in addresses)
         await asyncio.gather(*calls, return_exceptions=True)
 
-    def _keep(self, held: dict[str, dict[Any, int]]) -> dict[Any, Future]:
-        """Results as futures: known to the scheduler, and released as any others."""
+    def _keep(self, held: Mapping[str, Mapping[Any, int]]) -> dict[Any, Future]:
+        """Results as futures: told to the scheduler, and released as any others."""
         who_has = {key: [address] for address, sizes in held.items() for key in sizes}
         nbytes = {key: size for sizes in held.values() for key, size in sizes.items()}
         # The stream keeps its order: a graph that is sent later finds these keys there.
@@ -205,9 +211,9 @@ def _error(call: asyncio.Future[Any]) -> BaseException | None:
     return Lost() if call.cancelled() else call.exception()
 
 
-def _array(solve: Call, name: str, futures: Mapping[Any, Future]) -> da.Array:
+def _array(cut: Cut, name: str, futures: Mapping[Any, Future]) -> da.Array:
     layer = {key: future for key, future in futures.items() if key[0] == name}
     graph = HighLevelGraph({name: layer}, {name: set()})
-    like, dtype = solve.blocks[0]._meta, solve.problem.result_dtype
-    meta = meta_from_array(like, ndim=len(solve.chunks), dtype=dtype)
-    return da.Array(graph, name, solve.chunks, meta=meta)
+    like, dtype = cut.blocks[0]._meta, cut.recipe.result_dtype
+    meta = meta_from_array(like, ndim=len(cut.chunks), dtype=dtype)
+    return da.Array(graph, name, cut.chunks, meta=meta)

@@ -1,35 +1,28 @@
-"""What the graphs of packed and of held chunks share: rows of chunks, groups, results."""
+"""Propagations and determinations along rows of chunks, for packed and for held chunks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from itertools import product
-from math import isnan, nan
 from typing import Any
 
 import dask.array as da
+import numpy as np
 from dask.array.utils import meta_from_array
 from dask.highlevelgraph import HighLevelGraph
 from dask.task_spec import List, Task, TaskRef
 
-from ..phases.door import Problem
+from .blocks import exit_block
+from .dask_cuts import Cut, Place, within
 from .dask_operands import align
 
-Place = tuple[int, ...]
+Layer = dict[Any, Task]
 
 
-def starts_of(lengths: tuple[Any, ...]) -> list[int]:
-    """The index of the first step of each chunk; -1 after a chunk of unknown size."""
-    starts, start = [], 0.0
-    for length in lengths:
-        starts.append(-1 if isnan(start) else int(start))
-        start += length if not isnan(length) else nan
-    return starts
-
-
-def rows_of(chunks: Any, axis: int) -> Iterator[Place]:
-    """The places of chunks on all axes but one."""
-    return product(*(range(len(c)) for k, c in enumerate(chunks) if k != axis))
+def rows_of(rows: Any) -> Iterator[Place]:
+    """The places of chunks on these axes."""
+    return product(*(range(len(lengths)) for lengths in rows))
 
 
 def place_of(row: Place, axis: int, k: int) -> Place:
@@ -43,50 +36,126 @@ def groups_of(count: int, size: int, reverse: bool) -> list[range]:
     return [order[left : left + size] for left in range(0, count, size)]
 
 
-def initial_of(problem: Problem, chunks: Any) -> tuple[Callable[[Place], List], list[da.Array]]:
+class Layers(ABC):
+    """The tasks of a solve as they are added, phase by phase.
+
+    Attributes
+    ----------
+    cut : Cut
+    names : tuple of str
+        Of the layers of precompute, propagate, determine and exit.
+    entries, results, exits : dict
+        The tasks of the last three.
+    """
+
+    def __init__(self, cut: Cut, token: str) -> None:
+        self.cut = cut
+        phases = ("precompute", "propagate", "determine", "exit")
+        self.names = tuple(f"{phase}-{token}" for phase in phases)
+        self.entries: Layer = {}
+        self.results: Layer = {}
+        self.exits: Layer = {}
+
+    @abstractmethod
+    def propagate(self, places: list[Place], before: Any, key: tuple[Any, ...]) -> None:
+        """Add the propagation over a group: the summaries of these chunks after `before`."""
+
+    @abstractmethod
+    def determine(self, place: Place, entries: TaskRef, number: int) -> None:
+        """Add the results of a chunk, with its entry among those of its group."""
+
+    @abstractmethod
+    def graph(self, initial: list[da.Array]) -> HighLevelGraph:
+        """The graph up to the propagations, which take these arrays of initial states."""
+
+    @property
+    @abstractmethod
+    def read(self) -> set[str]:
+        """Names of the layers that determine takes its operands from."""
+
+    def chain(self, size: int) -> tuple[tuple[da.Array, ...], da.Array | None]:
+        """The results, and the exit if it is asked for, with groups of this many chunks."""
+        recipe, cut = self.cut.recipe, self.cut
+        groups = groups_of(cut.count, size, recipe.reverse)
+        last = groups[-1][-1]
+        initial, arrays = _initial(cut)
+        for row in rows_of(cut.rows):
+            before: Any = initial(row)
+            for group, members in enumerate(groups):
+                places = [place_of(row, recipe.axis, k) for k in members]
+                # Nobody may ask for what comes after the last chunk: then it is not summarised.
+                asked = [
+                    at for at, k in zip(places, members, strict=True)
+                    if k != last or recipe.is_exit_asked
+                ]  # fmt: skip
+                key = (self.names[1], group, *row)
+                self.propagate(asked, before, key)
+                before = TaskRef(key)
+                for number, place in enumerate(places):
+                    self.determine(place, before, number)
+            if recipe.is_exit_asked:
+                self._leave(row, before)
+        graph = self.graph(arrays)
+        return self._results(graph), self._exit(graph) if recipe.is_exit_asked else None
+
+    def _leave(self, row: Place, entries: TaskRef) -> None:
+        recipe, like = self.cut.recipe, self.cut.blocks[0]._meta
+        key = (self.names[3], *(0 for _ in recipe.state_shape), *row)
+        self.exits[key] = Task(key, exit_block, recipe, entries, _like(like, 1, recipe.dtype))
+
+    def _results(self, graph: HighLevelGraph) -> tuple[da.Array, ...]:
+        cut, name = self.cut, self.names[2]
+        graph = _extended(graph, name, self.results, {self.names[1], *self.read})
+        meta = _like(cut.blocks[0]._meta, len(cut.chunks), cut.recipe.result_dtype)
+        if cut.recipe.results == 1:
+            return (da.Array(graph, name, cut.chunks, meta=meta),)
+        return tuple(
+            _component(graph, name, cut.chunks, number, meta)
+            for number in range(cut.recipe.results)
+        )
+
+    def _exit(self, graph: HighLevelGraph) -> da.Array:
+        cut, name = self.cut, self.names[3]
+        graph = _extended(graph, name, self.exits, {self.names[1]})
+        chunks = (*((length,) for length in cut.recipe.state_shape), *cut.rows)
+        meta = _like(cut.blocks[0]._meta, len(chunks), cut.recipe.dtype)
+        return da.Array(graph, name, chunks, meta=meta)
+
+
+def _initial(cut: Cut) -> tuple[Callable[[Place], List], list[da.Array]]:
     """What the first propagation of a row of chunks starts from, as a function of the row."""
-    rows = tuple(c for k, c in enumerate(chunks) if k != problem.axis)
-    row_shape = problem.row_shape
+    own = cut.recipe.state_shape
+    chunks = (*((length,) for length in own), *cut.rows)
+    shape = tuple(map(sum, chunks))
     states = [
         state
         if state.ndim == 0 and not isinstance(state, da.Array)
-        else align(state, rows, row_shape)
-        for state in problem.initial
+        else align(state, chunks, shape)
+        for state in cut.initial
     ]
 
     def at(row: Place) -> List:
-        parts = []
-        for state in states:
-            if not isinstance(state, da.Array):
-                parts.append(state)
-                continue
-            own = row[len(row) - state.ndim :]
-            place = (0 if n == 1 else k for k, n in zip(own, state.numblocks, strict=True))
-            parts.append(TaskRef((state.name, *place)))
-        return List(*parts)
+        place = (*(0 for _ in own), *row)
+        return List(
+            *(
+                TaskRef((s.name, *within(place[len(place) - s.ndim :], s.numblocks)))
+                if isinstance(s, da.Array)
+                else s
+                for s in states
+            )
+        )
 
     return at, [state for state in states if isinstance(state, da.Array)]
 
 
-def results_of(
-    problem: Problem,
-    tasks: Mapping[Any, Task],
-    name: str,
-    before: HighLevelGraph,
-    dependencies: set[str],
-    chunks: Any,
-    like: Any,
-) -> tuple[da.Array, ...]:
-    """The arrays of the determinations: one a scalar of the state."""
-    graph = HighLevelGraph(
-        {**before.layers, name: tasks}, {**before.dependencies, name: dependencies}
-    )
-    meta = meta_from_array(like, ndim=len(chunks), dtype=problem.result_dtype)
-    if not problem.is_several:
-        return (da.Array(graph, name, chunks, meta=meta),)
-    return tuple(
-        _component(graph, name, chunks, number, meta) for number in range(len(problem.initial))
-    )
+def _like(array: Any, ndim: int, dtype: np.dtype[Any]) -> Any:
+    return meta_from_array(array, ndim=ndim, dtype=dtype)
+
+
+def _extended(
+    graph: HighLevelGraph, name: str, tasks: Layer, dependencies: set[str]
+) -> HighLevelGraph:
+    return HighLevelGraph({**graph.layers, name: tasks}, {**graph.dependencies, name: dependencies})
 
 
 def _component(graph: HighLevelGraph, name: str, chunks: Any, number: int, meta: Any) -> da.Array:
@@ -94,10 +163,9 @@ def _component(graph: HighLevelGraph, name: str, chunks: Any, number: int, meta:
     own = f"state-{number}-{name}"
     tasks = {
         (own, *place): Task((own, *place), _state_of, TaskRef((name, *place)), number)
-        for place in product(*(range(len(c)) for c in chunks))
+        for place in rows_of(chunks)
     }
-    graph = HighLevelGraph({**graph.layers, own: tasks}, {**graph.dependencies, own: {name}})
-    return da.Array(graph, own, chunks, meta=meta)
+    return da.Array(_extended(graph, own, tasks, {name}), own, chunks, meta=meta)
 
 
 def _state_of(states: tuple[Any, ...], number: int) -> Any:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import product
-from math import isnan
 from typing import Any
 
 from dask.base import tokenize
 from distributed import Client, default_client
 
 from .dask import capture
-from .dask_held import Blocks
-from .dask_operands import recipe_of, reference_chunks
+from .dask_rows import rows_of
 from .warm_up import WarmUp
 
 # Kinds of chunks, by their shapes: the first, the last, and what a rechunk may leave between.
@@ -31,8 +28,8 @@ def warm_up(
     Parameters
     ----------
     recurrence : callable
-        :func:`mgrec.linear_recurrence`, :func:`mgrec.rational_recurrence` or
-        :func:`mgrec.scan`.
+        :func:`mgrec.linear_recurrence`, :func:`mgrec.rational_recurrence`,
+        :func:`mgrec.scan`, :func:`mgrec.signal.lfilter` or :func:`mgrec.signal.sosfilt`.
     *operands, **options
         As of the recurrence; at least one operand is a Dask array. Nothing of it is computed:
         shapes of chunks, dtypes and the kind of the arrays count.
@@ -61,19 +58,15 @@ def warm_up(
     ...     float(mgrec.linear_recurrence(0.5, t)[-1].compute())
     2.0
     """
-    problem, method = capture(lambda: recurrence(*operands, **options))
-    chunks = reference_chunks(problem)
-    if any(isnan(length) for lengths in chunks for length in lengths):
+    cut = capture(lambda: recurrence(*operands, **options))
+    if cut.has_unknown_sizes:
         raise ValueError(
             "warm_up needs the sizes of all chunks: call compute_chunk_sizes() on the arrays"
         )
-    recipe, blocks = recipe_of(problem, chunks, method)
-    cut = Blocks(blocks, chunks)
     kinds: dict[Any, None] = {}
-    for place in product(*(range(len(lengths)) for lengths in chunks)):
-        if all(lengths[k] for lengths, k in zip(chunks, place, strict=True)):
+    for place in rows_of(cut.chunks):
+        if all(lengths[k] for lengths, k in zip(cut.chunks, place, strict=True)):
             kinds.setdefault(cut.shapes(place))
-    shapes, metas = tuple(kinds)[:KINDS], tuple(block._meta for block in blocks)
-    name = f"mgrec-warm-up-{tokenize(recipe, shapes, [str(type(meta)) for meta in metas])}"
-    states = len(problem.initial)
-    (client or default_client()).register_plugin(WarmUp(recipe, shapes, metas, states, name))
+    shapes, metas = tuple(kinds)[:KINDS], tuple(block._meta for block in cut.blocks)
+    name = f"mgrec-warm-up-{tokenize(cut.recipe, shapes, [str(type(meta)) for meta in metas])}"
+    (client or default_client()).register_plugin(WarmUp(cut.recipe, shapes, metas, name))

@@ -1,95 +1,64 @@
-"""The tasks of a filter's graph: pure functions of blocks in memory."""
+"""The recipe of filters: constant coefficients."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..backends import backend_of
+from ..backends import Backend
 from ..backends.cpu import filters as cpu
 from ..phases.cascade import Cascade
-from ..phases.chunk import Chunk
-from ..phases.kinds import is_on_gpu
+from ..phases.cascade_door import FilterProblem
+from .blocks import Pack, Recipe, Shape
 from .filters import lay_out_signal, lay_out_states
 
 
 @dataclass(frozen=True)
-class FilterRecipe:
-    """A filter without its data: what a task must know."""
+class FilterRecipe(Recipe):
+    """A filter without its data; states are arrays (states, outer, inner)."""
 
     cascade: Cascade
-    axis: int
-    dtype: np.dtype[Any]
-    state_dtype: np.dtype[Any]
 
-    def chunk(self, block: Any) -> Chunk:
-        return lay_out_signal(block, self.axis, self.dtype)
+    @classmethod
+    def of(cls, problem: FilterProblem) -> FilterRecipe:
+        cascade = problem.cascade
+        return cls(
+            axis=problem.axis,
+            reverse=False,
+            dtype=problem.dtype,
+            result_dtype=problem.dtype,
+            state_dtype=problem.state_dtype,
+            state_shape=(cascade.states,),
+            states=cascade.states,
+            varying=((True,) * len(problem.shape),),
+            method="auto",
+            is_exit_asked=problem.entry is not None,
+            cascade=cascade,
+        )
 
+    def rest(self) -> tuple[Any, ...]:
+        return ()
 
-@dataclass(frozen=True)
-class FilterEntries:
-    """Entries of a group's chunks, and of the chunk after the group.
+    def enter(self, initial: Sequence[Any], shape: Shape) -> np.ndarray:
+        return lay_out_states(self, initial[0] if initial else None, shape)
 
-    Attributes
-    ----------
-    states : tuple of arrays (states, outer, inner)
-    is_initial : bool
-        The first one is what the caller gave: to be broadcast, or None for 0.
-    shape : tuple of int, optional
-        Of the last chunk that was asked.
-    """
+    def precompute(self, backend: Backend, pack: Pack, shape: Shape) -> Any:
+        chunk = lay_out_signal(pack.blocks[0], self.axis, self.dtype)
+        return backend.precompute_filter(self.cascade, chunk)
 
-    states: tuple[Any, ...]
-    is_initial: bool
-    shape: tuple[int, ...] | None = None
+    def advance(self, summary: Any, entry: Any) -> np.ndarray:
+        return cpu.propagate_filter(summary, entry)
 
-    def at(self, number: int, recipe: FilterRecipe, shape: tuple[int, ...]) -> np.ndarray:
-        """The entry of one chunk of the group, which has this shape."""
-        state: np.ndarray = self.states[number]
-        if number or not self.is_initial:
-            return state
-        return lay_out_states(recipe, state, shape)
+    def determine(self, backend: Backend, pack: Pack, shape: Shape, entry: Any) -> tuple[Any, ...]:
+        chunk = lay_out_signal(pack.blocks[0], self.axis, self.dtype)
+        result = backend.empty(chunk.shape, self.dtype)
+        backend.determine_filter(self.cascade, chunk, entry, result)
+        return (result.reshape(shape),)
 
-
-def precompute_block(block: Any, recipe: FilterRecipe) -> tuple[Any, tuple[int, ...]]:
-    """Reduce a chunk to its summary; the chunk's shape goes along."""
-    backend = backend_of((block,))
-    with backend.device_of((block,)):
-        return backend.precompute_filter(recipe.cascade, recipe.chunk(block)), block.shape
-
-
-def propagate_group(recipe: FilterRecipe, summaries: list[Any], before: Any) -> FilterEntries:
-    """The entries of a group of chunks, from the summaries of the chunks before each."""
-    is_initial = not isinstance(before, FilterEntries)
-    entries = FilterEntries((before if is_initial else before.states[-1],), is_initial)
-    for number, (summary, shape) in enumerate(summaries):
-        after = cpu.propagate_filter(summary, entries.at(number, recipe, shape))
-        entries = FilterEntries((*entries.states, after), is_initial, shape)
-    return entries
-
-
-def determine_block(recipe: FilterRecipe, block: Any, entries: FilterEntries, number: int) -> Any:
-    """The outputs of a chunk."""
-    backend = backend_of((block,))
-    with backend.device_of((block,)):
-        chunk = recipe.chunk(block)
-        result = backend.empty(chunk.shape, recipe.dtype)
-        entry = entries.at(number, recipe, block.shape)
-        backend.determine_filter(recipe.cascade, chunk, entry, result)
-        return result.reshape(block.shape)
-
-
-def exit_block(recipe: FilterRecipe, entries: FilterEntries, like: Any) -> Any:
-    """The states after the last chunk of a row of chunks, as (states, other axes).
-
-    An array of the kind of `like`, which is that of the chunks.
-    """
-    exit, shape = entries.states[-1], entries.shape
-    if shape is None:
-        raise ValueError("a row of chunks has no chunk")
-    rows = shape[: recipe.axis] + shape[recipe.axis + 1 :]
-    with np.errstate(over="ignore"):
-        exit = exit.reshape(len(exit), *rows).astype(recipe.dtype)
-    return np.asarray(exit, like=like) if is_on_gpu(like) else exit
+    def leave(self, exit: Any, shape: Shape) -> np.ndarray:
+        rows = shape[: self.axis] + shape[self.axis + 1 :]
+        with np.errstate(over="ignore"):
+            return exit.reshape(*self.state_shape, *rows).astype(self.dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isnan, prod
 from typing import Any
 
-from ..phases.door import Problem, arrays_of
+from .blocks import Recipe
 
 # A group holds its chunks' operands until it has propagated: with groups of 32 small chunks
 # a task a group is lost in three a chunk, with large chunks memory counts. Groups of 256 MiB
@@ -17,16 +17,13 @@ GROUP_BYTES = 64 << 20
 ENTRY_BYTES = 64 << 10
 
 
-def group_size(
-    chunks: tuple[tuple[Any, ...], ...], axis: int, problem: Problem, is_held: bool = False
-) -> int:
+def group_size(chunks: tuple[tuple[Any, ...], ...], recipe: Recipe, is_held: bool = False) -> int:
     """Chunks along the axis in one group.
 
     Parameters
     ----------
     chunks : tuple of tuple of int or nan
-    axis : int
-    problem : Problem
+    recipe : Recipe
     is_held : bool, optional
         The operands are in memory already, so that a group holds no more by its size.
 
@@ -39,11 +36,10 @@ def group_size(
     """
     if any(isnan(length) for lengths in chunks for length in lengths):
         return LARGEST
+    axis, arrays = recipe.axis, sum(map(bool, recipe.varying))
     rows = prod(max(lengths) for k, lengths in enumerate(chunks) if k != axis)
-    item = problem.dtype.itemsize
-    arrays = max(1, sum(array.ndim > 0 for array in arrays_of(problem.operands)))
-    operands = max(1, rows * max(chunks[axis]) * item * arrays)
-    entry = max(1, rows * item * len(problem.initial))
+    operands = max(1, rows * max(chunks[axis]) * recipe.dtype.itemsize * arrays)
+    entry = max(1, rows * recipe.state_dtype.itemsize * recipe.states)
     by_memory = GROUP_BYTES // operands
     by_travel = max(ENTRY_BYTES, operands // 8) // entry
     if is_held:

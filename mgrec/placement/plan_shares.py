@@ -8,100 +8,20 @@ in the order of the recurrence, so that the results have the bits of the graph's
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 from distributed import get_worker
-from distributed.protocol import to_serialize
 from distributed.protocol.pickle import dumps, loads
 from distributed.sizeof import sizeof
 from distributed.utils_comm import gather_from_workers
 from distributed.worker_state_machine import FreeKeysEvent
 
-from .blocks import (
-    Entries,
-    Pack,
-    Recipe,
-    Where,
-    determine_block,
-    precompute_block,
-    propagate_group,
-)
+from .blocks import Entries, Pack, Recipe, determine_block, precompute_block, propagate_group
+from .plan_messages import Abandoned, Answer, Lost, Part, Peer, Place, Request, call, row_of
 
-Place = tuple[int, ...]
 Summaries = dict[Place, Any]
-
-
-@dataclass(frozen=True)
-class Peer:
-    """Another share: where it is, and the chunks whose summaries it waits for."""
-
-    address: str
-    key: str
-    places: tuple[Place, ...]
-
-
-@dataclass(frozen=True)
-class Part:
-    """A share before its operands.
-
-    Attributes
-    ----------
-    number : int
-        Of the share among all.
-    chunks : tuple of (place, starts)
-        Its own.
-    count : int
-        Chunks along the axis of the recurrence.
-    peers : tuple of Peer
-        Whom it sends summaries.
-    senders : tuple of int
-        Numbers of the shares that send it some.
-    """
-
-    number: int
-    chunks: tuple[Where, ...]
-    count: int
-    peers: tuple[Peer, ...]
-    senders: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Request:
-    """One solve, as a share is asked for it.
-
-    Attributes
-    ----------
-    number : int
-        Of the solve.
-    recipe : Recipe
-    initial : dict, row of chunks -> list of arrays
-    names : tuple of str
-        Of the results, one a scalar of the state.
-    keys : dict, place -> keys of operands, or None
-        None for the operands that the plan was built with.
-    """
-
-    number: int
-    recipe: Recipe
-    initial: Mapping[Place, list[Any]]
-    names: tuple[str, ...]
-    keys: Mapping[Place, Sequence[Any]] | None = None
-
-
-class Lost(Exception):
-    """The worker at an address cannot be reached, or is another one by now."""
-
-
-class Abandoned(Exception):
-    """Another share failed."""
-
-
-def row_of(place: Place, axis: int) -> Place:
-    """The row of chunks along the axis."""
-    return place[:axis] + place[axis + 1 :]
 
 
 class Share:
@@ -118,25 +38,20 @@ class Share:
         self.done = self.abandoned = 0
         self.results: list[Any] = []
 
-    async def solve(self, request: Request) -> dict[Any, int]:
-        """Solve the chunks of this worker and keep the results in its memory.
-
-        Returns
-        -------
-        dict, key -> bytes
-        """
+    async def solve(self, request: Request) -> Answer:
+        """Solve the chunks of this worker and keep the results in its memory."""
         self.results = []
         try:
             packs = await self._packs(request)
             own = await self._summarise(request.recipe, packs)
             others = await self._exchange(request.number, own)
-            results = await self._determine(request, packs, own, others)
+            results, exits = await self._determine(request, packs, own, others)
         finally:
             self.done = request.number
             self.waiting.pop(request.number, None)
         get_worker().update_data(results)
         self.results = list(results)
-        return {key: sizeof(value) for key, value in results.items()}
+        return Answer({key: sizeof(value) for key, value in results.items()}, exits)
 
     async def receive(self, number: int, sender: int, summaries: bytes) -> None:
         """Take the summaries of another share for a solve."""
@@ -189,8 +104,8 @@ class Share:
         return {at: Pack(tuple(own), at, self.at[at]) for at, own in blocks.items()}
 
     async def _summarise(self, recipe: Recipe, packs: Mapping[Place, Pack]) -> Summaries:
-        last = 0 if recipe.problem.reverse else self.part.count - 1
-        asked = [at for at in packs if at[recipe.problem.axis] != last]
+        last = 0 if recipe.reverse else self.part.count - 1
+        asked = [at for at in packs if at[recipe.axis] != last or recipe.is_exit_asked]
         found = await self._spread(lambda at: precompute_block(packs[at], recipe), asked)
         return dict(zip(asked, found, strict=True))
 
@@ -210,46 +125,53 @@ class Share:
 
     async def _determine(
         self, request: Request, packs: Mapping[Place, Pack], own: Summaries, others: list[bytes]
-    ) -> dict[Any, Any]:
-        recipe, found = (
-            request.recipe,
-            {**own, **{k: v for o in others for k, v in loads(o).items()}},
-        )
-        axis, problem = recipe.problem.axis, recipe.problem
-        rows: dict[Place, list[Place]] = {}
+    ) -> tuple[dict[Any, Any], dict[Place, Any]]:
+        """The results by their keys, and the exits by their rows of chunks."""
+        recipe, found = request.recipe, dict(own)
+        for summaries in others:
+            found |= loads(summaries)
+        rows: dict[Place, list[int]] = {}
         for at in packs:
-            rows.setdefault(row_of(at, axis), []).append(at)
+            rows.setdefault(row_of(at, recipe.axis), []).append(self._turn(at[recipe.axis], recipe))
         entries: dict[Place, Entries] = {}
 
         def enter(row: Place) -> None:
-            before = [found[at] for at in self._before(rows[row], recipe)]
+            before = [found[at] for at in self._before(row, max(rows[row]), recipe)]
             entries[row] = propagate_group(recipe, before, request.initial[row])
 
         def determine(at: Place) -> Any:
-            row = row_of(at, axis)
+            row = row_of(at, recipe.axis)
             if row not in entries:
                 enter(row)
-            number = self.part.count - 1 - at[axis] if problem.reverse else at[axis]
+            number = self._turn(at[recipe.axis], recipe)
             return determine_block(recipe, packs[at], entries[row], number)
 
         if self.threads > 1:
             # With one thread a second trip to it would cost more than it is worth.
             await self._spread(enter, list(rows))
         results = await self._spread(determine, list(packs))
-        return {
+        keyed = {
             (name, *at): array
             for at, arrays in zip(packs, results, strict=True)
             for name, array in zip(
-                request.names, arrays if problem.is_several else [arrays], strict=True
+                request.names, arrays if recipe.results > 1 else [arrays], strict=True
             )
         }
+        ended = [row for row in rows if recipe.is_exit_asked and self._ends(max(rows[row]))]
+        return keyed, {row: entries[row].leave(recipe) for row in ended}
 
-    def _before(self, own: list[Place], recipe: Recipe) -> list[Place]:
-        """The chunks of a row before the last one of this worker, in order."""
-        axis, is_reverse = recipe.problem.axis, recipe.problem.reverse
-        numbers = [at[axis] for at in own]
-        span = range(self.part.count - 1, min(numbers), -1) if is_reverse else range(max(numbers))
-        return [(*own[0][:axis], k, *own[0][axis + 1 :]) for k in span]
+    def _turn(self, k: int, recipe: Recipe) -> int:
+        """When a chunk comes among those of its row."""
+        return self.part.count - 1 - k if recipe.reverse else k
+
+    def _ends(self, turn: int) -> bool:
+        return turn == self.part.count - 1
+
+    def _before(self, row: Place, last: int, recipe: Recipe) -> list[Place]:
+        """The chunks of a row before the last one of this worker, in order; all for the exit."""
+        axis = recipe.axis
+        turns = range(last + 1 if recipe.is_exit_asked and self._ends(last) else last)
+        return [(*row[:axis], self._turn(turn, recipe), *row[axis:]) for turn in turns]
 
     async def _spread(self, function: Callable[[Any], Any], values: list[Any]) -> list[Any]:
         """Call a function on the threads of this share."""
@@ -273,21 +195,3 @@ async def _blocks(keys: set[Any]) -> dict[Any, Any]:
         if lost or len(fetched) < len(missing):
             raise RuntimeError(f"operands of a plan must be in memory; {missing[0]} is not")
     return {key: fetched[key] if key in fetched else worker.data[key] for key in keys}
-
-
-async def call(rpc: Any, key: str, function: str, *arguments: Any) -> Any:
-    """Call a coroutine of an actor, directly on its worker.
-
-    Raises
-    ------
-    Lost
-        The worker cannot be reached, or has no such actor.
-    """
-    given = [to_serialize(argument) for argument in arguments]
-    try:
-        answer = await rpc.actor_execute(function=function, actor=key, args=given, kwargs={})
-    except (OSError, KeyError) as error:
-        raise Lost from error
-    if answer["status"] == "OK":
-        return answer["result"]
-    raise answer["exception"]

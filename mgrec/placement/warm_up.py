@@ -29,15 +29,12 @@ class WarmUp(WorkerPlugin):  # type: ignore[misc]
         Of the blocks of a chunk; one entry a kind of chunk.
     metas : tuple of arrays
         Empty arrays of the blocks' kinds and dtypes.
-    states : int
-        Scalars of the state.
     name : str
     """
 
     recipe: Recipe
     shapes: tuple[Shapes, ...]
     metas: tuple[Any, ...]
-    states: int
     name: str
 
     async def setup(self, worker: Any) -> None:
@@ -51,9 +48,8 @@ class WarmUp(WorkerPlugin):  # type: ignore[misc]
             blocks = tuple(map(self._block, self.metas, shapes))
             ndim = max(len(shape) for shape in shapes)
             pack = Pack(blocks, (0,) * ndim, (0,) * ndim)
-            initial = [np.zeros((), self.recipe.problem.dtype)] * self.states
             summary = precompute_block(pack, self.recipe)
-            entries = propagate_group(self.recipe, [summary], initial)
+            entries = propagate_group(self.recipe, [summary], self.recipe.rest())
             determine_block(self.recipe, pack, entries, 0)
 
     @staticmethod

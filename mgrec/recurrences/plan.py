@@ -16,8 +16,8 @@ def plan(recurrence: Callable[..., Any], *operands: Any, client: Any = None, **o
     Parameters
     ----------
     recurrence : callable
-        :func:`mgrec.linear_recurrence`, :func:`mgrec.rational_recurrence` or
-        :func:`mgrec.scan`.
+        :func:`mgrec.linear_recurrence`, :func:`mgrec.rational_recurrence`,
+        :func:`mgrec.scan`, :func:`mgrec.signal.lfilter` or :func:`mgrec.signal.sosfilt`.
     *operands, **options
         As of the recurrence; at least one operand is a Dask array. They are persisted, and held
         until the plan is closed.
@@ -28,14 +28,15 @@ def plan(recurrence: Callable[..., Any], *operands: Any, client: Any = None, **o
     -------
     Plan
         Call it to solve: without arguments with the operands that it was built with, or with
-        others of the same shapes, chunks and dtypes, with another ``initial=``. It returns what
-        the recurrence does, as Dask arrays that are in the memory of the workers already.
-        ``close()`` it, or use it in a ``with`` statement.
+        others of the same shapes, chunks and dtypes, with another ``initial=`` or ``zi=``. It
+        returns what the recurrence does, as Dask arrays that are in the memory of the workers
+        already; the states after the last sample, `zf` of a filter, as a NumPy array, as which
+        the next solve takes them. ``close()`` it, or use it in a ``with`` statement.
 
     Raises
     ------
     TypeError
-        Another function, no Dask array, an `initial` that is one.
+        Another function, no Dask array, an `initial` or `zi` that is one.
     ValueError
         Chunks of unknown sizes.
     RuntimeError
@@ -63,9 +64,21 @@ def plan(recurrence: Callable[..., Any], *operands: Any, client: Any = None, **o
     ...         w = solve(0.5, w, initial=1.0)
     ...         float(w[-1].compute())
     4.0
+
+    A signal that comes in parts goes through a filter, which keeps its states:
+
+    >>> from mgrec.signal import lfilter
+    >>> b, a, state = [0.5], [1.0, -0.5], [0.0]
+    >>> with Client(processes=False, n_workers=2, dashboard_address=None):
+    ...     x = da.ones(4, chunks=2)
+    ...     with mgrec.plan(lfilter, b, a, x, zi=state) as solve:
+    ...         for _ in range(2):
+    ...             y, state = solve(b, a, x, zi=state)
+    ...         y.compute(), state
+    (array([0.96875   , 0.984375  , 0.9921875 , 0.99609375]), array([0.49804688]))
     """
     from ..placement.dask_plans import Plan
 
-    if not any(hasattr(operand, "dask") for operand in operands):
+    if not any(hasattr(operand, "dask") for operand in (*operands, *options.values())):
         raise TypeError("a plan needs a Dask array among its operands; got none")
     return Plan(recurrence, operands, options, client)

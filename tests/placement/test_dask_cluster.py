@@ -15,6 +15,7 @@ from distributed import Client, LocalCluster, wait
 
 import mgrec
 import mgrec.dask
+from mgrec.signal import ewm, filtfilt, lfilter, sosfilt
 
 STEPS, CHUNKS = 6_000_000, 24
 
@@ -193,6 +194,40 @@ def test_held_operands_need_no_pack(client, rng, name, reverse, chunks):
         np.testing.assert_array_equal(got, wanted)
 
 
+FILTERS = {
+    "no states": lambda x: (lfilter([0.2, 0.3], [1.0, -0.9, 0.5], x),),
+    "states": lambda x: lfilter([0.2, 0.3], [1.0, -0.9, 0.5], x, zi=[1.0, 2.0]),
+    "lazy states": lambda x: lfilter([0.2, 0.3], [1.0, -0.9, 0.5], x, zi=x[:2]),
+    "sections": lambda x: sosfilt([[1, 0.5, 0, 1, -0.5, 0.2]] * 2, x, zi=np.ones((2, 2))),
+}
+
+
+@pytest.mark.parametrize("chunks", [2, 40])
+@pytest.mark.parametrize("name", FILTERS)
+def test_held_signals_need_no_pack(client, rng, name, chunks):
+    lazy = da.from_array(rng.standard_normal(400), chunks=400 // chunks)
+    x = client.persist(lazy)
+    wait(x)
+    held = FILTERS[name](x)
+    found = phases_of(held[0])
+    assert "pack" not in found
+    assert chunks == 2 or found["precompute"] <= chunks / 4
+    assert held[0].chunks == lazy.chunks
+    computed = dask.compute(*held, *FILTERS[name](lazy))
+    for got, wanted in zip(computed[: len(held)], computed[len(held) :], strict=True):
+        np.testing.assert_array_equal(got, wanted)
+
+
+def test_what_rides_on_filters_takes_held_signals(client, rng):
+    values = rng.standard_normal(120)
+    x = client.persist(da.from_array(values, chunks=10))
+    wait(x)
+    b, a = [0.2, 0.3], [1.0, -0.9, 0.5]
+    smooth, mean = dask.compute(filtfilt(b, a, x), ewm(x, alpha=0.3))
+    np.testing.assert_allclose(smooth, filtfilt(b, a, values), atol=1e-12)
+    np.testing.assert_allclose(mean, ewm(values, alpha=0.3), atol=1e-12)
+
+
 def test_held_chunks_take_little_more_than_a_task(client, rng):
     t = client.persist(da.from_array(rng.standard_normal(4000), chunks=10))
     wait(t)
@@ -236,15 +271,20 @@ def test_same_bits_again(client, stores):
     assert first.tobytes() == second.tobytes()
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-def test_persist_in_stages(client, rng, reverse):
+STAGED = {
+    "forward": lambda t: mgrec.linear_recurrence(0.5, t),
+    "reverse": lambda t: mgrec.linear_recurrence(0.5, t, reverse=True),
+    "filter": lambda t: lfilter([0.2, 0.3], [1.0, -0.9, 0.5], t),
+}
+
+
+@pytest.mark.parametrize("name", STAGED)
+def test_persist_in_stages(client, rng, name):
     t = rng.standard_normal(300)
     array = da.from_array(t, chunks=2)
-    staged = mgrec.dask.persist_in_stages(
-        mgrec.linear_recurrence(0.5, array, reverse=reverse), chunks=40, client=client
-    )
+    staged = mgrec.dask.persist_in_stages(STAGED[name](array), chunks=40, client=client)
     assert staged.chunks == array.chunks
-    np.testing.assert_allclose(staged.compute(), mgrec.linear_recurrence(0.5, t, reverse=reverse))
+    np.testing.assert_allclose(staged.compute(), STAGED[name](t), atol=1e-14)
 
 
 def test_many_chunks_are_advised_against():

@@ -12,9 +12,10 @@ from distributed import Client
 from distributed.protocol import deserialize, serialize
 
 import mgrec
-from mgrec.placement import groups
+from mgrec.placement import groups, limits
 from mgrec.placement.blocks import Pack
 from mgrec.placement.limits import check_chunk, check_chunks
+from mgrec.signal import lfilter
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,27 @@ def test_the_largest_chunk_is_named_before_anything_runs():
 
 def test_a_client_without_a_gpu_leaves_it_to_the_tasks():
     check_chunks(OnGpu(Device(0)), ((1 << 50,),), np.dtype(np.float64))
+
+
+def solved(family, t):
+    if family == "linear":
+        return mgrec.linear_recurrence(0.5, t)
+    return lfilter([0.2, 0.3], [1.0, -0.9, 0.5], t)
+
+
+@pytest.mark.parametrize("family", ["linear", "filter"])
+def test_every_family_refuses_large_chunks(monkeypatch, family):
+    """On the client, and by the chunk's own name where the client knows no GPU or no sizes."""
+    t = da.ones(100, chunks=25)
+    known, unknown = solved(family, t), solved(family, t[t > 0])
+    monkeypatch.setattr(limits, "is_on_gpu", lambda array: True)
+    monkeypatch.setattr(limits, "_memory", lambda device: 300)
+    with pytest.raises(ValueError, match=r"at most half.*chunk \(0,\) of shape \(25,\)"):
+        solved(family, t)
+    for array in (known, unknown):
+        with pytest.raises(ValueError, match="at most half") as caught:
+            array.compute(scheduler="sync")
+        assert "in the phase precompute of chunk (" in caught.value.__notes__[0]
 
 
 def test_host_arrays_are_not_limited():

@@ -10,10 +10,11 @@ import dask.array as da
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster, wait
+from scipy import signal
 
 import mgrec
 import mgrec.dask
-from mgrec.signal import lfilter
+from mgrec.signal import filtfilt, lfilter, sosfilt
 
 STEPS, CHUNK = 120, 10
 
@@ -80,6 +81,50 @@ def test_rows_of_chunks_and_their_states(client):
         np.testing.assert_array_equal(w.compute(), wanted)
         other = solve(initial=2 * start).compute()
     np.testing.assert_allclose(other, mgrec.linear_recurrence(s, t, 2 * start, axis=1))
+
+
+SOS = [[0.2, 0.1, 0.0, 1.0, -0.5, 0.1], [1.0, 0.5, 0.0, 1.0, -0.3, 0.2]]
+FILTERS = {
+    "lfilter": (lfilter, ([0.2, 0.3], [1.0, -0.9, 0.5]), (4, 2, 3)),
+    "sosfilt": (sosfilt, (SOS,), (2, 4, 2, 3)),
+}
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_a_plan_of_a_filter_has_the_bits_of_the_graph(client, name):
+    function, given, of_states = FILTERS[name]
+    rng = np.random.default_rng(3)
+    x, states = rng.normal(size=(4, 90, 3)), rng.normal(size=of_states)
+    lazy, other = (da.from_array(each, chunks=(2, 20, 2)) for each in (x, x + 1))
+    with mgrec.plan(function, *given, lazy, axis=1) as solve:
+        y = solve()
+        y_with, zf = solve(zi=states)
+        y_other, zf_other = solve(*given, other, zi=zf)
+        wanted = dask.compute(
+            function(*given, lazy, 1), function(*given, lazy, 1, states),
+            function(*given, other, 1, zf),
+        )  # fmt: skip
+        assert (y.chunks, y_other.dtype, type(zf)) == (lazy.chunks, x.dtype, np.ndarray)
+        got = dask.compute(y, (y_with, zf), (y_other, zf_other))
+    for one, two in zip(_flat(got), _flat(wanted), strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+def _flat(results):
+    return [results[0], *results[1], *results[2]]
+
+
+def test_a_signal_in_parts_goes_through_a_plan(client, values):
+    parts = [da.from_array(part, chunks=CHUNK) for part in np.split(values[1], 2)]
+    b, a = FILTERS["lfilter"][1]
+    state, found = np.zeros(2), []
+    with mgrec.plan(lfilter, b, a, parts[0], zi=state) as solve:
+        for part in parts:
+            y, state = solve(b, a, part, zi=state)
+            found.append(y.compute())
+    wanted, last = signal.lfilter(b, a, values[1], zi=np.zeros(2))
+    np.testing.assert_allclose(np.concatenate(found), wanted, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(state, last, rtol=1e-12, atol=1e-13)
 
 
 def test_steps_of_time_with_new_operands(arrays, values):
@@ -179,7 +224,9 @@ def test_what_a_plan_does_not_take(arrays):
     with pytest.raises(TypeError, match="initial of a plan must be in host memory"):
         mgrec.plan(mgrec.linear_recurrence, 0.5, t, initial=t.sum())
     with pytest.raises(TypeError, match="a plan takes linear_recurrence"):
-        mgrec.plan(lambda x: lfilter([1.0], [1.0, -0.5], x), t)
+        mgrec.plan(filtfilt, [1.0], [1.0, -0.5], t)
+    with pytest.raises(TypeError, match="and so must zi; got a Dask array"):
+        mgrec.plan(lfilter, [1.0], [1.0, -0.5], t, zi=t[:1])
     with pytest.raises(ValueError, match="compute_chunk_sizes"):
         mgrec.plan(mgrec.linear_recurrence, 0.5, t[t > 0])
 

@@ -103,6 +103,11 @@ def kinds_of(value):
 PLAIN = {np.ndarray, np.float64, np.dtypes.Float64DType, bool, int, float, str, type(None)}
 
 
+def growing(i, x):
+    """A coefficient whose chunks no few scalars summarise: their steps cross in their place."""
+    return x * 1e200
+
+
 def crossing(array, prefix):
     """The results of all tasks of one phase."""
     graph = array.__dask_graph__()
@@ -112,10 +117,11 @@ def crossing(array, prefix):
 
 
 @pytest.mark.parametrize("prefix", ["precompute-", "propagate-"])
-@pytest.mark.parametrize("family", ["linear", "custom", "filter"])
+@pytest.mark.parametrize("family", ["linear", "redone", "custom", "filter"])
 def test_what_crosses_a_chunk_boundary_holds_no_code(t, family, prefix):
     results = {
         "linear": lambda: mgrec.linear_recurrence(t * 0.1, t),
+        "redone": lambda: mgrec.linear_recurrence(mgrec.Coefficient(growing, t), t),
         "custom": lambda: mgrec.scan(mgrec.maps.max_plus, t, t, initial=0.0),
         "filter": lambda: lfilter([0.2, 0.3], [1.0, -0.9, 0.5], t),
     }

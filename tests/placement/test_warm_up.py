@@ -10,6 +10,7 @@ from distributed import Client, LocalCluster
 import mgrec
 import mgrec.dask
 from mgrec.placement import warm_up
+from mgrec.signal import lfilter
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +52,15 @@ def test_a_solve_compiles_nothing_after_it_and_late_workers_warm_up_too(cluster,
     first, second = compiled(client)
     assert first == second
     cluster.scale(1)
+
+
+def test_a_filter_compiles_nothing_after_it(client):
+    x = da.ones((3, 500), chunks=(1, 100), dtype=np.float32)
+    given = np.float32([0.2, 0.3]), np.float32([1.0, -0.9, 0.5]), x
+    mgrec.dask.warm_up(lfilter, *given, client=client)
+    warm = compiled(client)
+    lfilter(*given).compute()
+    assert warm == compiled(client)
 
 
 def test_every_kind_of_chunk_is_solved(monkeypatch):
