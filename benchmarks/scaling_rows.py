@@ -77,6 +77,7 @@ class Table:
             **self._shares(cell, seconds, lambda: case.solve(s, t), 4 * case.determine * steps),
             **self._efficiencies(cell, seconds),
         )  # fmt: skip
+        _compare(self.study.cases[-1])
         self._judge(cell, seconds)
 
     def _shares(
@@ -116,6 +117,12 @@ class Table:
         if first and cell.part == SCALED[0] and 1 < cell.workers == len(self.addresses):
             text = f"{cell.case}, {cell.way}: efficiency from 1 to {cell.workers} workers"
             self.study.ratio(text, first, seconds, BAR)
+
+
+def _compare(row: dict[str, Any]) -> None:
+    if "predicted" in row:
+        pair = f"{row['predicted'] * 1e3:10.4g} ms, efficiency {row['predicted_efficiency']:.2f}"
+        print(f"  {'':44} {'predicted':30} {pair}; measured {row['efficiency']:.2f}", flush=True)
 
 
 def _tasks(result: Any) -> int:

@@ -216,7 +216,7 @@ def test_a_small_study_from_end_to_end(
     load: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(bench, "STUDIES", BENCHMARKS)  # which an installed package lacks
-    command = ["bench", "scaling", "--small", "--minutes", "4", "--out", str(tmp_path)]
+    command = ["bench", "scaling", "--small", "--minutes", "30", "--out", str(tmp_path)]
     result = CliRunner().invoke(main, command)
     assert result.exit_code == 0, result.output
     (path,) = tmp_path.glob("scaling-small-*.json")
