@@ -10,6 +10,7 @@ import numpy as np
 from ..phases.door import check
 from ..phases.transfer_map import TransferMap
 from ..placement import solve
+from .maps import mobius
 
 
 def scan(
@@ -41,13 +42,14 @@ def scan(
     array, dask.array.Array, or tuple of these
         The state after every step, one array a scalar of the state, of dtype
         ``numpy.result_type`` of the operands and `initial`. States and maps are carried in
-        that dtype (float16 in float32).
+        that dtype (float16 in float32): of integers a map of your own keeps no fractions.
+        ``maps.mobius`` takes integers as float64.
 
     Raises
     ------
     TypeError
         The map is no :class:`TransferMap`, its functions cannot be compiled, or a dtype is
-        not computed in.
+        not computed in: ``maps.mobius`` is real.
     ValueError
         Shapes or chunks that do not fit, a number of operands that ``lift`` does not take.
 
@@ -78,7 +80,8 @@ def scan(
         raise TypeError(f"transfer_map must be a TransferMap; got {transfer_map!r}")
     _count(transfer_map, len(operands))
     named = {f"operand {number}": operand for number, operand in enumerate(operands, 1)}
-    problem = check(transfer_map, named, initial, axis, reverse)
+    kinds = "f" if transfer_map == mobius else "iufc"
+    problem = check(transfer_map, named, initial, axis, reverse, kinds)
     _check_state(transfer_map, problem.dtype, len(initial) if isinstance(initial, tuple) else 0)
     results = solve(problem, memory, method, out)
     return results if isinstance(initial, tuple) else results[0]

@@ -100,3 +100,11 @@ def test_a_coefficient_as_an_operand():
     ramp = mgrec.Coefficient(lambda i: 1.0 * i)
     w = mgrec.scan(mgrec.maps.max_plus, ramp, da.zeros(6, chunks=2), initial=0.0)
     assert w.compute(scheduler="sync").tolist() == [0, 1, 3, 6, 10, 15]
+
+
+def test_mobius_divides_integers_as_numbers():
+    one = np.ones(3, int)
+    halves = mgrec.scan(mgrec.maps.mobius, 1, one, 1, 0, initial=1)
+    np.testing.assert_allclose(halves, [2, 3 / 2, 5 / 3])
+    with pytest.raises(TypeError, match="must be real; got complex128"):
+        mgrec.scan(mgrec.maps.mobius, 1j, one, 1, 0, initial=1)
