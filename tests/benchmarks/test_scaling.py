@@ -232,8 +232,7 @@ def test_a_small_study_from_end_to_end(
     assert not any(each["operand_bytes_across"] for each in scaled)
     assert all(each["kernels"] > 0 for each in scaled)
     count = load("scaling_model").tasks
-    linear = [each for each in scaled if each["case"].endswith("one sequence, arrays")]
-    assert all(each["tasks"] == count(each["chunks"], each["workers"]) for each in linear)
+    assert all(each["tasks"] == count(each["chunks"], each["workers"]) for each in scaled)
     assert record["notes"]["model"]["graph"]["errors"]["median"] >= 0
     (stream,) = (each["spans"] for each in record["cases"] if each["case"] == "task stream")
     assert {"precompute", "determine"} <= {span["task"] for span in stream}
