@@ -58,6 +58,19 @@ def test_each_section_has_its_loop(name):
     assert _kind(Cascade.of_polynomials(b, a))[0] == kind
 
 
+@pytest.mark.parametrize("design", ["peak", "notch"])
+@pytest.mark.parametrize("width", [30, 165, 1000])
+def test_resonances_are_as_accurate_as_scipys(design, width):
+    """Blocks of eight samples had 8 to 13 times its errors for peaks at 0.05."""
+    b, a = {"peak": signal.iirpeak, "notch": signal.iirnotch}[design](0.05, width)
+    x = draw(8, 600)
+    exact = signal.lfilter(b.astype("g"), a.astype("g"), x.astype("g"))
+    cascade = Cascade.of_polynomials(b, a)
+    ours, _ = run(cascade, x, np.zeros((2, 8)))
+    errors = [np.square(y - exact).mean() ** 0.5 for y in (ours, signal.lfilter(b, a, x))]
+    assert errors[0] <= 3 * errors[1]
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("name", SINGLE)
