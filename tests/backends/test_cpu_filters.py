@@ -84,6 +84,48 @@ def test_one_section_is_scipys(name, length, dtype):
     assert_near(run(cascade, x, entry.T, reverse=True), (wanted[:, ::-1], state.T))
 
 
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("name", SINGLE)
+def test_rows_of_float32_are_computed_in_float64_and_rounded_once(name, length):
+    cascade = Cascade.of_polynomials(*SINGLE[name][:2])
+    x, entry = draw(2, length).astype(np.float32), draw(cascade.states, 2, seed=8)
+    wide, state = run(cascade, x.astype(float), entry)
+    result, exit = run(cascade, x, entry)
+    np.testing.assert_array_equal(result, wide.astype(np.float32))
+    np.testing.assert_array_equal(exit, state)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("order 4", np.float32), ("order 8, crowded", np.float64)]
+)
+@pytest.mark.parametrize("length", LENGTHS)
+def test_a_section_ends_alike_whether_its_results_are_written(name, length, dtype):
+    cascade = Cascade.of_polynomials(*SINGLE[name][:2])
+    x = draw(2, length).astype(dtype)
+    chunk = Chunk((x[:, :, None],), (2, length, 1), x.dtype)
+    exit = run(cascade, x, np.zeros((cascade.states, 2)))[1]
+    np.testing.assert_array_equal(precompute_filter(cascade, chunk).offset[:, :, 0], exit)
+
+
+@pytest.mark.parametrize("at", [0, 13, 14, 700, 2999])
+@pytest.mark.parametrize("value", [np.nan, np.inf, 3e38])
+@pytest.mark.parametrize("name", ["feed-forward", "order 1", "order 8, crowded"])
+def test_a_row_of_float32_that_comes_near_overflow_is_scipys_loops(name, value, at):
+    b, a, _ = SINGLE[name]
+    b, a = (np.array(part, np.float32) for part in (b, a))
+    cascade, x = Cascade.of_polynomials(b, a), draw(3, 3000).astype(np.float32)
+    x[1, at] = value
+    result = np.empty((3, 3000, 1), np.float32)
+    chunk = Chunk((x[:, :, None],), result.shape, x.dtype)
+    outcome = determine_filter(cascade, chunk, np.zeros((cascade.states, 3, 1)), result)
+    with np.errstate(all="ignore"):
+        wanted = signal.lfilter(b, a, x)
+    is_low = np.abs(wanted).max(axis=1) <= 2.0**120
+    np.testing.assert_array_equal(outcome.bad[:, 0], ~is_low)
+    for find in (np.isnan, np.isposinf, np.isneginf):
+        np.testing.assert_array_equal(find(result[:, :, 0]), find(wanted))
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("length", [*LENGTHS, BLOCK - 1, BLOCK, BLOCK + 1, BLOCK + LAG * 8, 30_001])
 @pytest.mark.parametrize("count", [2, 4, 5, 8, 9, 17])

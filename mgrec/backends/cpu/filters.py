@@ -14,9 +14,10 @@ from ...phases.cascade_summary import CascadeSummary, is_tame, propagate_cascade
 from ...phases.chunk import Chunk
 from .compilation import writable
 from .filters_columns import filter_columns
+from .filters_copied import section_copied
 from .filters_pipeline import pipeline_copied, pipeline_rows
 from .filters_plain import plain_rows, short_rows
-from .filters_rows import BLOCKS, FORWARD, STEPS, section_copied, section_rows
+from .filters_rows import BLOCKS, FORWARD, STEPS, section_rows
 
 # Rounding errors of blocks may be this times those of single steps, as block_noise tells them.
 # The table's own rounding shifts the poles, which it does not tell: resonances near 0.05 told as
@@ -180,9 +181,10 @@ def _section(
     (section,) = cascade.sections
     kind, table = _kind(cascade)
     b, a = (part[0] for part in cascade.coefficients(np.float64))
-    if write and _is_straight(x) and x.dtype == np.float64:
-        views = x[:, :, 0], target[:, :, 0], states[:, :, 0]
-        section_rows(kind, section.order)(*views, b, a, table, top, bad[:, 0])
+    if _is_straight(x) and (not write or _is_straight(target)):
+        views = x[:, :, 0], target[:, :, 0] if write else None, states[:, :, 0]
+        kernel = section_rows(kind, section.order, x.dtype == np.float64, write)
+        kernel(*views, b, a, table, top, bad[:, 0])
     else:
         kernel = section_copied(kind, section.order)
         kernel(*_lines(x, target), states, b, a, table, top, bad, write)

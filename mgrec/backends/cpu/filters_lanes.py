@@ -34,6 +34,40 @@ def load_lanes(_: Any, array: Any, at: Any, width: Any) -> Any:
     return lanes(array, types.intp, width), code
 
 
+@intrinsic
+def load_float64(_: Any, array: Any, at: Any) -> Any:
+    """``array[at:at + WIDTH]`` of a contiguous array of float32 or float64, as float64."""
+    own, lanes = Lanes(array.dtype, WIDTH), Lanes(types.float64, WIDTH)
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        pointer = _pointer(context, builder, array, values[0], values[1], own)
+        loaded = builder.load(pointer, align=array.dtype.bitwidth // 8)
+        return (
+            loaded
+            if own.dtype == lanes.dtype
+            else builder.fpext(loaded, context.get_value_type(lanes))
+        )
+
+    return lanes(array, types.intp), code
+
+
+@intrinsic
+def store_rounded(_: Any, array: Any, at: Any, lanes: Any) -> Any:
+    """``array[at:at + width] = lanes`` in the dtype of an array; nothing where that is None."""
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        if array == types.none:
+            return context.get_dummy_value()
+        own, value = Lanes(array.dtype, lanes.width), values[2]
+        if own.dtype.bitwidth < lanes.dtype.bitwidth:
+            value = builder.fptrunc(value, context.get_value_type(own))
+        pointer = _pointer(context, builder, array, values[0], values[1], own)
+        builder.store(value, pointer, align=own.dtype.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, lanes), code
+
+
 @intrinsic(prefer_literal=True)
 def load_columns(_: Any, table: Any, at: Any, count: Any) -> Any:
     """`count` columns of WIDTH numbers each, one after the other from ``table[at]`` on."""

@@ -20,7 +20,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from .compilation import OPTIONS, compile_kernel
+from .compilation import INNER, compile_kernel
 from .filters_lanes import first, load_lanes, pass_down
 from .filters_plain import largest_bits, line_of, plain_pair
 from .lanes import fma, multiply, store
@@ -37,13 +37,13 @@ CHECKED = 1024
 def _steps(width: int) -> Any:
     """The pipeline at work; the largest bits of what it returns."""
 
-    @numba.njit(**OPTIONS)
+    @numba.njit(**INNER)
     def step(x: Any, y1: Any, y2: Any, v0: Any, v1: Any, table: Any) -> Any:
         b0, b1, b2, a1, a2 = table
         y = fma(a1, y1, fma(a2, y2, fma(b0, x, v0)))
         return y, fma(b1, x, v1), multiply(b2, x)
 
-    @numba.njit(**OPTIONS)
+    @numba.njit(**INNER)
     def run(source: Any, target: Any, table: Any, held: Any) -> Any:
         b0, b1 = load_lanes(table, 0, width), load_lanes(table, width, width)
         b2, a1 = load_lanes(table, 2 * width, width), load_lanes(table, 3 * width, width)
@@ -76,7 +76,7 @@ def _steps(width: int) -> Any:
     return run
 
 
-@numba.njit(**OPTIONS)
+@numba.njit(**INNER)
 def _take_up(data: Any, z: Any, a: Any, held: Any) -> None:
     """Lanes from the states: the last outputs, and what past inputs alone bring."""
     width = held.shape[1]
@@ -89,7 +89,7 @@ def _take_up(data: Any, z: Any, a: Any, held: Any) -> None:
         held[LAG + 1, lane] = z[1, s] + a[s, 2] * held[0, lane]
 
 
-@numba.njit(**OPTIONS)
+@numba.njit(**INNER)
 def _lay_down(data: Any, z: Any, a: Any, held: Any) -> None:
     """The states from the lanes, and outputs that the next section has not taken."""
     width = held.shape[1]
@@ -109,7 +109,7 @@ def _pipeline(width: int) -> Any:
     """
     behind, run = LAG * (width - 1), _steps(width)
 
-    @numba.njit(**OPTIONS)
+    @numba.njit(**INNER)
     def advance(
         source: Any, target: Any, z: Any, b: Any, a: Any, table: Any, ends: Any, held: Any
     ) -> Any:

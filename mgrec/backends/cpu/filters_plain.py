@@ -9,7 +9,7 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from .compilation import OPTIONS, compile_kernel
+from .compilation import INNER, compile_kernel
 
 _MASK, _SHORT_MASK = (1 << 63) - 1, (1 << 31) - 1
 
@@ -26,7 +26,35 @@ def _line_of(array: types.Array, outer: Any, inner: Any) -> Any:
     return lambda array, outer, inner: array[outer, :, inner]
 
 
-@numba.njit(**OPTIONS)
+def put_number(array: Any, at: int, value: float) -> None:
+    """``array[at] = value``; nothing where `array` is None."""
+    raise NotImplementedError  # compiled code only
+
+
+@overload(put_number, strict=False)
+def _put_number(array: Any, at: Any, value: Any) -> Any:
+    if array == types.none:
+        return lambda array, at, value: None
+
+    def put(array: Any, at: int, value: float) -> None:
+        array[at] = value
+
+    return put
+
+
+def part_of(array: Any, left: int, count: int) -> Any:
+    """``array[left:left + count]``; None where `array` is None."""
+    raise NotImplementedError  # compiled code only
+
+
+@overload(part_of, strict=False)
+def _part_of(array: Any, left: Any, count: Any) -> Any:
+    if array == types.none:
+        return lambda array, left, count: None
+    return lambda array, left, count: array[left : left + count]
+
+
+@numba.njit(**INNER)
 def plain_section(x: Any, y: Any, z: Any, b: Any, a: Any) -> None:
     """One section as ``scipy.signal.lfilter`` runs it; x and y may be the same."""
     order = z.size
@@ -47,7 +75,7 @@ def plain_section(x: Any, y: Any, z: Any, b: Any, a: Any) -> None:
         y[n] = given
 
 
-@numba.njit(**OPTIONS)
+@numba.njit(**INNER)
 def plain_pair(x: Any, y: Any, z0: Any, z1: Any, b: Any, a: Any) -> Any:
     """One section of order 2 as ``scipy.signal.sosfilt`` runs it; its state afterwards."""
     for n in range(x.size):
@@ -59,7 +87,7 @@ def plain_pair(x: Any, y: Any, z0: Any, z1: Any, b: Any, a: Any) -> Any:
     return z0, z1
 
 
-@numba.njit(**OPTIONS)
+@numba.njit(**INNER)
 def plain_row(x: Any, y: Any, z: Any, b: Any, a: Any) -> None:
     """A whole cascade along one row, z of shape (sections, order)."""
     source = x
@@ -84,7 +112,7 @@ def _plain_rows(x: Any, y: Any, states: Any, b: Any, a: Any, asked: Any) -> None
 plain_rows = compile_kernel(_plain_rows)
 
 
-@numba.njit(**OPTIONS)
+@numba.njit(**INNER)
 def _largest_of_float32(y: Any) -> Any:
     bits = y.view(np.int32)
     largest = np.int64(0)
@@ -93,7 +121,7 @@ def _largest_of_float32(y: Any) -> Any:
     return np.float64(np.int32(largest).view(np.float32)).view(np.int64)
 
 
-@numba.njit(**OPTIONS)
+@numba.njit(**INNER)
 def largest_bits(y: Any) -> Any:
     """The bits in float64 of the largest size, which order as the sizes do; nan is above inf."""
     if y.itemsize == 4:

@@ -1,4 +1,8 @@
-"""One section along rows: each row by the fastest loop that its section allows."""
+"""One section along contiguous rows: each row by the fastest loop that its section allows.
+
+Inputs are read, and results written, where they lie. Everything is computed in float64: rows of
+float32 are widened a few samples at a time, and their outputs rounded as they are stored.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,15 @@ from typing import Any
 import numba
 import numpy as np
 
-from .compilation import OPTIONS, compile_kernel
-from .filters_lanes import WIDTH
-from .filters_plain import largest_bits, line_of, plain_section
+from .compilation import INNER, compile_kernel
+from .filters_lanes import WIDTH, store_rounded
+from .filters_plain import largest_bits, part_of, plain_section, put_number
 from .filters_section import (
-    BLOCK,
+    copy_line,
     feed_forward,
     in_blocks,
     in_steps,
+    in_widened_blocks,
     one_by_one,
     state_after,
 )
@@ -24,157 +29,154 @@ from .lanes import LARGE, LINE, fence, stream
 # Samples before the first block: what follows starts a line of memory where malloc maps pages,
 # 16 bytes into the first, since a block's order of additions may not depend on the place.
 HEAD = 6
+# Samples that go through the two halves of a section together: with fewer the second half
+# starts too often, with more memory waits for it.
+SHARE = 256
 
 FORWARD, BLOCKS, STEPS = "feed-forward", "blocks", "steps"
 
 
-def _forward_span(order: int) -> Any:
-    @numba.njit(**OPTIONS)
-    def span(x: Any, y: Any, v: Any, first: int, end: int, b: Any, a: Any, table: Any) -> None:
-        feed_forward(x[first - order : end], y[first:end], b)
-
-    return span
-
-
-def _block_span(order: int) -> Any:
-    blocks = in_blocks(order)
-
-    @numba.njit(**OPTIONS)
-    def span(x: Any, y: Any, v: Any, first: int, end: int, b: Any, a: Any, table: Any) -> None:
-        full, _ = blocks(x, y, table, first, end, 0.0)
-        if full < end:
-            feed_forward(x[full - order : end], v[: end - full], b)
-            one_by_one(v, y, a, full, end)
-
-    return span
-
-
-def _step_span(order: int) -> Any:
-    steps = in_steps(order)
-
-    @numba.njit(**OPTIONS)
-    def span(x: Any, y: Any, v: Any, first: int, end: int, b: Any, a: Any, table: Any) -> None:
-        feed_forward(x[first - order : end], v[: end - first], b)
-        full = steps(v, y, a, first, end)
-        one_by_one(v[full - first :], y, a, full, end)
-
-    return span
-
-
 @cache
-def _span(kind: str, order: int) -> Any:
-    """The loop over y[first:end] of one kind of section, with `order` samples before it."""
-    spans = {FORWARD: _forward_span, BLOCKS: _block_span, STEPS: _step_span}
-    return spans[kind](order)
+def section_rows(kind: str, order: int, is_wide: bool, write: bool) -> Any:
+    """The kernel for contiguous rows (outer, steps) of float64, or of float32 if not `is_wide`.
 
-
-@cache
-def section_rows(kind: str, order: int) -> Any:
-    """The kernel for contiguous rows of float64: inputs and results are their own history."""
-    along = _blocks_along(order) if kind == BLOCKS else _spans_along(kind, order)
-    head = max(order, WIDTH) + HEAD
+    y is None where nothing is to be written.
+    """
+    past, along = max(order, WIDTH), _along(kind, order, is_wide, write)
 
     def filter_rows(
         x: Any, y: Any, states: Any, b: Any, a: Any, table: Any, top: Any, bad: Any
     ) -> None:
-        z, v = np.empty(order), np.empty(BLOCK)
-        is_large = y.size * y.itemsize >= LARGE
+        # The last `past` inputs and outputs, and room for those that follow.
+        wide_x, wide_y = np.zeros(past + SHARE), np.zeros(past + SHARE)
+        z, v = np.empty(order), np.empty(SHARE)
+        is_large = x.size * x.itemsize >= LARGE
         for row in range(x.shape[0]):
-            source, target, size = x[row], y[row], x.shape[1]
+            source, size = x[row], x.shape[1]
+            target = y[row] if write else None
             z[:] = states[:, row]
-            first = min(head, size)
-            plain_section(source[:first], target[:first], z, b, a)
-            is_low = largest_bits(target[:first]) <= top
+            first = min(past + HEAD, size)
+            copy_line(source[:first], wide_x)
+            plain_section(wide_x[:first], wide_y[:first], z, b, a)
+            is_low = largest_bits(wide_y[:first]) <= top
+            for n in range(first):
+                put_number(target, n, wide_y[n])
             if size > first:
-                is_low &= along(source, target, v, first, b, a, table, top, is_large)
-                state_after(b, a, source, target, size, z)
+                copy_line(wide_x[HEAD:first], wide_x)
+                copy_line(wide_y[HEAD:first], wide_y)
+                rest, is_rest_low = along(
+                    source, target, wide_x, wide_y, v, first, b, a, table, top, is_large
+                )
+                is_low &= is_rest_low
+                state_after(b, a, wide_x, wide_y, past + rest, z)
             bad[row] = not is_low
             states[:, row] = z
         fence()
 
-    return compile_kernel(filter_rows, kind, str(order))
+    return compile_kernel(filter_rows, kind, str(order), str(is_wide), str(write))
 
 
-def _spans_along(kind: str, order: int) -> Any:
-    span = _span(kind, order)
+def _along(kind: str, order: int, is_wide: bool, write: bool) -> Any:
+    """The loop over a row from `first` on.
 
-    @numba.njit(**OPTIONS)
-    def along(
-        x: Any, y: Any, v: Any, first: int, b: Any, a: Any, table: Any, top: Any, is_large: bool
-    ) -> bool:
-        largest = np.int64(0)
-        for left in range(first, x.size, BLOCK):
-            right = min(left + BLOCK, x.size)
-            span(x, y, v, left, right, b, a, table)
-            largest = max(largest, largest_bits(y[left:right]))
-        return largest <= top
-
-    return along
-
-
-def _blocks_along(order: int) -> Any:
-    into_caches, past_caches = in_blocks(order), in_blocks(order, stream)
-
-    @numba.njit(**OPTIONS)
-    def along(
-        x: Any, y: Any, v: Any, first: int, b: Any, a: Any, table: Any, top: Any, is_large: bool
-    ) -> bool:
-        limit = np.int64(top).view(np.float64)
-        if is_large and (y.ctypes.data + first * y.itemsize) % LINE == 0:
-            full, is_low = past_caches(x, y, table, first, x.size, limit)
-            fence()
-        else:
-            full, is_low = into_caches(x, y, table, first, x.size, limit)
-        feed_forward(x[full - order :], v[: x.size - full], b)
-        one_by_one(v, y, a, full, x.size)
-        return is_low and largest_bits(y[full:]) <= top
-
-    return along
-
-
-@cache
-def section_copied(kind: str, order: int) -> Any:
-    """The kernel for rows of any dtype and stride: blocks of them in buffers of float64.
-
-    Where `y` is as short as a block nothing is written: only the states are wanted.
+    It returns how many samples there are in `wide_x` and `wide_y` behind the first `past`, and
+    whether all outputs are at most `top`.
     """
-    span = _span(kind, order)
-    head = -(-max(order, WIDTH) // WIDTH) * WIDTH
-    # Blocks of eight stand where section_rows has them: the same bits along either axis.
-    start, block = max(order, WIDTH) + HEAD, max(BLOCK, 2 * head + WIDTH)
+    if kind == BLOCKS:
+        return _blocks_along(order, is_wide, write)
+    return _steps_along(order) if kind == STEPS else _forward_along(order, write)
 
-    def filter_rows(
-        x: Any, y: Any, states: Any, b: Any, a: Any, table: Any, top: Any, bad: Any, write: bool
-    ) -> None:
-        v, z = np.empty(block), np.empty(order)
-        source, target = np.zeros(head + block), np.zeros(head + block)
-        for o in range(x.shape[0]):
-            for i in range(bad.shape[1]):
-                size, largest = x.shape[1], 0
-                given, wanted = line_of(x, o, i), line_of(y, o if write else 0, i if write else 0)
-                z[:] = states[:, o, i]
-                for right in range(block - WIDTH + HEAD, size + block, block):
-                    left = max(0, right - block)
-                    count = min(right, size) - left
-                    end = head + count
-                    row = given[left : left + count]
-                    for n in range(count):
-                        source[head + n] = row[n]
-                    first = head
-                    if left == 0:
-                        first = min(head + start, end)
-                        plain_section(source[head:first], target[head:first], z, b, a)
-                    if first < end:
-                        span(source, target, v, first, end, b, a, table)
-                        state_after(b, a, source, target, end, z)
-                    largest = max(largest, largest_bits(target[head:end]))
-                    if write:
-                        result = wanted[left : left + count]
-                        for n in range(count):
-                            result[n] = target[head + n]
-                    source[:head] = source[count:end]
-                    target[:head] = target[count:end]
-                bad[o, i] = largest > top
-                states[:, o, i] = z
 
-    return compile_kernel(filter_rows, kind, str(order))
+def _blocks_along(order: int, is_wide: bool, write: bool) -> Any:
+    blocks = _float64_blocks(order) if is_wide and write else _other_blocks(order, is_wide)
+
+    @numba.njit(**INNER)
+    def along(
+        x: Any, y: Any, wide_x: Any, wide_y: Any, v: Any, first: int, b: Any, a: Any, table: Any,
+        top: Any, is_large: bool,
+    ) -> Any:  # fmt: skip
+        limit = np.int64(top).view(np.float64)
+        full, is_low = blocks(x, y, wide_x, wide_y[:WIDTH], table, first, limit, is_large)
+        rest = x.size - full
+        copy_line(x[full - WIDTH :], wide_x)
+        feed_forward(wide_x[WIDTH - order : WIDTH + rest], v[:rest], b)
+        one_by_one(v, wide_y, a, WIDTH, WIDTH + rest)
+        for n in range(rest):
+            put_number(y, full + n, wide_y[WIDTH + n])
+        return rest, is_low and largest_bits(wide_y[WIDTH : WIDTH + rest]) <= top
+
+    return along
+
+
+def _float64_blocks(order: int) -> Any:
+    """Blocks that are written past the caches where they fill lines of memory."""
+    into_caches, past_caches = in_blocks(order, store_rounded), in_blocks(order, stream)
+
+    @numba.njit(**INNER)
+    def blocks(
+        x: Any, y: Any, wide: Any, held: Any, table: Any, first: int, limit: float, is_large: bool
+    ) -> Any:
+        if is_large and (y.ctypes.data + first * y.itemsize) % LINE == 0:
+            found = past_caches(x, y, wide, held, table, first, x.size, limit)
+            fence()
+            return found
+        return into_caches(x, y, wide, held, table, first, x.size, limit)
+
+    return blocks
+
+
+def _other_blocks(order: int, is_wide: bool) -> Any:
+    advance = (in_blocks if is_wide else in_widened_blocks)(order, store_rounded)
+
+    @numba.njit(**INNER)
+    def blocks(
+        x: Any, y: Any, wide: Any, held: Any, table: Any, first: int, limit: float, is_large: bool
+    ) -> Any:
+        return advance(x, y, wide, held, table, first, x.size, limit)
+
+    return blocks
+
+
+def _steps_along(order: int) -> Any:
+    steps, past = in_steps(order), max(order, WIDTH)
+
+    @numba.njit(**INNER)
+    def along(
+        x: Any, y: Any, wide_x: Any, wide_y: Any, v: Any, first: int, b: Any, a: Any, table: Any,
+        top: Any, is_large: bool,
+    ) -> Any:  # fmt: skip
+        largest = np.int64(0)
+        for left in range(first, x.size, SHARE):
+            count = min(SHARE, x.size - left)
+            part, target = v[:count], part_of(y, left, count)
+            feed_forward(x[left - order : left + count], part, b)
+            full = steps(part, wide_y, target, a, past)
+            one_by_one(part[full:], wide_y, a, past + full, past + count)
+            for n in range(full, count):
+                put_number(target, n, wide_y[past + n])
+            largest = max(largest, largest_bits(wide_y[past : past + count]))
+            copy_line(wide_y[count : past + count], wide_y)
+        copy_line(x[x.size - past :], wide_x)
+        return 0, largest <= top
+
+    return along
+
+
+def _forward_along(order: int, write: bool) -> Any:
+    past = max(order, WIDTH)
+
+    @numba.njit(**INNER)
+    def along(
+        x: Any, y: Any, wide_x: Any, wide_y: Any, v: Any, first: int, b: Any, a: Any, table: Any,
+        top: Any, is_large: bool,
+    ) -> Any:  # fmt: skip
+        largest = np.int64(0)
+        for left in range(first, x.size, SHARE):
+            right = min(left + SHARE, x.size)
+            target = y[left:right] if write else v[: right - left]
+            feed_forward(x[left - order : right], target, b)
+            largest = max(largest, largest_bits(target))
+        copy_line(x[x.size - past :], wide_x)
+        return 0, largest <= top
+
+    return along

@@ -19,43 +19,56 @@ from typing import Any
 
 import numba
 
-from .compilation import OPTIONS
+from .compilation import INNER
 from .filters_lanes import (
     WIDTH,
     add_columns,
     add_last_lanes,
     load_columns,
+    load_float64,
     load_lanes,
     no_lanes,
     spread,
+    store_rounded,
 )
+from .filters_plain import put_number
 from .lane_checks import extremes, none_above, widen
 from .lanes import fma, store
 
-FUSED: dict[str, Any] = {**OPTIONS, "fastmath": {"contract"}}
-# Samples checked together: x, y and v of them stay in the L1 cache.
-BLOCK = 1024
+FUSED: dict[str, Any] = {**INNER, "fastmath": {"contract"}}
+# Samples widened to float64 together: few, since memory waits while they are filtered.
+SPAN = 64
 NEAR = 16
+
+
+@numba.njit(**INNER)
+def copy_line(source: Any, target: Any) -> None:
+    """``target[:source.size] = source``, both contiguous; `target` is float64."""
+    full = source.size // WIDTH * WIDTH
+    for at in range(0, full, WIDTH):
+        store(target, at, load_float64(source, at))
+    for at in range(full, source.size):
+        target[at] = source[at]
 
 
 @numba.njit(**FUSED)
 def feed_forward(x: Any, v: Any, b: Any) -> None:
-    """v_n = Σ b_j·x_{n−j}; x has b.size − 1 more samples in front."""
+    """v_n = Σ b_j·x_{n−j}, in float64 and rounded to v; x has b.size − 1 more in front."""
     past = b.size - 1
     full = v.size // (4 * WIDTH) * (4 * WIDTH)
-    zero = no_lanes(v)
+    zero = no_lanes(b)
     for at in range(0, full, 4 * WIDTH):
         p = q = r = s = zero
         for j in range(past, -1, -1):
             tap, left = spread(b[j], zero), at + past - j
-            p = fma(tap, load_lanes(x, left, WIDTH), p)
-            q = fma(tap, load_lanes(x, left + WIDTH, WIDTH), q)
-            r = fma(tap, load_lanes(x, left + 2 * WIDTH, WIDTH), r)
-            s = fma(tap, load_lanes(x, left + 3 * WIDTH, WIDTH), s)
-        store(v, at, p)
-        store(v, at + WIDTH, q)
-        store(v, at + 2 * WIDTH, r)
-        store(v, at + 3 * WIDTH, s)
+            p = fma(tap, load_float64(x, left), p)
+            q = fma(tap, load_float64(x, left + WIDTH), q)
+            r = fma(tap, load_float64(x, left + 2 * WIDTH), r)
+            s = fma(tap, load_float64(x, left + 3 * WIDTH), s)
+        store_rounded(v, at, p)
+        store_rounded(v, at + WIDTH, q)
+        store_rounded(v, at + 2 * WIDTH, r)
+        store_rounded(v, at + 3 * WIDTH, s)
     for i in range(full, v.size):
         w = 0.0
         for j in range(past, -1, -1):
@@ -74,26 +87,86 @@ def one_by_one(v: Any, y: Any, a: Any, first: int, end: int) -> None:
 
 
 @cache
-def in_blocks(order: int, put: Any = store) -> Any:
-    """The loop that computes eight outputs at once, which `put` writes.
+def _eights(order: int, put: Any) -> Any:
+    """Load the matrices of :func:`block_table`; run them over `count` samples."""
 
-    It returns where it stopped, and whether all outputs are at most `top` in size.
-    """
+    @numba.njit(**INNER)
+    def load_matrices(table: Any) -> Any:
+        return (
+            load_columns(table, 0, WIDTH),
+            load_columns(table, WIDTH * WIDTH, order),
+            load_columns(table, WIDTH * (WIDTH + order), order),
+        )
 
-    @numba.njit(**OPTIONS)
-    def advance(x: Any, y: Any, table: Any, first: int, end: int, top: float) -> Any:
-        response = load_columns(table, 0, WIDTH)
-        inputs = load_columns(table, WIDTH * WIDTH, order)
-        outputs = load_columns(table, WIDTH * (WIDTH + order), order)
-        before = load_lanes(y, first - WIDTH, WIDTH)
-        zero, sizes = no_lanes(y), extremes(before)
-        full = first + (end - first) // WIDTH * WIDTH
-        for at in range(first, full, WIDTH):
-            total = add_columns(zero, response, x, at)
-            total = add_columns(total, inputs, x, at - order)
+    @numba.njit(**INNER)
+    def run(
+        x: Any,
+        y: Any,
+        first_x: int,
+        first_y: int,
+        count: int,
+        matrices: Any,
+        before: Any,
+        sizes: Any,
+    ) -> Any:
+        response, inputs, outputs = matrices
+        zero = no_lanes(x)
+        for n in range(0, count, WIDTH):
+            total = add_columns(zero, response, x, first_x + n)
+            total = add_columns(total, inputs, x, first_x + n - order)
             before = add_last_lanes(total, outputs, before)
-            put(y, at, before)
+            put(y, first_y + n, before)
             sizes = widen(sizes, before)
+        return before, sizes
+
+    return load_matrices, run
+
+
+@cache
+def in_blocks(order: int, put: Any) -> Any:
+    """The loop over float64 that computes eight outputs at once, which `put` writes.
+
+    `held` has the last eight outputs, before and afterwards. It returns where it stopped, and
+    whether all outputs are at most `top` in size.
+    """
+    load_matrices, run = _eights(order, put)
+
+    @numba.njit(**INNER)
+    def advance(
+        x: Any, y: Any, wide: Any, held: Any, table: Any, first: int, end: int, top: float
+    ) -> Any:
+        matrices, before = load_matrices(table), load_lanes(held, 0, WIDTH)
+        sizes = extremes(before)
+        full = first + (end - first) // WIDTH * WIDTH
+        before, sizes = run(x, y, first, first, full - first, matrices, before, sizes)
+        store(held, 0, before)
+        return full, none_above(sizes, top)
+
+    return advance
+
+
+@cache
+def in_widened_blocks(order: int, put: Any) -> Any:
+    """The loop of :func:`in_blocks` over float32, a span at a time widened into `wide`.
+
+    `wide` begins with the eight inputs before `first`. To widen each input for each product
+    took twice the time at order 1, and spans of 1024 half as much again: memory waited.
+    """
+    load_matrices, run = _eights(order, put)
+
+    @numba.njit(**INNER)
+    def advance(
+        x: Any, y: Any, wide: Any, held: Any, table: Any, first: int, end: int, top: float
+    ) -> Any:
+        matrices, before = load_matrices(table), load_lanes(held, 0, WIDTH)
+        sizes = extremes(before)
+        full = first + (end - first) // WIDTH * WIDTH
+        for left in range(first, full, SPAN):
+            count = min(SPAN, full - left)
+            copy_line(x[left : left + count], wide[WIDTH:])
+            before, sizes = run(wide, y, WIDTH, left, count, matrices, before, sizes)
+            store(wide, 0, load_lanes(wide, count, WIDTH))
+        store(held, 0, before)
         return full, none_above(sizes, top)
 
     return advance
@@ -101,40 +174,46 @@ def in_blocks(order: int, put: Any = store) -> Any:
 
 @cache
 def in_steps(order: int) -> Any:
-    """The loop over single outputs, the last ones in registers; returns where it stopped."""
+    """The loop over single outputs, the last ones in registers; returns how many it computed.
+
+    Outputs go into `y` behind their history, `past` samples of float64, and rounded into
+    `target`, which may be None.
+    """
     near = min(order, NEAR)
     held = [f"y{j}" for j in range(1, near + 1)]
-    lines = ["def advance(v, y, a, first, end):"]
+    lines = ["def advance(v, y, target, a, past):"]
     lines += [f"    a{j} = a[{j}]" for j in range(1, near + 1)]
-    lines += [f"    y{j} = y[first - {j}]" for j in range(1, near + 1)]
-    lines.append(f"    full = first + (end - first) // {near} * {near}")
-    lines.append(f"    for at in range(first, full, {near}):")
+    lines += [f"    y{j} = y[past - {j}]" for j in range(1, near + 1)]
+    lines.append("    own = y[past:]")
+    lines.append(f"    full = v.size // {near} * {near}")
+    lines.append(f"    for at in range(0, full, {near}):")
     if order > near:
-        lines.append("        subtract_far(v, y, a, first, at)")
+        lines.append("        subtract_far(v, y, a, past, at)")
     for step in range(near):
         terms = "".join(f" - a{j} * {held[j - 1]}" for j in range(near, 0, -1))
-        lines.append(f"        {held[-1]} = v[at - first + {step}]{terms}")
-        lines.append(f"        y[at + {step}] = {held[-1]}")
+        lines.append(f"        {held[-1]} = v[at + {step}]{terms}")
+        lines.append(f"        own[at + {step}] = {held[-1]}")
+        lines.append(f"        put_number(target, at + {step}, {held[-1]})")
         held.insert(0, held.pop())
     lines.append("    return full")
-    scope = {"subtract_far": _subtract_far}
+    scope = {"subtract_far": _subtract_far, "put_number": put_number}
     exec("\n".join(lines), scope)
     return numba.njit(**FUSED)(scope["advance"])
 
 
-@numba.njit(**OPTIONS)
-def _subtract_far(v: Any, y: Any, a: Any, first: int, at: int) -> None:
+@numba.njit(**INNER)
+def _subtract_far(v: Any, y: Any, a: Any, past: int, at: int) -> None:
     """From the NEAR values v from `at` on: what outputs more than NEAR steps back bring."""
-    lower, upper = load_lanes(v, at - first, WIDTH), load_lanes(v, at - first + WIDTH, WIDTH)
+    lower, upper = load_lanes(v, at, WIDTH), load_lanes(v, at + WIDTH, WIDTH)
     for j in range(a.size - 1, NEAR, -1):
-        tap = spread(-a[j], lower)
-        lower = fma(tap, load_lanes(y, at - j, WIDTH), lower)
-        upper = fma(tap, load_lanes(y, at - j + WIDTH, WIDTH), upper)
-    store(v, at - first, lower)
-    store(v, at - first + WIDTH, upper)
+        tap, left = spread(-a[j], lower), past + at - j
+        lower = fma(tap, load_lanes(y, left, WIDTH), lower)
+        upper = fma(tap, load_lanes(y, left + WIDTH, WIDTH), upper)
+    store(v, at, lower)
+    store(v, at + WIDTH, upper)
 
 
-@numba.njit(**OPTIONS)
+@numba.njit(**INNER)
 def state_after(b: Any, a: Any, x: Any, y: Any, end: int, state: Any) -> None:
     """SciPy's state (direct form II transposed) from the inputs and outputs before `end`."""
     order = state.size
