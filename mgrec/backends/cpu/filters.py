@@ -221,9 +221,9 @@ def _pipeline(
     z = np.zeros((groups * width, 2, *bad.shape))
     z[groups * width - count :] = states.reshape(count, 2, *bad.shape)
     grouped = z.reshape(groups, width, 2, *bad.shape).swapaxes(1, 2).copy()
-    if write and groups == 1 and _is_straight(x):
-        views = x[:, :, 0], target[:, :, 0]
-        pipeline_rows(width)(*views, grouped, b, a, table, top, bad)
+    if groups == 1 and _is_straight(x) and (not write or _is_straight(target)):
+        views = x[:, :, 0], target[:, :, 0] if write else None
+        pipeline_rows(width, write)(*views, grouped, b, a, table, top, bad)
     else:
         pipeline_copied(width)(*_lines(x, target), grouped, b, a, table, top, bad, write)
     z = grouped.swapaxes(1, 2).reshape(z.shape)

@@ -22,7 +22,7 @@ import numpy as np
 
 from .compilation import INNER, compile_kernel
 from .filters_lanes import first, load_lanes, pass_down
-from .filters_plain import largest_bits, line_of, plain_pair
+from .filters_plain import largest_bits, line_of, part_of, plain_pair, put_number
 from .lanes import fma, multiply, store
 
 LAG = 4
@@ -44,7 +44,7 @@ def _steps(width: int) -> Any:
         return y, fma(b1, x, v1), multiply(b2, x)
 
     @numba.njit(**INNER)
-    def run(source: Any, target: Any, table: Any, held: Any) -> Any:
+    def run(source: Any, target: Any, spare: Any, table: Any, held: Any) -> Any:
         b0, b1 = load_lanes(table, 0, width), load_lanes(table, width, width)
         b2, a1 = load_lanes(table, 2 * width, width), load_lanes(table, 3 * width, width)
         taps = b0, b1, b2, a1, load_lanes(table, 4 * width, width)
@@ -54,7 +54,7 @@ def _steps(width: int) -> Any:
         largest = np.int64(0)
         for left in range(0, source.size, CHECKED):
             given = source[left : left + CHECKED]
-            wanted = target[left : left + CHECKED]
+            wanted = part_of(target, left, given.size, spare)
             for t in range(0, given.size, LAG):
                 y4, v0, v1 = step(pass_down(y4, np.float64(given[t])), y1, y2, v0, v1, taps)
                 wanted[t] = first(y4)
@@ -101,25 +101,28 @@ def _lay_down(data: Any, z: Any, a: Any, held: Any) -> None:
             data[data.size - LAG * s - 1 - k] = held[k, lane]
 
 
+@numba.njit(**INNER)
+def _one_after_the_other(row: Any, z: Any, b: Any, a: Any) -> Any:
+    """All sections over a short row of float64, in place."""
+    for s in range(b.shape[0]):
+        z[0, s], z[1, s] = plain_pair(row, row, z[0, s], z[1, s], b[s], a[s])
+    return largest_bits(row)
+
+
 @cache
 def _pipeline(width: int) -> Any:
-    """`width` sections over a row, which may be the result if it is float64; z is (2, width).
+    """`width` sections over a row of at least 2·LAG·(width − 1) samples; z is (2, width).
 
-    The row is float64 where it has less than 2·LAG·width samples.
+    The row may be the result if it is float64; the result may be None, and `spare` is used then.
     """
     behind, run = LAG * (width - 1), _steps(width)
 
     @numba.njit(**INNER)
     def advance(
-        source: Any, target: Any, z: Any, b: Any, a: Any, table: Any, ends: Any, held: Any
-    ) -> Any:
+        source: Any, target: Any, z: Any, b: Any, a: Any, table: Any, ends: Any, held: Any,
+        spare: Any,
+    ) -> Any:  # fmt: skip
         size = source.size
-        if size < 2 * behind:
-            for n in range(size):
-                target[n] = source[n]
-            for s in range(width):
-                z[0, s], z[1, s] = plain_pair(target, target, z[0, s], z[1, s], b[s], a[s])
-            return largest_bits(target)
         odd = (size - behind) % LAG
         head, tail = ends[: odd + behind], ends[:behind]
         for n in range(head.size):
@@ -128,44 +131,48 @@ def _pipeline(width: int) -> Any:
             part = head[: odd + behind - LAG * s]
             z[0, s], z[1, s] = plain_pair(part, part, z[0, s], z[1, s], b[s], a[s])
         _take_up(head, z, a, held)
-        rest = source[odd + behind :]
         for n in range(odd):
-            target[n] = head[n]
-        largest = max(largest_bits(head[:odd]), run(rest, target[odd:-behind], table, held))
+            put_number(target, n, head[n])
+        rest, wanted = source[odd + behind :], part_of(target, odd, size - odd - behind, None)
+        largest = max(largest_bits(head[:odd]), run(rest, wanted, spare, table, held))
         _lay_down(tail, z, a, held)
         for s in range(1, width):
             part = tail[behind - LAG * s :]
             z[0, s], z[1, s] = plain_pair(part, part, z[0, s], z[1, s], b[s], a[s])
-        end = target[size - behind :]
         for n in range(behind):
-            end[n] = tail[n]
+            put_number(target, size - behind + n, tail[n])
         return max(largest, largest_bits(tail))
 
     return advance
 
 
 @cache
-def pipeline_rows(width: int) -> Any:
-    """The kernel for contiguous rows of real numbers, and at most `width` sections."""
+def pipeline_rows(width: int, write: bool) -> Any:
+    """The kernel for contiguous rows of LONG samples or more, and at most `width` sections.
+
+    y is None where nothing is to be written.
+    """
     advance = _pipeline(width)
 
     def filter_rows(
         x: Any, y: Any, states: Any, b: Any, a: Any, table: Any, top: Any, bad: Any
     ) -> None:
         ends, held, z = np.empty(LAG * width), np.empty((LAG + 2, width)), np.empty((2, width))
+        spare = np.empty(0 if write else CHECKED)
         for row in range(x.shape[0]):
             z[:] = states[0, :, :, row, 0]
-            largest = advance(x[row], y[row], z, b[0], a[0], table[0], ends, held)
+            target = y[row] if write else None
+            largest = advance(x[row], target, z, b[0], a[0], table[0], ends, held, spare)
             bad[row, 0] = largest > top
             states[0, :, :, row, 0] = z
 
-    return compile_kernel(filter_rows, str(width))
+    return compile_kernel(filter_rows, str(width), str(write))
 
 
 @cache
 def pipeline_copied(width: int) -> Any:
     """The kernel for rows of any dtype and stride, `width` sections at a time."""
-    advance = _pipeline(width)
+    advance, least = _pipeline(width), 2 * LAG * (width - 1)
 
     def filter_rows(
         x: Any, y: Any, states: Any, b: Any, a: Any, table: Any, top: Any, bad: Any, write: bool
@@ -185,7 +192,10 @@ def pipeline_copied(width: int) -> Any:
                         part[n] = row[n]
                     found = np.int64(0)
                     for g in range(groups):
-                        found = advance(part, part, z[g], b[g], a[g], table[g], ends, held)
+                        if count < least:
+                            found = _one_after_the_other(part, z[g], b[g], a[g])
+                            continue
+                        found = advance(part, part, z[g], b[g], a[g], table[g], ends, held, part)
                     largest = max(largest, found)
                     if write:
                         result = wanted[left : left + count]

@@ -42,16 +42,18 @@ def _put_number(array: Any, at: Any, value: Any) -> Any:
     return put
 
 
-def part_of(array: Any, left: int, count: int) -> Any:
-    """``array[left:left + count]``; None where `array` is None."""
+def part_of(array: Any, left: int, count: int, spare: Any) -> Any:
+    """``array[left:left + count]``; where `array` is None as much of `spare`, if there is one."""
     raise NotImplementedError  # compiled code only
 
 
 @overload(part_of, strict=False)
-def _part_of(array: Any, left: Any, count: Any) -> Any:
-    if array == types.none:
-        return lambda array, left, count: None
-    return lambda array, left, count: array[left : left + count]
+def _part_of(array: Any, left: Any, count: Any, spare: Any) -> Any:
+    if array != types.none:
+        return lambda array, left, count, spare: array[left : left + count]
+    if spare != types.none:
+        return lambda array, left, count, spare: spare[:count]
+    return lambda array, left, count, spare: None
 
 
 @numba.njit(**INNER)

@@ -148,7 +148,7 @@ def _steps_along(order: int) -> Any:
         largest = np.int64(0)
         for left in range(first, x.size, SHARE):
             count = min(SHARE, x.size - left)
-            part, target = v[:count], part_of(y, left, count)
+            part, target = v[:count], part_of(y, left, count, None)
             feed_forward(x[left - order : left + count], part, b)
             full = steps(part, wide_y, target, a, past)
             one_by_one(part[full:], wide_y, a, past + full, past + count)
