@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from math import isnan
+from operator import getitem
 from typing import Any
 
 import dask.array as da
@@ -54,15 +55,24 @@ class Cut:
     def _starts(self) -> list[list[int]]:
         return [starts_of(lengths) for lengths in self.chunks]
 
+    @cached_property
+    def _own(self) -> list[tuple[str, int, tuple[int, ...] | None]]:
+        """Of each block: its name, the axes that it lacks, its chunks unless they are all."""
+        counts, found = tuple(map(len, self.chunks)), []
+        for block in self.blocks:
+            offset, numblocks = len(counts) - block.ndim, block.numblocks
+            found.append((block.name, offset, None if numblocks == counts[offset:] else numblocks))
+        return found
+
     def at(self, place: Place) -> Where:
         """A chunk's place, and the indices of its first step and rows."""
-        return place, tuple(starts[k] for starts, k in zip(self._starts, place, strict=True))
+        return place, tuple(map(getitem, self._starts, place))
 
     def keys(self, place: Place) -> list[Any]:
         """Of the blocks of a chunk."""
         return [
-            (block.name, *within(place[len(place) - block.ndim :], block.numblocks))
-            for block in self.blocks
+            (name, *(place[offset:] if numblocks is None else within(place[offset:], numblocks)))
+            for name, offset, numblocks in self._own
         ]
 
     def shapes(self, place: Place) -> tuple[tuple[int, ...], ...]:

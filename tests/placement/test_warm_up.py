@@ -54,15 +54,6 @@ def test_a_solve_compiles_nothing_after_it_and_late_workers_warm_up_too(cluster,
     cluster.scale(1)
 
 
-def test_a_filter_compiles_nothing_after_it(client):
-    x = da.ones((3, 500), chunks=(1, 100), dtype=np.float32)
-    given = np.float32([0.2, 0.3]), np.float32([1.0, -0.9, 0.5]), x
-    mgrec.dask.warm_up(lfilter, *given, client=client)
-    warm = compiled(client)
-    lfilter(*given).compute()
-    assert warm == compiled(client)
-
-
 def test_every_kind_of_chunk_is_solved(monkeypatch):
     kinds = []
     monkeypatch.setattr(Client, "register_plugin", lambda _, plugin: kinds.append(plugin))
@@ -70,9 +61,15 @@ def test_every_kind_of_chunk_is_solved(monkeypatch):
         t = da.ones((5, 10, 3), chunks=((5, 0), (4, 4, 2), (3,)))
         s = da.ones((10, 1), chunks=((4, 4, 2), 1), dtype=np.float32)
         mgrec.dask.warm_up(mgrec.linear_recurrence, s, t, axis=1, client=client)
-    (plugin,) = kinds
-    assert plugin.shapes == (((4, 1), (5, 4, 3)), ((2, 1), (5, 2, 3)))
-    plugin.run()
+        mgrec.dask.warm_up(lfilter, [0.2, 0.3], [1.0, -0.9, 0.5], t, axis=1, client=client)
+    linear, of_filter = kinds
+    assert linear.shapes == (((4, 1), (5, 4, 3)), ((2, 1), (5, 2, 3)))
+    assert of_filter.shapes == (((5, 4, 3),), ((5, 2, 3),))
+    phases = []
+    monkeypatch.setattr(warm_up, "determine_block", lambda *given: phases.append(given))
+    for plugin in kinds:
+        plugin.run()
+    assert len(phases) == 4
 
 
 def test_long_chunks_are_not_filled_on_a_cpu():

@@ -1,0 +1,54 @@
+"""What is in every task, and what crosses between workers: few bytes, few frames."""
+
+import pickle
+
+import dask.array as da
+import numpy as np
+import pytest
+from dask.base import tokenize
+from distributed.protocol import deserialize, serialize
+from distributed.protocol.pickle import dumps, loads
+
+import mgrec
+from mgrec.placement.blocks import Entries, Run, precompute_held, propagate_held
+from mgrec.placement.dask import capture
+from mgrec.signal import lfilter
+
+T = np.linspace(-1, 1, 50)
+LAZY = da.from_array(T, chunks=10)
+CALLS = {
+    "transfer map": lambda: mgrec.linear_recurrence(LAZY, LAZY, 2.0),
+    "filter": lambda: lfilter([0.2, 0.3], [1.0, -0.9, 0.5], LAZY),
+    "own code": lambda: mgrec.linear_recurrence(mgrec.Coefficient(lambda i: 1 / (i + 2)), LAZY),
+}
+
+
+@pytest.fixture(params=CALLS)
+def recipe(request):
+    return capture(CALLS[request.param]).recipe
+
+
+def test_a_recipe_is_read_once_a_process(recipe):
+    written = dumps(recipe)
+    one, two = loads(written), loads(dumps(recipe))
+    assert one is two
+    assert one == recipe
+    assert tokenize(one) == tokenize(recipe)
+    assert len(written) < 2000
+
+
+def test_summaries_and_entries_travel_as_one_frame(recipe):
+    blocks = (T,) * len(recipe.varying)
+    run = precompute_held(recipe, [((k,), (k * 50,)) for k in range(9)], list(blocks * 9))
+    entries = propagate_held(recipe, [(0, k) for k in range(9)], [run], recipe.rest())
+    for value, kind in ((run, Run), (entries, Entries)):
+        header, frames = serialize(value)
+        again = deserialize(header, frames)
+        assert type(again) is kind
+        assert sum(memoryview(frame).nbytes > 200 for frame in frames) == 1
+        assert pickle.dumps(again) == pickle.dumps(pickle.loads(pickle.dumps(value)))
+
+
+def test_frames_of_arrays_alone_would_be_seen():
+    _, frames = serialize([np.ones(100) for _ in range(9)])
+    assert sum(memoryview(frame).nbytes > 200 for frame in frames) == 9
