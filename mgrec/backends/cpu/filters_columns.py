@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .compilation import compile_kernel
+from .filters_plain import copy_states
 
 # Columns whose states stay in the L1 cache together with a line of inputs and outputs.
 COLUMNS = 256
@@ -27,7 +28,8 @@ def _filter_columns(
             count = min(COLUMNS, x.shape[2] - left)
             largest[:] = 0
             z[:, order] = 0
-            z[:, :order, :count] = states[:, :, o, left : left + count]
+            for s in range(sections):
+                copy_states(states[s, :, o, left : left + count], z[s, :order, :count])
             for n in range(x.shape[1]):
                 source = x[o, n, left : left + count]
                 for j in range(count):
@@ -55,7 +57,8 @@ def _filter_columns(
                     target = y[o, n, left : left + count]
                     for j in range(count):
                         target[j] = line[j]
-            states[:, :, o, left : left + count] = z[:, :order, :count]
+            for s in range(sections):
+                copy_states(z[s, :order, :count], states[s, :, o, left : left + count])
             for j in range(count):
                 bad[o, left + j] = largest[j] > top
 

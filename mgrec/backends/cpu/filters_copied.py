@@ -85,7 +85,8 @@ def section_copied(kind: str, order: int) -> Any:
             for i in range(bad.shape[1]):
                 size, largest = x.shape[1], 0
                 given, wanted = line_of(x, o, i), line_of(y, o if write else 0, i if write else 0)
-                z[:] = states[:, o, i]
+                for k in range(order):
+                    z[k] = states[k, o, i]
                 for right in range(block - WIDTH + HEAD, size + block, block):
                     left = max(0, right - block)
                     count = min(right, size) - left
@@ -105,9 +106,10 @@ def section_copied(kind: str, order: int) -> Any:
                         result = wanted[left : left + count]
                         for n in range(count):
                             result[n] = outputs[n]
-                    source[:head] = source[count:end]
-                    target[:head] = target[count:end]
+                    copy_line(source[count:end], source)
+                    copy_line(target[count:end], target)
                 bad[o, i] = largest > top
-                states[:, o, i] = z
+                for k in range(order):
+                    states[k, o, i] = z[k]
 
     return compile_kernel(filter_rows, kind, str(order))

@@ -22,7 +22,7 @@ import numpy as np
 
 from .compilation import INNER, compile_kernel
 from .filters_lanes import first, load_lanes, pass_down
-from .filters_plain import largest_bits, line_of, part_of, plain_pair, put_number
+from .filters_plain import copy_states, largest_bits, line_of, part_of, plain_pair, put_number
 from .lanes import fma, multiply, store
 
 LAG = 4
@@ -160,11 +160,11 @@ def pipeline_rows(width: int, write: bool) -> Any:
         ends, held, z = np.empty(LAG * width), np.empty((LAG + 2, width)), np.empty((2, width))
         spare = np.empty(0 if write else CHECKED)
         for row in range(x.shape[0]):
-            z[:] = states[0, :, :, row, 0]
+            copy_states(states[0, :, :, row, 0], z)
             target = y[row] if write else None
             largest = advance(x[row], target, z, b[0], a[0], table[0], ends, held, spare)
             bad[row, 0] = largest > top
-            states[0, :, :, row, 0] = z
+            copy_states(z, states[0, :, :, row, 0])
 
     return compile_kernel(filter_rows, str(width), str(write))
 
@@ -184,7 +184,8 @@ def pipeline_copied(width: int) -> Any:
             for i in range(bad.shape[1]):
                 size, largest = x.shape[1], np.int64(0)
                 given, wanted = line_of(x, o, i), line_of(y, o if write else 0, i if write else 0)
-                z[:] = states[:, :, :, o, i]
+                for g in range(groups):
+                    copy_states(states[g, :, :, o, i], z[g])
                 for left in range(0, size, BLOCK):
                     count = min(BLOCK, size - left)
                     part, row = data[:count], given[left : left + count]
@@ -202,6 +203,7 @@ def pipeline_copied(width: int) -> Any:
                         for n in range(count):
                             result[n] = part[n]
                 bad[o, i] = largest > top
-                states[:, :, :, o, i] = z
+                for g in range(groups):
+                    copy_states(z[g], states[g, :, :, o, i])
 
     return compile_kernel(filter_rows, str(width))

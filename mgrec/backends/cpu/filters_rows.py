@@ -54,7 +54,8 @@ def section_rows(kind: str, order: int, is_wide: bool, write: bool) -> Any:
         for row in range(x.shape[0]):
             source, size = x[row], x.shape[1]
             target = y[row] if write else None
-            z[:] = states[:, row]
+            for i in range(order):
+                z[i] = states[i, row]
             first = min(past + HEAD, size)
             copy_line(source[:first], wide_x)
             plain_section(wide_x[:first], wide_y[:first], z, b, a)
@@ -70,7 +71,8 @@ def section_rows(kind: str, order: int, is_wide: bool, write: bool) -> Any:
                 is_low &= is_rest_low
                 state_after(b, a, wide_x, wide_y, past + rest, z)
             bad[row] = not is_low
-            states[:, row] = z
+            for i in range(order):
+                states[i, row] = z[i]
         fence()
 
     return compile_kernel(filter_rows, kind, str(order), str(is_wide), str(write))
