@@ -2,6 +2,8 @@
 
 *into out* is the public function with ``out=``, which writes into a result that exists; *call*
 allocates its result, as SciPy's functions do and ``t.copy()``, which tells what that costs.
+*two halves at once* are two calls on a thread each, over one half each: what a second thread can
+bring on this machine, in the same run.
 Everything runs on one thread where no number is said.
 
 usage: python benchmarks/filters.py [GROUP ...] [--quick] [--out FOLDER] [--plot RESULT]
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -37,6 +40,19 @@ def into_out(mine: Any, *arguments: Any) -> dict[str, Call]:
     }
 
 
+def halves(mine: Any, *arguments: Any) -> Call:
+    """One call for each half of x, both at once, into a result that exists."""
+    *coefficients, x = arguments
+    middle, out, other = x.size // 2, np.empty_like(x), ThreadPoolExecutor(1)
+
+    def at_once() -> None:
+        second = other.submit(mine, *coefficients, x[middle:], out=out[middle:])
+        mine(*coefficients, x[:middle], out=out[:middle])
+        second.result()
+
+    return threads(1, at_once)
+
+
 def agree(candidates: dict[str, Call], wanted: np.ndarray) -> None:
     """What is timed is also right; SciPy's own errors are 1e-4 at order 8 in float32."""
     size, tolerance = np.abs(wanted).max(), 1e-9 if wanted.itemsize == 8 else 1e-3
@@ -51,6 +67,8 @@ def compare(
     x = arguments[-1]
     public = into_out(mine, *arguments) | calls(mine, *arguments)
     agree(public, scipys(*arguments))
+    is_threaded = states >= THREADED
+    ceiling = {"mgrec two halves at once": halves(mine, *arguments)} if is_threaded else {}
     result = np.empty_like(x)
     times = study.compare(
         case,
@@ -58,6 +76,7 @@ def compare(
             "np.copyto": lambda: np.copyto(result, x),
             "t.copy()": x.copy,
             **public,
+            **ceiling,
             "scipy": lambda: scipys(*arguments),
         },
         repetitions,
@@ -70,8 +89,11 @@ def compare(
     if wanted:
         study.ratio(f"{case}: into out, over scipy", times["scipy"], one, wanted)
     note(study, f"{case}: call, over scipy", times["scipy"], times["mgrec call"])
-    if states >= THREADED:
+    if is_threaded:
+        most = times["mgrec two halves at once"]
         study.ratio(f"{case}: two threads over one, into out", one, two, 1.7)
+        note(study, f"{case}: two halves at once, over one thread", one, most)
+        note(study, f"{case}: two threads, of two halves at once", most, two)
 
 
 def signal_of(dtype: Any) -> np.ndarray:
