@@ -1,7 +1,8 @@
 """Imports run downwards only, and every optional or heavy package has one owner.
 
 The layers, from top to bottom, are the keys of MAY_IMPORT. What has no folder of its own (the
-public names in ``mgrec/__init__.py`` and modules beside it) is called ``public``.
+public names in ``mgrec/__init__.py`` and modules beside it) is called ``public``; what starts
+the command, ``mgrec/__main__.py``, belongs to it.
 """
 
 import ast
@@ -83,6 +84,8 @@ def forbidden(place: str, module: str, source: Path) -> str | None:
 
 def layer(name: str, source: Path) -> str:
     """Return the layer of a name in ``mgrec/``; a new folder must be given one in MAY_IMPORT."""
+    if name == "__main__":
+        return "cli"
     is_folder = name != "" and (source / name).is_dir()
     return name if is_folder or name in MAY_IMPORT else "public"
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -53,13 +55,44 @@ def in_one_line(interrupted: str) -> Iterator[None]:
         What ctrl-C leaves behind.
     """
     try:
-        yield
+        with _interrupts_remembered():
+            yield
     except click.ClickException:
         raise
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted: {interrupted}") from None
     except Exception as error:
         raise Failure(_described(error)) from error
+
+
+_interrupt = threading.Event()
+
+
+def check_interrupt() -> None:
+    """Raise what ctrl-C has raised already, if that was lost.
+
+    What is raised in a callback of the garbage collector, and distributed has one, is dropped.
+    """
+    if _interrupt.is_set():
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def _interrupts_remembered() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: Any) -> None:
+        _interrupt.set()
+        raise KeyboardInterrupt
+
+    _interrupt.clear()
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before or signal.default_int_handler)
 
 
 def _described(error: Exception) -> str:

@@ -101,6 +101,13 @@ def _design(
     return _from_file(sos, True) if sos is not None else _from_file(ba or Path(), False)
 
 
+def _positive(context: Any, parameter: Any, value: Any) -> Any:
+    """A frequency, or two: 0 would be taken for none given, and nan for any."""
+    if value is not None and not all(0 < number < np.inf for number in np.atleast_1d(value)):
+        raise click.BadParameter(f"must be above 0 and finite; got {value}")
+    return value
+
+
 @click.command("filter", help=HELP, short_help="Filter a recording in a file.")
 @click.argument("source", metavar="IN", type=click.Path(path_type=Path))
 @click.option(
@@ -108,10 +115,20 @@ def _design(
     help="The result: .npy, .zarr or .wav.",
 )  # fmt: skip
 @click.option("--butter", "order", type=click.IntRange(1), help="Order of a Butterworth filter.")
-@click.option("--low", type=float, help="It keeps what is below this frequency.")
-@click.option("--high", type=float, help="It keeps what is above this frequency.")
-@click.option("--band", nargs=2, type=float, help="It keeps what is between two frequencies.")
-@click.option("--rate", type=float, help="Samples a second [default: of the .wav file, or 1].")
+@click.option(
+    "--low", type=float, callback=_positive, help="It keeps what is below this frequency."
+)
+@click.option(
+    "--high", type=float, callback=_positive, help="It keeps what is above this frequency."
+)
+@click.option(
+    "--band", nargs=2, type=float, callback=_positive,
+    help="It keeps what is between two frequencies.",
+)  # fmt: skip
+@click.option(
+    "--rate", type=float, callback=_positive,
+    help="Samples a second [default: of the .wav file, or 1].",
+)  # fmt: skip
 @click.option("--sos", type=click.Path(path_type=Path), help="A file of second-order sections.")
 @click.option("--ba", type=click.Path(path_type=Path), help="A file of b and a.")
 @click.option("--zero-phase", is_flag=True, help="Forward and backward: nothing is delayed.")

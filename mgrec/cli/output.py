@@ -22,6 +22,18 @@ def check_output(path: Path, overwrite: bool) -> None:
         raise BadInput(f"{path} exists: pass --overwrite to replace it")
     if path.exists() and path.is_dir() != (path.suffix == ".zarr"):
         raise BadInput(f"{path} is {'a folder' if path.is_dir() else 'a file'}: remove it first")
+    if path.is_dir() and not _is_array(path):
+        raise BadInput(f"{path} is not a zarr array, or holds more than one: remove it first")
+
+
+def _is_array(folder: Path) -> bool:
+    """Whether a folder is the store of one array: what is replaced is removed with all in it."""
+    import zarr
+
+    try:
+        return isinstance(zarr.open(str(folder), mode="r"), zarr.Array)
+    except (OSError, ValueError, KeyError):
+        return False
 
 
 @contextmanager

@@ -18,6 +18,8 @@ _KINDS = {(_PCM, 8): "u1", (_PCM, 16): "<i2", (_PCM, 32): "<i4", (_FLOAT, 32): "
           (_FLOAT, 64): "<f8"}  # fmt: skip
 # The size of a RIFF chunk has 32 bits.
 _LARGEST = 2**32 - 1024
+# The size that recorders write which do not know it: the samples go on to the end.
+_UNTOLD = 2**32 - 1
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,8 @@ def _parsed(path: Path, file: BinaryIO) -> Recording:
         )
     raw = _KINDS[kind, bits]
     there = path.stat().st_size - file.tell()
+    if there < size < _UNTOLD:
+        raise BadInput(f"{path} was cut short: {size:,} bytes of samples are told, {there:,} there")
     samples = min(size, there) // (channels * bits // 8)
     shape = (samples,) if channels == 1 else (samples, channels)
     dtype = np.dtype(np.float64 if (bits == 32 and kind == _PCM) or bits == 64 else np.float32)

@@ -1,6 +1,8 @@
 """Whatever goes wrong is one line and an exit code."""
 
 import errno
+import gc
+import signal
 
 import click
 import pytest
@@ -36,3 +38,22 @@ def test_an_error_becomes_a_line(error, code, words):
 def test_success_is_left_alone():
     with failure.in_one_line("nothing"):
         pass
+
+
+def test_ctrl_c_inside_a_callback_of_the_garbage_collector_is_not_lost(monkeypatch):
+    def press(phase, information):
+        signal.raise_signal(signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr("sys.unraisablehook", lambda lost: None)
+    with pytest.raises(failure.Interrupted), failure.in_one_line("w.npy was not written"):
+        gc.callbacks.append(press)
+        try:
+            gc.collect()
+        finally:
+            gc.callbacks.remove(press)
+        failure.check_interrupt()
+        pytest.fail("the interrupt was lost")
+    assert signal.getsignal(signal.SIGINT) is before
+    with failure.in_one_line("nothing"):
+        failure.check_interrupt()

@@ -164,6 +164,9 @@ def test_a_file_that_becomes_shorter_is_an_error(run, folder, monkeypatch):
         (["none.wav", "-o", "y.npy", "--ba", "ba.json"], ["does not exist"]),
         (["bad.wav", "-o", "y.npy", "--ba", "ba.json"], ["no .wav file"]),
         (["deep.wav", "-o", "y.npy", "--ba", "ba.json"], ["24 bits"]),
+        (["short.wav", "-o", "y.npy", "--ba", "ba.json"], ["was cut short"]),
+        (["x.npy", "-o", "y.npy", "--butter", 2, "--low", 1, "--rate", 0], ["above 0"]),
+        (["x.npy", "-o", "y.npy", "--butter", 2, "--low", "NAN"], ["above 0"]),
         (["x.npy", "-o", "y.mp3", "--ba", "ba.json"], [".npy, .zarr or .wav"]),
         (["x.npy", "-o", "x.npy", "--ba", "ba.json"], ["exists"]),
     ],
@@ -173,6 +176,7 @@ def test_what_is_refused(run, folder, words, message):
     layout = struct.pack("<HHIIHH", 1, 1, RATE, 3 * RATE, 3, 24)
     body = b"WAVEfmt " + struct.pack("<I", 16) + layout + b"data" + struct.pack("<I", 0)
     (folder / "deep.wav").write_bytes(b"RIFF" + struct.pack("<I", len(body)) + body)
+    (folder / "short.wav").write_bytes((folder / "mono.wav").read_bytes()[:-8])
     before = sorted(folder.iterdir())
     assert_refused(run(*words), *message)
     assert sorted(folder.iterdir()) == before

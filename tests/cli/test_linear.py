@@ -124,6 +124,16 @@ def test_an_output_is_replaced_only_if_asked(mgrec, address, folder, suffix):
     assert left_over(folder) == []
 
 
+@pytest.mark.parametrize("is_group", [True, False])
+def test_only_an_array_is_replaced(mgrec, folder, is_group):
+    out = folder / "kept.zarr"
+    zarr.create_group(str(out)) if is_group else out.mkdir()
+    (out / "notes.txt").write_text("kept")
+    result = mgrec("linear", 0.5, folder / "t.npy", "-o", out, "--overwrite")
+    assert_refused(result, 2, "kept.zarr", "remove it first")
+    assert (out / "notes.txt").read_text() == "kept"
+
+
 def write_bad_inputs(folder):
     np.save(folder / "five.npy", np.ones(5))
     np.save(folder / "text.npy", np.array(["a", "b"]))
