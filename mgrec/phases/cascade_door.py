@@ -88,7 +88,7 @@ def as_sections(sos: Any) -> np.ndarray:
     array = np.atleast_2d(as_coefficients(sos))
     if array.ndim != 2:
         raise ValueError(f"sos array must be 2D; got {array.ndim} axes")
-    if array.shape[1] != 6:
+    if array.shape[1] != 6 or not len(array):
         raise ValueError(f"sos array must be shape (n_sections, 6); got {array.shape}")
     if not (array[:, 3] == 1).all():
         raise ValueError("sos[:, 3] should be all ones; divide each section by it")
@@ -97,7 +97,10 @@ def as_sections(sos: Any) -> np.ndarray:
 
 def axis_of(axis: Any, x: Any) -> int:
     """`axis` counted from the front."""
-    index = int(axis.__index__())
+    try:
+        index = int(axis.__index__())
+    except AttributeError:
+        raise TypeError(f"axis must be an integer; got {axis!r}") from None
     if not -x.ndim <= index < x.ndim:
         raise ValueError(f"axis must be from {-x.ndim} to {x.ndim - 1}; got {axis}")
     return index % x.ndim

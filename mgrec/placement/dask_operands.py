@@ -82,7 +82,10 @@ def align(array: Any, chunks: Any, shape: tuple[Any, ...]) -> da.Array:
                 "compute_chunk_sizes() on the Dask array first"
             )
         return da.from_array(array, chunks=own, name=f"operand-{tokenize(array, own)}")
-    differing = {}
+    # An axis of length 1 may come in several chunks, all but one of them empty.
+    differing: dict[int, Any] = {
+        k: (1,) for k in range(array.ndim) if k not in wanted and len(array.chunks[k]) > 1
+    }
     for k, lengths in wanted.items():
         own = array.chunks[k]
         if any(map(isnan, (*own, *lengths))):

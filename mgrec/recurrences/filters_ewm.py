@@ -30,8 +30,8 @@ def ewm(
     Parameters
     ----------
     x : array_like, CuPy or dask.array.Array
-        Real numbers. nan counts as missing: it weighs nothing, and the weights of the values
-        before it fall all the same (pandas' ``ignore_na=False``).
+        Real numbers. nan and inf count as missing, as in pandas: they weigh nothing, and the
+        weights of the values before them fall all the same (pandas' ``ignore_na=False``).
     alpha : float, optional
         α itself, 0 < α ≤ 1.
     span : float, optional
@@ -72,7 +72,7 @@ def ewm(
     if x.dtype.kind not in "iuf":
         raise TypeError(f"x must be real; got {x.dtype}")
     x = x.astype(np.float32 if x.dtype == np.float32 else np.float64)
-    there = ~np.isnan(x)
+    there = np.isfinite(x)
     if not hasattr(x, "dask") and there.all():
         return _without_gaps(x, rate, adjust, axis)
     return _with_gaps(x, there, rate, adjust, axis)

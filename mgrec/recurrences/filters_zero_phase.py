@@ -132,7 +132,7 @@ def sosfiltfilt(
 def _forward_backward(run: Any, extended: Any, axis: int, edge: int) -> Any:
     forward = run(extended)
     backward = _reversed(run(_reversed(forward, axis)), axis)
-    return _part(backward, axis, edge, backward.shape[axis] - edge) if edge else backward
+    return _part(backward, axis, edge, backward.shape[axis] - edge) if edge > 0 else backward
 
 
 def _part(x: Any, axis: int, begin: int, end: int, step: int = 1) -> Any:

@@ -301,3 +301,9 @@ def test_a_wrong_number_in_one_chunk_is_seen():
 def test_expanded_operands_are_the_arrays_of_a_coefficient():
     (expected,) = expanded([mgrec.Coefficient(lambda i, x: x + i, np.ones(3))], 0)
     assert expected.tolist() == [1, 2, 3]
+
+
+def test_one_step_may_stand_beside_an_empty_chunk():
+    s = da.full((1, 1), 0.5, chunks=((1, 0), (0, 1)))
+    t = da.ones((2, 6), chunks=(1, 3))
+    close(mgrec.linear_recurrence(s, t), mgrec.linear_recurrence(0.5, np.ones((2, 6))))

@@ -29,7 +29,7 @@ def close(computed, wanted):
 
 
 @pytest.mark.parametrize("padtype", ["odd", "even", "constant", None])
-@pytest.mark.parametrize("padlen", [None, 0, 7])
+@pytest.mark.parametrize("padlen", [None, 0, 7, -1])
 @pytest.mark.parametrize(
     ("shape", "axis"), [((200,), 0), ((3, 80), 1), ((80, 3), 0), ((2, 60, 3), 1)]
 )
@@ -128,6 +128,14 @@ def test_weighted_mean_is_pandas(adjust, weights, gaps):
     for data, axis, want in ((x, 0, wanted), (x.T, 1, wanted.T), (chunked, 0, wanted)):
         y = ewm(data, adjust=adjust, axis=axis, **weights)
         np.testing.assert_allclose(np.asarray(y), want, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("adjust", [True, False])
+def test_inf_counts_as_missing_as_in_pandas(adjust):
+    x = np.array([1.0, np.inf, 2.0, -np.inf, np.nan, 3.0])
+    wanted = pd.Series(x).ewm(alpha=0.3, adjust=adjust).mean().to_numpy()
+    for data in (x, da.from_array(x, chunks=2)):
+        np.testing.assert_allclose(np.asarray(ewm(data, alpha=0.3, adjust=adjust)), wanted)
 
 
 def test_weighted_mean_of_other_dtypes():
