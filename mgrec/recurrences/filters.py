@@ -58,9 +58,11 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any 
     Notes
     -----
     *Accuracy.* Everything is computed in float64, or complex128, whatever the dtype is. The
-    rounding errors are those of SciPy's loop within a factor of 8, also where the poles
-    crowd so that both lose digits: wherever several steps at once would lose more, each
-    output is computed on its own.
+    rounding errors, as root mean squares over white signals, are those of SciPy's loop within a
+    factor of 8, also where the poles crowd so that both lose digits: wherever several steps at
+    once would lose more, each output is computed on its own. Single signals vary around that;
+    a constant through a high-pass filter at 0.001 of the sampling rate had 100 times SciPy's
+    errors, of 1e-9 to 1e-5. The last bits depend on the number of threads and on chunks.
 
     *Special values.* A row that comes near overflow, or has nan or inf, is done again by
     SciPy's loop in SciPy's order and dtype, so that an unstable filter gives what SciPy
@@ -92,6 +94,12 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any 
     >>> first, state = lfilter([1.0], [1.0, -0.5], np.ones(3), zi=np.zeros(1))
     >>> lfilter([1.0], [1.0, -0.5], np.ones(2), zi=state)[0]
     array([1.875 , 1.9375])
+
+    Differences that a DPCM coder with the predictor a·y sends are decoded by ``[1.0]`` over
+    ``[1.0, -a]``:
+
+    >>> lfilter([1.0], [1.0, -0.5], np.array([4.0, 1.0, -1.0]))
+    array([4. , 3. , 0.5])
 
     A Dask array stays lazy, and is filtered across its chunks:
 
