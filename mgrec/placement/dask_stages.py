@@ -56,9 +56,9 @@ def colocate(*arrays: da.Array, client: Client | None = None) -> tuple[da.Array,
     others = []
     for array in arrays[:-1]:
         with annotate(workers=lambda key: list(where[key[1:]]), allow_other_workers=True):
-            followed = array.rechunk(last.chunks).map_blocks(
-                _itself, name=f"colocate-{tokenize(array, last)}", meta=array._meta
-            )
+            # Tasks of this name are never stolen by idle workers; others are, wherever they belong.
+            name = f"rechunk-split-{tokenize('colocate', array, last)}"
+            followed = array.rechunk(last.chunks).map_blocks(_itself, name=name, meta=array._meta)
         # Fusion would lose where its tasks belong.
         others.append(client.persist(followed, optimize_graph=False))
     return (*others, last)

@@ -11,7 +11,8 @@ import dask.array as da
 import numpy as np
 import pytest
 import zarr
-from distributed import Client, LocalCluster, wait
+from dask.utils import key_split
+from distributed import Client, LocalCluster, stealing, wait
 
 import mgrec
 import mgrec.dask
@@ -156,6 +157,7 @@ def test_colocated_operands_do_not_move(client, stores):
     (s, t), _ = stores
     x, y = mgrec.dask.colocate(client.persist(s), client.persist(t), client=client)
     wait([x, y])
+    assert key_split(x.name) in stealing.fast_tasks
     there = {key[1:]: place for key, place in places(client, y).items()}
     assert {key[1:]: place for key, place in places(client, x).items()} == there
     assert len(set(there.values())) == 2
