@@ -17,11 +17,9 @@ from distributed import Scheduler, Status
 from distributed.scheduler import ClientState, WorkerState
 from record import nothing
 
+from mgrec.placement.dask_held import RUN
 from mgrec.placement.dask_pins import PinOperands
-
-RUN, GROUP = 8, 128
-"""Chunks of one precomputation and of one propagation, as mgrec groups held chunks."""
-
+from mgrec.placement.groups import LARGEST_HELD as GROUP
 
 # With durations that stay unknown, work stealing weighs all tasks anew at each answer.
 SPAN = ({"action": "compute", "start": 0.0, "stop": 0.01},)

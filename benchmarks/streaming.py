@@ -102,15 +102,13 @@ def copy_bytes(paths: list[Path], target: Path) -> float:
     """Seconds to read all operands and to write the last one of them, to files that are there."""
     drop_caches(paths, target)
     create(target, sum(file.stat().st_size for file in files_of(paths[-1])) // 8)
-    base = target if target.suffix == ".npy" else target / "c"
-    base.parent.mkdir(exist_ok=True)
 
     def copy(chunks: tuple[tuple[Path, int], ...]) -> None:
         for file, left in chunks:
             with open(file, "rb", buffering=0) as source:
                 source.seek(left)
                 data = source.read(8 * CHUNK)
-        into = target if target.suffix == ".npy" else base / file.name
+        into = target if target.suffix == ".npy" else target / "c" / file.name
         into.parent.mkdir(exist_ok=True)
         with open(into, "r+b" if into.exists() else "wb", buffering=0) as written:
             written.seek(left)

@@ -12,7 +12,7 @@ import numpy as np
 from distributed import Client, wait
 
 from ..backends import to_host
-from .dask_cuts import Cut, Place
+from .dask_cuts import Cut, Place, starts_of
 from .dask_held import is_held
 from .dask_rows import rows_of
 from .plan_messages import Part, Peer, row_of
@@ -74,8 +74,8 @@ class Call:
 
 
 def _spans(lengths: tuple[int, ...]) -> list[slice]:
-    ends = [sum(lengths[:k]) for k in range(len(lengths) + 1)]
-    return [slice(ends[k], ends[k + 1]) for k in range(len(lengths))]
+    starts = starts_of(lengths)
+    return [slice(k, k + length) for k, length in zip(starts, lengths, strict=True)]
 
 
 def _part(state: Any, spans: list[slice]) -> Any:
