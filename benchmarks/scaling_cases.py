@@ -17,7 +17,8 @@ from mgrec.signal import lfilter
 
 FILTER = ([0.2, 0.3, 0.2], [1.0, -0.6, 0.2])
 ROWS = 64
-SCALED = ("bar", "bar, short chunks", "weak", "strong")
+LONG, SHORT = "bar, long chunks", "bar, short chunks"
+SCALED = ("bar", LONG, "weak", "strong", SHORT)
 """Parts of the study that run on 1, 2, 4, ... and all workers."""
 BAR = 0.8
 """Efficiency of weak scaling from one worker to all that is wanted of the first part."""
@@ -51,6 +52,7 @@ class Sizes:
 
     chunk: int
     short: int
+    long: int
     bar: int
     weak: int
     strong: int
@@ -58,10 +60,10 @@ class Sizes:
 
 def sizes(kind: str, is_small: bool) -> Sizes:
     if is_small:
-        return Sizes(1 << 12, 1 << 10, 1 << 14, 1 << 12, 1 << 14)
+        return Sizes(1 << 12, 1 << 10, 1 << 13, 1 << 14, 1 << 12, 1 << 14)
     if kind == "cuda":
-        return Sizes(1 << 30, 1 << 28, 1 << 32, 1 << 30, 1 << 32)
-    return Sizes(1 << 22, 1 << 20, 1 << 24, 1 << 22, 1 << 24)
+        return Sizes(1 << 30, 1 << 28, 1 << 31, 1 << 32, 1 << 30, 1 << 32)
+    return Sizes(1 << 22, 1 << 20, 1 << 23, 1 << 24, 1 << 22, 1 << 24)
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ class Cell:
         if self.part == "strong":
             chunk = min(given.chunk, given.strong // self.workers)
             return chunk, given.strong // chunk
-        chunk = given.short if "short" in self.part else given.chunk
+        chunk = {LONG: given.long, SHORT: given.short}.get(self.part, given.chunk)
         each = given.weak if self.part == "weak" else given.bar
         return min(chunk, each), max(1, each // chunk) * self.workers
 
@@ -105,14 +107,14 @@ def stages(parts: Sequence[str], workers: int) -> list[list[Cell]]:
     """The rows of the study, in stages, the most important first."""
     ends = sorted({1, workers})
     between = [count for count in counts(workers) if count not in ends]
-    long = tuple(part for part in SCALED if "short" not in part)
+    most = tuple(part for part in SCALED if part not in (LONG, SHORT))
     order: tuple[tuple[Sequence[str], int, list[int]], ...] = (
         (("bar",), 1, ends),
         (SCALED[1:], 1, ends),
-        (long, ROWS, ends),
+        (most, ROWS, ends),
         (SCALED, 1, between),
-        (long, ROWS, between),
-        (SCALED[1:2], ROWS, [*ends, *between]),
+        (most, ROWS, between),
+        ((LONG, SHORT), ROWS, [*ends, *between]),
     )
     found = [
         [cell for part in some if part in parts for cell in _cells(part, rows, those)]

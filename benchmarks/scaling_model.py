@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import least_squares
 
-from mgrec.placement.dask_held import FEW, RUN
+from mgrec.placement.dask_held import FEW, run_size
 from mgrec.placement.groups import LARGEST_HELD
 
 WORST = 0.25
@@ -109,11 +109,9 @@ def asked(chunks: int, workers: int) -> list[int]:
 
 def tasks(chunks: int, workers: int) -> int:
     """Tasks of the graph over held chunks, for workers of one thread."""
-    if chunks < FEW:
-        runs = chunks - 1
-    else:
-        sizes = [(n, max(1, min(RUN, n // 2))) for n in asked(chunks, workers)]
-        runs = sum(-(-n // size) for n, size in sizes)
+    runs = chunks - 1
+    if chunks >= FEW:
+        runs = sum(-(-n // run_size(n)) for n in asked(chunks, workers))
     return chunks + runs + -(-chunks // LARGEST_HELD)
 
 

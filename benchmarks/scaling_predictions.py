@@ -200,7 +200,7 @@ def tables(record: dict[str, Any]) -> str:
         f"- milliseconds of the phases of a chunk without steps: {about['launch'] * 1e3:.3g}",
         *(f"- model, {way}: {each}" for way, each in record["models"].items()),
         "",
-        "Seconds are latency + asking (from 8 chunks on) + longer + (1 - overlap) * shorter, of",
+        "Seconds are latency + asking (from 16 chunks on) + longer + (1 - overlap) * shorter, of",
         "(kernels + worker * tasks / workers) and (scheduler * tasks).",
         "",
         "| case | candidate | chunks | kernels, ms | predicted ms | efficiency |",

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections import deque
+from itertools import groupby
 from typing import Any
 
 from dask.task_spec import List, Task, TaskRef
@@ -17,7 +18,7 @@ from distributed import Scheduler, Status
 from distributed.scheduler import ClientState, WorkerState
 from record import nothing
 
-from mgrec.placement.dask_held import RUN
+from mgrec.placement.dask_held import run_size
 from mgrec.placement.dask_pins import PinOperands
 from mgrec.placement.groups import LARGEST_HELD as GROUP
 
@@ -35,16 +36,20 @@ class Answers:
         self.sent.extend((self.address, m) for m in messages if m["op"] == "compute-task")
 
 
-def graph_of(chunks: int) -> dict[Any, Task]:
+def graph_of(chunks: int, workers: int) -> dict[Any, Task]:
     """The three phases over chunks that are held, in an order in which they can run."""
     tasks: dict[Any, Task] = {}
     before: list[Any] = []
     for group, first in enumerate(range(0, chunks, GROUP)):
         own = range(first, min(first + GROUP, chunks))
-        runs = [("precompute-x", k) for k in own[::RUN]]
-        for key in runs:
-            blocks = [TaskRef(("block", k)) for k in range(key[1], min(key[1] + RUN, own.stop))]
-            tasks[key] = Task(key, nothing, List(*blocks))
+        runs = []
+        for _, some in groupby(own, lambda k: k * workers // chunks):
+            held = list(some)
+            for left in range(0, len(held), run_size(len(held))):
+                key = ("precompute-x", held[left])
+                blocks = [TaskRef(("block", k)) for k in held[left : left + run_size(len(held))]]
+                tasks[key] = Task(key, nothing, List(*blocks))
+                runs.append(key)
         entry = ("propagate-x", group)
         tasks[entry] = Task(entry, nothing, List(*map(TaskRef, runs)), *before)
         before = [TaskRef(entry)]
@@ -74,7 +79,7 @@ async def _simulate(chunks: int, workers: int) -> dict[str, float]:
         scheduler.clients["study"] = ClientState("study")
         held = {("block", k): [addresses[k * workers // chunks]] for k in range(chunks)}
         scheduler.update_data(who_has=held, nbytes=dict.fromkeys(held, 1 << 30), client="study")
-        tasks = graph_of(chunks)
+        tasks = graph_of(chunks, workers)
         start = time.perf_counter()
         _submit(scheduler, tasks, {key for key in tasks if key[0] == "determine-x"})
         taken = time.perf_counter()
