@@ -15,7 +15,8 @@ from record import Study
 import mgrec
 from mgrec.signal import lfilter
 
-FILTER = ([0.2, 0.3, 0.2], [1.0, -0.6, 0.2])
+# In float32 as the signal: with coefficients in float64 the results are in float64, as SciPy's.
+FILTER = np.array([[0.2, 0.3, 0.2], [1.0, -0.6, 0.2]], np.float32)
 ROWS = 64
 LONG, SHORT = "bar, long chunks", "bar, short chunks"
 SCALED = ("bar", LONG, "weak", "strong", SHORT)
@@ -168,7 +169,7 @@ def to_host(array: Any) -> np.ndarray:
 
 def loop(name: str, s: np.ndarray, t: np.ndarray) -> list[float]:
     w, states, found = 0.0, [0.0, 0.0], []
-    (b0, b1, b2), (_, a1, a2) = FILTER
+    (b0, b1, b2), (_, a1, a2) = FILTER.tolist()
     for a, b in zip(s, t, strict=True):
         if name == "filter, order 2":
             w = b0 * b + states[0]
