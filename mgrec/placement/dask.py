@@ -77,8 +77,11 @@ def build(cut: Cutting, stand_in: Solved, memory: str = "stream") -> Solved:
     _advise(own.count)
     recipe, blocks = own.recipe, own.blocks
     check_chunks(blocks[0]._meta, own.chunks, recipe.dtype)
-    token = tokenize(recipe, [block.name for block in blocks], own.initial, own.chunks, memory)
     are_held = all(map(is_held, blocks))
+    # An array has the same name when it is persisted, but the propagations over held chunks are
+    # others: a scheduler that still knows those of a lazy solve would mix the two up.
+    names = [block.name for block in blocks]
+    token = tokenize(recipe, names, own.initial, own.chunks, memory, are_held)
     layers: Layers = Held(own, token) if are_held else Packed(own, token, memory)
     solved = layers.chain(group_size(own.chunks, recipe, are_held))
     log_solve(solved[0][0])

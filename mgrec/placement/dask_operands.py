@@ -6,9 +6,11 @@ from math import isnan
 from typing import Any
 
 import dask.array as da
-from dask._task_spec import convert_legacy_graph
+from dask._task_spec import Alias, convert_legacy_graph
 from dask.base import clone_key, tokenize
+from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
+from distributed import Future
 
 from ..phases.coefficient import Coefficient
 from ..phases.door import Problem, arrays_of
@@ -102,13 +104,22 @@ def align(array: Any, chunks: Any, shape: tuple[Any, ...]) -> da.Array:
 def read_again(array: da.Array, seed: str) -> da.Array:
     """The same array under fresh keys: all that it is made of is computed a second time.
 
-    ``dask.graph_manipulation.clone`` leaves the targets of aliases as they are (Dask 2026.7):
-    after a slice, a reshape or a rechunk it is a graph with missing keys.
+    What workers hold already is read again where it is. ``dask.graph_manipulation.clone`` leaves
+    the targets of aliases as they are (Dask 2026.7): after a slice, a reshape or a rechunk it is
+    a graph with missing keys.
     """
-    tasks = convert_legacy_graph(dict(array.__dask_graph__()))
+    graph = dict(array.__dask_graph__())
+    held = {key: value for key, value in graph.items() if isinstance(value, Future)}
+    own_tasks = {key: value for key, value in graph.items() if key not in held}
+    tasks = convert_legacy_graph(own_tasks, set(graph))
     fresh = {key: clone_key(key, seed) for key in tasks}
-    graph = {fresh[key]: task.substitute(fresh, key=fresh[key]) for key, task in tasks.items()}
+    again = {fresh[key]: task.substitute(fresh, key=fresh[key]) for key, task in tasks.items()}
+    own = flatten(array.__dask_keys__())
+    again |= {clone_key(key, seed): Alias(clone_key(key, seed), key) for key in own if key in held}
     name = clone_key(array.name, seed)
     return da.Array(
-        HighLevelGraph.from_collections(name, graph), name, array.chunks, meta=array._meta
+        HighLevelGraph.from_collections(name, {**again, **held}),
+        name,
+        array.chunks,
+        meta=array._meta,
     )

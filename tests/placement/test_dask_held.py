@@ -1,0 +1,39 @@
+"""Operands that a cluster holds, beside the same ones yet to be loaded."""
+
+import dask.array as da
+import numpy as np
+import pytest
+from distributed import Client
+
+import mgrec
+
+X = np.linspace(-1, 1, 120)
+
+
+@pytest.fixture(scope="module")
+def client():
+    with Client(processes=False, n_workers=2, threads_per_worker=1, dashboard_address=":0") as own:
+        yield own
+
+
+def lazy(values):
+    return da.from_array(values, chunks=10)
+
+
+def test_tasks_over_held_chunks_are_not_taken_for_those_of_a_lazy_solve(client):
+    # Persisting keeps the name of an array; groups over held chunks are larger.
+    t = lazy(X)
+    solves = [mgrec.linear_recurrence(0.5, array) for array in (t, t.persist())]
+    lazily, held = (
+        {key for key in solve.__dask_graph__() if "propagate" in str(key)} for solve in solves
+    )
+    assert lazily
+    assert not lazily & held
+
+
+@pytest.mark.parametrize("part", [slice(None), slice(7, None)])
+def test_two_pass_reads_held_operands_where_they_are(client, part):
+    s, t = lazy(X), lazy(X).persist()
+    wanted = mgrec.linear_recurrence(X[part], X[part])
+    got = mgrec.linear_recurrence(s[part], t[part], memory="two-pass").compute()
+    np.testing.assert_allclose(got, wanted, rtol=1e-13)
