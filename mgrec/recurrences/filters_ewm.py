@@ -8,8 +8,14 @@ from typing import Any
 import numpy as np
 
 from ..phases.cascade_door import as_signal, axis_of, beside
+from .custom import scan
 from .filters import lfilter
+from .filters_chunks import chunked_like, has_unknown_sizes, without_empty_chunks
 from .linear import linear_recurrence
+from .maps import max_plus
+
+# b and a of a filter that returns what came one sample before.
+_ONE_STEP = np.array([0.0, 1.0], np.float32), np.ones(1, np.float32)
 
 
 def ewm(
@@ -71,11 +77,14 @@ def ewm(
     axis = axis_of(axis, x)
     if x.dtype.kind not in "iuf":
         raise TypeError(f"x must be real; got {x.dtype}")
-    x = x.astype(np.float32 if x.dtype == np.float32 else np.float64)
+    given = x = x.astype(np.float32 if x.dtype.char == "f" else np.float64)
+    if 0 in x.shape:
+        return x
+    x = without_empty_chunks(x)
     there = np.isfinite(x)
     if not hasattr(x, "dask") and there.all():
         return _without_gaps(x, rate, adjust, axis)
-    return _with_gaps(x, there, rate, adjust, axis)
+    return chunked_like(_with_gaps(x, there, rate, adjust, axis), given)
 
 
 def _alpha(
@@ -106,8 +115,6 @@ def _without_gaps(x: Any, rate: float, adjust: bool, axis: int) -> Any:
     if not adjust:
         # What stands before the first value is the first value.
         first = type_(1 - rate) * x[(slice(None),) * axis + (slice(0, 1),)]
-        if x.shape[axis] == 0:
-            return x
         return lfilter(numerator, denominator, x, axis, first)[0]
     shape = [1] * x.ndim
     shape[axis] = -1
@@ -133,14 +140,22 @@ def _with_gaps(x: Any, there: Any, rate: float, adjust: bool, axis: int) -> Any:
     share = weight / (weight + type_(1 if adjust else rate))
     values = (1 - share) * np.where(there, x, zero)
     y = linear_recurrence(np.where(there, share, type_(1)), values, axis=axis)
-    seen = np.cumsum(there, axis=axis) > 0
-    return np.where(seen, y, type_(np.nan))
+    return np.where(_seen(there, axis), y, type_(np.nan))
 
 
 def _delayed(there: Any, axis: int) -> Any:
     """Whether the value before each is there; there is none before the first."""
+    if has_unknown_sizes(there, axis):
+        return lfilter(*_ONE_STEP, there.astype(np.float32), axis) > 0
     whole = (slice(None),) * axis
     head = there[(*whole, slice(0, 1))] & False
-    chunks = getattr(there, "chunks", None)
     delayed: Any = np.concatenate([head, there[(*whole, slice(0, -1))]], axis)
-    return delayed if chunks is None else delayed.rechunk(chunks)
+    return chunked_like(delayed, there)
+
+
+def _seen(there: Any, axis: int) -> Any:
+    """Whether there has been a value so far."""
+    if hasattr(there, "dask"):
+        # A chunk of unknown size may be empty, and no cumsum of Dask (2026.7) gets past it.
+        return scan(max_plus, np.int8(0), there.astype(np.int8), initial=np.int8(0), axis=axis) > 0
+    return np.cumsum(there, axis=axis) > 0

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..phases.cascade_door import as_polynomial, as_sections, as_signal, axis_of, beside
 from .filters import lfilter, sosfilt
+from .filters_chunks import chunked_like, has_unknown_sizes, without_empty_chunks
 from .filters_initial import lfilter_zi, sosfilt_zi
 
 
@@ -67,6 +68,7 @@ def filtfilt(
         from .filters_gust import filtfilt_gust
 
         return filtfilt_gust(b, a, x, axis, irlen)
+    given, x = x, without_empty_chunks(x)
     edge, extended = _extended(x, axis, padtype, padlen, max(b.size, a.size))
     states = lfilter_zi(b, a)
     shape = [1] * x.ndim
@@ -76,7 +78,7 @@ def filtfilt(
     def run(data: Any) -> Any:
         return lfilter(b, a, data, axis, _part(data, axis, 0, 1) * states)[0]
 
-    return _forward_backward(run, extended, axis, edge)
+    return chunked_like(_forward_backward(run, extended, axis, edge), given)
 
 
 def sosfiltfilt(
@@ -118,6 +120,7 @@ def sosfiltfilt(
     sos, x = as_sections(sos), as_signal(x)
     axis = axis_of(axis, x)
     taps = 2 * len(sos) + 1 - min((sos[:, 2] == 0).sum(), (sos[:, 5] == 0).sum())
+    given, x = x, without_empty_chunks(x)
     edge, extended = _extended(x, axis, padtype, padlen, int(taps))
     shape = [len(sos)] + [1] * x.ndim
     shape[axis + 1] = 2
@@ -126,7 +129,7 @@ def sosfiltfilt(
     def run(data: Any) -> Any:
         return sosfilt(sos, data, axis, _part(data, axis, 0, 1) * states)[0]
 
-    return _forward_backward(run, extended, axis, edge)
+    return chunked_like(_forward_backward(run, extended, axis, edge), given)
 
 
 def _forward_backward(run: Any, extended: Any, axis: int, edge: int) -> Any:
@@ -153,6 +156,11 @@ def _extended(
         )
     edge = 0 if padtype is None else 3 * taps if padlen is None else padlen
     length = x.shape[axis]
+    if has_unknown_sizes(x, axis):
+        raise ValueError(
+            "forward and backward filters need the sizes of all chunks along the axis: call "
+            "compute_chunk_sizes() on x"
+        )
     if not length > edge:
         raise ValueError(
             f"The length of the input vector x must be greater than padlen, which is {edge}; "

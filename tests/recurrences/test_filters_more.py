@@ -49,7 +49,27 @@ def test_zero_phase_of_chunks_keeps_them():
     x = da.from_array(draw(500), chunks=(100, 250, 150))
     y = filtfilt(*FILTER, x)
     assert isinstance(y, da.Array)
-    assert y.shape == x.shape
+    assert y.chunks == x.chunks
+
+
+@pytest.mark.parametrize("padtype", ["odd", None])
+@pytest.mark.parametrize("chunks", [((0, 1, 0), (0, 20, 10, 0)), ((1,), (0, 0, 30))])
+def test_zero_phase_of_empty_chunks(padtype, chunks):
+    x = draw(1, 30)
+    lazy = da.from_array(x, chunks=chunks)
+    sos = signal.butter(2, 0.3, output="sos")
+    for y, wanted in (
+        (filtfilt(*FILTER, lazy, padtype=padtype), signal.filtfilt(*FILTER, x, padtype=padtype)),
+        (sosfiltfilt(sos, lazy, padtype=padtype), signal.sosfiltfilt(sos, x, padtype=padtype)),
+    ):
+        assert y.chunks == chunks
+        close(y.compute(scheduler="sync"), wanted)
+
+
+def test_zero_phase_of_unknown_chunks_says_what_to_do():
+    x = da.from_array(draw(30), chunks=10)
+    with pytest.raises(ValueError, match="compute_chunk_sizes"):
+        filtfilt(*FILTER, x[x > 0])
 
 
 @pytest.mark.parametrize("irlen", [None, 20])
@@ -138,10 +158,41 @@ def test_inf_counts_as_missing_as_in_pandas(adjust):
         np.testing.assert_allclose(np.asarray(ewm(data, alpha=0.3, adjust=adjust)), wanted)
 
 
+EMPTY_CHUNKS = [((0, 3, 0, 5), (0, 2, 0)), ((8,), (0, 1, 1, 0)), ((2, 6), (2,))]
+
+
+@pytest.mark.parametrize("adjust", [True, False])
+@pytest.mark.parametrize("chunks", EMPTY_CHUNKS)
+def test_weighted_mean_of_empty_chunks(adjust, chunks):
+    x = draw(8, 2)
+    x[0, 0] = x[3:5, 1] = np.nan
+    y = ewm(da.from_array(x, chunks=chunks), alpha=0.3, adjust=adjust, axis=0)
+    assert y.chunks == chunks
+    wanted = ewm(x, alpha=0.3, adjust=adjust, axis=0)
+    np.testing.assert_allclose(y.compute(scheduler="sync"), wanted, rtol=1e-13)
+
+
+@pytest.mark.parametrize("adjust", [True, False])
+def test_weighted_mean_of_unknown_chunks(adjust):
+    x = np.array([0.0, 0.0, 1.0, 2.0, np.inf, 0.0, 0.0, 3.0, 4.0])
+    chunked = da.from_array(x, chunks=2)
+    y = ewm(chunked[chunked != 0], alpha=0.3, adjust=adjust)
+    wanted = ewm(x[x != 0], alpha=0.3, adjust=adjust)
+    np.testing.assert_allclose(y.compute(scheduler="sync"), wanted, rtol=1e-13)
+
+
+@pytest.mark.parametrize("chunks", [(0, 0, 0), (0,)])
+def test_weighted_mean_of_nothing(chunks):
+    y = ewm(da.zeros(0, chunks=(chunks,)), alpha=0.3)
+    assert y.chunks == (chunks,)
+    assert y.compute(scheduler="sync").shape == (0,)
+
+
 def test_weighted_mean_of_other_dtypes():
     assert ewm(np.arange(5), alpha=0.5).dtype == np.float64
     single = ewm(np.arange(5, dtype="f4"), alpha=0.5)
     assert single.dtype == np.float32
+    assert ewm(np.arange(5, dtype=">f4"), alpha=0.5).dtype == np.float32
     np.testing.assert_allclose(single, ewm(np.arange(5), alpha=0.5), rtol=1e-6)
     assert ewm(np.empty((2, 0)), alpha=0.5, adjust=False).shape == (2, 0)
     with pytest.raises(TypeError, match="real"):
