@@ -6,6 +6,7 @@ from math import isnan
 from typing import Any
 
 import dask.array as da
+import numpy as np
 from dask._task_spec import Alias, convert_legacy_graph
 from dask.base import clone_key, tokenize
 from dask.core import flatten
@@ -98,7 +99,17 @@ def align(array: Any, chunks: Any, shape: tuple[Any, ...]) -> da.Array:
                 )
         elif own != lengths:
             differing[k] = lengths
-    return array.rechunk(differing) if differing else array
+    return _cut(array, differing) if differing else array
+
+
+def _cut(array: da.Array, chunks: dict[int, Any]) -> da.Array:
+    """An array in other chunks along some axes."""
+    wanted = tuple(chunks.get(k, own) for k, own in enumerate(array.chunks))
+    if array.ndim and not any(array.shape):
+        # Dask (2026.7) leaves arrays all of whose axes are empty in their chunks.
+        nothing = np.empty_like(array._meta, shape=array.shape)
+        return da.from_array(nothing, chunks=wanted, name=f"operand-{tokenize(nothing, wanted)}")
+    return array.rechunk(wanted)
 
 
 def read_again(array: da.Array, seed: str) -> da.Array:

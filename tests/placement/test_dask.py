@@ -79,6 +79,13 @@ def test_chunks_of_no_step_and_of_one(sizes, reverse):
     close(result, wanted)
 
 
+def test_operands_of_no_step_are_cut_alike():
+    s, t = lazy(np.ones(0), 0, 0, 0), lazy(np.ones(0), 0, 0)
+    result = mgrec.linear_recurrence(s, t)
+    assert result.chunks == t.chunks
+    assert result.compute(scheduler="sync").shape == (0,)
+
+
 def test_chunks_of_no_row():
     t = da.ones((4, 9), chunks=((0, 3, 0, 1), 4))
     close(mgrec.linear_recurrence(0.5, t), mgrec.linear_recurrence(0.5, np.ones((4, 9))))
