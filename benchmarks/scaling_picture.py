@@ -22,7 +22,8 @@ MOST = 8
 
 
 def stream(client: Client, addresses: list[str], s: Any, t: Any) -> list[dict[str, Any]]:
-    """The tasks of one solve: worker, phase, and when it ran, in milliseconds."""
+    """The tasks of one solve, the second: worker, phase, and when it ran, in milliseconds."""
+    wait(mgrec.linear_recurrence(s, t, 2.0).persist())
     with get_task_stream(client=client) as tasks:
         wait(mgrec.linear_recurrence(s, t, 3.0).persist())
     found = []
