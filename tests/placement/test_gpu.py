@@ -5,6 +5,7 @@ import pytest
 from oracles import linear, loop
 
 import mgrec
+from mgrec.signal import lfilter
 
 pytestmark = pytest.mark.gpu
 
@@ -45,6 +46,36 @@ def test_work_is_queued_on_the_current_stream():
     for k, w in enumerate(results):
         streams[k // 8].synchronize()
         check(w, s, t + k % 8)
+
+
+WAIT = r"""
+extern "C" __global__ void wait(long long cycles) {
+  const long long start = clock64();
+  while (clock64() - start < cycles);
+}"""
+
+
+@pytest.mark.parametrize(
+    "solve",
+    [
+        lambda x, k: mgrec.linear_recurrence(x, x, 1.5 + k),
+        lambda x, k: mgrec.linear_recurrence(0.5, x, initial=-0.25 - k),
+        lambda x, k: lfilter([0.5, 0.25], [1.0, -0.5], x, zi=x[:1] + k)[0],
+    ],
+    ids=["arrays", "constant", "filter"],
+)
+def test_a_call_does_not_wait_for_the_device(solve):
+    import cupy
+
+    x = cupy.asarray(drawn(10_000)[1])
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        solve(x, 0)
+        stream.synchronize()
+        cupy.RawKernel(WAIT, "wait")((1,), (1,), (2_000_000_000,))
+        result = solve(x, 1)
+        assert not stream.done
+        stream.synchronize()
+        cupy.testing.assert_array_equal(result, solve(x, 1))
 
 
 def test_the_same_input_gives_the_same_bits():

@@ -79,8 +79,18 @@ def _by_p_scheme(transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results
 def _entry(entry: Arrays, chunk: Chunk) -> Arrays:
     import cupy
 
-    arrays = map(_on_device, (part.astype(chunk.dtype, copy=False) for part in entry))
+    arrays = map(_state_on_device, (part.astype(chunk.dtype, copy=False) for part in entry))
     return tuple(map(cupy.ascontiguousarray, arrays))
+
+
+def _state_on_device(array: Any) -> Any:
+    """A state goes to the device as any work of the stream: another for every chunk.
+
+    States of 0 are those of most calls, and shared as coefficients are.
+    """
+    import cupy
+
+    return cupy.asarray(array) if is_on_gpu(array) or array.any() else _on_device(array)
 
 
 def _on_device(array: Any) -> Any:
@@ -98,7 +108,8 @@ def _on_device(array: Any) -> Any:
 def _scalar(value: bytes, dtype: np.dtype[Any], device: int) -> Any:
     """A scalar on the device: kernels only read it, so that all calls may share it.
 
-    Copying it at every call took about 30 microseconds.
+    Copying it at every call took about 30 microseconds. Any stream may ask for it later, so
+    that the first to do so waits until it is there.
     """
     import cupy
 
