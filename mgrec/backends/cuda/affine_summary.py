@@ -32,11 +32,13 @@ def summarise_affine(chunk: Chunk) -> AffineSummary | ComposedMaps:
     mantissa, _, offset, *_ = composed.maps
     _, exponent, _, growth, more, _, _, flag = (part.real for part in composed.maps)
     offset[flag == NAN] = np.nan
-    redo = {(int(o), int(i)): _row(chunk, int(o), int(i)) for o, i in np.argwhere(flag == REDO)}
+    again = np.argwhere(flag == REDO) if (flag == REDO).any() else ()
+    redo = {(int(o), int(i)): _row(chunk, int(o), int(i)) for o, i in again}
     wide = np.result_type(chunk.dtype, np.float64)
     with np.errstate(all="ignore"):
         # Beyond ±2**40 no state survives, and rows with growth of that size are done again.
-        exponents = np.clip(np.nan_to_num(exponent.astype(np.float64)), -(2.0**40), 2.0**40)
+        known = np.where(exponent == exponent, exponent, 0).astype(np.float64)
+        exponents = np.minimum(np.maximum(known, -(2.0**40)), 2.0**40)
         return AffineSummary(
             mantissa.astype(wide),
             exponents.astype(np.int64),
