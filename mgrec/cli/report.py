@@ -26,9 +26,23 @@ def check_report(path: Path | None) -> None:
 
 @contextmanager
 def reported(path: Path | None, client: Client) -> Iterator[None]:
-    """Write Dask's performance report of what is computed inside, if one is wanted."""
+    """Write Dask's performance report of what is computed inside, if one is wanted.
+
+    Also of what fails inside; a report that cannot be finished leaves no file.
+    """
     if path is None:
         yield
         return
-    with client.as_current(), performance_report(filename=str(path)):
-        yield
+    part = path.with_name(f".{path.name}")
+    try:
+        with client.as_current(), performance_report(filename=str(part)):
+            failed = None
+            try:
+                yield
+            except BaseException as error:
+                failed = error
+        part.replace(path)
+        if failed is not None:
+            raise failed
+    finally:
+        part.unlink(missing_ok=True)

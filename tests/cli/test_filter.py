@@ -3,6 +3,9 @@
 import json
 import os
 import struct
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from types import SimpleNamespace
 
 import click.testing
 import numpy as np
@@ -11,7 +14,7 @@ import zarr
 from scipy import signal
 from scipy.io import wavfile
 
-from mgrec.cli import recordings
+from mgrec.cli import recordings, report
 from mgrec.cli.filter import filter_
 
 RATE = 100
@@ -189,3 +192,24 @@ def test_a_report_shows_the_phases(run, folder):
     assert result.exit_code == 0, result.output
     page = (folder / "tasks.html").read_text()
     assert all(phase in page for phase in ("precompute", "propagate", "determine"))
+
+
+@pytest.mark.parametrize("fails", ["work", "report"])
+def test_a_report_is_whole_or_not_there(fails, tmp_path, monkeypatch):
+    @contextmanager
+    def half(filename):
+        try:
+            yield
+        finally:
+            Path(filename).write_text("<html>")
+            if fails == "report":
+                raise KeyboardInterrupt
+            Path(filename).write_text("<html></html>")
+
+    monkeypatch.setattr(report, "performance_report", half)
+    client = SimpleNamespace(as_current=nullcontext)
+    failure = ValueError if fails == "work" else KeyboardInterrupt
+    with pytest.raises(failure), report.reported(tmp_path / "tasks.html", client):
+        raise ValueError("of the work")
+    found = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert found == ({"tasks.html": "<html></html>"} if fails == "work" else {})
