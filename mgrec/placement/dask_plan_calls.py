@@ -9,7 +9,7 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
-from distributed import Client, wait
+from distributed import Client, Future, wait
 
 from ..backends import to_host
 from .dask_cuts import Cut, Place, starts_of
@@ -33,7 +33,7 @@ class Call:
         blocks = (block if is_held(block) else client.persist(block) for block in cut.blocks)
         self.cut = replace(cut, blocks=tuple(blocks))
         if any(future.status != "finished" for future in self.cut.futures()):
-            wait(self.cut.futures())
+            _finish(self.cut.futures())
         self._spans = [_spans(lengths) for lengths in cut.rows]
 
     def initial(self) -> dict[Place, list[Any]]:
@@ -71,6 +71,14 @@ class Call:
                 raise ValueError(
                     f"{what} of a plan's solve must be {want}, as it was built; got {got}"
                 )
+
+
+def _finish(futures: list[Future]) -> None:
+    """Wait for operands; raises what one of them raised."""
+    wait(futures)
+    for future in futures:
+        if future.status == "error":
+            future.result()
 
 
 def _spans(lengths: tuple[int, ...]) -> list[slice]:

@@ -211,6 +211,18 @@ def test_a_chunk_that_raises_is_named_and_the_plan_goes_on(client, arrays):
         assert _all_freed(client)
 
 
+def test_what_an_operand_raised_is_raised_by_the_plan(arrays):
+    def failing(block):
+        raise ZeroDivisionError("no such operand")
+
+    s, t = arrays
+    failed = t.map_blocks(failing, meta=t._meta)
+    with mgrec.plan(mgrec.linear_recurrence, s, t) as solve:
+        with pytest.raises(ZeroDivisionError, match="no such operand"):
+            solve(s, failed)
+        solve().compute()
+
+
 def _shortened(block, block_info=None):
     is_seventh = block_info is not None and block_info[0]["chunk-location"] == (7,)
     return block[1:] if is_seventh else block
