@@ -6,6 +6,7 @@ from typing import Any
 
 from ..phases.cascade_door import FilterProblem, as_zf, check_polynomials, check_sections
 from ..placement.filters import solve_filter
+from .filters_chunks import without_empty_chunks
 
 
 def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any = None) -> Any:
@@ -161,10 +162,12 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any = None
     >>> sosfilt(sos, np.array([1.0, 0.0, 0.0, 0.0]))
     array([1.   , 1.5  , 0.75 , 0.375])
     """
-    problem = check_sections(sos, x, axis, zi)
+    problem = check_sections(sos, x, axis, without_empty_chunks(zi))
     return _solve(problem, zi is not None, True, out)
 
 
 def _solve(problem: FilterProblem, with_state: bool, is_sections: bool, out: Any) -> Any:
     y, exit = solve_filter(problem, out)
-    return (y, as_zf(problem, exit, is_sections)) if with_state else y
+    if not with_state:
+        return y
+    return y, as_zf(problem, without_empty_chunks(exit), is_sections)

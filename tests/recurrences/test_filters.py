@@ -1,5 +1,6 @@
 """lfilter and sosfilt give SciPy's results: every shape, dtype, axis and chunking."""
 
+import dask
 import dask.array as da
 import numpy as np
 import pytest
@@ -231,6 +232,17 @@ def test_chunks_of_unknown_sizes():
     b, a = POLYNOMIALS["order 2"]
     wanted = signal.lfilter(b, a, x[x > -1], zi=np.ones(2))
     assert_same(lfilter(b, a, some, zi=np.ones(2)), wanted)
+
+
+def test_states_of_sections_in_empty_chunks():
+    x, sos = draw((3, 1, 8), float), signal.butter(4, 0.3, output="sos")
+    zi = draw((2, 3, 1, 2), float)
+    wanted = signal.sosfilt(sos, x, zi=zi)
+    lazy = da.from_array(x, chunks=((2, 0, 1), (0, 1, 0), (3, 0, 5)))
+    for states in (zi, da.from_array(zi, chunks=((0, 2), (1, 2), (0, 1), (1, 0, 1)))):
+        computed = dask.compute(*sosfilt(sos, lazy, zi=states), scheduler="sync")
+        for got, want in zip(computed, wanted, strict=True):
+            assert_same(got, want)
 
 
 def test_dask_stays_lazy_and_its_keys_are_repeatable():
