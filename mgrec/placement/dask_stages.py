@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isnan
 from typing import Any
 
 import dask.array as da
@@ -35,7 +36,7 @@ def colocate(*arrays: da.Array, client: Client | None = None) -> tuple[da.Array,
     Raises
     ------
     ValueError
-        The shapes differ.
+        The shapes differ, or are unknown.
 
     Examples
     --------
@@ -47,6 +48,10 @@ def colocate(*arrays: da.Array, client: Client | None = None) -> tuple[da.Array,
     2.0
     """
     shapes = {array.shape for array in arrays}
+    if any(isnan(length) for shape in shapes for length in shape):
+        raise ValueError(
+            "colocate needs the sizes of all chunks: call compute_chunk_sizes() on the arrays"
+        )
     if len(shapes) > 1:
         raise ValueError(f"arrays must have the same shape; got {sorted(shapes)}")
     client = client or default_client()
@@ -54,11 +59,11 @@ def colocate(*arrays: da.Array, client: Client | None = None) -> tuple[da.Array,
     wait(last)
     where = {key[1:]: workers for key, workers in client.who_has(last).items()}
     others = []
-    for array in arrays[:-1]:
+    for array in (each.rechunk(last.chunks) for each in arrays[:-1]):
         with annotate(workers=lambda key: list(where[key[1:]]), allow_other_workers=True):
             # Tasks of this name are never stolen by idle workers; others are, wherever they belong.
             name = f"rechunk-split-{tokenize('colocate', array, last)}"
-            followed = array.rechunk(last.chunks).map_blocks(_itself, name=name, meta=array._meta)
+            followed = array.map_blocks(_itself, name=name, meta=array._meta)
         # Fusion would lose where its tasks belong.
         others.append(client.persist(followed, optimize_graph=False))
     return (*others, last)
@@ -103,7 +108,9 @@ def persist_in_stages(
     300.0
     """
     client = client or default_client()
-    graph = dict(optimize(array)[0].__dask_graph__())
+    # What workers hold already drops out of an optimized graph.
+    held = {k: v for k, v in dict(array.__dask_graph__()).items() if isinstance(v, Future)}
+    graph = held | dict(optimize(array)[0].__dask_graph__())
     keys = list(flatten(array.__dask_keys__()))
     lines = np.moveaxis(np.arange(len(keys)).reshape(array.numblocks), axis, 0)
     lines = lines.reshape(len(lines), -1)

@@ -6,6 +6,7 @@ import pytest
 from distributed import Client
 
 import mgrec
+import mgrec.dask
 
 X = np.linspace(-1, 1, 120)
 
@@ -37,3 +38,25 @@ def test_two_pass_reads_held_operands_where_they_are(client, part):
     wanted = mgrec.linear_recurrence(X[part], X[part])
     got = mgrec.linear_recurrence(s[part], t[part], memory="two-pass").compute()
     np.testing.assert_allclose(got, wanted, rtol=1e-13)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_stages_over_held_operands(client, reverse):
+    t = lazy(X).persist()
+    w = mgrec.linear_recurrence(0.5, t, reverse=reverse)
+    got = mgrec.dask.persist_in_stages(w, chunks=5).compute()
+    np.testing.assert_array_equal(got, w.compute())
+
+
+@pytest.mark.parametrize("chunk", [7, 16, 120])
+def test_colocate_operands_in_other_chunks(client, chunk):
+    s, t = mgrec.dask.colocate(da.from_array(X, chunks=chunk), lazy(X))
+    assert s.chunks == t.chunks
+    got = mgrec.linear_recurrence(s, t).compute()
+    np.testing.assert_allclose(got, mgrec.linear_recurrence(X, X), rtol=1e-13)
+
+
+def test_colocate_needs_sizes(client):
+    t = lazy(X)
+    with pytest.raises(ValueError, match="compute_chunk_sizes"):
+        mgrec.dask.colocate(t[t > 0], t[t > 0])
