@@ -24,6 +24,6 @@ def chunked_like(result: Any, x: Any) -> Any:
     return result if chunks in (None, getattr(result, "chunks", None)) else result.rechunk(chunks)
 
 
-def has_unknown_sizes(x: Any, axis: int) -> bool:
-    """Whether x is a Dask array that does not know the sizes of its chunks along an axis."""
-    return any(map(isnan, getattr(x, "chunks", ((),) * x.ndim)[axis]))
+def has_unknown_sizes(x: Any) -> bool:
+    """Whether x is a Dask array that does not know the sizes of all its chunks."""
+    return any(isnan(length) for lengths in getattr(x, "chunks", ()) for length in lengths)

@@ -145,7 +145,7 @@ def _with_gaps(x: Any, there: Any, rate: float, adjust: bool, axis: int) -> Any:
 
 def _delayed(there: Any, axis: int) -> Any:
     """Whether the value before each is there; there is none before the first."""
-    if has_unknown_sizes(there, axis):
+    if has_unknown_sizes(there):
         return lfilter(*_ONE_STEP, there.astype(np.float32), axis) > 0
     whole = (slice(None),) * axis
     head = there[(*whole, slice(0, 1))] & False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -156,10 +157,10 @@ def _extended(
         )
     edge = 0 if padtype is None else 3 * taps if padlen is None else padlen
     length = x.shape[axis]
-    if has_unknown_sizes(x, axis):
+    if isnan(length) or (edge > 0 and has_unknown_sizes(x)):
         raise ValueError(
-            "forward and backward filters need the sizes of all chunks along the axis: call "
-            "compute_chunk_sizes() on x"
+            "x must be in chunks of known sizes to be filtered forward and backward: call "
+            "compute_chunk_sizes() on it"
         )
     if not length > edge:
         raise ValueError(

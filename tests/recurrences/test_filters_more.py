@@ -68,8 +68,13 @@ def test_zero_phase_of_empty_chunks(padtype, chunks):
 
 def test_zero_phase_of_unknown_chunks_says_what_to_do():
     x = da.from_array(draw(30), chunks=10)
-    with pytest.raises(ValueError, match="compute_chunk_sizes"):
-        filtfilt(*FILTER, x[x > 0])
+    rows = da.from_array(draw(4, 30), chunks=(2, 10))
+    rows = rows[rows[:, 0] > -9]
+    for unknown in (x[x > 0], rows):
+        with pytest.raises(ValueError, match="compute_chunk_sizes"):
+            filtfilt(*FILTER, unknown)
+    got = filtfilt(*FILTER, rows, padtype=None).compute(scheduler="sync")
+    close(got, signal.filtfilt(*FILTER, draw(4, 30), padtype=None))
 
 
 @pytest.mark.parametrize("irlen", [None, 20])
