@@ -102,6 +102,8 @@ class Plan:
         with self._lock:
             if self._end:
                 raise RuntimeError(self._end)
+            if self.client.status != "running":
+                raise RuntimeError("the client of the plan is closed: build it anew with another")
             recurrence, first, given = self._given
             is_first = not operands and not options
             with answered(lambda cut: self._solve(self._first if is_first else self._like(cut()))):

@@ -262,6 +262,14 @@ def test_a_closed_plan_says_so(arrays):
     solve.close()
 
 
+def test_a_plan_whose_client_is_closed_says_so(client):
+    with Client(client.scheduler.address, set_as_default=False) as own:
+        solve = mgrec.plan(mgrec.linear_recurrence, 0.5, da.ones(20, chunks=10), client=own)
+    with pytest.raises(RuntimeError, match="the client of the plan is closed"):
+        solve()
+    solve.close()
+
+
 @pytest.mark.parametrize("moment", ["between", "during"])
 def test_a_lost_worker_is_said_and_the_plan_is_built_anew(values, moment):
     with cluster() as own, Client(own) as client:
