@@ -56,7 +56,9 @@ def scan(
     Notes
     -----
     On one thread the states go through ``apply`` alone and have the bits of the sequential
-    loop. Several threads and Dask chunks need ``compose``, and are as accurate as it is.
+    loop. Several threads and Dask chunks need ``compose``, and are as accurate as it is: where
+    it adds or multiplies numbers that the loop never brings together (``max_plus`` with an `s`
+    of +inf, ``min_plus`` with one of -inf), they may have nan where the loop has none.
     :func:`mgrec.check_laws` tests a map of your own.
 
     Examples
