@@ -3,10 +3,11 @@
 import dask.array as da
 import numpy as np
 import pytest
-from distributed import Client
+from distributed import Client, wait
 
 import mgrec
 import mgrec.dask
+from mgrec.placement import dask_held
 
 X = np.linspace(-1, 1, 120)
 
@@ -30,6 +31,22 @@ def test_tasks_over_held_chunks_are_not_taken_for_those_of_a_lazy_solve(client):
     )
     assert lazily
     assert not lazily & held
+
+
+def test_runs_of_chunks_that_lie_elsewhere_have_other_names(client, monkeypatch):
+    # The scheduler keeps the first task of a name: it took runs of 1 for those of 16.
+    t = da.from_array(X, chunks=6).persist()
+    wait(list(t.dask.layers[t.name].values()))
+    keys = list(t.dask.layers[t.name])
+
+    def phases(places):
+        monkeypatch.setattr(dask_held, "_find", lambda cut: (places, {"a": 1, "b": 1}))
+        return set(mgrec.linear_recurrence(0.5, t).__dask_graph__()) - set(keys)
+
+    one = phases(dict.fromkeys(keys, ("a",)))
+    assert one == phases(dict.fromkeys(reversed(keys), ("a",)))
+    assert not one & phases({key: ("ab"[n % 2],) for n, key in enumerate(keys)})
+    assert not one & phases({})
 
 
 @pytest.mark.parametrize("part", [slice(None), slice(7, None)])
