@@ -149,6 +149,11 @@ def _as_array(name: str, value: Any) -> Any:
         if isinstance(value._meta, np.ma.MaskedArray):
             raise TypeError(f"{name} must be plain; got chunks of masked arrays: fill them first")
         return value
+    return as_host_array(name, value)
+
+
+def as_host_array(name: str, value: Any) -> np.ndarray:
+    """What NumPy makes an array of; lazy objects, which it would compute, are refused."""
     if hasattr(value, "__dask_graph__") and value.__dask_graph__() is not None:
         kind = type(value).__name__
         raise TypeError(

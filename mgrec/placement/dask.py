@@ -82,24 +82,10 @@ def build(cut: Cutting, stand_in: Solved, memory: str = "stream") -> Solved:
     # others: a scheduler that still knows those of a lazy solve would mix the two up.
     names = [block.name for block in blocks]
     token = tokenize(recipe, names, own.initial, own.chunks, memory, are_held)
-    layers: Layers = _held(own, token) if are_held else Packed(own, token, memory)
+    layers: Layers = Held(own, token) if are_held else Packed(own, token, memory)
     solved = layers.chain(group_size(own.chunks, recipe, are_held))
     log_solve(solved[0][0])
     return solved
-
-
-def _held(cut: Cut, token: str) -> Held:
-    """The tasks over held blocks, of other names wherever the blocks lie elsewhere.
-
-    Which chunks one task precomputes depends on where they lie. A scheduler keeps the first task
-    of a name that it was sent, long after its graph, and took the runs of one graph for those of
-    another: chunks got each other's entries after a worker was lost.
-    """
-    layers = Held(cut, token)
-    if layers.where:
-        where = " ".join(sorted(map(str, (*layers.where.items(), *layers.threads.items()))))
-        layers.name_by(tokenize(token, where))
-    return layers
 
 
 def _advise(count: int) -> None:

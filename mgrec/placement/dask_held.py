@@ -17,6 +17,7 @@ import asyncio
 from typing import Any
 
 import dask.array as da
+from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from dask.task_spec import List, Task, TaskRef
 from distributed import Future
@@ -46,8 +47,8 @@ class Held(Layers):
     """The tasks over blocks that are held."""
 
     def __init__(self, cut: Cut, token: str) -> None:
-        super().__init__(cut, token)
         self.where, self.threads = _find(cut)
+        super().__init__(cut, _named_by(token, self.where, self.threads))
         self.summaries: Layer = {}
         places = rows_of(cut.chunks)
         self.refs = {place: tuple(map(TaskRef, cut.keys(place))) for place in places}
@@ -97,6 +98,17 @@ class Held(Layers):
             size = run_size(len(own), self.threads.get(worker, 1))
             runs += [own[left : left + size] for left in range(0, len(own), size)]
         return runs
+
+
+def _named_by(token: str, where: dict[Any, Any], threads: dict[str, int]) -> str:
+    """Another token wherever the chunks lie elsewhere.
+
+    Which of them one task precomputes depends on that. A scheduler keeps the first task of a
+    name that it was sent, long after its graph, and took the runs of one graph for those of
+    another: chunks got each other's entries after a worker was lost.
+    """
+    places = sorted(map(str, (*where.items(), *threads.items())))
+    return tokenize(token, " ".join(places)) if where else token
 
 
 def run_size(chunks: int, threads: int = 1) -> int:

@@ -50,15 +50,11 @@ class Layers(ABC):
 
     def __init__(self, cut: Cut, token: str) -> None:
         self.cut = cut
-        self.name_by(token)
+        phases = ("precompute", "propagate", "determine", "exit")
+        self.names = tuple(f"{phase}-{token}" for phase in phases)
         self.entries: Layer = {}
         self.results: Layer = {}
         self.exits: Layer = {}
-
-    def name_by(self, token: str) -> None:
-        """Name the layers, before the first task is added."""
-        phases = ("precompute", "propagate", "determine", "exit")
-        self.names = tuple(f"{phase}-{token}" for phase in phases)
 
     @abstractmethod
     def propagate(self, places: list[Place], before: Any, key: tuple[Any, ...]) -> None:

@@ -187,11 +187,13 @@ class Share:
 async def _blocks(keys: set[Any]) -> dict[Any, Any]:
     """Operands from this worker's memory; those that lie elsewhere are fetched."""
     worker = get_worker()
-    missing = [key for key in keys if key not in worker.data]
-    fetched: dict[Any, Any] = {}
+    # Taken before anything is awaited: replicas may be dropped meanwhile.
+    found = {key: worker.data[key] for key in keys if key in worker.data}
+    missing = [key for key in keys if key not in found]
     if missing:
         where = await worker.scheduler.who_has(keys=missing)
         fetched, lost, *_ = await gather_from_workers(where, rpc=worker.rpc)
         if lost or len(fetched) < len(missing):
             raise RuntimeError(f"operands of a plan must be in memory; {missing[0]} is not")
-    return {key: fetched[key] if key in fetched else worker.data[key] for key in keys}
+        found |= fetched
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import time
@@ -15,6 +16,7 @@ from scipy import signal
 
 import mgrec
 import mgrec.dask
+from mgrec.placement import plan_shares
 from mgrec.signal import filtfilt, lfilter, sosfilt
 
 STEPS, CHUNK = 120, 10
@@ -151,6 +153,28 @@ def test_operands_that_lie_elsewhere_are_fetched(client, arrays, values):
             got = solve(s, moved).compute()
             wanted = mgrec.linear_recurrence(values[0], values[1] + 1.0)
             np.testing.assert_allclose(got, wanted, rtol=1e-12, atol=1e-14)
+
+
+def test_a_replica_that_is_dropped_while_others_are_fetched(monkeypatch):
+    data = {"replica": 1.0}
+
+    class Worker:
+        rpc = None
+
+        def __init__(self):
+            self.data, self.scheduler = data, self
+
+        async def who_has(self, keys):
+            data.clear()  # as the memory manager does, every two seconds
+            return {key: ["elsewhere"] for key in keys}
+
+    async def gather(where, rpc):
+        return dict.fromkeys(where, 2.0), [], [], []
+
+    monkeypatch.setattr(plan_shares, "get_worker", Worker)
+    monkeypatch.setattr(plan_shares, "gather_from_workers", gather)
+    found = asyncio.run(plan_shares._blocks({"replica", "other"}))
+    assert found == {"replica": 1.0, "other": 2.0}
 
 
 def test_carries_do_not_go_through_the_scheduler(client, arrays):
