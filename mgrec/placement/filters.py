@@ -13,7 +13,6 @@ from ..backends import CPU, Backend, backend_of, to_host
 from ..backends.cpu import filters as cpu
 from ..phases.cascade_door import FilterProblem
 from ..phases.chunk import Chunk
-from ..phases.kinds import is_on_gpu
 from ..phases.layout import canonical_shape
 from ..phases.results import check_out
 from .local import SMALL, _cuts, _together, thread_count
@@ -82,10 +81,9 @@ def _solve_whole(backend: Backend, problem: FilterProblem, out: Any) -> tuple[An
 def lay_out_signal(x: Any, axis: int, dtype: np.dtype[Any]) -> Chunk:
     """An array in memory, NumPy's or CuPy's, as a chunk of results of a dtype.
 
-    Samples in host memory stay what they are: loops cast them where they read them.
+    Its samples stay what they are: backends cast them where they read them.
     """
     layout = canonical_shape(x.shape, axis)
-    x = x.astype(dtype, copy=False) if is_on_gpu(x) else x
     x = x if x.flags.c_contiguous else x.copy(order="C")
     return Chunk((x.reshape(layout),), layout, dtype)
 

@@ -26,8 +26,11 @@ FILTERS: dict[str, Any] = {
 SHAPES = [(1, 5000, 1), (3, 5001, 1), (2, 500, 5), (1, 500, 40)]
 
 
-def chosen(name: str, shape: Any, dtype: str, widened: bool = False) -> Any:
-    return choose_layout(FILTERS[name], shape, np.dtype(dtype), True, widened)
+def chosen(
+    name: str, shape: Any, dtype: str, widened: bool = False, inputs: str | None = None
+) -> Any:
+    given = np.dtype(inputs) if inputs else None
+    return choose_layout(FILTERS[name], shape, np.dtype(dtype), (True, True), widened, given)
 
 
 @pytest.mark.parametrize("architecture", kernels.ARCHITECTURES)
@@ -53,3 +56,15 @@ def test_repairs_and_propagations_compile(nvrtc: ctypes.CDLL, name: str, archite
     if name == "order 2":
         layout = chosen(name, SHAPES[0], "complex64", widened=True)
         kernels.compile_text(nvrtc, print_repair(layout, False, 2), architecture)
+
+
+# With asynchronous copies, and without them.
+@pytest.mark.parametrize("architecture", [75, 90])
+@pytest.mark.parametrize(("inputs", "dtype"), [("int16", "float64"), ("float16", "float32")])
+def test_walks_over_narrow_samples_compile(
+    nvrtc: ctypes.CDLL, inputs: str, dtype: str, architecture: int
+) -> None:
+    for shape in SHAPES if inputs == "int16" else SHAPES[:1]:
+        layout = chosen("order 2", shape, dtype, inputs=inputs)
+        kernels.compile_text(nvrtc, print_walk(layout, True, False), architecture)
+    kernels.compile_text(nvrtc, print_repair(layout, True, 1), architecture)

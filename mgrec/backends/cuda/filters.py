@@ -16,6 +16,8 @@ from .filters_program import WIDE, FilterLayout
 
 # States, a complex one as four, of a light filter.
 LIGHT = 8
+# Samples that kernels cast.
+_READ = "bBhHiIlLqQefd"
 
 
 def determine_filter(cascade: Cascade, chunk: Chunk, entry: Any, result: Any) -> Any:
@@ -26,6 +28,7 @@ def determine_filter(cascade: Cascade, chunk: Chunk, entry: Any, result: Any) ->
     cascade : Cascade
     chunk : Chunk
         Its operand is x, a CuPy array on the current device; its dtype that of the results.
+        Real results of a real x are cast sample by sample, without a copy of x.
     entry : array (states, outer, inner), float64 or complex128; or None
         On the device or in host memory; None for 0.
     result : CuPy array (outer, steps, inner)
@@ -69,11 +72,30 @@ def _wide(cascade: Cascade, dtype: np.dtype[Any]) -> np.dtype[Any]:
 def _run(cascade: Cascade, chunk: Chunk, entry: Any, result: Any) -> Space | None:
     """What the kernels leave; None of an empty chunk."""
     (x,) = chunk.operands
-    x = x.astype(chunk.dtype, copy=False)
     if chunk.steps == 0 or x.size == 0:
         return None
-    aligned = all(a.data.ptr % 16 == 0 for a in (x, result) if a is not None)
-    return prepare(cascade, chunk.shape, chunk.dtype, aligned)(x, entry, result)
+    inputs = x.dtype if is_cast_in_kernels(x.dtype, chunk.dtype) else None
+    if inputs is None:
+        x = x.astype(chunk.dtype, copy=False)
+    aligned = _is_aligned(x), result is None or _is_aligned(result)
+    return prepare(cascade, chunk.shape, chunk.dtype, aligned, inputs)(x, entry, result)
+
+
+def _is_aligned(array: Any) -> bool:
+    return bool(array.data.ptr % 16 == 0)
+
+
+def is_cast_in_kernels(inputs: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
+    """Whether kernels read samples of another dtype than their results': integers and floats.
+
+    Examples
+    --------
+    >>> is_cast_in_kernels(np.dtype("int16"), np.dtype("float64"))
+    True
+    >>> is_cast_in_kernels(np.dtype("float32"), np.dtype("complex128"))
+    False
+    """
+    return dtype.kind == "f" and inputs != dtype and inputs.char in _READ
 
 
 def _exit(cascade: Cascade, chunk: Chunk, space: Space) -> Any:
@@ -91,7 +113,8 @@ def prepare(
     cascade: Cascade,
     shape: tuple[int, int, int],
     dtype: np.dtype[Any],
-    aligned: bool,
+    aligned: tuple[bool, bool],
+    inputs: np.dtype[Any] | None = None,
 ) -> Filter:
     """The kernels for chunks of one kind, and where they cut rows: by the kind alone.
 
@@ -100,15 +123,18 @@ def prepare(
     cascade : Cascade
     shape : (int, int, int)
     dtype : numpy.dtype
-    aligned : bool
-        Arrays begin at multiples of 16 bytes.
+        Of the results.
+    aligned : (bool, bool)
+        x and the results begin at multiples of 16 bytes.
+    inputs : numpy.dtype, optional
+        Of x, where it is not that of the results.
     """
     halves = 2 if dtype.kind == "c" and not cascade.is_complex else 1
     real = np.empty(0, dtype).real.dtype if halves == 2 else dtype
     seen = (shape[0], shape[1], shape[2] * halves)
-    layout = choose_layout(cascade, seen, real, aligned)
+    layout = choose_layout(cascade, seen, real, aligned, inputs=inputs)
     cuts = cut(cascade, seen, real, layout.items)
-    whole = choose_layout(cascade, shape, dtype, False, halves == 2)
+    whole = choose_layout(cascade, shape, dtype, (False, False), halves == 2, inputs)
     return Filter(cascade, seen, halves, cuts, layout, whole)
 
 
@@ -116,14 +142,19 @@ def choose_layout(
     cascade: Cascade,
     shape: tuple[int, int, int],
     dtype: np.dtype[Any],
-    aligned: bool,
+    aligned: tuple[bool, bool],
     widened: bool = False,
+    inputs: np.dtype[Any] | None = None,
 ) -> FilterLayout:
     """The constants that a filter is compiled with.
 
     Where `widened`, complex numbers are filtered by complex coefficients that are real.
     """
     outer, steps, inner = shape
+    fits = [
+        begins and (outer == 1 or steps * inner * kind.itemsize % 16 == 0)
+        for begins, kind in zip(aligned, (inputs or dtype, dtype), strict=True)
+    ]
     states = np.dtype(np.complex128 if cascade.is_complex or widened else np.float64)
     weight = cascade.states * (4 if states.kind == "c" else 1)
     vector = 16 // dtype.itemsize
@@ -142,5 +173,8 @@ def choose_layout(
         items=items // dtype.itemsize if inner < WIDE else 16,
         stages=stages,
         group=max(vector, group),
-        bulk=aligned and (outer == 1 or steps * inner * dtype.itemsize % 16 == 0),
+        bulk=fits[1] if inputs else all(fits),
+        inputs=inputs,
+        aligned=fits[0] if inputs else all(fits),
+        runs=max(1, dtype.itemsize // inputs.itemsize) if inputs and inner < WIDE else 1,
     )

@@ -44,7 +44,7 @@ class FilterLayout:
     ----------
     order, sections : int
     dtype : numpy.dtype
-        Of inputs and outputs.
+        Of outputs.
     states : numpy.dtype
         float64 or complex128: of states and coefficients.
     inner : int
@@ -56,7 +56,13 @@ class FilterLayout:
     items, stages, group : int
         Samples a lane takes at a time, such runs under way, samples unrolled.
     bulk : bool
-        Runs are aligned to 16 bytes.
+        Runs of outputs are aligned to 16 bytes.
+    inputs : numpy.dtype, optional
+        Of inputs, where it is not that of outputs: real, as these are.
+    aligned : bool
+        Runs of inputs are aligned to 16 bytes.
+    runs : int
+        Of such narrower inputs so many are asked for together.
     """
 
     order: int
@@ -70,6 +76,9 @@ class FilterLayout:
     stages: int = 3
     group: int = 4
     bulk: bool = False
+    inputs: np.dtype[np.generic] | None = None
+    aligned: bool = False
+    runs: int = 1
 
     def print(self, write: bool, entered: bool, halves: int = 1, threads: int = 32) -> str:
         """The constants and types of a program."""
@@ -78,14 +87,17 @@ class FilterLayout:
         numbers = {
             "ORDER": self.order, "SECTIONS": self.sections, "INNER": self.inner,
             "ITEMS": self.items, "STAGES": self.stages, "GROUP": self.group, "TOP": top,
-            "HALVES": halves, "THREADS": threads,
+            "HALVES": halves, "THREADS": threads, "RUNS": self.runs,
         }  # fmt: skip
-        flags = {"FEEDBACK": self.feedback, "WRITE": write, "ENTERED": entered, "BULK": self.bulk}
-        types = {"E": self.dtype, "S": self.states, "P": plain}
+        flags = {
+            "FEEDBACK": self.feedback, "WRITE": write, "ENTERED": entered, "BULK": self.bulk,
+            "ALIGNED": self.aligned, "IN_PLACE": self.inputs is None,
+        }  # fmt: skip
+        types = {"E": self.dtype, "S": self.states, "P": plain, "X": self.inputs or self.dtype}
         lines = ["\n#define DEVICE __device__"]
         lines += [f"constexpr int {name} = {value};" for name, value in numbers.items()]
         lines += [f"constexpr bool {k} = {str(v).lower()};" for k, v in flags.items()]
-        text = "\n".join(lines) + "\n" + kernel_text("numeric")
+        text = "\n".join(lines) + "\n" + kernel_text("numeric", "filter_half")
         return text + "".join(f"typedef {ctype(t)} {name};\n" for name, t in types.items())
 
     @property

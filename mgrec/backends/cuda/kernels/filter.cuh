@@ -3,6 +3,9 @@
 // A segment begins with states that its lane found by walking the samples before it from states
 // of 0, where the filter forgets that fast (warm-up), or that were propagated. filter_repair.cuh
 // compares them with where the segment before has ended.
+//
+// Samples X are read as they are, and cast in registers to the outputs' E, as NumPy would have
+// cast them: int16 under float64 moves 10 bytes a sample, where a cast before moves 26.
 #pragma once
 #include "copies.cuh"
 
@@ -55,7 +58,7 @@ struct Shape {
 };
 
 struct Arrays {
-  const E* x;
+  const X* x;
   E* y;
   const S* entry;       // [state][row]; null for 0
   S *assumed, *exits;   // [state][lane]
@@ -110,28 +113,30 @@ template <class Access> struct Walker {
     arrays.tops[lane.id] = largest > TOP;
   }
 
-  DEVICE E advanced(E x) {
-    const E y = cast<E>(advance(with, state, cast<S>(x)));
+  DEVICE E advanced(X x) {
+    const E y = cast<E>(advance(with, state, cast<S>(cast<E>(x))));
     largest = max(largest, magnitude(y));
     return y;
   }
 
-  DEVICE void walk(int stage, long long step, const Lane& lane) {
+  // Inputs lie from `part` on in their stage.
+  DEVICE void walk(int stage, int part, long long step, const Lane& lane) {
 #pragma unroll 1
     for (int k = 0; k < ITEMS; k += GROUP) {
-      E v[GROUP];
-      access.read(stage, k, v);
+      X x[GROUP];
+      E y[GROUP];
+      access.read(stage, part + k, x);
 #pragma unroll
-      for (int r = 0; r < GROUP; ++r) v[r] = advanced(v[r]);
-      if (WRITE && step >= 0 && step < lane.high) access.write(stage, step, k, v);
+      for (int r = 0; r < GROUP; ++r) y[r] = advanced(x[r]);
+      if (WRITE && step >= 0 && step < lane.high) access.write(stage, step, k, y);
     }
   }
 
   // Where the row ends inside these steps.
-  DEVICE void walk_partly(int stage, long long step, const Lane& lane) {
+  DEVICE void walk_partly(int stage, int part, long long step, const Lane& lane) {
 #pragma unroll 1
     for (int k = 0; k < ITEMS && step + k < lane.high; ++k) {
-      const E y = advanced(access.read_one(stage, k));
+      const E y = advanced(access.read_one(stage, part + k));
       if (WRITE) access.write_one(stage, step, k, y);
     }
   }
@@ -140,21 +145,23 @@ template <class Access> struct Walker {
     state = State();
     largest = 0;
     const int first = -int(shape.warm / ITEMS), last = int((shape.length + ITEMS - 1) / ITEMS);
-    for (int k = 0; k < STAGES; ++k) access.request(k, (first + k) * (long long)ITEMS);
-    int stage = 0;
+    for (int k = 0; k < STAGES; ++k) access.request(k, (first + k * RUNS) * (long long)ITEMS);
+    int stage = 0, part = 0;
 #pragma unroll 1
     for (int p = first; p < last; ++p) {
       const long long step = p * (long long)ITEMS;
       if (p == 0) begin(lane);
-      copies_wait();
+      if (part == 0) copies_wait();
       __syncwarp();
       const bool ends = p >= 0 && step < lane.high && lane.high <= step + ITEMS;
-      if (__any_sync(ALL, ends && lane.high < step + ITEMS)) walk_partly(stage, step, lane);
-      else walk(stage, step, lane);
+      if (__any_sync(ALL, ends && lane.high < step + ITEMS)) walk_partly(stage, part, step, lane);
+      else walk(stage, part, step, lane);
       if (ends) end(lane);
       __syncwarp();
       if (WRITE && p >= 0) access.flush(stage, step);
-      access.request(stage, step + STAGES * ITEMS);
+      if ((part += ITEMS) < RUNS * ITEMS) continue;
+      part = 0;
+      access.request(stage, step + (STAGES * RUNS - RUNS + 1) * ITEMS);
       if (++stage == STAGES) stage = 0;
     }
   }

@@ -103,7 +103,7 @@ struct Repair {
   // Steps of a segment by a whole warp: each lane loads one sample of 32, and all walk them.
   // Whether they came near overflow. Ends early where what is written from there on is known.
   template <class Step, class Known>
-  DEVICE bool walk(const Lane& lane, E* board, Step step, Known known) const {
+  DEVICE bool walk(const Lane& lane, X* board, Step step, Known known) const {
     const int mine = threadIdx.x;
     int largest = 0;
 #pragma unroll 1
@@ -126,8 +126,8 @@ struct Repair {
     return largest > TOP;
   }
 
-  DEVICE bool walk_again(const Lane& lane, State& state, E* board, bool& agrees) const;
-  DEVICE bool walk_plainly(const Lane& lane, State& state, E* board) const;
+  DEVICE bool walk_again(const Lane& lane, State& state, X* board, bool& agrees) const;
+  DEVICE bool walk_plainly(const Lane& lane, State& state, X* board) const;
   DEVICE void keep(const Lane& lane, const State& state) const {
     __syncwarp();
 #pragma unroll(UNROLLED)
@@ -153,7 +153,7 @@ struct Repair {
     return __any_sync(ALL, found != 0);
   }
 
-  DEVICE void repair_row(long long row, E* board) const {
+  DEVICE void repair_row(long long row, X* board) const {
     const long long o = row / shape.inner, column = row - o * shape.inner;
     bool follows = false, plainly = false;
     long long j = shape.segments > 1 ? shape.segments - arrays.failures[row] : 0;
@@ -198,13 +198,13 @@ struct Repair {
 };
 
 DEVICE void repair_rows(const Repair& repair) {
-  __shared__ __align__(16) unsigned char memory[32 * sizeof(E)];
+  __shared__ __align__(16) unsigned char memory[32 * sizeof(X)];
   const long long rows = repair.shape.outer * repair.shape.inner;
   for (long long base = blockIdx.x * 32ll; base < rows; base += gridDim.x * 32ll) {
     const long long row = base + threadIdx.x;
     unsigned votes = __ballot_sync(ALL, row < rows && repair.may_fail(row));
     for (; votes; votes &= votes - 1)
-      repair.repair_row(base + __ffs(votes) - 1, reinterpret_cast<E*>(memory));
+      repair.repair_row(base + __ffs(votes) - 1, reinterpret_cast<X*>(memory));
   }
 }
 
@@ -257,10 +257,11 @@ DEVICE inline C advance_plainly(const Coefficients& with, PlainState<C>& state, 
   return value;
 }
 
-DEVICE bool Repair::walk_again(const Lane& lane, State& state, E* board, bool& agrees) const {
+DEVICE bool Repair::walk_again(const Lane& lane, State& state, X* board, bool& agrees) const {
   const bool forgets = shape.warm && lane.segment;
   State other = forgets ? begun(lane) : state;
-  const auto step = [&](E x) {
+  const auto step = [&](X sample) {
+    const E x = cast<E>(sample);
     if (forgets) advance(with, other, cast<S>(x));
     return cast<E>(advance(with, state, cast<S>(x)));
   };
@@ -270,10 +271,10 @@ DEVICE bool Repair::walk_again(const Lane& lane, State& state, E* board, bool& a
   return walk(lane, board, step, known);
 }
 
-DEVICE bool Repair::walk_plainly(const Lane& lane, State& state, E* board) const {
+DEVICE bool Repair::walk_plainly(const Lane& lane, State& state, X* board) const {
   PlainState<P> plain;
   for (int q = 0; q < STATES; ++q) plain.v[q] = cast<P>(state.v[q]);
-  const auto step = [&](E x) { return cast<E>(advance_plainly<P>(with, plain, cast<P>(x))); };
+  const auto step = [&](X x) { return cast<E>(advance_plainly<P>(with, plain, cast<P>(cast<E>(x)))); };
   const bool top = walk(lane, board, step, [] { return false; });
   for (int q = 0; q < STATES; ++q) state.v[q] = cast<S>(plain.v[q]);
   return top;
