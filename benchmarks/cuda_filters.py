@@ -1,9 +1,10 @@
 """Filters on one GPU: checked against SciPy, then timed against the floor of memory traffic.
 
-The floor is one reading of x and one writing of y at the bandwidth of a device-to-device copy
-measured in the same run; *fraction* is floor time over measured time: of the kernels, while
-others wait in the queue, and of a call on an idle device, which waits 0.1 ms for Python.
-cupyx.scipy.signal, which needs 50 times as long, filters shorter signals in the same run.
+The floor is one reading of x and one writing of y, each in its own dtype, at the bandwidth of
+a device-to-device copy measured in the same run; *fraction* is floor time over measured time: of
+the kernels, while others wait in the queue, and of a call on an idle device, which waits 0.1 ms
+for Python. cupyx.scipy.signal, which needs 50 times as long, filters shorter signals in the same
+run.
 
 usage: python benchmarks/cuda_filters.py [--out FILE]
 """
@@ -39,13 +40,16 @@ FILTERS: dict[str, Filter] = {
     "order 2, 0.001, long memory": ("lfilter", tuple(signal.butter(2, 0.001))),
     "notch at 1e-4, long memory": ("lfilter", tuple(signal.iirnotch(2e-4, 30))),
 }
+NARROW = ["order 2, 0.1", "order 8, 0.2", "8 sections, 0.2"]
+# Filter, shape, dtype of x, axis, dtype of the coefficients and the results.
 CASES = [
-    *((name, (1 << 28,), "f4", 0) for name in FILTERS),
-    *((name, (1 << 27,), "f8", 0) for name in FILTERS),
-    ("order 2, 0.1", (64, 1 << 22), "f4", 1),
-    ("order 2, 0.1", (1 << 22, 64), "f4", 0),
-    ("8 sections, 0.2", (1 << 22, 64), "f4", 0),
-    ("order 2, 0.1", (1 << 24,), "f4", 0),
+    *((name, (1 << 28,), "f4", 0, "f4") for name in FILTERS),
+    *((name, (1 << 27,), "f8", 0, "f8") for name in FILTERS),
+    *((name, (1 << 28,), dtype, 0, "f8") for dtype in ("f4", "i2") for name in NARROW),
+    ("order 2, 0.1", (64, 1 << 22), "f4", 1, "f4"),
+    ("order 2, 0.1", (1 << 22, 64), "f4", 0, "f4"),
+    ("8 sections, 0.2", (1 << 22, 64), "f4", 0, "f4"),
+    ("order 2, 0.1", (1 << 24,), "f4", 0, "f4"),
 ]
 PEERS = [
     ("order 1, 0.1", 26),
@@ -56,21 +60,27 @@ PEERS = [
 CHECKED = 1 << 16
 
 
-def apply(library: Any, name: str, x: Any, axis: int = 0, **options: Any) -> Any:
+def apply(library: Any, name: str, x: Any, kind: str, axis: int = 0, **options: Any) -> Any:
     function, coefficients = FILTERS[name]
-    # In the dtype of x, or the result would have that of the coefficients.
-    given = [np.asarray(part, x.dtype) for part in coefficients]
+    # The result has the dtype of the coefficients, where they are wider than x.
+    given = [np.asarray(part, kind) for part in coefficients]
     return getattr(library, function)(*given, x, axis=axis, **options)
+
+
+def samples(shape: tuple[int, ...], dtype: str) -> Any:
+    x = cupy.random.default_rng(1).random(shape, "f4" if dtype == "i2" else dtype)
+    x -= 0.5
+    return (x * 60_000).astype(dtype) if dtype == "i2" else x
 
 
 def kernels(name: str, x: Any, y: Any, axis: int) -> Any:
     """The launches of a filter alone, without the public function around them."""
     function, coefficients = FILTERS[name]
-    given = [np.asarray(part, x.dtype) for part in coefficients]
+    given = [np.asarray(part, y.dtype) for part in coefficients]
     is_sections = function == "sosfilt"
     cascade = Cascade.of_sections(*given) if is_sections else Cascade.of_polynomials(*given)
     layout = canonical_shape(x.shape, axis)
-    chunk = Chunk((x.reshape(layout),), layout, x.dtype)
+    chunk = Chunk((x.reshape(layout),), layout, y.dtype)
     return lambda: determine_filter(cascade, chunk, None, y.reshape(layout))
 
 
@@ -80,27 +90,28 @@ def deviation(name: str, x: Any, y: Any, axis: int) -> float:
         x, y = (part[3] if axis else part[:, 3] for part in (x, y))
     source, got = x[:CHECKED].get(), y[:CHECKED].get()
     function, coefficients = FILTERS[name]
-    given = [np.asarray(part, x.dtype).astype(float) for part in coefficients]
+    given = [np.asarray(part, y.dtype).astype(float) for part in coefficients]
     wanted = getattr(signal, function)(*given, source.astype(float))
     return float(np.abs(got - wanted).max() / np.abs(wanted).max())
 
 
 def measure(case: Any, bandwidth: float) -> dict[str, Any]:
-    name, shape, dtype, axis = case
-    row: dict[str, Any] = {"filter": name, "shape": list(shape), "dtype": dtype, "axis": axis}
+    name, shape, dtype, axis, kind = case
+    row: dict[str, Any] = {"filter": name, "shape": list(shape), "dtype": kind, "axis": axis}
+    row |= {"x dtype": dtype} if dtype != kind else {}
     try:
-        x = cupy.random.default_rng(1).random(shape, dtype) - cupy.dtype(dtype).type(0.5)
-        y = cupy.full_like(x, cupy.nan)
-        apply(mgrec.signal, name, x, axis, out=y)
+        x = samples(shape, dtype)
+        y = cupy.full(shape, cupy.nan, kind)
+        apply(mgrec.signal, name, x, kind, axis, out=y)
         row["deviation"] = deviation(name, x, y, axis)
-        again = cupy.full_like(x, cupy.nan)
-        apply(mgrec.signal, name, x, axis, out=again)
+        again = cupy.full_like(y, cupy.nan)
+        apply(mgrec.signal, name, x, kind, axis, out=again)
         row["same"] = bool((y == again).all())
         del again
-        floor = 2 * x.nbytes / bandwidth
+        floor = (x.nbytes + y.nbytes) / bandwidth
         seconds = queued_time(kernels(name, x, y, axis), 20)
         row |= {"ms": seconds * 1e3, "fraction": floor / seconds}
-        call = median_time(lambda: apply(mgrec.signal, name, x, axis, out=y))
+        call = median_time(lambda: apply(mgrec.signal, name, x, kind, axis, out=y))
         row |= {"call ms": call * 1e3, "call fraction": floor / call}
     except Exception as error:
         row["error"] = f"{type(error).__name__}: {str(error)[:300]}"
@@ -116,7 +127,7 @@ def measure_peers() -> Iterator[dict[str, Any]]:
         function, coefficients = FILTERS[name]
         given = [cupy.asarray(part, "f4") for part in coefficients]
         theirs = median_time(lambda: getattr(cupyx, function)(*given, x))  # noqa: B023
-        ours = median_time(lambda: apply(mgrec.signal, name, x, out=y))  # noqa: B023
+        ours = median_time(lambda: apply(mgrec.signal, name, x, "f4", out=y))  # noqa: B023
         yield {
             "filter": name, "samples": 1 << power, "dtype": "f4", "cupyx ms": theirs * 1e3,
             "mgrec ms": ours * 1e3, "times": theirs / ours,

@@ -12,7 +12,6 @@ from mgrec.signal import lfilter, sosfilt
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
 pytestmark = pytest.mark.gpu
 
-DTYPES = ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "?"]
 LAYOUTS = [
     ((100_003,), 0), ((3, 40_001), 1), ((4, 40_000), 1), ((20_001, 3), 0), ((3_001, 40), 0),
     ((2, 3_000, 17), 1), ((1,), 0), ((0, 3), 0),
@@ -33,29 +32,40 @@ def displaced(x, count):
     return view
 
 
-@pytest.mark.parametrize("name", ["order 2", "order 12", "FIR", "gain"])
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_samples_are_cast_as_numpy_casts_them(dtype, name):
-    for kind in (np.float32, np.float64):
-        b, a = (np.asarray(part, kind) for part in POLYNOMIALS[name])
-        for (shape, axis), count in zip(LAYOUTS, [0, 0, 0, 0, 1, 3, 0, 0], strict=True):
-            x = samples(shape, dtype)
-            wanted = lfilter(b, a, cupy.asarray(widened(x, kind)), axis)
+@pytest.mark.parametrize(
+    ("dtype", "kind"),
+    [("i1", "f8"), ("u1", "f4"), ("i2", "f8"), ("i2", "f4"), ("u2", "f4"), ("i4", "f8"),
+     ("u4", "f8"), ("i8", "f8"), ("u8", "f8"), ("f2", "f8"), ("f2", "f4"), ("f4", "f8"),
+     ("?", "f8")],
+)  # fmt: skip
+def test_samples_are_cast_as_numpy_casts_them(dtype, kind):
+    b, a = (np.asarray(part, kind) for part in POLYNOMIALS["order 2"])
+    for shape, axis in LAYOUTS:
+        x = samples(shape, dtype)
+        wanted = lfilter(b, a, cupy.asarray(widened(x, kind)), axis)
+        for count in (0, 1, 3):
             assert same_bits(lfilter(b, a, displaced(x, count), axis), wanted)
-            assert same_bits(lfilter(b, a, displaced(x, 1), axis), wanted)
 
 
 @pytest.mark.parametrize("dtype", ["i2", "f4"])
-@pytest.mark.parametrize("count", [1, 8, 32])
-def test_sections_read_samples_as_they_are(count, dtype):
-    sos = sections(count)
-    for shape, axis in LAYOUTS:
+@pytest.mark.parametrize("name", ["order 12", "FIR", "gain"])
+def test_every_kind_of_filter_reads_samples_as_they_are(name, dtype):
+    b, a = POLYNOMIALS[name]
+    for shape, axis in (LAYOUTS[1], LAYOUTS[3]):
+        x = samples(shape, dtype)
+        wanted = lfilter(b, a, cupy.asarray(widened(x)), axis)
+        assert same_bits(lfilter(b, a, cupy.asarray(x), axis), wanted)
+
+
+@pytest.mark.parametrize("dtype", ["i2", "f4"])
+def test_sections_read_samples_as_they_are(dtype):
+    sos = sections(8)
+    for shape, axis in (LAYOUTS[0], LAYOUTS[3], LAYOUTS[4]):
         x = samples(shape, dtype)
         y = sosfilt(sos, cupy.asarray(x), axis)
         assert same_bits(y, sosfilt(sos, cupy.asarray(widened(x)), axis))
-        if x.size:
-            wanted = signal.sosfilt(sos, widened(x), axis)
-            np.testing.assert_allclose(y.get(), wanted, rtol=0, atol=1e-9 * np.abs(wanted).max())
+        wanted = signal.sosfilt(sos, widened(x), axis)
+        np.testing.assert_allclose(y.get(), wanted, rtol=0, atol=1e-9 * np.abs(wanted).max())
 
 
 def test_layouts():

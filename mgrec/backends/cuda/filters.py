@@ -151,8 +151,9 @@ def choose_layout(
     Where `widened`, complex numbers are filtered by complex coefficients that are real.
     """
     outer, steps, inner = shape
+    # Columns are not copied in runs.
     fits = [
-        begins and (outer == 1 or steps * inner * kind.itemsize % 16 == 0)
+        begins and inner < WIDE and (outer == 1 or steps * inner * kind.itemsize % 16 == 0)
         for begins, kind in zip(aligned, (inputs or dtype, dtype), strict=True)
     ]
     states = np.dtype(np.complex128 if cascade.is_complex or widened else np.float64)
