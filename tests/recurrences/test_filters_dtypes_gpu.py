@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import signal
 from test_filters import POLYNOMIALS, UNSTABLE, sections
-from test_filters_dtypes import samples, widened
+from test_filters_dtypes import same_bits, samples, widened
 
 from mgrec.signal import lfilter, sosfilt
 
@@ -13,15 +13,9 @@ cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
 pytestmark = pytest.mark.gpu
 
 LAYOUTS = [
-    ((100_003,), 0), ((3, 40_001), 1), ((4, 40_000), 1), ((20_001, 3), 0), ((3_001, 40), 0),
-    ((2, 3_000, 17), 1), ((1,), 0), ((0, 3), 0),
+    ((100_003,), 0), ((3, 40_001), 1), ((20_001, 3), 0), ((3_001, 40), 0), ((2, 3_000, 17), 1),
+    ((4, 40_000), 1), ((1,), 0), ((0, 3), 0),
 ]  # fmt: skip
-
-
-def same_bits(have, want):
-    have, want = (part.compute() if isinstance(part, da.Array) else part for part in (have, want))
-    assert have.dtype == want.dtype
-    return have.shape == want.shape and have.tobytes() == want.tobytes()
 
 
 def displaced(x, count):
@@ -40,7 +34,8 @@ def displaced(x, count):
 )  # fmt: skip
 def test_samples_are_cast_as_numpy_casts_them(dtype, kind):
     b, a = (np.asarray(part, kind) for part in POLYNOMIALS["order 2"])
-    for shape, axis in LAYOUTS:
+    # Each layout is a program of its own.
+    for shape, axis in LAYOUTS if dtype in ("i2", "f4") else (LAYOUTS[0], LAYOUTS[3]):
         x = samples(shape, dtype)
         wanted = lfilter(b, a, cupy.asarray(widened(x, kind)), axis)
         for count in (0, 1, 3):
@@ -51,7 +46,7 @@ def test_samples_are_cast_as_numpy_casts_them(dtype, kind):
 @pytest.mark.parametrize("name", ["order 12", "FIR", "gain"])
 def test_every_kind_of_filter_reads_samples_as_they_are(name, dtype):
     b, a = POLYNOMIALS[name]
-    for shape, axis in (LAYOUTS[1], LAYOUTS[3]):
+    for shape, axis in (LAYOUTS[1], LAYOUTS[2]):
         x = samples(shape, dtype)
         wanted = lfilter(b, a, cupy.asarray(widened(x)), axis)
         assert same_bits(lfilter(b, a, cupy.asarray(x), axis), wanted)
@@ -60,7 +55,7 @@ def test_every_kind_of_filter_reads_samples_as_they_are(name, dtype):
 @pytest.mark.parametrize("dtype", ["i2", "f4"])
 def test_sections_read_samples_as_they_are(dtype):
     sos = sections(8)
-    for shape, axis in (LAYOUTS[0], LAYOUTS[3], LAYOUTS[4]):
+    for shape, axis in LAYOUTS[:4]:
         x = samples(shape, dtype)
         y = sosfilt(sos, cupy.asarray(x), axis)
         assert same_bits(y, sosfilt(sos, cupy.asarray(widened(x)), axis))
