@@ -79,7 +79,7 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any 
     segment of a GPU; over Dask chunks `x` is read twice, once to summarise
     and once to filter, and max(len(a), len(b)) − 1 scalars cross each boundary. Coefficients in
     float64, as designs give them, make results in float64 of a float32 signal, as SciPy's do: in
-    float32 they keep half of the memory, and on a GPU take a third of the time.
+    float32 they keep half of the memory, and on a GPU take two thirds of the time.
 
     References
     ----------

@@ -90,6 +90,9 @@ def launch_filters() -> None:
         for a in ([1.0, -0.5], [1.0, -1.0], [1.0, -1.5]):
             lfilter(np.ones(2, "f4"), np.array(a, "f4"), x, axis=axis)
         sosfilt(np.array([[1, 2, 1, 1, -0.5, 0.2]] * 3, "f4"), x, axis=axis)
+        narrow = cupy.ones(shape, "i2")
+        for samples, along in ((narrow, axis), (narrow.ravel()[1:], 0)):
+            lfilter(np.ones(2), np.array([1.0, -0.5]), samples, axis=along)
 
 
 if __name__ == "__main__":
