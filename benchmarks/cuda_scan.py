@@ -23,7 +23,8 @@ from mgrec.backends.cuda.compilation import Device, compile_kernel
 from mgrec.backends.cuda.determine import prepare
 from mgrec.backends.cuda.precompute import prepare_precompute
 from mgrec.backends.cuda.sources import describe
-from mgrec.backends.cuda.tuning import column_layout, row_layout
+from mgrec.backends.cuda.tuning import row_layout
+from mgrec.backends.cuda.tuning_columns import column_layout
 from mgrec.recurrences import maps
 
 # Threads, items, stages and blocks a multiprocessor.

@@ -16,7 +16,8 @@ from .program import Layout, print_program
 from .repair import marked_units, prepare_repair
 from .sources import Source, describe, print_source, spell_arrays
 from .tracing import trace_transfer_map
-from .tuning import choose_layout, columns_of_lane
+from .tuning import choose_layout
+from .tuning_columns import columns_of_lane
 from .walking import prepare_walk
 
 _ENTRY = """

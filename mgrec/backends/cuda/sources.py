@@ -79,6 +79,16 @@ class Source:
     places: dict[int, int] = field(default_factory=dict)
 
     @property
+    def is_aligned(self) -> bool:
+        """Every stream begins at a multiple of 16 bytes."""
+        return all(stream.data.ptr % 16 == 0 for stream in self.streams)
+
+    @property
+    def words(self) -> int:
+        """Registers of 4 bytes for the varying operands of a step, one operand at least."""
+        return max(self.varying, 1) * max(self.dtype.itemsize // 4, 1)
+
+    @property
     def all_parameters(self) -> list[str]:
         """The kernel's parameters, streams first."""
         return [*(f"const T* stream{k}" for k in range(len(self.streams))), *self.parameters]

@@ -11,6 +11,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .program import Layout
+from .tuning_columns import (
+    ASYNC_CAPABILITY,
+    choose_columns,
+    choose_reduced_columns,
+    in_words,
+    pack_of,
+)
 
 if TYPE_CHECKING:
     from ...phases.chunk import Chunk
@@ -18,7 +25,6 @@ if TYPE_CHECKING:
     from .sources import Source
 
 _BULK_CAPABILITY = 90
-_ASYNC_CAPABILITY = 80
 MULTIPROCESSORS = 132
 """Of the GPU that tiles are sized for."""
 _ROW_SHARED = 227 * 1024
@@ -39,17 +45,8 @@ _ONE_WORD_REGISTERS = 152
 """Where one operand varies: 76 float32 items ran at 0.94, 60 at 0.91."""
 _COMPUTED_REGISTERS = 120
 """The same where a coefficient is computed twice a step: 60 items ran at 0.90, 68 at 0.83."""
-_COLUMN_REGISTERS = 144
-_LARGEST_TEAM = 32
-"""Where columns are so few that larger ones are needed, a team is as large as the GPU."""
 _WALKING_WORD = 8
 """Bytes of neighbouring columns that a lane walks."""
-_TILE_WORD = 8
-"""The same in tiles."""
-_PACKED_COLUMNS = 512
-"""Fewest columns in such words: fewer make teams of many blocks, which read each other's spans."""
-_MEETING_BYTES = 40 * 1024
-"""Shared memory in which the warps of a tile of columns meet."""
 _WALKING_GROUPS = 2 * MULTIPROCESSORS
 """Groups of 32 rows from which on a warp walks each."""
 _WALKING_ITEMS = 16
@@ -68,7 +65,7 @@ def choose_layout(chunk: Chunk, source: Source, width: int, states: int, device:
     if _is_walked(chunk):
         return walking_layout(chunk, source, states, device)
     if chunk.shape[2] > 1:
-        return _choose_columns(chunk, source, width, device)
+        return choose_columns(chunk, source, width, device)
     return _choose_rows(chunk, source, states, device, is_heavy=width >= 4 * states)
 
 
@@ -85,7 +82,7 @@ def choose_precompute(
 ) -> Layout:
     """Choose the layout of the reduction: like the single pass, with more loads under way."""
     if chunk.shape[2] > 1:
-        return replace(_choose_reduced_columns(chunk, source, width, device), team=1)
+        return replace(choose_reduced_columns(chunk, source, width, device), team=1)
     layout = _choose_rows(chunk, source, states, device)
     stages, items = _reduced_stages(chunk, source, layout, device)
     layout = replace(layout, stages=stages, items=items, segmented=False, crowded=False)
@@ -122,7 +119,7 @@ def _choose_rows(
     registers = _registers(chunk, source)
     if is_heavy:
         registers = _ROW_REGISTERS if is_wide else _HEAVY_REGISTERS
-    vectors = max(registers // (2 * _words(chunk, source) * vector), 1)
+    vectors = max(registers // (2 * source.words * vector), 1)
     threads = _HEAVY_WIDE_THREADS if is_heavy and is_wide else _ROW_THREADS
     streams = len(source.streams)
     # Where the tiles are fewer than the multiprocessors smaller ones are sooner done.
@@ -142,10 +139,6 @@ def _choose_rows(
     return layout
 
 
-def _words(chunk: Chunk, source: Source) -> int:
-    return max(source.varying, 1) * max(chunk.dtype.itemsize // 4, 1)
-
-
 def _registers(chunk: Chunk, source: Source) -> int:
     if source.varying <= 1:
         return _COMPUTED_REGISTERS if source.functions else _ONE_WORD_REGISTERS
@@ -157,8 +150,7 @@ def row_layout(
     blocks: int = 1,
 ) -> Layout:  # fmt: skip
     """Complete a choice of sizes for contiguous rows."""
-    aligned = all(x.data.ptr % 16 == 0 for x in source.streams)
-    has_bulk = device.capability >= _BULK_CAPABILITY
+    aligned, has_bulk = source.is_aligned, device.capability >= _BULK_CAPABILITY
     return Layout(
         threads, items, stages,
         reverse=chunk.reverse, segmented=chunk.shape[0] > 1, crowded=chunk.shape[1] < items,
@@ -182,7 +174,7 @@ def walking_layout(
     vector = 16 // chunk.dtype.itemsize
     is_strided = chunk.shape[2] > 1
     items = items or (_WALKING_ITEMS if is_strided else _row_items(chunk))
-    while items > vector and items * _words(chunk, source) > 128:
+    while items > vector and items * source.words > 128:
         items //= 2
     if is_strided:
         return _walk_columns(chunk, source, device, items, _WALKING_WORD if word is None else word)
@@ -192,20 +184,20 @@ def walking_layout(
     row_bytes = chunk.shape[1] * chunk.dtype.itemsize
     return Layout(
         32, items, stages, reverse=chunk.reverse, walking=True, blocks=blocks,
-        bulk=row_bytes % 16 == 0 and _are_aligned(source),
+        bulk=row_bytes % 16 == 0 and source.is_aligned,
     )  # fmt: skip
 
 
 def _walk_columns(chunk: Chunk, source: Source, device: Device, items: int, word: int) -> Layout:
-    word = word if _are_aligned(source) else 0
-    pack = _pack(chunk, source, word)
+    word = word if source.is_aligned else 0
+    pack = pack_of(chunk, source, word)
     blocks = min(-(-_groups(chunk) // (pack * device.multiprocessors)), 16)
     piece = 32 * items * chunk.dtype.itemsize
     stages = _walking_stages(chunk, source, device, blocks, items // pack, 0, piece)
     layout = Layout(32, items, stages, reverse=chunk.reverse, walking=True, blocks=blocks)
-    if device.capability < _ASYNC_CAPABILITY:
+    if device.capability < ASYNC_CAPABILITY:
         layout = replace(layout, stages=0)
-    return _in_words(layout, word if pack > 1 else 0)
+    return in_words(layout, word if pack > 1 else 0)
 
 
 def _walking_stages(
@@ -216,92 +208,7 @@ def _walking_stages(
     return max(1, min(room // loads, 8, -(-chunk.shape[1] // steps)))
 
 
-def _are_aligned(source: Source) -> bool:
-    return all(x.data.ptr % 16 == 0 for x in source.streams)
-
-
-def columns_of_lane(layout: Layout, size: int) -> int:
-    """Count the neighbouring columns of `size` bytes in a lane's word: ``PACK`` of the kernels."""
-    word = 16 if layout.staged else 8 if layout.bulk else 0
-    return max(1, min(4, word // size))
-
-
-def _pack(chunk: Chunk, source: Source, word: int) -> int:
-    (outers, _, inners) = chunk.shape
-    pack = columns_of_lane(_in_words(Layout(32, 1), word), chunk.dtype.itemsize)
-    has_streams_alone = source.streams and not source.computed and not source.functions
-    is_wide = inners % pack == 0 and outers * inners >= _PACKED_COLUMNS
-    return pack if has_streams_alone and is_wide else 1
-
-
-def _in_words(layout: Layout, word: int) -> Layout:
-    return replace(layout, bulk=word == 8, staged=word == 16)
-
-
 def _row_items(chunk: Chunk) -> int:
     # Rows of 64 float32 steps ran at 0.94 of the floor in one piece, at 0.92 in two.
     vector = 16 // chunk.dtype.itemsize
     return (8 if chunk.shape[1] % (16 * vector) else 16) * vector
-
-
-def _choose_columns(chunk: Chunk, source: Source, width: int, device: Device) -> Layout:
-    return _column_sizes(chunk, source, width, device, _COLUMN_REGISTERS, 7, 1, _TILE_WORD)
-
-
-def _choose_reduced_columns(chunk: Chunk, source: Source, width: int, device: Device) -> Layout:
-    # Long columns: few large blocks; short ones: many small blocks.
-    warps, blocks = (7, 2) if chunk.shape[1] > 512 else (2, 8)
-    return _column_sizes(chunk, source, width, device, 64, warps, blocks)
-
-
-def _column_sizes(
-    chunk: Chunk, source: Source, width: int, device: Device, registers: int, warps: int,
-    blocks: int, word: int = 0,
-) -> Layout:  # fmt: skip
-    steps, pack = chunk.shape[1], _pack(chunk, source, word)
-    run = max(registers // (2 * _words(chunk, source) * pack), 1)
-    span = (width * chunk.dtype.itemsize + 8) * pack
-    while warps > 1 and (
-        2 * warps * 32 * span > _MEETING_BYTES // blocks or (warps - 1) * run >= steps
-    ):
-        warps -= 1
-    items = min(run, steps) * pack
-    return column_layout(chunk, source, device, warps * 32, items, 2, blocks, word)
-
-
-def column_layout(
-    chunk: Chunk, source: Source, device: Device, threads: int, items: int, stages: int,
-    blocks: int = 1, word: int = 0,
-) -> Layout:  # fmt: skip
-    """Complete a choice of sizes for columns.
-
-    A thread has `items` elements, of neighbouring columns where they lie in words of
-    `word` bytes (8 or 16); where addresses are in the way it has as many steps of one.
-    """
-    pack = _pack(chunk, source, word)
-    run = items // pack
-    if pack > 1 and not _are_aligned(source):
-        pack, items = 1, run
-    loads = len(source.streams) * threads * items * chunk.dtype.itemsize
-    room = device.shared_bytes // blocks - _MEETING_BYTES // blocks - 8 * 1024
-    while stages > 0 and stages * loads > room:
-        stages -= 1
-    if device.capability < _ASYNC_CAPABILITY:
-        stages = 0
-    tile = threads // 32 * run
-    team = _choose_team(chunk, 32 * pack, tile, blocks * device.multiprocessors)
-    layout = Layout(threads, items, stages, reverse=chunk.reverse, team=team, blocks=blocks)
-    return _in_words(layout, word if pack > 1 else 0)
-
-
-def _choose_team(chunk: Chunk, width: int, tile_steps: int, resident: int) -> int:
-    """Find the smallest team that leaves few blocks without work."""
-    groups, tiles = -(-chunk.shape[0] * chunk.shape[2] // width), -(-chunk.shape[1] // tile_steps)
-
-    def used(team: int) -> float:
-        turns = -(-groups // max(1, resident // team)) * -(-tiles // team)
-        return groups * tiles / (turns * resident)
-
-    sizes = range(1, min(max(_LARGEST_TEAM, resident // groups), tiles, resident) + 1)
-    most = max(map(used, sizes))
-    return next(team for team in sizes if used(team) >= 0.97 * most)
