@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .cascade import Cascade
-from .door import as_host_array
+from .door import as_plain_array
 from .kinds import check_together, is_on_gpu
 
 _COMPUTED = "fdFD"
@@ -56,18 +56,10 @@ def as_signal(x: Any, name: str = "x") -> Any:
     """An array of at least one axis, NumPy's, CuPy's or Dask's."""
     if isinstance(x, np.ma.MaskedArray):
         raise TypeError(f"{name} must be a plain array; got a masked array: fill it first")
-    if _is_dask(x):
-        if isinstance(x._meta, np.ma.MaskedArray):
-            raise TypeError(f"{name} must be plain; got chunks of masked arrays: fill them first")
-    elif not is_on_gpu(x):
-        x = as_host_array(name, x)
+    x = x if is_on_gpu(x) else as_plain_array(name, x)
     if x.ndim == 0:
         raise ValueError(f"{name} must be at least 1-D; got a single number")
     return x
-
-
-def _is_dask(array: Any) -> bool:
-    return hasattr(array, "dask") and hasattr(array, "chunks") and hasattr(array, "_meta")
 
 
 def as_coefficients(values: Any) -> np.ndarray:
@@ -177,7 +169,7 @@ def check_sections(sos: Any, x: Any, axis: Any, zi: Any) -> FilterProblem:
 
 
 def _as_states(zi: Any, x: Any) -> Any:
-    zi = zi if _is_dask(zi) or is_on_gpu(zi) else as_host_array("zi", zi)
+    zi = zi if is_on_gpu(zi) else as_plain_array("zi", zi)
     check_together([("x", x)], [("zi", zi)])
     return zi
 

@@ -145,15 +145,15 @@ def _array(name: str, value: Any) -> Any:
 def _as_array(name: str, value: Any) -> Any:
     if hasattr(type(value), "__cuda_array_interface__"):
         return _on_gpu(name, value)
+    return as_plain_array(name, value)
+
+
+def as_plain_array(name: str, value: Any) -> Any:
+    """A Dask array, or what NumPy makes one of; other lazy objects, which it would compute, not."""
     if hasattr(value, "dask") and hasattr(value, "chunks") and hasattr(value, "_meta"):
         if isinstance(value._meta, np.ma.MaskedArray):
             raise TypeError(f"{name} must be plain; got chunks of masked arrays: fill them first")
         return value
-    return as_host_array(name, value)
-
-
-def as_host_array(name: str, value: Any) -> np.ndarray:
-    """What NumPy makes an array of; lazy objects, which it would compute, are refused."""
     if hasattr(value, "__dask_graph__") and value.__dask_graph__() is not None:
         kind = type(value).__name__
         raise TypeError(

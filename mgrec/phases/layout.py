@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -82,3 +82,14 @@ def as_result(computed: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> An
     # float16 overflows to inf in silence, as the kernels of other dtypes do.
     with np.errstate(over="ignore"):
         return computed.reshape(shape).astype(dtype, copy=False)
+
+
+def has_unknown_sizes(chunks: Iterable[Iterable[Any]]) -> bool:
+    """Whether a Dask array does not know the sizes of all its chunks, or its shape.
+
+    Examples
+    --------
+    >>> has_unknown_sizes(((2, 3), (float("nan"), 5)))
+    True
+    """
+    return any(math.isnan(length) for lengths in chunks for length in lengths)

@@ -11,6 +11,7 @@ from typing import Any
 import dask.array as da
 from distributed import Future
 
+from ..phases.layout import has_unknown_sizes
 from .blocks import Recipe, Where
 
 Place = tuple[int, ...]
@@ -49,7 +50,7 @@ class Cut:
 
     @property
     def has_unknown_sizes(self) -> bool:
-        return any(isnan(length) for lengths in self.chunks for length in lengths)
+        return has_unknown_sizes(self.chunks)
 
     @cached_property
     def _starts(self) -> list[list[int]]:

@@ -15,6 +15,7 @@ from distributed import Future
 
 from ..phases.coefficient import Coefficient
 from ..phases.door import Problem, arrays_of
+from ..phases.layout import has_unknown_sizes
 from .dask_cuts import Cut
 from .transfer_blocks import TransferRecipe
 
@@ -79,7 +80,7 @@ def align(array: Any, chunks: Any, shape: tuple[Any, ...]) -> da.Array:
     }
     if not isinstance(array, da.Array):
         own = tuple(wanted.get(k, (1,)) for k in range(array.ndim))
-        if any(isnan(length) for lengths in own for length in lengths):
+        if has_unknown_sizes(own):
             raise ValueError(
                 "a NumPy operand cannot be cut like a Dask array of unknown chunk sizes: call "
                 "compute_chunk_sizes() on the Dask array first"

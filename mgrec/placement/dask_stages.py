@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import isnan
 from typing import Any
 
 import dask.array as da
@@ -12,6 +11,8 @@ from dask.base import optimize, tokenize
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
 from distributed import Client, Future, default_client, wait
+
+from ..phases.layout import has_unknown_sizes
 
 
 def colocate(*arrays: da.Array, client: Client | None = None) -> tuple[da.Array, ...]:
@@ -48,7 +49,7 @@ def colocate(*arrays: da.Array, client: Client | None = None) -> tuple[da.Array,
     2.0
     """
     shapes = {array.shape for array in arrays}
-    if any(isnan(length) for shape in shapes for length in shape):
+    if has_unknown_sizes(shapes):
         raise ValueError(
             "colocate needs the sizes of all chunks: call compute_chunk_sizes() on the arrays"
         )

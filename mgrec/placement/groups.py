@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from math import isnan, prod
+from math import prod
 from typing import Any
 
+from ..phases.layout import has_unknown_sizes
 from .blocks import Recipe
 
 # A group holds its chunks' operands until it has propagated: with groups of 32 small chunks
@@ -34,7 +35,7 @@ def group_size(chunks: tuple[tuple[Any, ...], ...], recipe: Recipe, is_held: boo
         their entries, which travel to every chunk of the group, exceed an eighth of a
         chunk's operands (and 64 KiB). At most 128, whatever the operands, where they are held.
     """
-    if any(isnan(length) for lengths in chunks for length in lengths):
+    if has_unknown_sizes(chunks):
         return LARGEST
     axis, arrays = recipe.axis, sum(map(bool, recipe.varying))
     rows = prod(max(lengths) for k, lengths in enumerate(chunks) if k != axis)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import isnan
 from typing import Any
 
 
@@ -22,8 +21,3 @@ def chunked_like(result: Any, x: Any) -> Any:
     """A result of the shape of x, in its chunks where x is a Dask array."""
     chunks = getattr(x, "chunks", None)
     return result if chunks in (None, getattr(result, "chunks", None)) else result.rechunk(chunks)
-
-
-def has_unknown_sizes(x: Any) -> bool:
-    """Whether x is a Dask array that does not know the sizes of all its chunks."""
-    return any(isnan(length) for lengths in getattr(x, "chunks", ()) for length in lengths)

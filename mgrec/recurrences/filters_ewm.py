@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from ..phases.cascade_door import as_signal, axis_of, beside
+from ..phases.layout import has_unknown_sizes
 from .custom import scan
 from .filters import lfilter
-from .filters_chunks import chunked_like, has_unknown_sizes, without_empty_chunks
+from .filters_chunks import chunked_like, without_empty_chunks
 from .linear import linear_recurrence
 from .maps import max_plus
 
@@ -145,7 +146,7 @@ def _with_gaps(x: Any, there: Any, rate: float, adjust: bool, axis: int) -> Any:
 
 def _delayed(there: Any, axis: int) -> Any:
     """Whether the value before each is there; there is none before the first."""
-    if has_unknown_sizes(there):
+    if has_unknown_sizes(getattr(there, "chunks", ())):
         return lfilter(*_ONE_STEP, there.astype(np.float32), axis) > 0
     whole = (slice(None),) * axis
     head = there[(*whole, slice(0, 1))] & False

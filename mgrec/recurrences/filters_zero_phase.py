@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..phases.cascade_door import as_polynomial, as_sections, as_signal, axis_of, beside
+from ..phases.layout import has_unknown_sizes
 from .filters import lfilter, sosfilt
-from .filters_chunks import chunked_like, has_unknown_sizes, without_empty_chunks
+from .filters_chunks import chunked_like, without_empty_chunks
 from .filters_initial import lfilter_zi, sosfilt_zi
 
 
@@ -157,7 +158,7 @@ def _extended(
         )
     edge = 0 if padtype is None else 3 * taps if padlen is None else padlen
     length = x.shape[axis]
-    if isnan(length) or (edge > 0 and has_unknown_sizes(x)):
+    if isnan(length) or (edge > 0 and has_unknown_sizes(getattr(x, "chunks", ()))):
         raise ValueError(
             "x must be in chunks of known sizes to be filtered forward and backward: call "
             "compute_chunk_sizes() on it"

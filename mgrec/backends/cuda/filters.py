@@ -151,11 +151,12 @@ def choose_layout(
     Where `widened`, complex numbers are filtered by complex coefficients that are real.
     """
     outer, steps, inner = shape
-    # Columns are not copied in runs.
+    # Columns are not copied in runs, and results in the place of inputs as these are.
     fits = [
         begins and inner < WIDE and (outer == 1 or steps * inner * kind.itemsize % 16 == 0)
         for begins, kind in zip(aligned, (inputs or dtype, dtype), strict=True)
     ]
+    fits = fits if inputs else [all(fits)] * 2
     states = np.dtype(np.complex128 if cascade.is_complex or widened else np.float64)
     weight = cascade.states * (4 if states.kind == "c" else 1)
     vector = 16 // dtype.itemsize
@@ -174,8 +175,8 @@ def choose_layout(
         items=items // dtype.itemsize if inner < WIDE else 16,
         stages=stages,
         group=max(vector, group),
-        bulk=fits[1] if inputs else all(fits),
+        bulk=fits[1],
         inputs=inputs,
-        aligned=fits[0] if inputs else all(fits),
+        aligned=fits[0],
         runs=max(1, dtype.itemsize // inputs.itemsize) if inputs and inner < WIDE else 1,
     )
