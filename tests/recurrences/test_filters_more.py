@@ -163,14 +163,17 @@ def test_inf_counts_as_missing_as_in_pandas(adjust):
         np.testing.assert_allclose(np.asarray(ewm(data, alpha=0.3, adjust=adjust)), wanted)
 
 
-EMPTY_CHUNKS = [((0, 3, 0, 5), (0, 2, 0)), ((8,), (0, 1, 1, 0)), ((2, 6), (2,))]
+EMPTY_CHUNKS = [
+    ((0, 3, 0, 5), (0, 2, 0)), ((8,), (0, 1, 1, 0)), ((2, 6), (2,)), ((0, 1), (1,)),
+    ((2, 6), (0, 1)),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("adjust", [True, False])
 @pytest.mark.parametrize("chunks", EMPTY_CHUNKS)
 def test_weighted_mean_of_empty_chunks(adjust, chunks):
-    x = draw(8, 2)
-    x[0, 0] = x[3:5, 1] = np.nan
+    x = draw(*map(sum, chunks))
+    x[:1, 0] = x[3:5, -1] = np.nan
     y = ewm(da.from_array(x, chunks=chunks), alpha=0.3, adjust=adjust, axis=0)
     assert y.chunks == chunks
     wanted = ewm(x, alpha=0.3, adjust=adjust, axis=0)
