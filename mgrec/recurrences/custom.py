@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -80,8 +80,7 @@ def scan(
     """
     if not isinstance(transfer_map, TransferMap):
         raise TypeError(f"transfer_map must be a TransferMap; got {transfer_map!r}")
-    _count(transfer_map, len(operands))
-    named = {f"operand {number}": operand for number, operand in enumerate(operands, 1)}
+    named = dict(zip(_names(transfer_map, len(operands)), operands, strict=True))
     kinds = "f" if transfer_map == mobius else "iufc"
     problem = check(transfer_map, named, initial, axis, reverse, kinds)
     _check_state(transfer_map, problem.dtype, len(initial) if isinstance(initial, tuple) else 0)
@@ -89,7 +88,8 @@ def scan(
     return results if isinstance(initial, tuple) else results[0]
 
 
-def _count(transfer_map: TransferMap, given: int) -> None:
+def _names(transfer_map: TransferMap, given: int) -> tuple[str, ...]:
+    """What ``lift`` calls the operands, so that messages do as well."""
     code = transfer_map.lift.__code__
     most = code.co_argcount
     least = most - len(transfer_map.lift.__defaults__ or ())
@@ -98,13 +98,14 @@ def _count(transfer_map: TransferMap, given: int) -> None:
             f"lift of {transfer_map.name} takes {most} operands "
             f"{code.co_varnames[:most]}; got {given}"
         )
+    return code.co_varnames[:given]
 
 
-@cache
+@lru_cache(maxsize=1024)
 def _check_state(transfer_map: TransferMap, dtype: np.dtype[Any], count: int) -> None:
     """Try `apply` on zeros: a state of `count` scalars (0: not a tuple) must give another."""
     zero = dtype.type(0)
-    got = f"a tuple of {count}" if count else "one"
+    got = f"a tuple of {count}" if count else "one scalar"
     with np.errstate(all="ignore"):
         try:
             state = transfer_map.apply(

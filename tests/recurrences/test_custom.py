@@ -83,6 +83,13 @@ def test_operands_with_defaults_may_be_left_out():
         mgrec.scan(counting, initial=0.0)
 
 
+def test_messages_call_operands_what_lift_does():
+    with pytest.raises(TypeError, match="c must be a number; got a bool"):
+        mgrec.scan(mgrec.maps.max_plus, np.ones(3), True, initial=0.0)
+    with pytest.raises(ValueError, match=r"got s: \(3,\), c: \(4,\)"):
+        mgrec.scan(mgrec.maps.max_plus, np.ones(3), np.ones(4), initial=0.0)
+
+
 def test_what_cannot_be_compiled_is_a_type_error_that_names_the_function():
     texts = mgrec.TransferMap(
         lift=lambda x: (str(x),),
