@@ -8,6 +8,7 @@ sqrt((alpha + gamma)·N/beta); G is chosen first, then T.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -147,12 +148,11 @@ def report(n: int, dtype: Any = "float32", kind: str = "arrays") -> Report:
     Raises
     ------
     RuntimeError, TypeError
-        As for :func:`measure`.
+        As for :func:`measure`; n is no integer.
     ValueError
         Another kind, or n below 1.
     """
-    if n < 1:
-        raise ValueError(f"n must be at least 1; got {n}")
+    n = _check_steps(n)
     dtype = _check_dtype(dtype)
     constants = tuning.measure(dtype, _check_kind(kind))
     chosen = tuning.choose(n, constants)
@@ -160,6 +160,16 @@ def report(n: int, dtype: Any = "float32", kind: str = "arrays") -> Report:
         tuning.name_device(), n, dtype, kind, constants, chosen,
         tuning.sweep(n, dtype, kind, chosen), tuning.copy_bandwidth(),
     )  # fmt: skip
+
+
+def _check_steps(n: Any) -> int:
+    try:
+        steps = index(n)
+    except TypeError:
+        raise TypeError(f"n must be an integer; got {n!r}") from None
+    if steps < 1:
+        raise ValueError(f"n must be at least 1; got {n}")
+    return steps
 
 
 def _check_dtype(dtype: Any) -> np.dtype[Any]:

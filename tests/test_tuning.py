@@ -70,6 +70,7 @@ def test_a_report_prints_as_a_table(planted: dict[str, Any]) -> None:
         (lambda: tuning.measure("f2"), TypeError, "got float16"),
         (lambda: tuning.measure("f4", "array"), ValueError, "got 'array'"),
         (lambda: tuning.report(0), ValueError, "n must be at least 1; got 0"),
+        (lambda: tuning.report(1e6), TypeError, "n must be an integer; got 1000000.0"),
         (lambda: tuning.report(9, kind="x"), ValueError, "kind must be one of 'arrays', 'const"),
     ],
 )

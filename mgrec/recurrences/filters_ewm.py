@@ -15,6 +15,9 @@ from .filters_chunks import chunked_like, without_empty_chunks
 from .linear import linear_recurrence
 from .maps import max_plus
 
+_RANGES = {
+    "alpha": "0 < alpha <= 1", "span": "span >= 1", "halflife": "halflife > 0", "com": "com >= 0"
+}  # fmt: skip
 # b and a of a filter that returns what came one sample before.
 _ONE_STEP = np.array([0.0, 1.0], np.float32), np.ones(1, np.float32)
 
@@ -60,7 +63,7 @@ def ewm(
     Raises
     ------
     TypeError
-        `x` is complex.
+        `x` is complex, or the weight is no number.
     ValueError
         None or several of the weights are given, or one is out of its range.
 
@@ -92,22 +95,29 @@ def _alpha(
     alpha: float | None, span: float | None, halflife: float | None, com: float | None
 ) -> float:
     given = {"alpha": alpha, "span": span, "halflife": halflife, "com": com}
-    found = {name: float(value) for name, value in given.items() if value is not None}
-    if len(found) != 1:
-        names = " and ".join(found) or "none"
-        raise ValueError(f"one of alpha, span, halflife and com must be given; got {names}")
-    ((name, value),) = found.items()
+    names = [name for name, value in given.items() if value is not None]
+    if len(names) != 1:
+        got = " and ".join(names) or "none"
+        raise ValueError(f"one of alpha, span, halflife and com must be given; got {got}")
+    (name,) = names
+    value = _number(name, given[name])
     fits = {
         "alpha": 0 < value <= 1, "span": value >= 1, "halflife": value > 0, "com": value >= 0
     }  # fmt: skip
     if not fits[name]:
-        ranges = {"alpha": "0 < alpha <= 1", "span": "span >= 1", "halflife": "halflife > 0"}
-        raise ValueError(f"{ranges.get(name, 'com >= 0')} must hold; got {value}")
+        raise ValueError(f"{name} must be a number, {_RANGES[name]}; got {value}")
     if name == "span":
         return 2 / (value + 1)
     if name == "halflife":
         return -math.expm1(-math.log(2) / value)
     return value if name == "alpha" else 1 / (1 + value)
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be a number, {_RANGES[name]}; got {value!r}") from error
 
 
 def _without_gaps(x: Any, rate: float, adjust: bool, axis: int) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import isnan
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -156,7 +157,7 @@ def _extended(
             f"Unknown value '{padtype}' given to padtype: it must be 'even', 'odd', 'constant', "
             f"or None."
         )
-    edge = 0 if padtype is None else 3 * taps if padlen is None else padlen
+    edge = 0 if padtype is None else 3 * taps if padlen is None else _length(padlen)
     length = x.shape[axis]
     if isnan(length) or (edge > 0 and has_unknown_sizes(getattr(x, "chunks", ()))):
         raise ValueError(
@@ -171,6 +172,13 @@ def _extended(
     if edge <= 0:
         return edge, x
     return edge, np.concatenate(_ends(x, axis, padtype, edge), axis)
+
+
+def _length(padlen: Any) -> int:
+    try:
+        return index(padlen)
+    except TypeError:
+        raise TypeError(f"padlen must be an integer; got {padlen!r}") from None
 
 
 def _ends(x: Any, axis: int, padtype: str | None, edge: int) -> list[Any]:

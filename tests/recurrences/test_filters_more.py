@@ -91,6 +91,7 @@ def test_gustafssons_ends_are_scipys(irlen):
     [
         ({"padtype": "wrap"}, ValueError, "padtype"),
         ({"padlen": 80}, ValueError, "greater than padlen, which is 80"),
+        ({"padlen": 2.0}, TypeError, "padlen must be an integer; got 2.0"),
         ({"method": "fft"}, ValueError, "'pad' or 'gust'"),
     ],
 )
@@ -208,18 +209,20 @@ def test_weighted_mean_of_other_dtypes():
 
 
 @pytest.mark.parametrize(
-    ("weights", "words"),
+    ("weights", "error", "words"),
     [
-        ({}, "none"),
-        ({"alpha": 0.5, "com": 1}, "alpha and com"),
-        ({"alpha": 0}, "0 < alpha"),
-        ({"span": 0.5}, "span >= 1"),
-        ({"halflife": 0}, "halflife > 0"),
-        ({"com": -1}, "com >= 0"),
+        ({}, ValueError, "none"),
+        ({"alpha": 0.5, "com": 1}, ValueError, "alpha and com"),
+        ({"alpha": 0}, ValueError, "alpha must be a number, 0 < alpha <= 1; got 0.0"),
+        ({"span": 0.5}, ValueError, "span >= 1"),
+        ({"halflife": 0}, ValueError, "halflife > 0"),
+        ({"halflife": "4D"}, TypeError, "halflife must be a number, halflife > 0; got '4D'"),
+        ({"com": -1}, ValueError, "com >= 0"),
+        ({"com": [1, 2]}, TypeError, r"com must be a number, com >= 0; got \[1, 2\]"),
     ],
 )
-def test_what_the_weighted_mean_refuses(weights, words):
-    with pytest.raises(ValueError, match=words):
+def test_what_the_weighted_mean_refuses(weights, error, words):
+    with pytest.raises(error, match=words):
         ewm(np.ones(3), **weights)
 
 
