@@ -84,7 +84,7 @@ def _extent(run: Run) -> tuple[float, float, float, float]:
     return -180, 180, latitude[-1] - 1 / 24, latitude[0] + 1 / 24
 
 
-def _map(axes: Any, run: Run, values: np.ndarray, colours: Any, label: bool) -> Any:
+def _map(axes: Any, run: Run, values: np.ndarray, colours: Any) -> Any:
     image = axes.imshow(values, extent=_extent(run), cmap=colours, vmin=0, vmax=1, aspect="auto")
     axes.set_xticks(range(-180, 181, 60), [_degrees(x, "W", "E") for x in range(-180, 181, 60)])
     low, high = _extent(run)[2:]
@@ -106,7 +106,7 @@ def _result(figure: Any, axes: Any, run: Run) -> None:
     from matplotlib.colors import LinearSegmentedColormap
 
     colours = LinearSegmentedColormap.from_list("air", AIR)
-    image = _map(axes, run, run.shown, colours, True)
+    image = _map(axes, run, run.shown, colours)
     sea = _sea(run).astype(float)
     longitude = np.linspace(-180, 180, sea.shape[1])
     axes.contour(longitude, run.air.latitude(), sea, [0.5], colors=INK, linewidths=0.25)
@@ -127,7 +127,7 @@ def _result(figure: Any, axes: Any, run: Run) -> None:
 def _input(axes: Any, run: Run) -> None:
     from matplotlib.colors import ListedColormap
 
-    _map(axes, run, _sea(run), ListedColormap([LAND, SEA]), False)
+    _map(axes, run, _sea(run), ListedColormap([LAND, SEA]))
     axes.set_title("Input: land and sea (GLOBE, NOAA 1999)")
     if run.air.turns >= earth.PARALLELS // 2:
         axes.axhline(PROFILE, color=COLOURS["propagate"], linewidth=0.8)

@@ -166,5 +166,5 @@ def create(path: Path, y: da.Array, rate: int) -> Any:
     with path.open("wb") as file:
         file.write(header)
         file.flush()
-        stores._reserve(file.fileno(), len(header) + size, path)
+        stores.reserve(file.fileno(), len(header) + size, path)
     return Wave(str(path), y.shape, y.dtype, "<f4", len(header))

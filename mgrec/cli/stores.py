@@ -18,7 +18,6 @@ from .failure import BadInput
 
 # A worker holds some of these at a time, beside a group of 256 MiB.
 CHUNK_BYTES = 32 << 20
-Slices = tuple[slice, ...]
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ def create(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], chunks: Any
             np.lib.format.write_array_header_1_0(file, header)
             size = file.tell() + int(np.prod(shape, dtype=object)) * dtype.itemsize
             file.flush()
-            _reserve(file.fileno(), size, path)
+            reserve(file.fileno(), size, path)
     else:
         import zarr
 
@@ -123,7 +122,8 @@ def create(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], chunks: Any
     return Stored(str(path), shape, dtype)
 
 
-def _reserve(descriptor: int, size: int, path: Path) -> None:
+def reserve(descriptor: int, size: int, path: Path) -> None:
+    """Take the disk space of a file that is still empty; `path` is for the message."""
     if not hasattr(os, "posix_fallocate"):
         os.ftruncate(descriptor, size)
         return
