@@ -1,17 +1,15 @@
-"""What many steps of a cascade do to its state, and whether eight at once may be taken."""
+"""What many steps of a cascade do to its state."""
 
 from __future__ import annotations
 
+import math
 from decimal import Context, Decimal, localcontext
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from .cascade import Cascade, Section
-
-# Outputs of a block on the CPU.
-BLOCK = 8
+from .cascade import Cascade
 
 
 @cache
@@ -19,7 +17,7 @@ def power(cascade: Cascade, steps: int) -> tuple[np.ndarray, np.ndarray]:
     """A to the power of `steps`, as the sum of two arrays.
 
     Where poles crowd, powers of A first grow by many orders of magnitude, and squaring them
-    in float64 loses all digits: these are computed in decimals of more digits.
+    in float64 loses all digits: these are computed in decimals of many digits.
 
     Parameters
     ----------
@@ -29,11 +27,12 @@ def power(cascade: Cascade, steps: int) -> tuple[np.ndarray, np.ndarray]:
     Returns
     -------
     high, low : array (states, states), float64 or complex128
-        ``high`` is A**steps rounded, ``high + low`` has twice its digits. inf where A**steps
-        exceeds the largest number.
+        ``high`` is A**steps rounded, ``high + low`` has twice its digits. inf or nan where
+        A**steps exceeds the largest number.
     """
-    with localcontext(Context(prec=50 + 2 * cascade.states, traps=[])):
-        product = _raised(_transition(cascade), steps)
+    with _many_digits(cascade, steps):
+        powers = _powers_of(cascade)
+        product = powers.matrix(powers.raised(powers.first, steps))
         high = product.astype(np.float64)
         with np.errstate(all="ignore"):
             low = (product - _decimals(high)).astype(np.float64)
@@ -43,11 +42,121 @@ def power(cascade: Cascade, steps: int) -> tuple[np.ndarray, np.ndarray]:
     return _as_complex(high), _as_complex(low)
 
 
+@cache
+def doubled_powers(cascade: Cascade, steps: int, chunk: int, count: int) -> np.ndarray:
+    """A**steps, and A**(steps·chunk·2**k) for k = 0 … count − 1.
+
+    Each is rounded once, from decimals of many digits.
+
+    Returns
+    -------
+    array (1 + count, states, states), float64 or complex128
+        inf or nan where a power exceeds the largest number.
+    """
+    with _many_digits(cascade, steps * chunk << count):
+        powers = _powers_of(cascade)
+        product = powers.raised(powers.first, steps)
+        found = [product]
+        product = powers.raised(product, chunk)
+        for _ in range(count):
+            found.append(product)
+            product = powers.product(product, product)
+        matrices = np.array([powers.matrix(power).astype(np.float64) for power in found])
+    return _as_complex(matrices) if cascade.is_complex else matrices
+
+
+def _many_digits(cascade: Cascade, steps: int) -> Any:
+    """Enough for 50 where k poles are one: powers grow like steps**(k − 1) until they decay."""
+    growth = cascade.states * (1 + math.log10(max(1.0, min(steps, cascade.decay))))
+    return localcontext(Context(prec=50 + math.ceil(growth), traps=[]))
+
+
+class _Powers:
+    """Powers of A in decimals; a complex number c is ((re c, −im c), (im c, re c)).
+
+    Attributes
+    ----------
+    one, first : array of Decimal
+        A**0 and A.
+    """
+
+    one: Any
+    first: Any
+
+    def product(self, left: Any, right: Any) -> Any:
+        raise NotImplementedError
+
+    def matrix(self, power: Any) -> np.ndarray:
+        raise NotImplementedError
+
+    def raised(self, base: Any, exponent: int) -> Any:
+        result = self.one
+        for digit in f"{exponent:b}":
+            result = self.product(result, result)
+            if digit == "1":
+                result = self.product(result, base)
+        return result
+
+
+class _PowersOfSection(_Powers):
+    """Powers of the companion matrix of one section, each told by its last column.
+
+    A takes every unit vector but the first into the one before it, so that the other columns
+    follow from the last: k² products instead of the k³ of two matrices.
+    """
+
+    def __init__(self, cascade: Cascade) -> None:
+        self.size = 2 if cascade.is_complex else 1
+        self.feedback = np.array([_exact(c, self.size) for c in cascade.sections[0].a[1:]])
+        self.one = _decimals(np.zeros((cascade.states, self.size)))
+        self.one[-1:, 0] = Decimal(1)
+        self.first = self._step(self.one)
+
+    def _step(self, state: Any) -> Any:
+        moved = np.concatenate([state[1:], _decimals(np.zeros((1, self.size)))])
+        return moved - self.feedback @ state[0]
+
+    def product(self, left: Any, right: Any) -> Any:
+        return (self.matrix(left) @ right.ravel()).reshape(right.shape)
+
+    def matrix(self, power: Any) -> np.ndarray:
+        columns = [power]
+        for _ in power[1:]:
+            columns.append(self._step(columns[-1]))
+        matrix = np.array(columns[::-1])
+        if self.size == 2:
+            turned = np.stack([-matrix[..., 1], matrix[..., 0]], axis=-1)
+            matrix = np.stack([matrix, turned], axis=1)
+        return matrix.reshape(power.size, power.size).T
+
+
+class _PowersOfCascade(_Powers):
+    """Powers of a matrix of several sections: each is moved by those before it alone."""
+
+    def __init__(self, cascade: Cascade) -> None:
+        self.first = _transition(cascade)
+        self.one = _decimals(np.eye(len(self.first)))
+        self.width = len(self.first) // len(cascade.sections)
+
+    def product(self, left: Any, right: Any) -> Any:
+        result = _decimals(np.zeros(left.shape))
+        for row in range(0, len(left), self.width):
+            end = row + self.width
+            for column in range(0, end, self.width):
+                between, columns = slice(column, end), slice(column, column + self.width)
+                result[row:end, columns] = left[row:end, between] @ right[between, columns]
+        return result
+
+    def matrix(self, power: Any) -> np.ndarray:
+        return np.asarray(power)
+
+
+def _powers_of(cascade: Cascade) -> _Powers:
+    is_one = len(cascade.sections) == 1 and cascade.order > 0
+    return _PowersOfSection(cascade) if is_one else _PowersOfCascade(cascade)
+
+
 _decimals = np.vectorize(lambda value: Decimal(float(value)), otypes=[object])
-
-
-def _identity(size: int) -> np.ndarray:
-    return _decimals(np.eye(size))
 
 
 def _transition(cascade: Cascade) -> np.ndarray:
@@ -55,7 +164,7 @@ def _transition(cascade: Cascade) -> np.ndarray:
     count, order = cascade.states, cascade.order
     size = 2 if cascade.is_complex else 1
     matrix = _decimals(np.zeros((count, count, size, size)))
-    one = _identity(size)
+    one = _decimals(np.eye(size))
     # What the sections so far return, as factors of all states.
     given = _decimals(np.zeros((count, size, size)))
     for number, section in enumerate(cascade.sections):
@@ -80,92 +189,6 @@ def _exact(value: Any, size: int) -> np.ndarray:
 
 
 def _as_complex(matrix: np.ndarray) -> np.ndarray:
-    return matrix[::2, ::2] + 1j * matrix[1::2, ::2]
-
-
-@cache
-def block_table(section: Section) -> np.ndarray:
-    """The matrices of eight steps of a real section, column by column.
-
-    y[n:n+8] = H·x[n:n+8] + X·x[n−k:n] + Y·y[n−k:n]; the columns of H, X and Y one after the
-    other, BLOCK numbers each, computed in extended precision where the machine has it.
-    """
-    k = section.order
-    b, a = (np.array(part, np.longdouble) for part in (section.b, section.a))
-    reply = np.zeros(BLOCK, np.longdouble)  # of 1/a(z) to an impulse
-    for n in range(BLOCK):
-        past = reply[max(0, n - k) : n][::-1]
-        reply[n] = (n == 0) - (a[1 : past.size + 1] * past).sum()
-    columns = []
-    for taps, places in ((b, range(BLOCK)), (b, range(-k, 0)), (-a, range(-k, 0))):
-        for place in places:
-            inner = np.zeros(BLOCK, np.longdouble)
-            for n in range(max(0, place), min(BLOCK, place + k + 1)):
-                inner[n] = taps[n - place]
-            columns.append(np.convolve(reply, inner)[:BLOCK])
-    return np.array(columns, np.float64).ravel()
-
-
-@cache
-def block_noise(section: Section) -> float:
-    """Rounding errors of the outputs by blocks of eight, relative to those step by step.
-
-    Every product is taken to be rounded apart, and the errors to add up as white noise.
-    Measured ratios of Butterworth filters of order 2 to 8 were 0.3 to 3 times this one.
-    """
-    k = section.order
-    table = block_table(section).reshape(-1, BLOCK).T
-    with np.errstate(all="ignore"):
-        outputs = table[:, BLOCK + k :]
-        companion = np.eye(k, k=1)
-        companion[-1] = outputs[0]
-        size = _settled(companion, np.r_[np.zeros(k - 1), 1.0])[-1, -1]
-        # Of x and of y, had x the size 1 and b no zeros.
-        inner = (table[:, : BLOCK + k] ** 2).sum(1) + (outputs**2).sum(1) * size
-        settled = _settled(outputs[-k:], inner[-k:])
-        blocks = np.einsum("ij,jk,ik->i", outputs, settled, outputs) + inner
-        steps = (np.square(section.b).sum() + np.square(section.a[1:]).sum() * size) * size
-        ratio = np.sqrt(blocks.mean() / steps)
-    return float(ratio) if np.isfinite(ratio) else np.inf
-
-
-def _settled(matrix: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    """The covariance that P = M·P·Mᵀ + diag(noise) settles at, or comes to in 2**20 rounds."""
-    total = np.diag(noise)
-    for _ in range(20):
-        total = total + matrix @ total @ matrix.T
-        matrix = matrix @ matrix
-    return total
-
-
-@cache
-def doubled_powers(cascade: Cascade, steps: int, chunk: int, count: int) -> np.ndarray:
-    """A**steps, and A**(steps·chunk·2**k) for k = 0 … count − 1.
-
-    Each is rounded once, from decimals of many digits.
-
-    Returns
-    -------
-    array (1 + count, states, states), float64 or complex128
-        inf or nan where a power exceeds the largest number.
-    """
-    with localcontext(Context(prec=50 + 2 * cascade.states, traps=[])):
-        product = _raised(_transition(cascade), steps)
-        found = [product]
-        product = _raised(product, chunk)
-        for _ in range(count):
-            found.append(product)
-            product = product @ product
-        matrices = np.array([matrix.astype(np.float64) for matrix in found])
-    if not cascade.is_complex:
-        return matrices
-    return np.asarray(matrices[:, ::2, ::2] + 1j * matrices[:, 1::2, ::2])
-
-
-def _raised(factor: np.ndarray, steps: int) -> np.ndarray:
-    product = _identity(len(factor))
-    for digit in f"{steps:b}":
-        product = product @ product
-        if digit == "1":
-            product = product @ factor
-    return product
+    result = matrix[..., ::2, ::2].astype(np.complex128)
+    result.imag = matrix[..., 1::2, ::2]
+    return result

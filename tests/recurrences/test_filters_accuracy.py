@@ -8,7 +8,7 @@ import pytest
 from scipy import signal
 
 from mgrec.phases.cascade import Cascade
-from mgrec.phases.cascade_power import power
+from mgrec.phases.cascade_power import doubled_powers, power
 from mgrec.signal import lfilter, sosfilt
 
 # As the docstring of lfilter says.
@@ -136,3 +136,14 @@ def test_powers_of_complex_filters_and_cascades():
     for number, unit in enumerate(np.eye(8)):
         wanted = signal.sosfilt(sos, np.zeros(37), zi=unit.reshape(4, 2))[1]
         np.testing.assert_allclose(high[:, number], wanted.ravel(), rtol=1e-12)
+
+
+def test_powers_where_all_poles_are_one():
+    cascade = Cascade.of_polynomials([1], np.poly(np.ones(8)))
+    exact = np.eye(8, k=1).astype(int).astype(object)
+    exact[:, 0] = [-int(c) for c in np.poly(np.ones(8))[1:]]
+    exact = np.linalg.matrix_power(exact, 16)
+    for doubled in doubled_powers(cascade, 4, 4, 20)[1:]:
+        np.testing.assert_array_equal(doubled, exact.astype(float))
+        exact = exact @ exact
+    np.testing.assert_array_equal(power(cascade, 16 << 20)[0], exact.astype(float))

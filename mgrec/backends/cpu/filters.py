@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...phases.cascade import Cascade
-from ...phases.cascade_power import BLOCK, block_noise, block_table
+from ...phases.cascade_blocks import BLOCK, block_noise, block_table
 from ...phases.cascade_summary import CascadeSummary, is_tame, propagate_cascade
 from ...phases.chunk import Chunk
 from .compilation import writable
