@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 import secrets
 from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
+from itertools import dropwhile, takewhile
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
@@ -46,6 +48,7 @@ def _scalar_numpy() -> ModuleType:
     return module
 
 
+_OWN = Path(__file__).parents[2], Path(numba.__file__).parent
 _REPLACEMENTS = {id(np): _scalar_numpy(), id(np.where): _where, id(np.frexp): _frexp}
 
 
@@ -144,10 +147,27 @@ def compile_kernel(kernel: Callable[..., Any], *key: str) -> Any:
             raise TypeError(
                 "the functions of a recurrence must be arithmetic and NumPy ufuncs on scalars "
                 "of the recurrence's dtype, which numba compiles (np.where(condition, x, y) for "
-                f"a choice); numba says: {error}"
+                f"a choice); numba says: {_reason(str(error))}"
             ) from error
 
     return run
+
+
+def _reason(message: str) -> str:
+    """What numba says first, and of which function: 50 lines on its way there come after."""
+    lines = dropwhile(lambda line: line.startswith("Failed in "), message.splitlines())
+    first = takewhile(lambda line: not line.startswith(("During: ", "File ", "There ")), lines)
+    return " ".join((*" ".join(first).split(), _place(message)))
+
+
+def _place(message: str) -> str:
+    """The first line of code in a message that is neither ours nor numba's, or the function."""
+    for file, line in re.findall(r'File "([^"<]+)", line (\d+)', message):
+        path = Path(file).resolve()
+        if not any(map(path.is_relative_to, _OWN)):
+            return f"({path}, line {line})"
+    functions = re.findall(r"<function (\S+) at ", message)
+    return f"(in {functions[0]})" if functions else ""
 
 
 def writable(array: np.ndarray) -> np.ndarray:
