@@ -83,6 +83,7 @@ def scan(
     named = dict(zip(_names(transfer_map, len(operands)), operands, strict=True))
     kinds = "f" if transfer_map == mobius else "iufc"
     problem = check(transfer_map, named, initial, axis, reverse, kinds)
+    _check_maps(transfer_map, problem.dtype, len(operands))
     _check_state(transfer_map, problem.dtype, len(initial) if isinstance(initial, tuple) else 0)
     results = solve(problem, memory, method, out)
     return results if isinstance(initial, tuple) else results[0]
@@ -102,6 +103,24 @@ def _names(transfer_map: TransferMap, given: int) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1024)
+def _check_maps(transfer_map: TransferMap, dtype: np.dtype[Any], operands: int) -> None:
+    """Try `lift` and `compose` on zeros: a map must be a tuple as long as the identity."""
+    zero, width = dtype.type(0), len(transfer_map.identity)
+    step = (zero,) * width
+    for role, arguments in (("lift", (zero,) * operands), ("compose", (step, step))):
+        with np.errstate(all="ignore"):
+            try:
+                found = getattr(transfer_map, role)(*arguments)
+            except Exception:
+                continue  # The compiler has the last word: math.log(0) raises in Python alone.
+        if not isinstance(found, tuple) or len(found) != width:
+            raise TypeError(
+                f"{role} of {transfer_map.name} must return a tuple of {width}, as the identity "
+                f"is; got {found!r}"
+            )
+
+
+@lru_cache(maxsize=1024)
 def _check_state(transfer_map: TransferMap, dtype: np.dtype[Any], count: int) -> None:
     """Try `apply` on zeros: a state of `count` scalars (0: not a tuple) must give another."""
     zero = dtype.type(0)
@@ -111,7 +130,7 @@ def _check_state(transfer_map: TransferMap, dtype: np.dtype[Any], count: int) ->
             state = transfer_map.apply(
                 (zero,) * len(transfer_map.identity), (zero,) * count if count else zero
             )
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, IndexError) as error:
             raise ValueError(
                 f"initial must be a state that apply of {transfer_map.name} takes; got {got} "
                 f"({error})"
