@@ -21,7 +21,7 @@ from numba.extending import intrinsic
 
 from .compilation import INNER
 from .lane_checks import all_above, all_below_two, all_finite, least, no_bits, unite
-from .lanes import SCAN, Lanes, _mask, add, fma, load, multiply, splat, store, stream
+from .lanes import SCAN, Lanes, add, fma, load, multiply, shuffle_mask, splat, store, stream
 
 _I32 = ir.IntType(32)
 TILE = 4 * SCAN
@@ -37,7 +37,7 @@ def _shuffle(by_bits: dict[int, tuple[list[int], list[int]]]) -> Any:
 
     @intrinsic
     def shuffle(_: Any, lower: Any, upper: Any) -> Any:
-        masks = [_mask(order) for order in by_bits[lower.dtype.bitwidth]]
+        masks = [shuffle_mask(order) for order in by_bits[lower.dtype.bitwidth]]
 
         def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             made = [builder.shuffle_vector(*values, mask) for mask in masks]
@@ -61,7 +61,7 @@ def _to_odd_lanes(_: Any, even: Any, lanes: Any) -> Any:
     """Each odd lane takes the lane before it, each even one that of `even`."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return builder.shuffle_vector(*values, _mask(_WITHIN[0]))
+        return builder.shuffle_vector(*values, shuffle_mask(_WITHIN[0]))
 
     return lanes(even, lanes), code
 
@@ -71,7 +71,7 @@ def _odd_lanes(_: Any, first: Any, second: Any) -> Any:
     """The odd lanes of two registers, by turns."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return builder.shuffle_vector(*values, _mask(_WITHIN[1]))
+        return builder.shuffle_vector(*values, shuffle_mask(_WITHIN[1]))
 
     return first(first, second), code
 
@@ -95,7 +95,7 @@ def _twice_each(_: Any, first: Any, second: Any) -> Any:
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         empty = ir.Constant(ir.VectorType(values[0].type, 2), ir.Undefined)
         low, high = (builder.insert_element(empty, value, ir.Constant(_I32, 0)) for value in values)
-        return builder.shuffle_vector(low, high, _mask([0, 0, 2, 2]))
+        return builder.shuffle_vector(low, high, shuffle_mask([0, 0, 2, 2]))
 
     return Lanes(first, 4)(first, second), code
 

@@ -9,7 +9,7 @@ from numba import types
 from numba.core.errors import RequireLiteralValue
 from numba.extending import intrinsic
 
-from .lanes import Lanes, _call, _everywhere, _mask, _pointer
+from .lanes import Lanes, call_llvm, in_every_lane, pointer_to, shuffle_mask
 
 # Samples of a block, and lanes of a register: 64 bytes of float64.
 WIDTH = 8
@@ -28,7 +28,7 @@ def load_lanes(_: Any, array: Any, at: Any, width: Any) -> Any:
     lanes = Lanes(array.dtype, _literal(width, "width"))
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        pointer = _pointer(context, builder, array, values[0], values[1], lanes)
+        pointer = pointer_to(context, builder, array, values[0], values[1], lanes)
         return builder.load(pointer, align=array.dtype.bitwidth // 8)
 
     return lanes(array, types.intp, width), code
@@ -40,7 +40,7 @@ def load_float64(_: Any, array: Any, at: Any) -> Any:
     own, lanes = Lanes(array.dtype, WIDTH), Lanes(types.float64, WIDTH)
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        pointer = _pointer(context, builder, array, values[0], values[1], own)
+        pointer = pointer_to(context, builder, array, values[0], values[1], own)
         loaded = builder.load(pointer, align=array.dtype.bitwidth // 8)
         return (
             loaded
@@ -61,7 +61,7 @@ def store_rounded(_: Any, array: Any, at: Any, lanes: Any) -> Any:
         own, value = Lanes(array.dtype, lanes.width), values[2]
         if own.dtype.bitwidth < lanes.dtype.bitwidth:
             value = builder.fptrunc(value, context.get_value_type(own))
-        pointer = _pointer(context, builder, array, values[0], values[1], own)
+        pointer = pointer_to(context, builder, array, values[0], values[1], own)
         builder.store(value, pointer, align=own.dtype.bitwidth // 8)
         return context.get_dummy_value()
 
@@ -77,7 +77,7 @@ def load_columns(_: Any, table: Any, at: Any, count: Any) -> Any:
         loaded = []
         for k in range(columns):
             place = builder.add(values[1], ir.Constant(values[1].type, k * WIDTH))
-            pointer = _pointer(context, builder, table, values[0], place, lanes)
+            pointer = pointer_to(context, builder, table, values[0], place, lanes)
             loaded.append(builder.load(pointer, align=table.dtype.bitwidth // 8))
         return context.make_tuple(builder, signature.return_type, loaded)
 
@@ -94,9 +94,9 @@ def add_columns(_: Any, start: Any, columns: Any, array: Any, at: Any) -> Any:
         for k in range(columns.count):
             index = builder.add(place, ir.Constant(place.type, k))
             number = builder.load(builder.gep(base, [index]))
-            factor = _everywhere(context, builder, start, number)
+            factor = in_every_lane(context, builder, start, number)
             column = builder.extract_value(matrix, k)
-            total = _call(builder, "fmuladd", start, column, factor, total)
+            total = call_llvm(builder, "fmuladd", start, column, factor, total)
         return total
 
     return start(start, columns, array, types.intp), code
@@ -114,13 +114,13 @@ def add_last_lanes(_: Any, start: Any, columns: Any, lanes: Any) -> Any:
         sums = [values[0], None]
         for k in range(columns.count):
             lane = lanes.width - columns.count + k
-            factor = builder.shuffle_vector(register, register, _mask([lane] * lanes.width))
+            factor = builder.shuffle_vector(register, register, shuffle_mask([lane] * lanes.width))
             column = builder.extract_value(matrix, k)
             half = k % 2
             if sums[half] is None:
                 sums[half] = builder.fmul(column, factor)
             else:
-                sums[half] = _call(builder, "fmuladd", start, column, factor, sums[half])
+                sums[half] = call_llvm(builder, "fmuladd", start, column, factor, sums[half])
         return sums[0] if sums[1] is None else builder.fadd(*sums)
 
     return start(start, columns, lanes), code
@@ -142,7 +142,7 @@ def spread(_: Any, value: Any, like: Any) -> Any:
     """`value` in every lane of a register like `like`."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return _everywhere(context, builder, like, values[0])
+        return in_every_lane(context, builder, like, values[0])
 
     return like(value, like), code
 
@@ -153,8 +153,8 @@ def pass_down(_: Any, lanes: Any, value: Any) -> Any:
     width = lanes.width
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        entering = _everywhere(context, builder, lanes, values[1])
-        return builder.shuffle_vector(values[0], entering, _mask(list(range(1, width + 1))))
+        entering = in_every_lane(context, builder, lanes, values[1])
+        return builder.shuffle_vector(values[0], entering, shuffle_mask(list(range(1, width + 1))))
 
     return lanes(lanes, value), code
 

@@ -6,7 +6,7 @@ but one multiply-add waits for the output before. Three loops, by the section:
 * *feed-forward*: a is 1; the taps four at a time.
 * *blocks*: eight outputs at once from the eight inputs, by the impulse response, and the k
   inputs and outputs before them. Rounding of eight steps ahead grows where poles crowd:
-  :meth:`mgrec.phases.cascade.Cascade.block_noise` says where this loop may be taken.
+  :func:`mgrec.phases.cascade_blocks.block_noise` says where this loop may be taken.
 * *steps*: the inputs first, several at a time; then y_n = v_n − a_k·y_{n−k} − … − a_1·y_{n−1}
   in this order, so that each output waits for the last product alone. Outputs of the last
   16 steps stay in registers; taps beyond read them eight at a time.

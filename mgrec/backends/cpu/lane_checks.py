@@ -12,7 +12,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .lanes import Lanes, _call, _everywhere
+from .lanes import Lanes, call_llvm, in_every_lane
 
 
 def _any(builder: Any, lanes: Lanes, condition: Any) -> Any:
@@ -34,7 +34,7 @@ def _bits_of(lanes: Lanes) -> Lanes:
 
 def _bits_everywhere(context: Any, builder: Any, lanes: Lanes, value: Any) -> Any:
     """The bits of a scalar without its sign, in every lane."""
-    return _size_bits(context, builder, lanes, _everywhere(context, builder, lanes, value))
+    return _size_bits(context, builder, lanes, in_every_lane(context, builder, lanes, value))
 
 
 @intrinsic
@@ -140,7 +140,7 @@ def least(_: Any, so_far: Any, lanes: Any) -> Any:
     """The smaller of `so_far` and the size, lane by lane; a nan is passed over."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        size = _call(builder, "fabs", lanes, values[1])
+        size = call_llvm(builder, "fabs", lanes, values[1])
         return builder.select(builder.fcmp_ordered("<", size, values[0]), size, values[0])
 
     return so_far(so_far, lanes), code
@@ -151,7 +151,7 @@ def all_above(_: Any, lanes: Any, low: Any) -> Any:
     """Every lane is larger than the scalar `low`."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        bottom = _everywhere(context, builder, lanes, values[1])
+        bottom = in_every_lane(context, builder, lanes, values[1])
         not_above = builder.fcmp_unordered("<=", values[0], bottom)
         return builder.not_(_any(builder, lanes, not_above))
 
@@ -164,7 +164,7 @@ def all_finite(_: Any, lanes: Any) -> Any:
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         infinite = ir.Constant(values[0].type, [float("inf")] * lanes.width)
-        size = _call(builder, "fabs", lanes, values[0])
+        size = call_llvm(builder, "fabs", lanes, values[0])
         return builder.not_(_any(builder, lanes, builder.fcmp_unordered(">=", size, infinite)))
 
     return types.boolean(lanes), code

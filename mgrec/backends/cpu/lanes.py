@@ -41,17 +41,19 @@ class _LanesModel(models.PrimitiveModel):  # type: ignore[misc]
         super().__init__(manager, lanes, ir.VectorType(element, lanes.width))
 
 
-def _pointer(context: Any, builder: Any, array_type: Any, array: Any, at: Any, lanes: Lanes) -> Any:
+def pointer_to(
+    context: Any, builder: Any, array_type: Any, array: Any, at: Any, lanes: Lanes
+) -> Any:
     data = context.make_array(array_type)(context, builder, array).data
     vector = context.get_value_type(lanes)
     return builder.bitcast(builder.gep(data, [at]), ir.PointerType(vector))
 
 
-def _mask(indices: list[int]) -> Any:
+def shuffle_mask(indices: list[int]) -> Any:
     return ir.Constant(ir.VectorType(_I32, len(indices)), indices)
 
 
-def _call(builder: Any, name: str, lanes: Any, *arguments: Any) -> Any:
+def call_llvm(builder: Any, name: str, lanes: Any, *arguments: Any) -> Any:
     vector = arguments[0].type
     if isinstance(lanes, Lanes):
         full = f"llvm.{name}.v{lanes.width}f{lanes.dtype.bitwidth}"
@@ -61,15 +63,15 @@ def _call(builder: Any, name: str, lanes: Any, *arguments: Any) -> Any:
     return builder.call(cgutils.get_or_insert_function(builder.module, signature, full), arguments)
 
 
-def _everywhere(context: Any, builder: Any, lanes: Lanes, value: Any) -> Any:
+def in_every_lane(context: Any, builder: Any, lanes: Lanes, value: Any) -> Any:
     empty = ir.Constant(context.get_value_type(lanes), ir.Undefined)
     first = builder.insert_element(empty, value, ir.Constant(_I32, 0))
-    return builder.shuffle_vector(first, empty, _mask([0] * lanes.width))
+    return builder.shuffle_vector(first, empty, shuffle_mask([0] * lanes.width))
 
 
 def _loading(array: Any, lanes: Lanes) -> Any:
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        pointer = _pointer(context, builder, array, values[0], values[1], lanes)
+        pointer = pointer_to(context, builder, array, values[0], values[1], lanes)
         return builder.load(pointer, align=array.dtype.bitwidth // 8)
 
     return lanes(array, types.intp), code
@@ -92,7 +94,7 @@ def store(_: Any, array: Any, at: Any, lanes: Any) -> Any:
     """``array[at:at + width] = lanes``, unaligned."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        pointer = _pointer(context, builder, array, values[0], values[1], lanes)
+        pointer = pointer_to(context, builder, array, values[0], values[1], lanes)
         builder.store(values[2], pointer, align=array.dtype.bitwidth // 8)
         return context.get_dummy_value()
 
@@ -104,7 +106,7 @@ def stream(_: Any, array: Any, at: Any, lanes: Any) -> Any:
     """`store` past the caches, at an address that is a multiple of the register's size."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        pointer = _pointer(context, builder, array, values[0], values[1], lanes)
+        pointer = pointer_to(context, builder, array, values[0], values[1], lanes)
         size = lanes.width * array.dtype.bitwidth // 8
         past = builder.module.add_metadata([ir.Constant(_I32, 1)])
         builder.store(values[2], pointer, align=size).set_metadata("nontemporal", past)
@@ -130,7 +132,7 @@ def splat(_: Any, value: Any) -> Any:
     lanes = Lanes(value, SCAN)
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return _everywhere(context, builder, lanes, values[0])
+        return in_every_lane(context, builder, lanes, values[0])
 
     return lanes(value), code
 
@@ -141,7 +143,7 @@ def splat_wide(_: Any, value: Any) -> Any:
     lanes = Lanes(value, 512 // value.bitwidth)
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return _everywhere(context, builder, lanes, values[0])
+        return in_every_lane(context, builder, lanes, values[0])
 
     return lanes(value), code
 
@@ -151,7 +153,7 @@ def splat_last(_: Any, lanes: Any) -> Any:
     """The last lane in every lane."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        mask = _mask([lanes.width - 1] * lanes.width)
+        mask = shuffle_mask([lanes.width - 1] * lanes.width)
         return builder.shuffle_vector(values[0], values[0], mask)
 
     return lanes(lanes), code
@@ -179,7 +181,7 @@ def rotate(_: Any, lanes: Any, distance: Any) -> Any:
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         mask = [(lane - d) % width for lane in range(width)]
-        return builder.shuffle_vector(values[0], values[0], _mask(mask))
+        return builder.shuffle_vector(values[0], values[0], shuffle_mask(mask))
 
     return lanes(lanes, distance), code
 
@@ -209,6 +211,6 @@ def fma(_: Any, a: Any, b: Any, c: Any) -> Any:
     """``a * b + c``, fused where the processor can; of lanes or of scalars."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return _call(builder, "fmuladd", a, *values)
+        return call_llvm(builder, "fmuladd", a, *values)
 
     return a(a, b, c), code
