@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,8 @@ LONG = 64
 _CAST = {"h", "f"}
 # Results beyond these are the plain loop's: overflow is decided by its order of operations.
 _TOP = {"f": 2.0**120, "d": 2.0**1000}
+# Filters whose numbers are kept, 1 to 5 KB each: whoever sweeps a parameter makes a million.
+_FILTERS = 1024
 
 
 @dataclass(frozen=True)
@@ -216,7 +218,7 @@ def _lines(x: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return x, target
 
 
-@cache
+@lru_cache(maxsize=_FILTERS)
 def _kind(cascade: Cascade) -> tuple[str, np.ndarray]:
     (section,) = cascade.sections
     if section.is_feed_forward:
@@ -244,7 +246,7 @@ def _pipeline(
     return z[groups * width - count :].reshape(states.shape)
 
 
-@cache
+@lru_cache(maxsize=_FILTERS)
 def _lanes(cascade: Cascade) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
     """Lanes, b and a (groups, lanes, 3), and each group's registers, the last section first."""
     b, a = cascade.coefficients(np.float64)
