@@ -104,8 +104,8 @@ def _alpha(
     fits = {
         "alpha": 0 < value <= 1, "span": value >= 1, "halflife": value > 0, "com": value >= 0
     }  # fmt: skip
-    if not fits[name]:
-        raise ValueError(f"{name} must be a number, {_RANGES[name]}; got {value}")
+    if not fits[name] or math.isinf(value):
+        raise ValueError(f"{name} must be a finite number, {_RANGES[name]}; got {value}")
     if name == "span":
         return 2 / (value + 1)
     if name == "halflife":
@@ -117,7 +117,9 @@ def _number(name: str, value: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must be a number, {_RANGES[name]}; got {value!r}") from error
+        raise TypeError(
+            f"{name} must be a finite number, {_RANGES[name]}; got {value!r}"
+        ) from error
 
 
 def _without_gaps(x: Any, rate: float, adjust: bool, axis: int) -> Any:

@@ -54,7 +54,7 @@ def filtfilt(
     Raises
     ------
     ValueError
-        An unknown `padtype` or `method`, or `x` is not longer than `padlen`.
+        An unknown `padtype` or `method`, `irlen` below 1, or `x` is not longer than `padlen`.
 
     Examples
     --------
@@ -70,7 +70,10 @@ def filtfilt(
     if method == "gust":
         from .filters_gust import filtfilt_gust
 
-        return filtfilt_gust(b, a, x, axis, irlen)
+        reach = None if irlen is None else _length("irlen", irlen)
+        if reach is not None and reach < 1:
+            raise ValueError(f"irlen must be at least 1; got {irlen}")
+        return filtfilt_gust(b, a, x, axis, reach)
     given, x = x, without_empty_chunks(x)
     edge, extended = _extended(x, axis, padtype, padlen, max(b.size, a.size))
     states = lfilter_zi(b, a)
@@ -157,7 +160,7 @@ def _extended(
             f"Unknown value '{padtype}' given to padtype: it must be 'even', 'odd', 'constant', "
             f"or None."
         )
-    edge = 0 if padtype is None else 3 * taps if padlen is None else _length(padlen)
+    edge = 0 if padtype is None else 3 * taps if padlen is None else _length("padlen", padlen)
     length = x.shape[axis]
     if isnan(length) or (edge > 0 and has_unknown_sizes(getattr(x, "chunks", ()))):
         raise ValueError(
@@ -174,11 +177,11 @@ def _extended(
     return edge, np.concatenate(_ends(x, axis, padtype, edge), axis)
 
 
-def _length(padlen: Any) -> int:
+def _length(name: str, given: Any) -> int:
     try:
-        return index(padlen)
+        return index(given)
     except TypeError:
-        raise TypeError(f"padlen must be an integer; got {padlen!r}") from None
+        raise TypeError(f"{name} must be an integer; got {given!r}") from None
 
 
 def _ends(x: Any, axis: int, padtype: str | None, edge: int) -> list[Any]:

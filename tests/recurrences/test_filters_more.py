@@ -92,6 +92,8 @@ def test_gustafssons_ends_are_scipys(irlen):
         ({"padtype": "wrap"}, ValueError, "padtype"),
         ({"padlen": 80}, ValueError, "greater than padlen, which is 80"),
         ({"padlen": 2.0}, TypeError, "padlen must be an integer; got 2.0"),
+        ({"irlen": 2.0, "method": "gust"}, TypeError, "irlen must be an integer; got 2.0"),
+        ({"irlen": 0, "method": "gust"}, ValueError, "irlen must be at least 1; got 0"),
         ({"method": "fft"}, ValueError, "'pad' or 'gust'"),
     ],
 )
@@ -213,12 +215,13 @@ def test_weighted_mean_of_other_dtypes():
     [
         ({}, ValueError, "none"),
         ({"alpha": 0.5, "com": 1}, ValueError, "alpha and com"),
-        ({"alpha": 0}, ValueError, "alpha must be a number, 0 < alpha <= 1; got 0.0"),
+        ({"alpha": 0}, ValueError, "alpha must be a finite number, 0 < alpha <= 1; got 0.0"),
         ({"span": 0.5}, ValueError, "span >= 1"),
+        ({"span": np.inf}, ValueError, "span must be a finite number, span >= 1; got inf"),
         ({"halflife": 0}, ValueError, "halflife > 0"),
-        ({"halflife": "4D"}, TypeError, "halflife must be a number, halflife > 0; got '4D'"),
+        ({"halflife": "4D"}, TypeError, "halflife must be a finite number, halflife > 0; got '4D'"),
         ({"com": -1}, ValueError, "com >= 0"),
-        ({"com": [1, 2]}, TypeError, r"com must be a number, com >= 0; got \[1, 2\]"),
+        ({"com": [1, 2]}, TypeError, r"com must be a finite number, com >= 0; got \[1, 2\]"),
     ],
 )
 def test_what_the_weighted_mean_refuses(weights, error, words):
