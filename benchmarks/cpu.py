@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import peers
 from cpu_candidates import Call, calls, into_out, kernel, summary
+from papers import light, operations
 from record import Study, Times, run
 
 import mgrec
@@ -174,22 +175,6 @@ def phases(study: Study, repetitions: int) -> None:
         both = {"mgrec precompute": summary(coefficient, t)}
         both["mgrec determine"] = into_out(coefficient, t)
         study.compare(f"phases, {kind}, 10^7", both, repetitions, **about)
-
-
-def light(i):
-    return 0.5 + 1e-9 * i
-
-
-def operations(count: int) -> Callable[..., Any]:
-    """A coefficient that takes `count` multiplications and `count` divisions a step."""
-
-    def coefficient(i):
-        x = 0.5 + 1e-9 * i
-        for _ in range(count):
-            x = x * 1.25 / 1.250001
-        return x
-
-    return coefficient
 
 
 def coefficients(study: Study, repetitions: int) -> None:

@@ -9,11 +9,11 @@ usage: python benchmarks/cuda_peers.py [GROUP ...] [--out FOLDER] [--plot RESULT
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from cuda_groups import Groups, fastest, main
+from papers import light, operations
 from record import Study
 
 # Of these the tables show the fastest.
@@ -87,22 +87,6 @@ def sums(study: Study) -> None:
     for library in libraries():
         builds[f"{library.name} InclusiveSum"] = partial(library.sum, work.t)
     compare(study, work, builds)
-
-
-def light(i: Any) -> Any:
-    return 0.5 + 1e-9 * i
-
-
-def operations(count: int) -> Callable[[Any], Any]:
-    """A coefficient that takes `count` multiplications and `count` divisions a step."""
-
-    def coefficient(i: Any) -> Any:
-        x = 0.5 + 1e-9 * i
-        for _ in range(count):
-            x = x * 1.25 / 1.250001
-        return x
-
-    return coefficient
 
 
 def coefficient(study: Study, name: str, count: int) -> None:
