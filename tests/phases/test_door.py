@@ -111,7 +111,7 @@ REFUSED = {
         r"lift of max_plus takes 2 operands \('s', 'c'\); got 1",
     ),
     "too many operands": (scan(ONES, 0, 0), ValueError, "takes 2 operands .*; got 3"),
-    "named by number": (scan(ONES, ONES > 0), TypeError, "operand 2 must be .* got bool"),
+    "named as in lift": (scan(ONES, ONES > 0), TypeError, "c must be of .* got bool"),
     "a state of one scalar for two": (
         scan(ONES, 1, 1, 0, 0, 0, transfer_map=mgrec.maps.matrix2),
         ValueError,
