@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -16,6 +16,9 @@ from .dask_cuts import Cut, Place, starts_of
 from .dask_held import is_held
 from .dask_rows import rows_of
 from .plan_messages import Part, Peer, row_of
+
+Sizes = dict[Any, int]
+"""Bytes by keys."""
 
 
 class Call:
@@ -55,6 +58,15 @@ class Call:
 
     def _span(self, row: Place) -> list[slice]:
         return [own[k] for own, k in zip(self._spans, row, strict=True)]
+
+    def sizes(self, part: Part, names: Sequence[str]) -> Sizes:
+        """The results of a share by their keys, one array a name and chunk."""
+        chunks, itemsize = self.cut.chunks, self.cut.recipe.result_dtype.itemsize
+        return {
+            (name, *at): prod(own[k] for own, k in zip(chunks, at, strict=True)) * itemsize
+            for at, _ in part.chunks
+            for name in names
+        }
 
     def check_like(self, first: Call) -> None:
         """Raise unless a plan that was built for `first` can solve this."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import count
 from typing import Any
 from uuid import uuid4
@@ -17,8 +18,8 @@ from distributed.actor import ProxyRPC
 
 from .dask import Solved, answered, capture
 from .dask_cuts import Cut
-from .dask_plan_calls import Call, deal
-from .plan_messages import Abandoned, Answer, Lost, Part, Request, call, row_of
+from .dask_plan_calls import Call, Sizes, deal
+from .plan_messages import Abandoned, Lost, Part, Place, Request, call, row_of
 from .plan_shares import Share
 
 # Seconds for a direct connection to a worker; after that its messages go by the scheduler.
@@ -41,11 +42,9 @@ class Plan:
         self._first = Call(capture(lambda: recurrence(*operands, **options)), self.client)
         self._parts = deal(self._first, self.client, self._key)
         self._actors = {a: self._place(a, part) for a, part in self._parts.items()}
-        wait(list(self._actors.values()))
-        for actor in self._actors.values():
-            actor.result()  # raises what kept it from being built
-        self._rpcs = self.client.sync(self._reach)
         self._end = ""
+        self._settle()
+        self._rpcs = self.client.sync(self._reach)
 
     def _key(self, number: int) -> str:
         return f"plan-{self._name}-{number}"
@@ -56,6 +55,18 @@ class Plan:
         blocks = [[futures[key] for key in self._first.cut.keys(at)] for at, _ in part.chunks]
         key = self._key(part.number)
         return self.client.submit(Share, part, blocks, key=key, actor=True, workers=[address])
+
+    def _settle(self) -> None:
+        """Wait for the shares; one whose worker is lost would be waited for without end."""
+        actors, are_done = list(self._actors.values()), False
+        while not are_done:
+            with suppress(TimeoutError):
+                wait(actors, timeout=WATCH)
+            are_done = all(actor.done() for actor in actors)
+            there = self.client.nthreads(workers=list(self._actors))
+            self._raise({each: Lost() for each in self._actors if each not in there})
+        for actor in actors:
+            actor.result()  # raises what kept it from being built
 
     async def _reach(self) -> dict[str, Any]:
         """Connections to the workers: direct ones where the network allows them."""
@@ -118,11 +129,16 @@ class Plan:
         number, recipe = next(self._numbers), solve.cut.recipe
         names = tuple(f"solved-{self._name}-{number}-{k}" for k in range(recipe.results))
         requests = dict(self._requests(solve, number, names))
-        answers = self.client.sync(self._ask, number, requests)
-        futures = self._keep({address: answer.sizes for address, answer in answers.items()})
-        parts = {row: part for answer in answers.values() for row, part in answer.exits.items()}
+        sizes = {address: solve.sizes(part, names) for address, part in self._parts.items()}
+        futures = {key: Future(key, self.client) for own in sizes.values() for key in own}
+        try:
+            exits = self.client.sync(self._ask, number, requests, sizes)
+        except BaseException:
+            for future in futures.values():
+                future.release()
+            raise
         arrays = tuple(_array(solve.cut, name, futures) for name in names)
-        return arrays, solve.exit(parts) if recipe.is_exit_asked else None
+        return arrays, solve.exit(exits) if recipe.is_exit_asked else None
 
     def _requests(
         self, solve: Call, number: int, names: tuple[str, ...]
@@ -135,60 +151,80 @@ class Plan:
             own = {row: initial[row] for row in rows}
             yield address, Request(number, solve.cut.recipe, own, names, keys)
 
-    async def _ask(self, number: int, requests: Mapping[str, Request]) -> dict[str, Answer]:
-        """Ask every share, and wait until all are done."""
+    async def _ask(
+        self, number: int, requests: Mapping[str, Request], sizes: Mapping[str, Sizes]
+    ) -> dict[Place, Any]:
+        """Ask every share, and wait until all are done: the exits, by their rows of chunks."""
+        told = asyncio.ensure_future(self._tell(sizes))
         calls = {
             address: asyncio.ensure_future(self._call(address, "solve", request))
             for address, request in requests.items()
         }
-        errors = await self._watch(calls)
+        errors = await self._watch(calls, asyncio.FIRST_EXCEPTION)
         if errors:
-            others = [address for address in calls if address not in errors]
-            await self._all(others, "abandon", number)
-            errors |= await self._watch({address: calls[address] for address in others})
-            await self._all([each for each in others if each not in errors], "forget", number)
-            self._raise(errors)
-        return {address: each.result() for address, each in calls.items()}
+            await self._all([each for each in calls if each not in errors], "abandon", number)
+            errors |= await self._watch(calls, asyncio.ALL_COMPLETED)
+        lost = {address: Lost() for address in calls if self._is_lost(address)}
+        self._raise({**errors, **await told, **lost})
+        for state in (self.client.futures[key] for own in sizes.values() for key in own):
+            if state.status == "pending":  # the scheduler's word is on its way
+                state.finish()
+        return {row: part for each in calls.values() for row, part in each.result().items()}
 
-    async def _watch(self, calls: Mapping[str, asyncio.Future[Any]]) -> dict[str, BaseException]:
-        """Wait for all calls, or until some have failed: these, with what they raised."""
+    async def _watch(
+        self, calls: Mapping[str, asyncio.Future[Any]], until: str
+    ) -> dict[str, BaseException]:
+        """Wait for calls, all or until the first has failed; what those raised that have."""
         running = set(calls.values())
-        while running:
-            _, running = await asyncio.wait(
-                running, timeout=WATCH, return_when=asyncio.FIRST_EXCEPTION
-            )
+        errors: dict[str, BaseException] = {}
+        while running and not (errors and until == asyncio.FIRST_EXCEPTION):
+            _, running = await asyncio.wait(running, timeout=WATCH, return_when=until)
             for address, each in calls.items():
                 # A dead worker would be dialled for half a minute.
-                if not each.done() and self._actors[address].status != "finished":
+                if not each.done() and self._is_lost(address):
                     each.cancel()
-            errors = {address: _error(each) for address, each in calls.items() if each.done()}
-            if any(errors.values()):
-                return {address: error for address, error in errors.items() if error}
-        return {}
+            ended = {address: _error(each) for address, each in calls.items() if each.done()}
+            errors = {address: error for address, error in ended.items() if error}
+        return errors
+
+    def _is_lost(self, address: str) -> bool:
+        """Whether the scheduler has told that the worker is gone."""
+        return self._actors[address].status != "finished"
 
     def _call(self, address: str, function: str, *arguments: Any) -> Any:
         key = self._key(self._parts[address].number)
         return call(self._rpcs[address], key, function, *arguments)
 
-    async def _all(self, addresses: Any, function: str, *arguments: Any) -> None:
-        """Call a coroutine of all shares; those that are lost do not answer."""
-        calls = (self._call(address, function, *arguments) for address in addresses)
-        await asyncio.gather(*calls, return_exceptions=True)
+    async def _all(self, addresses: Iterable[str], function: str, *arguments: Any) -> None:
+        """Call a coroutine of shares; those that are lost do not answer."""
+        calls = {a: asyncio.ensure_future(self._call(a, function, *arguments)) for a in addresses}
+        await self._watch(calls, asyncio.ALL_COMPLETED)
 
-    def _keep(self, held: Mapping[str, Mapping[Any, int]]) -> dict[Any, Future]:
-        """Results as futures: told to the scheduler, and released as any others."""
-        who_has = {key: [address] for address, sizes in held.items() for key in sizes}
-        nbytes = {key: size for sizes in held.values() for key, size in sizes.items()}
-        # The stream keeps its order: a graph that is sent later finds these keys there.
-        message = {"op": "update-data", "who_has": who_has, "nbytes": nbytes}
-        self.client._send_to_scheduler({**message, "client": self.client.id})
-        futures = {key: Future(key, self.client) for key in who_has}
-        for key in futures:
-            self.client.futures[key].finish()
-        return futures
+    async def _tell(self, sizes: Mapping[str, Sizes]) -> dict[str, BaseException]:
+        """Tell the scheduler of the results while they are computed; the workers it has lost.
+
+        By a call, not on the client's stream: told there of results on a worker that it has lost,
+        the scheduler (Dask 2026.7) drops the client, and all that the client holds is gone.
+        """
+        left = dict(sizes)
+        lost: dict[str, BaseException] = {}
+        while left:
+            who_has = {key: [address] for address, own in left.items() for key in own}
+            nbytes = {key: size for own in left.values() for key, size in own.items()}
+            try:
+                await self.client.scheduler.update_data(
+                    who_has=who_has, nbytes=nbytes, client=self.client.id
+                )
+            except KeyError as error:
+                (address,) = error.args
+                del left[address]
+                lost[address] = Lost()
+            else:
+                break
+        return lost
 
     def _raise(self, errors: Mapping[str, BaseException]) -> None:
-        """Raise what went wrong first: a lost worker, or what a chunk raised."""
+        """Raise what went wrong first, if anything: a lost worker, or what a chunk raised."""
         for address, error in errors.items():
             if isinstance(error, Lost):
                 self._end = (
@@ -197,14 +233,15 @@ class Plan:
                     f"there or are computed again"
                 )
                 raise RuntimeError(self._end) from error
-        raise next(error for error in errors.values() if not isinstance(error, Abandoned))
+        for error in errors.values():
+            if not isinstance(error, Abandoned):
+                raise error
 
     def close(self) -> None:
         """Let go of the plan's operands; its results stay with whoever holds them."""
         with self._lock:
             if not self._end and self.client.status == "running":
-                there = [a for a, actor in self._actors.items() if actor.status == "finished"]
-                self.client.sync(self._all, there, "close")
+                self.client.sync(self._all, list(self._actors), "close")
             self._end = self._end or "the plan is closed"
             self._actors.clear()
 

@@ -70,22 +70,6 @@ class Request:
     keys: Mapping[Place, Sequence[Any]] | None = None
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What a share has solved.
-
-    Attributes
-    ----------
-    sizes : dict, key -> bytes
-        Of the results, which stay in the memory of its worker.
-    exits : dict, row of chunks -> array
-        The states after the rows that end in it, where they are asked for.
-    """
-
-    sizes: Mapping[Any, int]
-    exits: Mapping[Place, Any]
-
-
 class Lost(Exception):
     """The worker at an address cannot be reached, or is another one by now."""
 

@@ -14,14 +14,15 @@ from typing import Any
 
 from distributed import get_worker
 from distributed.protocol.pickle import dumps, loads
-from distributed.sizeof import sizeof
 from distributed.utils_comm import gather_from_workers
-from distributed.worker_state_machine import FreeKeysEvent
 
 from .blocks import Entries, Pack, Recipe, determine_block, precompute_block, propagate_group
-from .plan_messages import Abandoned, Answer, Lost, Part, Peer, Place, Request, call, row_of
+from .plan_messages import Abandoned, Lost, Part, Peer, Place, Request, call, row_of
 
 Summaries = dict[Place, Any]
+
+# Seconds between two looks at whether somebody still waits for a solve.
+WATCH = 5.0
 
 
 class Share:
@@ -36,11 +37,9 @@ class Share:
         self.waiting: dict[int, dict[int, asyncio.Future[bytes]]] = {}
         self.exchange: asyncio.Future[Any] | None = None
         self.done = self.abandoned = 0
-        self.results: list[Any] = []
 
-    async def solve(self, request: Request) -> Answer:
-        """Solve the chunks of this worker and keep the results in its memory."""
-        self.results = []
+    async def solve(self, request: Request) -> dict[Place, Any]:
+        """Solve the chunks of this worker and keep the results in its memory; the exits."""
         try:
             packs = await self._packs(request)
             own = await self._summarise(request.recipe, packs)
@@ -49,9 +48,10 @@ class Share:
         finally:
             self.done = request.number
             self.waiting.pop(request.number, None)
+        if not self._is_held():
+            raise Abandoned
         get_worker().update_data(results)
-        self.results = list(results)
-        return Answer({key: sizeof(value) for key, value in results.items()}, exits)
+        return exits
 
     async def receive(self, number: int, sender: int, summaries: bytes) -> None:
         """Take the summaries of another share for a solve."""
@@ -63,11 +63,6 @@ class Share:
         self.abandoned = number
         if self.exchange is not None:
             self.exchange.cancel()
-
-    async def forget(self, number: int) -> None:
-        """Free the results of a solve that failed elsewhere."""
-        keys = self.results if number == self.done else []
-        get_worker().handle_stimulus(FreeKeysEvent(keys=keys, stimulus_id=f"mgrec-{number}"))
 
     async def close(self) -> None:
         """Let go of the operands."""
@@ -89,12 +84,19 @@ class Share:
             self._send(number, own), *(expected[sender] for sender in self.part.senders)
         )
         try:
+            while not (await asyncio.wait([self.exchange], timeout=WATCH))[0]:
+                if not self._is_held():
+                    self.exchange.cancel()
             _, *others = await self.exchange
         except asyncio.CancelledError:
             raise Abandoned from None
         finally:
             self.exchange = None
         return others
+
+    def _is_held(self) -> bool:
+        """Whether the plan's client is still there: the scheduler frees what it leaves behind."""
+        return any(actor is self for actor in get_worker().state.actors.values())
 
     async def _packs(self, request: Request) -> dict[Place, Pack]:
         blocks = self.blocks
