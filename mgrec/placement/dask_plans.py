@@ -58,15 +58,14 @@ class Plan:
 
     def _settle(self) -> None:
         """Wait for the shares; one whose worker is lost would be waited for without end."""
-        actors, are_done = list(self._actors.values()), False
-        while not are_done:
+        while not all(map(self._is_there, self._actors)):
             with suppress(TimeoutError):
-                wait(actors, timeout=WATCH)
-            are_done = all(actor.done() for actor in actors)
+                wait(list(self._actors.values()), timeout=WATCH)
+            errors = {
+                a: each.exception() for a, each in self._actors.items() if each.status == "error"
+            }
             there = self.client.nthreads(workers=list(self._actors))
-            self._raise({each: Lost() for each in self._actors if each not in there})
-        for actor in actors:
-            actor.result()  # raises what kept it from being built
+            self._raise(errors | {a: Lost() for a in self._actors if a not in there})
 
     async def _reach(self) -> dict[str, Any]:
         """Connections to the workers: direct ones where the network allows them."""
@@ -164,7 +163,7 @@ class Plan:
         if errors:
             await self._all([each for each in calls if each not in errors], "abandon", number)
             errors |= await self._watch(calls, asyncio.ALL_COMPLETED)
-        lost = {address: Lost() for address in calls if self._is_lost(address)}
+        lost = {address: Lost() for address in calls if not self._is_there(address)}
         self._raise({**errors, **await told, **lost})
         for state in (self.client.futures[key] for own in sizes.values() for key in own):
             if state.status == "pending":  # the scheduler's word is on its way
@@ -181,15 +180,15 @@ class Plan:
             _, running = await asyncio.wait(running, timeout=WATCH, return_when=until)
             for address, each in calls.items():
                 # A dead worker would be dialled for half a minute.
-                if not each.done() and self._is_lost(address):
+                if not each.done() and not self._is_there(address):
                     each.cancel()
             ended = {address: _error(each) for address, each in calls.items() if each.done()}
             errors = {address: error for address, error in ended.items() if error}
         return errors
 
-    def _is_lost(self, address: str) -> bool:
-        """Whether the scheduler has told that the worker is gone."""
-        return self._actors[address].status != "finished"
+    def _is_there(self, address: str) -> bool:
+        """Whether a share is built, and the scheduler has not told that its worker is gone."""
+        return bool(self._actors[address].status == "finished")
 
     def _call(self, address: str, function: str, *arguments: Any) -> Any:
         key = self._key(self._parts[address].number)

@@ -104,7 +104,7 @@ def test_all_shares_are_waited_for_when_one_has_failed():
         errors = ZeroDivisionError(), ValueError()
         given = {"a": (0, errors[0]), "b": (0.02, errors[1]), "c": (0.06,)}
         calls = {name: asyncio.ensure_future(ends(*each)) for name, each in given.items()}
-        plan = SimpleNamespace(_is_lost=lambda address: False)
+        plan = SimpleNamespace(_is_there=lambda address: True)
         first = await dask_plans.Plan._watch(plan, calls, asyncio.FIRST_EXCEPTION)
         assert first == {"a": errors[0]}
         both = await dask_plans.Plan._watch(plan, calls, asyncio.ALL_COMPLETED)
