@@ -63,7 +63,7 @@ def pytest_runtest_setup(item):
 @pytest.fixture
 def eager_threads(monkeypatch):
     """Cut rows into pieces for threads where it would not pay, so that small tests do it."""
-    from mgrec.placement import local
+    from mgrec.placement import local, threads
 
-    monkeypatch.setattr(local, "SMALL", 1 << 16)
+    monkeypatch.setattr(threads, "SMALL", 1 << 16)
     monkeypatch.setattr(local, "FEW_THREADS", 2)

@@ -13,7 +13,7 @@ from ..backends.cpu import filters as cpu
 from ..phases.cascade import Cascade
 from ..phases.cascade_door import FilterProblem
 from .blocks import Pack, Recipe, Shape
-from .filters import lay_out_signal, lay_out_states
+from .filter_layout import lay_out_signal, lay_out_states
 
 
 @dataclass(frozen=True)

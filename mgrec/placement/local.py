@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -17,10 +14,8 @@ from ..phases.chunk import Chunk
 from ..phases.door import Problem, arrays_of
 from ..phases.layout import as_result, canonical_shape, lay_out, lay_out_entry
 from ..phases.results import check_out
+from .threads import cuts, threads_for, together
 
-# Below this many steps in all a second thread costs more than it brings: 10^5 steps took
-# 0.16 ms on one thread and 0.95 ms on two.
-SMALL = 1 << 20
 # A long row is cut only where composing costs as little as applying, or threads are many:
 # two threads took twice the time of one over a row of Möbius maps.
 FEW_THREADS = 8
@@ -28,30 +23,6 @@ FEW_THREADS = 8
 SHORT = 512
 
 Arrays = tuple[np.ndarray, ...]
-
-
-def thread_count() -> int:
-    """Threads of one call: ``MGREC_NUM_THREADS``, or the processors this process may use."""
-    given = os.environ.get("MGREC_NUM_THREADS")
-    if given is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    if not given.isdigit() or int(given) < 1:
-        raise ValueError(f"MGREC_NUM_THREADS must be a positive integer; got {given!r}")
-    return int(given)
-
-
-@cache
-def _pool(threads: int, process: int) -> ThreadPoolExecutor:
-    # One a process: after a fork the parent's pool is there without its threads.
-    return ThreadPoolExecutor(threads, thread_name_prefix="mgrec")
-
-
-def _together(calls: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Run the calls side by side, the first one in this thread."""
-    if len(calls) < 2:
-        return [call() for call in calls]
-    others = [_pool(thread_count(), os.getpid()).submit(call) for call in calls[1:]]
-    return [calls[0](), *(future.result() for future in others)]
 
 
 def solve(problem: Problem, method: str = "auto", out: Any = None) -> Arrays:
@@ -100,7 +71,7 @@ def _results(backend: Backend, problem: Problem, given: Arrays) -> Arrays:
 
 
 def _solve_on_threads(problem: Problem, chunk: Chunk, entry: Arrays, results: Arrays) -> None:
-    threads = 1 if results[0].size < SMALL else thread_count()
+    threads = threads_for(results[0].size)
     if threads == 1:
         cpu.determine(problem.transfer_map, chunk, entry, results)
     elif chunk.shape[0] >= threads:
@@ -117,11 +88,6 @@ def _solve_on_threads(problem: Problem, chunk: Chunk, entry: Arrays, results: Ar
         cpu.determine(problem.transfer_map, chunk, entry, results)
 
 
-def _cuts(length: int, parts: int) -> list[tuple[int, int]]:
-    ends = [length * k // parts for k in range(parts + 1)]
-    return [(a, b) for a, b in pairwise(ends) if a < b]
-
-
 def _solve_rows(
     problem: Problem, chunk: Chunk, entry: Arrays, results: Arrays, threads: int
 ) -> None:
@@ -131,7 +97,7 @@ def _solve_rows(
         rows = chunk.rows(begin, end)
         return lambda: cpu.determine(problem.transfer_map, rows, before, after)
 
-    _together([part(*cut) for cut in _cuts(chunk.shape[0], threads)])
+    together([part(*cut) for cut in cuts(chunk.shape[0], threads)])
 
 
 def _solve_columns(
@@ -141,7 +107,7 @@ def _solve_columns(
         transfer_map = problem.transfer_map
         return lambda: cpu.determine_columns(transfer_map, chunk, entry, results, begin, end)
 
-    _together([part(*cut) for cut in _cuts(chunk.shape[2], threads)])
+    together([part(*cut) for cut in cuts(chunk.shape[2], threads)])
 
 
 def _solve_long_rows(
@@ -173,7 +139,7 @@ def _solve_long_row(
     def precompute(k: int) -> Callable[[], Any]:
         return lambda: cpu.precompute(transfer_map, parts[k])
 
-    _, *summaries = _together([determine(0, entry), *map(precompute, range(1, threads))])
+    _, *summaries = together([determine(0, entry), *map(precompute, range(1, threads))])
     if any(getattr(summary, "redo", None) for summary in summaries):
         return cpu.determine(transfer_map, chunk, entry, results)
     last = 0 if chunk.reverse else -1
@@ -182,7 +148,7 @@ def _solve_long_row(
     for k, summary in enumerate(summaries, 2):
         before = cpu.propagate(summary, before)
         calls.append(determine(k, before))
-    _together(calls)
+    together(calls)
     if not all(np.isfinite(result[0, last, 0]) for result in results):
         # Where rounding decides whether the loop overflows, the row is the loop's.
         cpu.determine(transfer_map, chunk, entry, results)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mgrec
-from mgrec.placement import local
+from mgrec.placement import local, threads
 
 pytestmark = pytest.mark.usefixtures("eager_threads")
 
@@ -15,19 +15,19 @@ def test_the_number_of_threads_is_checked(monkeypatch):
     for wrong in ("0", "-1", "two", "1.5", ""):
         monkeypatch.setenv("MGREC_NUM_THREADS", wrong)
         with pytest.raises(ValueError, match=f"must be a positive integer; got '{wrong}'"):
-            local.thread_count()
+            threads.thread_count()
     monkeypatch.setenv("MGREC_NUM_THREADS", "3")
-    assert local.thread_count() == 3
+    assert threads.thread_count() == 3
     monkeypatch.delenv("MGREC_NUM_THREADS")
-    assert local.thread_count() >= 1
+    assert threads.thread_count() >= 1
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("threads", [1, 2, 5, 64])
+@pytest.mark.parametrize("count", [1, 2, 5, 64])
 @pytest.mark.parametrize("steps", [1 << 16, (1 << 16) + 1])
-def test_pieces_cover_every_step_once_in_order(steps, threads, reverse):
-    pieces = local._pieces(steps, threads, reverse)
-    assert len(pieces) == threads + 1
+def test_pieces_cover_every_step_once_in_order(steps, count, reverse):
+    pieces = local._pieces(steps, count, reverse)
+    assert len(pieces) == count + 1
     assert all(begin < end for begin, end in pieces)
     ordered = pieces[::-1] if reverse else pieces
     assert [begin for begin, _ in ordered] == [0, *(end for _, end in ordered[:-1])]
@@ -49,10 +49,10 @@ def test_small_problems_stay_in_the_calling_thread(monkeypatch):
     def no_pool(*_):
         raise AssertionError("a pool was asked for")
 
-    monkeypatch.setattr(local, "_pool", no_pool)
-    mgrec.linear_recurrence(0.5, np.ones(local.SMALL - 1))
+    monkeypatch.setattr(threads, "_pool", no_pool)
+    mgrec.linear_recurrence(0.5, np.ones(threads.SMALL - 1))
     with pytest.raises(AssertionError, match="a pool was asked for"):
-        mgrec.linear_recurrence(0.5, np.ones(local.SMALL))
+        mgrec.linear_recurrence(0.5, np.ones(threads.SMALL))
 
 
 def test_calls_from_several_threads(monkeypatch):
@@ -69,5 +69,5 @@ def test_an_error_in_a_thread_reaches_the_caller():
         raise ArithmeticError("from a thread")
 
     with pytest.raises(ArithmeticError, match="from a thread"):
-        local._together([lambda: 1, wrong])
-    assert local._together([lambda: 1, lambda: 2]) == [1, 2]
+        threads.together([lambda: 1, wrong])
+    assert threads.together([lambda: 1, lambda: 2]) == [1, 2]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from oracles import differences, linear, linear_bound, loop
 
 import mgrec
-from mgrec.placement import groups, local
+from mgrec.placement import groups, local, threads
 
 FLOATS = ["float32", "float64"]
 
@@ -27,7 +27,7 @@ def solve(s, t, initial, axis, reverse, way):
     kind, detail, memory = way
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MGREC_NUM_THREADS", str(detail) if kind == "threads" else "1")
-        patch.setattr(local, "SMALL", 32)
+        patch.setattr(threads, "SMALL", 32)
         patch.setattr(local, "SHORT", 8)
         patch.setattr(groups, "LARGEST", 2)
         if kind == "cupy":

@@ -1,0 +1,49 @@
+"""The threads of one call: how many there are, and what each of them takes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+# Below this many steps in all a second thread costs more than it brings: 10^5 steps took
+# 0.16 ms on one thread and 0.95 ms on two.
+SMALL = 1 << 20
+
+
+def threads_for(size: int) -> int:
+    """Threads that so many steps in all are worth."""
+    return 1 if size < SMALL else thread_count()
+
+
+def thread_count() -> int:
+    """Threads of one call: ``MGREC_NUM_THREADS``, or the processors this process may use."""
+    given = os.environ.get("MGREC_NUM_THREADS")
+    if given is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    if not given.isdigit() or int(given) < 1:
+        raise ValueError(f"MGREC_NUM_THREADS must be a positive integer; got {given!r}")
+    return int(given)
+
+
+@cache
+def _pool(threads: int, process: int) -> ThreadPoolExecutor:
+    # One a process: after a fork the parent's pool is there without its threads.
+    return ThreadPoolExecutor(threads, thread_name_prefix="mgrec")
+
+
+def together(calls: Sequence[Callable[[], Any]]) -> list[Any]:
+    """Run the calls side by side, the first one in this thread."""
+    if len(calls) < 2:
+        return [call() for call in calls]
+    others = [_pool(thread_count(), os.getpid()).submit(call) for call in calls[1:]]
+    return [calls[0](), *(future.result() for future in others)]
+
+
+def cuts(length: int, parts: int) -> list[tuple[int, int]]:
+    """Begins and ends of `parts` nearly equal parts of a length; none is empty."""
+    ends = [length * k // parts for k in range(parts + 1)]
+    return [(a, b) for a, b in pairwise(ends) if a < b]
