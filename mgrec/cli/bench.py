@@ -21,9 +21,9 @@ def bench() -> None:
 
 @bench.command("scaling", short_help="One recurrence over 1 to all GPUs, or processes.")
 @click.option("--cluster", type=click.Choice(["local", "cuda"]), default="local", show_default=True)
-@click.option("--workers", type=click.IntRange(1), help="All GPUs, or two processes, by default.")
+@click.option("--workers", type=click.IntRange(1), help="[default: all GPUs, or 2 processes]")
 @click.option("--small", is_flag=True, help="Small arrays: seconds instead of minutes.")
-@click.option("--minutes", type=click.FloatRange(min=0.0), help="Start nothing that lasts longer.")
+@click.option("--minutes", type=click.FloatRange(min=0.0), help="At most so many, in all.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder of the results.")
 def scaling(
     cluster: str, workers: int | None, small: bool, minutes: float | None, out: Path | None
@@ -36,7 +36,10 @@ def scaling(
     with failure.in_one_line("results that were written stay"):
         study = STUDIES / "scaling.py"
         if not study.is_file():
-            raise BadInput("bench needs the studies: run it in a clone of the repository")
+            raise BadInput(
+                "bench needs the studies of a clone, in which mgrec is installed with "
+                "pip install -e . (or run python benchmarks/scaling.py there)"
+            )
         options = ["--cluster", cluster, *(["--small"] if small else [])]
         options += ["--workers", str(workers)] if workers else []
         options += ["--minutes", str(minutes)] if minutes else []

@@ -30,7 +30,7 @@ is the share of maritime air. Every step is then checked against the sequential 
 )  # fmt: skip
 @click.option(
     "--turns", type=click.IntRange(1, earth.PARALLELS),
-    help="Turns round the Earth, fewer for less memory [default: 2160, if half of it is enough].",
+    help="Turns round the Earth [default: 2160, or what fits into half of the memory].",
 )  # fmt: skip
 @click.option("--cluster", help=f"{clusters.HELP} [default: cuda if there are GPUs, or local]")
 def demo(out: Path, turns: int | None, cluster: str | None) -> None:

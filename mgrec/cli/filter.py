@@ -116,14 +116,14 @@ def _positive(context: Any, parameter: Any, value: Any) -> Any:
 )  # fmt: skip
 @click.option("--butter", "order", type=click.IntRange(1), help="Order of a Butterworth filter.")
 @click.option(
-    "--low", type=float, callback=_positive, help="It keeps what is below this frequency."
+    "--low", type=float, callback=_positive, help="Low-pass: keep what is below this frequency."
 )
 @click.option(
-    "--high", type=float, callback=_positive, help="It keeps what is above this frequency."
+    "--high", type=float, callback=_positive, help="High-pass: keep what is above this frequency."
 )
 @click.option(
     "--band", nargs=2, type=float, callback=_positive,
-    help="It keeps what is between two frequencies.",
+    help="Band-pass: keep what is between two frequencies.",
 )  # fmt: skip
 @click.option(
     "--rate", type=float, callback=_positive,

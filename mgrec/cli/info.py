@@ -13,7 +13,14 @@ from .. import __version__
 from . import devices, failure
 
 CORE = ("numpy", "numba", "dask", "distributed")
-EXTRAS = {"zarr": "zarr", "xarray": "xarray", "matplotlib": "plot"}
+# What is asked of pip where they are missing.
+OPTIONAL = {
+    "zarr": "'mgrec\\[zarr]'",
+    "xarray": "'mgrec\\[xarray]'",
+    "matplotlib": "'mgrec\\[plot]'",
+    "bokeh": "'mgrec\\[report]', for --report",
+    "scipy": "scipy, for mgrec filter --butter",
+}
 CUPY = ("cupy-cuda12x", "cupy-cuda13x", "cupy")
 
 
@@ -36,8 +43,8 @@ def _versions() -> Table:
     table.add_row("python", platform.python_version())
     for package in CORE:
         table.add_row(package, installed(package) or "not installed")
-    for package, extra in EXTRAS.items():
-        table.add_row(package, installed(package) or f"missing: pip install 'mgrec\\[{extra}]'")
+    for package, wanted in OPTIONAL.items():
+        table.add_row(package, installed(package) or f"missing: pip install {wanted}")
     return table
 
 

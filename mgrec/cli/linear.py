@@ -102,7 +102,10 @@ def _number_or_file(value: str) -> Any:
             return parse(value)
         except ValueError:
             continue
-    return stores.find(Path(value))
+    path = Path(value)
+    if path.suffix not in stores.KINDS:
+        raise failure.BadInput(f"{value} is no number, and does not end in .npy or .zarr")
+    return stores.find(path)
 
 
 @click.command(

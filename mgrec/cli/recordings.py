@@ -79,7 +79,7 @@ class Recording:
 def check_kind(path: Path) -> None:
     """Raise unless a path names a kind of file that can be read and written here."""
     if path.suffix != ".wav":
-        if path.suffix not in (".npy", ".zarr"):
+        if path.suffix not in stores.KINDS:
             raise BadInput(f"{path} must end in .npy, .zarr or .wav")
         stores.check_kind(path)
 

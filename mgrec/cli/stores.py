@@ -18,6 +18,7 @@ from .failure import BadInput
 
 # A worker holds some of these at a time, beside a group of 256 MiB.
 CHUNK_BYTES = 32 << 20
+KINDS = (".npy", ".zarr")
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def _is_zarr(path: str | Path) -> bool:
 
 def check_kind(path: Path) -> None:
     """Raise unless a path names a kind of file that can be read and written here."""
-    if path.suffix not in (".npy", ".zarr"):
+    if path.suffix not in KINDS:
         raise BadInput(f"{path} must end in .npy or .zarr")
     if path.suffix == ".zarr" and importlib.util.find_spec("zarr") is None:
         raise BadInput(f"{path} needs zarr: pip install 'mgrec[zarr]'")

@@ -24,8 +24,9 @@ def test_a_package_that_is_missing_is_told_with_its_extra(mgrec, monkeypatch):
     monkeypatch.setattr(info, "installed", lambda package: None)
     monkeypatch.setattr(devices, "copy_bandwidth", lambda: devices.Bandwidth(1e9, 1 << 20, 1))
     output = mgrec("info").output
-    for extra in ("zarr", "xarray", "plot"):
+    for extra in ("zarr", "xarray", "plot", "report"):
         assert f"missing: pip install 'mgrec[{extra}]'" in output
+    assert "missing: pip install scipy, for mgrec filter --butter" in output
 
 
 @pytest.mark.parametrize(
