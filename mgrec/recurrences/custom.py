@@ -42,16 +42,17 @@ def scan(
     array, dask.array.Array, or tuple of these
         The state after every step, one array a scalar of the state, of dtype
         ``numpy.result_type`` of the operands and `initial`. States and maps are carried in
-        that dtype (float16 in float32): of integers a map of your own keeps no fractions.
+        that dtype (float16 in float32): over integers a map of your own keeps no fractions.
         ``maps.mobius`` takes integers as float64.
 
     Raises
     ------
     TypeError
-        The map is no :class:`TransferMap`, its functions cannot be compiled, or a dtype is
-        not computed in: ``maps.mobius`` is real.
+        `transfer_map` is no :class:`TransferMap`, its functions cannot be compiled or return
+        no tuples as long as its identity, or a dtype is refused (``maps.mobius`` is real).
     ValueError
-        Shapes or chunks that do not fit, a number of operands that ``lift`` does not take.
+        Shapes or chunks do not fit, ``lift`` takes another number of operands, or `initial`
+        is no state that ``apply`` takes.
 
     Notes
     -----

@@ -48,7 +48,7 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any 
         The result would not be float32, float64, complex64 or complex128; integers alone
         are refused, as by SciPy.
     TypeError
-        Masked arrays, or `out` is not of the kind of `x`, or given for a Dask array.
+        `x` is masked, or `out` is not of its kind, or is given for a Dask array.
     ValueError
         a[0] is 0, or shapes do not fit, also that of `out`.
 
@@ -61,25 +61,25 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any 
     *Accuracy.* Everything is computed in float64, or complex128, whatever the dtype is. The
     rounding errors, as root mean squares over white signals, are those of SciPy's loop within a
     factor of 8, also where the poles crowd so that both lose digits: wherever several steps at
-    once would lose more, each output is computed on its own. Single signals vary around that;
-    a constant through a high-pass filter at 0.001 of the sampling rate had 100 times SciPy's
-    errors, of 1e-9 to 1e-5. The last bits depend on the number of threads and on chunks.
+    once would lose more, each output is computed on its own. Single signals vary around that:
+    a constant through a high-pass filter at 0.001 of the sampling rate had errors of 1e-9 to
+    1e-5, 100 times SciPy's. The last bits depend on the number of threads and on chunks.
 
     *Special values.* A row that comes near overflow, or has nan or inf, is done again by
     SciPy's loop in SciPy's order and dtype, so that an unstable filter gives what SciPy
     gives.
 
-    *On a GPU* a row is cut into segments of several thousand samples, each walked by a lane of
-    its own, in float64. What a segment begins with comes from the samples before it as far as
-    the filter remembers, or from powers of its matrix; it is compared with where the segment
-    before has ended, and put right where digits would be lost. A signal that falls silent within
-    the filter's memory before the end of a segment costs such a repair.
+    *On a GPU* a row is cut into segments of several thousand samples, each filtered by a lane of
+    its own, in float64. A lane finds the states that its segment begins with from the samples
+    before it, as far back as the filter remembers, or from powers of the filter's matrix. They
+    are compared with the states that the segment before ends with, and the segment is done again
+    where digits would be lost: also where a signal falls silent shortly before it.
 
     *Cost.* One pass over the memory, two of reading where a filter remembers more than a
     segment of a GPU; over Dask chunks `x` is read twice, once to summarise
-    and once to filter, and max(len(a), len(b)) − 1 scalars cross each boundary. Coefficients in
-    float64, as designs give them, make results in float64 of a float32 signal, as SciPy's do: in
-    float32 they keep half of the memory, and on a GPU take two thirds of the time.
+    and once to filter, and max(len(a), len(b)) − 1 scalars cross each boundary. Filter
+    designs are float64, and so is the result of filtering float32 with one, as in SciPy: with
+    coefficients cast to float32 it takes half of the memory, and on a GPU two thirds of the time.
 
     References
     ----------
@@ -148,7 +148,7 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any = None
         The result would not be float32, float64, complex64 or complex128; integers alone
         are refused, as by SciPy.
     TypeError
-        Masked arrays, or `out` is not of the kind of `x`, or given for a Dask array.
+        `x` is masked, or `out` is not of its kind, or is given for a Dask array.
     ValueError
         Shapes that do not fit, also that of `out`, or a section whose a_0 is not 1.
 

@@ -61,10 +61,10 @@ def linear_recurrence(
     Raises
     ------
     TypeError
-        A dtype that is not computed in (bool, object, longdouble, dates), masked arrays, NumPy
-        arrays beside CuPy arrays, a Coefficient that cannot run on a GPU.
+        A dtype is refused (bool, object, longdouble, dates), an array is masked, NumPy arrays
+        stand beside CuPy arrays, or a Coefficient cannot be compiled.
     ValueError
-        Shapes, chunks or devices that do not fit, an axis that is not there.
+        Shapes, chunks or devices do not fit together, or there is no such axis.
 
     See Also
     --------

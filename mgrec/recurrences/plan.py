@@ -27,18 +27,19 @@ def plan(recurrence: Callable[..., Any], *operands: Any, client: Any = None, **o
     Returns
     -------
     Plan
-        Call it to solve: without arguments with the operands that it was built with, or with
-        others of the same shapes, chunks and dtypes, with another ``initial=`` or ``zi=``. It
+        Call it to solve: without arguments for the operands that it was built with, or with
+        others of the same shapes, chunks and dtypes, and any ``initial=`` or ``zi=``. It
         returns what the recurrence does, as Dask arrays that are in the memory of the workers
-        already; the states after the last sample, `zf` of a filter, as a NumPy array, as which
-        the next solve takes them. ``close()`` it, or use it in a ``with`` statement.
+        already. The states after the last sample, `zf` of a filter, come as a NumPy array,
+        which the next solve takes as its `zi`. ``close()`` it, or use it in a ``with`` statement.
 
     Raises
     ------
     TypeError
-        Another function, no Dask array, an `initial` or `zi` that is one.
+        The recurrence is another function, no operand is a Dask array, or `initial` or `zi`
+        is one.
     ValueError
-        Chunks of unknown sizes.
+        Sizes of chunks are unknown.
     RuntimeError
         On a solve: the plan is closed, or one of its workers is lost. Results of a plan are
         not computed again when their worker is lost, and the plan must be built anew.
