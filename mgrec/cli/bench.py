@@ -37,8 +37,8 @@ def scaling(
         study = STUDIES / "scaling.py"
         if not study.is_file():
             raise BadInput(
-                "bench needs the studies of a clone, in which mgrec is installed with "
-                "pip install -e . (or run python benchmarks/scaling.py there)"
+                "bench needs the studies of a clone of the repository: install mgrec there with "
+                "pip install -e . (or run python benchmarks/scaling.py)"
             )
         options = ["--cluster", cluster, *(["--small"] if small else [])]
         options += ["--workers", str(workers)] if workers else []
