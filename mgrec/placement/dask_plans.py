@@ -131,8 +131,8 @@ class Plan:
         sizes = {address: solve.sizes(part, names) for address, part in self._parts.items()}
         futures = {key: Future(key, self.client) for own in sizes.values() for key in own}
         try:
-            exits = self.client.sync(self._ask, number, requests, sizes)
-        except BaseException:
+            exits = self.client.sync(self._ask, number, requests, sizes, futures)
+        except Exception:
             for future in futures.values():
                 future.release()
             raise
@@ -151,7 +151,11 @@ class Plan:
             yield address, Request(number, solve.cut.recipe, own, names, keys)
 
     async def _ask(
-        self, number: int, requests: Mapping[str, Request], sizes: Mapping[str, Sizes]
+        self,
+        number: int,
+        requests: Mapping[str, Request],
+        sizes: Mapping[str, Sizes],
+        futures: Mapping[Any, Future],
     ) -> dict[Place, Any]:
         """Ask every share, and wait until all are done: the exits, by their rows of chunks."""
         told = asyncio.ensure_future(self._tell(sizes))
@@ -159,13 +163,16 @@ class Plan:
             address: asyncio.ensure_future(self._call(address, "solve", request))
             for address, request in requests.items()
         }
+        for each in calls.values():
+            # Held until then even if ctrl-C comes: a worker keeps what it stores once it is freed.
+            each.add_done_callback(lambda _: futures)
         errors = await self._watch(calls, asyncio.FIRST_EXCEPTION)
         if errors:
             await self._all([each for each in calls if each not in errors], "abandon", number)
             errors |= await self._watch(calls, asyncio.ALL_COMPLETED)
         lost = {address: Lost() for address in calls if not self._is_there(address)}
         self._raise({**errors, **await told, **lost})
-        for state in (self.client.futures[key] for own in sizes.values() for key in own):
+        for state in (self.client.futures[key] for key in futures):
             if state.status == "pending":  # the scheduler's word is on its way
                 state.finish()
         return {row: part for each in calls.values() for row, part in each.result().items()}

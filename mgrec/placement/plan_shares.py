@@ -35,7 +35,7 @@ class Share:
         self.threads = max(1, get_worker().state.nthreads)
         self.pool = ThreadPoolExecutor(self.threads, thread_name_prefix="mgrec-plan")
         self.waiting: dict[int, dict[int, asyncio.Future[bytes]]] = {}
-        self.exchange: asyncio.Future[Any] | None = None
+        self.exchanges: dict[int, asyncio.Future[Any]] = {}
         self.done = self.abandoned = 0
 
     async def solve(self, request: Request) -> dict[Place, Any]:
@@ -61,8 +61,8 @@ class Share:
     async def abandon(self, number: int) -> None:
         """Wait no longer for the summaries of a solve: another share failed."""
         self.abandoned = number
-        if self.exchange is not None:
-            self.exchange.cancel()
+        if number in self.exchanges:
+            self.exchanges[number].cancel()
 
     async def close(self) -> None:
         """Let go of the operands."""
@@ -80,18 +80,18 @@ class Share:
         if self.abandoned == number:
             raise Abandoned
         expected = self._expected(number)
-        self.exchange = asyncio.gather(
+        exchange = self.exchanges[number] = asyncio.gather(
             self._send(number, own), *(expected[sender] for sender in self.part.senders)
         )
         try:
-            while not (await asyncio.wait([self.exchange], timeout=WATCH))[0]:
+            while not (await asyncio.wait([exchange], timeout=WATCH))[0]:
                 if not self._is_held():
-                    self.exchange.cancel()
-            _, *others = await self.exchange
+                    exchange.cancel()
+            _, *others = await exchange
         except asyncio.CancelledError:
             raise Abandoned from None
         finally:
-            self.exchange = None
+            del self.exchanges[number]
         return others
 
     def _is_held(self) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import signal
+import threading
 import time
 from types import SimpleNamespace
 
@@ -84,7 +86,7 @@ def test_a_worker_is_lost_when_it_has_answered(client, t, monkeypatch, is_heard)
 def test_the_scheduler_does_not_drop_a_client_whose_worker_is_lost(client, t):
     kept = client.persist(da.ones(2, chunks=1) + 1)
     solve = mgrec.plan(mgrec.linear_recurrence, 0.5, t)
-    there, gone = (worker.address for worker in client.cluster.workers.values())
+    there, gone = (worker.address for worker in workers_of(client))
     sizes = {gone: {("solved-gone", 0): 8}, there: {("solved-there", 0): 8}}
     client.sync(lose, client, 1)
     assert isinstance(client.sync(solve._tell, sizes)[gone], Lost)
@@ -120,15 +122,48 @@ def test_a_share_does_not_wait_for_summaries_that_nobody_asks_for(client, t, mon
     solve = mgrec.plan(mgrec.linear_recurrence, 0.5, da.ones(40, chunks=10), client=own)
     requests = dict(solve._requests(solve._first, 1, ("solved",)))
     address = next(a for a, part in solve._parts.items() if part.senders)
-    (worker,) = (w for w in client.cluster.workers.values() if w.address == address)
+    (worker,) = (w for w in workers_of(client) if w.address == address)
     (share,) = worker.state.actors.values()
     own.loop.add_callback(solve._call, address, "solve", requests[address])
-    wait_until(lambda: share.exchange is not None)
+    wait_until(lambda: share.exchanges)
     own.close()
     del solve
     gc.collect()
-    wait_until(lambda: share.exchange is None and not share.waiting)
+    wait_until(lambda: not share.exchanges and not share.waiting)
     assert not any("solved" in str(key) for key in worker.data)
+
+
+def test_an_interrupted_solve_leaves_nothing_on_the_workers(client, t, monkeypatch):
+    def slow(*arguments):
+        has_begun.set()
+        may_end.wait(10)
+        return determine(*arguments)
+
+    determine, has_begun, may_end = (
+        plan_shares.determine_block,
+        threading.Event(),
+        threading.Event(),
+    )
+    solve = mgrec.plan(mgrec.linear_recurrence, 0.5, t)
+    shares = [each for w in workers_of(client) for each in w.state.actors.values()]
+    monkeypatch.setattr(plan_shares, "determine_block", slow)
+    main = threading.get_ident()
+    interrupt = threading.Thread(
+        target=lambda: has_begun.wait() and signal.pthread_kill(main, signal.SIGINT)
+    )
+    interrupt.start()
+    with pytest.raises(KeyboardInterrupt):
+        solve()
+    gc.collect()
+    time.sleep(0.1)
+    may_end.set()
+    wait_until(lambda: all(share.done == 1 for share in shares))
+    wait_until(lambda: not any("solved" in str(key) for w in workers_of(client) for key in w.data))
+    np.testing.assert_array_equal(solve()[:2].compute(), [1, 1.5])
+
+
+def workers_of(client):
+    return list(client.cluster.workers.values())
 
 
 def wait_until(is_so):
