@@ -14,8 +14,10 @@ from . import mapped, stores
 from .failure import BadInput
 
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
-_KINDS = {(_PCM, 8): "u1", (_PCM, 16): "<i2", (_PCM, 32): "<i4", (_FLOAT, 32): "<f4",
-          (_FLOAT, 64): "<f8"}  # fmt: skip
+_KINDS = {(_PCM, 8): "u1", (_PCM, 16): "<i2", (_PCM, 24): "3u1", (_PCM, 32): "<i4",
+          (_FLOAT, 32): "<f4", (_FLOAT, 64): "<f8"}  # fmt: skip
+# What integers are divided by; three bytes are read as the upper ones of four.
+_SCALES = {"u1": 2**7, "<i2": 2**15, "3u1": 2**31, "<i4": 2**31}
 # The size of a RIFF chunk has 32 bits.
 _LARGEST = 2**32 - 1024
 # The size that recorders write which do not know it: the samples go on to the end.
@@ -57,14 +59,21 @@ class Wave:
         return np.memmap(self.path, self.raw, mode, self.offset, self.shape)
 
     def __getitem__(self, index: Any) -> np.ndarray:
-        block = mapped.read(self._samples("r"), index).astype(self.dtype)
+        block = mapped.read(self._samples("r"), index)
+        block = (_of_three_bytes(block) if self.raw == "3u1" else block).astype(self.dtype)
         if self.raw == "u1":
-            return (block - 128) / self.dtype.type(128)
-        bits = 8 * np.dtype(self.raw).itemsize
-        return block / self.dtype.type(2.0 ** (bits - 1)) if self.raw in ("<i2", "<i4") else block
+            block -= 128
+        return block / self.dtype.type(_SCALES[self.raw]) if self.raw in _SCALES else block
 
     def __setitem__(self, index: Any, block: np.ndarray) -> None:
         mapped.write(self._samples("r+"), index, block)
+
+
+def _of_three_bytes(samples: np.ndarray) -> np.ndarray:
+    """Integers of 24 bits, bytes along the last axis, as the upper ones of 32 bits."""
+    wide = np.zeros((*samples.shape[:-1], 4), "u1")
+    wide[..., 1:] = samples
+    return wide.view("<i4")[..., 0]
 
 
 @dataclass(frozen=True)
@@ -127,8 +136,8 @@ def _parsed(path: Path, file: BinaryIO) -> Recording:
     kind, channels, rate, bits = layout
     if (kind, bits) not in _KINDS:
         raise BadInput(
-            f"{path} must have samples of 8, 16 or 32 bits, or floats; got {bits} bits of format "
-            f"{kind}"
+            f"{path} must have samples of 8, 16, 24 or 32 bits, or floats; got {bits} bits of "
+            f"format {kind}"
         )
     raw = _KINDS[kind, bits]
     there = path.stat().st_size - file.tell()

@@ -3,6 +3,7 @@
 import json
 import os
 import struct
+import wave
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -139,6 +140,18 @@ def test_files_of_every_layout(run, folder, order, axis, chunk):
     np.testing.assert_allclose(load(folder / "y.npy"), signal.lfilter(b, a, x, axis), atol=1e-12)
 
 
+def test_samples_of_three_bytes(run, folder):
+    x = np.random.default_rng(5).integers(-(2**23), 2**23, (700, 2))
+    with wave.open(str(folder / "deep.wav"), "wb") as file:
+        file.setparams((2, 3, RATE, 0, "NONE", ""))
+        file.writeframes(x.astype("<i4").view("u1").reshape(700, 2, 4)[..., :3].tobytes())
+    np.testing.assert_array_equal(wavfile.read(folder / "deep.wav")[1], x * 256)
+    result = run("deep.wav", "-o", "y.npy", "--butter", 1, "--low", 10, "--chunk", 99)
+    assert result.exit_code == 0, result.output
+    wanted = signal.lfilter(*signal.butter(1, 10, fs=RATE), x / 2**23, axis=0)
+    np.testing.assert_allclose(load(folder / "y.npy"), wanted, rtol=0, atol=1e-6)
+
+
 def test_a_file_that_becomes_shorter_is_an_error(run, folder, monkeypatch):
     find = recordings.find
 
@@ -166,7 +179,7 @@ def test_a_file_that_becomes_shorter_is_an_error(run, folder, monkeypatch):
         (["x.npy", "-o", "y.npy", "--ba", "ba.json", "--axis", 4], ["axis must fit"]),
         (["none.wav", "-o", "y.npy", "--ba", "ba.json"], ["does not exist"]),
         (["bad.wav", "-o", "y.npy", "--ba", "ba.json"], ["no .wav file"]),
-        (["deep.wav", "-o", "y.npy", "--ba", "ba.json"], ["24 bits"]),
+        (["deep.wav", "-o", "y.npy", "--ba", "ba.json"], ["40 bits"]),
         (["short.wav", "-o", "y.npy", "--ba", "ba.json"], ["was cut short"]),
         (["x.npy", "-o", "y.npy", "--butter", 2, "--low", 1, "--rate", 0], ["above 0"]),
         (["x.npy", "-o", "y.npy", "--butter", 2, "--low", "NAN"], ["above 0"]),
@@ -176,7 +189,7 @@ def test_a_file_that_becomes_shorter_is_an_error(run, folder, monkeypatch):
 )
 def test_what_is_refused(run, folder, words, message):
     (folder / "bad.wav").write_bytes(b"OggS and more of it")
-    layout = struct.pack("<HHIIHH", 1, 1, RATE, 3 * RATE, 3, 24)
+    layout = struct.pack("<HHIIHH", 1, 1, RATE, 5 * RATE, 5, 40)
     body = b"WAVEfmt " + struct.pack("<I", 16) + layout + b"data" + struct.pack("<I", 0)
     (folder / "deep.wav").write_bytes(b"RIFF" + struct.pack("<I", len(body)) + body)
     (folder / "short.wav").write_bytes((folder / "mono.wav").read_bytes()[:-8])
