@@ -54,6 +54,7 @@ def ewm(
         True: divide by the weights of the values there are. False: the first value weighs
         like all that might have come before it, y_i = (1 − α)·y_{i−1} + α·x_i.
     axis : int, optional
+        The last one when not given, as of filters; pandas runs down a table, along axis 0.
 
     Returns
     -------
