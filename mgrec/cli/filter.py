@@ -77,12 +77,16 @@ def _read_numbers(path: Path) -> Any:
         raise failure.BadInput(f"{path} cannot be read as numbers: {error}") from error
 
 
+def _as_floats(numbers: Any) -> np.ndarray:
+    return np.asarray(numbers, complex if np.iscomplexobj(numbers) else float)
+
+
 def _from_file(path: Path, is_sections: bool) -> Design:
     numbers = _read_numbers(path)
     try:
         if is_sections:
-            return Design(np.atleast_2d(np.asarray(numbers, float)))
-        b, a = (np.asarray(part, float) for part in numbers)
+            return Design(np.atleast_2d(_as_floats(numbers)))
+        b, a = map(_as_floats, numbers)
         return Design(None, b, a)
     except (TypeError, ValueError) as error:
         wanted = "rows of six numbers" if is_sections else "two rows of numbers, b and a"
@@ -149,13 +153,13 @@ def filter_(
         reports.check_report(report)
         recording = recordings.find(source)
         axis = recording.axis if axis is None else axis
-        given = recording.rate or 1.0
+        rate = rate or recording.rate or 1.0
         edges = {"low": low, "high": high, "band": band}
-        design = _design(order, edges, rate or given, sos, ba)
+        design = _design(order, edges, rate, sos, ba)
         y = design.run(_lazy(recording.stored, axis, chunk), axis, zero_phase)
-        y = recordings.as_output(out, y)
+        y = recordings.as_output(out, y, rate)
         with in_place_when_complete(out) as part, clusters.open_cluster(cluster) as client:
-            target = recordings.create(part, y, round(rate or given))
+            target = recordings.create(part, y, rate)
             with reports.reported(report, client):
                 seconds = fill(target, y, client, f"Writing {out.name}")
             workers, _ = clusters.describe(client)

@@ -149,7 +149,7 @@ def _parsed(path: Path, file: BinaryIO) -> Recording:
     return Recording(Wave(str(path.resolve()), shape, dtype, raw, file.tell()), 0, rate)
 
 
-def as_output(path: Path, y: da.Array) -> da.Array:
+def as_output(path: Path, y: da.Array, rate: float) -> da.Array:
     """The result as its file can hold it: a .wav file has real samples of 32 bits."""
     if path.suffix != ".wav":
         return y
@@ -158,18 +158,24 @@ def as_output(path: Path, y: da.Array) -> da.Array:
             f"{path} must hold real samples (samples,) or (samples, channels); got {y.dtype} "
             f"{y.shape}"
         )
+    if rate % 1:
+        raise BadInput(
+            f"{path} must have whole samples a second; got {rate:g}: use .npy or .zarr, or round "
+            f"--rate"
+        )
     if y.size * 4 > _LARGEST:
         raise BadInput(f"{path} cannot hold {y.size * 4:,} bytes: use .npy or .zarr")
     return y.astype(np.float32)
 
 
-def create(path: Path, y: da.Array, rate: int) -> Any:
+def create(path: Path, y: da.Array, rate: float) -> Any:
     """A new file for a result; the space of a .wav file is taken at once."""
     if path.suffix != ".wav":
         return stores.create(path, y.shape, y.dtype, y.chunks)
     channels = y.shape[1] if y.ndim == 2 else 1
     size = y.size * 4
-    layout = struct.pack("<HHIIHH", _FLOAT, channels, rate, rate * channels * 4, channels * 4, 32)
+    frame, rate = channels * 4, int(rate)
+    layout = struct.pack("<HHIIHH", _FLOAT, channels, rate, rate * frame, frame, 32)
     parts = b"WAVEfmt " + struct.pack("<I", 16) + layout + b"data" + struct.pack("<I", size)
     header = b"RIFF" + struct.pack("<I", len(parts) + size) + parts
     with path.open("wb") as file:

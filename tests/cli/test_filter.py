@@ -140,6 +140,15 @@ def test_files_of_every_layout(run, folder, order, axis, chunk):
     np.testing.assert_allclose(load(folder / "y.npy"), signal.lfilter(b, a, x, axis), atol=1e-12)
 
 
+def test_complex_coefficients_stay_complex(run, folder):
+    b, a = np.array([[1, 0.5j], [1, -0.3 + 0.2j]])
+    np.save(folder / "cba.npy", [b, a])
+    result = run("x.npy", "-o", "y.npy", "--ba", "cba.npy")
+    assert result.exit_code == 0, result.output
+    wanted = signal.lfilter(b, a, load(folder / "x.npy"))
+    np.testing.assert_allclose(load(folder / "y.npy"), wanted, rtol=0, atol=1e-12)
+
+
 def test_samples_of_three_bytes(run, folder):
     x = np.random.default_rng(5).integers(-(2**23), 2**23, (700, 2))
     with wave.open(str(folder / "deep.wav"), "wb") as file:
@@ -181,6 +190,7 @@ def test_a_file_that_becomes_shorter_is_an_error(run, folder, monkeypatch):
         (["bad.wav", "-o", "y.npy", "--ba", "ba.json"], ["no .wav file"]),
         (["deep.wav", "-o", "y.npy", "--ba", "ba.json"], ["40 bits"]),
         (["short.wav", "-o", "y.npy", "--ba", "ba.json"], ["was cut short"]),
+        (["mono.wav", "-o", "y.wav", "--ba", "ba.json", "--rate", 9.5], ["whole", "got 9.5"]),
         (["x.npy", "-o", "y.npy", "--butter", 2, "--low", 1, "--rate", 0], ["above 0"]),
         (["x.npy", "-o", "y.npy", "--butter", 2, "--low", "NAN"], ["above 0"]),
         (["x.npy", "-o", "y.mp3", "--ba", "ba.json"], [".npy, .zarr or .wav"]),
