@@ -1,13 +1,13 @@
 """More than memory: from chunked stores on disk to a store on disk, within a limit of 2 GiB.
 
 *recurrence* reads s and t, 4e9 bytes, and writes w, 2e9, with ``memory="stream"`` and
-``"two-pass"``; *filter* reads a signal of 4e9 bytes and writes as many, from zarr to zarr and
-from .npy to .npy, as the command ``mgrec filter`` does. The files are dropped from the page cache
-before each run and flushed within the time. For comparison the same bytes are copied, chunk by
-chunk, on as many threads, and Dask alone stores the sum of the operands. The result is verified
-chunk by chunk.
+``"two-pass"``; *filter-zarr* and *filter-npy* read a signal of 4e9 bytes and write as many, as the
+command ``mgrec filter`` does. The files are dropped from the page cache before each run and flushed
+within the time. For comparison the same bytes are copied, chunk by chunk, on as many threads, and
+Dask alone stores the sum of the operands. The result is verified chunk by chunk.
 
-usage: python benchmarks/streaming.py [CASE ...] [--bytes N] [--folder FOLDER] [--out FOLDER]
+usage: python benchmarks/streaming.py [CASE ...] [--bytes N] [--threads N] [--folder FOLDER]
+                                      [--out FOLDER]
 """
 
 from __future__ import annotations
@@ -18,107 +18,45 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import dask.array as da
 import numpy as np
-import zarr
 from distributed import Client, LocalCluster, wait
 from record import Study, Times, run
 from scipy import signal
+from streaming_files import (
+    CHUNK,
+    copy_bytes,
+    create,
+    drop_caches,
+    flush,
+    load,
+    opened,
+    remove,
+    write_operand,
+)
 
 import mgrec
-from mgrec.cli import stores
 from mgrec.signal import sosfilt
 
 LIMIT = 2 * 2**30
-CHUNK = 2_000_000
-THREADS = 2
 # Seconds over those of a copy of the same bytes.
 AT_DISK_SPEED = 1.25
 FILTER = signal.butter(8, 0.2, output="sos")
 
 
-def create(path: Path, size: int) -> Any:
-    if path.suffix == ".npy":
-        return stores.create(path, (size,), np.dtype(float), ())
-    return zarr.create_array(
-        str(path), shape=(size,), chunks=(CHUNK,), dtype="f8", compressors=None
-    )
+@dataclass(frozen=True)
+class Disk:
+    """Where to measure: a folder, bytes of operands, threads of the worker."""
 
-
-def load(path: Path) -> da.Array:
-    if path.suffix == ".zarr":
-        return da.from_zarr(str(path))
-    found = stores.find(path)
-    return stores.lazy(found, da.core.normalize_chunks((CHUNK,), found.shape), found.shape)
-
-
-def write_operand(path: Path, size: int) -> None:
-    store, rng = create(path, size), np.random.default_rng(ord(path.stem))
-    for left in range(0, size, CHUNK):
-        part = slice(left, min(left + CHUNK, size))
-        store[part] = rng.uniform(-1, 1, part.stop - left)
-
-
-def remove(path: Path) -> None:
-    shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-
-
-def files_of(path: Path) -> list[Path]:
-    if path.suffix == ".npy":
-        return [path]
-    return sorted(file for file in (path / "c").rglob("*") if file.is_file())
-
-
-def flush(path: Path, is_dropped: bool = False) -> None:
-    """Bring an array's files to the disk, and out of the page cache."""
-    for name in files_of(path):
-        file = os.open(name, os.O_RDONLY)
-        os.fsync(file)
-        if is_dropped:
-            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
-        os.close(file)
-
-
-def drop_caches(paths: list[Path], target: Path) -> None:
-    for path in paths:
-        flush(path, is_dropped=True)
-    remove(target)
-
-
-def pieces(path: Path) -> Iterator[tuple[Path, int]]:
-    """The files of an array, and where a chunk begins in them."""
-    for file in files_of(path):
-        for left in range(0, file.stat().st_size, 8 * CHUNK):
-            yield file, left
-
-
-def copy_bytes(paths: list[Path], target: Path) -> float:
-    """Seconds to read all operands and to write the last one of them, to files that are there."""
-    drop_caches(paths, target)
-    create(target, sum(file.stat().st_size for file in files_of(paths[-1])) // 8)
-
-    def copy(chunks: tuple[tuple[Path, int], ...]) -> None:
-        for file, left in chunks:
-            with open(file, "rb", buffering=0) as source:
-                source.seek(left)
-                data = source.read(8 * CHUNK)
-        into = target if target.suffix == ".npy" else target / "c" / file.name
-        into.parent.mkdir(exist_ok=True)
-        with open(into, "r+b" if into.exists() else "wb", buffering=0) as written:
-            written.seek(left)
-            written.write(data)
-
-    start = time.perf_counter()
-    with ThreadPoolExecutor(THREADS) as pool:
-        list(pool.map(copy, zip(*map(pieces, paths), strict=True)))
-    flush(target)
-    return time.perf_counter() - start
+    folder: Path
+    bytes: int
+    threads: int
 
 
 def peak_memory() -> int:
@@ -137,13 +75,15 @@ def read_worker(dask_worker: Any) -> dict[str, Any]:
     return {"spilled": spilled, "pid": os.getpid()}
 
 
-def store(paths: list[Path], w: Path, size: int, work: Callable[..., da.Array]) -> dict[str, Any]:
+def store(
+    paths: list[Path], w: Path, size: int, threads: int, work: Callable[..., da.Array]
+) -> dict[str, Any]:
     """Run `work` on the operands, and store what it returns."""
     drop_caches(paths, w)
     target = create(w, size)
     with (
         LocalCluster(
-            n_workers=1, threads_per_worker=THREADS, memory_limit=LIMIT, dashboard_address=None
+            n_workers=1, threads_per_worker=threads, memory_limit=LIMIT, dashboard_address=None
         ) as cluster,
         Client(cluster) as client,
     ):
@@ -161,12 +101,6 @@ def store(paths: list[Path], w: Path, size: int, work: Callable[..., da.Array]) 
         (peak,) = client.run(peak_memory).values()
     assert before["pid"] == after["pid"], "the worker went over its limit and was restarted"
     return {"seconds": seconds, "peak": peak, "idle": idle, "spilled": after["spilled"]}
-
-
-def opened(path: Path) -> Any:
-    return (
-        np.load(path, mmap_mode="r") if path.suffix == ".npy" else zarr.open_array(path, mode="r")
-    )
 
 
 def verify(paths: list[Path], step: Callable[..., tuple[np.ndarray, Any]]) -> float:
@@ -201,19 +135,20 @@ def filter_part(x: np.ndarray, entry: Any) -> tuple[np.ndarray, Any]:
 
 
 def measure_case(
-    study: Study, folder: Path, case: str, names: str, size: int,
+    study: Study, disk: Disk, case: str, names: str, size: int,
     works: Mapping[str, Callable[..., da.Array]], step: Any, suffix: str = ".zarr",
 ) -> None:  # fmt: skip
+    folder, threads = disk.folder, disk.threads
     about = {"steps": size, "bytes": 8 * size * (len(names) + 1)}
     paths, target = [folder / f"{name}{suffix}" for name in names], folder / f"w{suffix}"
     for path in paths:
         write_operand(path, size)
-    alone = Times((store(paths, target, size, add_up)["seconds"],))
+    alone = Times((store(paths, target, size, threads, add_up)["seconds"],))
     study.add(case, "Dask alone", alone, **about)
     copies = []
     for candidate, work in works.items():
-        copies.append(copy_bytes(paths, target))
-        found = store(paths, target, size, work)
+        copies.append(copy_bytes(paths, target, threads))
+        found = store(paths, target, size, threads, work)
         about_it = f"{case}, {candidate}"
         study.notes[f"{about_it}: largest deviation"] = verify([*paths, target], step)
         study.notes[f"{about_it}: peak MiB (before the run)"] = (
@@ -227,7 +162,7 @@ def measure_case(
         study.bar(text, *[found["peak"] / 2**30] * 2, LIMIT / 2**30, is_least=False)
         text = f"{about_it}: chunks' worth of bytes spilled"
         study.bar(text, *[found["spilled"] / (8 * len(names) * CHUNK)] * 2, 1, is_least=False)
-        copies.append(copy_bytes(paths, target))
+        copies.append(copy_bytes(paths, target, threads))
         beside = Times(tuple(copies[-2:]))
         text = f"{about_it}: times a copy of the same bytes"
         study.ratio(text, taken, beside, AT_DISK_SPEED, is_least=False)
@@ -237,29 +172,33 @@ def measure_case(
         remove(path)
 
 
-def recurrence(study: Study, folder: Path, size: int) -> None:
+def recurrence(study: Study, disk: Disk) -> None:
     works = {
         memory: partial(mgrec.linear_recurrence, memory=memory) for memory in ("stream", "two-pass")
     }
-    case = f"{size * 8 / 1e9:g}e9 bytes of s and t"
-    measure_case(study, folder, case, "st", size // 2, works, solve_part)
+    case = f"{disk.bytes / 1e9:g}e9 bytes of s and t"
+    measure_case(study, disk, case, "st", disk.bytes // 16, works, solve_part)
 
 
-def filter_(study: Study, folder: Path, size: int) -> None:
+def filter_(study: Study, disk: Disk, suffix: str) -> None:
     works = {f"sosfilt, {len(FILTER)} sections": partial(sosfilt, FILTER)}
-    for suffix in (".zarr", ".npy"):
-        case = f"{size * 8 / 1e9:g}e9 bytes of a signal, {suffix}"
-        measure_case(study, folder, case, "x", size, works, filter_part, suffix)
+    case = f"{disk.bytes / 1e9:g}e9 bytes of a signal, {suffix}"
+    measure_case(study, disk, case, "x", disk.bytes // 8, works, filter_part, suffix)
 
 
-CASES = {"recurrence": recurrence, "filter": filter_}
+CASES = {
+    "recurrence": recurrence,
+    "filter-zarr": partial(filter_, suffix=".zarr"),
+    "filter-npy": partial(filter_, suffix=".npy"),
+}
 
 
 def measure(study: Study, arguments: argparse.Namespace) -> None:
+    study.notes["threads of the worker, and of the copy"] = arguments.threads
     folder = Path(tempfile.mkdtemp(prefix="streaming-", dir=arguments.folder))
     try:
         for case in arguments.cases or CASES:
-            CASES[case](study, folder, arguments.bytes // 8)
+            CASES[case](study, Disk(folder, arguments.bytes, arguments.threads))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -284,5 +223,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))
     parser.add_argument("--bytes", type=lambda text: int(float(text)), default=4 * 10**9)
+    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--folder", type=Path, help="on the disk to use; the system's temporary")
     run("streaming", measure, draw, parser)
