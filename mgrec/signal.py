@@ -1,4 +1,4 @@
-"""Filters in place of those of ``scipy.signal``, for NumPy and Dask arrays.
+"""Filters in place of those of ``scipy.signal``, for NumPy, CuPy and Dask arrays.
 
 ewm
     Exponentially weighted mean, as pandas computes it.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -132,14 +133,22 @@ def _array(name: str, value: Any) -> Any:
         raise TypeError(f"{name} must be a number; got a bool")
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{name} must be a plain array; got a masked array: fill it first")
-    if type(value) is not np.ndarray:
-        value = _as_array(name, value)
-    if value.dtype.char not in _COMPUTED:
+    array = value if type(value) is np.ndarray else _as_array(name, value)
+    if array.dtype.char not in _COMPUTED:
         raise TypeError(
             f"{name} must be of an integer, floating or complex dtype of at most 64 bits a "
-            f"component; got {value.dtype}"
+            f"component; got {array.dtype}{_kind_of(value)}"
         )
-    return value
+    return array
+
+
+def _kind_of(value: Any) -> str:
+    """What NumPy made an array of objects of, where it was no array."""
+    if hasattr(value, "dtype") or isinstance(value, (str, bytes, Sequence)):
+        return ""
+    if isinstance(value, FunctionType):
+        return " (a function: wrap it in mgrec.Coefficient)"
+    return " (None)" if value is None else f" (of type {type(value).__name__})"
 
 
 def _as_array(name: str, value: Any) -> Any:
@@ -155,12 +164,17 @@ def as_plain_array(name: str, value: Any) -> Any:
             raise TypeError(f"{name} must be plain; got chunks of masked arrays: fill them first")
         return value
     if hasattr(value, "__dask_graph__") and value.__dask_graph__() is not None:
-        kind = type(value).__name__
-        raise TypeError(
-            f"{name} must be a NumPy or Dask array; got a lazy {kind}: pass its .data, or use "
-            f"xarray.apply_ufunc(..., dask='allowed')"
-        )
-    return np.asarray(value)
+        kind, instead = type(value).__name__, "make a Dask array of it"
+        if hasattr(type(value), "dims"):  # a Delayed has whatever it is asked for
+            instead = "pass its .data, or use xarray.apply_ufunc(..., dask='allowed')"
+        raise TypeError(f"{name} must be a NumPy or Dask array; got a lazy {kind}: {instead}")
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError) as error:
+        wrong = TypeError if isinstance(error, TypeError) else ValueError
+        raise wrong(
+            f"{name} must be what NumPy makes an array of; got {type(value).__name__}: {error}"
+        ) from error
 
 
 def _on_gpu(name: str, value: Any) -> Any:
@@ -224,7 +238,7 @@ def _result_dtype(operands: dict[str, Any], states: Sequence[Any], kinds: str) -
     if dtype.kind in "iu" and (len(values) < len(operands) or "i" not in kinds):
         dtype = np.result_type(dtype, 1.0)
     if dtype.kind not in kinds:
-        raise TypeError(f"{' and '.join(operands)} must be real; got {dtype}")
+        raise TypeError(f"{', '.join(operands)} must be real; got {dtype}")
     return dtype
 
 

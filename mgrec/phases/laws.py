@@ -66,6 +66,8 @@ def check_laws(
     Traceback (most recent call last):
     AssertionError: apply(compose(f, g), x) == apply(g, apply(f, x)) does not hold: ...
     """
+    if not isinstance(transfer_map, TransferMap):
+        raise TypeError(f"transfer_map must be a TransferMap; got {transfer_map!r}")
     generator = np.random.default_rng(seed)
     count = transfer_map.lift.__code__.co_argcount
     draws = operands or (_normal,) * count

@@ -31,6 +31,10 @@ REFUSED = {
     "bool of NumPy": (linear(s=np.True_), TypeError, "s must be of an integer, .*; got bool"),
     "bool in Dask": (linear(t=da.ones(4, dtype=bool)), TypeError, "t must be .*; got bool"),
     "object": (linear(t=np.array([1, None])), TypeError, "t must be of .*; got object"),
+    "None": (linear(t=None), TypeError, r"t must be of .*; got object \(None\)"),
+    "a function": (linear(s=lambda i: i), TypeError, "a function: wrap it in mgrec.Coefficient"),
+    "a set": (linear(t={1.0}), TypeError, "got object .of type set"),
+    "ragged": (linear(t=[[1.0], [1.0, 2.0]]), ValueError, "t must be what NumPy makes an array"),
     "text": (linear(s="half"), TypeError, "s must be of .*; got <U4"),
     "longdouble": (linear(t=np.ones(4, np.longdouble)), TypeError, "at most 64 bits"),
     "clongdouble": (linear(t=np.ones(4, np.clongdouble)), TypeError, "at most 64 bits"),
@@ -50,7 +54,7 @@ REFUSED = {
     "lazy": (
         linear(t=dask.delayed(ONES)),
         TypeError,
-        "t must be a NumPy or Dask array; got a lazy",
+        "t must be a NumPy or Dask array; got a lazy Delayed.*: make a Dask array of it",
     ),
     "Coefficient as initial": (
         linear(initial=mgrec.Coefficient(lambda i: i)),
@@ -131,7 +135,7 @@ REFUSED = {
     "complex rational": (
         lambda: mgrec.rational_recurrence(1j, ONES, 1, 0, 0),
         TypeError,
-        "a and b and c and d must be real; got complex128",
+        "a, b, c, d must be real; got complex128",
     ),
     "unknown and NumPy": (
         linear(s=ONES, t=da.ones(4, chunks=2)[da.ones(4, chunks=2) > 0]),

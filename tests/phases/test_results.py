@@ -1,5 +1,7 @@
 """`out` of the public functions."""
 
+from types import SimpleNamespace
+
 import dask.array as da
 import numpy as np
 import pytest
@@ -36,6 +38,7 @@ READ_ONLY = np.empty_like(T)
 READ_ONLY.flags.writeable = False
 SHARED = np.empty((2, 6))
 REFUSED = {
+    "flags of its own": (T, SimpleNamespace(flags={}), TypeError, "must be a NumPy array.*types"),
     "shape": (T, np.empty((4, 3)), ValueError, r"shape \(3, 4\) and dtype float64; got \(4, 3\)"),
     "dtype": (T, np.empty((3, 4), "f4"), ValueError, "dtype float64; got .* float32"),
     "order": (T, np.empty((4, 3)).T, ValueError, "C-contiguous and writeable"),
