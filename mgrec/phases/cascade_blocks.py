@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from .cascade import Section
 BLOCK = 8
 
 
-@cache
+@lru_cache(maxsize=1024)
 def block_table(section: Section) -> np.ndarray:
     """The matrices of eight steps of a real section, column by column.
 
@@ -35,7 +35,7 @@ def block_table(section: Section) -> np.ndarray:
     return np.array(columns, np.float64).ravel()
 
 
-@cache
+@lru_cache(maxsize=1024)
 def block_noise(section: Section) -> float:
     """Rounding errors of the outputs by blocks of eight, relative to those step by step.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 
 import numpy as np
 
@@ -36,7 +36,7 @@ class Decay:
     growth: float = np.inf
 
 
-@cache
+@lru_cache(maxsize=1024)
 def decay_within(cascade: Cascade, most: int) -> Decay:
     """Follow the states of an impulse in each of them for at most so many steps.
 

@@ -58,7 +58,7 @@ def as_signal(x: Any, name: str = "x") -> Any:
         raise TypeError(f"{name} must be a plain array; got a masked array: fill it first")
     x = x if is_on_gpu(x) else as_plain_array(name, x)
     if x.ndim == 0:
-        raise ValueError(f"{name} must be at least 1-D; got a single number")
+        raise ValueError(f"{name} must be at least 1-D; got a single value of {x.dtype}")
     return x
 
 
@@ -76,7 +76,7 @@ def as_polynomial(name: str, values: Any) -> np.ndarray:
     """b or a: a 1-d array that is not empty."""
     array = np.atleast_1d(as_coefficients(values))
     if array.ndim != 1 or array.size == 0:
-        raise ValueError(f"Parameter {name} is not a non-empty 1d array, since {array.shape=}")
+        raise ValueError(f"Parameter {name} is not a non-empty 1d array; got shape {array.shape}")
     return array
 
 

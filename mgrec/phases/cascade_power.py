@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from decimal import Context, Decimal, localcontext
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from .cascade import Cascade
 
 
-@cache
+@lru_cache(maxsize=1024)
 def power(cascade: Cascade, steps: int) -> tuple[np.ndarray, np.ndarray]:
     """A to the power of `steps`, as the sum of two arrays.
 
@@ -42,7 +42,7 @@ def power(cascade: Cascade, steps: int) -> tuple[np.ndarray, np.ndarray]:
     return _as_complex(high), _as_complex(low)
 
 
-@cache
+@lru_cache(maxsize=64)
 def doubled_powers(cascade: Cascade, steps: int, chunk: int, count: int) -> np.ndarray:
     """A**steps, and A**(steps·chunk·2**k) for k = 0 … count − 1.
 
