@@ -101,9 +101,9 @@ class Filter:
         threads = folders(self.layout)
         chunk = -(-self.cuts.segments // threads)
         matrices = powers(self.cascade, self.cuts.length, chunk)
-        kernel = compile_kernel(print_propagation(self.layout), "propagate_kernel")
         outer, _, inner = self.shape
-        kernel(outer * inner, threads, (arrays, matrices, np.int64(chunk), self._seen), 0, False)
+        arguments = (arrays, matrices, np.int64(chunk), self._seen)
+        _propagator(self.layout)(outer * inner, threads, arguments, 0, False)
 
     def _repair(self, arrays: Any, write: bool) -> None:
         with_ = coefficients(self.cascade, self.repaired)
@@ -167,6 +167,12 @@ class Space:
 def _walker(layout: FilterLayout, write: bool, entered: bool) -> Any:
     text = print_walk(layout, write, entered)
     return lambda *launch: compile_kernel(text, "filter_kernel")(*launch)
+
+
+@cache
+def _propagator(layout: FilterLayout) -> Any:
+    text = print_propagation(layout)
+    return lambda *launch: compile_kernel(text, "propagate_kernel")(*launch)
 
 
 @cache
