@@ -61,7 +61,7 @@ def _butterworth(order: int, edges: dict[str, Any], rate: float) -> Design:
     try:
         from scipy.signal import butter
     except ImportError:
-        raise failure.BadInput("--butter needs SciPy: pip install scipy") from None
+        raise failure.BadInput("--butter needs SciPy: pip install 'mgrec[scipy]'") from None
     try:
         return Design(butter(order, edge, f"{kind}pass", fs=rate, output="sos"))
     except ValueError as error:

@@ -19,7 +19,7 @@ OPTIONAL = {
     "xarray": "'mgrec\\[xarray]'",
     "matplotlib": "'mgrec\\[plot]'",
     "bokeh": "'mgrec\\[report]', for --report",
-    "scipy": "scipy, for mgrec filter --butter",
+    "scipy": "'mgrec\\[scipy]', for mgrec filter --butter",
 }
 CUPY = ("cupy-cuda12x", "cupy-cuda13x", "cupy")
 

@@ -26,7 +26,7 @@ def test_a_package_that_is_missing_is_told_with_its_extra(mgrec, monkeypatch):
     output = mgrec("info").output
     for extra in ("zarr", "xarray", "plot", "report"):
         assert f"missing: pip install 'mgrec[{extra}]'" in output
-    assert "missing: pip install scipy, for mgrec filter --butter" in output
+    assert "missing: pip install 'mgrec[scipy]', for mgrec filter --butter" in output
 
 
 @pytest.mark.parametrize(
