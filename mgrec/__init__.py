@@ -1,4 +1,20 @@
-"""mgrec: recurrences that are too long, too many or too slow for one loop."""
+"""mgrec: recurrences that are too long, too many or too slow for one loop.
+
+linear_recurrence, rational_recurrence
+    Recurrences of first order along an axis of NumPy, CuPy or Dask arrays.
+scan
+    Recurrences by any transfer map: those of ``maps``, or a TransferMap of your own, which
+    check_laws tests.
+Coefficient
+    An operand that is computed on the fly.
+plan
+    Repeated solves of one shape on a cluster.
+signal, dask, tuning
+    Filters as in SciPy; what a Dask cluster needs beside; the constants of P-scheme/G.
+"""
+
+from importlib import import_module
+from typing import Any
 
 from . import signal, tuning
 from .phases.coefficient import Coefficient
@@ -23,3 +39,10 @@ __all__ = [
     "tuning",
 ]
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    # Imports distributed, which takes as long as all the rest: for those who ask for it.
+    if name == "dask":
+        return import_module(".dask", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

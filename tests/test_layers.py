@@ -7,6 +7,8 @@ the command, ``mgrec/__main__.py``, belongs to it.
 
 import ast
 import importlib.util
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -154,3 +156,8 @@ def test_a_planted_import_is_found(tmp_path, place, text):
     found = violations(build(tmp_path, planted))
     assert len(found) == 1
     assert found[0].startswith(f"mgrec/{place}:")
+
+
+def test_distributed_is_imported_where_it_is_asked_for():
+    ask = "import sys, mgrec; assert 'distributed' not in sys.modules; mgrec.dask.warm_up"
+    subprocess.run([sys.executable, "-c", ask], check=True, timeout=60)
