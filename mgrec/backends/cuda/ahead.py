@@ -19,10 +19,11 @@ from .compilation import compile_kernel
 from .program import Layout, print_program
 from .sources import Source, describe, is_costly, print_source
 from .tracing import state_count, trace_transfer_map
+from .tuning import MULTIPROCESSORS
 
 PIECE = 2**21
 """Elements of a piece: 8 MB of float32 beside the result, and 30 us or more a launch."""
-_THREADS, _BLOCKS = 256, 8 * 132
+_THREADS, _BLOCKS = 256, 8 * MULTIPROCESSORS
 
 _ENTRY = """
 extern "C" __global__ void __launch_bounds__(THREADS) evaluate_kernel(

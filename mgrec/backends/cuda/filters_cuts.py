@@ -10,9 +10,10 @@ import numpy as np
 from ...phases.cascade import Cascade
 from ...phases.cascade_decay import Decay, decay_within
 from ...phases.cascade_summary import is_tame
+from .tuning import MULTIPROCESSORS
 
-# Eight warps on each of 132 multiprocessors. A constant, so that every device cuts alike.
-LANES = 132 * 8 * 32
+# Eight warps on each multiprocessor. A constant, so that every device cuts alike.
+LANES = MULTIPROCESSORS * 8 * 32
 # Segments are not shorter, and warm-ups up to so many steps are taken wherever they fit.
 SHORT, WARM = 64, 2048
 # Of propagated states nothing but nan and inf is doubted.
