@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from distributed import Client, default_client
+from distributed import Client
 from distributed.diagnostics.plugin import SchedulerPlugin
+
+from .dask_door import client_of
 
 
 class PinOperands(SchedulerPlugin):  # type: ignore[misc]
@@ -85,6 +87,11 @@ def pin_operands(client: Client | None = None) -> None:
     client : distributed.Client, optional
         The default client when not given. Its scheduler must have mgrec installed.
 
+    Raises
+    ------
+    TypeError
+        `client` is something else.
+
     Examples
     --------
     >>> import dask.array as da, mgrec.dask
@@ -94,4 +101,4 @@ def pin_operands(client: Client | None = None) -> None:
     ...     float(mgrec.linear_recurrence(0.5, da.ones(1000, chunks=100))[-1].compute())
     2.0
     """
-    (client or default_client()).register_plugin(PinOperands())
+    client_of(client).register_plugin(PinOperands())

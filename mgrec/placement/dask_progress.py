@@ -10,8 +10,10 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
-from distributed import Client, Future, as_completed, default_client
+from distributed import Client, Future, as_completed
 from distributed.client import futures_of
+
+from .dask_door import check_dask_array, client_of
 
 
 def follow(
@@ -76,6 +78,10 @@ def progress(array: da.Array, name: str = "Solving", client: Client | None = Non
 
     Raises
     ------
+    TypeError
+        `array` is not Dask's.
+    ValueError
+        It is not persisted.
     Exception
         What the first chunk that failed raised, with a note that names the chunk. The others
         are cancelled.
@@ -88,10 +94,14 @@ def progress(array: da.Array, name: str = "Solving", client: Client | None = Non
     ...     w = mgrec.linear_recurrence(0.5, da.ones(1000, chunks=100)).persist()
     ...     mgrec.dask.progress(w)
     """
+    check_dask_array("array", array)
     futures = futures_of(array)
+    if len(futures) < array.npartitions:
+        raise ValueError("array must be persisted: its chunks are tasks; call persist() on it")
+    client = client_of(client)
     show, done = _display(name), 0
     show(0, array.size)
-    with closing(follow(client or default_client(), futures, steps_of(array, futures))) as finished:
+    with closing(follow(client, futures, steps_of(array, futures))) as finished:
         for steps in finished:
             done += steps
             show(done, array.size)

@@ -10,9 +10,10 @@ from dask import annotate
 from dask.base import optimize, tokenize
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
-from distributed import Client, Future, default_client, wait
+from distributed import Client, Future, wait
 
 from ..phases.layout import has_unknown_sizes
+from .dask_door import check_dask_array, client_of
 
 
 def colocate(*arrays: da.Array, client: Client | None = None) -> tuple[da.Array, ...]:
@@ -36,6 +37,8 @@ def colocate(*arrays: da.Array, client: Client | None = None) -> tuple[da.Array,
 
     Raises
     ------
+    TypeError
+        No array, or one that is not Dask's.
     ValueError
         The shapes differ, or are unknown.
 
@@ -48,6 +51,11 @@ def colocate(*arrays: da.Array, client: Client | None = None) -> tuple[da.Array,
     ...     float(mgrec.linear_recurrence(s, t)[-1].compute())
     2.0
     """
+    if not arrays:
+        raise TypeError("colocate must be given arrays; got none")
+    for number, array in enumerate(arrays):
+        check_dask_array(f"array {number}", array)
+    client = client_of(client)
     shapes = {array.shape for array in arrays}
     if has_unknown_sizes(shapes):
         raise ValueError(
@@ -55,7 +63,6 @@ def colocate(*arrays: da.Array, client: Client | None = None) -> tuple[da.Array,
         )
     if len(shapes) > 1:
         raise ValueError(f"arrays must have the same shape; got {sorted(shapes)}")
-    client = client or default_client()
     last = client.persist(arrays[-1])
     wait(last)
     where = {key[1:]: workers for key, workers in client.who_has(last).items()}
@@ -99,6 +106,13 @@ def persist_in_stages(
     dask.array.Array
         The same array, computing or in the memory of the workers.
 
+    Raises
+    ------
+    TypeError
+        `array` is not Dask's.
+    ValueError
+        `axis` is none of its axes, or `chunks` is below 1.
+
     Examples
     --------
     >>> import dask.array as da, mgrec.dask
@@ -108,7 +122,12 @@ def persist_in_stages(
     ...     float(mgrec.dask.persist_in_stages(w, chunks=100)[-1].compute())
     300.0
     """
-    client = client or default_client()
+    check_dask_array("array", array)
+    if not -array.ndim <= axis < array.ndim:
+        raise ValueError(f"axis must fit the shape {array.shape}; got {axis}")
+    if chunks < 1:
+        raise ValueError(f"chunks must be at least 1; got {chunks}")
+    client = client_of(client)
     # What workers hold already drops out of an optimized graph.
     held = {k: v for k, v in dict(array.__dask_graph__()).items() if isinstance(v, Future)}
     graph = held | dict(optimize(array)[0].__dask_graph__())

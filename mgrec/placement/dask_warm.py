@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from dask.base import tokenize
-from distributed import Client, default_client
+from distributed import Client
 
 from .dask import capture
+from .dask_door import client_of
 from .dask_rows import rows_of
 from .warm_up import WarmUp
 
@@ -58,6 +59,9 @@ def warm_up(
     ...     float(mgrec.linear_recurrence(0.5, t)[-1].compute())
     2.0
     """
+    if not callable(recurrence):
+        raise TypeError(f"recurrence must be a function of mgrec; got {recurrence!r}")
+    client = client_of(client)
     cut = capture(lambda: recurrence(*operands, **options))
     if cut.has_unknown_sizes:
         raise ValueError(
@@ -69,4 +73,4 @@ def warm_up(
             kinds.setdefault(cut.shapes(place))
     shapes, metas = tuple(kinds)[:KINDS], tuple(block._meta for block in cut.blocks)
     name = f"mgrec-warm-up-{tokenize(cut.recipe, shapes, [str(type(meta)) for meta in metas])}"
-    (client or default_client()).register_plugin(WarmUp(cut.recipe, shapes, metas, name))
+    client.register_plugin(WarmUp(cut.recipe, shapes, metas, name))

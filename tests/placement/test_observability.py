@@ -143,8 +143,8 @@ def test_progress_names_the_chunk_that_failed(client):
 def test_a_solve_is_a_line_in_the_log(caplog, family):
     with caplog.at_level(logging.DEBUG, logger="mgrec"):
         solved(family, "logged")
-    (record,) = caplog.records
-    assert record.name == "mgrec"
+    # A busy machine makes distributed warn beside it.
+    (record,) = (each for each in caplog.records if each.name == "mgrec")
     assert record.getMessage() == (
         "solve: shape (20000,), chunks (40,) of up to (500,), float64, "
         "tasks pack 40, precompute 40, propagate 2, determine 40"
@@ -154,7 +154,7 @@ def test_a_solve_is_a_line_in_the_log(caplog, family):
 def test_the_log_is_quiet_above_that_level(caplog):
     with caplog.at_level(logging.INFO, logger="mgrec"):
         solved("linear", "not logged")
-    assert not caplog.records
+    assert not [each for each in caplog.records if each.name == "mgrec"]
 
 
 @pytest.fixture

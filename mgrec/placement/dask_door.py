@@ -1,0 +1,30 @@
+"""Arguments of what users of a cluster call, checked at the door."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dask.array as da
+from distributed import Client, default_client
+
+
+def client_of(client: Any) -> Client:
+    """The client that was given, or the default one.
+
+    Raises
+    ------
+    TypeError
+        Something else was given.
+    ValueError
+        None was given, and there is none.
+    """
+    if client is None:
+        return default_client()
+    if not isinstance(client, Client):
+        raise TypeError(f"client must be a distributed.Client; got {type(client).__name__}")
+    return client
+
+
+def check_dask_array(name: str, array: Any) -> None:
+    if not isinstance(array, da.Array):
+        raise TypeError(f"{name} must be a Dask array; got {type(array).__name__}")
