@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
+from time import sleep
 from typing import Any
 
 import dask.array as da
@@ -19,6 +20,9 @@ from .plan_messages import Part, Peer, row_of
 
 Sizes = dict[Any, int]
 """Bytes by keys."""
+
+# Seconds in which a client hears that data are lost.
+HEARD = 0.2
 
 
 class Call:
@@ -38,6 +42,17 @@ class Call:
         if any(future.status != "finished" for future in self.cut.futures()):
             _finish(self.cut.futures())
         self._spans = [_spans(lengths) for lengths in cut.rows]
+
+    def holders(self, client: Client) -> dict[Any, tuple[str, ...]]:
+        """The workers that hold each block."""
+        futures = self.cut.futures()
+        where: dict[Any, tuple[str, ...]] = client.who_has(futures)
+        if not all(where.values()):
+            # A worker is lost just now: Dask computes again what it held.
+            sleep(HEARD)
+            _finish(futures)
+            where = client.who_has(futures)
+        return where
 
     def initial(self) -> dict[Place, list[Any]]:
         """The states before the first chunk of every row of chunks."""
@@ -120,7 +135,7 @@ def deal(call: Call, client: Client, key: Callable[[int], str]) -> dict[str, Par
     dict, address -> Part
     """
     axis, count, is_reverse = call.cut.recipe.axis, call.cut.count, call.cut.recipe.reverse
-    where = client.who_has(call.cut.futures())
+    where = call.holders(client)
     owned: dict[str, list[Place]] = {}
     for place in rows_of(call.cut.chunks):
         owned.setdefault(_holder(call.cut, place, where), []).append(place)

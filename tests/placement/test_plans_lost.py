@@ -45,7 +45,23 @@ async def lose(client, number):
         await asyncio.sleep(0.01)
 
 
-def test_a_worker_is_lost_while_a_plan_is_built(client, t, monkeypatch):
+def test_a_worker_is_lost_before_chunks_are_dealt(client, t, monkeypatch):
+    def dealt(*arguments):
+        client.sync(lose, client, 0)
+        return deal(*arguments)
+
+    def slowly(block):
+        time.sleep(0.1)
+        return block
+
+    deal = dask_plans.deal
+    monkeypatch.setattr(dask_plans, "deal", dealt)
+    slow = t.map_blocks(slowly, meta=t._meta)
+    with mgrec.plan(mgrec.linear_recurrence, 0.5, slow) as solve:
+        np.testing.assert_array_equal(solve()[:2].compute(), [1, 1.5])
+
+
+def test_a_worker_is_lost_when_chunks_are_dealt(client, t, monkeypatch):
     def dealt(*arguments):
         parts = deal(*arguments)
         client.sync(lose, client, 0)
