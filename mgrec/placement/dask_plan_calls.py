@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import permutations
 from math import prod
 from time import sleep
 from typing import Any
@@ -139,7 +140,6 @@ def deal(call: Call, client: Client, key: Callable[[int], str]) -> dict[str, Par
     owned: dict[str, list[Place]] = {}
     for place in rows_of(call.cut.chunks):
         owned.setdefault(_holder(call.cut, place, where), []).append(place)
-    addresses = list(owned)
 
     def turn(place: Place) -> int:
         return count - 1 - place[axis] if is_reverse else place[axis]
@@ -156,15 +156,20 @@ def deal(call: Call, client: Client, key: Callable[[int], str]) -> dict[str, Par
         until = latest[receiver]
         return tuple(p for p in owned[sender] if turn(p) < until.get(row_of(p, axis), 0))
 
-    pairs = {(a, b): asked(a, b) for a in addresses for b in addresses if a != b and asked(a, b)}
-    numbers = {address: number for number, address in enumerate(addresses)}
+    numbers = {address: number for number, address in enumerate(owned)}
+    receivers: dict[str, list[Peer]] = {address: [] for address in owned}
+    senders: dict[str, list[int]] = {address: [] for address in owned}
+    for sender, receiver in permutations(owned, 2):
+        if sent := asked(sender, receiver):
+            receivers[sender].append(Peer(receiver, key(numbers[receiver]), sent))
+            senders[receiver].append(numbers[sender])
     return {
         address: Part(
             number,
             tuple(map(call.cut.at, owned[address])),
             count,
-            tuple(Peer(b, key(numbers[b]), sent) for (a, b), sent in pairs.items() if a == address),
-            tuple(numbers[a] for a, b in pairs if b == address),
+            tuple(receivers[address]),
+            tuple(senders[address]),
         )
         for address, number in numbers.items()
     }
