@@ -31,6 +31,10 @@ def default_cluster() -> str:
     return "cuda" if importlib.util.find_spec("dask_cuda") and gpus() else "local"
 
 
+# Dask (2026.7) gives up for good a worker that is not back 15 s after it was lost.
+PATIENT = {"distributed.deploy.lost-worker-timeout": "1 hour"}
+
+
 @contextmanager
 def open_cluster(name: str, workers: int = 1) -> Iterator[Client]:
     """A client of the cluster; an embedded one is closed at the end.
@@ -53,6 +57,7 @@ def open_cluster(name: str, workers: int = 1) -> Iterator[Client]:
     name = default_cluster() if name == "auto" else name
     with ExitStack() as stack:
         if name in ("local", "cuda"):
+            stack.enter_context(config.set(PATIENT))
             cluster = stack.enter_context(_local() if name == "local" else _cuda())
             yield stack.enter_context(Client(cluster, set_as_default=False))
         else:

@@ -41,8 +41,9 @@ def plan(recurrence: Callable[..., Any], *operands: Any, client: Any = None, **o
     ValueError
         Sizes of chunks are unknown.
     RuntimeError
-        On a solve: the plan is closed, or one of its workers is lost. Results of a plan are
-        not computed again when their worker is lost, and the plan must be built anew.
+        The plan is closed, or one of its workers is lost, while it is built or in a solve.
+        Results of a plan are not computed again when their worker is lost, and the plan must
+        be built anew.
 
     Notes
     -----
