@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import dask.array as da
 import numpy as np
@@ -35,39 +35,43 @@ class Stored:
     dtype : numpy.dtype
     chunks : tuple of int, optional
         Of the store; None for .npy.
+    offset : int, optional
+        Of a .npy file: where its numbers begin, in bytes.
+    order : {"C", "F"}
     """
 
     path: str
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     chunks: tuple[int, ...] | None = None
+    offset: int | None = None
+    order: Literal["C", "F"] = "C"
 
     @property
     def ndim(self) -> int:
         return len(self.shape)
 
     def __getitem__(self, index: Any) -> np.ndarray:
-        array = _opened(self.path, "r")
-        return mapped.read(array, index) if isinstance(array, np.memmap) else array[index]
+        if self.offset is None:
+            return np.asarray(_open_zarr(self.path, "r")[index])
+        return mapped.read(self._mapped("r"), index)
 
     def __setitem__(self, index: Any, block: np.ndarray) -> None:
-        array = _opened(self.path, "r+")
-        if isinstance(array, np.memmap):
-            mapped.write(array, index, block)
+        if self.offset is None:
+            _open_zarr(self.path, "r+")[index] = block
         else:
-            array[index] = block
+            mapped.write(self._mapped("r+"), index, block)
+
+    def _mapped(self, mode: Any) -> Any:
+        # np.load parses the header, which fails now and then where threads do it at once
+        # (Python before 3.11.8 and 3.12.2, gh-106905).
+        return np.memmap(self.path, self.dtype, mode, self.offset or 0, self.shape, self.order)
 
 
-def _opened(path: str, mode: Any) -> Any:
-    if not _is_zarr(path):
-        return np.load(path, mmap_mode=mode)
+def _open_zarr(path: str, mode: Any) -> Any:
     import zarr
 
     return zarr.open_array(path, mode=mode)
-
-
-def _is_zarr(path: str | Path) -> bool:
-    return any(part.endswith(".zarr") for part in Path(path).parts[-1:])
 
 
 def check_kind(path: Path) -> None:
@@ -91,7 +95,8 @@ def find(path: Path) -> Stored:
         raise BadInput(f"{path} does not exist")
     absolute = str(path.resolve())
     try:
-        array = _opened(absolute, "r")
+        is_zarr = path.suffix == ".zarr"
+        array = _open_zarr(absolute, "r") if is_zarr else np.load(absolute, mmap_mode="r")
     except Exception as error:
         raise BadInput(f"{path} cannot be read as an array: {error}") from error
     if not hasattr(array, "shape"):
@@ -99,7 +104,11 @@ def find(path: Path) -> Stored:
     dtype = np.dtype(array.dtype)
     if dtype.kind not in "iufc":
         raise BadInput(f"{path} must hold numbers; its dtype is {dtype}")
-    return Stored(absolute, tuple(array.shape), dtype, getattr(array, "chunks", None))
+    shape = tuple(array.shape)
+    if is_zarr:
+        return Stored(absolute, shape, dtype, array.chunks)
+    order: Literal["C", "F"] = "C" if array.flags.c_contiguous else "F"
+    return Stored(absolute, shape, dtype, None, array.offset, order)
 
 
 def create(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], chunks: Any) -> Stored:
@@ -112,14 +121,15 @@ def create(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], chunks: Any
         with path.open("wb") as file:
             header = {"descr": dtype.str, "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_1_0(file, header)
-            size = file.tell() + int(np.prod(shape, dtype=object)) * dtype.itemsize
+            offset = file.tell()
+            size = offset + int(np.prod(shape, dtype=object)) * dtype.itemsize
             file.flush()
             reserve(file.fileno(), size, path)
-    else:
-        import zarr
+        return Stored(str(path), shape, dtype, None, offset)
+    import zarr
 
-        whole = tuple(max(1, lengths[0]) for lengths in chunks)
-        zarr.create_array(str(path), shape=shape, dtype=dtype, chunks=whole)
+    whole = tuple(max(1, lengths[0]) for lengths in chunks)
+    zarr.create_array(str(path), shape=shape, dtype=dtype, chunks=whole)
     return Stored(str(path), shape, dtype)
 
 
