@@ -2,10 +2,11 @@
 
 *recurrence* reads s and t, 4e9 bytes, and writes w, 2e9, with ``memory="stream"`` and
 ``"two-pass"``; *filter-zarr* and *filter-npy* read a signal of 4e9 bytes and write as many, as the
-command ``mgrec filter`` does. The files are dropped from the page cache before each run and flushed
-within the time, which begins when the worker has compiled what it needs. For comparison the same
-bytes are copied, chunk by chunk, on as many threads, and Dask alone stores the sum of the operands.
-The result is verified chunk by chunk.
+command ``mgrec filter`` does; each on a worker of 2 GiB and on the threads of one process, more
+threads than processors, since they wait for the disk. The files are dropped from the page cache
+before each run and flushed within the time, which begins when all is compiled. For comparison the
+same bytes are copied, chunk by chunk, on as many threads, and Dask alone stores the sum of the
+operands. The result is verified chunk by chunk.
 
 usage: python benchmarks/streaming.py [CASE ...] [--bytes N] [--threads N] [--folder FOLDER]
                                       [--out FOLDER]
@@ -20,11 +21,14 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import dask
 import dask.array as da
 import numpy as np
 from distributed import Client, LocalCluster, wait
@@ -49,6 +53,9 @@ LIMIT = 2 * 2**30
 # Seconds over those of a copy of the same bytes.
 AT_DISK_SPEED = 1.25
 FILTER = signal.butter(8, 0.2, output="sos")
+
+
+Work = Callable[..., da.Array]
 
 
 @dataclass(frozen=True)
@@ -76,10 +83,15 @@ def read_worker(dask_worker: Any) -> dict[str, Any]:
     return {"spilled": spilled, "pid": os.getpid()}
 
 
-def store(
-    paths: list[Path], w: Path, size: int, threads: int, work: Callable[..., da.Array]
+def compile_first(paths: list[Path], work: Work) -> None:
+    small = (da.random.default_rng(0).random(2 * CHUNK, chunks=CHUNK) for _ in paths)
+    work(*small)[-1].compute()
+
+
+def store_on_worker(
+    paths: list[Path], w: Path, size: int, threads: int, work: Work
 ) -> dict[str, Any]:
-    """Run `work` on the operands, and store what it returns."""
+    """Run `work` on the operands on a worker of its own, and store what it returns."""
     drop_caches(paths, w)
     target = create(w, size)
     with (
@@ -90,8 +102,7 @@ def store(
     ):
         (idle,) = client.run(peak_memory).values()
         (before,) = client.run(read_worker).values()
-        compiling = (da.random.default_rng(0).random(2 * CHUNK, chunks=CHUNK) for _ in paths)
-        work(*compiling)[-1].compute()
+        compile_first(paths, work)
         start = time.perf_counter()
         stored = client.compute(
             da.store(work(*map(load, paths)), target, lock=False, compute=False)
@@ -104,6 +115,27 @@ def store(
         (peak,) = client.run(peak_memory).values()
     assert before["pid"] == after["pid"], "the worker went over its limit and was restarted"
     return {"seconds": seconds, "peak": peak, "idle": idle, "spilled": after["spilled"]}
+
+
+def store_on_threads(*arguments: Any) -> dict[str, Any]:
+    """The same on the threads of a process that does nothing else."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        return pool.submit(_store_here, *arguments).result()
+
+
+def _store_here(paths: list[Path], w: Path, size: int, threads: int, work: Work) -> dict[str, Any]:
+    drop_caches(paths, w)
+    target, idle = create(w, size), peak_memory()
+    with dask.config.set(scheduler="threads", num_workers=threads):
+        compile_first(paths, work)
+        start = time.perf_counter()
+        da.store(work(*map(load, paths)), target, lock=False)
+        flush(w)
+    seconds = time.perf_counter() - start
+    return {"seconds": seconds, "peak": peak_memory(), "idle": idle, "spilled": 0}
+
+
+WAYS = {"a worker": store_on_worker, "threads alone": store_on_threads}
 
 
 def verify(paths: list[Path], step: Callable[..., tuple[np.ndarray, Any]]) -> float:
@@ -139,40 +171,45 @@ def filter_part(x: np.ndarray, entry: Any) -> tuple[np.ndarray, Any]:
 
 def measure_case(
     study: Study, disk: Disk, case: str, names: str, size: int,
-    works: Mapping[str, Callable[..., da.Array]], step: Any, suffix: str = ".zarr",
+    works: Mapping[str, Work], step: Any, suffix: str = ".zarr",
 ) -> None:  # fmt: skip
     folder, threads = disk.folder, disk.threads
     about = {"steps": size, "bytes": 8 * size * (len(names) + 1)}
     paths, target = [folder / f"{name}{suffix}" for name in names], folder / f"w{suffix}"
     for path in paths:
         write_operand(path, size)
-    alone = Times((store(paths, target, size, threads, add_up)["seconds"],))
-    study.add(case, "Dask alone", alone, **about)
-    copies = []
-    for candidate, work in works.items():
-        copies.append(copy_bytes(paths, target, threads))
-        found = store(paths, target, size, threads, work)
-        about_it = f"{case}, {candidate}"
-        study.notes[f"{about_it}: largest deviation"] = verify([*paths, target], step)
-        study.notes[f"{about_it}: peak MiB (before the run)"] = (
-            f"{found['peak'] / 2**20:.0f} ({found['idle'] / 2**20:.0f})"
-        )
-        memory = {"peak_bytes": found["peak"], "spilled_bytes": found["spilled"]}
-        taken = Times((found["seconds"],))
-        study.add(case, candidate, taken, **about, **memory)
-        study.notes[f"{about_it}: times Dask alone"] = taken.median / alone.median
-        text = f"{about_it}: peak memory of the worker, GiB"
-        study.bar(text, *[found["peak"] / 2**30] * 2, LIMIT / 2**30, is_least=False)
-        text = f"{about_it}: chunks' worth of bytes spilled"
-        study.bar(text, *[found["spilled"] / (8 * len(names) * CHUNK)] * 2, 1, is_least=False)
-        copies.append(copy_bytes(paths, target, threads))
-        beside = Times(tuple(copies[-2:]))
-        text = f"{about_it}: times a copy of the same bytes"
-        study.ratio(text, taken, beside, AT_DISK_SPEED, is_least=False)
+    copies: list[float] = []
+    for way, store in WAYS.items():
+        alone = Times((store(paths, target, size, threads, add_up)["seconds"],))
+        study.add(case, f"Dask alone, {way}", alone, **about)
+        for candidate, work in works.items():
+            copies.append(copy_bytes(paths, target, threads))
+            found = store(paths, target, size, threads, work)
+            worst = verify([*paths, target], step)
+            copies.append(copy_bytes(paths, target, threads))
+            memory = {"peak_bytes": found["peak"], "spilled_bytes": found["spilled"]}
+            taken, beside = Times((found["seconds"],)), Times(tuple(copies[-2:]))
+            study.add(case, f"{candidate}, {way}", taken, **about, **memory)
+            text = f"{case}, {candidate}, {way}"
+            judge(study, text, found, 8 * len(names) * CHUNK)
+            study.notes[f"{text}: largest deviation"] = worst
+            study.notes[f"{text}: times Dask alone"] = taken.median / alone.median
+            text = f"{text}: times a copy of the same bytes"
+            study.ratio(text, taken, beside, AT_DISK_SPEED, is_least=False)
     study.add(case, "copy of the same bytes", Times(tuple(copies)), **about)
     study.notes[f"{case}: copy bandwidth, GB/s"] = about["bytes"] / min(copies) / 1e9
     for path in (*paths, target):
         remove(path)
+
+
+def judge(study: Study, name: str, found: dict[str, Any], chunk: int) -> None:
+    """What the memory of a run is to be."""
+    before, peak = found["idle"] / 2**20, found["peak"] / 2**30
+    study.notes[f"{name}: peak MiB before the run"] = round(before)
+    text = f"{name}: peak memory, GiB"
+    study.bar(text, peak, peak, LIMIT / 2**30, is_least=False)
+    text = f"{name}: chunks' worth of bytes spilled"
+    study.bar(text, *[found["spilled"] / chunk] * 2, 1, is_least=False)
 
 
 def recurrence(study: Study, disk: Disk) -> None:
@@ -218,7 +255,7 @@ def draw(record: dict[str, Any]) -> Any:
     rows = [row for row in record["cases"] if "peak_bytes" in row]
     memory.barh([row["candidate"] for row in rows], [row["peak_bytes"] / 2**30 for row in rows])
     memory.axvline(LIMIT / 2**30, color="C3")
-    memory.set(xlabel="peak memory of the worker, GiB (line: its limit)")
+    memory.set(xlabel="peak memory, GiB (line: the limit)")
     return figure
 
 
@@ -226,6 +263,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))
     parser.add_argument("--bytes", type=lambda text: int(float(text)), default=4 * 10**9)
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=4)
     parser.add_argument("--folder", type=Path, help="on the disk to use; the system's temporary")
     run("streaming", measure, draw, parser)
