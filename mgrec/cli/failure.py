@@ -69,7 +69,7 @@ _interrupt = threading.Event()
 
 
 def check_interrupt() -> None:
-    """Raise what ctrl-C has raised already, if that was lost.
+    """Raise what ctrl-C did not raise, or what was lost.
 
     What is raised in a callback of the garbage collector, and distributed has one, is dropped.
     """
@@ -85,7 +85,8 @@ def _interrupts_remembered() -> Iterator[None]:
 
     def interrupt(number: int, frame: Any) -> None:
         _interrupt.set()
-        raise KeyboardInterrupt
+        if not _is_dropped_in(frame):
+            raise KeyboardInterrupt
 
     _interrupt.clear()
     before = signal.signal(signal.SIGINT, interrupt)
@@ -93,6 +94,15 @@ def _interrupts_remembered() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before or signal.default_int_handler)
+
+
+def _is_dropped_in(frame: Any) -> bool:
+    """Python would print what is raised here, and go on."""
+    while frame is not None:
+        if frame.f_code.co_name in ("_gc_callback", "__del__"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _described(error: Exception) -> str:

@@ -40,12 +40,17 @@ def test_success_is_left_alone():
         pass
 
 
-def test_ctrl_c_inside_a_callback_of_the_garbage_collector_is_not_lost(monkeypatch):
-    def press(phase, information):
+@pytest.mark.parametrize("is_known", [True, False])
+def test_ctrl_c_inside_a_callback_of_the_garbage_collector_is_not_lost(monkeypatch, is_known):
+    def other(phase, information):
         signal.raise_signal(signal.SIGINT)
 
-    before = signal.getsignal(signal.SIGINT)
-    monkeypatch.setattr("sys.unraisablehook", lambda lost: None)
+    def _gc_callback(phase, information):  # as distributed's is called
+        signal.raise_signal(signal.SIGINT)
+
+    press = _gc_callback if is_known else other
+    before, lost = signal.getsignal(signal.SIGINT), []
+    monkeypatch.setattr("sys.unraisablehook", lost.append)
     with pytest.raises(failure.Interrupted), failure.in_one_line("w.npy was not written"):
         gc.callbacks.append(press)
         try:
@@ -54,6 +59,7 @@ def test_ctrl_c_inside_a_callback_of_the_garbage_collector_is_not_lost(monkeypat
             gc.callbacks.remove(press)
         failure.check_interrupt()
         pytest.fail("the interrupt was lost")
+    assert bool(lost) is not is_known
     assert signal.getsignal(signal.SIGINT) is before
     with failure.in_one_line("nothing"):
         failure.check_interrupt()
