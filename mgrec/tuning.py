@@ -8,11 +8,11 @@ sqrt((alpha + gamma)·N/beta); G is chosen first, then T.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from operator import index
 from typing import Any
 
 import numpy as np
 
+from .phases.door import as_integer
 from .phases.policy import Configuration, Constants, Measurement, predict_time
 from .placement import tuning
 
@@ -152,7 +152,9 @@ def report(n: int, dtype: Any = "float32", kind: str = "arrays") -> Report:
     ValueError
         Another kind, or n below 1.
     """
-    n = _check_steps(n)
+    n = as_integer("n", n)
+    if n < 1:
+        raise ValueError(f"n must be at least 1; got {n}")
     dtype = _check_dtype(dtype)
     constants = tuning.measure(dtype, _check_kind(kind))
     chosen = tuning.choose(n, constants)
@@ -160,16 +162,6 @@ def report(n: int, dtype: Any = "float32", kind: str = "arrays") -> Report:
         tuning.name_device(), n, dtype, kind, constants, chosen,
         tuning.sweep(n, dtype, kind, chosen), tuning.copy_bandwidth(),
     )  # fmt: skip
-
-
-def _check_steps(n: Any) -> int:
-    try:
-        steps = index(n)
-    except TypeError:
-        raise TypeError(f"n must be an integer; got {n!r}") from None
-    if steps < 1:
-        raise ValueError(f"n must be at least 1; got {n}")
-    return steps
 
 
 def _check_dtype(dtype: Any) -> np.dtype[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from decimal import Context, Decimal, localcontext
 from functools import lru_cache
 from typing import Any
@@ -71,7 +72,7 @@ def _many_digits(cascade: Cascade, steps: int) -> Any:
     return localcontext(Context(prec=50 + math.ceil(growth), traps=[]))
 
 
-class _Powers:
+class _Powers(ABC):
     """Powers of A in decimals; a complex number c is ((re c, −im c), (im c, re c)).
 
     Attributes
@@ -83,11 +84,13 @@ class _Powers:
     one: Any
     first: Any
 
+    @abstractmethod
     def product(self, left: Any, right: Any) -> Any:
-        raise NotImplementedError
+        """Two powers, one after the other."""
 
+    @abstractmethod
     def matrix(self, power: Any) -> np.ndarray:
-        raise NotImplementedError
+        """A power as a whole."""
 
     def raised(self, base: Any, exponent: int) -> Any:
         result = self.one

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import FunctionType
@@ -274,3 +275,10 @@ def _initial(state: Any, dtype: np.dtype[Any], shape: tuple[Any, ...], axis: int
             f"got {state.shape}"
         )
     return state if state.dtype == dtype else state.astype(dtype)
+
+
+def as_integer(name: str, value: Any) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an integer; got {value!r}") from None

@@ -28,3 +28,8 @@ def client_of(client: Any) -> Client:
 def check_dask_array(name: str, array: Any) -> None:
     if not isinstance(array, da.Array):
         raise TypeError(f"{name} must be a Dask array; got {type(array).__name__}")
+
+
+def check_recurrence(recurrence: Any) -> None:
+    if not callable(recurrence):
+        raise TypeError(f"recurrence must be a function of mgrec; got {recurrence!r}")

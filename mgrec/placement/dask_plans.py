@@ -13,11 +13,12 @@ from uuid import uuid4
 import dask.array as da
 from dask.array.utils import meta_from_array
 from dask.highlevelgraph import HighLevelGraph
-from distributed import Client, Future, default_client, wait
+from distributed import Client, Future, wait
 from distributed.actor import ProxyRPC
 
 from .dask import Solved, answered, capture
 from .dask_cuts import Cut
+from .dask_door import check_recurrence, client_of
 from .dask_plan_calls import Call, Sizes, deal
 from .plan_messages import Abandoned, Lost, Part, Place, Request, call, row_of
 from .plan_shares import Share
@@ -34,7 +35,8 @@ class Plan:
     def __init__(
         self, recurrence: Callable[..., Any], operands: Any, options: Any, client: Client | None
     ) -> None:
-        self.client = client or default_client()
+        check_recurrence(recurrence)
+        self.client = client_of(client)
         if self.client.asynchronous:
             raise TypeError("a plan needs a client that waits; got an asynchronous one")
         self._given = (recurrence, operands, options)

@@ -9,7 +9,7 @@ from dask.base import tokenize
 from distributed import Client
 
 from .dask import capture
-from .dask_door import client_of
+from .dask_door import check_recurrence, client_of
 from .dask_rows import rows_of
 from .warm_up import WarmUp
 
@@ -59,8 +59,7 @@ def warm_up(
     ...     float(mgrec.linear_recurrence(0.5, t)[-1].compute())
     2.0
     """
-    if not callable(recurrence):
-        raise TypeError(f"recurrence must be a function of mgrec; got {recurrence!r}")
+    check_recurrence(recurrence)
     client = client_of(client)
     cut = capture(lambda: recurrence(*operands, **options))
     if cut.has_unknown_sizes:

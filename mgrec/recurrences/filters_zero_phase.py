@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from math import isnan
-from operator import index
 from typing import Any
 
 import numpy as np
 
 from ..phases.cascade_door import as_polynomial, as_sections, as_signal, axis_of, beside
+from ..phases.door import as_integer
 from ..phases.layout import has_unknown_sizes
 from .filters import lfilter, sosfilt
 from .filters_chunks import chunked_like, without_empty_chunks
@@ -70,7 +70,7 @@ def filtfilt(
     if method == "gust":
         from .filters_gust import filtfilt_gust
 
-        reach = None if irlen is None else _length("irlen", irlen)
+        reach = None if irlen is None else as_integer("irlen", irlen)
         if reach is not None and reach < 1:
             raise ValueError(f"irlen must be at least 1; got {irlen}")
         return filtfilt_gust(b, a, x, axis, reach)
@@ -160,7 +160,7 @@ def _extended(
             f"Unknown value '{padtype}' given to padtype: it must be 'even', 'odd', 'constant', "
             f"or None."
         )
-    edge = 0 if padtype is None else 3 * taps if padlen is None else _length("padlen", padlen)
+    edge = 0 if padtype is None else 3 * taps if padlen is None else as_integer("padlen", padlen)
     length = x.shape[axis]
     if isnan(length) or (edge > 0 and has_unknown_sizes(getattr(x, "chunks", ()))):
         raise ValueError(
@@ -175,13 +175,6 @@ def _extended(
     if edge <= 0:
         return edge, x
     return edge, np.concatenate(_ends(x, axis, padtype, edge), axis)
-
-
-def _length(name: str, given: Any) -> int:
-    try:
-        return index(given)
-    except TypeError:
-        raise TypeError(f"{name} must be an integer; got {given!r}") from None
 
 
 def _ends(x: Any, axis: int, padtype: str | None, edge: int) -> list[Any]:

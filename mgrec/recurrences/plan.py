@@ -81,8 +81,6 @@ def plan(recurrence: Callable[..., Any], *operands: Any, client: Any = None, **o
     """
     from ..placement.dask_plans import Plan
 
-    if not callable(recurrence):
-        raise TypeError(f"recurrence must be a function of mgrec; got {recurrence!r}")
     if not any(hasattr(operand, "dask") for operand in (*operands, *options.values())):
         raise TypeError("a plan needs a Dask array among its operands; got none")
     return Plan(recurrence, operands, options, client)

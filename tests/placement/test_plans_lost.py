@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import dask.array as da
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster, wait
+from distributed import Client, wait
 
 import mgrec
 from mgrec.placement import dask_plans, plan_shares
@@ -23,13 +23,8 @@ LOST = "the plan lost its worker .*Build the plan anew"
 
 @pytest.fixture
 def client():
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
+    with Client(processes=False, n_workers=2, threads_per_worker=1, dashboard_address=":0") as own:
+        yield own
 
 
 @pytest.fixture
