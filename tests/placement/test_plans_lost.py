@@ -159,12 +159,17 @@ def test_an_interrupted_solve_leaves_nothing_on_the_workers(client, t, monkeypat
     shares = [each for w in workers_of(client) for each in w.state.actors.values()]
     monkeypatch.setattr(plan_shares, "determine_block", slow)
     main = threading.get_ident()
+    # A shell's background jobs ignore it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     interrupt = threading.Thread(
         target=lambda: has_begun.wait() and signal.pthread_kill(main, signal.SIGINT)
     )
     interrupt.start()
-    with pytest.raises(KeyboardInterrupt):
-        solve()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            solve()
+    finally:
+        signal.signal(signal.SIGINT, before)
     gc.collect()
     time.sleep(0.1)
     may_end.set()
