@@ -192,17 +192,18 @@ def empty_chain(client: Client, length: int = 3) -> Callable[[], Any]:
 
 
 def transfers(client: Client) -> tuple[int, int]:
-    """Bytes that workers took from each other since last asked, and how many were operands'.
+    """Bytes that workers sent since last asked, and how many were operands'.
 
+    What a plan fetches is in the logs of those that send it alone.
     Summaries and entries may be larger than the blocks of small studies: names tell them apart.
     """
-    found = [each for log in client.run(_incoming).values() for each in log]
+    found = [each for log in client.run(_outgoing).values() for each in log]
     of_operands = sum(size for name, size in found if name not in ("precompute", "propagate"))
     return sum(size for _, size in found), of_operands
 
 
-def _incoming(dask_worker: Any) -> list[tuple[str, int]]:
-    log = dask_worker.transfer_incoming_log
+def _outgoing(dask_worker: Any) -> list[tuple[str, int]]:
+    log = dask_worker.transfer_outgoing_log
     found = [(key_split(key), size) for each in log for key, size in each["keys"].items()]
     log.clear()
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import dask.array as da
@@ -69,6 +70,8 @@ def _measure_chunks(
     alone = kernels(client, kind, lambda: mgrec.linear_recurrence(s, t))
     times = {name: Times(on.times(client, kind, c, repetitions)) for name, c in calls.items()}
     on.transfers(client)
+    solve = partial(mgrec.dask.solve, mgrec.linear_recurrence, s, t, client=client)
+    times["solve"] = Times(on.times(client, kind, solve, repetitions))
     with mgrec.plan(mgrec.linear_recurrence, s, t, client=client) as plan:
         times["plan"] = Times(on.times(client, kind, plan, repetitions))
         times["plan, another initial"] = Times(
@@ -85,5 +88,6 @@ def _measure_chunks(
             floor = Times(tuple(each + alone for each in chain.seconds))
             study.ratio(text, times[name], floor, wanted, is_least=False)
     if chunks == CHUNKS[-1]:
-        text = f"{case}: mgrec over one map task a chunk"
-        study.ratio(text, times["mgrec"], times["one map task a chunk"], 1.25, is_least=False)
+        for name in ("solve", "mgrec"):
+            text = f"{case}: {name} over one map task a chunk"
+            study.ratio(text, times[name], times["one map task a chunk"], 1.25, is_least=False)

@@ -8,13 +8,16 @@ pin_operands
     Run every phase where its chunk's operands are.
 progress
     Show how many steps of a persisted result are done.
+solve
+    Solve at once over operands that workers hold, without a graph.
 warm_up
     Compile and load what a recurrence needs, on every worker, before the first solve.
 """
 
 from .placement.dask_pins import pin_operands
 from .placement.dask_progress import progress
+from .placement.dask_solve import solve
 from .placement.dask_stages import colocate, persist_in_stages
 from .placement.dask_warm import warm_up
 
-__all__ = ["colocate", "persist_in_stages", "pin_operands", "progress", "warm_up"]
+__all__ = ["colocate", "persist_in_stages", "pin_operands", "progress", "solve", "warm_up"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import dask.array as da
@@ -30,6 +31,9 @@ def check_dask_array(name: str, array: Any) -> None:
         raise TypeError(f"{name} must be a Dask array; got {type(array).__name__}")
 
 
-def check_recurrence(recurrence: Any) -> None:
+def check_call(recurrence: Any, operands: Iterable[Any], options: Mapping[str, Any]) -> None:
+    """Raise TypeError unless a call can be a recurrence over Dask arrays."""
     if not callable(recurrence):
         raise TypeError(f"recurrence must be a function of mgrec; got {recurrence!r}")
+    if not any(isinstance(operand, da.Array) for operand in (*operands, *options.values())):
+        raise TypeError("the recurrence needs a Dask array among its operands; got none")

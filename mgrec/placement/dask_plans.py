@@ -15,10 +15,11 @@ from dask.array.utils import meta_from_array
 from dask.highlevelgraph import HighLevelGraph
 from distributed import Client, Future, wait
 from distributed.actor import ProxyRPC
+from distributed.protocol.pickle import dumps
 
 from .dask import Solved, answered, capture
 from .dask_cuts import Cut
-from .dask_door import check_recurrence, client_of
+from .dask_door import check_call, client_of
 from .dask_plan_calls import Call, Sizes, deal
 from .plan_messages import Abandoned, Lost, Part, Place, Request, call, row_of
 from .plan_shares import Share
@@ -29,13 +30,17 @@ REACH = 5.0
 WATCH = 0.2
 
 
+class WorkerLostError(RuntimeError):
+    """A plan's worker is gone, and with it what it held."""
+
+
 class Plan:
     """A recurrence over one shape, ready on the workers: see :func:`mgrec.plan`."""
 
     def __init__(
         self, recurrence: Callable[..., Any], operands: Any, options: Any, client: Client | None
     ) -> None:
-        check_recurrence(recurrence)
+        check_call(recurrence, operands, options)
         self.client = client_of(client)
         if self.client.asynchronous:
             raise TypeError("a plan needs a client that waits; got an asynchronous one")
@@ -45,18 +50,17 @@ class Plan:
         self._parts = deal(self._first, self.client, self._key)
         self._actors = {a: self._place(a, part) for a, part in self._parts.items()}
         self._end = ""
-        self._settle()
         self._rpcs = self.client.sync(self._reach)
+        self._settle()
 
     def _key(self, number: int) -> str:
         return f"plan-{self._name}-{number}"
 
     def _place(self, address: str, part: Part) -> Future:
         """Build the share of a worker, where its operands are."""
-        futures = {future.key: future for future in self._first.cut.futures()}
-        blocks = [[futures[key] for key in self._first.cut.keys(at)] for at, _ in part.chunks]
+        keys = {at: self._first.cut.keys(at) for at, _ in part.chunks}
         key = self._key(part.number)
-        return self.client.submit(Share, part, blocks, key=key, actor=True, workers=[address])
+        return self.client.submit(Share, part, dumps(keys), key=key, actor=True, workers=[address])
 
     def _settle(self) -> None:
         """Wait for the shares; one whose worker is lost would be waited for without end."""
@@ -240,7 +244,7 @@ class Plan:
                     f"held is gone. Build the plan anew with mgrec.plan, from operands that are "
                     f"there or are computed again"
                 )
-                raise RuntimeError(self._end) from error
+                raise WorkerLostError(self._end) from error
         for error in errors.values():
             if not isinstance(error, Abandoned):
                 raise error

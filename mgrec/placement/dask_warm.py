@@ -9,7 +9,7 @@ from dask.base import tokenize
 from distributed import Client
 
 from .dask import capture
-from .dask_door import check_recurrence, client_of
+from .dask_door import check_call, client_of
 from .dask_rows import rows_of
 from .warm_up import WarmUp
 
@@ -59,7 +59,7 @@ def warm_up(
     ...     float(mgrec.linear_recurrence(0.5, t)[-1].compute())
     2.0
     """
-    check_recurrence(recurrence)
+    check_call(recurrence, operands, options)
     client = client_of(client)
     cut = capture(lambda: recurrence(*operands, **options))
     if cut.has_unknown_sizes:

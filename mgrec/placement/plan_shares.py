@@ -8,7 +8,7 @@ in the order of the recurrence, so that the results have the bits of the graph's
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -28,10 +28,11 @@ WATCH = 5.0
 class Share:
     """The actor; its coroutines run on the worker's loop, the phases on threads of its own."""
 
-    def __init__(self, part: Part, blocks: list[list[Any]]) -> None:
+    def __init__(self, part: Part, keys: bytes) -> None:
         self.part = part
         self.at = dict(part.chunks)
-        self.blocks = dict(zip(self.at, blocks, strict=True))
+        self.keys = loads(keys)
+        self.blocks: dict[Place, list[Any]] = {}
         self.threads = max(1, get_worker().state.nthreads)
         self.pool = ThreadPoolExecutor(self.threads, thread_name_prefix="mgrec-plan")
         self.waiting: dict[int, dict[int, asyncio.Future[bytes]]] = {}
@@ -99,10 +100,10 @@ class Share:
         return any(actor is self for actor in get_worker().state.actors.values())
 
     async def _packs(self, request: Request) -> dict[Place, Pack]:
-        blocks = self.blocks
         if request.keys is not None:
-            found = await _blocks({key for keys in request.keys.values() for key in keys})
-            blocks = {at: [found[key] for key in keys] for at, keys in request.keys.items()}
+            blocks = await _blocks(request.keys)
+        else:
+            blocks = self.blocks = self.blocks or await _blocks(self.keys)
         return {at: Pack(tuple(own), at, self.at[at]) for at, own in blocks.items()}
 
     async def _summarise(self, recipe: Recipe, packs: Mapping[Place, Pack]) -> Summaries:
@@ -186,9 +187,9 @@ class Share:
         return [result for part in await asyncio.gather(*calls) for result in part]
 
 
-async def _blocks(keys: set[Any]) -> dict[Any, Any]:
+async def _blocks(asked: Mapping[Place, Sequence[Any]]) -> dict[Place, list[Any]]:
     """Operands from this worker's memory; those that lie elsewhere are fetched."""
-    worker = get_worker()
+    worker, keys = get_worker(), {key for own in asked.values() for key in own}
     # Taken before anything is awaited: replicas may be dropped meanwhile.
     found = {key: worker.data[key] for key in keys if key in worker.data}
     missing = [key for key in keys if key not in found]
@@ -198,4 +199,4 @@ async def _blocks(keys: set[Any]) -> dict[Any, Any]:
         if lost or len(fetched) < len(missing):
             raise RuntimeError(f"operands of a plan must be in memory; {missing[0]} is not")
         found |= fetched
-    return found
+    return {at: [found[key] for key in own] for at, own in asked.items()}

@@ -81,6 +81,4 @@ def plan(recurrence: Callable[..., Any], *operands: Any, client: Any = None, **o
     """
     from ..placement.dask_plans import Plan
 
-    if not any(hasattr(operand, "dask") for operand in (*operands, *options.values())):
-        raise TypeError("a plan needs a Dask array among its operands; got none")
     return Plan(recurrence, operands, options, client)

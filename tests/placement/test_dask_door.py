@@ -44,6 +44,26 @@ REFUSED = {
         TypeError,
         "recurrence must be a function of mgrec; got 'linear'",
     ),
+    "solve of NumPy": (
+        lambda: mgrec.dask.solve(mgrec.linear_recurrence, 0.5, np.ones(6)),
+        TypeError,
+        "needs a Dask array among its operands; got none",
+    ),
+    "solve of a name": (
+        lambda: mgrec.dask.solve("linear", LAZY),
+        TypeError,
+        "recurrence must be a function of mgrec; got 'linear'",
+    ),
+    "solve of another function": (
+        lambda: mgrec.dask.solve(np.negative, LAZY),
+        TypeError,
+        "got another function",
+    ),
+    "warm-up of NumPy": (
+        lambda: mgrec.dask.warm_up(mgrec.linear_recurrence, 0.5, np.ones(6)),
+        TypeError,
+        "needs a Dask array among its operands; got none",
+    ),
     "warm-up of no client": (
         lambda: mgrec.dask.warm_up(mgrec.linear_recurrence, 0.5, LAZY, client=LAZY),
         TypeError,
@@ -55,6 +75,8 @@ REFUSED = {
 def test_without_a_client_there_is_nowhere_to_go():
     with pytest.raises(ValueError, match="No clients found"):
         mgrec.dask.persist_in_stages(LAZY)
+    with pytest.raises(ValueError, match="No clients found"):
+        mgrec.dask.solve(mgrec.linear_recurrence, 0.5, LAZY)
 
 
 @pytest.fixture(scope="module")

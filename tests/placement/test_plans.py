@@ -173,8 +173,8 @@ def test_a_replica_that_is_dropped_while_others_are_fetched(monkeypatch):
 
     monkeypatch.setattr(plan_shares, "get_worker", Worker)
     monkeypatch.setattr(plan_shares, "gather_from_workers", gather)
-    found = asyncio.run(plan_shares._blocks({"replica", "other"}))
-    assert found == {"replica": 1.0, "other": 2.0}
+    found = asyncio.run(plan_shares._blocks({(0,): ["replica"], (1,): ["other"]}))
+    assert found == {(0,): [1.0], (1,): [2.0]}
 
 
 def test_carries_do_not_go_through_the_scheduler(client, arrays):
