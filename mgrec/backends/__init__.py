@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from ..phases.cascade import Cascade
-from ..phases.cascade_summary import CascadeSummary
 from ..phases.chunk import Chunk
 from ..phases.kinds import is_on_gpu
 from ..phases.transfer_map import TransferMap
 from . import cpu
 
 Arrays = tuple[Any, ...]
+Summarise = Callable[[], Any]
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,13 @@ class Backend:
         Makes the device that the arrays are on the current one.
     empty : callable, ``(shape, dtype) -> array``
         Memory for results, on the current device.
-    precompute : callable, ``(transfer_map, chunk) -> summary``
-        Every row reduced to one map, in host memory.
+    precompute : callable, ``(transfer_map, chunk) -> (() -> summary)``
+        Launches the reduction of every row to one map; a call of what is returned waits for it.
+        The summary is in host memory.
     determine : callable, ``(transfer_map, chunk, entry, results) -> None``
         Writes the states after every step, from an entry in host memory or on the device.
-    precompute_filter : callable, ``(cascade, chunk) -> CascadeSummary``
-        The states after a chunk that begins with states of 0, in host memory.
+    precompute_filter : callable, ``(cascade, chunk) -> (() -> CascadeSummary)``
+        The same of the states after a chunk that begins with states of 0.
     determine_filter : callable, ``(cascade, chunk, entry, result) -> exit``
         Writes the outputs of every step, from an entry in host memory or on the device; the
         states after the chunk.
@@ -43,16 +44,22 @@ class Backend:
 
     device_of: Callable[[Iterable[Any]], AbstractContextManager[Any]]
     empty: Callable[[tuple[int, ...], np.dtype[Any]], Any]
-    precompute: Callable[[TransferMap, Chunk], Any]
+    precompute: Callable[[TransferMap, Chunk], Summarise]
     determine: Callable[[TransferMap, Chunk, Arrays, Arrays], None]
-    precompute_filter: Callable[[Cascade, Chunk], CascadeSummary]
+    precompute_filter: Callable[[Cascade, Chunk], Summarise]
     determine_filter: Callable[[Cascade, Chunk, Any, Any], Any]
 
 
-def _precompute_filter(cascade: Cascade, chunk: Chunk) -> CascadeSummary:
+def _precompute(transfer_map: TransferMap, chunk: Chunk) -> Summarise:
+    summary = cpu.precompute(transfer_map, chunk)
+    return lambda: summary
+
+
+def _precompute_filter(cascade: Cascade, chunk: Chunk) -> Summarise:
     from .cpu import filters
 
-    return filters.precompute_filter(cascade, chunk)
+    summary = filters.precompute_filter(cascade, chunk)
+    return lambda: summary
 
 
 def _determine_filter(cascade: Cascade, chunk: Chunk, entry: Any, result: Any) -> Any:
@@ -64,7 +71,7 @@ def _determine_filter(cascade: Cascade, chunk: Chunk, entry: Any, result: Any) -
 CPU = Backend(
     lambda arrays: nullcontext(),
     np.empty,
-    cpu.precompute,
+    _precompute,
     cpu.determine,
     _precompute_filter,
     _determine_filter,

@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
 from distributed.protocol.pickle import dumps, loads
 
-from ..backends import Backend, backend_of, to_host
+from ..backends import Backend, Summarise, backend_of, to_host
 from ..phases.kinds import is_on_gpu
 from .errors import in_chunk
 from .limits import check_chunk
 from .spilling import register
+
+# Rows whose summaries may wait on a GPU at once, a few scalars each: 16 MB or so.
+ROWS = 1 << 18
 
 Shape = tuple[int, ...]
 Where = tuple[tuple[int, ...], tuple[int, ...]]
@@ -91,8 +95,8 @@ class Recipe(ABC):
         """The entry of a first chunk of this shape, from host arrays (state_shape, *rows)."""
 
     @abstractmethod
-    def precompute(self, backend: Backend, pack: Pack, shape: Shape) -> Any:
-        """The summary of a chunk: numbers and arrays in host memory, no functions."""
+    def precompute(self, backend: Backend, pack: Pack, shape: Shape) -> Summarise:
+        """Launch the summary of a chunk: numbers and arrays in host memory, no functions."""
 
     @abstractmethod
     def advance(self, summary: Any, entry: Any) -> Any:
@@ -215,8 +219,38 @@ def pack_blocks(*values: Any, recipe: Recipe, count: int) -> Pack:
 
 def precompute_block(pack: Pack, recipe: Recipe) -> tuple[Any, Shape]:
     """Reduce a chunk to its summary; the chunk's shape goes along."""
+    return precompute_blocks([pack], recipe)[0]
+
+
+def precompute_blocks(packs: Iterable[Pack], recipe: Recipe) -> list[tuple[Any, Shape]]:
+    """Reduce chunks to their summaries; the chunks' shapes go along.
+
+    Chunks of a GPU are launched one after the other before the first is waited for: it
+    would stand still while Python turns to the next.
+    """
+    summaries: list[tuple[Any, Shape]] = []
+    launched: list[Callable[[], tuple[Any, Shape]]] = []
+    rows = 0
+    for pack in packs:
+        shape, summarise = _launch(pack, recipe)
+        launched.append(summarise)
+        rows += prod(shape[: recipe.axis] + shape[recipe.axis + 1 :])
+        if rows > ROWS:
+            summaries += (each() for each in launched)
+            launched, rows = [], 0
+    return summaries + [each() for each in launched]
+
+
+def _launch(pack: Pack, recipe: Recipe) -> tuple[Shape, Callable[[], tuple[Any, Shape]]]:
+    """The shape of a chunk, and what waits for its summary."""
     with _chunk("precompute", recipe, pack) as (backend, shape):
-        return recipe.precompute(backend, pack, shape), shape
+        summarise = recipe.precompute(backend, pack, shape)
+
+    def wait() -> tuple[Any, Shape]:
+        with in_chunk("precompute", pack.place, pack.starts), backend.device_of(pack.blocks):
+            return summarise(), shape
+
+    return shape, wait
 
 
 def propagate_group(recipe: Recipe, summaries: list[Any], before: Any) -> Entries:
@@ -251,7 +285,7 @@ def precompute_held(recipe: Recipe, chunks: Sequence[Where], blocks: list[Any]) 
     """The summaries of a run of chunks, from all their blocks one after the other."""
     count = len(recipe.varying)
     packs = (Pack(tuple(blocks[k * count :][:count]), *at) for k, at in enumerate(chunks))
-    return Run([precompute_block(pack, recipe) for pack in packs])
+    return Run(precompute_blocks(packs, recipe))
 
 
 def propagate_held(

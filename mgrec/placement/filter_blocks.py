@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backends import Backend
+from ..backends import Backend, Summarise
 from ..backends.cpu import filters as cpu
 from ..phases.cascade import Cascade
 from ..phases.cascade_door import FilterProblem
@@ -45,7 +45,7 @@ class FilterRecipe(Recipe):
     def enter(self, initial: Sequence[Any], shape: Shape) -> np.ndarray:
         return lay_out_states(self, initial[0] if initial else None, shape)
 
-    def precompute(self, backend: Backend, pack: Pack, shape: Shape) -> Any:
+    def precompute(self, backend: Backend, pack: Pack, shape: Shape) -> Summarise:
         chunk = lay_out_signal(pack.blocks[0], self.axis, self.dtype)
         return backend.precompute_filter(self.cascade, chunk)
 

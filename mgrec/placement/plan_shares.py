@@ -16,7 +16,7 @@ from distributed import get_worker
 from distributed.protocol.pickle import dumps, loads
 from distributed.utils_comm import gather_from_workers
 
-from .blocks import Entries, Pack, Recipe, determine_block, precompute_block, propagate_group
+from .blocks import Entries, Pack, Recipe, determine_block, precompute_blocks, propagate_group
 from .plan_messages import Abandoned, Lost, Part, Peer, Place, Request, call, row_of
 
 Summaries = dict[Place, Any]
@@ -109,7 +109,11 @@ class Share:
     async def _summarise(self, recipe: Recipe, packs: Mapping[Place, Pack]) -> Summaries:
         last = 0 if recipe.reverse else self.part.count - 1
         asked = [at for at in packs if at[recipe.axis] != last or recipe.is_exit_asked]
-        found = await self._spread(lambda at: precompute_block(packs[at], recipe), asked)
+
+        def summarise(part: list[Place]) -> list[Any]:
+            return precompute_blocks([packs[at] for at in part], recipe)
+
+        found = await self._spread(summarise, asked)
         return dict(zip(asked, found, strict=True))
 
     async def _send(self, number: int, own: Summaries) -> None:
@@ -151,8 +155,8 @@ class Share:
 
         if self.threads > 1:
             # With one thread a second trip to it would cost more than it is worth.
-            await self._spread(enter, list(rows))
-        results = await self._spread(determine, list(packs))
+            await self._spread(lambda part: list(map(enter, part)), list(rows))
+        results = await self._spread(lambda part: list(map(determine, part)), list(packs))
         keyed = {
             (name, *at): array
             for at, arrays in zip(packs, results, strict=True)
@@ -176,14 +180,13 @@ class Share:
         turns = range(last + 1 if recipe.is_exit_asked and self._ends(last) else last)
         return [(*row[:axis], self._turn(turn, recipe), *row[axis:]) for turn in turns]
 
-    async def _spread(self, function: Callable[[Any], Any], values: list[Any]) -> list[Any]:
-        """Call a function on the threads of this share."""
+    async def _spread(
+        self, function: Callable[[list[Any]], list[Any]], values: list[Any]
+    ) -> list[Any]:
+        """Call a function of several values on the threads of this share."""
         loop, size = asyncio.get_running_loop(), max(1, -(-len(values) // self.threads))
         parts = [values[left : left + size] for left in range(0, len(values), size)]
-        calls = (
-            loop.run_in_executor(self.pool, lambda part: list(map(function, part)), part)
-            for part in parts
-        )
+        calls = (loop.run_in_executor(self.pool, function, part) for part in parts)
         return [result for part in await asyncio.gather(*calls) for result in part]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backends import Backend, cpu
+from ..backends import Backend, Summarise, cpu
 from ..phases.affine import AffineSummary
 from ..phases.chunk import Chunk, CoefficientOperand
 from ..phases.coefficient import Coefficient
@@ -68,8 +68,9 @@ class TransferRecipe(Recipe):
         laid_out = (lay_out_entry(state, shape, self.axis) for state in initial)
         return tuple(map(np.ascontiguousarray, laid_out))
 
-    def precompute(self, backend: Backend, pack: Pack, shape: Shape) -> Any:
-        return without_code(backend.precompute(self.transfer_map, self._chunk(pack, shape)))
+    def precompute(self, backend: Backend, pack: Pack, shape: Shape) -> Summarise:
+        summary = backend.precompute(self.transfer_map, self._chunk(pack, shape))
+        return lambda: without_code(summary())
 
     def advance(self, summary: Any, entry: Any) -> Any:
         return cpu.propagate(self._with_code(summary), entry)

@@ -10,6 +10,7 @@ from distributed.protocol import deserialize, serialize
 from distributed.protocol.pickle import dumps, loads
 
 import mgrec
+from mgrec.placement import blocks
 from mgrec.placement.blocks import Entries, Run, precompute_held, propagate_held
 from mgrec.placement.dask import capture
 from mgrec.signal import lfilter
@@ -38,8 +39,8 @@ def test_a_recipe_is_read_once_a_process(recipe):
 
 
 def test_summaries_and_entries_travel_as_one_frame(recipe):
-    blocks = (T,) * len(recipe.varying)
-    run = precompute_held(recipe, [((k,), (k * 50,)) for k in range(9)], list(blocks * 9))
+    own = (T,) * len(recipe.varying)
+    run = precompute_held(recipe, [((k,), (k * 50,)) for k in range(9)], list(own * 9))
     entries = propagate_held(recipe, [(0, k) for k in range(9)], [run], recipe.rest())
     for value, kind in ((run, Run), (entries, Entries)):
         header, frames = serialize(value)
@@ -52,3 +53,28 @@ def test_summaries_and_entries_travel_as_one_frame(recipe):
 def test_frames_of_arrays_alone_would_be_seen():
     _, frames = serialize([np.ones(100) for _ in range(9)])
     assert sum(memoryview(frame).nbytes > 200 for frame in frames) == 9
+
+
+@pytest.mark.parametrize(("most", "order"), [(100, "LLLLLWWWWW"), (1, "LLWWLLWWLW")])
+def test_chunks_are_launched_before_the_first_is_waited_for(recipe, monkeypatch, most, order):
+    """As long as their summaries are few: on a GPU they take memory until then."""
+    events = []
+
+    def launch(own, *arguments):
+        events.append("L")
+        summarise = precompute(own, *arguments)
+
+        def wait():
+            events.append("W")
+            return summarise()
+
+        return wait
+
+    precompute = type(recipe).precompute
+    monkeypatch.setattr(type(recipe), "precompute", launch)
+    monkeypatch.setattr(blocks, "ROWS", most)
+    run = precompute_held(
+        recipe, [((k,), (k * 50,)) for k in range(5)], [T] * (5 * len(recipe.varying))
+    )
+    assert "".join(events) == order
+    assert [shape for _, shape in run.summaries] == [(50,)] * 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from ...phases.affine import AffineSummary
 from ...phases.affine_growth import NAN, REDO, guarded_affine
 from ...phases.chunk import Chunk
 from ...phases.summary import ComposedMaps
-from .precompute import precompute
+from .precompute import launch_precompute
 
 
 def summarise_affine(chunk: Chunk) -> AffineSummary | ComposedMaps:
@@ -26,7 +27,16 @@ def summarise_affine(chunk: Chunk) -> AffineSummary | ComposedMaps:
     AffineSummary
         The operands of rows that must be done again come along, in host memory.
     """
-    composed = precompute(guarded_affine(chunk.dtype), chunk)
+    return launch_summary(chunk)()
+
+
+def launch_summary(chunk: Chunk) -> Callable[[], AffineSummary | ComposedMaps]:
+    """Launch :func:`summarise_affine`; a call of what is returned waits for it."""
+    composed = launch_precompute(guarded_affine(chunk.dtype), chunk)
+    return lambda: _summary(chunk, composed())
+
+
+def _summary(chunk: Chunk, composed: ComposedMaps) -> AffineSummary | ComposedMaps:
     if composed.maps is None:
         return composed
     mantissa, _, offset, *_ = composed.maps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -48,21 +49,31 @@ def determine_filter(cascade: Cascade, chunk: Chunk, entry: Any, result: Any) ->
     return _exit(cascade, chunk, space)
 
 
-def precompute_filter(cascade: Cascade, chunk: Chunk) -> CascadeSummary:
-    """The states after a chunk that begins with states of 0, in host memory.
+def precompute_filter(cascade: Cascade, chunk: Chunk) -> Callable[[], CascadeSummary]:
+    """Launch a chunk that begins with states of 0.
 
-    A chunk that few scalars cannot stand for comes along, in host memory too.
+    Returns
+    -------
+    callable, ``() -> CascadeSummary``
+        Waits for the kernels: the states after the chunk, in host memory. A chunk that few
+        scalars cannot stand for comes along, in host memory too.
     """
     space = _run(cascade, chunk, None, None)
     if space is None:
         offset = np.zeros((cascade.states, *chunk.row_shape), _wide(cascade, chunk.dtype))
-        return CascadeSummary(cascade, chunk.steps, offset)
-    offset = _exit(cascade, chunk, space).get()
-    bad = not np.isfinite(offset).all() or bool(space.tops.any())
-    redo = None
-    if bad or not is_tame(cascade, chunk.steps):
-        redo = chunk.map_arrays(lambda array: array.get(), chunk.shape)
-    return CascadeSummary(cascade, chunk.steps, offset, redo)
+        return lambda: CascadeSummary(cascade, chunk.steps, offset)
+    # The launch's memory is free again, for the next one of the stream.
+    exit, overflows = _exit(cascade, chunk, space), space.tops.any()
+
+    def summary() -> CascadeSummary:
+        offset = exit.get()
+        bad = not np.isfinite(offset).all() or bool(overflows)
+        redo = None
+        if bad or not is_tame(cascade, chunk.steps):
+            redo = chunk.map_arrays(lambda array: array.get(), chunk.shape)
+        return CascadeSummary(cascade, chunk.steps, offset, redo)
+
+    return summary
 
 
 def _wide(cascade: Cascade, dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -14,11 +14,11 @@ from ...phases.chunk import Chunk
 from ...phases.kinds import is_on_gpu
 from ...phases.summary import ComposedMaps
 from ...phases.transfer_map import TransferMap
-from .affine_summary import summarise_affine
+from .affine_summary import launch_summary
 from .ahead import determine_ahead, is_ahead
 from .determine import prepare
 from .launches import bind
-from .precompute import precompute as compose_rows
+from .precompute import launch_precompute
 
 Arrays = tuple[Any, ...]
 
@@ -35,19 +35,26 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     return cupy.empty(shape, dtype)
 
 
-def precompute(transfer_map: TransferMap, chunk: Chunk) -> AffineSummary | ComposedMaps:
-    """Reduce every row of a chunk to one map, in host memory.
+def precompute(
+    transfer_map: TransferMap, chunk: Chunk
+) -> Callable[[], AffineSummary | ComposedMaps]:
+    """Launch the reduction of every row of a chunk to one map.
 
     Parameters
     ----------
     transfer_map : TransferMap
     chunk : Chunk
         Of CuPy arrays on the current device, and host scalars.
+
+    Returns
+    -------
+    callable, ``() -> summary``
+        Waits for the kernels; the summary is in host memory.
     """
     chunk = chunk.map_arrays(_on_device, chunk.shape)
     if transfer_map == affine and chunk.dtype.kind in "fc":
-        return summarise_affine(chunk)
-    return compose_rows(transfer_map, chunk)
+        return launch_summary(chunk)
+    return launch_precompute(transfer_map, chunk)
 
 
 def determine_by(method: str) -> Callable[[TransferMap, Chunk, Arrays, Arrays], None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -174,13 +174,19 @@ def precompute(transfer_map: TransferMap, chunk: Chunk) -> ComposedMaps:
     ComposedMaps
         On the host: a few scalars a row.
     """
+    return launch_precompute(transfer_map, chunk)()
+
+
+def launch_precompute(transfer_map: TransferMap, chunk: Chunk) -> Callable[[], ComposedMaps]:
+    """Launch :func:`precompute`; a call of what is returned waits for it."""
     import cupy
 
     if chunk.steps == 0:
-        return ComposedMaps(transfer_map, None)
+        return lambda: ComposedMaps(transfer_map, None)
     if math.prod(chunk.shape) and is_ahead(chunk):
-        return ComposedMaps(transfer_map, compose_ahead(precompute, transfer_map, chunk))
+        composed = ComposedMaps(transfer_map, compose_ahead(precompute, transfer_map, chunk))
+        return lambda: composed
     maps = cupy.empty((len(transfer_map.identity), *chunk.row_shape), chunk.dtype)
     if maps.size:
         bind(_prepare, transfer_map, chunk, (), (maps,))()
-    return ComposedMaps(transfer_map, tuple(maps.get()))
+    return lambda: ComposedMaps(transfer_map, tuple(maps.get()))
