@@ -4,13 +4,13 @@ One worker a GPU with dask-cuda; where it is not installed, or there is one GPU,
 share a GPU. What a worker held on its GPU goes with its process.
 """
 
-import importlib.util
 import uuid
 
 import dask
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
+from clusters import cluster_of_gpus
+from distributed import Client
 from faults import DieAt, Trouble, assert_same_bits, claimed, solved, wait_until_started
 
 pytestmark = pytest.mark.gpu
@@ -24,18 +24,6 @@ def on_gpu(block):
 
 def to_host(block):
     return block.get()
-
-
-def cluster_of_gpus():
-    import cupy
-
-    options = {"threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 50}
-    count = cupy.cuda.runtime.getDeviceCount()
-    if importlib.util.find_spec("dask_cuda") and count > 1:
-        from dask_cuda import LocalCUDACluster
-
-        return LocalCUDACluster(n_workers=2, **options)
-    return LocalCluster(n_workers=2, **options)
 
 
 @pytest.fixture(scope="module")

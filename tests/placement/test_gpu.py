@@ -43,9 +43,13 @@ def test_work_is_queued_on_the_current_stream():
         with stream:
             a, b = cupy.asarray(s), cupy.asarray(t)
             results += [mgrec.linear_recurrence(a, b + k) for k in range(8)]
-    for k, w in enumerate(results):
-        streams[k // 8].synchronize()
-        check(w, s, t + k % 8)
+    for stream in streams:
+        stream.synchronize()
+    for k in range(8):
+        first, *others = results[k::8]
+        check(first, s, t + k)
+        for w in others:
+            np.testing.assert_array_equal(w.get(), first.get())
 
 
 WAIT = r"""
