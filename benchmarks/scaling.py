@@ -178,10 +178,10 @@ def conclude(study: Study) -> None:
 
 
 def write_predictions(arguments: argparse.Namespace) -> Path:
-    """From a result; file names and contents as those of a study."""
-    source = arguments.predict
+    """From results; file names and contents as those of a study."""
     given = sizes(arguments.cluster, arguments.small)
-    found = predictions.predict(json.loads(source.read_text()), source.name, given)
+    records = {source.name: json.loads(source.read_text()) for source in arguments.predict}
+    found = predictions.predict(records, given)
     name = arguments.machine or found["machine"]["name"]
     path = arguments.out / f"scaling-predictions-{name}-{found['date'][:10]}.json"
     arguments.out.mkdir(parents=True, exist_ok=True)
@@ -212,7 +212,10 @@ parser.add_argument("--predictions", type=Path, help="to print beside: the newes
 parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the result files")
 parser.add_argument("--machine", help="name in the file's name; the processor's by default")
 parser.add_argument("--plot", type=Path, metavar="RESULT", help="draw a result, beside it")
-parser.add_argument("--predict", type=Path, metavar="RESULT", help="write what it says of more")
+parser.add_argument(
+    "--predict", type=Path, nargs="+", metavar="RESULT",
+    help="write what it says of more; ways of solving that it lacks are taken from the next",
+)  # fmt: skip
 
 if __name__ == "__main__":
     main(parser.parse_args())

@@ -21,6 +21,8 @@ ROWS = 64
 LONG, SHORT = "bar, long chunks", "bar, short chunks"
 SCALED = ("bar", LONG, "weak", "strong", SHORT)
 """Parts of the study that run on 1, 2, 4, ... and all workers."""
+WAYS = ("graph", "solve", "plan")
+"""A graph that is persisted, `mgrec.dask.solve`, and a solve of a plan that is there."""
 BAR = 0.8
 """Efficiency of weak scaling from one worker to all that is wanted of the first part."""
 
@@ -69,7 +71,7 @@ def sizes(kind: str, is_small: bool) -> Sizes:
 
 @dataclass(frozen=True)
 class Cell:
-    """One row of the study: a case on so many workers, by graph or by plan."""
+    """One row of the study: a case on so many workers, in one of three ways."""
 
     part: str
     rows: int
@@ -84,7 +86,7 @@ class Cell:
 
     @property
     def candidate(self) -> str:
-        return f"{self.workers} workers" + (", plan" if self.way == "plan" else "")
+        return f"{self.workers} workers" + ("" if self.way == WAYS[0] else f", {self.way}")
 
     def cut(self, given: Sizes) -> tuple[int, int]:
         """Steps of a chunk, and the number of chunks.
@@ -97,6 +99,11 @@ class Cell:
         chunk = {LONG: given.long, SHORT: given.short}.get(self.part, given.chunk)
         each = given.weak if self.part == "weak" else given.bar
         return min(chunk, each), max(1, each // chunk) * self.workers
+
+
+def way_of(candidate: str) -> str:
+    """The way of a row, by its candidate."""
+    return next((way for way in WAYS if candidate.endswith(f", {way}")), WAYS[0])
 
 
 def counts(workers: int) -> list[int]:
@@ -127,9 +134,8 @@ def stages(parts: Sequence[str], workers: int) -> list[list[Cell]]:
 def _cells(part: str, rows: int, those: list[int]) -> Iterator[Cell]:
     for workers in those:
         for name in CASES:
-            yield Cell(part, rows, workers, name)
-            if name == "arrays" or part == SCALED[0]:
-                yield Cell(part, rows, workers, name, "plan")
+            for way in WAYS if name == "arrays" or part == SCALED[0] else WAYS[:1]:
+                yield Cell(part, rows, workers, name, way)
 
 
 class Budget:

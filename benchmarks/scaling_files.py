@@ -8,7 +8,7 @@ from typing import Any
 
 import record as records
 from record import Study
-from scaling_cases import SCALED
+from scaling_cases import SCALED, WAYS, way_of
 
 COLUMNS = (
     "case", "workers", "chunks", "median ms", "min", "max", "predicted", "kernels ms", "Dask ms",
@@ -40,10 +40,10 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def _place(row: dict[str, Any]) -> tuple[Any, ...]:
-    """Parts in the order of the study, then cases, graphs and plans, workers."""
+    """Parts in the order of the study, then cases, ways, workers."""
     part = max(k for k, name in enumerate(SCALED) if row["case"].startswith(name))
-    is_plan = row["candidate"].endswith("plan")
-    return row["rows"], part, row["case"], is_plan, row["workers"]
+    way = WAYS.index(way_of(row["candidate"]))
+    return row["rows"], part, row["case"], way, row["workers"]
 
 
 def _words(row: dict[str, Any]) -> list[str]:

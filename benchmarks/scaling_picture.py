@@ -9,14 +9,14 @@ from typing import Any
 from dask.utils import key_split
 from distributed import Client, get_task_stream, wait
 from record import RESULTS
-from scaling_cases import BAR, CASES, ROWS, SCALED
+from scaling_cases import BAR, CASES, ROWS, SCALED, way_of
 
 import mgrec
 
 COLOURS = {"precompute": "#4477aa", "propagate": "#ee6677", "determine": "#228833"}
 COLOUR_OF = {name: f"C{k}" for k, name in enumerate(CASES)}
-STYLES = (("o-", "x"), ("^--", "+"))
-"""Of a graph and of a plan: one sequence, and many rows."""
+STYLES = {"graph": ("o-", "x"), "solve": ("s-.", "1"), "plan": ("^--", "+")}
+"""One sequence, and many rows."""
 MOST = 8
 """Workers that are drawn: predictions reach further."""
 
@@ -84,17 +84,16 @@ def _part(row: dict[str, Any]) -> str:
     return str(row["case"].rsplit(", one sequence, ")[0].rsplit(f", {ROWS} rows, ")[0])
 
 
-def _is(row: dict[str, Any], name: str, is_plan: bool) -> bool:
-    return row["case"].endswith(f", {name}") and row["candidate"].endswith("plan") == is_plan
+def _is(row: dict[str, Any], name: str, way: str) -> bool:
+    return row["case"].endswith(f", {name}") and way_of(row["candidate"]) == way
 
 
 def _lines(axes: Any, rows: list[dict[str, Any]], key: str, predicted: str, scale: float) -> None:
     """One sequence as lines, many rows as crosses, predictions of one sequence dotted."""
     rows = sorted(rows, key=lambda row: row["workers"])
-    for (name, colour), is_plan in product(COLOUR_OF.items(), (False, True)):
-        own = [row for row in rows if _is(row, name, is_plan)]
+    for (name, colour), (way, (style, cross)) in product(COLOUR_OF.items(), STYLES.items()):
+        own = [row for row in rows if _is(row, name, way)]
         one, many = ([r for r in own if (r["rows"] == 1) == is_one] for is_one in (True, False))
-        style, cross = STYLES[is_plan]
         for some, value, how in ((one, key, style), (many, key, cross), (one, predicted, ":")):
             found = [(r["workers"], r[value] * scale) for r in some if r.get(value) is not None]
             if found:
@@ -109,11 +108,11 @@ def _legend() -> list[Any]:
     from matplotlib.lines import Line2D
 
     found = [Line2D([], [], color=each, label=name, lw=4) for name, each in COLOUR_OF.items()]
-    (graph, cross), (plan, plus) = STYLES
-    labels = {graph: "graph", plan: "plan", cross: f"{ROWS} rows", plus: f"{ROWS} rows, plan"}
+    labels = {style: way for way, (style, _) in STYLES.items()}
+    labels |= {cross: f"{ROWS} rows, {way}" for way, (_, cross) in STYLES.items()}
     labels[":"] = "predicted before"
     for style, label in labels.items():
-        line, marker = style.strip("o^x+"), style.strip("-:")
+        line, marker = style.strip("os^x1+"), style.strip("-.:")
         found.append(Line2D([], [], color="black", label=label, ls=line, marker=marker, ms=5))
     return found
 

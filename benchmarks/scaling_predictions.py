@@ -16,7 +16,7 @@ from typing import Any
 import machine
 import numpy as np
 import scaling_model as model
-from scaling_cases import CASES, SCALED, Cell, Sizes, sizes, stages
+from scaling_cases import CASES, SCALED, WAYS, Cell, Sizes, sizes, stages, way_of
 
 WORKERS = (1, 2, 4, 8)
 FAR = (64, 1024)
@@ -35,10 +35,10 @@ def rows_of(record: dict[str, Any], way: str = "graph") -> list[dict[str, Any]]:
     found = []
     for row in record["cases"]:
         of_latency = LATENCY.fullmatch(row["case"])
-        if of_latency and row["candidate"] == {"graph": "mgrec", "plan": "plan"}[way]:
+        if of_latency and row["candidate"] == ("mgrec" if way == WAYS[0] else way):
             chunks, chunk = (int(each.replace(",", "")) for each in of_latency.groups())
             workers = workers_of(record)
-        elif "efficiency" in row and row["candidate"].endswith("plan") == (way == "plan"):
+        elif "efficiency" in row and way_of(row["candidate"]) == way:
             chunks, chunk, workers = row["chunks"], row["steps"] // row["chunks"], row["workers"]
         else:
             continue
@@ -49,16 +49,16 @@ def rows_of(record: dict[str, Any], way: str = "graph") -> list[dict[str, Any]]:
 
 
 def _terms(way: str, chunks: int, workers: int) -> dict[str, Any]:
-    """A plan asks nobody and costs one message a worker: its terms are counted by chunks."""
-    if way == "plan":
-        return {"tasks": chunks, "is_asking": False}
-    return {"tasks": model.tasks(chunks, workers), "is_asking": chunks >= model.FEW}
+    """Without a graph a solve costs messages a worker: its terms are counted by chunks."""
+    if way == WAYS[0]:
+        return {"tasks": model.tasks(chunks, workers), "is_asking": chunks >= model.FEW}
+    return {"tasks": chunks, "is_asking": False}
 
 
 def fit(record: dict[str, Any]) -> dict[str, Any]:
     """The models of a record by way, their errors, and those of rows that a fit has not seen."""
     found: dict[str, Any] = {}
-    for way in ("graph", "plan"):
+    for way in WAYS:
         rows = rows_of(record, way)
         if len(rows) < 5:
             continue
@@ -99,17 +99,27 @@ def kernels(record: dict[str, Any]) -> dict[str, Any]:
     return {"launch": launch, "bandwidth": bandwidth, "fractions": fractions}
 
 
-def predict(record: dict[str, Any], source: str, given: Sizes | None = None) -> dict[str, Any]:
+def predict(records: dict[str, dict[str, Any]], given: Sizes | None = None) -> dict[str, Any]:
     """Every row of the study, for each number of workers.
+
+    Parameters
+    ----------
+    records : dict, name of the file -> result
+        The first tells of machine and kernels; ways that it lacks are fitted on the next that
+        has them.
+    given : Sizes, optional
 
     Raises
     ------
     ValueError
-        The record's rows are too few, or the model does not fit them.
+        The first record's rows are too few, or the model does not fit them.
     """
-    models, measured = fit(record), kernels(record)
+    (source, record), *_ = records.items()
+    models, measured = {}, kernels(record)
+    for name, each in reversed(records.items()):
+        models |= {way: {**found, "from": name} for way, found in fit(each).items()}
     usable = {way: each for way, each in models.items() if fits(each)}
-    if "graph" not in usable:
+    if WAYS[0] not in usable:
         raise ValueError(f"the model fits no rows of {source}: it predicts nothing")
     given = given or sizes("cuda" if record["machine"]["gpus"] else "local", False)
     cells = (cell for cell in _cells() if cell.way in usable)
@@ -117,7 +127,7 @@ def predict(record: dict[str, Any], source: str, given: Sizes | None = None) -> 
     name = re.sub(r"-\d+$", "", record["machine"]["name"])
     return {
         "study": "scaling-predictions",
-        "from": source,
+        "from": ", ".join(records),
         "date": time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime()),
         "commit": machine.describe_commit(),
         "machine": {"name": name, "gpus": record["machine"]["gpus"][:1]},
@@ -137,7 +147,13 @@ def _cells() -> list[Cell]:
     names = list(CASES)
     return sorted(
         found,
-        key=lambda c: (c.rows, SCALED.index(c.part), names.index(c.name), c.way, c.workers),
+        key=lambda c: (
+            c.rows,
+            SCALED.index(c.part),
+            names.index(c.name),
+            WAYS.index(c.way),
+            c.workers,
+        ),
     )
 
 
@@ -169,13 +185,13 @@ def _row(
 def with_efficiency(rows: Sequence[dict[str, Any]], key: str) -> Iterable[dict[str, Any]]:
     """Rows, with the efficiency against one worker by the seconds under `key`."""
     name = "efficiency" if key == "median" else f"{key}_efficiency"
-    first: dict[tuple[str, bool], float] = {}
+    first: dict[tuple[str, str], float] = {}
     for row in sorted(rows, key=lambda row: row["workers"]):
-        kind = (row["case"], row["candidate"].endswith("plan"))
+        kind = (row["case"], way_of(row["candidate"]))
         if row["workers"] == 1:
             first[kind] = row[key]
     for row in rows:
-        kind = (row["case"], row["candidate"].endswith("plan"))
+        kind = (row["case"], way_of(row["candidate"]))
         share = row["workers"] if row["case"].startswith("strong") else 1
         yield {**row, name: first[kind] / row[key] / share if kind in first else None}
 

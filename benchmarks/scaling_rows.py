@@ -14,6 +14,7 @@ from scaling_cases import BAR, CASES, SCALED, Budget, Cell, Sizes
 from scaling_kernels import kernels
 
 import mgrec
+import mgrec.dask
 
 GUESS = 15.0
 """Seconds of a row that is the first of its kind: operands are filled anew."""
@@ -66,7 +67,11 @@ class Table:
             with mgrec.plan(case.solve, s, t, client=client) as plan:
                 seconds = Times(on.times(client, kind, plan))
         else:
-            seconds = Times(on.times(client, kind, lambda: case.solve(s, t).persist()))
+            calls = {
+                "graph": lambda: case.solve(s, t).persist(),
+                "solve": lambda: mgrec.dask.solve(case.solve, s, t, client=client),
+            }
+            seconds = Times(on.times(client, kind, calls[cell.way]))
         moved, of_operands = on.transfers(client)
         steps = chunks * chunk
         self.study.add(

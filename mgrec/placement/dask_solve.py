@@ -1,4 +1,4 @@
-"""One solve at once: a plan that is built, called and closed."""
+"""One solve at once: a plan that is built and called."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def solve(
     client = client_of(client)
     for left in reversed(range(ATTEMPTS)):
         try:
-            with Plan(recurrence, operands, options, client) as plan:
-                return plan()
+            # Not closed, which would be one more message: its shares go as it goes.
+            return Plan(recurrence, operands, options, client)()
         except WorkerLostError:
             if not left:
                 raise

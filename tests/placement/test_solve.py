@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import dask
 import dask.array as da
@@ -133,3 +134,21 @@ def _die_in(phase):
     from mgrec.placement import plan_shares
 
     setattr(plan_shares, phase, lambda *_: os._exit(1))
+
+
+def test_nothing_is_left_but_the_results(client):
+    t = client.persist(da.ones(40, chunks=10) + 0)
+    wait(t)
+    w = mgrec.dask.solve(mgrec.linear_recurrence, 0.5, t)
+    keys = {str(key) for each in (t, w) for key in each.dask}
+
+    def left():
+        workers = client.cluster.workers.values()
+        found = {str(key) for worker in workers for key in worker.data}
+        return found, [actor for worker in workers for actor in worker.state.actors]
+
+    deadline = time.monotonic() + 10
+    while left() != (keys, []):
+        assert time.monotonic() < deadline, left()
+        time.sleep(0.01)
+    np.testing.assert_array_equal(w[:2].compute(), [1, 1.5])
