@@ -93,7 +93,7 @@ def test_two_gpus_predict_more(load: Any) -> None:
     assert found["kernels"]["bandwidth"] < 4.8e12
     assert max(found["kernels"]["fractions"].values()) <= 1
     unseen = next(each for name, each in model.items() if "left out" in name)
-    assert unseen["median"] < model["errors"]["median"] + 0.05
+    assert unseen["median"] < 0.15
     rows = {(row["case"], row["candidate"]): row for row in found["cases"]}
     assert len(rows) == len(found["cases"])
     for workers in (1, 2, 4, 8, 64, 1024):
@@ -107,10 +107,7 @@ def test_every_row_of_eight_gpus_was_predicted(load: Any) -> None:
     model, cases = load("scaling_model"), load("scaling_cases")
     written = json.loads(load("scaling_predictions").newest(RESULTS).read_text())
     found = {(row["case"], row["candidate"]): row for row in written["cases"]}
-    assert {"graph", "plan"} <= set(written["models"])
     for cell in itertools.chain.from_iterable(cases.stages(cases.SCALED, 8)):
-        if cell.way not in written["models"]:
-            continue
         row, terms = found[cell.case, cell.candidate], dict(written["models"][cell.way])
         known = model.Model(*(terms[each.name] for each in dataclasses.fields(model.Model)))
         assert known.seconds(row) == pytest.approx(row["predicted"])
