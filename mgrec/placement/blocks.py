@@ -64,6 +64,8 @@ class Recipe(ABC):
         Scalars of the state, a row.
     varying : tuple of tuple of bool
         Of each block of a pack: the axes along which it is not broadcast, the last ones of all.
+    block_dtypes : tuple of numpy.dtype
+        Of each block of a pack, as its array tells.
     method : str
         The kernels of a GPU.
     is_exit_asked : bool
@@ -78,6 +80,7 @@ class Recipe(ABC):
     state_shape: Shape
     states: int
     varying: tuple[tuple[bool, ...], ...]
+    block_dtypes: tuple[np.dtype[Any], ...]
     method: str
     is_exit_asked: bool
 
@@ -121,6 +124,19 @@ class Recipe(ABC):
     def _is_full(self) -> bool:
         """No block is broadcast."""
         return all(map(all, self.varying))
+
+    def check(self, pack: Pack) -> None:
+        """Raise unless the blocks are of the dtypes that their arrays tell.
+
+        Kernels are chosen by these. Dask believes what ``map_blocks`` is told.
+        """
+        for block, dtype in zip(pack.blocks, self.block_dtypes, strict=True):
+            if block.dtype != dtype:
+                raise TypeError(
+                    f"operands must have chunks of the dtype that their array tells, {dtype}; "
+                    f"chunk {pack.place} is {block.dtype}. Give map_blocks, or what else made "
+                    f"the array, the right dtype or meta"
+                )
 
     def shape(self, pack: Pack) -> Shape:
         """The shape of a chunk's result; unknown sizes are checked here, where they show."""
@@ -205,6 +221,7 @@ def _chunk(phase: str, recipe: Recipe, pack: Pack) -> Iterator[tuple[Backend, Sh
     """A backend on the device of a chunk, and the shape of the chunk's result."""
     backend = backend_of(pack.blocks, recipe.method)
     with in_chunk(phase, pack.place, pack.starts), backend.device_of(pack.blocks):
+        recipe.check(pack)
         shape = recipe.shape(pack)
         for block in pack.blocks[:1]:
             check_chunk(block, shape, recipe.dtype, pack.place)
@@ -226,7 +243,8 @@ def precompute_blocks(packs: Iterable[Pack], recipe: Recipe) -> list[tuple[Any, 
     """Reduce chunks to their summaries; the chunks' shapes go along.
 
     Chunks of a GPU are launched one after the other before the first is waited for: it
-    would stand still while Python turns to the next.
+    would stand still while Python turns to the next. Copies that a launch makes of its
+    operands are there until it is waited for, so that such a chunk is at once.
     """
     summaries: list[tuple[Any, Shape]] = []
     launched: list[Callable[[], tuple[Any, Shape]]] = []
@@ -235,10 +253,15 @@ def precompute_blocks(packs: Iterable[Pack], recipe: Recipe) -> list[tuple[Any, 
         shape, summarise = _launch(pack, recipe)
         launched.append(summarise)
         rows += prod(shape[: recipe.axis] + shape[recipe.axis + 1 :])
-        if rows > ROWS:
+        if rows > ROWS or not _is_as_it_is(pack, recipe):
             summaries += (each() for each in launched)
             launched, rows = [], 0
     return summaries + [each() for each in launched]
+
+
+def _is_as_it_is(pack: Pack, recipe: Recipe) -> bool:
+    """Whether the blocks are read where they are, without a cast and in their order."""
+    return all(b.dtype == recipe.dtype and b.flags.c_contiguous for b in pack.blocks)
 
 
 def _launch(pack: Pack, recipe: Recipe) -> tuple[Shape, Callable[[], tuple[Any, Shape]]]:

@@ -66,7 +66,8 @@ def cut_problem(problem: Problem, method: str) -> Cut:
         )
         for block in blocks
     )
-    recipe = TransferRecipe.of(problem, operands, varying, method)
+    dtypes = tuple(block.dtype for block in blocks)
+    recipe = TransferRecipe.of(problem, operands, varying, dtypes, method)
     return Cut(recipe, tuple(blocks), chunks, problem.initial)
 
 

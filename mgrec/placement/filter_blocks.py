@@ -34,6 +34,7 @@ class FilterRecipe(Recipe):
             state_shape=(cascade.states,),
             states=cascade.states,
             varying=((True,) * len(problem.shape),),
+            block_dtypes=(problem.x.dtype,),
             method="auto",
             is_exit_asked=problem.entry is not None,
             cascade=cascade,

@@ -40,6 +40,7 @@ class TransferRecipe(Recipe):
         problem: Problem,
         operands: tuple[Any, ...],
         varying: tuple[tuple[bool, ...], ...],
+        block_dtypes: tuple[np.dtype[Any], ...],
         method: str,
     ) -> TransferRecipe:
         return cls(
@@ -51,6 +52,7 @@ class TransferRecipe(Recipe):
             state_shape=(),
             states=len(problem.initial),
             varying=varying,
+            block_dtypes=block_dtypes,
             method=method,
             is_exit_asked=False,
             transfer_map=problem.transfer_map,

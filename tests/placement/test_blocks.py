@@ -1,5 +1,6 @@
 """What is in every task, and what crosses between workers: few bytes, few frames."""
 
+import dataclasses
 import pickle
 
 import dask.array as da
@@ -55,26 +56,29 @@ def test_frames_of_arrays_alone_would_be_seen():
     assert sum(memoryview(frame).nbytes > 200 for frame in frames) == 9
 
 
-@pytest.mark.parametrize(("most", "order"), [(100, "LLLLLWWWWW"), (1, "LLWWLLWWLW")])
-def test_chunks_are_launched_before_the_first_is_waited_for(recipe, monkeypatch, most, order):
-    """As long as their summaries are few: on a GPU they take memory until then."""
+@pytest.mark.parametrize(
+    ("most", "block", "order"),
+    [
+        (100, T, "LLLLLWWWWW"),
+        (1, T, "LLWWLLWWLW"),
+        (100, T.astype("f4"), "LWLWLWLWLW"),
+        (100, np.repeat(T, 2)[::2], "LWLWLWLWLW"),
+    ],
+)
+def test_chunks_are_launched_before_the_first_is_waited_for(
+    recipe, monkeypatch, most, block, order
+):
+    """As long as their summaries and copies are few: on a GPU they take memory until then."""
     events = []
 
-    def launch(own, *arguments):
+    def launch(*arguments):
         events.append("L")
-        summarise = precompute(own, *arguments)
+        return lambda: events.append("W")
 
-        def wait():
-            events.append("W")
-            return summarise()
-
-        return wait
-
-    precompute = type(recipe).precompute
     monkeypatch.setattr(type(recipe), "precompute", launch)
     monkeypatch.setattr(blocks, "ROWS", most)
-    run = precompute_held(
-        recipe, [((k,), (k * 50,)) for k in range(5)], [T] * (5 * len(recipe.varying))
-    )
+    count = len(recipe.varying)
+    recipe = dataclasses.replace(recipe, block_dtypes=(block.dtype,) * count)
+    run = precompute_held(recipe, [((k,), (k * 50,)) for k in range(5)], [block] * (5 * count))
     assert "".join(events) == order
-    assert [shape for _, shape in run.summaries] == [(50,)] * 5
+    assert [shape for _, shape in run.summaries] == [block.shape] * 5

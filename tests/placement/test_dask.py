@@ -11,6 +11,7 @@ from cases import CASES, as_tuple, chunked, expanded, map_arrays
 
 import mgrec
 from mgrec.placement import groups
+from mgrec.signal import lfilter
 
 T = np.linspace(-1, 1, 50)
 S = np.linspace(0.1, 0.9, 50)
@@ -314,3 +315,24 @@ def test_one_step_may_stand_beside_an_empty_chunk():
     s = da.full((1, 1), 0.5, chunks=((1, 0), (0, 1)))
     t = da.ones((2, 6), chunks=(1, 3))
     close(mgrec.linear_recurrence(s, t), mgrec.linear_recurrence(0.5, np.ones((2, 6))))
+
+
+LIARS = {
+    "constant": lambda t: mgrec.linear_recurrence(0.5, t),
+    "arrays": lambda t: mgrec.linear_recurrence(da.ones(30, chunks=10), t),
+    "coefficient": lambda t: mgrec.linear_recurrence(mgrec.Coefficient(lambda i, x: x, t), 1.0),
+    "scan": lambda t: mgrec.scan(mgrec.maps.max_plus, 0.5, t, initial=0.0),
+    "lfilter": lambda t: lfilter([1.0], [1.0, -0.5], t),
+}
+
+
+@pytest.mark.parametrize("dtype", ["f4", "i8", "c16"])
+@pytest.mark.parametrize("name", LIARS)
+def test_chunks_of_another_dtype_than_their_array_tells_are_refused(name, dtype):
+    t = da.ones(30, chunks=10)
+    liar = t.map_blocks(lambda block: block.astype(dtype), meta=np.empty(0))
+    with pytest.raises(TypeError, match=r"that their array tells, float64; chunk \(\d,\) is"):
+        LIARS[name](liar).compute(scheduler="sync")
+    # Who tells the truth is served; a coefficient does not make a recurrence complex.
+    if (name, dtype) != ("coefficient", "c16"):
+        assert LIARS[name](t.astype(dtype)).compute(scheduler="sync").shape == (30,)
