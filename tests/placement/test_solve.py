@@ -116,7 +116,10 @@ def test_what_a_chunk_raises_is_raised_once(client):
         mgrec.dask.solve(mgrec.linear_recurrence, 0.5, bad)
 
 
-@pytest.mark.parametrize("phase", ["precompute_blocks", "determine_block"])
+@pytest.mark.parametrize(
+    "phase",
+    [pytest.param("precompute_blocks", marks=pytest.mark.extended), "determine_block"],
+)
 def test_a_worker_that_dies_in_a_phase_costs_time_alone(values, phase):
     patient = dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})
     own = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0")
