@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
@@ -247,16 +247,23 @@ def precompute_blocks(packs: Iterable[Pack], recipe: Recipe) -> list[tuple[Any, 
     operands are there until it is waited for, so that such a chunk is at once.
     """
     summaries: list[tuple[Any, Shape]] = []
-    launched: list[Callable[[], tuple[Any, Shape]]] = []
+    launched: list[tuple[Shape, Summarise]] = []
     rows = 0
     for pack in packs:
-        shape, summarise = _launch(pack, recipe)
-        launched.append(summarise)
+        launched.append(_launch(pack, recipe))
+        shape = launched[-1][0]
         rows += prod(shape[: recipe.axis] + shape[recipe.axis + 1 :])
         if rows > ROWS or not _is_as_it_is(pack, recipe):
-            summaries += (each() for each in launched)
-            launched, rows = [], 0
-    return summaries + [each() for each in launched]
+            summaries += _finished(launched)
+            rows = 0
+    return summaries + _finished(launched)
+
+
+def _finished(launched: list[tuple[Shape, Summarise]]) -> list[tuple[Any, Shape]]:
+    """Wait for chunks that were launched, and let go of them."""
+    found = [(summarise(), shape) for shape, summarise in launched]
+    launched.clear()
+    return found
 
 
 def _is_as_it_is(pack: Pack, recipe: Recipe) -> bool:
@@ -264,14 +271,14 @@ def _is_as_it_is(pack: Pack, recipe: Recipe) -> bool:
     return all(b.dtype == recipe.dtype and b.flags.c_contiguous for b in pack.blocks)
 
 
-def _launch(pack: Pack, recipe: Recipe) -> tuple[Shape, Callable[[], tuple[Any, Shape]]]:
+def _launch(pack: Pack, recipe: Recipe) -> tuple[Shape, Summarise]:
     """The shape of a chunk, and what waits for its summary."""
     with _chunk("precompute", recipe, pack) as (backend, shape):
         summarise = recipe.precompute(backend, pack, shape)
 
-    def wait() -> tuple[Any, Shape]:
+    def wait() -> Any:
         with in_chunk("precompute", pack.place, pack.starts), backend.device_of(pack.blocks):
-            return summarise(), shape
+            return summarise()
 
     return shape, wait
 
