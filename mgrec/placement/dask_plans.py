@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import count
@@ -21,6 +22,7 @@ from .dask import Solved, answered, capture
 from .dask_cuts import Cut
 from .dask_door import check_call, client_of
 from .dask_plan_calls import Call, Sizes, deal
+from .logs import log_planned
 from .plan_messages import Abandoned, Lost, Part, Place, Request, call, row_of
 from .plan_shares import Share
 
@@ -131,7 +133,7 @@ class Plan:
         return call
 
     def _solve(self, solve: Call) -> Solved:
-        number, recipe = next(self._numbers), solve.cut.recipe
+        number, recipe, start = next(self._numbers), solve.cut.recipe, time.perf_counter()
         names = tuple(f"solved-{self._name}-{number}-{k}" for k in range(recipe.results))
         requests = dict(self._requests(solve, number, names))
         sizes = {address: solve.sizes(part, names) for address, part in self._parts.items()}
@@ -143,6 +145,7 @@ class Plan:
                 future.release()
             raise
         arrays = tuple(_array(solve.cut, name, futures) for name in names)
+        log_planned(arrays[0], len(self._parts), time.perf_counter() - start)
         return arrays, solve.exit(exits) if recipe.is_exit_asked else None
 
     def _requests(

@@ -22,11 +22,24 @@ def log_solve(array: Any) -> None:
         for name, layer in array.dask.layers.items()
         if name.startswith(("pack-", "precompute-", "propagate-", "determine-"))
     }
-    logger.debug(
-        "solve: shape %s, chunks %s of up to %s, %s, tasks %s",
-        array.shape,
-        array.numblocks,
-        tuple(max(lengths) for lengths in array.chunks),
-        array.dtype,
-        ", ".join(f"{name} {count}" for name, count in tasks.items()),
-    )
+    counts = ", ".join(f"{name} {count}" for name, count in tasks.items())
+    logger.debug("solve: %s, tasks %s", _about(array), counts)
+
+
+def log_planned(array: Any, workers: int, seconds: float) -> None:
+    """Say what a solve without a graph took.
+
+    Parameters
+    ----------
+    array : dask.array.Array
+    workers : int
+    seconds : float
+    """
+    if logger.isEnabledFor(logging.DEBUG):
+        milliseconds = seconds * 1e3
+        logger.debug("solve: %s, %d workers, %.1f ms", _about(array), workers, milliseconds)
+
+
+def _about(array: Any) -> str:
+    longest = tuple(max(lengths) for lengths in array.chunks)
+    return f"shape {array.shape}, chunks {array.numblocks} of up to {longest}, {array.dtype}"

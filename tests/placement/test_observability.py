@@ -1,6 +1,7 @@
 """What a cluster shows of a solve: phases by name and colour, steps, annotations, a log line."""
 
 import logging
+import re
 import sys
 import types
 
@@ -151,9 +152,21 @@ def test_a_solve_is_a_line_in_the_log(caplog, family):
     )
 
 
-def test_the_log_is_quiet_above_that_level(caplog):
+def test_a_solve_without_a_graph_is_a_line_in_the_log(client, caplog):
+    t = da.ones(400, chunks=50)
+    with caplog.at_level(logging.DEBUG, logger="mgrec"):
+        mgrec.dask.solve(mgrec.linear_recurrence, 0.5, t, client=client)
+    (record,) = (each for each in caplog.records if each.name == "mgrec")
+    assert re.fullmatch(
+        r"solve: shape \(400,\), chunks \(8,\) of up to \(50,\), float64, 2 workers, [\d.]+ ms",
+        record.getMessage(),
+    )
+
+
+def test_the_log_is_quiet_above_that_level(client, caplog):
     with caplog.at_level(logging.INFO, logger="mgrec"):
         solved("linear", "not logged")
+        mgrec.dask.solve(mgrec.linear_recurrence, 0.5, da.ones(4, chunks=2), client=client)
     assert not [each for each in caplog.records if each.name == "mgrec"]
 
 
