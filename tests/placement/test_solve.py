@@ -35,9 +35,15 @@ def by_graph(recurrence, *operands, **options):
     return recurrence(*operands, **options)
 
 
+def two_workers():
+    return Client(processes=False, n_workers=2, threads_per_worker=1, dashboard_address=":0")
+
+
 @pytest.fixture(scope="module")
 def client():
-    with Client(processes=False, n_workers=2, threads_per_worker=1, dashboard_address=":0") as own:
+    # It drops replicas, which the tasks of graphs leave, from where a solve would find them.
+    still = dask.config.set({"distributed.scheduler.active-memory-manager.start": False})
+    with still, two_workers() as own:
         yield own
 
 
@@ -71,8 +77,8 @@ def test_operands_that_are_not_persisted_are(client):
 
 @pytest.fixture
 def lonely():
-    """A cluster of two workers, for a test that takes one away."""
-    with Client(processes=False, n_workers=2, threads_per_worker=1, dashboard_address=":0") as own:
+    """A cluster of two workers, for a test that takes one away or asks for all there is."""
+    with two_workers() as own:
         yield own
 
 
@@ -139,14 +145,14 @@ def _die_in(phase):
     setattr(plan_shares, phase, lambda *_: os._exit(1))
 
 
-def test_nothing_is_left_but_the_results(client):
-    t = client.persist(da.ones(40, chunks=10) + 0)
+def test_nothing_is_left_but_the_results(lonely):
+    t = lonely.persist(da.ones(40, chunks=10) + 0)
     wait(t)
     w = mgrec.dask.solve(mgrec.linear_recurrence, 0.5, t)
     keys = {str(key) for each in (t, w) for key in each.dask}
 
     def left():
-        workers = client.cluster.workers.values()
+        workers = lonely.cluster.workers.values()
         found = {str(key) for worker in workers for key in worker.data}
         return found, [actor for worker in workers for actor in worker.state.actors]
 

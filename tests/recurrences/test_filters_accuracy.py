@@ -70,7 +70,14 @@ def assert_as_accurate(results, scipys, reference):
     assert max(ours) <= FACTOR * theirs + np.finfo(float).eps, (ours, theirs)
 
 
-@pytest.mark.parametrize("name", POLYNOMIALS)
+# Every order is compiled, seconds each: those between say the same.
+BETWEEN = {f"Butterworth {order}, 0.5" for order in (10, 14, 16)}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.extended) if n in BETWEEN else n for n in POLYNOMIALS],
+)
 def test_transfer_functions(name):
     b, a = POLYNOMIALS[name]
     x = np.random.default_rng(7).normal(size=LENGTH)
