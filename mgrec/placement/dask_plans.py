@@ -89,6 +89,15 @@ class Plan:
         found = await asyncio.gather(*map(reach, self._parts))
         return dict(zip(self._parts, found, strict=True))
 
+    def hold(self) -> Plan:
+        """Let the shares hold their operands, which the first solve would do."""
+        self.client.sync(self._hold)
+        return self
+
+    async def _hold(self) -> None:
+        calls = {a: asyncio.ensure_future(self._call(a, "hold")) for a in self._parts}
+        self._raise(await self._watch(calls, asyncio.ALL_COMPLETED))
+
     def __enter__(self) -> Plan:
         return self
 

@@ -39,6 +39,10 @@ class Share:
         self.exchanges: dict[int, asyncio.Future[Any]] = {}
         self.done = self.abandoned = 0
 
+    async def hold(self) -> None:
+        """Hold the operands from now on: replicas may be dropped before the first solve."""
+        self.blocks = self.blocks or await _blocks(self.keys)
+
     async def solve(self, request: Request) -> dict[Place, Any]:
         """Solve the chunks of this worker and keep the results in its memory; the exits."""
         try:
@@ -103,7 +107,8 @@ class Share:
         if request.keys is not None:
             blocks = await _blocks(request.keys)
         else:
-            blocks = self.blocks = self.blocks or await _blocks(self.keys)
+            await self.hold()
+            blocks = self.blocks
         return {at: Pack(tuple(own), at, self.at[at]) for at, own in blocks.items()}
 
     async def _summarise(self, recipe: Recipe, packs: Mapping[Place, Pack]) -> Summaries:

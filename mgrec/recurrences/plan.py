@@ -81,4 +81,4 @@ def plan(recurrence: Callable[..., Any], *operands: Any, client: Any = None, **o
     """
     from ..placement.dask_plans import Plan
 
-    return Plan(recurrence, operands, options, client)
+    return Plan(recurrence, operands, options, client).hold()

@@ -177,6 +177,36 @@ def test_a_replica_that_is_dropped_while_others_are_fetched(monkeypatch):
     assert found == {(0,): [1.0], (1,): [2.0]}
 
 
+def test_a_plan_holds_its_operands_from_when_it_is_built(client, arrays):
+    """Replicas of them may be dropped between then and the first solve."""
+    kept = client.persist(arrays[1] + 1)
+    wait(kept)
+    wanted = mgrec.linear_recurrence(0.5, kept).compute()
+    with mgrec.plan(mgrec.linear_recurrence, 0.5, kept) as solve:
+        keys = [str(key) for key in kept.__dask_keys__()]
+        client.run(_hide, keys)
+        try:
+            np.testing.assert_array_equal(solve().compute(), wanted)
+        finally:
+            client.run(_hide, [])
+
+
+def _hide(keys):
+    """Let shares believe that their worker does not have these, and that nobody has."""
+    from mgrec.placement import plan_shares
+
+    if keys:
+        plan_shares.hidden = plan_shares._blocks
+
+        async def blocks(asked):
+            assert not {str(key) for own in asked.values() for key in own} & set(keys)
+            return await plan_shares.hidden(asked)
+
+        plan_shares._blocks = blocks
+    else:
+        plan_shares._blocks = plan_shares.hidden
+
+
 def test_carries_do_not_go_through_the_scheduler(client, arrays):
     with mgrec.plan(mgrec.linear_recurrence, *arrays) as solve:
         held = [solve()]
