@@ -12,7 +12,7 @@ import dask.array as da
 from distributed import Future
 
 from ..phases.layout import has_unknown_sizes
-from .blocks import Recipe, Where
+from .recipes import Recipe, Where
 
 Place = tuple[int, ...]
 

@@ -60,6 +60,7 @@ class Plan:
 
     def _place(self, address: str, part: Part) -> Future:
         """Build the share of a worker, where its operands are."""
+        # Pickled: Dask would look for futures in each of them.
         keys = {at: self._first.cut.keys(at) for at, _ in part.chunks}
         key = self._key(part.number)
         return self.client.submit(Share, part, dumps(keys), key=key, actor=True, workers=[address])
@@ -91,12 +92,8 @@ class Plan:
 
     def hold(self) -> Plan:
         """Let the shares hold their operands, which the first solve would do."""
-        self.client.sync(self._hold)
+        self._raise(self.client.sync(self._all, list(self._actors), "hold"))
         return self
-
-    async def _hold(self) -> None:
-        calls = {a: asyncio.ensure_future(self._call(a, "hold")) for a in self._parts}
-        self._raise(await self._watch(calls, asyncio.ALL_COMPLETED))
 
     def __enter__(self) -> Plan:
         return self
@@ -219,10 +216,12 @@ class Plan:
         key = self._key(self._parts[address].number)
         return call(self._rpcs[address], key, function, *arguments)
 
-    async def _all(self, addresses: Iterable[str], function: str, *arguments: Any) -> None:
-        """Call a coroutine of shares; those that are lost do not answer."""
+    async def _all(
+        self, addresses: Iterable[str], function: str, *arguments: Any
+    ) -> dict[str, BaseException]:
+        """Call a coroutine of shares; what those raised that failed, or are lost."""
         calls = {a: asyncio.ensure_future(self._call(a, function, *arguments)) for a in addresses}
-        await self._watch(calls, asyncio.ALL_COMPLETED)
+        return await self._watch(calls, asyncio.ALL_COMPLETED)
 
     async def _tell(self, sizes: Mapping[str, Sizes]) -> dict[str, BaseException]:
         """Tell the scheduler of the results while they are computed; the workers it has lost.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from distributed import Client
@@ -69,11 +70,12 @@ def solve(
     2.0
     """
     client = client_of(client)
-    for left in reversed(range(ATTEMPTS)):
-        try:
-            # Not closed, which would be one more message: its shares go as it goes.
-            return Plan(recurrence, operands, options, client)()
-        except WorkerLostError:
-            if not left:
-                raise
-    raise AssertionError("the last attempt returns or raises")
+
+    def once() -> Any:
+        # Not closed, which would be one more message: its shares go as it goes.
+        return Plan(recurrence, operands, options, client)()
+
+    for _ in range(ATTEMPTS - 1):
+        with suppress(WorkerLostError):
+            return once()
+    return once()

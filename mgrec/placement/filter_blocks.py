@@ -12,8 +12,8 @@ from ..backends import Backend, Summarise
 from ..backends.cpu import filters as cpu
 from ..phases.cascade import Cascade
 from ..phases.cascade_door import FilterProblem
-from .blocks import Pack, Recipe, Shape
 from .filter_layout import lay_out_signal, lay_out_states
+from .recipes import Pack, Recipe, Shape
 
 
 @dataclass(frozen=True)

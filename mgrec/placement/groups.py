@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from ..phases.layout import has_unknown_sizes
-from .blocks import Recipe
+from .recipes import Recipe
 
 # A group holds its chunks' operands until it has propagated: with groups of 32 small chunks
 # a task a group is lost in three a chunk, with large chunks memory counts. Groups of 256 MiB

@@ -8,7 +8,7 @@ from typing import Any
 
 from distributed.protocol import to_serialize
 
-from .blocks import Recipe, Where
+from .recipes import Recipe, Where
 
 Place = tuple[int, ...]
 

@@ -16,8 +16,9 @@ from distributed import get_worker
 from distributed.protocol.pickle import dumps, loads
 from distributed.utils_comm import gather_from_workers
 
-from .blocks import Entries, Pack, Recipe, determine_block, precompute_blocks, propagate_group
+from .blocks import Entries, determine_block, precompute_blocks, propagate_group
 from .plan_messages import Abandoned, Lost, Part, Peer, Place, Request, call, row_of
+from .recipes import Pack, Recipe
 
 Summaries = dict[Place, Any]
 

@@ -16,7 +16,7 @@ from ..phases.door import Problem
 from ..phases.layout import as_result, lay_out, lay_out_entry
 from ..phases.summary import ComposedMaps
 from ..phases.transfer_map import TransferMap
-from .blocks import Pack, Recipe, Shape
+from .recipes import Pack, Recipe, Shape
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ import numpy as np
 from distributed.diagnostics.plugin import WorkerPlugin
 
 from ..phases.kinds import is_on_gpu
-from .blocks import Pack, Recipe, determine_block, precompute_block, propagate_group
+from .blocks import determine_block, precompute_block, propagate_group
+from .recipes import Pack, Recipe
 
 # On a CPU no kernel depends on the length of a row beyond this.
 LONGEST = 4096

@@ -42,7 +42,7 @@ def launch_scans() -> None:
     import cupy
     from cuda_cases import KINDS, draw, small_layout, solve
 
-    from mgrec.backends.cuda.affine_summary import summarise_affine
+    from mgrec.backends.cuda.affine_summary import launch_summary
     from mgrec.backends.cuda.precompute import precompute
     from mgrec.phases.chunk import Chunk
     from mgrec.recurrences import maps
@@ -57,7 +57,7 @@ def launch_scans() -> None:
             entry = [np.ones((shape[0], shape[2]), "f4")]
             solve(maps.affine, chunk, entry, small_layout(kind, shape, "f4", False), 3)
             precompute(maps.max_plus, chunk)
-            summarise_affine(chunk)
+            launch_summary(chunk)()
 
 
 def launch_what_surrounds_scans() -> None:

@@ -13,8 +13,8 @@ from distributed.protocol import deserialize, serialize
 
 import mgrec
 from mgrec.placement import groups, limits
-from mgrec.placement.blocks import Pack
 from mgrec.placement.limits import check_chunk, check_chunks
+from mgrec.placement.recipes import Pack
 from mgrec.signal import lfilter
 
 

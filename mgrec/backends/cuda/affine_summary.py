@@ -14,8 +14,8 @@ from ...phases.summary import ComposedMaps
 from .precompute import launch_precompute
 
 
-def summarise_affine(chunk: Chunk) -> AffineSummary | ComposedMaps:
-    """Reduce every row of a chunk to a summary, in host memory.
+def launch_summary(chunk: Chunk) -> Callable[[], AffineSummary | ComposedMaps]:
+    """Launch the reduction of every row of a chunk to a summary.
 
     Parameters
     ----------
@@ -24,14 +24,10 @@ def summarise_affine(chunk: Chunk) -> AffineSummary | ComposedMaps:
 
     Returns
     -------
-    AffineSummary
-        The operands of rows that must be done again come along, in host memory.
+    callable, ``() -> AffineSummary``
+        Waits for it; the summary is in host memory. The operands of rows that must be done
+        again come along, in host memory too.
     """
-    return launch_summary(chunk)()
-
-
-def launch_summary(chunk: Chunk) -> Callable[[], AffineSummary | ComposedMaps]:
-    """Launch :func:`summarise_affine`; a call of what is returned waits for it."""
     composed = launch_precompute(guarded_affine(chunk.dtype), chunk)
     return lambda: _summary(chunk, composed())
 
