@@ -123,7 +123,7 @@ def measure(study: Study, arguments: argparse.Namespace) -> Path:
     predicted = read_predictions(study, arguments)
     with on.open_cluster(kind, arguments.workers) as cluster, Client(cluster) as client:
         mgrec.dask.pin_operands(client)
-        addresses = sorted(client.scheduler_info(n_workers=-1)["workers"])
+        addresses = sorted(client.nthreads())
         study.memory = f"{len(addresses)} workers"
         study.bandwidth = on.copy_bandwidth(client, kind, min(given.chunk, 1 << 28), addresses)
         table = Table(study, client, kind, given, addresses, budget, predicted)

@@ -64,7 +64,7 @@ def open_cluster(name: str, workers: int = 1) -> Iterator[Client]:
             client = stack.enter_context(_connected(name))
             if workers > 1:
                 client.wait_for_workers(workers)
-            if not client.scheduler_info(n_workers=-1)["workers"]:
+            if not client.nthreads():
                 raise BadInput(f"the cluster at {name} has no workers: start one first")
             yield client
 

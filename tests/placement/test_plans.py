@@ -144,7 +144,7 @@ def test_steps_of_time_with_new_operands(arrays, values):
 
 def test_operands_that_lie_elsewhere_are_fetched(client, arrays, values):
     s, t = arrays
-    addresses = list(client.scheduler_info()["workers"])
+    addresses = list(client.nthreads())
     with mgrec.plan(mgrec.linear_recurrence, s, t) as solve:
         for address in addresses:
             with dask.annotate(workers=[address]):
@@ -333,7 +333,7 @@ def test_a_lost_worker_is_said_and_the_plan_is_built_anew(values, moment):
         wait([s, t])
         solve = mgrec.plan(mgrec.linear_recurrence, s, t, client=client)
         first = solve().compute()
-        victim = next(iter(client.scheduler_info()["workers"]))
+        victim = next(iter(client.nthreads()))
         if moment == "during":
             client.run(_die_at_the_next_summary, workers=[victim])
         else:
