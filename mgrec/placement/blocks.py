@@ -67,13 +67,18 @@ class Entries(Together):
 
     def at(self, number: int, recipe: Recipe, shape: Shape) -> Any:
         """The entry of one chunk of the group, which has this shape."""
-        state = self.states[number]
-        return recipe.enter(state, shape) if self.is_initial and not number else state
+        return _entry(self.states, number, self.is_initial, recipe, shape)
 
     def leave(self, recipe: Recipe) -> np.ndarray:
         """The states after the last chunk, which was summarised."""
         assert self.shape is not None
         return recipe.leave(self.states[-1], self.shape)
+
+
+def _entry(
+    states: Sequence[Any], number: int, is_initial: bool, recipe: Recipe, shape: Shape
+) -> Any:
+    return recipe.enter(states[number], shape) if is_initial and not number else states[number]
 
 
 @contextmanager
@@ -155,12 +160,11 @@ def propagate_group(recipe: Recipe, summaries: list[Any], before: Any) -> Entrie
         The initial states, or what the group before returned.
     """
     is_initial = not isinstance(before, Entries)
-    first = tuple(map(to_host, before)) if is_initial else before.states[-1]
-    entries = Entries((first,), is_initial)
+    states = [tuple(map(to_host, before)) if is_initial else before.states[-1]]
     for number, (summary, shape) in enumerate(summaries):
-        after = recipe.advance(summary, entries.at(number, recipe, shape))
-        entries = Entries((*entries.states, after), is_initial, shape)
-    return entries
+        entry = _entry(states, number, is_initial, recipe, shape)
+        states.append(recipe.advance(summary, entry))
+    return Entries(tuple(states), is_initial, summaries[-1][1] if summaries else None)
 
 
 def determine_block(recipe: Recipe, pack: Pack, entries: Entries, number: int) -> Any:
