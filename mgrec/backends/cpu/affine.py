@@ -80,17 +80,16 @@ determine_arrays = compile_kernel(_determine_arrays)
 def fill_block(lift: Any) -> Any:
     """A function that writes s and t of a block in the order of the recurrence.
 
-    The block's part of every operand is cut out first: indices from 0 vectorise, and so do
-    unsigned ones. Those that could be negative, which numba counts from the end, do not: a
-    step took 0.9 ns more.
+    The block's part of every operand is cut out first: indices from 0 vectorise. Reversed rows
+    are read downwards all the way, as memory is fetched ahead: a step of float32 took 1.8 ns
+    with the steps of a block upwards, and so 1.0.
     """
 
     @numba.njit(**OPTIONS)
     def fill(part: Any, s: Any, t: Any, size: int, reverse: bool) -> None:
         if reverse:
             for i in range(size):
-                at = np.uint64(size - 1 - i)
-                s[at], t[at] = lift(*values_at(part, i))
+                s[i], t[i] = lift(*values_at(part, size - 1 - i))
         else:
             for i in range(size):
                 s[i], t[i] = lift(*values_at(part, i))
@@ -121,7 +120,8 @@ def determine_filled(lift: Any, *key: str) -> Any:
                     return False
             else:
                 w = plain(s[:size], t[:size], y[:size], w)
-            # Loops: to assign slices takes 2 s to compile, for its messages about shapes.
+            # Loops: to assign slices takes 2 s to compile, for its messages about shapes. With
+            # signed indices, as for value_at, they took 0.4 ns a step.
             if reverse:
                 for i in range(size):
                     target[np.uint64(first + size - 1 - i)] = y[i]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 from numba import njit, types
 from numba.extending import overload
 
@@ -25,7 +26,7 @@ class Steps(NamedTuple):
 
 
 def value_at(operand: Any, at: Any) -> Any:
-    """The operand's value at one step."""
+    """The operand's value at one step, which is not negative."""
     raise NotImplementedError  # compiled code only
 
 
@@ -33,6 +34,9 @@ def value_at(operand: Any, at: Any) -> Any:
 def _value_at(operand: Any, at: Any) -> Any:
     if isinstance(operand, types.NamedUniTuple):
         return lambda operand, at: operand.first + at
+    if isinstance(operand, types.Array) and isinstance(at, types.Integer):
+        # numba counts negative indices from the end: those it cannot rule out do not vectorise.
+        return lambda operand, at: operand[np.uint64(at)]
     if isinstance(operand, types.Array):
         return lambda operand, at: operand[at]
     return lambda operand, at: operand
