@@ -146,7 +146,8 @@ def test_a_chunk_whose_operands_lie_apart_moves_one_of_them_once(client, stores)
     x, y = client.persist(s), client.persist(t)
     wait([x, y])
     apart = sum(places(client, x)[(x.name, k)] != places(client, y)[(y.name, k)] for k in range(24))
-    # It may drop the copy that was fetched to precompute before it is wanted to determine.
+    # Dask's memory manager may drop the copy that was fetched to precompute before it is wanted
+    # to determine.
     client.amm.stop()
     try:
         forget_transfers(client)
