@@ -23,7 +23,7 @@ SINGLE = {
     "order 1": ([0.5, 0.5], [1.0, -0.9], BLOCKS),
     "order 4": (*signal.butter(4, 0.3), BLOCKS),
     "order 8, crowded": (*signal.butter(8, 0.2), STEPS),
-    "order 20": ([1.0], [1, *(0.4 / np.arange(1.0, 21))], STEPS),
+    "order 12": ([1.0], [1, *(0.4 / np.arange(1.0, 13))], STEPS),
 }
 
 

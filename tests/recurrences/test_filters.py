@@ -90,7 +90,7 @@ def test_sosfilt_is_scipys(count, dtype):
 @given(
     lengths=st.lists(st.integers(0, 90), min_size=1, max_size=12).filter(lambda v: sum(v) > 0),
     # Each order and count is compiled for itself, which takes seconds.
-    order=st.sampled_from([0, 1, 2, 3, 5, 8, 13, 20]),
+    order=st.sampled_from([0, 1, 2, 3, 5, 8, 12, 20]),
     count=st.sampled_from([1, 2, 3, 5, 10]),
 )
 def test_any_chunking_gives_the_same(lengths, order, count):
