@@ -2,6 +2,7 @@
 
 import importlib.util
 
+import dask
 import pytest
 
 from mgrec.cli import cluster, devices, failure
@@ -33,3 +34,11 @@ def test_cuda_says_what_it_needs(monkeypatch, gpus, told):
 def test_a_running_cluster_is_described(address):
     with cluster.open_cluster(address) as client:
         assert cluster.describe(client) == (1, 2)
+
+
+def test_a_running_cluster_has_workers_whatever_its_client_asks_meanwhile(address):
+    # Every so often the client asks the scheduler about all but its workers (Dask 2026.7).
+    with dask.config.set({"distributed.client.scheduler-info-interval": "1 ms"}):
+        for _ in range(40):
+            with cluster.open_cluster(address):
+                pass
