@@ -54,31 +54,26 @@ class Entries(Together):
 
     Attributes
     ----------
-    states : tuple
+    states : list
     is_initial : bool
         The first one is the initial states as they were given.
     shape : tuple of int, optional
         Of the last chunk of the group that was summarised.
     """
 
-    states: tuple[Any, ...]
+    states: list[Any]
     is_initial: bool = False
     shape: Shape | None = None
 
     def at(self, number: int, recipe: Recipe, shape: Shape) -> Any:
         """The entry of one chunk of the group, which has this shape."""
-        return _entry(self.states, number, self.is_initial, recipe, shape)
+        state = self.states[number]
+        return recipe.enter(state, shape) if self.is_initial and not number else state
 
     def leave(self, recipe: Recipe) -> np.ndarray:
         """The states after the last chunk, which was summarised."""
         assert self.shape is not None
         return recipe.leave(self.states[-1], self.shape)
-
-
-def _entry(
-    states: Sequence[Any], number: int, is_initial: bool, recipe: Recipe, shape: Shape
-) -> Any:
-    return recipe.enter(states[number], shape) if is_initial and not number else states[number]
 
 
 @contextmanager
@@ -161,10 +156,10 @@ def propagate_group(recipe: Recipe, summaries: list[Any], before: Any) -> Entrie
     """
     is_initial = not isinstance(before, Entries)
     states = [tuple(map(to_host, before)) if is_initial else before.states[-1]]
+    entries = Entries(states, is_initial, summaries[-1][1] if summaries else None)
     for number, (summary, shape) in enumerate(summaries):
-        entry = _entry(states, number, is_initial, recipe, shape)
-        states.append(recipe.advance(summary, entry))
-    return Entries(tuple(states), is_initial, summaries[-1][1] if summaries else None)
+        states.append(recipe.advance(summary, entries.at(number, recipe, shape)))
+    return entries
 
 
 def determine_block(recipe: Recipe, pack: Pack, entries: Entries, number: int) -> Any:
