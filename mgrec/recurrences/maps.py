@@ -55,8 +55,8 @@ def _mobius_compose(earlier: Map, later: Map) -> Map:
 
 def _compose_far(earlier: Map, later: Map) -> Map:
     """The product of maps with entries near the end of the range, or with columns far apart."""
-    a, b, c, d, k = _scaled(_in_range(earlier))
-    later = _scaled(_in_range(later))
+    a, b, c, d, k = _normalised(earlier)
+    later = _normalised(later)
     a, c, m = _balanced(a, c, later[4])
     b, d, n = _balanced(b, d, later[4])
     return (*_product((a, b, c, d), later), k + (n - m))
@@ -74,6 +74,17 @@ def _scaled(step: Map) -> Map:
     s = inverse_power(np.fmax(np.abs(a), np.abs(c)))
     t = inverse_power(np.fmax(np.abs(b), np.abs(d)))
     return s * a, t * b, s * c, t * d, k + exponent_gap(s, t)
+
+
+def _normalised(step: Map) -> Map:
+    """The same map, scaled, with 0 for the exponent beside an empty column.
+
+    A step with a = c = 0 leaves the column of infinity empty for good. Scaling then goes on to
+    change the exponent, which has no meaning any more: past 2**-1074 the other column vanished.
+    """
+    a, b, c, d, k = _scaled(_in_range(step))
+    is_empty = ((a == 0) & (c == 0)) | ((b == 0) & (d == 0))
+    return a, b, c, d, np.where(is_empty, 0.0, k)
 
 
 def _in_range(step: Map) -> Map:
@@ -117,7 +128,7 @@ def _apply_far(step: Map, p: Any) -> tuple[Any, Any]:
     # Homogeneous coordinates (x : y) of p; infinity is (1 : 0).
     x = np.where(np.isinf(p), np.copysign(1.0, p), p)
     y = np.where(np.isinf(p), 0.0 * x, np.abs(np.copysign(1.0, p)))
-    a, b, c, d, k = _scaled(_in_range(step))
+    a, b, c, d, k = _normalised(step)
     x, y, _ = _balanced(x, y, k)
     return a * x + b * y, c * x + d * y
 

@@ -53,16 +53,22 @@ def rational_recurrence(
     and 0. Each column is rescaled by a power of two of its own, which is exact, and the
     exponent between them is kept: the columns may drift apart by any factor, as they do around
     a repelling fixed point, and none is lost. What over- or underflows is a state: one above
-    the largest number is inf from there on, whatever the steps. An infinite coefficient stands for
-    its limit. Steps all of whose coefficients are subnormal lose digits, as in a plain loop.
+    the largest number is inf, one below the smallest is 0, and the steps that follow in the same
+    piece of the row go on from there, as a plain loop does (inf stays inf until a step has c ≠ 0).
+    The first state of the next piece comes from composed maps, which neither over- nor underflow:
+    it is right again, where a plain loop has lost it. Pieces are the chunks of a Dask array, the
+    threads' shares of a long row and, on a GPU, the steps of one of its threads. An infinite
+    coefficient stands for its limit. Steps all of whose coefficients are subnormal lose digits, as
+    in a plain loop.
 
     *Accuracy.* Let M_i = [[a_i, b_i], [c_i, d_i]], (x_i, y_i) = M_i···M_1 (initial, 1) and
     (X_i, Y_i) = |M_i|···|M_1| (|initial|, 1). In exact arithmetic p_i = x_i / y_i, and
 
         |p_i − exact| ≤ 8·(i + 1)·u·(X_i + |p_i|·Y_i) / |y_i|
 
-    to first order in u, for any chunks: every rounding is a relative change of an entry of
-    one M. Where all coefficients are positive this is 16·(i + 1)·u·|p_i|.
+    to first order in u, for any chunks, as long as no state over- or underflows: every rounding
+    is a relative change of an entry of one M. Where all coefficients are positive this is
+    16·(i + 1)·u·|p_i|.
 
     References
     ----------

@@ -94,3 +94,24 @@ def test_a_repelling_fixed_point_through_a_product_of_2_to_the_2000(c):
     a = da.full(4000, 2.0, chunks=2000)
     p = mgrec.rational_recurrence(a, 0.0, c, 1.0, 0.0).compute(scheduler="sync")
     np.testing.assert_array_equal(p, np.zeros(4000))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_empty_column_beside_one_that_shrinks_by_2_to_the_4000(seed):
+    # p = 4·(a·p + 1): a step with a = 0 empties the column of infinity, and the other goes on.
+    a = np.full(4000, 0.25)
+    a[np.random.default_rng(seed).random(4000) < 0.01] = 0.0
+    chunked = mgrec.rational_recurrence(da.from_array(a, chunks=2000), 1.0, 0.0, 0.25, 1.0)
+    p, wanted = 1.0, []
+    for x in a:
+        p = 4 * (x * p + 1)
+        wanted.append(p)
+    np.testing.assert_allclose(chunked.compute(scheduler="sync"), wanted, 1e-12)
+
+
+def test_a_state_above_the_largest_number_is_right_again_in_the_next_chunk():
+    a = np.ones(300)
+    a[:12], a[12:24] = 2.0**100, 2.0**-100
+    whole, chunked = in_ways(a, 0.0, 0.0, 1.0, 1.0)
+    np.testing.assert_array_equal(whole[11:], np.full(289, INF))
+    np.testing.assert_array_equal(chunked, np.where(np.arange(300) < 100, whole, 1.0))
