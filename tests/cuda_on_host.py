@@ -38,7 +38,9 @@ class HostCompiler:
         self.libraries: dict[str, ctypes.CDLL] = {}
         self.launches: list[tuple[str, int, int]] = []
 
-    def __call__(self, text: str, name: str, shared_bytes: int = 0) -> Any:
+    def __call__(
+        self, text: str, name: str, shared_bytes: int = 0, *, is_fused: bool = True
+    ) -> Any:
         if text not in self.libraries:
             self.libraries[text] = self._build(text)
         function = getattr(self.libraries[text], f"launch_{name}")

@@ -10,6 +10,7 @@ import numpy as np
 
 from .chunk import Chunk, CoefficientOperand
 from .coefficient import Coefficient
+from .kinds import is_on_gpu
 
 
 def lay_out(problem: Any, operands: Sequence[Any], shape: tuple[int, ...], first: int) -> Chunk:
@@ -71,7 +72,7 @@ def _contiguous(array: Any) -> Any:
 def lay_out_entry(state: Any, shape: tuple[int, ...], axis: int) -> Any:
     """A state, broadcast and reshaped to (outer, inner)."""
     outer, _, inner = canonical_shape(shape, axis)
-    if state.ndim == 0:
+    if state.ndim == 0 and not is_on_gpu(state):
         return np.full((outer, inner), state)
     rows = shape[:axis] + shape[axis + 1 :]
     return np.broadcast_to(state, rows).reshape(outer, inner)

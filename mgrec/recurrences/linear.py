@@ -81,13 +81,15 @@ def linear_recurrence(
 
         |w_i − exact| ≤ 4·(i + 1)·u·W_i + 4·η·A_i    (i = 1, 2, ...; complex: 4 times that).
 
-    The sequential loop itself has 2·(i + 1)·u·W_i. Integers are exact modulo 2**bits.
+    The sequential loop itself has 2·(i + 1)·u·W_i. On a GPU the last term is 8·η·A_i·V_i, where V_i
+    is the largest of 1, W_1, ..., W_i: the product of some steps may underflow there before it
+    meets a state. Integers are exact modulo 2**bits.
 
     *Special values.* nan, +inf and -inf stand where the sequential loop in the same dtype has
     them, and the result is finite where the loop's is. On one machine a block of steps whose
     coefficients leave a range around 1, in which products are normal numbers, is done again
-    by that loop from its true state, and a row that comes near overflow from its start, so
-    that it has the loop's bits. A chunk's product of coefficients is carried as a mantissa
+    by that loop from its true state, and a row whose result comes near overflow from its start,
+    so that it has the loop's bits. A chunk's product of coefficients is carried as a mantissa
     and an exponent: it neither overflows nor vanishes, and a state of 0 stays 0 through any
     growth. A chunk that a few scalars cannot stand for (its response to a state of 0 comes
     near overflow, its products fall and rise again by 2**500, 2**200 in float32, or an
@@ -97,8 +99,9 @@ def linear_recurrence(
 
     Two things stay out of reach. Where W overflows and rounding alone decides whether the
     loop does, as at an unstable fixed point (s = 1.1, t = 1 − s, w = 1), Dask chunks may
-    overflow where the loop stays put. For complex numbers only the places of non-finite
-    results are promised, and within a factor of 4 of overflow not these.
+    overflow where the loop stays put, and arrays of any kind may stay put where the loop
+    overflows. For complex numbers only the places of non-finite results are promised, and within
+    a factor of 4 of overflow not these.
 
     *Cost.* One pass over the memory on one thread; on several threads, and over Dask chunks,
     `s` and `t` are read twice, once to summarise and once to solve. Results of one long row

@@ -33,6 +33,16 @@ def test_results_stay_on_the_device_of_the_operands():
         check(w, s, t, 1.0)
 
 
+@pytest.mark.parametrize("shape", [(5000,), (3, 40, 5)], ids=str)
+def test_a_state_without_dimensions_is_every_rows(shape):
+    import cupy
+
+    t = np.random.default_rng(1).normal(size=shape)
+    given = mgrec.linear_recurrence(0.5, cupy.asarray(t), cupy.asarray(2.0), axis=len(shape) // 2)
+    wanted = mgrec.linear_recurrence(0.5, t, 2.0, axis=len(shape) // 2)
+    np.testing.assert_allclose(given.get(), wanted, rtol=1e-12)
+
+
 def test_work_is_queued_on_the_current_stream():
     import cupy
 

@@ -13,15 +13,19 @@ from hashlib import sha256
 from pathlib import Path
 
 OPTIONS = ("-std=c++17", "-ftz=false")
+UNFUSED = (*OPTIONS, "-fmad=false")
+"""Products are rounded before they are added, as in a plain loop on the host."""
 
 
-def compiled(text: str) -> Path:
+def compiled(text: str, options: tuple[str, ...] = OPTIONS) -> Path:
     """Compile a program for the current device, or find it on disk.
 
     Parameters
     ----------
     text : str
         CUDA C++, without includes.
+    options : tuple of str
+        OPTIONS or UNFUSED.
 
     Returns
     -------
@@ -38,10 +42,10 @@ def compiled(text: str) -> Path:
 
     capability = cupy.cuda.Device().compute_capability
     version = ".".join(map(str, nvrtc.getVersion()))
-    key = "\n".join((*OPTIONS, capability, version, cupy.__version__, text))
+    key = "\n".join((*options, capability, version, cupy.__version__, text))
     path = _folder() / f"mgrec-{sha256(key.encode()).hexdigest()[:40]}.cubin"
     if not path.exists():
-        binary, _ = compiler.compile_using_nvrtc(text, OPTIONS, cache_in_memory=True)
+        binary, _ = compiler.compile_using_nvrtc(text, options, cache_in_memory=True)
         _keep(binary, path)
     return path
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from .binaries import compiled
+from .binaries import OPTIONS, UNFUSED, compiled
 
 
 @dataclass(frozen=True)
@@ -65,18 +65,28 @@ class Kernel:
         )
 
 
-def compile_kernel(text: str, name: str, shared_bytes: int = 0) -> Kernel:
-    """Compile a program with NVRTC for the current device, or load it from disk."""
+def compile_kernel(text: str, name: str, shared_bytes: int = 0, *, is_fused: bool = True) -> Kernel:
+    """Compile a program with NVRTC for the current device, or load it from disk.
+
+    Parameters
+    ----------
+    text, name : str
+    shared_bytes : int
+        Dynamic shared memory of a block.
+    is_fused : bool
+        Round s·w + t once; twice, as a plain loop on the host does, where it is False.
+    """
     import cupy
 
-    return _compile(text, name, shared_bytes, cupy.cuda.runtime.getDevice())
+    return _compile(text, name, shared_bytes, is_fused, cupy.cuda.runtime.getDevice())
 
 
 @cache
-def _compile(text: str, name: str, shared_bytes: int, device: int) -> Kernel:
+def _compile(text: str, name: str, shared_bytes: int, is_fused: bool, device: int) -> Kernel:
     import cupy
 
-    kernel = cupy.RawModule(path=str(compiled(text))).get_function(name)
+    path = compiled(text, OPTIONS if is_fused else UNFUSED)
+    kernel = cupy.RawModule(path=str(path)).get_function(name)
     if shared_bytes:  # 48 KB, less what the kernel declares itself, need no permission
         kernel.max_dynamic_shared_size_bytes = shared_bytes
     return Kernel(kernel.kernel)

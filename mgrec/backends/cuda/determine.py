@@ -177,10 +177,12 @@ def determine(transfer_map: TransferMap, chunk: Chunk, entry: tuple[Any, ...]) -
     timing or on the size of the GPU: two runs give the same bits.
 
     For w = s·w + t in floating point, nan and inf stand where the plain loop has them:
-    rows in which a state comes out of composed maps as nan or inf, or above 1e6 out of a
-    product that underflowed, are done again from there on, a block a row. Where nothing
-    is wrong that costs one launch that ends at once. Many rows are walked by the plain
-    loop itself (:mod:`mgrec.backends.cuda.walking`) and need none of that.
+    rows in which a state comes near overflow, or is next to nothing beside one above 1e6 that
+    met a product which underflowed, are done again from there on, a block a row. Where the operands
+    are finite and a state comes near overflow all the same, the row is done again from its start,
+    one step after the other and rounded as on the host: rounding may decide what the loop does.
+    Where nothing is wrong all this costs one launch that ends at once. Many rows are walked by the
+    plain loop itself (:mod:`mgrec.backends.cuda.walking`) and need none of that.
     """
     import cupy
 

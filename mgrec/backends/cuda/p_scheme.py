@@ -227,7 +227,8 @@ class Phases:
             rows = self.chunk.shape[0] * self.chunk.shape[2]
             lanes = 32 if name == "propagate_kernel" else 1
             threads, blocks = _ROW_THREADS, -(-rows * lanes // _ROW_THREADS)
-        compile_kernel(self.text, name)(blocks, threads, arguments, 0, False)
+        kernel = compile_kernel(self.text, name, is_fused=name != "repair_kernel")
+        kernel(blocks, threads, arguments, 0, False)
 
 
 def determine(
@@ -265,9 +266,8 @@ def determine(
 
     For w = s·w + t in floating point, nan and inf stand where the plain loop has them, as in
     :func:`mgrec.backends.cuda.determine`: the papers' scheme alone gives nan where a part's
-    product overflows and meets a state of 0. A part whose entry comes out of composed maps
-    as nan or inf, or out of a product that underflowed from an entry above 1e6, is done
-    again by the loop, and what follows it until the results agree.
+    product overflows and meets a state of 0. A part whose entry cannot be trusted is done again
+    by the loop, and what follows it until the results agree.
 
     References
     ----------

@@ -51,6 +51,7 @@ def print_repair(chunk: Chunk, source: Source, layout: Layout) -> str:
 def prepare_repair(chunk: Chunk, source: Source) -> tuple[Kernel, int, int, int, bool]:
     """Compile the repair of a chunk, a call with the arguments of the single pass before it."""
     layout = repair_layout(chunk)
-    kernel = compile_kernel(print_repair(chunk, source, layout), "repair_kernel")
+    text = print_repair(chunk, source, layout)
+    kernel = compile_kernel(text, "repair_kernel", is_fused=False)
     blocks = min(chunk.shape[0] * chunk.shape[2], _BLOCKS)
     return kernel, blocks, layout.threads, 0, False

@@ -71,7 +71,7 @@ def prepare_walk(
     source = describe(chunk)
     text = print_walk(transfer_map, chunk, source, len(entry), layout)
     shared = walk_bytes(chunk, source, len(entry), layout)
-    kernel = compile_kernel(text, "walk_kernel", shared)
+    kernel = compile_kernel(text, "walk_kernel", shared, is_fused=False)
     groups = -(-chunk.shape[0] * chunk.shape[2] // 32)
     blocks = min(groups, layout.blocks * device.multiprocessors)
     sizes = tuple(np.int64(length) for length in chunk.shape)

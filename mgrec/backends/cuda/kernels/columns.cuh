@@ -157,7 +157,7 @@ DEVICE inline Span upsweep(const Source& source, const Items& items, const Curso
     Transfer::Map map = source.map(items, in_time(0) * PACK + c);
 #pragma unroll
     for (int k = 1; k < RUN; ++k)
-      map = Transfer::compose(map, source.map(items, in_time(k) * PACK + c));
+      map = compose(map, source.map(items, in_time(k) * PACK + c));
     return span_of(map);
   }
   Span span = empty_span();
@@ -176,10 +176,11 @@ DEVICE inline Spans upsweep(const Source& source, const Items& items, const Curs
   return spans;
 }
 
-// Returns the states after the run.
+// Returns the states after the run; see(state) is called after every step.
+template <class See>
 DEVICE inline States downsweep(const Source& source, const Items& items, const Cursor& at,
                                const Columns& shape, States states,
-                               T* const (&results)[Transfer::STATES]) {
+                               T* const (&results)[Transfer::STATES], See see) {
   const long long begin = at.column.base + at.step * shape.inners;
 #pragma unroll
   for (int k = 0; k < RUN; ++k) {
@@ -188,6 +189,7 @@ DEVICE inline States downsweep(const Source& source, const Items& items, const C
 #pragma unroll
     for (int c = 0; c < PACK; ++c) {
       states.of[c] = Transfer::apply(source.map(items, in_time(k) * PACK + c), states.of[c]);
+      see(states.of[c]);
 #pragma unroll
       for (int q = 0; q < Transfer::STATES; ++q) pack[q].v[c] = states.of[c].v[q];
     }

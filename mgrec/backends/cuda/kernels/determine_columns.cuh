@@ -95,7 +95,8 @@ DEVICE inline void mark_doubts(const Ledger& ledger, const Cursor& at, int k, co
   bool doubtful = false;
 #pragma unroll
   for (int c = 0; c < PACK; ++c)
-    doubtful = doubtful || !is_finite(reached.of[c]) || is_doubtful(spans.of[c], entry.of[c]);
+    doubtful = doubtful || !is_moderate(reached.of[c]) ||
+               is_doubtful(spans.of[c], entry.of[c], reached.of[c]);
   if (doubtful) mark_run(ledger, at, k, shape);
 }
 
@@ -135,7 +136,12 @@ DEVICE void determine_columns(const Source& source, const T* const (&entry)[Tran
       else if (at.tile == 0) states = entries_of(entry, at.column, shape);
       const States begin = after(joins.before, states);
       mark_doubts(ledger, at, 0, shape, joins.before, states, begin);
-      const States end = downsweep(source, items, at, shape, begin, results);
+      bool moderate = true;
+      const States end = downsweep(source, items, at, shape, begin, results,
+                                   [&](const Transfer::State& state) {
+                                     if (GUARDED) moderate = moderate && is_moderate(state);
+                                   });
+      if (!moderate && at.column.exists) mark_run(ledger, at, 0, shape);
       mark_doubts(ledger, at, RUN - 1, shape, joins.total, states, end);
       if (TEAM == 1) states = after(joins.total, states);
     }

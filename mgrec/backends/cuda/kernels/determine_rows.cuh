@@ -22,7 +22,7 @@ DEVICE inline long long needed_from(long long tile, const Shape& shape) {
   return REVERSE ? shape.tiles - 1 - holder : holder;
 }
 
-// Marks the steps from the k-th of a thread's part on, in time, unless a row begins with it.
+// Marks the steps from the k-th of a thread's part on, in time.
 DEVICE inline void mark_from(const Ledger& ledger, const Place& place, int k, const Shape& shape) {
   const long long end = place.first + ITEMS < shape.total ? place.first + ITEMS : shape.total;
   long long element = REVERSE ? place.first + ITEMS - 1 - k : place.first + k;
@@ -30,7 +30,34 @@ DEVICE inline void mark_from(const Ledger& ledger, const Place& place, int k, co
   if (element < place.first) return;
   const long long row = element / shape.steps, step = element - row * shape.steps;
   const long long time = REVERSE ? shape.steps - 1 - step : step, last = time + ITEMS - 1;
-  if (time > 0) ledger.enter(row, time, last < shape.steps ? last : shape.steps - 1);
+  ledger.enter(row, time, last < shape.steps ? last : shape.steps - 1);
+}
+
+// The same where the k-th step is its row's first, whose entry is given.
+DEVICE inline bool begins_row(const Walk& walk) { return SEGMENTED && walk.until == 0; }
+
+// The first of a thread's states, in time, that comes near overflow, or ITEMS.
+DEVICE inline int first_growth(const T (&w)[Transfer::STATES][ITEMS]) {
+  bool moderate = true;
+#pragma unroll
+  for (int r = 0; r < ITEMS; ++r) moderate = moderate && is_below(w[0][r], Limits::MODERATE);
+  if (__builtin_expect(moderate, 1)) return ITEMS;
+  int first = ITEMS;
+#pragma unroll
+  for (int k = ITEMS - 1; k >= 0; --k)
+    if (!is_below(w[0][in_time(k)], Limits::MODERATE)) first = k;
+  return first;
+}
+
+// Of several rows in a thread's part all from the first such state on are marked.
+DEVICE inline void mark_growth(const Ledger& ledger, const Place& place,
+                               const T (&w)[Transfer::STATES][ITEMS], const Shape& shape) {
+  const int first = first_growth(w);
+  if (first == ITEMS) return;
+  mark_from(ledger, place, first, shape);
+  if (SEGMENTED && !CROWDED) mark_from(ledger, place, ITEMS - 1, shape);
+  if (CROWDED)
+    for (int k = first + 1; k < ITEMS; ++k) mark_from(ledger, place, k, shape);
 }
 
 // Spine: the look-ahead warp.
@@ -113,11 +140,12 @@ DEVICE void determine_rows(const Source& source, const T* const (&entry)[Transfe
       await_resolved(turn);
       const Transfer::State state = after(part.before, tile_entry[turn % RING]);
       const Place place = place_of(tile, shape);
-      if (GUARDED && (!is_finite(state) || is_doubtful(part.before, tile_entry[turn % RING])))
+      if (GUARDED && !begins_row(part.walk) &&
+          (!is_moderate(state) || is_doubtful(part.before, tile_entry[turn % RING], state)))
         mark_from(ledger, place, 0, shape);
       T w[Transfer::STATES][ITEMS];
       downsweep(source, part.items, part.walk, place, shape, entry, part.prefixes, state, w);
-      if (GUARDED && !is_finite(last_of(w))) mark_from(ledger, place, ITEMS - 1, shape);
+      if (GUARDED) mark_growth(ledger, place, w, shape);
       write_items(stages, results, tile, place, shape, w);
     }
     part = next_part;

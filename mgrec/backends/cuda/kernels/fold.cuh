@@ -72,7 +72,7 @@ struct Spine {
         const Span span = from_lane(folded, SHARE * j);
         const long long end = (group + 1) * GROUP;
         const Transfer::State next = after(span, state);
-        if (GUARDED && threadIdx.x % 32 == 0 && is_doubtful(span, state))
+        if (GUARDED && threadIdx.x % 32 == 0 && is_doubtful(span, state, next))
           doubt(end < tile ? end : tile);
         if (tile < end) return next;
         state = next;

@@ -1,9 +1,11 @@
 // Where a composed map w -> A·w + B cannot be trusted, the loop itself decides.
 //
 // Products of coefficients overflow or underflow while the recurrence stays finite: then 0·inf
-// gives nan where the loop has a number. A thread whose entry is not finite, or was scaled by an
-// underflowed A although it is large, marks its steps, and so does one whose last state is not
-// finite. A repair begins at the first mark of a row. Nothing marked: one empty launch.
+// gives nan where the loop has a number. A thread whose entry comes near overflow, or is small and
+// came from a large state by an A that underflowed, marks its steps, and so does one in which a
+// state comes near overflow. A repair begins at the first mark of a row; where states come near
+// overflow by operands that are finite, rounding may decide what the loop does, and the row is the
+// loop's from its start. Nothing marked: one empty launch.
 #pragma once
 #include "lookahead.cuh"
 
@@ -17,24 +19,42 @@ DEVICE inline unsigned long long tagged(unsigned epoch, unsigned long long value
 }
 constexpr unsigned long long TILE_MASK = (1ull << TILE_BITS) - 1;
 
-template <class I> DEVICE inline double size_of(I x) { return fabs(double(x)); }
-DEVICE inline float size_of(float x) { return fabs(x); }
-DEVICE inline double size_of(double x) { return fabs(x); }
-template <class R> DEVICE inline R size_of(complex<R> x) { return fmax(fabs(x.re), fabs(x.im)); }
-
-DEVICE inline bool is_finite(const Transfer::State& state) {
-  bool finite = true;
+template <class I> DEVICE inline bool is_below(I, Size) { return true; }
+DEVICE inline bool is_below(float x, Size limit) { return fabs(x) < limit; }
+DEVICE inline bool is_below(double x, Size limit) { return fabs(x) < limit; }
+template <class R> DEVICE inline bool is_below(complex<R> x, Size limit) {
+  return fabs(x.re) < limit && fabs(x.im) < limit;
+}
+DEVICE inline bool are_below(const Transfer::State& state, Size limit) {
+  bool below = true;
 #pragma unroll
-  for (int q = 0; q < Transfer::STATES; ++q) finite = finite && np_isfinite(size_of(state.v[q]));
-  return finite;
+  for (int q = 0; q < Transfer::STATES; ++q) below = below && is_below(state.v[q], limit);
+  return below;
+}
+DEVICE inline bool is_finite(const Transfer::State& state) {
+  return are_below(state, infinity<Size>());
+}
+// Neither nan nor near overflow.
+DEVICE inline bool is_moderate(const Transfer::State& state) {
+  return are_below(state, Limits::MODERATE);
 }
 
-// A below 2^-126 (2^-1022) lost digits; what they carry shows only where the entry is large.
-DEVICE inline bool is_doubtful(const Span& span, const Transfer::State& entry) {
+// A step after which a state is no longer moderate, although its operands are finite.
+DEVICE inline bool grows(const Transfer::Map& step, const Transfer::State& before,
+                         const Transfer::State& reached) {
+  bool finite = is_finite(before);
+#pragma unroll
+  for (int k = 0; k < Transfer::WIDTH; ++k)
+    finite = finite && is_below(step.v[k], infinity<Size>());
+  return finite && !is_moderate(reached);
+}
+
+// A below 2^-126 (2^-1022) lost digits. They show in a state that is as small beside its entry.
+DEVICE inline bool is_doubtful(const Span& span, const Transfer::State& entry,
+                               const Transfer::State& reached) {
   if (span.kind != MAP) return false;
-  const auto product = size_of(span.v[0]);
-  const bool lost = sizeof(product) == 4 ? product < 1.2e-38 : product < 2.3e-308;
-  return lost && size_of(entry.v[0]) > 1e6;
+  const Size size = size_of(entry.v[0]);
+  return is_lost(span.v[0]) && size > LARGE && size_of(reached.v[0]) < Limits::APART * size;
 }
 
 DEVICE inline void mark(Marks& marks, unsigned long long first, unsigned long long last,

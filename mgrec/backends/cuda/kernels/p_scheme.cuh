@@ -60,7 +60,7 @@ DEVICE void precompute_parts(const Source& source, T* const (&maps)[Transfer::WI
     Transfer::Map map;
     walk_part(source, parts, part_of(number, parts),
               [&](const Transfer::Map& step, long long, bool begins) {
-                map = begins ? step : Transfer::compose(map, step);
+                map = begins ? step : compose(map, step);
               });
 #pragma unroll
     for (int k = 0; k < Transfer::WIDTH; ++k) maps[k][number] = map.v[k];
@@ -138,15 +138,15 @@ DEVICE void propagate_parts(const T* const (&maps)[Transfer::WIDTH],
 #pragma unroll 8
       for (int k = 0; k < 32; ++k) {
         if (lane == k) mine = state;
-        if (k < left) state = Transfer::apply(map_from_lane(now[a], k), state);
+        if (k < left) state = apply(map_from_lane(now[a], k), state);
       }
       if (lane >= left) continue;
       const long long number = line.number(first + lane, parts);
 #pragma unroll
       for (int q = 0; q < Transfer::STATES; ++q) entries[q][number] = mine.v[q];
-      const Transfer::State after_part = Transfer::apply(now[a], mine);
+      const Transfer::State after_part = apply(now[a], mine);
       if (GUARDED && lane + 1 < left &&
-          (!is_finite(after_part) || is_doubtful(span_of(now[a]), mine)))
+          (!is_moderate(after_part) || is_doubtful(span_of(now[a]), mine, after_part)))
         mark_part(marks, part_of(line.number(first + lane + 1, parts), parts), parts, epoch);
     }
   }

@@ -1,4 +1,5 @@
-// Repair: the plain loop over the steps that a launch has marked, a thread a row.
+// Repair: the plain loop over the steps that a launch has marked, a thread a row; from the row's
+// start where a state comes near overflow by operands that are finite.
 #pragma once
 #include "guard.cuh"
 
@@ -20,11 +21,12 @@ DEVICE inline Transfer::State before_step(const T* const (&entry)[Transfer::STAT
   return state;
 }
 
-// ITEMS steps from `time` on; true when the last state is what was there before.
+// ITEMS steps from `time` on; true when the last state is what was there before. `has_grown` is set
+// where a state comes near overflow by operands that are finite.
 DEVICE inline bool repair_run(const Source& source, T* const (&results)[Transfer::STATES],
-                              Transfer::State& state, long long outer, long long inner,
-                              long long base, long long time, long long outers, long long steps,
-                              long long inners) {
+                              Transfer::State& state, bool& has_grown, long long outer,
+                              long long inner, long long base, long long time, long long outers,
+                              long long steps, long long inners) {
   const long long first = REVERSE ? steps - time - ITEMS : time;
   Items items;
   items.step = first;
@@ -41,7 +43,9 @@ DEVICE inline bool repair_run(const Source& source, T* const (&results)[Transfer
   for (int k = 0; k < ITEMS; ++k) {
     const int r = REVERSE ? ITEMS - 1 - k : k;
     if (first + r < 0 || first + r >= steps) continue;
+    const Transfer::State before = state;
     state = Transfer::apply(source.map(items, r), state);
+    has_grown = has_grown || grows(source.map(items, r), before, state);
 #pragma unroll
     for (int q = 0; q < Transfer::STATES; ++q) {
       T& result = results[q][base + (first + r) * inners];
@@ -67,14 +71,22 @@ DEVICE void repair(const Source& source, const T* const (&entry)[Transfer::STATE
   const long long slack = REVERSE && inners == 1
                               ? (length + tile_length - 1) / tile_length * tile_length - length : 0;
   long long time = first * tile_length - slack - rows_before * steps;
-  const long long settled = (last + 1) * tile_length - slack - rows_before * steps;
+  long long settled = (last + 1) * tile_length - slack - rows_before * steps;
   time = time < 0 ? 0 : time - time % ITEMS;
   if (time >= steps || settled <= 0) return;
   const long long base = outer * steps * inners + inner;
   Transfer::State state = before_step(entry, results, row, base, time, steps, inners);
+  bool has_grown = false, from_start = false;
   for (; time < steps; time += ITEMS) {
-    const bool same = repair_run(source, results, state, outer, inner, base, time, outers, steps,
-                                 inners);
+    const bool same = repair_run(source, results, state, has_grown, outer, inner, base, time,
+                                 outers, steps, inners);
+    if (has_grown && !from_start) {
+      from_start = true;
+      settled = steps;
+      time = -ITEMS;
+      state = before_step(entry, results, row, base, 0, steps, inners);
+      continue;
+    }
     if (same && time >= settled) return;
     if (stays_nan(state)) return;  // so does every later state, in the single pass as in the loop
   }

@@ -3,7 +3,8 @@
 // Stretches of THREADS × ITEMS steps follow each other. Where composed maps can be trusted the
 // threads work side by side as in the single pass; from the first thread that cannot trust its
 // entry on, one after the other. After ±inf real states are ±inf or nan for ever: then a step is a
-// map of three values, which composes exactly.
+// map of three values, which composes exactly. A row in which a state comes near overflow by operands
+// that are finite is done again from its start, one step after the other: rounding may decide.
 #pragma once
 #include "guard.cuh"
 
@@ -49,10 +50,13 @@ DEVICE inline void visit_steps(const Source& source, const Run& run, Visit visit
     if (k < run.count) visit(source.map(run.items, REVERSE ? ITEMS - 1 - k : k), run.time + k);
 }
 
+// `has_grown` is set where a state comes near overflow by operands that are finite.
 DEVICE inline Transfer::State walk(const Source& source, const Run& run, const Line& line,
-                                   Transfer::State state, T* result) {
+                                   Transfer::State state, T* result, int& has_grown) {
   visit_steps(source, run, [&](const Transfer::Map& map, long long time) {
+    const Transfer::State before = state;
     state = Transfer::apply(map, state);
+    if (grows(map, before, state)) has_grown = 1;
     result[line.element(time)] = state.v[0];
   });
   return state;
@@ -104,6 +108,7 @@ struct Desk {  // of a block, in shared memory
   Span totals[WARPS];
   unsigned signs[WARPS];
   int untrusted;  // the first such thread
+  int has_grown;  // a state of the row, by finite operands, to near overflow
   Transfer::State state;
 };
 
@@ -116,7 +121,7 @@ DEVICE inline void relay(const Source& source, const Run& run, const Line& line,
     if (threadIdx.x / 32 != warp) continue;
     Span state = span_of(desk.state);
     for (int turn = warp == first / 32 ? first % 32 : 0; turn < 32; ++turn) {
-      if (lane == turn) state = span_of(walk(source, run, line, state_of(state), result));
+      if (lane == turn) state = span_of(walk(source, run, line, state_of(state), result, desk.has_grown));
       state = from_lane(state, turn);
     }
     if (lane == 0) desk.state = state_of(state);
@@ -127,18 +132,18 @@ DEVICE inline void repair_finite(const Source& source, const Run& run, const Lin
                                  const Transfer::State& entry, T* result, Desk& desk) {
   Span mine = empty_span();
   visit_steps(source, run, [&](const Transfer::Map& map, long long) {
-    mine = mine.kind == EMPTY ? span_of(map) : span_of(Transfer::compose(map_of(mine), map));
+    mine = mine.kind == EMPTY ? span_of(map) : span_of(compose(map_of(mine), map));
   });
   const int thread = threadIdx.x;
   if (thread == 0) desk.untrusted = THREADS;
   const Span before = block_scan(mine, desk.totals).before;
   Transfer::State state = after(before, entry);
-  if (run.count > 0 && (!is_finite(state) || is_doubtful(before, entry)))
+  if (run.count > 0 && (!is_moderate(state) || is_doubtful(before, entry, state)))
     atomicMin(&desk.untrusted, thread);
   synchronize();
-  if (thread < desk.untrusted) state = walk(source, run, line, state, result);
+  if (thread < desk.untrusted) state = walk(source, run, line, state, result, desk.has_grown);
   synchronize();
-  if (thread < desk.untrusted && !is_finite(state)) atomicMin(&desk.untrusted, thread + 1);
+  if (thread < desk.untrusted && !is_moderate(state)) atomicMin(&desk.untrusted, thread + 1);
   synchronize();
   const int first = desk.untrusted;
   if (thread == first - 1) desk.state = state;
@@ -150,7 +155,7 @@ DEVICE inline void repair_infinite(const Source& source, const Run& run, const L
                                    const Transfer::State& entry, T* result, Desk& desk) {
   const unsigned before = signs_before(signs_of<Real>(source, run), desk.signs);
   Transfer::State state = {value_of<Real>(before >> 2 * code_of<Real>(entry.v[0]) & 3)};
-  state = walk(source, run, line, state, result);
+  state = walk(source, run, line, state, result, desk.has_grown);
   if (threadIdx.x == THREADS - 1) desk.state = state;
 }
 
@@ -165,7 +170,7 @@ DEVICE inline bool agree(T x, T y) {
 
 // Does a stretch again from `state`, which moves on to its end; true where what was there agrees.
 DEVICE inline bool repair_stretch(const Source& source, const Line& line, long long time,
-                                  Transfer::State& state, T* result, Desk& desk) {
+                                  bool by_loop, Transfer::State& state, T* result, Desk& desk) {
   const long long end = time + STRETCH < line.steps ? time + STRETCH : line.steps;
   const T old = result[line.element(end - 1)];
   const long long mine = time + threadIdx.x * ITEMS;
@@ -176,14 +181,13 @@ DEVICE inline bool repair_stretch(const Source& source, const Line& line, long l
   }
   Run run;
   load_run(source, line, mine, run);
-  if constexpr (is_real<T>::value) {
-    if (is_finite(state)) repair_finite(source, run, line, state, result, desk);
-    else repair_infinite<T>(source, run, line, state, result, desk);
-  } else if (is_finite(state)) {
+  if (is_finite(state) && !by_loop) {
     repair_finite(source, run, line, state, result, desk);
-  } else {
+  } else if (is_finite(state) || !is_real<T>::value) {
     if (threadIdx.x == 0) desk.state = state;
     relay(source, run, line, result, 0, desk);
+  } else if constexpr (is_real<T>::value) {
+    repair_infinite<T>(source, run, line, state, result, desk);
   }
   synchronize();
   state = desk.state;
@@ -204,9 +208,19 @@ DEVICE void repair_rows(const Source& source, const T* const (&entry)[Transfer::
     if (mine.first >> TILE_BITS != epoch) continue;
     const Line line = {row / inners, row % inners, outers, steps, inners};
     long long time = TILE_MASK - (mine.first & TILE_MASK);
-    const long long settled = (mine.last & TILE_MASK) + 1;
+    long long settled = (mine.last & TILE_MASK) + 1;
     Transfer::State state = {time > 0 ? results[0][line.element(time - 1)] : entry[0][row]};
-    for (bool same = false; time < steps && !(same && time >= settled); time += STRETCH)
-      same = repair_stretch(source, line, time, state, results[0], desk);
+    bool by_loop = false;
+    synchronize();
+    if (threadIdx.x == 0) desk.has_grown = 0;
+    for (bool same = false; time < steps && !(same && time >= settled); time += STRETCH) {
+      same = repair_stretch(source, line, time, by_loop, state, results[0], desk);
+      if (desk.has_grown && !by_loop) {
+        by_loop = true;
+        time = -STRETCH;
+        settled = steps;
+        state.v[0] = entry[0][row];
+      }
+    }
   }
 }

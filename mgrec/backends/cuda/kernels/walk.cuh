@@ -110,7 +110,7 @@ DEVICE inline Span upsweep_plain(const Source& source, const Items& items, Prefi
   if constexpr (Transfer::QUICK) return upsweep_quick(source, items, prefixes);
   Transfer::Map map = source.map(items, in_time(0));
 #pragma unroll
-  for (int r = 1; r < ITEMS; ++r) map = Transfer::compose(map, source.map(items, in_time(r)));
+  for (int r = 1; r < ITEMS; ++r) map = compose(map, source.map(items, in_time(r)));
   return span_of(map);
 }
 
@@ -139,7 +139,7 @@ DEVICE inline Span upsweep(const Source& source, const Items& items, Walk walk, 
     const Transfer::State begun = begins ? walk.begin(shape, entry) : state;
     if (!place.whole && place.first + in_time(r) >= shape.total) continue;
     const Transfer::Map step = source.map(items, in_time(r));
-    map = kind == EMPTY ? step : Transfer::compose(map, step);
+    map = kind == EMPTY ? step : compose(map, step);
     if (SEGMENTED) state = Transfer::apply(step, begun);
     kind = begins ? STATE : kind == EMPTY ? MAP : kind;
   }
@@ -158,14 +158,6 @@ DEVICE inline Span upsweep(const Source& source, const Items& items, const Walk&
 DEVICE inline void keep(const Transfer::State& state, int r, T (&w)[Transfer::STATES][ITEMS]) {
 #pragma unroll
   for (int q = 0; q < Transfer::STATES; ++q) w[q][in_time(r)] = state.v[q];
-}
-
-// The state after the last item.
-DEVICE inline Transfer::State last_of(const T (&w)[Transfer::STATES][ITEMS]) {
-  Transfer::State state;
-#pragma unroll
-  for (int q = 0; q < Transfer::STATES; ++q) state.v[q] = w[q][in_time(ITEMS - 1)];
-  return state;
 }
 
 DEVICE inline void downsweep_quick(const Source& source, const Items& items,

@@ -21,7 +21,7 @@ DEVICE void walk_columns(const Source& source, const T* const (&entry)[Transfer:
     request(slots, stage, source, later, shape);
     advance(later, shape);
     if (at.tile == 0) states = entries_of(entry, at.column, shape);
-    states = downsweep(source, items, at, shape, states, results);
+    states = downsweep(source, items, at, shape, states, results, [](const Transfer::State&) {});
     if (++stage == STAGES) stage = 0;
   }
 }
