@@ -157,8 +157,14 @@ DEVICE inline Span upsweep(const Source& source, const Items& items, const Curso
     Transfer::Map map = source.map(items, in_time(0) * PACK + c);
 #pragma unroll
     for (int k = 1; k < RUN; ++k)
-      map = compose(map, source.map(items, in_time(k) * PACK + c));
-    return span_of(map);
+      map = Transfer::compose(map, source.map(items, in_time(k) * PACK + c));
+    return span_of(tracked(map, [&] {
+      bool has_zero = false;
+#pragma unroll
+      for (int k = 0; k < RUN; ++k)
+        has_zero = has_zero || source.map(items, k * PACK + c).v[0] == T(0);
+      return has_zero;
+    }));
   }
   Span span = empty_span();
 #pragma unroll

@@ -48,6 +48,15 @@ DEVICE inline Transfer::Map compose(const Transfer::Map& earlier, const Transfer
   return map;
 }
 
+// A thread's own steps, composed one by one: has_zero() tells whether a coefficient is 0.
+template <class HasZero>
+DEVICE inline Transfer::Map tracked(const Transfer::Map& steps, HasZero has_zero) {
+  Transfer::Map map = steps;
+  if constexpr (TRACKED)
+    if (size_of(map.v[0]) == Size(0) && !has_zero()) map.v[0] = cast<T>(Size(Limits::SMALLEST));
+  return map;
+}
+
 DEVICE inline Transfer::State apply(const Transfer::Map& map, const Transfer::State& state) {
   Transfer::Map known = map;
   if constexpr (TRACKED)

@@ -110,8 +110,13 @@ DEVICE inline Span upsweep_plain(const Source& source, const Items& items, Prefi
   if constexpr (Transfer::QUICK) return upsweep_quick(source, items, prefixes);
   Transfer::Map map = source.map(items, in_time(0));
 #pragma unroll
-  for (int r = 1; r < ITEMS; ++r) map = compose(map, source.map(items, in_time(r)));
-  return span_of(map);
+  for (int r = 1; r < ITEMS; ++r) map = Transfer::compose(map, source.map(items, in_time(r)));
+  return span_of(tracked(map, [&] {
+    bool has_zero = false;
+#pragma unroll
+    for (int r = 0; r < ITEMS; ++r) has_zero = has_zero || source.map(items, r).v[0] == T(0);
+    return has_zero;
+  }));
 }
 
 // One row begins, so that only its own steps matter.
