@@ -1,13 +1,11 @@
-"""Zero phase, states to begin with, the weighted mean: SciPy's and pandas' results."""
+"""Zero phase, states to begin with, results in `out`: as in SciPy."""
 
 import dask.array as da
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import signal
 
 from mgrec.signal import (
-    ewm,
     filtfilt,
     lfilter,
     lfilter_zi,
@@ -140,93 +138,6 @@ def test_states_of_sections_are_scipys(dtype):
 def test_what_states_refuse(call, words):
     with pytest.raises(ValueError, match=words):
         call()
-
-
-WEIGHTS = [{"alpha": 0.3}, {"span": 5}, {"halflife": 30.0}, {"com": 2}, {"alpha": 1.0}]
-
-
-@pytest.mark.parametrize("adjust", [True, False])
-@pytest.mark.parametrize("weights", WEIGHTS)
-@pytest.mark.parametrize("gaps", [[], [5], [0, 1, 7, 8, 9, 50, 199], list(range(200))])
-def test_weighted_mean_is_pandas(adjust, weights, gaps):
-    x = draw(200, 3)
-    x[gaps, 1] = np.nan
-    wanted = pd.DataFrame(x).ewm(adjust=adjust, **weights).mean().to_numpy()
-    chunked = da.from_array(x, chunks=(33, 2))
-    for data, axis, want in ((x, 0, wanted), (x.T, 1, wanted.T), (chunked, 0, wanted)):
-        y = ewm(data, adjust=adjust, axis=axis, **weights)
-        np.testing.assert_allclose(np.asarray(y), want, rtol=0, atol=1e-13)
-
-
-@pytest.mark.parametrize("adjust", [True, False])
-def test_inf_counts_as_missing_as_in_pandas(adjust):
-    x = np.array([1.0, np.inf, 2.0, -np.inf, np.nan, 3.0])
-    wanted = pd.Series(x).ewm(alpha=0.3, adjust=adjust).mean().to_numpy()
-    for data in (x, da.from_array(x, chunks=2)):
-        np.testing.assert_allclose(np.asarray(ewm(data, alpha=0.3, adjust=adjust)), wanted)
-
-
-EMPTY_CHUNKS = [
-    ((0, 3, 0, 5), (0, 2, 0)), ((8,), (0, 1, 1, 0)), ((2, 6), (2,)), ((0, 1), (1,)),
-    ((2, 6), (0, 1)),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("adjust", [True, False])
-@pytest.mark.parametrize("chunks", EMPTY_CHUNKS)
-def test_weighted_mean_of_empty_chunks(adjust, chunks):
-    x = draw(*map(sum, chunks))
-    x[:1, 0] = x[3:5, -1] = np.nan
-    y = ewm(da.from_array(x, chunks=chunks), alpha=0.3, adjust=adjust, axis=0)
-    assert y.chunks == chunks
-    wanted = ewm(x, alpha=0.3, adjust=adjust, axis=0)
-    np.testing.assert_allclose(y.compute(scheduler="sync"), wanted, rtol=1e-13)
-
-
-@pytest.mark.parametrize("adjust", [True, False])
-def test_weighted_mean_of_unknown_chunks(adjust):
-    x = np.array([0.0, 0.0, 1.0, 2.0, np.inf, 0.0, 0.0, 3.0, 4.0])
-    chunked = da.from_array(x, chunks=2)
-    y = ewm(chunked[chunked != 0], alpha=0.3, adjust=adjust)
-    wanted = ewm(x[x != 0], alpha=0.3, adjust=adjust)
-    np.testing.assert_allclose(y.compute(scheduler="sync"), wanted, rtol=1e-13)
-
-
-@pytest.mark.parametrize("chunks", [(0, 0, 0), (0,)])
-def test_weighted_mean_of_nothing(chunks):
-    y = ewm(da.zeros(0, chunks=(chunks,)), alpha=0.3)
-    assert y.chunks == (chunks,)
-    assert y.compute(scheduler="sync").shape == (0,)
-
-
-def test_weighted_mean_of_other_dtypes():
-    assert ewm(np.arange(5), alpha=0.5).dtype == np.float64
-    single = ewm(np.arange(5, dtype="f4"), alpha=0.5)
-    assert single.dtype == np.float32
-    assert ewm(np.arange(5, dtype=">f4"), alpha=0.5).dtype == np.float32
-    np.testing.assert_allclose(single, ewm(np.arange(5), alpha=0.5), rtol=1e-6)
-    assert ewm(np.empty((2, 0)), alpha=0.5, adjust=False).shape == (2, 0)
-    with pytest.raises(TypeError, match="real"):
-        ewm(np.ones(3, complex), alpha=0.5)
-
-
-@pytest.mark.parametrize(
-    ("weights", "error", "words"),
-    [
-        ({}, ValueError, "none"),
-        ({"alpha": 0.5, "com": 1}, ValueError, "alpha and com"),
-        ({"alpha": 0}, ValueError, "alpha must be a finite number, 0 < alpha <= 1; got 0.0"),
-        ({"span": 0.5}, ValueError, "span >= 1"),
-        ({"span": np.inf}, ValueError, "span must be a finite number, span >= 1; got inf"),
-        ({"halflife": 0}, ValueError, "halflife > 0"),
-        ({"halflife": "4D"}, TypeError, "halflife must be a finite number, halflife > 0; got '4D'"),
-        ({"com": -1}, ValueError, "com >= 0"),
-        ({"com": [1, 2]}, TypeError, r"com must be a finite number, com >= 0; got \[1, 2\]"),
-    ],
-)
-def test_what_the_weighted_mean_refuses(weights, error, words):
-    with pytest.raises(error, match=words):
-        ewm(np.ones(3), **weights)
 
 
 def test_the_result_is_written_to_out():
