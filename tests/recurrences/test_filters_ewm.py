@@ -97,3 +97,69 @@ def test_weighted_mean_of_other_dtypes():
 def test_what_the_weighted_mean_refuses(weights, error, words):
     with pytest.raises(error, match=words):
         ewm(np.ones(3), **weights)
+
+
+def in_wide_precision(x, alpha, adjust):
+    """pandas' loop in extended precision."""
+    alpha, mean, weight = np.longdouble(alpha), np.longdouble(np.nan), np.longdouble(0)
+    means = []
+    for value in x.astype(np.longdouble):
+        weight *= 1 - alpha
+        if np.isfinite(value):
+            new = alpha if weight and not adjust else 1
+            mean = value if np.isnan(mean) else mean + (value - mean) * (new / (weight + new))
+            weight = weight + new if adjust else np.longdouble(1)
+        means.append(mean)
+    return np.array(means)
+
+
+def assert_as_accurate_as_told(computed, x, alpha, adjust):
+    unit = 2.0**-53
+    sizes = np.maximum.accumulate(np.where(np.isfinite(x), np.abs(x), 0).astype(float))
+    bound = 4 * (np.minimum(np.arange(x.size), 1 / alpha) + 1) * unit * sizes
+    if computed.dtype == np.float32:
+        bound += 2.0**-23 * sizes
+    differences = np.abs(computed - in_wide_precision(x, alpha, adjust))
+    assert np.isfinite(differences).sum() == np.logical_or.accumulate(np.isfinite(x)).sum()
+    assert not (differences > bound).any()
+
+
+ALPHAS = [1e-9, 3e-7, 1e-5, 7e-4, 0.02, 0.3, 0.99, 1.0]
+
+
+@pytest.mark.parametrize("adjust", [True, False])
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "i2", "i8"])
+def test_errors_are_those_of_float64(dtype, adjust):
+    for seed, alpha in enumerate(ALPHAS):
+        rng = np.random.default_rng(seed)
+        x = (20 * rng.normal(size=3000) + 50 * (seed % 3)).astype(dtype)
+        assert_as_accurate_as_told(ewm(x, alpha=alpha, adjust=adjust), x, alpha, adjust)
+        if x.dtype.kind == "f":
+            x[rng.random(x.size) < 0.3] = np.nan
+        for data in (x, da.from_array(x, chunks=700)):
+            y = np.asarray(ewm(data, alpha=alpha, adjust=adjust))
+            assert_as_accurate_as_told(y, x, alpha, adjust)
+
+
+def test_a_mean_that_is_too_coarse_is_noticed():
+    x = np.ones(3000)
+    with pytest.raises(AssertionError):
+        assert_as_accurate_as_told(np.full(3000, 1 - 1e-11), x, 0.5, True)
+
+
+@pytest.mark.parametrize("adjust", [True, False])
+@pytest.mark.parametrize("size", [1.0, 3e38, 1e-38])
+def test_a_long_memory_in_float32(size, adjust):
+    """Coefficients of float32 took the mean of ones to 0.989, and overflow is decided by them."""
+    x = np.full(1_000_000, size, np.float32)
+    for data in (x, np.r_[np.float32(np.nan), x]):
+        y = ewm(data, alpha=1e-6, adjust=adjust)
+        assert y.dtype == np.float32
+        np.testing.assert_allclose(y[-1], size, rtol=3e-7)
+
+
+def test_weights_too_small_to_fall():
+    x = draw(100)
+    for alpha in (1e-17, 1e-300):
+        np.testing.assert_allclose(ewm(x, alpha=alpha)[-1], x.mean(), rtol=1e-12)
+        np.testing.assert_allclose(ewm(x, alpha=alpha, adjust=False)[-1], x[0], rtol=1e-12)
