@@ -126,9 +126,16 @@ def _radius(a: Numbers) -> float:
 def _section_of(b: np.ndarray, a: np.ndarray) -> tuple[Section]:
     length = max(b.size, a.size)
     with np.errstate(all="ignore"):
-        parts = [np.pad(part / a[0], (0, length - part.size)) for part in (b, a)]
+        parts = [np.pad(_divided(part, a[0]), (0, length - part.size)) for part in (b, a)]
     taps, feedback = (tuple(part.tolist()) for part in parts)
     return (Section(taps, feedback, is_convolution=a.size == 1),)
+
+
+def _divided(part: np.ndarray, by: Any) -> np.ndarray:
+    """The quotients, rounded once; NumPy rounds those of complex numbers several times."""
+    if part.dtype.char != "D":
+        return np.asarray(part / by)
+    return np.asarray((part.astype(np.clongdouble) / by).astype(part.dtype))
 
 
 @lru_cache(maxsize=256)
