@@ -69,8 +69,10 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any 
     errors, one of them 14 times, and half had less than 0.73 times.
 
     *Special values.* A row that comes near overflow, or has nan or inf, is done again by
-    SciPy's loop in SciPy's order and dtype, so that an unstable filter gives what SciPy
-    gives.
+    SciPy's loop in SciPy's order and dtype, complex64 too, so that an unstable filter gives
+    what SciPy gives. Two exceptions are complex. Where a[0] is not 1, SciPy's division in every
+    step may overflow at other samples. Where a is a[0] alone, SciPy convolves, and a number
+    that is not finite may have nan in either part.
 
     *On a GPU* a row is cut into segments of several thousand samples, each filtered by a lane of
     its own, in float64. A lane finds the states that its segment begins with from the samples

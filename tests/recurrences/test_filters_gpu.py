@@ -245,3 +245,28 @@ def test_states_to_begin_with_take_arrays_of_a_gpu():
     )
     x = draw(100, float)
     assert_same([lfilter(on_gpu(b), on_gpu(a), on_gpu(x))], [signal.lfilter(b, a, x)])
+
+
+@pytest.mark.parametrize("dtype", ["c8", "c16"])
+@pytest.mark.parametrize("a", [[1, -1.2 + 1.6j], [1, 0.5]])
+def test_complex_filters_overflow_where_scipys_do(a, dtype):
+    b, a = (np.array(part, dtype) for part in ([1, 0.5j], a))
+    x = draw(5000, dtype)
+    x[3000] = np.finfo(dtype).max * 0.9
+    with np.errstate(all="ignore"):
+        wanted = signal.lfilter(b, a, x)
+    y = fetched(lfilter(b, a, on_gpu(x)))
+    np.testing.assert_array_equal(np.isfinite(y), np.isfinite(wanted))
+    finite = np.isfinite(wanted)
+    np.testing.assert_allclose(y[finite], wanted[finite], rtol=1e-3)
+
+
+@pytest.mark.parametrize("adjust", [True, False])
+@pytest.mark.parametrize("size", [1.0, 3e38])
+def test_weighted_mean_of_float32_has_coefficients_of_float64(size, adjust):
+    x = on_gpu(np.full(1_000_000, size, np.float32))
+    gap = on_gpu(np.full(1, np.nan, np.float32))
+    for data in (x, cupy.concatenate([gap, x])):
+        y = fetched(ewm(data, alpha=1e-6, adjust=adjust))
+        assert y.dtype == np.float32
+        np.testing.assert_allclose(y[-1], size, rtol=3e-7)

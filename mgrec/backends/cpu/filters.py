@@ -68,30 +68,19 @@ def determine_filter(
     Outcome
     """
     x = _samples(cascade, chunk)
-    if cascade.is_complex:
-        return _plain(cascade, x, entry, result, chunk.reverse, None, np.dtype(np.complex128))
-    real = _halves(result)
-    outcome = _filter(cascade, _halves(x), _halves(entry), real, real.dtype, chunk.reverse)
-    exit, bad = _whole(outcome, entry)
+    outcome = _in_float64(cascade, x, entry, result, chunk)
+    bad = outcome.bad
     if not bad.any():
-        return Outcome(exit, bad)
-    redone = _plain(cascade, x, entry, result, chunk.reverse, bad, chunk.dtype)
-    return Outcome(np.where(bad, redone.exit, exit), bad)
+        return outcome
+    exit, _ = _plain(cascade, x, entry, result, chunk.reverse, bad, chunk.dtype)
+    return Outcome(np.where(bad, exit, outcome.exit), bad)
 
 
 def precompute_filter(cascade: Cascade, chunk: Chunk) -> CascadeSummary:
     """The states after a chunk that begins with states of 0, and what makes them useful."""
-    x = _samples(cascade, chunk)
     entry = np.zeros((cascade.states, *chunk.row_shape), _wide(cascade, chunk.dtype))
-    if cascade.is_complex:
-        outcome = _plain(cascade, x, entry, None, chunk.reverse, None, np.dtype(np.complex128))
-        bad = not np.isfinite(outcome.exit).all()
-    else:
-        real = np.empty(0, chunk.dtype).real.dtype
-        outcome = _filter(cascade, _halves(x), _halves(entry), None, real, chunk.reverse)
-        outcome = Outcome(*_whole(outcome, entry))
-        bad = bool(outcome.bad.any())
-    redo = chunk if bad or not is_tame(cascade, chunk.steps) else None
+    outcome = _in_float64(cascade, _samples(cascade, chunk), entry, None, chunk)
+    redo = chunk if outcome.bad.any() or not is_tame(cascade, chunk.steps) else None
     return CascadeSummary(cascade, chunk.steps, outcome.exit, redo)
 
 
@@ -117,10 +106,11 @@ def _through_silence(cascade: Cascade, states: np.ndarray, steps: int) -> np.nda
     they come back for good.
     """
     states = states[:, :, None]
-    silence = np.zeros((states.shape[1], min(steps, LONG), 1), states.dtype)
+    rows = np.ones(states.shape[1:], bool)
+    silence = np.zeros((len(rows), min(steps, LONG), 1), states.dtype)
 
     def after(count: int) -> np.ndarray:
-        return _plain(cascade, silence[:, :count], states, None, False, None, states.dtype).exit
+        return _plain(cascade, silence[:, :count], states, None, False, rows, states.dtype)[0]
 
     while steps >= LONG:
         steps -= LONG
@@ -162,6 +152,29 @@ def _whole(outcome: Outcome, like: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return outcome.exit, outcome.bad
     bad = np.asarray(outcome.bad.reshape(*like.shape[1:], 2).any(-1))
     return outcome.exit.view(np.complex128), bad
+
+
+def _in_float64(cascade: Cascade, x: Any, entry: Any, result: Any, chunk: Chunk) -> Outcome:
+    """All rows in float64 or complex128; nothing is written where `result` is None."""
+    real = np.empty(0, chunk.dtype).real.dtype
+    if cascade.is_complex:
+        rows, wide = np.ones(x.shape[::2], bool), np.dtype(np.complex128)
+        exit, y = _plain(cascade, x, entry, result, chunk.reverse, rows, wide)
+        return Outcome(exit, _rows_beyond(_TOP[real.char], y))
+    target = None if result is None else _halves(result)
+    outcome = _filter(cascade, _halves(x), _halves(entry), target, real, chunk.reverse)
+    return Outcome(*_whole(outcome, entry))
+
+
+def _rows_beyond(top: float, y: np.ndarray) -> np.ndarray:
+    """Which rows of complex numbers have parts beyond `top` in size, or nan."""
+    parts = _halves(y)
+    with np.errstate(all="ignore"):
+        # Row by row takes 50 times as long.
+        if max(parts.max(initial=0), -parts.min(initial=0)) <= top:
+            return np.zeros(y.shape[::2], bool)
+        is_low = np.abs(parts).max(1, initial=0) <= top
+    return np.asarray(~is_low.reshape(*y.shape[::2], 2).all(-1))
 
 
 def _filter(
@@ -258,12 +271,17 @@ def _lanes(cascade: Cascade) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _plain(
-    cascade: Cascade, x: Any, entry: Any, result: Any, reverse: bool, bad: Any, dtype: np.dtype[Any]
-) -> Outcome:
-    """The plain loop in `dtype`, over the rows in `bad` or all of them."""
-    asked = np.ones(x.shape[::2], bool) if bad is None else bad
+    cascade: Cascade,
+    x: Any,
+    entry: Any,
+    result: Any,
+    reverse: bool,
+    rows: Any,
+    dtype: np.dtype[Any],
+) -> tuple[np.ndarray, np.ndarray]:
+    """The plain loop in `dtype` over some rows: their exit, and what goes into `result`."""
     with np.errstate(all="ignore"):
-        shape = (len(cascade.sections), cascade.order, *asked.shape)
+        shape = (len(cascade.sections), cascade.order, *rows.shape)
         states = np.array(entry, dtype).reshape(shape)
         b, a = cascade.coefficients(dtype)
         target = (
@@ -271,8 +289,7 @@ def _plain(
         )
         source = writable(x.astype(dtype, copy=False))
         views = (source[:, ::-1], target[:, ::-1]) if reverse else (source, target)
-        plain_rows(*views, states, b, a, asked)
+        plain_rows(*views, states, b, a, rows)
         if result is not None and target is not result:
             result[...] = target
-    exit = states.reshape(entry.shape).astype(entry.dtype)
-    return Outcome(exit, np.zeros(asked.shape, bool) if bad is None else bad)
+    return states.reshape(entry.shape).astype(entry.dtype), target

@@ -182,7 +182,6 @@ def choose_layout(
         states,
         inner if inner < WIDE else 0,
         feedback=not cascade.is_feed_forward,
-        is_complex=cascade.is_complex,
         items=items // dtype.itemsize if inner < WIDE else 16,
         stages=stages,
         group=max(vector, group),

@@ -51,8 +51,6 @@ class FilterLayout:
         Columns, where they are fewer than WIDE; else 0.
     feedback : bool
         Outputs count, not inputs alone.
-    is_complex : bool
-        Of the coefficients: then outputs near overflow are those of complex128.
     items, stages, group : int
         Samples a lane takes at a time, such runs under way, samples unrolled.
     bulk : bool
@@ -71,7 +69,6 @@ class FilterLayout:
     states: np.dtype[np.generic]
     inner: int
     feedback: bool
-    is_complex: bool = False
     items: int = 32
     stages: int = 3
     group: int = 4
@@ -82,7 +79,6 @@ class FilterLayout:
 
     def print(self, write: bool, entered: bool, halves: int = 1, threads: int = 32) -> str:
         """The constants and types of a program."""
-        plain = self.states if self.is_complex else self.dtype
         top = _TOP_BITS[np.empty(0, self.dtype).real.dtype.char]
         numbers = {
             "ORDER": self.order, "SECTIONS": self.sections, "INNER": self.inner,
@@ -93,7 +89,7 @@ class FilterLayout:
             "FEEDBACK": self.feedback, "WRITE": write, "ENTERED": entered, "BULK": self.bulk,
             "ALIGNED": self.aligned, "IN_PLACE": self.inputs is None,
         }  # fmt: skip
-        types = {"E": self.dtype, "S": self.states, "P": plain, "X": self.inputs or self.dtype}
+        types = {"E": self.dtype, "S": self.states, "X": self.inputs or self.dtype}
         lines = ["\n#define DEVICE __device__"]
         lines += [f"constexpr int {name} = {value};" for name, value in numbers.items()]
         lines += [f"constexpr bool {k} = {str(v).lower()};" for k, v in flags.items()]

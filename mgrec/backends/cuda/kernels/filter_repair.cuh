@@ -272,9 +272,9 @@ DEVICE bool Repair::walk_again(const Lane& lane, State& state, X* board, bool& a
 }
 
 DEVICE bool Repair::walk_plainly(const Lane& lane, State& state, X* board) const {
-  PlainState<P> plain;
-  for (int q = 0; q < STATES; ++q) plain.v[q] = cast<P>(state.v[q]);
-  const auto step = [&](X x) { return cast<E>(advance_plainly<P>(with, plain, cast<P>(cast<E>(x)))); };
+  PlainState<E> plain;
+  for (int q = 0; q < STATES; ++q) plain.v[q] = cast<E>(state.v[q]);
+  const auto step = [&](X x) { return advance_plainly<E>(with, plain, cast<E>(x)); };
   const bool top = walk(lane, board, step, [] { return false; });
   for (int q = 0; q < STATES; ++q) state.v[q] = cast<S>(plain.v[q]);
   return top;
