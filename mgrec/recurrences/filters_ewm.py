@@ -76,9 +76,9 @@ def ewm(
 
     Notes
     -----
-    *Accuracy.* Everything is computed in float64, whatever the dtype is. Errors are below
-    4·(min(i, 1/α) + 1)·2⁻⁵³ of the largest size up to x_i, before the result is rounded to
-    float32, at most twice. They are larger where α times the values is a subnormal number.
+    *Accuracy.* Everything is computed in float64, whatever the dtype is. The error of y_i is at
+    most 4·(min(i, 1/α) + 1)·2⁻⁵³ of the largest size among x_0 … x_i, and that of float32 one
+    more unit in the last place; larger only where α·x is a subnormal number.
 
     Examples
     --------
@@ -146,7 +146,7 @@ def _without_gaps(x: Any, largest: float, rate: float, adjust: bool, axis: int) 
     # What stands before the first value is the first value.
     entry = None if adjust else (1 - rate) * x[(*whole, 0)].astype(np.float64)[None]
     cascade = Cascade.of_polynomials([rate], [1.0, rate - 1.0])
-    # Coefficients are float64 whatever is written, but not in rows that come near overflow.
+    # Rows near overflow are done again in the dtype of the results: float32 is too coarse.
     is_narrow = x.dtype.char == "f" and largest < _SAFE
     dtype = np.dtype(np.float32 if is_narrow else np.float64)
     y, _ = solve_filter(FilterProblem(cascade, x, entry, axis, dtype))
