@@ -5,11 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from dis import get_instructions
-from types import CodeType, FunctionType, ModuleType
+from enum import Enum
+from functools import partial
+from types import CodeType, EllipsisType, FunctionType, MethodType, NoneType
 from typing import Any
 
 import numpy as np
+
+from .reads import is_namespace, library_name, reads
+
+_NUMBERS = {NoneType, EllipsisType, bool, int, float, complex, str, bytes, slice}
+_VARIADIC = 0x04 | 0x08  # flags of a code with *args, **kwargs
 
 
 def fingerprint(*values: Any) -> str:
@@ -17,7 +23,9 @@ def fingerprint(*values: Any) -> str:
 
     Two functions with equal fingerprints compute the same, whichever process,
     module or notebook cell they were defined in: compiled code is stored and
-    Dask keys are made by it.
+    Dask keys are made by it. What a function reads as ``cfg.K`` counts by its
+    value, and what it calls by its code; what NumPy and other libraries hold, by
+    its name.
 
     Parameters
     ----------
@@ -31,8 +39,9 @@ def fingerprint(*values: Any) -> str:
     Raises
     ------
     TypeError
-        A function refers to an object that cannot be compiled in, so that
-        nothing can be said about what it computes.
+        A function refers to an object that cannot be compiled in, or in a way
+        that its bytecode does not tell, so that nothing can be said about what it
+        computes.
 
     Examples
     --------
@@ -65,53 +74,126 @@ class StepFunction:
     def __dask_tokenize__(self) -> tuple[str, str]:
         return ("mgrec.StepFunction", self.fingerprint)
 
+    def require_unchanged(self) -> None:
+        """Raise unless the function still reads what it read when it was given."""
+        require_unchanged("Coefficient", self.fingerprint, self.function)
+
+
+def require_unchanged(kind: str, before: str, *values: Any) -> None:
+    """Raise unless the fingerprint is what it was: results and code are known by that.
+
+    Raises
+    ------
+    RuntimeError
+        A value that a function reads has changed since the fingerprint was taken, or is
+        another one in this process.
+    """
+    if fingerprint(*values) != before:
+        function = next(value for value in values if callable(value))
+        raise RuntimeError(
+            f"what the functions of a {kind} read must stay as it was when the {kind} was made; "
+            f"got another value in their modules or closures (of {function!r}): make a new "
+            f"{kind}, and give workers the same modules"
+        )
+
 
 def _absorb(digest: Any, value: Any, seen: dict[int, int]) -> None:
-    if isinstance(value, (tuple, list)):
-        digest.update(b"(%d" % len(value))
+    if type(value) in _NUMBERS or isinstance(value, np.generic):
+        digest.update(f"{type(value).__name__}:{value!r};".encode())
+    elif isinstance(value, CodeType):
+        _absorb_code(digest, value, seen)
+    elif isinstance(value, (tuple, list)) and _is_plain(type(value)):
+        fields = getattr(value, "_fields", ())
+        digest.update(f"({type(value).__name__}{fields}{len(value)}".encode())
         for item in value:
             _absorb(digest, item, seen)
+    elif isinstance(value, frozenset):
+        _absorb(digest, ("frozenset", *sorted(map(repr, value))), seen)
+    elif isinstance(value, Enum):
+        _absorb(digest, (type(value).__qualname__, value.name, value.value), seen)
+    elif type(value) in (np.ndarray, np.memmap) and not value.dtype.hasobject:
+        kind = value.dtype.descr if value.dtype.names else value.dtype.str
+        digest.update(repr((value.shape, kind)).encode() + value.tobytes())
+    elif not _absorb_called(digest, value, seen):
+        raise _refusal(value)
+
+
+def _absorb_called(digest: Any, value: Any, seen: dict[int, int]) -> bool:
+    """Hash what can be called, or has attributes that can; False where it hides its code."""
+    name = _name(value)
+    if name is not None:
+        digest.update(f"{name};".encode())
     elif isinstance(value, FunctionType):
         if id(value) in seen:
             digest.update(b"again %d;" % seen[id(value)])
         else:
             seen[id(value)] = len(seen)
             _absorb_function(digest, value, seen)
-    elif isinstance(value, CodeType):
-        digest.update(value.co_code + repr((value.co_names, value.co_varnames)).encode())
-        _absorb(digest, value.co_consts, seen)
-    elif hasattr(value, "py_func"):
-        _absorb(digest, value.py_func, seen)
-    elif isinstance(value, (ModuleType, type, np.ufunc)) or callable(value):
-        module = getattr(value, "__module__", None) or ""
-        name = getattr(value, "__qualname__", None) or getattr(value, "__name__", "")
-        digest.update(f"{module}:{name};".encode())
-    elif isinstance(value, np.ndarray):
-        digest.update(repr((value.shape, value.dtype.str)).encode() + value.tobytes())
-    elif value is None or isinstance(
-        value, (bool, int, float, complex, str, bytes, np.generic, frozenset)
-    ):
-        digest.update(f"{type(value).__name__}:{value!r};".encode())
+    elif isinstance(value, MethodType):
+        _absorb(digest, ("method", value.__func__, value.__self__), seen)
+    elif type(value) is partial:
+        _absorb(digest, ("partial", value.func, value.args, *_sorted(value.keywords)), seen)
+    elif hasattr(value, "py_func") and hasattr(value, "targetoptions"):
+        _absorb_compiled(digest, value, seen)
     else:
-        raise TypeError(
-            f"a function of a recurrence may refer to numbers, arrays, functions and "
-            f"modules; got {value!r} of {type(value).__name__}"
-        )
+        return False
+    return True
 
 
 def _absorb_function(digest: Any, function: FunctionType, seen: dict[int, int]) -> None:
     _absorb(digest, function.__code__, seen)
     _absorb(digest, function.__defaults__ or (), seen)
-    for cell in function.__closure__ or ():
-        _absorb(digest, cell.cell_contents, seen)
-    for name in _global_names(function.__code__):
-        if name in function.__globals__:
-            digest.update(name.encode())
-            _absorb(digest, function.__globals__[name], seen)
+    _absorb(digest, _sorted(function.__kwdefaults__ or {}), seen)
+    for read in reads(function):
+        digest.update(f"{'.'.join(read.path)}=".encode())
+        _absorb(digest, read.value, seen)
 
 
-def _global_names(code: CodeType) -> list[str]:
-    # co_names has attributes too: np.sin would ask for whatever the module calls `sin`.
-    own = {i.argval for i in get_instructions(code) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
-    nested = [const for const in code.co_consts if isinstance(const, CodeType)]
-    return sorted(own.union(*(_global_names(inner) for inner in nested)))
+def _absorb_code(digest: Any, code: CodeType, seen: dict[int, int]) -> None:
+    counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount
+    names = code.co_names, code.co_varnames, counts, code.co_flags & _VARIADIC
+    digest.update(code.co_code + code.co_exceptiontable + repr(names).encode())
+    _absorb(digest, code.co_consts, seen)
+
+
+def _absorb_compiled(digest: Any, dispatcher: Any, seen: dict[int, int]) -> None:
+    """A function that numba compiles: fastmath and the like change what it computes."""
+    signatures = () if dispatcher._can_compile else map(str, dispatcher.nopython_signatures)
+    options = _sorted(dispatcher.targetoptions), _sorted(dispatcher.locals), tuple(signatures)
+    _absorb(digest, ("compiled", options, dispatcher._compiler.pipeline_class), seen)
+    _absorb(digest, dispatcher.py_func, seen)
+
+
+def _sorted(options: dict[str, Any]) -> tuple[Any, ...]:
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return _sorted(value)
+        return frozenset(value) if isinstance(value, set) else value
+
+    return tuple((name, plain(value)) for name, value in sorted(options.items()))
+
+
+def _name(value: Any) -> str | None:
+    if type(value).__module__.startswith("numba.core.types"):
+        return str(value)  # numba.float64(x)
+    return library_name(value)
+
+
+def _is_plain(kind: type) -> bool:
+    """A tuple, a list, or a named tuple that computes nothing."""
+    if kind in (tuple, list):
+        return True
+    fields = getattr(kind, "_fields", ())
+    own = {name for name in vars(kind) if not name.startswith("_")}
+    return kind.__bases__ == (tuple,) and own == set(fields)
+
+
+def _refusal(value: Any) -> TypeError:
+    message = (
+        f"a function of a recurrence may refer to numbers, arrays, NumPy's functions, plain "
+        f"Python functions, those that numba.njit compiles, and modules; got {value!r} of "
+        f"{type(value).__name__}"
+    )
+    if is_namespace(value):
+        message += ": write what is read from it where it is read, as module.name"
+    return TypeError(message)

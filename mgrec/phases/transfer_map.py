@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from .fingerprint import fingerprint
+from .fingerprint import fingerprint, require_unchanged
 
 Map = tuple[Any, ...]
 
@@ -43,8 +43,9 @@ class TransferMap:
 
     The three functions are plain Python on scalars: arithmetic and NumPy ufuncs
     (``np.maximum``, ``np.where``, ...). The CPU compiles these very functions.
-    They must not depend on anything that changes: what they read from their
-    module or closure is read once, when they are compiled.
+    They must not depend on anything that changes: what they read from modules
+    (``K``, or ``cfg.K``) and closures is read once, when they are compiled. Make a
+    new map when it has changed.
 
     Examples
     --------
@@ -84,8 +85,15 @@ class TransferMap:
             name = self.lift.__name__.strip("_<>").removesuffix("_lift")
             object.__setattr__(self, "name", name)
 
-        functions = (self.lift, self.compose, self.apply)
-        object.__setattr__(self, "fingerprint", fingerprint(*functions, self.identity))
+        object.__setattr__(self, "fingerprint", fingerprint(*self._own))
+
+    @property
+    def _own(self) -> tuple[Any, ...]:
+        return self.lift, self.compose, self.apply, self.identity
+
+    def require_unchanged(self) -> None:
+        """Raise unless the functions still read what they read when the map was made."""
+        require_unchanged("TransferMap", self.fingerprint, *self._own)
 
     # Equal is what computes the same: a map that a worker has unpickled finds the code that
     # was compiled for the last one.

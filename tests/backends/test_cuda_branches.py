@@ -3,11 +3,12 @@
 import numpy as np
 
 from mgrec.backends.cuda.tracing import trace_coefficient
+from mgrec.phases.fingerprint import StepFunction
 
 
 def traced(function, count=2):
     name = np.dtype("float64")
-    return trace_coefficient(function, "f", (name,) * count, name)
+    return trace_coefficient(StepFunction(function), "f", (name,) * count, name)
 
 
 def costly(x):

@@ -14,6 +14,7 @@ import pytest
 
 from mgrec.backends.cuda.spelling import ctype
 from mgrec.backends.cuda.tracing import operand_count, trace_coefficient, trace_transfer_map
+from mgrec.phases.fingerprint import StepFunction
 from mgrec.phases.transfer_map import TransferMap
 from mgrec.recurrences import maps
 
@@ -115,13 +116,18 @@ def test_traced_functions_compute_what_python_computes(compiled: ctypes.CDLL, k:
             np.testing.assert_allclose(values, np.asarray(right, dtype), rtol=ulps)
 
 
+def traced_coefficient(function: Callable[..., Any]) -> str:
+    kind = np.dtype("float64")
+    return trace_coefficient(StepFunction(function), function.__name__, (kind,), kind)
+
+
 def test_coefficient_of_many_ufuncs(tmp_path: Path) -> None:
     def wavy(i: Any, x: Any) -> Any:
         y = 0.5 + 0.4 * np.sin(0.001 * i) * np.where(i % 3 == 1, x, -x)
         mantissa, exponent = np.frexp(y)
         return np.ldexp(mantissa, exponent) + np.maximum(np.tanh(x), np.floor(y)) ** 2 + i // -7
 
-    traced = trace_coefficient(wavy, "wavy", (np.dtype("float64"),), np.dtype("float64"))
+    traced = traced_coefficient(wavy)
     export = 'extern "C" double wave(long long i, double x) { return wavy(i, x); }'
     library = build(
         '#include <cmath>\nusing namespace std;\n#define DEVICE\n#include "numeric.cuh"\n'
@@ -139,7 +145,7 @@ def test_a_branch_on_any_is_a_choice_of_results(tmp_path: Path) -> None:
             return 10.0 if np.any(x > 2) else x + i
         return -x
 
-    traced = trace_coefficient(stepwise, "stepwise", (np.dtype("float64"),), np.dtype("float64"))
+    traced = traced_coefficient(stepwise)
     export = 'extern "C" double step(long long i, double x) { return stepwise(i, x); }'
     library = build(
         '#include <cmath>\nusing namespace std;\n#define DEVICE\n#include "numeric.cuh"\n'
@@ -151,12 +157,29 @@ def test_a_branch_on_any_is_a_choice_of_results(tmp_path: Path) -> None:
         assert got == stepwise(3, np.float64(x))
 
 
+factor = 2.0
+
+
+def scaled(i: Any, x: Any) -> Any:
+    return factor * x
+
+
+def test_one_function_may_read_another_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, before = np.dtype("float64"), StepFunction(scaled)
+    assert "0x1.0000000000000p+1" in traced_coefficient(scaled)
+    monkeypatch.setitem(globals(), "factor", 3.0)
+    assert "0x1.8000000000000p+1" in traced_coefficient(scaled)
+    assert "0x1.0000000000000p+1" in trace_coefficient(before, "scaled", (kind,), kind)
+    with pytest.raises(RuntimeError, match="functions of a Coefficient read must stay"):
+        trace_coefficient(before, "another", (kind,), kind)
+
+
 def test_too_many_branches_are_refused() -> None:
     def wild(x: Any) -> Any:
         return sum(1.0 if np.any(x > k) else x for k in range(6))
 
     with pytest.raises(TypeError, match="branches too often"):
-        trace_coefficient(lambda i, x: wild(x), "wild", (np.dtype("f8"),), np.dtype("f8"))
+        traced_coefficient(lambda i, x: wild(x))
 
 
 def branching_lift(x: Any) -> tuple[Any]:

@@ -1,14 +1,18 @@
 """Functions are equal where they compute the same, in any process."""
 
+import functools
 import math
 import subprocess
 import sys
+from collections import namedtuple
+from enum import IntEnum
 
 import cloudpickle
+import numba
 import numpy as np
 import pytest
 
-from mgrec.phases.fingerprint import StepFunction, fingerprint
+from mgrec.phases.fingerprint import StepFunction, fingerprint, require_unchanged
 
 factor = 3.0
 sin = object()  # shares its name with NumPy's, and no fingerprint may ask for it
@@ -24,6 +28,19 @@ def with_closure(value):
 
 def composed(first, second, third):
     return lambda x: first(second(third(x)))
+
+
+def calling(function):
+    return lambda x: function(x)
+
+
+def first_of(pair):
+    return lambda x: pair.a * x
+
+
+class Colour(IntEnum):
+    RED = 1
+    BLUE = 2
 
 
 def test_equal_code_is_equal_wherever_it_was_defined():
@@ -44,6 +61,22 @@ def test_equal_code_is_equal_wherever_it_was_defined():
         (with_closure(2.0), with_closure(3.0)),
         (with_closure(np.ones(2)), with_closure(np.zeros(2))),
         (with_closure(np.float32(1)), with_closure(np.float64(1))),
+        (with_closure(Colour.RED), with_closure(Colour.BLUE)),
+        (with_closure(frozenset({1})), with_closure(frozenset({2}))),
+        (first_of(namedtuple("P", "a b")(1, 2)), first_of(namedtuple("P", "b a")(1, 2))),
+        (lambda x: x[0], lambda *x: x[0]),
+        (lambda *, x=1: x, lambda *, x=2: x),
+        (calling(np.sin), calling(np.cos)),
+        (calling(float), calling(complex)),
+        (calling(numba.float32), calling(numba.float64)),
+        (calling(functools.partial(max, 1)), calling(functools.partial(max, 2))),
+        (calling(numba.njit(with_closure(2))), calling(numba.njit(with_closure(3)))),
+        (calling(numba.njit(scaled)), calling(numba.njit(scaled, fastmath=True))),
+        (calling(numba.njit(scaled)), calling(numba.njit(scaled, error_model="numpy"))),
+        (
+            calling(numba.njit(scaled, fastmath={"nnan"})),
+            calling(numba.njit(scaled, fastmath={"ninf"})),
+        ),
     ],
 )
 def test_what_computes_something_else_differs(one, other):
@@ -84,6 +117,60 @@ def test_what_cannot_be_judged_is_refused():
     table = {"a": 1}
     with pytest.raises(TypeError, match=r"may refer to numbers, arrays.*got \{'a': 1\} of dict"):
         fingerprint(lambda x: table["a"] * x)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        np.vectorize(scaled),
+        np.frompyfunc(scaled, 1, 1),
+        numba.vectorize(scaled),
+        numba.guvectorize("(n)->(n)")(scaled),
+        functools.lru_cache(scaled),
+        "text".upper,
+        np.random.default_rng(0).normal,
+        np.array([sin]).sum,
+    ],
+    ids=lambda function: type(function).__name__,
+)
+def test_callables_that_hide_their_code_are_refused(function):
+    with pytest.raises(TypeError, match="plain Python functions, those that numba"):
+        fingerprint(calling(function))
+
+
+def test_a_c_callback_is_refused():
+    with pytest.raises(TypeError, match="of CFunc"):
+        fingerprint(calling(numba.cfunc("float64(float64)")(lambda x: x)))
+
+
+def test_signatures_of_compiled_functions_count():
+    narrow, wide = (numba.njit(f"{k}({k})")(lambda x: x) for k in ("float32", "float64"))
+    assert fingerprint(calling(narrow)) != fingerprint(calling(wide))
+
+
+def test_methods_count_by_what_they_are_bound_to():
+    class Two:
+        def times(self, x):
+            return 2 * x
+
+    with pytest.raises(TypeError, match="of Two"):
+        fingerprint(calling(Two().times))
+
+
+def test_running_code_leaves_its_fingerprint():
+    function = with_closure(2.5)
+    before = fingerprint(function)
+    for x in range(10_000):
+        function(x)
+    assert fingerprint(function) == before
+
+
+def test_what_has_changed_since_is_refused(monkeypatch):
+    before = fingerprint(scaled)
+    require_unchanged("Coefficient", before, scaled)
+    monkeypatch.setitem(globals(), "factor", 4.0)
+    with pytest.raises(RuntimeError, match=r"of a Coefficient read must stay.*make a new Coeff"):
+        require_unchanged("Coefficient", before, scaled)
 
 
 def test_pickled_functions_stay_equal():

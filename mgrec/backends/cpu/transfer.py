@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Any
+
+import numba
 
 from ...phases.fingerprint import StepFunction
 from ...phases.transfer_map import TransferMap
-from .compilation import compile_kernel, compile_step
+from .compilation import KEPT, OPTIONS, compile_kernel
+from .steps import compile_step
 from .tuples import cast, cells_at, rows_of, store, values_at
 
 # Columns whose maps are composed together: they stay in the L2 cache.
@@ -36,7 +39,7 @@ class TransferKernels:
 Parts = tuple[tuple[StepFunction | None, int], ...]
 
 
-@cache
+@lru_cache(maxsize=KEPT)
 def transfer_kernels(transfer_map: TransferMap, parts: Parts, several: bool) -> TransferKernels:
     """Kernels of a transfer map.
 
@@ -50,6 +53,7 @@ def transfer_kernels(transfer_map: TransferMap, parts: Parts, several: bool) -> 
         The state is a tuple of scalars.
     """
     lift = fused_lift(transfer_map, parts)
+    transfer_map.require_unchanged()
     compose = compile_step(transfer_map.compose)
     apply = _tupled(compile_step(transfer_map.apply), several)
     key = (transfer_map.fingerprint, *parts_key(parts), repr(several))
@@ -67,32 +71,41 @@ def parts_key(parts: Parts) -> tuple[str, ...]:
     return tuple(f"{function and function.fingerprint}:{count}" for function, count in parts)
 
 
-@cache
+@lru_cache(maxsize=KEPT)
 def fused_lift(transfer_map: TransferMap, parts: Parts) -> Any:
-    """``lift`` as a function of the flat operands, coefficients computed on the way."""
-    scope: dict[str, Any] = {"lift": compile_step(transfer_map.lift)}
+    """``lift`` as a function of the flat operands, coefficients computed on the way.
+
+    Raises
+    ------
+    RuntimeError
+        What the functions read has changed since they were given: kernels are known by that.
+    """
+    transfer_map.require_unchanged()
+    scope: dict[str, Any] = {"__name__": "mgrec", "lift": compile_step(transfer_map.lift)}
     arguments, at = [], 0
     for number, (function, count) in enumerate(parts):
         operands = ", ".join(f"x{at + k}" for k in range(count))
         if function is None:
             arguments.append(operands)
         else:
+            function.require_unchanged()
             scope[f"f{number}"] = compile_step(function.function)
             arguments.append(f"f{number}({operands})")
         at += count
     flat = ", ".join(f"x{k}" for k in range(at))
     exec(f"def fused({flat}): return lift({', '.join(arguments)})", scope)
-    return compile_step(scope["fused"])
+    return numba.njit(**OPTIONS)(scope["fused"])
 
 
 def _tupled(apply: Any, several: bool) -> Any:
     if several:
         return apply
 
+    @numba.njit(**OPTIONS)
     def one(step: Any, state: Any) -> Any:
         return (apply(step, state[0]),)
 
-    return compile_step(one)
+    return one
 
 
 def _determine_rows(lift: Any, apply: Any) -> Callable[..., None]:

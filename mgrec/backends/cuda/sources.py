@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -181,9 +181,9 @@ def spell_arrays(source: Source, states: int) -> dict[str, str]:
     }
 
 
-@cache
+@lru_cache(maxsize=1024)
 def _statements(function: StepFunction, operands: tuple[Any, ...], dtype: np.dtype[Any]) -> int:
-    return trace_coefficient(function.function, "coefficient", operands, dtype).count(";")
+    return trace_coefficient(function, "coefficient", operands, dtype).count(";")
 
 
 def is_costly(operand: CoefficientOperand, dtype: np.dtype[Any]) -> bool:
@@ -208,8 +208,7 @@ def _add_varying(source: Source, expression: str) -> None:
 
 def _add_computed(source: Source, operand: CoefficientOperand, chunk: Chunk) -> None:
     name = f"coefficient{len(source.functions)}"
-    function = operand.function.function
-    traced = trace_coefficient(function, name, _dtypes(operand), source.dtype)
+    traced = trace_coefficient(operand.function, name, _dtypes(operand), source.dtype)
     if is_costly(operand, source.dtype):
         traced = traced.replace("DEVICE inline", "DEVICE __noinline__", 1)
     source.functions.append(traced)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from ...phases.fingerprint import StepFunction
 from ...phases.transfer_map import TransferMap
 from .branches import print_statements
 from .powers import spell_powers
@@ -15,9 +16,11 @@ from .spelling import ctype
 from .symbols import Record, Symbol, cast, outcomes
 
 _MOST_STATES = 8
+# Programs that are held, those used last.
+_KEPT = 1024
 
 
-@cache
+@lru_cache(maxsize=_KEPT)
 def trace_transfer_map(transfer_map: TransferMap, dtype: np.dtype[Any], states: int) -> str:
     """Print a transfer map as ``struct Transfer``.
 
@@ -39,12 +42,16 @@ def trace_transfer_map(transfer_map: TransferMap, dtype: np.dtype[Any], states: 
     TypeError
         One of the functions does something that cannot be recorded; the message
         names the function and what to write instead.
+    RuntimeError
+        What the functions read has changed since the map was made: programs are
+        known by that.
 
     Notes
     -----
     A result of another dtype is converted to `dtype`, as storing it in an array
     would.
     """
+    transfer_map.require_unchanged()
     arity = operand_count(transfer_map.lift)
     width = len(transfer_map.identity)
     name = transfer_map.name
@@ -69,14 +76,16 @@ struct Transfer {{
 """
 
 
-@cache
+@lru_cache(maxsize=_KEPT)
 def trace_coefficient(
-    function: Callable[..., Any],
+    step: StepFunction,
     name: str,
     operands: tuple[np.dtype[Any], ...],
     dtype: np.dtype[Any],
 ) -> str:
-    """Print ``function(index, *operands)`` as a C++ function `name`."""
+    """Print ``step.function(index, *operands)`` as a C++ function `name`."""
+    step.require_unchanged()
+    function = step.function
     record = Record(f"Coefficient {function.__name__!r}")
     index = Symbol("index", np.dtype(np.int64), record)
     values = [Symbol(f"x{k}", kind, record) for k, kind in enumerate(operands)]
@@ -96,7 +105,7 @@ def operand_count(lift: Callable[..., Any]) -> int:
     return int(code.co_argcount)
 
 
-@cache
+@lru_cache(maxsize=_KEPT)
 def state_count(transfer_map: TransferMap) -> int:
     """Count the scalars of a state: as many as `apply` takes and returns.
 

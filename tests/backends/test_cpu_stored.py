@@ -1,4 +1,4 @@
-"""Functions of one step as numba compiles them, and the cache of compiled code on disk."""
+"""Compiled code on disk: found again by what it computes, and not missed where there is no disk."""
 
 import json
 import os
@@ -6,11 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-import mgrec
-from mgrec.backends.cpu.compilation import _StepCache, compile_step
+from mgrec.backends.cpu.stored import StepCache
 
 SCRIPT = """
 import json, sys
@@ -58,8 +56,22 @@ print(json.dumps(mgrec.linear_recurrence(mgrec.Coefficient(names["twice"]), np.o
 """
 
 
-def run(folder, *arguments, script=SCRIPT):
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder)}
+OF_A_MODULE = """
+import json
+import numpy as np, mgrec, cfg
+
+kept = mgrec.TransferMap(
+    lift=lambda x: (cfg.gain(x) * cfg.K,),
+    compose=lambda earlier, later: (earlier[0] + later[0],),
+    apply=lambda step, w: step[0] + w,
+    identity=(0.0,),
+)
+print(json.dumps(mgrec.scan(kept, np.ones(1), initial=0.0)[0]))
+"""
+
+
+def run(folder, *arguments, script=SCRIPT, **environment):
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder), **environment}
     command = [sys.executable, "-c", script, *arguments]
     out = subprocess.run(command, env=environment, capture_output=True, check=True, text=True)
     return json.loads(out.stdout)
@@ -96,7 +108,7 @@ def test_processes_that_compile_at_once_do_not_take_each_others_code(tmp_path, m
         return x
 
     monkeypatch.setattr("numba.core.config.CACHE_DIR", str(tmp_path))
-    one, other = (_StepCache(kernel, key)._cache_file for key in ("one", "other"))
+    one, other = (StepCache(kernel, key)._cache_file for key in ("one", "other"))
     for files in (one, other):
         monkeypatch.setattr(files, "_load_index", dict)
     one.save(("signature", "one"), "code of one")
@@ -107,36 +119,13 @@ def test_processes_that_compile_at_once_do_not_take_each_others_code(tmp_path, m
     assert other.load(("signature", "other")) == "code of the other"
 
 
-def halved(x):
-    return x / 2
-
-
-def test_numpy_functions_act_on_scalars():
-    where = compile_step(lambda x: np.where(x > 0, x, 0.0))
-    assert isinstance(where(1.5), float)
-    assert (where(1.5), where(-1.5)) == (1.5, 0.0)
-    frexp = compile_step(lambda x: np.frexp(x)[1] + 0.0)
-    for x in (0.0, 1.0, -3.0, 1e300, 5e-324):
-        assert frexp(x) == np.frexp(x)[1]
-
-
-def test_functions_call_functions_of_their_module_and_closure():
-    def doubled(x):
-        return 2 * x
-
-    assert compile_step(lambda x: halved(x) + doubled(x))(3.0) == 7.5
-
-
-def test_division_by_zero_follows_numpy():
-    with np.errstate(all="ignore"):
-        assert compile_step(lambda x: 1 / x)(0.0) == np.inf
-
-
-def test_closures_of_other_values_are_other_recurrences():
-    def decaying(rate):
-        return mgrec.Coefficient(lambda i: rate)
-
-    t = np.ones(3)
-    assert mgrec.linear_recurrence(decaying(0.5), t).tolist() == [1, 1.5, 1.75]
-    assert mgrec.linear_recurrence(decaying(0.0), t).tolist() == [1, 1, 1]
-    assert mgrec.linear_recurrence(decaying(0.5), t).tolist() == [1, 1.5, 1.75]
+@pytest.mark.slow
+def test_another_value_or_function_of_a_module_is_other_code(tmp_path):
+    found = []
+    for number, (value, factor) in enumerate([(2.0, 3.0), (5.0, 7.0)]):
+        text = f"import numba\nK = {value}\n@numba.njit\ndef gain(x): return x * {factor}\n"
+        (tmp_path / "cfg.py").write_text(text)
+        os.utime(tmp_path / "cfg.py", (number, number))
+        path = os.pathsep.join((str(tmp_path), os.environ.get("PYTHONPATH", "")))
+        found.append(run(tmp_path, script=OF_A_MODULE, PYTHONPATH=path))
+    assert found == [6.0, 35.0]

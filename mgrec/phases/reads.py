@@ -1,0 +1,157 @@
+"""What a Python function reads from its module and its closure, as its bytecode tells."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from dis import get_instructions
+from functools import reduce
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+# What these hold does not change while they are installed: a name says what it is.
+LIBRARIES = frozenset("builtins cmath cupy math numba numpy operator _operator scipy".split())
+
+_GLOBALS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
+_CELLS = {"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"}
+_ATTRIBUTES = {"LOAD_ATTR", "LOAD_METHOD"}
+_SILENT = {"CACHE", "EXTENDED_ARG", "NOP"}
+_HIDING = {"__import__", "eval", "exec", "globals"}
+_Chain = tuple[bool, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Read:
+    """A value that a function reads.
+
+    Attributes
+    ----------
+    path : tuple of str
+        The name of the value, or of a module or class and of what is read from it, one after
+        the other: ``("cfg", "K")``.
+    value : object
+        Neither a module nor a class of the user's, unless the bytecode does not tell what is
+        read from it.
+    is_free : bool
+        The first name is one of the closure, not of the module.
+    """
+
+    path: tuple[str, ...]
+    value: Any
+    is_free: bool
+
+
+def reads(function: FunctionType) -> tuple[Read, ...]:
+    """All that a function and the functions inside it read, in the order of the names.
+
+    Raises
+    ------
+    TypeError
+        A name is not defined, or something is read past all names.
+    """
+    closure = function.__closure__ or ()
+    cells = dict(zip(function.__code__.co_freevars, closure, strict=True))
+    found = []
+    for is_free, names in sorted(set(_chains(function.__code__, frozenset(cells)))):
+        scope = {} if is_free else function.__globals__
+        if is_free:
+            scope = {names[0]: _content(cells[names[0]], names[0])}
+        elif names[0] not in scope and hasattr(builtins, names[0]):
+            _require_open(names[0], names[0] in _HIDING)
+            continue
+        found.append(_follow(names, scope, is_free))
+    return tuple({(read.is_free, read.path): read for read in found}.values())
+
+
+def library_name(value: Any) -> str | None:
+    """The name under which a library has a module, class or function; None: it is no library's."""
+    if isinstance(value, ModuleType):
+        return value.__name__ if _is_library(value.__name__) else None
+    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
+    module = getattr(value, "__module__", None)
+    if not isinstance(name, str) or not isinstance(module, str | None):
+        return None
+    # Ufuncs say no module before NumPy 2.4, and SciPy's never do.
+    places = [module] if module else ["numpy", "scipy.special"]
+    for place in filter(_is_library, places):
+        if place in sys.modules and _at(sys.modules[place], name) is value:
+            return f"{place}:{name}"
+    return None
+
+
+def is_namespace(value: Any) -> bool:
+    """Whether what is read from it counts, not the thing itself: a module or class."""
+    return isinstance(value, (ModuleType, type)) and library_name(value) is None
+
+
+def _is_library(module: str) -> bool:
+    return module.split(".")[0] in LIBRARIES
+
+
+def _at(module: ModuleType, name: str) -> Any:
+    # vars: NumPy warns when it is asked for some of its former names.
+    first, *others = name.split(".")
+    found = vars(module).get(first)
+    return reduce(lambda value, part: getattr(value, part, None), others, found)
+
+
+def _content(cell: Any, name: str) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        raise _undefined(name) from None
+
+
+def _follow(names: tuple[str, ...], scope: dict[str, Any], is_free: bool) -> Read:
+    """Read a name, and attribute after attribute as far as modules and classes go."""
+    if names[0] not in scope:
+        raise _undefined(names[0])
+    value, length = scope[names[0]], 1
+    while length < len(names) and is_namespace(value):
+        if not hasattr(value, names[length]):
+            raise _undefined(".".join(names[: length + 1]))
+        value, length = getattr(value, names[length]), length + 1
+    return Read(names[:length], value, is_free)
+
+
+def _undefined(name: str) -> TypeError:
+    return TypeError(
+        f"a function of a recurrence may refer to what is defined when the recurrence is made; "
+        f"got {name}, which is not defined yet"
+    )
+
+
+def _require_open(what: str, is_hiding: bool) -> None:
+    if is_hiding:
+        raise TypeError(
+            f"a function of a recurrence must name what it reads, so that compiled code is known "
+            f"by it; got {what}: import outside of the function, and write module.name"
+        )
+
+
+def _chains(code: CodeType, free: frozenset[str]) -> Iterator[_Chain]:
+    """Names that are read, each with the attributes that are asked of it at once.
+
+    The value of a name that is stored, passed on or asked in any other way ends its chain.
+    """
+    chain: _Chain | None = None
+    for instruction in get_instructions(code):
+        name, argument = instruction.opname, instruction.argval
+        if name in _SILENT:
+            continue
+        if chain and name in _ATTRIBUTES:
+            chain = chain[0], (*chain[1], argument)
+            continue
+        if chain:
+            yield chain
+        _require_open(f"an import of {argument}", name == "IMPORT_NAME")
+        is_free = name in _CELLS and argument in free
+        chain = (is_free, (argument,)) if is_free or name in _GLOBALS else None
+    for inner in _nested(code.co_consts):
+        yield from _chains(inner, free & frozenset(inner.co_freevars))
+
+
+def _nested(constants: Iterable[Any]) -> Iterator[CodeType]:
+    return (constant for constant in constants if isinstance(constant, CodeType))
