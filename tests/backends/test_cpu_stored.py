@@ -1,13 +1,19 @@
 """Compiled code on disk: found again by what it computes, and not missed where there is no disk."""
 
 import json
+import logging
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import mgrec
+from mgrec.backends import uncached
+from mgrec.backends.cpu.compilation import compile_kernel
 from mgrec.backends.cpu.stored import StepCache
 
 SCRIPT = """
@@ -67,6 +73,15 @@ kept = mgrec.TransferMap(
     identity=(0.0,),
 )
 print(json.dumps(mgrec.scan(kept, np.ones(1), initial=0.0)[0]))
+"""
+
+WITHOUT_A_FOLDER = """
+import json, logging
+logging.basicConfig(level=logging.INFO)
+import numpy as np, mgrec
+
+solved = [mgrec.scan(mgrec.maps.max_plus, np.ones(3, kind), 0, initial=0) for kind in ("f8", "f4")]
+print(json.dumps([w.tolist() for w in solved]))
 """
 
 
@@ -129,3 +144,45 @@ def test_another_value_or_function_of_a_module_is_other_code(tmp_path):
         path = os.pathsep.join((str(tmp_path), os.environ.get("PYTHONPATH", "")))
         found.append(run(tmp_path, script=OF_A_MODULE, PYTHONPATH=path))
     assert found == [6.0, 35.0]
+
+
+@pytest.mark.slow
+def test_where_no_folder_can_be_written_everything_computes(tmp_path):
+    # Files in place of folders stop root, too, whom permissions do not.
+    package = Path(mgrec.__file__).parent
+    shutil.copytree(package, tmp_path / "mgrec", ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in [tmp_path / "mgrec", *(tmp_path / "mgrec").rglob("*/")]:
+        (folder / "__pycache__").write_text("")
+    nowhere = str(tmp_path / "mgrec" / "__pycache__" / "home")
+    environment = {**os.environ, "HOME": nowhere, "XDG_CACHE_HOME": nowhere}
+    environment.pop("NUMBA_CACHE_DIR", None)
+    command = [sys.executable, "-B", "-c", WITHOUT_A_FOLDER]
+    out = subprocess.run(
+        command, env={**environment, "PYTHONPATH": str(tmp_path)}, cwd=tmp_path,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert out.returncode == 0, out.stderr
+    assert json.loads(out.stdout) == [[1.0, 2.0, 3.0]] * 2
+    assert out.stderr.count("set NUMBA_CACHE_DIR to a folder that can be written") == 1
+
+
+def doubled(x):
+    x[0] *= 2
+
+
+def double(kernel):
+    x = np.ones(1)
+    kernel(x)
+    return x[0]
+
+
+def test_a_folder_that_becomes_unwritable_does_no_harm(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("numba.core.config.CACHE_DIR", str(tmp_path / "kept"))
+    monkeypatch.setattr(uncached, "_told", set())
+    kernels = [compile_kernel(doubled, key) for key in ("one", "other")]
+    shutil.rmtree(tmp_path / "kept")
+    (tmp_path / "kept").write_text("")
+    with caplog.at_level(logging.INFO, "mgrec"):
+        assert [double(kernel) for kernel in kernels] == [2.0, 2.0]
+    assert len(caplog.messages) == 1
+    assert "set NUMBA_CACHE_DIR" in caplog.text

@@ -11,7 +11,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from .compilation import OPTIONS, writable
+from .compilation import OPTIONS, compile_kernel, writable
 
 _SPLIT = 134217729.0  # 2**27 + 1 halves a float64 (Dekker 1971)
 
@@ -87,7 +87,7 @@ class Judge:
         info = np.finfo(self.dtype)
         unit, eta = float(info.eps) / 2, float(info.smallest_subnormal)
         operands = (writable(s), writable(t), writable(computed))
-        found = _judge(*operands, self._state, self._loop, self.steps, unit, eta)
+        found = _judged(*operands, self._state, self._loop, self.steps, unit, eta)
         self.largest_error = max(self.largest_error, found[0])
         self.largest_share = max(self.largest_share, found[1])
         self.largest_difference = max(self.largest_difference, found[2])
@@ -112,7 +112,6 @@ def _sum(a: float, b: float) -> Any:
     return x, (a - (x - b_part)) + (b - b_part)
 
 
-@numba.njit(cache=True, **OPTIONS)
 def _judge(
     s: Any, t: Any, computed: Any, state: Any, loop: Any, start: int, unit: float, eta: float
 ) -> Any:
@@ -140,3 +139,6 @@ def _judge(
     state[0], state[1], state[2], state[3] = high, low, size, count
     loop[0] = w
     return error, share, difference
+
+
+_judged = compile_kernel(_judge)

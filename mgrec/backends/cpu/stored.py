@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
+
+from ..uncached import say_uncached
+
+_FOLDER = "NUMBA_CACHE_DIR"
 
 
 class _CacheFiles(IndexDataCacheFile):  # type: ignore[misc]
@@ -30,7 +34,8 @@ class StepCache(FunctionCache):  # type: ignore[misc]
     """numba's cache on disk, keyed by what the compiled-in functions do.
 
     numba's own key pickles the closure, and a compiled function pickles differently in
-    every process: nothing was ever found again.
+    every process: nothing was ever found again. What cannot be read is compiled, and what
+    cannot be written, to a folder without permission or a disk that is full, is not kept.
     """
 
     def __init__(self, function: Callable[..., Any], key: str) -> None:
@@ -42,13 +47,36 @@ class StepCache(FunctionCache):  # type: ignore[misc]
             source_stamp=self._impl.locator.get_source_stamp(),
         )
 
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(signature, target_context)
+        except OSError:
+            return None
+
+    def save_overload(self, signature: Any, data: Any) -> None:
+        try:
+            super().save_overload(signature, data)
+        except OSError as error:
+            say_uncached(_FOLDER, f"{self.cache_path} cannot be written: {error}")
+
     def _index_key(self, signature: Any, codegen: Any) -> Any:
         return signature, codegen.magic_tuple(), self._key
 
 
+class _NoFolder(NullCache):  # type: ignore[misc]
+    def __init__(self, error: Exception) -> None:
+        self._reason = str(error)
+
+    def save_overload(self, signature: Any, data: Any) -> None:
+        say_uncached(_FOLDER, self._reason)
+
+
 def cache_on_disk(kernel: Callable[..., Any], *key: str) -> Any:
-    """The cache of a kernel."""
-    return StepCache(kernel, "-".join((*key, _versions())))
+    """The cache of a kernel, or one that keeps nothing where nothing can be written."""
+    try:
+        return StepCache(kernel, "-".join((*key, _versions())))
+    except (RuntimeError, OSError) as error:
+        return _NoFolder(error)
 
 
 @cache

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import os
 import tempfile
-from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
+
+from ..uncached import say_uncached
 
 OPTIONS = ("-std=c++17", "-ftz=false")
 UNFUSED = (*OPTIONS, "-fmad=false")
 """Products are rounded before they are added, as in a plain loop on the host."""
 
 
-def compiled(text: str, options: tuple[str, ...] = OPTIONS) -> Path:
+def compiled(text: str, options: tuple[str, ...] = OPTIONS) -> bytes:
     """Compile a program for the current device, or find it on disk.
 
     Parameters
@@ -29,8 +31,8 @@ def compiled(text: str, options: tuple[str, ...] = OPTIONS) -> Path:
 
     Returns
     -------
-    pathlib.Path
-        Of the binary.
+    bytes
+        The binary.
 
     Raises
     ------
@@ -43,27 +45,46 @@ def compiled(text: str, options: tuple[str, ...] = OPTIONS) -> Path:
     capability = cupy.cuda.Device().compute_capability
     version = ".".join(map(str, nvrtc.getVersion()))
     key = "\n".join((*options, capability, version, cupy.__version__, text))
-    path = _folder() / f"mgrec-{sha256(key.encode()).hexdigest()[:40]}.cubin"
-    if not path.exists():
-        binary, _ = compiler.compile_using_nvrtc(text, options, cache_in_memory=True)
-        _keep(binary, path)
-    return path
+    name = f"mgrec-{sha256(key.encode()).hexdigest()[:40]}.cubin"
+    found = _find(name)
+    if found is not None:
+        return found
+    binary: bytes = compiler.compile_using_nvrtc(text, options, cache_in_memory=True)[0]
+    _keep(binary, name)
+    return binary
 
 
-def _keep(binary: bytes, path: Path) -> None:
-    """Write under another name first: other processes look for the file at the same time."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as file:
-        file.write(binary)
-    os.replace(file.name, path)
-
-
-@cache
-def _folder() -> Path:
-    """CuPy's folder of compiled kernels, or one that lasts as long as this process."""
-    given = os.environ.get("CUPY_CACHE_DIR", "~/.cupy/kernel_cache")
-    folder = Path(given).expanduser()
+def _find(name: str) -> bytes | None:
     try:
+        return (_folder() / name).read_bytes()
+    except (OSError, RuntimeError):
+        return None
+
+
+def _keep(binary: bytes, name: str) -> None:
+    """Write under another name first: other processes look for the file at the same time.
+
+    What cannot be written, to a folder without permission or a disk that is full, is not kept.
+    """
+    try:
+        folder = _folder()
         folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder, suffix=".part", delete=False) as file:
+            _write(binary, file, folder / name)
+    except (OSError, RuntimeError) as error:
+        say_uncached("CUPY_CACHE_DIR", str(error))
+
+
+def _write(binary: bytes, file: Any, path: Path) -> None:
+    try:
+        file.write(binary)
+        file.close()
+        os.replace(file.name, path)
     except OSError:
-        return Path(tempfile.mkdtemp(prefix="mgrec-"))
-    return folder if os.access(folder, os.W_OK) else Path(tempfile.mkdtemp(prefix="mgrec-"))
+        os.unlink(file.name)
+        raise
+
+
+def _folder() -> Path:
+    """CuPy's folder of compiled kernels; RuntimeError for a user without a home."""
+    return Path(os.environ.get("CUPY_CACHE_DIR", "~/.cupy/kernel_cache")).expanduser()

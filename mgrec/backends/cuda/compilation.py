@@ -85,11 +85,15 @@ def compile_kernel(text: str, name: str, shared_bytes: int = 0, *, is_fused: boo
 def _compile(text: str, name: str, shared_bytes: int, is_fused: bool, device: int) -> Kernel:
     import cupy
 
-    path = compiled(text, OPTIONS if is_fused else UNFUSED)
-    kernel = cupy.RawModule(path=str(path)).get_function(name)
+    # A RawModule reads a file, which a machine without a writable folder has not, and is never
+    # unloaded.
+    module = cupy.cuda.function.Module()
+    module.load(compiled(text, OPTIONS if is_fused else UNFUSED))
+    function = module.get_function(name)
     if shared_bytes:  # 48 KB, less what the kernel declares itself, need no permission
-        kernel.max_dynamic_shared_size_bytes = shared_bytes
-    return Kernel(kernel.kernel)
+        attribute = cupy.cuda.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        cupy.cuda.driver.funcSetAttribute(function.ptr, attribute, shared_bytes)
+    return Kernel(function)
 
 
 class _Descriptors:
