@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .fingerprint import StepFunction
+from .variants import warn_of_variants
 
 
 class Coefficient:
@@ -25,6 +26,11 @@ class Coefficient:
     A coefficient takes the dtype of the recurrence, like a Python scalar: it never changes
     the dtype of the result. It costs its arithmetic twice where an array is cut into chunks,
     once to precompute and once to determine, and no memory.
+
+    What the function reads from modules and its closure is read once, when it is compiled,
+    and a function that reads other numbers is compiled anew: see :class:`mgrec.TransferMap`.
+    Numbers that change from call to call belong in `arrays`, where a scalar stays a scalar:
+    ``mgrec.Coefficient(lambda i, rate: rate / (i + 1), rate)``.
 
     References
     ----------
@@ -46,6 +52,7 @@ class Coefficient:
                 f"can be compiled; got {function!r}"
             )
         self.function = StepFunction(function)
+        warn_of_variants("Coefficient", self.function.codes, self.function.fingerprint)
         self.arrays: tuple[Any, ...] = arrays
 
     @classmethod

@@ -74,6 +74,10 @@ class StepFunction:
     def __dask_tokenize__(self) -> tuple[str, str]:
         return ("mgrec.StepFunction", self.fingerprint)
 
+    @property
+    def codes(self) -> tuple[CodeType, ...]:
+        return (self.function.__code__,)
+
     def require_unchanged(self) -> None:
         """Raise unless the function still reads what it read when it was given."""
         require_unchanged("Coefficient", self.fingerprint, self.function)

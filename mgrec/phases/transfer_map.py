@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import Any
 
 from .fingerprint import fingerprint, require_unchanged
+from .variants import warn_of_variants
 
 Map = tuple[Any, ...]
 
@@ -47,6 +49,15 @@ class TransferMap:
     (``K``, or ``cfg.K``) and closures is read once, when they are compiled. Make a
     new map when it has changed.
 
+    A map with other numbers in its closure is another map: it is compiled for
+    seconds and leaves some 5 MB in the process, which numba never gives back. So
+    numbers that change from call to call belong in operands, where a scalar stays a
+    scalar and costs no memory. With ``lift=lambda x, rate: (rate * x,)`` a loop over
+    ``mgrec.scan(one, x, rate, initial=0.0)`` compiles once. After 32 maps of the same
+    code with other numbers a ``UserWarning`` says so, and what a CPU runs of further
+    ones is not kept on disk. The functions of the 256 maps used last are held; what
+    numba's compiler has taken for older ones stays taken.
+
     Examples
     --------
     The largest value so far, and how far below it the present one is:
@@ -86,6 +97,12 @@ class TransferMap:
             object.__setattr__(self, "name", name)
 
         object.__setattr__(self, "fingerprint", fingerprint(*self._own))
+        warn_of_variants("TransferMap", self.codes, self.fingerprint)
+
+    @property
+    def codes(self) -> tuple[CodeType, ...]:
+        """The code of the functions, whatever they read."""
+        return self.lift.__code__, self.compose.__code__, self.apply.__code__
 
     @property
     def _own(self) -> tuple[Any, ...]:

@@ -14,7 +14,7 @@ import pytest
 import mgrec
 from mgrec.backends import uncached
 from mgrec.backends.cpu.compilation import compile_kernel
-from mgrec.backends.cpu.stored import StepCache
+from mgrec.backends.cpu.stored import IN_MEMORY, StepCache
 
 SCRIPT = """
 import json, sys
@@ -186,3 +186,11 @@ def test_a_folder_that_becomes_unwritable_does_no_harm(tmp_path, monkeypatch, ca
         assert [double(kernel) for kernel in kernels] == [2.0, 2.0]
     assert len(caplog.messages) == 1
     assert "set NUMBA_CACHE_DIR" in caplog.text
+
+
+def test_what_varies_is_kept_in_memory_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr("numba.core.config.CACHE_DIR", str(tmp_path))
+    assert double(compile_kernel(doubled, "one", IN_MEMORY)) == 2.0
+    assert list(tmp_path.rglob("*.nb?")) == []
+    assert double(compile_kernel(doubled, "one")) == 2.0
+    assert len(list(tmp_path.rglob("*.nb?"))) == 2

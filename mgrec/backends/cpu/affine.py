@@ -14,14 +14,14 @@ rounding may then decide what the loop does. Hence a row has the loop's nan and 
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import numba
 import numpy as np
 
 from .affine_blocks import BLOCK, advance_arrays, advance_constant, fill_powers, go_plain, plain
-from .compilation import INNER, OPTIONS, compile_kernel
+from .compilation import INNER, KEPT, OPTIONS, compile_kernel
 from .lanes import LARGE, LINE, SCAN, fence
 from .tuples import parts_of, rows_of, values_at
 
@@ -97,7 +97,7 @@ def fill_block(lift: Any) -> Any:
     return fill
 
 
-@cache
+@lru_cache(maxsize=KEPT)
 def determine_filled(lift: Any, *key: str) -> Any:
     """The kernel for coefficients computed on the fly, and for reversed rows.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from .affine_summary import (
     summarise_constant,
     track,
 )
-from .compilation import compile_kernel
+from .compilation import KEPT, compile_kernel
 from .tuples import cells_at, parts_of, rows_of
 
 # Steps between two looks at the scale of the products: 16 coefficients within 2**±30 are
@@ -58,7 +58,7 @@ precompute_constant = compile_kernel(_precompute_constant)
 precompute_arrays = compile_kernel(_precompute_arrays)
 
 
-@cache
+@lru_cache(maxsize=KEPT)
 def precompute_filled(lift: Any, is_real: bool, *key: str) -> Any:
     """The kernel for coefficients on the fly, reversed rows, and complex numbers."""
     fill = fill_block(lift)
@@ -83,7 +83,7 @@ def precompute_filled(lift: Any, is_real: bool, *key: str) -> Any:
     return compile_kernel(precompute, *key, repr(is_real))
 
 
-@cache
+@lru_cache(maxsize=KEPT)
 def precompute_columns(lift: Any, *key: str) -> Any:
     """The kernel for rows along the slow axis: all columns of a step side by side.
 
@@ -124,7 +124,7 @@ def precompute_columns(lift: Any, *key: str) -> Any:
     return compile_kernel(precompute, *key)
 
 
-@cache
+@lru_cache(maxsize=KEPT)
 def retrack_columns(lift: Any, *key: str) -> Any:
     """The kernel that summarises the marked columns step by step."""
 

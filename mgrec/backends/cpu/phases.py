@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ...phases.affine import AffineSummary, propagate_affine
@@ -16,7 +14,7 @@ from .affine_columns import flat_rows
 from .affine_summary import FOLD, NAN, REDO, limits
 from .compilation import writable
 from .operands import Flat, flatten
-from .transfer import fused_lift, parts_key, transfer_kernels
+from .transfer import Fused, fused_lift, transfer_kernels
 
 # Rows shorter than this gain nothing from looking ahead.
 LONG = 64
@@ -58,15 +56,15 @@ def _precompute_affine(chunk: Chunk) -> AffineSummary:
     wide = np.result_type(chunk.dtype, np.float64)
     kinds = (wide, np.int64, chunk.dtype, np.float64, np.uint8)
     summary = tuple(np.empty(rows, kind) for kind in kinds)
-    lift, key = fused_lift(affine_map, flat.parts), parts_key(flat.parts)
+    fused = fused_lift(affine_map, flat.parts)
     bounds = limits(chunk.dtype)
     if columns:
         arguments = (flat.operands, chunk.steps, summary, bounds, chunk.reverse)
-        affine_precompute.precompute_columns(lift, *key)(*arguments)
+        affine_precompute.precompute_columns(fused.lift, *fused.key)(*arguments)
         if summary[4].any():
-            affine_precompute.retrack_columns(lift, *key)(*arguments)
+            affine_precompute.retrack_columns(fused.lift, *fused.key)(*arguments)
     else:
-        _precompute_affine_rows(lift, key, flat, chunk, summary)
+        _precompute_affine_rows(fused, flat, chunk, summary)
     product, exponent, offset, growth, flag = (part.reshape(chunk.row_shape) for part in summary)
     offset[flag == NAN] = np.nan
     redo = {
@@ -75,9 +73,7 @@ def _precompute_affine(chunk: Chunk) -> AffineSummary:
     return AffineSummary(product, exponent, offset, growth, redo)
 
 
-def _precompute_affine_rows(
-    lift: Any, key: tuple[str, ...], flat: Flat, chunk: Chunk, summary: Arrays
-) -> None:
+def _precompute_affine_rows(fused: Fused, flat: Flat, chunk: Chunk, summary: Arrays) -> None:
     bounds = limits(chunk.dtype)
     is_real = chunk.dtype.kind == "f"
     if is_real and _is_direct(flat, chunk):
@@ -86,7 +82,7 @@ def _precompute_affine_rows(
             return affine_precompute.precompute_arrays(flat.operands, summary, bounds)
         if (np.abs(s) <= 1).all() and affine_blocks.is_constant_sound(s, FOLD):
             return affine_precompute.precompute_constant(flat.operands, summary, bounds)
-    kernel = affine_precompute.precompute_filled(lift, is_real, *key)
+    kernel = affine_precompute.precompute_filled(fused.lift, is_real, *fused.key)
     kernel(flat.operands, chunk.steps, summary, bounds, chunk.reverse)
 
 
@@ -195,5 +191,7 @@ def _determine_long_rows(chunk: Chunk, flat: Flat, entry: np.ndarray, result: np
             return affine.determine_arrays(flat.operands, entry, result, bounds)
         if affine_blocks.is_constant_sound(s):
             return affine.determine_constant(flat.operands, entry, result, bounds)
-    lift, key = fused_lift(affine_map, flat.parts), parts_key(flat.parts)
-    affine.determine_filled(lift, *key)(flat.operands, entry, result, bounds, chunk.reverse)
+    fused = fused_lift(affine_map, flat.parts)
+    affine.determine_filled(fused.lift, *fused.key)(
+        flat.operands, entry, result, bounds, chunk.reverse
+    )

@@ -14,6 +14,8 @@ from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
 from ..uncached import say_uncached
 
 _FOLDER = "NUMBA_CACHE_DIR"
+IN_MEMORY = "in memory"
+"""Part of a kernel's key that keeps it from the disk."""
 
 
 class _CacheFiles(IndexDataCacheFile):  # type: ignore[misc]
@@ -73,6 +75,8 @@ class _NoFolder(NullCache):  # type: ignore[misc]
 
 def cache_on_disk(kernel: Callable[..., Any], *key: str) -> Any:
     """The cache of a kernel, or one that keeps nothing where nothing can be written."""
+    if IN_MEMORY in key:
+        return NullCache()
     try:
         return StepCache(kernel, "-".join((*key, _versions())))
     except (RuntimeError, OSError) as error:

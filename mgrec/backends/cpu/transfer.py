@@ -15,8 +15,10 @@ import numba
 
 from ...phases.fingerprint import StepFunction
 from ...phases.transfer_map import TransferMap
+from ...phases.variants import is_ordinary
 from .compilation import KEPT, OPTIONS, compile_kernel
 from .steps import compile_step
+from .stored import IN_MEMORY
 from .tuples import cast, cells_at, rows_of, store, values_at
 
 # Columns whose maps are composed together: they stay in the L2 cache.
@@ -33,6 +35,14 @@ class TransferKernels:
     precompute_rows: Any
     precompute_columns: Any
     act: Any
+
+
+@dataclass(frozen=True)
+class Fused:
+    """``lift`` as a function of the flat operands, and what that adds to a kernel's key."""
+
+    lift: Any
+    key: tuple[str, ...]
 
 
 # A coefficient in place of an operand: (function, operands it takes from the flat list).
@@ -52,27 +62,29 @@ def transfer_kernels(transfer_map: TransferMap, parts: Parts, several: bool) -> 
     several : bool
         The state is a tuple of scalars.
     """
-    lift = fused_lift(transfer_map, parts)
+    fused = fused_lift(transfer_map, parts)
     transfer_map.require_unchanged()
     compose = compile_step(transfer_map.compose)
     apply = _tupled(compile_step(transfer_map.apply), several)
-    key = (transfer_map.fingerprint, *parts_key(parts), repr(several))
+    key = (transfer_map.fingerprint, *fused.key, repr(several))
     return TransferKernels(
-        compile_kernel(_determine_rows(lift, apply), *key),
-        compile_kernel(_determine_columns(lift, apply), *key),
-        compile_kernel(_precompute_rows(lift, compose), *key),
-        compile_kernel(_precompute_columns(lift, compose), *key),
+        compile_kernel(_determine_rows(fused.lift, apply), *key),
+        compile_kernel(_determine_columns(fused.lift, apply), *key),
+        compile_kernel(_precompute_rows(fused.lift, compose), *key),
+        compile_kernel(_precompute_columns(fused.lift, compose), *key),
         compile_kernel(_act(apply), *key),
     )
 
 
-def parts_key(parts: Parts) -> tuple[str, ...]:
-    """What the parts add to a kernel's key."""
-    return tuple(f"{function and function.fingerprint}:{count}" for function, count in parts)
+def _key(transfer_map: TransferMap, parts: Parts) -> tuple[str, ...]:
+    key = tuple(f"{function and function.fingerprint}:{count}" for function, count in parts)
+    owners: list[TransferMap | StepFunction] = [transfer_map, *filter(None, dict(parts))]
+    kept = all(is_ordinary(owner.codes, owner.fingerprint) for owner in owners)
+    return key if kept else (*key, IN_MEMORY)
 
 
 @lru_cache(maxsize=KEPT)
-def fused_lift(transfer_map: TransferMap, parts: Parts) -> Any:
+def fused_lift(transfer_map: TransferMap, parts: Parts) -> Fused:
     """``lift`` as a function of the flat operands, coefficients computed on the way.
 
     Raises
@@ -94,7 +106,7 @@ def fused_lift(transfer_map: TransferMap, parts: Parts) -> Any:
         at += count
     flat = ", ".join(f"x{k}" for k in range(at))
     exec(f"def fused({flat}): return lift({', '.join(arguments)})", scope)
-    return numba.njit(**OPTIONS)(scope["fused"])
+    return Fused(numba.njit(**OPTIONS)(scope["fused"]), _key(transfer_map, parts))
 
 
 def _tupled(apply: Any, several: bool) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from .binaries import OPTIONS, UNFUSED, compiled
@@ -81,7 +81,8 @@ def compile_kernel(text: str, name: str, shared_bytes: int = 0, *, is_fused: boo
     return _compile(text, name, shared_bytes, is_fused, cupy.cuda.runtime.getDevice())
 
 
-@cache
+# A program that falls out is unloaded once no launch holds it.
+@lru_cache(maxsize=1024)
 def _compile(text: str, name: str, shared_bytes: int, is_fused: bool, device: int) -> Kernel:
     import cupy
 

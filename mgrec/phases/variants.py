@@ -1,0 +1,79 @@
+"""Functions of one code that read other numbers: each of them is compiled anew."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import warnings
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from types import CodeType
+
+MOST = 32
+"""Variants of one code that are ordinary; of more, numbers are what differs."""
+_CODES = 256
+
+Codes = tuple[CodeType, ...]
+
+
+@dataclass
+class _Seen:
+    fingerprints: set[str] = field(default_factory=set)
+    is_told: bool = False
+
+
+_lock = threading.Lock()
+_seen: OrderedDict[Codes, _Seen] = OrderedDict()
+
+
+def is_ordinary(codes: Codes, fingerprint: str) -> bool:
+    """Whether this is one of the first variants of its code in this process.
+
+    Parameters
+    ----------
+    codes : tuple of code objects
+        Of the functions.
+    fingerprint : str
+        Of the functions and of what they read.
+    """
+    with _lock:
+        return _is_ordinary(_of(codes), fingerprint)
+
+
+def warn_of_variants(kind: str, codes: Codes, fingerprint: str) -> None:
+    """Say once, of functions of one code, that numbers belong in operands."""
+    with _lock:
+        seen = _of(codes)
+        if _is_ordinary(seen, fingerprint) or seen.is_told:
+            return
+        seen.is_told = True
+    code = codes[0]
+    warnings.warn(
+        f"{MOST + 1} times a {kind} was made of the same code ({code.co_name} in "
+        f"{code.co_filename}, line {code.co_firstlineno}) with other values in its closure or "
+        f"module: each is compiled anew, and numba never gives back the 5 to 12 MB that it takes. "
+        f"Give numbers that change as operands: a scalar stays a scalar",
+        stacklevel=_level_of_caller(),
+    )
+
+
+def _of(codes: Codes) -> _Seen:
+    seen = _seen.setdefault(codes, _Seen())
+    _seen.move_to_end(codes)
+    if len(_seen) > _CODES:
+        _seen.popitem(last=False)
+    return seen
+
+
+def _is_ordinary(seen: _Seen, fingerprint: str) -> bool:
+    if len(seen.fingerprints) < MOST:
+        seen.fingerprints.add(fingerprint)
+    return fingerprint in seen.fingerprints
+
+
+def _level_of_caller() -> int:
+    """Levels from the function that asks to the first frame outside of this package."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] == "mgrec":
+        frame, level = frame.f_back, level + 1
+    return level
