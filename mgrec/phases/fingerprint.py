@@ -133,6 +133,9 @@ def _absorb_called(digest: Any, value: Any, seen: dict[int, int]) -> bool:
         else:
             seen[id(value)] = len(seen)
             _absorb_function(digest, value, seen)
+    elif isinstance(value, type) and _is_harmless(value):
+        fields = getattr(value, "_fields", ()), _sorted(getattr(value, "_field_defaults", {}))
+        _absorb(digest, ("class", value.__qualname__, fields), seen)
     elif isinstance(value, MethodType):
         _absorb(digest, ("method", value.__func__, value.__self__), seen)
     elif type(value) is partial:
@@ -190,6 +193,11 @@ def _is_plain(kind: type) -> bool:
     fields = getattr(kind, "_fields", ())
     own = {name for name in vars(kind) if not name.startswith("_")}
     return kind.__bases__ == (tuple,) and own == set(fields)
+
+
+def _is_harmless(kind: type) -> bool:
+    """A class that computes nothing: an exception to raise, a state or map to return."""
+    return issubclass(kind, BaseException) or (issubclass(kind, tuple) and _is_plain(kind))
 
 
 def _refusal(value: Any) -> TypeError:
