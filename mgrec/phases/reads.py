@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from dis import get_instructions
 from functools import reduce
@@ -51,18 +51,24 @@ def reads(function: FunctionType) -> tuple[Read, ...]:
     TypeError
         A name is not defined, or something is read past all names.
     """
-    closure = function.__closure__ or ()
-    cells = dict(zip(function.__code__.co_freevars, closure, strict=True))
-    found = []
-    for is_free, names in sorted(set(_chains(function.__code__, frozenset(cells)))):
-        scope = {} if is_free else function.__globals__
+    code, closure = function.__code__, function.__closure__ or ()
+    cells = dict(zip(code.co_freevars, closure, strict=True))
+    found = {}
+    for is_free, names in sorted(set(_chains(code, frozenset(cells)))):
+        name = names[0]
         if is_free:
-            scope = {names[0]: _content(cells[names[0]], names[0])}
-        elif names[0] not in scope and hasattr(builtins, names[0]):
-            _require_open(names[0], names[0] in _HIDING)
+            value = _content(cells[name], name)
+        elif name in function.__globals__:
+            value = function.__globals__[name]
+        elif name in _HIDING:
+            raise _hidden(name)
+        elif hasattr(builtins, name):
             continue
-        found.append(_follow(names, scope, is_free))
-    return tuple({(read.is_free, read.path): read for read in found}.values())
+        else:
+            raise _undefined(name)
+        path, value = _follow(names, value)
+        found[is_free, path] = Read(path, value, is_free)
+    return tuple(found.values())
 
 
 def library_name(value: Any) -> str | None:
@@ -104,16 +110,14 @@ def _content(cell: Any, name: str) -> Any:
         raise _undefined(name) from None
 
 
-def _follow(names: tuple[str, ...], scope: dict[str, Any], is_free: bool) -> Read:
-    """Read a name, and attribute after attribute as far as modules and classes go."""
-    if names[0] not in scope:
-        raise _undefined(names[0])
-    value, length = scope[names[0]], 1
+def _follow(names: tuple[str, ...], value: Any) -> tuple[tuple[str, ...], Any]:
+    """Read attribute after attribute, as far as modules and classes go."""
+    length = 1
     while length < len(names) and is_namespace(value):
         if not hasattr(value, names[length]):
             raise _undefined(".".join(names[: length + 1]))
         value, length = getattr(value, names[length]), length + 1
-    return Read(names[:length], value, is_free)
+    return names[:length], value
 
 
 def _undefined(name: str) -> TypeError:
@@ -123,12 +127,11 @@ def _undefined(name: str) -> TypeError:
     )
 
 
-def _require_open(what: str, is_hiding: bool) -> None:
-    if is_hiding:
-        raise TypeError(
-            f"a function of a recurrence must name what it reads, so that compiled code is known "
-            f"by it; got {what}: import outside of the function, and write module.name"
-        )
+def _hidden(what: str) -> TypeError:
+    return TypeError(
+        f"a function of a recurrence must name what it reads, so that compiled code is known by "
+        f"it; got {what}: import outside of the function, and write module.name"
+    )
 
 
 def _chains(code: CodeType, free: frozenset[str]) -> Iterator[_Chain]:
@@ -146,12 +149,10 @@ def _chains(code: CodeType, free: frozenset[str]) -> Iterator[_Chain]:
             continue
         if chain:
             yield chain
-        _require_open(f"an import of {argument}", name == "IMPORT_NAME")
+        if name == "IMPORT_NAME":
+            raise _hidden(f"an import of {argument}")
         is_free = name in _CELLS and argument in free
         chain = (is_free, (argument,)) if is_free or name in _GLOBALS else None
-    for inner in _nested(code.co_consts):
-        yield from _chains(inner, free & frozenset(inner.co_freevars))
-
-
-def _nested(constants: Iterable[Any]) -> Iterator[CodeType]:
-    return (constant for constant in constants if isinstance(constant, CodeType))
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _chains(inner, free & frozenset(inner.co_freevars))
