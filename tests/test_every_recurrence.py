@@ -19,6 +19,8 @@ from mgrec.placement import groups
 LENGTHS = [0, 1, 2, 63, 64, 65, 127, 128, 129, 1000]
 SHAPES = [((7,), 0), *(((5, 4), k) for k in range(2)), *(((3, 70, 4), k) for k in range(-3, 0))]
 
+EMPTY = [(0,), (0, 3), (3, 0), (2, 0, 3), (0, 2, 2), (2, 2, 0), (0, 2, 25), (2, 0, 25)]
+
 
 def seeded(*key):
     return np.random.default_rng(sum(map(ord, repr(key))))
@@ -73,7 +75,7 @@ def test_every_method(case, shape, axis, method):
 
 
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (2, 0, 3), (0, 2, 2), (2, 2, 0)])
+@pytest.mark.parametrize("shape", EMPTY)
 @each(CASES)
 def test_empty_arrays(case, shape, place):
     for axis in range(len(shape)):

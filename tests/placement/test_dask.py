@@ -317,6 +317,12 @@ def test_one_step_may_stand_beside_an_empty_chunk():
     close(mgrec.linear_recurrence(s, t), mgrec.linear_recurrence(0.5, np.ones((2, 6))))
 
 
+def test_a_chunk_may_have_no_rows_of_many_columns():
+    x = np.ones((3, 8, 25))
+    t = da.from_array(x, chunks=((0, 3, 0), 4, 25))
+    close(mgrec.linear_recurrence(0.5, t, axis=1), mgrec.linear_recurrence(0.5, x, axis=1))
+
+
 LIARS = {
     "constant": lambda t: mgrec.linear_recurrence(0.5, t),
     "arrays": lambda t: mgrec.linear_recurrence(da.ones(30, chunks=10), t),

@@ -7,6 +7,7 @@ next ones: the states are read and written once for all of them.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numba
@@ -116,5 +117,6 @@ def can_determine(s: np.ndarray, t: np.ndarray, result: np.ndarray, begin: int, 
 
 def flat_rows(array: np.ndarray) -> np.ndarray:
     """(outer, steps * columns), or (outer,) for one number a row."""
-    flat = array.reshape(array.shape[0], -1)
+    # Said in full: NumPy finds no length for -1 where there are no rows.
+    flat = array.reshape(array.shape[0], math.prod(array.shape[1:]))
     return flat[:, 0] if flat.shape[1] == 1 else flat
