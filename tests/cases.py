@@ -369,7 +369,9 @@ def on_dask(case, operands, initial, axis=-1, reverse=False, **options):
     from_end = axis - ndim if axis >= 0 else axis
     lazy = [map_arrays(lambda a: chunked(a, from_end), operand) for operand in operands]
     results = case.solve(*lazy, initial=initial, axis=axis, reverse=reverse, **options)
-    assert all(isinstance(result, da.Array) for result in as_tuple(results))
+    for result in as_tuple(results):
+        assert isinstance(result, da.Array)
+        result.dask.validate()
     computed = da.compute(*as_tuple(results), scheduler="sync")
     return computed if isinstance(results, tuple) else computed[0]
 

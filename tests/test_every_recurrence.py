@@ -97,6 +97,8 @@ def test_any_chunks(case, chunks, memory, monkeypatch):
     for reverse in (False, True):
         result = case.solve(*lazy, initial=initial, reverse=reverse, memory=memory)
         assert {state.chunks for state in as_tuple(result)} == {(chunks,)}
+        for state in as_tuple(result):
+            state.dask.validate()
         solved = [state.compute(scheduler="sync") for state in as_tuple(result)]
         solved = tuple(solved) if isinstance(result, tuple) else solved[0]
         case.check(solved, operands, initial, "float64", 0, reverse)

@@ -49,6 +49,11 @@ class Cut:
         return len(self.chunks[self.recipe.axis])
 
     @property
+    def is_summarised(self) -> bool:
+        """Whether anyone asks what comes after a chunk: nobody does after the last one alone."""
+        return self.count > 1 or self.recipe.is_exit_asked
+
+    @property
     def has_unknown_sizes(self) -> bool:
         return has_unknown_sizes(self.chunks)
 

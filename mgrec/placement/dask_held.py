@@ -24,7 +24,7 @@ from distributed import Future
 
 from .blocks import determine_held, precompute_held, propagate_held
 from .dask_cuts import Cut, Place
-from .dask_rows import Layer, Layers, rows_of
+from .dask_rows import Layer, Layers, extended, rows_of
 
 # Below this many chunks a question to the scheduler, about 2 ms, costs more than it saves: a
 # task less is worth 0.3 ms where kernels hide the scheduler.
@@ -73,14 +73,11 @@ class Held(Layers):
     def graph(self, initial: list[da.Array]) -> HighLevelGraph:
         first, second, *_ = self.names
         graph = HighLevelGraph.merge(*(array.dask for array in (*self.cut.blocks, *initial)))
-        return HighLevelGraph(
-            {**graph.layers, first: self.summaries, second: self.entries},
-            {
-                **graph.dependencies,
-                first: self.read,
-                second: {first, *(array.name for array in initial)},
-            },
-        )
+        asked = {array.name for array in initial}
+        if self.cut.is_summarised:
+            graph = extended(graph, first, self.summaries, self.read)
+            asked.add(first)
+        return extended(graph, second, self.entries, asked)
 
     @property
     def read(self) -> set[str]:

@@ -67,9 +67,8 @@ class Packed(Layers):
         self.results[key] = Task(key, determine_block, self.cut.recipe, pack, entries, number)
 
     def graph(self, initial: list[da.Array]) -> HighLevelGraph:
-        own = HighLevelGraph.from_collections(
-            self.names[1], self.entries, dependencies=[self.summaries, *initial]
-        )
+        asked = [self.summaries, *initial] if self.cut.is_summarised else initial
+        own = HighLevelGraph.from_collections(self.names[1], self.entries, dependencies=asked)
         return HighLevelGraph.merge(self.again.dask, own)
 
     @property

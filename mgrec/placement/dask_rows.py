@@ -105,7 +105,7 @@ class Layers(ABC):
 
     def _results(self, graph: HighLevelGraph) -> tuple[da.Array, ...]:
         cut, name = self.cut, self.names[2]
-        graph = _extended(graph, name, self.results, {self.names[1], *self.read})
+        graph = extended(graph, name, self.results, {self.names[1], *self.read})
         meta = _like(cut.blocks[0]._meta, len(cut.chunks), cut.recipe.result_dtype)
         if cut.recipe.results == 1:
             return (da.Array(graph, name, cut.chunks, meta=meta),)
@@ -116,7 +116,7 @@ class Layers(ABC):
 
     def _exit(self, graph: HighLevelGraph) -> da.Array:
         cut, name = self.cut, self.names[3]
-        graph = _extended(graph, name, self.exits, {self.names[1]})
+        graph = extended(graph, name, self.exits, {self.names[1]})
         chunks = (*((length,) for length in cut.recipe.state_shape), *cut.rows)
         meta = _like(cut.blocks[0]._meta, len(chunks), cut.recipe.dtype)
         return da.Array(graph, name, chunks, meta=meta)
@@ -152,9 +152,10 @@ def _like(array: Any, ndim: int, dtype: np.dtype[Any]) -> Any:
     return meta_from_array(array, ndim=ndim, dtype=dtype)
 
 
-def _extended(
+def extended(
     graph: HighLevelGraph, name: str, tasks: Layer, dependencies: set[str]
 ) -> HighLevelGraph:
+    """A graph with one more layer, whose tasks take something of each of these layers."""
     return HighLevelGraph({**graph.layers, name: tasks}, {**graph.dependencies, name: dependencies})
 
 
@@ -165,7 +166,7 @@ def _component(graph: HighLevelGraph, name: str, chunks: Any, number: int, meta:
         (own, *place): Task((own, *place), _state_of, TaskRef((name, *place)), number)
         for place in rows_of(chunks)
     }
-    return da.Array(_extended(graph, own, tasks, {name}), own, chunks, meta=meta)
+    return da.Array(extended(graph, own, tasks, {name}), own, chunks, meta=meta)
 
 
 def _state_of(states: tuple[Any, ...], number: int) -> Any:

@@ -33,6 +33,7 @@ def forbidden(*_, **__):
 
 
 def close(result, wanted=W):
+    result.dask.validate()
     computed = result.compute(scheduler="sync")
     assert computed.dtype == wanted.dtype == result.dtype
     np.testing.assert_allclose(computed, wanted, rtol=1e-13, atol=1e-15)

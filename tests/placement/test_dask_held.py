@@ -8,6 +8,7 @@ from distributed import Client, wait
 import mgrec
 import mgrec.dask
 from mgrec.placement import dask_held
+from mgrec.signal import lfilter
 
 X = np.linspace(-1, 1, 120)
 
@@ -47,6 +48,14 @@ def test_runs_of_chunks_that_lie_elsewhere_have_other_names(client, monkeypatch)
     assert one == phases(dict.fromkeys(reversed(keys), ("a",)))
     assert not one & phases({key: ("ab"[n % 2],) for n, key in enumerate(keys)})
     assert not one & phases({})
+
+
+@pytest.mark.parametrize("chunk", [10, 120])
+def test_graphs_over_held_chunks_are_valid(client, chunk):
+    t = da.from_array(X, chunks=chunk).persist()
+    y, state = lfilter([1.0], [1.0, -0.5], t, zi=[0.5])
+    for result in (mgrec.linear_recurrence(0.5, t, da.ones(())), y, state):
+        result.dask.validate()
 
 
 @pytest.mark.parametrize("part", [slice(None), slice(7, None)])

@@ -43,6 +43,9 @@ def in_chunks(x, parts=3):
 
 
 def assert_same(computed, wanted):
+    for part in computed:
+        if isinstance(part, da.Array):
+            part.dask.validate()
     computed = tuple(part.compute() if isinstance(part, da.Array) else part for part in computed)
     for have, want in zip(computed, wanted, strict=True):
         assert have.dtype == want.dtype

@@ -23,6 +23,8 @@ def draw(*shape):
 
 
 def close(computed, wanted):
+    if isinstance(computed, da.Array):
+        computed.dask.validate()
     np.testing.assert_allclose(np.asarray(computed), wanted, rtol=0, atol=1e-10)
 
 
