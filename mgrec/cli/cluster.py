@@ -15,6 +15,7 @@ from typing import Any
 from dask import config
 from distributed import Client, LocalCluster
 
+from . import signals
 from .devices import gpus
 from .failure import BadInput
 
@@ -58,7 +59,8 @@ def open_cluster(name: str, workers: int = 1) -> Iterator[Client]:
     with ExitStack() as stack:
         if name in ("local", "cuda"):
             stack.enter_context(config.set(PATIENT))
-            cluster = stack.enter_context(_local() if name == "local" else _cuda())
+            with _signals_held_back():
+                cluster = stack.enter_context(_local() if name == "local" else _cuda())
             yield stack.enter_context(Client(cluster, set_as_default=False))
         else:
             client = stack.enter_context(_connected(name))
@@ -76,8 +78,7 @@ def _quieten() -> None:
 
 
 def _local() -> LocalCluster:
-    with _interrupts_held_back():
-        return LocalCluster(dashboard_address=":0", silence_logs=logging.CRITICAL)
+    return LocalCluster(dashboard_address=":0", silence_logs=logging.CRITICAL)
 
 
 def _cuda() -> Any:
@@ -88,24 +89,26 @@ def _cuda() -> Any:
         raise BadInput(f"cluster cuda needs dask-cuda: pip install 'mgrec[{extra}]'")
     from dask_cuda import LocalCUDACluster
 
-    with _interrupts_held_back():
-        return LocalCUDACluster(dashboard_address=":0", silence_logs=logging.CRITICAL)
+    return LocalCUDACluster(dashboard_address=":0", silence_logs=logging.CRITICAL)
 
 
 @contextmanager
-def _interrupts_held_back() -> Iterator[None]:
-    """Keep ctrl-C from the processes that are started inside.
+def _signals_held_back() -> Iterator[None]:
+    """Start a cluster as a whole, and keep ctrl-C and SIGHUP from its processes.
 
-    A terminal sends it to all processes of a command, and every worker would die with a
-    traceback. Processes inherit what is blocked; a ctrl-C meanwhile comes afterwards.
+    A terminal sends these to all processes of a command, and every worker would die with a
+    traceback. Processes inherit what is blocked. What came meanwhile is raised at the end.
     """
-    # Its start would unblock the signal in the thread that starts the workers (Python 3.11).
-    resource_tracker.ensure_running()
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    with signals.held_back():
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+        # Its start would unblock ctrl-C in the thread that starts the workers (Python 3.11).
+        resource_tracker.ensure_running()
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGHUP})
+    signals.check()
 
 
 def _connected(name: str) -> Client:

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import errno
 import signal
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import click
 from distributed import KilledWorker
 
+from . import signals
+
 COMPUTING_FAILED = 1
 BAD_INPUT = 2
-INTERRUPTED = 130
 
 EXIT_CODES = """\b
 Exit codes:
   0    done
   1    computing or writing failed
   2    bad usage or input, or a cluster that cannot be reached
-  130  interrupted (ctrl-C)"""
+  129  hung up (SIGHUP), but for nohup
+  130  interrupted (ctrl-C)
+  143  terminated (SIGTERM)"""
 
 
 class Failure(click.ClickException):
@@ -40,9 +42,16 @@ class BadInput(Failure):
 
 
 class Interrupted(Failure):
-    """The user pressed ctrl-C."""
+    """The user pressed ctrl-C, a batch system ended the job, or the terminal was closed."""
 
-    exit_code = INTERRUPTED
+    def __init__(self, number: signal.Signals, left: str) -> None:
+        super().__init__(f"{signals.WORDS[number]}: {left}")
+        self.exit_code = 128 + number  # type: ignore[misc]  # as a shell tells of a signal
+
+    def show(self, file: Any = None) -> None:
+        # A terminal that was closed takes no message.
+        with suppress(OSError):
+            super().show(file)
 
 
 @contextmanager
@@ -52,57 +61,20 @@ def in_one_line(interrupted: str) -> Iterator[None]:
     Parameters
     ----------
     interrupted : str
-        What ctrl-C leaves behind.
+        What a signal leaves behind: ctrl-C, SIGTERM or SIGHUP.
     """
-    try:
-        with _interrupts_remembered():
+    with signals.raised():
+        try:
             yield
-    except click.ClickException:
-        raise
-    except KeyboardInterrupt:
-        raise Interrupted(f"interrupted: {interrupted}") from None
-    except Exception as error:
-        raise Failure(_described(error)) from error
-
-
-_interrupt = threading.Event()
-
-
-def check_interrupt() -> None:
-    """Raise what ctrl-C did not raise, or what was lost.
-
-    What is raised in a callback of the garbage collector, and distributed has one, is dropped.
-    """
-    if _interrupt.is_set():
-        raise KeyboardInterrupt
-
-
-@contextmanager
-def _interrupts_remembered() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(number: int, frame: Any) -> None:
-        _interrupt.set()
-        if not _is_dropped_in(frame):
-            raise KeyboardInterrupt
-
-    _interrupt.clear()
-    before = signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before or signal.default_int_handler)
-
-
-def _is_dropped_in(frame: Any) -> bool:
-    """Python would print what is raised here, and go on."""
-    while frame is not None:
-        if frame.f_code.co_name in ("_gc_callback", "__del__"):
-            return True
-        frame = frame.f_back
-    return False
+        except KeyboardInterrupt:
+            raise Interrupted(signals.first() or signal.SIGINT, interrupted) from None
+        except Exception as error:
+            if stopped := signals.first():
+                # What fails on the way out, as writing to a terminal that is gone, is no news.
+                raise Interrupted(stopped, interrupted) from error
+            if isinstance(error, click.ClickException):
+                raise
+            raise Failure(_described(error)) from error
 
 
 def _described(error: Exception) -> str:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
+from . import signals
 from .failure import BadInput
 
 
@@ -56,9 +57,12 @@ def in_place_when_complete(path: Path) -> Iterator[Path]:
     try:
         yield part
         _flush(part)
-        _move(part, path)
+        # A signal that comes now comes too late.
+        with signals.held_back():
+            _move(part, path)
     except BaseException:
-        _remove(part)
+        with signals.held_back():
+            _remove(part)
         raise
 
 

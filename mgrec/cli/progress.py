@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from ..placement import dask_progress
-from .failure import check_interrupt
+from . import signals
 
 
 @contextmanager
@@ -49,4 +49,4 @@ def follow(
     with closing(dask_progress.follow(client, futures, sizes)) as finished:
         for steps in finished:
             advance(progress, bar, steps)
-            check_interrupt()
+            signals.check()

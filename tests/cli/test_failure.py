@@ -8,7 +8,7 @@ import click
 import pytest
 from distributed import KilledWorker
 
-from mgrec.cli import failure
+from mgrec.cli import failure, signals
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,62 @@ def test_an_error_becomes_a_line(error, code, words):
     assert all(word in caught.value.message for word in words)
 
 
+SIGNALS = [
+    (signal.SIGINT, 130, "interrupted"),
+    (signal.SIGTERM, 143, "terminated"),
+    (signal.SIGHUP, 129, "hung up"),
+]
+
+
+@pytest.mark.parametrize(("number", "code", "word"), SIGNALS)
+def test_a_signal_becomes_a_line(number, code, word):
+    before = signal.getsignal(number)
+    with pytest.raises(failure.Interrupted) as caught, failure.in_one_line("w.npy is not there"):
+        signal.raise_signal(number)
+    assert caught.value.exit_code == code
+    assert caught.value.message == f"{word}: w.npy is not there"
+    assert signal.getsignal(number) is before
+
+
+def test_what_fails_after_a_signal_is_no_news():
+    with pytest.raises(failure.Interrupted) as caught, failure.in_one_line("w.npy is not there"):
+        try:
+            signal.raise_signal(signal.SIGHUP)
+        except KeyboardInterrupt:
+            raise OSError(errno.EIO, "the terminal is gone") from None
+    assert caught.value.exit_code == 129
+
+
+def test_a_hangup_stays_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup leaves it
+    try:
+        with failure.in_one_line("nothing"):
+            signal.raise_signal(signal.SIGHUP)
+            signals.check()
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_second_signal_does_not_stop_cleaning_up(number):
+    cleaned = []
+    with pytest.raises(failure.Interrupted), failure.in_one_line("nothing"):
+        try:
+            signal.raise_signal(number)
+        finally:
+            signal.raise_signal(number)
+            cleaned.append(True)
+    assert cleaned
+
+
+def test_a_signal_that_is_held_back_is_remembered():
+    with pytest.raises(failure.Interrupted), failure.in_one_line("nothing"):
+        with signals.held_back():
+            signal.raise_signal(signal.SIGINT)
+        signals.check()
+
+
 def test_success_is_left_alone():
     with failure.in_one_line("nothing"):
         pass
@@ -57,9 +113,9 @@ def test_ctrl_c_inside_a_callback_of_the_garbage_collector_is_not_lost(monkeypat
             gc.collect()
         finally:
             gc.callbacks.remove(press)
-        failure.check_interrupt()
+        signals.check()
         pytest.fail("the interrupt was lost")
     assert bool(lost) is not is_known
     assert signal.getsignal(signal.SIGINT) is before
     with failure.in_one_line("nothing"):
-        failure.check_interrupt()
+        signals.check()

@@ -225,14 +225,30 @@ def test_a_chunk_that_cannot_be_read_any_more_fails(mgrec, address, folder, monk
     assert not (folder / "w.npy").exists()
 
 
-def test_ctrl_c_leaves_nothing(tmp_path):
+def has_processes(group):
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("number", "out", "code", "word"),
+    [
+        (signal.SIGINT, "w.npy", 130, "interrupted"),
+        (signal.SIGTERM, "w.zarr", 143, "terminated"),
+        (signal.SIGHUP, "w.npy", 129, "hung up"),
+    ],
+)
+def test_a_signal_leaves_nothing(tmp_path, number, out, code, word):
     """On a cluster of its own, whose processes get the signal too, as from a terminal."""
     with (tmp_path / "t.npy").open("wb") as file:
         header = {"descr": "<f4", "fortran_order": False, "shape": (40_000_000,)}
         np.lib.format.write_array_header_1_0(file, header)
         file.truncate(file.tell() + 160_000_000)
     running = subprocess.Popen(
-        [*COMMAND, "linear", "0.5", "t.npy", "-o", "w.npy", "--chunk", "30000"],
+        [*COMMAND, "linear", "0.5", "t.npy", "-o", out, "--chunk", "30000"],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -244,17 +260,19 @@ def test_ctrl_c_leaves_nothing(tmp_path):
         while not left_over(tmp_path) and time.monotonic() < deadline and running.poll() is None:
             time.sleep(0.05)
         assert left_over(tmp_path), "the computation never started"
-        os.killpg(running.pid, signal.SIGINT)
+        os.killpg(running.pid, number)
         _, errors = running.communicate(timeout=120)
+        while has_processes(running.pid) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not has_processes(running.pid), "workers are still there"
     finally:
-        if running.poll() is None:
+        if has_processes(running.pid):
             os.killpg(running.pid, signal.SIGKILL)
             running.communicate()
-    assert running.returncode == 130, errors
-    assert "Error: interrupted: w.npy was not written" in errors
+    assert running.returncode == code, errors
+    assert f"Error: {word}: {out} was not written" in errors
     assert "Traceback" not in errors
-    assert not (tmp_path / "w.npy").exists()
-    assert left_over(tmp_path) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["t.npy"]
 
 
 def test_the_default_is_a_cluster_of_this_machine(folder):
@@ -270,6 +288,7 @@ def test_help_documents_the_exit_codes(mgrec):
     text = mgrec("linear", "--help").output
     assert "Exit codes:" in text
     assert "  130  interrupted (ctrl-C)" in text
+    assert "  143  terminated (SIGTERM)" in text
 
 
 def test_many_chunks_are_advised_against(mgrec, address, folder, monkeypatch):

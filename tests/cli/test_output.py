@@ -1,7 +1,11 @@
 """An output appears when it is complete, or not at all."""
 
+import os
+import signal
+
 import pytest
 
+from mgrec.cli import failure, output
 from mgrec.cli.output import in_place_when_complete
 
 
@@ -49,3 +53,35 @@ def test_it_replaces_what_was_there(tmp_path, name, make):
         assert content(tmp_path / name) == "old"
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert content(tmp_path / name) == "new"
+
+
+@pytest.mark.parametrize(("name", "make"), KINDS)
+def test_a_signal_while_it_gets_its_name_comes_too_late(tmp_path, name, make, monkeypatch):
+    def signalled(move):
+        return lambda *paths: (signal.raise_signal(signal.SIGTERM), move(*paths))
+
+    make(tmp_path / name, "old")
+    for move in (os.replace, os.rename):
+        monkeypatch.setattr(os, move.__name__, signalled(move))
+    with failure.in_one_line("nothing"), in_place_when_complete(tmp_path / name) as part:
+        make(part, "new")
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert content(tmp_path / name) == "new"
+
+
+@pytest.mark.parametrize(("name", "make"), KINDS)
+def test_a_second_ctrl_c_does_not_keep_the_part(tmp_path, name, make, monkeypatch):
+    def signalled(path, remove=output._remove):
+        signal.raise_signal(signal.SIGINT)
+        remove(path)
+
+    monkeypatch.setattr(output, "_remove", signalled)
+    stopped = failure.in_one_line("nothing")
+    with (
+        pytest.raises(failure.Interrupted),
+        stopped,
+        in_place_when_complete(tmp_path / name) as part,
+    ):
+        make(part, "half")
+        signal.raise_signal(signal.SIGINT)
+    assert list(tmp_path.iterdir()) == []
