@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import json
 import logging
@@ -13,7 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from dask import config
+from dask.utils import parse_timedelta
 from distributed import Client, LocalCluster
+from distributed.comm import connect
+from distributed.security import Security
+from distributed.utils import LoopRunner, sync
 
 from . import signals
 from .devices import gpus
@@ -127,11 +132,29 @@ def _connected(name: str) -> Client:
 
 
 def _reached(name: str, address: str) -> Client:
+    runner = LoopRunner()
+    runner.start()
     try:
+        # A client that fails to start hangs for 20 s when it is thrown away (Dask 2026.7).
+        sync(runner.loop, _greet, address)
         return Client(address, timeout=_PATIENCE, set_as_default=False)
-    except (OSError, ValueError, TypeError) as error:
+    except Exception as error:  # What is no scheduler may answer anything.
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise BadInput(f"the cluster at {name} cannot be reached: {reason}") from error
+    finally:
+        runner.stop()
+
+
+async def _greet(address: str) -> None:
+    """Raise unless a scheduler answers at an address."""
+    options = Security().get_connection_args("client")
+    connecting = connect(address, timeout=_PATIENCE, **options)
+    # Who listens and says nothing would be waited for without end.
+    try:
+        comm = await asyncio.wait_for(connecting, parse_timedelta(_PATIENCE) + 1)
+    except TimeoutError:
+        raise TimeoutError("who listens there does not answer as a scheduler does") from None
+    await comm.close()
 
 
 def describe(client: Client) -> tuple[int, int]:

@@ -1,6 +1,7 @@
 """Which cluster opens by which name."""
 
 import importlib.util
+import socket
 
 import dask
 import pytest
@@ -29,6 +30,26 @@ def test_cuda_says_what_it_needs(monkeypatch, gpus, told):
     monkeypatch.setattr(importlib.util, "find_spec", lambda package: None)
     with pytest.raises(failure.BadInput, match=told), cluster.open_cluster("cuda"):
         pass
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "told"),
+    [
+        ("foo://bar", "unknown address scheme 'foo' .*'tcp', 'tls'"),
+        ("tcp://127.0.0.1", "missing port number"),
+        ("tls://127.0.0.1:1", "TLS"),
+        ("tcp://127.0.0.1:1", "Timed out trying to connect"),
+        ("", "does not answer as a scheduler does"),
+    ],
+)
+def test_where_no_scheduler_answers_no_client_is_started(monkeypatch, scheduler, told):
+    # A client that fails to start hangs for 20 s when it is thrown away.
+    monkeypatch.setattr(cluster, "Client", lambda *_, **__: pytest.fail("a client was started"))
+    monkeypatch.setattr(cluster, "_PATIENCE", "100ms")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        scheduler = scheduler or f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(failure.BadInput, match=told), cluster.open_cluster(scheduler):
+            pass
 
 
 def test_a_running_cluster_is_described(address):
