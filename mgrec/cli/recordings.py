@@ -139,6 +139,11 @@ def _parsed(path: Path, file: BinaryIO) -> Recording:
             f"{path} must have samples of 8, 16, 24 or 32 bits, or floats; got {bits} bits of "
             f"format {kind}"
         )
+    if not channels or not rate:
+        raise BadInput(
+            f"{path} must have at least one channel and one sample a second; its header tells "
+            f"{channels} and {rate}"
+        )
     raw = _KINDS[kind, bits]
     there = path.stat().st_size - file.tell()
     if there < size < _UNTOLD:

@@ -210,7 +210,9 @@ def test_a_file_that_becomes_shorter_is_an_error(run, folder, monkeypatch):
         (["x.npy", "-o", "y.npy", "--ba", "none.npy"], ["cannot be read"]),
         (["x.npy", "-o", "y.npy", "--ba", "ba.json", "--low", 0.1], ["belong to --butter"]),
         (["x.npy", "-o", "y.npy", "--ba", "ba.json", "--axis", 4], ["axis must fit"]),
-        (["none.wav", "-o", "y.npy", "--ba", "ba.json"], ["does not exist"]),
+        (["gone.wav", "-o", "y.npy", "--ba", "ba.json"], ["does not exist"]),
+        (["none.wav", "-o", "y.npy", "--ba", "ba.json"], ["one channel", "tells 0 and"]),
+        (["still.wav", "-o", "y.npy", "--ba", "ba.json"], ["one sample a second", "and 0"]),
         (["bad.wav", "-o", "y.npy", "--ba", "ba.json"], ["no .wav file"]),
         (["deep.wav", "-o", "y.npy", "--ba", "ba.json"], ["40 bits"]),
         (["short.wav", "-o", "y.npy", "--ba", "ba.json"], ["was cut short"]),
@@ -223,9 +225,12 @@ def test_a_file_that_becomes_shorter_is_an_error(run, folder, monkeypatch):
 )
 def test_what_is_refused(run, folder, words, message):
     (folder / "bad.wav").write_bytes(b"OggS and more of it")
-    layout = struct.pack("<HHIIHH", 1, 1, RATE, 5 * RATE, 5, 40)
-    body = b"WAVEfmt " + struct.pack("<I", 16) + layout + b"data" + struct.pack("<I", 0)
-    (folder / "deep.wav").write_bytes(b"RIFF" + struct.pack("<I", len(body)) + body)
+    for name, channels, rate, bits in (
+        ("deep", 1, RATE, 40), ("none", 0, RATE, 16), ("still", 1, 0, 16)
+    ):  # fmt: skip
+        layout = struct.pack("<HHIIHH", 1, channels, rate, 5 * RATE, 5, bits)
+        body = b"WAVEfmt " + struct.pack("<I", 16) + layout + b"data" + struct.pack("<I", 0)
+        (folder / f"{name}.wav").write_bytes(b"RIFF" + struct.pack("<I", len(body)) + body)
     (folder / "short.wav").write_bytes((folder / "mono.wav").read_bytes()[:-8])
     before = sorted(folder.iterdir())
     assert_refused(run(*words), *message)
