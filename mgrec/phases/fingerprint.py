@@ -142,6 +142,8 @@ def _absorb_called(digest: Any, value: Any, seen: dict[int, int]) -> bool:
         _absorb(digest, ("partial", value.func, value.args, *_sorted(value.keywords)), seen)
     elif hasattr(value, "py_func") and hasattr(value, "targetoptions"):
         _absorb_compiled(digest, value, seen)
+    elif type(value).__name__ == "DUFunc" and hasattr(value, "_dispatcher"):
+        _absorb_vectorized(digest, value, seen)
     else:
         return False
     return True
@@ -168,6 +170,14 @@ def _absorb_compiled(digest: Any, dispatcher: Any, seen: dict[int, int]) -> None
     signatures = () if dispatcher._can_compile else map(str, dispatcher.nopython_signatures)
     options = _sorted(dispatcher.targetoptions), _sorted(dispatcher.locals), tuple(signatures)
     _absorb(digest, ("compiled", options, dispatcher._compiler.pipeline_class), seen)
+    _absorb(digest, dispatcher.py_func, seen)
+
+
+def _absorb_vectorized(digest: Any, ufunc: Any, seen: dict[int, int]) -> None:
+    """A function of ``numba.vectorize``, which has signatures where it compiles no others."""
+    dispatcher = ufunc._dispatcher
+    signatures = tuple(map(str, dispatcher.overloads)) if ufunc._frozen else ()
+    _absorb(digest, ("vectorized", _sorted(dispatcher.targetoptions), signatures), seen)
     _absorb(digest, dispatcher.py_func, seen)
 
 
@@ -203,7 +213,7 @@ def _is_harmless(kind: type) -> bool:
 def _refusal(value: Any) -> TypeError:
     message = (
         f"a function of a recurrence may refer to numbers, arrays, NumPy's functions, plain "
-        f"Python functions, those that numba.njit compiles, and modules; got {value!r} of "
+        f"Python functions, those of numba.njit and numba.vectorize, and modules; got {value!r} of "
         f"{type(value).__name__}"
     )
     if is_namespace(value):

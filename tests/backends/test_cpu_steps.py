@@ -87,6 +87,19 @@ def test_what_the_user_has_compiled_is_compiled_with_the_values_of_now(monkeypat
     assert compile_step(lambda x: gain(x))(1.0) == 3.0
 
 
+@pytest.mark.parametrize("signatures", [None, ["float64(float64)"]], ids=["lazy", "eager"])
+def test_vectorized_functions_are_compiled_with_the_values_of_now(monkeypatch, signatures):
+    def times(x):
+        return x * cfg.K
+
+    monkeypatch.setattr(cfg, "K", 2.0)
+    ufunc = numba.vectorize(signatures)(times) if signatures else numba.vectorize(times)
+    assert ufunc(1.5) == 3.0
+    assert compile_step(lambda x: ufunc(x))(1.5) == 3.0
+    monkeypatch.setattr(cfg, "K", 4.0)
+    assert compile_step(lambda x: ufunc(x))(1.5) == 6.0
+
+
 def test_arrays_are_those_of_now():
     table = np.ones(3)
     step = compile_step(lambda i: table[i])

@@ -11,6 +11,7 @@ from typing import Any
 import numba
 import numpy as np
 from numba.core.registry import CPUDispatcher
+from numba.np.ufunc.dufunc import DUFunc
 
 from ...phases.fingerprint import StepFunction
 from ...phases.reads import library_name, reads
@@ -56,6 +57,8 @@ def _compiled(step: StepFunction) -> Any:
         return _made(function, _freeze_for_step, numba.njit(**OPTIONS))
     if isinstance(function, CPUDispatcher):
         return _compile_again(function)
+    if isinstance(function, DUFunc):
+        return _vectorize_again(function)
     return function
 
 
@@ -74,6 +77,21 @@ def _compile_again(dispatcher: Any) -> Any:
     return again
 
 
+def _vectorize_again(ufunc: Any) -> Any:
+    """The same of a function of ``numba.vectorize``."""
+    dispatcher = ufunc._dispatcher
+
+    def make(function: FunctionType) -> Any:
+        return DUFunc(function, ufunc.identity, targetoptions=dict(dispatcher.targetoptions))
+
+    again = _made(dispatcher.py_func, _freeze_for_user, make, ufunc)
+    if ufunc._frozen:
+        for signature in dispatcher.overloads:
+            again.add(signature)
+        again.disable_compile()
+    return again
+
+
 def _freeze_for_step(value: Any) -> Any:
     if id(value) in _REPLACEMENTS:
         return _REPLACEMENTS[id(value)]
@@ -83,7 +101,7 @@ def _freeze_for_step(value: Any) -> Any:
 
 
 def _freeze_for_user(value: Any) -> Any:
-    if isinstance(value, CPUDispatcher) and library_name(value) is None:
+    if isinstance(value, (CPUDispatcher, DUFunc)) and library_name(value) is None:
         return compile_step(value)
     return value.copy() if isinstance(value, np.ndarray) else value
 
