@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mgrec.backends import cpu
@@ -57,6 +57,7 @@ exponents = st.lists(st.integers(-40, 40), min_size=1, max_size=40)
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
 @settings(max_examples=60)
+@example([0, 0, 0, 29, 0, 0, 0], 0, 0.0)
 @given(exponents, st.integers(0, 99), st.sampled_from([0.0, 1.0, 1e-20]))
 def test_a_map_that_is_fine_gives_the_loops_exit(dtype, powers, seed, size):
     generator = np.random.default_rng(seed)
@@ -72,10 +73,15 @@ def test_a_map_that_is_fine_gives_the_loops_exit(dtype, powers, seed, size):
     # What a subnormal number has lost grows with the products of the last coefficients.
     grown = np.abs(np.cumprod(np.r_[1, s[::-1]].astype(complex))).max()
     lost = 16 * s.size * float(np.finfo(dtype).smallest_subnormal) * grown
+    # Within a factor of 4 of overflow complex numbers are promised nothing.
+    largest = np.finfo(dtype).max / (4 if s.dtype.kind == "c" else 1)
     with np.errstate(all="ignore"):
+        highest = np.abs(np.cumprod(np.r_[1, s].astype(complex))).max()
         for entry, got, wanted in zip(
             ENTRIES, exits(step, dtype), looped(s, t, dtype), strict=True
         ):
+            if s.dtype.kind == "c" and largest < abs(entry) * highest < 8 * largest:
+                continue
             assert np.isfinite(got) == np.isfinite(wanted), (entry, got, wanted)
             if np.isfinite(wanted):
                 bound = unit * (np.abs(wanted) + size * grown) + lost
