@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .phases.door import as_integer
+from .phases.arguments import as_integer
 from .phases.policy import Configuration, Constants, Measurement, predict_time
 from .placement import tuning
 

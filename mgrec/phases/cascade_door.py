@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .arguments import as_axis
 from .cascade import Cascade
 from .door import as_plain_array
 from .kinds import check_together, is_on_gpu
@@ -54,17 +55,18 @@ class FilterProblem:
 
 def as_signal(x: Any, name: str = "x") -> Any:
     """An array of at least one axis, NumPy's, CuPy's or Dask's."""
-    if isinstance(x, np.ma.MaskedArray):
-        raise TypeError(f"{name} must be a plain array; got a masked array: fill it first")
     x = x if is_on_gpu(x) else as_plain_array(name, x)
     if x.ndim == 0:
         raise ValueError(f"{name} must be at least 1-D; got a single value of {x.dtype}")
     return x
 
 
-def as_coefficients(values: Any) -> np.ndarray:
+def as_coefficients(name: str, values: Any) -> np.ndarray:
     """A few numbers, in host memory."""
-    return np.asarray(values.get() if is_on_gpu(values) else values)
+    array = np.asarray(values.get() if is_on_gpu(values) else as_plain_array(name, values))
+    if array.dtype.kind == "O":
+        raise TypeError(f"{name} must hold numbers of a NumPy dtype; got {values!r:.60}")
+    return array
 
 
 def beside(values: np.ndarray, x: Any) -> Any:
@@ -74,7 +76,7 @@ def beside(values: np.ndarray, x: Any) -> Any:
 
 def as_polynomial(name: str, values: Any) -> np.ndarray:
     """b or a: a 1-d array that is not empty."""
-    array = np.atleast_1d(as_coefficients(values))
+    array = np.atleast_1d(as_coefficients(name, values))
     if array.ndim != 1 or array.size == 0:
         raise ValueError(f"Parameter {name} is not a non-empty 1d array; got shape {array.shape}")
     return array
@@ -82,7 +84,7 @@ def as_polynomial(name: str, values: Any) -> np.ndarray:
 
 def as_sections(sos: Any) -> np.ndarray:
     """sos: an array (sections, 6) with a_0 = 1."""
-    array = np.atleast_2d(as_coefficients(sos))
+    array = np.atleast_2d(as_coefficients("sos", sos))
     if array.ndim != 2:
         raise ValueError(f"sos array must be 2D; got {array.ndim} axes")
     if array.shape[1] != 6 or not len(array):
@@ -90,17 +92,6 @@ def as_sections(sos: Any) -> np.ndarray:
     if not (array[:, 3] == 1).all():
         raise ValueError("sos[:, 3] should be all ones; divide each section by it")
     return array
-
-
-def axis_of(axis: Any, x: Any) -> int:
-    """`axis` counted from the front."""
-    try:
-        index = int(axis.__index__())
-    except AttributeError:
-        raise TypeError(f"axis must be an integer; got {axis!r}") from None
-    if not -x.ndim <= index < x.ndim:
-        raise ValueError(f"axis must be from {-x.ndim} to {x.ndim - 1}; got {axis}")
-    return index % x.ndim
 
 
 def result_dtype(*arrays: Any) -> np.dtype[Any]:
@@ -125,7 +116,7 @@ def check_polynomials(b: Any, a: Any, x: Any, axis: Any, zi: Any) -> FilterProbl
     b, a, x = as_polynomial("b", b), as_polynomial("a", a), as_signal(x)
     if a[0] == 0:
         raise ValueError("a[0] must not be 0: the filter would need samples of the future")
-    axis = axis_of(axis, x)
+    axis = as_axis(axis, x.shape)
     zi = None if zi is None else _as_states(zi, x)
     dtype = result_dtype(b, a, x, zi)
     cascade = Cascade.of_polynomials(b, a)
@@ -148,7 +139,7 @@ def check_polynomials(b: Any, a: Any, x: Any, axis: Any, zi: Any) -> FilterProbl
 def check_sections(sos: Any, x: Any, axis: Any, zi: Any) -> FilterProblem:
     """Arguments of ``sosfilt``; zi is (sections, ..., 2, ...)."""
     sos, x = as_sections(sos), as_signal(x)
-    axis = axis_of(axis, x)
+    axis = as_axis(axis, x.shape)
     zi = None if zi is None else _as_states(zi, x)
     dtype = result_dtype(sos, x, zi)
     cascade = Cascade.of_sections(sos)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import FunctionType
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .affine import affine
+from .arguments import as_axis, as_flag
 from .coefficient import Coefficient
 from .kinds import check_together
 from .transfer_map import TransferMap
@@ -85,7 +85,8 @@ def check(
     Raises
     ------
     TypeError
-        A dtype or a kind of array that no recurrence can be computed in.
+        A dtype or a kind of array that no recurrence can be computed in, an axis that is no
+        integer, or a direction that is no bool.
     ValueError
         Shapes that do not fit, or an axis that is not there.
     """
@@ -97,7 +98,7 @@ def check(
     named = [(name, array) for name in checked for array in arrays_of([checked[name]])]
     check_together(named, [("initial", state) for state in states])
     shape = _broadcast(checked)
-    axis = _axis(axis, shape)
+    axis = as_axis(axis, shape)
     result_dtype = _result_dtype(checked, states, kinds)
     dtype = np.dtype(np.float32) if result_dtype == np.float16 else result_dtype
     is_cast = transfer_map == affine
@@ -109,7 +110,7 @@ def check(
         axis,
         dtype,
         result_dtype,
-        bool(reverse),
+        as_flag("reverse", reverse),
         isinstance(initial, tuple),
     )
 
@@ -132,8 +133,6 @@ def _array(name: str, value: Any) -> Any:
         return value
     if isinstance(value, bool):
         raise TypeError(f"{name} must be a number; got a bool")
-    if isinstance(value, np.ma.MaskedArray):
-        raise TypeError(f"{name} must be a plain array; got a masked array: fill it first")
     array = value if type(value) is np.ndarray else _as_array(name, value)
     if array.dtype.char not in _COMPUTED:
         raise TypeError(
@@ -160,6 +159,8 @@ def _as_array(name: str, value: Any) -> Any:
 
 def as_plain_array(name: str, value: Any) -> Any:
     """A Dask array, or what NumPy makes one of; other lazy objects, which it would compute, not."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"{name} must be a plain array; got a masked array: fill it first")
     if hasattr(value, "dask") and hasattr(value, "chunks") and hasattr(value, "_meta"):
         if isinstance(value._meta, np.ma.MaskedArray):
             raise TypeError(f"{name} must be plain; got chunks of masked arrays: fill them first")
@@ -221,17 +222,6 @@ def _shape_of(value: Any) -> Any:
     )
 
 
-def _axis(axis: Any, shape: tuple[Any, ...]) -> int:
-    ndim = len(shape)
-    try:
-        index = int(axis.__index__())
-    except AttributeError:
-        raise TypeError(f"axis must be an integer; got {axis!r}") from None
-    if not -ndim <= index < ndim:
-        raise ValueError(f"axis must be from {-ndim} to {ndim - 1} for shape {shape}; got {axis}")
-    return index % ndim
-
-
 def _result_dtype(operands: dict[str, Any], states: Sequence[Any], kinds: str) -> np.dtype[Any]:
     values = [v for v in operands.values() if not isinstance(v, Coefficient)]
     promoting = [getattr(value, "dtype", value) for value in (*values, *states)]
@@ -275,10 +265,3 @@ def _initial(state: Any, dtype: np.dtype[Any], shape: tuple[Any, ...], axis: int
             f"got {state.shape}"
         )
     return state if state.dtype == dtype else state.astype(dtype)
-
-
-def as_integer(name: str, value: Any) -> int:
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be an integer; got {value!r}") from None

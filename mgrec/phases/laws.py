@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .arguments import as_integer
 from .transfer_map import Map, TransferMap
 
 
@@ -68,6 +69,7 @@ def check_laws(
     """
     if not isinstance(transfer_map, TransferMap):
         raise TypeError(f"transfer_map must be a TransferMap; got {transfer_map!r}")
+    samples = as_integer("samples", samples)
     generator = np.random.default_rng(seed)
     count = transfer_map.lift.__code__.co_argcount
     draws = operands or (_normal,) * count

@@ -48,6 +48,8 @@ def check_out(out: Any, problem: Any, operands: Sequence[Any]) -> tuple[Any, ...
 def _check(array: Any, problem: Any, operands: Sequence[Any]) -> None:
     kind = next((type(x) for x in operands if is_on_gpu(x)), None)
     got = f"{type(array).__module__}.{type(array).__name__}"
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError("out must be a plain array; got a masked array: give its data")
     if kind is None and not isinstance(array, np.ndarray):
         raise TypeError(f"out must be a NumPy array, as the operands are; got {got}")
     if kind is not None and not isinstance(array, kind):

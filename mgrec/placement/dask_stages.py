@@ -12,6 +12,7 @@ from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
 from distributed import Client, Future, wait
 
+from ..phases.arguments import as_axis, as_integer
 from ..phases.layout import has_unknown_sizes
 from .dask_door import check_dask_array, client_of
 
@@ -109,7 +110,7 @@ def persist_in_stages(
     Raises
     ------
     TypeError
-        `array` is not Dask's.
+        `array` is not Dask's, or `axis` or `chunks` is no integer.
     ValueError
         `axis` is none of its axes, or `chunks` is below 1.
 
@@ -123,8 +124,7 @@ def persist_in_stages(
     300.0
     """
     check_dask_array("array", array)
-    if not -array.ndim <= axis < array.ndim:
-        raise ValueError(f"axis must fit the shape {array.shape}; got {axis}")
+    axis, chunks = as_axis(axis, array.shape), as_integer("chunks", chunks)
     if chunks < 1:
         raise ValueError(f"chunks must be at least 1; got {chunks}")
     client = client_of(client)

@@ -48,7 +48,7 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any 
         The result would not be float32, float64, complex64 or complex128; integers alone
         are refused, as by SciPy.
     TypeError
-        `x` is masked, or `out` is not of its kind, or is given for a Dask array.
+        An array is masked, or `out` is not of its kind, or is given for a Dask array.
     ValueError
         a[0] is 0, or shapes do not fit, also that of `out`.
 
@@ -153,7 +153,7 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any = None
         The result would not be float32, float64, complex64 or complex128; integers alone
         are refused, as by SciPy.
     TypeError
-        `x` is masked, or `out` is not of its kind, or is given for a Dask array.
+        An array is masked, or `out` is not of its kind, or is given for a Dask array.
     ValueError
         Shapes that do not fit, also that of `out`, or a section whose a_0 is not 1.
 

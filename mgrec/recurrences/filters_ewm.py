@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ..phases.arguments import as_axis, as_flag, as_real
 from ..phases.cascade import Cascade
-from ..phases.cascade_door import FilterProblem, as_signal, axis_of, beside
+from ..phases.cascade_door import FilterProblem, as_signal, beside
 from ..phases.layout import has_unknown_sizes
 from ..placement.filters import solve_filter
 from .custom import scan
@@ -70,7 +71,7 @@ def ewm(
     Raises
     ------
     TypeError
-        `x` is complex, or the weight is no number.
+        `x` is complex, the weight is no number, or `adjust` is no bool.
     ValueError
         None or several of the weights are given, or one is out of its range.
 
@@ -91,7 +92,7 @@ def ewm(
     """
     rate = _alpha(alpha, span, halflife, com)
     x = as_signal(x)
-    axis = axis_of(axis, x)
+    axis, adjust = as_axis(axis, x.shape), as_flag("adjust", adjust)
     if x.dtype.kind not in "iuf":
         raise TypeError(f"x must be real; got {x.dtype}")
     dtype = np.dtype(np.float32 if x.dtype.char == "f" else np.float64)
@@ -114,7 +115,7 @@ def _alpha(
         got = " and ".join(names) or "none"
         raise ValueError(f"one of alpha, span, halflife and com must be given; got {got}")
     (name,) = names
-    value = _number(name, given[name])
+    value = as_real(name, given[name], f"a finite number, {_RANGES[name]}")
     fits = {
         "alpha": 0 < value <= 1, "span": value >= 1, "halflife": value > 0, "com": value >= 0
     }  # fmt: skip
@@ -125,15 +126,6 @@ def _alpha(
     if name == "halflife":
         return -math.expm1(-math.log(2) / value)
     return value if name == "alpha" else 1 / (1 + value)
-
-
-def _number(name: str, value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError) as error:
-        raise TypeError(
-            f"{name} must be a finite number, {_RANGES[name]}; got {value!r}"
-        ) from error
 
 
 def _largest(x: Any) -> float:

@@ -61,7 +61,7 @@ def filtfilt_gust(b: np.ndarray, a: np.ndarray, x: Any, axis: int, irlen: int | 
         ends = [slice(reach), slice(length - reach, None)]
     y = lfilter(b, a, lfilter(b, a, x)[..., ::-1])[..., ::-1]
     other = lfilter(b, a, lfilter(b, a, x[..., ::-1])[..., ::-1])
-    missing = as_coefficients(np.concatenate([(other - y)[..., end] for end in ends], axis=-1))
+    missing = as_coefficients("x", np.concatenate([(other - y)[..., end] for end in ends], axis=-1))
     chosen = np.linalg.lstsq(matrix, missing.reshape(-1, missing.shape[-1]).T)[0]
     added = beside((weights @ chosen).T.reshape(missing.shape), x)
     for number, end in enumerate(ends):

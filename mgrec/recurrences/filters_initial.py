@@ -35,7 +35,7 @@ def lfilter_zi(b: Any, a: Any) -> np.ndarray:
     >>> lfilter(b, a, np.ones(3), zi=lfilter_zi(b, a))[0]
     array([1., 1., 1.])
     """
-    b, a = np.atleast_1d(as_coefficients(b)), np.atleast_1d(as_coefficients(a))
+    b, a = (np.atleast_1d(as_coefficients(*named)) for named in (("b", b), ("a", a)))
     for name, part in (("Numerator b", b), ("Denominator a", a)):
         if part.ndim != 1:
             raise ValueError(f"{name} must be 1-D; got {part.ndim} axes")
@@ -78,7 +78,7 @@ def sosfilt_zi(sos: Any) -> np.ndarray:
     array([[0.5, 0. ],
            [1. , 0. ]])
     """
-    sos = as_coefficients(sos)
+    sos = as_coefficients("sos", sos)
     if sos.ndim != 2 or sos.shape[1] != 6:
         raise ValueError(f"sos must be shape (n_sections, 6); got {sos.shape}")
     sos = sos.astype(np.result_type(sos, np.float32)) if sos.dtype.kind in "iub" else sos
@@ -116,14 +116,14 @@ def lfiltic(b: Any, a: Any, y: Any, x: Any = None) -> np.ndarray:
     >>> lfilter([1.0], [1.0, -0.5], [0.0, 0.0], zi=lfiltic([1.0], [1.0, -0.5], y=[8.0]))[0]
     array([4., 2.])
     """
-    b, a = np.atleast_1d(as_coefficients(b)), np.atleast_1d(as_coefficients(a))
+    b, a = (np.atleast_1d(as_coefficients(*named)) for named in (("b", b), ("a", a)))
     for name, part in (("b", b), ("a", a)):
         if part.ndim != 1:
             raise ValueError(f"Filter coefficients `{name}` must be 1-D; got {part.ndim} axes")
     if a[:1].size == 0 or a[0] == 0:
         raise ValueError("First `a` filter coefficient must be non-zero.")
-    y = np.atleast_1d(as_coefficients(y))
-    x = np.zeros(0, y.dtype) if x is None else np.atleast_1d(as_coefficients(x))
+    y = np.atleast_1d(as_coefficients("y", y))
+    x = np.zeros(0, y.dtype) if x is None else np.atleast_1d(as_coefficients("x", x))
     dtype = np.result_type(b, a, y, x)
     dtype = np.dtype(np.float64) if dtype.kind in "iub" else dtype
     states = np.zeros(max(a.size, b.size) - 1, dtype)

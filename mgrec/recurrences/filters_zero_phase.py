@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..phases.cascade_door import as_polynomial, as_sections, as_signal, axis_of, beside
-from ..phases.door import as_integer
+from ..phases.arguments import as_axis, as_integer
+from ..phases.cascade_door import as_polynomial, as_sections, as_signal, beside
 from ..phases.layout import has_unknown_sizes
 from .filters import lfilter, sosfilt
 from .filters_chunks import chunked_like, without_empty_chunks
@@ -66,7 +66,7 @@ def filtfilt(
     if method not in ("pad", "gust"):
         raise ValueError(f"method must be 'pad' or 'gust'; got {method!r}")
     b, a, x = as_polynomial("b", b), as_polynomial("a", a), as_signal(x)
-    axis = axis_of(axis, x)
+    axis = as_axis(axis, x.shape)
     if method == "gust":
         from .filters_gust import filtfilt_gust
 
@@ -124,7 +124,7 @@ def sosfiltfilt(
     array([0., 1., 2., 1., 0.])
     """
     sos, x = as_sections(sos), as_signal(x)
-    axis = axis_of(axis, x)
+    axis = as_axis(axis, x.shape)
     taps = 2 * len(sos) + 1 - min((sos[:, 2] == 0).sum(), (sos[:, 5] == 0).sum())
     given, x = x, without_empty_chunks(x)
     edge, extended = _extended(x, axis, padtype, padlen, int(taps))

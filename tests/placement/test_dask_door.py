@@ -29,7 +29,7 @@ REFUSED = {
     "stages along no axis": (
         lambda: mgrec.dask.persist_in_stages(LAZY, axis=1),
         ValueError,
-        r"axis must fit the shape \(6,\); got 1",
+        r"axis must be from -1 to 0 for shape \(6,\); got 1",
     ),
     "stages of nothing": (
         lambda: mgrec.dask.persist_in_stages(LAZY, chunks=0),

@@ -1,0 +1,50 @@
+"""Single numbers and flags of the public functions, checked at their doors.
+
+A bool is no number here, and a number no flag: `axis` and `reverse` are easily exchanged.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+
+def as_integer(name: str, value: Any) -> int:
+    """An integer of Python or NumPy."""
+    try:
+        if not isinstance(value, (bool, np.bool_)):
+            return operator.index(value)
+    except TypeError:
+        pass
+    raise TypeError(f"{name} must be an integer; got {value!r}")
+
+
+def as_axis(value: Any, shape: tuple[Any, ...]) -> int:
+    """An axis of a shape, counted from the front."""
+    axis, ndim = as_integer("axis", value), len(shape)
+    if not -ndim <= axis < ndim:
+        raise ValueError(f"axis must be from {-ndim} to {ndim - 1} for shape {shape}; got {axis}")
+    return axis % ndim
+
+
+def as_flag(name: str, value: Any) -> bool:
+    """A bool of Python or NumPy."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False; got {value!r}")
+    return bool(value)
+
+
+def as_real(name: str, value: Any, wanted: str = "a real number") -> float:
+    """A real number, as a float."""
+    is_number = not isinstance(value, (bool, str, bytes))
+    kind = getattr(getattr(value, "dtype", None), "kind", "f")
+    try:
+        if is_number and kind in "iuf":
+            return float(value)
+    except (TypeError, ValueError):
+        pass
+    except OverflowError:
+        raise ValueError(f"{name} must be {wanted}; got one beyond float64") from None
+    raise TypeError(f"{name} must be {wanted}; got {value!r}")
