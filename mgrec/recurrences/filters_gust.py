@@ -42,6 +42,8 @@ def filtfilt_gust(b: np.ndarray, a: np.ndarray, x: Any, axis: int, irlen: int | 
     order = max(b.size, a.size) - 1
     if order == 0:
         return (b[0] / a[0]) ** 2 * x
+    if x.size == 0:
+        return lfilter(b, a, x, axis)
     x = np.moveaxis(x, axis, -1)
     length = x.shape[-1]
     reach = length if irlen is None or length <= 2 * irlen else irlen

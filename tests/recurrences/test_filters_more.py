@@ -86,6 +86,16 @@ def test_gustafssons_ends_are_scipys(irlen):
     close(filtfilt([2.0], [4.0], x, method="gust"), x / 4)
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16", "i8"])
+def test_gustafssons_ends_of_nothing(dtype):
+    b, a = np.ones(2, "f4"), np.array([1.0, 0.5], "f4")
+    for shape in ((0,), (3, 0), (0, 3)):
+        y = filtfilt(b, a, np.zeros(shape, dtype), method="gust")
+        assert y.shape == shape
+        assert y.dtype == np.result_type(b, np.dtype(dtype))
+    assert signal.filtfilt(b, a, np.zeros(0, "f4"), method="gust").dtype == np.float32
+
+
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
