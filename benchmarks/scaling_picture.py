@@ -41,14 +41,15 @@ def stream(client: Client, addresses: list[str], s: Any, t: Any) -> list[dict[st
 def draw(record: dict[str, Any]) -> Any:
     """Efficiency and seconds by workers, measured and predicted, and the task stream.
 
-    A record of predictions alone has no measured lines, and no stream.
+    A record of predictions alone has no measured lines, and no stream. A stream that none of the
+    measured solves can have had is left out.
     """
     from matplotlib.figure import Figure
 
     rows = [row for row in record["cases"] if "rows" in row]
     rows += _of_more_workers(record, rows)
     parts = [part for part in SCALED if any(_part(row) == part for row in rows)]
-    spans = [span for row in record["cases"] for span in row.get("spans", [])]
+    spans = _measured_spans(record)
     heights = [3, 3, 2] if spans else [3, 3]
     figure = Figure(figsize=(max(8, 3.4 * len(parts)), 1.2 * sum(heights)), layout="constrained")
     grid = figure.add_gridspec(len(heights), max(1, len(parts)), height_ratios=heights)
@@ -68,15 +69,35 @@ def draw(record: dict[str, Any]) -> Any:
     if spans:
         _gantt(figure.add_subplot(grid[2, :]), spans)
     if parts:
-        figure.legend(handles=_legend(), loc="outside lower center", ncols=4, fontsize=8)
+        ways = {way_of(row["candidate"]) for row in rows}
+        figure.legend(handles=_legend(ways), loc="outside lower center", ncols=4, fontsize=8)
     return figure
 
 
+def _measured_spans(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """The task stream, unless it lasts longer than every solve that was measured.
+
+    Its chunks are short beside theirs: such a stream is of a first solve, which compiles.
+    """
+    spans = [span for row in record["cases"] for span in row.get("spans", [])]
+    lasts = max((span["stop"] for span in spans), default=0.0) / 1e3
+    slowest = max((row["median"] for row in record["cases"] if "workers" in row), default=lasts)
+    if lasts <= slowest:
+        return spans
+    print(
+        f"The tasks are left out: the stream lasts {lasts * 1e3:.4g} ms, and the slowest measured "
+        f"solve {slowest * 1e3:.4g} ms"
+    )
+    return []
+
+
 def _of_more_workers(record: dict[str, Any], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What was predicted for workers that were not there."""
+    """What was predicted, for workers that were not there, of what was measured."""
     path = RESULTS / record.get("notes", {}).get("predictions", "none")
     known = {(row["case"], row["candidate"]) for row in rows}
+    ways = {(row["case"], way_of(row["candidate"])) for row in rows}
     others = json.loads(path.read_text())["cases"] if path.is_file() else []
+    others = [row for row in others if (row["case"], way_of(row["candidate"])) in ways]
     return [row for row in others if (row["case"], row["candidate"]) not in known]
 
 
@@ -104,12 +125,13 @@ def _lines(axes: Any, rows: list[dict[str, Any]], key: str, predicted: str, scal
     axes.grid(alpha=0.3)
 
 
-def _legend() -> list[Any]:
+def _legend(ways: set[str]) -> list[Any]:
     from matplotlib.lines import Line2D
 
     found = [Line2D([], [], color=each, label=name, lw=4) for name, each in COLOUR_OF.items()]
-    labels = {style: way for way, (style, _) in STYLES.items()}
-    labels |= {cross: f"{ROWS} rows, {way}" for way, (_, cross) in STYLES.items()}
+    styles = {way: STYLES[way] for way in STYLES if way in ways}
+    labels = {style: way for way, (style, _) in styles.items()}
+    labels |= {cross: f"{ROWS} rows, {way}" for way, (_, cross) in styles.items()}
     labels[":"] = "predicted before"
     for style, label in labels.items():
         line, marker = style.strip("os^x1+"), style.strip("-.:")

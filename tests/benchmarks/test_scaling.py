@@ -204,6 +204,35 @@ def test_a_picture_has_a_line_for_each_case(load: Any, workers: tuple[int, ...])
         assert len([line for line in drawn if list(line.get_xdata()) == list(workers)]) == 3
 
 
+@pytest.mark.parametrize(("milliseconds", "is_drawn"), [(40.0, True), (2200.0, False)])
+def test_tasks_of_a_solve_that_compiled_are_not_drawn(
+    load: Any, capsys: Any, milliseconds: float, is_drawn: bool
+) -> None:
+    span = {"worker": 0, "action": "compute", "task": "determine", "start": 0.0}
+    seconds = dict.fromkeys(("median", "min", "max"), milliseconds / 1e3)
+    stream = {"case": "task stream", "candidate": "mgrec", **seconds}
+    stream["spans"] = [{**span, "stop": milliseconds}]
+    figure = load("scaling_picture").draw({"cases": [measured(1, "bar"), stream]})
+    titles = [axes.get_title() for axes in figure.axes]
+    assert ("tasks of one solve (red: transfers)" in titles) == is_drawn
+    told = capsys.readouterr().out
+    assert ("lasts 2200 ms, and the slowest measured solve 50 ms" in told) != is_drawn
+
+
+def test_what_was_never_measured_is_not_drawn(
+    load: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    picture = load("scaling_picture")
+    monkeypatch.setattr(picture, "RESULTS", tmp_path)
+    predicted = measured(8, "bar")
+    ways = [predicted, {**predicted, "candidate": "8 workers, solve"}]
+    (tmp_path / "predictions.json").write_text(json.dumps({"cases": ways}))
+    record = {"cases": [measured(1, "bar")], "notes": {"predictions": "predictions.json"}}
+    assert picture._of_more_workers(record, record["cases"]) == [predicted]
+    (legend,) = picture.draw(record).legends
+    assert "solve" not in [text.get_text() for text in legend.texts]
+
+
 def test_a_simulated_scheduler_runs_every_task_where_its_chunk_is(load: Any) -> None:
     found = load("scaling_simulation").simulate(300, workers=7)
     # 300 determinations, 3 propagations, and precomputations of runs of one worker and group.
