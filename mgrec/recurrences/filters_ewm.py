@@ -79,7 +79,8 @@ def ewm(
     -----
     *Accuracy.* Everything is computed in float64, whatever the dtype is. The error of y_i is at
     most 4·(min(i, 1/α) + 1)·2⁻⁵³ of the largest size among x_0 … x_i, and that of float32 one
-    more unit in the last place; larger only where α·x is a subnormal number.
+    more unit in the last place; larger only where α·x is a subnormal number. CuPy takes
+    subnormal float32 numbers for 0.
 
     Examples
     --------

@@ -158,13 +158,7 @@ DEVICE inline Span upsweep(const Source& source, const Items& items, const Curso
 #pragma unroll
     for (int k = 1; k < RUN; ++k)
       map = Transfer::compose(map, source.map(items, in_time(k) * PACK + c));
-    return span_of(tracked(map, [&] {
-      bool has_zero = false;
-#pragma unroll
-      for (int k = 0; k < RUN; ++k)
-        has_zero = has_zero || source.map(items, k * PACK + c).v[0] == T(0);
-      return has_zero;
-    }));
+    return span_of(map);
   }
   Span span = empty_span();
 #pragma unroll

@@ -138,13 +138,13 @@ DEVICE void propagate_parts(const T* const (&maps)[Transfer::WIDTH],
 #pragma unroll 8
       for (int k = 0; k < 32; ++k) {
         if (lane == k) mine = state;
-        if (k < left) state = apply(map_from_lane(now[a], k), state);
+        if (k < left) state = Transfer::apply(map_from_lane(now[a], k), state);
       }
       if (lane >= left) continue;
       const long long number = line.number(first + lane, parts);
 #pragma unroll
       for (int q = 0; q < Transfer::STATES; ++q) entries[q][number] = mine.v[q];
-      const Transfer::State after_part = apply(now[a], mine);
+      const Transfer::State after_part = Transfer::apply(now[a], mine);
       if (GUARDED && lane + 1 < left &&
           (!is_moderate(after_part) || is_doubtful(span_of(now[a]), mine, after_part)))
         mark_part(marks, part_of(line.number(first + lane + 1, parts), parts), parts, epoch);

@@ -138,7 +138,8 @@ DEVICE inline void repair_finite(const Source& source, const Run& run, const Lin
   if (thread == 0) desk.untrusted = THREADS;
   const Span before = block_scan(mine, desk.totals).before;
   Transfer::State state = after(before, entry);
-  if (run.count > 0 && (!is_moderate(state) || is_doubtful(before, entry, state)))
+  if (thread > 0 && run.count > 0 &&
+      (!is_moderate(state) || is_doubtful(before, entry, state)))
     atomicMin(&desk.untrusted, thread);
   synchronize();
   if (thread < desk.untrusted) state = walk(source, run, line, state, result, desk.has_grown);

@@ -52,7 +52,7 @@ DEVICE inline Span empty_span() {
 DEVICE inline Span join(const Span& earlier, const Span& later) {
   Span joined = span_of(compose(map_of(earlier), map_of(later)));
   if (MAY_KNOW_STATE) {
-    const Span known = span_of(apply(map_of(later), state_of(earlier)));
+    const Span known = span_of(Transfer::apply(map_of(later), state_of(earlier)));
     if (earlier.kind == STATE) joined = known;
   }
   if (earlier.kind == EMPTY || (MAY_KNOW_STATE && later.kind == STATE)) joined = later;
@@ -79,7 +79,7 @@ DEVICE inline Span join_quickly(const Span& earlier, const Span& later, bool& od
 
 DEVICE inline Transfer::State after(const Span& span, const Transfer::State& entry) {
   if (span.kind == EMPTY) return entry;
-  return span.kind == STATE ? state_of(span) : apply(map_of(span), entry);
+  return span.kind == STATE ? state_of(span) : Transfer::apply(map_of(span), entry);
 }
 
 // A span as 32-bit words, the form in which it is shuffled and published.

@@ -1,19 +1,18 @@
-// Maps w -> A·w + B whose A underflows, told from those that a coefficient of 0 ended.
+// Maps w -> A·w + B whose A underflows.
 //
-// A product that underflowed has lost digits, and the exact one may be 0 or not. It stays at the
-// smallest number or above it, and counts as 0 where it meets a state. Where it meets an A that has
-// grown, what it lost would show: then the map is nan, and its steps are done again by the loop.
+// A product below the normal numbers has lost digits. Where it meets an A that has grown, what it
+// lost would show: then the map is nan, and its steps are done again by the loop.
 #pragma once
 
 constexpr bool TRACKED = GUARDED && Transfer::WIDTH == 2;
 
-// The smallest number, the smallest that has all its digits, one that is far below overflow, and how
-// small a state is beside another of which 2^-126 (2^-1022) are less than its rounding error.
+// The smallest number that has all its digits, one that is far below overflow, and how small a state
+// is beside another of which 2^-126 (2^-1022) are less than its rounding error.
 template <class R> struct Range {
-  static constexpr double SMALLEST = 4.9e-324, NORMAL = 0x1p-1022, MODERATE = 1e305, APART = 0x1p-960;
+  static constexpr double NORMAL = 0x1p-1022, MODERATE = 1e305, APART = 0x1p-960;
 };
 template <> struct Range<float> {
-  static constexpr float SMALLEST = 1.4e-45f, NORMAL = 0x1p-126f, MODERATE = 1e36f, APART = 0x1p-100f;
+  static constexpr float NORMAL = 0x1p-126f, MODERATE = 1e36f, APART = 0x1p-100f;
 };
 
 template <class I> DEVICE inline double size_of(I x) { return fabs(double(x)); }
@@ -23,43 +22,27 @@ template <class R> DEVICE inline R size_of(complex<R> x) { return fmax(fabs(x.re
 typedef decltype(size_of(T())) Size;
 typedef Range<Size> Limits;
 
-template <class I> DEVICE inline I unknown(I x) { return x; }
-DEVICE inline float unknown(float) { return not_a_number<float>(); }
-DEVICE inline double unknown(double) { return not_a_number<double>(); }
-template <class R> DEVICE inline complex<R> unknown(complex<R>) {
-  return {not_a_number<R>(), not_a_number<R>()};
-}
+// A coefficient of 0 is taken for a lost product as well: to tell them apart took 1% of the time.
+// So is one of rows that grow by LARGE and begin anew, and these are done again in vain.
+DEVICE inline bool is_lost(T product) { return size_of(product) < Limits::NORMAL; }
 
-DEVICE inline bool is_lost(T product) {
-  return size_of(product) > Size(0) && size_of(product) < Limits::NORMAL;
-}
-
-// Sizes above which it shows what an underflowed product has lost: 1e-32 (1e-302) at most.
+// Sizes above which it shows what an underflowed product has lost: 1e-39 (5e-318) at least.
 constexpr Size LARGE = Size(1e6);
+
+// x·y + trace: nothing comes after the product, which the look-ahead waits for.
+template <class I, class S> DEVICE inline I product_of(I x, I y, S) { return np_multiply(x, y); }
+DEVICE inline float product_of(float x, float y, float trace) { return fma(x, y, trace); }
+DEVICE inline double product_of(double x, double y, double trace) { return fma(x, y, trace); }
+template <class R> DEVICE inline complex<R> product_of(complex<R> x, complex<R> y, R trace) {
+  const complex<R> product = x * y;
+  return {product.re + trace, product.im + trace};
+}
 
 DEVICE inline Transfer::Map compose(const Transfer::Map& earlier, const Transfer::Map& later) {
   Transfer::Map map = Transfer::compose(earlier, later);
   if constexpr (TRACKED) {
-    const T first = earlier.v[0], second = later.v[0];
-    const bool is_nonzero = size_of(first) > Size(0) && size_of(second) > Size(0);
-    if (is_nonzero && size_of(map.v[0]) == Size(0)) map.v[0] = cast<T>(Size(Limits::SMALLEST));
-    if (is_lost(second) && size_of(first) > LARGE) map.v[0] = unknown(first);
+    const bool shows = is_lost(later.v[0]) && size_of(earlier.v[0]) > LARGE;
+    map.v[0] = product_of(earlier.v[0], later.v[0], shows ? not_a_number<Size>() : Size(0));
   }
   return map;
-}
-
-// A thread's own steps, composed one by one: has_zero() tells whether a coefficient is 0.
-template <class HasZero>
-DEVICE inline Transfer::Map tracked(const Transfer::Map& steps, HasZero has_zero) {
-  Transfer::Map map = steps;
-  if constexpr (TRACKED)
-    if (size_of(map.v[0]) == Size(0) && !has_zero()) map.v[0] = cast<T>(Size(Limits::SMALLEST));
-  return map;
-}
-
-DEVICE inline Transfer::State apply(const Transfer::Map& map, const Transfer::State& state) {
-  Transfer::Map known = map;
-  if constexpr (TRACKED)
-    if (size_of(map.v[0]) <= Limits::SMALLEST) known.v[0] = cast<T>(0);
-  return Transfer::apply(known, state);
 }

@@ -111,12 +111,7 @@ DEVICE inline Span upsweep_plain(const Source& source, const Items& items, Prefi
   Transfer::Map map = source.map(items, in_time(0));
 #pragma unroll
   for (int r = 1; r < ITEMS; ++r) map = Transfer::compose(map, source.map(items, in_time(r)));
-  return span_of(tracked(map, [&] {
-    bool has_zero = false;
-#pragma unroll
-    for (int r = 0; r < ITEMS; ++r) has_zero = has_zero || source.map(items, r).v[0] == T(0);
-    return has_zero;
-  }));
+  return span_of(map);
 }
 
 // One row begins, so that only its own steps matter.
@@ -144,7 +139,7 @@ DEVICE inline Span upsweep(const Source& source, const Items& items, Walk walk, 
     const Transfer::State begun = begins ? walk.begin(shape, entry) : state;
     if (!place.whole && place.first + in_time(r) >= shape.total) continue;
     const Transfer::Map step = source.map(items, in_time(r));
-    map = kind == EMPTY ? step : compose(map, step);
+    map = kind == EMPTY ? step : Transfer::compose(map, step);
     if (SEGMENTED) state = Transfer::apply(step, begun);
     kind = begins ? STATE : kind == EMPTY ? MAP : kind;
   }
