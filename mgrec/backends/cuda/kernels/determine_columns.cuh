@@ -136,12 +136,12 @@ DEVICE void determine_columns(const Source& source, const T* const (&entry)[Tran
       else if (at.tile == 0) states = entries_of(entry, at.column, shape);
       const States begin = after(joins.before, states);
       mark_doubts(ledger, at, 0, shape, joins.before, states, begin);
-      bool moderate = true;
+      int height = 0;
       const States end = downsweep(source, items, at, shape, begin, results,
                                    [&](const Transfer::State& state) {
-                                     if (GUARDED) moderate = moderate && is_moderate(state);
+                                     if (GUARDED) height = max(height, height_of(state.v[0]));
                                    });
-      if (!moderate && at.column.exists) mark_run(ledger, at, 0, shape);
+      if (!is_moderate_height(height) && at.column.exists) mark_run(ledger, at, 0, shape);
       mark_doubts(ledger, at, RUN - 1, shape, joins.total, states, end);
       if (TEAM == 1) states = after(joins.total, states);
     }

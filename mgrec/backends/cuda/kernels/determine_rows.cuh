@@ -38,14 +38,14 @@ DEVICE inline bool begins_row(const Walk& walk) { return SEGMENTED && walk.until
 
 // The first of a thread's states, in time, that comes near overflow, or ITEMS.
 DEVICE inline int first_growth(const T (&w)[Transfer::STATES][ITEMS]) {
-  bool moderate = true;
+  int height[4] = {0, 0, 0, 0};
 #pragma unroll
-  for (int r = 0; r < ITEMS; ++r) moderate = moderate && is_below(w[0][r], Limits::MODERATE);
-  if (__builtin_expect(moderate, 1)) return ITEMS;
+  for (int r = 0; r < ITEMS; ++r) height[r % 4] = max(height[r % 4], height_of(w[0][r]));
+  if (is_moderate_height(max(max(height[0], height[1]), max(height[2], height[3])))) return ITEMS;
   int first = ITEMS;
 #pragma unroll
   for (int k = ITEMS - 1; k >= 0; --k)
-    if (!is_below(w[0][in_time(k)], Limits::MODERATE)) first = k;
+    if (!is_moderate_height(height_of(w[0][in_time(k)]))) first = k;
   return first;
 }
 

@@ -39,6 +39,19 @@ DEVICE inline bool is_moderate(const Transfer::State& state) {
   return are_below(state, Limits::MODERATE);
 }
 
+// The leading bits of a number's size: of more than those of MODERATE it is not moderate. Compared as
+// numbers, 36 states made a chain of predicates that took 2 to 4% of a tile's time.
+template <class I> DEVICE inline int height_of(I) { return 0; }
+DEVICE inline int height_of(float x) { return bits_of(x) & 0x7fffffff; }
+DEVICE inline int height_of(double x) { return top_bits_of(x) & 0x7fffffff; }
+template <class R> DEVICE inline int height_of(complex<R> x) {
+  const int re = height_of(x.re), im = height_of(x.im);
+  return re > im ? re : im;
+}
+DEVICE inline bool is_moderate_height(int height) {
+  return height < height_of(Size(Limits::MODERATE));
+}
+
 // A step after which a state is no longer moderate, although its operands are finite.
 DEVICE inline bool grows(const Transfer::Map& step, const Transfer::State& before,
                          const Transfer::State& reached) {

@@ -145,8 +145,9 @@ DEVICE void propagate_parts(const T* const (&maps)[Transfer::WIDTH],
 #pragma unroll
       for (int q = 0; q < Transfer::STATES; ++q) entries[q][number] = mine.v[q];
       const Transfer::State after_part = Transfer::apply(now[a], mine);
-      if (GUARDED && lane + 1 < left &&
-          (!is_moderate(after_part) || is_doubtful(span_of(now[a]), mine, after_part)))
+      if (GUARDED && !is_moderate(after_part))
+        mark_part(marks, part_of(number, parts), parts, epoch);
+      else if (GUARDED && lane + 1 < left && is_doubtful(span_of(now[a]), mine, after_part))
         mark_part(marks, part_of(line.number(first + lane + 1, parts), parts), parts, epoch);
     }
   }
