@@ -120,6 +120,7 @@ DEVICE inline void relay(const Source& source, const Run& run, const Line& line,
     synchronize();
     if (threadIdx.x / 32 != warp) continue;
     Span state = span_of(desk.state);
+    __syncwarp();
     for (int turn = warp == first / 32 ? first % 32 : 0; turn < 32; ++turn) {
       if (lane == turn) state = span_of(walk(source, run, line, state_of(state), result, desk.has_grown));
       state = from_lane(state, turn);
