@@ -109,23 +109,28 @@ struct Desk {  // of a block, in shared memory
   unsigned signs[WARPS];
   int untrusted;  // the first such thread
   int has_grown;  // a state of the row, by finite operands, to near overflow
+  long long next;  // the first step that is not done yet
   Transfer::State state;
 };
 
-// From thread `first` on, one after the other. `desk.state` is the state before, then after them.
+// From thread `first` on, one after the other, until real states are no longer finite: from there on
+// threads work side by side again. `desk.state` is the state before, then after them.
 DEVICE inline void relay(const Source& source, const Run& run, const Line& line, T* result,
                          int first, Desk& desk) {
   const int lane = threadIdx.x % 32;
   for (int warp = first / 32; warp < WARPS; ++warp) {
     synchronize();
-    if (threadIdx.x / 32 != warp) continue;
+    if (threadIdx.x / 32 != warp || desk.next < run.time - lane * ITEMS) continue;
     Span state = span_of(desk.state);
-    __syncwarp();
-    for (int turn = warp == first / 32 ? first % 32 : 0; turn < 32; ++turn) {
-      if (lane == turn) state = span_of(walk(source, run, line, state_of(state), result, desk.has_grown));
+    int turn = warp == first / 32 ? first % 32 : 0;
+    for (bool ended = false; turn < 32 && !ended; ++turn) {
+      if (lane == turn)
+        state = span_of(walk(source, run, line, state_of(state), result, desk.has_grown));
       state = from_lane(state, turn);
+      ended = is_real<T>::value && !is_finite(state_of(state));
     }
-    if (lane == 0) desk.state = state_of(state);
+    __syncwarp();
+    if (lane == turn - 1) desk.state = state_of(state), desk.next = run.time + run.count;
   }
 }
 
@@ -143,9 +148,10 @@ DEVICE inline void repair_finite(const Source& source, const Run& run, const Lin
       (!is_moderate(state) || is_doubtful(before, entry, state)))
     atomicMin(&desk.untrusted, thread);
   synchronize();
-  if (thread < desk.untrusted) state = walk(source, run, line, state, result, desk.has_grown);
+  const bool is_trusted = thread < desk.untrusted;
+  if (is_trusted) state = walk(source, run, line, state, result, desk.has_grown);
   synchronize();
-  if (thread < desk.untrusted && !is_moderate(state)) atomicMin(&desk.untrusted, thread + 1);
+  if (is_trusted && !is_moderate(state)) atomicMin(&desk.untrusted, thread + 1);
   synchronize();
   const int first = desk.untrusted;
   if (thread == first - 1) desk.state = state;
@@ -170,17 +176,20 @@ DEVICE inline bool agree(T x, T y) {
   return x == y || (is_nan(x) && is_nan(y)) || error < (sizeof(size) == 4 ? 5e-7 : 1e-15) * size;
 }
 
-// Does a stretch again from `state`, which moves on to its end; true where what was there agrees.
-DEVICE inline bool repair_stretch(const Source& source, const Line& line, long long time,
+// Does a stretch again, or a part of it, from `state`. Both this and `time` move on to the end of what
+// is done; true where it is the whole and what was there agrees.
+DEVICE inline bool repair_stretch(const Source& source, const Line& line, long long& time,
                                   bool by_loop, Transfer::State& state, T* result, Desk& desk) {
   const long long end = time + STRETCH < line.steps ? time + STRETCH : line.steps;
   const T old = result[line.element(end - 1)];
   const long long mine = time + threadIdx.x * ITEMS;
+  time += STRETCH;
   synchronize();
   if (is_nan(state.v[0])) {  // so is every later one
     for (long long k = mine; k < mine + ITEMS && k < end; ++k) result[line.element(k)] = state.v[0];
     return is_nan(old);
   }
+  if (threadIdx.x == 0) desk.next = time;
   Run run;
   load_run(source, line, mine, run);
   if (is_finite(state) && !by_loop) {
@@ -193,7 +202,8 @@ DEVICE inline bool repair_stretch(const Source& source, const Line& line, long l
   }
   synchronize();
   state = desk.state;
-  return agree(state.v[0], old);
+  time = desk.next;
+  return time >= end && agree(state.v[0], old);
 }
 
 DEVICE void repair_rows(const Source& source, const T* const (&entry)[Transfer::STATES],
@@ -215,11 +225,11 @@ DEVICE void repair_rows(const Source& source, const T* const (&entry)[Transfer::
     bool by_loop = false;
     synchronize();
     if (threadIdx.x == 0) desk.has_grown = 0;
-    for (bool same = false; time < steps && !(same && time >= settled); time += STRETCH) {
+    for (bool same = false; time < steps && !(same && time >= settled);) {
       same = repair_stretch(source, line, time, by_loop, state, results[0], desk);
       if (desk.has_grown && !by_loop) {
         by_loop = true;
-        time = -STRETCH;
+        time = 0;
         settled = steps;
         state.v[0] = entry[0][row];
       }
