@@ -120,7 +120,8 @@ def test_what_cannot_be_compiled_is_a_type_error_that_names_the_function():
     texts = mgrec.TransferMap(
         lift=lambda x: (str(x),),
         compose=lambda earlier, later: earlier,
-        apply=lambda step, w: step[0] + w,
+        # No other file has this code: of those that have the same, the message names one.
+        apply=lambda text, number: text[0] + number,
         identity=(0.0,),
     )
     with pytest.raises(TypeError, match=r"must be arithmetic.*numba says.*test_custom") as told:
