@@ -87,5 +87,5 @@ def cache_on_disk(kernel: Callable[..., Any], *key: str) -> Any:
 def _versions() -> str:
     """What a kernel holds beside the user's functions: this package's code, and NumPy's."""
     folder = Path(__file__).parent
-    source = b"".join(path.read_bytes() for path in sorted(folder.glob("*.py")))
+    source = b"".join(path.read_bytes() for path in sorted(folder.rglob("*.py")))
     return f"{sha256(source).hexdigest()}-{np.__version__}"
