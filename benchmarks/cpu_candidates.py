@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 import mgrec
+from mgrec.algebra.affine import affine
+from mgrec.arrays.door import check
+from mgrec.arrays.layout import lay_out, lay_out_entry
 from mgrec.backends import cpu
-from mgrec.phases.affine import affine
-from mgrec.phases.door import check
-from mgrec.phases.layout import lay_out, lay_out_entry
 
 Call = Callable[[], Any]
 

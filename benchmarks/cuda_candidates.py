@@ -14,10 +14,10 @@ from cuda_clock import REPEATS, device_clock, flush_cache, host_clock
 from record import Study, Times
 
 import mgrec
-from mgrec.backends.cuda.ahead import is_ahead
-from mgrec.backends.cuda.determine import prepare
-from mgrec.backends.cuda.phases import determine_by
-from mgrec.phases.chunk import Chunk, CoefficientOperand
+from mgrec.arrays.chunk import Chunk, CoefficientOperand
+from mgrec.backends.cuda.transfer.determine import prepare
+from mgrec.backends.cuda.transfer.long_coefficients import is_ahead
+from mgrec.backends.cuda.transfer.phases import determine_by
 from mgrec.recurrences import maps
 
 # Largest deviation of a step from its own recurrence, relative to its terms.

@@ -8,10 +8,10 @@ from typing import Any
 import cupy
 import numpy as np
 
-from mgrec.phases.affine_growth import guarded_affine
-from mgrec.phases.chunk import Chunk, CoefficientOperand
-from mgrec.phases.fingerprint import StepFunction
-from mgrec.phases.transfer_map import TransferMap
+from mgrec.algebra.fingerprint import StepFunction
+from mgrec.algebra.transfer_map import TransferMap
+from mgrec.arrays.chunk import Chunk, CoefficientOperand
+from mgrec.families.transfer.growth import guarded_affine
 from mgrec.recurrences import maps
 
 

@@ -24,10 +24,10 @@ from cuda_clock import copy_bandwidth, median_time, queued_time, record_of
 from scipy import signal
 
 import mgrec.signal
-from mgrec.backends.cuda.filters import determine_filter
-from mgrec.phases.cascade import Cascade
-from mgrec.phases.chunk import Chunk
-from mgrec.phases.layout import canonical_shape
+from mgrec.arrays.chunk import Chunk
+from mgrec.arrays.layout import canonical_shape
+from mgrec.backends.cuda.filters.phases import determine_filter
+from mgrec.families.filters.cascade import Cascade
 
 Filter = tuple[str, tuple[Any, ...]]
 FILTERS: dict[str, Filter] = {

@@ -18,10 +18,10 @@ import cupy
 import numpy as np
 
 from mgrec import tuning
-from mgrec.backends.cuda.determine import prepare
-from mgrec.backends.cuda.measurement import build, seconds_of
-from mgrec.backends.cuda.p_scheme import Phases
-from mgrec.phases.affine import affine
+from mgrec.algebra.affine import affine
+from mgrec.backends.cuda.p_scheme.measurement import build, seconds_of
+from mgrec.backends.cuda.p_scheme.phases import Phases
+from mgrec.backends.cuda.transfer.determine import prepare
 
 PHASES = ("rearrange", "precompute", "propagate", "determine", "restore")
 

@@ -94,8 +94,8 @@ def coefficient(study: Study, name: str, count: int) -> None:
     import cuda_packages as packages
     from cuda_candidates import compare, draw_work
 
-    from mgrec.phases.chunk import CoefficientOperand
-    from mgrec.phases.fingerprint import StepFunction
+    from mgrec.algebra.fingerprint import StepFunction
+    from mgrec.arrays.chunk import CoefficientOperand
 
     function = operations(count) if count else light
     operand = CoefficientOperand(StepFunction(function), 0)

@@ -19,12 +19,12 @@ import numpy as np
 from cuda_cases import CASES, Case, build, residual
 from cuda_clock import copy_bandwidth, median_time, queued_time, record_of
 
-from mgrec.backends.cuda.compilation import Device, compile_kernel
-from mgrec.backends.cuda.determine import prepare
-from mgrec.backends.cuda.precompute import prepare_precompute
-from mgrec.backends.cuda.sources import describe
-from mgrec.backends.cuda.tuning import row_layout
-from mgrec.backends.cuda.tuning_columns import column_layout
+from mgrec.backends.cuda.device.compilation import Device, compile_kernel
+from mgrec.backends.cuda.transfer.column_layouts import column_layout
+from mgrec.backends.cuda.transfer.determine import prepare
+from mgrec.backends.cuda.transfer.layouts import row_layout
+from mgrec.backends.cuda.transfer.precompute import prepare_precompute
+from mgrec.backends.cuda.transfer.sources import describe
 from mgrec.recurrences import maps
 
 # Threads, items, stages and blocks a multiprocessor.

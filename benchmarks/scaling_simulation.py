@@ -18,9 +18,9 @@ from distributed import Scheduler, Status
 from distributed.scheduler import ClientState, WorkerState
 from record import nothing
 
-from mgrec.placement.dask_held import run_size
-from mgrec.placement.dask_pins import PinOperands
-from mgrec.placement.groups import LARGEST_HELD as GROUP
+from mgrec.placement.dask.cluster.pins import PinOperands
+from mgrec.placement.dask.graph.groups import LARGEST_HELD as GROUP
+from mgrec.placement.dask.graph.held import run_size
 
 # With durations that stay unknown, work stealing weighs all tasks anew at each answer.
 SPAN = ({"action": "compute", "start": 0.0, "stop": 0.01},)

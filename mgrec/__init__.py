@@ -17,11 +17,11 @@ from importlib import import_module
 from typing import Any
 
 from . import signal, tuning
-from .phases.coefficient import Coefficient
-from .phases.laws import check_laws
-from .phases.transfer_map import TransferMap
+from .algebra.coefficient import Coefficient
+from .algebra.transfer_map import TransferMap
 from .recurrences import maps
 from .recurrences.custom import scan
+from .recurrences.laws import check_laws
 from .recurrences.linear import linear_recurrence
 from .recurrences.plan import plan
 from .recurrences.rational import rational_recurrence

@@ -14,10 +14,10 @@ warm_up
     Compile and load what a recurrence needs, on every worker, before the first solve.
 """
 
-from .placement.dask_pins import pin_operands
-from .placement.dask_progress import progress
-from .placement.dask_solve import solve
-from .placement.dask_stages import colocate, persist_in_stages
-from .placement.dask_warm import warm_up
+from .placement.dask.cluster.pins import pin_operands
+from .placement.dask.cluster.progress import progress
+from .placement.dask.cluster.warm import warm_up
+from .placement.dask.graph.stages import colocate, persist_in_stages
+from .placement.dask.plan.solve import solve
 
 __all__ = ["colocate", "persist_in_stages", "pin_operands", "progress", "solve", "warm_up"]

@@ -10,10 +10,10 @@ lfilter_zi, lfiltic, sosfilt_zi
     States to begin with.
 """
 
-from .recurrences.filters import lfilter, sosfilt
-from .recurrences.filters_ewm import ewm
-from .recurrences.filters_initial import lfilter_zi, lfiltic, sosfilt_zi
-from .recurrences.filters_zero_phase import filtfilt, sosfiltfilt
+from .recurrences.filters.causal import lfilter, sosfilt
+from .recurrences.filters.ewm import ewm
+from .recurrences.filters.initial import lfilter_zi, lfiltic, sosfilt_zi
+from .recurrences.filters.zero_phase import filtfilt, sosfiltfilt
 
 __all__ = [
     "ewm",

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from .phases.arguments import as_integer
-from .phases.policy import Configuration, Constants, Measurement, predict_time
+from .arrays.arguments import as_integer
+from .families.transfer.policy import Configuration, Constants, Measurement, predict_time
 from .placement import tuning
 
 __all__ = ["Configuration", "Constants", "Measurement", "Report", "measure", "report"]

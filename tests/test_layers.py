@@ -17,12 +17,14 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "mgrec"
 
 MAY_IMPORT = {
-    "cli": {"cli", "public", "recurrences", "placement", "phases", "backends"},
-    "public": {"public", "recurrences", "placement", "phases"},
-    "recurrences": {"recurrences", "placement", "phases"},
-    "placement": {"placement", "phases", "backends"},
-    "backends": {"backends", "phases"},
-    "phases": {"phases"},
+    "cli": {"cli", "public", "recurrences", "placement", "backends", "arrays"},
+    "public": {"public", "recurrences", "placement", "families", "arrays", "algebra"},
+    "recurrences": {"recurrences", "placement", "families", "arrays", "algebra"},
+    "placement": {"placement", "backends", "families", "arrays", "algebra"},
+    "backends": {"backends", "families", "arrays", "algebra"},
+    "families": {"families", "arrays", "algebra"},
+    "arrays": {"arrays", "algebra"},
+    "algebra": {"algebra"},
 }
 
 # The command is an application on top: it opens stores and clusters as any user would.
@@ -103,11 +105,13 @@ def test_every_layer_has_files():
 
 HOUSE = {
     "__init__.py": "from .recurrences import scan",
-    "recurrences/scan.py": "from ..phases import door\nfrom ..placement import dask",
-    "phases/door.py": "import numpy as np",
+    "recurrences/scan.py": "from ..arrays import door\nfrom ..placement import dask",
+    "families/filters/cascade.py": "from ...arrays import door",
+    "arrays/door.py": "from ..algebra import powers",
+    "algebra/powers.py": "import numpy as np",
     "placement/dask.py": "import dask.array as da\nfrom ..backends.cpu import kernels",
     "placement/dask_graph/build.py": "from dask import array",
-    "backends/cpu/kernels.py": "from numba import njit\nfrom ...phases import door",
+    "backends/cpu/kernels.py": "from numba import njit\nfrom ...arrays import door",
     "backends/cuda/kernels.py": "def load():\n    import cupy",
     "cli/__init__.py": "import click, rich.table\nfrom .. import scan\nfrom ..backends import cpu",
 }
@@ -128,11 +132,13 @@ def test_a_lawful_house_passes(tmp_path):
 @pytest.mark.parametrize(
     ("place", "text"),
     [
-        ("phases/new.py", "from ..backends.cpu import kernels"),
-        ("phases/new.py", "from .. import placement"),
-        ("phases/new.py", "import mgrec"),
-        ("phases/new.py", "def later():\n    from mgrec.recurrences import scan"),
-        ("phases/new.py", "import importlib\nimportlib.import_module('mgrec.backends.cpu')"),
+        ("families/new.py", "from ..backends.cpu import kernels"),
+        ("arrays/new.py", "from ..families.filters import cascade"),
+        ("algebra/new.py", "from ..arrays import door"),
+        ("arrays/new.py", "from .. import placement"),
+        ("arrays/new.py", "import mgrec"),
+        ("arrays/new.py", "def later():\n    from mgrec.recurrences import scan"),
+        ("arrays/new.py", "import importlib\nimportlib.import_module('mgrec.backends.cpu')"),
         ("backends/cpu/new.py", "from ...placement import local"),
         ("placement/new.py", "from ..recurrences.scan import scan"),
         ("recurrences/new.py", "from ..backends import cpu"),
@@ -148,7 +154,7 @@ def test_a_lawful_house_passes(tmp_path):
         ("placement/dask.py", "import click"),
         ("__init__.py", "from rich.table import Table"),
         ("helpers/new.py", "import mgrec"),
-        ("phases/new.py", "from ..helpers import new"),
+        ("algebra/new.py", "from ..helpers import new"),
     ],
 )
 def test_a_planted_import_is_found(tmp_path, place, text):

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ..phases.cascade import Cascade
-from ..phases.chunk import Chunk
-from ..phases.kinds import is_on_gpu
-from ..phases.transfer_map import TransferMap
+from ..algebra.transfer_map import TransferMap
+from ..arrays.chunk import Chunk
+from ..arrays.kinds import is_on_gpu
+from ..families.filters.cascade import Cascade
 from . import cpu
 
 Arrays = tuple[Any, ...]
@@ -56,14 +56,14 @@ def _precompute(transfer_map: TransferMap, chunk: Chunk) -> Summarise:
 
 
 def _precompute_filter(cascade: Cascade, chunk: Chunk) -> Summarise:
-    from .cpu import filters
+    from .cpu.filters import phases as filters
 
     summary = filters.precompute_filter(cascade, chunk)
     return lambda: summary
 
 
 def _determine_filter(cascade: Cascade, chunk: Chunk, entry: Any, result: Any) -> Any:
-    from .cpu import filters
+    from .cpu.filters import phases as filters
 
     return filters.determine_filter(cascade, chunk, entry, result).exit
 
@@ -86,7 +86,7 @@ def backend_of(arrays: Iterable[Any], method: str = "auto") -> Backend:
 @cache
 def _gpu(method: str) -> Backend:
     from . import cuda
-    from .cuda import filters
+    from .cuda.filters import phases as filters
 
     return Backend(
         cuda.device_of,

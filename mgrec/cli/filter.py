@@ -11,8 +11,8 @@ import click
 import dask.array as da
 import numpy as np
 
-from ..recurrences.filters import lfilter, sosfilt
-from ..recurrences.filters_zero_phase import filtfilt, sosfiltfilt
+from ..recurrences.filters.causal import lfilter, sosfilt
+from ..recurrences.filters.zero_phase import filtfilt, sosfiltfilt
 from . import cluster as clusters
 from . import failure, recordings, stores
 from . import report as reports

@@ -16,7 +16,7 @@ from distributed import Client
 from distributed.client import futures_of
 from rich.console import Console
 
-from ..placement.dask_progress import steps_of
+from ..placement.dask.cluster.progress import steps_of
 from ..recurrences.linear import linear_recurrence
 from . import cluster as clusters
 from . import failure, progress, stores

@@ -13,7 +13,7 @@ from distributed.client import futures_of
 from rich.console import Console
 from rich.progress import Progress
 
-from ..backends.cpu.reference import Judge
+from ..backends.cpu.affine.reference import Judge
 from ..recurrences.linear import linear_recurrence
 from . import cluster as clusters
 from . import devices, earth, progress, records

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..phases.door import Problem, arrays_of
-from ..phases.kinds import is_on_gpu
+from ..arrays.door import Problem, arrays_of
+from ..arrays.kinds import is_on_gpu
 from . import local
 
 METHODS = ("auto", "single-pass", "p-scheme")
@@ -39,7 +39,7 @@ def solve(
     if any(hasattr(array, "dask") for array in arrays):
         if out is not None:
             raise TypeError("out must be None where an operand is a Dask array: results are lazy")
-        from . import dask
+        from .dask.graph import build as dask
 
         return dask.solve(problem, memory, method)
     return local.solve(problem, method, out)

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from ..algebra.affine import affine
+from ..arrays.chunk import Chunk
+from ..arrays.door import Problem, arrays_of
+from ..arrays.layout import as_result, canonical_shape, lay_out, lay_out_entry
+from ..arrays.out import check_out
 from ..backends import CPU, Backend, backend_of, cpu
-from ..phases.affine import affine
-from ..phases.chunk import Chunk
-from ..phases.door import Problem, arrays_of
-from ..phases.layout import as_result, canonical_shape, lay_out, lay_out_entry
-from ..phases.results import check_out
 from .threads import cuts, threads_for, together
 
 # A long row is cut only where composing costs as little as applying, or threads are many:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from ..backends.cuda.measurement import choose, copy_bandwidth, measure, name_device, sweep
+from ..backends.cuda.p_scheme.measurement import choose, copy_bandwidth, measure, name_device, sweep
 
 __all__ = ["choose", "copy_bandwidth", "measure", "name_device", "sweep"]

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..phases.door import check
-from ..phases.transfer_map import TransferMap
+from ..algebra.transfer_map import TransferMap
+from ..arrays.door import check
 from ..placement import solve
 from .maps import mobius
 

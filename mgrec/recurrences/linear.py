@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..phases.affine import affine
-from ..phases.door import as_rows, check
+from ..algebra.affine import affine
+from ..arrays.door import as_rows, check
 from ..placement import solve
 
 

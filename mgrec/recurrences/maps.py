@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from ..phases.affine import affine
-from ..phases.powers import exponent_gap, inverse_power, power_of_two
-from ..phases.transfer_map import Map, TransferMap
+from ..algebra.affine import affine
+from ..algebra.powers import exponent_gap, inverse_power, power_of_two
+from ..algebra.transfer_map import Map, TransferMap
 
 __all__ = ["affine", "matrix2", "max_plus", "min_plus", "mobius"]
 

@@ -79,6 +79,6 @@ def plan(recurrence: Callable[..., Any], *operands: Any, client: Any = None, **o
     ...         y.compute(), state
     (array([0.96875   , 0.984375  , 0.9921875 , 0.99609375]), array([0.49804688]))
     """
-    from ..placement.dask_plans import Plan
+    from ..placement.dask.plan.plans import Plan
 
     return Plan(recurrence, operands, options, client).hold()

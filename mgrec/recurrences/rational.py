@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..phases.door import as_rows, check
+from ..arrays.door import as_rows, check
 from ..placement import solve
 from .maps import mobius
 

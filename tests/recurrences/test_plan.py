@@ -1,4 +1,4 @@
-"""What a plan refuses before it looks for a cluster; tests/placement/test_plans.py has the rest."""
+"""What a plan refuses before it looks for a cluster: see placement/dask/test_plans.py, too."""
 
 from __future__ import annotations
 

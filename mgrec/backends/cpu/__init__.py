@@ -1,5 +1,5 @@
 """The CPU: numba kernels, one thread a call; threads are placement's business."""
 
-from .phases import determine, determine_columns, precompute, propagate
+from .transfer.phases import determine, determine_columns, precompute, propagate
 
 __all__ = ["determine", "determine_columns", "precompute", "propagate"]

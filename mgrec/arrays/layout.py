@@ -1,0 +1,96 @@
+"""Arrays of any shape as the (outer, steps, inner) that the kernels know."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..algebra.coefficient import Coefficient
+from .chunk import Chunk, CoefficientOperand
+from .kinds import is_on_gpu
+
+
+def lay_out(problem: Any, operands: Sequence[Any], shape: tuple[int, ...], first: int) -> Chunk:
+    """Operands of one chunk of NumPy (or CuPy) arrays as a :class:`Chunk`.
+
+    Parameters
+    ----------
+    problem : Problem or Recipe
+    operands : sequence of arrays and Coefficient
+    shape : tuple of int
+        Of the chunk's result.
+    first : int
+        Index of the chunk's first step along the whole axis.
+    """
+    layout = canonical_shape(shape, problem.axis)
+
+    def canonical(array: Any) -> Any:
+        return _canonical(array, shape, problem.axis, layout)
+
+    def laid_out(operand: Any) -> Any:
+        if isinstance(operand, Coefficient):
+            arrays = tuple(map(canonical, operand.arrays))
+            return CoefficientOperand(operand.function, first, arrays)
+        return canonical(operand)
+
+    return Chunk(tuple(map(laid_out, operands)), layout, problem.dtype, problem.reverse)
+
+
+def canonical_shape(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
+    """(outer, steps, inner) of a shape."""
+    return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
+
+
+def _canonical(array: Any, shape: tuple[int, ...], axis: int, layout: tuple[int, int, int]) -> Any:
+    if array.shape == shape:
+        return _contiguous(array).reshape(layout)
+    if array.ndim == 0:
+        return array.reshape(1, 1, 1)
+    own = (1,) * (len(shape) - array.ndim) + array.shape
+    target: list[int] = []
+    full: list[int] = []
+    for axes, length in zip(
+        (slice(axis), slice(axis, axis + 1), slice(axis + 1, None)), layout, strict=True
+    ):
+        is_broadcast = all(size == 1 for size in own[axes])
+        target.append(1 if is_broadcast else length)
+        full += own[axes] if is_broadcast else shape[axes]
+    array = array.reshape(own)
+    if list(own) != full:
+        # Axes that are broadcast only in part cannot be merged: these alone are expanded.
+        array = np.broadcast_to(array, full)
+    return _contiguous(array).reshape(target)
+
+
+def _contiguous(array: Any) -> Any:
+    return array if array.flags.c_contiguous else array.copy(order="C")
+
+
+def lay_out_entry(state: Any, shape: tuple[int, ...], axis: int) -> Any:
+    """A state, broadcast and reshaped to (outer, inner)."""
+    outer, _, inner = canonical_shape(shape, axis)
+    if state.ndim == 0 and not is_on_gpu(state):
+        return np.full((outer, inner), state)
+    rows = shape[:axis] + shape[axis + 1 :]
+    return np.broadcast_to(state, rows).reshape(outer, inner)
+
+
+def as_result(computed: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    """A computed array in its final shape and dtype."""
+    # float16 overflows to inf in silence, as the kernels of other dtypes do.
+    with np.errstate(over="ignore"):
+        return computed.reshape(shape).astype(dtype, copy=False)
+
+
+def has_unknown_sizes(chunks: Iterable[Iterable[Any]]) -> bool:
+    """Whether a Dask array does not know the sizes of all its chunks, or its shape.
+
+    Examples
+    --------
+    >>> has_unknown_sizes(((2, 3), (float("nan"), 5)))
+    True
+    """
+    return any(math.isnan(length) for lengths in chunks for length in lengths)

@@ -1,0 +1,1 @@
+"""Kernels of w = s·w + t."""

@@ -1,0 +1,1 @@
+"""Functions and kernels compiled with numba, and kept on disk."""

@@ -1,0 +1,90 @@
+"""Compile kernels with numba, and keep the result on disk."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable
+from itertools import dropwhile, takewhile
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core.bytecode import FunctionIdentity
+from numba.core.errors import NumbaError
+
+from .stored import cache_on_disk
+
+# No fastmath: the results of a plain loop are those of the same loop in NumPy scalars.
+OPTIONS = {"nogil": True, "error_model": "numpy"}
+# For functions that only kernels call: what Python and C would call takes a third of the time.
+INNER = {**OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+# Recurrences whose compiled functions are held, those used last.
+KEPT = 256
+_OWN = Path(__file__).parents[3], Path(numba.__file__).parent
+
+# numba tells functions of one name apart by a number that counts from 1 in every process. Two
+# kernels from the cache on disk that came from two processes then had parts of the same name,
+# and the second ran the first one's: the recurrence of another function, without a word.
+FunctionIdentity._unique_ids = iter(lambda: secrets.randbits(62), None)
+
+
+def compile_kernel(kernel: Callable[..., Any], *key: str) -> Any:
+    """Compile a kernel, cached on disk.
+
+    Parameters
+    ----------
+    kernel : function
+    *key : str
+        Fingerprints of the functions that the kernel's closure holds compiled.
+    """
+    dispatcher = numba.njit(**OPTIONS)(kernel)
+    dispatcher._cache = cache_on_disk(kernel, *key)
+
+    def run(*arguments: Any) -> Any:
+        try:
+            return dispatcher(*arguments)
+        except NumbaError as error:
+            raise TypeError(
+                "the functions of a recurrence must be arithmetic and NumPy ufuncs on scalars "
+                "of the recurrence's dtype, which numba compiles (np.where(condition, x, y) for "
+                f"a choice); numba says: {_reason(str(error))}"
+            ) from error
+
+    return run
+
+
+def _reason(message: str) -> str:
+    """What numba says first, and of which function: 50 lines on its way there come after."""
+    lines = dropwhile(lambda line: line.startswith("Failed in "), message.splitlines())
+    first = takewhile(lambda line: not line.startswith(("During: ", "File ", "There ")), lines)
+    return " ".join((*" ".join(first).split(), _place(message)))
+
+
+def _place(message: str) -> str:
+    """The first line of code in a message that is neither ours nor numba's, or the function."""
+    for file, line in re.findall(r'File "([^"<]+)", line (\d+)', message):
+        path = Path(file).resolve()
+        if not any(map(path.is_relative_to, _OWN)):
+            return f"({path}, line {line})"
+    functions = re.findall(r"<function (\S+) at ", message)
+    return f"(in {functions[0]})" if functions else ""
+
+
+def writable(array: np.ndarray) -> np.ndarray:
+    """The same memory, typed as writable: numba compiles read-only arrays a second time.
+
+    No kernel writes into an operand.
+    """
+    if array.flags.writeable:
+        return array
+    return np.asarray(_Exposed(array))
+
+
+class _Exposed:
+    def __init__(self, array: np.ndarray) -> None:
+        interface = dict(array.__array_interface__)
+        interface["data"] = (interface["data"][0], False)
+        self.__array_interface__ = interface
+        self.owner = array

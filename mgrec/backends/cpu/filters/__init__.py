@@ -1,0 +1,1 @@
+"""Kernels of filters, and their phases on a CPU."""

@@ -1,0 +1,1 @@
+"""SIMD registers in numba."""

@@ -1,0 +1,1 @@
+"""Kernels for any transfer map, and the phases of all of them on a CPU."""

@@ -1,0 +1,58 @@
+"""A chunk's operands in the kinds that the kernels tell apart by type."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ....arrays.chunk import Chunk, CoefficientOperand
+from ..compilation.kernels import writable
+from .kernels import Parts
+from .tuples import Steps
+
+
+@dataclass(frozen=True)
+class Flat:
+    """Operands side by side, those of coefficients included, and how they belong together.
+
+    Attributes
+    ----------
+    operands : tuple
+        Along rows: 2-d (varying) or 1-d (constant along a row) arrays; along columns: 3-d
+        (varying) or 2-d (the same in all columns) arrays; ``Steps`` for an index.
+    parts : tuple of (function or None, int)
+        See :func:`mgrec.backends.cpu.transfer.kernels.transfer_kernels`.
+    """
+
+    operands: tuple[Any, ...]
+    parts: Parts
+
+
+def flatten(chunk: Chunk) -> Flat:
+    """The operands of a chunk for kernels along rows (inner = 1) or columns."""
+    kind = _row_kind if chunk.shape[2] == 1 else _column_kind
+    operands: list[Any] = []
+    parts: list[tuple[Any, int]] = []
+    for operand in chunk.operands:
+        if isinstance(operand, CoefficientOperand):
+            further = [kind(array, chunk) for array in operand.operands]
+            operands += [Steps(operand.first), *further]
+            parts.append((operand.function, 1 + len(further)))
+        else:
+            operands.append(kind(operand, chunk))
+            parts.append((None, 1))
+    return Flat(tuple(operands), tuple(parts))
+
+
+def _row_kind(array: np.ndarray, chunk: Chunk) -> np.ndarray:
+    array = writable(array)
+    if array.shape[1] == chunk.steps:
+        return array[:, :, 0]
+    return array[:, 0, 0]
+
+
+def _column_kind(array: np.ndarray, chunk: Chunk) -> np.ndarray:
+    array = writable(array)
+    return array[:, :, 0] if array.shape[2] == 1 else array

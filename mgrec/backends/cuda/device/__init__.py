@@ -1,0 +1,1 @@
+"""What owns the device: compiled programs, launches, memory of the look-ahead."""

@@ -1,0 +1,1 @@
+"""Programs and launches of filters."""

@@ -1,0 +1,66 @@
+"""Numbers of a filter that its kernels take: coefficients by value, powers from the device."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ....families.filters.cascade import Cascade
+from ....families.filters.power import doubled_powers
+from .program import FilterLayout
+
+# A scan of a warp's lanes, and one of its block's warps.
+_POWERS = 10
+
+
+def _device() -> int:
+    import cupy
+
+    return int(cupy.cuda.runtime.getDevice())
+
+
+def packed(words: list[int]) -> np.ndarray:
+    """Words of 64 bits as one struct that a kernel takes by value."""
+    return np.array(words, np.int64).view(f"V{8 * len(words)}")
+
+
+def coefficients(cascade: Cascade, layout: FilterLayout) -> Any:
+    """b and −a of all sections: one value, or an array on the device where they are many."""
+    if layout.is_by_value:
+        return _packed(cascade, layout.states)
+    return _kept(cascade, layout.states, _device())
+
+
+@lru_cache(maxsize=256)
+def _packed(cascade: Cascade, dtype: np.dtype[Any]) -> np.ndarray:
+    """b and −a of all sections as one value that a kernel takes."""
+    b = np.array([section.b for section in cascade.sections], dtype)
+    a = np.array([section.a for section in cascade.sections], dtype)
+    both = np.concatenate([b.ravel(), -a.ravel()])
+    return both.view(f"V{both.nbytes}")
+
+
+@lru_cache(maxsize=64)
+def _kept(cascade: Cascade, dtype: np.dtype[Any], device: int) -> Any:
+    return _on_device(_packed(cascade, dtype).view(np.uint8))
+
+
+def powers(cascade: Cascade, length: int, chunk: int) -> Any:
+    """A**length and its powers by which a block scans the segments of a row."""
+    return _powers(cascade, length, chunk, _device())
+
+
+@lru_cache(maxsize=64)
+def _powers(cascade: Cascade, length: int, chunk: int, device: int) -> Any:
+    return _on_device(doubled_powers(cascade, length, chunk, _POWERS))
+
+
+def _on_device(array: np.ndarray) -> Any:
+    """A copy that all streams may read from now on."""
+    import cupy
+
+    copy = cupy.asarray(array)
+    cupy.cuda.get_current_stream().synchronize()
+    return copy

@@ -1,0 +1,192 @@
+"""Filters on one GPU: precompute and determine for one chunk of CuPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ....arrays.chunk import Chunk
+from ....families.filters.cascade import Cascade
+from ....families.filters.summary import CascadeSummary, is_tame
+from .cuts import cut
+from .launch import Filter, Space
+from .program import WIDE, FilterLayout
+
+# States, a complex one as four, of a light filter.
+LIGHT = 8
+# Samples that kernels cast.
+_READ = "bBhHiIlLqQefd"
+
+
+def determine_filter(cascade: Cascade, chunk: Chunk, entry: Any, result: Any) -> Any:
+    """Write the outputs of every step of a chunk.
+
+    Parameters
+    ----------
+    cascade : Cascade
+    chunk : Chunk
+        Its operand is x, a CuPy array on the current device; its dtype that of the results.
+        Real results of a real x are cast sample by sample, without a copy of x.
+    entry : array (states, outer, inner), float64 or complex128; or None
+        On the device or in host memory; None for 0.
+    result : CuPy array (outer, steps, inner)
+
+    Returns
+    -------
+    CuPy array (states, outer, inner), or None
+        The states after the chunk; None where `entry` is: nobody asks.
+    """
+    import cupy
+
+    if entry is not None:
+        entry = cupy.ascontiguousarray(cupy.asarray(entry, _wide(cascade, chunk.dtype)))
+    space = _run(cascade, chunk, entry, result)
+    if space is None or entry is None:
+        return entry
+    return _exit(cascade, chunk, space)
+
+
+def precompute_filter(cascade: Cascade, chunk: Chunk) -> Callable[[], CascadeSummary]:
+    """Launch a chunk that begins with states of 0.
+
+    Returns
+    -------
+    callable, ``() -> CascadeSummary``
+        Waits for the kernels: the states after the chunk, in host memory. A chunk that few
+        scalars cannot stand for comes along, in host memory too.
+    """
+    space = _run(cascade, chunk, None, None)
+    if space is None:
+        offset = np.zeros((cascade.states, *chunk.row_shape), _wide(cascade, chunk.dtype))
+        return lambda: CascadeSummary(cascade, chunk.steps, offset)
+    # The launch's memory is free again, for the next one of the stream.
+    exit, overflows = _exit(cascade, chunk, space), space.tops.any()
+
+    def summary() -> CascadeSummary:
+        offset = exit.get()
+        bad = not np.isfinite(offset).all() or bool(overflows)
+        redo = None
+        if bad or not is_tame(cascade, chunk.steps):
+            redo = chunk.map_arrays(lambda array: array.get(), chunk.shape)
+        return CascadeSummary(cascade, chunk.steps, offset, redo)
+
+    return summary
+
+
+def _wide(cascade: Cascade, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.dtype(np.complex128 if cascade.is_complex or dtype.kind == "c" else np.float64)
+
+
+def _run(cascade: Cascade, chunk: Chunk, entry: Any, result: Any) -> Space | None:
+    """What the kernels leave; None of an empty chunk."""
+    (x,) = chunk.operands
+    if chunk.steps == 0 or x.size == 0:
+        return None
+    inputs = x.dtype if is_cast_in_kernels(x.dtype, chunk.dtype) else None
+    if inputs is None:
+        x = x.astype(chunk.dtype, copy=False)
+    aligned = _is_aligned(x), result is None or _is_aligned(result)
+    return prepare(cascade, chunk.shape, chunk.dtype, aligned, inputs)(x, entry, result)
+
+
+def _is_aligned(array: Any) -> bool:
+    return bool(array.data.ptr % 16 == 0)
+
+
+def is_cast_in_kernels(inputs: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
+    """Whether kernels read samples of another dtype than their results': integers and floats.
+
+    Examples
+    --------
+    >>> is_cast_in_kernels(np.dtype("int16"), np.dtype("float64"))
+    True
+    >>> is_cast_in_kernels(np.dtype("float32"), np.dtype("complex128"))
+    False
+    """
+    return dtype.kind == "f" and inputs != dtype and inputs.char in _READ
+
+
+def _exit(cascade: Cascade, chunk: Chunk, space: Space) -> Any:
+    import cupy
+
+    outer, _, inner = space.filter.shape
+    cut_up = space.exits.reshape(cascade.states, outer, space.filter.cuts.segments, inner)
+    exit = cupy.ascontiguousarray(cut_up[:, :, -1])
+    shape = (cascade.states, *chunk.row_shape)
+    return exit.view(_wide(cascade, chunk.dtype)).reshape(shape)
+
+
+@lru_cache(maxsize=1024)
+def prepare(
+    cascade: Cascade,
+    shape: tuple[int, int, int],
+    dtype: np.dtype[Any],
+    aligned: tuple[bool, bool],
+    inputs: np.dtype[Any] | None = None,
+) -> Filter:
+    """The kernels for chunks of one kind, and where they cut rows: by the kind alone.
+
+    Parameters
+    ----------
+    cascade : Cascade
+    shape : (int, int, int)
+    dtype : numpy.dtype
+        Of the results.
+    aligned : (bool, bool)
+        x and the results begin at multiples of 16 bytes.
+    inputs : numpy.dtype, optional
+        Of x, where it is not that of the results.
+    """
+    halves = 2 if dtype.kind == "c" and not cascade.is_complex else 1
+    real = np.empty(0, dtype).real.dtype if halves == 2 else dtype
+    seen = (shape[0], shape[1], shape[2] * halves)
+    layout = choose_layout(cascade, seen, real, aligned, inputs=inputs)
+    cuts = cut(cascade, seen, real, layout.items)
+    whole = choose_layout(cascade, shape, dtype, (False, False), halves == 2, inputs)
+    return Filter(cascade, seen, halves, cuts, layout, whole)
+
+
+def choose_layout(
+    cascade: Cascade,
+    shape: tuple[int, int, int],
+    dtype: np.dtype[Any],
+    aligned: tuple[bool, bool],
+    widened: bool = False,
+    inputs: np.dtype[Any] | None = None,
+) -> FilterLayout:
+    """The constants that a filter is compiled with.
+
+    Where `widened`, complex numbers are filtered by complex coefficients that are real.
+    """
+    outer, steps, inner = shape
+    # Columns are not copied in runs, and results in the place of inputs as these are.
+    fits = [
+        begins and inner < WIDE and (outer == 1 or steps * inner * kind.itemsize % 16 == 0)
+        for begins, kind in zip(aligned, (inputs or dtype, dtype), strict=True)
+    ]
+    fits = fits if inputs else [all(fits)] * 2
+    states = np.dtype(np.complex128 if cascade.is_complex or widened else np.float64)
+    weight = cascade.states * (4 if states.kind == "c" else 1)
+    vector = 16 // dtype.itemsize
+    # Few states wait for memory, in long runs; many for their arithmetic, with more warps.
+    items, stages = (256, 2) if weight <= LIGHT and inner == 1 else (128, 3)
+    # Order 2 over float32 ran at 0.865 of the floor by groups of 8 samples, at 0.823 by 4.
+    group = 8 if weight <= 2 and dtype.itemsize == 4 else 4 if weight <= 64 else 1
+    return FilterLayout(
+        cascade.order,
+        len(cascade.sections),
+        dtype,
+        states,
+        inner if inner < WIDE else 0,
+        feedback=not cascade.is_feed_forward,
+        items=items // dtype.itemsize if inner < WIDE else 16,
+        stages=stages,
+        group=max(vector, group),
+        bulk=fits[1],
+        inputs=inputs,
+        aligned=fits[0],
+        runs=max(1, dtype.itemsize // inputs.itemsize) if inputs and inner < WIDE else 1,
+    )

@@ -1,0 +1,168 @@
+// Filters: a lane walks one segment of one row, sample by sample, its states in float64.
+//
+// A segment begins with states that its lane found by walking the samples before it from states
+// of 0, where the filter forgets that fast (warm-up), or that were propagated. filter_repair.cuh
+// compares them with where the segment before has ended.
+//
+// Samples X are read as they are, and cast in registers to the outputs' E, as NumPy would have
+// cast them: int16 under float64 moves 10 bytes a sample, where a cast before moves 26.
+#pragma once
+#include "memory/copies.cuh"
+
+constexpr unsigned ALL = 0xffffffffu;
+constexpr int STATES = ORDER * SECTIONS, HELD = STATES > 0 ? STATES : 1;
+constexpr int UNROLLED = STATES <= 64 ? STATES + 1 : 4;
+
+struct State { S v[HELD]; };
+
+// b_0, b_1, … and −a_0, −a_1, … of each section, with a_0 = 1.
+struct Coefficients { S b[SECTIONS][ORDER + 1], a[SECTIONS][ORDER + 1]; };
+
+DEVICE inline double multiply_add(double x, double y, double z) { return fma(x, y, z); }
+template <class R> DEVICE inline complex<R> multiply_add(complex<R> x, complex<R> y, complex<R> z) {
+  return {fma(-x.im, y.im, fma(x.re, y.re, z.re)), fma(x.re, y.im, fma(x.im, y.re, z.im))};
+}
+
+// One sample through all sections, direct form II transposed.
+DEVICE inline S advance(const Coefficients& with, State& state, S value) {
+#pragma unroll(UNROLLED)
+  for (int s = 0; s < SECTIONS; ++s) {
+    const S x = value;
+    if (ORDER == 0) {
+      value = with.b[s][0] * x;
+      continue;
+    }
+    value = multiply_add(with.b[s][0], x, state.v[s * ORDER]);
+#pragma unroll(UNROLLED)
+    for (int i = 0; i < ORDER; ++i) {
+      const int at = s * ORDER + i;
+      const S fed = i + 1 < ORDER ? multiply_add(with.b[s][i + 1], x, state.v[i + 1 < ORDER ? at + 1 : at])
+                                  : with.b[s][i + 1] * x;
+      state.v[at] = FEEDBACK ? multiply_add(with.a[s][i + 1], value, fed) : fed;
+    }
+  }
+  return value;
+}
+
+// The upper bits of a size, which order as the sizes do; nan is above inf.
+DEVICE inline int magnitude(float y) { return bits_of(y) & 0x7fffffff; }
+DEVICE inline int magnitude(double y) { return top_bits_of(y) & 0x7fffffff; }
+template <class R> DEVICE inline int magnitude(complex<R> y) {
+  return max(magnitude(y.re), magnitude(y.im));
+}
+
+struct Shape {
+  long long outer, steps, inner;     // of the array
+  long long segments, length, warm;  // segments of a row, their steps, steps of a warm-up
+  DEVICE long long lanes() const { return outer * segments * inner; }
+};
+
+struct Arrays {
+  const X* x;
+  E* y;
+  const S* entry;       // [state][row]; null for 0
+  S *assumed, *exits;   // [state][lane]
+  unsigned char* tops;   // of lanes: outputs came near overflow
+  int* failures;         // of rows: segments from the first on that is to be repaired
+  unsigned char* marks;  // of lanes: to be repaired, where rows have several
+};
+
+// One segment of one row. Steps are counted from the segment's first, [low, high) are there.
+struct Lane {
+  long long id, row, segment, first, low, high;
+  DEVICE Lane(long long number, long long column, const Shape& shape) {
+    const long long o = number / shape.segments;
+    const bool exists = o < shape.outer && column < shape.inner;
+    segment = number - o * shape.segments;
+    id = number * shape.inner + column;
+    row = o * shape.inner + column;
+    first = (o * shape.steps + segment * shape.length) * shape.inner + column;
+    const long long left = shape.steps - segment * shape.length;
+    high = !exists ? 0 : left < shape.length ? left : shape.length;
+    low = exists && segment ? -shape.warm : 0;
+  }
+};
+
+template <class Access> struct Walker {
+  const Coefficients& with;
+  const Arrays& arrays;
+  const Shape& shape;
+  Access& access;
+  State state;
+  int largest;
+
+  DEVICE void begin(const Lane& lane) {
+    largest = 0;
+    if (lane.high == 0) return;
+    const bool known = ENTERED && lane.segment;
+    const long long lanes = shape.lanes(), rows = shape.outer * shape.inner;
+#pragma unroll(UNROLLED)
+    for (int q = 0; q < STATES; ++q) {
+      if (known) state.v[q] = arrays.assumed[q * lanes + lane.id];
+      else if (lane.segment) arrays.assumed[q * lanes + lane.id] = state.v[q];
+      else if (arrays.entry) state.v[q] = arrays.entry[q * rows + lane.row];
+      else state.v[q] = S();
+    }
+    if (lane.segment == 0) arrays.failures[lane.row] = 0;
+  }
+
+  DEVICE void end(const Lane& lane) {
+    const long long lanes = shape.lanes();
+#pragma unroll(UNROLLED)
+    for (int q = 0; q < STATES; ++q) arrays.exits[q * lanes + lane.id] = state.v[q];
+    arrays.tops[lane.id] = largest > TOP;
+  }
+
+  DEVICE E advanced(X x) {
+    const E y = cast<E>(advance(with, state, cast<S>(cast<E>(x))));
+    largest = max(largest, magnitude(y));
+    return y;
+  }
+
+  // Inputs lie from `part` on in their stage.
+  DEVICE void walk(int stage, int part, long long step, const Lane& lane) {
+#pragma unroll 1
+    for (int k = 0; k < ITEMS; k += GROUP) {
+      X x[GROUP];
+      E y[GROUP];
+      access.read(stage, part + k, x);
+#pragma unroll
+      for (int r = 0; r < GROUP; ++r) y[r] = advanced(x[r]);
+      if (WRITE && step >= 0 && step < lane.high) access.write(stage, step, k, y);
+    }
+  }
+
+  // Where the row ends inside these steps.
+  DEVICE void walk_partly(int stage, int part, long long step, const Lane& lane) {
+#pragma unroll 1
+    for (int k = 0; k < ITEMS && step + k < lane.high; ++k) {
+      const E y = advanced(access.read_one(stage, part + k));
+      if (WRITE) access.write_one(stage, step, k, y);
+    }
+  }
+
+  DEVICE void run(const Lane& lane) {
+    state = State();
+    largest = 0;
+    const int first = -int(shape.warm / ITEMS), last = int((shape.length + ITEMS - 1) / ITEMS);
+    for (int k = 0; k < STAGES; ++k) access.request(k, (first + k * RUNS) * (long long)ITEMS);
+    int stage = 0, part = 0;
+#pragma unroll 1
+    for (int p = first; p < last; ++p) {
+      const long long step = p * (long long)ITEMS;
+      if (p == 0) begin(lane);
+      if (part == 0) copies_wait();
+      __syncwarp();
+      const bool ends = p >= 0 && step < lane.high && lane.high <= step + ITEMS;
+      if (__any_sync(ALL, ends && lane.high < step + ITEMS)) walk_partly(stage, part, step, lane);
+      else walk(stage, part, step, lane);
+      if (ends) end(lane);
+      __syncwarp();
+      if (WRITE && p >= 0) access.flush(stage, step);
+      if ((part += ITEMS) < RUNS * ITEMS) continue;
+      part = 0;
+      access.request(stage, step + (STAGES * RUNS - RUNS + 1) * ITEMS);
+      if (++stage == STAGES) stage = 0;
+    }
+  }
+};

@@ -1,0 +1,1 @@
+"""P-scheme/G as its papers describe it."""

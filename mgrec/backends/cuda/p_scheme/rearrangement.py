@@ -1,0 +1,173 @@
+"""Rows in parts, and the order of P-scheme/G in which neighbouring threads read neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ..device.compilation import Kernel, compile_kernel
+from ..transfer.program import kernel_text
+
+_SIDE = 32
+_LONG = 256
+"""Steps from which a part is a whole number of tiles, so that every part begins aligned."""
+_WIDE = 1024
+"""Parts from which a rearranged row is a whole number of tiles, for the same reason."""
+_THREADS = 256
+_WORDS = {
+    1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long",
+    16: "ulonglong2",
+}  # fmt: skip
+_ENTRIES = """
+#define PARTS const Parts parts = {outers, steps, inners, length, per_row, stride}
+extern "C" __global__ void rearrange_kernel(const Word* natural, Word* rearranged, long long outers,
+    long long steps, long long inners, long long length, long long per_row, long long stride,
+    bool reverse) {
+  PARTS;
+  rearrange(natural, rearranged, parts, reverse);
+}
+extern "C" __global__ void restore_kernel(const Word* rearranged, Word* natural, long long outers,
+    long long steps, long long inners, long long length, long long per_row, long long stride) {
+  PARTS;
+  restore(rearranged, natural, parts);
+}
+"""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Rows cut into parts of equal length, the last one of a row shorter.
+
+    Attributes
+    ----------
+    shape : (int, int, int)
+        (outer, steps, inner) of the chunk, none of them 0.
+    length : int
+        Steps of a part.
+    per_row : int
+        Parts of a row.
+    """
+
+    shape: tuple[int, int, int]
+    length: int
+    per_row: int
+
+    @staticmethod
+    def of(shape: tuple[int, int, int], processors: int) -> Parts:
+        """Cut the rows for as many processors: each whole where rows are as many as those."""
+        outers, steps, inners = shape
+        length = -(-steps // max(1, processors // (outers * inners)))
+        if length >= _LONG:
+            length = -(-length // _SIDE) * _SIDE
+        return Parts(shape, length, -(-steps // length))
+
+    @property
+    def count(self) -> int:
+        outers, _, inners = self.shape
+        return outers * self.per_row * inners
+
+    @property
+    def stride(self) -> int:
+        """Elements of a row in rearranged order, all parts and a few that nobody reads."""
+        return self.count if self.count < _WIDE else -(-self.count // _SIDE) * _SIDE
+
+    @property
+    def rearranged_shape(self) -> tuple[int, int]:
+        """(length + 1, stride): with whole parts N + P elements."""
+        return self.length + 1, self.stride
+
+    @property
+    def tiles(self) -> int:
+        """Blocks that transpose."""
+        return -(-self.count // _SIDE) * -(-self.length // _SIDE)
+
+    def sizes(self, *, is_rearranged: bool = True) -> tuple[Any, ...]:
+        """The kernels' arguments of ``struct Parts``."""
+        stride = self.stride if is_rearranged else 0
+        return tuple(map(np.int64, (*self.shape, self.length, self.per_row, stride)))
+
+
+def print_rearrangement(itemsize: int) -> str:
+    """Print the program of the transpositions; they move words, whatever they mean."""
+    prelude = f"#define DEVICE __device__\ntypedef {_WORDS[itemsize]} Word;\n"
+    return prelude + kernel_text("p_scheme/rearrange") + _ENTRIES
+
+
+@cache
+def _text(itemsize: int) -> str:
+    return print_rearrangement(itemsize)
+
+
+def _kernel(name: str, itemsize: int) -> Kernel:
+    return compile_kernel(_text(itemsize), name)
+
+
+def rearrange(array: Any, parts: Parts, *, reverse: bool = False, out: Any = None) -> Any:
+    """Bring an array of contiguous rows into rearranged order.
+
+    Parameters
+    ----------
+    array : CuPy array (outer, steps, 1), C-contiguous
+    parts : Parts
+    reverse : bool, optional
+        Time runs against memory.
+    out : CuPy array, optional
+        Of ``parts.rearranged_shape`` and the same dtype.
+
+    Returns
+    -------
+    CuPy array (length + 1, stride)
+        Step j of part p is element (j + 1, p). Row 0 repeats the last element, in time, of
+        the part before; of a row's first part it is left as it was, as is what lies past the
+        end of a row.
+    """
+    import cupy
+
+    _require_rows(parts)
+    if array.shape != parts.shape:
+        raise ValueError(
+            f"array must have the shape of the parts, {parts.shape}; got {array.shape}"
+        )
+    out = cupy.empty(parts.rearranged_shape, array.dtype) if out is None else out
+    arguments = (array, out, *parts.sizes(), np.bool_(reverse))
+    _kernel("rearrange_kernel", array.itemsize)(parts.tiles, _THREADS, arguments, 0, False)
+    return out
+
+
+def restore(rearranged: Any, parts: Parts, *, out: Any = None) -> Any:
+    """Bring a rearranged array back into natural order.
+
+    Parameters
+    ----------
+    rearranged : CuPy array (length + 1, stride)
+    parts : Parts
+    out : CuPy array, optional
+        Of ``parts.shape`` and the same dtype.
+
+    Returns
+    -------
+    CuPy array (outer, steps, 1)
+        ``restore(rearrange(x, parts), parts) == x``.
+    """
+    import cupy
+
+    _require_rows(parts)
+    if rearranged.shape != parts.rearranged_shape:
+        raise ValueError(
+            f"rearranged must have the shape {parts.rearranged_shape}; got {rearranged.shape}"
+        )
+    out = cupy.empty(parts.shape, rearranged.dtype) if out is None else out
+    arguments = (rearranged, out, *parts.sizes())
+    _kernel("restore_kernel", rearranged.itemsize)(parts.tiles, _THREADS, arguments, 0, False)
+    return out
+
+
+def _require_rows(parts: Parts) -> None:
+    if parts.shape[2] != 1:
+        raise ValueError(
+            f"rows along a slow axis are read in neighbouring addresses as they lie, and are not "
+            f"rearranged; got {parts.shape[2]} columns"
+        )

@@ -1,0 +1,1 @@
+"""Python functions recorded by symbols and printed as C++."""

@@ -1,0 +1,245 @@
+"""Symbols that record what a plain Python function does to its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .branches import Statement, names_without
+from .cpp_names import FUNCTIONS, ctype, literal
+
+Operand = Any
+_MOST_DECISIONS = 4
+
+
+@dataclass
+class Record:
+    """The statements of one function, in the order in which they were met.
+
+    Attributes
+    ----------
+    role : str
+        How messages call the function: ``lift of 'affine'``.
+    statements : list of Statement
+        Statement k defines ``v<k>``.
+    known : dict
+        Value of every expression met so far, so that none is computed twice.
+    taken, asked
+        What the decisions met so far are taken to be, and what they ask.
+    """
+
+    role: str
+    statements: list[Statement] = field(default_factory=list)
+    known: dict[tuple[str, str], Symbol] = field(default_factory=dict)
+    taken: tuple[bool, ...] = ()
+    asked: list[Symbol] = field(default_factory=list)
+
+    def define(
+        self, expression: str, dtype: np.dtype[Any], choice: tuple[str, str, str] | None = None
+    ) -> Symbol:
+        """Name the value of a C++ expression."""
+        key = (expression, dtype.str)
+        if key not in self.known:
+            self.known[key] = Symbol(f"v{len(self.statements)}", dtype, self)
+            self.statements.append(Statement(ctype(dtype), expression, choice))
+        return self.known[key]
+
+    def refuse(self, operation: str, instead: str) -> TypeError:
+        return TypeError(f"{self.role} cannot run on a GPU: {operation}; {instead}")
+
+
+class Symbol:
+    """A scalar of a known dtype whose value only the GPU will know.
+
+    Arithmetic follows NumPy's promotion (Python numbers are weak), so the traced
+    function computes in the dtypes in which NumPy would.
+    """
+
+    __slots__ = ("code", "dtype", "record")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, code: str, dtype: np.dtype[Any], record: Record) -> None:
+        self.code = code
+        self.dtype = dtype
+        self.record = record
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Operand, **kwargs: Any) -> Any:
+        if method != "__call__" or kwargs:
+            how = f"np.{ufunc.__name__}.{method}" if method != "__call__" else ", ".join(kwargs)
+            raise self.record.refuse(f"it uses {how} of a ufunc", "call ufuncs on scalars only")
+        return call(self.record, ufunc, inputs)
+
+    def __array_function__(
+        self, function: Callable[..., Any], types: Any, args: Any, kwargs: Any
+    ) -> Any:
+        if function is np.where and len(args) == 3 and not kwargs:
+            return choose(self.record, *args)
+        if function is np.any and len(args) == 1 and not kwargs:
+            return Decision(cast(self.record, self, np.dtype(bool)), np.dtype(bool), self.record)
+        raise self.record.refuse(
+            f"it calls np.{function.__name__}", "use arithmetic, NumPy ufuncs and np.where"
+        )
+
+    def __bool__(self) -> bool:
+        raise self.record.refuse(
+            "it takes a branch on a value (if, and, or, not, min, max, while)",
+            "write np.where(condition, x, y), np.minimum, np.maximum, &, |, ~",
+        )
+
+    def _not_a_number(self, wanted: str, instead: str) -> TypeError:
+        return self.record.refuse(f"it needs a value as {wanted} while it is traced", instead)
+
+    def __float__(self) -> float:
+        raise self._not_a_number("a float", "replace math.f(x) and float(x) by NumPy ufuncs")
+
+    def __int__(self) -> int:
+        raise self._not_a_number("an int", "replace int(x) by np.floor(x) or np.trunc(x)")
+
+    def __complex__(self) -> complex:
+        raise self._not_a_number("a complex number", "replace complex(x, y) by x + 1j*y")
+
+    def __index__(self) -> int:
+        raise self._not_a_number("an index", "a coefficient cannot look up a table")
+
+    def __iter__(self) -> Any:
+        raise self._not_a_number("a tuple", "the state of this map is one scalar")
+
+    @property
+    def real(self) -> Symbol:
+        return self if self.dtype.kind != "c" else part(self, "re")
+
+    @property
+    def imag(self) -> Any:
+        return 0 if self.dtype.kind != "c" else part(self, "im")
+
+    def conjugate(self) -> Any:
+        return np.conjugate(self)
+
+    def astype(self, dtype: Any) -> Symbol:
+        """As of NumPy's scalars."""
+        wanted = np.dtype(dtype)
+        return self.record.define(cast(self.record, self, wanted), wanted)
+
+
+class Decision(Symbol):
+    """``np.any(condition)``, the one condition that Python may branch on while it is traced."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> bool:
+        asked, taken = self.record.asked, self.record.taken
+        asked.append(self)
+        return taken[len(asked) - 1] if len(asked) <= len(taken) else True
+
+
+def _operator(ufunc: np.ufunc, swap: bool = False) -> Callable[..., Any]:
+    def method(self: Symbol, *others: Operand) -> Any:
+        operands = (*others, self) if swap else (self, *others)
+        return call(self.record, ufunc, operands)
+
+    return method
+
+
+_BINARY: dict[str, np.ufunc] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide,
+    "floordiv": np.floor_divide, "mod": np.remainder, "pow": np.power, "and": np.bitwise_and,
+    "or": np.bitwise_or, "xor": np.bitwise_xor, "lshift": np.left_shift, "rshift": np.right_shift,
+}  # fmt: skip
+_COMPARISON: dict[str, np.ufunc] = {
+    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+    "eq": np.equal, "ne": np.not_equal,
+}  # fmt: skip
+_UNARY: dict[str, np.ufunc] = {
+    "neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert,
+}  # fmt: skip
+for _name, _ufunc in (_BINARY | _COMPARISON | _UNARY).items():
+    setattr(Symbol, f"__{_name}__", _operator(_ufunc))
+for _name, _ufunc in _BINARY.items():
+    setattr(Symbol, f"__r{_name}__", _operator(_ufunc, swap=True))
+
+
+def call(record: Record, ufunc: np.ufunc, inputs: tuple[Operand, ...]) -> Any:
+    """Record a ufunc of scalars with the dtypes that NumPy would choose."""
+    names = FUNCTIONS.get(ufunc.__name__)
+    if names is None:
+        raise record.refuse(
+            f"np.{ufunc.__name__} has no CUDA spelling here",
+            f"the ufuncs that have one are {', '.join(sorted(FUNCTIONS))}",
+        )
+    wanted = tuple(_weak(operand) for operand in inputs)
+    try:
+        dtypes = ufunc.resolve_dtypes((*wanted, *(None,) * ufunc.nout))
+    except TypeError:
+        kinds = " and ".join(str(w) for w in wanted)
+        raise record.refuse(
+            f"np.{ufunc.__name__} is not defined for {kinds}", "cast first"
+        ) from None
+    arguments = ", ".join(
+        cast(record, operand, dtype) for operand, dtype in zip(inputs, dtypes, strict=False)
+    )
+    outputs = tuple(
+        record.define(f"{name}({arguments})", dtype)
+        for name, dtype in zip(names, dtypes[ufunc.nin :], strict=True)
+    )
+    return outputs[0] if ufunc.nout == 1 else outputs
+
+
+def choose(record: Record, condition: Operand, x: Operand, y: Operand) -> Any:
+    """Record ``np.where``."""
+    dtype = np.result_type(*(v.dtype if isinstance(v, Symbol) else v for v in (x, y)))
+    flag = cast(record, condition, np.dtype(bool))
+    choice = (flag, cast(record, x, dtype), cast(record, y, dtype))
+    return record.define("{} ? {} : {}".format(*choice), dtype, choice)
+
+
+def outcomes(record: Record, run: Callable[[], Any], taken: tuple[bool, ...] = ()) -> Any:
+    """Run a function once for each way that its decisions may go, and choose among the results."""
+    if len(taken) > _MOST_DECISIONS:
+        raise record.refuse("it branches too often", "write np.where(condition, x, y)")
+    record.taken, record.asked = taken, []
+    result = run()
+    if len(record.asked) <= len(taken):
+        return result
+    condition = record.asked[len(taken)]
+    yes, no = (outcomes(record, run, (*taken, way)) for way in (True, False))
+    pairs = list(zip(*(x if isinstance(x, tuple) else (x,) for x in (yes, no)), strict=True))
+    otherwise = names_without(record.statements, condition.code)
+    if all(_code(x, otherwise) == _code(y, {}) for x, y in pairs):
+        return yes  # each np.where of the condition has chosen already
+    chosen = tuple(x if _is_same(x, y) else choose(record, condition, x, y) for x, y in pairs)
+    return chosen if isinstance(yes, tuple) else chosen[0]
+
+
+def _code(value: Operand, names: dict[str, str]) -> Any:
+    return names.get(value.code, value.code) if isinstance(value, Symbol) else value
+
+
+def _is_same(x: Operand, y: Operand) -> bool:
+    return x is y or (not isinstance(x, Symbol) and not isinstance(y, Symbol) and bool(x == y))
+
+
+def part(symbol: Symbol, name: str) -> Symbol:
+    real = np.empty(0, symbol.dtype).real.dtype
+    return symbol.record.define(f"{symbol.code}.{name}", real)
+
+
+def cast(record: Record, operand: Operand, dtype: np.dtype[Any]) -> str:
+    """Spell an operand, a symbol or a number, as a C++ value of `dtype`."""
+    if not isinstance(operand, Symbol):
+        return literal(operand, dtype)
+    if operand.record is not record:
+        raise record.refuse("it keeps a value of an earlier step", "pass it through the state")
+    if operand.dtype == dtype:
+        return operand.code
+    return f"cast<{ctype(dtype)}>({operand.code})"
+
+
+def _weak(operand: Operand) -> Any:
+    if isinstance(operand, Symbol):
+        return operand.dtype
+    if isinstance(operand, (bool, np.generic)):
+        return np.dtype(type(operand))
+    return type(operand)

@@ -1,0 +1,192 @@
+"""Launch of the single pass: look-ahead along contiguous rows or along columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ....algebra.affine import affine
+from ....algebra.transfer_map import TransferMap
+from ....arrays.chunk import Chunk
+from ..device.compilation import Device, compile_kernel
+from ..device.launches import Launch, bind
+from ..trace.tracing import trace_transfer_map
+from .column_layouts import columns_of_lane
+from .layouts import choose_layout
+from .program import Layout, print_program
+from .repair import marked_units, prepare_repair
+from .sources import Source, describe, print_source, spell_arrays
+from .walking import prepare_walk
+
+_ENTRY = """
+extern "C" __global__ void __launch_bounds__(THREADS + LOOKAHEAD, BLOCKS) determine_kernel(
+    {parameters}, Unit* space, long long outers, long long steps, long long inners,
+    unsigned epoch) {{
+  const Source source = {{{fills}}};
+  const T* const entry[] = {{{entries}}};
+  T* const results[] = {{{results}}};
+  const Ledger ledger = {{reinterpret_cast<Marks*>(space), epoch}};
+  {call}
+}}
+"""
+_ROWS = """const long long total = outers * steps;
+  determine_rows(source, entry, results, space + marked_units(outers), ledger,
+                 Shape{outers, steps, total, (total + TILE - 1) / TILE, 0}, epoch);"""
+_COLUMNS = """const long long count = outers * inners, groups = (count + 31) / 32;
+  determine_columns(source, entry, results, space + marked_units(groups), ledger,
+                    Columns{outers, steps, inners, count, groups,
+                            (steps + STEPS - 1) / STEPS}, epoch);"""
+
+
+_RING_TURNS = 8
+"""Turns of a team whose published spans are kept: ``TURNS`` of the kernel."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Program and sizes of one launch.
+
+    Attributes
+    ----------
+    text : str
+        The program.
+    blocks, threads : int
+    shared_bytes : int
+        Dynamic shared memory of a block.
+    units : int
+        64-bit words of all published spans.
+    """
+
+    text: str
+    blocks: int
+    threads: int
+    shared_bytes: int
+    units: int
+
+
+def plan(
+    transfer_map: TransferMap, chunk: Chunk, source: Source, states: int, layout: Layout,
+    multiprocessors: int,
+) -> Plan:  # fmt: skip
+    """Print the program of a chunk and size its launch."""
+    along_rows = chunk.shape[2] == 1
+    text = print_program(
+        trace_transfer_map(transfer_map, chunk.dtype, states),
+        print_source(source),
+        layout,
+        ("rows/determine" if along_rows else "columns/determine",),
+        _ENTRY.format(
+            call=_ROWS if along_rows else _COLUMNS,
+            **spell_arrays(source, states),
+        ),
+    )
+    outers, steps, inners = chunk.shape
+    shared = shared_bytes(chunk, source, layout, stores=states)
+    words = -(-max(len(transfer_map.identity), states) * chunk.dtype.itemsize // 4)
+    units = words + words % 2
+    marked = marked_units(chunk) if layout.guarded else 0
+    resident = layout.blocks * multiprocessors
+    if along_rows:
+        tiles = -(-outers * steps // (layout.threads * layout.items))
+        blocks = min(resident, tiles)
+        return Plan(text, blocks, layout.threads + 32, shared, marked + tiles * units)
+    width = 32 * columns_of_lane(layout, chunk.dtype.itemsize)
+    groups = -(-outers * inners // width)
+    teams = min(groups, max(1, resident // layout.team))
+    if layout.team == 1:
+        return Plan(text, teams, layout.threads, shared, marked)
+    blocks = teams * layout.team
+    published = blocks * _RING_TURNS * width * units
+    return Plan(text, blocks, layout.threads + 32, shared, marked + published)
+
+
+def shared_bytes(chunk: Chunk, source: Source, layout: Layout, stores: int) -> int:
+    """Count the dynamic shared memory of a block: tiles of loads, of stores, and barriers."""
+    if chunk.shape[2] == 1 and not (layout.bulk or layout.staged):
+        return 0
+    tile = layout.threads * layout.items * chunk.dtype.itemsize
+    loads = layout.stages * len(source.streams)
+    if chunk.shape[2] > 1:
+        return loads * tile
+    return 128 + (loads + stores) * tile
+
+
+def prepare(
+    transfer_map: TransferMap,
+    chunk: Chunk,
+    entry: tuple[Any, ...],
+    results: tuple[Any, ...],
+    layout: Layout | None = None,
+    multiprocessors: int | None = None,
+) -> Launch:
+    """Compile the single pass over a chunk.
+
+    Parameters
+    ----------
+    transfer_map : TransferMap
+    chunk : Chunk
+        With at least one step and row.
+    entry : tuple of arrays (outer, inner)
+    results : tuple of arrays (outer, steps, inner)
+    layout : Layout, optional
+        Chosen by :func:`mgrec.backends.cuda.transfer.layouts.choose_layout` when not given.
+    multiprocessors : int, optional
+        Fewer than the device has: the grid of a smaller one.
+    """
+    device = Device.current()
+    if multiprocessors:
+        device = replace(device, multiprocessors=multiprocessors)
+    source = describe(chunk)
+    layout = layout or choose_layout(chunk, source, len(transfer_map.identity), len(entry), device)
+    if any(w.data.ptr % 16 for w in results):
+        layout = replace(layout, bulk=False, staged=False)
+    if layout.walking:
+        return prepare_walk(transfer_map, chunk, entry, results, layout, device)
+    guarded = transfer_map == affine and chunk.dtype.kind in "fc"
+    layout = replace(layout, guarded=guarded)
+    launch = plan(transfer_map, chunk, source, len(entry), layout, device.multiprocessors)
+    kernel = compile_kernel(launch.text, "determine_kernel", launch.shared_bytes)
+    calls = [(kernel, launch.blocks, launch.threads, launch.shared_bytes, True)]
+    if guarded:
+        calls.append(prepare_repair(chunk, source))
+    arrays = (*source.streams, *source.arguments, *entry, *results)
+    sizes = tuple(np.int64(length) for length in chunk.shape)
+    return Launch(tuple(calls), arrays, sizes, max(launch.units, 1))
+
+
+def determine(transfer_map: TransferMap, chunk: Chunk, entry: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Compute the states of all steps from the states before the first.
+
+    Parameters
+    ----------
+    transfer_map : TransferMap
+    chunk : Chunk
+        Of CuPy arrays on the current device.
+    entry : tuple of CuPy arrays (outer, inner)
+
+    Returns
+    -------
+    tuple of CuPy arrays (outer, steps, inner)
+        One a component of the state.
+
+    Notes
+    -----
+    The order of the arithmetic depends on shape, dtype and kind of operands, never on
+    timing or on the size of the GPU: two runs give the same bits.
+
+    For w = s·w + t in floating point, nan and inf stand where the plain loop has them:
+    rows in which a state comes near overflow, or is next to nothing beside one above 1e6 that
+    met a product which underflowed, are done again from there on, a block a row. Where the operands
+    are finite and a state comes near overflow all the same, the row is done again from its start,
+    one step after the other and rounded as on the host: rounding may decide what the loop does.
+    Where nothing is wrong all this costs one launch that ends at once. Many rows are walked by the
+    plain loop itself (:mod:`mgrec.backends.cuda.transfer.walking`) and need none of that.
+    """
+    import cupy
+
+    results = tuple(cupy.empty(chunk.shape, chunk.dtype) for _ in entry)
+    if results[0].size:
+        bind(prepare, transfer_map, chunk, entry, results)()
+    return results

@@ -1,0 +1,163 @@
+"""Coefficients of many operations, evaluated ahead of the recurrence, a piece of it at a time.
+
+Within the kernels of a recurrence a multiprocessor runs 7 or 8 warps, too few to hide the
+latency of long formulas: 400 operations a step took 6 times as long as in a kernel that does
+nothing else. So they are evaluated by one that does nothing else, into memory for one piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ....algebra.transfer_map import TransferMap
+from ....arrays.chunk import Chunk, CoefficientOperand
+from ..device.compilation import compile_kernel
+from ..trace.tracing import state_count, trace_transfer_map
+from .layouts import MULTIPROCESSORS
+from .program import Layout, print_program
+from .sources import Source, describe, is_costly, print_source
+
+PIECE = 2**21
+"""Elements of a piece: 8 MB of float32 beside the result, and 30 us or more a launch."""
+_THREADS, _BLOCKS = 256, 8 * MULTIPROCESSORS
+
+_ENTRY = """
+extern "C" __global__ void __launch_bounds__(THREADS) evaluate_kernel(
+    {parameters}, long long outers, long long steps, long long inners, long long first_outer,
+    long long first_step, long long run, long long count) {{
+  const Source source = {{{fills}}};
+  T* const values[] = {{{values}}};
+  const int places[] = {{{places}}};
+  const long long stride = (long long)gridDim.x * THREADS;
+  for (long long k = blockIdx.x * (long long)THREADS + threadIdx.x; k < count; k += stride) {{
+    Items items;
+    source.complete(items, first_outer + k / inners / run, first_step + k / inners % run,
+                    k % inners, outers, steps);
+#pragma unroll
+    for (int q = 0; q < {wanted}; ++q) values[q][k] = items.v[places[q]][0];
+  }}
+}}
+"""
+Arrays = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A piece: some rows whole, or some steps of one."""
+
+    outers: slice
+    steps: slice
+    begins: bool
+
+    def of(self, array: Any) -> Any:
+        """The piece's part of an array (outer, steps, inner), where it is not broadcast."""
+        part = array[self.outers] if array.shape[0] > 1 else array
+        return part[:, self.steps] if array.shape[1] > 1 else part
+
+
+def is_ahead(chunk: Chunk) -> bool:
+    """Whether an operand takes so many operations that it is evaluated ahead."""
+    return any(map(_is_ahead(chunk), chunk.operands))
+
+
+def pieces(chunk: Chunk) -> Iterator[Place]:
+    """Pieces of about PIECE elements, those of a row in time order."""
+    outers, steps, inners = chunk.shape
+    if steps * inners <= PIECE:
+        group = PIECE // (steps * inners)
+        for first in range(0, outers, group):
+            yield Place(slice(first, min(first + group, outers)), slice(0, steps), True)
+        return
+    run = max(PIECE // inners // 16, 1) * 16
+    lefts = range(0, steps, run)
+    for outer in range(outers):
+        for number, left in enumerate(reversed(lefts) if chunk.reverse else lefts):
+            part = slice(left, min(left + run, steps))
+            yield Place(slice(outer, outer + 1), part, number == 0)
+
+
+def evaluated(transfer_map: TransferMap, chunk: Chunk) -> Callable[[Place], Chunk]:
+    """Compile the evaluation; the function returned gives a piece with arrays of its values."""
+    source = describe(chunk)
+    text = print_evaluation(transfer_map, chunk, source)
+    kernel = compile_kernel(text, "evaluate_kernel")
+    return lambda place: _evaluate(kernel, chunk, source, place)
+
+
+def print_evaluation(transfer_map: TransferMap, chunk: Chunk, source: Source) -> str:
+    """Print the program that evaluates the costly coefficients of a chunk."""
+    names = [f"values{k}" for k in source.places]
+    entry = _ENTRY.format(
+        parameters=", ".join((*source.all_parameters, *(f"T* {name}" for name in names))),
+        fills=source.all_fills,
+        values=", ".join(names),
+        places=", ".join(map(str, source.places.values())),
+        wanted=len(names),
+    )
+    transfer = trace_transfer_map(transfer_map, chunk.dtype, state_count(transfer_map))
+    return print_program(transfer, print_source(source), Layout(_THREADS, 1), (), entry)
+
+
+def _evaluate(kernel: Any, chunk: Chunk, source: Source, place: Place) -> Chunk:
+    import cupy
+
+    shape = (
+        place.outers.stop - place.outers.start,
+        place.steps.stop - place.steps.start,
+        chunk.shape[2],
+    )
+    values = [cupy.empty(shape, chunk.dtype) for _ in source.places]
+    sizes = (*chunk.shape, place.outers.start, place.steps.start, shape[1], values[0].size)
+    arguments = (*source.streams, *source.arguments, *values, *map(np.int64, sizes))
+    blocks = min(_BLOCKS, -(-values[0].size // _THREADS))
+    kernel(blocks, _THREADS, arguments, 0, False)
+    part = chunk.map_arrays(place.of, shape, place.steps.start)
+    operands = list(part.operands)
+    for k, array in zip(source.places, values, strict=True):
+        operands[k] = array
+    return replace(part, operands=tuple(operands))
+
+
+def determine_ahead(
+    determine: Callable[[TransferMap, Chunk, Arrays, Arrays], None],
+    transfer_map: TransferMap,
+    chunk: Chunk,
+    entry: Arrays,
+    results: Arrays,
+) -> None:
+    """Write the states of a chunk piece after piece, each from the states after the last."""
+    evaluate = evaluated(transfer_map, chunk)
+    states = entry
+    for place in pieces(chunk):
+        written = tuple(w[place.outers, place.steps] for w in results)
+        before = tuple(e[place.outers] for e in entry) if place.begins else states
+        determine(transfer_map, evaluate(place), before, written)
+        states = tuple(w[:, 0 if chunk.reverse else -1] for w in written)
+
+
+def compose_ahead(
+    compose_rows: Callable[[TransferMap, Chunk], Any], transfer_map: TransferMap, chunk: Chunk
+) -> Arrays:
+    """The composed map of every row, its pieces' maps composed on the host."""
+    evaluate = evaluated(transfer_map, chunk)
+    maps = tuple(np.empty(chunk.row_shape, chunk.dtype) for _ in transfer_map.identity)
+    for place in pieces(chunk):
+        composed = compose_rows(transfer_map, evaluate(place)).maps
+        if not place.begins:
+            with np.errstate(all="ignore"):
+                earlier = tuple(part[place.outers] for part in maps)
+                composed = transfer_map.compose(earlier, composed)
+        for part, value in zip(maps, composed, strict=True):
+            part[place.outers] = value
+    return maps
+
+
+def _is_ahead(chunk: Chunk) -> Callable[[Any], bool]:
+    def asked(operand: Any) -> bool:
+        return isinstance(operand, CoefficientOperand) and is_costly(operand, chunk.dtype)
+
+    return asked

@@ -1,0 +1,126 @@
+"""precompute and determine for one chunk of CuPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+
+from ....algebra.affine import affine
+from ....algebra.transfer_map import TransferMap
+from ....arrays.chunk import Chunk
+from ....arrays.kinds import is_on_gpu
+from ....families.transfer.affine import AffineSummary
+from ....families.transfer.summary import ComposedMaps
+from ..device.launches import bind
+from .determine import prepare
+from .long_coefficients import determine_ahead, is_ahead
+from .precompute import launch_precompute
+from .summary import launch_summary
+
+Arrays = tuple[Any, ...]
+
+
+def device_of(arrays: Iterable[Any]) -> AbstractContextManager[Any]:
+    """Make the device of the first CuPy array the current one."""
+    return next(array for array in arrays if is_on_gpu(array)).device
+
+
+def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    """Memory of CuPy's pool on the current device."""
+    import cupy
+
+    return cupy.empty(shape, dtype)
+
+
+def precompute(
+    transfer_map: TransferMap, chunk: Chunk
+) -> Callable[[], AffineSummary | ComposedMaps]:
+    """Launch the reduction of every row of a chunk to one map.
+
+    Parameters
+    ----------
+    transfer_map : TransferMap
+    chunk : Chunk
+        Of CuPy arrays on the current device, and host scalars.
+
+    Returns
+    -------
+    callable, ``() -> summary``
+        Waits for the kernels; the summary is in host memory.
+    """
+    chunk = chunk.map_arrays(_on_device, chunk.shape)
+    if transfer_map == affine and chunk.dtype.kind in "fc":
+        return launch_summary(chunk)
+    return launch_precompute(transfer_map, chunk)
+
+
+def determine_by(method: str) -> Callable[[TransferMap, Chunk, Arrays, Arrays], None]:
+    """The determination by the kernels of a method."""
+    return _by_p_scheme if method == "p-scheme" else _in_a_single_pass
+
+
+def _in_a_single_pass(
+    transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results: Arrays
+) -> None:
+    if results[0].size:
+        chunk = chunk.map_arrays(_on_device, chunk.shape)
+        solve = partial(determine_ahead, _launch) if is_ahead(chunk) else _launch
+        solve(transfer_map, chunk, _entry(entry, chunk), results)
+
+
+def _launch(transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results: Arrays) -> None:
+    bind(prepare, transfer_map, chunk, entry, results)()
+
+
+def _by_p_scheme(transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results: Arrays) -> None:
+    from ..p_scheme import phases as p_scheme
+
+    if results[0].size:
+        chunk = chunk.map_arrays(_on_device, chunk.shape)
+        p_scheme.Phases(transfer_map, chunk, _entry(entry, chunk), results)()
+
+
+def _entry(entry: Arrays, chunk: Chunk) -> Arrays:
+    import cupy
+
+    arrays = map(_state_on_device, (part.astype(chunk.dtype, copy=False) for part in entry))
+    return tuple(map(cupy.ascontiguousarray, arrays))
+
+
+def _state_on_device(array: Any) -> Any:
+    """A state goes to the device as any work of the stream: another for every chunk.
+
+    States of 0 are those of most calls, and shared as coefficients are.
+    """
+    import cupy
+
+    return cupy.asarray(array) if is_on_gpu(array) or array.any() else _on_device(array)
+
+
+def _on_device(array: Any) -> Any:
+    import cupy
+
+    if is_on_gpu(array):
+        return array
+    if array.size == 1:
+        device = cupy.cuda.runtime.getDevice()
+        return _scalar(array.tobytes(), array.dtype, device).reshape(array.shape)
+    return cupy.asarray(array)
+
+
+@lru_cache(maxsize=256)
+def _scalar(value: bytes, dtype: np.dtype[Any], device: int) -> Any:
+    """A scalar on the device: kernels only read it, so that all calls may share it.
+
+    Copying it at every call took about 30 microseconds. Any stream may ask for it later, so
+    that the first to do so waits until it is there.
+    """
+    import cupy
+
+    array = cupy.asarray(np.frombuffer(value, dtype))
+    cupy.cuda.get_current_stream().synchronize()
+    return array

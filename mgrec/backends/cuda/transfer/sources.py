@@ -1,0 +1,241 @@
+"""The operands of a chunk as ``struct Source``: where a kernel finds what a step needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ....algebra.fingerprint import StepFunction
+from ....arrays.chunk import Chunk, CoefficientOperand
+from ..trace.cpp_names import ctype
+from ..trace.tracing import trace_coefficient
+
+_CHEAP = 8
+"""Statements of a coefficient that is computed twice a step rather than kept in a register."""
+_INLINED = 64
+"""Statements above which a coefficient is evaluated ahead (ahead.py), and is called: 400 of them,
+inlined into each of 36 unrolled items, took NVRTC more than four minutes."""
+
+_LIFTING = """\
+  DEVICE Transfer::Map lift(const Items& items, int r) const {
+    T step[Transfer::OPERANDS];
+    operands(items, r, step);
+    return Transfer::lift(step);
+  }
+  DEVICE Transfer::Map map(const Items& items, int r) const {
+    if constexpr (!LIFTED) return lift(items, r);
+    Transfer::Map map;
+    if constexpr (LIFTED)
+      for (int k = 0; k < Transfer::WIDTH; ++k) map.v[k] = items.v[k][r];
+    return map;
+  }
+  DEVICE void lift_items(Items& items) const {
+    if constexpr (LIFTED) {
+#pragma unroll
+      for (int r = 0; r < ITEMS; ++r) {
+        const Transfer::Map map = lift(items, r);
+        for (int k = 0; k < Transfer::WIDTH; ++k) items.v[k][r] = map.v[k];
+      }
+    }
+  }"""
+
+
+@dataclass
+class Source:
+    """C++ of a chunk's operands, and the arguments that fill it.
+
+    Attributes
+    ----------
+    streams : list of arrays
+        Operands of the chunk's full shape and dtype: they pass through tiles.
+    varying : int
+        Words a step keeps in registers: streams, gathered and computed operands.
+    members, fills, parameters : list of str
+        C++ of the struct's members, of their values and of the kernel's parameters.
+    arguments : list
+        The kernel's arguments, one a parameter.
+    functions : list of str
+        C++ of the traced coefficients.
+    steps : list of str
+        What each operand of ``lift`` is, as C++ of item r.
+    computed : list of str
+        What each varying operand that is no stream is, as C++ of (outer, step, inner).
+    places : dict
+        Of each costly coefficient, by its number: the varying operand that it is.
+    """
+
+    dtype: np.dtype[Any]
+    streams: list[Any] = field(default_factory=list)
+    members: list[str] = field(default_factory=list)
+    fills: list[str] = field(default_factory=list)
+    parameters: list[str] = field(default_factory=list)
+    arguments: list[Any] = field(default_factory=list)
+    functions: list[str] = field(default_factory=list)
+    steps: list[str] = field(default_factory=list)
+    computed: list[str] = field(default_factory=list)
+    places: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def is_aligned(self) -> bool:
+        """Every stream begins at a multiple of 16 bytes."""
+        return all(stream.data.ptr % 16 == 0 for stream in self.streams)
+
+    @property
+    def words(self) -> int:
+        """Registers of 4 bytes for the varying operands of a step, one operand at least."""
+        return max(self.varying, 1) * max(self.dtype.itemsize // 4, 1)
+
+    @property
+    def all_parameters(self) -> list[str]:
+        """The kernel's parameters, streams first."""
+        return [*(f"const T* stream{k}" for k in range(len(self.streams))), *self.parameters]
+
+    @property
+    def all_fills(self) -> str:
+        """Initial values of ``struct Source``."""
+        streams = ", ".join(f"stream{k}" for k in range(len(self.streams))) or "nullptr"
+        return ", ".join([f"{{{streams}}}", *self.fills])
+
+    @property
+    def varying(self) -> int:
+        return len(self.streams) + len(self.computed)
+
+
+def describe(chunk: Chunk) -> Source:
+    """Sort the operands of a chunk into streams, constants, gathered and computed ones."""
+    source = Source(chunk.dtype)
+    streamed = [k for k, operand in enumerate(chunk.operands) if _is_stream(operand, chunk)]
+    source.streams = [chunk.operands[k] for k in streamed]
+    for k, operand in enumerate(chunk.operands):
+        if k in streamed:
+            source.steps.append(f"items.v[{streamed.index(k)}][r]")
+        elif isinstance(operand, CoefficientOperand):
+            _add_computed(source, operand, chunk)
+            if is_costly(operand, chunk.dtype):
+                source.places[k] = source.varying - 1
+        elif operand.size == 1:
+            source.steps.append(f"constant{k}")
+            source.members.append(f"T constant{k};")
+            source.fills.append(f"cast<T>(*constant{k})")
+            source.parameters.append(f"const {ctype(operand.dtype)}* constant{k}")
+            source.arguments.append(operand)
+        else:
+            _add_varying(source, f"cast<T>({_gather(source, operand)})")
+    return source
+
+
+def print_source(source: Source) -> str:
+    """Print ``struct Source``; needs ``T``, ``Transfer`` and ``ITEMS``, ``REVERSE``."""
+    streams, varying = len(source.streams), source.varying
+    computed = "".join(
+        f"\n        if (step >= 0) items.v[{streams + k}][r] = {expression};"
+        for k, expression in enumerate(source.computed)
+    )
+    functions, members = "".join(source.functions), " ".join(source.members)
+    return f"""
+constexpr int VARYING = {varying};
+struct Items {{ T v[{max(varying, 1)}][ITEMS]; long long step; }};
+{functions}
+struct Source {{
+  static constexpr int STREAMS = {streams};
+  const T* stream[{max(streams, 1)}];
+  {members}
+  // Registers keep the lifted map where it needs no more of them than the operands.
+  static constexpr bool LIFTED = Transfer::WIDTH <= VARYING;
+  DEVICE void operands(const Items& items, int r, T (&step)[Transfer::OPERANDS]) const {{
+    const T own[] = {{{", ".join(source.steps)}}};
+    for (int k = 0; k < Transfer::OPERANDS; ++k) step[k] = own[k];
+  }}
+{_LIFTING}
+  // Fills in what is no stream, for ITEMS steps of the column (outer, inner) from `step` on; a
+  // contiguous row goes over into the next one.
+  DEVICE void complete(Items& items, long long outer, long long step, long long inner,
+                       long long outers, long long steps) const {{
+    if constexpr (VARYING > STREAMS) {{
+#pragma unroll
+      for (int r = 0; r < ITEMS; ++r) {{
+        if (step == steps) step = 0, ++outer;
+        if (outer >= outers) return;{computed}
+        ++step;
+      }}
+    }}
+  }}
+}};
+"""
+
+
+def spell_arrays(source: Source, states: int) -> dict[str, str]:
+    """Spell the parameters of a kernel that writes states, and what is made of them."""
+    entries = [f"entry{q}" for q in range(states)]
+    results = [f"result{q}" for q in range(states)]
+    given = (f"const T* {name}" for name in entries)
+    written = (f"T* {name}" for name in results)
+    return {
+        "parameters": ", ".join((*source.all_parameters, *given, *written)),
+        "fills": source.all_fills,
+        "entries": ", ".join(entries),
+        "results": ", ".join(results),
+    }
+
+
+@lru_cache(maxsize=1024)
+def _statements(function: StepFunction, operands: tuple[Any, ...], dtype: np.dtype[Any]) -> int:
+    return trace_coefficient(function, "coefficient", operands, dtype).count(";")
+
+
+def is_costly(operand: CoefficientOperand, dtype: np.dtype[Any]) -> bool:
+    """Whether a coefficient takes more operations than are worth repeating in a kernel."""
+    return _statements(operand.function, _dtypes(operand), dtype) > _INLINED
+
+
+def _dtypes(operand: CoefficientOperand) -> tuple[Any, ...]:
+    return tuple(x.dtype for x in operand.operands)
+
+
+def _is_stream(operand: Any, chunk: Chunk) -> bool:
+    if isinstance(operand, CoefficientOperand):
+        return False
+    return operand.shape == chunk.shape and operand.dtype == chunk.dtype and operand.size > 1
+
+
+def _add_varying(source: Source, expression: str) -> None:
+    source.steps.append(f"items.v[{len(source.streams) + len(source.computed)}][r]")
+    source.computed.append(expression)
+
+
+def _add_computed(source: Source, operand: CoefficientOperand, chunk: Chunk) -> None:
+    name = f"coefficient{len(source.functions)}"
+    traced = trace_coefficient(operand.function, name, _dtypes(operand), source.dtype)
+    if is_costly(operand, source.dtype):
+        traced = traced.replace("DEVICE inline", "DEVICE __noinline__", 1)
+    source.functions.append(traced)
+    _add_member(source, "long long", f"{name}_first", np.int64(operand.first))
+    one_row = chunk.shape[0] == 1 or chunk.shape[2] > 1
+    if one_row and not operand.operands and traced.count(";") <= _CHEAP:
+        source.steps.append(f"{name}({name}_first + items.step + r)")
+        return
+    gathered = "".join(f", {_gather(source, x)}" for x in operand.operands)
+    _add_varying(source, f"{name}({name}_first + step{gathered})")
+
+
+def _gather(source: Source, operand: Any) -> str:
+    name = f"gather{len(source.arguments)}"
+    _add_member(source, f"const {ctype(operand.dtype)}*", name, operand)
+    _, steps, inners = operand.shape
+    strides = {"outer": steps * inners, "step": inners, "inner": 1}
+    index = []
+    for (axis, stride), length in zip(strides.items(), operand.shape, strict=True):
+        if length > 1:
+            _add_member(source, "long long", f"{name}_{axis}", np.int64(stride))
+            index.append(f"{axis} * {name}_{axis}")
+    return f"{name}[{' + '.join(index) or '0'}]"
+
+
+def _add_member(source: Source, kind: str, name: str, argument: Any) -> None:
+    source.members.append(f"{kind} {name};")
+    source.fills.append(name)
+    source.parameters.append(f"{kind} {name}")
+    source.arguments.append(argument)

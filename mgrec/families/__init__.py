@@ -1,0 +1,1 @@
+"""How a family of recurrences is solved: its summaries, and how they meet."""

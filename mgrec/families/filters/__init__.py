@@ -1,0 +1,1 @@
+"""Filters of constant coefficients: cascades of sections."""

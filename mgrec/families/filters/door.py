@@ -1,0 +1,182 @@
+"""The door of filters: coefficients, data and states as SciPy takes them, checked once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...arrays.arguments import as_axis
+from ...arrays.door import as_plain_array
+from ...arrays.kinds import check_together, is_on_gpu
+from .cascade import Cascade
+
+_COMPUTED = "fdFD"
+
+
+@dataclass(frozen=True)
+class FilterProblem:
+    """A filter over an array, checked.
+
+    Attributes
+    ----------
+    cascade : Cascade
+    x : array
+        Of `dtype`, or to be cast to it.
+    entry : array, optional
+        The states before the first sample, the states' axis first, then the other axes of x
+        without `axis`; an axis may have length 1. 0 where there is none.
+    axis : int
+        0 or more.
+    dtype : numpy.dtype
+        Of the results: float32, float64, complex64 or complex128.
+    """
+
+    cascade: Cascade
+    x: Any
+    entry: Any
+    axis: int
+    dtype: np.dtype[Any]
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        return tuple(self.x.shape)
+
+    @property
+    def row_shape(self) -> tuple[Any, ...]:
+        return self.shape[: self.axis] + self.shape[self.axis + 1 :]
+
+    @property
+    def state_dtype(self) -> np.dtype[Any]:
+        is_complex = self.cascade.is_complex or self.dtype.kind == "c"
+        return np.dtype(np.complex128 if is_complex else np.float64)
+
+
+def as_signal(x: Any, name: str = "x") -> Any:
+    """An array of at least one axis, NumPy's, CuPy's or Dask's."""
+    x = x if is_on_gpu(x) else as_plain_array(name, x)
+    if x.ndim == 0:
+        raise ValueError(f"{name} must be at least 1-D; got a single value of {x.dtype}")
+    return x
+
+
+def as_coefficients(name: str, values: Any) -> np.ndarray:
+    """A few numbers, in host memory."""
+    array = np.asarray(values.get() if is_on_gpu(values) else as_plain_array(name, values))
+    if array.dtype.kind == "O":
+        raise TypeError(f"{name} must hold numbers of a NumPy dtype; got {values!r:.60}")
+    return array
+
+
+def beside(values: np.ndarray, x: Any) -> Any:
+    """A host array as one that goes with x: on its GPU, where x is there."""
+    return np.asarray(values, like=getattr(x, "_meta", x)) if is_on_gpu(x) else values
+
+
+def as_polynomial(name: str, values: Any) -> np.ndarray:
+    """b or a: a 1-d array that is not empty."""
+    array = np.atleast_1d(as_coefficients(name, values))
+    if array.ndim != 1 or array.size == 0:
+        raise ValueError(f"Parameter {name} is not a non-empty 1d array; got shape {array.shape}")
+    return array
+
+
+def as_sections(sos: Any) -> np.ndarray:
+    """sos: an array (sections, 6) with a_0 = 1."""
+    array = np.atleast_2d(as_coefficients("sos", sos))
+    if array.ndim != 2:
+        raise ValueError(f"sos array must be 2D; got {array.ndim} axes")
+    if array.shape[1] != 6 or not len(array):
+        raise ValueError(f"sos array must be shape (n_sections, 6); got {array.shape}")
+    if not (array[:, 3] == 1).all():
+        raise ValueError("sos[:, 3] should be all ones; divide each section by it")
+    return array
+
+
+def result_dtype(*arrays: Any) -> np.dtype[Any]:
+    """The dtype of a result, as SciPy has it.
+
+    Raises
+    ------
+    NotImplementedError
+        Not float32, float64, complex64 or complex128; integers alone are none of them.
+    """
+    dtype = np.result_type(*(array.dtype for array in arrays if array is not None))
+    if dtype.char not in _COMPUTED:
+        raise NotImplementedError(
+            f"Parameter's dtypes produced result type '{dtype}', which is not supported: filters "
+            f"are computed in float32, float64, complex64 and complex128"
+        )
+    return np.dtype(dtype.newbyteorder("="))
+
+
+def check_polynomials(b: Any, a: Any, x: Any, axis: Any, zi: Any) -> FilterProblem:
+    """Arguments of ``lfilter``; zi has the states along `axis`."""
+    b, a, x = as_polynomial("b", b), as_polynomial("a", a), as_signal(x)
+    if a[0] == 0:
+        raise ValueError("a[0] must not be 0: the filter would need samples of the future")
+    axis = as_axis(axis, x.shape)
+    zi = None if zi is None else _as_states(zi, x)
+    dtype = result_dtype(b, a, x, zi)
+    cascade = Cascade.of_polynomials(b, a)
+    entry = None
+    if zi is not None:
+        wanted = (*x.shape[:axis], cascade.states, *x.shape[axis + 1 :])
+        if zi.ndim != x.ndim:
+            raise ValueError(f"zi must have the axes of x, {x.ndim}; got {zi.ndim}")
+        fits = zi.shape[axis] == cascade.states and all(
+            have in (1, want) or want != want for have, want in zip(zi.shape, wanted, strict=True)
+        )
+        if not fits:
+            raise ValueError(
+                f"Unexpected shape for parameter zi: expected {wanted}, found {zi.shape}."
+            )
+        entry = _front(zi, axis)
+    return FilterProblem(cascade, x, entry, axis, dtype)
+
+
+def check_sections(sos: Any, x: Any, axis: Any, zi: Any) -> FilterProblem:
+    """Arguments of ``sosfilt``; zi is (sections, ..., 2, ...)."""
+    sos, x = as_sections(sos), as_signal(x)
+    axis = as_axis(axis, x.shape)
+    zi = None if zi is None else _as_states(zi, x)
+    dtype = result_dtype(sos, x, zi)
+    cascade = Cascade.of_sections(sos)
+    entry = None
+    if zi is not None:
+        wanted = (len(sos), *x.shape[:axis], 2, *x.shape[axis + 1 :])
+        fits = len(zi.shape) == len(wanted) and all(
+            have == want or want != want for have, want in zip(zi.shape, wanted, strict=True)
+        )
+        if not fits:
+            raise ValueError(
+                f"Invalid zi shape. With axis={axis}, an input with shape {x.shape} and an sos "
+                f"array with {len(sos)} sections, zi must have shape {wanted}, got {zi.shape}."
+            )
+        entry = _front(zi, axis + 1)
+        entry = entry.swapaxes(0, 1).reshape((cascade.states, *entry.shape[2:]))
+    return FilterProblem(cascade, x, entry, axis, dtype)
+
+
+def _as_states(zi: Any, x: Any) -> Any:
+    zi = zi if is_on_gpu(zi) else as_plain_array("zi", zi)
+    check_together([("x", x)], [("zi", zi)])
+    return zi
+
+
+def _front(array: Any, axis: int) -> Any:
+    order = (axis, *(k for k in range(array.ndim) if k != axis))
+    return array.transpose(order)
+
+
+def as_zf(problem: FilterProblem, exit: Any, is_sections: bool) -> Any:
+    """The states after the last sample in SciPy's axes, from (states, other axes of x)."""
+    if not is_sections:
+        axis = problem.axis
+        order = (*range(1, axis + 1), 0, *range(axis + 1, exit.ndim))
+        return exit.transpose(order)
+    pairs = exit.reshape((len(problem.cascade.sections), 2, *exit.shape[1:]))
+    axis = problem.axis
+    order = (0, *range(2, axis + 2), 1, *range(axis + 2, pairs.ndim))
+    return pairs.transpose(order)

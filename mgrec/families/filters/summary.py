@@ -1,0 +1,97 @@
+"""What a chunk does to the unknown state of a filter before it: k scalars a row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...arrays.chunk import Chunk
+from .cascade import Cascade
+from .power import power
+
+# Beyond these the chunk itself travels: what overflows, and where, depends on every step. The
+# radius leaves room for the rounding of poles that coincide on the unit circle.
+UNSTABLE, GROWTH = 1.001, 2.0**60
+_SPLIT = 2.0**27 + 1
+
+
+@dataclass(frozen=True)
+class CascadeSummary:
+    """``exit = A**steps · entry + offset``.
+
+    Attributes
+    ----------
+    cascade : Cascade
+    steps : int
+    offset : array (states, outer, inner), float64 or complex128
+        The exit for an entry of 0.
+    redo : Chunk, optional
+        Where few scalars cannot stand for the chunk: the steps themselves.
+    """
+
+    cascade: Cascade
+    steps: int
+    offset: np.ndarray
+    redo: Chunk | None = None
+
+
+def is_tame(cascade: Cascade, steps: int) -> bool:
+    """Whether `steps` steps can be told by a matrix: they do not grow beyond measure."""
+    if cascade.radius < 1 or cascade.radius > UNSTABLE:
+        return cascade.radius < 1
+    high, _ = power(cascade, steps)
+    return bool((np.abs(high) <= GROWTH).all())
+
+
+def propagate_cascade(summary: CascadeSummary, entry: np.ndarray) -> np.ndarray:
+    """The finite states after a chunk, from those before it, but for one in ``summary.redo``.
+
+    Products and sums are carried with their rounding errors (Ogita, Rump, Oishi 2005), so
+    that a boundary between chunks costs one rounding, as a step does.
+    """
+    if entry.size == 0:
+        return entry
+    high, low = power(summary.cascade, summary.steps)
+    rows = entry.reshape(len(entry), -1)
+    offset = summary.offset.reshape(rows.shape)
+    if summary.cascade.is_complex or entry.dtype.kind == "c":
+        size = len(rows)
+        after = _weighed(_real(high), _real(low), _parts(rows), _parts(offset))
+        return (after[:size] + 1j * after[size:]).reshape(entry.shape)
+    return _weighed(high, low, rows, offset).reshape(entry.shape)
+
+
+def _real(matrix: np.ndarray) -> np.ndarray:
+    return np.block([[matrix.real, -matrix.imag], [matrix.imag, matrix.real]])
+
+
+def _parts(rows: np.ndarray) -> np.ndarray:
+    return np.concatenate([rows.real, rows.imag])
+
+
+def _weighed(
+    high: np.ndarray, low: np.ndarray, entry: np.ndarray, offset: np.ndarray
+) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        total, error = offset.astype(np.float64), np.zeros_like(offset)
+        for column, little, state in zip(high.T[:, :, None], low.T[:, :, None], entry, strict=True):
+            product = column * state
+            total, lost = _sum(total, product)
+            error += lost + _product_error(column, state, product) + little * state
+        exact = total + error
+        # Splitting overflows near the largest number.
+        return np.where(np.isfinite(exact), exact, total)
+
+
+def _sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+def _product_error(a: np.ndarray, b: np.ndarray, product: np.ndarray) -> np.ndarray:
+    a_high = a * _SPLIT - (a * _SPLIT - a)
+    b_high = b * _SPLIT - (b * _SPLIT - b)
+    a_low, b_low = a - a_high, b - b_high
+    return ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low

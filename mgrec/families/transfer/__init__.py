@@ -1,0 +1,1 @@
+"""Recurrences whose steps compose: transfer maps."""

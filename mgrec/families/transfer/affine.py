@@ -1,0 +1,85 @@
+"""w = s·w + t over a chunk: the summary that keeps its numbers safe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...arrays.chunk import Chunk
+
+
+@dataclass(frozen=True)
+class AffineSummary:
+    """w = s·w + t over a chunk: ``exit = mantissa * 2**exponent * entry + offset``.
+
+    The product of the coefficients neither overflows nor underflows, since it is scaled:
+    where the loop carries a large state through a product of 1e-400, so does this.
+
+    Attributes
+    ----------
+    mantissa, exponent : array (outer, inner), float64 or complex128, and int64
+        The product of all coefficients.
+    offset : array (outer, inner)
+        The exit for an entry of 0. nan where an operand is nan: so is the exit then.
+    growth : array (outer, inner), float64
+        log2 of the largest product of the first i coefficients, i = 0, 1, ...: tells
+        whether an entry overflows on its way, after which the loop never returns to a
+        finite number, whatever the whole product says.
+    redo : dict, (outer, inner) -> Chunk
+        Rows that no few scalars summarise: an operand is infinite, or the offset comes
+        near overflow, so that what the loop does depends on every step. Their operands
+        travel along and the row is done again from its true entry.
+    """
+
+    mantissa: np.ndarray
+    exponent: np.ndarray
+    offset: np.ndarray
+    growth: np.ndarray
+    redo: dict[tuple[int, int], Chunk] = field(default_factory=dict)
+
+
+def propagate_affine(summary: AffineSummary, entry: np.ndarray) -> np.ndarray:
+    """Exit of every row, but for those in ``summary.redo``.
+
+    Overflow is decided by ``growth`` alone, since offsets that could tip the balance are in
+    ``redo``: |entry| * 2**growth against the largest number of the dtype.
+    """
+    dtype = summary.offset.dtype
+    wide: Any = np.complex128 if dtype.kind == "c" else np.float64
+    largest = float(np.finfo(dtype).max)
+    with np.errstate(all="ignore"):
+        # In scale as well: a mantissa within 2**±500 times an entry of any size may overflow.
+        unit, shift = _frexp(summary.mantissa)
+        state, more = _frexp(entry.astype(wide))
+        scaled = unit * state
+        exponent = np.clip(summary.exponent + shift + more, -4400, 4400).astype(np.int32)
+        exit = (_ldexp(scaled, exponent) + summary.offset).astype(dtype)
+        # largest * 2**-growth, where 2**-growth alone may underflow.
+        whole = np.minimum(np.floor(summary.growth), 4400)
+        most = np.ldexp(largest * np.exp2(whole - summary.growth), -whole.astype(np.int32))
+        # A chunk that meets nan ends in it, whether or not the state overflowed before.
+        overflows = np.isfinite(entry) & (_magnitude(entry) > most) & ~np.isnan(exit)
+        lost = np.where(summary.mantissa == 0, np.nan, scaled * np.inf)
+        if dtype.kind == "c":
+            lost = np.full_like(lost, complex(np.nan, np.nan))
+        return np.where(overflows, lost, exit).astype(dtype)
+
+
+def _frexp(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Values scaled to a magnitude from 1/2 to 1, and the exponents of the scales."""
+    _, exponent = np.frexp(_magnitude(values))
+    return _ldexp(values, -exponent), exponent
+
+
+def _ldexp(values: np.ndarray, exponent: np.ndarray) -> np.ndarray:
+    if values.dtype.kind == "c":
+        return np.ldexp(values.real, exponent) + 1j * np.ldexp(values.imag, exponent)
+    return np.ldexp(values, exponent)
+
+
+def _magnitude(values: np.ndarray) -> np.ndarray:
+    if values.dtype.kind == "c":
+        return np.maximum(np.abs(values.real), np.abs(values.imag))
+    return np.abs(values)

@@ -1,1 +1,0 @@
-"""What a recurrence is: its algebra, its checked arguments, its chunks and their summaries."""

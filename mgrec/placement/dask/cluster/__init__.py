@@ -1,0 +1,1 @@
+"""What users of a cluster do beside solving."""

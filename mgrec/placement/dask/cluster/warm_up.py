@@ -1,0 +1,61 @@
+"""Kernels compiled and memory taken before the first solve."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from distributed.diagnostics.plugin import WorkerPlugin
+
+from ....arrays.kinds import is_on_gpu
+from ..tasks.phases import determine_block, precompute_block, propagate_group
+from ..tasks.recipes import Pack, Recipe
+
+# On a CPU no kernel depends on the length of a row beyond this.
+LONGEST = 4096
+
+Shapes = tuple[tuple[int, ...], ...]
+
+
+@dataclass
+class WarmUp(WorkerPlugin):  # type: ignore[misc]
+    """Run the three phases once on every worker, those that join later among them.
+
+    Parameters
+    ----------
+    recipe : Recipe
+    shapes : tuple
+        Of the blocks of a chunk; one entry a kind of chunk.
+    metas : tuple of arrays
+        Empty arrays of the blocks' kinds and dtypes.
+    name : str
+    """
+
+    recipe: Recipe
+    shapes: tuple[Shapes, ...]
+    metas: tuple[Any, ...]
+    name: str
+
+    async def setup(self, worker: Any) -> None:
+        """Warm up on the thread of the tasks, so that the worker answers meanwhile."""
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(worker.executors["default"], self.run)
+
+    def run(self) -> None:
+        """Solve a chunk of each kind."""
+        for shapes in self.shapes:
+            blocks = tuple(map(self._block, self.metas, shapes))
+            ndim = max(len(shape) for shape in shapes)
+            pack = Pack(blocks, (0,) * ndim, (0,) * ndim)
+            summary = precompute_block(pack, self.recipe)
+            entries = propagate_group(self.recipe, [summary], self.recipe.rest())
+            determine_block(self.recipe, pack, entries, 0)
+
+    @staticmethod
+    def _block(meta: Any, shape: tuple[int, ...]) -> Any:
+        if not is_on_gpu(meta):
+            shape = tuple(min(length, LONGEST) for length in shape)
+        value = 1 if meta.dtype.kind in "iub" else 0.5
+        return np.full_like(meta, value, shape=shape)

@@ -1,0 +1,1 @@
+"""Lazy results: the graph of three phases."""

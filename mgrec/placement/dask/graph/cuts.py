@@ -1,0 +1,107 @@
+"""A recurrence over Dask arrays as chunks: all that graphs and plans take of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import isnan
+from operator import getitem
+from typing import Any
+
+import dask.array as da
+from distributed import Future
+
+from ....arrays.layout import has_unknown_sizes
+from ..tasks.recipes import Recipe, Where
+
+Place = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Operands cut alike, and what a task must know to solve a chunk of them.
+
+    Attributes
+    ----------
+    recipe : Recipe
+    blocks : tuple of dask.array.Array
+        What the packs of the chunks are made of; at least one.
+    chunks : tuple of tuple of int or nan
+        Of the results.
+    initial : tuple of arrays
+        States before the first step, in memory or Dask arrays: the recipe's state_shape, then
+        the rows, broadcast.
+    """
+
+    recipe: Recipe
+    blocks: tuple[da.Array, ...]
+    chunks: tuple[tuple[Any, ...], ...]
+    initial: tuple[Any, ...]
+
+    @property
+    def rows(self) -> tuple[tuple[Any, ...], ...]:
+        """The chunks of all axes but that of the recurrence."""
+        return self.chunks[: self.recipe.axis] + self.chunks[self.recipe.axis + 1 :]
+
+    @property
+    def count(self) -> int:
+        """Chunks along the axis of the recurrence."""
+        return len(self.chunks[self.recipe.axis])
+
+    @property
+    def is_summarised(self) -> bool:
+        """Whether anyone asks what comes after a chunk: nobody does after the last one alone."""
+        return self.count > 1 or self.recipe.is_exit_asked
+
+    @property
+    def has_unknown_sizes(self) -> bool:
+        return has_unknown_sizes(self.chunks)
+
+    @cached_property
+    def _starts(self) -> list[list[int]]:
+        return [starts_of(lengths) for lengths in self.chunks]
+
+    @cached_property
+    def _own(self) -> list[tuple[str, int, tuple[int, ...] | None]]:
+        """Of each block: its name, the axes that it lacks, its chunks unless they are all."""
+        counts, found = tuple(map(len, self.chunks)), []
+        for block in self.blocks:
+            offset, numblocks = len(counts) - block.ndim, block.numblocks
+            found.append((block.name, offset, None if numblocks == counts[offset:] else numblocks))
+        return found
+
+    def at(self, place: Place) -> Where:
+        """A chunk's place, and the indices of its first step and rows."""
+        return place, tuple(map(getitem, self._starts, place))
+
+    def keys(self, place: Place) -> list[Any]:
+        """Of the blocks of a chunk."""
+        return [
+            (name, *(place[offset:] if numblocks is None else within(place[offset:], numblocks)))
+            for name, offset, numblocks in self._own
+        ]
+
+    def shapes(self, place: Place) -> tuple[tuple[int, ...], ...]:
+        """Of the blocks of a chunk."""
+        return tuple(
+            tuple(lengths[k] for lengths, k in zip(block.chunks, key[1:], strict=True))
+            for block, key in zip(self.blocks, self.keys(place), strict=True)
+        )
+
+    def futures(self) -> list[Future]:
+        """The blocks, where they are held."""
+        return [v for block in self.blocks for v in block.dask.layers[block.name].values()]
+
+
+def within(place: Place, numblocks: tuple[int, ...]) -> Place:
+    """A place among the chunks of an array that is broadcast along axes of one chunk."""
+    return tuple(0 if n == 1 else k for k, n in zip(place, numblocks, strict=True))
+
+
+def starts_of(lengths: tuple[Any, ...]) -> list[int]:
+    """The index of the first step of each chunk; -1 after a chunk of unknown size."""
+    starts, start = [], 0
+    for length in lengths:
+        starts.append(start)
+        start = -1 if start < 0 or isnan(length) else start + int(length)
+    return starts

@@ -1,0 +1,133 @@
+"""Operands that the workers hold already: no packs, and summaries in runs of chunks.
+
+::
+
+    blocks k ─┬─ precompute (a run of chunks) ─┐
+              │                         propagate g ─ (propagate g + 1)
+              └─ determine k ──────────────────┘
+
+What ``pack`` is for, that the loads of one chunk end on one worker, has happened. Chunks that
+lie on one worker are precomputed in one task, which is asked of the scheduler: a chunk then
+costs little more than one task. Two chunks take three rounds instead of four.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import dask.array as da
+from dask.base import tokenize
+from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
+from dask.task_spec import List, Task, TaskRef
+from distributed import Future
+
+from ..tasks.phases import determine_held, precompute_held, propagate_held
+from .cuts import Cut, Place
+from .rows import Layer, Layers, extended, rows_of
+
+# Below this many chunks a question to the scheduler, about 2 ms, costs more than it saves: a
+# task less is worth 0.3 ms where kernels hide the scheduler.
+FEW = 16
+# Chunks that one task precomputes: longer runs save nothing that can be measured, and a worker
+# that is lost takes a whole run along.
+RUN = 32
+
+
+def is_held(array: da.Array) -> bool:
+    """Whether all blocks of an array are on workers, or will be: none is a task to be run.
+
+    Blocks that are in this process alone travel to any worker: they need their pack.
+    """
+    layer = array.dask.layers.get(array.name, {})
+    return type(layer) is MaterializedLayer and all(isinstance(v, Future) for v in layer.values())
+
+
+class Held(Layers):
+    """The tasks over blocks that are held."""
+
+    def __init__(self, cut: Cut, token: str) -> None:
+        self.where, self.threads = _find(cut)
+        super().__init__(cut, _named_by(token, self.where, self.threads))
+        self.summaries: Layer = {}
+        places = rows_of(cut.chunks)
+        self.refs = {place: tuple(map(TaskRef, cut.keys(place))) for place in places}
+
+    def propagate(self, places: list[Place], before: Any, key: tuple[Any, ...]) -> None:
+        cut, name, runs = self.cut, self.names[0], self._runs(places)
+        for run in runs:
+            own: Any = (name, *run[0])
+            refs = List(*(ref for place in run for ref in self.refs[place]))
+            about = tuple(map(cut.at, run))
+            self.summaries[own] = Task(own, precompute_held, cut.recipe, about, refs)
+        order = {place: (n, k) for n, run in enumerate(runs) for k, place in enumerate(run)}
+        asked = List(*(TaskRef((name, *run[0])) for run in runs))
+        in_order = tuple(order[place] for place in places)
+        self.entries[key] = Task(key, propagate_held, cut.recipe, in_order, asked, before)
+
+    def determine(self, place: Place, entries: TaskRef, number: int) -> None:
+        key, cut = (self.names[2], *place), self.cut
+        given = (cut.recipe, cut.at(place), entries, number, *self.refs[place])
+        self.results[key] = Task(key, determine_held, *given)
+
+    def graph(self, initial: list[da.Array]) -> HighLevelGraph:
+        first, second, *_ = self.names
+        graph = HighLevelGraph.merge(*(array.dask for array in (*self.cut.blocks, *initial)))
+        asked = {array.name for array in initial}
+        if self.cut.is_summarised:
+            graph = extended(graph, first, self.summaries, self.read)
+            asked.add(first)
+        return extended(graph, second, self.entries, asked)
+
+    @property
+    def read(self) -> set[str]:
+        return {block.name for block in self.cut.blocks}
+
+    def _runs(self, places: list[Place]) -> list[list[Place]]:
+        """Chunks that one worker holds together, in runs that keep its threads busy."""
+        by_worker: dict[Any, list[Place]] = {}
+        for place in places:
+            first, *others = (self.where.get(ref.key, ()) for ref in self.refs[place])
+            common = [each for each in first if all(each in other for other in others)]
+            by_worker.setdefault(min(common, default=place), []).append(place)
+        runs = []
+        for worker, own in by_worker.items():
+            size = run_size(len(own), self.threads.get(worker, 1))
+            runs += [own[left : left + size] for left in range(0, len(own), size)]
+        return runs
+
+
+def _named_by(token: str, where: dict[Any, Any], threads: dict[str, int]) -> str:
+    """Another token wherever the chunks lie elsewhere.
+
+    Which of them one task precomputes depends on that. A scheduler keeps the first task of a
+    name that it was sent, long after its graph, and took the runs of one graph for those of
+    another: chunks got each other's entries after a worker was lost.
+    """
+    places = sorted(map(str, (*where.items(), *threads.items())))
+    return tokenize(token, " ".join(places)) if where else token
+
+
+def run_size(chunks: int, threads: int = 1) -> int:
+    """How many of the chunks that a worker holds one task precomputes.
+
+    One thread takes them all in one task; several take two each, lest one keeps others waiting.
+    """
+    return max(1, min(RUN, chunks if threads == 1 else chunks // (2 * threads)))
+
+
+def _find(cut: Cut) -> tuple[dict[Any, Any], dict[str, int]]:
+    """The workers that hold each block, and their threads; nothing where nobody can tell."""
+    futures = cut.futures() if cut.count >= FEW else []
+    if any(future.status != "finished" for future in futures):
+        return {}, {}
+    client = futures[0].client if futures else None
+    if client is None or client.asynchronous:
+        return {}, {}
+    where, threads = client.sync(_ask, client.scheduler, list({each.key for each in futures}))
+    return where, threads
+
+
+async def _ask(scheduler: Any, keys: list[Any]) -> tuple[Any, Any]:
+    """Both questions at once: one after the other they take twice as long."""
+    return await asyncio.gather(scheduler.who_has(keys=keys), scheduler.ncores(workers=None))

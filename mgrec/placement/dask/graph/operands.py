@@ -1,0 +1,138 @@
+"""Operands cut alike: what a chunk of the graph takes from each array."""
+
+from __future__ import annotations
+
+from math import isnan
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from dask._task_spec import Alias, convert_legacy_graph
+from dask.base import clone_key, tokenize
+from dask.core import flatten
+from dask.highlevelgraph import HighLevelGraph
+from distributed import Future
+
+from ....algebra.coefficient import Coefficient
+from ....arrays.door import Problem, arrays_of
+from ....arrays.layout import has_unknown_sizes
+from ..tasks.transfer import TransferRecipe
+from .cuts import Cut
+
+
+def reference_chunks(problem: Problem) -> tuple[tuple[Any, ...], ...]:
+    """The chunks of the result: those of the last operand that has each axis."""
+    ndim = len(problem.shape)
+    chunks: list[tuple[Any, ...] | None] = [None] * ndim
+    for array in reversed(arrays_of(problem.operands)):
+        if not isinstance(array, da.Array):
+            continue
+        for k in range(-min(ndim, array.ndim), 0):
+            if chunks[k] is None and (array.shape[k] != 1 or problem.shape[k] == 1):
+                chunks[k] = array.chunks[k]
+    return tuple(
+        (int(length),) if own is None else own
+        for own, length in zip(chunks, problem.shape, strict=True)
+    )
+
+
+def cut_problem(problem: Problem, method: str) -> Cut:
+    """How a chunk's operands are made of its blocks, and the arrays of these blocks."""
+    chunks = reference_chunks(problem)
+    blocks: list[da.Array] = []
+
+    def slot(array: Any) -> Any:
+        if array.ndim == 0 and not isinstance(array, da.Array):
+            return array
+        blocks.append(align(array, chunks, problem.shape))
+        return len(blocks) - 1
+
+    operands = tuple(
+        (operand.function, tuple(map(slot, operand.arrays)))
+        if isinstance(operand, Coefficient)
+        else slot(operand)
+        for operand in problem.operands
+    )
+    has_index = any(isinstance(operand, Coefficient) for operand in problem.operands)
+    if has_index and any(map(isnan, chunks[problem.axis])):
+        raise ValueError(
+            "a Coefficient needs the index of each step, but the chunk sizes along the axis are "
+            "unknown: call compute_chunk_sizes() on the arrays first"
+        )
+    varying = tuple(
+        tuple(
+            length != 1 or problem.shape[len(chunks) - block.ndim + k] == 1
+            for k, length in enumerate(block.shape)
+        )
+        for block in blocks
+    )
+    dtypes = tuple(block.dtype for block in blocks)
+    recipe = TransferRecipe.of(problem, operands, varying, dtypes, method)
+    return Cut(recipe, tuple(blocks), chunks, problem.initial)
+
+
+def align(array: Any, chunks: Any, shape: tuple[Any, ...]) -> da.Array:
+    """An operand cut like the result; axes of length 1 stay whole."""
+    offset = len(chunks) - array.ndim
+    wanted = {
+        k: chunks[offset + k]
+        for k in range(array.ndim)
+        if array.shape[k] != 1 or shape[offset + k] == 1
+    }
+    if not isinstance(array, da.Array):
+        own = tuple(wanted.get(k, (1,)) for k in range(array.ndim))
+        if has_unknown_sizes(own):
+            raise ValueError(
+                "a NumPy operand cannot be cut like a Dask array of unknown chunk sizes: call "
+                "compute_chunk_sizes() on the Dask array first"
+            )
+        return da.from_array(array, chunks=own, name=f"operand-{tokenize(array, own)}")
+    # An axis of length 1 may come in several chunks, all but one of them empty.
+    differing: dict[int, Any] = {
+        k: (1,) for k in range(array.ndim) if k not in wanted and len(array.chunks[k]) > 1
+    }
+    for k, lengths in wanted.items():
+        own = array.chunks[k]
+        if any(map(isnan, (*own, *lengths))):
+            if len(own) != len(lengths):
+                raise ValueError(
+                    f"operands with unknown chunk sizes must have the same number of chunks "
+                    f"along axis {offset + k}; got {len(own)} and {len(lengths)}"
+                )
+        elif own != lengths:
+            differing[k] = lengths
+    return _cut(array, differing) if differing else array
+
+
+def _cut(array: da.Array, chunks: dict[int, Any]) -> da.Array:
+    """An array in other chunks along some axes."""
+    wanted = tuple(chunks.get(k, own) for k, own in enumerate(array.chunks))
+    if array.ndim and not any(array.shape):
+        # Dask (2026.7) leaves arrays all of whose axes are empty in their chunks.
+        nothing = np.empty_like(array._meta, shape=array.shape)
+        return da.from_array(nothing, chunks=wanted, name=f"operand-{tokenize(nothing, wanted)}")
+    return array.rechunk(wanted)
+
+
+def read_again(array: da.Array, seed: str) -> da.Array:
+    """The same array under fresh keys: all that it is made of is computed a second time.
+
+    What workers hold already is read again where it is. ``dask.graph_manipulation.clone`` leaves
+    the targets of aliases as they are (Dask 2026.7): after a slice, a reshape or a rechunk it is
+    a graph with missing keys.
+    """
+    graph = dict(array.__dask_graph__())
+    held = {key: value for key, value in graph.items() if isinstance(value, Future)}
+    own_tasks = {key: value for key, value in graph.items() if key not in held}
+    tasks = convert_legacy_graph(own_tasks, set(graph))
+    fresh = {key: clone_key(key, seed) for key in tasks}
+    again = {fresh[key]: task.substitute(fresh, key=fresh[key]) for key, task in tasks.items()}
+    own = flatten(array.__dask_keys__())
+    again |= {clone_key(key, seed): Alias(clone_key(key, seed), key) for key in own if key in held}
+    name = clone_key(array.name, seed)
+    return da.Array(
+        HighLevelGraph.from_collections(name, {**again, **held}),
+        name,
+        array.chunks,
+        meta=array._meta,
+    )

@@ -1,0 +1,97 @@
+"""Operands yet to be loaded: packed chained groups.
+
+The graph from one chunk k of a group g to the result::
+
+    loads ─ pack k ─┬─ precompute k ─┐
+                    │                propagate g ─ (propagate g + 1)
+                    └─ determine k ──┘
+
+``pack`` takes the blocks of one chunk together, so that its loads fuse into one root task and
+land on one worker. A propagation takes the summaries of its group and the entries of the
+group before; ``determine`` finds its own entry among those of its group, since a task for
+each entry would be placed without regard to data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from dask.highlevelgraph import HighLevelGraph
+from dask.layers import ArrayValuesDep
+from dask.task_spec import List, Task, TaskRef
+
+from ..tasks.phases import determine_block, pack_blocks, precompute_block, propagate_group
+from .cuts import Cut, Place, starts_of
+from .operands import read_again
+from .rows import Layers
+
+
+class Packed(Layers):
+    """The tasks over packs.
+
+    Parameters
+    ----------
+    cut : Cut
+    token : str
+    memory : {"stream", "two-pass"}
+        A second reading has packs of its own.
+    """
+
+    def __init__(self, cut: Cut, token: str, memory: str) -> None:
+        super().__init__(cut, token)
+        self.packs = self.again = _pack(cut, cut.blocks, f"pack-{token}")
+        if memory == "two-pass":
+            fresh = [read_again(block, token) for block in cut.blocks]
+            self.again = _pack(cut, fresh, f"pack-again-{token}")
+        index = tuple(range(len(cut.chunks)))
+        self.summaries = da.blockwise(
+            precompute_block,
+            index,
+            self.packs,
+            index,
+            name=self.names[0],
+            meta=np.empty((0,) * len(index), object),
+            align_arrays=False,
+            recipe=cut.recipe,
+        )
+
+    def propagate(self, places: list[Place], before: Any, key: tuple[Any, ...]) -> None:
+        refs = (TaskRef((self.names[0], *place)) for place in places)
+        self.entries[key] = Task(key, propagate_group, self.cut.recipe, List(*refs), before)
+
+    def determine(self, place: Place, entries: TaskRef, number: int) -> None:
+        key, pack = (self.names[2], *place), TaskRef((self.again.name, *place))
+        self.results[key] = Task(key, determine_block, self.cut.recipe, pack, entries, number)
+
+    def graph(self, initial: list[da.Array]) -> HighLevelGraph:
+        asked = [self.summaries, *initial] if self.cut.is_summarised else initial
+        own = HighLevelGraph.from_collections(self.names[1], self.entries, dependencies=asked)
+        return HighLevelGraph.merge(self.again.dask, own)
+
+    @property
+    def read(self) -> set[str]:
+        return {self.again.name}
+
+
+def _pack(cut: Cut, blocks: Sequence[da.Array], name: str) -> da.Array:
+    index = tuple(range(len(cut.chunks)))
+    pairs: list[Any] = []
+    for block in blocks:
+        pairs += [block, index[len(index) - block.ndim :]]
+    for k in index:
+        # Where the chunk lies: the index of its first step, and its place for messages.
+        values = {(j,): (j, start) for j, start in enumerate(starts_of(cut.chunks[k]))}
+        pairs += [ArrayValuesDep((cut.chunks[k],), values), (k,)]
+    return da.blockwise(
+        pack_blocks,
+        index,
+        *pairs,
+        name=name,
+        meta=np.empty((0,) * len(index), object),
+        align_arrays=False,
+        recipe=cut.recipe,
+        count=len(blocks),
+    )

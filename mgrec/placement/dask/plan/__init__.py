@@ -1,0 +1,1 @@
+"""Repeated solves of one shape: messages from worker to worker, no graph."""

@@ -1,0 +1,187 @@
+"""How a plan shares its chunks out to the workers that hold their operands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import permutations
+from math import prod
+from time import sleep
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from distributed import Client, Future, wait
+
+from ....backends import to_host
+from ..graph.cuts import Cut, Place, starts_of
+from ..graph.held import is_held
+from ..graph.rows import rows_of
+from .messages import Part, Peer, row_of
+
+Sizes = dict[Any, int]
+"""Bytes by keys."""
+
+# Seconds in which a client hears that data are lost.
+HEARD = 0.2
+
+
+class Call:
+    """One call of a recurrence: its blocks in the memory of workers, its states in this one's."""
+
+    def __init__(self, cut: Cut, client: Client) -> None:
+        if cut.has_unknown_sizes:
+            raise ValueError(
+                "a plan needs the sizes of all chunks: call compute_chunk_sizes() on the arrays"
+            )
+        if any(isinstance(state, da.Array) for state in cut.initial):
+            raise TypeError(
+                "initial of a plan must be in host memory, and so must zi; got a Dask array"
+            )
+        blocks = (block if is_held(block) else client.persist(block) for block in cut.blocks)
+        self.cut = replace(cut, blocks=tuple(blocks))
+        if any(future.status != "finished" for future in self.cut.futures()):
+            _finish(self.cut.futures())
+        self._spans = [_spans(lengths) for lengths in cut.rows]
+
+    def holders(self, client: Client) -> dict[Any, tuple[str, ...]]:
+        """The workers that hold each block."""
+        futures = self.cut.futures()
+        where: dict[Any, tuple[str, ...]] = client.who_has(futures)
+        if not all(where.values()):
+            # A worker is lost just now: Dask computes again what it held.
+            sleep(HEARD)
+            _finish(futures)
+            where = client.who_has(futures)
+        return where
+
+    def initial(self) -> dict[Place, list[Any]]:
+        """The states before the first chunk of every row of chunks."""
+        states = list(map(to_host, self.cut.initial))
+        return {
+            row: [_part(state, self._span(row)) for state in states]
+            for row in rows_of(self.cut.rows)
+        }
+
+    def exit(self, parts: Mapping[Place, np.ndarray]) -> np.ndarray:
+        """The states after the last chunk of every row of chunks, together."""
+        recipe = self.cut.recipe
+        whole = np.empty((*recipe.state_shape, *map(sum, self.cut.rows)), recipe.dtype)
+        for row, part in parts.items():
+            at: Any = (..., *self._span(row))
+            whole[at] = part
+        return whole
+
+    def _span(self, row: Place) -> list[slice]:
+        return [own[k] for own, k in zip(self._spans, row, strict=True)]
+
+    def sizes(self, part: Part, names: Sequence[str]) -> Sizes:
+        """The results of a share by their keys, one array a name and chunk."""
+        chunks, itemsize = self.cut.chunks, self.cut.recipe.result_dtype.itemsize
+        return {
+            (name, *at): prod(own[k] for own, k in zip(chunks, at, strict=True)) * itemsize
+            for at, _ in part.chunks
+            for name in names
+        }
+
+    def check_like(self, first: Call) -> None:
+        """Raise unless a plan that was built for `first` can solve this."""
+        own, wanted = self.cut, first.cut
+        for what, want, got in (
+            ("chunks", wanted.chunks, own.chunks),
+            ("chunks of operands", *([b.chunks for b in c.blocks] for c in (wanted, own))),
+            ("dtype", wanted.recipe.dtype, own.recipe.dtype),
+            ("axis", wanted.recipe.axis, own.recipe.axis),
+            ("reverse", wanted.recipe.reverse, own.recipe.reverse),
+            ("states", wanted.recipe.results, own.recipe.results),
+        ):
+            if want != got:
+                raise ValueError(
+                    f"{what} of a plan's solve must be {want}, as it was built; got {got}"
+                )
+
+
+def _finish(futures: list[Future]) -> None:
+    """Wait for operands; raises what one of them raised."""
+    wait(futures)
+    for future in futures:
+        if future.status == "error":
+            future.result()
+
+
+def _spans(lengths: tuple[int, ...]) -> list[slice]:
+    starts = starts_of(lengths)
+    return [slice(k, k + length) for k, length in zip(starts, lengths, strict=True)]
+
+
+def _part(state: Any, spans: list[slice]) -> Any:
+    """Of states (..., rows), whose axes may have length 1, those of some rows."""
+    every = [slice(None)] * (state.ndim - len(spans))
+    own = zip((*every, *spans[max(0, len(spans) - state.ndim) :]), state.shape, strict=True)
+    return state[tuple(slice(None) if length == 1 else span for span, length in own)]
+
+
+def deal(call: Call, client: Client, key: Callable[[int], str]) -> dict[str, Part]:
+    """Give every chunk to the worker that holds most of its operands.
+
+    Parameters
+    ----------
+    call : Call
+    client : distributed.Client
+    key : callable, ``number -> key``
+        Of the share with this number.
+
+    Returns
+    -------
+    dict, address -> Part
+    """
+    axis, count, is_reverse = call.cut.recipe.axis, call.cut.count, call.cut.recipe.reverse
+    where = call.holders(client)
+    owned: dict[str, list[Place]] = {}
+    for place in rows_of(call.cut.chunks):
+        owned.setdefault(_holder(call.cut, place, where), []).append(place)
+
+    def turn(place: Place) -> int:
+        return count - 1 - place[axis] if is_reverse else place[axis]
+
+    latest = {
+        address: {row_of(place, axis): 0 for place in places} for address, places in owned.items()
+    }
+    for address, places in owned.items():
+        for place in places:
+            row = row_of(place, axis)
+            latest[address][row] = max(latest[address][row], turn(place))
+
+    def asked(sender: str, receiver: str) -> tuple[Place, ...]:
+        until = latest[receiver]
+        return tuple(p for p in owned[sender] if turn(p) < until.get(row_of(p, axis), 0))
+
+    numbers = {address: number for number, address in enumerate(owned)}
+    receivers: dict[str, list[Peer]] = {address: [] for address in owned}
+    senders: dict[str, list[int]] = {address: [] for address in owned}
+    for sender, receiver in permutations(owned, 2):
+        if sent := asked(sender, receiver):
+            receivers[sender].append(Peer(receiver, key(numbers[receiver]), sent))
+            senders[receiver].append(numbers[sender])
+    return {
+        address: Part(
+            number,
+            tuple(map(call.cut.at, owned[address])),
+            count,
+            tuple(receivers[address]),
+            tuple(senders[address]),
+        )
+        for address, number in numbers.items()
+    }
+
+
+def _holder(cut: Cut, place: Place, where: dict[Any, Any]) -> str:
+    """The worker with most bytes of a chunk's operands; of equals, the first by address."""
+    held: dict[str, int] = {}
+    about = zip(cut.blocks, cut.keys(place), cut.shapes(place), strict=True)
+    for block, key, shape in about:
+        for address in where[key]:
+            held[address] = held.get(address, 0) + prod(shape) * block.dtype.itemsize
+    if not held:
+        raise RuntimeError(f"operands of a plan must be in memory; those of chunk {place} are not")
+    return max(sorted(held), key=held.__getitem__)

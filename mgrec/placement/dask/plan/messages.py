@@ -1,0 +1,101 @@
+"""What a plan's client and the shares on its workers tell each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from distributed.protocol import to_serialize
+
+from ..tasks.recipes import Recipe, Where
+
+Place = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Another share: where it is, and the chunks whose summaries it waits for."""
+
+    address: str
+    key: str
+    places: tuple[Place, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A share before its operands.
+
+    Attributes
+    ----------
+    number : int
+        Of the share among all.
+    chunks : tuple of (place, starts)
+        Its own.
+    count : int
+        Chunks along the axis of the recurrence.
+    peers : tuple of Peer
+        Whom it sends summaries.
+    senders : tuple of int
+        Numbers of the shares that send it some.
+    """
+
+    number: int
+    chunks: tuple[Where, ...]
+    count: int
+    peers: tuple[Peer, ...]
+    senders: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Request:
+    """One solve, as a share is asked for it.
+
+    Attributes
+    ----------
+    number : int
+        Of the solve.
+    recipe : Recipe
+    initial : dict, row of chunks -> list of arrays
+    names : tuple of str
+        Of the results, one a scalar of the state.
+    keys : dict, place -> keys of operands, or None
+        None for the operands that the plan was built with.
+    """
+
+    number: int
+    recipe: Recipe
+    initial: Mapping[Place, list[Any]]
+    names: tuple[str, ...]
+    keys: Mapping[Place, Sequence[Any]] | None = None
+
+
+class Lost(Exception):
+    """The worker at an address cannot be reached, or is another one by now."""
+
+
+class Abandoned(Exception):
+    """Another share failed."""
+
+
+def row_of(place: Place, axis: int) -> Place:
+    """The row of chunks along the axis."""
+    return place[:axis] + place[axis + 1 :]
+
+
+async def call(rpc: Any, key: str, function: str, *arguments: Any) -> Any:
+    """Call a coroutine of an actor, directly on its worker.
+
+    Raises
+    ------
+    Lost
+        The worker cannot be reached, or has no such actor.
+    """
+    given = [to_serialize(argument) for argument in arguments]
+    try:
+        answer = await rpc.actor_execute(function=function, actor=key, args=given, kwargs={})
+    except (OSError, KeyError) as error:
+        raise Lost from error
+    if answer["status"] == "OK":
+        return answer["result"]
+    raise answer["exception"]

@@ -1,0 +1,81 @@
+"""One solve at once: a plan that is built and called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from distributed import Client
+
+from ..cluster.door import client_of
+from .plans import Plan, WorkerLostError
+
+# As often as Dask runs a task again whose workers die (distributed.scheduler.allowed-failures).
+ATTEMPTS = 4
+
+
+def solve(
+    recurrence: Callable[..., Any], *operands: Any, client: Client | None = None, **options: Any
+) -> Any:
+    """Solve a recurrence over Dask arrays at once, without a graph.
+
+    A graph costs the scheduler about half a millisecond a chunk, and three rounds. `solve` sends
+    one message to each worker, and the workers send each other the summaries of their chunks:
+    over many chunks it takes less than a graph with one task a chunk, over few some milliseconds
+    less than the recurrence's graph. For many solves of one shape :func:`mgrec.plan` keeps what
+    `solve` builds.
+
+    Parameters
+    ----------
+    recurrence : callable
+        :func:`mgrec.linear_recurrence`, :func:`mgrec.rational_recurrence`,
+        :func:`mgrec.scan`, :func:`mgrec.signal.lfilter` or :func:`mgrec.signal.sosfilt`.
+    *operands, **options
+        As of the recurrence; at least one operand is a Dask array. Those that are not persisted
+        are persisted first, and must fit into the memory of the workers together.
+    client : distributed.Client, optional
+        The default client when not given.
+
+    Returns
+    -------
+    dask.array.Array, or tuple of these
+        What the recurrence returns, with the same bits, in the memory of the workers. The states
+        after the last sample, `zf` of a filter, come as a NumPy array.
+
+    Raises
+    ------
+    TypeError
+        The recurrence is another function, no operand is a Dask array, or `initial` or `zi`
+        is one.
+    ValueError
+        Sizes of chunks are unknown.
+    RuntimeError
+        Workers were lost in four solves on end.
+
+    Notes
+    -----
+    A worker that is lost meanwhile costs time: what it held of the operands is computed again, and
+    the solve begins anew. Results of a worker that is lost later are gone, since no graph says
+    how they were computed.
+
+    Examples
+    --------
+    >>> import dask.array as da, mgrec, mgrec.dask
+    >>> from distributed import Client
+    >>> with Client(processes=False, n_workers=2, dashboard_address=None):
+    ...     t = da.ones(1000, chunks=10).persist()
+    ...     w = mgrec.dask.solve(mgrec.linear_recurrence, 0.5, t)
+    ...     float(w[-1].compute())
+    2.0
+    """
+    client = client_of(client)
+
+    def once() -> Any:
+        # Not closed, which would be one more message: its shares go as it goes.
+        return Plan(recurrence, operands, options, client)()
+
+    for _ in range(ATTEMPTS - 1):
+        with suppress(WorkerLostError):
+            return once()
+    return once()

@@ -1,0 +1,65 @@
+"""How large a chunk may be: operands and results of two of them share a GPU's memory."""
+
+from __future__ import annotations
+
+from math import isnan, prod
+from typing import Any
+
+import numpy as np
+
+from ....arrays.kinds import is_on_gpu
+
+# Of a GPU's memory: a chunk's result beside its operands, and the next chunk's operands.
+SHARE = 0.5
+
+
+def check_chunk(like: Any, shape: tuple[int, ...], dtype: np.dtype[Any], place: Any) -> None:
+    """Refuse a chunk that no GPU could work on.
+
+    Parameters
+    ----------
+    like : array
+        On the GPU that it would be on; host arrays are not limited.
+    shape, dtype
+        Of the chunk's result.
+    place : tuple of int
+        For the message.
+
+    Raises
+    ------
+    ValueError
+        The chunk takes more than half of the memory of its GPU.
+    """
+    if not is_on_gpu(like) or any(map(isnan, shape)):
+        return
+    most, size = SHARE * _memory(like.device), prod(shape) * dtype.itemsize
+    if size > most:
+        parts = int(-(-size // (most / 4)))
+        raise ValueError(
+            f"a chunk must take at most half of a GPU's memory, {most / 2**30:.1f} GiB; chunk "
+            f"{place} of shape {shape} takes {size / 2**30:.1f} GiB: cut it into {parts} along its "
+            f"longest axis with array.rechunk"
+        )
+
+
+def check_chunks(like: Any, chunks: Any, dtype: np.dtype[Any]) -> None:
+    """Refuse the largest chunk of an array, where this process sees a GPU to compare it with."""
+    if is_on_gpu(like):
+        largest = tuple(max(lengths, default=0) for lengths in chunks)
+        place = tuple(lengths.index(most) for lengths, most in zip(chunks, largest, strict=True))
+        try:
+            _memory(like.device)
+        except RuntimeError:
+            return  # The client of a cluster need not have a GPU: the tasks check.
+        check_chunk(like, largest, dtype, place)
+
+
+# By the numbers of the devices: each chunk asks, and the driver takes its time to answer.
+_KNOWN: dict[int, int] = {}
+
+
+def _memory(device: Any) -> int:
+    """Bytes of a GPU's memory, free or not."""
+    if device.id not in _KNOWN:
+        _KNOWN[device.id] = int(device.mem_info[1])
+    return _KNOWN[device.id]

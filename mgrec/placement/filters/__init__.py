@@ -1,0 +1,1 @@
+"""Filters where their arrays are."""

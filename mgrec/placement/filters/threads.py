@@ -1,0 +1,96 @@
+"""Filters on the threads of a CPU: they share rows, or one row that forgets its entry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...arrays.chunk import Chunk
+from ...backends.cpu.filters import phases as cpu
+from ...families.filters.door import FilterProblem
+from ..threads import cuts, threads_for, together
+
+# A piece's entry is followed over at most this part of it; else it is not worth a thread.
+FORGETS = 1 / 16
+# A response to the entry this much smaller than the outputs is below their rounding errors.
+NEGLIGIBLE = 2.0**-75
+SPAN = 4096
+
+
+def determine_on_threads(
+    problem: FilterProblem, chunk: Chunk, entry: np.ndarray, result: np.ndarray
+) -> np.ndarray:
+    """Filter a chunk in host memory; its exit.
+
+    Parameters
+    ----------
+    problem : FilterProblem
+    chunk : Chunk
+        The signal, (outer, steps, inner).
+    entry : array (states, outer, inner)
+    result : array
+        Where to write, of the chunk's shape.
+    """
+    threads = threads_for(result.size)
+    cascade = problem.cascade
+    outer, _, inner = chunk.shape
+    if threads > 1 and outer >= threads:
+        parts = cuts(outer, threads)
+
+        def rows(left: int, right: int) -> Callable[[], np.ndarray]:
+            part, before = chunk.rows(left, right), entry[:, left:right]
+            return lambda: cpu.determine_filter(cascade, part, before, result[left:right]).exit
+
+        return np.concatenate(together([rows(*part) for part in parts]), axis=1)
+    if threads > 1 and inner == 1 and cascade.decay < FORGETS * chunk.steps / threads:
+        exits = [
+            _long_row(
+                problem, chunk.rows(k, k + 1), entry[:, k : k + 1], result[k : k + 1], threads
+            )
+            for k in range(outer)
+        ]
+        return np.concatenate(exits, axis=1)
+    return cpu.determine_filter(cascade, chunk, entry, result).exit
+
+
+def _long_row(
+    problem: FilterProblem, chunk: Chunk, entry: np.ndarray, result: np.ndarray, threads: int
+) -> np.ndarray:
+    """Pieces of one row side by side, each from states of 0; then the heads are put right.
+
+    The response to a piece's true entry is added until it is below the rounding errors of
+    what is there.
+    """
+    cascade = problem.cascade
+    pieces = cuts(chunk.steps, threads)
+
+    def determine(k: int) -> Callable[[], Any]:
+        left, right = pieces[k]
+        before = np.zeros_like(entry) if k else entry
+        part = chunk.between(left, right)
+        part = Chunk(tuple(map(np.ascontiguousarray, part.operands)), part.shape, part.dtype)
+        return lambda: cpu.determine_filter(cascade, part, before, result[:, left:right])
+
+    outcomes = together([determine(k) for k in range(threads)])
+    if any(outcome.bad.any() for outcome in outcomes):
+        # Where overflow is near, rounding may decide: the row is the sequential loop's.
+        return cpu.determine_filter(cascade, chunk, entry, result).exit
+    exit: np.ndarray = outcomes[0].exit
+    for (left, right), outcome in zip(pieces[1:], outcomes[1:], strict=True):
+        exit = outcome.exit + _add_response(problem, exit, result[:, left:right])
+    return exit
+
+
+def _add_response(problem: FilterProblem, entry: np.ndarray, result: np.ndarray) -> np.ndarray:
+    """Add what an entry brings to outputs that were computed without it; its exit."""
+    for left in range(0, result.shape[1], SPAN):
+        part = result[:, left : left + SPAN]
+        silence = Chunk((np.zeros(part.shape, entry.dtype),), part.shape, entry.dtype)
+        response = np.empty(part.shape, entry.dtype)
+        entry = cpu.determine_filter(problem.cascade, silence, entry, response).exit
+        part += response.astype(part.dtype)
+        if np.abs(response).max() <= NEGLIGIBLE * np.abs(part).max():
+            return np.zeros_like(entry)
+    return entry

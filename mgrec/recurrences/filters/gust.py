@@ -1,0 +1,71 @@
+"""Gustafsson's forward-backward filter: states at the ends instead of data beyond them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...families.filters.door import as_coefficients, beside
+from .causal import lfilter
+
+
+def filtfilt_gust(b: np.ndarray, a: np.ndarray, x: Any, axis: int, irlen: int | None) -> Any:
+    """Filter so that forward-backward and backward-forward give the same.
+
+    Let O be the response to the states at the start (n, order) and S what the filter makes
+    of it backwards. With y_fb and y_bf the results from states of 0, the states x_0 at the
+    start and x_N at the end solve, in the sense of least squares (eq. 6),
+
+        [Sᴿ − O, Oᴿ − S]·[x_0; x_N] = y_bf − y_fb,
+
+    and the result is y_fb + [Sᴿ, Oᴿ]·[x_0; x_N] (eq. 7), where ᴿ reverses the rows.
+
+    Parameters
+    ----------
+    b, a : array
+        1-d.
+    x : array
+    axis : int
+        0 or more.
+    irlen : int, optional
+        Samples at either end that the states reach; all when not given.
+
+    References
+    ----------
+    F. Gustafsson, Determining the initial states in forward-backward filtering, 1996.
+    """
+    if hasattr(x, "dask"):
+        raise NotImplementedError(
+            "method 'gust' solves one system over all samples: use method='pad' for Dask arrays"
+        )
+    order = max(b.size, a.size) - 1
+    if order == 0:
+        return (b[0] / a[0]) ** 2 * x
+    if x.size == 0:
+        return lfilter(b, a, x, axis)
+    x = np.moveaxis(x, axis, -1)
+    length = x.shape[-1]
+    reach = length if irlen is None or length <= 2 * irlen else irlen
+    states = np.eye(order)[:, :, None]  # one state of 1 a row
+    observed = np.concatenate(
+        [lfilter(b, a, np.zeros((1, reach)), zi=state.T)[0] for state in states]
+    ).T
+    filtered = lfilter(b, a, observed[::-1], axis=0)
+    if reach == length:
+        matrix = np.hstack([filtered[::-1] - observed, observed[::-1] - filtered])
+        weights = np.hstack([filtered[::-1], observed[::-1]])
+        ends = [slice(None)]
+    else:
+        none = np.zeros_like(observed)
+        matrix = np.block([[filtered[::-1] - observed, none], [none, observed[::-1] - filtered]])
+        weights = np.block([[filtered[::-1], none], [none, observed[::-1]]])
+        ends = [slice(reach), slice(length - reach, None)]
+    y = lfilter(b, a, lfilter(b, a, x)[..., ::-1])[..., ::-1]
+    other = lfilter(b, a, lfilter(b, a, x[..., ::-1])[..., ::-1])
+    missing = as_coefficients("x", np.concatenate([(other - y)[..., end] for end in ends], axis=-1))
+    chosen = np.linalg.lstsq(matrix, missing.reshape(-1, missing.shape[-1]).T)[0]
+    added = beside((weights @ chosen).T.reshape(missing.shape), x)
+    for number, end in enumerate(ends):
+        y[..., end] += added[..., number * reach : (number + 1) * reach]
+    return np.moveaxis(y, -1, axis)

@@ -1,0 +1,191 @@
+"""Filters forward and backward: no phase, twice the order."""
+
+from __future__ import annotations
+
+from math import isnan
+from typing import Any
+
+import numpy as np
+
+from ...arrays.arguments import as_axis, as_integer
+from ...arrays.layout import has_unknown_sizes
+from ...families.filters.door import as_polynomial, as_sections, as_signal, beside
+from .causal import lfilter, sosfilt
+from .chunks import chunked_like, without_empty_chunks
+from .initial import lfilter_zi, sosfilt_zi
+
+
+def filtfilt(
+    b: Any,
+    a: Any,
+    x: Any,
+    axis: int = -1,
+    padtype: str | None = "odd",
+    padlen: int | None = None,
+    method: str = "pad",
+    irlen: int | None = None,
+) -> Any:
+    """Filter data forward and backward with a rational transfer function.
+
+    The arguments and results are those of ``scipy.signal.filtfilt``.
+
+    Parameters
+    ----------
+    b, a : array_like
+        Numerator and denominator, 1-d.
+    x : array_like, CuPy or dask.array.Array
+        Longer than `padlen` along `axis`.
+    axis : int, optional
+    padtype : {"odd", "even", "constant", None}, optional
+        How the data go on beyond their ends.
+    padlen : int, optional
+        By how many samples, at either end; 3·max(len(a), len(b)) when not given.
+    method : {"pad", "gust"}, optional
+        "gust" (Gustafsson 1996) chooses the states at the ends so that forward-backward and
+        backward-forward give the same; not for Dask arrays.
+    irlen : int, optional
+        For "gust": length of the impulse response, if it is to be cut.
+
+    Returns
+    -------
+    array or dask.array.Array
+        Of the shape of `x`.
+
+    Raises
+    ------
+    ValueError
+        An unknown `padtype` or `method`, `irlen` below 1, or `x` is not longer than `padlen`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mgrec.signal import filtfilt
+    >>> filtfilt([0.5, 0.5], [1.0], np.array([0.0, 0.0, 4.0, 0.0, 0.0]), padlen=1)
+    array([0., 1., 2., 1., 0.])
+    """
+    if method not in ("pad", "gust"):
+        raise ValueError(f"method must be 'pad' or 'gust'; got {method!r}")
+    b, a, x = as_polynomial("b", b), as_polynomial("a", a), as_signal(x)
+    axis = as_axis(axis, x.shape)
+    if method == "gust":
+        from .gust import filtfilt_gust
+
+        reach = None if irlen is None else as_integer("irlen", irlen)
+        if reach is not None and reach < 1:
+            raise ValueError(f"irlen must be at least 1; got {irlen}")
+        return filtfilt_gust(b, a, x, axis, reach)
+    given, x = x, without_empty_chunks(x)
+    edge, extended = _extended(x, axis, padtype, padlen, max(b.size, a.size))
+    states = lfilter_zi(b, a)
+    shape = [1] * x.ndim
+    shape[axis] = states.size
+    states = beside(states.reshape(shape), x)
+
+    def run(data: Any) -> Any:
+        return lfilter(b, a, data, axis, _part(data, axis, 0, 1) * states)[0]
+
+    return chunked_like(_forward_backward(run, extended, axis, edge), given)
+
+
+def sosfiltfilt(
+    sos: Any, x: Any, axis: int = -1, padtype: str | None = "odd", padlen: int | None = None
+) -> Any:
+    """Filter data forward and backward with second-order sections.
+
+    The arguments and results are those of ``scipy.signal.sosfiltfilt``.
+
+    Parameters
+    ----------
+    sos : array_like (sections, 6)
+    x : array_like, CuPy or dask.array.Array
+        Longer than `padlen` along `axis`.
+    axis : int, optional
+    padtype : {"odd", "even", "constant", None}, optional
+        How the data go on beyond their ends.
+    padlen : int, optional
+        By how many samples, at either end; when not given 3·(2·sections + 1 − the trailing
+        zeros that b and a have in common), as in SciPy.
+
+    Returns
+    -------
+    array or dask.array.Array
+        Of the shape of `x`.
+
+    Raises
+    ------
+    ValueError
+        An unknown `padtype`, or `x` is not longer than `padlen`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mgrec.signal import sosfiltfilt
+    >>> sosfiltfilt([[0.5, 0.5, 0, 1, 0, 0]], np.array([0.0, 0.0, 4.0, 0.0, 0.0]), padlen=1)
+    array([0., 1., 2., 1., 0.])
+    """
+    sos, x = as_sections(sos), as_signal(x)
+    axis = as_axis(axis, x.shape)
+    taps = 2 * len(sos) + 1 - min((sos[:, 2] == 0).sum(), (sos[:, 5] == 0).sum())
+    given, x = x, without_empty_chunks(x)
+    edge, extended = _extended(x, axis, padtype, padlen, int(taps))
+    shape = [len(sos)] + [1] * x.ndim
+    shape[axis + 1] = 2
+    states = beside(sosfilt_zi(sos).reshape(shape), x)
+
+    def run(data: Any) -> Any:
+        return sosfilt(sos, data, axis, _part(data, axis, 0, 1) * states)[0]
+
+    return chunked_like(_forward_backward(run, extended, axis, edge), given)
+
+
+def _forward_backward(run: Any, extended: Any, axis: int, edge: int) -> Any:
+    forward = run(extended)
+    backward = _reversed(run(_reversed(forward, axis)), axis)
+    return _part(backward, axis, edge, backward.shape[axis] - edge) if edge > 0 else backward
+
+
+def _part(x: Any, axis: int, begin: int, end: int, step: int = 1) -> Any:
+    return x[(slice(None),) * axis + (slice(begin, end, step),)]
+
+
+def _reversed(x: Any, axis: int) -> Any:
+    return x[(slice(None),) * axis + (slice(None, None, -1),)]
+
+
+def _extended(
+    x: Any, axis: int, padtype: str | None, padlen: int | None, taps: int
+) -> tuple[int, Any]:
+    if padtype not in ("even", "odd", "constant", None):
+        raise ValueError(
+            f"Unknown value '{padtype}' given to padtype: it must be 'even', 'odd', 'constant', "
+            f"or None."
+        )
+    edge = 0 if padtype is None else 3 * taps if padlen is None else as_integer("padlen", padlen)
+    length = x.shape[axis]
+    if isnan(length) or (edge > 0 and has_unknown_sizes(getattr(x, "chunks", ()))):
+        raise ValueError(
+            "x must be in chunks of known sizes to be filtered forward and backward: call "
+            "compute_chunk_sizes() on it"
+        )
+    if not length > edge:
+        raise ValueError(
+            f"The length of the input vector x must be greater than padlen, which is {edge}; "
+            f"got {length} along axis {axis}."
+        )
+    if edge <= 0:
+        return edge, x
+    return edge, np.concatenate(_ends(x, axis, padtype, edge), axis)
+
+
+def _ends(x: Any, axis: int, padtype: str | None, edge: int) -> list[Any]:
+    length = x.shape[axis]
+    first, last = _part(x, axis, 0, 1), _part(x, axis, length - 1, length)
+    if padtype == "constant":
+        ones = np.ones([edge if k == axis else 1 for k in range(x.ndim)], x.dtype)
+        ones = beside(ones, x)
+        return [first * ones, x, last * ones]
+    head = _reversed(_part(x, axis, 1, edge + 1), axis)
+    tail = _reversed(_part(x, axis, length - edge - 1, length - 1), axis)
+    if padtype == "odd":
+        head, tail = 2 * first - head, 2 * last - tail
+    return [head, x, tail]

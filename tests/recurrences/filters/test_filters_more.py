@@ -1,0 +1,195 @@
+"""Zero phase, states to begin with, results in `out`: as in SciPy."""
+
+import dask.array as da
+import numpy as np
+import pytest
+from scipy import signal
+
+from mgrec.signal import filtfilt, lfilter, lfilter_zi, lfiltic, sosfilt, sosfilt_zi, sosfiltfilt
+
+FILTER = signal.butter(4, 0.3)
+
+
+def draw(*shape):
+    return np.random.default_rng(7).normal(size=shape)
+
+
+def close(computed, wanted):
+    if isinstance(computed, da.Array):
+        computed.dask.validate()
+    np.testing.assert_allclose(np.asarray(computed), wanted, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("padtype", ["odd", "even", "constant", None])
+@pytest.mark.parametrize("padlen", [None, 0, 7, -1])
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((200,), 0), ((3, 80), 1), ((80, 3), 0), ((2, 60, 3), 1)]
+)
+def test_zero_phase_is_scipys(padtype, padlen, shape, axis):
+    x = draw(*shape)
+    chunked = da.from_array(x, chunks=33)
+    wanted = signal.filtfilt(*FILTER, x, axis, padtype, padlen)
+    close(filtfilt(*FILTER, x, axis, padtype, padlen), wanted)
+    close(filtfilt(*FILTER, chunked, axis, padtype, padlen), wanted)
+    sos = signal.butter(6, 0.3, output="sos")
+    wanted = signal.sosfiltfilt(sos, x, axis, padtype, padlen)
+    close(sosfiltfilt(sos, x, axis, padtype, padlen), wanted)
+    close(sosfiltfilt(sos, chunked, axis, padtype, padlen), wanted)
+
+
+def test_zero_phase_of_chunks_keeps_them():
+    x = da.from_array(draw(500), chunks=(100, 250, 150))
+    y = filtfilt(*FILTER, x)
+    assert isinstance(y, da.Array)
+    assert y.chunks == x.chunks
+
+
+@pytest.mark.parametrize("padtype", ["odd", None])
+@pytest.mark.parametrize("chunks", [((0, 1, 0), (0, 20, 10, 0)), ((1,), (0, 0, 30))])
+def test_zero_phase_of_empty_chunks(padtype, chunks):
+    x = draw(1, 30)
+    lazy = da.from_array(x, chunks=chunks)
+    sos = signal.butter(2, 0.3, output="sos")
+    for y, wanted in (
+        (filtfilt(*FILTER, lazy, padtype=padtype), signal.filtfilt(*FILTER, x, padtype=padtype)),
+        (sosfiltfilt(sos, lazy, padtype=padtype), signal.sosfiltfilt(sos, x, padtype=padtype)),
+    ):
+        assert y.chunks == chunks
+        close(y.compute(scheduler="sync"), wanted)
+
+
+def test_zero_phase_of_unknown_chunks_says_what_to_do():
+    x = da.from_array(draw(30), chunks=10)
+    rows = da.from_array(draw(4, 30), chunks=(2, 10))
+    rows = rows[rows[:, 0] > -9]
+    for unknown in (x[x > 0], rows):
+        with pytest.raises(ValueError, match="compute_chunk_sizes"):
+            filtfilt(*FILTER, unknown)
+    got = filtfilt(*FILTER, rows, padtype=None).compute(scheduler="sync")
+    close(got, signal.filtfilt(*FILTER, draw(4, 30), padtype=None))
+
+
+@pytest.mark.parametrize("irlen", [None, 20])
+def test_gustafssons_ends_are_scipys(irlen):
+    x = draw(3, 80)
+    wanted = signal.filtfilt(*FILTER, x, method="gust", irlen=irlen)
+    close(filtfilt(*FILTER, x, method="gust", irlen=irlen), wanted)
+    close(filtfilt(*FILTER, x.T, 0, method="gust", irlen=irlen), wanted.T)
+    close(filtfilt([2.0], [4.0], x, method="gust"), x / 4)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16", "i8"])
+def test_gustafssons_ends_of_nothing(dtype):
+    b, a = np.ones(2, "f4"), np.array([1.0, 0.5], "f4")
+    for shape in ((0,), (3, 0), (0, 3)):
+        y = filtfilt(b, a, np.zeros(shape, dtype), method="gust")
+        assert y.shape == shape
+        assert y.dtype == np.result_type(b, np.dtype(dtype))
+    assert signal.filtfilt(b, a, np.zeros(0, "f4"), method="gust").dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"padtype": "wrap"}, ValueError, "padtype"),
+        ({"padlen": 80}, ValueError, "greater than padlen, which is 80"),
+        ({"padlen": 2.0}, TypeError, "padlen must be an integer; got 2.0"),
+        ({"irlen": 2.0, "method": "gust"}, TypeError, "irlen must be an integer; got 2.0"),
+        ({"irlen": 0, "method": "gust"}, ValueError, "irlen must be at least 1; got 0"),
+        ({"method": "fft"}, ValueError, "'pad' or 'gust'"),
+    ],
+)
+def test_what_zero_phase_refuses(options, error, words):
+    with pytest.raises(error, match=words):
+        filtfilt(*FILTER, draw(80), **options)
+
+
+def test_gustafssons_method_refuses_chunks():
+    with pytest.raises(NotImplementedError, match="use method='pad'"):
+        filtfilt(*FILTER, da.ones(50), method="gust")
+
+
+@pytest.mark.parametrize(
+    ("b", "a"),
+    [FILTER, ([1.0, 2, 3], [2.0, 0.5]), ([1.0], [0.0, 2.0, 1.0]), ([1.0, 2], [1.0])],
+)
+def test_states_to_begin_with_are_scipys(b, a):
+    np.testing.assert_allclose(lfilter_zi(b, a), signal.lfilter_zi(b, a), rtol=1e-12)
+    if np.atleast_1d(a)[0] != 0:
+        for y, x in (([1.0, 2.0], None), ([1.0], [3.0, 4.0, 5.0, 6.0, 7.0]), ([1, 2], [3])):
+            wanted = signal.lfiltic(b, a, y, x)
+            np.testing.assert_allclose(lfiltic(b, a, y, x), wanted, rtol=1e-12)
+            assert lfiltic(b, a, y, x).dtype == wanted.dtype
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i8"])
+def test_states_of_sections_are_scipys(dtype):
+    sos = np.array([[1, 2, 3, 1, 0, 1], [4, 0, 1, 1, 1, 0]], dtype)
+    np.testing.assert_allclose(sosfilt_zi(sos), signal.sosfilt_zi(sos), rtol=1e-6)
+    assert sosfilt_zi(sos).dtype == signal.sosfilt_zi(sos).dtype
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: lfilter_zi(np.eye(2), [1.0]), "Numerator b"),
+        (lambda: lfilter_zi([1.0], [0.0, 0.0]), "nonzero"),
+        (lambda: sosfilt_zi(np.ones((2, 4))), "n_sections, 6"),
+        (lambda: lfiltic([1.0], [0.0, 1.0], [1.0]), "must be non-zero"),
+        (lambda: lfiltic([1.0], np.eye(2), [1.0]), "1-D"),
+    ],
+)
+def test_what_states_refuse(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()
+
+
+def test_the_result_is_written_to_out():
+    x, zi = draw(3, 50), draw(3, 4)
+    out, single = np.full_like(x, np.nan), np.full((3, 50), np.nan, "f4")
+    assert lfilter(*FILTER, x, out=out) is out
+    np.testing.assert_array_equal(out, lfilter(*FILTER, x))
+    y, zf = lfilter(*FILTER, x, zi=zi, out=out)
+    assert y is out
+    for have, want in zip((y, zf), lfilter(*FILTER, x, zi=zi), strict=True):
+        np.testing.assert_array_equal(have, want)
+    sos = signal.butter(6, 0.3, output="sos").astype("f4")
+    assert sosfilt(sos, x.astype("f4"), 0, out=single) is single
+    np.testing.assert_array_equal(single, sosfilt(sos, x.astype("f4"), 0))
+
+
+@pytest.mark.parametrize("b", [[1.0, 0.5j], [1.0, -3.0]])
+def test_complex_and_unstable_filters_write_to_out(b):
+    a, x = [1.0, -1.2], draw(2, 5000)
+    out = np.full(x.shape, np.nan, np.result_type(*b))
+    with np.errstate(all="ignore"):
+        assert lfilter(b, a, x, out=out) is out
+    np.testing.assert_array_equal(out, lfilter(b, a, x))
+
+
+X = draw(3, 8)
+SHARED = np.empty((3, 12))
+REFUSED_OUT = {
+    "shape": (X, np.empty((8, 3)), ValueError, r"shape \(3, 8\) and dtype float64; got \(8, 3\)"),
+    "dtype": (X, np.empty((3, 8), "f4"), ValueError, "dtype float64; got .* float32"),
+    "order": (X, np.empty((8, 3)).T, ValueError, "C-contiguous and writeable"),
+    "x itself": (X, X, ValueError, "share memory with an operand"),
+    "part of x": (SHARED[0, :8], SHARED[0, 2:10], ValueError, "share memory"),
+    "a list": (X, [0.0] * 24, TypeError, "out must be a NumPy array.*got builtins.list"),
+    "lazy": (da.from_array(X), np.empty_like(X), TypeError, "out must be None.*Dask"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_OUT)
+def test_out_that_is_refused(name):
+    x, out, kind, message = REFUSED_OUT[name]
+    with pytest.raises(kind, match=message):
+        lfilter(*FILTER, x, out=out)
+    with pytest.raises(kind, match=message):
+        sosfilt(signal.butter(3, 0.3, output="sos"), x, out=out)
+
+
+def test_out_must_not_be_the_states():
+    states = np.zeros(4)
+    with pytest.raises(ValueError, match="share memory with an operand"):
+        lfilter(*FILTER, np.ones(4), zi=states, out=states)
