@@ -98,6 +98,61 @@ def test_imports_run_downwards_only():
     assert violations(SOURCE) == []
 
 
+def circle(source: Path) -> list[str]:
+    """Modules that import each other while they are imported, or none."""
+    modules = {name_of(path, source): path for path in source.rglob("*.py")}
+    following = {name: {*loaded(path, source, modules)} for name, path in modules.items()}
+    done: set[str] = set()
+
+    def search(name: str, path: list[str]) -> list[str]:
+        if name in path:
+            return path[path.index(name) :]
+        if name in done:
+            return []
+        found = next(filter(None, (search(n, [*path, name]) for n in sorted(following[name]))), [])
+        done.add(name)
+        return found
+
+    return next(filter(None, (search(name, []) for name in sorted(modules))), [])
+
+
+def name_of(path: Path, source: Path) -> str:
+    parts = ("mgrec", *path.relative_to(source).with_suffix("").parts)
+    return ".".join(parts).removesuffix(".__init__")
+
+
+def loaded(path: Path, source: Path, modules: dict[str, Path]) -> Iterator[str]:
+    """Modules of this package that a file imports as it is imported itself."""
+    later = {
+        line
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or is_for_types(node)
+        for line in range(node.lineno, (node.end_lineno or 0) + 1)
+    }
+    for line, name in imports(path, source):
+        module = name if name in modules else name.rpartition(".")[0]
+        if line not in later and module in modules and module != name_of(path, source):
+            yield module
+
+
+def is_for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
+
+
+def test_no_modules_import_each_other():
+    assert circle(SOURCE) == []
+
+
+def test_a_planted_circle_is_found(tmp_path):
+    planted = {
+        **HOUSE,
+        "algebra/powers.py": "from . import laws",
+        "algebra/laws.py": "from .powers import x",
+    }
+    assert circle(build(tmp_path / "none", HOUSE)) == []
+    assert set(circle(build(tmp_path, planted))) == {"mgrec.algebra.laws", "mgrec.algebra.powers"}
+
+
 def test_every_layer_has_files():
     places = [path.relative_to(SOURCE).parts[0] for path in SOURCE.rglob("*.py")]
     assert {layer(place.removesuffix(".py"), SOURCE) for place in places} == set(MAY_IMPORT)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import warnings
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from types import CodeType
+
+from .callers import level_of_caller
 
 MOST = 32
 """Variants of one code that are ordinary; of more, numbers are what differs."""
@@ -53,7 +54,7 @@ def warn_of_variants(kind: str, codes: Codes, fingerprint: str) -> None:
         f"{code.co_filename}, line {code.co_firstlineno}) with other values in its closure or "
         f"module: each is compiled anew, and numba never gives back the 5 to 12 MB that it takes. "
         f"Give numbers that change as operands: a scalar stays a scalar",
-        stacklevel=_level_of_caller(),
+        stacklevel=level_of_caller(),
     )
 
 
@@ -69,11 +70,3 @@ def _is_ordinary(seen: _Seen, fingerprint: str) -> bool:
     if len(seen.fingerprints) < MOST:
         seen.fingerprints.add(fingerprint)
     return fingerprint in seen.fingerprints
-
-
-def _level_of_caller() -> int:
-    """Levels from the function that asks to the first frame outside of this package."""
-    frame, level = sys._getframe(1), 1
-    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] == "mgrec":
-        frame, level = frame.f_back, level + 1
-    return level

@@ -8,7 +8,9 @@ from typing import Any
 
 from dask.utils import key_split
 
-PHASES = ("precompute", "propagate", "determine")
+from ..placement.dask.tasks import keys
+
+PHASES = tuple(phase for phase in keys.PHASES if phase != "pack")
 
 
 @dataclass(frozen=True)

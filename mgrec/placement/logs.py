@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from .dask.tasks.keys import phase_of
+
 logger = logging.getLogger("mgrec")
 
 
@@ -20,7 +22,7 @@ def log_solve(array: Any) -> None:
     tasks = {
         name.rsplit("-", 1)[0]: len(layer)
         for name, layer in array.dask.layers.items()
-        if name.startswith(("pack-", "precompute-", "propagate-", "determine-"))
+        if phase_of(name)
     }
     counts = ", ".join(f"{name} {count}" for name, count in tasks.items())
     logger.debug("solve: %s, tasks %s", _about(array), counts)

@@ -9,6 +9,10 @@ import numpy as np
 
 from ...arrays.chunk import Chunk
 
+FINE, REDO, NAN = 0, 1, 2
+"""What a kernel says of a row's summary: it stands for the row, the row must be done again from its
+true entry, or the row ends in nan. Kernels take the largest of several."""
+
 
 @dataclass(frozen=True)
 class AffineSummary:

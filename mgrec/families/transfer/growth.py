@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ...algebra.transfer_map import Map, TransferMap
+from .affine import FINE, NAN, REDO
 
-FINE, REDO, NAN = 0, 1, 2
 Scaled = tuple[Any, Any]
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from mgrec.arrays.chunk import Chunk
 from mgrec.backends.cuda.transfer.program import Layout
-from mgrec.families.transfer.growth import FINE, NAN, guarded_affine
+from mgrec.families.transfer.affine import FINE, NAN
+from mgrec.families.transfer.growth import guarded_affine
 
 pytestmark = pytest.mark.gpu
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from mgrec.algebra.affine import affine
 from mgrec.arrays.chunk import Chunk
 from mgrec.backends import cpu
-from mgrec.families.transfer.affine import AffineSummary, propagate_affine
-from mgrec.families.transfer.growth import FINE, NAN, REDO, guarded_affine
+from mgrec.families.transfer.affine import FINE, NAN, REDO, AffineSummary, propagate_affine
+from mgrec.families.transfer.growth import guarded_affine
 
 ENTRIES = [0.0, 1.0, -3.5, 1e-30, 2e30]
 

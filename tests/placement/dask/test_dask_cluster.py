@@ -296,8 +296,11 @@ def test_persist_in_stages(client, rng, name):
 
 
 def test_many_chunks_are_advised_against():
-    with pytest.warns(UserWarning, match="3000 chunks.*rechunk.*persist_in_stages"):
-        mgrec.linear_recurrence(0.5, da.ones(3000, chunks=1))
+    t = da.ones(3000, chunks=1)
+    with pytest.warns(UserWarning, match="3000 chunks.*rechunk.*persist_in_stages") as told:
+        mgrec.linear_recurrence(0.5, t)
+        lfilter([1.0], [1.0, -0.5], t)
+    assert [warning.filename for warning in told] == [__file__] * 2
 
 
 def test_a_group_is_enough_to_finish_its_chunks():

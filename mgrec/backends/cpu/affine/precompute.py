@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from ....families.transfer.affine import FINE
 from ..compilation.kernels import KEPT, compile_kernel
 from ..transfer.tuples import cells_at, parts_of, rows_of
 from .blocks import fill_powers
 from .rows import fill_block
 from .summary import (
     BLOCK,
-    FINE,
     FOLD,
     magnitude,
     most_rebound,

@@ -16,6 +16,7 @@ import numba
 import numpy as np
 from numba.extending import overload, register_jitable
 
+from ....families.transfer.affine import FINE, NAN, REDO
 from ..compilation.kernels import OPTIONS
 from ..simd.checks import extremes, none_above, none_below, widen
 from ..simd.lanes import SCAN, fma, load, load_wide, splat, store
@@ -25,7 +26,6 @@ BLOCK = 128
 FOLD = 4 * SCAN
 # A calm block's coefficients are at most 2**0.25: 128 of them grow by 2**32 at most.
 CALM_HIGH, CALM_GROWTH = 2.0**0.25, 32.0
-FINE, NAN, REDO = 0, 1, 2
 # The running product stays within these; products of 16 coefficients of 2**±30 fit on top.
 SMALL, LARGE, SHIFT = 2.0**-500, 2.0**500, 500
 

@@ -86,6 +86,10 @@ def cache_on_disk(kernel: Callable[..., Any], *key: str) -> Any:
 @cache
 def _versions() -> str:
     """What a kernel holds beside the user's functions: this package's code, and NumPy's."""
-    folder = Path(__file__).parents[1]
-    source = b"".join(path.read_bytes() for path in sorted(folder.rglob("*.py")))
+    package = Path(__file__).parents[3]
+    # Constants of families and functions of their algebra are compiled in, too.
+    folders = (package / place for place in ("algebra", "families", "backends/cpu"))
+    source = b"".join(
+        path.read_bytes() for folder in folders for path in sorted(folder.rglob("*.py"))
+    )
     return f"{sha256(source).hexdigest()}-{np.__version__}"

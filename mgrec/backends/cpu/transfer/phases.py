@@ -7,14 +7,14 @@ import numpy as np
 from ....algebra.affine import affine as affine_map
 from ....algebra.transfer_map import TransferMap
 from ....arrays.chunk import Chunk
-from ....families.transfer.affine import AffineSummary, propagate_affine
+from ....families.transfer.affine import NAN, REDO, AffineSummary, propagate_affine
 from ....families.transfer.summary import ComposedMaps
 from ..affine import blocks as affine_blocks
 from ..affine import columns as affine_columns
 from ..affine import precompute as affine_precompute
 from ..affine import rows as affine
 from ..affine.columns import flat_rows
-from ..affine.summary import FOLD, NAN, REDO, limits
+from ..affine.summary import FOLD, limits
 from ..compilation.kernels import writable
 from .kernels import Fused, fused_lift, transfer_kernels
 from .operands import Flat, flatten

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ....arrays.chunk import Chunk
-from ....families.transfer.affine import AffineSummary
-from ....families.transfer.growth import NAN, REDO, guarded_affine
+from ....families.transfer.affine import NAN, REDO, AffineSummary
+from ....families.transfer.growth import guarded_affine
 from ....families.transfer.summary import ComposedMaps
 from .precompute import launch_precompute
 

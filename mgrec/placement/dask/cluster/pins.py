@@ -7,6 +7,7 @@ from typing import Any
 from distributed import Client
 from distributed.diagnostics.plugin import SchedulerPlugin
 
+from ..tasks.keys import phase_of
 from .door import client_of
 
 
@@ -31,13 +32,13 @@ class PinOperands(SchedulerPlugin):  # type: ignore[misc]
 
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
         """Pin what follows from operands as soon as they are in memory."""
-        if finish == "memory" and _phase_of(key) not in _SMALL:
+        if finish == "memory" and phase_of(key) not in _SMALL:
             for follower in self.scheduler.tasks[key].dependents:
                 self._pin(follower)
 
     def _pin(self, task: Any) -> None:
         """Pin a phase to the worker that holds most of its operands, once all are there."""
-        if _phase_of(task.key) not in ("precompute", "determine"):
+        if phase_of(task.key) not in ("precompute", "determine"):
             return
         operands = _operands(task)
         if operands and all(operand.who_has for operand in operands):
@@ -67,12 +68,8 @@ _SMALL = ("precompute", "propagate")
 """Phases whose results are a few scalars a chunk."""
 
 
-def _phase_of(key: Any) -> str:
-    return str(key[0]).partition("-")[0] if isinstance(key, tuple) else ""
-
-
 def _operands(task: Any) -> list[Any]:
-    return [each for each in task.dependencies if _phase_of(each.key) not in _SMALL]
+    return [each for each in task.dependencies if phase_of(each.key) not in _SMALL]
 
 
 def pin_operands(client: Client | None = None) -> None:

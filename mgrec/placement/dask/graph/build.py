@@ -16,6 +16,7 @@ from typing import Any
 import dask.array as da
 from dask.base import tokenize
 
+from ....algebra.callers import level_of_caller
 from ....arrays.door import Problem
 from ...logs import log_solve
 from ..tasks.limits import check_chunks
@@ -94,7 +95,7 @@ def _advise(count: int) -> None:
             f"the recurrence runs along {count} chunks: Dask needs seconds to minutes to order "
             f"such a graph before anything is computed. Use larger chunks along this axis "
             f"(array.rechunk), or mgrec.dask.persist_in_stages(result)",
-            stacklevel=6,
+            stacklevel=level_of_caller(),
         )
 
 

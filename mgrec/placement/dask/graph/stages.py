@@ -15,6 +15,7 @@ from distributed import Client, Future, wait
 from ....arrays.arguments import as_axis, as_integer
 from ....arrays.layout import has_unknown_sizes
 from ..cluster.door import check_dask_array, client_of
+from ..tasks.keys import phase_of
 
 
 def colocate(*arrays: da.Array, client: Client | None = None) -> tuple[da.Array, ...]:
@@ -140,7 +141,8 @@ def persist_in_stages(
     for left in range(0, len(lines), chunks):
         wanted = [keys[k] for k in lines[left : left + chunks].ravel()]
         stage = _needed(graph, wanted)
-        links = [key for key in stage if _is_link(key) and key not in futures]
+        # The next stage starts from these.
+        links = [key for key in stage if phase_of(key) == "propagate" and key not in futures]
         computing = client.get(stage, [*wanted, *links], sync=False)
         for key, future in zip((*wanted, *links), computing, strict=True):
             graph[key] = futures[key] = future
@@ -151,11 +153,6 @@ def persist_in_stages(
         array.chunks,
         meta=array._meta,
     )
-
-
-def _is_link(key: Any) -> bool:
-    """A propagation: what the next stage starts from."""
-    return isinstance(key, tuple) and str(key[0]).startswith("propagate-")
 
 
 def _needed(graph: dict[Any, Any], wanted: list[Any]) -> dict[Any, Any]:
