@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
-from ..algebra.transfer_map import TransferMap
-from ..arrays.chunk import Chunk
 from ..arrays.kinds import is_on_gpu
-from ..families.filters.cascade import Cascade
 from . import cpu
+from .registry import Kernels, Summarise, kernels_of
 
-Arrays = tuple[Any, ...]
-Summarise = Callable[[], Any]
+__all__ = ["CPU", "Backend", "Kernels", "Summarise", "backend_of", "cpu", "to_host"]
 
 
 @dataclass(frozen=True)
@@ -30,52 +27,15 @@ class Backend:
         Makes the device that the arrays are on the current one.
     empty : callable, ``(shape, dtype) -> array``
         Memory for results, on the current device.
-    precompute : callable, ``(transfer_map, chunk) -> (() -> summary)``
-        Launches the reduction of every row to one map; a call of what is returned waits for it.
-        The summary is in host memory.
-    determine : callable, ``(transfer_map, chunk, entry, results) -> None``
-        Writes the states after every step, from an entry in host memory or on the device.
-    precompute_filter : callable, ``(cascade, chunk) -> (() -> CascadeSummary)``
-        The same of the states after a chunk that begins with states of 0.
-    determine_filter : callable, ``(cascade, chunk, entry, result) -> exit``
-        Writes the outputs of every step, from an entry in host memory or on the device; the
-        states after the chunk.
+    kernels : callable, ``(family) -> Kernels``
     """
 
     device_of: Callable[[Iterable[Any]], AbstractContextManager[Any]]
     empty: Callable[[tuple[int, ...], np.dtype[Any]], Any]
-    precompute: Callable[[TransferMap, Chunk], Summarise]
-    determine: Callable[[TransferMap, Chunk, Arrays, Arrays], None]
-    precompute_filter: Callable[[Cascade, Chunk], Summarise]
-    determine_filter: Callable[[Cascade, Chunk, Any, Any], Any]
+    kernels: Callable[[str], Kernels]
 
 
-def _precompute(transfer_map: TransferMap, chunk: Chunk) -> Summarise:
-    summary = cpu.precompute(transfer_map, chunk)
-    return lambda: summary
-
-
-def _precompute_filter(cascade: Cascade, chunk: Chunk) -> Summarise:
-    from .cpu.filters import phases as filters
-
-    summary = filters.precompute_filter(cascade, chunk)
-    return lambda: summary
-
-
-def _determine_filter(cascade: Cascade, chunk: Chunk, entry: Any, result: Any) -> Any:
-    from .cpu.filters import phases as filters
-
-    return filters.determine_filter(cascade, chunk, entry, result).exit
-
-
-CPU = Backend(
-    lambda arrays: nullcontext(),
-    np.empty,
-    _precompute,
-    cpu.determine,
-    _precompute_filter,
-    _determine_filter,
-)
+CPU = Backend(lambda arrays: nullcontext(), np.empty, partial(kernels_of, "cpu"))
 
 
 def backend_of(arrays: Iterable[Any], method: str = "auto") -> Backend:
@@ -86,16 +46,8 @@ def backend_of(arrays: Iterable[Any], method: str = "auto") -> Backend:
 @cache
 def _gpu(method: str) -> Backend:
     from . import cuda
-    from .cuda.filters import phases as filters
 
-    return Backend(
-        cuda.device_of,
-        cuda.empty,
-        cuda.precompute,
-        cuda.determine_by(method),
-        filters.precompute_filter,
-        filters.determine_filter,
-    )
+    return Backend(cuda.device_of, cuda.empty, partial(kernels_of, "cuda", method=method))
 
 
 def to_host(array: Any) -> np.ndarray:

@@ -52,7 +52,7 @@ def solve(problem: Problem, method: str = "auto", out: Any = None) -> Arrays:
         if backend is CPU:
             _solve_on_threads(problem, chunk, entry, results)
         else:
-            backend.determine(problem.transfer_map, chunk, entry, results)
+            backend.kernels("transfer").determine(problem.transfer_map, chunk, entry, results)
         computed = tuple(as_result(r, problem.shape, problem.result_dtype) for r in results)
     if not given:
         return computed

@@ -59,13 +59,14 @@ def solve_filter(problem: FilterProblem, out: Any = None) -> tuple[Any, Any]:
 
 
 def _solve_whole(backend: Backend, problem: FilterProblem, out: Any) -> tuple[Any, Any]:
+    determine = backend.kernels("filters").determine
     chunk = lay_out_signal(problem.x, problem.axis, problem.dtype)
     result = backend.empty(chunk.shape, problem.dtype) if out is None else out.reshape(chunk.shape)
     if problem.entry is None:
-        backend.determine_filter(problem.cascade, chunk, None, result)
+        determine(problem.cascade, chunk, None, result)
         return result, None
     entry = spread_states(problem, problem.entry, problem.shape)
-    exit = backend.determine_filter(problem.cascade, chunk, entry, result)
+    exit = determine(problem.cascade, chunk, entry, result)
     return result, exit.reshape(len(exit), *problem.row_shape).astype(problem.dtype)
 
 

@@ -12,6 +12,7 @@ from ....arrays.chunk import Chunk
 from ....families.filters.blocks import BLOCK, block_noise, block_table
 from ....families.filters.cascade import Cascade
 from ....families.filters.summary import CascadeSummary, is_tame, propagate_cascade
+from ...registry import Kernels, at_once
 from ..compilation.kernels import writable
 from .columns import filter_columns
 from .copied import section_copied
@@ -48,6 +49,11 @@ class Outcome:
 
     exit: np.ndarray
     bad: np.ndarray
+
+
+def kernels(method: str) -> Kernels:
+    """The phases of a chunk; on a CPU there is one method."""
+    return Kernels(at_once(precompute_filter), lambda *given: determine_filter(*given).exit)
 
 
 def determine_filter(
@@ -271,14 +277,9 @@ def _lanes(cascade: Cascade) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _plain(
-    cascade: Cascade,
-    x: Any,
-    entry: Any,
-    result: Any,
-    reverse: bool,
-    rows: Any,
+    cascade: Cascade, x: Any, entry: Any, result: Any, reverse: bool, rows: Any,
     dtype: np.dtype[Any],
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """The plain loop in `dtype` over some rows: their exit, and what goes into `result`."""
     with np.errstate(all="ignore"):
         shape = (len(cascade.sections), cascade.order, *rows.shape)

@@ -9,6 +9,7 @@ from ....algebra.transfer_map import TransferMap
 from ....arrays.chunk import Chunk
 from ....families.transfer.affine import NAN, REDO, AffineSummary, propagate_affine
 from ....families.transfer.summary import ComposedMaps
+from ...registry import Kernels, at_once
 from ..affine import blocks as affine_blocks
 from ..affine import columns as affine_columns
 from ..affine import precompute as affine_precompute
@@ -24,6 +25,11 @@ LONG = 64
 
 Arrays = tuple[np.ndarray, ...]
 Summary = AffineSummary | ComposedMaps
+
+
+def kernels(method: str) -> Kernels:
+    """The phases of a chunk; on a CPU there is one method."""
+    return Kernels(at_once(precompute), determine)
 
 
 def precompute(transfer_map: TransferMap, chunk: Chunk) -> Summary:

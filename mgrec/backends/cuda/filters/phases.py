@@ -11,6 +11,7 @@ import numpy as np
 from ....arrays.chunk import Chunk
 from ....families.filters.cascade import Cascade
 from ....families.filters.summary import CascadeSummary, is_tame
+from ...registry import Kernels
 from .cuts import cut
 from .launch import Filter, Space
 from .program import WIDE, FilterLayout
@@ -19,6 +20,11 @@ from .program import WIDE, FilterLayout
 LIGHT = 8
 # Samples that kernels cast.
 _READ = "bBhHiIlLqQefd"
+
+
+def kernels(method: str) -> Kernels:
+    """The phases of a chunk; filters have one method."""
+    return Kernels(precompute_filter, determine_filter)
 
 
 def determine_filter(cascade: Cascade, chunk: Chunk, entry: Any, result: Any) -> Any:

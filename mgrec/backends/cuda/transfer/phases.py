@@ -15,6 +15,7 @@ from ....arrays.chunk import Chunk
 from ....arrays.kinds import is_on_gpu
 from ....families.transfer.affine import AffineSummary
 from ....families.transfer.summary import ComposedMaps
+from ...registry import Kernels
 from ..device.launches import bind
 from .determine import prepare
 from .long_coefficients import determine_ahead, is_ahead
@@ -56,6 +57,11 @@ def precompute(
     if transfer_map == affine and chunk.dtype.kind in "fc":
         return launch_summary(chunk)
     return launch_precompute(transfer_map, chunk)
+
+
+def kernels(method: str) -> Kernels:
+    """The phases of a chunk, determined by the kernels of a method."""
+    return Kernels(precompute, determine_by(method))
 
 
 def determine_by(method: str) -> Callable[[TransferMap, Chunk, Arrays, Arrays], None]:

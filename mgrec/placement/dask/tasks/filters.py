@@ -48,7 +48,7 @@ class FilterRecipe(Recipe):
 
     def precompute(self, backend: Backend, pack: Pack, shape: Shape) -> Summarise:
         chunk = lay_out_signal(pack.blocks[0], self.axis, self.dtype)
-        return backend.precompute_filter(self.cascade, chunk)
+        return backend.kernels("filters").precompute(self.cascade, chunk)
 
     def advance(self, summary: Any, entry: Any) -> np.ndarray:
         return cpu.propagate_filter(summary, entry)
@@ -56,7 +56,7 @@ class FilterRecipe(Recipe):
     def determine(self, backend: Backend, pack: Pack, shape: Shape, entry: Any) -> tuple[Any, ...]:
         chunk = lay_out_signal(pack.blocks[0], self.axis, self.dtype)
         result = backend.empty(chunk.shape, self.dtype)
-        backend.determine_filter(self.cascade, chunk, entry, result)
+        backend.kernels("filters").determine(self.cascade, chunk, entry, result)
         return (result.reshape(shape),)
 
     def leave(self, exit: Any, shape: Shape) -> np.ndarray:

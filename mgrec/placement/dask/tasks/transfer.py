@@ -71,7 +71,8 @@ class TransferRecipe(Recipe):
         return tuple(map(np.ascontiguousarray, laid_out))
 
     def precompute(self, backend: Backend, pack: Pack, shape: Shape) -> Summarise:
-        summary = backend.precompute(self.transfer_map, self._chunk(pack, shape))
+        phases = backend.kernels("transfer")
+        summary = phases.precompute(self.transfer_map, self._chunk(pack, shape))
         return lambda: without_code(summary())
 
     def advance(self, summary: Any, entry: Any) -> Any:
@@ -80,7 +81,7 @@ class TransferRecipe(Recipe):
     def determine(self, backend: Backend, pack: Pack, shape: Shape, entry: Any) -> tuple[Any, ...]:
         chunk = self._chunk(pack, shape)
         results = tuple(backend.empty(chunk.shape, self.dtype) for _ in entry)
-        backend.determine(self.transfer_map, chunk, entry, results)
+        backend.kernels("transfer").determine(self.transfer_map, chunk, entry, results)
         return tuple(as_result(result, shape, self.result_dtype) for result in results)
 
     def _chunk(self, pack: Pack, shape: Shape) -> Chunk:
