@@ -10,16 +10,25 @@ import numpy as np
 from .kinds import is_on_gpu
 
 
-def check_out(out: Any, problem: Any, operands: Sequence[Any]) -> tuple[Any, ...]:
+def check_out(
+    out: Any,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    operands: Sequence[Any],
+    count: int | None = None,
+) -> tuple[Any, ...]:
     """Check arrays to write results to.
 
     Parameters
     ----------
     out : None, array, or tuple of arrays
-        A tuple where the state is one.
-    problem : Problem
+    shape : tuple of int
+        Of each result.
+    dtype : numpy.dtype
     operands : sequence of arrays
         Whose memory `out` must not share: a kernel may read them again.
+    count : int, optional
+        Results, in a tuple as the state is; one array where None.
 
     Returns
     -------
@@ -34,18 +43,20 @@ def check_out(out: Any, problem: Any, operands: Sequence[Any]) -> tuple[Any, ...
     if out is None:
         return ()
     given = out if isinstance(out, tuple) else (out,)
-    if isinstance(out, tuple) != problem.is_several or len(given) != len(problem.initial):
-        wanted = f"a tuple of {len(problem.initial)}" if problem.is_several else "one array"
+    if isinstance(out, tuple) != (count is not None) or len(given) != (count or 1):
+        wanted = f"a tuple of {count}" if count else "one array"
         raise TypeError(f"out must be {wanted}, as the state is; got {type(out).__name__}")
     for array in given:
-        _check(array, problem, operands)
+        _check(array, shape, dtype, operands)
     for number, array in enumerate(given):
         if any(_overlap(array, other) for other in given[:number]):
             raise ValueError("out must be arrays that share no memory; got two that do")
     return given
 
 
-def _check(array: Any, problem: Any, operands: Sequence[Any]) -> None:
+def _check(
+    array: Any, shape: tuple[int, ...], dtype: np.dtype[Any], operands: Sequence[Any]
+) -> None:
     kind = next((type(x) for x in operands if is_on_gpu(x)), None)
     got = f"{type(array).__module__}.{type(array).__name__}"
     if isinstance(array, np.ma.MaskedArray):
@@ -54,10 +65,9 @@ def _check(array: Any, problem: Any, operands: Sequence[Any]) -> None:
         raise TypeError(f"out must be a NumPy array, as the operands are; got {got}")
     if kind is not None and not isinstance(array, kind):
         raise TypeError(f"out must be a CuPy array, as the operands are; got {got}")
-    if array.shape != problem.shape or array.dtype != problem.result_dtype:
+    if array.shape != shape or array.dtype != dtype:
         raise ValueError(
-            f"out must have shape {problem.shape} and dtype {problem.result_dtype}; "
-            f"got {array.shape} and {array.dtype}"
+            f"out must have shape {shape} and dtype {dtype}; got {array.shape} and {array.dtype}"
         )
     if not array.flags.c_contiguous or not getattr(array.flags, "writeable", True):
         raise ValueError("out must be C-contiguous and writeable; got an array that is not")

@@ -42,7 +42,8 @@ def solve(problem: Problem, method: str = "auto", out: Any = None) -> Arrays:
     """
     arrays = (*arrays_of(problem.operands), *problem.initial)
     backend = backend_of(arrays, method)
-    given = check_out(out, problem, arrays)
+    count = len(problem.initial) if problem.is_several else None
+    given = check_out(out, problem.shape, problem.result_dtype, arrays, count)
     with backend.device_of(arrays):
         chunk = lay_out(problem, problem.operands, problem.shape, 0)
         entry = tuple(

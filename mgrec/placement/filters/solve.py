@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,16 +12,6 @@ from ...backends import CPU, Backend, backend_of
 from ...families.filters.door import FilterProblem
 from .layout import lay_out_signal, lay_out_states, spread_states
 from .threads import determine_on_threads
-
-
-@dataclass(frozen=True)
-class _Result:
-    """What :func:`check_out` asks of a problem."""
-
-    shape: tuple[int, ...]
-    result_dtype: np.dtype[Any]
-    initial: tuple[Any, ...]
-    is_several: bool = False
 
 
 def solve_filter(problem: FilterProblem, out: Any = None) -> tuple[Any, Any]:
@@ -49,8 +38,7 @@ def solve_filter(problem: FilterProblem, out: Any = None) -> tuple[Any, Any]:
 
         return solve_dask(problem)
     operands = [array for array in (problem.x, problem.entry) if array is not None]
-    wanted = _Result(problem.shape, problem.dtype, (problem.entry,))
-    given = check_out(out, wanted, operands)
+    given = check_out(out, problem.shape, problem.dtype, operands)
     backend = backend_of((problem.x,))
     with backend.device_of((problem.x,)):
         solve = _solve_in_host_memory if backend is CPU else partial(_solve_whole, backend)
