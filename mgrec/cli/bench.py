@@ -12,6 +12,9 @@ from . import failure
 from .failure import BadInput
 
 STUDIES = Path(__file__).parents[2] / "benchmarks"
+"""A package beside mgrec's, in a clone alone; Python finds it from the folder that holds it."""
+# Absolute, since a study runs in the root of the clone.
+FOLDER = click.Path(path_type=Path, resolve_path=True)
 
 
 @click.group("bench", short_help="Measure this machine or its cluster.")
@@ -24,7 +27,7 @@ def bench() -> None:
 @click.option("--workers", type=click.IntRange(1), help="[default: all GPUs, or 2 processes]")
 @click.option("--small", is_flag=True, help="Small arrays: seconds instead of minutes.")
 @click.option("--minutes", type=click.FloatRange(min=0.0), help="At most so many, in all.")
-@click.option("--out", type=click.Path(path_type=Path), help="Folder of the results.")
+@click.option("--out", type=FOLDER, help="Folder of the results.")
 def scaling(
     cluster: str, workers: int | None, small: bool, minutes: float | None, out: Path | None
 ) -> None:
@@ -34,16 +37,16 @@ def scaling(
     a model fitted on them, as JSON and as tables; benchmarks/README.md says how to draw them.
     """
     with failure.in_one_line("results that were written stay"):
-        study = STUDIES / "scaling.py"
-        if not study.is_file():
+        if not (STUDIES / "dask" / "scaling" / "__main__.py").is_file():
             raise BadInput(
                 "bench needs the studies of a clone of the repository: install mgrec there with "
-                "pip install -e . (or run python benchmarks/scaling.py)"
+                "pip install -e . (or run python -m benchmarks.dask.scaling there)"
             )
         options = ["--cluster", cluster, *(["--small"] if small else [])]
         options += ["--workers", str(workers)] if workers else []
         options += ["--minutes", str(minutes)] if minutes else []
         options += ["--out", str(out)] if out else []
-        code = subprocess.run([sys.executable, str(study), *options]).returncode
+        command = [sys.executable, "-m", "benchmarks.dask.scaling", *options]
+        code = subprocess.run(command, cwd=STUDIES.parent).returncode
     if code:
         raise SystemExit(code)

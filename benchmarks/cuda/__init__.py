@@ -1,0 +1,1 @@
+"""The CUDA backend against its peers and the floor of memory traffic."""

@@ -1,0 +1,1 @@
+"""CUB, compiled as libraries and called from Python."""

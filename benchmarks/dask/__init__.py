@@ -1,0 +1,1 @@
+"""Recurrences over Dask arrays: graphs, stores on disk, clusters."""

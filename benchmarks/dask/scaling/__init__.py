@@ -1,0 +1,1 @@
+"""One recurrence over all the workers of a cluster."""

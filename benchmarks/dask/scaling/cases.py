@@ -1,0 +1,189 @@
+"""What a scaling study measures: cases, cuts into chunks, and the order of importance."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from distributed import Client
+
+import mgrec
+from mgrec.signal import lfilter
+
+from ...harness.record import Study
+from . import cluster as on
+
+# In float32 as the signal: with coefficients in float64 the results are in float64, as SciPy's.
+FILTER = np.array([[0.2, 0.3, 0.2], [1.0, -0.6, 0.2]], np.float32)
+ROWS = 64
+LONG, SHORT = "bar, long chunks", "bar, short chunks"
+SCALED = ("bar", LONG, "weak", "strong", SHORT)
+"""Parts of the study that run on 1, 2, 4, ... and all workers."""
+WAYS = ("graph", "solve", "plan")
+"""A graph that is persisted, `mgrec.dask.solve`, and a solve of a plan that is there."""
+BAR = 0.8
+"""Efficiency of weak scaling from one worker to all that is wanted of the first part."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A recurrence; words a step that each phase of a chunk reads and writes.
+
+    The words of a determination are the least any solve needs.
+    """
+
+    solve: Callable[[Any, Any], Any]
+    precompute: int
+    determine: int
+
+
+CASES = {
+    "constant": Case(lambda s, t: mgrec.linear_recurrence(0.5, t), 1, 2),
+    "arrays": Case(lambda s, t: mgrec.linear_recurrence(s, t), 2, 3),
+    "max-plus": Case(
+        lambda s, t: mgrec.scan(mgrec.maps.max_plus, s, t, initial=np.float32(0)), 2, 3
+    ),
+    "filter, order 2": Case(lambda s, t: lfilter(*FILTER, t), 1, 2),
+}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Steps: of chunks, of one worker, and of all of them for strong scaling."""
+
+    chunk: int
+    short: int
+    long: int
+    bar: int
+    weak: int
+    strong: int
+
+
+def sizes(kind: str, is_small: bool) -> Sizes:
+    if is_small:
+        return Sizes(1 << 12, 1 << 10, 1 << 13, 1 << 14, 1 << 12, 1 << 14)
+    if kind == "cuda":
+        return Sizes(1 << 30, 1 << 28, 1 << 31, 1 << 32, 1 << 30, 1 << 32)
+    return Sizes(1 << 22, 1 << 20, 1 << 23, 1 << 24, 1 << 22, 1 << 24)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One row of the study: a case on so many workers, in one of three ways."""
+
+    part: str
+    rows: int
+    workers: int
+    name: str
+    way: str = "graph"
+
+    @property
+    def case(self) -> str:
+        shape = "one sequence" if self.rows == 1 else f"{self.rows} rows"
+        return f"{self.part}, {shape}, {self.name}"
+
+    @property
+    def candidate(self) -> str:
+        return f"{self.workers} workers" + ("" if self.way == WAYS[0] else f", {self.way}")
+
+    def cut(self, given: Sizes) -> tuple[int, int]:
+        """Steps of a chunk, and the number of chunks.
+
+        Chunks are as long as the study's, or shorter where some worker would have none.
+        """
+        if self.part == "strong":
+            chunk = min(given.chunk, given.strong // self.workers)
+            return chunk, given.strong // chunk
+        chunk = {LONG: given.long, SHORT: given.short}.get(self.part, given.chunk)
+        each = given.weak if self.part == "weak" else given.bar
+        return min(chunk, each), max(1, each // chunk) * self.workers
+
+
+def way_of(candidate: str) -> str:
+    """The way of a row, by its candidate."""
+    return next((way for way in WAYS if candidate.endswith(f", {way}")), WAYS[0])
+
+
+def counts(workers: int) -> list[int]:
+    """1, 2, 4, ... and all."""
+    return sorted({*(1 << k for k in range(workers.bit_length())), workers})
+
+
+def stages(parts: Sequence[str], workers: int) -> list[list[Cell]]:
+    """The rows of the study, in stages, the most important first."""
+    ends = sorted({1, workers})
+    between = [count for count in counts(workers) if count not in ends]
+    most = tuple(part for part in SCALED if part not in (LONG, SHORT))
+    order: tuple[tuple[Sequence[str], int, list[int]], ...] = (
+        (("bar",), 1, ends),
+        (SCALED[1:], 1, ends),
+        (most, ROWS, ends),
+        (SCALED, 1, between),
+        (most, ROWS, between),
+        ((LONG, SHORT), ROWS, [*ends, *between]),
+    )
+    found = [
+        [cell for part in some if part in parts for cell in _cells(part, rows, those)]
+        for some, rows, those in order
+    ]
+    return [cells for cells in found if cells]
+
+
+def _cells(part: str, rows: int, those: list[int]) -> Iterator[Cell]:
+    for workers in those:
+        for name in CASES:
+            for way in WAYS if name == "arrays" or part == SCALED[0] else WAYS[:1]:
+                yield Cell(part, rows, workers, name, way)
+
+
+class Budget:
+    """Minutes that a study may take; None for no end."""
+
+    def __init__(self, minutes: float | None) -> None:
+        self.end = float("inf") if minutes is None else time.monotonic() + 60 * minutes
+        self.longest: dict[str, float] = {}
+
+    def allows(self, what: str, guess: float) -> bool:
+        """Whether there is time for one more of these: as long as the longest so far."""
+        return time.monotonic() + 1.2 * self.longest.get(what, guess) < self.end
+
+    def spend(self, what: str, seconds: float) -> None:
+        self.longest[what] = max(self.longest.get(what, 0.0), seconds)
+
+
+def check(study: Study, client: Client, kind: str, addresses: list[str]) -> None:
+    """Every case against a sequential loop in float64, before anything is timed."""
+    for rows in (1, 4):
+        cut: Any = ((4096 // rows,) * (3 * len(addresses)),)
+        cut = cut if rows == 1 else ((rows,), *cut)
+        s, t = (on.operand(client, kind, cut, addresses, low, -low) for low in (-0.5, -1.0))
+        host = [np.asarray(to_host(a.compute()), np.float64).reshape(rows, -1) for a in (s, t)]
+        for name, case in CASES.items():
+            got = to_host(case.solve(s, t).compute()).reshape(rows, -1)
+            wanted = np.array([loop(name, *row) for row in zip(*host, strict=True)])
+            # Sums of a random walk, as max-plus has, grow with the workers, and their rounding.
+            worst = float(np.abs(got - wanted).max() / max(1.0, np.abs(wanted).max()))
+            study.notes[f"largest relative deviation, {name}, {rows} rows"] = worst
+            assert worst < 1e-5, f"{name} deviates by {worst} of its largest value"
+
+
+def to_host(array: Any) -> np.ndarray:
+    return array.get() if hasattr(array, "get") else array
+
+
+def loop(name: str, s: np.ndarray, t: np.ndarray) -> list[float]:
+    w, states, found = 0.0, [0.0, 0.0], []
+    (b0, b1, b2), (_, a1, a2) = FILTER.tolist()
+    for a, b in zip(s, t, strict=True):
+        if name == "filter, order 2":
+            w = b0 * b + states[0]
+            states = [b1 * b - a1 * w + states[1], b2 * b - a2 * w]
+        elif name == "max-plus":
+            w = max(a + w, b)
+        else:
+            w = (0.5 if name == "constant" else a) * w + b
+        found.append(w)
+    return found

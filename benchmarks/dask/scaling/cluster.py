@@ -1,0 +1,234 @@
+"""The cluster that a scaling study runs on: operands on chosen workers, clocks, what moved."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from dask.task_spec import Task, TaskRef
+from dask.utils import key_split
+from distributed import Client, LocalCluster, wait
+
+from ...harness.record import nothing
+
+NUMBERS = itertools.count()
+
+
+def open_cluster(kind: str, workers: int | None) -> Any:
+    """A cluster of `workers` processes, of one thread, or of one GPU each."""
+    if kind == "local":
+        return LocalCluster(n_workers=workers or 2, threads_per_worker=1, dashboard_address=None)
+    from dask_cuda import LocalCUDACluster
+
+    return LocalCUDACluster(n_workers=workers, protocol="tcp", dashboard_address=None)
+
+
+def fill(kind: str, place: Any, shape: tuple[int, ...], low: float, high: float) -> Any:
+    """Random numbers of a chunk, in the memory of its worker."""
+    if kind == "local":
+        values = np.random.default_rng(place).random(shape, np.float32)
+    else:
+        import cupy
+
+        values = cupy.random.default_rng(sum(place) + 1).random(shape, cupy.float32)
+    values *= high - low
+    values += low
+    return values
+
+
+def operand(
+    client: Client, kind: str, chunks: Sequence[tuple[int, ...]], addresses: Sequence[str],
+    low: float, high: float,
+) -> da.Array:  # fmt: skip
+    """An array whose chunks along the last axis lie on the workers in turn, in runs."""
+    name, count = f"operand-{next(NUMBERS)}", len(chunks[-1])
+    meta = (
+        fill(kind, (0,), (0,) * len(chunks), low, high)
+        if kind == "local"
+        else _cupy_empty(len(chunks))
+    )
+    keys, futures = {}, []
+    for place in itertools.product(*(range(len(lengths)) for lengths in chunks)):
+        shape = tuple(lengths[k] for lengths, k in zip(chunks, place, strict=True))
+        address = addresses[place[-1] * len(addresses) // count]
+        future = client.submit(
+            fill, kind, place, shape, low, high, key=(name, *place), workers=[address]
+        )
+        keys[(name, *place)] = future
+        futures.append(future)
+    wait(futures)
+    return da.Array(keys, name, tuple(chunks), meta=meta)
+
+
+def _cupy_empty(ndim: int) -> Any:
+    import cupy
+
+    return cupy.empty((0,) * ndim, cupy.float32)
+
+
+def first_chunks(array: da.Array, count: int) -> da.Array:
+    """The first chunks along the last axis, where they are."""
+    chunks = (*array.chunks[:-1], array.chunks[-1][:count])
+    held = array.dask.layers[array.name].items()
+    keys = {key: future for key, future in held if key[-1] < count}
+    return da.Array(keys, array.name, chunks, meta=array._meta)
+
+
+class Operands:
+    """The last operands that were asked for; filling 2^32 steps anew takes seconds."""
+
+    def __init__(self, client: Client, kind: str, addresses: Sequence[str]) -> None:
+        self.client, self.kind, self.addresses = client, kind, addresses
+        self.about: Any = None
+        self.held: tuple[da.Array, ...] = ()
+
+    def get(self, rows: int, chunk: int, chunks: int, workers: int) -> tuple[da.Array, ...]:
+        """Two operands, in so many chunks on the first workers."""
+        each, rest = divmod(chunks, workers)
+        # As many chunks on every worker: those of fewer workers are the first ones.
+        about = (rows, chunk, each) if not rest else (rows, chunk, chunks, workers)
+        if about != self.about:
+            self.drop()
+            own = self.addresses if not rest else self.addresses[:workers]
+            cut: Any = ((chunk // rows,) * (each * len(own) if not rest else chunks),)
+            cut = cut if rows == 1 else ((rows,), *cut)
+            self.held = tuple(
+                operand(self.client, self.kind, cut, own, low, -low) for low in (-0.5, -1.0)
+            )
+            self.about = about
+        return tuple(first_chunks(array, chunks) for array in self.held)
+
+    def drop(self) -> None:
+        """Let go of them, and of the memory that the workers' pools keep."""
+        names = [array.name for array in self.held]
+        self.about, self.held = None, ()
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline:
+            if not any(self.client.run(_holds, names).values()):
+                break
+            time.sleep(0.02)
+        self.client.run(_free, self.kind)
+
+
+def _holds(names: Sequence[str], dask_worker: Any) -> bool:
+    return any(key[0] in names for key in dask_worker.data if isinstance(key, tuple))
+
+
+def _free(kind: str) -> None:
+    gc.collect()
+    if kind != "local":
+        import cupy
+
+        cupy.get_default_memory_pool().free_all_blocks()
+
+
+def synchronise(kind: str) -> None:
+    if kind != "local":
+        import cupy
+
+        cupy.cuda.Device().synchronize()
+
+
+def sequential(client: Client, kind: str) -> Callable[[], None]:
+    """Wait until the devices of all workers are idle."""
+    return lambda: client.run(synchronise, kind)
+
+
+def times(
+    client: Client, kind: str, call: Callable[[], Any], repetitions: int = 3
+) -> tuple[float, ...]:
+    """Seconds of calls, each until its results are there and the devices idle.
+
+    What asking the devices takes, on an idle cluster, is subtracted.
+    """
+    idle, asked = sequential(client, kind), []
+    for _ in range(5):
+        start = time.perf_counter()
+        idle()
+        asked.append(time.perf_counter() - start)
+    asking = float(np.median(asked)) if kind != "local" else 0.0
+    seconds = []
+    for _ in range(repetitions + 1):
+        settle(client)
+        start = time.perf_counter()
+        result = call()
+        if result is not None:
+            wait(result)
+        if kind != "local":
+            idle()
+        seconds.append(time.perf_counter() - start - asking)
+        del result
+    return tuple(seconds[1:])
+
+
+def settle(client: Client) -> None:
+    """Wait until the cluster has forgotten what ran before."""
+    deadline = time.monotonic() + 5
+    while client.run_on_scheduler(_busy) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.02)
+
+
+def _busy(dask_scheduler: Any) -> int:
+    names = (str(key) for key in dask_scheduler.tasks)
+    return sum(not any(own in name for own in ("operand-", "plan-", "solved-")) for name in names)
+
+
+def empty_chain(client: Client, length: int = 3) -> Callable[[], Any]:
+    """A chain of tasks that do nothing: what no graph of three phases is faster than."""
+
+    def call() -> Any:
+        name, graph = f"chain-{next(NUMBERS)}", {}
+        for k in range(length):
+            before = [TaskRef((name, k - 1))] if k else []
+            graph[(name, k)] = Task((name, k), nothing, *before)
+        return client.get(graph, [(name, length - 1)], sync=False)
+
+    return call
+
+
+def transfers(client: Client) -> tuple[int, int]:
+    """Bytes that workers sent since last asked, and how many were operands'.
+
+    What a plan fetches is in the logs of those that send it alone.
+    Summaries and entries may be larger than the blocks of small studies: names tell them apart.
+    """
+    found = [each for log in client.run(_outgoing).values() for each in log]
+    of_operands = sum(size for name, size in found if name not in ("precompute", "propagate"))
+    return sum(size for _, size in found), of_operands
+
+
+def _outgoing(dask_worker: Any) -> list[tuple[str, int]]:
+    log = dask_worker.transfer_outgoing_log
+    found = [(key_split(key), size) for each in log for key, size in each["keys"].items()]
+    log.clear()
+    return found
+
+
+def copy_bandwidth(client: Client, kind: str, size: int, addresses: Sequence[str]) -> float:
+    """Bytes read and written a second by a copy, of all these workers together."""
+    return float(sum(client.run(_copy, kind, size, workers=list(addresses)).values()))
+
+
+def _copy(kind: str, size: int) -> float:
+    if kind == "local":
+        source = np.ones(size, np.float32)
+        target, copy = np.empty_like(source), np.copyto
+    else:
+        import cupy
+
+        source = cupy.ones(size, cupy.float32)
+        target, copy = cupy.empty_like(source), cupy.copyto
+    seconds = []
+    for _ in range(8):
+        synchronise(kind)
+        start = time.perf_counter()
+        copy(target, source)
+        synchronise(kind)
+        seconds.append(time.perf_counter() - start)
+    return 2 * source.nbytes / float(np.median(seconds[1:]))

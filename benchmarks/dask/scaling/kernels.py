@@ -1,0 +1,82 @@
+"""Seconds of the phases of a solve alone, without Dask, on the busiest worker of a cluster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from dask.task_spec import GraphNode
+from dask.utils import key_split
+from distributed import Client
+
+from .cluster import synchronise
+
+SMALL = "propagate"
+"""The phase whose results, and no others, are the same few bytes for all workers."""
+
+
+def kernels(client: Client, kind: str, solve: Callable[[], Any]) -> float:
+    """Run the tasks of each worker in turn, on all workers at once; the longest time of these.
+
+    The tasks are those of the graph itself, whatever the recurrence; what propagates is computed
+    before.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    kind : {"local", "cuda"}
+    solve : callable
+        Builds a lazy result, from operands that the workers hold.
+    """
+    lazy = solve().dask
+    graph = dict(lazy)
+    entries = [key for key in graph if key_split(key) == SMALL]
+    known = dict(zip(entries, client.get(lazy, entries), strict=True))
+    found = client.run(_clock, kind, _by_worker(client, graph), known)
+    return float(max(found.values()))
+
+
+def _by_worker(client: Client, graph: Mapping[Any, Any]) -> dict[str, list[GraphNode]]:
+    """Tasks of each worker, in the order of the graph: where the first of their blocks lies."""
+    where, found = client.who_has(), dict[str, list[GraphNode]]()
+    homes = {key: where[key][0] for key, task in graph.items() if not isinstance(task, GraphNode)}
+    waiting = [task for task in graph.values() if isinstance(task, GraphNode)]
+    waiting = [task for task in waiting if key_split(task.key) != SMALL]
+    while waiting:
+        late = []
+        for task in waiting:
+            home = next((homes[key] for key in sorted(task.dependencies, key=str)
+                         if key in homes), None)  # fmt: skip
+            if home is None:
+                late.append(task)
+                continue
+            homes[task.key] = home
+            found.setdefault(home, []).append(task)
+        if len(late) == len(waiting):
+            raise ValueError(f"these tasks lie on no worker: {[task.key for task in late]}")
+        waiting = late
+    return found
+
+
+def _clock(kind: str, tasks: Any, known: dict[Any, Any], dask_worker: Any) -> float:
+    own, seconds = tasks.get(dask_worker.address, []), []
+    held = {key for task in own for key in task.dependencies if key in dask_worker.data}
+    values = known | {key: dask_worker.data[key] for key in held}
+    asked = {key for task in own for key in task.dependencies}
+    for _ in range(4):
+        synchronise(kind)
+        start = time.perf_counter()
+        _run(own, dict(values), asked)
+        synchronise(kind)
+        seconds.append(time.perf_counter() - start)
+    return float(np.median(seconds[1:]))
+
+
+def _run(tasks: list[GraphNode], values: dict[Any, Any], asked: set[Any]) -> None:
+    """One after another; results that no task of this worker takes are dropped at once."""
+    for task in tasks:
+        result = task({key: values[key] for key in task.dependencies})
+        if task.key in asked:
+            values[task.key] = result

@@ -1,0 +1,94 @@
+"""What a solve takes beside its kernels: chains of empty tasks, maps, plans, the first solve."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from distributed import Client
+
+import mgrec
+import mgrec.dask
+
+from ...harness.record import Study, Times
+from . import cluster as on
+from .kernels import kernels
+
+CHUNKS = (2, 8, 32, 128, 256)
+SHORT = 1024
+
+
+def measure_latency(study: Study, client: Client, arguments: Any, addresses: list[str]) -> None:
+    kind = arguments.cluster
+    repetitions = 3 if arguments.small else 9
+    chain = Times(on.times(client, kind, on.empty_chain(client), repetitions))
+    study.add("latency", "chain of three empty tasks", chain)
+    study.add("latency", "one empty task", Times(on.times(client, kind, on.empty_chain(client, 1))))
+    few = CHUNKS[:2] if arguments.small else CHUNKS
+    for chunks in few:
+        _measure_chunks(study, client, kind, chunks, SHORT, addresses, chain, repetitions)
+    size = {"cuda": 1 << 30, "local": 1 << 22}[kind] if not arguments.small else 1 << 12
+    _measure_chunks(study, client, kind, len(addresses), size, addresses, chain, repetitions)
+
+
+def measure_first(study: Study, client: Client, kind: str, addresses: list[str]) -> None:
+    """The first solve and the second, cold, and of another dtype after warm_up."""
+    for name, dtype in (("cold", np.float32), ("after warm_up", np.float64)):
+        t = on.operand(client, kind, ((5000,) * len(addresses),), addresses, 0.0, 1.0)
+        t = client.persist(t.astype(dtype))
+        if name == "after warm_up":
+            start = time.perf_counter()
+            mgrec.dask.warm_up(mgrec.linear_recurrence, t, t, client=client)
+            study.add("first solve", "warm_up itself", Times((time.perf_counter() - start,)))
+        for number in ("first", "second"):
+            start = time.perf_counter()
+            result = mgrec.linear_recurrence(t, t, float(number == "first")).persist()
+            on.wait(result)
+            on.sequential(client, kind)()
+            seconds = Times((time.perf_counter() - start,))
+            study.add("first solve", f"{name}, {np.dtype(dtype)}, {number}", seconds)
+
+
+def _measure_chunks(
+    study: Study, client: Client, kind: str, chunks: int, size: int, addresses: list[str],
+    chain: Times, repetitions: int,
+) -> None:  # fmt: skip
+    case = f"{chunks} chunks of {size:,}, persisted"
+    cut = ((size,) * chunks,)
+    s, t = (on.operand(client, kind, cut, addresses, low, 0.5) for low in (-0.5, -1.0))
+    np_initial = iter(range(1, 10**6))
+    calls: dict[str, Callable[[], Any]] = {
+        # Another initial state each time: the same keys would be found, not computed.
+        "mgrec": lambda: mgrec.linear_recurrence(s, t, np.float32(next(np_initial))).persist(),
+        "one map task a chunk": lambda: da.map_blocks(
+            np.multiply, s, t, name=f"map-{next(on.NUMBERS)}", meta=t._meta
+        ).persist(),
+    }
+    alone = kernels(client, kind, lambda: mgrec.linear_recurrence(s, t))
+    times = {name: Times(on.times(client, kind, c, repetitions)) for name, c in calls.items()}
+    on.transfers(client)
+    solve = partial(mgrec.dask.solve, mgrec.linear_recurrence, s, t, client=client)
+    times["solve"] = Times(on.times(client, kind, solve, repetitions))
+    with mgrec.plan(mgrec.linear_recurrence, s, t, client=client) as plan:
+        times["plan"] = Times(on.times(client, kind, plan, repetitions))
+        times["plan, another initial"] = Times(
+            on.times(client, kind, lambda: plan(initial=np.float32(next(np_initial))), repetitions)
+        )
+    moved, of_operands = on.transfers(client)
+    study.notes[f"bytes that Dask moved for plans, {case}"] = moved
+    assert of_operands == 0, f"{of_operands} bytes of operands moved in {case}"
+    for name, each in times.items():
+        study.add(case, name, each, kernels=alone)
+    for name, wanted in (("mgrec", 1.3), ("plan", 0.5)):
+        if chunks == len(addresses):
+            text = f"{case}: {name} over three empty tasks and the kernels"
+            floor = Times(tuple(each + alone for each in chain.seconds))
+            study.ratio(text, times[name], floor, wanted, is_least=False)
+    if chunks == CHUNKS[-1]:
+        for name in ("solve", "mgrec"):
+            text = f"{case}: {name} over one map task a chunk"
+            study.ratio(text, times[name], times["one map task a chunk"], 1.25, is_least=False)

@@ -1,0 +1,136 @@
+"""The rows of a scaling study: one case on so many workers, measured beside its prediction."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from distributed import Client
+
+import mgrec
+import mgrec.dask
+
+from ...harness.record import Study, Times
+from . import cluster as on
+from .cases import BAR, CASES, SCALED, Budget, Cell, Sizes
+from .kernels import kernels
+
+GUESS = 15.0
+"""Seconds of a row that is the first of its kind: operands are filled anew."""
+
+
+@dataclass
+class Table:
+    """What measured rows have in common.
+
+    Attributes
+    ----------
+    predicted : dict
+        Seconds by case and candidate, from a file that was written before.
+    """
+
+    study: Study
+    client: Client
+    kind: str
+    sizes: Sizes
+    addresses: list[str]
+    budget: Budget
+    predicted: dict[tuple[str, str], float]
+    bandwidths: dict[int, float] = field(default_factory=dict)
+    alone: dict[tuple[str, int], float] = field(default_factory=dict)
+    first: dict[tuple[str, str], Times] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.operands = on.Operands(self.client, self.kind, self.addresses)
+
+    def measure(self, cell: Cell) -> None:
+        """Add a row, or say why there is none."""
+        what = f"{cell.rows} rows"
+        if not self.budget.allows(what, GUESS):
+            self.study.miss(cell.case, cell.candidate, "the minutes of the study were over")
+            return
+        start = time.monotonic()
+        try:
+            self._measure(cell)
+        except Exception as error:
+            # What was measured before, and the cases that follow, are worth keeping.
+            self.study.miss(cell.case, cell.candidate, f"{type(error).__name__}: {error}")
+        self.budget.spend(what, time.monotonic() - start)
+
+    def _measure(self, cell: Cell) -> None:
+        client, kind, case = self.client, self.kind, CASES[cell.name]
+        chunk, chunks = cell.cut(self.sizes)
+        s, t = self.operands.get(cell.rows, chunk, chunks, cell.workers)
+        on.transfers(client)
+        if cell.way == "plan":
+            with mgrec.plan(case.solve, s, t, client=client) as plan:
+                seconds = Times(on.times(client, kind, plan))
+        else:
+            calls = {
+                "graph": lambda: case.solve(s, t).persist(),
+                "solve": lambda: mgrec.dask.solve(case.solve, s, t, client=client),
+            }
+            seconds = Times(on.times(client, kind, calls[cell.way]))
+        moved, of_operands = on.transfers(client)
+        steps = chunks * chunk
+        self.study.add(
+            cell.case, cell.candidate, seconds, steps=steps, rows=cell.rows, workers=cell.workers,
+            chunks=chunks, chunk=chunk, tasks=_tasks(case.solve(s, t)),
+            traffic=4 * case.determine * steps,
+            bytes_across=moved // (len(seconds.seconds) + 1), operand_bytes_across=of_operands,
+            **self._shares(cell, seconds, lambda: case.solve(s, t), 4 * case.determine * steps),
+            **self._efficiencies(cell, seconds),
+        )  # fmt: skip
+        _compare(self.study.cases[-1])
+        self._judge(cell, seconds)
+
+    def _shares(
+        self, cell: Cell, seconds: Times, solve: Callable[[], Any], traffic: int
+    ) -> dict[str, float]:
+        """Local kernels, what Dask takes beside them, and the fraction of a copy."""
+        key = (cell.case, cell.workers)
+        if key not in self.alone:
+            self.alone[key] = kernels(self.client, self.kind, solve)
+        if cell.workers not in self.bandwidths:
+            own, size = self.addresses[: cell.workers], min(self.sizes.chunk, 1 << 28)
+            self.bandwidths[cell.workers] = on.copy_bandwidth(self.client, self.kind, size, own)
+        alone, bandwidth = self.alone[key], self.bandwidths[cell.workers]
+        fraction = traffic / seconds.median / bandwidth
+        return {
+            "kernels": alone, "dask": seconds.median - alone, "copy_fraction": fraction,
+            "worker_copy_bandwidth": bandwidth / cell.workers,
+        }  # fmt: skip
+
+    def _efficiencies(self, cell: Cell, seconds: Times) -> dict[str, float]:
+        """Measured and predicted, and the predicted seconds."""
+        base = Cell(cell.part, cell.rows, 1, cell.name, cell.way)
+        share = cell.workers if cell.part == "strong" else 1
+        first = self.first.setdefault((cell.case, cell.way), seconds) if cell.workers == 1 else None
+        first = first or self.first.get((cell.case, cell.way))
+        found = {"efficiency": first.median / seconds.median / share} if first else {}
+        predicted = self.predicted.get((cell.case, cell.candidate))
+        alone = self.predicted.get((cell.case, base.candidate))
+        if predicted and alone:
+            efficiency = alone / predicted / share
+            found |= {"predicted": predicted, "predicted_efficiency": efficiency}
+        return found
+
+    def _judge(self, cell: Cell, seconds: Times) -> None:
+        """Hold weak scaling from one worker to all against the bar."""
+        first = self.first.get((cell.case, cell.way))
+        if first and cell.part == SCALED[0] and 1 < cell.workers == len(self.addresses):
+            text = f"{cell.case}, {cell.way}: efficiency from 1 to {cell.workers} workers"
+            self.study.ratio(text, first, seconds, BAR)
+
+
+def _compare(row: dict[str, Any]) -> None:
+    if "predicted" in row:
+        pair = f"{row['predicted'] * 1e3:10.4g} ms, efficiency {row['predicted_efficiency']:.2f}"
+        print(f"  {'':44} {'predicted':30} {pair}; measured {row['efficiency']:.2f}", flush=True)
+
+
+def _tasks(result: Any) -> int:
+    layers = result.dask.layers.items()
+    return sum(len(layer) for name, layer in layers if not name.startswith("operand-"))

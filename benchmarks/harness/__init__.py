@@ -1,0 +1,1 @@
+"""What the studies share: clocks, records, the machine, the coefficients of the papers."""
