@@ -21,7 +21,8 @@ from scipy import signal
 
 from mgrec.signal import lfilter, sosfilt
 
-from ..harness.record import Study, run
+from ..harness.command import run
+from ..harness.study import Study
 from .candidates import Call, threads
 from .recurrences import calls, draw, note
 

@@ -19,8 +19,10 @@ import numpy as np
 
 import mgrec
 
+from ..harness.clock import Times
+from ..harness.command import run
 from ..harness.papers import light, operations
-from ..harness.record import Study, Times, run
+from ..harness.study import Study
 from . import peers
 from .candidates import Call, calls, into_out, kernel, summary
 

@@ -17,7 +17,8 @@ from mgrec.backends.cuda.transfer.long_coefficients import is_ahead
 from mgrec.backends.cuda.transfer.phases import determine_by
 from mgrec.recurrences import maps
 
-from ..harness.record import Study, Times
+from ..harness.clock import Times
+from ..harness.study import Study
 from .cases import Case, draw, residual
 from .clock import REPEATS, device_clock, flush_cache, host_clock
 

@@ -16,7 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..harness.record import Study, run
+from ..harness.command import run
+from ..harness.study import Study
 
 Groups = dict[str, Callable[[Study], None]]
 MEMORY = "the device, 1 GiB"

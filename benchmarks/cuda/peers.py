@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from ..harness.papers import light, operations
-from ..harness.record import Study
+from ..harness.study import Study
 from .groups import Groups, fastest, main
 
 # Of these the tables show the fastest.

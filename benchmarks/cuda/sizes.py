@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ..harness.record import Study
+from ..harness.study import Study
 from .groups import Groups, main
 
 POWERS = {"small": range(10, 20), "large": range(20, 28), "huge": range(28, 31)}

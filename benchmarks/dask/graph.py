@@ -28,7 +28,10 @@ from distributed import Client, LocalCluster, wait
 import mgrec
 import mgrec.dask
 
-from ..harness.record import Study, Times, nothing, run
+from ..harness.clock import Times
+from ..harness.command import run
+from ..harness.study import Study
+from .tasks import nothing
 
 # From here on mgrec advises stages, and one candidate may take minutes.
 MANY = 2000

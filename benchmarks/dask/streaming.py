@@ -37,7 +37,9 @@ from scipy import signal
 import mgrec
 from mgrec.signal import sosfilt
 
-from ..harness.record import Study, Times, run
+from ..harness.clock import Times
+from ..harness.command import run
+from ..harness.study import Study
 from .stores import (
     CHUNK,
     copy_bytes,

@@ -21,7 +21,8 @@ import json
 from pathlib import Path
 
 from ...harness import machine
-from ...harness.record import RESULTS, Study, draw_small
+from ...harness.records import RESULTS, draw_small
+from ...harness.study import Study
 from . import predictions
 from .cases import sizes
 from .picture import draw

@@ -13,7 +13,7 @@ from distributed import Client
 import mgrec
 from mgrec.signal import lfilter
 
-from ...harness.record import Study
+from ...harness.study import Study
 from . import cluster as on
 
 # In float32 as the signal: with coefficients in float64 the results are in float64, as SciPy's.

@@ -14,7 +14,7 @@ from dask.task_spec import Task, TaskRef
 from dask.utils import key_split
 from distributed import Client, LocalCluster, wait
 
-from ...harness.record import nothing
+from ..tasks import nothing
 
 NUMBERS = itertools.count()
 

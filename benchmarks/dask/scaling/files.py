@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ...harness import record as records
-from ...harness.record import Study
+from ...harness import records
+from ...harness.study import Study
 from .cases import SCALED, WAYS, way_of
 
 COLUMNS = (

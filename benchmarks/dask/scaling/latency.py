@@ -14,7 +14,8 @@ from distributed import Client
 import mgrec
 import mgrec.dask
 
-from ...harness.record import Study, Times
+from ...harness.clock import Times
+from ...harness.study import Study
 from . import cluster as on
 from .kernels import kernels
 

@@ -11,7 +11,7 @@ from distributed import Client, get_task_stream, wait
 
 import mgrec
 
-from ...harness.record import RESULTS
+from ...harness.records import RESULTS
 from .cases import BAR, CASES, ROWS, SCALED, way_of
 
 COLOURS = {"precompute": "#4477aa", "propagate": "#ee6677", "determine": "#228833"}

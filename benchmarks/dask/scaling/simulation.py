@@ -21,7 +21,7 @@ from mgrec.placement.dask.cluster.pins import PinOperands
 from mgrec.placement.dask.graph.groups import LARGEST_HELD as GROUP
 from mgrec.placement.dask.graph.held import run_size
 
-from ...harness.record import nothing
+from ..tasks import nothing
 
 # With durations that stay unknown, work stealing weighs all tasks anew at each answer.
 SPAN = ({"action": "compute", "start": 0.0, "stop": 0.01},)

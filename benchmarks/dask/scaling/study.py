@@ -15,7 +15,9 @@ from distributed import Client
 import mgrec
 import mgrec.dask
 
-from ...harness.record import RESULTS, Study, Times
+from ...harness.clock import Times
+from ...harness.records import RESULTS
+from ...harness.study import Study
 from . import cluster as on
 from . import predictions
 from .cases import SCALED, Budget, check, sizes, stages

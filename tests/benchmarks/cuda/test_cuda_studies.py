@@ -50,13 +50,13 @@ def test_a_table_by_size_has_a_line_a_size(load: Any) -> None:
 
 @pytest.mark.parametrize("study", ["cuda.peers", "cuda.sizes"])
 def test_a_result_is_drawn(load: Any, study: str, tmp_path: Path) -> None:
-    load("harness.record").draw_small(load(study).draw(RECORD), tmp_path / "plot.png")
+    load("harness.records").draw_small(load(study).draw(RECORD), tmp_path / "plot.png")
     assert (tmp_path / "plot.png").stat().st_size > 1000
 
 
 def test_a_group_that_crashes_is_said_to_be_not_measured(load: Any, capfd: Any) -> None:
-    groups, record = load("cuda.groups"), load("harness.record")
-    study = record.Study("study")
+    groups = load("cuda.groups")
+    study = load("harness.study").Study("study")
     options = argparse.Namespace(groups=[], budget=100.0, limit=50.0, module="no.such.study")
     groups.measure(study, options, {"broken": lambda study: None})
     reason = study.missing[0]["reason"]
@@ -65,21 +65,8 @@ def test_a_group_that_crashes_is_said_to_be_not_measured(load: Any, capfd: Any) 
 
 
 def test_a_group_without_time_is_not_run(load: Any, capfd: Any) -> None:
-    groups, record = load("cuda.groups"), load("harness.record")
-    study = record.Study("study")
+    groups = load("cuda.groups")
+    study = load("harness.study").Study("study")
     options = argparse.Namespace(groups=[], budget=1.0, limit=50.0)
     groups.measure(study, options, {"late": lambda study: None})
     assert study.missing[0]["reason"] == "no time was left"
-
-
-def test_tables_hold_fractions_and_what_was_not_measured(load: Any, capfd: Any) -> None:
-    record = load("harness.record")
-    study = record.Study("study", "the device", 1e9)
-    study.compare("case", {"call": lambda: None}, 2, clock=lambda call, count: 2.0, bytes=1e9)
-    study.miss("case", "peer", "it is not installed")
-    saved = study.record("machine")
-    assert saved["cases"][0]["fraction"] == 0.5
-    assert saved["copy_bandwidth"] == 1e9
-    text = record.tables(saved)
-    assert "| case | call | 2 | 2000 | 2000 | 2000 | 0.500 |" in text
-    assert "| case | peer | it is not installed |" in text

@@ -171,7 +171,7 @@ def measured(workers: int, name: str, rows: int = 1) -> dict[str, Any]:
 
 
 def test_predictions_stand_beside_measurements(load: Any, tmp_path: Path) -> None:
-    study = load("harness.record").Study("scaling")
+    study = load("harness.study").Study("scaling")
     study.bandwidth, study.calibrations = 1e12, [1.0]
     study.cases += [measured(2, "weak"), measured(2, "bar, short chunks"), measured(1, "bar")]
     path = load("dask.scaling.files").keep(study, "tests", tmp_path)
@@ -266,7 +266,7 @@ def test_a_small_study_from_end_to_end(
     (stream,) = (each["spans"] for each in record["cases"] if each["case"] == "task stream")
     assert {"precompute", "determine"} <= {span["task"] for span in stream}
     figure = load("dask.scaling.picture").draw(record)
-    load("harness.record").draw_small(figure, path.with_suffix(".png"))
+    load("harness.records").draw_small(figure, path.with_suffix(".png"))
     assert path.with_suffix(".png").stat().st_size > 1000
 
 
