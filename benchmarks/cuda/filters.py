@@ -12,10 +12,10 @@ usage: python -m benchmarks.cuda.filters [--out FILE]
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import cupy
@@ -28,6 +28,7 @@ from mgrec.arrays.layout import canonical_shape
 from mgrec.backends.cuda.filters.phases import determine_filter
 from mgrec.families.filters.cascade import Cascade
 
+from ..harness.records import write
 from .clock import copy_bandwidth, median_time, queued_time, record_of
 
 Filter = tuple[str, tuple[Any, ...]]
@@ -137,7 +138,7 @@ def measure_peers() -> Iterator[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out")
+    parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     bandwidth = copy_bandwidth()
     gpu = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
@@ -149,10 +150,8 @@ def main() -> None:
         print(" ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}"
                        for k, v in row.items()), flush=True)  # fmt: skip
         cupy.get_default_memory_pool().free_all_blocks()
-    record = record_of("cuda_filters", gpu, bandwidth, rows)
     if arguments.out:
-        with open(arguments.out, "w") as file:
-            json.dump(record, file, indent=1)
+        write(record_of("cuda_filters", gpu, bandwidth, rows), arguments.out)
     sys.exit(any("error" in row or not row.get("same", True) for row in rows))
 
 

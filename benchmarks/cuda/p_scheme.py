@@ -9,7 +9,6 @@ usage: python -m benchmarks.cuda.p_scheme [--out FILE]
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,8 @@ from mgrec.algebra.affine import affine
 from mgrec.backends.cuda.p_scheme.measurement import build, seconds_of
 from mgrec.backends.cuda.p_scheme.phases import Phases
 from mgrec.backends.cuda.transfer.determine import prepare
+
+from ..harness.records import write
 
 PHASES = ("rearrange", "precompute", "propagate", "determine", "restore")
 
@@ -96,7 +97,7 @@ def main() -> None:
         print(rows[-1]["table"], "\n", flush=True)
         cupy.get_default_memory_pool().free_all_blocks()
     if arguments.out:
-        arguments.out.write_text(json.dumps(rows, indent=1))
+        write({"study": "cuda_p_scheme", "rows": rows}, arguments.out)
     print("fractions of the least traffic's time; transposed: with both transpositions")
     print(" | ".join(COLUMNS))
     print("\n".join(map(summary, rows)))

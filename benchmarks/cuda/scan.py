@@ -9,9 +9,9 @@ usage: python -m benchmarks.cuda.scan [CASE ...] [--layouts] [--out FILE]
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import cupy
@@ -25,6 +25,7 @@ from mgrec.backends.cuda.transfer.precompute import prepare_precompute
 from mgrec.backends.cuda.transfer.sources import describe
 from mgrec.recurrences import maps
 
+from ..harness.records import write
 from .cases import CASES, Case, build, residual
 from .clock import copy_bandwidth, median_time, queued_time, record_of
 
@@ -113,7 +114,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cases", nargs="*")
     parser.add_argument("--layouts", action="store_true")
-    parser.add_argument("--out")
+    parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     bandwidth = copy_bandwidth()
     name = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
@@ -133,12 +134,8 @@ def main() -> None:
                            for k, v in row.items()), flush=True)  # fmt: skip
         cupy.get_default_memory_pool().free_all_blocks()
     if arguments.out:
-        with open(arguments.out, "w") as file:
-            json.dump(
-                record_of("cuda_scan", name, bandwidth, rows, queued_microseconds=queued),
-                file,
-                indent=1,
-            )
+        record = record_of("cuda_scan", name, bandwidth, rows, queued_microseconds=queued)
+        write(record, arguments.out)
     sys.exit(any("error" in row or not row.get("same") for row in rows))
 
 

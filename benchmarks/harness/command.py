@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from . import machine
-from .records import RESULTS, draw_small, save
+from .records import RESULTS, draw_small, read, save
 from .study import Study
 
 
@@ -25,7 +24,7 @@ def run(
     parser.add_argument("--plot", type=Path, metavar="RESULT", help="draw a result, beside it")
     arguments = parser.parse_args()
     if arguments.plot:
-        record = json.loads(arguments.plot.read_text())
+        record = read(arguments.plot)
         draw_small(draw(record), arguments.plot.with_suffix(".png"))
         return
     study = Study(name)

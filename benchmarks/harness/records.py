@@ -1,4 +1,8 @@
-"""Result files: a record, its tables and its picture."""
+"""Result files: a record, its tables and its picture.
+
+A record is JSON with one entry a line, and where an entry is a list, one row a line: a later
+result differs from it in the rows that differ.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +11,44 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parents[1] / "results"
+# No clock tells more of a time, and no bandwidth or ratio that follows from times has more.
+DIGITS = 5
 
 
-def save(record: dict[str, Any], folder: Path) -> Path:
-    """Write the record, and its tables beside it."""
-    folder.mkdir(parents=True, exist_ok=True)
+def save(record: dict[str, Any], folder: Path, text: str | None = None) -> Path:
+    """Write the record, and its tables beside it: `text`, where a study has tables of its own."""
     path = folder / f"{record['study']}-{record['machine']['name']}-{record['date'][:10]}.json"
-    path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
-    path.with_suffix(".md").write_text(tables(record))
+    write(record, path)
+    path.with_suffix(".md").write_text(tables(record) if text is None else text)
     return path
+
+
+def write(record: dict[str, Any], path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    entries = (f' "{name}": {_entry(value)}' for name, value in rounded(record).items())
+    path.write_text("{\n" + ",\n".join(entries) + "\n}\n")
+
+
+def read(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text())
+
+
+def rounded(value: Any) -> Any:
+    """The same with `DIGITS` significant digits; whole numbers, which are counts, keep theirs."""
+    if isinstance(value, dict):
+        return {name: rounded(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(each) for each in value]
+    if isinstance(value, float) and not value.is_integer():
+        return float(f"{value:.{DIGITS}g}")
+    return value
+
+
+def _entry(value: Any) -> str:
+    if not (isinstance(value, list) and value):
+        return json.dumps(value, ensure_ascii=False)
+    rows = (f"  {json.dumps(row, ensure_ascii=False)}" for row in value)
+    return "[\n" + ",\n".join(rows) + "\n ]"
 
 
 def tables(record: dict[str, Any]) -> str:

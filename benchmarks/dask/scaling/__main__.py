@@ -17,11 +17,10 @@ usage: python -m benchmarks.dask.scaling [--cluster local|cuda] [--workers N] [-
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 from ...harness import machine
-from ...harness.records import RESULTS, draw_small
+from ...harness.records import RESULTS, draw_small, read, save
 from ...harness.study import Study
 from . import predictions
 from .cases import sizes
@@ -32,19 +31,16 @@ from .study import OTHERS, PARTS, measure
 def write_predictions(arguments: argparse.Namespace) -> Path:
     """From results; file names and contents as those of a study."""
     given = sizes(arguments.cluster, arguments.small)
-    records = {source.name: json.loads(source.read_text()) for source in arguments.predict}
+    records = {source.name: read(source) for source in arguments.predict}
     found = predictions.predict(records, given)
-    name = arguments.machine or found["machine"]["name"]
-    path = arguments.out / f"scaling-predictions-{name}-{found['date'][:10]}.json"
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
-    path.with_suffix(".md").write_text(predictions.tables(found))
-    return path
+    if arguments.machine:
+        found["machine"]["name"] = arguments.machine
+    return save(found, arguments.out, predictions.tables(found))
 
 
 def main(arguments: argparse.Namespace) -> None:
     if arguments.plot:
-        record = json.loads(arguments.plot.read_text())
+        record = read(arguments.plot)
         draw_small(draw(record), arguments.plot.with_suffix(".png"))
     elif arguments.predict:
         print(write_predictions(arguments))

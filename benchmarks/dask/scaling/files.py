@@ -23,8 +23,7 @@ def keep(study: Study, machine: str | None, folder: Path) -> Path:
     others = [row for row in record["cases"] if row not in rows]
     tables = records.tables({**record, "cases": others}) + table(rows)
     hidden = folder / ".partial"
-    path = records.save(record, hidden)
-    path.with_suffix(".md").write_text(tables)
+    path = records.save(record, hidden, tables)
     for own in (path.with_suffix(".md"), path):
         os.replace(own, folder / own.name)
     hidden.rmdir()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import product
 from typing import Any
 
@@ -11,7 +10,7 @@ from distributed import Client, get_task_stream, wait
 
 import mgrec
 
-from ...harness.records import RESULTS
+from ...harness.records import RESULTS, read
 from .cases import BAR, CASES, ROWS, SCALED, way_of
 
 COLOURS = {"precompute": "#4477aa", "propagate": "#ee6677", "determine": "#228833"}
@@ -97,7 +96,7 @@ def _of_more_workers(record: dict[str, Any], rows: list[dict[str, Any]]) -> list
     path = RESULTS / record.get("notes", {}).get("predictions", "none")
     known = {(row["case"], row["candidate"]) for row in rows}
     ways = {(row["case"], way_of(row["candidate"])) for row in rows}
-    others = json.loads(path.read_text())["cases"] if path.is_file() else []
+    others = read(path)["cases"] if path.is_file() else []
     others = [row for row in others if (row["case"], way_of(row["candidate"])) in ways]
     return [row for row in others if (row["case"], row["candidate"]) not in known]
 

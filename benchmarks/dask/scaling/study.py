@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ import mgrec
 import mgrec.dask
 
 from ...harness.clock import Times
-from ...harness.records import RESULTS
+from ...harness.records import RESULTS, read
 from ...harness.study import Study
 from . import cluster as on
 from . import predictions
@@ -144,7 +143,7 @@ def read_predictions(study: Study, arguments: argparse.Namespace) -> dict[tuple[
     if path is None:
         return {}
     study.notes["predictions"] = path.name
-    return by_candidate(json.loads(path.read_text()))
+    return by_candidate(read(path))
 
 
 def conclude(study: Study) -> None:
