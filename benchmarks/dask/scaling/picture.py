@@ -81,7 +81,8 @@ def _measured_spans(record: dict[str, Any]) -> list[dict[str, Any]]:
     """
     spans = [span for row in record["cases"] for span in row.get("spans", [])]
     lasts = max((span["stop"] for span in spans), default=0.0) / 1e3
-    slowest = max((row["median"] for row in record["cases"] if "workers" in row), default=lasts)
+    measured = [row["median"] for row in record["cases"] if "workers" in row and "median" in row]
+    slowest = max(measured, default=lasts)
     if lasts <= slowest:
         return spans
     print(
