@@ -1,0 +1,88 @@
+"""The rows of a scaling study, in their order, and a small study from end to end."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from mgrec.cli import bench, main
+
+pytest.importorskip("matplotlib")
+BENCHMARKS = Path(__file__).parents[4] / "benchmarks"
+
+
+def test_the_most_important_rows_come_first_and_each_comes_once(load: Any) -> None:
+    cases = load("dask.scaling.cases")
+    stages = cases.stages(cases.SCALED, 8)
+    assert {(cell.part, cell.rows, cell.workers) for cell in stages[0]} == {
+        ("bar", 1, 1),
+        ("bar", 1, 8),
+    }
+    cells = [cell for stage in stages for cell in stage]
+    assert len(set(cells)) == len(cells)
+    shapes = {(cell.part, cell.rows, cell.workers) for cell in cells}
+    assert shapes == set(itertools.product(cases.SCALED, (1, 64), (1, 2, 4, 8)))
+    assert cases.counts(6) == [1, 2, 4, 6]
+
+
+@pytest.mark.parametrize(
+    ("part", "workers", "cut"),
+    [
+        ("bar", 8, (1 << 30, 32)),
+        ("bar, long chunks", 8, (1 << 31, 16)),
+        ("bar, short chunks", 2, (1 << 28, 32)),
+        ("weak", 4, (1 << 30, 4)),
+        ("strong", 1, (1 << 30, 4)),
+        ("strong", 8, (1 << 29, 8)),
+    ],
+)
+def test_every_worker_has_a_chunk(load: Any, part: str, workers: int, cut: Any) -> None:
+    cases = load("dask.scaling.cases")
+    cell = cases.Cell(part, 1, workers, "arrays")
+    assert cell.cut(cases.sizes("cuda", False)) == cut
+
+
+def test_a_study_ends_in_time(load: Any) -> None:
+    cases = load("dask.scaling.cases")
+    budget = cases.Budget(1.0)
+    assert budget.allows("rows", 10.0)
+    assert not budget.allows("rows", 100.0)
+    budget.spend("rows", 59.0)
+    assert not budget.allows("rows", 1.0)
+    assert cases.Budget(None).allows("rows", 1e9)
+
+
+@pytest.mark.extended
+@pytest.mark.slow
+def test_a_small_study_from_end_to_end(
+    load: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(bench, "STUDIES", BENCHMARKS)  # which an installed package lacks
+    command = ["bench", "scaling", "--small", "--minutes", "30", "--out", str(tmp_path)]
+    result = CliRunner().invoke(main, command)
+    assert result.exit_code == 0, result.output
+    (path,) = tmp_path.glob("scaling-small-*.json")
+    record = json.loads(path.read_text())
+    assert {each["case"] for each in record["not_measured"]} <= {"predictions"}
+    cases = {each["case"] for each in record["cases"]}
+    for how in ("bar", "bar, long chunks", "bar, short chunks", "strong", "weak"):
+        for rows in ("one sequence", "64 rows"):
+            assert f"{how}, {rows}, arrays" in cases
+    scaled = [each for each in record["cases"] if "efficiency" in each]
+    assert {each["workers"] for each in scaled} == {1, 2}
+    assert all(each["bytes_across"] < 3000 * each["chunks"] for each in scaled)
+    assert not any(each["operand_bytes_across"] for each in scaled)
+    assert all(each["kernels"] > 0 for each in scaled)
+    count = load("dask.scaling.model").tasks
+    assert all(each["tasks"] == count(each["chunks"], each["workers"]) for each in scaled)
+    assert record["notes"]["model"]["graph"]["errors"]["median"] >= 0
+    (stream,) = (each["spans"] for each in record["cases"] if each["case"] == "task stream")
+    assert {"precompute", "determine"} <= {span["task"] for span in stream}
+    figure = load("dask.scaling.picture").draw(record)
+    load("harness.records").draw_small(figure, path.with_suffix(".png"))
+    assert path.with_suffix(".png").stat().st_size > 1000
