@@ -8,7 +8,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from ..compilation.kernels import INNER, OPTIONS
+from ..compilation.kernels import INNER
 from ..simd.checks import extremes, none_above, none_below, widen
 from ..simd.lanes import SCAN, fence, fma, last, load, rotate, splat, splat_last, store, stream
 from ..transfer.tuples import value_at
@@ -42,7 +42,7 @@ def is_constant_sound(s: np.ndarray, steps: int = SCAN) -> bool:
     return bool(((size >= 1 / high) & (size <= high)).all())
 
 
-@numba.njit(**OPTIONS)
+@numba.njit(**INNER)
 def fill_powers(s: Any, powers: Any) -> None:
     """s, s**2, ... one a lane, multiplied in float64."""
     power = 1.0
@@ -51,7 +51,7 @@ def fill_powers(s: Any, powers: Any) -> None:
         powers[lane] = power
 
 
-@numba.njit(**OPTIONS)
+@numba.njit(**INNER)
 def plain(s: Any, t: Any, result: Any, w: Any) -> Any:
     """The sequential loop; every other path is measured by it."""
     for i in range(result.size):

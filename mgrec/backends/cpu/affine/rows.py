@@ -20,7 +20,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from ..compilation.kernels import INNER, KEPT, OPTIONS, compile_kernel
+from ..compilation.kernels import INNER, KEPT, compile_kernel
 from ..simd.lanes import LARGE, LINE, SCAN, fence
 from ..transfer.tuples import parts_of, rows_of, values_at
 from .blocks import BLOCK, advance_arrays, advance_constant, fill_powers, go_plain, plain
@@ -85,7 +85,7 @@ def fill_block(lift: Any) -> Any:
     with the steps of a block upwards, and so 1.0.
     """
 
-    @numba.njit(**OPTIONS)
+    @numba.njit(**INNER)
     def fill(part: Any, s: Any, t: Any, size: int, reverse: bool) -> None:
         if reverse:
             for i in range(size):
@@ -106,7 +106,7 @@ def determine_filled(lift: Any, *key: str) -> Any:
     """
     fill = fill_block(lift)
 
-    @numba.njit(**OPTIONS)
+    @numba.njit(**INNER)
     def advance(operand: Any, target: Any, w: Any, limits: Any, reverse: bool, ahead: bool) -> bool:
         s = np.empty(BLOCK, target.dtype)
         t, y = np.empty_like(s), np.empty_like(s)

@@ -17,7 +17,7 @@ import numpy as np
 from numba.extending import overload, register_jitable
 
 from ....families.transfer.affine import FINE, NAN, REDO
-from ..compilation.kernels import OPTIONS
+from ..compilation.kernels import INNER
 from ..simd.checks import extremes, none_above, none_below, widen
 from ..simd.lanes import SCAN, fma, load, load_wide, splat, store
 from ..transfer.tuples import value_at
@@ -65,7 +65,7 @@ def most_rebound(bounds: Any) -> Any:
     return 2.0**200 if bounds.itemsize == 4 else 2.0**500
 
 
-@numba.njit(**OPTIONS)
+@numba.njit(**INNER)
 def track(s: Any, t: Any, steps: int, carry: Any, bounds: Any) -> Any:
     """Steps one by one. carry = (product, exponent, offset, growth, rebound, flag).
 
@@ -105,7 +105,7 @@ def track(s: Any, t: Any, steps: int, carry: Any, bounds: Any) -> Any:
     return product, exponent, offset, growth, rebound, flag
 
 
-@numba.njit(**OPTIONS)
+@numba.njit(**INNER)
 def _is_calm(s: Any, t: Any, carry: Any, bounds: Any) -> Any:
     product, exponent, offset, growth, rebound, _ = carry
     coefficients, terms = extremes(load_wide(s, 0)), extremes(load_wide(t, 0))
@@ -124,7 +124,7 @@ def _is_calm(s: Any, t: Any, carry: Any, bounds: Any) -> Any:
     return scaled_log2(abs(product)) + exponent + CALM_GROWTH <= growth
 
 
-@numba.njit(fastmath={"contract"}, **OPTIONS)
+@numba.njit(fastmath={"contract"}, **INNER)
 def _compose(s: Any, t: Any, product: Any, exponent: Any, offset: Any) -> Any:
     # Only after a slab of 16 steps is the product scaled: asked at every group of 4, the
     # question alone took 1 ns a step.
@@ -147,7 +147,7 @@ def _compose(s: Any, t: Any, product: Any, exponent: Any, offset: Any) -> Any:
     return product, exponent, offset, abs(alone)
 
 
-@numba.njit(**OPTIONS)
+@numba.njit(**INNER)
 def summarise_block(s: Any, t: Any, carry: Any, bounds: Any) -> Any:
     """The carry after one more block of coefficient arrays of a real dtype."""
     if t.size == BLOCK and _is_calm(s, t, carry, bounds):
@@ -158,7 +158,7 @@ def summarise_block(s: Any, t: Any, carry: Any, bounds: Any) -> Any:
     return track(s, t, t.size, carry, bounds)
 
 
-@numba.njit(**OPTIONS)
+@numba.njit(**INNER)
 def _power(base: Any, count: int) -> Any:
     """base**count as (product, exponent), by squaring, scaled on the way."""
     product, exponent = 1.0, 0
@@ -173,7 +173,7 @@ def _power(base: Any, count: int) -> Any:
     return product, exponent
 
 
-@numba.njit(**OPTIONS)
+@numba.njit(**INNER)
 def _fold(t: Any, powers: Any, top: Any) -> Any:
     """The offset of a constant s over whole runs of FOLD steps, and whether all were calm.
 
@@ -199,7 +199,7 @@ def _fold(t: Any, powers: Any, top: Any) -> Any:
     return offset, none_above(terms, top)
 
 
-@numba.njit(**OPTIONS)
+@numba.njit(**INNER)
 def summarise_constant(s: Any, t: Any, start: Any, powers: Any, bounds: Any) -> Any:
     """A whole row of a constant s, |s| <= 1, whose powers up to FOLD are normal numbers."""
     full = t.size // FOLD * FOLD
@@ -213,7 +213,7 @@ def summarise_constant(s: Any, t: Any, start: Any, powers: Any, bounds: Any) -> 
     return product, exponent, offset, 0.0, 1.0, flag
 
 
-@numba.njit(**OPTIONS)
+@numba.njit(**INNER)
 def rescale(product: Any, exponent: Any, growth: Any, largest: Any) -> None:
     """Bring the products of a line of columns back into scale; empties `largest`."""
     for j in range(product.size):

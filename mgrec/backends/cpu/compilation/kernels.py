@@ -39,7 +39,7 @@ def compile_kernel(kernel: Callable[..., Any], *key: str) -> Any:
     *key : str
         Fingerprints of the functions that the kernel's closure holds compiled.
     """
-    dispatcher = numba.njit(**OPTIONS)(kernel)
+    dispatcher = numba.njit(no_cfunc_wrapper=True, **OPTIONS)(kernel)
     dispatcher._cache = cache_on_disk(kernel, *key)
 
     def run(*arguments: Any) -> Any:

@@ -15,17 +15,17 @@ from numba.np.ufunc.dufunc import DUFunc
 
 from ....algebra.fingerprint import StepFunction
 from ....algebra.reads import library_name, reads
-from .kernels import KEPT, OPTIONS
+from .kernels import INNER, KEPT
 
 Freeze = Callable[[Any], Any]
 
 
-@numba.njit(**OPTIONS)
+@numba.njit(**INNER)
 def _where(condition: Any, x: Any, y: Any) -> Any:
     return x if condition else y
 
 
-@numba.njit(**OPTIONS)
+@numba.njit(**INNER)
 def _frexp(x: Any) -> Any:
     return math.frexp(x)
 
@@ -54,7 +54,7 @@ def compile_step(function: Callable[..., Any]) -> Any:
 def _compiled(step: StepFunction) -> Any:
     function = step.function
     if isinstance(function, FunctionType):
-        return _made(function, _freeze_for_step, numba.njit(**OPTIONS))
+        return _made(function, _freeze_for_step, numba.njit(**INNER))
     if isinstance(function, CPUDispatcher):
         return _compile_again(function)
     if isinstance(function, DUFunc):

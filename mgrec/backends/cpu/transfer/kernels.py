@@ -16,7 +16,7 @@ import numba
 from ....algebra.fingerprint import StepFunction
 from ....algebra.transfer_map import TransferMap
 from ....algebra.variants import is_ordinary
-from ..compilation.kernels import KEPT, OPTIONS, compile_kernel
+from ..compilation.kernels import INNER, KEPT, compile_kernel
 from ..compilation.steps import compile_step
 from ..compilation.stored import IN_MEMORY
 from .tuples import cast, cells_at, rows_of, store, values_at
@@ -106,14 +106,14 @@ def fused_lift(transfer_map: TransferMap, parts: Parts) -> Fused:
         at += count
     flat = ", ".join(f"x{k}" for k in range(at))
     exec(f"def fused({flat}): return lift({', '.join(arguments)})", scope)
-    return Fused(numba.njit(**OPTIONS)(scope["fused"]), _key(transfer_map, parts))
+    return Fused(numba.njit(**INNER)(scope["fused"]), _key(transfer_map, parts))
 
 
 def _tupled(apply: Any, several: bool) -> Any:
     if several:
         return apply
 
-    @numba.njit(**OPTIONS)
+    @numba.njit(**INNER)
     def one(step: Any, state: Any) -> Any:
         return (apply(step, state[0]),)
 

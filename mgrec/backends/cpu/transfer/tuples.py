@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit, types
 from numba.extending import overload
 
-from ..compilation.kernels import OPTIONS
+from ..compilation.kernels import INNER
 
 
 class Steps(NamedTuple):
@@ -117,7 +117,7 @@ parts_of = _each("parts_of", ", left, right", part_of)
 cells_at = _each("cells_at", ", row, at, column", cell_at)
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def _store(array: Any, at: Any, value: Any) -> None:
     array[at] = value
 
