@@ -13,7 +13,7 @@ from mgrec.backends.cpu.filters.phases import (
     propagate_filter,
 )
 from mgrec.backends.cpu.filters.pipeline import BLOCK, CHECKED, LAG
-from mgrec.backends.cpu.filters.rows import BLOCKS, FORWARD, HEAD, STEPS
+from mgrec.backends.cpu.filters.rows import BLOCKS, FORWARD, HEAD, STEPS, section_rows
 from mgrec.backends.cpu.simd.lanes import LARGE
 from mgrec.families.filters.cascade import Cascade
 
@@ -82,6 +82,18 @@ def test_one_section_is_scipys(name, length, dtype):
     assert_near(run(cascade, x, entry.T), (wanted, state.T))
     wanted, state = signal.lfilter(b, a, x[:, ::-1].astype(float), zi=entry)
     assert_near(run(cascade, x, entry.T, reverse=True), (wanted[:, ::-1], state.T))
+
+
+@pytest.mark.parametrize("kind", [FORWARD, STEPS])
+def test_long_filters_of_other_orders_share_a_kernel(kind):
+    x, kernels = draw(2, 200), set()
+    for order in (17, 40, 64):
+        a = [1.0] if kind == FORWARD else [1, *(0.4 / np.arange(1.0, order + 1))]
+        b, entry = draw(order + 1, seed=9), draw(2, order, seed=8)
+        wanted, state = signal.lfilter(b, a, x, zi=entry)
+        assert_near(run(Cascade.of_polynomials(b, a), x, entry.T), (wanted, state.T))
+        kernels.add(section_rows.cache_info().misses)
+    assert len(kernels) == 1
 
 
 @pytest.mark.parametrize("length", LENGTHS)

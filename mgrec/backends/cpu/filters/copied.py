@@ -21,7 +21,7 @@ BLOCK = 1024
 def _forward_span(order: int) -> Any:
     @numba.njit(**INNER)
     def span(x: Any, y: Any, v: Any, first: int, end: int, b: Any, a: Any, table: Any) -> None:
-        feed_forward(x[first - order : end], y[first:end], b)
+        feed_forward(x[first - b.size + 1 : end], y[first:end], b)
 
     return span
 
@@ -46,7 +46,7 @@ def _step_span(order: int) -> Any:
 
     @numba.njit(**INNER)
     def span(x: Any, y: Any, v: Any, first: int, end: int, b: Any, a: Any, table: Any) -> None:
-        feed_forward(x[first - order : end], v[: end - first], b)
+        feed_forward(x[first - b.size + 1 : end], v[: end - first], b)
         part = v[: end - first]
         full = steps(part, y, None, a, first)
         one_by_one(part[full:], y, a, first + full, end)
@@ -61,17 +61,18 @@ _SPANS = {FORWARD: _forward_span, BLOCKS: _block_span, STEPS: _step_span}
 def section_copied(kind: str, order: int) -> Any:
     """The kernel for rows of any dtype and stride: blocks of them in buffers of float64.
 
-    Where not `write`, only the states are wanted.
+    `order` is that of :func:`unrolled`. Where not `write`, only the states are wanted.
     """
-    # The loop over y[first:end], with `order` samples before it.
+    # The loop over y[first:end], with the samples that it needs before it.
     span = _SPANS[kind](order)
-    head = -(-max(order, WIDTH) // WIDTH) * WIDTH
-    # Blocks of eight stand where section_rows has them: the same bits along either axis.
-    start, block = max(order, WIDTH) + HEAD, max(BLOCK, 2 * head + WIDTH)
 
     def filter_rows(
         x: Any, y: Any, states: Any, b: Any, a: Any, table: Any, top: Any, bad: Any, write: bool
     ) -> None:
+        order = states.shape[0]
+        head = -(-max(order, WIDTH) // WIDTH) * WIDTH
+        # Blocks of eight stand where section_rows has them: the same bits along either axis.
+        start, block = max(order, WIDTH) + HEAD, max(BLOCK, 2 * head + WIDTH)
         v, z = np.empty(block), np.empty(order)
         source, target = np.zeros(head + block), np.zeros(head + block)
         for o in range(x.shape[0]):

@@ -18,7 +18,7 @@ from .columns import filter_columns
 from .copied import section_copied
 from .pipeline import pipeline_copied, pipeline_rows
 from .plain import plain_rows, short_rows
-from .rows import BLOCKS, FORWARD, STEPS, section_rows
+from .rows import BLOCKS, FORWARD, STEPS, section_rows, unrolled
 
 # Rounding errors of blocks may be this times those of single steps, as block_noise tells them.
 # The table's own rounding shifts the poles, which it does not tell: resonances near 0.05 told as
@@ -216,12 +216,13 @@ def _section(
     (section,) = cascade.sections
     kind, table = _kind(cascade)
     b, a = (part[0] for part in cascade.coefficients(np.float64))
+    order = unrolled(kind, section.order)
     if x.dtype == target.dtype and _is_straight(x) and (not write or _is_straight(target)):
         views = x[:, :, 0], target[:, :, 0] if write else None, states[:, :, 0]
-        kernel = section_rows(kind, section.order, x.dtype == np.float64, write)
+        kernel = section_rows(kind, order, x.dtype == np.float64, write)
         kernel(*views, b, a, table, top, bad[:, 0])
     else:
-        kernel = section_copied(kind, section.order)
+        kernel = section_copied(kind, order)
         kernel(*_lines(x, target), states, b, a, table, top, bad, write)
 
 

@@ -17,6 +17,7 @@ from ..simd.lanes import LARGE, LINE, fence, stream
 from .lanes import WIDTH, store_rounded
 from .plain import largest_bits, part_of, plain_section, put_number
 from .section import (
+    NEAR,
     copy_line,
     feed_forward,
     in_blocks,
@@ -36,17 +37,26 @@ SHARE = 256
 FORWARD, BLOCKS, STEPS = "feed-forward", "blocks", "steps"
 
 
+def unrolled(kind: str, order: int) -> int:
+    """The order that a kernel is compiled for: orders of one loop share one, to compile less."""
+    if kind == FORWARD:
+        return 0
+    return order if kind == BLOCKS else min(order, NEAR + 1)
+
+
 @cache
 def section_rows(kind: str, order: int, is_wide: bool, write: bool) -> Any:
     """The kernel for contiguous rows (outer, steps) of float64, or of float32 if not `is_wide`.
 
-    y is None where nothing is to be written.
+    `order` is that of :func:`unrolled`. y is None where nothing is to be written.
     """
-    past, along = max(order, WIDTH), _along(kind, order, is_wide, write)
+    along = _along(kind, order, is_wide, write)
 
     def filter_rows(
         x: Any, y: Any, states: Any, b: Any, a: Any, table: Any, top: Any, bad: Any
     ) -> None:
+        order = states.shape[0]
+        past = max(order, WIDTH)
         # The last `past` inputs and outputs, and room for those that follow.
         wide_x, wide_y = np.zeros(past + SHARE), np.zeros(past + SHARE)
         z, v = np.empty(order), np.empty(SHARE)
@@ -86,7 +96,7 @@ def _along(kind: str, order: int, is_wide: bool, write: bool) -> Any:
     """
     if kind == BLOCKS:
         return _blocks_along(order, is_wide, write)
-    return _steps_along(order) if kind == STEPS else _forward_along(order, write)
+    return _steps_along(order) if kind == STEPS else _forward_along(write)
 
 
 def _blocks_along(order: int, is_wide: bool, write: bool) -> Any:
@@ -140,14 +150,15 @@ def _other_blocks(order: int, is_wide: bool) -> Any:
 
 
 def _steps_along(order: int) -> Any:
-    steps, past = in_steps(order), max(order, WIDTH)
+    steps = in_steps(order)
 
     @numba.njit(**INNER)
     def along(
         x: Any, y: Any, wide_x: Any, wide_y: Any, v: Any, first: int, b: Any, a: Any, table: Any,
         top: Any, is_large: bool,
     ) -> Any:  # fmt: skip
-        largest = np.int64(0)
+        order, largest = b.size - 1, np.int64(0)
+        past = max(order, WIDTH)
         for left in range(first, x.size, SHARE):
             count = min(SHARE, x.size - left)
             part, target = v[:count], part_of(y, left, count, None)
@@ -164,15 +175,14 @@ def _steps_along(order: int) -> Any:
     return along
 
 
-def _forward_along(order: int, write: bool) -> Any:
-    past = max(order, WIDTH)
-
+def _forward_along(write: bool) -> Any:
     @numba.njit(**INNER)
     def along(
         x: Any, y: Any, wide_x: Any, wide_y: Any, v: Any, first: int, b: Any, a: Any, table: Any,
         top: Any, is_large: bool,
     ) -> Any:  # fmt: skip
-        largest = np.int64(0)
+        order, largest = b.size - 1, np.int64(0)
+        past = max(order, WIDTH)
         for left in range(first, x.size, SHARE):
             right = min(left + SHARE, x.size)
             target = y[left:right] if write else v[: right - left]
