@@ -255,10 +255,14 @@ def test_contract_on_a_gpu(dtype, draws, places, initial, layout, form, reverse,
 
 
 @pytest.mark.slow
-@given(
-    st.sampled_from(["int8", "uint8", "int64", "uint64"]),
-    *(lengths, st.integers(0, 999), layouts, forms, st.booleans(), ways),
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        pytest.param(dtype, marks=() if dtype in ("int8", "uint64") else pytest.mark.extended)
+        for dtype in ("int8", "uint8", "int64", "uint64")
+    ],
 )
+@given(lengths, st.integers(0, 999), layouts, forms, st.booleans(), ways)
 def test_integers_are_exact_modulo_their_size(dtype, steps, seed, layout, form, reverse, way):
     generator, info = np.random.default_rng(seed), np.iinfo(dtype)
     shape = (steps, layout[0] * layout[1])

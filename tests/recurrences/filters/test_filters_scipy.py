@@ -25,7 +25,11 @@ test_lfilter_notimplemented_input TestLFilterZI TestFiltFilt TestSOSFiltFilt Tes
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    ("kind", "more"), [("numpy", [f"{MODULE}::test_filtfilt_gust"]), ("dask", [])]
+    ("kind", "more"),
+    [
+        ("numpy", [f"{MODULE}::test_filtfilt_gust"]),
+        pytest.param("dask", [], marks=pytest.mark.extended),
+    ],
 )
 def test_scipys_own_tests_pass(kind, more, tmp_path):
     environment = os.environ | {"MGREC_SWAP": kind, "PYTEST_ADDOPTS": ""}
