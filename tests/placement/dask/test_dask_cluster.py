@@ -173,6 +173,7 @@ def test_colocated_operands_do_not_move(client, stores):
     assert sum(moved(client).values()) < 2000 * CHUNKS
 
 
+EXTENDED = pytest.mark.extended
 HELD = {
     "constant": lambda s, t, **about: mgrec.linear_recurrence(0.5, t, 2.0, **about),
     "arrays": lambda s, t, **about: mgrec.linear_recurrence(s, t, 2.0, **about),
@@ -186,9 +187,11 @@ HELD = {
 }
 
 
-@pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("name", HELD)
-@pytest.mark.parametrize("chunks", [2, 40])
+@pytest.mark.parametrize(
+    ("chunks", "reverse"),
+    [(2, True), (40, False), *(pytest.param(*p, marks=EXTENDED) for p in ((2, False), (40, True)))],
+)
 def test_held_operands_need_no_pack(client, rng, name, reverse, chunks):
     solve = HELD[name]
     values = rng.uniform(-0.9, 0.9, 400), rng.standard_normal(400)
