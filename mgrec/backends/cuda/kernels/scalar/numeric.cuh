@@ -142,7 +142,7 @@ template <class T> DEVICE inline T np_copysign(T x, T y) { return copysign(x, y)
 template <class T> DEVICE inline bool np_signbit(T x) { return copysign(T(1), x) < T(0); }
 template <class T> DEVICE inline T np_sign(T x) { return x > T(0) ? T(1) : x < T(0) ? T(-1) : x; }
 
-// Powers of two by their bits (phases/powers.py says what they are).
+// Powers of two by their bits (algebra/powers.py says what they are).
 union Bits32 { float number; int bits; };
 union Bits64 { double number; long long bits; };
 DEVICE inline int bits_of(float x) { Bits32 u; u.number = x; return u.bits; }

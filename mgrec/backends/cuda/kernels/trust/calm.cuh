@@ -1,6 +1,6 @@
 // A thread's steps of w = s·w + t by plain numbers, where those are known to be safe.
 //
-// Guarded maps (phases/affine_growth.py) take some 100 instructions to compose, plain numbers 12.
+// Guarded maps (families/transfer/growth.py) take some 100 instructions to compose, plain numbers 12.
 // *Tame* steps stay far from overflow and underflow whatever comes first or last: their guarded
 // map is made once, from the products. *Calm* ones have |s| <= 1 besides: no product grows and no
 // state returns from 0, so that mantissa, exponent and offset say all, of a whole tile as well.
