@@ -64,7 +64,8 @@ def pytest_runtest_setup(item):
 @pytest.fixture
 def eager_threads(monkeypatch):
     """Cut rows into pieces for threads where it would not pay, so that small tests do it."""
-    from mgrec.placement import local, threads
+    from mgrec.backends.cpu import threads
+    from mgrec.backends.cpu.transfer import threads as transfer
 
     monkeypatch.setattr(threads, "SMALL", 1 << 16)
-    monkeypatch.setattr(local, "FEW_THREADS", 2)
+    monkeypatch.setattr(transfer, "FEW_THREADS", 2)

@@ -10,8 +10,8 @@ import numpy as np
 
 import mgrec
 from mgrec.algebra.affine import affine
-from mgrec.arrays.door import check
-from mgrec.arrays.layout import lay_out, lay_out_entry
+from mgrec.arrays.chunk import Chunk
+from mgrec.arrays.layout import canonical_shape, lay_out_entry
 from mgrec.backends import cpu
 
 Call = Callable[[], Any]
@@ -19,10 +19,9 @@ Call = Callable[[], Any]
 
 def kernel(s: Any, t: np.ndarray) -> Call:
     """The determination of one chunk, into a result that exists, without the door."""
-    problem = check(affine, {"s": s, "t": t}, 0, -1, False)
-    chunk = lay_out(problem, problem.operands, problem.shape, 0)
-    entry = (lay_out_entry(problem.initial[0], problem.shape, problem.axis),)
-    results = (np.empty(chunk.shape, problem.dtype),)
+    chunk = chunk_of(s, t)
+    entry = (lay_out_entry(np.zeros((), t.dtype), t.shape, t.ndim - 1),)
+    results = (np.empty(chunk.shape, t.dtype),)
     return lambda: cpu.determine(affine, chunk, entry, results)
 
 
@@ -32,9 +31,15 @@ def into_out(s: Any, t: np.ndarray, axis: int = -1) -> Call:
 
 
 def summary(s: Any, t: np.ndarray) -> Call:
-    problem = check(affine, {"s": s, "t": t}, 0, -1, False)
-    chunk = lay_out(problem, problem.operands, problem.shape, 0)
+    chunk = chunk_of(s, t)
     return lambda: cpu.precompute(affine, chunk)
+
+
+def chunk_of(s: Any, t: np.ndarray) -> Chunk:
+    """Rows along the last axis, as the kernels take them."""
+    shape = canonical_shape(t.shape, t.ndim - 1)
+    s = np.asarray(s, t.dtype)
+    return Chunk((s.reshape(shape if s.ndim else (1, 1, 1)), t.reshape(shape)), shape, t.dtype)
 
 
 def threads(count: int, call: Callable[..., Any], *arguments: Any, **options: Any) -> Call:

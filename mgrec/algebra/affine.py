@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .transfer_map import Map, TransferMap
+from .transfer_map import Capabilities, Map, TransferMap
 
 
 def _affine_lift(s: Any, t: Any) -> Map:
@@ -21,4 +21,13 @@ def _affine_apply(step: Map, w: Any) -> Any:
     return s * w + t
 
 
-affine = TransferMap(_affine_lift, _affine_compose, _affine_apply, (1, 0), "affine")
+affine = TransferMap(
+    _affine_lift,
+    _affine_compose,
+    _affine_apply,
+    (1, 0),
+    "affine",
+    capabilities=Capabilities(
+        casts_operands=True, is_affine=True, redoes_rows=True, composes_cheaply=True
+    ),
+)

@@ -13,6 +13,33 @@ from .variants import warn_of_variants
 Map = tuple[Any, ...]
 
 
+@dataclass(frozen=True)
+class Capabilities:
+    """What kernels and placement may rely on beyond the laws: declared by a map, never guessed.
+
+    Attributes
+    ----------
+    casts_operands : bool
+        Operands may be cast to the dtype of the result before ``lift`` sees them.
+    is_affine : bool
+        A map is (s, t) and applies as s·w + t: kernels may go on by products and sums of their
+        own, and rows of few columns and constant coefficients have loops for them.
+    redoes_rows : bool
+        In floating point a summary says where it cannot be trusted, and such rows are done
+        again step by step.
+    composes_cheaply : bool
+        To compose costs as little as to apply: a long row is worth cutting for two threads.
+    """
+
+    casts_operands: bool = False
+    is_affine: bool = False
+    redoes_rows: bool = False
+    composes_cheaply: bool = False
+
+
+GENERAL = Capabilities()
+
+
 @dataclass(frozen=True, eq=False)
 class TransferMap:
     """A family of maps ``state -> state`` that is closed under composition.
@@ -78,6 +105,7 @@ class TransferMap:
     apply: Callable[[Map, Any], Any]
     identity: Map
     name: str = ""
+    capabilities: Capabilities = field(default=GENERAL, repr=False, kw_only=True)
     fingerprint: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -104,6 +132,10 @@ class TransferMap:
         """The code of the functions, whatever they read."""
         return self.lift.__code__, self.compose.__code__, self.apply.__code__
 
+    def redoes_rows_of(self, dtype: Any) -> bool:
+        """Whether summaries of this dtype say which rows must be done again."""
+        return self.capabilities.redoes_rows and dtype.kind in "fc"
+
     @property
     def _own(self) -> tuple[Any, ...]:
         return self.lift, self.compose, self.apply, self.identity
@@ -115,10 +147,12 @@ class TransferMap:
     # Equal is what computes the same: a map that a worker has unpickled finds the code that
     # was compiled for the last one.
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, TransferMap) and self.fingerprint == other.fingerprint
+        if not isinstance(other, TransferMap):
+            return False
+        return (self.fingerprint, self.capabilities) == (other.fingerprint, other.capabilities)
 
     def __hash__(self) -> int:
         return hash(self.fingerprint)
 
-    def __dask_tokenize__(self) -> tuple[str, str]:
-        return ("mgrec.TransferMap", self.fingerprint)
+    def __dask_tokenize__(self) -> tuple[str, ...]:
+        return ("mgrec.TransferMap", self.fingerprint, repr(self.capabilities))

@@ -19,6 +19,17 @@ def is_on_gpu(array: Any) -> bool:
     return _has(kind, "__cuda_array_interface__")
 
 
+def is_lazy(array: Any) -> bool:
+    """Whether an array is Dask's."""
+    kind: Any = type(array)
+    return kind is not np.ndarray and _has(kind, "dask")
+
+
+def to_host(array: Any) -> np.ndarray:
+    """The array in host memory: entries are host arrays, wherever the chunks are."""
+    return np.asarray(array.get() if is_on_gpu(array) else array)
+
+
 @cache
 def _has(kind: Any, name: str) -> bool:
     # Asked of the type: a CuPy array takes a microsecond to say that it lacks something.

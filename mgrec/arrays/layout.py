@@ -80,9 +80,11 @@ def lay_out_entry(state: Any, shape: tuple[int, ...], axis: int) -> Any:
 
 def as_result(computed: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     """A computed array in its final shape and dtype."""
+    if computed.dtype == dtype:
+        return computed if computed.shape == shape else computed.reshape(shape)
     # float16 overflows to inf in silence, as the kernels of other dtypes do.
     with np.errstate(over="ignore"):
-        return computed.reshape(shape).astype(dtype, copy=False)
+        return computed.reshape(shape).astype(dtype)
 
 
 def has_unknown_sizes(chunks: Iterable[Iterable[Any]]) -> bool:

@@ -1,170 +1,37 @@
-"""One machine: a GPU takes an array whole, the threads of a CPU share it by the three phases."""
+"""One machine: an array in memory is one chunk, a GPU's whole or shared by a CPU's threads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
-from ..algebra.affine import affine
-from ..arrays.chunk import Chunk
-from ..arrays.door import Problem, arrays_of
-from ..arrays.layout import as_result, canonical_shape, lay_out, lay_out_entry
 from ..arrays.out import check_out
-from ..backends import CPU, Backend, backend_of, cpu
-from .threads import cuts, threads_for, together
-
-# A long row is cut only where composing costs as little as applying, or threads are many:
-# two threads took twice the time of one over a row of Möbius maps.
-FEW_THREADS = 8
-# Pieces of fewer steps are not worth the three phases: such rows are shared out whole.
-SHORT = 512
-
-Arrays = tuple[np.ndarray, ...]
+from ..backends import CPU_THREADS, backend_of
+from ..families.family import Arrays, Grid, Pack, Problem
 
 
-def solve(problem: Problem, method: str = "auto", out: Any = None) -> Arrays:
+def solve(problem: Problem) -> tuple[Arrays, Any]:
     """Solve a recurrence over NumPy or CuPy arrays.
-
-    Parameters
-    ----------
-    problem : Problem
-    method : str
-        Of a GPU's kernels.
-    out : array, or tuple of one a scalar of the state, optional
 
     Returns
     -------
-    tuple of arrays
-        One a scalar of the state, of the problem's shape and result dtype.
+    results : tuple of arrays
+        Of the problem's shape and result dtype; those of its `out`, where it has one.
+    exit : array or None
+        What follows the last step, if that is asked for.
     """
-    arrays = (*arrays_of(problem.operands), *problem.initial)
-    backend = backend_of(arrays, method)
-    count = len(problem.initial) if problem.is_several else None
-    given = check_out(out, problem.shape, problem.result_dtype, arrays, count)
+    recurrence, shape, arrays = problem.recurrence, problem.shape, problem.arrays
+    backend = backend_of(arrays, recurrence.method, CPU_THREADS)
+    count = recurrence.results if problem.is_several else None
+    out = check_out(problem.out, shape, recurrence.result_dtype, arrays, count)
+    pack = Pack(problem.operands, (0,) * len(shape), (0,) * len(shape))
     with backend.device_of(arrays):
-        chunk = lay_out(problem, problem.operands, problem.shape, 0)
-        entry = tuple(
-            lay_out_entry(state, problem.shape, problem.axis) for state in problem.initial
-        )
-        results = _results(backend, problem, given)
-        if backend is CPU:
-            _solve_on_threads(problem, chunk, entry, results)
-        else:
-            backend.kernels("transfer").determine(problem.transfer_map, chunk, entry, results)
-        computed = tuple(as_result(r, problem.shape, problem.result_dtype) for r in results)
-    if not given:
-        return computed
-    for array, values in zip(given, computed, strict=True):
-        if problem.dtype != problem.result_dtype:
+        if isinstance(recurrence, Grid):
+            results, edges = recurrence.determine(backend, pack, shape, None, None, out)
+            return out or results, recurrence.leave(edges)
+        entry = recurrence.enter(problem.initial, shape) if problem.initial else None
+        results, exit = recurrence.determine(backend, pack, shape, entry, out)
+        left = recurrence.leave(exit, shape) if recurrence.is_exit_asked else None
+    if recurrence.dtype != recurrence.result_dtype:  # float16 is computed elsewhere
+        for array, values in zip(out, results, strict=False):
             array[...] = values
-    return given
-
-
-def _results(backend: Backend, problem: Problem, given: Arrays) -> Arrays:
-    """Arrays for the kernels to write: those given, but for float16, computed in float32."""
-    layout = canonical_shape(problem.shape, problem.axis)
-    if given and problem.dtype == problem.result_dtype:
-        return tuple(array.reshape(layout) for array in given)
-    return tuple(backend.empty(layout, problem.dtype) for _ in problem.initial)
-
-
-def _solve_on_threads(problem: Problem, chunk: Chunk, entry: Arrays, results: Arrays) -> None:
-    threads = threads_for(results[0].size)
-    if threads == 1:
-        cpu.determine(problem.transfer_map, chunk, entry, results)
-    elif chunk.shape[0] >= threads:
-        _solve_rows(problem, chunk, entry, results, threads)
-    elif chunk.shape[2] > 1:
-        _solve_columns(problem, chunk, entry, results, threads)
-    elif chunk.shape[0] > 1 and chunk.steps < threads * SHORT:
-        _solve_rows(problem, chunk, entry, results, threads)
-    elif problem.transfer_map == affine or threads >= FEW_THREADS:
-        _solve_long_rows(problem, chunk, entry, results, threads)
-    elif chunk.shape[0] > 1:
-        _solve_rows(problem, chunk, entry, results, threads)
-    else:
-        cpu.determine(problem.transfer_map, chunk, entry, results)
-
-
-def _solve_rows(
-    problem: Problem, chunk: Chunk, entry: Arrays, results: Arrays, threads: int
-) -> None:
-    def part(begin: int, end: int) -> Callable[[], None]:
-        before = tuple(state[begin:end] for state in entry)
-        after = tuple(result[begin:end] for result in results)
-        rows = chunk.rows(begin, end)
-        return lambda: cpu.determine(problem.transfer_map, rows, before, after)
-
-    together([part(*cut) for cut in cuts(chunk.shape[0], threads)])
-
-
-def _solve_columns(
-    problem: Problem, chunk: Chunk, entry: Arrays, results: Arrays, threads: int
-) -> None:
-    def part(begin: int, end: int) -> Callable[[], None]:
-        transfer_map = problem.transfer_map
-        return lambda: cpu.determine_columns(transfer_map, chunk, entry, results, begin, end)
-
-    together([part(*cut) for cut in cuts(chunk.shape[2], threads)])
-
-
-def _solve_long_rows(
-    problem: Problem, chunk: Chunk, entry: Arrays, results: Arrays, threads: int
-) -> None:
-    for row in range(chunk.shape[0]):
-        before = tuple(state[row : row + 1] for state in entry)
-        after = tuple(result[row : row + 1] for result in results)
-        _solve_long_row(problem, chunk.rows(row, row + 1), before, after, threads)
-
-
-def _solve_long_row(
-    problem: Problem, chunk: Chunk, entry: Arrays, results: Arrays, threads: int
-) -> None:
-    """The three phases over the pieces of one row.
-
-    The first piece is determined while the others but the last are precomputed; then all
-    that is left is determined side by side. Where a summary says that its piece depends on
-    every step, the whole row is left to one thread: the pieces would wait for each other.
-    """
-    transfer_map = problem.transfer_map
-    pieces = _pieces(chunk.steps, threads, chunk.reverse)
-    parts = [chunk.between(*piece) for piece in pieces]
-    targets = [tuple(result[:, a:b] for result in results) for a, b in pieces]
-
-    def determine(k: int, before: Arrays) -> Callable[[], None]:
-        return lambda: cpu.determine(transfer_map, parts[k], before, targets[k])
-
-    def precompute(k: int) -> Callable[[], Any]:
-        return lambda: cpu.precompute(transfer_map, parts[k])
-
-    _, *summaries = together([determine(0, entry), *map(precompute, range(1, threads))])
-    if any(getattr(summary, "redo", None) for summary in summaries):
-        return cpu.determine(transfer_map, chunk, entry, results)
-    last = 0 if chunk.reverse else -1
-    before = tuple(target[:, last].copy() for target in targets[0])
-    calls = [determine(1, before)]
-    for k, summary in enumerate(summaries, 2):
-        before = cpu.propagate(summary, before)
-        calls.append(determine(k, before))
-    together(calls)
-    if not all(np.isfinite(result[0, last, 0]) for result in results):
-        # Where rounding decides whether the loop overflows, the row is the loop's.
-        cpu.determine(transfer_map, chunk, entry, results)
-    return None
-
-
-def _pieces(steps: int, threads: int, reverse: bool) -> list[tuple[int, int]]:
-    """threads + 1 pieces in the order of the recurrence: the first one a little smaller.
-
-    precompute takes about 0.95 of the time of determine, so that the first piece, which is
-    determined while others are precomputed, has 0.95 of their size.
-    """
-    unit = steps / (threads + 0.95)
-    ends = [0, *(int(unit * (k + 0.95)) for k in range(threads)), steps]
-    pieces = list(pairwise(ends))
-    if reverse:
-        pieces = [(steps - b, steps - a) for a, b in pieces]
-    return pieces
+    return out or results, left

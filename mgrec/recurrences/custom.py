@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from ..algebra.transfer_map import TransferMap
-from ..arrays.door import check
-from ..placement import solve
+from ..families.family import Arrays, Problem
+from ..families.transfer.door import check
+from ..placement import solved
 from .maps import mobius
 
 
+@solved
 def scan(
     transfer_map: TransferMap,
     *operands: Any,
@@ -22,7 +25,7 @@ def scan(
     memory: str = "stream",
     method: str = "auto",
     out: Any = None,
-) -> Any:
+) -> Problem:
     """Solve the recurrence whose steps are transfer maps.
 
     Parameters
@@ -83,11 +86,17 @@ def scan(
         raise TypeError(f"transfer_map must be a TransferMap; got {transfer_map!r}")
     named = dict(zip(_names(transfer_map, len(operands)), operands, strict=True))
     kinds = "f" if transfer_map == mobius else "iufc"
-    problem = check(transfer_map, named, initial, axis, reverse, kinds)
-    _check_maps(transfer_map, problem.dtype, len(operands))
-    _check_state(transfer_map, problem.dtype, len(initial) if isinstance(initial, tuple) else 0)
-    results = solve(problem, memory, method, out)
-    return results if isinstance(initial, tuple) else results[0]
+    problem = check(
+        transfer_map, named, initial, axis, reverse, kinds, memory=memory, method=method, out=out
+    )
+    dtype = problem.recurrence.dtype
+    _check_maps(transfer_map, dtype, len(operands))
+    _check_state(transfer_map, dtype, len(initial) if isinstance(initial, tuple) else 0)
+    return replace(problem, finish=_states) if problem.is_several else problem
+
+
+def _states(results: Arrays, exit: Any) -> Arrays:
+    return results
 
 
 def _names(transfer_map: TransferMap, given: int) -> tuple[str, ...]:

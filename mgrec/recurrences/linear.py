@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ..algebra.affine import affine
-from ..arrays.door import as_rows, check
-from ..placement import solve
+from ..families.family import Problem
+from ..families.transfer.door import as_rows, check
+from ..placement import solved
 
 
+@solved
 def linear_recurrence(
     s: Any,
     t: Any,
@@ -19,7 +21,7 @@ def linear_recurrence(
     memory: str = "stream",
     method: str = "auto",
     out: Any = None,
-) -> Any:
+) -> Problem:
     """Solve w_i = s_i·w_{i-1} + t_i along an axis.
 
     Parameters
@@ -135,5 +137,5 @@ def linear_recurrence(
     2.0
     """
     start = 0 if initial is None else as_rows(initial)
-    problem = check(affine, {"s": s, "t": t}, start, axis, reverse)
-    return solve(problem, memory, method, out)[0]
+    operands = {"s": s, "t": t}
+    return check(affine, operands, start, axis, reverse, memory=memory, method=method, out=out)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..arrays.door import as_rows, check
-from ..placement import solve
+from ..families.family import Problem
+from ..families.transfer.door import as_rows, check
+from ..placement import solved
 from .maps import mobius
 
 
+@solved
 def rational_recurrence(
     a: Any,
     b: Any,
@@ -21,7 +23,7 @@ def rational_recurrence(
     memory: str = "stream",
     method: str = "auto",
     out: Any = None,
-) -> Any:
+) -> Problem:
     """Solve p_i = (a_i·p_{i-1} + b_i) / (c_i·p_{i-1} + d_i) along an axis.
 
     Parameters
@@ -91,5 +93,5 @@ def rational_recurrence(
     array([inf,  2.])
     """
     operands = {"a": a, "b": b, "c": c, "d": d}
-    problem = check(mobius, operands, as_rows(initial), axis, reverse, "f")
-    return solve(problem, memory, method, out)[0]
+    start = as_rows(initial)
+    return check(mobius, operands, start, axis, reverse, "f", memory=memory, method=method, out=out)

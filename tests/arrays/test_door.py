@@ -7,7 +7,7 @@ import pytest
 
 import mgrec
 from mgrec.algebra.affine import affine
-from mgrec.arrays.door import check
+from mgrec.families.transfer.door import check
 
 ONES = np.ones(4)
 TABLE = np.ones((2, 4))
@@ -197,7 +197,8 @@ def test_a_lazy_xarray_says_how_to_pass_it():
 def test_dtype_of_result_and_of_computation(s, t, initial, result, computed):
     start = 0 if initial is None else initial
     problem = check(affine, {"s": s, "t": t}, start, -1, False)
-    assert (problem.result_dtype, problem.dtype) == (np.dtype(result), np.dtype(computed))
+    recurrence = problem.recurrence
+    assert (recurrence.result_dtype, recurrence.dtype) == (np.dtype(result), np.dtype(computed))
     assert mgrec.linear_recurrence(s, t, initial).dtype == np.dtype(result)
 
 

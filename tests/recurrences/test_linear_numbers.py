@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from oracles import differences, linear, linear_bound, loop
 
 import mgrec
-from mgrec.placement import local, threads
+from mgrec.backends.cpu import threads
+from mgrec.backends.cpu.transfer import threads as local
 from mgrec.placement.dask.graph import groups
 
 FLOATS = ["float32", "float64"]

@@ -1,4 +1,4 @@
-"""The CPU: numba kernels, one thread a call; threads are placement's business."""
+"""The CPU: numba kernels, one thread a call, or all of a process."""
 
 from .transfer.phases import determine, determine_columns, precompute, propagate
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,47 +9,11 @@ import numpy as np
 from ...arrays.arguments import as_axis
 from ...arrays.door import as_plain_array
 from ...arrays.kinds import check_together, is_on_gpu
+from ..family import Problem
 from .cascade import Cascade
+from .recurrence import FilterRecurrence, filter_problem
 
 _COMPUTED = "fdFD"
-
-
-@dataclass(frozen=True)
-class FilterProblem:
-    """A filter over an array, checked.
-
-    Attributes
-    ----------
-    cascade : Cascade
-    x : array
-        Of `dtype`, or to be cast to it.
-    entry : array, optional
-        The states before the first sample, the states' axis first, then the other axes of x
-        without `axis`; an axis may have length 1. 0 where there is none.
-    axis : int
-        0 or more.
-    dtype : numpy.dtype
-        Of the results: float32, float64, complex64 or complex128.
-    """
-
-    cascade: Cascade
-    x: Any
-    entry: Any
-    axis: int
-    dtype: np.dtype[Any]
-
-    @property
-    def shape(self) -> tuple[Any, ...]:
-        return tuple(self.x.shape)
-
-    @property
-    def row_shape(self) -> tuple[Any, ...]:
-        return self.shape[: self.axis] + self.shape[self.axis + 1 :]
-
-    @property
-    def state_dtype(self) -> np.dtype[Any]:
-        is_complex = self.cascade.is_complex or self.dtype.kind == "c"
-        return np.dtype(np.complex128 if is_complex else np.float64)
 
 
 def as_signal(x: Any, name: str = "x") -> Any:
@@ -111,7 +74,7 @@ def result_dtype(*arrays: Any) -> np.dtype[Any]:
     return np.dtype(dtype.newbyteorder("="))
 
 
-def check_polynomials(b: Any, a: Any, x: Any, axis: Any, zi: Any) -> FilterProblem:
+def check_polynomials(b: Any, a: Any, x: Any, axis: Any, zi: Any, out: Any) -> Problem:
     """Arguments of ``lfilter``; zi has the states along `axis`."""
     b, a, x = as_polynomial("b", b), as_polynomial("a", a), as_signal(x)
     if a[0] == 0:
@@ -133,10 +96,10 @@ def check_polynomials(b: Any, a: Any, x: Any, axis: Any, zi: Any) -> FilterProbl
                 f"Unexpected shape for parameter zi: expected {wanted}, found {zi.shape}."
             )
         entry = _front(zi, axis)
-    return FilterProblem(cascade, x, entry, axis, dtype)
+    return filter_problem(cascade, x, entry, axis, dtype, out)
 
 
-def check_sections(sos: Any, x: Any, axis: Any, zi: Any) -> FilterProblem:
+def check_sections(sos: Any, x: Any, axis: Any, zi: Any, out: Any) -> Problem:
     """Arguments of ``sosfilt``; zi is (sections, ..., 2, ...)."""
     sos, x = as_sections(sos), as_signal(x)
     axis = as_axis(axis, x.shape)
@@ -156,7 +119,7 @@ def check_sections(sos: Any, x: Any, axis: Any, zi: Any) -> FilterProblem:
             )
         entry = _front(zi, axis + 1)
         entry = entry.swapaxes(0, 1).reshape((cascade.states, *entry.shape[2:]))
-    return FilterProblem(cascade, x, entry, axis, dtype)
+    return filter_problem(cascade, x, entry, axis, dtype, out)
 
 
 def _as_states(zi: Any, x: Any) -> Any:
@@ -170,13 +133,13 @@ def _front(array: Any, axis: int) -> Any:
     return array.transpose(order)
 
 
-def as_zf(problem: FilterProblem, exit: Any, is_sections: bool) -> Any:
+def as_zf(recurrence: FilterRecurrence, exit: Any, is_sections: bool) -> Any:
     """The states after the last sample in SciPy's axes, from (states, other axes of x)."""
     if not is_sections:
-        axis = problem.axis
+        axis = recurrence.axis
         order = (*range(1, axis + 1), 0, *range(axis + 1, exit.ndim))
         return exit.transpose(order)
-    pairs = exit.reshape((len(problem.cascade.sections), 2, *exit.shape[1:]))
-    axis = problem.axis
+    pairs = exit.reshape((len(recurrence.cascade.sections), 2, *exit.shape[1:]))
+    axis = recurrence.axis
     order = (0, *range(2, axis + 2), 1, *range(axis + 2, pairs.ndim))
     return pairs.transpose(order)

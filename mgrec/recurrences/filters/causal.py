@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from ...families.filters.door import FilterProblem, as_zf, check_polynomials, check_sections
-from ...placement.filters.solve import solve_filter
+from ...families.family import Arrays, Problem
+from ...families.filters.door import as_zf, check_polynomials, check_sections
+from ...placement import solved
 from .chunks import without_empty_chunks
 
 
-def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any = None) -> Any:
+@solved
+def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any = None) -> Problem:
     """Filter data along an axis with a rational transfer function.
 
     Computes
@@ -116,11 +119,11 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any 
     >>> float(y[-1].compute())
     1.0
     """
-    problem = check_polynomials(b, a, x, axis, zi)
-    return _solve(problem, zi is not None, False, out)
+    return _finished(check_polynomials(b, a, x, axis, zi, out), is_sections=False)
 
 
-def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any = None) -> Any:
+@solved
+def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any = None) -> Problem:
     """Filter data along an axis with a cascade of second-order sections.
 
     All sections go over the data in one pass, with the arguments, results and states of
@@ -169,12 +172,15 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any = None
     >>> sosfilt(sos, np.array([1.0, 0.0, 0.0, 0.0]))
     array([1.   , 1.5  , 0.75 , 0.375])
     """
-    problem = check_sections(sos, x, axis, without_empty_chunks(zi))
-    return _solve(problem, zi is not None, True, out)
+    problem = check_sections(sos, x, axis, without_empty_chunks(zi), out)
+    return _finished(problem, is_sections=True)
 
 
-def _solve(problem: FilterProblem, with_state: bool, is_sections: bool, out: Any) -> Any:
-    y, exit = solve_filter(problem, out)
-    if not with_state:
-        return y
-    return y, as_zf(problem, without_empty_chunks(exit), is_sections)
+def _finished(problem: Problem, is_sections: bool) -> Problem:
+    """The problem of a filter that returns its states if it was given some."""
+    recurrence = problem.recurrence
+
+    def finish(results: Arrays, exit: Any) -> Any:
+        return results[0], as_zf(recurrence, without_empty_chunks(exit), is_sections)
+
+    return replace(problem, finish=finish) if recurrence.is_exit_asked else problem

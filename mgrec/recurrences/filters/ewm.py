@@ -10,8 +10,9 @@ import numpy as np
 from ...arrays.arguments import as_axis, as_flag, as_real
 from ...arrays.layout import has_unknown_sizes
 from ...families.filters.cascade import Cascade
-from ...families.filters.door import FilterProblem, as_signal, beside
-from ...placement.filters.solve import solve_filter
+from ...families.filters.door import as_signal, beside
+from ...families.filters.recurrence import filter_problem
+from ...placement import solve
 from ..custom import scan
 from ..linear import linear_recurrence
 from ..maps import max_plus
@@ -142,7 +143,7 @@ def _without_gaps(x: Any, largest: float, rate: float, adjust: bool, axis: int) 
     # Rows near overflow are done again in the dtype of the results: float32 is too coarse.
     is_narrow = x.dtype.char == "f" and largest < _SAFE
     dtype = np.dtype(np.float32 if is_narrow else np.float64)
-    y, _ = solve_filter(FilterProblem(cascade, x, entry, axis, dtype))
+    y = solve(filter_problem(cascade, x, entry, axis, dtype))
     if adjust:
         fall = -math.log1p(-rate) if rate < 1 else math.inf
         count = math.ceil(min(_FULL / fall, x.shape[axis]))

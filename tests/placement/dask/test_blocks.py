@@ -11,38 +11,37 @@ from distributed.protocol import deserialize, serialize
 from distributed.protocol.pickle import dumps, loads
 
 import mgrec
-from mgrec.placement.dask.graph.build import capture
 from mgrec.placement.dask.tasks import phases as blocks
 from mgrec.placement.dask.tasks.phases import Entries, Run, precompute_held, propagate_held
 from mgrec.signal import lfilter
 
 T = np.linspace(-1, 1, 50)
 LAZY = da.from_array(T, chunks=10)
-CALLS = {
-    "transfer map": lambda: mgrec.linear_recurrence(LAZY, LAZY, 2.0),
-    "filter": lambda: lfilter([0.2, 0.3], [1.0, -0.9, 0.5], LAZY),
-    "own code": lambda: mgrec.linear_recurrence(mgrec.Coefficient(lambda i: 1 / (i + 2)), LAZY),
+PROBLEMS = {
+    "transfer map": mgrec.linear_recurrence.build(LAZY, LAZY, 2.0),
+    "filter": lfilter.build([0.2, 0.3], [1.0, -0.9, 0.5], LAZY),
+    "own code": mgrec.linear_recurrence.build(mgrec.Coefficient(lambda i: 1 / (i + 2)), LAZY),
 }
 
 
-@pytest.fixture(params=CALLS)
-def recipe(request):
-    return capture(CALLS[request.param]).recipe
+@pytest.fixture(params=PROBLEMS)
+def recurrence(request):
+    return PROBLEMS[request.param].recurrence
 
 
-def test_a_recipe_is_read_once_a_process(recipe):
-    written = dumps(recipe)
-    one, two = loads(written), loads(dumps(recipe))
+def test_a_recurrence_is_read_once_a_process(recurrence):
+    written = dumps(recurrence)
+    one, two = loads(written), loads(dumps(recurrence))
     assert one is two
-    assert one == recipe
-    assert tokenize(one) == tokenize(recipe)
+    assert one == recurrence
+    assert tokenize(one) == tokenize(recurrence)
     assert len(written) < 2000
 
 
-def test_summaries_and_entries_travel_as_one_frame(recipe):
-    own = (T,) * len(recipe.varying)
-    run = precompute_held(recipe, [((k,), (k * 50,)) for k in range(9)], list(own * 9))
-    entries = propagate_held(recipe, [(0, k) for k in range(9)], [run], recipe.rest())
+def test_summaries_and_entries_travel_as_one_frame(recurrence):
+    own = (T,) * len(recurrence.varying)
+    run = precompute_held(recurrence, [((k,), (k * 50,)) for k in range(9)], list(own * 9))
+    entries = propagate_held(recurrence, [(0, k) for k in range(9)], [run], recurrence.rest())
     for value, kind in ((run, Run), (entries, Entries)):
         header, frames = serialize(value)
         again = deserialize(header, frames)
@@ -66,7 +65,7 @@ def test_frames_of_arrays_alone_would_be_seen():
     ],
 )
 def test_chunks_are_launched_before_the_first_is_waited_for(
-    recipe, monkeypatch, most, block, order
+    recurrence, monkeypatch, most, block, order
 ):
     """As long as their summaries and copies are few: on a GPU they take memory until then."""
     events = []
@@ -75,10 +74,10 @@ def test_chunks_are_launched_before_the_first_is_waited_for(
         events.append("L")
         return lambda: events.append("W")
 
-    monkeypatch.setattr(type(recipe), "precompute", launch)
+    monkeypatch.setattr(type(recurrence), "precompute", launch)
     monkeypatch.setattr(blocks, "ROWS", most)
-    count = len(recipe.varying)
-    recipe = dataclasses.replace(recipe, block_dtypes=(block.dtype,) * count)
-    run = precompute_held(recipe, [((k,), (k * 50,)) for k in range(5)], [block] * (5 * count))
+    count = len(recurrence.varying)
+    recurrence = dataclasses.replace(recurrence, block_dtypes=(block.dtype,) * count)
+    run = precompute_held(recurrence, [((k,), (k * 50,)) for k in range(5)], [block] * (5 * count))
     assert "".join(events) == order
     assert [shape for _, shape in run.summaries] == [block.shape] * 5

@@ -57,7 +57,7 @@ REFUSED = {
     "solve of another function": (
         lambda: mgrec.dask.solve(np.negative, LAZY),
         TypeError,
-        "got another function",
+        "must be a function that solves one recurrence along an axis, .*; got negative",
     ),
     "warm-up of NumPy": (
         lambda: mgrec.dask.warm_up(mgrec.linear_recurrence, 0.5, np.ones(6)),

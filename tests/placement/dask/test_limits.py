@@ -12,10 +12,10 @@ from distributed import Client
 from distributed.protocol import deserialize, serialize
 
 import mgrec
+from mgrec.families.family import Pack
 from mgrec.placement.dask.graph import groups
 from mgrec.placement.dask.tasks import limits
 from mgrec.placement.dask.tasks.limits import check_chunk, check_chunks
-from mgrec.placement.dask.tasks.recipes import Pack
 from mgrec.signal import lfilter
 
 

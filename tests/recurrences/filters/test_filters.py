@@ -174,7 +174,7 @@ def test_states_of_one_row_serve_all_rows():
 
 
 def test_two_threads_agree_with_one(monkeypatch):
-    from mgrec.placement import threads
+    from mgrec.backends.cpu import threads
 
     monkeypatch.setattr(threads, "SMALL", 1 << 12)
     monkeypatch.setenv("MGREC_NUM_THREADS", "3")
@@ -191,7 +191,7 @@ def test_two_threads_agree_with_one(monkeypatch):
 
 def test_a_lone_impulse_dies_out_as_in_scipy(monkeypatch):
     """The head of a thread's piece is followed as long as it counts among what is there."""
-    from mgrec.placement import threads
+    from mgrec.backends.cpu import threads
 
     monkeypatch.setattr(threads, "SMALL", 1 << 12)
     monkeypatch.setenv("MGREC_NUM_THREADS", "2")

@@ -12,7 +12,7 @@ from ....arrays.chunk import Chunk
 from ....families.filters.blocks import BLOCK, block_noise, block_table
 from ....families.filters.cascade import Cascade
 from ....families.filters.summary import CascadeSummary, is_tame, propagate_cascade
-from ...registry import Kernels, at_once
+from ....families.kernels import Kernels, at_once
 from ..compilation.kernels import writable
 from .columns import filter_columns
 from .copied import section_copied
@@ -52,8 +52,21 @@ class Outcome:
 
 
 def kernels(method: str) -> Kernels:
-    """The phases of a chunk; on a CPU there is one method."""
-    return Kernels(at_once(precompute_filter), lambda *given: determine_filter(*given).exit)
+    """The phases of a chunk, on the caller's thread or, by the method "threads", on all."""
+    from .threads import determine_on_threads
+
+    determine = determine_on_threads if method == "threads" else _determine
+    return Kernels(determine, at_once(precompute_filter), propagate_filter)
+
+
+def _determine(cascade: Cascade, chunk: Chunk, entry: Any, result: np.ndarray) -> np.ndarray:
+    entry = at_rest(cascade, chunk) if entry is None else np.ascontiguousarray(entry)
+    return determine_filter(cascade, chunk, entry, result).exit
+
+
+def at_rest(cascade: Cascade, chunk: Chunk) -> np.ndarray:
+    """States (states, outer, inner) of 0."""
+    return np.zeros((cascade.states, *chunk.row_shape), _wide(cascade, chunk.dtype))
 
 
 def determine_filter(
@@ -84,7 +97,7 @@ def determine_filter(
 
 def precompute_filter(cascade: Cascade, chunk: Chunk) -> CascadeSummary:
     """The states after a chunk that begins with states of 0, and what makes them useful."""
-    entry = np.zeros((cascade.states, *chunk.row_shape), _wide(cascade, chunk.dtype))
+    entry = at_rest(cascade, chunk)
     outcome = _in_float64(cascade, _samples(cascade, chunk), entry, None, chunk)
     redo = chunk if outcome.bad.any() or not is_tame(cascade, chunk.steps) else None
     return CascadeSummary(cascade, chunk.steps, outcome.exit, redo)

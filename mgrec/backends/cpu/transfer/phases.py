@@ -7,9 +7,9 @@ import numpy as np
 from ....algebra.affine import affine as affine_map
 from ....algebra.transfer_map import TransferMap
 from ....arrays.chunk import Chunk
+from ....families.kernels import Kernels, at_once
 from ....families.transfer.affine import NAN, REDO, AffineSummary, propagate_affine
 from ....families.transfer.summary import ComposedMaps
-from ...registry import Kernels, at_once
 from ..affine import blocks as affine_blocks
 from ..affine import columns as affine_columns
 from ..affine import precompute as affine_precompute
@@ -28,8 +28,11 @@ Summary = AffineSummary | ComposedMaps
 
 
 def kernels(method: str) -> Kernels:
-    """The phases of a chunk; on a CPU there is one method."""
-    return Kernels(at_once(precompute), determine)
+    """The phases of a chunk, on the caller's thread or, by the method "threads", on all."""
+    from .threads import determine_on_threads
+
+    own = determine_on_threads if method == "threads" else determine
+    return Kernels(own, at_once(precompute), propagate)
 
 
 def precompute(transfer_map: TransferMap, chunk: Chunk) -> Summary:
@@ -45,7 +48,7 @@ def precompute(transfer_map: TransferMap, chunk: Chunk) -> Summary:
     -------
     Summary
     """
-    if transfer_map == affine_map and chunk.dtype.kind in "fc":
+    if transfer_map.redoes_rows_of(chunk.dtype):
         return _precompute_affine(chunk)
     if chunk.steps == 0:
         return ComposedMaps(transfer_map, None)
@@ -169,7 +172,7 @@ def determine_columns(
 ) -> None:
     """Write the states of the columns from `begin` to `end`."""
     flat = flatten(chunk)
-    if transfer_map == affine_map and _is_plain(flat, chunk):
+    if transfer_map.capabilities.is_affine and _is_plain(flat, chunk):
         s, t = (writable(operand) for operand in chunk.operands)
         if affine_columns.can_determine(s, t, results[0], begin, end):
             states = np.ascontiguousarray(entry[0], chunk.dtype)
@@ -186,7 +189,8 @@ def _determine_rows(
     flat = flatten(chunk)
     before = tuple(np.ascontiguousarray(part[:, 0], chunk.dtype) for part in entry)
     after = tuple(part[:, :, 0] for part in results)
-    if transfer_map == affine_map and chunk.dtype.kind == "f" and chunk.steps >= LONG:
+    is_affine = transfer_map.capabilities.is_affine
+    if is_affine and chunk.dtype.kind == "f" and chunk.steps >= LONG:
         return _determine_long_rows(chunk, flat, before[0], after[0])
     kernel = transfer_kernels(transfer_map, flat.parts, len(entry) > 1).determine_rows
     kernel(flat.operands, before, after, chunk.reverse)

@@ -11,7 +11,7 @@ import numpy as np
 from ....arrays.chunk import Chunk
 from ....families.filters.cascade import Cascade
 from ....families.filters.summary import CascadeSummary, is_tame
-from ...registry import Kernels
+from ....families.kernels import Kernels
 from .cuts import cut
 from .launch import Filter, Space
 from .program import WIDE, FilterLayout
@@ -24,7 +24,7 @@ _READ = "bBhHiIlLqQefd"
 
 def kernels(method: str) -> Kernels:
     """The phases of a chunk; filters have one method."""
-    return Kernels(precompute_filter, determine_filter)
+    return Kernels(determine_filter, precompute_filter)
 
 
 def determine_filter(cascade: Cascade, chunk: Chunk, entry: Any, result: Any) -> Any:

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from ....algebra.affine import affine
 from ....algebra.transfer_map import TransferMap
 from ....arrays.chunk import Chunk
 from ....families.transfer.policy import (
@@ -146,7 +145,7 @@ class Phases:
 
         self.chunk, self.entry, self.results = chunk, entry, results
         self.source = source = describe(chunk)
-        self.guarded = transfer_map == affine and chunk.dtype.kind in "fc"
+        self.guarded = transfer_map.redoes_rows_of(chunk.dtype)
         configuration = configuration or default_configuration(chunk, source, Device.current())
         layout = choose_layout(chunk, source, configuration.threads, guarded=self.guarded)
         self.text = print_p_scheme(transfer_map, chunk, source, len(entry), layout)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ....algebra.affine import affine
 from ....algebra.transfer_map import TransferMap
 from ....arrays.chunk import Chunk
 from ..device.compilation import Device, compile_kernel
@@ -144,7 +143,7 @@ def prepare(
         layout = replace(layout, bulk=False, staged=False)
     if layout.walking:
         return prepare_walk(transfer_map, chunk, entry, results, layout, device)
-    guarded = transfer_map == affine and chunk.dtype.kind in "fc"
+    guarded = transfer_map.redoes_rows_of(chunk.dtype)
     layout = replace(layout, guarded=guarded)
     launch = plan(transfer_map, chunk, source, len(entry), layout, device.multiprocessors)
     kernel = compile_kernel(launch.text, "determine_kernel", launch.shared_bytes)

@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from ....algebra.affine import affine
 from ....algebra.transfer_map import TransferMap
 from ....arrays.chunk import Chunk
 from ....arrays.kinds import is_on_gpu
+from ....families.kernels import Kernels
 from ....families.transfer.affine import AffineSummary
 from ....families.transfer.summary import ComposedMaps
-from ...registry import Kernels
 from ..device.launches import bind
 from .determine import prepare
 from .long_coefficients import determine_ahead, is_ahead
@@ -54,14 +53,14 @@ def precompute(
         Waits for the kernels; the summary is in host memory.
     """
     chunk = chunk.map_arrays(_on_device, chunk.shape)
-    if transfer_map == affine and chunk.dtype.kind in "fc":
+    if transfer_map.redoes_rows_of(chunk.dtype):
         return launch_summary(chunk)
     return launch_precompute(transfer_map, chunk)
 
 
 def kernels(method: str) -> Kernels:
     """The phases of a chunk, determined by the kernels of a method."""
-    return Kernels(precompute, determine_by(method))
+    return Kernels(determine_by(method), precompute)
 
 
 def determine_by(method: str) -> Callable[[TransferMap, Chunk, Arrays, Arrays], None]:

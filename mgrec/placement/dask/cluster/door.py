@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dask.array as da
 from distributed import Client, default_client
+
+from ....families.family import AlongAxis, Problem
 
 
 def client_of(client: Any) -> Client:
@@ -31,9 +33,23 @@ def check_dask_array(name: str, array: Any) -> None:
         raise TypeError(f"{name} must be a Dask array; got {type(array).__name__}")
 
 
-def check_call(recurrence: Any, operands: Iterable[Any], options: Mapping[str, Any]) -> None:
-    """Raise TypeError unless a call can be a recurrence over Dask arrays."""
+def problem_of(recurrence: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> Problem:
+    """The problem that a call of a public function would solve.
+
+    Raises
+    ------
+    TypeError
+        The function solves no one recurrence along an axis, or no operand is a Dask array.
+    """
     if not callable(recurrence):
         raise TypeError(f"recurrence must be a function of mgrec; got {recurrence!r}")
     if not any(isinstance(operand, da.Array) for operand in (*operands, *options.values())):
         raise TypeError("the recurrence needs a Dask array among its operands; got none")
+    build = getattr(recurrence, "build", None)
+    problem = build(*operands, **options) if build else None
+    if not isinstance(problem, Problem) or not isinstance(problem.recurrence, AlongAxis):
+        raise TypeError(
+            "recurrence must be a function that solves one recurrence along an axis, such as "
+            f"linear_recurrence, scan or lfilter; got {getattr(recurrence, '__name__', recurrence)}"
+        )
+    return problem

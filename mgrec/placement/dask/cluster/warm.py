@@ -8,9 +8,9 @@ from typing import Any
 from dask.base import tokenize
 from distributed import Client
 
-from ..graph.build import capture
+from ..graph.build import cut
 from ..graph.rows import rows_of
-from .door import check_call, client_of
+from .door import client_of, problem_of
 from .warm_up import WarmUp
 
 # Kinds of chunks, by their shapes: the first, the last, and what a rechunk may leave between.
@@ -59,17 +59,17 @@ def warm_up(
     ...     float(mgrec.linear_recurrence(0.5, t)[-1].compute())
     2.0
     """
-    check_call(recurrence, operands, options)
+    problem = problem_of(recurrence, operands, options)
     client = client_of(client)
-    cut = capture(lambda: recurrence(*operands, **options))
-    if cut.has_unknown_sizes:
+    own = cut(problem)
+    if own.has_unknown_sizes:
         raise ValueError(
             "warm_up needs the sizes of all chunks: call compute_chunk_sizes() on the arrays"
         )
     kinds: dict[Any, None] = {}
-    for place in rows_of(cut.chunks):
-        if all(lengths[k] for lengths, k in zip(cut.chunks, place, strict=True)):
-            kinds.setdefault(cut.shapes(place))
-    shapes, metas = tuple(kinds)[:KINDS], tuple(block._meta for block in cut.blocks)
-    name = f"mgrec-warm-up-{tokenize(cut.recipe, shapes, [str(type(meta)) for meta in metas])}"
-    client.register_plugin(WarmUp(cut.recipe, shapes, metas, name))
+    for place in rows_of(own.chunks):
+        if all(lengths[k] for lengths, k in zip(own.chunks, place, strict=True)):
+            kinds.setdefault(own.shapes(place))
+    shapes, metas = tuple(kinds)[:KINDS], tuple(block._meta for block in own.blocks)
+    name = f"mgrec-warm-up-{tokenize(own.recurrence, shapes, [str(type(meta)) for meta in metas])}"
+    client.register_plugin(WarmUp(own.recurrence, shapes, metas, name))

@@ -10,8 +10,8 @@ import numpy as np
 from distributed.diagnostics.plugin import WorkerPlugin
 
 from ....arrays.kinds import is_on_gpu
+from ....families.family import AlongAxis, Pack
 from ..tasks.phases import determine_block, precompute_block, propagate_group
-from ..tasks.recipes import Pack, Recipe
 
 # On a CPU no kernel depends on the length of a row beyond this.
 LONGEST = 4096
@@ -25,7 +25,7 @@ class WarmUp(WorkerPlugin):  # type: ignore[misc]
 
     Parameters
     ----------
-    recipe : Recipe
+    recurrence : AlongAxis
     shapes : tuple
         Of the blocks of a chunk; one entry a kind of chunk.
     metas : tuple of arrays
@@ -33,7 +33,7 @@ class WarmUp(WorkerPlugin):  # type: ignore[misc]
     name : str
     """
 
-    recipe: Recipe
+    recurrence: AlongAxis
     shapes: tuple[Shapes, ...]
     metas: tuple[Any, ...]
     name: str
@@ -49,9 +49,9 @@ class WarmUp(WorkerPlugin):  # type: ignore[misc]
             blocks = tuple(map(self._block, self.metas, shapes))
             ndim = max(len(shape) for shape in shapes)
             pack = Pack(blocks, (0,) * ndim, (0,) * ndim)
-            summary = precompute_block(pack, self.recipe)
-            entries = propagate_group(self.recipe, [summary], self.recipe.rest())
-            determine_block(self.recipe, pack, entries, 0)
+            summary = precompute_block(pack, self.recurrence)
+            entries = propagate_group(self.recurrence, [summary], self.recurrence.rest())
+            determine_block(self.recurrence, pack, entries, 0)
 
     @staticmethod
     def _block(meta: Any, shape: tuple[int, ...]) -> Any:

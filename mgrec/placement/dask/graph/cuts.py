@@ -12,9 +12,7 @@ import dask.array as da
 from distributed import Future
 
 from ....arrays.layout import has_unknown_sizes
-from ..tasks.recipes import Recipe, Where
-
-Place = tuple[int, ...]
+from ....families.family import Place, Where
 
 
 @dataclass(frozen=True)
@@ -23,17 +21,17 @@ class Cut:
 
     Attributes
     ----------
-    recipe : Recipe
+    recurrence : Recurrence
     blocks : tuple of dask.array.Array
         What the packs of the chunks are made of; at least one.
     chunks : tuple of tuple of int or nan
         Of the results.
     initial : tuple of arrays
-        States before the first step, in memory or Dask arrays: the recipe's state_shape, then
+        States before the first step, in memory or Dask arrays: the recurrence's state_shape, then
         the rows, broadcast.
     """
 
-    recipe: Recipe
+    recurrence: Any
     blocks: tuple[da.Array, ...]
     chunks: tuple[tuple[Any, ...], ...]
     initial: tuple[Any, ...]
@@ -41,17 +39,23 @@ class Cut:
     @property
     def rows(self) -> tuple[tuple[Any, ...], ...]:
         """The chunks of all axes but that of the recurrence."""
-        return self.chunks[: self.recipe.axis] + self.chunks[self.recipe.axis + 1 :]
+        return self.chunks[: self.recurrence.axis] + self.chunks[self.recurrence.axis + 1 :]
 
     @property
     def count(self) -> int:
         """Chunks along the axis of the recurrence."""
-        return len(self.chunks[self.recipe.axis])
+        return len(self.chunks[self.recurrence.axis])
+
+    @property
+    def is_last_asked(self) -> bool:
+        """Whether anyone asks for the summary of the last chunk along the axis."""
+        is_needed = self.recurrence.is_two_sided and self.count > 1
+        return is_needed or self.recurrence.is_exit_asked
 
     @property
     def is_summarised(self) -> bool:
-        """Whether anyone asks what comes after a chunk: nobody does after the last one alone."""
-        return self.count > 1 or self.recipe.is_exit_asked
+        """Whether anyone asks for the summary of any chunk."""
+        return self.count > 1 or self.is_last_asked
 
     @property
     def has_unknown_sizes(self) -> bool:

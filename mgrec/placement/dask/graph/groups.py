@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from ....arrays.layout import has_unknown_sizes
-from ..tasks.recipes import Recipe
+from ....families.family import AlongAxis
 
 # A group holds its chunks' operands until it has propagated: with groups of 32 small chunks
 # a task a group is lost in three a chunk, with large chunks memory counts. Groups of 256 MiB
@@ -18,13 +18,15 @@ GROUP_BYTES = 64 << 20
 ENTRY_BYTES = 64 << 10
 
 
-def group_size(chunks: tuple[tuple[Any, ...], ...], recipe: Recipe, is_held: bool = False) -> int:
+def group_size(
+    chunks: tuple[tuple[Any, ...], ...], recurrence: AlongAxis, is_held: bool = False
+) -> int:
     """Chunks along the axis in one group.
 
     Parameters
     ----------
     chunks : tuple of tuple of int or nan
-    recipe : Recipe
+    recurrence : AlongAxis
     is_held : bool, optional
         The operands are in memory already, so that a group holds no more by its size.
 
@@ -34,13 +36,16 @@ def group_size(chunks: tuple[tuple[Any, ...], ...], recipe: Recipe, is_held: boo
         At most 32; fewer where the chunks' operands exceed 64 MiB together, or where
         their entries, which travel to every chunk of the group, exceed an eighth of a
         chunk's operands (and 64 KiB). At most 128, whatever the operands, where they are held.
+        All of a row where the recurrence is two-sided.
     """
+    if recurrence.is_two_sided:
+        return max(1, len(chunks[recurrence.axis]))
     if has_unknown_sizes(chunks):
         return LARGEST
-    axis, arrays = recipe.axis, sum(map(bool, recipe.varying))
+    axis, arrays = recurrence.axis, sum(map(bool, recurrence.varying))
     rows = prod(max(lengths) for k, lengths in enumerate(chunks) if k != axis)
-    operands = max(1, rows * max(chunks[axis]) * recipe.dtype.itemsize * arrays)
-    entry = max(1, rows * recipe.state_dtype.itemsize * recipe.states)
+    operands = max(1, rows * max(chunks[axis]) * recurrence.dtype.itemsize * arrays)
+    entry = max(1, rows * recurrence.state_dtype.itemsize * recurrence.states)
     by_memory = GROUP_BYTES // operands
     by_travel = max(ENTRY_BYTES, operands // 8) // entry
     if is_held:

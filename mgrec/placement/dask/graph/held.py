@@ -22,8 +22,9 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from dask.task_spec import List, Task, TaskRef
 from distributed import Future
 
+from ....families.family import Place
 from ..tasks.phases import determine_held, precompute_held, propagate_held
-from .cuts import Cut, Place
+from .cuts import Cut
 from .rows import Layer, Layers, extended, rows_of
 
 # Below this many chunks a question to the scheduler, about 2 ms, costs more than it saves: a
@@ -59,15 +60,15 @@ class Held(Layers):
             own: Any = (name, *run[0])
             refs = List(*(ref for place in run for ref in self.refs[place]))
             about = tuple(map(cut.at, run))
-            self.summaries[own] = Task(own, precompute_held, cut.recipe, about, refs)
+            self.summaries[own] = Task(own, precompute_held, cut.recurrence, about, refs)
         order = {place: (n, k) for n, run in enumerate(runs) for k, place in enumerate(run)}
         asked = List(*(TaskRef((name, *run[0])) for run in runs))
         in_order = tuple(order[place] for place in places)
-        self.entries[key] = Task(key, propagate_held, cut.recipe, in_order, asked, before)
+        self.entries[key] = Task(key, propagate_held, cut.recurrence, in_order, asked, before)
 
     def determine(self, place: Place, entries: TaskRef, number: int) -> None:
         key, cut = (self.names[2], *place), self.cut
-        given = (cut.recipe, cut.at(place), entries, number, *self.refs[place])
+        given = (cut.recurrence, cut.at(place), entries, number, *self.refs[place])
         self.results[key] = Task(key, determine_held, *given)
 
     def graph(self, initial: list[da.Array]) -> HighLevelGraph:

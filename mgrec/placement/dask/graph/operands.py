@@ -13,18 +13,15 @@ from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
 from distributed import Future
 
-from ....algebra.coefficient import Coefficient
-from ....arrays.door import Problem, arrays_of
 from ....arrays.layout import has_unknown_sizes
-from ..tasks.transfer import TransferRecipe
-from .cuts import Cut
+from ....families.family import Problem
 
 
 def reference_chunks(problem: Problem) -> tuple[tuple[Any, ...], ...]:
     """The chunks of the result: those of the last operand that has each axis."""
     ndim = len(problem.shape)
     chunks: list[tuple[Any, ...] | None] = [None] * ndim
-    for array in reversed(arrays_of(problem.operands)):
+    for array in reversed(problem.operands):
         if not isinstance(array, da.Array):
             continue
         for k in range(-min(ndim, array.ndim), 0):
@@ -34,41 +31,6 @@ def reference_chunks(problem: Problem) -> tuple[tuple[Any, ...], ...]:
         (int(length),) if own is None else own
         for own, length in zip(chunks, problem.shape, strict=True)
     )
-
-
-def cut_problem(problem: Problem, method: str) -> Cut:
-    """How a chunk's operands are made of its blocks, and the arrays of these blocks."""
-    chunks = reference_chunks(problem)
-    blocks: list[da.Array] = []
-
-    def slot(array: Any) -> Any:
-        if array.ndim == 0 and not isinstance(array, da.Array):
-            return array
-        blocks.append(align(array, chunks, problem.shape))
-        return len(blocks) - 1
-
-    operands = tuple(
-        (operand.function, tuple(map(slot, operand.arrays)))
-        if isinstance(operand, Coefficient)
-        else slot(operand)
-        for operand in problem.operands
-    )
-    has_index = any(isinstance(operand, Coefficient) for operand in problem.operands)
-    if has_index and any(map(isnan, chunks[problem.axis])):
-        raise ValueError(
-            "a Coefficient needs the index of each step, but the chunk sizes along the axis are "
-            "unknown: call compute_chunk_sizes() on the arrays first"
-        )
-    varying = tuple(
-        tuple(
-            length != 1 or problem.shape[len(chunks) - block.ndim + k] == 1
-            for k, length in enumerate(block.shape)
-        )
-        for block in blocks
-    )
-    dtypes = tuple(block.dtype for block in blocks)
-    recipe = TransferRecipe.of(problem, operands, varying, dtypes, method)
-    return Cut(recipe, tuple(blocks), chunks, problem.initial)
 
 
 def align(array: Any, chunks: Any, shape: tuple[Any, ...]) -> da.Array:

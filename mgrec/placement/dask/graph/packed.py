@@ -23,8 +23,9 @@ from dask.highlevelgraph import HighLevelGraph
 from dask.layers import ArrayValuesDep
 from dask.task_spec import List, Task, TaskRef
 
+from ....families.family import Place
 from ..tasks.phases import determine_block, pack_blocks, precompute_block, propagate_group
-from .cuts import Cut, Place, starts_of
+from .cuts import Cut, starts_of
 from .operands import read_again
 from .rows import Layers
 
@@ -55,16 +56,16 @@ class Packed(Layers):
             name=self.names[0],
             meta=np.empty((0,) * len(index), object),
             align_arrays=False,
-            recipe=cut.recipe,
+            recurrence=cut.recurrence,
         )
 
     def propagate(self, places: list[Place], before: Any, key: tuple[Any, ...]) -> None:
         refs = (TaskRef((self.names[0], *place)) for place in places)
-        self.entries[key] = Task(key, propagate_group, self.cut.recipe, List(*refs), before)
+        self.entries[key] = Task(key, propagate_group, self.cut.recurrence, List(*refs), before)
 
     def determine(self, place: Place, entries: TaskRef, number: int) -> None:
         key, pack = (self.names[2], *place), TaskRef((self.again.name, *place))
-        self.results[key] = Task(key, determine_block, self.cut.recipe, pack, entries, number)
+        self.results[key] = Task(key, determine_block, self.cut.recurrence, pack, entries, number)
 
     def graph(self, initial: list[da.Array]) -> HighLevelGraph:
         asked = [self.summaries, *initial] if self.cut.is_summarised else initial
@@ -92,6 +93,6 @@ def _pack(cut: Cut, blocks: Sequence[da.Array], name: str) -> da.Array:
         name=name,
         meta=np.empty((0,) * len(index), object),
         align_arrays=False,
-        recipe=cut.recipe,
+        recurrence=cut.recurrence,
         count=len(blocks),
     )

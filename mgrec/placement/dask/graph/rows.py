@@ -13,8 +13,9 @@ from dask.array.utils import meta_from_array
 from dask.highlevelgraph import HighLevelGraph
 from dask.task_spec import List, Task, TaskRef
 
+from ....families.family import Place
 from ..tasks.phases import exit_block
-from .cuts import Cut, Place, within
+from .cuts import Cut, within
 from .operands import align
 
 Layer = dict[Any, Task]
@@ -75,56 +76,58 @@ class Layers(ABC):
 
     def chain(self, size: int) -> tuple[tuple[da.Array, ...], da.Array | None]:
         """The results, and the exit if it is asked for, with groups of this many chunks."""
-        recipe, cut = self.cut.recipe, self.cut
-        groups = groups_of(cut.count, size, recipe.reverse)
+        recurrence, cut = self.cut.recurrence, self.cut
+        groups = groups_of(cut.count, size, recurrence.reverse)
         last = groups[-1][-1]
         initial, arrays = _initial(cut)
         for row in rows_of(cut.rows):
             before: Any = initial(row)
             for group, members in enumerate(groups):
-                places = [place_of(row, recipe.axis, k) for k in members]
+                places = [place_of(row, recurrence.axis, k) for k in members]
                 # Nobody may ask for what comes after the last chunk: then it is not summarised.
                 asked = [
                     at for at, k in zip(places, members, strict=True)
-                    if k != last or recipe.is_exit_asked
+                    if k != last or self.cut.is_last_asked
                 ]  # fmt: skip
                 key = (self.names[1], group, *row)
                 self.propagate(asked, before, key)
                 before = TaskRef(key)
                 for number, place in enumerate(places):
                     self.determine(place, before, number)
-            if recipe.is_exit_asked:
+            if recurrence.is_exit_asked:
                 self._leave(row, before)
         graph = self.graph(arrays)
-        return self._results(graph), self._exit(graph) if recipe.is_exit_asked else None
+        return self._results(graph), self._exit(graph) if recurrence.is_exit_asked else None
 
     def _leave(self, row: Place, entries: TaskRef) -> None:
-        recipe, like = self.cut.recipe, self.cut.blocks[0]._meta
-        key = (self.names[3], *(0 for _ in recipe.state_shape), *row)
-        self.exits[key] = Task(key, exit_block, recipe, entries, _like(like, 1, recipe.dtype))
+        recurrence, like = self.cut.recurrence, self.cut.blocks[0]._meta
+        key = (self.names[3], *(0 for _ in recurrence.state_shape), *row)
+        self.exits[key] = Task(
+            key, exit_block, recurrence, entries, _like(like, 1, recurrence.dtype)
+        )
 
     def _results(self, graph: HighLevelGraph) -> tuple[da.Array, ...]:
         cut, name = self.cut, self.names[2]
         graph = extended(graph, name, self.results, {self.names[1], *self.read})
-        meta = _like(cut.blocks[0]._meta, len(cut.chunks), cut.recipe.result_dtype)
-        if cut.recipe.results == 1:
+        meta = _like(cut.blocks[0]._meta, len(cut.chunks), cut.recurrence.result_dtype)
+        if cut.recurrence.results == 1:
             return (da.Array(graph, name, cut.chunks, meta=meta),)
         return tuple(
             _component(graph, name, cut.chunks, number, meta)
-            for number in range(cut.recipe.results)
+            for number in range(cut.recurrence.results)
         )
 
     def _exit(self, graph: HighLevelGraph) -> da.Array:
         cut, name = self.cut, self.names[3]
         graph = extended(graph, name, self.exits, {self.names[1]})
-        chunks = (*((length,) for length in cut.recipe.state_shape), *cut.rows)
-        meta = _like(cut.blocks[0]._meta, len(chunks), cut.recipe.dtype)
+        chunks = (*((length,) for length in cut.recurrence.state_shape), *cut.rows)
+        meta = _like(cut.blocks[0]._meta, len(chunks), cut.recurrence.dtype)
         return da.Array(graph, name, chunks, meta=meta)
 
 
 def _initial(cut: Cut) -> tuple[Callable[[Place], List], list[da.Array]]:
     """What the first propagation of a row of chunks starts from, as a function of the row."""
-    own = cut.recipe.state_shape
+    own = cut.recurrence.state_shape
     chunks = (*((length,) for length in own), *cut.rows)
     shape = tuple(map(sum, chunks))
     states = [

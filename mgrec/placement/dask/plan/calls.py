@@ -13,8 +13,9 @@ import dask.array as da
 import numpy as np
 from distributed import Client, Future, wait
 
-from ....backends import to_host
-from ..graph.cuts import Cut, Place, starts_of
+from ....arrays.kinds import to_host
+from ....families.family import Place
+from ..graph.cuts import Cut, starts_of
 from ..graph.held import is_held
 from ..graph.rows import rows_of
 from .messages import Part, Peer, row_of
@@ -65,8 +66,8 @@ class Call:
 
     def exit(self, parts: Mapping[Place, np.ndarray]) -> np.ndarray:
         """The states after the last chunk of every row of chunks, together."""
-        recipe = self.cut.recipe
-        whole = np.empty((*recipe.state_shape, *map(sum, self.cut.rows)), recipe.dtype)
+        recurrence = self.cut.recurrence
+        whole = np.empty((*recurrence.state_shape, *map(sum, self.cut.rows)), recurrence.dtype)
         for row, part in parts.items():
             at: Any = (..., *self._span(row))
             whole[at] = part
@@ -77,7 +78,7 @@ class Call:
 
     def sizes(self, part: Part, names: Sequence[str]) -> Sizes:
         """The results of a share by their keys, one array a name and chunk."""
-        chunks, itemsize = self.cut.chunks, self.cut.recipe.result_dtype.itemsize
+        chunks, itemsize = self.cut.chunks, self.cut.recurrence.result_dtype.itemsize
         return {
             (name, *at): prod(own[k] for own, k in zip(chunks, at, strict=True)) * itemsize
             for at, _ in part.chunks
@@ -90,10 +91,10 @@ class Call:
         for what, want, got in (
             ("chunks", wanted.chunks, own.chunks),
             ("chunks of operands", *([b.chunks for b in c.blocks] for c in (wanted, own))),
-            ("dtype", wanted.recipe.dtype, own.recipe.dtype),
-            ("axis", wanted.recipe.axis, own.recipe.axis),
-            ("reverse", wanted.recipe.reverse, own.recipe.reverse),
-            ("states", wanted.recipe.results, own.recipe.results),
+            ("dtype", wanted.recurrence.dtype, own.recurrence.dtype),
+            ("axis", wanted.recurrence.axis, own.recurrence.axis),
+            ("reverse", wanted.recurrence.reverse, own.recurrence.reverse),
+            ("states", wanted.recurrence.results, own.recurrence.results),
         ):
             if want != got:
                 raise ValueError(
@@ -135,7 +136,8 @@ def deal(call: Call, client: Client, key: Callable[[int], str]) -> dict[str, Par
     -------
     dict, address -> Part
     """
-    axis, count, is_reverse = call.cut.recipe.axis, call.cut.count, call.cut.recipe.reverse
+    recurrence, count = call.cut.recurrence, call.cut.count
+    axis, is_reverse = recurrence.axis, recurrence.reverse
     where = call.holders(client)
     owned: dict[str, list[Place]] = {}
     for place in rows_of(call.cut.chunks):
@@ -150,7 +152,8 @@ def deal(call: Call, client: Client, key: Callable[[int], str]) -> dict[str, Par
     for address, places in owned.items():
         for place in places:
             row = row_of(place, axis)
-            latest[address][row] = max(latest[address][row], turn(place))
+            needed = count if recurrence.is_two_sided else turn(place)
+            latest[address][row] = max(latest[address][row], needed)
 
     def asked(sender: str, receiver: str) -> tuple[Place, ...]:
         until = latest[receiver]

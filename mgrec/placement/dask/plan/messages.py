@@ -8,9 +8,7 @@ from typing import Any
 
 from distributed.protocol import to_serialize
 
-from ..tasks.recipes import Recipe, Where
-
-Place = tuple[int, ...]
+from ....families.family import AlongAxis, Place, Where
 
 
 @dataclass(frozen=True)
@@ -55,18 +53,21 @@ class Request:
     ----------
     number : int
         Of the solve.
-    recipe : Recipe
+    recurrence : AlongAxis
     initial : dict, row of chunks -> list of arrays
     names : tuple of str
         Of the results, one a scalar of the state.
+    is_last_asked : bool
+        The last chunk of a row is summarised, too.
     keys : dict, place -> keys of operands, or None
         None for the operands that the plan was built with.
     """
 
     number: int
-    recipe: Recipe
+    recurrence: AlongAxis
     initial: Mapping[Place, list[Any]]
     names: tuple[str, ...]
+    is_last_asked: bool
     keys: Mapping[Place, Sequence[Any]] | None = None
 
 

@@ -18,12 +18,13 @@ from distributed import Client, Future, wait
 from distributed.actor import ProxyRPC
 from distributed.protocol.pickle import dumps
 
+from ....families.family import Place, Problem
 from ...logs import log_planned
-from ..cluster.door import check_call, client_of
-from ..graph.build import Solved, answered, capture
+from ..cluster.door import client_of, problem_of
+from ..graph.build import Solved, cut
 from ..graph.cuts import Cut
 from .calls import Call, Sizes, deal
-from .messages import Abandoned, Lost, Part, Place, Request, call, row_of
+from .messages import Abandoned, Lost, Part, Request, call, row_of
 from .shares import Share
 
 # Seconds for a direct connection to a worker; after that its messages go by the scheduler.
@@ -42,13 +43,13 @@ class Plan:
     def __init__(
         self, recurrence: Callable[..., Any], operands: Any, options: Any, client: Client | None
     ) -> None:
-        check_call(recurrence, operands, options)
+        self._problem = problem_of(recurrence, operands, options)
         self.client = client_of(client)
         if self.client.asynchronous:
             raise TypeError("a plan needs a client that waits; got an asynchronous one")
         self._given = (recurrence, operands, options)
         self._lock, self._numbers, self._name = threading.Lock(), count(1), uuid4().hex[:16]
-        self._first = Call(capture(lambda: recurrence(*operands, **options)), self.client)
+        self._first = Call(cut(self._problem), self.client)
         self._parts = deal(self._first, self.client, self._key)
         self._actors = {a: self._place(a, part) for a, part in self._parts.items()}
         self._end = ""
@@ -129,18 +130,19 @@ class Plan:
             if self.client.status != "running":
                 raise RuntimeError("the client of the plan is closed: build it anew with another")
             recurrence, first, given = self._given
-            is_first = not operands and not options
-            with answered(lambda cut: self._solve(self._first if is_first else self._like(cut()))):
-                return recurrence(*(operands or first), **{**given, **options})
+            if not operands and not options:
+                return self._problem.finish(*self._solve(self._first))
+            problem = problem_of(recurrence, operands or first, {**given, **options})
+            return problem.finish(*self._solve(self._like(problem)))
 
-    def _like(self, cut: Cut) -> Call:
-        call = Call(cut, self.client)
+    def _like(self, problem: Problem) -> Call:
+        call = Call(cut(problem), self.client)
         call.check_like(self._first)
         return call
 
     def _solve(self, solve: Call) -> Solved:
-        number, recipe, start = next(self._numbers), solve.cut.recipe, time.perf_counter()
-        names = tuple(f"solved-{self._name}-{number}-{k}" for k in range(recipe.results))
+        number, recurrence, start = next(self._numbers), solve.cut.recurrence, time.perf_counter()
+        names = tuple(f"solved-{self._name}-{number}-{k}" for k in range(recurrence.results))
         requests = dict(self._requests(solve, number, names))
         sizes = {address: solve.sizes(part, names) for address, part in self._parts.items()}
         futures = {key: Future(key, self.client) for own in sizes.values() for key in own}
@@ -152,7 +154,7 @@ class Plan:
             raise
         arrays = tuple(_array(solve.cut, name, futures) for name in names)
         log_planned(arrays[0], len(self._parts), time.perf_counter() - start)
-        return arrays, solve.exit(exits) if recipe.is_exit_asked else None
+        return arrays, solve.exit(exits) if recurrence.is_exit_asked else None
 
     def _requests(
         self, solve: Call, number: int, names: tuple[str, ...]
@@ -161,9 +163,12 @@ class Plan:
         for address, part in self._parts.items():
             places = [at for at, _ in part.chunks]
             keys = None if is_first else {at: solve.cut.keys(at) for at in places}
-            rows = {row_of(at, solve.cut.recipe.axis) for at in places}
+            rows = {row_of(at, solve.cut.recurrence.axis) for at in places}
             own = {row: initial[row] for row in rows}
-            yield address, Request(number, solve.cut.recipe, own, names, keys)
+            yield (
+                address,
+                Request(number, solve.cut.recurrence, own, names, solve.cut.is_last_asked, keys),
+            )
 
     async def _ask(
         self,
@@ -276,6 +281,6 @@ def _error(call: asyncio.Future[Any]) -> BaseException | None:
 def _array(cut: Cut, name: str, futures: Mapping[Any, Future]) -> da.Array:
     layer = {key: future for key, future in futures.items() if key[0] == name}
     graph = HighLevelGraph({name: layer}, {name: set()})
-    like, dtype = cut.blocks[0]._meta, cut.recipe.result_dtype
+    like, dtype = cut.blocks[0]._meta, cut.recurrence.result_dtype
     meta = meta_from_array(like, ndim=len(cut.chunks), dtype=dtype)
     return da.Array(graph, name, cut.chunks, meta=meta)

@@ -16,9 +16,9 @@ from distributed import get_worker
 from distributed.protocol.pickle import dumps, loads
 from distributed.utils_comm import gather_from_workers
 
+from ....families.family import AlongAxis, Pack, Place
 from ..tasks.phases import Entries, determine_block, precompute_blocks, propagate_group
-from ..tasks.recipes import Pack, Recipe
-from .messages import Abandoned, Lost, Part, Peer, Place, Request, call, row_of
+from .messages import Abandoned, Lost, Part, Peer, Request, call, row_of
 
 Summaries = dict[Place, Any]
 
@@ -48,7 +48,7 @@ class Share:
         """Solve the chunks of this worker and keep the results in its memory; the exits."""
         try:
             packs = await self._packs(request)
-            own = await self._summarise(request.recipe, packs)
+            own = await self._summarise(request, packs)
             others = await self._exchange(request.number, own)
             results, exits = await self._determine(request, packs, own, others)
         finally:
@@ -112,12 +112,13 @@ class Share:
             blocks = self.blocks
         return {at: Pack(tuple(own), at, self.at[at]) for at, own in blocks.items()}
 
-    async def _summarise(self, recipe: Recipe, packs: Mapping[Place, Pack]) -> Summaries:
-        last = 0 if recipe.reverse else self.part.count - 1
-        asked = [at for at in packs if at[recipe.axis] != last or recipe.is_exit_asked]
+    async def _summarise(self, request: Request, packs: Mapping[Place, Pack]) -> Summaries:
+        recurrence = request.recurrence
+        turns = ((at, self._turn(at[recurrence.axis], recurrence)) for at in packs)
+        asked = [at for at, turn in turns if request.is_last_asked or not self._ends(turn)]
 
         def summarise(part: list[Place]) -> list[Any]:
-            return precompute_blocks([packs[at] for at in part], recipe)
+            return precompute_blocks([packs[at] for at in part], recurrence)
 
         found = await self._spread(summarise, asked)
         return dict(zip(asked, found, strict=True))
@@ -140,24 +141,26 @@ class Share:
         self, request: Request, packs: Mapping[Place, Pack], own: Summaries, others: list[bytes]
     ) -> tuple[dict[Any, Any], dict[Place, Any]]:
         """The results by their keys, and the exits by their rows of chunks."""
-        recipe, found = request.recipe, dict(own)
+        recurrence, found = request.recurrence, dict(own)
         for summaries in others:
             found |= loads(summaries)
         rows: dict[Place, list[int]] = {}
         for at in packs:
-            rows.setdefault(row_of(at, recipe.axis), []).append(self._turn(at[recipe.axis], recipe))
+            rows.setdefault(row_of(at, recurrence.axis), []).append(
+                self._turn(at[recurrence.axis], recurrence)
+            )
         entries: dict[Place, Entries] = {}
 
         def enter(row: Place) -> None:
-            before = [found[at] for at in self._before(row, max(rows[row]), recipe)]
-            entries[row] = propagate_group(recipe, before, request.initial[row])
+            before = [found[at] for at in self._before(row, max(rows[row]), request)]
+            entries[row] = propagate_group(recurrence, before, request.initial[row])
 
         def determine(at: Place) -> Any:
-            row = row_of(at, recipe.axis)
+            row = row_of(at, recurrence.axis)
             if row not in entries:
                 enter(row)
-            number = self._turn(at[recipe.axis], recipe)
-            return determine_block(recipe, packs[at], entries[row], number)
+            number = self._turn(at[recurrence.axis], recurrence)
+            return determine_block(recurrence, packs[at], entries[row], number)
 
         if self.threads > 1:
             # With one thread a second trip to it would cost more than it is worth.
@@ -167,24 +170,28 @@ class Share:
             (name, *at): array
             for at, arrays in zip(packs, results, strict=True)
             for name, array in zip(
-                request.names, arrays if recipe.results > 1 else [arrays], strict=True
+                request.names, arrays if recurrence.results > 1 else [arrays], strict=True
             )
         }
-        ended = [row for row in rows if recipe.is_exit_asked and self._ends(max(rows[row]))]
-        return keyed, {row: entries[row].leave(recipe) for row in ended}
+        ended = [row for row in rows if recurrence.is_exit_asked and self._ends(max(rows[row]))]
+        return keyed, {row: entries[row].leave(recurrence) for row in ended}
 
-    def _turn(self, k: int, recipe: Recipe) -> int:
+    def _turn(self, k: int, recurrence: AlongAxis) -> int:
         """When a chunk comes among those of its row."""
-        return self.part.count - 1 - k if recipe.reverse else k
+        return self.part.count - 1 - k if recurrence.reverse else k
 
     def _ends(self, turn: int) -> bool:
         return turn == self.part.count - 1
 
-    def _before(self, row: Place, last: int, recipe: Recipe) -> list[Place]:
-        """The chunks of a row before the last one of this worker, in order; all for the exit."""
-        axis = recipe.axis
-        turns = range(last + 1 if recipe.is_exit_asked and self._ends(last) else last)
-        return [(*row[:axis], self._turn(turn, recipe), *row[axis:]) for turn in turns]
+    def _before(self, row: Place, last: int, request: Request) -> list[Place]:
+        """The chunks of a row whose summaries this worker needs, in order.
+
+        Those before its last one; all for the exit, and where the recurrence is two-sided.
+        """
+        recurrence, axis = request.recurrence, request.recurrence.axis
+        is_all = recurrence.is_two_sided or self._ends(last)
+        turns = range(self.part.count if is_all and request.is_last_asked else last)
+        return [(*row[:axis], self._turn(turn, recurrence), *row[axis:]) for turn in turns]
 
     async def _spread(
         self, function: Callable[[list[Any]], list[Any]], values: list[Any]

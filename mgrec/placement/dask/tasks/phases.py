@@ -1,7 +1,7 @@
 """The tasks of the graph: pure functions of blocks in memory, the same for every family.
 
-What a family of recurrences must say of itself is a recipe (recipes.py): graphs of packed chunks,
-graphs of held chunks and plans know nothing else of it.
+Of a family they know its contract (families/family.py) and nothing else, in graphs of packed
+chunks, in graphs of held chunks and in plans.
 """
 
 from __future__ import annotations
@@ -15,11 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from ....arrays.kinds import is_on_gpu
-from ....backends import Backend, Summarise, backend_of, to_host
+from ....arrays.kinds import is_on_gpu, to_host
+from ....backends import CPU, backend_of
+from ....families.family import AlongAxis, Pack, Recurrence, Shape, Where
+from ....families.kernels import Backend, Summarise
 from .errors import in_chunk
 from .limits import check_chunk
-from .recipes import Pack, Recipe, Shape, Where
+from .spilling import register
+
+register(Pack)
 
 # Rows whose summaries may wait on a GPU at once, a few scalars each: 16 MB or so.
 ROWS = 1 << 18
@@ -65,41 +69,41 @@ class Entries(Together):
     is_initial: bool = False
     shape: Shape | None = None
 
-    def at(self, number: int, recipe: Recipe, shape: Shape) -> Any:
+    def at(self, number: int, recurrence: AlongAxis, shape: Shape) -> Any:
         """The entry of one chunk of the group, which has this shape."""
         state = self.states[number]
-        return recipe.enter(state, shape) if self.is_initial and not number else state
+        return recurrence.enter(state, shape) if self.is_initial and not number else state
 
-    def leave(self, recipe: Recipe) -> np.ndarray:
+    def leave(self, recurrence: AlongAxis) -> np.ndarray:
         """The states after the last chunk, which was summarised."""
         assert self.shape is not None
-        return recipe.leave(self.states[-1], self.shape)
+        return recurrence.leave(self.states[-1], self.shape)
 
 
 @contextmanager
-def _chunk(phase: str, recipe: Recipe, pack: Pack) -> Iterator[tuple[Backend, Shape]]:
+def _chunk(phase: str, recurrence: Recurrence, pack: Pack) -> Iterator[tuple[Backend, Shape]]:
     """A backend on the device of a chunk, and the shape of the chunk's result."""
-    backend = backend_of(pack.blocks, recipe.method)
+    backend = backend_of(pack.blocks, recurrence.method)
     with in_chunk(phase, pack.place, pack.starts), backend.device_of(pack.blocks):
-        recipe.check(pack)
-        shape = recipe.shape(pack)
+        recurrence.check(pack)
+        shape = recurrence.shape(pack)
         for block in pack.blocks[:1]:
-            check_chunk(block, shape, recipe.dtype, pack.place)
+            check_chunk(block, shape, recurrence.dtype, pack.place)
         yield backend, shape
 
 
-def pack_blocks(*values: Any, recipe: Recipe, count: int) -> Pack:
+def pack_blocks(*values: Any, recurrence: AlongAxis, count: int) -> Pack:
     """Take the blocks of one chunk together."""
     places = values[count:]
     return Pack(values[:count], tuple(p for p, _ in places), tuple(s for _, s in places))
 
 
-def precompute_block(pack: Pack, recipe: Recipe) -> tuple[Any, Shape]:
+def precompute_block(pack: Pack, recurrence: AlongAxis) -> tuple[Any, Shape]:
     """Reduce a chunk to its summary; the chunk's shape goes along."""
-    return precompute_blocks([pack], recipe)[0]
+    return precompute_blocks([pack], recurrence)[0]
 
 
-def precompute_blocks(packs: Iterable[Pack], recipe: Recipe) -> list[tuple[Any, Shape]]:
+def precompute_blocks(packs: Iterable[Pack], recurrence: AlongAxis) -> list[tuple[Any, Shape]]:
     """Reduce chunks to their summaries; the chunks' shapes go along.
 
     Chunks of a GPU are launched one after the other before the first is waited for: it
@@ -110,10 +114,10 @@ def precompute_blocks(packs: Iterable[Pack], recipe: Recipe) -> list[tuple[Any, 
     launched: list[tuple[Shape, Summarise]] = []
     rows = 0
     for pack in packs:
-        launched.append(_launch(pack, recipe))
+        launched.append(_launch(pack, recurrence))
         shape = launched[-1][0]
-        rows += prod(shape[: recipe.axis] + shape[recipe.axis + 1 :])
-        if rows > ROWS or not _is_as_it_is(pack, recipe):
+        rows += prod(shape[: recurrence.axis] + shape[recurrence.axis + 1 :])
+        if rows > ROWS or not _is_as_it_is(pack, recurrence):
             summaries += _finished(launched)
             rows = 0
     return summaries + _finished(launched)
@@ -126,15 +130,15 @@ def _finished(launched: list[tuple[Shape, Summarise]]) -> list[tuple[Any, Shape]
     return found
 
 
-def _is_as_it_is(pack: Pack, recipe: Recipe) -> bool:
+def _is_as_it_is(pack: Pack, recurrence: AlongAxis) -> bool:
     """Whether the blocks are read where they are, without a cast and in their order."""
-    return all(b.dtype == recipe.dtype and b.flags.c_contiguous for b in pack.blocks)
+    return all(b.dtype == recurrence.dtype and b.flags.c_contiguous for b in pack.blocks)
 
 
-def _launch(pack: Pack, recipe: Recipe) -> tuple[Shape, Summarise]:
+def _launch(pack: Pack, recurrence: AlongAxis) -> tuple[Shape, Summarise]:
     """The shape of a chunk, and what waits for its summary."""
-    with _chunk("precompute", recipe, pack) as (backend, shape):
-        summarise = recipe.precompute(backend, pack, shape)
+    with _chunk("precompute", recurrence, pack) as (backend, shape):
+        summarise = recurrence.precompute(backend, pack, shape)
 
     def wait() -> Any:
         with in_chunk("precompute", pack.place, pack.starts), backend.device_of(pack.blocks):
@@ -143,54 +147,58 @@ def _launch(pack: Pack, recipe: Recipe) -> tuple[Shape, Summarise]:
     return shape, wait
 
 
-def propagate_group(recipe: Recipe, summaries: list[Any], before: Any) -> Entries:
+def propagate_group(recurrence: AlongAxis, summaries: list[Any], before: Any) -> Entries:
     """The entries of a group of chunks.
 
     Parameters
     ----------
-    recipe : Recipe
+    recurrence : AlongAxis
     summaries : list of (summary, shape)
-        In the order of the recurrence.
+        In the order of the recurrence; along a line those of a whole row of chunks.
     before : list of arrays, or Entries
         The initial states, or what the group before returned.
     """
     is_initial = not isinstance(before, Entries)
-    states = [tuple(map(to_host, before)) if is_initial else before.states[-1]]
-    entries = Entries(states, is_initial, summaries[-1][1] if summaries else None)
-    for number, (summary, shape) in enumerate(summaries):
-        states.append(recipe.advance(summary, entries.at(number, recipe, shape)))
-    return entries
+    first = tuple(map(to_host, before)) if is_initial else before.states[-1]
+    if not summaries:
+        return Entries([first], is_initial)
+    entry = recurrence.enter(first, summaries[0][1]) if is_initial else first
+    kernels = CPU.kernels(recurrence.family)
+    states = recurrence.propagate(kernels, [summary for summary, _ in summaries], entry)
+    return Entries(states, shape=summaries[-1][1])
 
 
-def determine_block(recipe: Recipe, pack: Pack, entries: Entries, number: int) -> Any:
+def determine_block(recurrence: AlongAxis, pack: Pack, entries: Entries, number: int) -> Any:
     """The results of a chunk: an array, or a tuple where there are several."""
-    with _chunk("determine", recipe, pack) as (backend, shape):
-        entry = entries.at(number, recipe, shape)
-        results = recipe.determine(backend, pack, shape, entry)
-    return results if recipe.results > 1 else results[0]
+    with _chunk("determine", recurrence, pack) as (backend, shape):
+        entry = entries.at(number, recurrence, shape)
+        results, _ = recurrence.determine(backend, pack, shape, entry)
+    return results if recurrence.results > 1 else results[0]
 
 
-def precompute_held(recipe: Recipe, chunks: Sequence[Where], blocks: list[Any]) -> Run:
+def precompute_held(recurrence: AlongAxis, chunks: Sequence[Where], blocks: list[Any]) -> Run:
     """The summaries of a run of chunks, from all their blocks one after the other."""
-    count = len(recipe.varying)
+    count = len(recurrence.varying)
     packs = (Pack(tuple(blocks[k * count :][:count]), *at) for k, at in enumerate(chunks))
-    return Run(precompute_blocks(packs, recipe))
+    return Run(precompute_blocks(packs, recurrence))
 
 
 def propagate_held(
-    recipe: Recipe, order: Sequence[tuple[int, int]], runs: list[Run], before: Any
+    recurrence: AlongAxis, order: Sequence[tuple[int, int]], runs: list[Run], before: Any
 ) -> Entries:
     """The entries of a group of chunks; `order` tells the run and place of each summary."""
     summaries = [runs[run].summaries[place] for run, place in order]
-    return propagate_group(recipe, summaries, before)
+    return propagate_group(recurrence, summaries, before)
 
 
-def determine_held(recipe: Recipe, at: Where, entries: Entries, number: int, *blocks: Any) -> Any:
+def determine_held(
+    recurrence: AlongAxis, at: Where, entries: Entries, number: int, *blocks: Any
+) -> Any:
     """The results of a chunk, from its blocks."""
-    return determine_block(recipe, Pack(blocks, *at), entries, number)
+    return determine_block(recurrence, Pack(blocks, *at), entries, number)
 
 
-def exit_block(recipe: Recipe, entries: Entries, like: Any) -> Any:
+def exit_block(recurrence: AlongAxis, entries: Entries, like: Any) -> Any:
     """The states after the last chunk of a row of chunks, as an array of the kind of `like`."""
-    exit = entries.leave(recipe)
+    exit = entries.leave(recurrence)
     return np.asarray(exit, like=like) if is_on_gpu(like) else exit

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import mgrec
-from mgrec.placement import local, threads
+from mgrec.backends.cpu import threads
+from mgrec.backends.cpu.transfer import threads as local
 
 pytestmark = pytest.mark.usefixtures("eager_threads")
 

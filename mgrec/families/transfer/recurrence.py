@@ -1,27 +1,26 @@
-"""The recipe of recurrences whose steps compose: transfer maps."""
+"""Recurrences whose steps compose: transfer maps."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from ....algebra.coefficient import Coefficient
-from ....algebra.transfer_map import TransferMap
-from ....arrays.chunk import Chunk, CoefficientOperand
-from ....arrays.door import Problem
-from ....arrays.layout import as_result, lay_out, lay_out_entry
-from ....backends import Backend, Summarise, cpu
-from ....families.transfer.affine import AffineSummary
-from ....families.transfer.summary import ComposedMaps
-from .recipes import Pack, Recipe, Shape
+from ...algebra.coefficient import Coefficient
+from ...algebra.transfer_map import TransferMap
+from ...arrays.chunk import Chunk, CoefficientOperand
+from ...arrays.layout import as_result, lay_out, lay_out_entry
+from ..family import Arrays, Chain, Pack, Shape
+from ..kernels import Backend, Kernels, Summarise
+from .affine import AffineSummary
+from .summary import ComposedMaps
 
 
-@dataclass(frozen=True)
-class TransferRecipe(Recipe):
-    """A recurrence of transfer maps without its arrays.
+@dataclass(frozen=True, kw_only=True)
+class TransferRecurrence(Chain):
+    """A recurrence of transfer maps.
 
     Attributes
     ----------
@@ -31,58 +30,42 @@ class TransferRecipe(Recipe):
         ``(function, slots)`` of a coefficient.
     """
 
+    family: ClassVar[str] = "transfer"
     transfer_map: TransferMap
     operands: tuple[Any, ...]
-
-    @classmethod
-    def of(
-        cls,
-        problem: Problem,
-        operands: tuple[Any, ...],
-        varying: tuple[tuple[bool, ...], ...],
-        block_dtypes: tuple[np.dtype[Any], ...],
-        method: str,
-    ) -> TransferRecipe:
-        return cls(
-            axis=problem.axis,
-            reverse=problem.reverse,
-            dtype=problem.dtype,
-            result_dtype=problem.result_dtype,
-            state_dtype=problem.dtype,
-            state_shape=(),
-            states=len(problem.initial),
-            varying=varying,
-            block_dtypes=block_dtypes,
-            method=method,
-            is_exit_asked=False,
-            transfer_map=problem.transfer_map,
-            operands=operands,
-        )
 
     @property
     def results(self) -> int:
         return self.states
 
-    def rest(self) -> tuple[Any, ...]:
+    @property
+    def indexed_by(self) -> str:
+        return "a Coefficient" if any(isinstance(slot, tuple) for slot in self.operands) else ""
+
+    def rest(self) -> Arrays:
         return (np.zeros((), self.dtype),) * self.states
 
-    def enter(self, initial: Sequence[Any], shape: Shape) -> tuple[np.ndarray, ...]:
-        laid_out = (lay_out_entry(state, shape, self.axis) for state in initial)
-        return tuple(map(np.ascontiguousarray, laid_out))
+    def enter(self, initial: Sequence[Any], shape: Shape) -> Arrays:
+        return tuple([lay_out_entry(state, shape, self.axis) for state in initial])
 
     def precompute(self, backend: Backend, pack: Pack, shape: Shape) -> Summarise:
-        phases = backend.kernels("transfer")
-        summary = phases.precompute(self.transfer_map, self._chunk(pack, shape))
+        launch = backend.kernels(self.family).precompute
+        summary = launch(self.transfer_map, self._chunk(pack, shape))
         return lambda: without_code(summary())
 
-    def advance(self, summary: Any, entry: Any) -> Any:
-        return cpu.propagate(self._with_code(summary), entry)
+    def advance(self, kernels: Kernels, summary: Any, entry: Any) -> Any:
+        return kernels.propagate(self._with_code(summary), entry)
 
-    def determine(self, backend: Backend, pack: Pack, shape: Shape, entry: Any) -> tuple[Any, ...]:
+    def determine(
+        self, backend: Backend, pack: Pack, shape: Shape, entry: Any, out: Arrays = ()
+    ) -> tuple[Arrays, Any]:
         chunk = self._chunk(pack, shape)
-        results = tuple(backend.empty(chunk.shape, self.dtype) for _ in entry)
-        backend.kernels("transfer").determine(self.transfer_map, chunk, entry, results)
-        return tuple(as_result(result, shape, self.result_dtype) for result in results)
+        # float16 is computed in float32, and cast on its way out.
+        given = out if self.dtype == self.result_dtype else ()
+        results = given or [backend.empty(chunk.shape, self.dtype) for _ in range(self.states)]
+        results = tuple([array.reshape(chunk.shape) for array in results])
+        backend.kernels(self.family).determine(self.transfer_map, chunk, entry, results)
+        return tuple([as_result(result, shape, self.result_dtype) for result in results]), None
 
     def _chunk(self, pack: Pack, shape: Shape) -> Chunk:
         """The chunk laid out for a backend."""
@@ -98,7 +81,7 @@ class TransferRecipe(Recipe):
         return lay_out(self, tuple(map(fill, self.operands)), shape, pack.starts[self.axis])
 
     def _with_code(self, summary: Any) -> Any:
-        """What :func:`without_code` left out is in the recipe of every task."""
+        """What :func:`without_code` left out is in every task."""
         if not isinstance(summary, AffineSummary):
             return ComposedMaps(self.transfer_map, summary)
         functions = [slot[0] if isinstance(slot, tuple) else None for slot in self.operands]

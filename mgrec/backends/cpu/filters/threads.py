@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays.chunk import Chunk
-from ...backends.cpu.filters import phases as cpu
-from ...families.filters.door import FilterProblem
+from ....arrays.chunk import Chunk
+from ....families.filters.cascade import Cascade
 from ..threads import cuts, threads_for, together
+from . import phases as cpu
 
 # A piece's entry is followed over at most this part of it; else it is not worth a thread.
 FORGETS = 1 / 16
@@ -20,21 +20,22 @@ SPAN = 4096
 
 
 def determine_on_threads(
-    problem: FilterProblem, chunk: Chunk, entry: np.ndarray, result: np.ndarray
+    cascade: Cascade, chunk: Chunk, entry: np.ndarray | None, result: np.ndarray
 ) -> np.ndarray:
     """Filter a chunk in host memory; its exit.
 
     Parameters
     ----------
-    problem : FilterProblem
+    cascade : Cascade
     chunk : Chunk
         The signal, (outer, steps, inner).
-    entry : array (states, outer, inner)
+    entry : array (states, outer, inner), optional
+        0 where none is given.
     result : array
         Where to write, of the chunk's shape.
     """
     threads = threads_for(result.size)
-    cascade = problem.cascade
+    entry = cpu.at_rest(cascade, chunk) if entry is None else np.ascontiguousarray(entry)
     outer, _, inner = chunk.shape
     if threads > 1 and outer >= threads:
         parts = cuts(outer, threads)
@@ -47,7 +48,7 @@ def determine_on_threads(
     if threads > 1 and inner == 1 and cascade.decay < FORGETS * chunk.steps / threads:
         exits = [
             _long_row(
-                problem, chunk.rows(k, k + 1), entry[:, k : k + 1], result[k : k + 1], threads
+                cascade, chunk.rows(k, k + 1), entry[:, k : k + 1], result[k : k + 1], threads
             )
             for k in range(outer)
         ]
@@ -56,14 +57,13 @@ def determine_on_threads(
 
 
 def _long_row(
-    problem: FilterProblem, chunk: Chunk, entry: np.ndarray, result: np.ndarray, threads: int
+    cascade: Cascade, chunk: Chunk, entry: np.ndarray, result: np.ndarray, threads: int
 ) -> np.ndarray:
     """Pieces of one row side by side, each from states of 0; then the heads are put right.
 
     The response to a piece's true entry is added until it is below the rounding errors of
     what is there.
     """
-    cascade = problem.cascade
     pieces = cuts(chunk.steps, threads)
 
     def determine(k: int) -> Callable[[], Any]:
@@ -79,17 +79,17 @@ def _long_row(
         return cpu.determine_filter(cascade, chunk, entry, result).exit
     exit: np.ndarray = outcomes[0].exit
     for (left, right), outcome in zip(pieces[1:], outcomes[1:], strict=True):
-        exit = outcome.exit + _add_response(problem, exit, result[:, left:right])
+        exit = outcome.exit + _add_response(cascade, exit, result[:, left:right])
     return exit
 
 
-def _add_response(problem: FilterProblem, entry: np.ndarray, result: np.ndarray) -> np.ndarray:
+def _add_response(cascade: Cascade, entry: np.ndarray, result: np.ndarray) -> np.ndarray:
     """Add what an entry brings to outputs that were computed without it; its exit."""
     for left in range(0, result.shape[1], SPAN):
         part = result[:, left : left + SPAN]
         silence = Chunk((np.zeros(part.shape, entry.dtype),), part.shape, entry.dtype)
         response = np.empty(part.shape, entry.dtype)
-        entry = cpu.determine_filter(problem.cascade, silence, entry, response).exit
+        entry = cpu.determine_filter(cascade, silence, entry, response).exit
         part += response.astype(part.dtype)
         if np.abs(response).max() <= NEGLIGIBLE * np.abs(part).max():
             return np.zeros_like(entry)

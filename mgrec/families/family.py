@@ -1,0 +1,314 @@
+"""The contract: what a recurrence says of itself, and by which way information crosses chunks.
+
+A family is a folder here, and one of the same name in every backend that has kernels for it. Its
+recurrences are dataclasses of one of three topologies:
+
+==========  ==============================================  =================================
+topology    what crosses the boundary of a chunk            families
+==========  ==============================================  =================================
+``Chain``   a summary one way, an entry the same way        transfer maps, filters
+``Line``    a summary to a small system, an entry back      tridiagonal systems
+``Grid``    the edges of the chunks above and to the left   wavefront loops
+==========  ==============================================  =================================
+
+Placement knows nothing else of a family: not in a solve on one machine, nor in graphs or plans.
+"""
+
+from __future__ import annotations
+
+import pickle
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar
+
+import cloudpickle  # type: ignore[import-untyped]
+import numpy as np
+
+from ..arrays.kinds import is_lazy, is_on_gpu
+from .kernels import Backend, Kernels, Summarise
+
+Shape = tuple[int, ...]
+Place = tuple[int, ...]
+Where = tuple[Place, tuple[int, ...]]
+"""A chunk's place among the chunks, and the indices of its first step and rows."""
+Arrays = tuple[Any, ...]
+
+METHODS = ("auto", "single-pass", "p-scheme")
+
+
+@dataclass(frozen=True)
+class Pack:
+    """The blocks of one chunk, its place among the chunks, and where it starts."""
+
+    blocks: Arrays
+    place: Place
+    starts: tuple[int, ...]
+
+    def __sizeof__(self) -> int:
+        return sum(block.nbytes for block in self.blocks)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recurrence(ABC):
+    """A recurrence without its arrays: what a task must know.
+
+    Attributes
+    ----------
+    family : str
+        The folder of its kernels in every backend.
+    dtype, result_dtype : numpy.dtype
+        In which a chunk is computed, and of its results.
+    varying : tuple of tuple of bool
+        Of each block of a pack: the axes along which it is not broadcast, the last ones of all.
+    block_dtypes : tuple of numpy.dtype
+        Of each block of a pack, as its array tells.
+    method : str
+        The kernels of a GPU.
+    """
+
+    family: ClassVar[str]
+    dtype: np.dtype[Any]
+    result_dtype: np.dtype[Any]
+    varying: tuple[tuple[bool, ...], ...]
+    block_dtypes: tuple[np.dtype[Any], ...]
+    method: str = "auto"
+
+    @property
+    def results(self) -> int:
+        """Arrays that a chunk gives."""
+        return 1
+
+    @property
+    def indexed_by(self) -> str:
+        """What needs the index of a chunk's first step, for messages; "" where nothing does."""
+        return ""
+
+    def __reduce__(self) -> Any:
+        return read_recurrence, (self._written,)
+
+    @cached_property
+    def _written(self) -> bytes:
+        own = {each.name: getattr(self, each.name) for each in fields(self)}
+        # Functions of users may be known in this process alone.
+        return bytes(cloudpickle.dumps((type(self), own)))
+
+    @cached_property
+    def _is_full(self) -> bool:
+        """No block is broadcast."""
+        return all(map(all, self.varying))
+
+    def check(self, pack: Pack) -> None:
+        """Raise unless the blocks are of the dtypes that their arrays tell.
+
+        Kernels are chosen by these. Dask believes what ``map_blocks`` is told.
+        """
+        for block, dtype in zip(pack.blocks, self.block_dtypes, strict=True):
+            if block.dtype != dtype:
+                raise TypeError(
+                    f"operands must have chunks of the dtype that their array tells, {dtype}; "
+                    f"chunk {pack.place} is {block.dtype}. Give map_blocks, or what else made "
+                    f"the array, the right dtype or meta"
+                )
+
+    def shape(self, pack: Pack) -> Shape:
+        """The shape of a chunk's result; unknown sizes are checked here, where they show."""
+        ndim, (first, *others) = len(pack.place), (block.shape for block in pack.blocks)
+        if self._is_full and len(first) == ndim and all(shape == first for shape in others):
+            return first
+        lengths: list[set[int]] = [set() for _ in range(ndim)]
+        for block, varying in zip(pack.blocks, self.varying, strict=True):
+            for k, length, is_varying in zip(
+                range(ndim - block.ndim, ndim), block.shape, varying, strict=True
+            ):
+                if is_varying:
+                    lengths[k].add(length)
+        if any(len(found) > 1 for found in lengths):
+            shapes = " and ".join(str(block.shape) for block in pack.blocks)
+            raise ValueError(
+                f"operands must have chunks of the same sizes; chunk {pack.place} got {shapes}"
+            )
+        return tuple(found.pop() if found else 1 for found in lengths)
+
+
+@lru_cache(maxsize=256)
+def read_recurrence(written: bytes) -> Recurrence:
+    """A recurrence as it was pickled: it is in every task, but read once a process."""
+    kind, own = pickle.loads(written)
+    return kind(**own)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlongAxis(Recurrence):
+    """A recurrence along one axis, whose chunks have summaries.
+
+    Attributes
+    ----------
+    axis : int
+        0 or more.
+    reverse : bool
+        The last step acts first.
+    state_dtype : numpy.dtype
+        Of the states between chunks.
+    state_shape : tuple of int
+        Axes that the states before the first step have ahead of those of the rows.
+    states : int
+        Scalars of the state, a row.
+    is_exit_asked : bool
+        Somebody asks for the states after the last chunk, which is summarised then as well.
+    is_two_sided : bool
+        A chunk needs the summaries of all chunks of its row, not of those before it alone.
+    """
+
+    is_two_sided: ClassVar[bool] = False
+    axis: int
+    reverse: bool = False
+    state_dtype: np.dtype[Any]
+    state_shape: Shape = ()
+    states: int
+    is_exit_asked: bool = False
+
+    def rest(self) -> Arrays:
+        """States before the first step, all 0, in the form in which they are given."""
+        return ()
+
+    @abstractmethod
+    def enter(self, initial: Sequence[Any], shape: Shape) -> Any:
+        """The entry of a first chunk of this shape, from arrays (state_shape, *rows)."""
+
+    @abstractmethod
+    def precompute(self, backend: Backend, pack: Pack, shape: Shape) -> Summarise:
+        """Launch the summary of a chunk: numbers and arrays in host memory, no functions."""
+
+    @abstractmethod
+    def propagate(self, kernels: Kernels, summaries: Sequence[Any], entry: Any) -> list[Any]:
+        """The entries of chunks in the order of the recurrence, and of the chunk after them.
+
+        `entry` is that of the first of them. Along a line no chunk comes after the last.
+        """
+
+    @abstractmethod
+    def determine(
+        self, backend: Backend, pack: Pack, shape: Shape, entry: Any, out: Arrays = ()
+    ) -> tuple[Arrays, Any]:
+        """The results of a chunk, written to `out` where it is given, and its exit or None.
+
+        None for `entry` is what no states before the first step are: a call without them.
+        """
+
+    def leave(self, exit: Any, shape: Shape) -> Any:
+        """The entry after the last chunk, of this shape, as an array (state_shape, *rows)."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chain(AlongAxis):
+    """Summaries compose: a chunk needs those of the chunks before it."""
+
+    @abstractmethod
+    def advance(self, kernels: Kernels, summary: Any, entry: Any) -> Any:
+        """The entry of the chunk after, from the summary and the entry of a chunk."""
+
+    def propagate(self, kernels: Kernels, summaries: Sequence[Any], entry: Any) -> list[Any]:
+        entries = [entry]
+        for summary in summaries:
+            entries.append(self.advance(kernels, summary, entries[-1]))
+        return entries
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line(AlongAxis):
+    """Two-sided: the summaries of all chunks of a row make a small system, solved in one task."""
+
+    is_two_sided: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid(Recurrence):
+    """A chunk, or tile, needs the edges of the tiles above and to the left of it; no summaries.
+
+    Attributes
+    ----------
+    axes : (int, int)
+        Down and to the right, 0 or more; tiles along other axes know nothing of each other.
+    """
+
+    axes: tuple[int, int]
+
+    @abstractmethod
+    def determine(
+        self, backend: Backend, pack: Pack, shape: Shape, above: Any, left: Any, out: Arrays = ()
+    ) -> tuple[Arrays, Any]:
+        """The results of a tile, as many as `results`, and its edges, in host memory.
+
+        Parameters
+        ----------
+        above, left : edges of the tiles there, or None at the border of the array
+        """
+
+    def leave(self, edges: Any) -> Any:
+        """What the edges of the last tile tell of the whole array: an array, or None."""
+        return None
+
+
+def first_result(results: Arrays, exit: Any) -> Any:
+    """What most public functions return."""
+    return results[0]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A recurrence and its arrays, checked: what a public function makes of its arguments.
+
+    Attributes
+    ----------
+    recurrence : Recurrence
+    operands : tuple of arrays
+        The blocks of a chunk are cut from them; they broadcast to `shape`.
+    initial : tuple of arrays or scalars
+        States before the first step: the recurrence's state_shape, then the rows, broadcast.
+        Empty where none are given.
+    shape : tuple of int or nan
+        Of every result. nan where a Dask array does not know.
+    memory : {"stream", "two-pass"}
+        Of a Dask graph: see :func:`mgrec.linear_recurrence`.
+    out : array, or tuple of arrays, optional
+        Where to write the results.
+    is_several : bool
+        The result, and `out`, is a tuple.
+    finish : callable, ``(results, exit) -> what the public function returns``
+    """
+
+    recurrence: Any
+    operands: Arrays
+    initial: Arrays
+    shape: tuple[Any, ...]
+    memory: str = "stream"
+    out: Any = None
+    is_several: bool = False
+    finish: Callable[[Arrays, Any], Any] = first_result
+
+    def __post_init__(self) -> None:
+        if self.memory not in ("stream", "two-pass"):
+            raise ValueError(f"memory must be 'stream' or 'two-pass'; got {self.memory!r}")
+        method = self.recurrence.method
+        if method not in METHODS:
+            wanted = ", ".join(map(repr, METHODS))
+            raise ValueError(f"method must be one of {wanted}; got {method!r}")
+        if method != "auto" and not any(map(is_on_gpu, self.arrays)):
+            raise ValueError(
+                f"method must be 'auto' for arrays in host memory; got {method!r}, which names "
+                f"kernels of a GPU"
+            )
+        if self.out is not None and self.is_lazy:
+            raise TypeError("out must be None where an operand is a Dask array: results are lazy")
+
+    @property
+    def arrays(self) -> Arrays:
+        return *self.operands, *self.initial
+
+    @property
+    def is_lazy(self) -> bool:
+        """An array is Dask's, and so are the results."""
+        return any(map(is_lazy, self.operands)) or any(map(is_lazy, self.initial))

@@ -1,0 +1,94 @@
+"""Filters as recurrences: constant coefficients, k states."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...arrays.chunk import Chunk
+from ...arrays.layout import canonical_shape
+from ..family import Arrays, Chain, Pack, Problem, Shape
+from ..kernels import Backend, Kernels, Summarise
+from .cascade import Cascade
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilterRecurrence(Chain):
+    """A filter without its data; states are arrays (states, outer, inner)."""
+
+    family: ClassVar[str] = "filters"
+    cascade: Cascade
+
+    def enter(self, initial: Sequence[Any], shape: Shape) -> Any:
+        outer, _, inner = canonical_shape(shape, self.axis)
+        if not initial:
+            return np.zeros((self.states, outer, inner), self.state_dtype)
+        rows = shape[: self.axis] + shape[self.axis + 1 :]
+        full = np.broadcast_to(initial[0].astype(self.state_dtype), (self.states, *rows))
+        return full.reshape(self.states, outer, inner)
+
+    def precompute(self, backend: Backend, pack: Pack, shape: Shape) -> Summarise:
+        return backend.kernels(self.family).precompute(self.cascade, self._chunk(pack))
+
+    def advance(self, kernels: Kernels, summary: Any, entry: Any) -> np.ndarray:
+        exit: np.ndarray = kernels.propagate(summary, np.ascontiguousarray(entry))
+        return exit
+
+    def determine(
+        self, backend: Backend, pack: Pack, shape: Shape, entry: Any, out: Arrays = ()
+    ) -> tuple[Arrays, Any]:
+        chunk = self._chunk(pack)
+        result = (out[0] if out else backend.empty(shape, self.dtype)).reshape(chunk.shape)
+        exit = backend.kernels(self.family).determine(self.cascade, chunk, entry, result)
+        return (result.reshape(shape),), exit
+
+    def leave(self, exit: Any, shape: Shape) -> Any:
+        rows = shape[: self.axis] + shape[self.axis + 1 :]
+        with np.errstate(over="ignore"):
+            return exit.reshape(*self.state_shape, *rows).astype(self.dtype)
+
+    def _chunk(self, pack: Pack) -> Chunk:
+        """The signal laid out; samples stay what they are: kernels cast them as they read."""
+        (x,) = pack.blocks
+        layout = canonical_shape(x.shape, self.axis)
+        x = x if x.flags.c_contiguous else x.copy(order="C")
+        return Chunk((x.reshape(layout),), layout, self.dtype)
+
+
+def filter_problem(
+    cascade: Cascade, x: Any, entry: Any, axis: int, dtype: np.dtype[Any], out: Any = None
+) -> Problem:
+    """A filter over an array.
+
+    Parameters
+    ----------
+    cascade : Cascade
+    x : array
+        Of `dtype`, or to be cast to it.
+    entry : array, optional
+        The states before the first sample, the states' axis first, then the other axes of x
+        without `axis`; an axis may have length 1. 0 where there is none.
+    axis : int
+        0 or more.
+    dtype : numpy.dtype
+        Of the results: float32, float64, complex64 or complex128.
+    out : array, optional
+    """
+    is_complex = cascade.is_complex or dtype.kind == "c"
+    recurrence = FilterRecurrence(
+        dtype=dtype,
+        result_dtype=dtype,
+        varying=((True,) * x.ndim,),
+        block_dtypes=(x.dtype,),
+        axis=axis,
+        state_dtype=np.dtype(np.complex128 if is_complex else np.float64),
+        state_shape=(cascade.states,),
+        states=cascade.states,
+        is_exit_asked=entry is not None,
+        cascade=cascade,
+    )
+    initial = () if entry is None else (entry,)
+    return Problem(recurrence, (x,), initial, tuple(x.shape), out=out)

@@ -1,0 +1,159 @@
+"""The door of transfer maps: operands and states, checked and promoted once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...algebra.coefficient import Coefficient
+from ...algebra.transfer_map import TransferMap
+from ...arrays.arguments import as_axis, as_flag
+from ...arrays.door import arrays_of, as_array, as_scalar, as_state, broadcast
+from ...arrays.kinds import check_together, is_lazy
+from ..family import Problem
+from .recurrence import TransferRecurrence
+
+
+def check(
+    transfer_map: TransferMap,
+    operands: dict[str, Any],
+    initial: Any,
+    axis: int,
+    reverse: bool,
+    kinds: str = "iufc",
+    *,
+    memory: str = "stream",
+    method: str = "auto",
+    out: Any = None,
+) -> Problem:
+    """Check the arguments of a recurrence.
+
+    Parameters
+    ----------
+    transfer_map : TransferMap
+    operands : dict, name -> array_like, scalar or Coefficient
+        By the names that messages use.
+    initial : scalar, array_like, or tuple of these
+    axis : int
+    reverse : bool
+    kinds : str
+        Kinds of dtype that the recurrence is computed in; integers become floats where "i"
+        is not among them.
+    memory, method, out
+        See :func:`mgrec.linear_recurrence`.
+
+    Returns
+    -------
+    Problem
+
+    Raises
+    ------
+    TypeError
+        A dtype or a kind of array that no recurrence can be computed in, an axis that is no
+        integer, or a direction that is no bool.
+    ValueError
+        Shapes that do not fit, or an axis that is not there.
+    """
+    checked = {name: _operand(name, value) for name, value in operands.items()}
+    states = initial if isinstance(initial, tuple) else (initial,)
+    if isinstance(initial, tuple) and len(initial) < 2:
+        raise ValueError("initial must be a scalar where the state is one; got a tuple of 1")
+    states = tuple([as_array("initial", state) for state in states])
+    named = [(name, array) for name, value in checked.items() for array in arrays_of([value])]
+    check_together(named, [("initial", state) for state in states])
+    shape = broadcast(checked)
+    axis = as_axis(axis, shape)
+    result_dtype = _result_dtype(checked, states, kinds)
+    dtype = np.dtype(np.float32) if result_dtype == np.float16 else result_dtype
+    is_cast = transfer_map.capabilities.casts_operands
+    promoted = [_promoted(name, value, dtype, is_cast) for name, value in checked.items()]
+    slots, arrays = _slots(promoted)
+    recurrence = TransferRecurrence(
+        dtype=dtype,
+        result_dtype=result_dtype,
+        varying=tuple([_varying(array.shape, shape) for array in arrays]),
+        block_dtypes=tuple([array.dtype for array in arrays]),
+        method=method,
+        axis=axis,
+        reverse=as_flag("reverse", reverse),
+        state_dtype=dtype,
+        states=len(states),
+        transfer_map=transfer_map,
+        operands=slots,
+    )
+    return Problem(
+        recurrence,
+        arrays,
+        tuple([as_state(state, dtype, shape, axis) for state in states]),
+        shape,
+        memory,
+        out,
+        isinstance(initial, tuple),
+    )
+
+
+def as_rows(initial: Any) -> Any:
+    """`initial` of a recurrence whose state is one scalar: a tuple is an array of rows."""
+    return np.asarray(initial) if isinstance(initial, tuple) else initial
+
+
+def _operand(name: str, value: Any) -> Any:
+    if isinstance(value, Coefficient):
+        arrays = [as_array(f"array {k} of {name}", array) for k, array in enumerate(value.arrays)]
+        return Coefficient.of(value.function, *arrays)
+    return as_array(name, value)
+
+
+def _result_dtype(operands: dict[str, Any], states: Sequence[Any], kinds: str) -> np.dtype[Any]:
+    values = [v for v in operands.values() if not isinstance(v, Coefficient)]
+    promoting = [getattr(value, "dtype", value) for value in (*values, *states)]
+    dtype = np.result_type(*promoting)
+    if dtype.kind in "iu" and (len(values) < len(operands) or "i" not in kinds):
+        dtype = np.result_type(dtype, 1.0)
+    if dtype.kind not in kinds:
+        raise TypeError(f"{', '.join(operands)} must be real; got {dtype}")
+    return dtype
+
+
+def _promoted(name: str, value: Any, dtype: np.dtype[Any], is_cast: bool) -> Any:
+    if isinstance(value, Coefficient):
+        arrays = [_promoted(name, array, dtype, False) for array in value.arrays]
+        return Coefficient.of(value.function, *arrays)
+    if type(value) in (int, float, complex):
+        return as_scalar(name, value, dtype)
+    if is_cast:
+        return value if value.dtype == dtype else value.astype(dtype)
+    native = np.dtype(np.float32) if value.dtype == np.float16 else value.dtype.newbyteorder("=")
+    return value if value.dtype == native else value.astype(native)
+
+
+def _slots(operands: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """How operands are made of blocks, and the arrays that the blocks are cut from.
+
+    Scalars are no blocks: they go with the recurrence.
+    """
+    arrays: list[Any] = []
+
+    def slot(array: Any) -> Any:
+        if array.ndim == 0 and not is_lazy(array):
+            return array.copy()
+        arrays.append(array)
+        return len(arrays) - 1
+
+    slots = [
+        (operand.function, tuple(map(slot, operand.arrays)))
+        if isinstance(operand, Coefficient)
+        else slot(operand)
+        for operand in operands
+    ]
+    return tuple(slots), tuple(arrays)
+
+
+def _varying(own: tuple[Any, ...], shape: tuple[Any, ...]) -> tuple[bool, ...]:
+    """Along which of its axes an array of this shape is not broadcast."""
+    if own == shape:
+        return (True,) * len(own)
+    wanted = shape[len(shape) - len(own) :]
+    return tuple(have != 1 or want == 1 for have, want in zip(own, wanted, strict=True))

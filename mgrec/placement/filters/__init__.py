@@ -1,1 +1,0 @@
-"""Filters where their arrays are."""
