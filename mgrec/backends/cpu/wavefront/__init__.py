@@ -1,0 +1,1 @@
+"""Kernels of recurrences over a grid, and their phase on a CPU."""
