@@ -7,6 +7,10 @@ scan
     check_laws tests.
 Coefficient
     An operand that is computed on the fly.
+smith_waterman
+    The best local alignment of two sequences.
+summed_area_table
+    Sums over all rectangles that begin at the first corner of an array.
 plan
     Repeated solves of one shape on a cluster.
 signal, dask, tuning
@@ -20,11 +24,13 @@ from . import signal, tuning
 from .algebra.coefficient import Coefficient
 from .algebra.transfer_map import TransferMap
 from .recurrences import maps
+from .recurrences.alignment import smith_waterman
 from .recurrences.custom import scan
 from .recurrences.laws import check_laws
 from .recurrences.linear import linear_recurrence
 from .recurrences.plan import plan
 from .recurrences.rational import rational_recurrence
+from .recurrences.tables import summed_area_table
 
 __all__ = [
     "Coefficient",
@@ -36,6 +42,8 @@ __all__ = [
     "rational_recurrence",
     "scan",
     "signal",
+    "smith_waterman",
+    "summed_area_table",
     "tuning",
 ]
 __version__ = "0.1.0"

@@ -232,15 +232,18 @@ class Grid(Recurrence):
     ----------
     axes : (int, int)
         Down and to the right, 0 or more; tiles along other axes know nothing of each other.
+    exit_size : int
+        Numbers that the last tile tells of the whole, where tiles have no results.
     """
 
     axes: tuple[int, int]
+    exit_size: int = 0
 
     @abstractmethod
     def determine(
         self, backend: Backend, pack: Pack, shape: Shape, above: Any, left: Any, out: Arrays = ()
     ) -> tuple[Arrays, Any]:
-        """The results of a tile, as many as `results`, and its edges, in host memory.
+        """The results of a tile, as many as `results` (0 or 1), and its edges, in host memory.
 
         Parameters
         ----------
@@ -248,7 +251,7 @@ class Grid(Recurrence):
         """
 
     def leave(self, edges: Any) -> Any:
-        """What the edges of the last tile tell of the whole array: an array, or None."""
+        """What the edges of the last tile tell of the whole: an array of `exit_size`, or None."""
         return None
 
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from mgrec.backends.cpu.simd.choice import WIDE
-from mgrec.backends.cpu.wavefront.phases import _inner_dtype, determine
+from mgrec.backends.cpu.wavefront.alignment import _inner_dtype
+from mgrec.backends.cpu.wavefront.alignment import determine_alignment as determine
 from mgrec.families.wavefront.alignment import Best, Edges, Scoring, better
 
 # A strip has WIDE // 4 rows in int32 and half as many in int64 and float64.

@@ -25,6 +25,7 @@ from .held import Held, is_held
 from .operands import align, reference_chunks
 from .packed import Packed
 from .rows import Layers
+from .tiles import solve_tiles
 
 # Graph ordering takes seconds from here on (it grows with the square of the chunks).
 MANY_CHUNKS = 2000
@@ -61,11 +62,13 @@ def solve(problem: Problem) -> Solved:
     names = [block.name for block in blocks]
     token = tokenize(recurrence, names, own.initial, own.chunks, problem.memory, are_held)
     if isinstance(recurrence, Grid):
-        raise NotImplementedError
-    _advise(own.count)
-    layers: Layers = Held(own, token) if are_held else Packed(own, token, problem.memory)
-    solved = layers.chain(group_size(own.chunks, recurrence, are_held))
-    log_solve(solved[0][0])
+        solved = solve_tiles(own, token)
+    else:
+        _advise(own.count)
+        layers: Layers = Held(own, token) if are_held else Packed(own, token, problem.memory)
+        solved = layers.chain(group_size(own.chunks, recurrence, are_held))
+    results, exit = solved
+    log_solve((*results, exit)[0])
     return solved
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from ....arrays.kinds import is_on_gpu, to_host
 from ....backends import CPU, backend_of
-from ....families.family import AlongAxis, Pack, Recurrence, Shape, Where
+from ....families.family import AlongAxis, Grid, Pack, Recurrence, Shape, Where
 from ....families.kernels import Backend, Summarise
 from .errors import in_chunk
 from .limits import check_chunk
@@ -202,3 +202,16 @@ def exit_block(recurrence: AlongAxis, entries: Entries, like: Any) -> Any:
     """The states after the last chunk of a row of chunks, as an array of the kind of `like`."""
     exit = entries.leave(recurrence)
     return np.asarray(exit, like=like) if is_on_gpu(like) else exit
+
+
+def determine_tile(recurrence: Grid, at: Where, above: Any, left: Any, *blocks: Any) -> Any:
+    """The result and the edges of a tile, or its edges where it has no result."""
+    pack = Pack(blocks, *at)
+    with _chunk("determine", recurrence, pack) as (backend, shape):
+        results, edges = recurrence.determine(backend, pack, shape, above, left)
+    return (*results, edges) if results else edges
+
+
+def leave_grid(recurrence: Grid, edges: Any) -> Any:
+    """What the last tile tells of the whole."""
+    return recurrence.leave(edges)

@@ -1,0 +1,82 @@
+"""Loops over a grid whose entry depends on those above and to the left, tile by tile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..family import Arrays, Grid, Pack, Shape
+from ..kernels import Backend
+from .alignment import Edges, Scoring, better
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wavefront(Grid):
+    """A grid whose tiles run ``determine`` alone."""
+
+    family: ClassVar[str] = "wavefront"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalAlignment(Wavefront):
+    """Smith-Waterman: the best score alone, the query downwards and the target to the right.
+
+    Edges carry the best score of all tiles before: the last one knows that of the grid.
+    """
+
+    scoring: Scoring
+
+    @property
+    def results(self) -> int:
+        return 0
+
+    @property
+    def indexed_by(self) -> str:
+        return "an alignment"
+
+    def determine(
+        self, backend: Backend, pack: Pack, shape: Shape, above: Any, left: Any, out: Arrays = ()
+    ) -> tuple[Arrays, Edges]:
+        query, target = (block.reshape(-1) for block in pack.blocks)
+        row = np.zeros(target.size + 1, self.dtype) if above is None else above.below
+        column = np.zeros(query.size, self.dtype) if left is None else left.right
+        determine = backend.kernels(self.family).determine
+        edges = determine(self.scoring, (query, target), (row, column), pack.starts, self.dtype)
+        best = edges.best
+        for neighbour in (above, left):
+            best = best if neighbour is None else better(best, neighbour.best)
+        return (), replace(edges, best=best)
+
+    def leave(self, edges: Edges) -> np.ndarray:
+        best = edges.best
+        return np.array([best.score, best.query_end, best.target_end], self.result_dtype)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Edges of a tile of a summed-area table: its last row of S, and its last column of R."""
+
+    below: np.ndarray
+    right: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True)
+class SummedAreaTable(Wavefront):
+    """Prefix sums along two axes: S[i, j] = S[i-1, j] + R[i, j], R[i, j] = R[i, j-1] + x[i, j].
+
+    S crosses the lower border of a tile and R the right one, so that every sum is added up in
+    the order of ``numpy.cumsum`` along the second axis, then the first: the same bits.
+    """
+
+    def determine(
+        self, backend: Backend, pack: Pack, shape: Shape, above: Any, left: Any, out: Arrays = ()
+    ) -> tuple[Arrays, Sums]:
+        (x,) = pack.blocks
+        result = out[0] if out else backend.empty(shape, self.dtype)
+        tile, table = (np.moveaxis(array, self.axes, (-2, -1)) for array in (x, result))
+        *others, rows, columns = tile.shape
+        down = np.zeros((*others, columns), self.dtype) if above is None else above.below
+        across = np.zeros((*others, rows), self.dtype) if left is None else left.right
+        return (result,), backend.kernels(self.family).determine(self, tile, (down, across), table)
