@@ -15,6 +15,7 @@ import numpy as np
 
 from ...algebra.transfer_map import Map, TransferMap
 from .affine import FINE, NAN, REDO
+from .margins import margins
 
 Scaled = tuple[Any, Any]
 
@@ -93,11 +94,8 @@ def guarded_affine(dtype: np.dtype[Any]) -> TransferMap:
         exponent of the growth and of the rebound, and a flag: FINE, REDO where an offset comes
         near overflow, a rebound is too large or an operand is infinite, NAN where one is nan.
     """
-    is_narrow = np.finfo(dtype).dtype.itemsize == 4
-    most = 200 if is_narrow else 500
+    most, top = margins(dtype).rebound, margins(dtype).offset_on_gpu
     largest = float(np.finfo(dtype).max)
-    # 300 offsets that are composed one by one stay below half a unit of the largest number.
-    top = largest * 2.0 ** (-40 if is_narrow else -72)
     size, scaled, normal, shifted = _COMPLEX if dtype.kind == "c" else _REAL
 
     def lift(s: Any, t: Any) -> Map:

@@ -1,9 +1,8 @@
 """precompute for w = s·w + t in floating point: :mod:`mgrec.families.transfer.affine`.
 
-A row goes block by block. A block is *calm* when its coefficients are 0 or within a range
-whose products are normal numbers, no product can set a new largest one, and its offsets
-stay far from overflow: then only ends of groups are looked at. Any other block is tracked
-step by step.
+A row goes block by block. A block is *safe* (:mod:`mgrec.families.transfer.margins`) when its
+products are 0 or normal numbers, none can exceed the largest so far, and its offsets stay far
+from overflow: then groups of steps are composed. Any other block is tracked step by step.
 """
 
 from __future__ import annotations
@@ -17,30 +16,31 @@ import numpy as np
 from numba.extending import overload, register_jitable
 
 from ....families.transfer.affine import FINE, NAN, REDO
+from ....families.transfer.margins import (
+    SAFE_BLOCK,
+    SAFE_GROWTH,
+    SAFE_HIGH,
+    SAFE_LOW,
+    SAFE_TERM,
+    margins,
+)
 from ..compilation.kernels import INNER
 from ..simd.checks import extremes, none_above, none_below, widen
 from ..simd.lanes import SCAN, fma, load, load_wide, splat, store
 from ..transfer.tuples import value_at
 
-BLOCK = 128
+BLOCK = SAFE_BLOCK
 FOLD = 4 * SCAN
-# A calm block's coefficients are at most 2**0.25: 128 of them grow by 2**32 at most.
-CALM_HIGH, CALM_GROWTH = 2.0**0.25, 32.0
 # The running product stays within these; products of 16 coefficients of 2**±30 fit on top.
 SMALL, LARGE, SHIFT = 2.0**-500, 2.0**500, 500
+_REBOUND_32, _REBOUND_64 = (2.0 ** margins(np.dtype(char)).rebound for char in "fd")
 
 
 @cache
 def limits(dtype: np.dtype[Any]) -> np.ndarray:
-    """(top, calm_top, low), for offsets, for t in a calm block, for its coefficients.
-
-    An offset below top is less than half a unit in the last place of the largest number: no
-    sum with it tips a state into overflow that the product alone would not. In a calm block
-    128 offsets grow by 2**32, so that all stay below top if t stays below top * 2**-40.
-    """
-    narrow = np.finfo(dtype).dtype.itemsize == 4
-    top = float(np.finfo(dtype).max) * 2.0 ** (-40 if narrow else -60)
-    return np.array([top, top * 2.0**-40, 2.0**-30], np.finfo(dtype).dtype)
+    """(top, safe_top, low): of offsets, of t in a safe block, of its coefficients."""
+    top = margins(dtype).offset_on_cpu
+    return np.array([top, top * SAFE_TERM, SAFE_LOW], np.finfo(dtype).dtype)
 
 
 def magnitude(x: Any) -> Any:
@@ -61,8 +61,7 @@ def scaled_log2(x: Any) -> Any:
 
 @register_jitable
 def most_rebound(bounds: Any) -> Any:
-    """Beyond it a state below the smallest number could come back as the largest one."""
-    return 2.0**200 if bounds.itemsize == 4 else 2.0**500
+    return _REBOUND_32 if bounds.itemsize == 4 else _REBOUND_64
 
 
 @numba.njit(**INNER)
@@ -106,22 +105,22 @@ def track(s: Any, t: Any, steps: int, carry: Any, bounds: Any) -> Any:
 
 
 @numba.njit(**INNER)
-def _is_calm(s: Any, t: Any, carry: Any, bounds: Any) -> Any:
+def _is_safe(s: Any, t: Any, carry: Any, bounds: Any) -> Any:
     product, exponent, offset, growth, rebound, _ = carry
     coefficients, terms = extremes(load_wide(s, 0)), extremes(load_wide(t, 0))
     for at in range(0, BLOCK, 64 // t.itemsize):
         coefficients = widen(coefficients, load_wide(s, at))
         terms = widen(terms, load_wide(t, at))
-    calm = none_below(coefficients, bounds[2]) & none_above(terms, bounds[1])
-    if not calm or not abs(offset) <= bounds[1]:
+    is_inside = none_below(coefficients, bounds[2]) & none_above(terms, bounds[1])
+    if not is_inside or not abs(offset) <= bounds[1]:
         return False
     if none_above(coefficients, t.dtype.type(1)):
         return True
-    if not none_above(coefficients, t.dtype.type(CALM_HIGH)):
+    if not none_above(coefficients, t.dtype.type(SAFE_HIGH)):
         return False
-    if rebound * 2.0**CALM_GROWTH > most_rebound(bounds):
+    if rebound * 2.0**SAFE_GROWTH > most_rebound(bounds):
         return False
-    return scaled_log2(abs(product)) + exponent + CALM_GROWTH <= growth
+    return scaled_log2(abs(product)) + exponent + SAFE_GROWTH <= growth
 
 
 @numba.njit(fastmath={"contract"}, **INNER)
@@ -150,10 +149,10 @@ def _compose(s: Any, t: Any, product: Any, exponent: Any, offset: Any) -> Any:
 @numba.njit(**INNER)
 def summarise_block(s: Any, t: Any, carry: Any, bounds: Any) -> Any:
     """The carry after one more block of coefficient arrays of a real dtype."""
-    if t.size == BLOCK and _is_calm(s, t, carry, bounds):
+    if t.size == BLOCK and _is_safe(s, t, carry, bounds):
         product, exponent, offset, alone = _compose(s, t, carry[0], carry[1], carry[2])
-        # Within the block the products of its last coefficients reach 2**CALM_GROWTH.
-        rebound = max(carry[4] * alone, 2.0**CALM_GROWTH)
+        # Within the block the products of its last coefficients reach 2**SAFE_GROWTH.
+        rebound = max(carry[4] * alone, 2.0**SAFE_GROWTH)
         return product, exponent, offset, carry[3], rebound, carry[5]
     return track(s, t, t.size, carry, bounds)
 
@@ -175,7 +174,7 @@ def _power(base: Any, count: int) -> Any:
 
 @numba.njit(**INNER)
 def _fold(t: Any, powers: Any, top: Any) -> Any:
-    """The offset of a constant s over whole runs of FOLD steps, and whether all were calm.
+    """The offset of a constant s over whole runs of FOLD steps, and whether all are safe.
 
     Each of FOLD lanes folds the steps that lie FOLD apart.
     """
@@ -203,8 +202,8 @@ def _fold(t: Any, powers: Any, top: Any) -> Any:
 def summarise_constant(s: Any, t: Any, start: Any, powers: Any, bounds: Any) -> Any:
     """A whole row of a constant s, |s| <= 1, whose powers up to FOLD are normal numbers."""
     full = t.size // FOLD * FOLD
-    offset, calm = _fold(t[:full], powers, bounds[1])
-    if not calm:
+    offset, is_low = _fold(t[:full], powers, bounds[1])
+    if not is_low:
         return track(s, t, t.size, start, bounds)
     carry = (start[0], start[1], offset, start[3], start[4], start[5])
     tail = t[full:]
