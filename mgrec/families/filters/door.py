@@ -45,6 +45,14 @@ def as_polynomial(name: str, values: Any) -> np.ndarray:
     return array
 
 
+def as_transfer_function(b: Any, a: Any) -> tuple[np.ndarray, np.ndarray]:
+    """b and a, a_0 not 0."""
+    b, a = as_polynomial("b", b), as_polynomial("a", a)
+    if a[0] == 0:
+        raise ValueError("a[0] must not be 0: the filter would need samples of the future")
+    return b, a
+
+
 def as_sections(sos: Any) -> np.ndarray:
     """sos: an array (sections, 6) with a_0 = 1."""
     array = np.atleast_2d(as_coefficients("sos", sos))
@@ -76,9 +84,7 @@ def result_dtype(*arrays: Any) -> np.dtype[Any]:
 
 def check_polynomials(b: Any, a: Any, x: Any, axis: Any, zi: Any, out: Any) -> Problem:
     """Arguments of ``lfilter``; zi has the states along `axis`."""
-    b, a, x = as_polynomial("b", b), as_polynomial("a", a), as_signal(x)
-    if a[0] == 0:
-        raise ValueError("a[0] must not be 0: the filter would need samples of the future")
+    (b, a), x = as_transfer_function(b, a), as_signal(x)
     axis = as_axis(axis, x.shape)
     zi = None if zi is None else _as_states(zi, x)
     dtype = result_dtype(b, a, x, zi)

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ...families.filters.door import as_coefficients, beside
-from .causal import lfilter
+from ...families.filters.cascade import Cascade
+from ...families.filters.door import as_coefficients, beside, result_dtype
+from ...families.filters.recurrence import filter_problem
+from ...placement import solve
 
 
 def filtfilt_gust(b: np.ndarray, a: np.ndarray, x: Any, axis: int, irlen: int | None) -> Any:
@@ -42,16 +44,20 @@ def filtfilt_gust(b: np.ndarray, a: np.ndarray, x: Any, axis: int, irlen: int | 
     order = max(b.size, a.size) - 1
     if order == 0:
         return (b[0] / a[0]) ** 2 * x
+    cascade = Cascade.of_polynomials(b, a)
+
+    def run(data: Any, axis: int = -1, entry: Any = None) -> Any:
+        dtype = result_dtype(b, a, data, entry)
+        return solve(filter_problem(cascade, data, entry, axis % data.ndim, dtype))
+
     if x.size == 0:
-        return lfilter(b, a, x, axis)
+        return run(x, axis)
     x = np.moveaxis(x, axis, -1)
     length = x.shape[-1]
     reach = length if irlen is None or length <= 2 * irlen else irlen
     states = np.eye(order)[:, :, None]  # one state of 1 a row
-    observed = np.concatenate(
-        [lfilter(b, a, np.zeros((1, reach)), zi=state.T)[0] for state in states]
-    ).T
-    filtered = lfilter(b, a, observed[::-1], axis=0)
+    observed = np.concatenate([run(np.zeros((1, reach)), entry=state) for state in states]).T
+    filtered = run(observed[::-1], axis=0)
     if reach == length:
         matrix = np.hstack([filtered[::-1] - observed, observed[::-1] - filtered])
         weights = np.hstack([filtered[::-1], observed[::-1]])
@@ -61,8 +67,8 @@ def filtfilt_gust(b: np.ndarray, a: np.ndarray, x: Any, axis: int, irlen: int | 
         matrix = np.block([[filtered[::-1] - observed, none], [none, observed[::-1] - filtered]])
         weights = np.block([[filtered[::-1], none], [none, observed[::-1]]])
         ends = [slice(reach), slice(length - reach, None)]
-    y = lfilter(b, a, lfilter(b, a, x)[..., ::-1])[..., ::-1]
-    other = lfilter(b, a, lfilter(b, a, x[..., ::-1])[..., ::-1])
+    y = run(run(x)[..., ::-1])[..., ::-1]
+    other = run(run(x[..., ::-1])[..., ::-1])
     missing = as_coefficients("x", np.concatenate([(other - y)[..., end] for end in ends], axis=-1))
     chosen = np.linalg.lstsq(matrix, missing.reshape(-1, missing.shape[-1]).T)[0]
     added = beside((weights @ chosen).T.reshape(missing.shape), x)

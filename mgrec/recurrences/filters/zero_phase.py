@@ -9,8 +9,16 @@ import numpy as np
 
 from ...arrays.arguments import as_axis, as_integer
 from ...arrays.layout import has_unknown_sizes
-from ...families.filters.door import as_polynomial, as_sections, as_signal, beside
-from .causal import lfilter, sosfilt
+from ...families.filters.cascade import Cascade
+from ...families.filters.door import (
+    as_sections,
+    as_signal,
+    as_transfer_function,
+    beside,
+    result_dtype,
+)
+from ...families.filters.recurrence import filter_problem
+from ...placement import solve
 from .chunks import chunked_like, without_empty_chunks
 from .initial import lfilter_zi, sosfilt_zi
 
@@ -65,7 +73,7 @@ def filtfilt(
     """
     if method not in ("pad", "gust"):
         raise ValueError(f"method must be 'pad' or 'gust'; got {method!r}")
-    b, a, x = as_polynomial("b", b), as_polynomial("a", a), as_signal(x)
+    (b, a), x = as_transfer_function(b, a), as_signal(x)
     axis = as_axis(axis, x.shape)
     if method == "gust":
         from .gust import filtfilt_gust
@@ -74,17 +82,10 @@ def filtfilt(
         if reach is not None and reach < 1:
             raise ValueError(f"irlen must be at least 1; got {irlen}")
         return filtfilt_gust(b, a, x, axis, reach)
-    given, x = x, without_empty_chunks(x)
-    edge, extended = _extended(x, axis, padtype, padlen, max(b.size, a.size))
-    states = lfilter_zi(b, a)
-    shape = [1] * x.ndim
-    shape[axis] = states.size
-    states = beside(states.reshape(shape), x)
-
-    def run(data: Any) -> Any:
-        return lfilter(b, a, data, axis, _part(data, axis, 0, 1) * states)[0]
-
-    return chunked_like(_forward_backward(run, extended, axis, edge), given)
+    cascade, states = Cascade.of_polynomials(b, a), lfilter_zi(b, a)
+    dtype = result_dtype(b, a, x, states)
+    taps = max(b.size, a.size)
+    return _forward_backward(cascade, states, x, axis, padtype, padlen, taps, dtype)
 
 
 def sosfiltfilt(
@@ -126,26 +127,37 @@ def sosfiltfilt(
     sos, x = as_sections(sos), as_signal(x)
     axis = as_axis(axis, x.shape)
     taps = 2 * len(sos) + 1 - min((sos[:, 2] == 0).sum(), (sos[:, 5] == 0).sum())
-    given, x = x, without_empty_chunks(x)
-    edge, extended = _extended(x, axis, padtype, padlen, int(taps))
-    shape = [len(sos)] + [1] * x.ndim
-    shape[axis + 1] = 2
-    states = beside(sosfilt_zi(sos).reshape(shape), x)
+    cascade, states = Cascade.of_sections(sos), sosfilt_zi(sos)
+    dtype = result_dtype(sos, x, states)
+    return _forward_backward(cascade, states, x, axis, padtype, padlen, int(taps), dtype)
+
+
+def _forward_backward(
+    cascade: Cascade,
+    states: np.ndarray,
+    x: Any,
+    axis: int,
+    padtype: str | None,
+    padlen: int | None,
+    taps: int,
+    dtype: np.dtype[Any],
+) -> Any:
+    """Both passes begin with the steady `states` of the first sample they see."""
+    full = without_empty_chunks(x)
+    edge, extended = _extended(full, axis, padtype, padlen, taps)
+    steady = beside(states.reshape(-1, *[1] * (x.ndim - 1)), x)
 
     def run(data: Any) -> Any:
-        return sosfilt(sos, data, axis, _part(data, axis, 0, 1) * states)[0]
+        entry = steady * data[(slice(None),) * axis + (0,)]
+        return solve(filter_problem(cascade, data, entry, axis, dtype))
 
-    return chunked_like(_forward_backward(run, extended, axis, edge), given)
-
-
-def _forward_backward(run: Any, extended: Any, axis: int, edge: int) -> Any:
-    forward = run(extended)
-    backward = _reversed(run(_reversed(forward, axis)), axis)
-    return _part(backward, axis, edge, backward.shape[axis] - edge) if edge > 0 else backward
+    backward = _reversed(run(_reversed(run(extended), axis)), axis)
+    inside = _part(backward, axis, edge, backward.shape[axis] - edge) if edge > 0 else backward
+    return chunked_like(inside, x)
 
 
-def _part(x: Any, axis: int, begin: int, end: int, step: int = 1) -> Any:
-    return x[(slice(None),) * axis + (slice(begin, end, step),)]
+def _part(x: Any, axis: int, begin: int, end: int) -> Any:
+    return x[(slice(None),) * axis + (slice(begin, end),)]
 
 
 def _reversed(x: Any, axis: int) -> Any:
