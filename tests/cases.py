@@ -335,8 +335,17 @@ CASES = [
         law_state=lambda generator: tuple(generator.normal(size=2)),
     ),
 ]
+# Each is compiled for itself: these say what the others of their kind and size say again.
+AGAIN = {np.dtype(char).name for char in "bhiBHI"}
 CASES_OF_ALL_DTYPES = [
-    pytest.param(case, dtype, id=f"{case.name}-{dtype}") for case in CASES for dtype in case.dtypes
+    pytest.param(
+        case,
+        dtype,
+        id=f"{case.name}-{dtype}",
+        marks=pytest.mark.extended if dtype in AGAIN and case.dtypes == EVERY_DTYPE else (),
+    )
+    for case in CASES
+    for dtype in case.dtypes
 ]
 
 

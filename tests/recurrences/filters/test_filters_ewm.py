@@ -128,7 +128,10 @@ ALPHAS = [1e-9, 3e-7, 1e-5, 7e-4, 0.02, 0.3, 0.99, 1.0]
 
 
 @pytest.mark.parametrize("adjust", [True, False])
-@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "i2", "i8"])
+@pytest.mark.parametrize(
+    "dtype",
+    ["f4", "i2", *(pytest.param(each, marks=pytest.mark.extended) for each in ("f2", "f8", "i8"))],
+)
 def test_errors_are_those_of_float64(dtype, adjust):
     for seed, alpha in enumerate(ALPHAS):
         rng = np.random.default_rng(seed)
