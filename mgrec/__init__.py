@@ -11,6 +11,8 @@ smith_waterman
     The best local alignment of two sequences.
 summed_area_table
     Sums over all rectangles that begin at the first corner of an array.
+solve_tridiagonal
+    Tridiagonal systems of linear equations, with pivoting.
 plan
     Repeated solves of one shape on a cluster.
 signal, dask, tuning
@@ -31,6 +33,7 @@ from .recurrences.linear import linear_recurrence
 from .recurrences.plan import plan
 from .recurrences.rational import rational_recurrence
 from .recurrences.tables import summed_area_table
+from .recurrences.tridiagonal import solve_tridiagonal
 
 __all__ = [
     "Coefficient",
@@ -43,6 +46,7 @@ __all__ = [
     "scan",
     "signal",
     "smith_waterman",
+    "solve_tridiagonal",
     "summed_area_table",
     "tuning",
 ]

@@ -169,6 +169,10 @@ class AlongAxis(Recurrence):
     states: int
     is_exit_asked: bool = False
 
+    def sample(self, number: int) -> float:
+        """A value for a block of a pack with which every chunk can be solved."""
+        return 0.5
+
     def rest(self) -> Arrays:
         """States before the first step, all 0, in the form in which they are given."""
         return ()
@@ -253,6 +257,14 @@ class Grid(Recurrence):
     def leave(self, edges: Any) -> Any:
         """What the edges of the last tile tell of the whole: an array of `exit_size`, or None."""
         return None
+
+
+def varying(own: tuple[Any, ...], shape: tuple[Any, ...]) -> tuple[bool, ...]:
+    """Along which of its axes an array of a shape is not broadcast to another."""
+    if own == shape:
+        return (True,) * len(own)
+    wanted = shape[len(shape) - len(own) :]
+    return tuple(have != 1 or want == 1 for have, want in zip(own, wanted, strict=True))
 
 
 def first_result(results: Arrays, exit: Any) -> Any:

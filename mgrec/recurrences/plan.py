@@ -17,7 +17,8 @@ def plan(recurrence: Callable[..., Any], *operands: Any, client: Any = None, **o
     ----------
     recurrence : callable
         :func:`mgrec.linear_recurrence`, :func:`mgrec.rational_recurrence`,
-        :func:`mgrec.scan`, :func:`mgrec.signal.lfilter` or :func:`mgrec.signal.sosfilt`.
+        :func:`mgrec.scan`, :func:`mgrec.solve_tridiagonal`, :func:`mgrec.signal.lfilter` or
+        :func:`mgrec.signal.sosfilt`.
     *operands, **options
         As of the recurrence; at least one operand is a Dask array. They are persisted, and held
         until the plan is closed.

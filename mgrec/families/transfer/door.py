@@ -12,7 +12,7 @@ from ...algebra.transfer_map import TransferMap
 from ...arrays.arguments import as_axis, as_flag
 from ...arrays.door import arrays_of, as_array, as_scalar, as_state, broadcast
 from ...arrays.kinds import check_together, is_lazy
-from ..family import Problem
+from ..family import Problem, varying
 from .recurrence import TransferRecurrence
 
 
@@ -73,7 +73,7 @@ def check(
     recurrence = TransferRecurrence(
         dtype=dtype,
         result_dtype=result_dtype,
-        varying=tuple([_varying(array.shape, shape) for array in arrays]),
+        varying=tuple([varying(array.shape, shape) for array in arrays]),
         block_dtypes=tuple([array.dtype for array in arrays]),
         method=method,
         axis=axis,
@@ -149,11 +149,3 @@ def _slots(operands: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         for operand in operands
     ]
     return tuple(slots), tuple(arrays)
-
-
-def _varying(own: tuple[Any, ...], shape: tuple[Any, ...]) -> tuple[bool, ...]:
-    """Along which of its axes an array of this shape is not broadcast."""
-    if own == shape:
-        return (True,) * len(own)
-    wanted = shape[len(shape) - len(own) :]
-    return tuple(have != 1 or want == 1 for have, want in zip(own, wanted, strict=True))

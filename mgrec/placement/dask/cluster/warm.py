@@ -30,7 +30,8 @@ def warm_up(
     ----------
     recurrence : callable
         :func:`mgrec.linear_recurrence`, :func:`mgrec.rational_recurrence`,
-        :func:`mgrec.scan`, :func:`mgrec.signal.lfilter` or :func:`mgrec.signal.sosfilt`.
+        :func:`mgrec.scan`, :func:`mgrec.solve_tridiagonal`, :func:`mgrec.signal.lfilter` or
+        :func:`mgrec.signal.sosfilt`.
     *operands, **options
         As of the recurrence; at least one operand is a Dask array. Nothing of it is computed:
         shapes of chunks, dtypes and the kind of the arrays count.

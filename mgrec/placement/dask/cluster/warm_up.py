@@ -46,16 +46,19 @@ class WarmUp(WorkerPlugin):  # type: ignore[misc]
     def run(self) -> None:
         """Solve a chunk of each kind."""
         for shapes in self.shapes:
-            blocks = tuple(map(self._block, self.metas, shapes))
+            blocks = tuple(
+                _filled(meta, shape, self.recurrence.sample(number))
+                for number, (meta, shape) in enumerate(zip(self.metas, shapes, strict=True))
+            )
             ndim = max(len(shape) for shape in shapes)
             pack = Pack(blocks, (0,) * ndim, (0,) * ndim)
             summary = precompute_block(pack, self.recurrence)
             entries = propagate_group(self.recurrence, [summary], self.recurrence.rest())
             determine_block(self.recurrence, pack, entries, 0)
 
-    @staticmethod
-    def _block(meta: Any, shape: tuple[int, ...]) -> Any:
-        if not is_on_gpu(meta):
-            shape = tuple(min(length, LONGEST) for length in shape)
-        value = 1 if meta.dtype.kind in "iub" else 0.5
-        return np.full_like(meta, value, shape=shape)
+
+def _filled(meta: Any, shape: tuple[int, ...], value: float) -> Any:
+    """A block of a kind and a shape, no longer than matters."""
+    if not is_on_gpu(meta):
+        shape = tuple(min(length, LONGEST) for length in shape)
+    return np.full_like(meta, 1 if meta.dtype.kind in "iub" else value, shape=shape)

@@ -30,7 +30,8 @@ def solve(
     ----------
     recurrence : callable
         :func:`mgrec.linear_recurrence`, :func:`mgrec.rational_recurrence`,
-        :func:`mgrec.scan`, :func:`mgrec.signal.lfilter` or :func:`mgrec.signal.sosfilt`.
+        :func:`mgrec.scan`, :func:`mgrec.solve_tridiagonal`, :func:`mgrec.signal.lfilter` or
+        :func:`mgrec.signal.sosfilt`.
     *operands, **options
         As of the recurrence; at least one operand is a Dask array. Those that are not persisted
         are persisted first, and must fit into the memory of the workers together.

@@ -1,0 +1,1 @@
+"""Kernels of tridiagonal systems, and their phases on a CPU."""

@@ -1,0 +1,1 @@
+"""Tridiagonal systems: each chunk is reduced to the rows of its two ends."""

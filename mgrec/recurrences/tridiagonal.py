@@ -1,0 +1,106 @@
+"""Tridiagonal systems of linear equations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..families.family import Problem
+from ..families.tridiagonal.door import check_system
+from ..placement import solved
+
+
+@solved
+def solve_tridiagonal(
+    dl: Any,
+    d: Any,
+    du: Any,
+    b: Any,
+    *,
+    axis: int = -1,
+    memory: str = "stream",
+    method: str = "auto",
+    out: Any = None,
+) -> Problem:
+    """Solve dl_i·x_{i-1} + d_i·x_i + du_i·x_{i+1} = b_i along an axis, with partial pivoting.
+
+    Parameters
+    ----------
+    dl, d, du : array_like, scalar or dask.array.Array
+        The diagonals below, on and above the main one, each of n entries along `axis`, or
+        constant. The first entry of `dl` and the last one of `du` do not count, whatever they
+        are, as in cuSPARSE and JAX; SciPy's ``solve_banded`` has its rows shifted against it.
+    b : array_like, scalar or dask.array.Array
+        Right-hand sides. All four broadcast against each other: other axes are systems of
+        their own, or several right-hand sides of the same diagonals.
+    axis : int, optional
+        The axis of the unknowns, of the broadcast operands.
+    memory : {"stream", "two-pass"}, optional
+        For Dask arrays. Every chunk is read before the first is solved: "stream" holds all
+        operands until then, in the workers' memory or on their disks; "two-pass" reads every
+        chunk again instead.
+    method : {"auto"}, optional
+        Partitions that are reduced to their interface rows, at present.
+    out : array, optional
+        Where to write x: C-contiguous, of its shape and dtype. Not for Dask arrays.
+
+    Returns
+    -------
+    array or dask.array.Array
+        x, of the broadcast shape and of dtype ``numpy.result_type`` of the operands, float64
+        where these are integers. In the chunks of the last operand that is a Dask array.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        A system is singular: a pivot is 0. From Dask arrays when they are computed. A system
+        that is singular but for rounding has large numbers instead, as in LAPACK.
+    TypeError
+        An operand is no array of numbers, or is float16.
+    ValueError
+        Shapes do not fit, or Dask chunks along `axis` are of unknown sizes.
+    NotImplementedError
+        An operand is on a GPU.
+
+    Notes
+    -----
+    *Method.* The rows of a partition (some hundred of them, or a chunk) are reduced by Gaussian
+    elimination to two rows in its first and its last unknown and the unknowns beside them. The
+    reduced system of all partitions is banded and solved by LU factors with partial pivoting;
+    within a partition the elimination is done again, and its pivot rows give the other unknowns.
+    That is RPTS [1]_ but for the pivot, which is the largest of all rows of the partition that
+    have the unknown, each scaled by a power of two beforehand: a partition whose inside would be
+    singular on its own does no harm, where the whole system is not.
+
+    *Accuracy.* As backward stable as LAPACK's ``gtsv`` in practice: on the twenty matrices of
+    [1]_, some with condition numbers of 1e15 and above, forward errors are at most ten times its
+    own, for any chunks. nan in a system may spread all over it, and to no other.
+
+    *Cost.* Two readings of the operands and one writing, 9 words an unknown; memory for the
+    reduced systems is an eighth of `b` or less. Over Dask every chunk sends ten numbers a system
+    to one task, which solves the small system, and gets four back.
+
+    References
+    ----------
+    .. [1] C. Klein and R. Strzodka, "Tridiagonal GPU solver with scaled partial pivoting at
+       memory bandwidth", ICPP 2021.
+    .. [2] A. Wakatani, the P-scheme for tridiagonal systems (2004; on GPUs 2012).
+
+    Examples
+    --------
+    The heat equation, one implicit step:
+
+    >>> import numpy as np, mgrec
+    >>> u = np.array([0.0, 0.0, 1.0, 0.0, 0.0])
+    >>> mgrec.solve_tridiagonal(-1.0, 3.0, -1.0, u).round(4)
+    array([0.0556, 0.1667, 0.4444, 0.1667, 0.0556])
+
+    A huge system in chunks, with a matrix that needs pivoting:
+
+    >>> import dask.array as da
+    >>> b = da.ones(10**5, chunks=10**4)
+    >>> x = mgrec.solve_tridiagonal(1.0, 0.01, -1.0, b)
+    >>> residual = x[:-2] + 0.01 * x[1:-1] - x[2:] - 1
+    >>> bool(abs(residual).max().compute() < 1e-9)
+    True
+    """
+    return check_system(dl, d, du, b, axis, memory, method, out)
