@@ -21,11 +21,10 @@ _VARIADIC = 0x04 | 0x08  # flags of a code with *args, **kwargs
 def fingerprint(*values: Any) -> str:
     """Hash functions by their bytecode and by the values they refer to.
 
-    Two functions with equal fingerprints compute the same, whichever process,
-    module or notebook cell they were defined in: compiled code is stored and
-    Dask keys are made by it. What a function reads as ``cfg.K`` counts by its
-    value, and what it calls by its code; what NumPy and other libraries hold, by
-    its name.
+    Two functions with equal fingerprints compute the same, whichever process, module or
+    notebook cell they were defined in: compiled code and Dask keys are named by it. What a
+    function reads as ``cfg.K`` counts by its value, what it calls by its code, and what NumPy
+    and other libraries hold by its name.
 
     Parameters
     ----------
@@ -39,9 +38,8 @@ def fingerprint(*values: Any) -> str:
     Raises
     ------
     TypeError
-        A function refers to an object that cannot be compiled in, or in a way
-        that its bytecode does not tell, so that nothing can be said about what it
-        computes.
+        A function refers to an object that cannot be compiled in, or in a way that its
+        bytecode does not show.
 
     Examples
     --------
@@ -84,7 +82,7 @@ class StepFunction:
 
 
 def require_unchanged(kind: str, before: str, *values: Any) -> None:
-    """Raise unless the fingerprint is what it was: results and code are known by that.
+    """Raise unless the fingerprint is what it was: results and code are named by it.
 
     Raises
     ------
@@ -123,7 +121,7 @@ def _absorb(digest: Any, value: Any, seen: dict[int, int]) -> None:
 
 
 def _absorb_called(digest: Any, value: Any, seen: dict[int, int]) -> bool:
-    """Hash what can be called, or has attributes that can; False where it hides its code."""
+    """Hash what can be called; False where its code is hidden."""
     name = _name(value)
     if name is not None:
         digest.update(f"{name};".encode())
@@ -166,7 +164,7 @@ def _absorb_code(digest: Any, code: CodeType, seen: dict[int, int]) -> None:
 
 
 def _absorb_compiled(digest: Any, dispatcher: Any, seen: dict[int, int]) -> None:
-    """A function that numba compiles: fastmath and the like change what it computes."""
+    """A function that numba compiles; options such as fastmath change what it computes."""
     signatures = () if dispatcher._can_compile else map(str, dispatcher.nopython_signatures)
     options = _sorted(dispatcher.targetoptions), _sorted(dispatcher.locals), tuple(signatures)
     _absorb(digest, ("compiled", options, dispatcher._compiler.pipeline_class), seen)
@@ -174,7 +172,7 @@ def _absorb_compiled(digest: Any, dispatcher: Any, seen: dict[int, int]) -> None
 
 
 def _absorb_vectorized(digest: Any, ufunc: Any, seen: dict[int, int]) -> None:
-    """A function of ``numba.vectorize``, which has signatures where it compiles no others."""
+    """A function of ``numba.vectorize``; a frozen one compiles no further signatures."""
     dispatcher = ufunc._dispatcher
     signatures = tuple(map(str, dispatcher.overloads)) if ufunc._frozen else ()
     _absorb(digest, ("vectorized", _sorted(dispatcher.targetoptions), signatures), seen)

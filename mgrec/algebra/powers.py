@@ -1,6 +1,6 @@
 """Powers of two: scaling that is exact.
 
-Plain Python like every function of a step. A backend may spell them by the bits of a number:
+Plain Python like every function of a step. A backend may compute them from the bits of a number:
 frexp and ldexp cost ten times as much.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 def inverse_power(x: Any) -> Any:
     """The power of two s with 1 ≤ s·x < 2, or < 4 for the largest normal x > 0.
 
-    Of a subnormal x or 0 some power with s·x < 2, of infinity and nan anything.
+    For a subnormal x or 0 some power with s·x < 2; for infinity and nan any.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def exponent_gap(x: Any, y: Any) -> Any:
 
 
 def power_of_two(k: Any) -> Any:
-    """2**k for a whole number k from -126 to 126; beyond, some power that is not to be used.
+    """2**k for a whole number k from -126 to 126; beyond these a power not to be used.
 
     Examples
     --------

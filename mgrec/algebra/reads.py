@@ -1,4 +1,4 @@
-"""What a Python function reads from its module and its closure, as its bytecode tells."""
+"""What a Python function reads from its module and its closure, by its bytecode."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import reduce
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-# What these hold does not change while they are installed: a name says what it is.
+# The contents of these are known by name: they do not change while installed.
 LIBRARIES = frozenset("builtins cmath cupy math numba numpy operator _operator scipy".split())
 
 _GLOBALS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
@@ -19,7 +19,7 @@ _CELLS = {"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"}
 _ATTRIBUTES = {"LOAD_ATTR", "LOAD_METHOD"}
 _SILENT = {"CACHE", "EXTENDED_ARG", "NOP"}
 _HIDING = {"__import__", "eval", "exec", "globals"}
-_Chain = tuple[bool, tuple[str, ...]]
+_Names = tuple[bool, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,12 @@ class Read:
     Attributes
     ----------
     path : tuple of str
-        The name of the value, or of a module or class and of what is read from it, one after
-        the other: ``("cfg", "K")``.
+        The names that lead to the value: ``("cfg", "K")``.
     value : object
-        Neither a module nor a class of the user's, unless the bytecode does not tell what is
-        read from it.
+        A module or class of the user's only where the bytecode does not show what is read
+        from it.
     is_free : bool
-        The first name is one of the closure, not of the module.
+        The first name belongs to the closure, not to the module.
     """
 
     path: tuple[str, ...]
@@ -49,7 +48,7 @@ def reads(function: FunctionType) -> tuple[Read, ...]:
     Raises
     ------
     TypeError
-        A name is not defined, or something is read past all names.
+        A name is not defined, or something is read without a name.
     """
     code, closure = function.__code__, function.__closure__ or ()
     cells = dict(zip(code.co_freevars, closure, strict=True))
@@ -72,14 +71,14 @@ def reads(function: FunctionType) -> tuple[Read, ...]:
 
 
 def library_name(value: Any) -> str | None:
-    """The name under which a library has a module, class or function; None: it is no library's."""
+    """The name of a library's module, class or function; None for what is no library's."""
     if isinstance(value, ModuleType):
         return value.__name__ if _is_library(value.__name__) else None
     name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
     module = getattr(value, "__module__", None)
     if not isinstance(name, str) or not isinstance(module, str | None):
         return None
-    # Ufuncs say no module before NumPy 2.4, and SciPy's never do.
+    # Ufuncs have no __module__ before NumPy 2.4, and SciPy's never have.
     places = [module] if module else ["numpy", "scipy.special"]
     for place in filter(_is_library, places):
         if place in sys.modules and _at(sys.modules[place], name) is value:
@@ -88,7 +87,7 @@ def library_name(value: Any) -> str | None:
 
 
 def is_namespace(value: Any) -> bool:
-    """Whether what is read from it counts, not the thing itself: a module or class."""
+    """Whether a value is a user's module or class: what is read from it counts."""
     return isinstance(value, (ModuleType, type)) and library_name(value) is None
 
 
@@ -134,12 +133,12 @@ def _hidden(what: str) -> TypeError:
     )
 
 
-def _chains(code: CodeType, free: frozenset[str]) -> Iterator[_Chain]:
-    """Names that are read, each with the attributes that are asked of it at once.
+def _chains(code: CodeType, free: frozenset[str]) -> Iterator[_Names]:
+    """Names that are read, each with the attributes that are read from it directly.
 
-    The value of a name that is stored, passed on or asked in any other way ends its chain.
+    A value that is stored or passed on ends the chain of its name.
     """
-    chain: _Chain | None = None
+    chain: _Names | None = None
     for instruction in get_instructions(code):
         name, argument = instruction.opname, instruction.argval
         if name in _SILENT:

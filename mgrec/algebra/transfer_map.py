@@ -15,20 +15,20 @@ Map = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What kernels and placement may rely on beyond the laws: declared by a map, never guessed.
+    """What a map declares beyond the laws, for kernels and placement.
 
     Attributes
     ----------
     casts_operands : bool
         Operands may be cast to the dtype of the result before ``lift`` sees them.
     is_affine : bool
-        A map is (s, t) and applies as s·w + t: kernels may go on by products and sums of their
-        own, and rows of few columns and constant coefficients have loops for them.
+        A map is (s, t) and applies as s·w + t: kernels may multiply and add in an order of their
+        own.
     redoes_rows : bool
-        In floating point a summary says where it cannot be trusted, and such rows are done
-        again step by step.
+        In floating point a summary flags rows that cannot be trusted: they are done again step
+        by step.
     composes_cheaply : bool
-        To compose costs as little as to apply: a long row is worth cutting for two threads.
+        To compose costs as little as to apply: two threads may share a long row.
     """
 
     casts_operands: bool = False
@@ -44,8 +44,8 @@ GENERAL = Capabilities()
 class TransferMap:
     """A family of maps ``state -> state`` that is closed under composition.
 
-    One step of a recurrence is one map, and so is any run of steps: a whole
-    chunk is then a few scalars.
+    One step of a recurrence is one map, and so is any run of steps: a whole chunk is a few
+    scalars.
 
     Parameters
     ----------
@@ -76,14 +76,13 @@ class TransferMap:
     (``K``, or ``cfg.K``) and closures is read once, when they are compiled. Make a
     new map when it has changed.
 
-    A map with other numbers in its closure is another map: it is compiled for
-    seconds and leaves some 5 MB in the process, which numba never gives back. So
-    numbers that change from call to call belong in operands, where a scalar stays a
-    scalar and costs no memory. With ``lift=lambda x, rate: (rate * x,)`` a loop over
-    ``mgrec.scan(one, x, rate, initial=0.0)`` compiles once. After 32 maps of the same
-    code with other numbers a ``UserWarning`` says so, and what a CPU runs of further
-    ones is not kept on disk. The functions of the 256 maps used last are held; what
-    numba's compiler has taken for older ones stays taken.
+    A map with other numbers in its closure is another map: it takes seconds to compile and
+    some 5 MB, which numba never frees. So numbers that change from call to call belong in
+    operands, where a scalar stays a scalar and costs no memory. With
+    ``lift=lambda x, rate: (rate * x,)`` a loop over ``mgrec.scan(one, x, rate, initial=0.0)``
+    compiles once. After 32 maps of the same code with other numbers a ``UserWarning`` says so,
+    and the CPU's code of further ones is not kept on disk. The functions of the 256 maps used
+    last are cached; numba does not free the memory of older ones.
 
     Examples
     --------
@@ -144,8 +143,7 @@ class TransferMap:
         """Raise unless the functions still read what they read when the map was made."""
         require_unchanged("TransferMap", self.fingerprint, *self._own)
 
-    # Equal is what computes the same: a map that a worker has unpickled finds the code that
-    # was compiled for the last one.
+    # Maps that compute the same are equal: one that a worker has unpickled finds compiled code.
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TransferMap):
             return False

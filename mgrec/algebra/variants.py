@@ -1,4 +1,4 @@
-"""Functions of one code that read other numbers: each of them is compiled anew."""
+"""Functions with the same code that read other numbers: each is compiled anew."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import CodeType
 from .callers import level_of_caller
 
 MOST = 32
-"""Variants of one code that are ordinary; of more, numbers are what differs."""
+"""Variants of one code before a warning: of more, only the numbers differ."""
 _CODES = 256
 
 Codes = tuple[CodeType, ...]
@@ -28,21 +28,13 @@ _seen: OrderedDict[Codes, _Seen] = OrderedDict()
 
 
 def is_ordinary(codes: Codes, fingerprint: str) -> bool:
-    """Whether this is one of the first variants of its code in this process.
-
-    Parameters
-    ----------
-    codes : tuple of code objects
-        Of the functions.
-    fingerprint : str
-        Of the functions and of what they read.
-    """
+    """Whether this is one of the first MOST variants of its code in this process."""
     with _lock:
         return _is_ordinary(_of(codes), fingerprint)
 
 
 def warn_of_variants(kind: str, codes: Codes, fingerprint: str) -> None:
-    """Say once, of functions of one code, that numbers belong in operands."""
+    """Warn once a code that numbers belong in operands."""
     with _lock:
         seen = _of(codes)
         if _is_ordinary(seen, fingerprint) or seen.is_told:

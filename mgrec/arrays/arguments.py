@@ -1,6 +1,6 @@
-"""Single numbers and flags of the public functions, checked at their doors.
+"""Checks of single numbers and flags.
 
-A bool is no number here, and a number no flag: `axis` and `reverse` are easily exchanged.
+A bool is not a number here, nor a number a flag: `axis` and `reverse` are easily exchanged.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The door: arrays, scalars and states among arguments, checked once for every family."""
+"""The door: checks of arrays, scalars and states, for every family."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def as_array(name: str, value: Any) -> Any:
 
 
 def _kind_of(value: Any) -> str:
-    """What NumPy made an array of objects of, where it was no array."""
+    """For messages: the type of a value that NumPy made an array of objects."""
     if hasattr(value, "dtype") or isinstance(value, (str, bytes, Sequence)):
         return ""
     if isinstance(value, FunctionType):
@@ -45,7 +45,7 @@ def _as_array(name: str, value: Any) -> Any:
 
 
 def as_plain_array(name: str, value: Any) -> Any:
-    """A Dask array, or what NumPy makes one of; other lazy objects, which it would compute, not."""
+    """A Dask array, or what NumPy makes an array of; other lazy objects are refused."""
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{name} must be a plain array; got a masked array: fill it first")
     if hasattr(value, "dask") and hasattr(value, "chunks") and hasattr(value, "_meta"):
@@ -82,7 +82,7 @@ def arrays_of(operands: Sequence[Any]) -> list[Any]:
 
 
 def broadcast(operands: dict[str, Any]) -> tuple[Any, ...]:
-    """NumPy's broadcasting, where an unknown length (nan) fits 1 and an unknown length."""
+    """The broadcast shape; an unknown length (nan) fits any length."""
     shapes = [getattr(value, "shape", ()) for value in arrays_of(list(operands.values()))]
     different = {shape for shape in shapes if shape}
     if len(different) == 1:
@@ -117,7 +117,7 @@ def as_scalar(name: str, value: Any, dtype: np.dtype[Any]) -> np.ndarray:
 
 
 def as_state(state: Any, dtype: np.dtype[Any], shape: tuple[Any, ...], axis: int) -> Any:
-    """`state`, of one scalar or of the shape of the result without `axis`, in a dtype."""
+    """`state` in a dtype: a scalar, or of the shape of the result without `axis`."""
     if type(state) in (int, float, complex):
         return as_scalar("initial", state, dtype)
     rows = shape[:axis] + shape[axis + 1 :]

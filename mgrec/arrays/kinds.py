@@ -1,4 +1,4 @@
-"""On which machine arrays are: those of one recurrence lie together."""
+"""Kinds of arrays: NumPy, CuPy or Dask, all in host memory or all on one GPU."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ def is_lazy(array: Any) -> bool:
 
 
 def to_host(array: Any) -> np.ndarray:
-    """The array in host memory: entries are host arrays, wherever the chunks are."""
+    """The array in host memory, where entries are."""
     return np.asarray(array.get() if is_on_gpu(array) else array)
 
 
 @cache
 def _has(kind: Any, name: str) -> bool:
-    # Asked of the type: a CuPy array takes a microsecond to say that it lacks something.
+    # Of the type: a CuPy array takes a microsecond to raise AttributeError.
     return hasattr(kind, name)
 
 
 def check_together(named: Sequence[tuple[str, Any]], rows: Sequence[tuple[str, Any]]) -> None:
-    """Refuse arrays of which some are on a GPU and others are not, or not on the same one.
+    """Raise unless all arrays are in host memory, or all on one GPU.
 
     Parameters
     ----------
     named : sequence of (str, array or scalar)
         Host scalars, 0-d arrays among them, go with arrays of any kind.
     rows : sequence of (str, array or scalar)
-        Initial states, a few numbers a row: from host memory they may go to a GPU.
+        Initial states, which may be in host memory beside arrays on a GPU.
 
     Raises
     ------

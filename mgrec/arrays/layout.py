@@ -1,4 +1,4 @@
-"""Arrays of any shape as the (outer, steps, inner) that the kernels know."""
+"""Arrays of any shape as the (outer, steps, inner) of the kernels."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from .chunk import Chunk, CoefficientOperand
 from .kinds import is_on_gpu
 
 
-def lay_out(problem: Any, operands: Sequence[Any], shape: tuple[int, ...], first: int) -> Chunk:
+def lay_out(recurrence: Any, operands: Sequence[Any], shape: tuple[int, ...], first: int) -> Chunk:
     """Operands of one chunk of NumPy (or CuPy) arrays as a :class:`Chunk`.
 
     Parameters
     ----------
-    problem : Problem or Recipe
+    recurrence : AlongAxis
     operands : sequence of arrays and Coefficient
     shape : tuple of int
         Of the chunk's result.
     first : int
         Index of the chunk's first step along the whole axis.
     """
-    layout = canonical_shape(shape, problem.axis)
+    layout = canonical_shape(shape, recurrence.axis)
 
     def canonical(array: Any) -> Any:
-        return _canonical(array, shape, problem.axis, layout)
+        return _canonical(array, shape, recurrence.axis, layout)
 
     def laid_out(operand: Any) -> Any:
         if isinstance(operand, Coefficient):
@@ -36,7 +36,8 @@ def lay_out(problem: Any, operands: Sequence[Any], shape: tuple[int, ...], first
             return CoefficientOperand(operand.function, first, arrays)
         return canonical(operand)
 
-    return Chunk(tuple(map(laid_out, operands)), layout, problem.dtype, problem.reverse)
+    laid_out_operands = tuple(map(laid_out, operands))
+    return Chunk(laid_out_operands, layout, recurrence.dtype, recurrence.reverse)
 
 
 def canonical_shape(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
@@ -60,7 +61,7 @@ def _canonical(array: Any, shape: tuple[int, ...], axis: int, layout: tuple[int,
         full += own[axes] if is_broadcast else shape[axes]
     array = array.reshape(own)
     if list(own) != full:
-        # Axes that are broadcast only in part cannot be merged: these alone are expanded.
+        # Axes of which only some are broadcast cannot be merged: they are expanded.
         array = np.broadcast_to(array, full)
     return _contiguous(array).reshape(target)
 
@@ -82,13 +83,13 @@ def as_result(computed: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> An
     """A computed array in its final shape and dtype."""
     if computed.dtype == dtype:
         return computed if computed.shape == shape else computed.reshape(shape)
-    # float16 overflows to inf in silence, as the kernels of other dtypes do.
+    # float16 overflows to inf without a warning, as kernels do in other dtypes.
     with np.errstate(over="ignore"):
         return computed.reshape(shape).astype(dtype)
 
 
 def has_unknown_sizes(chunks: Iterable[Iterable[Any]]) -> bool:
-    """Whether a Dask array does not know the sizes of all its chunks, or its shape.
+    """Whether some sizes of chunks, or of a shape, are unknown.
 
     Examples
     --------

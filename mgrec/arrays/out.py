@@ -1,4 +1,4 @@
-"""Arrays that the caller gives for results."""
+"""Checks of ``out``: arrays that the caller gives for results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def check_out(
         Of each result.
     dtype : numpy.dtype
     operands : sequence of arrays
-        Whose memory `out` must not share: a kernel may read them again.
+        `out` must not share their memory: a kernel may read them again.
     count : int, optional
         Results, in a tuple as the state is; one array where None.
 
@@ -76,16 +76,16 @@ def _check(
 
 
 def _overlap(array: Any, other: Any) -> bool:
-    """Whether the spans of memory of two arrays of one kind meet."""
+    """Whether two arrays may share memory."""
     if not is_on_gpu(array):
         return not is_on_gpu(other) and np.may_share_memory(array, other)
     if not is_on_gpu(other) or not array.size or not other.size:
         return False
-    (begin, end), (first, last) = _span(array), _span(other)
+    (begin, end), (first, last) = _extent(array), _extent(other)
     return begin < last and first < end
 
 
-def _span(array: Any) -> tuple[int, int]:
+def _extent(array: Any) -> tuple[int, int]:
     begin = end = array.__cuda_array_interface__["data"][0]
     for length, stride in zip(array.shape, array.strides, strict=True):
         begin, end = begin + min(0, (length - 1) * stride), end + max(0, (length - 1) * stride)

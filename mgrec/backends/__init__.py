@@ -1,4 +1,4 @@
-"""Backends: the machines that a chunk is computed on, found by the type of its arrays."""
+"""Backends: where a chunk is computed, chosen by the type of its arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said, once a process, where compiled code cannot be kept on disk."""
+"""Log once a process that compiled code cannot be kept on disk."""
 
 from __future__ import annotations
 
@@ -9,14 +9,7 @@ _told: set[str] = set()
 
 
 def say_uncached(variable: str, reason: str) -> None:
-    """Say, at the level of information, that code is not kept: every kernel would.
-
-    Parameters
-    ----------
-    variable : str
-        Of the environment, which names the folder.
-    reason : str
-    """
+    """Log once, for all kernels, that code is not kept; `variable` names the folder."""
     if variable not in _told:
         _told.add(variable)
         logger.info(

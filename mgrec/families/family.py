@@ -260,7 +260,7 @@ class Grid(Recurrence):
 
 
 def varying(own: tuple[Any, ...], shape: tuple[Any, ...]) -> tuple[bool, ...]:
-    """Along which of its axes an array of a shape is not broadcast to another."""
+    """Whether an array of a shape varies along each of its axes, broadcast to another."""
     if own == shape:
         return (True,) * len(own)
     wanted = shape[len(shape) - len(own) :]

@@ -1,4 +1,4 @@
-"""What a family asks of a machine: its kernels, and memory for their results."""
+"""What a family asks of a backend: kernels, and memory for their results."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Kernels:
     Attributes
     ----------
     determine : callable, ``(algebra, chunk, entry, results) -> exit``
-        Writes what every step gives. What follows the chunk, where the family has it at hand
-        and it is asked for, or None. A tile's entry and exit are its edges.
+        Writes the result of every step. Returns the exit where the family computes it, else
+        None. The entry and the exit of a tile are its edges.
     precompute : callable, ``(algebra, chunk) -> (() -> summary)``
-        Launches the summary of a chunk; a call of what is returned waits for it. The summary is
-        in host memory. Tiles of a grid have none.
+        Launches the summary of a chunk; what it returns waits for it. The summary is in host
+        memory. Tiles of a grid have none.
     propagate : callable
-        In host memory, and so of a CPU alone: ``(summary, entry) -> entry`` of the chunk after,
-        along a chain; ``(summaries) -> entries``, along a line.
+        On the CPU: ``(summary, entry) -> entry`` of the next chunk of a chain;
+        ``(summaries) -> entries`` of a line.
     """
 
     determine: Callable[..., Any]
@@ -59,7 +59,7 @@ class Backend:
 
 
 def at_once(precompute: Callable[[Any, Chunk], Any]) -> Callable[[Any, Chunk], Summarise]:
-    """Make `precompute`, which returns the summary itself, one of Kernels."""
+    """Wrap a `precompute` that returns the summary itself."""
 
     def launch(algebra: Any, chunk: Chunk) -> Summarise:
         summary = precompute(algebra, chunk)

@@ -1,12 +1,11 @@
-"""Filters of constant coefficients: a cascade of sections, and what it does in many steps.
+"""Filters of constant coefficients: a cascade of sections.
 
-One section of order k keeps k scalars z, and one step of it is (direct form II transposed)
+A section of order k has k states z, and one step of it is (direct form II transposed)
 
     y = b_0·x + z_0,    z_i = z_{i+1} + b_{i+1}·x − a_{i+1}·y    (i = 0 … k−1, z_k = 0).
 
-Of a whole cascade the states z, one section after the other, obey z ← A·z + (terms of x): L
-steps take an entry z to A^L·z plus what the steps bring themselves, so that k scalars are all
-that a chunk needs to tell, and all that it needs to know.
+The states of a whole cascade, one section after the other, obey z ← A·z + (terms of x). So L
+steps take an entry z to A^L·z + offset: the summary of a chunk is its offset, its entry is z.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ class Section:
     b, a : tuple of float or complex
         Equally long: order + 1.
     is_convolution : bool
-        The denominator was a_0 alone: SciPy convolves then, where else a nan comes back as
-        0·nan from coefficients that are 0.
+        The denominator was a_0 alone. SciPy then convolves, and a nan is forgotten; else it
+        would come back as 0·nan from coefficients that are 0.
     """
 
     b: Numbers
@@ -48,7 +47,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Cascade:
-    """Sections one after the other: each takes what the one before it returns.
+    """Sections in series: each takes the output of the one before it.
 
     Attributes
     ----------
@@ -66,7 +65,7 @@ class Cascade:
         b, a = b.astype(wide), a.astype(wide)
         if wide.char not in "dD":
             return cls(_section_of(b, a))
-        return _kept(b.tobytes(), a.tobytes(), wide.char)
+        return _cached(b.tobytes(), a.tobytes(), wide.char)
 
     @classmethod
     def of_sections(cls, sos: Any) -> Cascade:
@@ -91,7 +90,7 @@ class Cascade:
 
     @property
     def is_feed_forward(self) -> bool:
-        """Only past inputs count: a nan among them is forgotten."""
+        """Outputs depend on past inputs alone: a nan is forgotten."""
         return self.sections[0].is_convolution
 
     def coefficients(self, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -107,7 +106,7 @@ class Cascade:
 
     @cached_property
     def decay(self) -> float:
-        """Steps after which a state has fallen to about 2**-64 of itself; inf if it does not."""
+        """Steps after which a state has decayed to about 2**-64 of itself; inf if it does not."""
         if self.radius == 0:
             return float(self.states)
         if not self.radius < 1:
@@ -117,7 +116,7 @@ class Cascade:
 
 @lru_cache(maxsize=1024)
 def _radius(a: Numbers) -> float:
-    """Kept, since sections are made anew in every call: eight of them took 0.6 ms."""
+    """Cached, since every call makes its sections anew: eight of them took 0.6 ms."""
     if not np.isfinite(a).all():
         return np.inf
     return float(max([*np.abs(np.roots(a)), 0.0]))
@@ -139,6 +138,6 @@ def _divided(part: np.ndarray, by: Any) -> np.ndarray:
 
 
 @lru_cache(maxsize=256)
-def _kept(b: bytes, a: bytes, dtype: str) -> Cascade:
-    """The same object for the same numbers: what was found out about it is found out once."""
+def _cached(b: bytes, a: bytes, dtype: str) -> Cascade:
+    """The same object for the same numbers: its cached properties are computed once."""
     return Cascade(_section_of(np.frombuffer(b, dtype), np.frombuffer(a, dtype)))

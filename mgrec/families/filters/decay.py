@@ -10,9 +10,9 @@ import numpy as np
 from .cascade import Cascade
 from .power import power
 
-# A state this much smaller than another is below all rounding errors that may count.
+# A state this much smaller than another is below all rounding errors.
 FORGOTTEN = 2.0**-75
-# Steps between two looks at the norm.
+# The norm is computed every _STRIDE steps.
 _STRIDE = 16
 
 
@@ -23,12 +23,12 @@ class Decay:
     Attributes
     ----------
     steps : int or None
-        After so many steps what a state brings is less than FORGOTTEN times its size; None
-        where that takes longer than was asked for.
+        Steps after which a state has decayed to less than FORGOTTEN times its size; None where
+        that takes more than `most`.
     noise : float
-        What an error of 1 in each step's states amounts to, all steps together.
+        The sum of the errors that an error of 1 in each step's states causes.
     growth : float
-        What an error of 1 in the states amounts to in any later step.
+        The largest error that an error of 1 in the states causes in any later step.
     """
 
     steps: int | None
@@ -38,19 +38,10 @@ class Decay:
 
 @lru_cache(maxsize=1024)
 def decay_within(cascade: Cascade, most: int) -> Decay:
-    """Follow the states of an impulse in each of them for at most so many steps.
+    """Follow the norm of A**n for at most `most` steps.
 
-    Poles that crowd make states grow before they fall, which the largest pole's size does
-    not tell: the norm of A**n does.
-
-    Parameters
-    ----------
-    cascade : Cascade
-    most : int
-
-    Returns
-    -------
-    Decay
+    Where poles crowd, states grow before they decay: the size of the largest pole does not
+    show that, the norm does.
     """
     if cascade.is_feed_forward or not cascade.states:
         return Decay(cascade.states, float(cascade.states) + 1, 1.0)

@@ -1,4 +1,4 @@
-"""The door of filters: coefficients, data and states as SciPy takes them, checked once."""
+"""The door of filters: checks coefficients, data and states, as SciPy takes them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def as_coefficients(name: str, values: Any) -> np.ndarray:
 
 
 def beside(values: np.ndarray, x: Any) -> Any:
-    """A host array as one that goes with x: on its GPU, where x is there."""
+    """A host array where x is: on its GPU, or on the host."""
     return np.asarray(values, like=getattr(x, "_meta", x)) if is_on_gpu(x) else values
 
 

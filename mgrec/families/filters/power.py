@@ -1,4 +1,4 @@
-"""What many steps of a cascade do to its state."""
+"""Powers of a cascade's matrix A: many steps without input."""
 
 from __future__ import annotations
 
@@ -17,13 +17,8 @@ from .cascade import Cascade
 def power(cascade: Cascade, steps: int) -> tuple[np.ndarray, np.ndarray]:
     """A to the power of `steps`, as the sum of two arrays.
 
-    Where poles crowd, powers of A first grow by many orders of magnitude, and squaring them
-    in float64 loses all digits: these are computed in decimals of many digits.
-
-    Parameters
-    ----------
-    cascade : Cascade
-    steps : int
+    Computed in decimals of many digits: where poles crowd, powers of A first grow by many orders
+    of magnitude, and squaring them in float64 loses all digits.
 
     Returns
     -------
@@ -45,9 +40,7 @@ def power(cascade: Cascade, steps: int) -> tuple[np.ndarray, np.ndarray]:
 
 @lru_cache(maxsize=64)
 def doubled_powers(cascade: Cascade, steps: int, chunk: int, count: int) -> np.ndarray:
-    """A**steps, and A**(steps·chunk·2**k) for k = 0 … count − 1.
-
-    Each is rounded once, from decimals of many digits.
+    """A**steps, and A**(steps·chunk·2**k) for k = 0 … count − 1, each rounded once.
 
     Returns
     -------
@@ -67,7 +60,7 @@ def doubled_powers(cascade: Cascade, steps: int, chunk: int, count: int) -> np.n
 
 
 def _many_digits(cascade: Cascade, steps: int) -> Any:
-    """Enough for 50 where k poles are one: powers grow like steps**(k − 1) until they decay."""
+    """Digits for 50 correct ones: powers of k equal poles grow like steps**(k − 1), then decay."""
     growth = cascade.states * (1 + math.log10(max(1.0, min(steps, cascade.decay))))
     return localcontext(Context(prec=50 + math.ceil(growth), traps=[]))
 
@@ -86,11 +79,11 @@ class _Powers(ABC):
 
     @abstractmethod
     def product(self, left: Any, right: Any) -> Any:
-        """Two powers, one after the other."""
+        """The product of two powers."""
 
     @abstractmethod
     def matrix(self, power: Any) -> np.ndarray:
-        """A power as a whole."""
+        """A power as a matrix."""
 
     def raised(self, base: Any, exponent: int) -> Any:
         result = self.one
@@ -102,10 +95,10 @@ class _Powers(ABC):
 
 
 class _PowersOfSection(_Powers):
-    """Powers of the companion matrix of one section, each told by its last column.
+    """Powers of the companion matrix of one section, each represented by its last column.
 
-    A takes every unit vector but the first into the one before it, so that the other columns
-    follow from the last: k² products instead of the k³ of two matrices.
+    A maps every unit vector but the first to the one before it, so that the other columns follow
+    from the last: k² multiplications instead of k³.
     """
 
     def __init__(self, cascade: Cascade) -> None:
@@ -134,7 +127,7 @@ class _PowersOfSection(_Powers):
 
 
 class _PowersOfCascade(_Powers):
-    """Powers of a matrix of several sections: each is moved by those before it alone."""
+    """Powers of the matrix of several sections, which is block lower triangular."""
 
     def __init__(self, cascade: Cascade) -> None:
         self.first = _transition(cascade)
@@ -168,7 +161,7 @@ def _transition(cascade: Cascade) -> np.ndarray:
     size = 2 if cascade.is_complex else 1
     matrix = _decimals(np.zeros((count, count, size, size)))
     one = _decimals(np.eye(size))
-    # What the sections so far return, as factors of all states.
+    # The output of the sections so far, as factors of all states.
     given = _decimals(np.zeros((count, size, size)))
     for number, section in enumerate(cascade.sections):
         b, a = ([_exact(value, size) for value in part] for part in (section.b, section.a))

@@ -51,7 +51,7 @@ class FilterRecurrence(Chain):
             return exit.reshape(*self.state_shape, *rows).astype(self.dtype)
 
     def _chunk(self, pack: Pack) -> Chunk:
-        """The signal laid out; samples stay what they are: kernels cast them as they read."""
+        """The signal laid out, in its own dtype: kernels cast samples as they read them."""
         (x,) = pack.blocks
         layout = canonical_shape(x.shape, self.axis)
         x = x if x.flags.c_contiguous else x.copy(order="C")
@@ -69,8 +69,8 @@ def filter_problem(
     x : array
         Of `dtype`, or to be cast to it.
     entry : array, optional
-        The states before the first sample, the states' axis first, then the other axes of x
-        without `axis`; an axis may have length 1. 0 where there is none.
+        The states before the first sample: their axis first, then the axes of x without
+        `axis`, each full or of length 1. 0 where None.
     axis : int
         0 or more.
     dtype : numpy.dtype

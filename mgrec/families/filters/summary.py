@@ -1,4 +1,4 @@
-"""What a chunk does to the unknown state of a filter before it: k scalars a row."""
+"""The summary of a filter's chunk: k scalars a row."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ...arrays.chunk import Chunk
 from .cascade import Cascade
 from .power import power
 
-# Beyond these the chunk itself travels: what overflows, and where, depends on every step. The
-# radius leaves room for the rounding of poles that coincide on the unit circle.
+# Beyond these the chunk itself travels: every step decides what overflows, and where. The radius
+# leaves room for the rounding of poles that coincide on the unit circle.
 UNSTABLE, GROWTH = 1.001, 2.0**60
 _SPLIT = 2.0**27 + 1
 
@@ -27,7 +27,7 @@ class CascadeSummary:
     offset : array (states, outer, inner), float64 or complex128
         The exit for an entry of 0.
     redo : Chunk, optional
-        Where few scalars cannot stand for the chunk: the steps themselves.
+        The chunk itself, where its offset is not enough.
     """
 
     cascade: Cascade
@@ -37,7 +37,7 @@ class CascadeSummary:
 
 
 def is_tame(cascade: Cascade, steps: int) -> bool:
-    """Whether `steps` steps can be told by a matrix: they do not grow beyond measure."""
+    """Whether A**steps stays small enough for a summary."""
     if cascade.radius < 1 or cascade.radius > UNSTABLE:
         return cascade.radius < 1
     high, _ = power(cascade, steps)
@@ -45,10 +45,10 @@ def is_tame(cascade: Cascade, steps: int) -> bool:
 
 
 def propagate_cascade(summary: CascadeSummary, entry: np.ndarray) -> np.ndarray:
-    """The finite states after a chunk, from those before it, but for one in ``summary.redo``.
+    """The states after a chunk without ``redo``, from finite states before it.
 
-    Products and sums are carried with their rounding errors (Ogita, Rump, Oishi 2005), so
-    that a boundary between chunks costs one rounding, as a step does.
+    Products and sums are carried with their rounding errors (Ogita, Rump, Oishi 2005): a
+    boundary between chunks costs one rounding, as a step does.
     """
     if entry.size == 0:
         return entry

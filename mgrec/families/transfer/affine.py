@@ -1,4 +1,4 @@
-"""w = s·w + t over a chunk: the summary that keeps its numbers safe."""
+"""w = s·w + t over a chunk: a summary that neither overflows nor underflows."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import numpy as np
 from ...arrays.chunk import Chunk
 
 FINE, REDO, NAN = 0, 1, 2
-"""What a kernel says of a row's summary: it stands for the row, the row must be done again from its
-true entry, or the row ends in nan. Kernels take the largest of several."""
+"""Flags of a row's summary: it is valid, the row must be done again from its true entry, or the row
+ends in nan. The largest flag wins."""
 
 
 @dataclass(frozen=True)
 class AffineSummary:
     """w = s·w + t over a chunk: ``exit = mantissa * 2**exponent * entry + offset``.
 
-    The product of the coefficients neither overflows nor underflows, since it is scaled:
-    where the loop carries a large state through a product of 1e-400, so does this.
+    The product of the coefficients is scaled, so that it neither overflows nor underflows: a
+    large state passes through a product of 1e-400, as it does in the loop.
 
     Attributes
     ----------
@@ -28,13 +28,12 @@ class AffineSummary:
     offset : array (outer, inner)
         The exit for an entry of 0. nan where an operand is nan: so is the exit then.
     growth : array (outer, inner), float64
-        log2 of the largest product of the first i coefficients, i = 0, 1, ...: tells
-        whether an entry overflows on its way, after which the loop never returns to a
-        finite number, whatever the whole product says.
+        log2 of the largest product of the first i coefficients, i = 0, 1, ...: whether an entry
+        overflows on its way. The loop then never returns to a finite number, whatever the
+        product of all coefficients is.
     redo : dict, (outer, inner) -> Chunk
-        Rows that no few scalars summarise: an operand is infinite, or the offset comes
-        near overflow, so that what the loop does depends on every step. Their operands
-        travel along and the row is done again from its true entry.
+        Rows with an infinite operand or an offset near overflow: the loop depends on every
+        step. Their operands travel along, and they are done again from their true entries.
     """
 
     mantissa: np.ndarray
@@ -45,16 +44,16 @@ class AffineSummary:
 
 
 def propagate_affine(summary: AffineSummary, entry: np.ndarray) -> np.ndarray:
-    """Exit of every row, but for those in ``summary.redo``.
+    """The exits of all rows but those in ``summary.redo``.
 
-    Overflow is decided by ``growth`` alone, since offsets that could tip the balance are in
-    ``redo``: |entry| * 2**growth against the largest number of the dtype.
+    A row overflows if |entry| * 2**growth exceeds the largest number of the dtype: offsets
+    that could decide otherwise are in ``redo``.
     """
     dtype = summary.offset.dtype
     wide: Any = np.complex128 if dtype.kind == "c" else np.float64
     largest = float(np.finfo(dtype).max)
     with np.errstate(all="ignore"):
-        # In scale as well: a mantissa within 2**±500 times an entry of any size may overflow.
+        # Scaled as well: a mantissa within 2**±500 times an entry of any size may overflow.
         unit, shift = _frexp(summary.mantissa)
         state, more = _frexp(entry.astype(wide))
         scaled = unit * state

@@ -1,4 +1,4 @@
-"""The door of transfer maps: operands and states, checked and promoted once."""
+"""The door of transfer maps: checks and promotes operands and states."""
 
 from __future__ import annotations
 
@@ -39,8 +39,7 @@ def check(
     axis : int
     reverse : bool
     kinds : str
-        Kinds of dtype that the recurrence is computed in; integers become floats where "i"
-        is not among them.
+        Kinds of dtype to compute in; integers become floats where "i" is not among them.
     memory, method, out
         See :func:`mgrec.linear_recurrence`.
 
@@ -132,7 +131,7 @@ def _promoted(name: str, value: Any, dtype: np.dtype[Any], is_cast: bool) -> Any
 def _slots(operands: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """How operands are made of blocks, and the arrays that the blocks are cut from.
 
-    Scalars are no blocks: they go with the recurrence.
+    Scalars are not blocks: the recurrence holds them.
     """
     arrays: list[Any] = []
 

@@ -1,9 +1,8 @@
-"""Affine maps that keep their numbers safe: :class:`AffineSummary`, one step at a time.
+"""Affine maps that neither overflow nor underflow: :class:`AffineSummary` as a transfer map.
 
-A product is (mantissa, exponent), 1/2 <= |mantissa| < 1, so that it neither overflows nor
-vanishes. Beside the product of all coefficients a map has the largest product of the first
-ones (growth: does an entry overflow on its way?) and of the last ones (rebound: could a state
-that underflowed come back?).
+A product is (mantissa, exponent), 1/2 <= |mantissa| < 1. Beside the product of all coefficients
+a map has the largest product of the first ones (growth: does an entry overflow on its way?) and
+of the last ones (rebound: could a state that underflowed come back?).
 """
 
 from __future__ import annotations
@@ -73,14 +72,14 @@ def _times(x: Scaled, y: Scaled) -> Scaled:
 
 
 def _larger(x: Scaled, y: Scaled) -> Scaled:
-    """The larger of two sizes, of which `x` may be 0 or nan: then it is `y`."""
+    """The larger of two sizes; `y` where `x` is 0 or nan."""
     is_larger = (x[0] > 0) & ((x[1] > y[1]) | ((x[1] == y[1]) & (x[0] > y[0])))
     return np.where(is_larger, x[0], y[0]), np.where(is_larger, x[1], y[1])
 
 
 @cache
 def guarded_affine(dtype: np.dtype[Any]) -> TransferMap:
-    """The maps of w = s·w + t that say how far they can be trusted.
+    """The maps of w = s·w + t with a flag that says whether they can be trusted.
 
     Parameters
     ----------
@@ -91,8 +90,8 @@ def guarded_affine(dtype: np.dtype[Any]) -> TransferMap:
     -------
     TransferMap
         Of eight components: mantissa and exponent of the product, offset, mantissa and
-        exponent of the growth and of the rebound, and a flag: FINE, REDO where an offset comes
-        near overflow, a rebound is too large or an operand is infinite, NAN where one is nan.
+        exponent of the growth and of the rebound, and the flag: NAN where an operand is nan,
+        REDO where one is infinite or a number is beyond its margin, else FINE.
     """
     most, top = margins(dtype).rebound, margins(dtype).offset_on_gpu
     largest = float(np.finfo(dtype).max)

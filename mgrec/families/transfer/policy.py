@@ -54,8 +54,8 @@ class Constants:
     gamma : float
         Seconds in which one of few threads computes a step (determine).
     floor : float
-        Seconds of a step, in all phases together, that no number of threads goes below,
-        since the memory is busy; 0 in the papers' model.
+        Seconds of a step in all phases, at the bandwidth of the memory: no number of threads
+        goes below. 0 in the papers' model.
     """
 
     alpha: float
@@ -91,8 +91,8 @@ def predict_time(
 def optimal_processors(steps: int, constants: Constants, rows: int = 1) -> float:
     """P_opt = sqrt((alpha + gamma)·N/beta), where the time of the model has its minimum.
 
-    With a floor not more than saturate the memory, P = (alpha + gamma)/floor: further
-    processors only lengthen the propagation.
+    With a floor at most P = (alpha + gamma)/floor, which saturate the memory: further ones only
+    lengthen the propagation.
 
     Examples
     --------

@@ -81,7 +81,7 @@ class TransferRecurrence(Chain):
         return lay_out(self, tuple(map(fill, self.operands)), shape, pack.starts[self.axis])
 
     def _with_code(self, summary: Any) -> Any:
-        """What :func:`without_code` left out is in every task."""
+        """Put back what :func:`without_code` left out, which every task has."""
         if not isinstance(summary, AffineSummary):
             return ComposedMaps(self.transfer_map, summary)
         functions = [slot[0] if isinstance(slot, tuple) else None for slot in self.operands]
@@ -89,14 +89,14 @@ class TransferRecurrence(Chain):
 
 
 def without_code(summary: Any) -> Any:
-    """A summary as it crosses a chunk boundary: numbers alone, no functions."""
+    """A summary as it travels: numbers, no functions."""
     if isinstance(summary, ComposedMaps):
         return summary.maps
     return _with_functions(summary, None) if summary.redo else summary
 
 
 def _with_functions(summary: AffineSummary, functions: Sequence[Any] | None) -> AffineSummary:
-    """The coefficients of rows that are done again with these functions, one an operand."""
+    """Exchange the functions of coefficients in rows to be done again: one an operand."""
 
     def exchanged(chunk: Chunk) -> Chunk:
         own = functions or [None] * len(chunk.operands)

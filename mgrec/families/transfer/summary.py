@@ -1,4 +1,4 @@
-"""What a chunk does to an unknown entry: a few scalars a row, on the host."""
+"""The summary of a chunk of any transfer map: a few scalars a row, on the host."""
 
 from __future__ import annotations
 
