@@ -19,13 +19,13 @@ from .placement import tuning
 __all__ = ["Configuration", "Constants", "Measurement", "Report", "measure", "report"]
 
 _KINDS = {"arrays": 3, "constant": 2, "computed": 2}
-"""Words that a step must move."""
+"""Numbers that a step must move."""
 _DTYPES = "bBhHiIlLqQfdFD"
 
 
 @dataclass(frozen=True)
 class Report:
-    """What the policy chooses for a recurrence of one row, and what it is worth.
+    """The configuration that the policy chooses for one row, and measured ones.
 
     ``str(report)`` and :func:`rich.print` show it as a table.
 

@@ -77,7 +77,7 @@ def open_cluster(name: str, workers: int = 1) -> Iterator[Client]:
 
 
 def _quieten() -> None:
-    """What goes wrong is told in one line: distributed's log of it would bury that line."""
+    """Silence distributed's log: it would bury the one line that says what went wrong."""
     config.set({"distributed.logging.distributed": "critical"})
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
 
@@ -99,10 +99,10 @@ def _cuda() -> Any:
 
 @contextmanager
 def _signals_held_back() -> Iterator[None]:
-    """Start a cluster as a whole, and keep ctrl-C and SIGHUP from its processes.
+    """Start a cluster without interruption, and keep ctrl-C and SIGHUP from its processes.
 
     A terminal sends these to all processes of a command, and every worker would die with a
-    traceback. Processes inherit what is blocked. What came meanwhile is raised at the end.
+    traceback. Processes inherit what is blocked. Signals that came meanwhile are raised at the end.
     """
     with signals.held_back():
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
@@ -135,7 +135,7 @@ def _reached(name: str, address: str) -> Client:
     runner = LoopRunner()
     runner.start()
     try:
-        # A client that fails to start hangs for 20 s when it is thrown away (Dask 2026.7).
+        # A client that fails to start hangs for 20 s when it is deleted (Dask 2026.7).
         sync(runner.loop, _greet, address)
         return Client(address, timeout=_PATIENCE, set_as_default=False)
     except Exception as error:  # What is no scheduler may answer anything.
@@ -149,7 +149,7 @@ async def _greet(address: str) -> None:
     """Raise unless a scheduler answers at an address."""
     options = Security().get_connection_args("client")
     connecting = connect(address, timeout=_PATIENCE, **options)
-    # Who listens and says nothing would be waited for without end.
+    # Without a timeout a listener that never answers would block for good.
     try:
         comm = await asyncio.wait_for(connecting, parse_timedelta(_PATIENCE) + 1)
     except TimeoutError:

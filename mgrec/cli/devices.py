@@ -1,4 +1,4 @@
-"""What this machine has: processors, memory, GPUs, and how fast its memory copies."""
+"""Processors, memory and GPUs of this machine, and its copy bandwidth."""
 
 from __future__ import annotations
 
@@ -95,16 +95,9 @@ def _line(path: str, name: str) -> str:
 def copy_bandwidth(
     size: int = COPY_BYTES, threads: int | None = None, repeats: int = 5
 ) -> Bandwidth:
-    """Measure how fast the memory of this machine is copied.
+    """Measure the copy bandwidth of this machine, the best of several copies.
 
-    Parameters
-    ----------
-    size : int
-        Bytes of the array, a multiple of 8.
-    threads : int, optional
-        As many as there are processors if left out.
-    repeats : int
-        The best of these counts.
+    `size` is in bytes, a multiple of 8; `threads` are all processors when not given.
     """
     threads = threads or processors()
     source, target = np.ones(size // 8), np.zeros(size // 8)

@@ -19,7 +19,7 @@ import numpy as np
 PARALLELS = 2160
 PLACES = 43_200
 RADIUS = 6371.0  # km
-# How far air must blow until 1 - 1/e of it is of the new kind, in km.
+# Distance after which 1 - 1/e of the air is of the new kind, in km.
 OVER_SEA = 500.0
 OVER_LAND = 1000.0
 

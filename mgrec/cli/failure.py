@@ -1,4 +1,4 @@
-"""How the command fails: one line on standard error, and an exit code."""
+"""Failures of the command: one line on standard error, and an exit code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Exit codes:
 
 
 class Failure(click.ClickException):
-    """A failure that a user can understand without a traceback: one line."""
+    """A failure that is shown as one line, without a traceback."""
 
     exit_code = COMPUTING_FAILED
 
@@ -46,7 +46,7 @@ class Interrupted(Failure):
 
     def __init__(self, number: signal.Signals, left: str) -> None:
         super().__init__(f"{signals.WORDS[number]}: {left}")
-        self.exit_code = 128 + number  # type: ignore[misc]  # as a shell tells of a signal
+        self.exit_code = 128 + number  # type: ignore[misc]  # as of a shell
 
     def show(self, file: Any = None) -> None:
         # A terminal that was closed takes no message.
@@ -56,12 +56,9 @@ class Interrupted(Failure):
 
 @contextmanager
 def in_one_line(interrupted: str) -> Iterator[None]:
-    """Turn whatever goes wrong inside into a :class:`Failure`.
+    """Turn whatever is raised inside into a :class:`Failure`.
 
-    Parameters
-    ----------
-    interrupted : str
-        What a signal leaves behind: ctrl-C, SIGTERM or SIGHUP.
+    `interrupted` is the message after a signal: what it leaves behind.
     """
     with signals.raised():
         try:
@@ -70,7 +67,7 @@ def in_one_line(interrupted: str) -> Iterator[None]:
             raise Interrupted(signals.first() or signal.SIGINT, interrupted) from None
         except Exception as error:
             if stopped := signals.first():
-                # What fails on the way out, as writing to a terminal that is gone, is no news.
+                # Errors on the way out, as of writing to a terminal that is gone, do not count.
                 raise Interrupted(stopped, interrupted) from error
             if isinstance(error, click.ClickException):
                 raise
@@ -79,9 +76,9 @@ def in_one_line(interrupted: str) -> Iterator[None]:
 
 def _described(error: Exception) -> str:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"the disk is full: {_place(error)}"
+        return f"the disk is full: {_named(error)}"
     if isinstance(error, OSError) and error.errno == errno.EFBIG:
-        return f"the file is larger than this system allows (ulimit -f): {_place(error)}"
+        return f"the file is larger than this system allows (ulimit -f): {_named(error)}"
     if isinstance(error, KilledWorker):
         return (
             "computing failed: workers died again and again, most likely for want of memory: use "
@@ -94,5 +91,5 @@ def _described(error: Exception) -> str:
     return f"computing failed: {type(error).__name__}: {error}{where}"
 
 
-def _place(error: OSError) -> Any:
+def _named(error: OSError) -> Any:
     return error.filename or error.strerror

@@ -13,7 +13,7 @@ from .. import __version__
 from . import devices, failure
 
 CORE = ("numpy", "numba", "dask", "distributed")
-# What is asked of pip where they are missing.
+# For pip, where they are missing.
 OPTIONAL = {
     "zarr": "'mgrec\\[zarr]'",
     "xarray": "'mgrec\\[xarray]'",
@@ -65,7 +65,7 @@ def _devices(gpus: list[devices.Gpu], copy: devices.Bandwidth) -> Table:
 
 
 def _cuda() -> str:
-    """The CuPy that the GPUs' backend runs on, or that it is missing."""
+    """The CuPy that the GPU backend runs on, if any."""
     found = [f"{package} {installed(package)}" for package in CUPY if installed(package)]
     return f"{found[0]}: CuPy, Dask of CuPy" if found else "needs CuPy, which is not installed"
 
@@ -78,7 +78,7 @@ def _plain(title: str) -> Table:
 
 
 def for_gpus(gpus: list[devices.Gpu]) -> str:
-    """What keeps GPUs from being used, and the extra that would add it."""
+    """What is missing to use the GPUs, and the extra that adds it."""
     if not gpus:
         return (
             "none: no NVIDIA driver answers (nvidia-smi). On a machine with one, "

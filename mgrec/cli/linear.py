@@ -77,7 +77,7 @@ class Job:
         options: Any = {"axis": self.axis, "reverse": self.reverse, "memory": self.memory}
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # said above, in terms of --chunk
+                warnings.simplefilter("ignore", UserWarning)  # warned of --chunk above
                 w: da.Array = linear_recurrence(s, t, initial, **options)
         except (TypeError, ValueError) as error:
             raise failure.BadInput(str(error)) from error
@@ -144,7 +144,7 @@ def linear(
         start = _number_or_file(initial)
         job = Job(_number_or_file(s), source, start, axis, reverse, chunk, memory)
         w = job.lazy()
-        # The cluster is closed before the part is moved or removed: its workers have it open.
+        # The cluster is closed before the file is moved or removed: its workers have it open.
         with in_place_when_complete(out) as part, clusters.open_cluster(cluster) as client:
             with reports.reported(report, client):
                 seconds = write(w, part, client, f"Writing {out.name}")
@@ -178,7 +178,7 @@ def fill(target: Any, w: da.Array, client: Client, title: str) -> float:
 
 
 def _write_block(block: Any, target: Any, block_info: Any = None) -> np.ndarray:
-    """Write a chunk where it belongs; in place of it, its number of steps."""
+    """Write a chunk to its place in the file; returns its number of steps in its stead."""
     place = tuple(slice(*ends) for ends in block_info[0]["array-location"])
     target[place] = block
     return np.full((1,) * block.ndim, block.size)

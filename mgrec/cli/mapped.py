@@ -1,7 +1,7 @@
 """Parts of an array in a file, read and written in large pieces.
 
-Through a memory map every page of 4 KiB is a fault of its own: reading took 2.5 times as long
-as here, and writing 7 times. A part that is not contiguous in the file goes through the map.
+Through a memory map every page of 4 KiB faults: reading took 2.5 times as long, writing 7 times.
+A part that is not contiguous in the file goes through the map.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def write(mapped: Any, index: Any, block: np.ndarray) -> None:
 
 
 def _start(mapped: Any, part: Any) -> int | None:
-    """Where a part begins in the file, in bytes; None if it is not in one piece there."""
+    """The offset of a part in the file, in bytes; None if it is not contiguous there."""
     if not isinstance(part, np.memmap) or part.size == 0 or not part.flags.c_contiguous:
         return None
     return int(mapped.offset + part.ctypes.data - mapped.ctypes.data)

@@ -1,4 +1,4 @@
-"""An output appears under its name when it is complete, or not at all."""
+"""An output gets its name when it is complete, or never."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def check_output(path: Path, overwrite: bool) -> None:
 
 
 def _is_array(folder: Path) -> bool:
-    """Whether a folder is the store of one array: what is replaced is removed with all in it."""
+    """Whether a folder is the store of one array: to replace it removes all in it."""
     import zarr
 
     try:
@@ -67,7 +67,7 @@ def in_place_when_complete(path: Path) -> Iterator[Path]:
 
 
 def _flush(part: Path) -> None:
-    """On the disk before it has its name: a power cut must not leave an empty file."""
+    """Write to the disk before the move: a power cut must not leave an empty file."""
     for path in [part, *part.rglob("*")] if part.is_dir() else [part]:
         if path.is_file():
             with path.open("rb") as file:
@@ -78,7 +78,7 @@ def _move(part: Path, path: Path) -> None:
     if not path.is_dir():
         os.replace(part, path)
         return
-    # A folder that is not empty cannot be replaced: it steps aside first.
+    # A folder that is not empty cannot be replaced: it is renamed first.
     aside = path.with_name(f".{path.stem}.{uuid4().hex[:8]}.old{path.suffix}")
     os.rename(path, aside)
     try:

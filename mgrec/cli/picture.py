@@ -94,7 +94,7 @@ def _map(axes: Any, run: Run, values: np.ndarray, colours: Any) -> Any:
     return image
 
 
-def _place(latitude: float) -> str:
+def _parallel(latitude: float) -> str:
     return f"{abs(latitude):.0f}° {'N' if latitude > 0 else 'S'}"
 
 
@@ -113,7 +113,7 @@ def _result(figure: Any, axes: Any, run: Run) -> None:
     axes.set_title("Result: the share of maritime air in a wind from the west")
     axes.set_title(
         f"$w_i = s_i\\,w_{{i-1}} + t_i$  along one thread, wound {run.air.turns:,} times round the "
-        f"Earth from {_place(run.air.latitude()[0])} to {_place(run.air.latitude()[-1])}",
+        f"Earth from {_parallel(run.air.latitude()[0])} to {_parallel(run.air.latitude()[-1])}",
         loc="right",
         fontsize=9,
         fontweight="normal",
@@ -144,7 +144,9 @@ def _profile(axes: Any, run: Run) -> None:
     axes.set_xticks(range(-180, 181, 60), [_degrees(x, "W", "E") for x in range(-180, 181, 60)])
     axes.set_yticks([0, 0.5, 1])
     axes.tick_params(length=2, labelsize=8)
-    axes.set_title(f"One turn of the thread: w at {_place(run.air.latitude()[row])} (land shaded)")
+    axes.set_title(
+        f"One turn of the thread: w at {_parallel(run.air.latitude()[row])} (land shaded)"
+    )
 
 
 def _task_stream(axes: Any, run: Run) -> None:

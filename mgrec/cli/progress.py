@@ -15,7 +15,7 @@ from . import signals
 
 @contextmanager
 def bars(console: Console) -> Iterator[Progress]:
-    """Bars on a terminal; nothing but the last state of each elsewhere."""
+    """Bars on a terminal; elsewhere only the last state of each."""
     columns = (
         TextColumn("{task.description:<38}"),
         BarColumn(bar_width=None),

@@ -18,9 +18,9 @@ _KINDS = {(_PCM, 8): "u1", (_PCM, 16): "<i2", (_PCM, 24): "3u1", (_PCM, 32): "<i
           (_FLOAT, 32): "<f4", (_FLOAT, 64): "<f8"}  # fmt: skip
 # What integers are divided by; three bytes are read as the upper ones of four.
 _SCALES = {"u1": 2**7, "<i2": 2**15, "3u1": 2**31, "<i4": 2**31}
-# The size of a RIFF chunk has 32 bits.
+# Sizes of RIFF chunks have 32 bits.
 _LARGEST = 2**32 - 1024
-# The size that recorders write which do not know it: the samples go on to the end.
+# Recorders that do not know the size write this: the samples go on to the end.
 _UNTOLD = 2**32 - 1
 
 
@@ -155,7 +155,7 @@ def _parsed(path: Path, file: BinaryIO) -> Recording:
 
 
 def as_output(path: Path, y: da.Array, rate: float) -> da.Array:
-    """The result as its file can hold it: a .wav file has real samples of 32 bits."""
+    """The result in a dtype that its file can hold: float32 in a .wav file."""
     if path.suffix != ".wav":
         return y
     if y.ndim > 2 or y.dtype.kind == "c":
@@ -174,7 +174,7 @@ def as_output(path: Path, y: da.Array, rate: float) -> da.Array:
 
 
 def create(path: Path, y: da.Array, rate: float) -> Any:
-    """A new file for a result; the space of a .wav file is taken at once."""
+    """A new file for a result; disk space of a .wav file is reserved."""
     if path.suffix != ".wav":
         return stores.create(path, y.shape, y.dtype, y.chunks)
     channels = y.shape[1] if y.ndim == 2 else 1

@@ -1,4 +1,4 @@
-"""What the workers did and when, from the scheduler's own records."""
+"""When the workers ran which phase, from the scheduler's records."""
 
 from __future__ import annotations
 
@@ -24,13 +24,7 @@ class Record:
 
 
 def read(stream: Iterable[Mapping[str, Any]]) -> list[Record]:
-    """Records of a task stream.
-
-    Parameters
-    ----------
-    stream : iterable of dict
-        As :func:`distributed.get_task_stream` collects them.
-    """
+    """Records of a task stream, as :func:`distributed.get_task_stream` collects it."""
     tasks = [
         (key_split(task["key"]), (task["worker"], task["thread"]), span["start"], span["stop"])
         for task in stream

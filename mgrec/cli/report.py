@@ -26,9 +26,9 @@ def check_report(path: Path | None) -> None:
 
 @contextmanager
 def reported(path: Path | None, client: Client) -> Iterator[None]:
-    """Write Dask's performance report of what is computed inside, if one is wanted.
+    """Write Dask's performance report of what is computed, or fails, inside, if one is wanted.
 
-    Also of what fails inside; a report that cannot be finished leaves no file.
+    A report that cannot be finished leaves no file.
     """
     if path is None:
         yield

@@ -1,6 +1,6 @@
-"""What stops a command: ctrl-C, and what a batch system or a closed connection sends.
+"""Signals that stop a command: ctrl-C, SIGTERM of a batch system, SIGHUP of a closed terminal.
 
-Handlers belong to the whole process, so they are there only while a command runs.
+Handlers belong to the whole process: they are installed only while a command runs.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _held = threading.Event()
 
 @contextmanager
 def raised() -> Iterator[None]:
-    """Raise KeyboardInterrupt for each of these signals inside, so that all is cleaned up.
+    """Raise KeyboardInterrupt for each of these signals, so that all is cleaned up.
 
-    SIGTERM and SIGHUP stay ignored where they are, as after ``nohup``.
+    SIGTERM and SIGHUP stay ignored if they were, as after ``nohup``.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -42,14 +42,14 @@ def raised() -> Iterator[None]:
 def _stop(number: int, frame: Any) -> None:
     is_first = not _arrived
     _arrived.append(number)
-    # A terminal that is closed sends SIGHUP more than once: cleaning up goes on. Ctrl-C stops it.
+    # A closed terminal sends SIGHUP more than once: cleaning up goes on. Ctrl-C stops it.
     is_wanted = is_first or number == signal.SIGINT
     if is_wanted and not _held.is_set() and not _is_dropped_in(frame):
         raise KeyboardInterrupt
 
 
 def _is_dropped_in(frame: Any) -> bool:
-    """Python would print what is raised here, and go on."""
+    """Whether Python would print an exception raised here, and go on."""
     while frame is not None:
         if frame.f_code.co_name in ("_gc_callback", "__del__"):
             return True
@@ -59,7 +59,7 @@ def _is_dropped_in(frame: Any) -> bool:
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Let what is inside come to its end; signals are only remembered."""
+    """Let the body finish: signals are only remembered."""
     was_held = _held.is_set()
     _held.set()
     try:
@@ -75,9 +75,9 @@ def first() -> signal.Signals | None:
 
 
 def check() -> None:
-    """Raise what a signal did not raise, or what was lost.
+    """Raise KeyboardInterrupt if a signal came that was held back or dropped.
 
-    What is raised in a callback of the garbage collector, and distributed has one, is dropped.
+    Python drops what is raised in a callback of the garbage collector, and distributed has one.
     """
     if _arrived:
         raise KeyboardInterrupt

@@ -16,7 +16,7 @@ from dask.base import tokenize
 from . import mapped
 from .failure import BadInput
 
-# A worker holds some of these at a time, beside a group of 256 MiB.
+# A worker holds several of these at a time, beside a group of 64 MiB.
 CHUNK_BYTES = 32 << 20
 KINDS = (".npy", ".zarr")
 
@@ -25,7 +25,7 @@ KINDS = (".npy", ".zarr")
 class Stored:
     """An array in a .npy file or a .zarr store, which every access opens anew.
 
-    So a worker gets a path instead of data, and no more than a chunk is ever in memory.
+    A worker gets a path instead of data, and only a chunk is in memory.
 
     Attributes
     ----------
@@ -112,10 +112,9 @@ def find(path: Path) -> Stored:
 
 
 def create(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], chunks: Any) -> Stored:
-    """A new array, whose disk space is reserved if it is a .npy file.
+    """A new array; disk space of a .npy file is reserved.
 
-    A chunk written through the page cache to a disk that is full kills the worker with
-    SIGBUS: the space is taken before the first chunk is computed.
+    Else a chunk written through the page cache to a full disk would kill the worker with SIGBUS.
     """
     if path.suffix == ".npy":
         with path.open("wb") as file:
@@ -134,7 +133,7 @@ def create(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], chunks: Any
 
 
 def reserve(descriptor: int, size: int, path: Path) -> None:
-    """Take the disk space of a file that is still empty; `path` is for the message."""
+    """Reserve the disk space of an empty file; `path` is for the message."""
     if not hasattr(os, "posix_fallocate"):
         os.ftruncate(descriptor, size)
         return
@@ -148,16 +147,7 @@ def reserve(descriptor: int, size: int, path: Path) -> None:
 def chunks_for(
     shape: tuple[int, ...], axis: int, steps: int | None, inputs: Sequence[Stored]
 ) -> tuple[tuple[int, ...], ...]:
-    """Chunks of about 32 MiB: `steps` along the axis if given, those of a store otherwise.
-
-    Parameters
-    ----------
-    shape : tuple of int
-    axis : int
-    steps : int, optional
-    inputs : sequence of Stored
-        Those of full shape lend the chunks of their store.
-    """
+    """Chunks of about 32 MiB: of `steps` along the axis if given, else as an input is stored."""
     wanted: list[Any] = ["auto"] * len(shape)
     if steps is not None:
         wanted[axis] = steps

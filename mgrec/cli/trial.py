@@ -26,7 +26,7 @@ TRIES = 3
 
 @dataclass
 class Run:
-    """What one demo found out."""
+    """The results and times of a demo."""
 
     air: earth.MaritimeAir
     chunks: int
@@ -73,12 +73,12 @@ def solve_and_verify(air: earth.MaritimeAir, cluster: str | None, console: Conso
 
 
 def _warm_up() -> None:
-    """Compile and load, in the process of a worker, what the demo runs."""
+    """Compile and load the demo's kernels in the process of a worker."""
     linear_recurrence(*_halves(da.ones(8192, chunks=2048))).compute(scheduler="sync")
 
 
 def _series(air: earth.MaritimeAir) -> da.Array:
-    """All of s and t; a chunk holds both of its steps, so that they lie on one worker."""
+    """s and t as one array: a chunk holds both of its steps, so that they lie on one worker."""
     steps = da.core.normalize_chunks(TURNS_A_CHUNK * earth.PLACES, (air.shape[1],))[0]
     chunks = (tuple(2 * size for size in steps),)
     name = f"load-{air.turns}"
@@ -104,7 +104,7 @@ def _half(block: np.ndarray, k: int) -> np.ndarray:
 
 
 def _load_all(run: Run, client: Client, series: da.Array, shown: Progress) -> da.Array:
-    """The data first, so that solving is timed alone."""
+    """Load the data first, so that the time of the solve is measured alone."""
     bar = progress.add_bar(shown, "Loading", run.steps)
     start = time.perf_counter()
     loaded: da.Array = client.persist(series)
@@ -116,8 +116,8 @@ def _load_all(run: Run, client: Client, series: da.Array, shown: Progress) -> da
 def _solve(run: Run, client: Client, loaded: da.Array, shown: Progress) -> list[Future]:
     """The chunks of the result, each on its worker, computed several times.
 
-    The best try counts, as it does for the copy: the first one waits for memory that the
-    machine has not handed out before (0.5 of 14 GB/s where this was measured).
+    The best try counts, as of the copy: the first one waits for fresh memory (0.5 of 14 GB/s
+    where this was measured).
     """
     bar = progress.add_bar(shown, f"Solving, {TRIES} times", run.steps * TRIES)
     futures: list[Future] = []
@@ -136,7 +136,7 @@ def _solve(run: Run, client: Client, loaded: da.Array, shown: Progress) -> list[
 
 
 def _forget(client: Client, futures: list[Future]) -> None:
-    """Release results, and wait until no worker holds one: they would be found, not computed."""
+    """Release results, and wait until no worker holds one: held ones are not computed again."""
     keys = [future.key for future in futures]
     futures.clear()
     deadline = time.monotonic() + 30
@@ -151,7 +151,7 @@ def _sizes(series: da.Array) -> list[int]:
 
 
 def _verify(run: Run, futures: list[Future], shown: Progress) -> None:
-    """Judge every step; the data are read once more, apart from the cluster."""
+    """Judge every step; the data are read once more, without the cluster."""
     bar = progress.add_bar(shown, "Checking against the sequential loop", run.steps)
     pieces = []
     for future in futures:

@@ -60,9 +60,9 @@ def scan(
     Notes
     -----
     On one thread the states go through ``apply`` alone and have the bits of the sequential
-    loop. Several threads and Dask chunks need ``compose``, and are as accurate as it is: where
-    it adds or multiplies numbers that the loop never brings together (``max_plus`` with an `s`
-    of +inf, ``min_plus`` with one of -inf), they may have nan where the loop has none.
+    loop. Several threads and Dask chunks need ``compose``, and are as accurate as it is. Where
+    it adds or multiplies numbers that the loop does not (``max_plus`` with an `s` of +inf,
+    ``min_plus`` with one of -inf), they may have nan where the loop has none.
     :func:`mgrec.check_laws` tests a map of your own.
 
     Examples
@@ -100,7 +100,7 @@ def _states(results: Arrays, exit: Any) -> Arrays:
 
 
 def _names(transfer_map: TransferMap, given: int) -> tuple[str, ...]:
-    """What ``lift`` calls the operands, so that messages do as well."""
+    """The parameters of ``lift``, for messages."""
     code = transfer_map.lift.__code__
     most = code.co_argcount
     least = most - len(transfer_map.lift.__defaults__ or ())
@@ -114,7 +114,7 @@ def _names(transfer_map: TransferMap, given: int) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def _check_maps(transfer_map: TransferMap, dtype: np.dtype[Any], operands: int) -> None:
-    """Try `lift` and `compose` on zeros: a map must be a tuple as long as the identity."""
+    """Call `lift` and `compose` with zeros: a map must be a tuple as long as the identity."""
     zero, width = dtype.type(0), len(transfer_map.identity)
     step = (zero,) * width
     for role, arguments in (("lift", (zero,) * operands), ("compose", (step, step))):
@@ -122,7 +122,7 @@ def _check_maps(transfer_map: TransferMap, dtype: np.dtype[Any], operands: int) 
             try:
                 found = getattr(transfer_map, role)(*arguments)
             except Exception:
-                continue  # The compiler has the last word: math.log(0) raises in Python alone.
+                continue  # The compiler decides: math.log(0) raises in Python alone.
         if not isinstance(found, tuple) or len(found) != width:
             raise TypeError(
                 f"{role} of {transfer_map.name} must return a tuple of {width}, as the identity "
@@ -132,7 +132,7 @@ def _check_maps(transfer_map: TransferMap, dtype: np.dtype[Any], operands: int) 
 
 @lru_cache(maxsize=1024)
 def _check_state(transfer_map: TransferMap, dtype: np.dtype[Any], count: int) -> None:
-    """Try `apply` on zeros: a state of `count` scalars (0: not a tuple) must give another."""
+    """Call `apply` with zeros: a state of `count` scalars (0: no tuple) must give another."""
     zero = dtype.type(0)
     got = f"a tuple of {count}" if count else "one scalar"
     with np.errstate(all="ignore"):

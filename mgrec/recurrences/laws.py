@@ -42,8 +42,8 @@ def check_laws(
 
     Notes
     -----
-    Maps are compared by what they do to states, since one map may have several forms. Tested
-    are, for maps f, g, h made by ``lift``, and a state x::
+    Maps are compared by their effect on states, since one map may have several forms. For maps
+    f, g, h made by ``lift``, and a state x::
 
         apply(compose(f, g), x) == apply(g, apply(f, x))
         apply(compose(compose(f, g), h), x) == apply(compose(f, compose(g, h)), x)
@@ -55,7 +55,7 @@ def check_laws(
     >>> import mgrec
     >>> mgrec.check_laws(mgrec.maps.affine)
 
-    A scan by ``apply`` where ``compose`` belongs is a known trap; it does not pass:
+    An ``apply`` in place of ``compose`` does not pass:
 
     >>> wrong = mgrec.TransferMap(
     ...     lift=lambda s, t: (s, t),

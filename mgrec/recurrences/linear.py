@@ -90,20 +90,19 @@ def linear_recurrence(
     *Special values.* nan, +inf and -inf stand where the sequential loop in the same dtype has
     them, and the result is finite where the loop's is. On one machine a block of steps whose
     coefficients leave a range around 1, in which products are normal numbers, is done again
-    by that loop from its true state, and a row whose result comes near overflow from its start,
-    so that it has the loop's bits. A chunk's product of coefficients is carried as a mantissa
+    by that loop, and a row whose result comes near overflow is done again from its start, so
+    that it has the loop's bits. A chunk's product of coefficients is carried as a mantissa
     and an exponent: it neither overflows nor vanishes, and a state of 0 stays 0 through any
-    growth. A chunk that a few scalars cannot stand for (its response to a state of 0 comes
-    near overflow, its products fall and rise again by 2**500, 2**200 in float32, or an
-    operand is infinite) travels to the propagation with its operands and is done again there
-    from its true entry: an unstable recurrence over many Dask chunks is solved, at the speed
-    of one worker.
+    growth. Some chunks cannot be summarised by a few scalars: their response to a state of 0
+    comes near overflow, their products fall and rise again by 2**500 (2**200 in float32), or an
+    operand is infinite. They travel to the propagation with their operands and are done again
+    there: an unstable recurrence over many Dask chunks is solved at the speed of one worker.
 
-    Two things stay out of reach. Where W overflows and rounding alone decides whether the
-    loop does, as at an unstable fixed point (s = 1.1, t = 1 − s, w = 1), Dask chunks may
-    overflow where the loop stays put, and arrays of any kind may stay put where the loop
-    overflows. For complex numbers only the places of non-finite results are promised, and within
-    a factor of 4 of overflow not these.
+    There are two limits. Where W overflows and rounding alone decides whether the loop does, as
+    at an unstable fixed point (s = 1.1, t = 1 − s, w = 1), Dask chunks may overflow where the
+    loop does not, and arrays of any kind may not overflow where the loop does. For complex
+    numbers only the positions of non-finite results are promised, and not within a factor of 4
+    of overflow.
 
     *Cost.* One pass over the memory on one thread; on several threads, and over Dask chunks,
     `s` and `t` are read twice, once to summarise and once to solve. Results of one long row

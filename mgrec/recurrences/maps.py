@@ -24,11 +24,11 @@ from ..algebra.transfer_map import Map, TransferMap
 __all__ = ["affine", "matrix2", "max_plus", "min_plus", "mobius"]
 
 
-# A Möbius map (a, b, c, d, k) is the matrix of columns (a, c) and (b, d)·2**k: the images of
-# infinity and 0 in homogeneous coordinates, each with a scale of its own. One scale for all four
-# numbers would lose the weaker column after some steps, and with it the entries 0 and infinity.
+# A Möbius map (a, b, c, d, k) is the matrix with the columns (a, c) and (b, d)·2**k: the images of
+# infinity and 0 in homogeneous coordinates, each with its own scale. With one scale for all four
+# numbers the smaller column would vanish after some steps, and the image of infinity or 0 with it.
 
-_APART = 40  # exponents between columns that do no harm to a product within range
+_APART = 40  # columns up to 2**40 apart are multiplied as they are
 
 
 def _mobius_lift(a: Any, b: Any, c: Any, d: Any) -> Map:
@@ -37,7 +37,7 @@ def _mobius_lift(a: Any, b: Any, c: Any, d: Any) -> Map:
 
 def _mobius_compose(earlier: Map, later: Map) -> Map:
     a, b, c, d, k = _scaled(earlier)
-    # Weights of 1 and more: products may overflow, which shows, but never underflow.
+    # Weights of at least 1: products may overflow, which is detected, but never underflow.
     x, y = power_of_two(np.maximum(-later[4], 0)), power_of_two(np.maximum(later[4], 0))
     e, f, g, h = _product((x * a, x * b, y * c, y * d), later)
     odd = ~(np.abs(e) + np.abs(f) + np.abs(g) + np.abs(h) < np.inf) | (np.abs(later[4]) > _APART)
@@ -54,7 +54,7 @@ def _mobius_compose(earlier: Map, later: Map) -> Map:
 
 
 def _compose_far(earlier: Map, later: Map) -> Map:
-    """The product of maps with entries near the end of the range, or with columns far apart."""
+    """The product of maps with entries near overflow, or with columns far apart."""
     a, b, c, d, k = _normalised(earlier)
     later = _normalised(later)
     a, c, m = _balanced(a, c, later[4])
@@ -77,10 +77,10 @@ def _scaled(step: Map) -> Map:
 
 
 def _normalised(step: Map) -> Map:
-    """The same map, scaled, with 0 for the exponent beside an empty column.
+    """The same map, scaled, with exponent 0 beside an empty column.
 
-    A step with a = c = 0 leaves the column of infinity empty for good. Scaling then goes on to
-    change the exponent, which has no meaning any more: past 2**-1074 the other column vanished.
+    A step with a = c = 0 empties the column of infinity for good. Without this, scaling went on
+    to change the now meaningless exponent: past 2**-1074 the other column vanished.
     """
     a, b, c, d, k = _scaled(_in_range(step))
     is_empty = ((a == 0) & (c == 0)) | ((b == 0) & (d == 0))
@@ -88,7 +88,7 @@ def _normalised(step: Map) -> Map:
 
 
 def _in_range(step: Map) -> Map:
-    """The same map, with room for the sum of four of its entries."""
+    """The same map, scaled so that the sum of four entries does not overflow."""
     a, b, c, d, k = step
     largest = np.fmax(np.fmax(np.abs(a), np.abs(b)), np.fmax(np.abs(c), np.abs(d)))
     return _limit(a, largest), _limit(b, largest), _limit(c, largest), _limit(d, largest), k

@@ -51,10 +51,10 @@ def plan(recurrence: Callable[..., Any], *operands: Any, client: Any = None, **o
     Every worker folds the summaries of all chunks before its own in the order of the
     recurrence: results have the same bits as those of the graph, on any number of workers.
 
-    Operands of a solve are taken from where they are. Chunks that do not lie where the plan's do
-    are fetched, at each solve. Results of a GPU are queued on its stream when a solve returns, as
-    those of Dask tasks are. Messages go straight to the workers where the network of the client
-    reaches them, and by way of the scheduler where it does not.
+    Each solve fetches chunks of operands that do not lie where the plan's do. Results of a GPU are
+    queued on its stream when a solve returns, as those of Dask tasks are. Messages go straight to
+    the workers where the network of the client reaches them, and by way of the scheduler where it
+    does not.
 
     Examples
     --------

@@ -49,19 +49,18 @@ def rational_recurrence(
     Notes
     -----
     The state is projective: a zero denominator gives inf, and the next step gives a/c, where
-    a naive loop would give inf/inf = nan. 0/0, a singular map at its blind spot, is nan.
+    a naive loop would give inf/inf = nan. 0/0, of a singular map, is nan.
 
     A run of steps is the product of its 2×2 matrices, whose columns are the images of infinity
-    and 0. Each column is rescaled by a power of two of its own, which is exact, and the
-    exponent between them is kept: the columns may drift apart by any factor, as they do around
-    a repelling fixed point, and none is lost. What over- or underflows is a state: one above
-    the largest number is inf, one below the smallest is 0, and the steps that follow in the same
-    piece of the row go on from there, as a plain loop does (inf stays inf until a step has c ≠ 0).
-    The first state of the next piece comes from composed maps, which neither over- nor underflow:
-    it is right again, where a plain loop has lost it. Pieces are the chunks of a Dask array, the
-    threads' shares of a long row and, on a GPU, the steps of one of its threads. An infinite
-    coefficient stands for its limit. Steps all of whose coefficients are subnormal lose digits, as
-    in a plain loop.
+    and 0. Each column has its own scale, a power of two, which is exact: the columns may drift
+    apart by any factor, as they do around a repelling fixed point, and none is lost. Only states
+    over- and underflow. One above the largest number is inf, one below the smallest is 0, and the
+    next steps in the same piece of the row continue from there, as in a plain loop (inf stays inf
+    until a step has c ≠ 0). The first state of the next piece comes from composed maps, which
+    neither over- nor underflow: it is right, where a plain loop has lost it. Pieces are the chunks
+    of a Dask array, the threads' shares of a long row and, on a GPU, the steps of one thread. An
+    infinite coefficient stands for its limit. Steps whose coefficients are all subnormal lose
+    digits, as in a plain loop.
 
     *Accuracy.* Let M_i = [[a_i, b_i], [c_i, d_i]], (x_i, y_i) = M_i···M_1 (initial, 1) and
     (X_i, Y_i) = |M_i|···|M_1| (|initial|, 1). In exact arithmetic p_i = x_i / y_i, and

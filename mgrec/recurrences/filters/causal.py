@@ -63,25 +63,25 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any 
     -----
     *Accuracy.* Everything is computed in float64, or complex128, whatever the dtype is. The
     rounding errors, as root mean squares over white signals, are those of SciPy's loop within a
-    factor of 8, also where the poles crowd so that both lose digits: wherever several steps at
-    once would lose more, each output is computed on its own. Single signals vary around that:
-    a constant through a high-pass filter at 0.001 of the sampling rate had errors of 1e-9 to
-    1e-5, 100 times SciPy's. The last bits depend on the number of threads and on chunks.
-    Coefficients are divided by a[0] once, before the first step. SciPy divides complex numbers
-    in every step: of 310,000 random filters whose a[0] is complex 3 had more than 8 times its
-    errors, one of them 14 times, and half had less than 0.73 times.
+    factor of 8, also where poles crowd and both lose digits: where several steps at once would
+    lose more, each output is computed on its own. Single signals vary: a constant through a
+    high-pass filter at 0.001 of the sampling rate had errors of 1e-9 to 1e-5, 100 times SciPy's.
+    The last bits depend on the number of threads and on chunks. Coefficients are divided by a[0]
+    once, before the first step. SciPy divides complex numbers in every step: of 310,000 random
+    filters with a complex a[0], 3 had more than 8 times its errors, one of them 14 times, and half
+    had less than 0.73 times.
 
     *Special values.* A row that comes near overflow, or has nan or inf, is done again by
     SciPy's loop in SciPy's order and dtype, complex64 too, so that an unstable filter gives
-    what SciPy gives. Two exceptions are complex. Where a[0] is not 1, SciPy's division in every
-    step may overflow at other samples. Where a is a[0] alone, SciPy convolves, and a number
-    that is not finite may have nan in either part.
+    what SciPy gives. Complex filters have two exceptions. Where a[0] is not 1, SciPy's division
+    in every step may overflow at other samples. Where a is a[0] alone, SciPy convolves, and a
+    number that is not finite may have nan in either part.
 
-    *On a GPU* a row is cut into segments of several thousand samples, each filtered by a lane of
-    its own, in float64. A lane finds the states that its segment begins with from the samples
-    before it, as far back as the filter remembers, or from powers of the filter's matrix. They
-    are compared with the states that the segment before ends with, and the segment is done again
-    where digits would be lost: also where a signal falls silent shortly before it.
+    *On a GPU* a row is cut into segments of several thousand samples, each filtered by one lane, in
+    float64. A lane computes the entry of its segment from the samples before it, as far back as
+    the filter remembers, or from powers of the filter's matrix. It is compared with the exit of
+    the segment before, and the segment is done again where digits would be lost, such as where a
+    signal falls silent shortly before it.
 
     *Cost.* One pass over the memory, two of reading where a filter remembers more than a
     segment of a GPU; over Dask chunks `x` is read twice, once to summarise
@@ -162,7 +162,7 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any = None
 
     See Also
     --------
-    lfilter : one transfer function; accuracy and special values are told there.
+    lfilter : one transfer function; its notes on accuracy and special values hold here.
 
     Examples
     --------
@@ -177,7 +177,7 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any = None
 
 
 def _finished(problem: Problem, is_sections: bool) -> Problem:
-    """The problem of a filter that returns its states if it was given some."""
+    """The problem of a filter, which returns its states if it was given some."""
     recurrence = problem.recurrence
 
     def finish(results: Arrays, exit: Any) -> Any:

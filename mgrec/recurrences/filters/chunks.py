@@ -1,4 +1,4 @@
-"""Chunks as Dask's own functions need them, where a filter is made of several of these."""
+"""Chunks as Dask's own functions need them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def without_empty_chunks(x: Any) -> Any:
-    """The same array in chunks that all hold something; x itself where it has no others.
+    """The same array without empty chunks.
 
     Dask (2026.7) slices, joins and broadcasts to wrong shapes, or to graphs with missing keys,
     where chunks are empty.
@@ -18,6 +18,6 @@ def without_empty_chunks(x: Any) -> Any:
 
 
 def chunked_like(result: Any, x: Any) -> Any:
-    """A result of the shape of x, in its chunks where x is a Dask array."""
+    """A result in the chunks of x, if x is a Dask array."""
     chunks = getattr(x, "chunks", None)
     return result if chunks in (None, getattr(result, "chunks", None)) else result.rechunk(chunks)

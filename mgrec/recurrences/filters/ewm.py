@@ -26,7 +26,7 @@ _RANGES = {
 _SAFE = 2.0**100
 # 1 − exp(−38) is 1 in float64.
 _FULL = 38.0
-# b and a of a filter that returns what came one sample before.
+# b and a of a filter that delays by one sample.
 _ONE_STEP = np.array([0.0, 1.0], np.float32), np.ones(1, np.float32)
 
 
@@ -59,8 +59,8 @@ def ewm(
     com : float, optional
         The centre of mass: α = 1/(1 + com), com ≥ 0.
     adjust : bool, optional
-        True: divide by the weights of the values there are. False: the first value weighs
-        like all that might have come before it, y_i = (1 − α)·y_{i−1} + α·x_i.
+        True: divide by the sum of the weights. False: the first value stands for all before
+        it, y_i = (1 − α)·y_{i−1} + α·x_i.
     axis : int, optional
         The last one when not given, as of filters; pandas runs down a table, along axis 0.
 
@@ -137,7 +137,7 @@ def _largest(x: Any) -> float:
 
 def _without_gaps(x: Any, largest: float, rate: float, adjust: bool, axis: int) -> Any:
     whole = (slice(None),) * axis
-    # What stands before the first value is the first value.
+    # The mean before the first value is the first value.
     entry = None if adjust else (1 - rate) * x[(*whole, 0)].astype(np.float64)[None]
     cascade = Cascade.of_polynomials([rate], [1.0, rate - 1.0])
     # Rows near overflow are done again in the dtype of the results: float32 is too coarse.

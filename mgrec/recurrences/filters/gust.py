@@ -15,8 +15,8 @@ from ...placement import solve
 def filtfilt_gust(b: np.ndarray, a: np.ndarray, x: Any, axis: int, irlen: int | None) -> Any:
     """Filter so that forward-backward and backward-forward give the same.
 
-    Let O be the response to the states at the start (n, order) and S what the filter makes
-    of it backwards. With y_fb and y_bf the results from states of 0, the states x_0 at the
+    Let O (n, order) be the responses to the states at the start, and S those responses filtered
+    backwards. With y_fb and y_bf the results from states of 0, the states x_0 at the
     start and x_N at the end solve, in the sense of least squares (eq. 6),
 
         [Sᴿ − O, Oᴿ − S]·[x_0; x_N] = y_bf − y_fb,

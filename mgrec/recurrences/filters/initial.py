@@ -1,4 +1,4 @@
-"""States that a filter begins with."""
+"""Initial states of filters."""
 
 from __future__ import annotations
 

@@ -45,14 +45,14 @@ def filtfilt(
         Longer than `padlen` along `axis`.
     axis : int, optional
     padtype : {"odd", "even", "constant", None}, optional
-        How the data go on beyond their ends.
+        How the data are extended at their ends.
     padlen : int, optional
-        By how many samples, at either end; 3·max(len(a), len(b)) when not given.
+        By how many samples at either end; 3·max(len(a), len(b)) when not given.
     method : {"pad", "gust"}, optional
         "gust" (Gustafsson 1996) chooses the states at the ends so that forward-backward and
         backward-forward give the same; not for Dask arrays.
     irlen : int, optional
-        For "gust": length of the impulse response, if it is to be cut.
+        For "gust": where to cut the impulse response.
 
     Returns
     -------
@@ -102,9 +102,9 @@ def sosfiltfilt(
         Longer than `padlen` along `axis`.
     axis : int, optional
     padtype : {"odd", "even", "constant", None}, optional
-        How the data go on beyond their ends.
+        How the data are extended at their ends.
     padlen : int, optional
-        By how many samples, at either end; when not given 3·(2·sections + 1 − the trailing
+        By how many samples at either end; when not given 3·(2·sections + 1 − the trailing
         zeros that b and a have in common), as in SciPy.
 
     Returns
