@@ -68,4 +68,4 @@ def eager_threads(monkeypatch):
     from mgrec.backends.cpu.transfer import threads as transfer
 
     monkeypatch.setattr(threads, "SMALL", 1 << 16)
-    monkeypatch.setattr(transfer, "FEW_THREADS", 2)
+    monkeypatch.setattr(transfer, "MANY_THREADS", 2)

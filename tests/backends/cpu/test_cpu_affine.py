@@ -6,7 +6,7 @@ import pytest
 from mgrec.algebra.affine import affine
 from mgrec.arrays.chunk import Chunk
 from mgrec.backends import cpu
-from mgrec.backends.cpu.affine.blocks import BLOCK, sound_limits
+from mgrec.backends.cpu.affine.blocks import BLOCK, safe_limits
 from mgrec.backends.cpu.affine.reference import Judge
 from mgrec.backends.cpu.affine.rows import LONG
 from mgrec.backends.cpu.affine.tiles import TILE
@@ -107,7 +107,7 @@ def test_a_row_that_comes_near_overflow_has_the_bits_of_the_loop(spike, dtype):
     t[0, 700], s[0, 701] = np.finfo(dtype).max * dtype(spike), 0
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal(determine(s, t, entry), loop(s, t, entry))
-    assert np.finfo(dtype).max * spike > sound_limits(np.dtype(dtype))[0]
+    assert np.finfo(dtype).max * spike > safe_limits(np.dtype(dtype))[0]
 
 
 @pytest.mark.parametrize("columns", [8, 9, 16, 17, 31, 100])

@@ -37,7 +37,7 @@ def run(cascade, x, entry, result=None, reverse=False):
     result = np.full_like(x, np.nan) if result is None else result[:, :, None]
     chunk = Chunk((x,), x.shape, x.dtype, reverse)
     outcome = determine_filter(cascade, chunk, entry[:, :, None], result)
-    assert not outcome.bad.any()
+    assert not outcome.redo.any()
     return result[:, :, 0], outcome.exit[:, :, 0]
 
 
@@ -133,7 +133,7 @@ def test_a_row_of_float32_that_comes_near_overflow_is_scipys_loops(name, value, 
     with np.errstate(all="ignore"):
         wanted = signal.lfilter(b, a, x)
     is_low = np.abs(wanted).max(axis=1) <= 2.0**120
-    np.testing.assert_array_equal(outcome.bad[:, 0], ~is_low)
+    np.testing.assert_array_equal(outcome.redo[:, 0], ~is_low)
     for find in (np.isnan, np.isposinf, np.isneginf):
         np.testing.assert_array_equal(find(result[:, :, 0]), find(wanted))
 
@@ -191,7 +191,7 @@ def test_a_row_that_comes_near_overflow_is_scipys_loops(count, value, at):
     with np.errstate(all="ignore"):
         wanted = signal.sosfilt(sos, x)
     is_low = np.abs(wanted).max(axis=1) <= 2.0**1000
-    np.testing.assert_array_equal(outcome.bad[:, 0], ~is_low)
+    np.testing.assert_array_equal(outcome.redo[:, 0], ~is_low)
     for find in (np.isnan, np.isposinf, np.isneginf):
         np.testing.assert_array_equal(find(result[:, :, 0]), find(wanted))
     assert_near([result[[0, 2], :, 0]], [wanted[[0, 2]]])

@@ -1,4 +1,4 @@
-"""Blocks of w = s·w + t: the state after some hundred steps, and whether it can be trusted."""
+"""Blocks of w = s·w + t: the state after some hundred steps, and whether the block was safe."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from .tiles import TILE, tiles_into_caches, tiles_past_caches
 # Steps that are checked, and done again, together.
 BLOCK = 512
 
-# Per dtype: coefficients within 2**±range, whose products over eight steps are normal
-# numbers, and results below max * 2**-(range + 1), so that no s·w overflows.
+# Coefficients of a safe block are within 2**±range: products of eight are normal numbers.
+# Its results are below max * 2**-(range + 1): no s·w overflows.
 _RANGE = {"f": 15, "d": 120}
 
 
 @cache
-def sound_limits(dtype: np.dtype[Any]) -> np.ndarray:
-    """(top, low, high, least, scale).
+def safe_limits(dtype: np.dtype[Any]) -> np.ndarray:
+    """(top, low, high, least, scale) of a safe block.
 
-    Results are below top, and finite when multiplied by scale; coefficients are 0 or from low
+    Results are below top, and finite when multiplied by scale. Coefficients are 0 or from low
     to high, or they are below 2 and products of eight of them above least.
     """
-    span = _RANGE[dtype.char]
-    top = float(np.finfo(dtype).max) * 2.0 ** -(span + 1)
+    bits = _RANGE[dtype.char]
+    top = float(np.finfo(dtype).max) * 2.0 ** -(bits + 1)
     least = float(np.finfo(dtype).tiny) * 2.0**8
-    return np.array([top, 2.0**-span, 2.0**span, least, 2.0 ** (span + 2)], dtype)
+    return np.array([top, 2.0**-bits, 2.0**bits, least, 2.0 ** (bits + 2)], dtype)
 
 
-def is_constant_sound(s: np.ndarray, steps: int = SCAN) -> bool:
+def is_constant_safe(s: np.ndarray, steps: int = SCAN) -> bool:
     """Whether the powers of each row's constant up to `steps` are normal numbers."""
     high = 2.0 ** (_RANGE[s.dtype.char] * min(1.0, 2 * SCAN / steps))
     size = np.abs(s)
@@ -53,20 +53,20 @@ def fill_powers(s: Any, powers: Any) -> None:
 
 @numba.njit(**INNER)
 def plain(s: Any, t: Any, result: Any, w: Any) -> Any:
-    """The sequential loop; every other path is measured by it."""
+    """The sequential loop, which defines the result."""
     for i in range(result.size):
         w = value_at(s, i) * w + t[i]
         result[i] = w
     return w
 
 
-# A slice counts references with atomic instructions, which wait for all stores before them
-# (0.2 ns a step), and so does a call of what is not inlined: blocks are ranges of indices.
+# Blocks are ranges of indices. A slice counts references with atomic instructions, which wait
+# for all stores before them (0.2 ns a step), and so does a call that is not inlined.
 
 
 @numba.njit(**INNER)
-def go_plain(s: Any, t: Any, result: Any, w: Any, left: int, right: int, top: Any) -> Any:
-    """Some steps of the plain loop: the state after them, and whether all states are low."""
+def run_plain(s: Any, t: Any, result: Any, w: Any, left: int, right: int, top: Any) -> Any:
+    """Some steps of the plain loop: the state after them, and whether all states are below top."""
     is_low = True
     for i in range(left, right):
         w = value_at(s, i) * w + t[i]
@@ -87,7 +87,7 @@ def _is_in_range(s: Any, left: int, right: int, limits: Any) -> bool:
 def advance_arrays(
     s: Any, t: Any, result: Any, w: Any, left: int, right: int, limits: Any, past_caches: bool
 ) -> Any:
-    """Steps of coefficient arrays: the state after them, and whether all states are low."""
+    """Steps of coefficient arrays: the state after them, and whether all states are below top."""
     whole = left + (right - left) // TILE * TILE
     is_low = abs(w) <= limits[0]
     while left < whole and is_low:
@@ -98,11 +98,11 @@ def advance_arrays(
             after, is_normal, is_low = tiles_into_caches(s, t, result, w, left, end, limits)
         if not (is_normal or _is_in_range(s, left, end, limits)):
             fence()
-            after, is_low = go_plain(s, t, result, w, left, end, limits[0])
+            after, is_low = run_plain(s, t, result, w, left, end, limits[0])
         is_low &= abs(after) <= limits[0]
         w, left = after, end
     if left < right and is_low:
-        w, is_low = go_plain(s, t, result, w, left, right, limits[0])
+        w, is_low = run_plain(s, t, result, w, left, right, limits[0])
     return w, is_low
 
 
@@ -132,10 +132,10 @@ _into_caches, _past_caches = _registers_written_by(store), _registers_written_by
 def advance_constant(
     s: Any, t: Any, result: Any, w: Any, left: int, right: int, powers: Any, past_caches: bool
 ) -> Any:
-    """Steps of a constant s that is sound: the state after them, whether all states are low.
+    """Steps of a safe constant s: the state after them, and whether all states are below top.
 
-    Inside a register: v_i += s**d · v_(i-d) for d = 1, 2 (Kogge & Stone 1973); the first d
-    lanes, which have no v_(i-d), take 0 times what comes round, nan if that is not finite.
+    Inside a register: v_i += s**d · v_(i-d) for d = 1, 2 (Kogge & Stone 1973). The first d
+    lanes have no v_(i-d): they add 0 times the lane that rotates in, nan if it is not finite.
     """
     whole = left + (right - left) // SCAN * SCAN
     is_low = abs(w) <= powers[-1]
@@ -147,5 +147,5 @@ def advance_constant(
             w, is_low = _into_caches(t, result, w, left, end, powers)
         left = end
     if left < right and is_low:
-        w, is_low = go_plain(s, t, result, w, left, right, powers[-1])
+        w, is_low = run_plain(s, t, result, w, left, right, powers[-1])
     return w, is_low

@@ -1,8 +1,8 @@
 """w = s·w + t along the slow axis: the columns of a step side by side in registers.
 
-Each column goes by the plain loop's multiplication and addition, one after the other, so the
-results have its bits. Of narrow lines GROUP steps of 64 bytes of columns are taken before the
-next ones: the states are read and written once for all of them.
+Each column multiplies and adds as the plain loop does, so the results have its bits. In narrow
+lines 64 bytes of columns take GROUP steps before the next 64: their states are read and written
+once for all of these.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from ..compilation.kernels import INNER, compile_kernel
 from ..simd.lanes import LARGE, LINE, add, fence, load_wide, multiply, splat_wide, store, stream
 from ..transfer.tuples import rows_of, value_at
 
-# Steps of narrow lines that are taken together. Wide lines go one by one: with two to eight of
-# them open at once 1,000 columns took 1.1 to 1.4 times as long.
+# Wide lines go one by one: with two to eight of them open at once 1,000 columns took 1.1 to 1.4
+# times as long.
 GROUP, NARROW = 4, 64
 
 
@@ -43,15 +43,15 @@ def _columns_written_by(put: Any) -> Any:
         wide, group = LINE // result.itemsize, GROUP if width <= NARROW else 1
         for top in range(0, lines, group):
             count = min(group, lines - top)
-            for place in range(0, width, wide):
-                # The last registers of a line overlap where it does not end with one.
-                at = first + top * pitch + min(place, width - wide)
-                w = load_wide(states, place)
+            for column in range(0, width, wide):
+                # The last registers of a line overlap where its width is no multiple of theirs.
+                at = first + top * pitch + min(column, width - wide)
+                w = load_wide(states, column)
                 for _ in range(count):
                     w = add(multiply(_wide_at(s, at), w), load_wide(t, at))
                     put(result, at, w)
                     at += pitch
-                store(states, place, w)
+                store(states, column, w)
 
     return advance
 
@@ -64,10 +64,10 @@ def _advance_window(
     s: Any, t: Any, result: Any, entry: Any, states: Any, begin: int, end: int
 ) -> None:
     wide = LINE // result.itemsize
-    for place in range(begin, end, wide):
-        left = min(place, end - wide)
+    for column in range(begin, end, wide):
+        left = min(column, end - wide)
         for k in range(wide):
-            states[place - begin + k] = entry[left + k]
+            states[column - begin + k] = entry[left + k]
     steps = result.size // entry.size
     _into_caches(s, t, result, states, begin, entry.size, steps, end - begin)
 
@@ -117,6 +117,6 @@ def can_determine(s: np.ndarray, t: np.ndarray, result: np.ndarray, begin: int, 
 
 def flat_rows(array: np.ndarray) -> np.ndarray:
     """(outer, steps * columns), or (outer,) for one number a row."""
-    # Said in full: NumPy finds no length for -1 where there are no rows.
+    # NumPy cannot infer a length of -1 where there are no rows.
     flat = array.reshape(array.shape[0], math.prod(array.shape[1:]))
     return flat[:, 0] if flat.shape[1] == 1 else flat

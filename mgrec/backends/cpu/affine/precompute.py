@@ -23,10 +23,10 @@ from .summary import (
     track,
 )
 
-# Steps between two looks at the scale of the products: 16 coefficients within 2**±30 are
-# products within 2**±480, which fit beside SMALL and LARGE in a float64.
+# Products are rescaled every SLAB steps: 16 coefficients within 2**±30 multiply them by at most
+# 2**±480, which a float64 between SMALL and LARGE survives.
 SLAB, HIGH = 16, 2.0**30
-# Columns side by side: their products, offsets and marks stay in the L2 cache.
+# Columns side by side: their products, offsets and flags stay in the L2 cache.
 COLUMNS = 4096
 
 
@@ -87,8 +87,8 @@ def precompute_filled(lift: Any, is_real: bool, *key: str) -> Any:
 def precompute_columns(lift: Any, *key: str) -> Any:
     """The kernel for rows along the slow axis: all columns of a step side by side.
 
-    A column whose coefficients or offsets leave the safe range is only marked; `retrack`
-    goes over it again, step by step.
+    A column whose coefficients or offsets leave the safe range is only flagged; `retrack`
+    summarises it again, step by step.
     """
 
     def precompute(operands: Any, steps: int, summary: Any, bounds: Any, reverse: bool) -> None:
@@ -126,7 +126,7 @@ def precompute_columns(lift: Any, *key: str) -> Any:
 
 @lru_cache(maxsize=KEPT)
 def retrack_columns(lift: Any, *key: str) -> Any:
-    """The kernel that summarises the marked columns step by step."""
+    """The kernel that summarises the flagged columns step by step."""
 
     def retrack(operands: Any, steps: int, summary: Any, bounds: Any, reverse: bool) -> None:
         product, exponent, offset, growth, flag = summary

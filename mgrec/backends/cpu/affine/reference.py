@@ -1,7 +1,4 @@
-"""The sequential loop of w = s·w + t, in the dtype and in twice its precision.
-
-Slow and plain on purpose: this is what fast results are judged by.
-"""
+"""The sequential loop of w = s·w + t, in the dtype and in twice its precision: the reference."""
 
 from __future__ import annotations
 
@@ -46,7 +43,7 @@ class Judge:
 
     Notes
     -----
-    Results and exact values are finite; a nan or inf counts as an infinite error.
+    A nan or inf among the results counts as an infinite error.
 
     References
     ----------

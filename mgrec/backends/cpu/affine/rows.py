@@ -1,15 +1,14 @@
 """w = s·w + t along contiguous rows, several steps ahead of the state.
 
 A plain loop waits for a multiplication and an addition at every step (6 to 8 cycles). Here
-the steps of a register or a tile are composed first, apart from the state, and one
-multiply-add then carries the state across: 3 to 4 (arrays) and 4 to 5 (constant s) times the
-loop.
+the steps of a register or a tile are composed first, without the state, and one multiply-add
+then carries the state across: 3 to 4 times (arrays) and 4 to 5 times (constant s) as fast.
 
 Composing may overflow, underflow or round an infinity away where the loop does not. So a
-block counts only if it is *sound*: the products of its coefficients are 0 or normal numbers,
-and its results stay clear of the largest number. A block of other coefficients is done again
-by the plain loop from its true state, a row that comes near overflow from the start, since
-rounding may then decide what the loop does. Hence a row has the loop's nan and inf.
+block counts only if it is *safe*: the products of its coefficients are 0 or normal numbers,
+and its results stay far below the largest number. A block of other coefficients is done again
+by the plain loop. A row that comes near overflow is done again from its start, since rounding
+may then decide what the loop does. Hence a row has the loop's nan and inf.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ import numpy as np
 from ..compilation.kernels import INNER, KEPT, compile_kernel
 from ..simd.lanes import LARGE, LINE, SCAN, fence
 from ..transfer.tuples import parts_of, rows_of, values_at
-from .blocks import BLOCK, advance_arrays, advance_constant, fill_powers, go_plain, plain
+from .blocks import BLOCK, advance_arrays, advance_constant, fill_powers, plain, run_plain
 
-# Rows of so many steps begin with HEAD bytes of the plain loop: what follows starts a line of
-# memory where malloc maps pages, 16 bytes into the first. The tiles start there wherever the
-# array lies, since the last bits of the results depend on it; how they are written does not.
+# Rows of LONG steps begin with HEAD bytes of the plain loop. Large arrays start 16 bytes into a
+# page, so that the tiles then start at a line of memory. They start at the same step wherever the
+# array lies, since the last bits of the results depend on it.
 LONG, HEAD = 2 * BLOCK, 48
 
 
@@ -37,11 +36,10 @@ def _along_row(advance_steps: Any) -> Any:
         w, first, past_caches = initial, 0, False
         if result.size >= LONG:
             first = HEAD // result.itemsize
-            w, _ = go_plain(s, t, result, initial, 0, first, initial)
+            w, _ = run_plain(s, t, result, initial, 0, first, initial)
             past_caches = is_large and (result.ctypes.data + HEAD) % LINE == 0
         _, is_low = advance_steps(s, t, result, w, first, result.size, setting, past_caches)
         if not is_low:
-            # Near overflow rounding may decide what the loop does: the whole row is its.
             fence()
             plain(s, t, result, initial)
 
@@ -80,9 +78,9 @@ determine_arrays = compile_kernel(_determine_arrays)
 def fill_block(lift: Any) -> Any:
     """A function that writes s and t of a block in the order of the recurrence.
 
-    The block's part of every operand is cut out first: indices from 0 vectorise. Reversed rows
-    are read downwards all the way, as memory is fetched ahead: a step of float32 took 1.8 ns
-    with the steps of a block upwards, and so 1.0.
+    Each operand is sliced first: indices from 0 vectorise. Reversed rows are read downwards
+    throughout, as memory is prefetched: a step of float32 takes 1.0 ns so, and took 1.8 where
+    the steps of a block were read upwards.
     """
 
     @numba.njit(**INNER)
@@ -101,27 +99,26 @@ def fill_block(lift: Any) -> Any:
 def determine_filled(lift: Any, *key: str) -> Any:
     """The kernel for coefficients computed on the fly, and for reversed rows.
 
-    Each block's s and t are first written, in the order of the recurrence, to buffers that
-    stay in the L1 cache.
+    Each block's s and t are first written to buffers that stay in the L1 cache.
     """
     fill = fill_block(lift)
 
     @numba.njit(**INNER)
-    def advance(operand: Any, target: Any, w: Any, limits: Any, reverse: bool, ahead: bool) -> bool:
+    def advance(operand: Any, target: Any, w: Any, limits: Any, reverse: bool, tiled: bool) -> bool:
         s = np.empty(BLOCK, target.dtype)
         t, y = np.empty_like(s), np.empty_like(s)
         for left in range(0, target.size, BLOCK):
             size = min(BLOCK, target.size - left)
             first = target.size - left - size if reverse else left
             fill(parts_of(operand, first, first + size), s, t, size, reverse)
-            if ahead:
+            if tiled:
                 w, is_low = advance_arrays(s, t, y, w, 0, size, limits, False)
                 if not is_low:
                     return False
             else:
                 w = plain(s[:size], t[:size], y[:size], w)
-            # Loops: to assign slices takes 2 s to compile, for its messages about shapes. With
-            # signed indices, as for value_at, they took 0.4 ns a step.
+            # Slice assignments take 2 s to compile, for their messages about shapes. Signed
+            # indices do not vectorise (see value_at): 0.4 ns a step.
             if reverse:
                 for i in range(size):
                     target[np.uint64(first + size - 1 - i)] = y[i]

@@ -68,8 +68,8 @@ def most_rebound(bounds: Any) -> Any:
 def track(s: Any, t: Any, steps: int, carry: Any, bounds: Any) -> Any:
     """Steps one by one. carry = (product, exponent, offset, growth, rebound, flag).
 
-    rebound is the largest product of the last coefficients, any number of them: a state
-    that has underflowed on its way, and stays 0, must not come back through the product.
+    rebound is the largest product of any number of last coefficients: a state that underflowed
+    on its way stays 0, and must not come back through the product.
     """
     product, exponent, offset, growth, rebound, flag = carry
     top, most = bounds[0], most_rebound(bounds)
@@ -125,8 +125,8 @@ def _is_safe(s: Any, t: Any, carry: Any, bounds: Any) -> Any:
 
 @numba.njit(fastmath={"contract"}, **INNER)
 def _compose(s: Any, t: Any, product: Any, exponent: Any, offset: Any) -> Any:
-    # Only after a slab of 16 steps is the product scaled: asked at every group of 4, the
-    # question alone took 1 ns a step.
+    # The product is scaled after each slab of 16 steps: a test after each group of 4 took 1 ns
+    # a step.
     alone = 1.0
     for slab in range(t.size // 16):
         within = 1.0
@@ -151,7 +151,7 @@ def summarise_block(s: Any, t: Any, carry: Any, bounds: Any) -> Any:
     """The carry after one more block of coefficient arrays of a real dtype."""
     if t.size == BLOCK and _is_safe(s, t, carry, bounds):
         product, exponent, offset, alone = _compose(s, t, carry[0], carry[1], carry[2])
-        # Within the block the products of its last coefficients reach 2**SAFE_GROWTH.
+        # Products of the block's last coefficients are at most 2**SAFE_GROWTH.
         rebound = max(carry[4] * alone, 2.0**SAFE_GROWTH)
         return product, exponent, offset, carry[3], rebound, carry[5]
     return track(s, t, t.size, carry, bounds)
@@ -174,9 +174,9 @@ def _power(base: Any, count: int) -> Any:
 
 @numba.njit(**INNER)
 def _fold(t: Any, powers: Any, top: Any) -> Any:
-    """The offset of a constant s over whole runs of FOLD steps, and whether all are safe.
+    """The offset of a constant s over whole runs of FOLD steps, and whether all t are below top.
 
-    Each of FOLD lanes folds the steps that lie FOLD apart.
+    Each of FOLD lanes folds steps FOLD apart.
     """
     across = splat(powers[FOLD - 1])
     a = b = c = d = splat(t.dtype.type(0))
@@ -214,7 +214,7 @@ def summarise_constant(s: Any, t: Any, start: Any, powers: Any, bounds: Any) -> 
 
 @numba.njit(**INNER)
 def rescale(product: Any, exponent: Any, growth: Any, largest: Any) -> None:
-    """Bring the products of a line of columns back into scale; empties `largest`."""
+    """Rescale the products of a line of columns; resets `largest`."""
     for j in range(product.size):
         size = magnitude(product[j])
         if largest[j] > 1 or exponent[j] != 0:

@@ -1,9 +1,8 @@
 """Tiles of w = s·w + t with coefficient arrays: 16 steps composed at once, in registers.
 
-A register of pairs of steps is composed with the register of the pairs that follow, and so on:
-pairs, fours, eights. Only then comes the state: one multiply-add carries it across eight
-steps, and back down each entry gives the next, until every step has its own. The shuffles
-between are those that stay within 128 bits where they can (one cycle instead of three).
+Upwards, steps are composed to pairs, fours and eights. One multiply-add then carries the state
+across eight steps. Downwards, the entry of each eight gives those of its fours, pairs and steps.
+Shuffles stay within 128 bits where they can (one cycle instead of three).
 
 A scan over all lanes (Kogge & Stone 1973) took 1.6 times as long: it shifts registers four
 times for every eight steps. Tiles of 8 lanes were no faster.
@@ -48,8 +47,8 @@ def _shuffle(by_bits: dict[int, tuple[list[int], list[int]]]) -> Any:
     return shuffle
 
 
-# (earlier, later) of each two steps, whose pairs lie in the lanes 0 2 1 3 in float64, since
-# nothing then crosses 128 bits; (earlier, later) of each two pairs; and the ways back.
+# (earlier, later) of each two steps, then of each two pairs, and the inverses. In float64 the
+# pairs lie in the lanes 0 2 1 3, since nothing then crosses 128 bits.
 split_steps = _shuffle({64: _WITHIN, 32: _NATURAL})
 merge_steps = _shuffle({64: _WITHIN, 32: _NATURAL_BACK})
 split_pairs = _shuffle({64: _ACROSS, 32: _NATURAL})
@@ -58,7 +57,7 @@ merge_pairs = _shuffle({64: _ACROSS, 32: _NATURAL_BACK})
 
 @intrinsic
 def _to_odd_lanes(_: Any, even: Any, lanes: Any) -> Any:
-    """Each odd lane takes the lane before it, each even one that of `even`."""
+    """Each odd lane takes the lane before it, each even lane that of `even`."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         return builder.shuffle_vector(*values, shuffle_mask(_WITHIN[0]))
@@ -68,7 +67,7 @@ def _to_odd_lanes(_: Any, even: Any, lanes: Any) -> Any:
 
 @intrinsic
 def _odd_lanes(_: Any, first: Any, second: Any) -> Any:
-    """The odd lanes of two registers, by turns."""
+    """The odd lanes of two registers, interleaved."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         return builder.shuffle_vector(*values, shuffle_mask(_WITHIN[1]))
@@ -102,7 +101,7 @@ def _twice_each(_: Any, first: Any, second: Any) -> Any:
 
 @numba.njit(**INNER)
 def _compose(s: Any, t: Any, at: int, bits: Any, smallest: Any) -> Any:
-    """The maps of a tile's steps and of their runs, and what is known of its products."""
+    """The maps of a tile's steps and of their runs; `bits` and `smallest` for its checks."""
     one, zero = splat(s.dtype.type(1)), splat(s.dtype.type(0))
     i, j, k, m = load(s, at), load(s, at + SCAN), load(s, at + 2 * SCAN), load(s, at + 3 * SCAN)
     bits = unite(unite(unite(unite(bits, i), j), k), m)
@@ -135,13 +134,13 @@ def _apply(tile: Any, w: Any, sums: Any, scale: Any) -> Any:
 
 
 def _tiles_written_by(put: Any) -> Any:
-    """A function of whole tiles: the state after them, are products normal, are results low.
+    """A function of whole tiles: the state after them, are products normal, are results finite.
 
-    A tile is composed while the one before it is applied: on its own each waits for itself
-    (1.2 times as long, and so with a branch between the two).
+    A tile is composed while the one before it is applied. One after the other, or with a
+    branch between them, they take 1.2 times as long.
 
-    Products: coefficients below 2 and eights above `limits[3]` leave no room for a product
-    of fewer that underflows. Results: a sum of finite terms that has been inf or nan stays so.
+    Products: with coefficients below 2 and products of eight above `limits[3]`, no product of
+    fewer underflows. Results: a sum that was once inf or nan stays so.
     """
 
     @numba.njit(**INNER)

@@ -18,15 +18,14 @@ from .stored import cache_on_disk
 
 # No fastmath: the results of a plain loop are those of the same loop in NumPy scalars.
 OPTIONS = {"nogil": True, "error_model": "numpy"}
-# For functions that only kernels call: what Python and C would call takes a third of the time.
+# For functions that only kernels call: wrappers for Python and C take a third of the time.
 INNER = {**OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-# Recurrences whose compiled functions are held, those used last.
+# Recurrences whose compiled functions are cached, those used last.
 KEPT = 256
 _OWN = Path(__file__).parents[3], Path(numba.__file__).parent
 
-# numba tells functions of one name apart by a number that counts from 1 in every process. Two
-# kernels from the cache on disk that came from two processes then had parts of the same name,
-# and the second ran the first one's: the recurrence of another function, without a word.
+# numba tells functions of one name apart by a number that counts from 1 in every process. Of two
+# cached kernels that two processes had compiled, the second silently ran functions of the first.
 FunctionIdentity._unique_ids = iter(lambda: secrets.randbits(62), None)
 
 
@@ -56,14 +55,14 @@ def compile_kernel(kernel: Callable[..., Any], *key: str) -> Any:
 
 
 def _reason(message: str) -> str:
-    """What numba says first, and of which function: 50 lines on its way there come after."""
+    """What numba says first, and of which function, without the 50 lines that follow."""
     lines = dropwhile(lambda line: line.startswith("Failed in "), message.splitlines())
     first = takewhile(lambda line: not line.startswith(("During: ", "File ", "There ")), lines)
-    return " ".join((*" ".join(first).split(), _place(message)))
+    return " ".join((*" ".join(first).split(), _location(message)))
 
 
-def _place(message: str) -> str:
-    """The first line of code in a message that is neither ours nor numba's, or the function."""
+def _location(message: str) -> str:
+    """The user's first line of code in a message, or the function."""
     for file, line in re.findall(r'File "([^"<]+)", line (\d+)', message):
         path = Path(file).resolve()
         if not any(map(path.is_relative_to, _OWN)):
@@ -73,7 +72,7 @@ def _place(message: str) -> str:
 
 
 def writable(array: np.ndarray) -> np.ndarray:
-    """The same memory, typed as writable: numba compiles read-only arrays a second time.
+    """The same memory, typed as writable: numba would compile again for read-only arrays.
 
     No kernel writes into an operand.
     """

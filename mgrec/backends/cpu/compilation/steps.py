@@ -1,4 +1,4 @@
-"""The functions of a step as numba compiles them: with all that they read as it is now."""
+"""Compile the functions of a step, with the values that they read now."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _frexp(x: Any) -> Any:
 
 
 def _scalar_numpy() -> ModuleType:
-    """NumPy as seen from one step: numba lacks frexp, and its where allocates an array."""
+    """NumPy on scalars: numba lacks frexp, and its where allocates an array."""
     module = ModuleType("mgrec_scalar_numpy")
     module.__dict__.update({name: getattr(np, name) for name in np.__all__})
     module.__dict__.update(where=_where, frexp=_frexp)
@@ -44,12 +44,12 @@ _REPLACEMENTS = {id(np): _scalar_numpy(), id(np.where): _where, id(np.frexp): _f
 def compile_step(function: Callable[..., Any]) -> Any:
     """Compile a function of one step, with NumPy's functions taken on scalars.
 
-    Values and functions that it reads stay what they are now, whenever numba compiles it.
+    It keeps the values and functions that it reads now, whenever numba compiles it.
     """
     return _compiled(StepFunction(function))
 
 
-# By what it computes: the same function object may read other values by now.
+# Cached by what it computes: the same function object may read other values later.
 @lru_cache(maxsize=KEPT)
 def _compiled(step: StepFunction) -> Any:
     function = step.function
@@ -63,7 +63,7 @@ def _compiled(step: StepFunction) -> Any:
 
 
 def _compile_again(dispatcher: Any) -> Any:
-    """A function that the user compiles, anew: it may be compiled already with older values."""
+    """Compile a numba function of the user again: it may hold older values."""
 
     def make(function: FunctionType) -> Any:
         options = dispatcher.locals, dispatcher.targetoptions, dispatcher._compiler.pipeline_class
@@ -78,7 +78,7 @@ def _compile_again(dispatcher: Any) -> Any:
 
 
 def _vectorize_again(ufunc: Any) -> Any:
-    """The same of a function of ``numba.vectorize``."""
+    """:func:`_compile_again` of a function of ``numba.vectorize``."""
     dispatcher = ufunc._dispatcher
 
     def make(function: FunctionType) -> Any:
@@ -111,9 +111,9 @@ def _made(
 ) -> Any:
     """``make(function)``, where the function has a scope of its own with frozen values.
 
-    Where it reads itself (`own`, if that is what its name stands for), it reads what is made.
+    A recursive function, whose name stands for `own`, calls what is made.
     """
-    # Whoever loads the compiled code imports the module that it is said to come from.
+    # Whoever loads the compiled code imports the module of this name.
     scope: dict[str, Any] = {"__builtins__": __builtins__, "__name__": "mgrec"}
     cells: dict[str, Any] = {}
     itself = []
@@ -122,7 +122,7 @@ def _made(
         if read.value is (own or function):
             itself.append((target, read.path))
         else:
-            _place(target, read.path, freeze(read.value))
+            _bind(target, read.path, freeze(read.value))
     code = function.__code__
     closure = {name: CellType(cells.get(name)) for name in code.co_freevars}
     same = FunctionType(
@@ -131,14 +131,14 @@ def _made(
     same.__kwdefaults__ = function.__kwdefaults__
     made = make(same)
     for target, path in itself:
-        _place(target, path, made)
+        _bind(target, path, made)
         if path[0] in closure:
             closure[path[0]].cell_contents = target[path[0]]
     return made
 
 
-def _place(scope: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
-    """Bind a name, or an attribute of a module that has nothing else than what is read."""
+def _bind(scope: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    """Bind a name, or an attribute of a new module that holds only what is read."""
     *modules, name = path
     for module in modules:
         scope = scope.setdefault(module, ModuleType(module)).__dict__

@@ -1,4 +1,4 @@
-"""Compiled kernels on disk, known by what the functions compiled into them do."""
+"""Compiled kernels on disk, keyed by what the functions compiled into them compute."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ IN_MEMORY = "in memory"
 class _CacheFiles(IndexDataCacheFile):  # type: ignore[misc]
     """An index, and one file of code named after its key.
 
-    numba numbers the files by the index that it has read: two processes that compile at
-    the same time choose the same number, and one then runs the other's recurrence.
+    numba numbers the files by the index: two processes that compile at the same time choose
+    the same number, and one then runs the other's recurrence.
     """
 
     def save(self, key: Any, data: Any) -> None:
@@ -33,11 +33,11 @@ class _CacheFiles(IndexDataCacheFile):  # type: ignore[misc]
 
 
 class StepCache(FunctionCache):  # type: ignore[misc]
-    """numba's cache on disk, keyed by what the compiled-in functions do.
+    """numba's cache on disk, keyed by what the compiled-in functions compute.
 
-    numba's own key pickles the closure, and a compiled function pickles differently in
-    every process: nothing was ever found again. What cannot be read is compiled, and what
-    cannot be written, to a folder without permission or a disk that is full, is not kept.
+    numba's own key pickles the closure, and a compiled function pickles differently in every
+    process: nothing was ever found again. Code that cannot be read is compiled again, and code
+    that cannot be written (no permission, a full disk) is not kept.
     """
 
     def __init__(self, function: Callable[..., Any], key: str) -> None:
@@ -85,9 +85,8 @@ def cache_on_disk(kernel: Callable[..., Any], *key: str) -> Any:
 
 @cache
 def _versions() -> str:
-    """What a kernel holds beside the user's functions: this package's code, and NumPy's."""
+    """A hash of this package's code that may be compiled in, and NumPy's version."""
     package = Path(__file__).parents[3]
-    # Constants of families and functions of their algebra are compiled in, too.
     folders = (package / place for place in ("algebra", "families", "backends/cpu"))
     source = b"".join(
         path.read_bytes() for folder in folders for path in sorted(folder.rglob("*.py"))

@@ -1,4 +1,4 @@
-"""Filters along the slow axis: all columns of a step side by side, as SciPy's loop adds."""
+"""Filters along the slow axis: all columns of a step side by side, in SciPy's order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MASK = (1 << 63) - 1
 
 
 def _filter_columns(
-    x: Any, y: Any, states: Any, b: Any, a: Any, top: Any, bad: Any, write: bool
+    x: Any, y: Any, states: Any, b: Any, a: Any, top: Any, redo: Any, write: bool
 ) -> None:
     """states (sections, order, outer, inner) are advanced, results written where `write`."""
     sections, order = states.shape[:2]
@@ -60,7 +60,7 @@ def _filter_columns(
             for s in range(sections):
                 copy_states(z[s, :order, :count], states[s, :, o, left : left + count])
             for j in range(count):
-                bad[o, left + j] = largest[j] > top
+                redo[o, left + j] = largest[j] > top
 
 
 filter_columns = compile_kernel(_filter_columns)

@@ -53,7 +53,7 @@ def load_float64(_: Any, array: Any, at: Any) -> Any:
 
 @intrinsic
 def store_rounded(_: Any, array: Any, at: Any, lanes: Any) -> Any:
-    """``array[at:at + width] = lanes`` in the dtype of an array; nothing where that is None."""
+    """``array[at:at + width] = lanes``, rounded to the array's dtype; nothing where it is None."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         if array == types.none:
@@ -76,8 +76,8 @@ def load_columns(_: Any, table: Any, at: Any, count: Any) -> Any:
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         loaded = []
         for k in range(columns):
-            place = builder.add(values[1], ir.Constant(values[1].type, k * WIDTH))
-            pointer = pointer_to(context, builder, table, values[0], place, lanes)
+            index = builder.add(values[1], ir.Constant(values[1].type, k * WIDTH))
+            pointer = pointer_to(context, builder, table, values[0], index, lanes)
             loaded.append(builder.load(pointer, align=table.dtype.bitwidth // 8))
         return context.make_tuple(builder, signature.return_type, loaded)
 
@@ -89,10 +89,10 @@ def add_columns(_: Any, start: Any, columns: Any, array: Any, at: Any) -> Any:
     """``start + sum(columns[k] * array[at + k])``: a matrix by a run of an array."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        total, matrix, data, place = values
+        total, matrix, data, first = values
         base = context.make_array(array)(context, builder, data).data
         for k in range(columns.count):
-            index = builder.add(place, ir.Constant(place.type, k))
+            index = builder.add(first, ir.Constant(first.type, k))
             number = builder.load(builder.gep(base, [index]))
             factor = in_every_lane(context, builder, start, number)
             column = builder.extract_value(matrix, k)
@@ -104,9 +104,9 @@ def add_columns(_: Any, start: Any, columns: Any, array: Any, at: Any) -> Any:
 
 @intrinsic
 def add_last_lanes(_: Any, start: Any, columns: Any, lanes: Any) -> Any:
-    """``start`` plus a matrix by the last lanes of a register, the last column by the last one.
+    """``start`` plus a matrix by the last lanes of a register, the last column by the last lane.
 
-    Odd and even columns are summed apart: the state waits for half as many additions.
+    Odd and even columns are summed separately: the state waits for half as many additions.
     """
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -149,7 +149,7 @@ def spread(_: Any, value: Any, like: Any) -> Any:
 
 @intrinsic
 def pass_down(_: Any, lanes: Any, value: Any) -> Any:
-    """Each lane takes the lane after it, the last one `value`: one instruction, load and all."""
+    """Each lane takes the lane after it, the last one `value`: one instruction with its load."""
     width = lanes.width
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -161,7 +161,7 @@ def pass_down(_: Any, lanes: Any, value: Any) -> Any:
 
 @intrinsic
 def first(_: Any, lanes: Any) -> Any:
-    """The first lane: no instruction but the store of it."""
+    """The first lane; to store it takes no shuffle."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         return builder.extract_element(values[0], ir.Constant(_I32, 0))

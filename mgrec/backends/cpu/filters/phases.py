@@ -20,35 +20,35 @@ from .pipeline import pipeline_copied, pipeline_rows
 from .plain import plain_rows, short_rows
 from .rows import BLOCKS, FORWARD, STEPS, section_rows, unrolled
 
-# Rounding errors of blocks may be this times those of single steps, as block_noise tells them.
-# The table's own rounding shifts the poles, which it does not tell: resonances near 0.05 told as
-# 1.7 to 1.9 had 3 to 13 times the errors of SciPy's lfilter, all told as less than 1 up to 3.4.
+# The largest block_noise of a section that goes by blocks. block_noise leaves out that the table's
+# rounding shifts the poles: resonances near 0.05 of noise 1.7 to 1.9 had 3 to 13 times the errors
+# of SciPy's lfilter, and all filters of noise below 1 up to 3.4 times.
 NOISE = 1.2
-# From so many columns on all of them go side by side.
+# From this many columns on they go side by side.
 WIDE = 8
-# Shorter rows are the plain loop's: looking ahead brings nothing.
+# The plain loop takes shorter rows: blocks bring nothing there.
 LONG = 64
-# Samples that one section's loop over buffers casts to float64 as it copies them: 10**7 of int16
-# took 20 to 35 ms by order, cast before 27 to 44. Cascades gained a tenth, with other bits.
+# dtypes that one section's loop casts to float64 as it copies samples: 10**7 of int16 took 20 to
+# 35 ms by order, and 27 to 44 when cast first. Cascades gained a tenth, with other bits.
 _CAST = {"h", "f"}
-# Results beyond these are the plain loop's: overflow is decided by its order of operations.
+# The plain loop computes larger results: its order of operations decides what overflows.
 _TOP = {"f": 2.0**120, "d": 2.0**1000}
-# Filters whose numbers are kept, 1 to 5 KB each: whoever sweeps a parameter makes a million.
+# Filters whose tables are cached, 1 to 5 KB each: a sweep of a parameter makes a million.
 _FILTERS = 1024
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The states after a chunk, and the rows that the plain loop had to do.
+    """The states after a chunk, and the rows that the plain loop must do, or has done.
 
     Attributes
     ----------
     exit : array (states, outer, inner), float64 or complex128
-    bad : array (outer, inner) of bool
+    redo : array (outer, inner) of bool
     """
 
     exit: np.ndarray
-    bad: np.ndarray
+    redo: np.ndarray
 
 
 def kernels(method: str) -> Kernels:
@@ -88,18 +88,18 @@ def determine_filter(
     """
     x = _samples(cascade, chunk)
     outcome = _in_float64(cascade, x, entry, result, chunk)
-    bad = outcome.bad
-    if not bad.any():
+    redo = outcome.redo
+    if not redo.any():
         return outcome
-    exit, _ = _plain(cascade, x, entry, result, chunk.reverse, bad, chunk.dtype)
-    return Outcome(np.where(bad, exit, outcome.exit), bad)
+    exit, _ = _plain(cascade, x, entry, result, chunk.reverse, redo, chunk.dtype)
+    return Outcome(np.where(redo, exit, outcome.exit), redo)
 
 
 def precompute_filter(cascade: Cascade, chunk: Chunk) -> CascadeSummary:
-    """The states after a chunk that begins with states of 0, and what makes them useful."""
+    """The states after a chunk that begins with states of 0, or the chunk to be done again."""
     entry = at_rest(cascade, chunk)
     outcome = _in_float64(cascade, _samples(cascade, chunk), entry, None, chunk)
-    redo = chunk if outcome.bad.any() or not is_tame(cascade, chunk.steps) else None
+    redo = chunk if outcome.redo.any() or not is_tame(cascade, chunk.steps) else None
     return CascadeSummary(cascade, chunk.steps, outcome.exit, redo)
 
 
@@ -119,10 +119,10 @@ def propagate_filter(summary: CascadeSummary, entry: np.ndarray) -> np.ndarray:
 
 
 def _through_silence(cascade: Cascade, states: np.ndarray, steps: int) -> np.ndarray:
-    """States (states, rows) after so many samples of 0 by the plain loop.
+    """States (states, rows) after `steps` samples of 0 by the plain loop.
 
-    Which of them are nan, inf or -inf no finite sample changes: once these places come back,
-    they come back for good.
+    No finite sample changes which of them are nan, inf or -inf. Once LONG steps leave these
+    where they are, all further ones do.
     """
     states = states[:, :, None]
     rows = np.ones(states.shape[1:], bool)
@@ -134,18 +134,19 @@ def _through_silence(cascade: Cascade, states: np.ndarray, steps: int) -> np.nda
     while steps >= LONG:
         steps -= LONG
         before, states = states, after(LONG)
-        if np.array_equal(_places(before), _places(states), equal_nan=True):
+        if np.array_equal(_non_finite(before), _non_finite(states), equal_nan=True):
             steps %= LONG
     return after(steps)[:, :, 0]
 
 
-def _places(states: np.ndarray) -> np.ndarray:
+def _non_finite(states: np.ndarray) -> np.ndarray:
+    """nan, inf and -inf where they are, 0 elsewhere."""
     parts = _halves(states)
     return np.where(np.isfinite(parts), 0, parts)
 
 
 def _samples(cascade: Cascade, chunk: Chunk) -> np.ndarray:
-    """x in the dtype of the results, or as it is, where a loop casts it block by block."""
+    """x in the dtype of the results, or as it is where a loop casts it block by block."""
     x: np.ndarray = chunk.operands[0]
     _, steps, inner = chunk.shape
     is_cast = chunk.dtype == np.float64 and x.dtype.char in _CAST and x.dtype.isnative
@@ -160,7 +161,7 @@ def _wide(cascade: Cascade, dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _halves(array: np.ndarray) -> np.ndarray:
-    """Complex numbers as twice the columns of real ones."""
+    """Complex columns as twice as many real ones."""
     if array.dtype.kind != "c":
         return array
     return np.ascontiguousarray(array).view(array.real.dtype)
@@ -168,9 +169,9 @@ def _halves(array: np.ndarray) -> np.ndarray:
 
 def _whole(outcome: Outcome, like: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if like.dtype.kind != "c":
-        return outcome.exit, outcome.bad
-    bad = np.asarray(outcome.bad.reshape(*like.shape[1:], 2).any(-1))
-    return outcome.exit.view(np.complex128), bad
+        return outcome.exit, outcome.redo
+    redo = np.asarray(outcome.redo.reshape(*like.shape[1:], 2).any(-1))
+    return outcome.exit.view(np.complex128), redo
 
 
 def _in_float64(cascade: Cascade, x: Any, entry: Any, result: Any, chunk: Chunk) -> Outcome:
@@ -189,7 +190,7 @@ def _rows_beyond(top: float, y: np.ndarray) -> np.ndarray:
     """Which rows of complex numbers have parts beyond `top` in size, or nan."""
     parts = _halves(y)
     with np.errstate(all="ignore"):
-        # Row by row takes 50 times as long.
+        # A maximum by rows takes 50 times as long.
         if max(parts.max(initial=0), -parts.min(initial=0)) <= top:
             return np.zeros(y.shape[::2], bool)
         is_low = np.abs(parts).max(1, initial=0) <= top
@@ -203,28 +204,28 @@ def _filter(
     write = result is not None
     target = result if write else np.empty((1, 1, 1), dtype)
     states = np.array(entry, np.float64, order="C")
-    bad = np.zeros(states.shape[1:], bool)
+    redo = np.zeros(states.shape[1:], bool)
     top = np.float64(_TOP[dtype.char]).view(np.int64)
     x = writable(x)
     if reverse:
         x, target = x[:, ::-1], target[:, ::-1] if write else target
     if x.shape[2] >= WIDE:
         b, a = cascade.coefficients(np.float64)
-        shape = (len(cascade.sections), cascade.order, *bad.shape)
-        filter_columns(x, target, states.reshape(shape), b, a, top, bad, write)
+        shape = (len(cascade.sections), cascade.order, *redo.shape)
+        filter_columns(x, target, states.reshape(shape), b, a, top, redo, write)
     elif x.shape[1] < LONG:
         b, a = cascade.coefficients(np.float64)
-        shape = (len(cascade.sections), cascade.order, *bad.shape)
-        short_rows(x, target, states.reshape(shape), b, a, top, bad, write)
+        shape = (len(cascade.sections), cascade.order, *redo.shape)
+        short_rows(x, target, states.reshape(shape), b, a, top, redo, write)
     elif len(cascade.sections) > 1:
-        states = _pipeline(cascade, x, target, states, top, bad, write)
+        states = _pipeline(cascade, x, target, states, top, redo, write)
     else:
-        _section(cascade, x, target, states, top, bad, write)
-    return Outcome(states, bad)
+        _section(cascade, x, target, states, top, redo, write)
+    return Outcome(states, redo)
 
 
 def _section(
-    cascade: Cascade, x: Any, target: Any, states: Any, top: Any, bad: Any, write: bool
+    cascade: Cascade, x: Any, target: Any, states: Any, top: Any, redo: Any, write: bool
 ) -> None:
     (section,) = cascade.sections
     kind, table = _kind(cascade)
@@ -233,10 +234,10 @@ def _section(
     if x.dtype == target.dtype and _is_straight(x) and (not write or _is_straight(target)):
         views = x[:, :, 0], target[:, :, 0] if write else None, states[:, :, 0]
         kernel = section_rows(kind, order, x.dtype == np.float64, write)
-        kernel(*views, b, a, table, top, bad[:, 0])
+        kernel(*views, b, a, table, top, redo[:, 0])
     else:
         kernel = section_copied(kind, order)
-        kernel(*_lines(x, target), states, b, a, table, top, bad, write)
+        kernel(*_lines(x, target), states, b, a, table, top, redo, write)
 
 
 def _is_straight(x: np.ndarray) -> bool:
@@ -262,19 +263,19 @@ def _kind(cascade: Cascade) -> tuple[str, np.ndarray]:
 
 
 def _pipeline(
-    cascade: Cascade, x: Any, target: Any, states: Any, top: Any, bad: Any, write: bool
+    cascade: Cascade, x: Any, target: Any, states: Any, top: Any, redo: Any, write: bool
 ) -> np.ndarray:
     width, b, a, table = _lanes(cascade)
     count, groups = len(cascade.sections), len(b)
-    # Sections that pass everything on stand in front, so that the last one is the last lane.
-    z = np.zeros((groups * width, 2, *bad.shape))
-    z[groups * width - count :] = states.reshape(count, 2, *bad.shape)
-    grouped = z.reshape(groups, width, 2, *bad.shape).swapaxes(1, 2).copy()
+    # Sections that pass their input on pad the front, so that the last section is the last lane.
+    z = np.zeros((groups * width, 2, *redo.shape))
+    z[groups * width - count :] = states.reshape(count, 2, *redo.shape)
+    grouped = z.reshape(groups, width, 2, *redo.shape).swapaxes(1, 2).copy()
     if groups == 1 and _is_straight(x) and (not write or _is_straight(target)):
         views = x[:, :, 0], target[:, :, 0] if write else None
-        pipeline_rows(width, write)(*views, grouped, b, a, table, top, bad)
+        pipeline_rows(width, write)(*views, grouped, b, a, table, top, redo)
     else:
-        pipeline_copied(width)(*_lines(x, target), grouped, b, a, table, top, bad, write)
+        pipeline_copied(width)(*_lines(x, target), grouped, b, a, table, top, redo, write)
     z = grouped.swapaxes(1, 2).reshape(z.shape)
     return z[groups * width - count :].reshape(states.shape)
 

@@ -1,4 +1,4 @@
-"""SciPy's loops, in SciPy's order of operations: what every faster path is measured by."""
+"""SciPy's loops, in SciPy's order of operations: they define the result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MASK, _SHORT_MASK = (1 << 63) - 1, (1 << 31) - 1
 
 
 def line_of(array: Any, outer: Any, inner: Any) -> Any:
-    """One row of (outer, steps, inner), or of (outer, steps), which is known to be contiguous."""
+    """One row of (outer, steps, inner), or of (outer, steps), whose rows are contiguous."""
     raise NotImplementedError  # compiled code only
 
 
@@ -43,7 +43,7 @@ def _put_number(array: Any, at: Any, value: Any) -> Any:
 
 
 def part_of(array: Any, left: int, count: int, spare: Any) -> Any:
-    """``array[left:left + count]``; where `array` is None as much of `spare`, if there is one."""
+    """``array[left:left + count]``; where `array` is None, as much of `spare`, or None."""
     raise NotImplementedError  # compiled code only
 
 
@@ -58,7 +58,7 @@ def _part_of(array: Any, left: Any, count: Any, spare: Any) -> Any:
 
 @numba.njit(**INNER)
 def copy_states(source: Any, target: Any) -> None:
-    """``target[...] = source`` of two axes, which alone took numba 0.4 s a kernel to compile."""
+    """``target[...] = source`` of two axes, as loops: the assignment took 0.4 s to compile."""
     for s in range(target.shape[0]):
         for k in range(target.shape[1]):
             target[s, k] = source[s, k]
@@ -110,7 +110,7 @@ def plain_row(x: Any, y: Any, z: Any, b: Any, a: Any) -> None:
 
 
 def _plain_rows(x: Any, y: Any, states: Any, b: Any, a: Any, asked: Any) -> None:
-    """Rows (outer, inner) where `asked`; states (sections, order, outer, inner) are advanced."""
+    """Rows (outer, inner) where `asked`; advances states (sections, order, outer, inner)."""
     for o in range(x.shape[0]):
         for i in range(x.shape[2]):
             if asked[o, i]:
@@ -133,7 +133,7 @@ def _largest_of_float32(y: Any) -> Any:
 
 @numba.njit(**INNER)
 def largest_bits(y: Any) -> Any:
-    """The bits in float64 of the largest size, which order as the sizes do; nan is above inf."""
+    """The bits of the largest size in float64; they order as sizes do, nan above inf."""
     if y.itemsize == 4:
         return _largest_of_float32(y)
     bits = y.view(np.int64)
@@ -144,7 +144,7 @@ def largest_bits(y: Any) -> Any:
 
 
 def _short_rows(
-    x: Any, y: Any, states: Any, b: Any, a: Any, top: Any, bad: Any, write: bool
+    x: Any, y: Any, states: Any, b: Any, a: Any, top: Any, redo: Any, write: bool
 ) -> None:
     """Rows in float64, whatever dtype x and y have."""
     size = x.shape[1]
@@ -156,7 +156,7 @@ def _short_rows(
                 data[n] = row[n]
             copy_states(states[:, :, o, i], z)
             plain_row(data, data, z, b, a)
-            bad[o, i] = largest_bits(data) > top
+            redo[o, i] = largest_bits(data) > top
             copy_states(z, states[:, :, o, i])
             if write:
                 result = y[o, :, i]

@@ -1,7 +1,7 @@
-"""One section along contiguous rows: each row by the fastest loop that its section allows.
+"""One section along contiguous rows, by the fastest loop that the section allows.
 
-Inputs are read, and results written, where they lie. Everything is computed in float64: rows of
-float32 are widened a few samples at a time, and their outputs rounded as they are stored.
+Everything is computed in float64: rows of float32 are widened a few samples at a time, and their
+outputs rounded as they are stored.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from .section import (
     state_after,
 )
 
-# Samples before the first block: what follows starts a line of memory where malloc maps pages,
-# 16 bytes into the first, since a block's order of additions may not depend on the place.
+# Samples before the first block. Large arrays start 16 bytes into a page, so that blocks then start
+# at a line of memory. They start at the same sample wherever the array lies: the bits depend on it.
 HEAD = 6
-# Samples that go through the two halves of a section together: with fewer the second half
-# starts too often, with more memory waits for it.
-SHARE = 256
+# Samples that go through feed_forward, then through the feedback: with fewer the second half starts
+# too often, with more memory waits for it.
+BATCH = 256
 
 FORWARD, BLOCKS, STEPS = "feed-forward", "blocks", "steps"
 
 
 def unrolled(kind: str, order: int) -> int:
-    """The order that a kernel is compiled for: orders of one loop share one, to compile less."""
+    """The order that a kernel is compiled for; orders with the same loop share a kernel."""
     if kind == FORWARD:
         return 0
     return order if kind == BLOCKS else min(order, NEAR + 1)
@@ -48,18 +48,18 @@ def unrolled(kind: str, order: int) -> int:
 def section_rows(kind: str, order: int, is_wide: bool, write: bool) -> Any:
     """The kernel for contiguous rows (outer, steps) of float64, or of float32 if not `is_wide`.
 
-    `order` is that of :func:`unrolled`. y is None where nothing is to be written.
+    `order` is that of :func:`unrolled`. y is None where nothing is written.
     """
     along = _along(kind, order, is_wide, write)
 
     def filter_rows(
-        x: Any, y: Any, states: Any, b: Any, a: Any, table: Any, top: Any, bad: Any
+        x: Any, y: Any, states: Any, b: Any, a: Any, table: Any, top: Any, redo: Any
     ) -> None:
         order = states.shape[0]
         past = max(order, WIDTH)
         # The last `past` inputs and outputs, and room for those that follow.
-        wide_x, wide_y = np.zeros(past + SHARE), np.zeros(past + SHARE)
-        z, v = np.empty(order), np.empty(SHARE)
+        wide_x, wide_y = np.zeros(past + BATCH), np.zeros(past + BATCH)
+        z, v = np.empty(order), np.empty(BATCH)
         is_large = x.size * x.itemsize >= LARGE
         for row in range(x.shape[0]):
             source, size = x[row], x.shape[1]
@@ -80,7 +80,7 @@ def section_rows(kind: str, order: int, is_wide: bool, write: bool) -> Any:
                 )
                 is_low &= is_rest_low
                 state_after(b, a, wide_x, wide_y, past + rest, z)
-            bad[row] = not is_low
+            redo[row] = not is_low
             for i in range(order):
                 states[i, row] = z[i]
         fence()
@@ -91,8 +91,8 @@ def section_rows(kind: str, order: int, is_wide: bool, write: bool) -> Any:
 def _along(kind: str, order: int, is_wide: bool, write: bool) -> Any:
     """The loop over a row from `first` on.
 
-    It returns how many samples there are in `wide_x` and `wide_y` behind the first `past`, and
-    whether all outputs are at most `top`.
+    It returns how many samples follow the first `past` ones in `wide_x` and `wide_y`, and whether
+    all outputs are at most `top`.
     """
     if kind == BLOCKS:
         return _blocks_along(order, is_wide, write)
@@ -121,18 +121,18 @@ def _blocks_along(order: int, is_wide: bool, write: bool) -> Any:
 
 
 def _float64_blocks(order: int) -> Any:
-    """Blocks that are written past the caches where they fill lines of memory."""
+    """Blocks, written past the caches where they fill lines of memory."""
     into_caches, past_caches = in_blocks(order, store_rounded), in_blocks(order, stream)
 
     @numba.njit(**INNER)
     def blocks(
-        x: Any, y: Any, wide: Any, held: Any, table: Any, first: int, limit: float, is_large: bool
+        x: Any, y: Any, wide: Any, recent: Any, table: Any, first: int, limit: float, is_large: bool
     ) -> Any:
         if is_large and (y.ctypes.data + first * y.itemsize) % LINE == 0:
-            found = past_caches(x, y, wide, held, table, first, x.size, limit)
+            found = past_caches(x, y, wide, recent, table, first, x.size, limit)
             fence()
             return found
-        return into_caches(x, y, wide, held, table, first, x.size, limit)
+        return into_caches(x, y, wide, recent, table, first, x.size, limit)
 
     return blocks
 
@@ -142,9 +142,9 @@ def _other_blocks(order: int, is_wide: bool) -> Any:
 
     @numba.njit(**INNER)
     def blocks(
-        x: Any, y: Any, wide: Any, held: Any, table: Any, first: int, limit: float, is_large: bool
+        x: Any, y: Any, wide: Any, recent: Any, table: Any, first: int, limit: float, is_large: bool
     ) -> Any:
-        return advance(x, y, wide, held, table, first, x.size, limit)
+        return advance(x, y, wide, recent, table, first, x.size, limit)
 
     return blocks
 
@@ -159,8 +159,8 @@ def _steps_along(order: int) -> Any:
     ) -> Any:  # fmt: skip
         order, largest = b.size - 1, np.int64(0)
         past = max(order, WIDTH)
-        for left in range(first, x.size, SHARE):
-            count = min(SHARE, x.size - left)
+        for left in range(first, x.size, BATCH):
+            count = min(BATCH, x.size - left)
             part, target = v[:count], part_of(y, left, count, None)
             feed_forward(x[left - order : left + count], part, b)
             full = steps(part, wide_y, target, a, past)
@@ -183,8 +183,8 @@ def _forward_along(write: bool) -> Any:
     ) -> Any:  # fmt: skip
         order, largest = b.size - 1, np.int64(0)
         past = max(order, WIDTH)
-        for left in range(first, x.size, SHARE):
-            right = min(left + SHARE, x.size)
+        for left in range(first, x.size, BATCH):
+            right = min(left + BATCH, x.size)
             target = y[left:right] if write else v[: right - left]
             feed_forward(x[left - order : right], target, b)
             largest = max(largest, largest_bits(target))

@@ -1,15 +1,15 @@
 """One section b(z)/a(z) along a run of samples, from the samples before it.
 
-Inside a row a section's state is its last inputs and outputs (direct form I): then nothing
-but one multiply-add waits for the output before. Three loops, by the section:
+Inside a row a section's state is its last inputs and outputs (direct form I): then only one
+multiply-add waits for the output before. Three loops:
 
-* *feed-forward*: a is 1; the taps four at a time.
-* *blocks*: eight outputs at once from the eight inputs, by the impulse response, and the k
-  inputs and outputs before them. Rounding of eight steps ahead grows where poles crowd:
-  :func:`mgrec.families.filters.blocks.block_noise` says where this loop may be taken.
+* *feed-forward*, where a is 1: four registers of outputs at a time.
+* *blocks*: eight outputs at once, from eight inputs and the k inputs and outputs before them.
+  Rounding errors grow where poles crowd: the loop is taken where
+  :func:`mgrec.families.filters.blocks.block_noise` is low.
 * *steps*: the inputs first, several at a time; then y_n = v_n − a_k·y_{n−k} − … − a_1·y_{n−1}
   in this order, so that each output waits for the last product alone. Outputs of the last
-  16 steps stay in registers; taps beyond read them eight at a time.
+  16 steps stay in registers; further taps read them eight at a time.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from .lanes import (
 from .plain import put_number
 
 FUSED: dict[str, Any] = {**INNER, "fastmath": {"contract"}}
-# Samples widened to float64 together: few, since memory waits while they are filtered.
-SPAN = 64
+# Samples widened to float64 at a time: few, since memory waits while they are filtered.
+WIDENED = 64
 NEAR = 16
 
 
@@ -87,7 +87,7 @@ def one_by_one(v: Any, y: Any, a: Any, first: int, end: int) -> None:
 
 
 @cache
-def _eights(order: int, put: Any) -> Any:
+def _block_loop(order: int, put: Any) -> Any:
     """Load the matrices of :func:`block_table`; run them over `count` samples."""
 
     @numba.njit(**INNER)
@@ -126,20 +126,20 @@ def _eights(order: int, put: Any) -> Any:
 def in_blocks(order: int, put: Any) -> Any:
     """The loop over float64 that computes eight outputs at once, which `put` writes.
 
-    `held` has the last eight outputs, before and afterwards. It returns where it stopped, and
-    whether all outputs are at most `top` in size.
+    `recent` holds the last eight outputs, on entry and on exit. The loop returns where it stopped,
+    and whether all outputs are at most `top` in size.
     """
-    load_matrices, run = _eights(order, put)
+    load_matrices, run = _block_loop(order, put)
 
     @numba.njit(**INNER)
     def advance(
-        x: Any, y: Any, wide: Any, held: Any, table: Any, first: int, end: int, top: float
+        x: Any, y: Any, wide: Any, recent: Any, table: Any, first: int, end: int, top: float
     ) -> Any:
-        matrices, before = load_matrices(table), load_lanes(held, 0, WIDTH)
+        matrices, before = load_matrices(table), load_lanes(recent, 0, WIDTH)
         sizes = extremes(before)
         full = first + (end - first) // WIDTH * WIDTH
         before, sizes = run(x, y, first, first, full - first, matrices, before, sizes)
-        store(held, 0, before)
+        store(recent, 0, before)
         return full, none_above(sizes, top)
 
     return advance
@@ -147,26 +147,26 @@ def in_blocks(order: int, put: Any) -> Any:
 
 @cache
 def in_widened_blocks(order: int, put: Any) -> Any:
-    """The loop of :func:`in_blocks` over float32, a span at a time widened into `wide`.
+    """The loop of :func:`in_blocks` over float32, WIDENED samples at a time in `wide`.
 
     `wide` begins with the eight inputs before `first`. To widen each input for each product
-    took twice the time at order 1, and spans of 1024 half as much again: memory waited.
+    took twice the time at order 1, and 1024 at a time half as much again: memory waited.
     """
-    load_matrices, run = _eights(order, put)
+    load_matrices, run = _block_loop(order, put)
 
     @numba.njit(**INNER)
     def advance(
-        x: Any, y: Any, wide: Any, held: Any, table: Any, first: int, end: int, top: float
+        x: Any, y: Any, wide: Any, recent: Any, table: Any, first: int, end: int, top: float
     ) -> Any:
-        matrices, before = load_matrices(table), load_lanes(held, 0, WIDTH)
+        matrices, before = load_matrices(table), load_lanes(recent, 0, WIDTH)
         sizes = extremes(before)
         full = first + (end - first) // WIDTH * WIDTH
-        for left in range(first, full, SPAN):
-            count = min(SPAN, full - left)
+        for left in range(first, full, WIDENED):
+            count = min(WIDENED, full - left)
             copy_line(x[left : left + count], wide[WIDTH:])
             before, sizes = run(wide, y, WIDTH, left, count, matrices, before, sizes)
             store(wide, 0, load_lanes(wide, count, WIDTH))
-        store(held, 0, before)
+        store(recent, 0, before)
         return full, none_above(sizes, top)
 
     return advance
@@ -203,7 +203,7 @@ def in_steps(order: int) -> Any:
 
 @numba.njit(**INNER)
 def _subtract_far(v: Any, y: Any, a: Any, past: int, at: int) -> None:
-    """From the NEAR values v from `at` on: what outputs more than NEAR steps back bring."""
+    """Subtract from NEAR values v, from `at` on, the terms of outputs more than NEAR steps back."""
     lower, upper = load_lanes(v, at, WIDTH), load_lanes(v, at + WIDTH, WIDTH)
     for j in range(a.size - 1, NEAR, -1):
         tap, left = spread(-a[j], lower), past + at - j

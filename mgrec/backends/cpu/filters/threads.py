@@ -1,4 +1,4 @@
-"""Filters on the threads of a CPU: they share rows, or one row that forgets its entry."""
+"""Filters on the threads of a CPU: they share rows, or one row whose filter forgets its entry."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ....families.filters.cascade import Cascade
 from ..threads import cuts, threads_for, together
 from . import phases as cpu
 
-# A piece's entry is followed over at most this part of it; else it is not worth a thread.
+# A filter must forget a piece's entry within this part of it: else a thread does not pay.
 FORGETS = 1 / 16
-# A response to the entry this much smaller than the outputs is below their rounding errors.
+# A response to the entry that is this much smaller than the outputs is below rounding errors.
 NEGLIGIBLE = 2.0**-75
-SPAN = 4096
+PIECE = 4096
 
 
 def determine_on_threads(
@@ -59,10 +59,10 @@ def determine_on_threads(
 def _long_row(
     cascade: Cascade, chunk: Chunk, entry: np.ndarray, result: np.ndarray, threads: int
 ) -> np.ndarray:
-    """Pieces of one row side by side, each from states of 0; then the heads are put right.
+    """Pieces of one row side by side, each from states of 0.
 
-    The response to a piece's true entry is added until it is below the rounding errors of
-    what is there.
+    The response to the true entry of each piece is then added, until it is below the rounding
+    errors of the outputs.
     """
     pieces = cuts(chunk.steps, threads)
 
@@ -74,8 +74,8 @@ def _long_row(
         return lambda: cpu.determine_filter(cascade, part, before, result[:, left:right])
 
     outcomes = together([determine(k) for k in range(threads)])
-    if any(outcome.bad.any() for outcome in outcomes):
-        # Where overflow is near, rounding may decide: the row is the sequential loop's.
+    if any(outcome.redo.any() for outcome in outcomes):
+        # Near overflow rounding may decide: one thread computes the row.
         return cpu.determine_filter(cascade, chunk, entry, result).exit
     exit: np.ndarray = outcomes[0].exit
     for (left, right), outcome in zip(pieces[1:], outcomes[1:], strict=True):
@@ -84,9 +84,9 @@ def _long_row(
 
 
 def _add_response(cascade: Cascade, entry: np.ndarray, result: np.ndarray) -> np.ndarray:
-    """Add what an entry brings to outputs that were computed without it; its exit."""
-    for left in range(0, result.shape[1], SPAN):
-        part = result[:, left : left + SPAN]
+    """Add the response to an entry to outputs that were computed without it; its exit."""
+    for left in range(0, result.shape[1], PIECE):
+        part = result[:, left : left + PIECE]
         silence = Chunk((np.zeros(part.shape, entry.dtype),), part.shape, entry.dtype)
         response = np.empty(part.shape, entry.dtype)
         entry = cpu.determine_filter(cascade, silence, entry, response).exit

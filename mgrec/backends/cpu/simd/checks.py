@@ -1,6 +1,6 @@
-"""What all registers of a block have in common: sizes within bounds, finite numbers.
+"""Checks of all registers of a block: sizes within bounds, finite numbers.
 
-Each register costs one to four instructions, and a block one question.
+A register costs one to four instructions, and a block one branch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _any(builder: Any, lanes: Lanes, condition: Any) -> Any:
 
 
 def _size_bits(context: Any, builder: Any, lanes: Lanes, value: Any) -> Any:
-    """The bits without the sign, as integers: they order as the sizes do, nan the largest."""
+    """The bits without the sign, as integers: they order as sizes do, nan the largest."""
     vector = context.get_value_type(_bits_of(lanes))
     mask = (1 << (lanes.dtype.bitwidth - 1)) - 1
     return builder.and_(builder.bitcast(value, vector), ir.Constant(vector, [mask] * lanes.width))
@@ -39,7 +39,7 @@ def _bits_everywhere(context: Any, builder: Any, lanes: Lanes, value: Any) -> An
 
 @intrinsic
 def extremes(_: Any, lanes: Any) -> Any:
-    """(largest, smallest) of no lanes at all: what `widen` starts from."""
+    """(largest, smallest) of no lanes: what `widen` starts from."""
     bits = _bits_of(lanes)
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -52,10 +52,10 @@ def extremes(_: Any, lanes: Any) -> Any:
 
 @intrinsic
 def widen(_: Any, ends: Any, lanes: Any) -> Any:
-    """(largest, smallest) size so far in each lane; 0 counts as larger than all else below.
+    """(largest, smallest) size so far in each lane; 0 never counts as the smallest.
 
-    A comparison of masks for every register took half of a block's time; these are two
-    integer operations for either end, and one question a block.
+    A comparison of masks for every register took half of a block's time. These are two integer
+    operations for either end.
     """
     bits = _bits_of(lanes)
 
@@ -114,7 +114,7 @@ def no_bits(_: Any, lanes: Any) -> Any:
 
 @intrinsic
 def unite(_: Any, bits: Any, lanes: Any) -> Any:
-    """The bits that any number so far has set: half an instruction, or one, a register."""
+    """The bits that any number so far has set: half an instruction a register, or one."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         return builder.or_(values[0], builder.bitcast(values[1], values[0].type))
@@ -137,7 +137,7 @@ def all_below_two(_: Any, bits: Any) -> Any:
 
 @intrinsic
 def least(_: Any, so_far: Any, lanes: Any) -> Any:
-    """The smaller of `so_far` and the size, lane by lane; a nan is passed over."""
+    """The smaller of `so_far` and the size, lane by lane; nan is ignored."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         size = call_llvm(builder, "fabs", lanes, values[1])

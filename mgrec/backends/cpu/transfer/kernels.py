@@ -39,30 +39,29 @@ class TransferKernels:
 
 @dataclass(frozen=True)
 class Fused:
-    """``lift`` as a function of the flat operands, and what that adds to a kernel's key."""
+    """``lift`` as a function of the flat operands, and its part of a kernel's key."""
 
     lift: Any
     key: tuple[str, ...]
 
 
-# A coefficient in place of an operand: (function, operands it takes from the flat list).
-Parts = tuple[tuple[StepFunction | None, int], ...]
+Sources = tuple[tuple[StepFunction | None, int], ...]
+"""Of each operand of ``lift``: a coefficient's function, or None, and how many of the flat
+operands it takes."""
 
 
 @lru_cache(maxsize=KEPT)
-def transfer_kernels(transfer_map: TransferMap, parts: Parts, several: bool) -> TransferKernels:
+def transfer_kernels(transfer_map: TransferMap, sources: Sources, several: bool) -> TransferKernels:
     """Kernels of a transfer map.
 
     Parameters
     ----------
     transfer_map : TransferMap
-    parts : tuple of (function or None, int)
-        How ``lift``'s operands come from the flat ones: as they are (None), or through a
-        coefficient's function of the next `int` of them.
+    sources : Sources
     several : bool
         The state is a tuple of scalars.
     """
-    fused = fused_lift(transfer_map, parts)
+    fused = fused_lift(transfer_map, sources)
     transfer_map.require_unchanged()
     compose = compile_step(transfer_map.compose)
     apply = _tupled(compile_step(transfer_map.apply), several)
@@ -76,26 +75,26 @@ def transfer_kernels(transfer_map: TransferMap, parts: Parts, several: bool) -> 
     )
 
 
-def _key(transfer_map: TransferMap, parts: Parts) -> tuple[str, ...]:
-    key = tuple(f"{function and function.fingerprint}:{count}" for function, count in parts)
-    owners: list[TransferMap | StepFunction] = [transfer_map, *filter(None, dict(parts))]
+def _key(transfer_map: TransferMap, sources: Sources) -> tuple[str, ...]:
+    key = tuple(f"{function and function.fingerprint}:{count}" for function, count in sources)
+    owners: list[TransferMap | StepFunction] = [transfer_map, *filter(None, dict(sources))]
     kept = all(is_ordinary(owner.codes, owner.fingerprint) for owner in owners)
     return key if kept else (*key, IN_MEMORY)
 
 
 @lru_cache(maxsize=KEPT)
-def fused_lift(transfer_map: TransferMap, parts: Parts) -> Fused:
+def fused_lift(transfer_map: TransferMap, sources: Sources) -> Fused:
     """``lift`` as a function of the flat operands, coefficients computed on the way.
 
     Raises
     ------
     RuntimeError
-        What the functions read has changed since they were given: kernels are known by that.
+        What the functions read has changed since they were given.
     """
     transfer_map.require_unchanged()
     scope: dict[str, Any] = {"__name__": "mgrec", "lift": compile_step(transfer_map.lift)}
     arguments, at = [], 0
-    for number, (function, count) in enumerate(parts):
+    for number, (function, count) in enumerate(sources):
         operands = ", ".join(f"x{at + k}" for k in range(count))
         if function is None:
             arguments.append(operands)
@@ -106,7 +105,7 @@ def fused_lift(transfer_map: TransferMap, parts: Parts) -> Fused:
         at += count
     flat = ", ".join(f"x{k}" for k in range(at))
     exec(f"def fused({flat}): return lift({', '.join(arguments)})", scope)
-    return Fused(numba.njit(**INNER)(scope["fused"]), _key(transfer_map, parts))
+    return Fused(numba.njit(**INNER)(scope["fused"]), _key(transfer_map, sources))
 
 
 def _tupled(apply: Any, several: bool) -> Any:
@@ -136,9 +135,8 @@ def _determine_rows(lift: Any, apply: Any) -> Callable[..., None]:
 
 
 def _determine_columns(lift: Any, apply: Any) -> Callable[..., None]:
-    # Whole lines, without blocks of columns, whose pieces of 4 KB defeat the prefetcher: 2.4 ns
-    # a step against 1.1. Of narrow lines four steps of a column at a time: with 16 columns 2.0
-    # ns down to 1.3; wide lines gain nothing.
+    # Whole lines: blocks of columns, pieces of 4 KB, defeat the prefetcher (2.4 ns a step, not
+    # 1.1). In narrow lines a column takes four steps at a time: 1.3 ns, not 2.0, with 16 columns.
     def determine_columns(
         operands: Any, entry: Any, results: Any, reverse: bool, begin: int, end: int
     ) -> None:

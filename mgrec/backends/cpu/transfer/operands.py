@@ -1,4 +1,4 @@
-"""A chunk's operands in the kinds that the kernels tell apart by type."""
+"""A chunk's operands as the kernels take them."""
 
 from __future__ import annotations
 
@@ -9,41 +9,40 @@ import numpy as np
 
 from ....arrays.chunk import Chunk, CoefficientOperand
 from ..compilation.kernels import writable
-from .kernels import Parts
+from .kernels import Sources
 from .tuples import Steps
 
 
 @dataclass(frozen=True)
 class Flat:
-    """Operands side by side, those of coefficients included, and how they belong together.
+    """Operands side by side, those of coefficients included, and which of them belong together.
 
     Attributes
     ----------
     operands : tuple
         Along rows: 2-d (varying) or 1-d (constant along a row) arrays; along columns: 3-d
         (varying) or 2-d (the same in all columns) arrays; ``Steps`` for an index.
-    parts : tuple of (function or None, int)
-        See :func:`mgrec.backends.cpu.transfer.kernels.transfer_kernels`.
+    sources : Sources
     """
 
     operands: tuple[Any, ...]
-    parts: Parts
+    sources: Sources
 
 
 def flatten(chunk: Chunk) -> Flat:
     """The operands of a chunk for kernels along rows (inner = 1) or columns."""
     kind = _row_kind if chunk.shape[2] == 1 else _column_kind
     operands: list[Any] = []
-    parts: list[tuple[Any, int]] = []
+    sources: list[tuple[Any, int]] = []
     for operand in chunk.operands:
         if isinstance(operand, CoefficientOperand):
             further = [kind(array, chunk) for array in operand.operands]
             operands += [Steps(operand.first), *further]
-            parts.append((operand.function, 1 + len(further)))
+            sources.append((operand.function, 1 + len(further)))
         else:
             operands.append(kind(operand, chunk))
-            parts.append((None, 1))
-    return Flat(tuple(operands), tuple(parts))
+            sources.append((None, 1))
+    return Flat(tuple(operands), tuple(sources))
 
 
 def _row_kind(array: np.ndarray, chunk: Chunk) -> np.ndarray:

@@ -20,7 +20,7 @@ from ..compilation.kernels import writable
 from .kernels import Fused, fused_lift, transfer_kernels
 from .operands import Flat, flatten
 
-# Rows shorter than this gain nothing from looking ahead.
+# Shorter rows gain nothing from composing steps first.
 LONG = 64
 
 Arrays = tuple[np.ndarray, ...]
@@ -53,7 +53,7 @@ def precompute(transfer_map: TransferMap, chunk: Chunk) -> Summary:
     if chunk.steps == 0:
         return ComposedMaps(transfer_map, None)
     flat = flatten(chunk)
-    kernels = transfer_kernels(transfer_map, flat.parts, False)
+    kernels = transfer_kernels(transfer_map, flat.sources, False)
     rows = chunk.row_shape if chunk.shape[2] != 1 else chunk.row_shape[:1]
     maps = tuple(np.empty(rows, chunk.dtype) for _ in transfer_map.identity)
     kernel = kernels.precompute_columns if len(rows) == 2 else kernels.precompute_rows
@@ -68,7 +68,7 @@ def _precompute_affine(chunk: Chunk) -> AffineSummary:
     wide = np.result_type(chunk.dtype, np.float64)
     kinds = (wide, np.int64, chunk.dtype, np.float64, np.uint8)
     summary = tuple(np.empty(rows, kind) for kind in kinds)
-    fused = fused_lift(affine_map, flat.parts)
+    fused = fused_lift(affine_map, flat.sources)
     bounds = limits(chunk.dtype)
     if columns:
         arguments = (flat.operands, chunk.steps, summary, bounds, chunk.reverse)
@@ -92,21 +92,21 @@ def _precompute_affine_rows(fused: Fused, flat: Flat, chunk: Chunk, summary: Arr
         s = flat.operands[0]
         if s.ndim == 2:
             return affine_precompute.precompute_arrays(flat.operands, summary, bounds)
-        if (np.abs(s) <= 1).all() and affine_blocks.is_constant_sound(s, FOLD):
+        if (np.abs(s) <= 1).all() and affine_blocks.is_constant_safe(s, FOLD):
             return affine_precompute.precompute_constant(flat.operands, summary, bounds)
     kernel = affine_precompute.precompute_filled(fused.lift, is_real, *fused.key)
     kernel(flat.operands, chunk.steps, summary, bounds, chunk.reverse)
 
 
 def _is_plain(flat: Flat, chunk: Chunk) -> bool:
-    """Real operands are plain arrays in the order of the recurrence."""
+    """Whether real operands are plain arrays in the order of the recurrence."""
     if chunk.reverse or chunk.dtype.kind != "f":
         return False
-    return not any(function for function, _ in flat.parts)
+    return not any(function for function, _ in flat.sources)
 
 
 def _is_direct(flat: Flat, chunk: Chunk) -> bool:
-    """... and t is one value a step."""
+    """Whether, besides, t has one value a step."""
     return _is_plain(flat, chunk) and bool(flat.operands[1].ndim == 2)
 
 
@@ -178,7 +178,7 @@ def determine_columns(
             states = np.ascontiguousarray(entry[0], chunk.dtype)
             operands, result = tuple(map(flat_rows, (s, t))), flat_rows(results[0])
             return affine_columns.determine_columns(operands, states, result, begin, end)
-    kernel = transfer_kernels(transfer_map, flat.parts, len(entry) > 1).determine_columns
+    kernel = transfer_kernels(transfer_map, flat.sources, len(entry) > 1).determine_columns
     before = tuple(np.ascontiguousarray(part, chunk.dtype) for part in entry)
     kernel(flat.operands, before, results, chunk.reverse, begin, end)
 
@@ -192,19 +192,19 @@ def _determine_rows(
     is_affine = transfer_map.capabilities.is_affine
     if is_affine and chunk.dtype.kind == "f" and chunk.steps >= LONG:
         return _determine_long_rows(chunk, flat, before[0], after[0])
-    kernel = transfer_kernels(transfer_map, flat.parts, len(entry) > 1).determine_rows
+    kernel = transfer_kernels(transfer_map, flat.sources, len(entry) > 1).determine_rows
     kernel(flat.operands, before, after, chunk.reverse)
 
 
 def _determine_long_rows(chunk: Chunk, flat: Flat, entry: np.ndarray, result: np.ndarray) -> None:
-    bounds = affine_blocks.sound_limits(chunk.dtype)
+    bounds = affine_blocks.safe_limits(chunk.dtype)
     if _is_direct(flat, chunk):
         s = flat.operands[0]
         if s.ndim == 2:
             return affine.determine_arrays(flat.operands, entry, result, bounds)
-        if affine_blocks.is_constant_sound(s):
+        if affine_blocks.is_constant_safe(s):
             return affine.determine_constant(flat.operands, entry, result, bounds)
-    fused = fused_lift(affine_map, flat.parts)
+    fused = fused_lift(affine_map, flat.sources)
     affine.determine_filled(fused.lift, *fused.key)(
         flat.operands, entry, result, bounds, chunk.reverse
     )

@@ -1,4 +1,4 @@
-"""Transfer maps on the threads of a CPU: they share rows, columns, or one row by the phases."""
+"""Transfer maps on the threads of a CPU: they share rows, columns, or the pieces of one row."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ....arrays.chunk import Chunk
 from ..threads import cuts, threads_for, together
 from . import phases as cpu
 
-# A long row is cut only where composing costs as little as applying, or threads are many:
+# A long row is cut where composing costs as little as applying, or there are this many threads:
 # two threads took twice the time of one over a row of Möbius maps.
-FEW_THREADS = 8
-# Pieces of fewer steps are not worth the three phases: such rows are shared out whole.
+MANY_THREADS = 8
+# Pieces of fewer steps are not worth the three phases: a thread takes such rows whole.
 SHORT = 512
 
 Arrays = tuple[np.ndarray, ...]
@@ -35,7 +35,7 @@ def determine_on_threads(
         _solve_columns(transfer_map, chunk, entry, results, threads)
     elif chunk.shape[0] > 1 and chunk.steps < threads * SHORT:
         _solve_rows(transfer_map, chunk, entry, results, threads)
-    elif transfer_map.capabilities.composes_cheaply or threads >= FEW_THREADS:
+    elif transfer_map.capabilities.composes_cheaply or threads >= MANY_THREADS:
         _solve_long_rows(transfer_map, chunk, entry, results, threads)
     elif chunk.shape[0] > 1:
         _solve_rows(transfer_map, chunk, entry, results, threads)
@@ -78,9 +78,9 @@ def _solve_long_row(
 ) -> None:
     """The three phases over the pieces of one row.
 
-    The first piece is determined while the others but the last are precomputed; then all
-    that is left is determined side by side. Where a summary says that its piece depends on
-    every step, the whole row is left to one thread: the pieces would wait for each other.
+    The first piece is determined while all others but the last are precomputed; then the others
+    are determined side by side. Where a piece must be done again from its true entry, one thread
+    takes the whole row: the pieces would wait for each other.
     """
     pieces = _pieces(chunk.steps, threads, chunk.reverse)
     parts = [chunk.between(*piece) for piece in pieces]
@@ -103,16 +103,16 @@ def _solve_long_row(
         calls.append(determine(k, before))
     together(calls)
     if not all(np.isfinite(result[0, last, 0]) for result in results):
-        # Where rounding decides whether the loop overflows, the row is the loop's.
+        # Rounding may have decided whether the row overflows: the loop decides.
         cpu.determine(transfer_map, chunk, entry, results)
     return None
 
 
 def _pieces(steps: int, threads: int, reverse: bool) -> list[tuple[int, int]]:
-    """threads + 1 pieces in the order of the recurrence: the first one a little smaller.
+    """threads + 1 pieces in the order of the recurrence.
 
-    precompute takes about 0.95 of the time of determine, so that the first piece, which is
-    determined while others are precomputed, has 0.95 of their size.
+    The first is determined while others are precomputed. It has 0.95 of their size, since
+    precompute takes about 0.95 of the time of determine.
     """
     unit = steps / (threads + 0.95)
     ends = [0, *(int(unit * (k + 0.95)) for k in range(threads)), steps]

@@ -1,7 +1,7 @@
-"""Operands, states and maps of any number, as tuples that numba unrolls.
+"""Operands, states and maps as tuples of any length, which numba unrolls.
 
-An operand comes in one of four kinds, told apart by type alone, so that each kernel is
-compiled for the kinds it meets and a constant is never expanded:
+An operand is of one of three types, so that each kernel is compiled for those it meets and a
+constant is never expanded:
 
 * an array: one value a step (or a step and column);
 * a scalar: the same value at every step;
@@ -35,7 +35,7 @@ def _value_at(operand: Any, at: Any) -> Any:
     if isinstance(operand, types.NamedUniTuple):
         return lambda operand, at: operand.first + at
     if isinstance(operand, types.Array) and isinstance(at, types.Integer):
-        # numba counts negative indices from the end: those it cannot rule out do not vectorise.
+        # numba counts negative indices from the end: signed ones do not vectorise.
         return lambda operand, at: operand[np.uint64(at)]
     if isinstance(operand, types.Array):
         return lambda operand, at: operand[at]
@@ -50,13 +50,13 @@ def row_of(operand: Any, row: Any) -> Any:
 @overload(row_of, strict=False)
 def _row_of(operand: Any, row: Any) -> Any:
     if isinstance(operand, types.Array):
-        # An operand of a single row is broadcast over all of them.
+        # A single row is broadcast over all.
         return lambda operand, row: operand[row if operand.shape[0] > 1 else 0]
     return lambda operand, row: operand
 
 
 def part_of(row: Any, left: Any, right: Any) -> Any:
-    """A run of steps of what `row_of` gave."""
+    """A run of steps of a row."""
     raise NotImplementedError
 
 
@@ -136,7 +136,7 @@ def _store_all(arrays: Any, at: Any, values: Any) -> Any:
 
 
 def cast(values: Any, like: Any) -> Any:
-    """Each value in the dtype of the arrays `like`: keeps the type of a carried state."""
+    """Each value in the dtype of the arrays `like`, so that a carried state keeps its type."""
     raise NotImplementedError
 
 
