@@ -27,8 +27,8 @@ from .candidates import Call, threads
 from .recurrences import calls, draw, note
 
 LONG = 10**7
-# Times SciPy's that a filter is to take on one thread, by the order; from THREADED states on
-# two threads are to be 1.7 times as fast as one.
+# Bars: how many times as fast as SciPy a filter must be on one thread, by order. From THREADED
+# states on two threads must be 1.7 times as fast as one.
 WANTED = {1: 6, 2: 5, 4: 0, 8: 3}
 THREADED = 4
 

@@ -58,7 +58,7 @@ def constant(study: Study, dtype: type, repetitions: int) -> None:
     agree(public | others, wanted, 1e-9 if dtype is np.float64 else 1e-4)
     if dtype is np.float64:
         others["pandas ewm"] = lambda: peers.weigh_constant(S, t)
-        # It starts from its first value and weighs each with 1 - s.
+        # pandas starts from the first value and weighs each by 1 - s.
         agree({"pandas ewm": lambda: peers.weigh_constant(S, t)[999:]}, wanted[999:] * (1 - S))
     about = {"dtype": name, "shape": [LONG], "steps": LONG}
     inner = study.compare(
@@ -83,7 +83,7 @@ def constant(study: Study, dtype: type, repetitions: int) -> None:
     study.notes[f"copy bandwidth, {name}, GB/s"] = 2 * t.nbytes / inner["np.copyto"].median / 1e9
     study.ratio(f"{bar} into out, of np.copyto", inner["np.copyto"], inner["mgrec into out"], 0.9)
     study.ratio(f"{bar} into out, over lfilter", outer["scipy lfilter"], inner["mgrec into out"], 8)
-    # Fresh memory costs as much as the work: what a call that allocates still has to win.
+    # Fresh memory costs as much as the recurrence: the bar of a call that allocates.
     for name in ("t.copy()", "scipy lfilter", "numba loop"):
         note(study, f"{bar} call, over {name}", outer[name], outer["mgrec call"])
 

@@ -28,7 +28,7 @@ TOLERANCES = {"f4": 1e-4, "f8": 1e-12}
 
 @dataclass(frozen=True)
 class Candidate:
-    """A call, and where it writes; without a result it returns one.
+    """A call and the array it writes to; without one it returns its result.
 
     What solves another problem has `words` of its own and is not checked.
     """
@@ -101,7 +101,7 @@ def draw_work(name: str, shape: tuple[int, int, int], dtype: str, s: Any = None)
     case = Case(name, maps.affine, shape, dtype, 3 if s is None else 2)
     tolerance = TOLERANCES[dtype]
     if isinstance(s, float):
-        # A sum walks away from 0 and keeps the errors of where it was when it comes back.
+        # A sum that drifts far from 0 and comes back keeps the rounding errors of large values.
         tolerance *= 0.01 * shape[1] ** 0.5 if s == 1 else 1
         s = cupy.full((1, 1, 1), s, dtype)
     s = draw(rng, flat, dtype, 0.7) if s is None else s
@@ -131,7 +131,7 @@ def compare(
     study: Study, work: Work, builds: dict[str, Build], repetitions: int = REPEATS,
     by_host: bool = False,
 ) -> dict[str, Times]:  # fmt: skip
-    """Check and time candidates; say of each that fails why it was not measured."""
+    """Check and time candidates; record why one that fails was not measured."""
     calls: dict[str, Callable[[], Any]] = {}
     found: dict[str, dict[str, Any]] = {}
     for name, build in builds.items():

@@ -28,7 +28,7 @@ class Case:
     operands: str = "arrays"
     reverse: bool = False
     largest: float = 0.7
-    """Of the operands, drawn evenly from both signs."""
+    """Largest size of the operands, drawn evenly from both signs."""
 
 
 def light_coefficient(i: Any) -> Any:
@@ -50,7 +50,7 @@ CASES = [
     Case("one row of 65,536 f32", maps.affine, (1, 2**16, 1), "f4", 3),
     Case("precompute f32", maps.affine, (1, 2**28, 1), "f4", 2, 0),
     Case("precompute f64", maps.affine, (1, 2**27, 1), "f8", 2, 0),
-    # What Dask asks for: products with their exponents, and whether the map can be trusted.
+    # The summary of a Dask chunk: products with exponents, and whether it can be trusted.
     Case("summary f32", guarded_affine(np.dtype("f4")), (1, 2**28, 1), "f4", 2, 0),
     Case("summary f64", guarded_affine(np.dtype("f8")), (1, 2**27, 1), "f8", 2, 0),
     Case("summary f32, |s| < 1.4", guarded_affine(np.dtype("f4")), (1, 2**28, 1), "f4", 2, 0,

@@ -1,4 +1,4 @@
-"""Clocks of the device: events around a call, and the bandwidth that all are held against."""
+"""Clocks of the device: events around a call, and the bandwidth of a copy."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def device_clock(run: Callable[[], Any], count: int) -> float:
 
 
 def host_clock(run: Callable[[], Any], count: int) -> float:
-    """Seconds of one call from an idle device to an idle device: what a caller waits for."""
+    """Seconds of one call from idle device to idle device: what a caller waits for."""
     device = cupy.cuda.Device()
     device.synchronize()
     start = time.perf_counter()
@@ -72,7 +72,7 @@ def flush_cache() -> None:
 
 
 def queued_time(run: Callable[[], Any], count: int = 40) -> float:
-    """Return seconds of one of many calls that wait in the device's queue."""
+    """Return seconds of one call among many in the device's queue."""
     blocker = cupy.zeros(2**31, cupy.uint8)
     run()
     start, stop = cupy.cuda.Event(), cupy.cuda.Event()
@@ -97,7 +97,7 @@ def copy_bandwidth() -> float:
 
 
 def record_of(study: str, gpu: str, bandwidth: float, rows: Any, **more: Any) -> dict[str, Any]:
-    """What a study of one GPU writes down."""
+    """The record of a study of one GPU."""
     return {
         "study": study,
         "machine": {"gpu": gpu},

@@ -76,7 +76,7 @@ def samples(shape: tuple[int, ...], dtype: str) -> Any:
 
 
 def kernels(name: str, x: Any, y: Any, axis: int) -> Any:
-    """The launches of a filter alone, without the public function around them."""
+    """The launches of a filter without the public function."""
     function, coefficients = FILTERS[name]
     given = [np.asarray(part, y.dtype) for part in coefficients]
     is_sections = function == "sosfilt"
@@ -87,7 +87,7 @@ def kernels(name: str, x: Any, y: Any, axis: int) -> Any:
 
 
 def deviation(name: str, x: Any, y: Any, axis: int) -> float:
-    """Of the outputs of a few rows from SciPy's in float64, relative to the largest."""
+    """Largest deviation of a few rows from SciPy's in float64, relative to the largest output."""
     if x.ndim == 2:
         x, y = (part[3] if axis else part[:, 3] for part in (x, y))
     source, got = x[:CHECKED].get(), y[:CHECKED].get()

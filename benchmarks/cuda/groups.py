@@ -21,12 +21,12 @@ from ..harness.study import Study
 
 Groups = dict[str, Callable[[Study], None]]
 MEMORY = "the device, 1 GiB"
-# Seconds under which no group is begun, and those that it has to save what it found.
+# Seconds that must be left to start a group, and those kept to save its results.
 LEAST, GRACE = 15, 8
 
 
 def measure(study: Study, arguments: argparse.Namespace, groups: Groups) -> None:
-    """Run each group in a process of its own and gather what it found."""
+    """Run each group in a process of its own and collect its results."""
     study.memory = MEMORY
     end = time.perf_counter() + arguments.budget
     with tempfile.TemporaryDirectory() as folder:
@@ -63,7 +63,7 @@ def gather(study: Study, group: str, part: dict[str, Any] | None, reason: str) -
 
 
 def measure_part(group: str, path: Path, limit: float, groups: Groups) -> None:
-    """In the process of one group: measure, and write what there is even where it fails."""
+    """In the process of one group: measure, and write the results even after a failure."""
     from .clock import copy_bandwidth
 
     signal.signal(signal.SIGALRM, _stop)
@@ -83,7 +83,7 @@ def _stop(*_: Any) -> None:
 
 
 def fastest(rows: list[dict[str, Any]], families: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Keep the fastest of each family in each case, and all that are of none."""
+    """Keep the fastest of each family in each case, and all without a family."""
     kept: dict[tuple[str, str], dict[str, Any]] = {}
     for row in rows:
         name = next((f for f in families if row["candidate"].startswith(f)), row["candidate"])

@@ -1,4 +1,4 @@
-"""P-scheme/G: its constants, its policy against all configurations, and where its time goes.
+"""P-scheme/G: its constants, its policy against all configurations, and its time by phase.
 
 As in its papers the phases are timed over arrays that are rearranged already; beside that stand
 the whole with both transpositions, the phases in natural order, and the single pass.

@@ -37,7 +37,7 @@ def compute_pairs(s: Any, t: Any) -> Candidate:
 
 
 def _import_compute() -> Any:
-    # numba-cuda 0.30 names what NumPy 2.5 no longer has.
+    # numba-cuda 0.30 uses names that NumPy 2.5 removed.
     vars(np).setdefault("row_stack", np.vstack)
     from cuda import compute
 

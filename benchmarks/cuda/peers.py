@@ -108,7 +108,7 @@ def coefficient(study: Study, name: str, count: int) -> None:
 
 
 def by_host(study: Study, peer: str, power: int) -> None:
-    """A package with streams of its own, or one that is slow."""
+    """A package with its own streams, or a slow one."""
     from . import packages
     from .candidates import compare, draw_work
 
@@ -119,7 +119,7 @@ def by_host(study: Study, peer: str, power: int) -> None:
     compare(study, work, builds, 9, by_host=True)
 
 
-# What matters most comes first: a budget of seconds may end before the last.
+# The most important cases first: a budget of seconds may end before the last.
 GROUPS: Groups = {
     "f4": lambda study: arrays(study, "f4", 2**28),
     "rows": rows,

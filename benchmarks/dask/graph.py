@@ -1,4 +1,4 @@
-"""What the graph of a recurrence costs: many small chunks on two worker processes.
+"""The cost of a recurrence's graph: many small chunks on two worker processes.
 
 Against ``dask.array.cumsum``, one map task a chunk, and the recurrence's own graph with every
 task emptied, which is what Dask alone takes. *mgrec* is the whole of it: build, persist, wait.
@@ -33,7 +33,7 @@ from ..harness.command import run
 from ..harness.study import Study
 from .tasks import nothing
 
-# From here on mgrec advises stages, and one candidate may take minutes.
+# From this many chunks on mgrec advises stages, and a candidate may take minutes.
 MANY = 2000
 Call = Callable[[], Any]
 
@@ -58,7 +58,7 @@ def tasks_of(array: da.Array) -> dict[Any, Any]:
 
 
 def emptied(array: da.Array, client: Client) -> Call:
-    """The same tasks with the same dependencies, that do nothing; optimized beforehand."""
+    """The same graph, optimized, with tasks that do nothing."""
     graph = {
         key: Task(key, nothing, *map(TaskRef, sorted(task.dependencies, key=str)))
         for key, task in tasks_of(array).items()

@@ -53,7 +53,7 @@ def files_of(path: Path) -> list[Path]:
 
 
 def flush(path: Path, is_dropped: bool = False) -> None:
-    """Bring an array's files to the disk, and out of the page cache."""
+    """Flush an array's files to the disk, and drop them from the page cache."""
     for name in files_of(path):
         file = os.open(name, os.O_RDONLY)
         os.fsync(file)
@@ -76,7 +76,7 @@ def pieces(path: Path) -> Iterator[tuple[Path, int]]:
 
 
 def copy_bytes(paths: list[Path], target: Path, threads: int) -> float:
-    """Seconds to read all operands and to write the last one of them, to files that are there."""
+    """Seconds to read all operands and to write the last one to existing files."""
     drop_caches(paths, target)
     create(target, sum(file.stat().st_size for file in files_of(paths[-1])) // 8)
 

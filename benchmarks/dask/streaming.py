@@ -1,4 +1,4 @@
-"""More than memory: from chunked stores on disk to a store on disk, within a limit of 2 GiB.
+"""Larger than memory: from chunked stores to a store on disk, within 2 GiB.
 
 *recurrence* reads s and t, 4e9 bytes, and writes w, 2e9, with ``memory="stream"`` and
 ``"two-pass"``; *filter-zarr* and *filter-npy* read a signal of 4e9 bytes and write as many, as the
@@ -77,7 +77,7 @@ def peak_memory() -> int:
 
 
 def read_worker(dask_worker: Any) -> dict[str, Any]:
-    """What the worker spilled, in bytes as pickled; one that was restarted has another pid."""
+    """Bytes that the worker spilled, pickled; a restarted worker has another pid."""
     spilled = sum(
         value
         for key, value in dask_worker.data.cumulative_metrics.items()
@@ -94,7 +94,7 @@ def compile_first(paths: list[Path], work: Work) -> None:
 def store_on_worker(
     paths: list[Path], w: Path, size: int, threads: int, work: Work
 ) -> dict[str, Any]:
-    """Run `work` on the operands on a worker of its own, and store what it returns."""
+    """Run `work` on the operands on a new worker, and store what it returns."""
     drop_caches(paths, w)
     target = create(w, size)
     with (
@@ -121,7 +121,7 @@ def store_on_worker(
 
 
 def store_on_threads(*arguments: Any) -> dict[str, Any]:
-    """The same on the threads of a process that does nothing else."""
+    """The same on the threads of a new process."""
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         return pool.submit(_store_here, *arguments).result()
 
@@ -206,7 +206,7 @@ def measure_case(
 
 
 def judge(study: Study, name: str, found: dict[str, Any], chunk: int) -> None:
-    """What the memory of a run is to be."""
+    """The bars of a run's memory."""
     before, peak = found["idle"] / 2**20, found["peak"] / 2**30
     study.notes[f"{name}: peak MiB before the run"] = round(before)
     text = f"{name}: peak memory, GiB"

@@ -1,4 +1,4 @@
-"""Times of a call: so many calls a sample that the host's clock can tell them."""
+"""Times of a call: a sample makes as many calls as the host's clock needs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 # One sample lasts at least this long: shorter calls are made several times.
 SAMPLE = 2e-3
-# Seconds of one of so many calls.
+# Seconds of one call, from this many.
 Clock = Callable[[Callable[[], Any], int], float]
 
 

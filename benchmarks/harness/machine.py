@@ -1,4 +1,4 @@
-"""The machine that a study runs on: what it is, what is installed, who else uses it."""
+"""The machine that a study runs on: its hardware, packages and load."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ import numpy as np
 
 PACKAGES = "numpy numba dask distributed scipy pandas jax zarr cupy-cuda13x torch triton".split()
 PACKAGES += "numba-cuda cuda-cccl accelerated-scan".split()
-# A machine is quiet where others take less than this of one processor, and where the
-# calibration loop's median is within this of its best.
+# A machine is quiet if others take less than this of one processor, and if the median of the
+# calibration loop is within this factor of its best.
 QUIET_PROCESSORS, QUIET_RATIO = 0.1, 1.1
 
 
 def calibrate() -> float:
-    """Seconds of a loop that needs nothing but a processor."""
+    """Seconds of a loop that needs only a processor."""
     start = time.perf_counter()
     total = 0
     for number in range(20_000):
@@ -42,7 +42,7 @@ def copy_bandwidth() -> float:
 
 
 def read_load() -> dict[str, float]:
-    """Seconds of all processors until now: busy at all, busy with this study, stolen."""
+    """Seconds of all processors so far: busy, busy with this study, stolen."""
     tick = os.sysconf("SC_CLK_TCK")
     spent = [int(word) for word in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
     busy = sum(spent) - spent[3] - spent[4]

@@ -1,4 +1,4 @@
-"""Coefficients of Wakatani's papers on P-scheme/G: their cases differ in the operations a step."""
+"""Coefficients of Wakatani's papers on P-scheme/G: their cases differ in operations a step."""
 
 from __future__ import annotations
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parents[1] / "results"
-# No clock tells more of a time, and no bandwidth or ratio that follows from times has more.
+# No clock has more digits, nor has a bandwidth or ratio that follows from times.
 DIGITS = 5
 
 
 def save(record: dict[str, Any], folder: Path, text: str | None = None) -> Path:
-    """Write the record, and its tables beside it: `text`, where a study has tables of its own."""
+    """Write the record and its tables: `text`, if a study makes its own tables."""
     path = folder / f"{record['study']}-{record['machine']['name']}-{record['date'][:10]}.json"
     write(record, path)
     path.with_suffix(".md").write_text(tables(record) if text is None else text)
@@ -34,7 +34,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def rounded(value: Any) -> Any:
-    """The same with `DIGITS` significant digits; whole numbers, which are counts, keep theirs."""
+    """The record with `DIGITS` significant digits; integers, which are counts, keep all."""
     if isinstance(value, dict):
         return {name: rounded(each) for name, each in value.items()}
     if isinstance(value, list | tuple):

@@ -13,7 +13,7 @@ from .clock import Clock, Times, count_calls, sample
 
 @dataclass
 class Study:
-    """The cases and bars of one run, and the load that it noticed meanwhile.
+    """The cases and bars of one run, and the load of the machine meanwhile.
 
     Where the fractions refer to another memory than the host's, `bandwidth` is that of a
     copy there, in bytes read and written a second.
@@ -38,7 +38,7 @@ class Study:
         clock: Clock | None = None,
         **about: Any,
     ) -> dict[str, Times]:
-        """Time candidates A B C, C B A, ...: a drift of the machine hits all of them alike.
+        """Time candidates A B C, C B A, ...: a drift of the machine affects all alike.
 
         The result file has the case with what `about` says of it: ``steps`` gives
         nanoseconds a step, and ``bytes`` GB/s. Every candidate runs once before the clock
@@ -69,14 +69,14 @@ class Study:
         print(f"  {case:44} {candidate:30} {_time(row)}", flush=True)
 
     def miss(self, case: str, candidate: str, reason: str) -> None:
-        """Say of a candidate why it was not measured."""
+        """Record why a candidate was not measured."""
         self.missing.append({"case": case, "candidate": candidate, "reason": reason})
         print(f"  {case:44} {candidate:30} not measured: {reason}", flush=True)
 
     def bar(
         self, text: str, figure: float, best: float, wanted: float, is_least: bool = True
     ) -> None:
-        """Hold a figure (of the medians, and of the best times) against what is wanted."""
+        """Compare a figure (of the medians, and of the best times) with its bar."""
         met = figure >= wanted if is_least else figure <= wanted
         sign = "≥" if is_least else "≤"
         row = {"bar": text, "figure": figure, "best": best, "wanted": f"{sign} {wanted:g}"}

@@ -26,7 +26,7 @@ class Library:
         self.name = f"CUB {version // 100_000}.{version // 100 % 1000}"
 
     def variants(self, itemsize: int) -> dict[str, int]:
-        """What a variant reads and how it is tuned; its number."""
+        """The number of a variant: what it reads and how it is tuned."""
         names: dict[str, int] = {}
         while name := self._library.variant(len(names)):
             names[name.decode()] = len(names)

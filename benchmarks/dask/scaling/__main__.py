@@ -29,7 +29,7 @@ from .study import OTHERS, PARTS, measure
 
 
 def write_predictions(arguments: argparse.Namespace) -> Path:
-    """From results; file names and contents as those of a study."""
+    """From results, in files like those of a study."""
     given = sizes(arguments.cluster, arguments.small)
     records = {source.name: read(source) for source in arguments.predict}
     found = predictions.predict(records, given)

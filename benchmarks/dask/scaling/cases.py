@@ -1,4 +1,4 @@
-"""What a scaling study measures: cases, cuts into chunks, and the order of importance."""
+"""What a scaling study measures: cases, chunks, and their order of importance."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from mgrec.signal import lfilter
 from ...harness.study import Study
 from . import cluster as on
 
-# In float32 as the signal: with coefficients in float64 the results are in float64, as SciPy's.
+# In float32 like the signal: float64 coefficients give float64 results, as in SciPy.
 FILTER = np.array([[0.2, 0.3, 0.2], [1.0, -0.6, 0.2]], np.float32)
 ROWS = 64
 LONG, SHORT = "bar, long chunks", "bar, short chunks"
 SCALED = ("bar", LONG, "weak", "strong", SHORT)
 """Parts of the study that run on 1, 2, 4, ... and all workers."""
 WAYS = ("graph", "solve", "plan")
-"""A graph that is persisted, `mgrec.dask.solve`, and a solve of a plan that is there."""
+"""A persisted graph, `mgrec.dask.solve`, and a solve of a built plan."""
 BAR = 0.8
-"""Efficiency of weak scaling from one worker to all that is wanted of the first part."""
+"""The bar of the first part: efficiency of weak scaling from one worker to all."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ CASES = {
 
 @dataclass(frozen=True)
 class Sizes:
-    """Steps: of chunks, of one worker, and of all of them for strong scaling."""
+    """Steps of chunks, of one worker, and of all workers in strong scaling."""
 
     chunk: int
     short: int
@@ -72,7 +72,7 @@ def sizes(kind: str, is_small: bool) -> Sizes:
 
 @dataclass(frozen=True)
 class Cell:
-    """One row of the study: a case on so many workers, in one of three ways."""
+    """One row of the study: a case on some workers, in one of three ways."""
 
     part: str
     rows: int
@@ -140,14 +140,14 @@ def _cells(part: str, rows: int, those: list[int]) -> Iterator[Cell]:
 
 
 class Budget:
-    """Minutes that a study may take; None for no end."""
+    """The time limit of a study; None for none."""
 
     def __init__(self, minutes: float | None) -> None:
         self.end = float("inf") if minutes is None else time.monotonic() + 60 * minutes
         self.longest: dict[str, float] = {}
 
     def allows(self, what: str, guess: float) -> bool:
-        """Whether there is time for one more of these: as long as the longest so far."""
+        """Whether there is time for one more row, as long as the longest so far."""
         return time.monotonic() + 1.2 * self.longest.get(what, guess) < self.end
 
     def spend(self, what: str, seconds: float) -> None:
@@ -155,7 +155,7 @@ class Budget:
 
 
 def check(study: Study, client: Client, kind: str, addresses: list[str]) -> None:
-    """Every case against a sequential loop in float64, before anything is timed."""
+    """Check every case against a sequential loop in float64, before it is timed."""
     for rows in (1, 4):
         cut: Any = ((4096 // rows,) * (3 * len(addresses)),)
         cut = cut if rows == 1 else ((rows,), *cut)
@@ -164,7 +164,7 @@ def check(study: Study, client: Client, kind: str, addresses: list[str]) -> None
         for name, case in CASES.items():
             got = to_host(case.solve(s, t).compute()).reshape(rows, -1)
             wanted = np.array([loop(name, *row) for row in zip(*host, strict=True)])
-            # Sums of a random walk, as max-plus has, grow with the workers, and their rounding.
+            # Sums of a random walk, as in max-plus, grow with the workers, and so do their errors.
             worst = float(np.abs(got - wanted).max() / max(1.0, np.abs(wanted).max()))
             study.notes[f"largest relative deviation, {name}, {rows} rows"] = worst
             assert worst < 1e-5, f"{name} deviates by {worst} of its largest value"

@@ -1,4 +1,4 @@
-"""The cluster that a scaling study runs on: operands on chosen workers, clocks, what moved."""
+"""The cluster of a scaling study: operands on chosen workers, clocks, bytes that moved."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _cupy_empty(ndim: int) -> Any:
 
 
 def first_chunks(array: da.Array, count: int) -> da.Array:
-    """The first chunks along the last axis, where they are."""
+    """The first chunks along the last axis, in place."""
     chunks = (*array.chunks[:-1], array.chunks[-1][:count])
     held = array.dask.layers[array.name].items()
     keys = {key: future for key, future in held if key[-1] < count}
@@ -80,7 +80,7 @@ def first_chunks(array: da.Array, count: int) -> da.Array:
 
 
 class Operands:
-    """The last operands that were asked for; filling 2^32 steps anew takes seconds."""
+    """The last operands, cached: filling 2^32 steps takes seconds."""
 
     def __init__(self, client: Client, kind: str, addresses: Sequence[str]) -> None:
         self.client, self.kind, self.addresses = client, kind, addresses
@@ -88,9 +88,9 @@ class Operands:
         self.held: tuple[da.Array, ...] = ()
 
     def get(self, rows: int, chunk: int, chunks: int, workers: int) -> tuple[da.Array, ...]:
-        """Two operands, in so many chunks on the first workers."""
+        """Two operands in a number of chunks on the first workers."""
         each, rest = divmod(chunks, workers)
-        # As many chunks on every worker: those of fewer workers are the first ones.
+        # Every worker has as many chunks: those of fewer workers are the first ones.
         about = (rows, chunk, each) if not rest else (rows, chunk, chunks, workers)
         if about != self.about:
             self.drop()
@@ -104,7 +104,7 @@ class Operands:
         return tuple(first_chunks(array, chunks) for array in self.held)
 
     def drop(self) -> None:
-        """Let go of them, and of the memory that the workers' pools keep."""
+        """Release them, and the memory of the workers' pools."""
         names = [array.name for array in self.held]
         self.about, self.held = None, ()
         deadline = time.monotonic() + 5
@@ -142,7 +142,7 @@ def sequential(client: Client, kind: str) -> Callable[[], None]:
 def times(
     client: Client, kind: str, call: Callable[[], Any], repetitions: int = 3
 ) -> tuple[float, ...]:
-    """Seconds of calls, each until its results are there and the devices idle.
+    """Seconds of calls, each until its results are computed and the devices idle.
 
     What asking the devices takes, on an idle cluster, is subtracted.
     """
@@ -180,7 +180,7 @@ def _busy(dask_scheduler: Any) -> int:
 
 
 def empty_chain(client: Client, length: int = 3) -> Callable[[], Any]:
-    """A chain of tasks that do nothing: what no graph of three phases is faster than."""
+    """A chain of empty tasks: no graph of three phases is faster."""
 
     def call() -> Any:
         name, graph = f"chain-{next(NUMBERS)}", {}
@@ -193,7 +193,7 @@ def empty_chain(client: Client, length: int = 3) -> Callable[[], Any]:
 
 
 def transfers(client: Client) -> tuple[int, int]:
-    """Bytes that workers sent since last asked, and how many were operands'.
+    """Bytes that workers sent since the last call, and how many were operands'.
 
     What a plan fetches is in the logs of those that send it alone.
     Summaries and entries may be larger than the blocks of small studies: names tell them apart.

@@ -1,4 +1,4 @@
-"""Files of a scaling study: whole whenever the run is cut, with a table of the scaled rows."""
+"""Files of a scaling study, complete even if the run is cut short."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COLUMNS = (
 
 
 def keep(study: Study, machine: str | None, folder: Path) -> Path:
-    """Write the study's record and tables as they stand; a file is never seen half written."""
+    """Write the study's record and tables so far; each file is replaced as a whole."""
     record = study.record(machine)
     rows = [row for row in record["cases"] if "workers" in row and "kernels" in row]
     others = [row for row in record["cases"] if row not in rows]
@@ -31,7 +31,7 @@ def keep(study: Study, machine: str | None, folder: Path) -> Path:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Measurements beside predictions, a case's workers one below the other."""
+    """A table of measurements and predictions, one row a number of workers."""
     rows = sorted(rows, key=_place)
     lines = ["", "| " + " | ".join(COLUMNS) + " |", "|---" * len(COLUMNS) + "|"]
     lines += ["| " + " | ".join(_words(row)) + " |" for row in rows]

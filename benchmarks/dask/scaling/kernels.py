@@ -14,11 +14,11 @@ from distributed import Client
 from .cluster import synchronise
 
 SMALL = "propagate"
-"""The phase whose results, and no others, are the same few bytes for all workers."""
+"""The only phase whose results are the same few bytes for all workers."""
 
 
 def kernels(client: Client, kind: str, solve: Callable[[], Any]) -> float:
-    """Run the tasks of each worker in turn, on all workers at once; the longest time of these.
+    """Run the tasks of all workers at once, each worker's in turn; the longest time.
 
     The tasks are those of the graph itself, whatever the recurrence; what propagates is computed
     before.
@@ -39,7 +39,7 @@ def kernels(client: Client, kind: str, solve: Callable[[], Any]) -> float:
 
 
 def _by_worker(client: Client, graph: Mapping[Any, Any]) -> dict[str, list[GraphNode]]:
-    """Tasks of each worker, in the order of the graph: where the first of their blocks lies."""
+    """Tasks of each worker, which holds the first of their blocks, in the order of the graph."""
     where, found = client.who_has(), dict[str, list[GraphNode]]()
     homes = {key: where[key][0] for key, task in graph.items() if not isinstance(task, GraphNode)}
     waiting = [task for task in graph.values() if isinstance(task, GraphNode)]
@@ -75,7 +75,7 @@ def _clock(kind: str, tasks: Any, known: dict[Any, Any], dask_worker: Any) -> fl
 
 
 def _run(tasks: list[GraphNode], values: dict[Any, Any], asked: set[Any]) -> None:
-    """One after another; results that no task of this worker takes are dropped at once."""
+    """Run tasks one by one; drop results that no task of this worker takes."""
     for task in tasks:
         result = task({key: values[key] for key in task.dependencies})
         if task.key in asked:

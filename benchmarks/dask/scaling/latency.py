@@ -1,4 +1,4 @@
-"""What a solve takes beside its kernels: chains of empty tasks, maps, plans, the first solve."""
+"""The time of a solve without its kernels: chains of empty tasks, maps, plans, the first solve."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def measure_latency(study: Study, client: Client, arguments: Any, addresses: lis
 
 
 def measure_first(study: Study, client: Client, kind: str, addresses: list[str]) -> None:
-    """The first solve and the second, cold, and of another dtype after warm_up."""
+    """The first and second solve, cold, and in another dtype after warm_up."""
     for name, dtype in (("cold", np.float32), ("after warm_up", np.float64)):
         t = on.operand(client, kind, ((5000,) * len(addresses),), addresses, 0.0, 1.0)
         t = client.persist(t.astype(dtype))
@@ -63,7 +63,7 @@ def _measure_chunks(
     s, t = (on.operand(client, kind, cut, addresses, low, 0.5) for low in (-0.5, -1.0))
     np_initial = iter(range(1, 10**6))
     calls: dict[str, Callable[[], Any]] = {
-        # Another initial state each time: the same keys would be found, not computed.
+        # Another initial state each time: else the scheduler would find the result by its key.
         "mgrec": lambda: mgrec.linear_recurrence(s, t, np.float32(next(np_initial))).persist(),
         "one map task a chunk": lambda: da.map_blocks(
             np.multiply, s, t, name=f"map-{next(on.NUMBERS)}", meta=t._meta

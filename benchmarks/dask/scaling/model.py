@@ -1,4 +1,4 @@
-"""What a cluster of any size should take: a model of Dask's share beside measured kernels.
+"""The time of a solve on a cluster of any size: a model of Dask's share, added to measured kernels.
 
 One solve takes::
 
@@ -27,12 +27,12 @@ from mgrec.placement.dask.graph.held import FEW, run_size
 WORST = 0.25
 """Median relative error above which a model predicts nothing."""
 OUTLIER = 0.1
-"""Relative error from which a row counts by its distance, no longer by the square."""
+"""Relative error above which a row counts by its distance, not by the square."""
 
 
 @dataclass(frozen=True)
 class Model:
-    """Seconds of the rounds of a solve and of what a task costs beside its kernel.
+    """Seconds of the rounds of a solve, and of a task without its kernel.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Model:
     overlap: float
 
     def seconds(self, row: dict[str, Any]) -> float:
-        """Of a solve with its `kernels` in seconds, `tasks`, `workers`, and whether it asks."""
+        """Seconds of a solve: its `kernels` in seconds, `tasks`, `workers`, and whether it asks."""
         works = row["kernels"] + self.worker * row["tasks"] / row["workers"]
         serves = self.scheduler * row["tasks"]
         hidden = self.overlap * min(works, serves)
@@ -69,7 +69,7 @@ BOUNDS = Model(0.2, 0.2, 0.02, 0.02, 1.0)
 def fit(rows: Sequence[dict[str, Any]]) -> Model:
     """Least squares of relative errors, of terms within bounds; outliers count less."""
     most = np.array(astuple(BOUNDS))
-    # Where all rows ask or none does, the latency says it all.
+    # Where all rows ask, or none does, the latency covers it.
     most[1] *= len({row["is_asking"] for row in rows}) == 2
 
     def errors(scaled: np.ndarray) -> list[float]:
@@ -85,24 +85,24 @@ def fit(rows: Sequence[dict[str, Any]]) -> Model:
 
 
 def errors_of(model: Model, rows: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Relative errors of a model: in the middle, and at worst."""
+    """The median and the largest relative error of a model."""
     found = [abs(model.seconds(row) / row["median"] - 1) for row in rows]
     middle, worst = (round(float(each), 6) for each in (np.median(found), max(found)))
     return {"median": middle, "worst": worst, "rows": len(found)}
 
 
 def describe(model: Model) -> dict[str, float]:
-    """To the nanosecond, of which less than the fourth digit is known."""
+    """Four digits, to the nanosecond."""
     return {name: round(float(f"{value:.4g}"), 9) for name, value in asdict(model).items()}
 
 
 def shares(chunks: int, workers: int) -> list[int]:
-    """Chunks of each worker, that hold them in runs."""
+    """Chunks of each worker, which lie in runs."""
     return np.bincount([k * workers // chunks for k in range(chunks)], minlength=workers).tolist()
 
 
 def asked(chunks: int, workers: int) -> list[int]:
-    """Chunks of each worker whose summary is asked for: all but the last chunk's."""
+    """Chunks of each worker whose summary is needed: all but the last chunk."""
     own = shares(chunks, workers)
     return [*own[:-1], max(0, own[-1] - 1)]
 

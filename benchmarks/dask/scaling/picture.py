@@ -18,7 +18,7 @@ COLOUR_OF = {name: f"C{k}" for k, name in enumerate(CASES)}
 STYLES = {"graph": ("o-", "x"), "solve": ("s-.", "1"), "plan": ("^--", "+")}
 """One sequence, and many rows."""
 MOST = 8
-"""Workers that are drawn: predictions reach further."""
+"""The most workers drawn: predictions go further."""
 
 
 def stream(client: Client, addresses: list[str], s: Any, t: Any) -> list[dict[str, Any]]:
@@ -75,7 +75,7 @@ def draw(record: dict[str, Any]) -> Any:
 
 
 def _measured_spans(record: dict[str, Any]) -> list[dict[str, Any]]:
-    """The task stream, unless it lasts longer than every solve that was measured.
+    """The task stream, unless it lasts longer than every measured solve.
 
     Its chunks are short beside theirs: such a stream is of a first solve, which compiles.
     """
@@ -93,7 +93,7 @@ def _measured_spans(record: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _of_more_workers(record: dict[str, Any], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What was predicted, for workers that were not there, of what was measured."""
+    """Predictions of measured cases for more workers than were measured."""
     path = RESULTS / record.get("notes", {}).get("predictions", "none")
     known = {(row["case"], row["candidate"]) for row in rows}
     ways = {(row["case"], way_of(row["candidate"])) for row in rows}

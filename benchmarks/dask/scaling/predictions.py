@@ -1,4 +1,4 @@
-"""What a scaling study should find on 1, 2, 4, 8, ... GPUs, from what was measured on fewer.
+"""Predict a scaling study on 1, 2, 4, 8, ... GPUs from measurements on fewer.
 
 The model is fitted on the rows of a result file; the kernels' share of a cut that was not
 measured follows from the bandwidth of a copy there and the fraction of it that kernels reached.
@@ -21,7 +21,7 @@ from .cases import CASES, SCALED, WAYS, Cell, Sizes, sizes, stages, way_of
 
 WORKERS = (1, 2, 4, 8)
 FAR = (64, 1024)
-"""Workers for whom the bar's case alone is predicted."""
+"""Numbers of workers for which only the bar's case is predicted."""
 LATENCY = re.compile(r"([\d,]+) chunks of ([\d,]+), persisted")
 COUNT = re.compile(r"(\d+) workers")
 PERFECT = 1.0
@@ -32,7 +32,7 @@ def workers_of(record: dict[str, Any]) -> int:
 
 
 def rows_of(record: dict[str, Any], way: str = "graph") -> list[dict[str, Any]]:
-    """The rows that a model is fitted on, with what it needs to know of each."""
+    """The rows that a model is fitted on, with its inputs for each."""
     found = []
     for row in record["cases"]:
         of_latency = LATENCY.fullmatch(row["case"])
@@ -57,7 +57,7 @@ def _terms(way: str, chunks: int, workers: int) -> dict[str, Any]:
 
 
 def fit(record: dict[str, Any]) -> dict[str, Any]:
-    """The models of a record by way, their errors, and those of rows that a fit has not seen."""
+    """The models of a record by way, with their errors, also on rows left out of the fit."""
     found: dict[str, Any] = {}
     for way in WAYS:
         rows = rows_of(record, way)
@@ -69,8 +69,8 @@ def fit(record: dict[str, Any]) -> dict[str, Any]:
         others = [row for row in rows if row not in several]
         if len(several) >= 2 and len(others) >= 5:
             blind = model.fit(others)
-            # The short chunks of the latency part are kept: they alone tell the scheduler's
-            # share from the workers'.
+            # The short chunks of the latency part are kept: only they separate the share of the
+            # scheduler from that of the workers.
             found[way]["errors of several workers' rows, left out of the fit"] = model.errors_of(
                 blind, several
             )
@@ -167,7 +167,7 @@ def _row(
 ) -> dict[str, Any]:
     chunk, chunks = cell.cut(given)
     case = CASES[cell.name]
-    # Where no kernel of a case was timed: as the one that reads and writes as many words.
+    # A case without timed kernels takes those of a case that moves as many words.
     fractions = measured["fractions"]
     fraction = fractions.get(cell.name, fractions.get("constant", PERFECT))
     alone = model.kernels_of(
@@ -184,7 +184,7 @@ def _row(
 
 
 def with_efficiency(rows: Sequence[dict[str, Any]], key: str) -> Iterable[dict[str, Any]]:
-    """Rows, with the efficiency against one worker by the seconds under `key`."""
+    """Rows with their efficiency against one worker, from the seconds under `key`."""
     name = "efficiency" if key == "median" else f"{key}_efficiency"
     first: dict[tuple[str, str], float] = {}
     for row in sorted(rows, key=lambda row: row["workers"]):
@@ -203,7 +203,7 @@ def newest(folder: Path) -> Path | None:
 
 
 def tables(record: dict[str, Any]) -> str:
-    """Markdown of predictions: the models, what they got wrong, and every row."""
+    """Markdown of predictions: the models, their errors, and every row."""
     gpus, about = record["machine"]["gpus"], record["kernels"]
     fractions = ", ".join(f"{name} {each:.2f}" for name, each in about["fractions"].items())
     lines = [

@@ -1,4 +1,4 @@
-"""The rows of a scaling study: one case on so many workers, measured beside its prediction."""
+"""The rows of a scaling study: a case on some workers, measured and predicted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .cases import BAR, CASES, SCALED, Budget, Cell, Sizes
 from .kernels import kernels
 
 GUESS = 15.0
-"""Seconds of a row that is the first of its kind: operands are filled anew."""
+"""Seconds of the first row of its kind: operands are filled."""
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Table:
         self.operands = on.Operands(self.client, self.kind, self.addresses)
 
     def measure(self, cell: Cell) -> None:
-        """Add a row, or say why there is none."""
+        """Add a row, or the reason why there is none."""
         what = f"{cell.rows} rows"
         if not self.budget.allows(what, GUESS):
             self.study.miss(cell.case, cell.candidate, "the minutes of the study were over")
@@ -56,7 +56,7 @@ class Table:
         try:
             self._measure(cell)
         except Exception as error:
-            # What was measured before, and the cases that follow, are worth keeping.
+            # Earlier rows are kept, and later cases may succeed.
             self.study.miss(cell.case, cell.candidate, f"{type(error).__name__}: {error}")
         self.budget.spend(what, time.monotonic() - start)
 
@@ -90,7 +90,7 @@ class Table:
     def _shares(
         self, cell: Cell, seconds: Times, solve: Callable[[], Any], traffic: int
     ) -> dict[str, float]:
-        """Local kernels, what Dask takes beside them, and the fraction of a copy."""
+        """Local kernels, Dask's share beside them, and the fraction of a copy."""
         key = (cell.case, cell.workers)
         if key not in self.alone:
             self.alone[key] = kernels(self.client, self.kind, solve)
@@ -119,7 +119,7 @@ class Table:
         return found
 
     def _judge(self, cell: Cell, seconds: Times) -> None:
-        """Hold weak scaling from one worker to all against the bar."""
+        """Compare weak scaling from one worker to all with the bar."""
         first = self.first.get((cell.case, cell.way))
         if first and cell.part == SCALED[0] and 1 < cell.workers == len(self.addresses):
             text = f"{cell.case}, {cell.way}: efficiency from 1 to {cell.workers} workers"

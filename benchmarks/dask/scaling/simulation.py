@@ -1,4 +1,4 @@
-"""The graph of very many chunks on a scheduler alone: its workers are made up.
+"""The graph of very many chunks on a scheduler with simulated workers.
 
 They answer every task at once and nothing crosses a network, so that what is left is what the
 scheduler itself takes: the least a solve by graph can take, however many workers there are.
@@ -23,12 +23,12 @@ from mgrec.placement.dask.graph.held import run_size
 
 from ..tasks import nothing
 
-# With durations that stay unknown, work stealing weighs all tasks anew at each answer.
+# While durations are unknown, work stealing weighs all tasks anew at each answer.
 SPAN = ({"action": "compute", "start": 0.0, "stop": 0.01},)
 
 
 class Answers:
-    """Stands for the connection to a worker: keeps the tasks that it is sent."""
+    """A fake connection to a worker: keeps the tasks that it is sent."""
 
     def __init__(self, address: str, sent: deque[tuple[str, dict[str, Any]]]) -> None:
         self.address, self.sent = address, sent
@@ -38,7 +38,7 @@ class Answers:
 
 
 def graph_of(chunks: int, workers: int) -> dict[Any, Task]:
-    """The three phases over chunks that are held, in an order in which they can run."""
+    """The three phases over held chunks, in an order in which they can run."""
     tasks: dict[Any, Task] = {}
     before: list[Any] = []
     for group, first in enumerate(range(0, chunks, GROUP)):
@@ -61,7 +61,7 @@ def graph_of(chunks: int, workers: int) -> dict[Any, Task]:
 
 
 def simulate(chunks: int, workers: int = 64) -> dict[str, float]:
-    """Seconds in which a scheduler takes the graph in, and in which it runs it.
+    """Seconds in which a scheduler receives the graph, and in which it runs it.
 
     The order of the tasks is given: ``dask.order`` takes time by the square of the chunks, which
     ``mgrec.dask.persist_in_stages`` avoids.
@@ -120,7 +120,7 @@ def _submit(scheduler: Any, tasks: dict[Any, Task], keys: set[Any]) -> None:
 
 
 def _run(scheduler: Any, sent: deque[tuple[str, dict[str, Any]]], held: dict[Any, Any]) -> int:
-    """Answer tasks until none is left; how many ran away from their chunk."""
+    """Answer tasks until none is left; returns how many ran away from their chunk."""
     apart = 0
     while sent:
         address, message = sent.popleft()

@@ -1,4 +1,4 @@
-"""The parts of a scaling study, in the order of their importance, until the minutes are over."""
+"""The parts of a scaling study, the most important first, until its minutes are over."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .simulation import simulate
 PARTS = {name.replace(", ", "-").replace(" ", "-"): name for name in SCALED}
 OTHERS = ("first", "check", "latency", "stream", "peers", "simulation")
 GUESSES = {"latency": 60.0, "peers": 15.0, "simulation": 60.0}
-"""Seconds of a part, where it is not a few."""
+"""Seconds of the long parts."""
 EVERY = 20.0
 """Seconds after which the files are written anew."""
 
@@ -67,7 +67,7 @@ def measure_simulation(study: Study, is_small: bool) -> None:
 
 
 def sections(arguments: argparse.Namespace, table: Table) -> Iterator[Section]:
-    """The parts that were asked for, the most important first."""
+    """The chosen parts, the most important first."""
     study, client, own, kind = table.study, table.client, table.addresses, table.kind
     others: dict[str, Callable[[], None]] = {
         "first": lambda: measure_first(study, client, kind, own),
@@ -81,7 +81,7 @@ def sections(arguments: argparse.Namespace, table: Table) -> Iterator[Section]:
     scaled = [PARTS[name] for name in arguments.parts if name in PARTS]
     early = [name for name in asked if name in ("first", "check")]
     yield from ((name, others[name]) for name in early)
-    # A model needs the latency part: it comes before the rows that say least.
+    # A model needs the latency part: it comes before the least important rows.
     late = [name for name in asked if name not in early]
     for number, cells in enumerate(stages(scaled, len(own)), 1):
         if number == 3:
@@ -131,12 +131,12 @@ def measure(study: Study, arguments: argparse.Namespace) -> Path:
                 print(f"  written: {path}", flush=True)
                 written = time.monotonic()
         conclude(study)
-        # Before the cluster is closed, which may take as long as is left.
+        # Before the cluster is closed, which may take all the time left.
         return keep(study, arguments.machine, arguments.out)
 
 
 def read_predictions(study: Study, arguments: argparse.Namespace) -> dict[tuple[str, str], float]:
-    """What was predicted for such a machine before."""
+    """Earlier predictions for such a machine."""
     path = arguments.predictions
     if path is None and arguments.cluster == "cuda" and not arguments.small:
         path = predictions.newest(RESULTS)
@@ -147,7 +147,7 @@ def read_predictions(study: Study, arguments: argparse.Namespace) -> dict[tuple[
 
 
 def conclude(study: Study) -> None:
-    """Bytes of operands that moved, how good the predictions were, and a model of these rows."""
+    """Bytes of operands that moved, errors of the predictions, and a model of these rows."""
     rows = [row for row in study.cases if "operand_bytes_across" in row]
     if not rows:
         return
