@@ -14,7 +14,7 @@ Given = ParamSpec("Given")
 
 
 def solve(problem: Problem) -> Any:
-    """Solve a problem where its arrays are; what the public function returns."""
+    """Solve a problem where its arrays are, and finish it as the public function returns it."""
     if not problem.is_lazy:
         return problem.finish(*local.solve(problem))
     from .dask.graph import build
@@ -25,7 +25,7 @@ def solve(problem: Problem) -> Any:
 def solved(build: Callable[Given, Problem]) -> Callable[Given, Any]:
     """Make a public function of one that builds the problem.
 
-    The builder stays at hand as the attribute ``build``, for plans and for warming up.
+    Plans and ``warm_up`` use the builder, the attribute ``build``.
     """
 
     def recurrence(*operands: Given.args, **options: Given.kwargs) -> Any:

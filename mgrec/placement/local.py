@@ -1,4 +1,4 @@
-"""One machine: an array in memory is one chunk, a GPU's whole or shared by a CPU's threads."""
+"""Solve on one machine: an array is one chunk, on a GPU or shared by the threads of a CPU."""
 
 from __future__ import annotations
 

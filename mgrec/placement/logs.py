@@ -1,4 +1,4 @@
-"""What is logged: one line a solve, at the level of debugging, by the logger ``mgrec``."""
+"""Log one line a solve at level DEBUG, by the logger ``mgrec``."""
 
 from __future__ import annotations
 
@@ -11,12 +11,7 @@ logger = logging.getLogger("mgrec")
 
 
 def log_solve(array: Any) -> None:
-    """Say what a lazy result will cost; its graph is not built for it.
-
-    Parameters
-    ----------
-    array : dask.array.Array
-    """
+    """Log the tasks of a lazy result, without building its graph."""
     if not logger.isEnabledFor(logging.DEBUG):
         return
     tasks = {
@@ -29,14 +24,7 @@ def log_solve(array: Any) -> None:
 
 
 def log_planned(array: Any, workers: int, seconds: float) -> None:
-    """Say what a solve without a graph took.
-
-    Parameters
-    ----------
-    array : dask.array.Array
-    workers : int
-    seconds : float
-    """
+    """Log the time of a solve without a graph."""
     if logger.isEnabledFor(logging.DEBUG):
         milliseconds = seconds * 1e3
         logger.debug("solve: %s, %d workers, %.1f ms", _about(array), workers, milliseconds)

@@ -1,4 +1,4 @@
-"""Where P-scheme/G is measured: on the GPU that CuPy has as its current device."""
+"""Measurements of P-scheme/G, on CuPy's current device."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def test_a_share_does_not_wait_for_summaries_that_nobody_asks_for(client, t, mon
     own = Client(client.scheduler.address, set_as_default=False)
     solve = mgrec.plan(mgrec.linear_recurrence, 0.5, da.ones(40, chunks=10), client=own)
     requests = dict(solve._requests(solve._first, 1, ("solved",)))
-    address = next(a for a, part in solve._parts.items() if part.senders)
+    address = next(a for a, own in solve._assignments.items() if own.senders)
     (worker,) = (w for w in workers_of(client) if w.address == address)
     (share,) = worker.state.actors.values()
     own.loop.add_callback(solve._call, address, "solve", requests[address])

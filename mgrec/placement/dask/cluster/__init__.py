@@ -1,1 +1,1 @@
-"""What users of a cluster do beside solving."""
+"""For users of a cluster, beside solving."""

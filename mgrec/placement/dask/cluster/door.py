@@ -1,4 +1,4 @@
-"""Arguments of what users of a cluster call, checked at the door."""
+"""The door of cluster functions: checks of their arguments."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def problem_of(recurrence: Any, operands: Sequence[Any], options: Mapping[str, A
     Raises
     ------
     TypeError
-        The function solves no one recurrence along an axis, or no operand is a Dask array.
+        The function does not solve one recurrence along an axis, or no operand is a Dask array.
     """
     if not callable(recurrence):
         raise TypeError(f"recurrence must be a function of mgrec; got {recurrence!r}")

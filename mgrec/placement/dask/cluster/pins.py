@@ -14,9 +14,9 @@ from .door import client_of
 class PinOperands(SchedulerPlugin):  # type: ignore[misc]
     """Run the phases of a chunk on the worker that holds its operands, and nowhere else.
 
-    Left alone, the scheduler weighs moving a chunk against waiting for its worker; when all
-    determinations of a group become ready at once it moves some, 1 to 3 of 24 chunks of 4 MB
-    on two workers.
+    By itself the scheduler weighs moving a chunk against waiting for its worker. When all
+    determinations of a group become ready at once it moves some: 1 to 3 of 24 chunks of 4 MB on
+    two workers.
     """
 
     name = "mgrec-pin-operands"
@@ -46,14 +46,14 @@ class PinOperands(SchedulerPlugin):  # type: ignore[misc]
             for operand in operands:
                 for worker in operand.who_has:
                     held[worker.address] = held.get(worker.address, 0) + operand.nbytes
-            # Of workers that hold as much: the same one for all phases of a chunk.
+            # Among equals the same worker for all phases of a chunk.
             best = max(sorted(held), key=held.__getitem__)
             self.scheduler.set_restrictions({task.key: {best}})
 
     def remove_worker(
         self, scheduler: Any, worker: str, *, stimulus_id: str, **kwargs: Any
     ) -> None:
-        """Pin what is left to where its operands survive, or nowhere, and let it run."""
+        """Pin its tasks to where their operands survive, or nowhere, and let them run."""
         stranded = [
             task for task in scheduler.tasks.values() if task.worker_restrictions == {worker}
         ]
@@ -75,8 +75,8 @@ def _operands(task: Any) -> list[Any]:
 def pin_operands(client: Client | None = None) -> None:
     """Make a cluster run every phase where its chunk's operands are.
 
-    Without it nearly all run there; the scheduler moves a chunk when its worker is busy and
-    another one is idle. Moving a chunk costs more than solving it, unless the network is
+    Nearly all phases run there anyway, but the scheduler moves a chunk when its worker is busy
+    and another one is idle. Moving a chunk costs more than solving it, unless the network is
     faster than the memory.
 
     Parameters

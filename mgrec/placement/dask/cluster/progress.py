@@ -1,4 +1,4 @@
-"""How many steps of a result are done, while its chunks finish on a cluster."""
+"""Show how many steps of a result are done."""
 
 from __future__ import annotations
 
@@ -19,15 +19,7 @@ from .door import check_dask_array, client_of
 def follow(
     client: Client, futures: Sequence[Future], sizes: Sequence[int]
 ) -> Generator[int, None, None]:
-    """The steps of every chunk, as it finishes.
-
-    Parameters
-    ----------
-    client : distributed.Client
-    futures : sequence of Future
-        One a chunk.
-    sizes : sequence of int
-        Steps of each.
+    """Yield the steps of every chunk as it finishes; one future and one size a chunk.
 
     Raises
     ------
@@ -108,7 +100,7 @@ def progress(array: da.Array, name: str = "Solving", client: Client | None = Non
 
 
 def _display(name: str) -> Callable[[int, int], None]:
-    """A bar in a notebook; a line that is written over on a terminal; nothing elsewhere."""
+    """A bar in a notebook, an updated line on a terminal, nothing elsewhere."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if hasattr(shell, "kernel"):
         return _in_notebook(name)

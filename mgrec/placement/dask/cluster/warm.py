@@ -13,7 +13,7 @@ from ..graph.rows import rows_of
 from .door import client_of, problem_of
 from .warm_up import WarmUp
 
-# Kinds of chunks, by their shapes: the first, the last, and what a rechunk may leave between.
+# Shapes of chunks: the first, the last, and those that a rechunk may leave between.
 KINDS = 4
 
 
@@ -33,8 +33,8 @@ def warm_up(
         :func:`mgrec.scan`, :func:`mgrec.solve_tridiagonal`, :func:`mgrec.signal.lfilter` or
         :func:`mgrec.signal.sosfilt`.
     *operands, **options
-        As of the recurrence; at least one operand is a Dask array. Nothing of it is computed:
-        shapes of chunks, dtypes and the kind of the arrays count.
+        As of the recurrence; at least one operand is a Dask array. It is not computed: shapes of
+        chunks, dtypes and kinds of arrays are used.
     client : distributed.Client, optional
         The default client when not given.
 

@@ -1,4 +1,4 @@
-"""Kernels compiled and memory taken before the first solve."""
+"""Compile kernels and take memory before the first solve."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Shapes = tuple[tuple[int, ...], ...]
 
 @dataclass
 class WarmUp(WorkerPlugin):  # type: ignore[misc]
-    """Run the three phases once on every worker, those that join later among them.
+    """Run the three phases once on every worker, also on those that join later.
 
     Parameters
     ----------
     recurrence : AlongAxis
     shapes : tuple
-        Of the blocks of a chunk; one entry a kind of chunk.
+        Of the blocks of a chunk, for each kind of chunk.
     metas : tuple of arrays
         Empty arrays of the blocks' kinds and dtypes.
     name : str

@@ -1,4 +1,4 @@
-"""A recurrence over Dask arrays as chunks: all that graphs and plans take of it."""
+"""A recurrence over Dask arrays cut into chunks: what graphs and plans are built from."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ....families.family import Place, Where
 
 @dataclass(frozen=True)
 class Cut:
-    """Operands cut alike, and what a task must know to solve a chunk of them.
+    """Operands in equal chunks, and what a task must know to solve one of them.
 
     Attributes
     ----------
     recurrence : Recurrence
     blocks : tuple of dask.array.Array
-        What the packs of the chunks are made of; at least one.
+        The operands; at least one.
     chunks : tuple of tuple of int or nan
         Of the results.
     initial : tuple of arrays
@@ -48,13 +48,13 @@ class Cut:
 
     @property
     def is_last_asked(self) -> bool:
-        """Whether anyone asks for the summary of the last chunk along the axis."""
+        """Whether the summary of the last chunk along the axis is needed."""
         is_needed = self.recurrence.is_two_sided and self.count > 1
         return is_needed or self.recurrence.is_exit_asked
 
     @property
     def is_summarised(self) -> bool:
-        """Whether anyone asks for the summary of any chunk."""
+        """Whether the summary of any chunk is needed."""
         return self.count > 1 or self.is_last_asked
 
     @property
@@ -67,7 +67,7 @@ class Cut:
 
     @cached_property
     def _own(self) -> list[tuple[str, int, tuple[int, ...] | None]]:
-        """Of each block: its name, the axes that it lacks, its chunks unless they are all."""
+        """Of each block: its name, the number of axes it lacks, its numblocks if it broadcasts."""
         counts, found = tuple(map(len, self.chunks)), []
         for block in self.blocks:
             offset, numblocks = len(counts) - block.ndim, block.numblocks
@@ -98,7 +98,7 @@ class Cut:
 
 
 def within(place: Place, numblocks: tuple[int, ...]) -> Place:
-    """A place among the chunks of an array that is broadcast along axes of one chunk."""
+    """A chunk's place in an array that is broadcast along axes of one chunk."""
     return tuple(0 if n == 1 else k for k, n in zip(place, numblocks, strict=True))
 
 

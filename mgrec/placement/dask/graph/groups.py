@@ -1,4 +1,4 @@
-"""How many chunks one propagation takes together."""
+"""Groups: how many chunks one propagation takes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from ....arrays.layout import has_unknown_sizes
 from ....families.family import AlongAxis
 
-# A group holds its chunks' operands until it has propagated: with groups of 32 small chunks
-# a task a group is lost in three a chunk, with large chunks memory counts. Groups of 256 MiB
-# made a worker of 512 MiB spill 290 MB of 1.6 GB.
+# A group holds its chunks' operands until it has propagated. With 32 small chunks a group, its one
+# task is little beside three a chunk; with large chunks memory counts: groups of 256 MiB made a
+# worker of 512 MiB spill 290 MB of 1.6 GB.
 LARGEST = 32
-# Operands in memory are there whatever the size of a group: it costs a round of the cluster.
+# Held operands are in memory whatever the size of a group, and each group costs a round trip.
 LARGEST_HELD = 128
 GROUP_BYTES = 64 << 20
 ENTRY_BYTES = 64 << 10
@@ -28,15 +28,14 @@ def group_size(
     chunks : tuple of tuple of int or nan
     recurrence : AlongAxis
     is_held : bool, optional
-        The operands are in memory already, so that a group holds no more by its size.
+        The workers hold the operands already.
 
     Returns
     -------
     int
-        At most 32; fewer where the chunks' operands exceed 64 MiB together, or where
-        their entries, which travel to every chunk of the group, exceed an eighth of a
-        chunk's operands (and 64 KiB). At most 128, whatever the operands, where they are held.
-        All of a row where the recurrence is two-sided.
+        At most 32, with at most 64 MiB of operands; or at most 128 where operands are held.
+        Fewer where the group's entries, which travel to each of its chunks, exceed an eighth of a
+        chunk's operands (and 64 KiB). All chunks of a row where the recurrence is two-sided.
     """
     if recurrence.is_two_sided:
         return max(1, len(chunks[recurrence.axis]))

@@ -1,4 +1,4 @@
-"""Operands that the workers hold already: no packs, and summaries in runs of chunks.
+"""Operands that the workers hold: no packs, and one task summarises a run of chunks.
 
 ::
 
@@ -6,9 +6,9 @@
               │                         propagate g ─ (propagate g + 1)
               └─ determine k ──────────────────┘
 
-What ``pack`` is for, that the loads of one chunk end on one worker, has happened. Chunks that
-lie on one worker are precomputed in one task, which is asked of the scheduler: a chunk then
-costs little more than one task. Two chunks take three rounds instead of four.
+``pack`` would bring the loads of a chunk to one worker: here they are there. One task precomputes
+a run of chunks that lie on one worker, as the scheduler says: a chunk then costs little more than
+one task. Two chunks take three rounds instead of four.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from ..tasks.phases import determine_held, precompute_held, propagate_held
 from .cuts import Cut
 from .rows import Layer, Layers, extended, rows_of
 
-# Below this many chunks a question to the scheduler, about 2 ms, costs more than it saves: a
-# task less is worth 0.3 ms where kernels hide the scheduler.
+# Below this many chunks a request to the scheduler, about 2 ms, does not pay: a task less saves
+# 0.3 ms where kernels hide the scheduler.
 FEW = 16
-# Chunks that one task precomputes: longer runs save nothing that can be measured, and a worker
-# that is lost takes a whole run along.
+# Chunks that one task precomputes: longer runs save nothing measurable, and a lost worker loses a
+# whole run.
 RUN = 32
 
 
 def is_held(array: da.Array) -> bool:
-    """Whether all blocks of an array are on workers, or will be: none is a task to be run.
+    """Whether all blocks of an array are on workers, or being computed there.
 
-    Blocks that are in this process alone travel to any worker: they need their pack.
+    Blocks in this process may go to any worker: they need their pack.
     """
     layer = array.dask.layers.get(array.name, {})
     return type(layer) is MaterializedLayer and all(isinstance(v, Future) for v in layer.values())
@@ -99,11 +99,11 @@ class Held(Layers):
 
 
 def _named_by(token: str, where: dict[Any, Any], threads: dict[str, int]) -> str:
-    """Another token wherever the chunks lie elsewhere.
+    """A token of where the chunks lie, on which the runs depend.
 
-    Which of them one task precomputes depends on that. A scheduler keeps the first task of a
-    name that it was sent, long after its graph, and took the runs of one graph for those of
-    another: chunks got each other's entries after a worker was lost.
+    A scheduler keeps the first task of a name, long after its graph. Without the places in the
+    name it took the runs of one graph for those of another: chunks got each other's entries
+    after a worker was lost.
     """
     places = sorted(map(str, (*where.items(), *threads.items())))
     return tokenize(token, " ".join(places)) if where else token
@@ -112,13 +112,13 @@ def _named_by(token: str, where: dict[Any, Any], threads: dict[str, int]) -> str
 def run_size(chunks: int, threads: int = 1) -> int:
     """How many of the chunks that a worker holds one task precomputes.
 
-    One thread takes them all in one task; several take two each, lest one keeps others waiting.
+    One thread takes all in one task; several take two tasks each, so that none waits long.
     """
     return max(1, min(RUN, chunks if threads == 1 else chunks // (2 * threads)))
 
 
 def _find(cut: Cut) -> tuple[dict[Any, Any], dict[str, int]]:
-    """The workers that hold each block, and their threads; nothing where nobody can tell."""
+    """The workers that hold each block, and their threads; empty where they are unknown."""
     futures = cut.futures() if cut.count >= FEW else []
     if any(future.status != "finished" for future in futures):
         return {}, {}
@@ -130,5 +130,5 @@ def _find(cut: Cut) -> tuple[dict[Any, Any], dict[str, int]]:
 
 
 async def _ask(scheduler: Any, keys: list[Any]) -> tuple[Any, Any]:
-    """Both questions at once: one after the other they take twice as long."""
+    """Both requests at once: one after the other they take twice as long."""
     return await asyncio.gather(scheduler.who_has(keys=keys), scheduler.ncores(workers=None))

@@ -1,4 +1,4 @@
-"""Operands cut alike: what a chunk of the graph takes from each array."""
+"""Bring operands to equal chunks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def reference_chunks(problem: Problem) -> tuple[tuple[Any, ...], ...]:
 
 
 def align(array: Any, chunks: Any, shape: tuple[Any, ...]) -> da.Array:
-    """An operand cut like the result; axes of length 1 stay whole."""
+    """An operand in the chunks of the result; axes of length 1 stay whole."""
     offset = len(chunks) - array.ndim
     wanted = {
         k: chunks[offset + k]
@@ -70,18 +70,17 @@ def _cut(array: da.Array, chunks: dict[int, Any]) -> da.Array:
     """An array in other chunks along some axes."""
     wanted = tuple(chunks.get(k, own) for k, own in enumerate(array.chunks))
     if array.ndim and not any(array.shape):
-        # Dask (2026.7) leaves arrays all of whose axes are empty in their chunks.
+        # Dask (2026.7) does not rechunk an array whose axes are all empty.
         nothing = np.empty_like(array._meta, shape=array.shape)
         return da.from_array(nothing, chunks=wanted, name=f"operand-{tokenize(nothing, wanted)}")
     return array.rechunk(wanted)
 
 
 def read_again(array: da.Array, seed: str) -> da.Array:
-    """The same array under fresh keys: all that it is made of is computed a second time.
+    """The same array under fresh keys, so that its tasks run a second time.
 
-    What workers hold already is read again where it is. ``dask.graph_manipulation.clone`` leaves
-    the targets of aliases as they are (Dask 2026.7): after a slice, a reshape or a rechunk it is
-    a graph with missing keys.
+    Futures stay. ``dask.graph_manipulation.clone`` does not rename the targets of aliases (Dask
+    2026.7): after a slice, a reshape or a rechunk its graph lacks keys.
     """
     graph = dict(array.__dask_graph__())
     held = {key: value for key, value in graph.items() if isinstance(value, Future)}

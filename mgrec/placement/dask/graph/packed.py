@@ -6,10 +6,10 @@ The graph from one chunk k of a group g to the result::
                     │                propagate g ─ (propagate g + 1)
                     └─ determine k ──┘
 
-``pack`` takes the blocks of one chunk together, so that its loads fuse into one root task and
-land on one worker. A propagation takes the summaries of its group and the entries of the
-group before; ``determine`` finds its own entry among those of its group, since a task for
-each entry would be placed without regard to data.
+``pack`` gathers the blocks of one chunk, so that its loads fuse into one root task on one worker.
+A propagation takes the summaries of its group and the entries of the group before. ``determine``
+picks its entry from those of its group: a task for each entry would be placed without regard to
+data.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _pack(cut: Cut, blocks: Sequence[da.Array], name: str) -> da.Array:
     for block in blocks:
         pairs += [block, index[len(index) - block.ndim :]]
     for k in index:
-        # Where the chunk lies: the index of its first step, and its place for messages.
+        # The chunk's place, for messages, and the index of its first step.
         values = {(j,): (j, start) for j, start in enumerate(starts_of(cut.chunks[k]))}
         pairs += [ArrayValuesDep((cut.chunks[k],), values), (k,)]
     return da.blockwise(

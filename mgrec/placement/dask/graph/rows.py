@@ -22,7 +22,7 @@ Layer = dict[Any, Task]
 
 
 def rows_of(rows: Any) -> Iterator[Place]:
-    """The places of chunks on these axes."""
+    """The places of all chunks of these axes."""
     return product(*(range(len(lengths)) for lengths in rows))
 
 
@@ -38,7 +38,7 @@ def groups_of(count: int, size: int, reverse: bool) -> list[range]:
 
 
 class Layers(ABC):
-    """The tasks of a solve as they are added, phase by phase.
+    """The tasks of a solve, added phase by phase.
 
     Attributes
     ----------
@@ -59,20 +59,20 @@ class Layers(ABC):
 
     @abstractmethod
     def propagate(self, places: list[Place], before: Any, key: tuple[Any, ...]) -> None:
-        """Add the propagation over a group: the summaries of these chunks after `before`."""
+        """Add the propagation of a group: the summaries of these chunks, after `before`."""
 
     @abstractmethod
     def determine(self, place: Place, entries: TaskRef, number: int) -> None:
-        """Add the results of a chunk, with its entry among those of its group."""
+        """Add the determination of a chunk, whose entry is that of this number in its group."""
 
     @abstractmethod
     def graph(self, initial: list[da.Array]) -> HighLevelGraph:
-        """The graph up to the propagations, which take these arrays of initial states."""
+        """The graph up to the propagations; `initial` are the Dask arrays of initial states."""
 
     @property
     @abstractmethod
     def read(self) -> set[str]:
-        """Names of the layers that determine takes its operands from."""
+        """Names of the layers that determine reads its operands from."""
 
     def chain(self, size: int) -> tuple[tuple[da.Array, ...], da.Array | None]:
         """The results, and the exit if it is asked for, with groups of this many chunks."""
@@ -84,7 +84,7 @@ class Layers(ABC):
             before: Any = initial(row)
             for group, members in enumerate(groups):
                 places = [place_of(row, recurrence.axis, k) for k in members]
-                # Nobody may ask for what comes after the last chunk: then it is not summarised.
+                # The last chunk is summarised only if something needs it.
                 asked = [
                     at for at, k in zip(places, members, strict=True)
                     if k != last or self.cut.is_last_asked
@@ -126,7 +126,7 @@ class Layers(ABC):
 
 
 def _initial(cut: Cut) -> tuple[Callable[[Place], List], list[da.Array]]:
-    """What the first propagation of a row of chunks starts from, as a function of the row."""
+    """The initial states of each row of chunks, as a function of the row."""
     own = cut.recurrence.state_shape
     chunks = (*((length,) for length in own), *cut.rows)
     shape = tuple(map(sum, chunks))
@@ -158,12 +158,12 @@ def _like(array: Any, ndim: int, dtype: np.dtype[Any]) -> Any:
 def extended(
     graph: HighLevelGraph, name: str, tasks: Layer, dependencies: set[str]
 ) -> HighLevelGraph:
-    """A graph with one more layer, whose tasks take something of each of these layers."""
+    """A graph with one more layer, which depends on these layers."""
     return HighLevelGraph({**graph.layers, name: tasks}, {**graph.dependencies, name: dependencies})
 
 
 def _component(graph: HighLevelGraph, name: str, chunks: Any, number: int, meta: Any) -> da.Array:
-    """One scalar of the state: an array of its own out of determine's tuples."""
+    """One scalar of the state as an array, from determine's tuples."""
     own = f"state-{number}-{name}"
     tasks = {
         (own, *place): Task((own, *place), _state_of, TaskRef((name, *place)), number)

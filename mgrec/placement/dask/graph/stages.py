@@ -1,4 +1,4 @@
-"""What users of a cluster do beside solving: keep operands together, solve in stages."""
+"""For users of a cluster: keep operands together, solve in stages."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from ..tasks.keys import phase_of
 def colocate(*arrays: da.Array, client: Client | None = None) -> tuple[da.Array, ...]:
     """Persist arrays so that chunks that belong together are on the same worker.
 
-    Operands that were persisted apart lie wherever they were computed, and a recurrence over
-    them moves about half of their bytes, at each solve. `colocate` moves them once.
+    Operands that were persisted one by one lie wherever they were computed, and every solve
+    moves about half of their bytes. `colocate` moves them once.
 
     Parameters
     ----------
     *arrays : dask.array.Array
         Of the same shape, persisted or not. The last one stays where it is, or is persisted
-        first; the others are chunked like it and follow it, chunk by chunk.
+        first; the others are rechunked like it and moved to it, chunk by chunk.
     client : distributed.Client, optional
         The default client when not given.
 
@@ -71,10 +71,10 @@ def colocate(*arrays: da.Array, client: Client | None = None) -> tuple[da.Array,
     others = []
     for array in (each.rechunk(last.chunks) for each in arrays[:-1]):
         with annotate(workers=lambda key: list(where[key[1:]]), allow_other_workers=True):
-            # Tasks of this name are never stolen by idle workers; others are, wherever they belong.
+            # Idle workers never steal tasks of this name; they steal others despite `workers`.
             name = f"rechunk-split-{tokenize('colocate', array, last)}"
             followed = array.map_blocks(_itself, name=name, meta=array._meta)
-        # Fusion would lose where its tasks belong.
+        # Fusion would drop the annotations.
         others.append(client.persist(followed, optimize_graph=False))
     return (*others, last)
 
@@ -88,9 +88,9 @@ def persist_in_stages(
 ) -> da.Array:
     """Persist the result of a recurrence over very many chunks, stage by stage.
 
-    Before anything is computed Dask orders the whole graph, which for any recurrence takes
-    time that grows with the square of the chunks: minutes for 20,000. In stages of 1,000
-    chunks it takes seconds, and the workers compute one stage while the next is ordered.
+    Dask orders a whole graph before it computes anything. For any recurrence this takes time that
+    grows with the square of the chunks: minutes for 20,000. In stages of 1,000 chunks it takes
+    seconds, and the workers compute one stage while the next is ordered.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def persist_in_stages(
     if chunks < 1:
         raise ValueError(f"chunks must be at least 1; got {chunks}")
     client = client_of(client)
-    # What workers hold already drops out of an optimized graph.
+    # An optimized graph lacks what workers hold already.
     held = {k: v for k, v in dict(array.__dask_graph__()).items() if isinstance(v, Future)}
     graph = held | dict(optimize(array)[0].__dask_graph__())
     keys = list(flatten(array.__dask_keys__()))
@@ -156,7 +156,7 @@ def persist_in_stages(
 
 
 def _needed(graph: dict[Any, Any], wanted: list[Any]) -> dict[Any, Any]:
-    """The tasks behind some keys, down to what earlier stages have in futures."""
+    """The tasks behind some keys, down to the futures of earlier stages."""
     found: dict[Any, Any] = {}
     queue = list(wanted)
     while queue:

@@ -1,4 +1,4 @@
-"""How a plan shares its chunks out to the workers that hold their operands."""
+"""The calls of a plan, and how it assigns chunks to the workers that hold their operands."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from ....families.family import Place
 from ..graph.cuts import Cut, starts_of
 from ..graph.held import is_held
 from ..graph.rows import rows_of
-from .messages import Part, Peer, row_of
+from .messages import Assignment, Peer, row_of
 
 Sizes = dict[Any, int]
 """Bytes by keys."""
 
-# Seconds in which a client hears that data are lost.
+# Seconds until a client hears that data are lost.
 HEARD = 0.2
 
 
 class Call:
-    """One call of a recurrence: its blocks in the memory of workers, its states in this one's."""
+    """One call of a recurrence: blocks in the memory of workers, states in that of the client."""
 
     def __init__(self, cut: Cut, client: Client) -> None:
         if cut.has_unknown_sizes:
@@ -43,14 +43,14 @@ class Call:
         self.cut = replace(cut, blocks=tuple(blocks))
         if any(future.status != "finished" for future in self.cut.futures()):
             _finish(self.cut.futures())
-        self._spans = [_spans(lengths) for lengths in cut.rows]
+        self._slices = [_slices(lengths) for lengths in cut.rows]
 
     def holders(self, client: Client) -> dict[Any, tuple[str, ...]]:
         """The workers that hold each block."""
         futures = self.cut.futures()
         where: dict[Any, tuple[str, ...]] = client.who_has(futures)
         if not all(where.values()):
-            # A worker is lost just now: Dask computes again what it held.
+            # A worker was just lost: Dask computes again what it held.
             sleep(HEARD)
             _finish(futures)
             where = client.who_has(futures)
@@ -60,28 +60,28 @@ class Call:
         """The states before the first chunk of every row of chunks."""
         states = list(map(to_host, self.cut.initial))
         return {
-            row: [_part(state, self._span(row)) for state in states]
+            row: [_states_of(state, self._slices_of(row)) for state in states]
             for row in rows_of(self.cut.rows)
         }
 
-    def exit(self, parts: Mapping[Place, np.ndarray]) -> np.ndarray:
-        """The states after the last chunk of every row of chunks, together."""
+    def exit(self, exits: Mapping[Place, np.ndarray]) -> np.ndarray:
+        """The exits of all rows of chunks as one array."""
         recurrence = self.cut.recurrence
         whole = np.empty((*recurrence.state_shape, *map(sum, self.cut.rows)), recurrence.dtype)
-        for row, part in parts.items():
-            at: Any = (..., *self._span(row))
-            whole[at] = part
+        for row, own in exits.items():
+            at: Any = (..., *self._slices_of(row))
+            whole[at] = own
         return whole
 
-    def _span(self, row: Place) -> list[slice]:
-        return [own[k] for own, k in zip(self._spans, row, strict=True)]
+    def _slices_of(self, row: Place) -> list[slice]:
+        return [own[k] for own, k in zip(self._slices, row, strict=True)]
 
-    def sizes(self, part: Part, names: Sequence[str]) -> Sizes:
+    def sizes(self, assignment: Assignment, names: Sequence[str]) -> Sizes:
         """The results of a share by their keys, one array a name and chunk."""
         chunks, itemsize = self.cut.chunks, self.cut.recurrence.result_dtype.itemsize
         return {
             (name, *at): prod(own[k] for own, k in zip(chunks, at, strict=True)) * itemsize
-            for at, _ in part.chunks
+            for at, _ in assignment.chunks
             for name in names
         }
 
@@ -110,31 +110,22 @@ def _finish(futures: list[Future]) -> None:
             future.result()
 
 
-def _spans(lengths: tuple[int, ...]) -> list[slice]:
+def _slices(lengths: tuple[int, ...]) -> list[slice]:
     starts = starts_of(lengths)
     return [slice(k, k + length) for k, length in zip(starts, lengths, strict=True)]
 
 
-def _part(state: Any, spans: list[slice]) -> Any:
+def _states_of(state: Any, rows: list[slice]) -> Any:
     """Of states (..., rows), whose axes may have length 1, those of some rows."""
-    every = [slice(None)] * (state.ndim - len(spans))
-    own = zip((*every, *spans[max(0, len(spans) - state.ndim) :]), state.shape, strict=True)
-    return state[tuple(slice(None) if length == 1 else span for span, length in own)]
+    every = [slice(None)] * (state.ndim - len(rows))
+    own = zip((*every, *rows[max(0, len(rows) - state.ndim) :]), state.shape, strict=True)
+    return state[tuple(slice(None) if length == 1 else part for part, length in own)]
 
 
-def deal(call: Call, client: Client, key: Callable[[int], str]) -> dict[str, Part]:
-    """Give every chunk to the worker that holds most of its operands.
+def deal(call: Call, client: Client, key: Callable[[int], str]) -> dict[str, Assignment]:
+    """Assign every chunk to the worker that holds most of its operands.
 
-    Parameters
-    ----------
-    call : Call
-    client : distributed.Client
-    key : callable, ``number -> key``
-        Of the share with this number.
-
-    Returns
-    -------
-    dict, address -> Part
+    `key` gives the key of the share with a number. Returns the assignments by addresses.
     """
     recurrence, count = call.cut.recurrence, call.cut.count
     axis, is_reverse = recurrence.axis, recurrence.reverse
@@ -167,7 +158,7 @@ def deal(call: Call, client: Client, key: Callable[[int], str]) -> dict[str, Par
             receivers[sender].append(Peer(receiver, key(numbers[receiver]), sent))
             senders[receiver].append(numbers[sender])
     return {
-        address: Part(
+        address: Assignment(
             number,
             tuple(map(call.cut.at, owned[address])),
             count,
@@ -179,7 +170,7 @@ def deal(call: Call, client: Client, key: Callable[[int], str]) -> dict[str, Par
 
 
 def _holder(cut: Cut, place: Place, where: dict[Any, Any]) -> str:
-    """The worker with most bytes of a chunk's operands; of equals, the first by address."""
+    """The worker with most bytes of a chunk's operands; the first by address among equals."""
     held: dict[str, int] = {}
     about = zip(cut.blocks, cut.keys(place), cut.shapes(place), strict=True)
     for block, key, shape in about:

@@ -1,4 +1,4 @@
-"""What a plan's client and the shares on its workers tell each other."""
+"""Messages between the client of a plan and the shares on its workers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ....families.family import AlongAxis, Place, Where
 
 @dataclass(frozen=True)
 class Peer:
-    """Another share: where it is, and the chunks whose summaries it waits for."""
+    """Another share, and the chunks whose summaries it waits for."""
 
     address: str
     key: str
@@ -21,21 +21,20 @@ class Peer:
 
 
 @dataclass(frozen=True)
-class Part:
-    """A share before its operands.
+class Assignment:
+    """What a share computes, and with whom it exchanges summaries.
 
     Attributes
     ----------
     number : int
-        Of the share among all.
+        Of the share.
     chunks : tuple of (place, starts)
-        Its own.
     count : int
         Chunks along the axis of the recurrence.
     peers : tuple of Peer
-        Whom it sends summaries.
+        The shares that it sends summaries to.
     senders : tuple of int
-        Numbers of the shares that send it some.
+        The numbers of the shares that send it summaries.
     """
 
     number: int
@@ -47,7 +46,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Request:
-    """One solve, as a share is asked for it.
+    """One solve, as the client asks a share for it.
 
     Attributes
     ----------
@@ -59,8 +58,8 @@ class Request:
         Of the results, one a scalar of the state.
     is_last_asked : bool
         The last chunk of a row is summarised, too.
-    keys : dict, place -> keys of operands, or None
-        None for the operands that the plan was built with.
+    keys : dict, place -> keys of operands, optional
+        None for the operands of the plan.
     """
 
     number: int
@@ -72,7 +71,7 @@ class Request:
 
 
 class Lost(Exception):
-    """The worker at an address cannot be reached, or is another one by now."""
+    """The worker at an address cannot be reached, or was replaced."""
 
 
 class Abandoned(Exception):

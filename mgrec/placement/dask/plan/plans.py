@@ -24,17 +24,17 @@ from ..cluster.door import client_of, problem_of
 from ..graph.build import Solved, cut
 from ..graph.cuts import Cut
 from .calls import Call, Sizes, deal
-from .messages import Abandoned, Lost, Part, Request, call, row_of
+from .messages import Abandoned, Assignment, Lost, Request, call, row_of
 from .shares import Share
 
-# Seconds for a direct connection to a worker; after that its messages go by the scheduler.
+# Seconds to connect to a worker; after that its messages go by the scheduler.
 REACH = 5.0
-# Seconds between two looks at whether a worker is still there.
+# Seconds between two checks that a worker is still there.
 WATCH = 0.2
 
 
 class WorkerLostError(RuntimeError):
-    """A plan's worker is gone, and with it what it held."""
+    """A worker of a plan is gone, and what it held."""
 
 
 class Plan:
@@ -50,8 +50,8 @@ class Plan:
         self._given = (recurrence, operands, options)
         self._lock, self._numbers, self._name = threading.Lock(), count(1), uuid4().hex[:16]
         self._first = Call(cut(self._problem), self.client)
-        self._parts = deal(self._first, self.client, self._key)
-        self._actors = {a: self._place(a, part) for a, part in self._parts.items()}
+        self._assignments = deal(self._first, self.client, self._key)
+        self._actors = {a: self._build(a, own) for a, own in self._assignments.items()}
         self._end = ""
         self._rpcs = self.client.sync(self._reach)
         self._settle()
@@ -59,15 +59,15 @@ class Plan:
     def _key(self, number: int) -> str:
         return f"plan-{self._name}-{number}"
 
-    def _place(self, address: str, part: Part) -> Future:
+    def _build(self, address: str, own: Assignment) -> Future:
         """Build the share of a worker, where its operands are."""
         # Pickled: Dask would look for futures in each of them.
-        keys = {at: self._first.cut.keys(at) for at, _ in part.chunks}
-        key = self._key(part.number)
-        return self.client.submit(Share, part, dumps(keys), key=key, actor=True, workers=[address])
+        keys = {at: self._first.cut.keys(at) for at, _ in own.chunks}
+        key = self._key(own.number)
+        return self.client.submit(Share, own, dumps(keys), key=key, actor=True, workers=[address])
 
     def _settle(self) -> None:
-        """Wait for the shares; one whose worker is lost would be waited for without end."""
+        """Wait for the shares; raise if a worker is lost, since its share will never come."""
         while not all(map(self._is_there, self._actors)):
             with suppress(TimeoutError):
                 wait(list(self._actors.values()), timeout=WATCH)
@@ -88,11 +88,11 @@ class Plan:
                 return ProxyRPC(self.client.scheduler, address)
             return direct
 
-        found = await asyncio.gather(*map(reach, self._parts))
-        return dict(zip(self._parts, found, strict=True))
+        found = await asyncio.gather(*map(reach, self._assignments))
+        return dict(zip(self._assignments, found, strict=True))
 
     def hold(self) -> Plan:
-        """Let the shares hold their operands, which the first solve would do."""
+        """Let the shares take hold of their operands now, not in the first solve."""
         self._raise(self.client.sync(self._all, list(self._actors), "hold"))
         return self
 
@@ -108,9 +108,9 @@ class Plan:
         Parameters
         ----------
         *operands
-            In place of the plan's, of the same shapes, chunks and dtypes; none for the plan's.
+            Of the same shapes, chunks and dtypes as the plan's; the plan's when not given.
         **options
-            In place of the plan's, as ``initial=``.
+            Such as ``initial=``; the plan's when not given.
 
         Returns
         -------
@@ -144,7 +144,7 @@ class Plan:
         number, recurrence, start = next(self._numbers), solve.cut.recurrence, time.perf_counter()
         names = tuple(f"solved-{self._name}-{number}-{k}" for k in range(recurrence.results))
         requests = dict(self._requests(solve, number, names))
-        sizes = {address: solve.sizes(part, names) for address, part in self._parts.items()}
+        sizes = {a: solve.sizes(own, names) for a, own in self._assignments.items()}
         futures = {key: Future(key, self.client) for own in sizes.values() for key in own}
         try:
             exits = self.client.sync(self._ask, number, requests, sizes, futures)
@@ -153,15 +153,15 @@ class Plan:
                 future.release()
             raise
         arrays = tuple(_array(solve.cut, name, futures) for name in names)
-        log_planned(arrays[0], len(self._parts), time.perf_counter() - start)
+        log_planned(arrays[0], len(self._assignments), time.perf_counter() - start)
         return arrays, solve.exit(exits) if recurrence.is_exit_asked else None
 
     def _requests(
         self, solve: Call, number: int, names: tuple[str, ...]
     ) -> Iterator[tuple[str, Request]]:
         initial, is_first = solve.initial(), solve is self._first
-        for address, part in self._parts.items():
-            places = [at for at, _ in part.chunks]
+        for address, assignment in self._assignments.items():
+            places = [at for at, _ in assignment.chunks]
             keys = None if is_first else {at: solve.cut.keys(at) for at in places}
             rows = {row_of(at, solve.cut.recurrence.axis) for at in places}
             own = {row: initial[row] for row in rows}
@@ -177,14 +177,14 @@ class Plan:
         sizes: Mapping[str, Sizes],
         futures: Mapping[Any, Future],
     ) -> dict[Place, Any]:
-        """Ask every share, and wait until all are done: the exits, by their rows of chunks."""
+        """Ask every share, and wait for all: the exits by their rows of chunks."""
         told = asyncio.ensure_future(self._tell(sizes))
         calls = {
             address: asyncio.ensure_future(self._call(address, "solve", request))
             for address, request in requests.items()
         }
         for each in calls.values():
-            # Held until then even if ctrl-C comes: a worker keeps what it stores once it is freed.
+            # Held until then even after ctrl-C: a result stored after its release stays for good.
             each.add_done_callback(lambda _: futures)
         errors = await self._watch(calls, asyncio.FIRST_EXCEPTION)
         if errors:
@@ -193,20 +193,20 @@ class Plan:
         lost = {address: Lost() for address in calls if not self._is_there(address)}
         self._raise({**errors, **await told, **lost})
         for state in (self.client.futures[key] for key in futures):
-            if state.status == "pending":  # the scheduler's word is on its way
+            if state.status == "pending":  # the scheduler's message is on its way
                 state.finish()
-        return {row: part for each in calls.values() for row, part in each.result().items()}
+        return {row: exit for each in calls.values() for row, exit in each.result().items()}
 
     async def _watch(
         self, calls: Mapping[str, asyncio.Future[Any]], until: str
     ) -> dict[str, BaseException]:
-        """Wait for calls, all or until the first has failed; what those raised that have."""
+        """Wait for all calls, or until the first fails; what the failed ones raised."""
         running = set(calls.values())
         errors: dict[str, BaseException] = {}
         while running and not (errors and until == asyncio.FIRST_EXCEPTION):
             _, running = await asyncio.wait(running, timeout=WATCH, return_when=until)
             for address, each in calls.items():
-                # A dead worker would be dialled for half a minute.
+                # Connecting to a dead worker is tried for half a minute.
                 if not each.done() and not self._is_there(address):
                     each.cancel()
             ended = {address: _error(each) for address, each in calls.items() if each.done()}
@@ -214,25 +214,25 @@ class Plan:
         return errors
 
     def _is_there(self, address: str) -> bool:
-        """Whether a share is built, and the scheduler has not told that its worker is gone."""
+        """Whether a share is built, and its worker is not known to be lost."""
         return bool(self._actors[address].status == "finished")
 
     def _call(self, address: str, function: str, *arguments: Any) -> Any:
-        key = self._key(self._parts[address].number)
+        key = self._key(self._assignments[address].number)
         return call(self._rpcs[address], key, function, *arguments)
 
     async def _all(
         self, addresses: Iterable[str], function: str, *arguments: Any
     ) -> dict[str, BaseException]:
-        """Call a coroutine of shares; what those raised that failed, or are lost."""
+        """Call a coroutine of shares; what failed or lost ones raised."""
         calls = {a: asyncio.ensure_future(self._call(a, function, *arguments)) for a in addresses}
         return await self._watch(calls, asyncio.ALL_COMPLETED)
 
     async def _tell(self, sizes: Mapping[str, Sizes]) -> dict[str, BaseException]:
-        """Tell the scheduler of the results while they are computed; the workers it has lost.
+        """Register the results with the scheduler while they are computed; the workers it lost.
 
-        By a call, not on the client's stream: told there of results on a worker that it has lost,
-        the scheduler (Dask 2026.7) drops the client, and all that the client holds is gone.
+        By a call, not on the client's stream: on results of a lost worker that come there, the
+        scheduler (Dask 2026.7) drops the client, and all that the client holds is gone.
         """
         left = dict(sizes)
         lost: dict[str, BaseException] = {}
@@ -252,7 +252,7 @@ class Plan:
         return lost
 
     def _raise(self, errors: Mapping[str, BaseException]) -> None:
-        """Raise what went wrong first, if anything: a lost worker, or what a chunk raised."""
+        """Raise an error, if there is one: a lost worker first, else what a chunk raised."""
         for address, error in errors.items():
             if isinstance(error, Lost):
                 self._end = (
@@ -266,7 +266,7 @@ class Plan:
                 raise error
 
     def close(self) -> None:
-        """Let go of the plan's operands; its results stay with whoever holds them."""
+        """Release the plan's operands; its results stay."""
         with self._lock:
             if not self._end and self.client.status == "running":
                 self.client.sync(self._all, list(self._actors), "close")

@@ -1,8 +1,8 @@
-"""What one worker does of a plan: the phases of its chunks, and its peers' summaries.
+"""The share of a plan that one worker computes.
 
-A share lives on its worker as a Dask actor. One solve is one message to each share. Shares
-send each other the summaries of their chunks; each folds all that come before its own chunks,
-in the order of the recurrence, so that the results have the bits of the graph's.
+A share is a Dask actor on its worker, and a solve is one message to each share. Shares send each
+other the summaries of their chunks. Each folds all summaries before its own chunks, in the order
+of the recurrence, so that results have the bits of the graph's.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from distributed.utils_comm import gather_from_workers
 
 from ....families.family import AlongAxis, Pack, Place
 from ..tasks.phases import Entries, determine_block, precompute_blocks, propagate_group
-from .messages import Abandoned, Lost, Part, Peer, Request, call, row_of
+from .messages import Abandoned, Assignment, Lost, Peer, Request, call, row_of
 
 Summaries = dict[Place, Any]
 
-# Seconds between two looks at whether somebody still waits for a solve.
+# Seconds between two checks that somebody still waits for a solve.
 WATCH = 5.0
 
 
 class Share:
     """The actor; its coroutines run on the worker's loop, the phases on threads of its own."""
 
-    def __init__(self, part: Part, keys: bytes) -> None:
-        self.part = part
-        self.at = dict(part.chunks)
+    def __init__(self, assignment: Assignment, keys: bytes) -> None:
+        self.assignment = assignment
+        self.at = dict(assignment.chunks)
         self.keys = loads(keys)
         self.blocks: dict[Place, list[Any]] = {}
         self.threads = max(1, get_worker().state.nthreads)
@@ -41,7 +41,7 @@ class Share:
         self.done = self.abandoned = 0
 
     async def hold(self) -> None:
-        """Hold the operands from now on: replicas may be dropped before the first solve."""
+        """Hold the operands from now on: else replicas may be dropped before the first solve."""
         self.blocks = self.blocks or await _blocks(self.keys)
 
     async def solve(self, request: Request) -> dict[Place, Any]:
@@ -65,20 +65,20 @@ class Share:
             self._expected(number)[sender].set_result(summaries)
 
     async def abandon(self, number: int) -> None:
-        """Wait no longer for the summaries of a solve: another share failed."""
+        """Stop waiting for the summaries of a solve: another share failed."""
         self.abandoned = number
         if number in self.exchanges:
             self.exchanges[number].cancel()
 
     async def close(self) -> None:
-        """Let go of the operands."""
+        """Release the operands."""
         self.blocks.clear()
         self.pool.shutdown(wait=False)
 
     def _expected(self, number: int) -> dict[int, asyncio.Future[bytes]]:
         loop = asyncio.get_running_loop()
         return self.waiting.setdefault(
-            number, {sender: loop.create_future() for sender in self.part.senders}
+            number, {sender: loop.create_future() for sender in self.assignment.senders}
         )
 
     async def _exchange(self, number: int, own: Summaries) -> list[bytes]:
@@ -87,7 +87,7 @@ class Share:
             raise Abandoned
         expected = self._expected(number)
         exchange = self.exchanges[number] = asyncio.gather(
-            self._send(number, own), *(expected[sender] for sender in self.part.senders)
+            self._send(number, own), *(expected[sender] for sender in self.assignment.senders)
         )
         try:
             while not (await asyncio.wait([exchange], timeout=WATCH))[0]:
@@ -101,7 +101,7 @@ class Share:
         return others
 
     def _is_held(self) -> bool:
-        """Whether the plan's client is still there: the scheduler frees what it leaves behind."""
+        """Whether the plan's client is still there: the scheduler frees actors that it leaves."""
         return any(actor is self for actor in get_worker().state.actors.values())
 
     async def _packs(self, request: Request) -> dict[Place, Pack]:
@@ -127,15 +127,15 @@ class Share:
         worker = get_worker()
 
         async def to(peer: Peer) -> None:
-            # One frame: an array a frame took 29 of 80 ms where 256 chunks were solved.
+            # One frame: a frame an array took 29 of 80 ms in a solve of 256 chunks.
             summaries = dumps({at: own[at] for at in peer.places})
-            arguments = (number, self.part.number, summaries)
+            arguments = (number, self.assignment.number, summaries)
             try:
                 await call(worker.rpc(peer.address), peer.key, "receive", *arguments)
             except Lost as error:
                 raise Lost(peer.address) from error
 
-        await asyncio.gather(*map(to, self.part.peers))
+        await asyncio.gather(*map(to, self.assignment.peers))
 
     async def _determine(
         self, request: Request, packs: Mapping[Place, Pack], own: Summaries, others: list[bytes]
@@ -163,7 +163,7 @@ class Share:
             return determine_block(recurrence, packs[at], entries[row], number)
 
         if self.threads > 1:
-            # With one thread a second trip to it would cost more than it is worth.
+            # With one thread a second round trip to it does not pay.
             await self._spread(lambda part: list(map(enter, part)), list(rows))
         results = await self._spread(lambda part: list(map(determine, part)), list(packs))
         keyed = {
@@ -177,20 +177,20 @@ class Share:
         return keyed, {row: entries[row].leave(recurrence) for row in ended}
 
     def _turn(self, k: int, recurrence: AlongAxis) -> int:
-        """When a chunk comes among those of its row."""
-        return self.part.count - 1 - k if recurrence.reverse else k
+        """The position of a chunk in its row, in the order of the recurrence."""
+        return self.assignment.count - 1 - k if recurrence.reverse else k
 
     def _ends(self, turn: int) -> bool:
-        return turn == self.part.count - 1
+        return turn == self.assignment.count - 1
 
     def _before(self, row: Place, last: int, request: Request) -> list[Place]:
         """The chunks of a row whose summaries this worker needs, in order.
 
-        Those before its last one; all for the exit, and where the recurrence is two-sided.
+        Those before its last one; all for the exit, or of a two-sided recurrence.
         """
         recurrence, axis = request.recurrence, request.recurrence.axis
         is_all = recurrence.is_two_sided or self._ends(last)
-        turns = range(self.part.count if is_all and request.is_last_asked else last)
+        turns = range(self.assignment.count if is_all and request.is_last_asked else last)
         return [(*row[:axis], self._turn(turn, recurrence), *row[axis:]) for turn in turns]
 
     async def _spread(

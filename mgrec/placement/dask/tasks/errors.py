@@ -1,4 +1,4 @@
-"""Say in which chunk an error came up: the traceback of a worker does not."""
+"""Name the chunk in an error: the traceback of a worker does not."""
 
 from __future__ import annotations
 
@@ -8,15 +8,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def in_chunk(phase: str, place: tuple[int, ...], starts: tuple[int, ...]) -> Iterator[None]:
-    """Add a note to whatever is raised inside; its type and its message stay.
+    """Add a note to whatever is raised inside.
 
-    Parameters
-    ----------
-    phase : str
-    place : tuple of int
-        Of the chunk among the chunks.
-    starts : tuple of int
-        Index of its first element; -1 along an axis of unknown chunk sizes.
+    `starts` is the index of the chunk's first element, -1 along an axis of unknown chunk sizes.
 
     Examples
     --------

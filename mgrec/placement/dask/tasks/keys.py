@@ -1,15 +1,15 @@
-"""What tasks and layers are called: the phase, and a token of what is solved."""
+"""Names of tasks and layers: the phase, and a token of the solve."""
 
 from __future__ import annotations
 
 from typing import Any
 
 PHASES = ("pack", "precompute", "propagate", "determine")
-"""In the order of the work; a pack loads the operands of a chunk."""
+"""In their order; a pack loads the operands of a chunk."""
 
 
 def phase_of(key: Any) -> str | None:
-    """The phase of a task, by its key or by its layer's name; None for what is not mgrec's.
+    """The phase of a task, from its key or its layer's name; None for a task of others.
 
     Examples
     --------

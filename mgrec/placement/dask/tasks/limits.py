@@ -1,4 +1,4 @@
-"""How large a chunk may be: operands and results of two of them share a GPU's memory."""
+"""How large a chunk may be: operands and results of two chunks share a GPU's memory."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import numpy as np
 
 from ....arrays.kinds import is_on_gpu
 
-# Of a GPU's memory: a chunk's result beside its operands, and the next chunk's operands.
-SHARE = 0.5
+# Of a GPU's memory, for a chunk's result: its operands, and the next chunk's, need the rest.
+FRACTION = 0.5
 
 
 def check_chunk(like: Any, shape: tuple[int, ...], dtype: np.dtype[Any], place: Any) -> None:
-    """Refuse a chunk that no GPU could work on.
+    """Refuse a chunk whose result is too large for a GPU.
 
     Parameters
     ----------
     like : array
-        On the GPU that it would be on; host arrays are not limited.
+        On the chunk's GPU; host arrays are not limited.
     shape, dtype
         Of the chunk's result.
     place : tuple of int
@@ -32,7 +32,7 @@ def check_chunk(like: Any, shape: tuple[int, ...], dtype: np.dtype[Any], place: 
     """
     if not is_on_gpu(like) or any(map(isnan, shape)):
         return
-    most, size = SHARE * _memory(like.device), prod(shape) * dtype.itemsize
+    most, size = FRACTION * _memory(like.device), prod(shape) * dtype.itemsize
     if size > most:
         parts = int(-(-size // (most / 4)))
         raise ValueError(
@@ -43,18 +43,18 @@ def check_chunk(like: Any, shape: tuple[int, ...], dtype: np.dtype[Any], place: 
 
 
 def check_chunks(like: Any, chunks: Any, dtype: np.dtype[Any]) -> None:
-    """Refuse the largest chunk of an array, where this process sees a GPU to compare it with."""
+    """Check the largest chunk of an array, if this process has a GPU."""
     if is_on_gpu(like):
         largest = tuple(max(lengths, default=0) for lengths in chunks)
         place = tuple(lengths.index(most) for lengths, most in zip(chunks, largest, strict=True))
         try:
             _memory(like.device)
         except RuntimeError:
-            return  # The client of a cluster need not have a GPU: the tasks check.
+            return  # The client of a cluster may have no GPU: the tasks check.
         check_chunk(like, largest, dtype, place)
 
 
-# By the numbers of the devices: each chunk asks, and the driver takes its time to answer.
+# By device number: every chunk asks, and the driver is slow to answer.
 _KNOWN: dict[int, int] = {}
 
 

@@ -1,7 +1,7 @@
-"""Packs as a cluster moves and spills them: block by block, each by its own kind.
+"""Serialise packs block by block, each as its own kind of array.
 
-Without it a pack of CuPy blocks is a host object to dask-cuda: it counts against the memory of
-the host and never leaves the device.
+Else dask-cuda takes a pack of CuPy blocks for a host object: it counts against the memory of the
+host, and is never spilled from the device.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Frames = tuple[dict[str, Any], list[Any]]
 
 
 def register(pack: type) -> None:
-    """Tell distributed, and dask-cuda where a worker runs it, what a pack is made of."""
+    """Register packs with distributed, and with dask-cuda where a worker runs it."""
     dask_serialize.register(pack)(_by(("dask", "pickle")))
     cuda_serialize.register(pack)(_by(("cuda", "dask", "pickle")))
 
