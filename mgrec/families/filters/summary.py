@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...algebra.exact import exact_product, exact_sum
 from ...arrays.chunk import Chunk
 from .cascade import Cascade
 from .power import power
@@ -13,7 +14,6 @@ from .power import power
 # Beyond these the chunk itself travels: every step decides what overflows, and where. The radius
 # leaves room for the rounding of poles that coincide on the unit circle.
 UNSTABLE, GROWTH = 1.001, 2.0**60
-_SPLIT = 2.0**27 + 1
 
 
 @dataclass(frozen=True)
@@ -76,22 +76,9 @@ def _weighed(
     with np.errstate(all="ignore"):
         total, error = offset.astype(np.float64), np.zeros_like(offset)
         for column, little, state in zip(high.T[:, :, None], low.T[:, :, None], entry, strict=True):
-            product = column * state
-            total, lost = _sum(total, product)
-            error += lost + _product_error(column, state, product) + little * state
+            product, rounding = exact_product(column, state)
+            total, lost = exact_sum(total, product)
+            error += lost + rounding + little * state
         exact = total + error
         # Splitting overflows near the largest number.
         return np.where(np.isfinite(exact), exact, total)
-
-
-def _sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    total = a + b
-    part = total - a
-    return total, (a - (total - part)) + (b - part)
-
-
-def _product_error(a: np.ndarray, b: np.ndarray, product: np.ndarray) -> np.ndarray:
-    a_high = a * _SPLIT - (a * _SPLIT - a)
-    b_high = b * _SPLIT - (b * _SPLIT - b)
-    a_low, b_low = a - a_high, b - b_high
-    return ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low

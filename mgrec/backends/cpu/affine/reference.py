@@ -8,9 +8,8 @@ from typing import Any
 import numba
 import numpy as np
 
+from ....algebra.exact import exact_product, exact_sum
 from ..compilation.kernels import OPTIONS, compile_kernel, writable
-
-_SPLIT = 134217729.0  # 2**27 + 1 halves a float64 (Dekker 1971)
 
 
 @dataclass
@@ -91,22 +90,8 @@ class Judge:
         self.steps += computed.size
 
 
-@numba.njit(inline="always", **OPTIONS)
-def _product(a: float, b: float) -> Any:
-    """p + e == a·b exactly, where nothing over- or underflows."""
-    p = a * b
-    a_high = a * _SPLIT - (a * _SPLIT - a)
-    b_high = b * _SPLIT - (b * _SPLIT - b)
-    a_low, b_low = a - a_high, b - b_high
-    return p, ((a_high * b_high - p) + a_high * b_low + a_low * b_high) + a_low * b_low
-
-
-@numba.njit(inline="always", **OPTIONS)
-def _sum(a: float, b: float) -> Any:
-    """x + e == a + b exactly (Knuth 1969)."""
-    x = a + b
-    b_part = x - a
-    return x, (a - (x - b_part)) + (b - b_part)
+_product = numba.njit(inline="always", **OPTIONS)(exact_product)
+_sum = numba.njit(inline="always", **OPTIONS)(exact_sum)
 
 
 def _judge(
