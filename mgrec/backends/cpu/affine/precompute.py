@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+import numba
 import numpy as np
 
 from ....families.transfer.affine import FINE
-from ..compilation.kernels import KEPT, compile_kernel
+from ..compilation.kernels import INNER, KEPT, compile_kernel
 from ..transfer.tuples import cells_at, parts_of, rows_of
 from .blocks import fill_powers
 from .rows import fill_block
@@ -30,28 +31,32 @@ SLAB, HIGH = 16, 2.0**30
 COLUMNS = 4096
 
 
-def _precompute_constant(operands: Any, summary: Any, bounds: Any) -> None:
+@numba.njit(**INNER)
+def _write(summary: Any, at: Any, carry: Any) -> None:
     product, exponent, offset, growth, flag = summary
+    product[at], exponent[at], offset[at] = carry[:3]
+    growth[at], flag[at] = carry[3], carry[5]
+
+
+def _precompute_constant(operands: Any, summary: Any, bounds: Any) -> None:
+    offset = summary[2]
     powers = np.empty(FOLD, offset.dtype)
     start = (1.0, 0, offset.dtype.type(0), 0.0, 1.0, FINE)
     for row in range(offset.shape[0]):
         s, t = rows_of(operands, row)
         fill_powers(s, powers)
-        carry = summarise_constant(s, t, start, powers, bounds)
-        product[row], exponent[row], offset[row] = carry[:3]
-        growth[row], flag[row] = carry[3], carry[5]
+        _write(summary, row, summarise_constant(s, t, start, powers, bounds))
 
 
 def _precompute_arrays(operands: Any, summary: Any, bounds: Any) -> None:
-    product, exponent, offset, growth, flag = summary
+    offset = summary[2]
     for row in range(offset.shape[0]):
         s, t = rows_of(operands, row)
         carry = (1.0, 0, offset.dtype.type(0), 0.0, 1.0, FINE)
         for left in range(0, t.size, BLOCK):
             right = min(left + BLOCK, t.size)
             carry = summarise_block(s[left:right], t[left:right], carry, bounds)
-        product[row], exponent[row], offset[row] = carry[:3]
-        growth[row], flag[row] = carry[3], carry[5]
+        _write(summary, row, carry)
 
 
 precompute_constant = compile_kernel(_precompute_constant)
@@ -64,7 +69,7 @@ def precompute_filled(lift: Any, is_real: bool, *key: str) -> Any:
     fill = fill_block(lift)
 
     def precompute(operands: Any, steps: int, summary: Any, bounds: Any, reverse: bool) -> None:
-        product, exponent, offset, growth, flag = summary
+        product, offset = summary[0], summary[2]
         s, t = np.empty(BLOCK, offset.dtype), np.empty(BLOCK, offset.dtype)
         for row in range(offset.shape[0]):
             operand = rows_of(operands, row)
@@ -77,8 +82,7 @@ def precompute_filled(lift: Any, is_real: bool, *key: str) -> Any:
                     carry = summarise_block(s[:size], t[:size], carry, bounds)
                 else:
                     carry = track(s, t, size, carry, bounds)
-            product[row], exponent[row], offset[row] = carry[:3]
-            growth[row], flag[row] = carry[3], carry[5]
+            _write(summary, row, carry)
 
     return compile_kernel(precompute, *key, repr(is_real))
 
@@ -129,7 +133,7 @@ def retrack_columns(lift: Any, *key: str) -> Any:
     """The kernel that summarises the flagged columns step by step."""
 
     def retrack(operands: Any, steps: int, summary: Any, bounds: Any, reverse: bool) -> None:
-        product, exponent, offset, growth, flag = summary
+        product, _, offset, _, flag = summary
         s, t = np.empty(BLOCK, offset.dtype), np.empty(BLOCK, offset.dtype)
         for row in range(offset.shape[0]):
             for j in range(offset.shape[1]):
@@ -142,7 +146,6 @@ def retrack_columns(lift: Any, *key: str) -> Any:
                         at = steps - 1 - left - i if reverse else left + i
                         s[i], t[i] = lift(*cells_at(operands, row, at, j))
                     carry = track(s, t, size, carry, bounds)
-                product[row, j], exponent[row, j], offset[row, j] = carry[:3]
-                growth[row, j], flag[row, j] = carry[3], carry[5]
+                _write(summary, (row, j), carry)
 
     return compile_kernel(retrack, *key)

@@ -30,14 +30,7 @@ FunctionIdentity._unique_ids = iter(lambda: secrets.randbits(62), None)
 
 
 def compile_kernel(kernel: Callable[..., Any], *key: str) -> Any:
-    """Compile a kernel, cached on disk.
-
-    Parameters
-    ----------
-    kernel : function
-    *key : str
-        Fingerprints of the functions that the kernel's closure holds compiled.
-    """
+    """Compile a kernel, cached on disk; `key`: fingerprints of functions in its closure."""
     dispatcher = numba.njit(no_cfunc_wrapper=True, **OPTIONS)(kernel)
     dispatcher._cache = cache_on_disk(kernel, *key)
 

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 
 from ..compilation.kernels import compile_kernel
-from .plain import copy_states
+from .plain import MASK, copy_states
 
 # Columns whose states stay in the L1 cache together with a line of inputs and outputs.
 COLUMNS = 256
-_MASK = (1 << 63) - 1
 
 
 def _filter_columns(
@@ -52,7 +51,7 @@ def _filter_columns(
                             for j in range(count):
                                 here[j] = (after[j] + bk * value[j]) - ak * line[j]
                 for j in range(count):
-                    largest[j] = max(largest[j], bits[j] & _MASK)
+                    largest[j] = max(largest[j], bits[j] & MASK)
                 if write:
                     target = y[o, n, left : left + count]
                     for j in range(count):

@@ -72,19 +72,9 @@ def at_rest(cascade: Cascade, chunk: Chunk) -> np.ndarray:
 def determine_filter(
     cascade: Cascade, chunk: Chunk, entry: np.ndarray, result: np.ndarray
 ) -> Outcome:
-    """Write the outputs of every step of a chunk.
+    """Write the outputs of a chunk, whose operand is x and whose dtype is that of the results.
 
-    Parameters
-    ----------
-    cascade : Cascade
-    chunk : Chunk
-        Its operand is x, its dtype that of the results.
-    entry : array (states, outer, inner), float64 or complex128
-    result : array (outer, steps, inner)
-
-    Returns
-    -------
-    Outcome
+    `entry` is an array (states, outer, inner) of float64 or complex128.
     """
     x = _samples(cascade, chunk)
     outcome = _in_float64(cascade, x, entry, result, chunk)

@@ -23,7 +23,7 @@ import numpy as np
 from ..compilation.kernels import INNER, compile_kernel
 from ..simd.lanes import fma, multiply, store
 from .lanes import first, load_lanes, pass_down
-from .plain import copy_states, largest_bits, line_of, part_of, plain_pair, put_number
+from .plain import copy_states, largest_bits, line_of, plain_pair, put_number, target_part
 
 LAG = 4
 # Samples copied together, of strided rows and of cascades of several groups of lanes.
@@ -53,7 +53,7 @@ def _steps(width: int) -> Any:
         largest = np.int64(0)
         for left in range(0, source.size, CHECKED):
             given = source[left : left + CHECKED]
-            wanted = part_of(target, left, given.size, spare)
+            wanted = target_part(target, left, given.size, spare)
             for t in range(0, given.size, LAG):
                 y4, v0, v1 = step(pass_down(y4, np.float64(given[t])), y1, y2, v0, v1, taps)
                 wanted[t] = first(y4)
@@ -133,7 +133,7 @@ def _pipeline(width: int) -> Any:
         _fill_lanes(head, z, a, lanes)
         for n in range(odd):
             put_number(target, n, head[n])
-        rest, wanted = source[odd + behind :], part_of(target, odd, size - odd - behind, None)
+        rest, wanted = source[odd + behind :], target_part(target, odd, size - odd - behind, None)
         largest = max(largest_bits(head[:odd]), run(rest, wanted, spare, table, lanes))
         _empty_lanes(tail, z, a, lanes)
         for s in range(1, width):

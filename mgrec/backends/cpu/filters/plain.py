@@ -11,7 +11,7 @@ from numba.extending import overload
 
 from ..compilation.kernels import INNER, compile_kernel
 
-_MASK, _SHORT_MASK = (1 << 63) - 1, (1 << 31) - 1
+MASK, _SHORT_MASK = (1 << 63) - 1, (1 << 31) - 1
 
 
 def line_of(array: Any, outer: Any, inner: Any) -> Any:
@@ -42,13 +42,13 @@ def _put_number(array: Any, at: Any, value: Any) -> Any:
     return put
 
 
-def part_of(array: Any, left: int, count: int, spare: Any) -> Any:
+def target_part(array: Any, left: int, count: int, spare: Any) -> Any:
     """``array[left:left + count]``; where `array` is None, as much of `spare`, or None."""
     raise NotImplementedError  # compiled code only
 
 
-@overload(part_of, strict=False)
-def _part_of(array: Any, left: Any, count: Any, spare: Any) -> Any:
+@overload(target_part, strict=False)
+def _target_part(array: Any, left: Any, count: Any, spare: Any) -> Any:
     if array != types.none:
         return lambda array, left, count, spare: array[left : left + count]
     if spare != types.none:
@@ -139,7 +139,7 @@ def largest_bits(y: Any) -> Any:
     bits = y.view(np.int64)
     largest = np.int64(0)
     for i in range(bits.size):
-        largest = max(largest, bits[i] & _MASK)
+        largest = max(largest, bits[i] & MASK)
     return largest
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from ..compilation.kernels import INNER, compile_kernel
 from ..simd.lanes import LARGE, LINE, fence, stream
 from .lanes import WIDTH, store_rounded
-from .plain import largest_bits, part_of, plain_section, put_number
+from .plain import largest_bits, plain_section, put_number, target_part
 from .section import (
     NEAR,
     copy_line,
@@ -161,7 +161,7 @@ def _steps_along(order: int) -> Any:
         past = max(order, WIDTH)
         for left in range(first, x.size, BATCH):
             count = min(BATCH, x.size - left)
-            part, target = v[:count], part_of(y, left, count, None)
+            part, target = v[:count], target_part(y, left, count, None)
             feed_forward(x[left - order : left + count], part, b)
             full = steps(part, wide_y, target, a, past)
             one_by_one(part[full:], wide_y, a, past + full, past + count)

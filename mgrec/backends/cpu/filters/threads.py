@@ -22,18 +22,7 @@ PIECE = 4096
 def determine_on_threads(
     cascade: Cascade, chunk: Chunk, entry: np.ndarray | None, result: np.ndarray
 ) -> np.ndarray:
-    """Filter a chunk in host memory; its exit.
-
-    Parameters
-    ----------
-    cascade : Cascade
-    chunk : Chunk
-        The signal, (outer, steps, inner).
-    entry : array (states, outer, inner), optional
-        0 where none is given.
-    result : array
-        Where to write, of the chunk's shape.
-    """
+    """Filter a chunk in host memory from its entry, 0 where None; returns its exit."""
     threads = threads_for(result.size)
     entry = cpu.at_rest(cascade, chunk) if entry is None else np.ascontiguousarray(entry)
     outer, _, inner = chunk.shape

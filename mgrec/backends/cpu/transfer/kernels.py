@@ -19,7 +19,7 @@ from ....algebra.variants import is_ordinary
 from ..compilation.kernels import INNER, KEPT, compile_kernel
 from ..compilation.steps import compile_step
 from ..compilation.stored import IN_MEMORY
-from .tuples import cast, cells_at, rows_of, store, values_at
+from .tuples import cast, cells_at, rows_of, store_each, values_at
 
 # Columns whose maps are composed together: they stay in the L2 cache.
 COLUMNS = 4096
@@ -52,15 +52,7 @@ operands it takes."""
 
 @lru_cache(maxsize=KEPT)
 def transfer_kernels(transfer_map: TransferMap, sources: Sources, several: bool) -> TransferKernels:
-    """Kernels of a transfer map.
-
-    Parameters
-    ----------
-    transfer_map : TransferMap
-    sources : Sources
-    several : bool
-        The state is a tuple of scalars.
-    """
+    """Kernels of a transfer map; `several`: the state is a tuple of scalars."""
     fused = fused_lift(transfer_map, sources)
     transfer_map.require_unchanged()
     compose = compile_step(transfer_map.compose)
@@ -129,7 +121,7 @@ def _determine_rows(lift: Any, apply: Any) -> Callable[..., None]:
             for step in range(steps):
                 at = steps - 1 - step if reverse else step
                 state = cast(apply(lift(*values_at(operand, at)), state), results)
-                store(result, at, state)
+                store_each(result, at, state)
 
     return determine_rows
 
@@ -154,7 +146,7 @@ def _determine_columns(lift: Any, apply: Any) -> Callable[..., None]:
                             else:
                                 state = values_at(results, (row, before, column))
                             step_map = lift(*cells_at(operands, row, at, column))
-                            store(results, (row, at, column), apply(step_map, state))
+                            store_each(results, (row, at, column), apply(step_map, state))
                 else:
                     for column in range(begin, end):
                         state = values_at(results, (row, before, column))
@@ -162,7 +154,7 @@ def _determine_columns(lift: Any, apply: Any) -> Callable[..., None]:
                             at = steps - 1 - first - k if reverse else first + k
                             step_map = lift(*cells_at(operands, row, at, column))
                             state = cast(apply(step_map, state), results)
-                            store(results, (row, at, column), state)
+                            store_each(results, (row, at, column), state)
 
     return determine_columns
 
@@ -176,7 +168,7 @@ def _precompute_rows(lift: Any, compose: Any) -> Callable[..., None]:
             for step in range(1, steps):
                 at = steps - 1 - step if reverse else step
                 chunk = cast(compose(chunk, lift(*values_at(operand, at))), maps)
-            store(maps, row, chunk)
+            store_each(maps, row, chunk)
 
     return precompute_rows
 
@@ -191,10 +183,10 @@ def _precompute_columns(lift: Any, compose: Any) -> Callable[..., None]:
                     for column in range(left, min(left + COLUMNS, columns)):
                         later = lift(*cells_at(operands, row, at, column))
                         if step == 0:
-                            store(maps, (row, column), later)
+                            store_each(maps, (row, column), later)
                         else:
                             earlier = values_at(maps, (row, column))
-                            store(maps, (row, column), compose(earlier, later))
+                            store_each(maps, (row, column), compose(earlier, later))
 
     return precompute_columns
 
@@ -202,6 +194,6 @@ def _precompute_columns(lift: Any, compose: Any) -> Callable[..., None]:
 def _act(apply: Any) -> Callable[..., None]:
     def act(maps: Any, entry: Any, exits: Any) -> None:
         for row in range(exits[0].shape[0]):
-            store(exits, row, apply(values_at(maps, row), values_at(entry, row)))
+            store_each(exits, row, apply(values_at(maps, row), values_at(entry, row)))
 
     return act

@@ -36,18 +36,7 @@ def kernels(method: str) -> Kernels:
 
 
 def precompute(transfer_map: TransferMap, chunk: Chunk) -> Summary:
-    """Reduce every row of a chunk to one map.
-
-    Parameters
-    ----------
-    transfer_map : TransferMap
-    chunk : Chunk
-        Its operands are read once and never written.
-
-    Returns
-    -------
-    Summary
-    """
+    """Reduce every row of a chunk to one map."""
     if transfer_map.redoes_rows_of(chunk.dtype):
         return _precompute_affine(chunk)
     if chunk.steps == 0:
@@ -120,18 +109,7 @@ def _row_alone(chunk: Chunk, outer: int, inner: int) -> Chunk:
 
 
 def propagate(summary: Summary, entry: Arrays) -> Arrays:
-    """The states after a chunk, from those before it.
-
-    Parameters
-    ----------
-    summary : Summary
-    entry : tuple of arrays (outer, inner)
-        One array a scalar of the state.
-
-    Returns
-    -------
-    tuple of arrays (outer, inner)
-    """
+    """The exit of a chunk from its entry: arrays (outer, inner), one a scalar of the state."""
     if isinstance(summary, AffineSummary):
         exit = propagate_affine(summary, entry[0])
         for row, chunk in summary.redo.items():
@@ -151,16 +129,7 @@ def propagate(summary: Summary, entry: Arrays) -> Arrays:
 
 
 def determine(transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results: Arrays) -> None:
-    """Write the states after every step of a chunk.
-
-    Parameters
-    ----------
-    transfer_map : TransferMap
-    chunk : Chunk
-    entry : tuple of arrays (outer, inner)
-    results : tuple of arrays (outer, steps, inner)
-        C-contiguous; written.
-    """
+    """Write the states after every step of a chunk to C-contiguous arrays (outer, steps, inner)."""
     if chunk.shape[2] == 1:
         _determine_rows(transfer_map, chunk, entry, results)
     else:

@@ -122,12 +122,12 @@ def _store(array: Any, at: Any, value: Any) -> None:
     array[at] = value
 
 
-def store(arrays: Any, at: Any, values: Any) -> None:
+def store_each(arrays: Any, at: Any, values: Any) -> None:
     """``arrays[k][at] = values[k]`` for every k; each value is cast to its array's dtype."""
     raise NotImplementedError
 
 
-@overload(store, strict=False)
+@overload(store_each, strict=False)
 def _store_all(arrays: Any, at: Any, values: Any) -> Any:
     lines = "".join(f"    element(arrays[{i}], at, values[{i}])\n" for i in range(len(arrays)))
     scope = {"element": _store}
