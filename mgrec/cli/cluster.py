@@ -43,21 +43,10 @@ PATIENT = {"distributed.deploy.lost-worker-timeout": "1 hour"}
 
 @contextmanager
 def open_cluster(name: str, workers: int = 1) -> Iterator[Client]:
-    """A client of the cluster; an embedded one is closed at the end.
+    """A client of the cluster (see HELP); one that is started here is closed at the end.
 
-    Parameters
-    ----------
-    name : str
-        ``auto``, ``local``, ``cuda``, ``tcp://...``, ``tls://...`` or the path of a scheduler
-        file. The certificates of a cluster over TLS are those of Dask's configuration
-        (``distributed.comm.tls``).
-    workers : int, optional
-        More than 1: wait until so many are there, of a cluster that is starting.
-
-    Raises
-    ------
-    Failure
-        The cluster cannot be opened or reached.
+    Certificates for TLS are those of Dask's configuration (``distributed.comm.tls``). Where
+    `workers` is more than 1, wait for that many workers of a cluster that is starting.
     """
     _quieten()
     name = default_cluster() if name == "auto" else name

@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 from distributed.system import MEMORY_LIMIT
+
+from ..backends.cpu.threads import cuts
 
 # Larger than the caches of most processors, small enough for a laptop.
 COPY_BYTES = 256 << 20
@@ -101,8 +102,7 @@ def copy_bandwidth(
     """
     threads = threads or processors()
     source, target = np.ones(size // 8), np.zeros(size // 8)
-    ends = [source.size * k // threads for k in range(threads + 1)]
-    pieces = [slice(a, b) for a, b in pairwise(ends)]
+    pieces = [slice(*ends) for ends in cuts(source.size, threads)]
     with ThreadPoolExecutor(threads) as pool:
 
         def copy() -> None:

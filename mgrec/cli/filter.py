@@ -16,7 +16,7 @@ from ..recurrences.filters.zero_phase import filtfilt, sosfiltfilt
 from . import cluster as clusters
 from . import failure, recordings, stores
 from . import report as reports
-from .linear import fill
+from .linear import describe, fill
 from .output import check_output, in_place_when_complete
 
 HELP = f"""Filter IN along an axis.
@@ -163,11 +163,7 @@ def filter_(
             with reports.reported(report, client):
                 seconds = fill(target, y, client, f"Writing {out.name}")
             workers, _ = clusters.describe(client)
-    speed = y.size / max(seconds, 1e-9)
-    click.echo(
-        f"{out}: {y.dtype} {y.shape} in {seconds:.2f} s, {speed:.3g} samples/s, "
-        f"{workers} worker{'s' * (workers != 1)}"
-    )
+    click.echo(describe(out, y, seconds, "samples", workers))
 
 
 def _lazy(stored: stores.Stored, axis: int, chunk: int | None) -> da.Array:

@@ -17,14 +17,12 @@ from distributed.client import futures_of
 from rich.console import Console
 
 from ..placement.dask.cluster.progress import steps_of
+from ..placement.dask.graph.build import MANY_CHUNKS
 from ..recurrences.linear import linear_recurrence
 from . import cluster as clusters
 from . import failure, progress, stores
 from . import report as reports
 from .output import check_output, in_place_when_complete
-
-# Dask takes seconds to minutes to order a graph of more chunks along one axis.
-MANY_CHUNKS = 2000
 
 HELP = f"""Solve w_i = s_i·w_(i-1) + t_i for arrays in files.
 
@@ -51,13 +49,7 @@ class Job:
     memory: str
 
     def lazy(self) -> da.Array:
-        """The result, not computed yet.
-
-        Raises
-        ------
-        Failure
-            Operands that do not fit together.
-        """
+        """The result, not computed yet."""
         inputs = [v for v in (self.s, self.t) if isinstance(v, stores.Stored)]
         shape = _broadcast(inputs)
         if not -len(shape) <= self.axis < len(shape):
@@ -149,9 +141,14 @@ def linear(
             with reports.reported(report, client):
                 seconds = write(w, part, client, f"Writing {out.name}")
             workers, _ = clusters.describe(client)
+    click.echo(describe(out, w, seconds, "steps", workers))
+
+
+def describe(path: Path, w: da.Array, seconds: float, unit: str, workers: int) -> str:
+    """What was written, how fast and by how many workers."""
     rate = w.size / max(seconds, 1e-9)
-    click.echo(
-        f"{out}: {w.dtype} {w.shape} in {seconds:.2f} s, {rate:.3g} steps/s, "
+    return (
+        f"{path}: {w.dtype} {w.shape} in {seconds:.2f} s, {rate:.3g} {unit}/s, "
         f"{workers} worker{'s' * (workers != 1)}"
     )
 

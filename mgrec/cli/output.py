@@ -39,18 +39,9 @@ def _is_array(folder: Path) -> bool:
 
 @contextmanager
 def in_place_when_complete(path: Path) -> Iterator[Path]:
-    """A temporary name beside `path`, moved to `path` if the body succeeds.
+    """Yield a temporary path, where the body creates a file or a folder.
 
-    Parameters
-    ----------
-    path : Path
-        Of a file or a folder; one that is there is replaced.
-
-    Yields
-    ------
-    Path
-        ``.NAME.RANDOM.part.SUFFIX``, where the body creates the file or the folder. It is
-        removed if the body raises, whatever it raises.
+    It replaces `path` if the body succeeds, and is removed if the body raises anything.
     """
     path = path.absolute()
     part = path.with_name(f".{path.stem}.{uuid4().hex[:8]}.part{path.suffix}")

@@ -38,14 +38,7 @@ PROFILE = 48.0  # degrees north: Brittany, the Alps, the steppe, Sakhalin, Newfo
 
 
 def draw(run: Run, path: Path) -> None:
-    """Draw input, result, a profile and the task stream of a demo.
-
-    Parameters
-    ----------
-    run : Run
-    path : Path
-        Of the PNG.
-    """
+    """Draw input, result, a profile and the task stream of a demo as a PNG."""
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

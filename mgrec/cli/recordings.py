@@ -94,13 +94,7 @@ def check_kind(path: Path) -> None:
 
 
 def find(path: Path) -> Recording:
-    """An input.
-
-    Raises
-    ------
-    Failure
-        It is not there, or it is no recording.
-    """
+    """Open an input."""
     check_kind(path)
     if path.suffix != ".wav":
         return Recording(stores.find(path), -1, None)

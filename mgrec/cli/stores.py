@@ -83,13 +83,7 @@ def check_kind(path: Path) -> None:
 
 
 def find(path: Path) -> Stored:
-    """An input.
-
-    Raises
-    ------
-    Failure
-        It is not there, or it is no array.
-    """
+    """Open an input."""
     check_kind(path)
     if not path.exists():
         raise BadInput(f"{path} does not exist")
