@@ -16,7 +16,7 @@ class Coefficient:
     ----------
     function : callable, ``(index, *values) -> scalar``
         Plain Python on scalars: arithmetic and NumPy ufuncs. ``index`` is the position of
-        the step along the axis, an int64, the first one 0, whatever the direction.
+        the step along the axis, an int64, 0 for the first, in either direction.
     *arrays : array_like
         Further operands of the function; each broadcasts against the recurrence's others,
         and the function gets their values at the step.
@@ -27,8 +27,8 @@ class Coefficient:
     the dtype of the result. It costs its arithmetic twice where an array is cut into chunks,
     once to precompute and once to determine, and no memory.
 
-    What the function reads from modules and its closure is read once, when it is compiled,
-    and a function that reads other numbers is compiled anew: see :class:`mgrec.TransferMap`.
+    Values that the function reads from modules and its closure are read once, when it is
+    compiled; a function that reads other numbers is compiled anew: see :class:`mgrec.TransferMap`.
     Numbers that change from call to call belong in `arrays`, where a scalar stays a scalar:
     ``mgrec.Coefficient(lambda i, rate: rate / (i + 1), rate)``.
 

@@ -20,7 +20,7 @@ Codes = tuple[CodeType, ...]
 @dataclass
 class _Seen:
     fingerprints: set[str] = field(default_factory=set)
-    is_told: bool = False
+    has_warned: bool = False
 
 
 _lock = threading.Lock()
@@ -37,9 +37,9 @@ def warn_of_variants(kind: str, codes: Codes, fingerprint: str) -> None:
     """Warn once a code that numbers belong in operands."""
     with _lock:
         seen = _of(codes)
-        if _is_ordinary(seen, fingerprint) or seen.is_told:
+        if _is_ordinary(seen, fingerprint) or seen.has_warned:
             return
-        seen.is_told = True
+        seen.has_warned = True
     code = codes[0]
     warnings.warn(
         f"{MOST + 1} times a {kind} was made of the same code ({code.co_name} in "

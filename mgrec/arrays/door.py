@@ -54,7 +54,7 @@ def as_plain_array(name: str, value: Any) -> Any:
         return value
     if hasattr(value, "__dask_graph__") and value.__dask_graph__() is not None:
         kind, instead = type(value).__name__, "make a Dask array of it"
-        if hasattr(type(value), "dims"):  # a Delayed has whatever it is asked for
+        if hasattr(type(value), "dims"):  # a Delayed has every attribute
             instead = "pass its .data, or use xarray.apply_ufunc(..., dask='allowed')"
         raise TypeError(f"{name} must be a NumPy or Dask array; got a lazy {kind}: {instead}")
     try:

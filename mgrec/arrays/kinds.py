@@ -39,19 +39,8 @@ def _has(kind: Any, name: str) -> bool:
 def check_together(named: Sequence[tuple[str, Any]], rows: Sequence[tuple[str, Any]]) -> None:
     """Raise unless all arrays are in host memory, or all on one GPU.
 
-    Parameters
-    ----------
-    named : sequence of (str, array or scalar)
-        Host scalars, 0-d arrays among them, go with arrays of any kind.
-    rows : sequence of (str, array or scalar)
-        Initial states, which may be in host memory beside arrays on a GPU.
-
-    Raises
-    ------
-    TypeError
-        A NumPy array beside a CuPy array, in memory or as chunks.
-    ValueError
-        CuPy arrays on two devices.
+    Host scalars, 0-d arrays among them, go with any array, and so do `rows`, initial states in
+    host memory.
     """
     on_gpu = [(name, array) for name, array in (*named, *rows) if is_on_gpu(array)]
     if not on_gpu:

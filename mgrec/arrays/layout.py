@@ -14,16 +14,9 @@ from .kinds import is_on_gpu
 
 
 def lay_out(recurrence: Any, operands: Sequence[Any], shape: tuple[int, ...], first: int) -> Chunk:
-    """Operands of one chunk of NumPy (or CuPy) arrays as a :class:`Chunk`.
+    """Operands of one chunk as a :class:`Chunk`.
 
-    Parameters
-    ----------
-    recurrence : AlongAxis
-    operands : sequence of arrays and Coefficient
-    shape : tuple of int
-        Of the chunk's result.
-    first : int
-        Index of the chunk's first step along the whole axis.
+    `shape` is that of its result, `first` the index of its first step along the whole axis.
     """
     layout = canonical_shape(shape, recurrence.axis)
 

@@ -17,28 +17,11 @@ def check_out(
     operands: Sequence[Any],
     count: int | None = None,
 ) -> tuple[Any, ...]:
-    """Check arrays to write results to.
+    """The arrays to write results to, checked; empty where `out` is None.
 
-    Parameters
-    ----------
-    out : None, array, or tuple of arrays
-    shape : tuple of int
-        Of each result.
-    dtype : numpy.dtype
-    operands : sequence of arrays
-        `out` must not share their memory: a kernel may read them again.
-    count : int, optional
-        Results, in a tuple as the state is; one array where None.
-
-    Returns
-    -------
-    tuple of arrays
-        Empty where `out` is None.
-
-    Raises
-    ------
-    TypeError, ValueError
-        `out` is no writeable C-contiguous array of the result's shape, dtype and kind.
+    They must be writeable and C-contiguous, of the result's shape, dtype and kind, and share no
+    memory with operands: a kernel may read these again. `count` results come as a tuple, one
+    array where None.
     """
     if out is None:
         return ()

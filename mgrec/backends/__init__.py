@@ -22,16 +22,7 @@ CPU_THREADS = Backend(CPU.device_of, np.empty, partial(kernels_of, "cpu", method
 
 
 def backend_of(arrays: Iterable[Any], method: str = "auto", host: Backend = CPU) -> Backend:
-    """The backend for chunks of these arrays, with the kernels of a method.
-
-    Parameters
-    ----------
-    arrays : iterable of arrays
-    method : str
-        Of a GPU's kernels.
-    host : Backend
-        For arrays in host memory.
-    """
+    """The backend for chunks of these arrays: a GPU's kernels of a method, or `host`."""
     return _gpu(method) if any(map(is_on_gpu, arrays)) else host
 
 

@@ -16,22 +16,10 @@ _MACHINES = {"cpu": "host memory", "cuda": "a GPU"}
 
 @cache
 def kernels_of(machine: str, family: str, method: str = "auto") -> Kernels:
-    """The kernels of a family on a machine.
+    """The kernels of a family on a machine, which is a folder of ``backends``.
 
-    Parameters
-    ----------
-    machine : str
-        A folder of ``backends``.
-    family : str
-        One of FAMILIES.
-    method : str
-        The kernels of a GPU: see :func:`mgrec.linear_recurrence`. Of a CPU "threads" shares a
-        call out to all threads; any other method runs on the caller's.
-
-    Raises
-    ------
-    NotImplementedError
-        The backend has no kernels for the family.
+    `method` names kernels of a GPU: see :func:`mgrec.linear_recurrence`. On a CPU "threads" shares
+    a call among all threads; any other method runs on the caller's.
     """
     if family not in FAMILIES:
         raise LookupError(f"family must be one of {FAMILIES}; got {family!r}")

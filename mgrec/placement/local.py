@@ -10,15 +10,7 @@ from ..families.family import Arrays, Grid, Pack, Problem
 
 
 def solve(problem: Problem) -> tuple[Arrays, Any]:
-    """Solve a recurrence over NumPy or CuPy arrays.
-
-    Returns
-    -------
-    results : tuple of arrays
-        Of the problem's shape and result dtype; those of its `out`, where it has one.
-    exit : array or None
-        What follows the last step, if that is asked for.
-    """
+    """The results over NumPy or CuPy arrays, in `out` where given, and the exit if asked for."""
     recurrence, shape, arrays = problem.recurrence, problem.shape, problem.arrays
     backend = backend_of(arrays, recurrence.method, CPU_THREADS)
     count = recurrence.results if problem.is_several else None

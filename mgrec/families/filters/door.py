@@ -101,7 +101,7 @@ def check_polynomials(b: Any, a: Any, x: Any, axis: Any, zi: Any, out: Any) -> P
             raise ValueError(
                 f"Unexpected shape for parameter zi: expected {wanted}, found {zi.shape}."
             )
-        entry = _front(zi, axis)
+        entry = np.moveaxis(zi, axis, 0)
     return filter_problem(cascade, x, entry, axis, dtype, out)
 
 
@@ -123,7 +123,7 @@ def check_sections(sos: Any, x: Any, axis: Any, zi: Any, out: Any) -> Problem:
                 f"Invalid zi shape. With axis={axis}, an input with shape {x.shape} and an sos "
                 f"array with {len(sos)} sections, zi must have shape {wanted}, got {zi.shape}."
             )
-        entry = _front(zi, axis + 1)
+        entry = np.moveaxis(zi, axis + 1, 0)
         entry = entry.swapaxes(0, 1).reshape((cascade.states, *entry.shape[2:]))
     return filter_problem(cascade, x, entry, axis, dtype, out)
 
@@ -134,18 +134,10 @@ def _as_states(zi: Any, x: Any) -> Any:
     return zi
 
 
-def _front(array: Any, axis: int) -> Any:
-    order = (axis, *(k for k in range(array.ndim) if k != axis))
-    return array.transpose(order)
-
-
 def as_zf(recurrence: FilterRecurrence, exit: Any, is_sections: bool) -> Any:
     """The states after the last sample in SciPy's axes, from (states, other axes of x)."""
-    if not is_sections:
-        axis = recurrence.axis
-        order = (*range(1, axis + 1), 0, *range(axis + 1, exit.ndim))
-        return exit.transpose(order)
-    pairs = exit.reshape((len(recurrence.cascade.sections), 2, *exit.shape[1:]))
     axis = recurrence.axis
-    order = (0, *range(2, axis + 2), 1, *range(axis + 2, pairs.ndim))
-    return pairs.transpose(order)
+    if not is_sections:
+        return np.moveaxis(exit, 0, axis)
+    pairs = exit.reshape((len(recurrence.cascade.sections), 2, *exit.shape[1:]))
+    return np.moveaxis(pairs, 1, axis + 1)

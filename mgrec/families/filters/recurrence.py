@@ -61,13 +61,10 @@ class FilterRecurrence(Chain):
 def filter_problem(
     cascade: Cascade, x: Any, entry: Any, axis: int, dtype: np.dtype[Any], out: Any = None
 ) -> Problem:
-    """A filter over an array.
+    """A filter over an array; nothing is checked.
 
     Parameters
     ----------
-    cascade : Cascade
-    x : array
-        Of `dtype`, or to be cast to it.
     entry : array, optional
         The states before the first sample: their axis first, then the axes of x without
         `axis`, each full or of length 1. 0 where None.
@@ -75,7 +72,6 @@ def filter_problem(
         0 or more.
     dtype : numpy.dtype
         Of the results: float32, float64, complex64 or complex128.
-    out : array, optional
     """
     is_complex = cascade.is_complex or dtype.kind == "c"
     recurrence = FilterRecurrence(

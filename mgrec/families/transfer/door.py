@@ -28,32 +28,14 @@ def check(
     method: str = "auto",
     out: Any = None,
 ) -> Problem:
-    """Check the arguments of a recurrence.
+    """Check the arguments of a recurrence; see :func:`mgrec.linear_recurrence` for them.
 
     Parameters
     ----------
-    transfer_map : TransferMap
     operands : dict, name -> array_like, scalar or Coefficient
         By the names that messages use.
-    initial : scalar, array_like, or tuple of these
-    axis : int
-    reverse : bool
     kinds : str
         Kinds of dtype to compute in; integers become floats where "i" is not among them.
-    memory, method, out
-        See :func:`mgrec.linear_recurrence`.
-
-    Returns
-    -------
-    Problem
-
-    Raises
-    ------
-    TypeError
-        A dtype or a kind of array that no recurrence can be computed in, an axis that is no
-        integer, or a direction that is no bool.
-    ValueError
-        Shapes that do not fit, or an axis that is not there.
     """
     checked = {name: _operand(name, value) for name, value in operands.items()}
     states = initial if isinstance(initial, tuple) else (initial,)

@@ -23,15 +23,7 @@ def filtfilt_gust(b: np.ndarray, a: np.ndarray, x: Any, axis: int, irlen: int | 
 
     and the result is y_fb + [Sᴿ, Oᴿ]·[x_0; x_N] (eq. 7), where ᴿ reverses the rows.
 
-    Parameters
-    ----------
-    b, a : array
-        1-d.
-    x : array
-    axis : int
-        0 or more.
-    irlen : int, optional
-        Samples at either end that the states reach; all when not given.
+    `irlen` is how many samples the states reach at either end, all when None.
 
     References
     ----------

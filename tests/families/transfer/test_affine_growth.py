@@ -93,7 +93,7 @@ def test_a_map_that_is_fine_gives_the_loops_exit(dtype, powers, seed, size):
 @pytest.mark.parametrize(
     ("name", "s", "t", "flag"),
     [
-        ("calm", [0.5] * 30, [1.0] * 30, FINE),
+        ("safe", [0.5] * 30, [1.0] * 30, FINE),
         ("nan in s", [0.5, np.nan, 0.5], [1.0] * 3, NAN),
         ("nan in t, after inf", [0.5, 0.5, 0.5], [np.inf, np.nan, 1.0], NAN),
         ("inf", [0.5, np.inf, 0.5], [1.0] * 3, REDO),

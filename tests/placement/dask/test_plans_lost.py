@@ -101,7 +101,7 @@ def test_the_scheduler_does_not_drop_a_client_whose_worker_is_lost(client, t):
     there, gone = (worker.address for worker in workers_of(client))
     sizes = {gone: {("solved-gone", 0): 8}, there: {("solved-there", 0): 8}}
     client.sync(lose, client, 1)
-    assert isinstance(client.sync(solve._tell, sizes)[gone], Lost)
+    assert isinstance(client.sync(solve._register, sizes)[gone], Lost)
     np.testing.assert_array_equal(kept.compute(), 2)
     assert client.cluster.scheduler.clients[client.id].wants_what >= {
         client.cluster.scheduler.tasks["solved-there", 0]

@@ -12,15 +12,7 @@ from ....families.family import AlongAxis, Problem
 
 
 def client_of(client: Any) -> Client:
-    """The client that was given, or the default one.
-
-    Raises
-    ------
-    TypeError
-        Something else was given.
-    ValueError
-        None was given, and there is none.
-    """
+    """The client that was given, or the default one."""
     if client is None:
         return default_client()
     if not isinstance(client, Client):
@@ -34,13 +26,7 @@ def check_dask_array(name: str, array: Any) -> None:
 
 
 def problem_of(recurrence: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> Problem:
-    """The problem that a call of a public function would solve.
-
-    Raises
-    ------
-    TypeError
-        The function does not solve one recurrence along an axis, or no operand is a Dask array.
-    """
+    """The problem that a call of a public function would solve along an axis of Dask arrays."""
     if not callable(recurrence):
         raise TypeError(f"recurrence must be a function of mgrec; got {recurrence!r}")
     if not any(isinstance(operand, da.Array) for operand in (*operands, *options.values())):

@@ -23,14 +23,8 @@ Shapes = tuple[tuple[int, ...], ...]
 class WarmUp(WorkerPlugin):  # type: ignore[misc]
     """Run the three phases once on every worker, also on those that join later.
 
-    Parameters
-    ----------
-    recurrence : AlongAxis
-    shapes : tuple
-        Of the blocks of a chunk, for each kind of chunk.
-    metas : tuple of arrays
-        Empty arrays of the blocks' kinds and dtypes.
-    name : str
+    `shapes` are those of the blocks of a chunk, for each kind of chunk; `metas` are empty arrays
+    of the blocks' kinds and dtypes.
     """
 
     recurrence: AlongAxis

@@ -31,15 +31,7 @@ from .rows import Layers
 
 
 class Packed(Layers):
-    """The tasks over packs.
-
-    Parameters
-    ----------
-    cut : Cut
-    token : str
-    memory : {"stream", "two-pass"}
-        A second reading has packs of its own.
-    """
+    """The tasks over packs; two passes have two packs a chunk."""
 
     def __init__(self, cut: Cut, token: str, memory: str) -> None:
         super().__init__(cut, token)

@@ -40,13 +40,8 @@ def groups_of(count: int, size: int, reverse: bool) -> list[range]:
 class Layers(ABC):
     """The tasks of a solve, added phase by phase.
 
-    Attributes
-    ----------
-    cut : Cut
-    names : tuple of str
-        Of the layers of precompute, propagate, determine and exit.
-    entries, results, exits : dict
-        The tasks of the last three.
+    `names` are those of the layers of precompute, propagate, determine and exit; `entries`,
+    `results` and `exits` are the tasks of the last three.
     """
 
     def __init__(self, cut: Cut, token: str) -> None:

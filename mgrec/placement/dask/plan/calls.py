@@ -137,14 +137,12 @@ def deal(call: Call, client: Client, key: Callable[[int], str]) -> dict[str, Ass
     def turn(place: Place) -> int:
         return count - 1 - place[axis] if is_reverse else place[axis]
 
-    latest = {
-        address: {row_of(place, axis): 0 for place in places} for address, places in owned.items()
-    }
+    latest: dict[str, dict[Place, int]] = {address: {} for address in owned}
     for address, places in owned.items():
         for place in places:
-            row = row_of(place, axis)
+            row, own = row_of(place, axis), latest[address]
             needed = count if recurrence.is_two_sided else turn(place)
-            latest[address][row] = max(latest[address][row], needed)
+            own[row] = max(own.get(row, 0), needed)
 
     def asked(sender: str, receiver: str) -> tuple[Place, ...]:
         until = latest[receiver]

@@ -178,7 +178,7 @@ class Plan:
         futures: Mapping[Any, Future],
     ) -> dict[Place, Any]:
         """Ask every share, and wait for all: the exits by their rows of chunks."""
-        told = asyncio.ensure_future(self._tell(sizes))
+        registered = asyncio.ensure_future(self._register(sizes))
         calls = {
             address: asyncio.ensure_future(self._call(address, "solve", request))
             for address, request in requests.items()
@@ -191,7 +191,7 @@ class Plan:
             await self._all([each for each in calls if each not in errors], "abandon", number)
             errors |= await self._watch(calls, asyncio.ALL_COMPLETED)
         lost = {address: Lost() for address in calls if not self._is_there(address)}
-        self._raise({**errors, **await told, **lost})
+        self._raise({**errors, **await registered, **lost})
         for state in (self.client.futures[key] for key in futures):
             if state.status == "pending":  # the scheduler's message is on its way
                 state.finish()
@@ -228,7 +228,7 @@ class Plan:
         calls = {a: asyncio.ensure_future(self._call(a, function, *arguments)) for a in addresses}
         return await self._watch(calls, asyncio.ALL_COMPLETED)
 
-    async def _tell(self, sizes: Mapping[str, Sizes]) -> dict[str, BaseException]:
+    async def _register(self, sizes: Mapping[str, Sizes]) -> dict[str, BaseException]:
         """Register the results with the scheduler while they are computed; the workers it lost.
 
         By a call, not on the client's stream: on results of a lost worker that come there, the

@@ -11,7 +11,7 @@ from distributed import Client
 from ..cluster.door import client_of
 from .plans import Plan, WorkerLostError
 
-# As often as Dask runs a task again whose workers die (distributed.scheduler.allowed-failures).
+# As often as Dask retries a task whose workers die (distributed.scheduler.allowed-failures).
 ATTEMPTS = 4
 
 
@@ -21,8 +21,8 @@ def solve(
     """Solve a recurrence over Dask arrays at once, without a graph.
 
     A graph costs the scheduler about half a millisecond a chunk, and three rounds. `solve` sends
-    one message to each worker, and the workers send each other the summaries of their chunks:
-    over many chunks it takes less than a graph with one task a chunk, over few some milliseconds
+    one message to each worker, and the workers send each other the summaries of their chunks. For
+    many chunks it takes less time than a graph with one task a chunk, for few some milliseconds
     less than the recurrence's graph. For many solves of one shape :func:`mgrec.plan` keeps what
     `solve` builds.
 
@@ -52,13 +52,12 @@ def solve(
     ValueError
         Sizes of chunks are unknown.
     RuntimeError
-        Workers were lost in four solves on end.
+        Workers were lost in four solves in a row.
 
     Notes
     -----
-    A worker that is lost meanwhile costs time: what it held of the operands is computed again, and
-    the solve begins anew. Results of a worker that is lost later are gone, since no graph says
-    how they were computed.
+    If a worker is lost meanwhile, its operands are computed again and the solve is repeated.
+    Results of a worker that is lost later are gone, since no graph says how to compute them.
 
     Examples
     --------
@@ -73,7 +72,7 @@ def solve(
     client = client_of(client)
 
     def once() -> Any:
-        # Not closed, which would be one more message: its shares go as it goes.
+        # Not closed, which would be one more message: its shares are freed with it.
         return Plan(recurrence, operands, options, client)()
 
     for _ in range(ATTEMPTS - 1):

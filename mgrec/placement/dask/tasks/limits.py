@@ -14,22 +14,7 @@ FRACTION = 0.5
 
 
 def check_chunk(like: Any, shape: tuple[int, ...], dtype: np.dtype[Any], place: Any) -> None:
-    """Refuse a chunk whose result is too large for a GPU.
-
-    Parameters
-    ----------
-    like : array
-        On the chunk's GPU; host arrays are not limited.
-    shape, dtype
-        Of the chunk's result.
-    place : tuple of int
-        For the message.
-
-    Raises
-    ------
-    ValueError
-        The chunk takes more than half of the memory of its GPU.
-    """
+    """Refuse a result that takes more than half of the memory of its GPU, which `like` is on."""
     if not is_on_gpu(like) or any(map(isnan, shape)):
         return
     most, size = FRACTION * _memory(like.device), prod(shape) * dtype.itemsize
