@@ -16,13 +16,13 @@ from mgrec.algebra.fingerprint import StepFunction
 from mgrec.arrays.chunk import CoefficientOperand
 from mgrec.backends.cuda.device.cubins import OPTIONS
 from mgrec.backends.cuda.trace.tracing import state_count
-from mgrec.backends.cuda.transfer.determine import plan
+from mgrec.backends.cuda.transfer.determine import launch_single_pass
 from mgrec.backends.cuda.transfer.long_coefficients import print_evaluation
-from mgrec.backends.cuda.transfer.precompute import print_precompute
+from mgrec.backends.cuda.transfer.precompute import launch_reduction
 from mgrec.backends.cuda.transfer.program import Layout
-from mgrec.backends.cuda.transfer.repair import print_repair, repair_layout
+from mgrec.backends.cuda.transfer.repair import launch_repair
 from mgrec.backends.cuda.transfer.sources import describe
-from mgrec.backends.cuda.transfer.walking import print_walk
+from mgrec.backends.cuda.transfer.walking import launch_walk
 from mgrec.families.transfer.growth import guarded_affine
 
 ARCHITECTURES = [75, 80, 90, 100]
@@ -76,8 +76,9 @@ def test_kernels_compile(nvrtc: ctypes.CDLL, case: Any, architecture: int) -> No
         staged=rows and architecture == 80,
         crowded=chunk.shape[1] < 3 * vector, team=1 if rows else 3,
     )  # fmt: skip
-    compile_text(nvrtc, plan(transfer_map, chunk, source, states, layout, 132).text, architecture)
-    compile_text(nvrtc, print_precompute(transfer_map, chunk, source, states, layout), architecture)
+    what, given = (transfer_map, chunk, source, layout), [(None,) * states] * 2
+    compile_text(nvrtc, launch_single_pass(*what, *given, 132)[0].text, architecture)
+    compile_text(nvrtc, launch_reduction(*what, ())[0].text, architecture)
 
 
 def long_formula(i: Any) -> Any:
@@ -103,8 +104,9 @@ def test_walks_compile(nvrtc: ctypes.CDLL, shape: Any, architecture: int) -> Non
         transfer_map, chunk = chunk_of(name, dtype, shape, reverse=True)
         layout = Layout(32, 16 // chunk.dtype.itemsize, 2, reverse=True, walking=True)
         states = state_count(transfer_map)
-        text = print_walk(transfer_map, chunk, describe(chunk), states, layout)
-        compile_text(nvrtc, text, architecture)
+        given = [(None,) * states] * 2
+        launch = launch_walk(transfer_map, chunk, describe(chunk), layout, *given, 132)
+        compile_text(nvrtc, launch.text, architecture)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -112,9 +114,7 @@ def test_walks_compile(nvrtc: ctypes.CDLL, shape: Any, architecture: int) -> Non
 def test_repairs_compile(nvrtc: ctypes.CDLL, dtype: str, architecture: int) -> None:
     for name, shape in (("affine", (3, 500, 1)), ("computed", (1, 5000, 7))):
         _, chunk = chunk_of(name, dtype, shape, reverse=True)
-        compile_text(
-            nvrtc, print_repair(chunk, describe(chunk), repair_layout(chunk)), architecture
-        )
+        compile_text(nvrtc, launch_repair(chunk, describe(chunk), ()).text, architecture)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -125,8 +125,8 @@ def test_summaries_compile(nvrtc: ctypes.CDLL, shape: Any, architecture: int) ->
         vector, is_real = 16 // chunk.dtype.itemsize, dtype != "complex128"
         layout = Layout(128, 3 * vector if shape[2] == 1 else 4, 2, guarded=is_real)
         guarded = guarded_affine(chunk.dtype)
-        text = print_precompute(guarded, chunk, describe(chunk), 1, layout)
-        compile_text(nvrtc, text, architecture)
+        launch = launch_reduction(guarded, chunk, describe(chunk), layout, ())[0]
+        compile_text(nvrtc, launch.text, architecture)
 
 
 def test_a_broken_kernel_is_noticed(nvrtc: ctypes.CDLL) -> None:

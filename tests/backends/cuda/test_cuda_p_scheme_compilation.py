@@ -24,7 +24,7 @@ def test_the_phases_compile(nvrtc: ctypes.CDLL, case: Any, architecture: int) ->
     source = describe(chunk)
     guarded = transfer_map.name == "affine" and chunk.dtype.kind in "fc"
     layout = choose_layout(chunk, source, 256, guarded=guarded)
-    text = print_p_scheme(transfer_map, chunk, source, state_count(transfer_map), layout)
+    text = print_p_scheme(transfer_map, source, state_count(transfer_map), layout)
     kernels.compile_text(nvrtc, text, architecture)
 
 

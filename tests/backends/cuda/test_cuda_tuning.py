@@ -10,12 +10,13 @@ import pytest
 from cuda_cases import chunk_of
 
 from mgrec.backends.cuda.device.compilation import Device
+from mgrec.backends.cuda.device.launches import Launch
 from mgrec.backends.cuda.trace.tracing import state_count
-from mgrec.backends.cuda.transfer.determine import plan, shared_bytes
+from mgrec.backends.cuda.transfer.determine import launch_single_pass
 from mgrec.backends.cuda.transfer.layouts import choose_layout, choose_precompute
 from mgrec.backends.cuda.transfer.program import Layout
 from mgrec.backends.cuda.transfer.sources import describe
-from mgrec.backends.cuda.transfer.walking import walk_bytes
+from mgrec.backends.cuda.transfer.walking import launch_walk
 
 H100 = Device(90, 132, 227 * 1024)
 DEVICES = [
@@ -33,6 +34,12 @@ def chosen(name: str, dtype: str, shape: Any, device: Device) -> tuple[Any, Any,
     transfer_map, chunk = chunk_of(name, dtype, shape, reverse=False)
     states, width = state_count(transfer_map), len(transfer_map.identity)
     return transfer_map, chunk, choose_layout(chunk, describe(chunk), width, states, device)
+
+
+def launch_of(transfer_map: Any, chunk: Any, layout: Layout, device: Device) -> tuple[Launch, int]:
+    arrays = [(None,) * state_count(transfer_map)] * 2
+    given = (transfer_map, chunk, describe(chunk), layout, *arrays, device.multiprocessors)
+    return (launch_walk(*given), 0) if layout.walking else launch_single_pass(*given)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -54,11 +61,8 @@ def test_the_order_of_arithmetic_is_that_of_any_gpu(name: str, dtype: str, shape
 def test_blocks_fit_into_shared_memory(name: str, dtype: str, device: Device) -> None:
     for shape in SHAPES:
         transfer_map, chunk, layout = chosen(name, dtype, shape, device)
-        states = state_count(transfer_map)
-        count = walk_bytes if layout.walking else shared_bytes
-        order = (states, layout) if layout.walking else (layout, states)
-        used = count(chunk, describe(chunk), *order)
-        assert used <= device.shared_bytes, (shape, layout)
+        launch, _ = launch_of(transfer_map, chunk, layout, device)
+        assert launch.shared_bytes <= device.shared_bytes, (shape, layout)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -70,7 +74,7 @@ def test_memory_beside_the_arrays_is_a_hundredth_of_the_result(name: str, dtype:
             continue
         states = state_count(transfer_map)
         layout = replace(layout, guarded=name != "matrix2")
-        launch = plan(transfer_map, chunk, describe(chunk), states, layout, 132)
+        _, units = launch_of(transfer_map, chunk, layout, H100)
         result = states * np.prod(shape, dtype=float) * chunk.dtype.itemsize
         # A ring of eight turns for each block, however large the result.
-        assert launch.units * 8 <= 0.01 * result + 8 * 132 * 32 * 128
+        assert units * 8 <= 0.01 * result + 8 * 132 * 32 * 128

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
+import numpy as np
+
 from .cubins import OPTIONS, UNFUSED, compiled
 
 
@@ -109,20 +111,20 @@ class _Descriptors:
         self.epoch = 0
         self.space: Any = None
 
-    def reserve(self, units: int) -> tuple[Any, int]:
+    def reserve(self, units: int) -> tuple[Any, np.uint32]:
         import cupy
 
         if units > self.units or self.epoch == 2**24 - 1:
             self.units, self.epoch = max(units, self.units), 0
             self.space = cupy.zeros(self.units, cupy.uint64)
         self.epoch += 1
-        return self.space, self.epoch
+        return self.space, np.uint32(self.epoch)
 
 
 _local = threading.local()
 
 
-def descriptors(units: int) -> tuple[Any, int]:
+def descriptors(units: int) -> tuple[Any, np.uint32]:
     """Memory for `units` 64-bit words on the current device and stream, and its epoch.
 
     Raises

@@ -1,74 +1,118 @@
-"""Launches: compiled once for all chunks of one kind, then bound to arrays."""
+"""Launches: each described once, those of a chunk prepared once for all chunks of its kind."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import count
 from typing import Any
 
 import numpy as np
 
+from ....algebra.transfer_map import TransferMap
 from ....arrays.chunk import Chunk, CoefficientOperand
-from .compilation import Kernel, descriptors
+from .compilation import compile_kernel
 
 Arrays = Sequence[Any]
+Run = Callable[..., None]
 
 
 @dataclass(frozen=True)
 class Launch:
-    """Kernels of one solve and what they are launched with.
+    """A kernel and what it is launched with: all that a study of a layout finds out.
 
     Attributes
     ----------
-    calls : tuple of (Kernel, blocks, threads, bytes of shared memory, is cooperative)
-        One after the other, all with the same arguments.
+    text, name : str
+        Program and kernel.
+    blocks, threads : int
     arguments : tuple
-        Arrays, scalars of coefficients, and slots that :meth:`on` fills.
-    sizes : tuple of numpy.int64
-    units : int
-        64-bit words of the look-ahead's memory, which comes before the sizes, its epoch
-        after them; 0 where there is none.
+        Arrays, scalars, and slots for what a run is given. A function is called by every run:
+        for what is kept by a cache of its own.
+    shared_bytes : int
+        Dynamic shared memory of a block.
+    is_cooperative : bool
+        Blocks wait for each other.
+    is_fused : bool
+        As of :func:`mgrec.backends.cuda.device.compilation.compile_kernel`.
     """
 
-    calls: tuple[tuple[Kernel, int, int, int, bool], ...]
+    text: str
+    name: str
+    blocks: int
+    threads: int
     arguments: tuple[Any, ...]
-    sizes: tuple[Any, ...]
-    units: int = 0
+    shared_bytes: int = 0
+    is_cooperative: bool = False
+    is_fused: bool = True
 
-    def __call__(self) -> None:
-        arguments = (*self.arguments, *self.sizes)
-        if self.units:
-            space, epoch = descriptors(self.units)
-            arguments = (*self.arguments, space, *self.sizes, np.uint32(epoch))
-        for kernel, blocks, threads, shared_bytes, is_cooperative in self.calls:
-            kernel(blocks, threads, arguments, shared_bytes, is_cooperative)
+    def fill(self, given: Arrays) -> tuple[Any, ...]:
+        """The arguments of one run."""
+        return tuple([
+            a.find(given) if isinstance(a, Slot) else a() if callable(a) else a
+            for a in self.arguments
+        ])  # fmt: skip
 
-    def on(self, arrays: Arrays) -> Launch:
-        """The same launch on other arrays of its kind."""
-        filled = (arrays[a.number] if isinstance(a, Slot) else a for a in self.arguments)
-        return Launch(self.calls, tuple(filled), self.sizes, self.units)
+
+def prepared(*launches: Launch, reserve: Callable[[], Arrays] = tuple) -> Run:
+    """Compile launches for the current device.
+
+    Parameters
+    ----------
+    launches : Launch
+    reserve : callable, ``() -> arrays``
+        Memory that the launches share and a run alone needs: slots below 0.
+
+    Returns
+    -------
+    callable, ``(given=()) -> None``
+        Launches one after the other on the current stream; `given` is what slots of 0 and more
+        stand for.
+    """
+    kernels = [
+        compile_kernel(each.text, each.name, each.shared_bytes, is_fused=each.is_fused)
+        for each in launches
+    ]
+
+    def run(given: Arrays = ()) -> None:
+        given = (*given, *reserve())
+        template: tuple[Any, ...] | None = None
+        for launch, kernel in zip(launches, kernels, strict=True):
+            if launch.arguments is not template:  # a repair has those of what it repairs
+                template, arguments = launch.arguments, launch.fill(given)
+            shared_bytes, is_cooperative = launch.shared_bytes, launch.is_cooperative
+            kernel(launch.blocks, launch.threads, arguments, shared_bytes, is_cooperative)
+
+    return run
+
+
+def run(*launches: Launch, given: Arrays = ()) -> None:
+    """Compile launches, or find them compiled, and run them once."""
+    prepared(*launches)(given)
 
 
 @dataclass(frozen=True)
 class Slot:
-    """Stands for an array of a kind: what a program is printed for without the array.
+    """Stands for what a run is given: an array of a kind, which a program is printed without.
 
     Attributes
     ----------
     number : int
-        Among all arrays of the launch.
+        Among all that the run is given; below 0 from its end.
     shape : tuple of int
     dtype : numpy.dtype
     ptr : int
         Address modulo 16.
+    component : int, optional
+        Of the array's first axis this one alone.
     """
 
     number: int
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    ptr: int
+    shape: tuple[int, ...] = ()
+    dtype: np.dtype[Any] | None = None
+    ptr: int = 0
+    component: int | None = None
 
     @property
     def size(self) -> int:
@@ -78,20 +122,31 @@ class Slot:
     def data(self) -> Slot:
         return self
 
+    def __iter__(self) -> Iterator[Slot]:
+        return (replace(self, component=k) for k in range(self.shape[0]))
+
+    def find(self, given: Arrays) -> Any:
+        array = given[self.number]
+        return array if self.component is None else array[self.component]
+
+
+SPACE, EPOCH = Slot(-2), Slot(-1)
+"""Of :func:`mgrec.backends.cuda.device.compilation.descriptors`, where a run reserves them."""
+
 
 Kind = tuple[tuple[int, ...], np.dtype[Any], int]
-Prepare = Callable[[Any, Chunk, tuple[Any, ...], tuple[Any, ...]], Any]
+Prepare = Callable[[TransferMap, Chunk, tuple[Any, ...], tuple[Any, ...]], Run]
 
 
-def bind(
-    prepare: Prepare, transfer_map: Any, chunk: Chunk, entry: tuple[Any, ...], results: Arrays
-) -> Any:
-    """The launch of a chunk, compiled only if none of its kind has been.
+def run_prepared(
+    prepare: Prepare, transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results: Arrays
+) -> None:
+    """Run the launches of a chunk, prepared only if none of its kind has been.
 
     Parameters
     ----------
-    prepare : callable, ``(transfer_map, chunk, entry, results) -> launch``
-        Called with slots for arrays; what it returns has ``on(arrays)``, as :class:`Launch`.
+    prepare : callable, ``(transfer_map, chunk, entry, results) -> ((given) -> None)``
+        Called with slots for arrays, returns what :func:`prepared` does.
     transfer_map, chunk, entry, results
         As of :func:`mgrec.backends.cuda.transfer.determine.prepare`.
     """
@@ -104,12 +159,12 @@ def bind(
         for operand in chunk.operands
     )
     outputs = (tuple(map(_kind, entry)), tuple(map(_kind, results)))
-    place = (chunk.shape, chunk.dtype, chunk.reverse, cupy.cuda.runtime.getDevice())
-    launch = _compiled(prepare, transfer_map, operands, *outputs, *place)
+    kind = (chunk.shape, chunk.dtype, chunk.reverse, cupy.cuda.runtime.getDevice())
+    run = _prepare_kind(prepare, transfer_map, operands, *outputs, *kind)
     arrays: list[Any] = []
     for operand in chunk.operands:
         arrays += operand.operands if isinstance(operand, CoefficientOperand) else (operand,)
-    return launch.on((*arrays, *entry, *results))
+    run((*arrays, *entry, *results))
 
 
 def _kind(array: Any) -> Kind:
@@ -117,11 +172,11 @@ def _kind(array: Any) -> Kind:
 
 
 @lru_cache(maxsize=1024)
-def _compiled(
-    prepare: Prepare, transfer_map: Any, operands: tuple[Any, ...], entry: tuple[Kind, ...],
+def _prepare_kind(
+    prepare: Prepare, transfer_map: TransferMap, operands: tuple[Any, ...], entry: tuple[Kind, ...],
     results: tuple[Kind, ...], shape: tuple[int, int, int], dtype: np.dtype[Any], reverse: bool,
     device: int,
-) -> Any:  # fmt: skip
+) -> Run:  # fmt: skip
     numbers = count()
 
     def slot(kind: Kind) -> Slot:

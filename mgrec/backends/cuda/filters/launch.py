@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from ....families.filters.cascade import Cascade
-from ..device.compilation import compile_kernel
+from ..device.launches import Launch, Slot, run
 from .cuts import Cuts
 from .numbers import coefficients, packed, powers
 from .program import FilterLayout, folders, print_propagation, print_repair, print_walk
@@ -17,11 +17,13 @@ from .program import FilterLayout, folders, print_propagation, print_repair, pri
 # Blocks of a repair, of one warp each: most launches have nothing to do.
 REPAIRERS = 1024
 _CHECKERS = 128
+# The struct of pointers.
+_ARRAYS = Slot(0)
 
 
 @dataclass(frozen=True)
 class Filter:
-    """A filter over chunks of one kind, compiled.
+    """The launches of a filter over chunks of one kind.
 
     Attributes
     ----------
@@ -29,6 +31,8 @@ class Filter:
         Of the array, complex numbers by real coefficients as twice the columns.
     halves : int
         2 for such numbers, else 1.
+    writes : bool
+        There are results; the summary of a chunk has none.
     """
 
     cascade: Cascade
@@ -37,14 +41,21 @@ class Filter:
     cuts: Cuts
     layout: FilterLayout
     repaired: FilterLayout
+    writes: bool
 
     def __call__(self, x: Any, entry: Any, result: Any) -> Space:
         """Launch all kernels; what they leave of every segment."""
         space = Space.reserve(self)
-        arrays = space.point(x, entry, result)
-        self._walk(arrays, space, result is not None)
-        self._repair(arrays, result is not None)
+        run(*self.launches, given=(space.point(x, entry, result),))
         return space
+
+    @cached_property
+    def launches(self) -> tuple[Launch, ...]:
+        """One after the other."""
+        if not self.cuts.is_propagated:
+            return self._walk(self.writes, False), *self._repair()
+        last = [self._walk(True, True)] if self.writes else []
+        return self._walk(False, False), self._propagate(), *last, *self._repair()
 
     @cached_property
     def lanes(self) -> int:
@@ -53,61 +64,48 @@ class Filter:
 
     @cached_property
     def places(self) -> list[int]:
-        """Where in a launch's memory each part begins, and the end."""
+        """Where in a launch's memory each array begins, and the end."""
         outer, _, inner = self.shape
         states = self.layout.order * self.layout.sections
         side = states * self.lanes * self.layout.states.itemsize
         sizes = [side, side, 4 * outer * inner, self.lanes, self.lanes]
         return [sum(sizes[:count]) for count in range(len(sizes) + 1)]
 
-    @cached_property
-    def _blocks(self) -> int:
-        outer, _, inner = self.shape
-        if not self.layout.inner:
-            return -(-self.lanes // 32)
-        return -(-outer * self.cuts.segments // (32 // inner))
-
-    def _sizes(self, halves: int) -> np.ndarray:
+    def _sizes(self, halves: int = 1) -> np.ndarray:
         outer, steps, inner = self.shape
         cuts = self.cuts
         return packed([outer, steps, inner // halves, cuts.segments, cuts.length, cuts.warm])
 
-    @cached_property
-    def _seen(self) -> np.ndarray:
-        return self._sizes(1)
-
-    @cached_property
-    def _limits(self) -> tuple[np.ndarray, np.ndarray]:
-        cuts = self.cuts
-        limits = np.array([cuts.tolerance, cuts.tiny]).view(np.int64)
-        return self._sizes(self.halves), packed([*limits, cuts.is_unstable])
-
-    def _walk(self, arrays: Any, space: Space, write: bool) -> None:
-        arguments = (arrays, coefficients(self.cascade, self.layout), self._seen)
-        if self.cuts.is_propagated:
-            _walker(self.layout, False, False)(self._blocks, 32, arguments, 0, False)
-            self._propagate(arrays)
-        if write or not self.cuts.is_propagated:
-            kernel = _walker(self.layout, write, self.cuts.is_propagated)
-            kernel(self._blocks, 32, arguments, 0, False)
-
-    def _propagate(self, arrays: Any) -> None:
-        threads = folders(self.layout)
-        chunk = -(-self.cuts.segments // threads)
-        matrices = powers(self.cascade, self.cuts.length, chunk)
+    def _walk(self, write: bool, entered: bool) -> Launch:
         outer, _, inner = self.shape
-        arguments = (arrays, matrices, np.int64(chunk), self._seen)
-        _propagator(self.layout)(outer * inner, threads, arguments, 0, False)
+        blocks = -(-self.lanes // 32)
+        if self.layout.inner:
+            blocks = -(-outer * self.cuts.segments // (32 // inner))
+        arguments = (_ARRAYS, coefficients(self.cascade, self.layout), self._sizes())
+        text = print_walk(self.layout, write, entered)
+        return Launch(text, "filter_kernel", blocks, 32, arguments)
 
-    def _repair(self, arrays: Any, write: bool) -> None:
-        with_ = coefficients(self.cascade, self.repaired)
-        arguments = (arrays, with_, *self._limits)
-        check, repair = _repairers(self.repaired, write, self.halves)
-        if self.cuts.segments > 1:
-            blocks = -(-self.lanes // self.halves // _CHECKERS)
-            check(blocks, _CHECKERS, arguments, 0, False)
+    def _propagate(self) -> Launch:
+        threads, (outer, _, inner) = folders(self.layout), self.shape
+        chunk = -(-self.cuts.segments // threads)
+        matrices = partial(powers, self.cascade, self.cuts.length, chunk)
+        arguments = (_ARRAYS, matrices, np.int64(chunk), self._sizes())
+        text = print_propagation(self.layout)
+        return Launch(text, "propagate_kernel", outer * inner, threads, arguments)
+
+    def _repair(self) -> list[Launch]:
+        text = print_repair(self.repaired, self.writes, self.halves)
+        limits = np.array([self.cuts.tolerance, self.cuts.tiny]).view(np.int64)
+        arguments = (
+            _ARRAYS, coefficients(self.cascade, self.repaired),
+            self._sizes(self.halves), packed([*limits, self.cuts.is_unstable]),
+        )  # fmt: skip
         rows = self.shape[0] * self.shape[2] // self.halves
-        repair(min(-(-rows // 32), REPAIRERS), 32, arguments, 0, False)
+        repair = Launch(text, "repair_kernel", min(-(-rows // 32), REPAIRERS), 32, arguments)
+        if self.cuts.segments == 1:
+            return [repair]
+        blocks = -(-self.lanes // self.halves // _CHECKERS)
+        return [Launch(text, "check_kernel", blocks, _CHECKERS, arguments), repair]
 
 
 @dataclass(frozen=True)
@@ -155,28 +153,3 @@ class Space:
     @property
     def tops(self) -> Any:
         return self._part(3, np.uint8)
-
-
-@cache
-def _walker(layout: FilterLayout, write: bool, entered: bool) -> Any:
-    text = print_walk(layout, write, entered)
-    return lambda *launch: compile_kernel(text, "filter_kernel")(*launch)
-
-
-@cache
-def _propagator(layout: FilterLayout) -> Any:
-    text = print_propagation(layout)
-    return lambda *launch: compile_kernel(text, "propagate_kernel")(*launch)
-
-
-@cache
-def _repairers(layout: FilterLayout, write: bool, halves: int) -> tuple[Any, Any]:
-    text = print_repair(layout, write, halves)
-
-    def check(*launch: Any) -> None:
-        compile_kernel(text, "check_kernel")(*launch)
-
-    def repair(*launch: Any) -> None:
-        compile_kernel(text, "repair_kernel")(*launch)
-
-    return check, repair

@@ -27,10 +27,10 @@ def packed(words: list[int]) -> np.ndarray:
 
 
 def coefficients(cascade: Cascade, layout: FilterLayout) -> Any:
-    """b and −a of all sections: one value, or an array on the device where they are many."""
+    """b and −a of all sections: one value, or a function that finds many on the device."""
     if layout.is_by_value:
         return _packed(cascade, layout.states)
-    return _kept(cascade, layout.states, _device())
+    return lambda: _kept(cascade, layout.states, _device())
 
 
 @lru_cache(maxsize=256)

@@ -95,7 +95,8 @@ def _run(cascade: Cascade, chunk: Chunk, entry: Any, result: Any) -> Space | Non
     if inputs is None:
         x = x.astype(chunk.dtype, copy=False)
     aligned = _is_aligned(x), result is None or _is_aligned(result)
-    return prepare(cascade, chunk.shape, chunk.dtype, aligned, inputs)(x, entry, result)
+    kind = (chunk.shape, chunk.dtype, aligned, result is not None, inputs)
+    return prepare(cascade, *kind)(x, entry, result)
 
 
 def _is_aligned(array: Any) -> bool:
@@ -131,9 +132,10 @@ def prepare(
     shape: tuple[int, int, int],
     dtype: np.dtype[Any],
     aligned: tuple[bool, bool],
+    writes: bool,
     inputs: np.dtype[Any] | None = None,
 ) -> Filter:
-    """The kernels for chunks of one kind, and where they cut rows: by the kind alone.
+    """The launches for chunks of one kind, and where they cut rows: by the kind alone.
 
     Parameters
     ----------
@@ -143,6 +145,8 @@ def prepare(
         Of the results.
     aligned : (bool, bool)
         x and the results begin at multiples of 16 bytes.
+    writes : bool
+        There are results.
     inputs : numpy.dtype, optional
         Of x, where it is not that of the results.
     """
@@ -152,7 +156,7 @@ def prepare(
     layout = choose_layout(cascade, seen, real, aligned, inputs=inputs)
     cuts = cut(cascade, seen, real, layout.items)
     whole = choose_layout(cascade, shape, dtype, (False, False), halves == 2, inputs)
-    return Filter(cascade, seen, halves, cuts, layout, whole)
+    return Filter(cascade, seen, halves, cuts, layout, whole, writes)
 
 
 def choose_layout(

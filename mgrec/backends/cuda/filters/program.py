@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -112,12 +113,14 @@ class FilterLayout:
         return self._with["with_"] == "with"
 
 
+@cache
 def print_walk(layout: FilterLayout, write: bool, entered: bool) -> str:
     """The program that walks all segments."""
     kernels = kernel_text("filters/rows" if layout.inner else "filters/columns")
     return layout.print(write, entered) + kernels + _WALK.format(**layout._with)
 
 
+@cache
 def print_repair(layout: FilterLayout, write: bool, halves: int) -> str:
     """The programs that compare segments, and walk those that do not agree again."""
     text = layout.print(write, False, halves) + kernel_text("filters/repair")
@@ -134,6 +137,7 @@ def folders(layout: FilterLayout) -> int:
     return FOLDERS if parts <= 8 else FOLDERS_OF_MANY
 
 
+@cache
 def print_propagation(layout: FilterLayout) -> str:
     """The program that finds what every segment begins with."""
     text = layout.print(False, False, threads=folders(layout)) + kernel_text("filters/propagate")

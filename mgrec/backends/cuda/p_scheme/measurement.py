@@ -14,7 +14,8 @@ from ....algebra.affine import affine
 from ....algebra.fingerprint import StepFunction
 from ....arrays.chunk import Chunk, CoefficientOperand
 from ....families.transfer.policy import Configuration, Constants, Measurement, choose_configuration
-from ..device.compilation import Device, compile_kernel
+from ..device.compilation import Device
+from ..device.launches import Launch, run
 from .phases import Phases
 
 _STEPS = 2**25
@@ -60,7 +61,7 @@ def name_device() -> str:
     return str(cupy.cuda.runtime.getDeviceProperties(require_device())["name"].decode())
 
 
-def seconds_of(run: Callable[[], Any]) -> float:
+def seconds_of(call: Callable[[], Any]) -> float:
     """Seconds of a call on the device: the median over runs of several calls.
 
     The device is kept busy until all calls are queued, so that the time that the host takes
@@ -68,15 +69,15 @@ def seconds_of(run: Callable[[], Any]) -> float:
     """
     import cupy
 
-    run()
-    spin = compile_kernel(SPIN, "spin_kernel")
+    call()
+    spin = Launch(SPIN, "spin_kernel", 1, 1, (np.int64(_CYCLES),))
     times = []
     for _ in range(_REPEATS):
         start, stop = cupy.cuda.Event(), cupy.cuda.Event()
-        spin(1, 1, (np.int64(_CYCLES),), 0, False)
+        run(spin)
         start.record()
         for _ in range(_IN_A_ROW):
-            run()
+            call()
         stop.record()
         stop.synchronize()
         times.append(cupy.cuda.get_elapsed_time(start, stop) * 1e-3 / _IN_A_ROW)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ....algebra.transfer_map import TransferMap
 from ....arrays.chunk import Chunk
 from ....families.transfer.policy import (
@@ -14,10 +12,10 @@ from ....families.transfer.policy import (
     Constants,
     choose_configuration,
 )
-from ..device.compilation import Device, compile_kernel, descriptors
-from ..trace.tracing import trace_transfer_map
+from ..device.compilation import Device, descriptors
+from ..device.launches import EPOCH, SPACE, Launch, run
 from ..transfer.program import Layout, print_program
-from ..transfer.sources import Source, describe, print_source
+from ..transfer.sources import Source, describe
 from .rearrangement import Parts, rearrange, restore
 
 _REGISTERS = {512: 48, MOST_THREADS: 24}
@@ -40,27 +38,27 @@ _ENTRIES = """
   long long per_row, long long stride
 #define PARTS const Parts parts = {{outers, steps, inners, length, per_row, stride}}
 #define SOURCE const Source source = {{{fills}}}
-#define ENTRY const T* const entry[] = {{{entries}}}
-#define RESULTS T* const results[] = {{{results}}}
+#define ENTRY const T* const entry[] = {{{entry}}}
+#define RESULTS T* const results[] = {{{result}}}
 extern "C" __global__ void __launch_bounds__(THREADS) precompute_kernel(
-    {operands}{maps_out}, SIZES) {{
+    {operands}{map_out}, SIZES) {{
   PARTS; SOURCE;
-  T* const maps[] = {{{maps}}};
+  T* const maps[] = {{{map}}};
   precompute_parts(source, maps, parts);
 }}
 extern "C" __global__ void propagate_kernel(
-    {maps_in}, {entries_in}, {results_out}, Unit* space, SIZES, unsigned epoch) {{
+    {map_in}, {entry_in}, {result_out}, Unit* space, SIZES, unsigned epoch) {{
   PARTS; ENTRY; RESULTS;
-  const T* const maps[] = {{{maps}}};
+  const T* const maps[] = {{{map}}};
   propagate_parts(maps, entry, results, *reinterpret_cast<Marks*>(space), parts, epoch);
 }}
 extern "C" __global__ void __launch_bounds__(THREADS) determine_kernel(
-    {operands}{entries_in}, {results_out}, SIZES) {{
+    {parameters}, SIZES) {{
   PARTS; SOURCE; ENTRY; RESULTS;
   determine_parts(source, entry, results, parts);
 }}
 extern "C" __global__ void repair_kernel(
-    {operands}{entries_in}, {results_out}, Unit* space, SIZES, unsigned epoch) {{
+    {parameters}, Unit* space, SIZES, unsigned epoch) {{
   SOURCE; ENTRY; RESULTS;
   repair(source, entry, results, *reinterpret_cast<const Marks*>(space), outers, steps, inners, 1,
          epoch);
@@ -91,30 +89,10 @@ def default_configuration(chunk: Chunk, source: Source, device: Device) -> Confi
     return choose_configuration(rows * chunk.steps, constants, device.multiprocessors, rows)
 
 
-def print_p_scheme(
-    transfer_map: TransferMap, chunk: Chunk, source: Source, states: int, layout: Layout
-) -> str:
+def print_p_scheme(transfer_map: TransferMap, source: Source, states: int, layout: Layout) -> str:
     """Print the program of the three phases and of the repair."""
-    maps = [f"map{k}" for k in range(len(transfer_map.identity))]
-    entries = [f"entry{q}" for q in range(states)]
-    results = [f"result{q}" for q in range(states)]
-    return print_program(
-        trace_transfer_map(transfer_map, chunk.dtype, states),
-        print_source(source),
-        layout,
-        ("p_scheme/phases",),
-        _ENTRIES.format(
-            fills=source.all_fills,
-            operands="".join(f"{parameter}, " for parameter in source.all_parameters),
-            maps=", ".join(maps), entries=", ".join(entries), results=", ".join(results),
-            maps_in=_pointers("const T*", maps), maps_out=_pointers("T*", maps),
-            entries_in=_pointers("const T*", entries), results_out=_pointers("T*", results),
-        ),
-    )  # fmt: skip
-
-
-def _pointers(kind: str, names: list[str]) -> str:
-    return ", ".join(f"{kind} {name}" for name in names)
+    kernels = ("p_scheme/phases",)
+    return print_program(transfer_map, states, source, layout, kernels, _ENTRIES)
 
 
 class Phases:
@@ -148,7 +126,7 @@ class Phases:
         self.guarded = transfer_map.redoes_rows_of(chunk.dtype)
         configuration = configuration or default_configuration(chunk, source, Device.current())
         layout = choose_layout(chunk, source, configuration.threads, guarded=self.guarded)
-        self.text = print_p_scheme(transfer_map, chunk, source, len(entry), layout)
+        self.text = print_p_scheme(transfer_map, source, len(entry), layout)
         self.configuration = configuration
         self.parts = parts = Parts.of(chunk.shape, configuration.processors)
         self.is_rearranged = is_rearranged and chunk.shape[2] == 1
@@ -182,19 +160,19 @@ class Phases:
     def precompute(self) -> None:
         """Compose every part to one map."""
         if self._carries:
-            self._launch("precompute_kernel", *self._streams, *self.source.arguments, *self.maps)
+            self._run("precompute_kernel", *self._streams, *self.source.arguments, *self.maps)
 
     def propagate(self) -> None:
         """Carry the state from part to part."""
         if self._carries:
             self.marks = descriptors(2)
-            self._launch("propagate_kernel", *self.maps, *self.entry, *self._carried, marks=True)
+            self._run("propagate_kernel", *self.maps, *self.entry, *self._carried)
 
     def determine(self) -> None:
         """Walk every part from its entry."""
         carried = self._carried if self._carries else self.entry
         targets = [w[1:] for w in self.states] if self.is_rearranged else self.results
-        self._launch("determine_kernel", *self._streams, *self.source.arguments, *carried, *targets)
+        self._run("determine_kernel", *self._streams, *self.source.arguments, *carried, *targets)
 
     def restore(self) -> None:
         """Bring the results into natural order."""
@@ -206,7 +184,7 @@ class Phases:
         """Redo, by the loop itself, the steps that the propagation has marked."""
         if self._carries and self.guarded:
             operands = (*self.source.streams, *self.source.arguments)
-            self._launch("repair_kernel", *operands, *self.entry, *self.results, marks=True)
+            self._run("repair_kernel", *operands, *self.entry, *self.results)
 
     @property
     def _carries(self) -> bool:
@@ -220,19 +198,19 @@ class Phases:
     def _carried(self) -> list[Any]:
         return [w[0] for w in self.states]
 
-    def _launch(self, name: str, *arrays: Any, marks: bool = False) -> None:
+    def _run(self, name: str, *arrays: Any) -> None:
         threads = self.configuration.threads
         blocks = min(self.configuration.blocks, -(-self.parts.count // threads))
         arguments = (*arrays, *self.sizes)
-        if marks:
-            space, epoch = self.marks
-            arguments = (*arrays, space, *self.sizes, np.uint32(epoch))
-            # A warp a row propagates, a thread a row repairs.
+        # A warp a row propagates, a thread a row repairs, and both know the launch by its marks.
+        lanes = {"propagate_kernel": 32, "repair_kernel": 1}.get(name)
+        if lanes:
             rows = self.chunk.shape[0] * self.chunk.shape[2]
-            lanes = 32 if name == "propagate_kernel" else 1
             threads, blocks = _ROW_THREADS, -(-rows * lanes // _ROW_THREADS)
-        kernel = compile_kernel(self.text, name, is_fused=name != "repair_kernel")
-        kernel(blocks, threads, arguments, 0, False)
+            arguments = (*arrays, SPACE, *self.sizes, EPOCH)
+        is_fused = name != "repair_kernel"
+        launch = Launch(self.text, name, blocks, threads, arguments, is_fused=is_fused)
+        run(launch, given=self.marks)
 
 
 def determine(

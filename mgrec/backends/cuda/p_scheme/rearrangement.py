@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..device.compilation import Kernel, compile_kernel
+from ..device.launches import Launch, run
 from ..transfer.program import kernel_text
 
 _SIDE = 32
@@ -90,19 +90,16 @@ class Parts:
         return tuple(map(np.int64, (*self.shape, self.length, self.per_row, stride)))
 
 
+@cache
 def print_rearrangement(itemsize: int) -> str:
     """Print the program of the transpositions; they move words, whatever they mean."""
     prelude = f"#define DEVICE __device__\ntypedef {_WORDS[itemsize]} Word;\n"
     return prelude + kernel_text("p_scheme/rearrange") + _ENTRIES
 
 
-@cache
-def _text(itemsize: int) -> str:
-    return print_rearrangement(itemsize)
-
-
-def _kernel(name: str, itemsize: int) -> Kernel:
-    return compile_kernel(_text(itemsize), name)
+def _transpose(name: str, parts: Parts, *arguments: Any) -> None:
+    text = print_rearrangement(arguments[0].itemsize)
+    run(Launch(text, name, parts.tiles, _THREADS, arguments))
 
 
 def rearrange(array: Any, parts: Parts, *, reverse: bool = False, out: Any = None) -> Any:
@@ -132,8 +129,7 @@ def rearrange(array: Any, parts: Parts, *, reverse: bool = False, out: Any = Non
             f"array must have the shape of the parts, {parts.shape}; got {array.shape}"
         )
     out = cupy.empty(parts.rearranged_shape, array.dtype) if out is None else out
-    arguments = (array, out, *parts.sizes(), np.bool_(reverse))
-    _kernel("rearrange_kernel", array.itemsize)(parts.tiles, _THREADS, arguments, 0, False)
+    _transpose("rearrange_kernel", parts, array, out, *parts.sizes(), np.bool_(reverse))
     return out
 
 
@@ -160,8 +156,7 @@ def restore(rearranged: Any, parts: Parts, *, out: Any = None) -> Any:
             f"rearranged must have the shape {parts.rearranged_shape}; got {rearranged.shape}"
         )
     out = cupy.empty(parts.shape, rearranged.dtype) if out is None else out
-    arguments = (rearranged, out, *parts.sizes())
-    _kernel("restore_kernel", rearranged.itemsize)(parts.tiles, _THREADS, arguments, 0, False)
+    _transpose("restore_kernel", parts, rearranged, out, *parts.sizes())
     return out
 
 

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ....algebra.transfer_map import TransferMap
 from ....arrays.chunk import Chunk
-from ..device.compilation import Device, compile_kernel
-from ..device.launches import Launch, bind
-from ..trace.tracing import trace_transfer_map
+from ..device.compilation import Device, descriptors
+from ..device.launches import EPOCH, SPACE, Launch, Run, prepared, run_prepared
 from .column_layouts import columns_of_lane
 from .layouts import choose_layout
 from .program import Layout, print_program
-from .repair import marked_units, prepare_repair
-from .sources import Source, describe, print_source, spell_arrays
-from .walking import prepare_walk
+from .repair import launch_repair, marked_units
+from .sources import Source, describe
+from .walking import launch_walk
 
 _ENTRY = """
 extern "C" __global__ void __launch_bounds__(THREADS + LOOKAHEAD, BLOCKS) determine_kernel(
     {parameters}, Unit* space, long long outers, long long steps, long long inners,
     unsigned epoch) {{
   const Source source = {{{fills}}};
-  const T* const entry[] = {{{entries}}};
-  T* const results[] = {{{results}}};
+  const T* const entry[] = {{{entry}}};
+  T* const results[] = {{{result}}};
   const Ledger ledger = {{reinterpret_cast<Marks*>(space), epoch}};
   {call}
 }}
@@ -43,62 +43,39 @@ _RING_TURNS = 8
 """Turns of a team whose published spans are kept: ``TURNS`` of the kernel."""
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Program and sizes of one launch.
-
-    Attributes
-    ----------
-    text : str
-        The program.
-    blocks, threads : int
-    shared_bytes : int
-        Dynamic shared memory of a block.
-    units : int
-        64-bit words of all published spans.
-    """
-
-    text: str
-    blocks: int
-    threads: int
-    shared_bytes: int
-    units: int
-
-
-def plan(
-    transfer_map: TransferMap, chunk: Chunk, source: Source, states: int, layout: Layout,
-    multiprocessors: int,
-) -> Plan:  # fmt: skip
-    """Print the program of a chunk and size its launch."""
-    along_rows = chunk.shape[2] == 1
-    text = print_program(
-        trace_transfer_map(transfer_map, chunk.dtype, states),
-        print_source(source),
-        layout,
-        ("rows/determine" if along_rows else "columns/determine",),
-        _ENTRY.format(
-            call=_ROWS if along_rows else _COLUMNS,
-            **spell_arrays(source, states),
-        ),
-    )
+def launch_single_pass(
+    transfer_map: TransferMap, chunk: Chunk, source: Source, layout: Layout,
+    entry: tuple[Any, ...], results: tuple[Any, ...], multiprocessors: int,
+) -> tuple[Launch, int]:  # fmt: skip
+    """The launch, and the 64-bit words of what its blocks publish."""
+    along_rows, states = chunk.shape[2] == 1, len(entry)
     outers, steps, inners = chunk.shape
-    shared = shared_bytes(chunk, source, layout, stores=states)
     words = -(-max(len(transfer_map.identity), states) * chunk.dtype.itemsize // 4)
     units = words + words % 2
-    marked = marked_units(chunk) if layout.guarded else 0
-    resident = layout.blocks * multiprocessors
+    resident, threads = layout.blocks * multiprocessors, layout.threads + 32
     if along_rows:
         tiles = -(-outers * steps // (layout.threads * layout.items))
-        blocks = min(resident, tiles)
-        return Plan(text, blocks, layout.threads + 32, shared, marked + tiles * units)
-    width = 32 * columns_of_lane(layout, chunk.dtype.itemsize)
-    groups = -(-outers * inners // width)
-    teams = min(groups, max(1, resident // layout.team))
-    if layout.team == 1:
-        return Plan(text, teams, layout.threads, shared, marked)
-    blocks = teams * layout.team
-    published = blocks * _RING_TURNS * width * units
-    return Plan(text, blocks, layout.threads + 32, shared, marked + published)
+        blocks, published = min(resident, tiles), tiles * units
+    else:
+        width = 32 * columns_of_lane(layout, chunk.dtype.itemsize)
+        groups = -(-outers * inners // width)
+        blocks = min(groups, max(1, resident // layout.team)) * layout.team
+        published = blocks * _RING_TURNS * width * units
+        if layout.team == 1:
+            threads, published = layout.threads, 0
+    launch = Launch(
+        print_program(
+            transfer_map, states, source, layout,
+            ("rows/determine" if along_rows else "columns/determine",), _ENTRY,
+            call=_ROWS if along_rows else _COLUMNS,
+        ),
+        "determine_kernel", blocks, threads,
+        (*source.streams, *source.arguments, *entry, *results,
+         SPACE, *map(np.int64, chunk.shape), EPOCH),
+        shared_bytes(chunk, source, layout, stores=states),
+        is_cooperative=True,
+    )  # fmt: skip
+    return launch, published + (marked_units(chunk) if layout.guarded else 0)
 
 
 def shared_bytes(chunk: Chunk, source: Source, layout: Layout, stores: int) -> int:
@@ -119,8 +96,8 @@ def prepare(
     results: tuple[Any, ...],
     layout: Layout | None = None,
     multiprocessors: int | None = None,
-) -> Launch:
-    """Compile the single pass over a chunk.
+) -> Run:
+    """Compile the launches of a chunk, or those of chunks of its kind: what returns runs them.
 
     Parameters
     ----------
@@ -142,17 +119,14 @@ def prepare(
     if any(w.data.ptr % 16 for w in results):
         layout = replace(layout, bulk=False, staged=False)
     if layout.walking:
-        return prepare_walk(transfer_map, chunk, entry, results, layout, device)
-    guarded = transfer_map.redoes_rows_of(chunk.dtype)
-    layout = replace(layout, guarded=guarded)
-    launch = plan(transfer_map, chunk, source, len(entry), layout, device.multiprocessors)
-    kernel = compile_kernel(launch.text, "determine_kernel", launch.shared_bytes)
-    calls = [(kernel, launch.blocks, launch.threads, launch.shared_bytes, True)]
-    if guarded:
-        calls.append(prepare_repair(chunk, source))
-    arrays = (*source.streams, *source.arguments, *entry, *results)
-    sizes = tuple(np.int64(length) for length in chunk.shape)
-    return Launch(tuple(calls), arrays, sizes, max(launch.units, 1))
+        arrays = (entry, results, device.multiprocessors)
+        return prepared(launch_walk(transfer_map, chunk, source, layout, *arrays))
+    layout = replace(layout, guarded=transfer_map.redoes_rows_of(chunk.dtype))
+    launch, units = launch_single_pass(
+        transfer_map, chunk, source, layout, entry, results, device.multiprocessors
+    )
+    repair = (launch_repair(chunk, source, launch.arguments),) if layout.guarded else ()
+    return prepared(launch, *repair, reserve=partial(descriptors, max(units, 1)))
 
 
 def determine(transfer_map: TransferMap, chunk: Chunk, entry: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -187,5 +161,5 @@ def determine(transfer_map: TransferMap, chunk: Chunk, entry: tuple[Any, ...]) -
 
     results = tuple(cupy.empty(chunk.shape, chunk.dtype) for _ in entry)
     if results[0].size:
-        bind(prepare, transfer_map, chunk, entry, results)()
+        run_prepared(prepare, transfer_map, chunk, entry, results)
     return results

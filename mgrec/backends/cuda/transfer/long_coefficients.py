@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ....algebra.transfer_map import TransferMap
 from ....arrays.chunk import Chunk, CoefficientOperand
-from ..device.compilation import compile_kernel
-from ..trace.tracing import state_count, trace_transfer_map
+from ..device.launches import Launch, run
+from ..trace.tracing import state_count
 from .layouts import MULTIPROCESSORS
 from .program import Layout, print_program
-from .sources import Source, describe, is_costly, print_source
+from .sources import Source, describe, is_costly
 
 PIECE = 2**21
 """Elements of a piece: 8 MB of float32 beside the result, and 30 us or more a launch."""
@@ -27,7 +28,8 @@ _THREADS, _BLOCKS = 256, 8 * MULTIPROCESSORS
 
 _ENTRY = """
 extern "C" __global__ void __launch_bounds__(THREADS) evaluate_kernel(
-    {parameters}, long long outers, long long steps, long long inners, long long first_outer,
+    {operands}{values_out}, long long outers, long long steps, long long inners, \
+long long first_outer,
     long long first_step, long long run, long long count) {{
   const Source source = {{{fills}}};
   T* const values[] = {{{values}}};
@@ -47,7 +49,7 @@ Arrays = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Place:
-    """A piece: some rows whole, or some steps of one."""
+    """Some rows whole, or some steps of one."""
 
     outers: slice
     steps: slice
@@ -61,7 +63,10 @@ class Place:
 
 def is_ahead(chunk: Chunk) -> bool:
     """Whether an operand takes so many operations that it is evaluated ahead."""
-    return any(map(_is_ahead(chunk), chunk.operands))
+    return any(
+        isinstance(operand, CoefficientOperand) and is_costly(operand, chunk.dtype)
+        for operand in chunk.operands
+    )
 
 
 def pieces(chunk: Chunk) -> Iterator[Place]:
@@ -81,41 +86,31 @@ def pieces(chunk: Chunk) -> Iterator[Place]:
 
 
 def evaluated(transfer_map: TransferMap, chunk: Chunk) -> Callable[[Place], Chunk]:
-    """Compile the evaluation; the function returned gives a piece with arrays of its values."""
+    """Print the evaluation; the function returned gives a piece with arrays of its values."""
     source = describe(chunk)
-    text = print_evaluation(transfer_map, chunk, source)
-    kernel = compile_kernel(text, "evaluate_kernel")
-    return lambda place: _evaluate(kernel, chunk, source, place)
+    return partial(_evaluate, print_evaluation(transfer_map, chunk, source), chunk, source)
 
 
 def print_evaluation(transfer_map: TransferMap, chunk: Chunk, source: Source) -> str:
     """Print the program that evaluates the costly coefficients of a chunk."""
-    names = [f"values{k}" for k in source.places]
-    entry = _ENTRY.format(
-        parameters=", ".join((*source.all_parameters, *(f"T* {name}" for name in names))),
-        fills=source.all_fills,
-        values=", ".join(names),
-        places=", ".join(map(str, source.places.values())),
-        wanted=len(names),
-    )
-    transfer = trace_transfer_map(transfer_map, chunk.dtype, state_count(transfer_map))
-    return print_program(transfer, print_source(source), Layout(_THREADS, 1), (), entry)
+    places = ", ".join(map(str, source.places.values()))
+    return print_program(
+        transfer_map, state_count(transfer_map), source, Layout(_THREADS, 1), (), _ENTRY,
+        places=places, wanted=len(source.places),
+    )  # fmt: skip
 
 
-def _evaluate(kernel: Any, chunk: Chunk, source: Source, place: Place) -> Chunk:
+def _evaluate(text: str, chunk: Chunk, source: Source, place: Place) -> Chunk:
     import cupy
 
-    shape = (
-        place.outers.stop - place.outers.start,
-        place.steps.stop - place.steps.start,
-        chunk.shape[2],
-    )
+    outers, steps = place.outers, place.steps
+    shape = (outers.stop - outers.start, steps.stop - steps.start, chunk.shape[2])
     values = [cupy.empty(shape, chunk.dtype) for _ in source.places]
-    sizes = (*chunk.shape, place.outers.start, place.steps.start, shape[1], values[0].size)
+    sizes = (*chunk.shape, outers.start, steps.start, shape[1], values[0].size)
     arguments = (*source.streams, *source.arguments, *values, *map(np.int64, sizes))
     blocks = min(_BLOCKS, -(-values[0].size // _THREADS))
-    kernel(blocks, _THREADS, arguments, 0, False)
-    part = chunk.map_arrays(place.of, shape, place.steps.start)
+    run(Launch(text, "evaluate_kernel", blocks, _THREADS, arguments))
+    part = chunk.map_arrays(place.of, shape, steps.start)
     operands = list(part.operands)
     for k, array in zip(source.places, values, strict=True):
         operands[k] = array
@@ -154,10 +149,3 @@ def compose_ahead(
         for part, value in zip(maps, composed, strict=True):
             part[place.outers] = value
     return maps
-
-
-def _is_ahead(chunk: Chunk) -> Callable[[Any], bool]:
-    def asked(operand: Any) -> bool:
-        return isinstance(operand, CoefficientOperand) and is_costly(operand, chunk.dtype)
-
-    return asked

@@ -15,7 +15,7 @@ from ....arrays.kinds import is_on_gpu
 from ....families.kernels import Kernels
 from ....families.transfer.affine import AffineSummary
 from ....families.transfer.summary import ComposedMaps
-from ..device.launches import bind
+from ..device.launches import run_prepared
 from .determine import prepare
 from .long_coefficients import determine_ahead, is_ahead
 from .precompute import launch_precompute
@@ -73,12 +73,9 @@ def _in_a_single_pass(
 ) -> None:
     if results[0].size:
         chunk = chunk.map_arrays(_on_device, chunk.shape)
-        solve = partial(determine_ahead, _launch) if is_ahead(chunk) else _launch
+        solve = partial(run_prepared, prepare)
+        solve = partial(determine_ahead, solve) if is_ahead(chunk) else solve
         solve(transfer_map, chunk, _entry(entry, chunk), results)
-
-
-def _launch(transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results: Arrays) -> None:
-    bind(prepare, transfer_map, chunk, entry, results)()
 
 
 def _by_p_scheme(transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results: Arrays) -> None:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+from ....algebra.transfer_map import TransferMap
+from ..trace.tracing import trace_transfer_map
+from .sources import Source, print_source
 
 _KERNELS = Path(__file__).parents[1] / "kernels"
 
@@ -66,25 +72,54 @@ class Layout:
 
 
 def print_program(
-    transfer: str, source: str, layout: Layout, kernels: Sequence[str], entry: str
-) -> str:
-    """Join the parts of a program.
+    transfer_map: TransferMap, states: int, source: Source, layout: Layout,
+    kernels: Sequence[str], entry: str, **fields: Any,
+) -> str:  # fmt: skip
+    """Print a program.
 
     Parameters
     ----------
-    transfer, source : str
-        ``struct Transfer`` and ``struct Source``.
+    transfer_map : TransferMap
+    states : int
+        Scalars of a state.
+    source : Source
     layout : Layout
     kernels : sequence of str
         Files of the kernels, such as ``rows/determine``.
     entry : str
-        The ``__global__`` function.
+        The ``__global__`` functions, as a format of :func:`_print_arrays` and `fields`.
     """
+    arrays = _print_arrays(source, states, len(transfer_map.identity))
     parts = (
-        _PRELUDE, layout.print(), kernel_text("scalar/numeric"), transfer,
-        "typedef Transfer::T T;\n", source, kernel_text(*kernels), entry,
+        _PRELUDE, layout.print(), kernel_text("scalar/numeric"),
+        trace_transfer_map(transfer_map, source.dtype, states), "typedef Transfer::T T;\n",
+        print_source(source), kernel_text(*kernels), entry.format(**arrays, **fields),
     )  # fmt: skip
-    return "".join(parts)
+    # Launches of many shapes share one text.
+    return sys.intern("".join(parts))
+
+
+def _print_arrays(source: Source, states: int, width: int) -> dict[str, str]:
+    """Print what kernels take and make of it.
+
+    ``operands`` and the ``fills`` of a source; by ``entry``, ``result``, ``map`` and ``values``
+    the names of such arrays, with ``_in`` and ``_out`` behind it parameters; by ``parameters``
+    those of a kernel that writes states.
+    """
+    streams = [f"stream{k}" for k in range(len(source.streams))]
+    operands = [*(f"const T* {name}" for name in streams), *source.parameters]
+    fields = {
+        "operands": "".join(f"{parameter}, " for parameter in operands),
+        "fills": ", ".join([f"{{{', '.join(streams) or 'nullptr'}}}", *source.fills]),
+    }
+    kinds = {"entry": range(states), "result": range(states), "map": range(width)}
+    for kind, numbers in {**kinds, "values": source.places}.items():
+        names = [f"{kind}{k}" for k in numbers]
+        fields[kind] = ", ".join(names)
+        fields[f"{kind}_in"] = ", ".join(f"const T* {name}" for name in names)
+        fields[f"{kind}_out"] = ", ".join(f"T* {name}" for name in names)
+    fields["parameters"] = "{operands}{entry_in}, {result_out}".format(**fields)
+    return fields
 
 
 @cache

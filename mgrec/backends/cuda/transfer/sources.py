@@ -16,8 +16,8 @@ from ..trace.tracing import trace_coefficient
 _CHEAP = 8
 """Statements of a coefficient that is computed twice a step rather than kept in a register."""
 _INLINED = 64
-"""Statements above which a coefficient is evaluated ahead (ahead.py), and is called: 400 of them,
-inlined into each of 36 unrolled items, took NVRTC more than four minutes."""
+"""Statements above which a coefficient is evaluated ahead (long_coefficients.py), and is called:
+400 of them, inlined into each of 36 unrolled items, took NVRTC more than four minutes."""
 
 _LIFTING = """\
   DEVICE Transfer::Map lift(const Items& items, int r) const {
@@ -89,17 +89,6 @@ class Source:
         return max(self.varying, 1) * max(self.dtype.itemsize // 4, 1)
 
     @property
-    def all_parameters(self) -> list[str]:
-        """The kernel's parameters, streams first."""
-        return [*(f"const T* stream{k}" for k in range(len(self.streams))), *self.parameters]
-
-    @property
-    def all_fills(self) -> str:
-        """Initial values of ``struct Source``."""
-        streams = ", ".join(f"stream{k}" for k in range(len(self.streams))) or "nullptr"
-        return ", ".join([f"{{{streams}}}", *self.fills])
-
-    @property
     def varying(self) -> int:
         return len(self.streams) + len(self.computed)
 
@@ -165,20 +154,6 @@ struct Source {{
   }}
 }};
 """
-
-
-def spell_arrays(source: Source, states: int) -> dict[str, str]:
-    """Spell the parameters of a kernel that writes states, and what is made of them."""
-    entries = [f"entry{q}" for q in range(states)]
-    results = [f"result{q}" for q in range(states)]
-    given = (f"const T* {name}" for name in entries)
-    written = (f"T* {name}" for name in results)
-    return {
-        "parameters": ", ".join((*source.all_parameters, *given, *written)),
-        "fills": source.all_fills,
-        "entries": ", ".join(entries),
-        "results": ", ".join(results),
-    }
 
 
 @lru_cache(maxsize=1024)
