@@ -22,7 +22,7 @@ from mgrec.backends.cuda.transfer.precompute import launch_reduction
 from mgrec.backends.cuda.transfer.program import Layout
 from mgrec.backends.cuda.transfer.repair import launch_repair
 from mgrec.backends.cuda.transfer.sources import describe
-from mgrec.backends.cuda.transfer.walking import launch_walk
+from mgrec.backends.cuda.transfer.walk import launch_walk
 from mgrec.families.transfer.growth import guarded_affine
 
 ARCHITECTURES = [75, 80, 90, 100]

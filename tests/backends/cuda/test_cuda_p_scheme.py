@@ -18,7 +18,7 @@ from mgrec.arrays.chunk import Chunk, CoefficientOperand
 from mgrec.backends.cuda.device import launches
 from mgrec.backends.cuda.device.compilation import Device
 from mgrec.backends.cuda.p_scheme import phases as p_scheme
-from mgrec.backends.cuda.p_scheme.rearrangement import Parts, rearrange, restore
+from mgrec.backends.cuda.p_scheme.rearrangement import Partition, rearrange, restore
 from mgrec.families.transfer.policy import Configuration
 from mgrec.recurrences import maps
 
@@ -73,31 +73,31 @@ def check(
 
 
 def test_rearranged_order_as_the_papers_draw_it() -> None:
-    parts = Parts.of((1, 12, 1), 4)
-    assert (parts.length, parts.per_row, parts.count) == (3, 4, 4)
-    assert parts.rearranged_shape == (4, 4)
+    partition = Partition.of((1, 12, 1), 4)
+    assert (partition.length, partition.per_row, partition.count) == (3, 4, 4)
+    assert partition.rearranged_shape == (4, 4)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("processors", [1, 7, 96, 5000])
 def test_parts_hold_every_step_once(shape: Any, processors: int) -> None:
-    parts = Parts.of(shape, processors)
+    partition = Partition.of(shape, processors)
     rows = shape[0] * shape[2]
-    assert parts.count <= max(processors, rows)
-    length, per_row = parts.length, parts.per_row
+    assert partition.count <= max(processors, rows)
+    length, per_row = partition.length, partition.per_row
     assert length * (per_row - 1) < shape[1] <= length * per_row
-    assert parts.stride >= parts.count
-    assert parts.length <= 256 or parts.length % 32 == 0
+    assert partition.stride >= partition.count
+    assert partition.length <= 256 or partition.length % 32 == 0
 
 
-def columns_of(array: Any, parts: Parts, reverse: bool) -> Any:
+def columns_of(array: Any, partition: Partition, reverse: bool) -> Any:
     """Rearrange by the definition, one part after the other; nan where nothing is."""
-    steps = parts.shape[1]
-    wanted = np.full(parts.rearranged_shape, np.nan)
-    for part in range(parts.count):
-        row, piece = divmod(part, parts.per_row)
-        first = piece * parts.length
-        run = array[row, first : first + parts.length, 0]
+    steps = partition.shape[1]
+    wanted = np.full(partition.rearranged_shape, np.nan)
+    for part in range(partition.count):
+        row, piece = divmod(part, partition.per_row)
+        first = piece * partition.length
+        run = array[row, first : first + partition.length, 0]
         wanted[1 : 1 + len(run), part] = run.real
         before = first + len(run) if reverse else first - 1
         if 0 <= before < steps:
@@ -111,24 +111,24 @@ def columns_of(array: Any, parts: Parts, reverse: bool) -> Any:
 def test_rearrange_and_restore(
     on_host: HostCompiler, shape: Any, reverse: bool, dtype: str
 ) -> None:
-    parts = Parts.of(shape, 96)
+    partition = Partition.of(shape, 96)
     array = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
-    moved = rearrange(array, parts, reverse=reverse)
-    wanted = columns_of(array, parts, reverse)
+    moved = rearrange(array, partition, reverse=reverse)
+    wanted = columns_of(array, partition, reverse)
     filled = ~np.isnan(wanted)
     np.testing.assert_array_equal(moved[filled], wanted[filled])
     assert (moved[~filled].view(np.uint8) == 0xFE).all()
-    np.testing.assert_array_equal(restore(moved, parts), array)
+    np.testing.assert_array_equal(restore(moved, partition), array)
 
 
 def test_rows_along_a_slow_axis_are_not_rearranged(on_host: HostCompiler) -> None:
-    parts = Parts.of((1, 100, 40), 96)
+    partition = Partition.of((1, 100, 40), 96)
     with pytest.raises(ValueError, match="40 columns"):
-        rearrange(np.zeros((1, 100, 40)), parts)
+        rearrange(np.zeros((1, 100, 40)), partition)
     with pytest.raises(ValueError, match=r"shape of the parts, \(1, 5, 1\)"):
-        rearrange(np.zeros((1, 6, 1)), Parts.of((1, 5, 1), 4))
+        rearrange(np.zeros((1, 6, 1)), Partition.of((1, 5, 1), 4))
     with pytest.raises(ValueError, match="rearranged must have the shape"):
-        restore(np.zeros((1, 6)), Parts.of((1, 5, 1), 4))
+        restore(np.zeros((1, 6)), Partition.of((1, 5, 1), 4))
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

@@ -16,7 +16,7 @@ from mgrec.backends.cuda.transfer.determine import launch_single_pass
 from mgrec.backends.cuda.transfer.layouts import choose_layout, choose_precompute
 from mgrec.backends.cuda.transfer.program import Layout
 from mgrec.backends.cuda.transfer.sources import describe
-from mgrec.backends.cuda.transfer.walking import launch_walk
+from mgrec.backends.cuda.transfer.walk import launch_walk
 
 H100 = Device(90, 132, 227 * 1024)
 DEVICES = [

@@ -63,7 +63,7 @@ class Filter:
         return outer * self.cuts.segments * inner
 
     @cached_property
-    def places(self) -> list[int]:
+    def offsets(self) -> list[int]:
         """Where in a launch's memory each array begins, and the end."""
         outer, _, inner = self.shape
         states = self.layout.order * self.layout.sections
@@ -128,17 +128,17 @@ class Space:
     def reserve(cls, filter: Filter) -> Space:
         import cupy
 
-        return cls(filter, cupy.empty(filter.places[-1], np.uint8))
+        return cls(filter, cupy.empty(filter.offsets[-1], np.uint8))
 
     def point(self, x: Any, entry: Any, result: Any) -> np.ndarray:
         """The kernels' struct of pointers."""
         base = self.memory.data.ptr
-        begun, ended, failures, tops, marks, _ = (base + k for k in self.filter.places)
+        begun, ended, failures, tops, marks, _ = (base + k for k in self.filter.offsets)
         given = [0 if array is None else array.data.ptr for array in (x, result, entry)]
         return packed([*given, begun, ended, tops, failures, marks])
 
     def _part(self, number: int, dtype: Any) -> Any:
-        left, right = self.filter.places[number : number + 2]
+        left, right = self.filter.offsets[number : number + 2]
         return self.memory[left:right].view(dtype)
 
     @property

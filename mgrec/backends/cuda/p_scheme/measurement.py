@@ -127,12 +127,12 @@ def _measure(dtype: np.dtype[Any], kind: str, device: int) -> Constants:
         return phases, seconds_of(phases.precompute), seconds_of(phases.determine)
 
     few, alpha, gamma = phases_of(_FEW)
-    per_step = few.parts.count / _STEPS
+    per_step = few.partition.count / _STEPS
     saturated = [phases_of(threads) for threads in _MANY]
     many = saturated[-1][0]
     return Constants(
         alpha * per_step,
-        seconds_of(many.propagate) / many.parts.count,
+        seconds_of(many.propagate) / many.partition.count,
         gamma * per_step,
         min(first + second for _, first, second in saturated) / _STEPS,
     )

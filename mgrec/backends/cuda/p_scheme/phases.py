@@ -16,7 +16,7 @@ from ..device.compilation import Device, descriptors
 from ..device.launches import EPOCH, SPACE, Launch, run
 from ..transfer.program import Layout, print_program
 from ..transfer.sources import Source, describe
-from .rearrangement import Parts, rearrange, restore
+from .rearrangement import Partition, rearrange, restore
 
 _REGISTERS = {512: 48, MOST_THREADS: 24}
 """A thread's, for operands and results of the steps that it asks for at once, by the most threads
@@ -128,11 +128,11 @@ class Phases:
         layout = choose_layout(chunk, source, configuration.threads, guarded=self.guarded)
         self.text = print_p_scheme(transfer_map, source, len(entry), layout)
         self.configuration = configuration
-        self.parts = parts = Parts.of(chunk.shape, configuration.processors)
+        self.partition = partition = Partition.of(chunk.shape, configuration.processors)
         self.is_rearranged = is_rearranged and chunk.shape[2] == 1
-        self.sizes = parts.sizes(is_rearranged=self.is_rearranged)
-        self.maps = cupy.empty((len(transfer_map.identity), parts.count), chunk.dtype)
-        shape = parts.rearranged_shape if self.is_rearranged else (1, parts.count)
+        self.sizes = partition.sizes(is_rearranged=self.is_rearranged)
+        self.maps = cupy.empty((len(transfer_map.identity), partition.count), chunk.dtype)
+        shape = partition.rearranged_shape if self.is_rearranged else (1, partition.count)
         self.states = [cupy.empty(shape, chunk.dtype) for _ in entry]
         self.operands = [
             cupy.empty(shape if self.is_rearranged else 0, x.dtype) for x in source.streams
@@ -155,7 +155,7 @@ class Phases:
         """Bring the operands into rearranged order."""
         if self.is_rearranged:
             for x, out in zip(self.source.streams, self.operands, strict=True):
-                rearrange(x, self.parts, reverse=self.chunk.reverse, out=out)
+                rearrange(x, self.partition, reverse=self.chunk.reverse, out=out)
 
     def precompute(self) -> None:
         """Compose every part to one map."""
@@ -178,7 +178,7 @@ class Phases:
         """Bring the results into natural order."""
         if self.is_rearranged:
             for w, out in zip(self.states, self.results, strict=True):
-                restore(w, self.parts, out=out)
+                restore(w, self.partition, out=out)
 
     def repair(self) -> None:
         """Redo, by the loop itself, the steps that the propagation has marked."""
@@ -188,7 +188,7 @@ class Phases:
 
     @property
     def _carries(self) -> bool:
-        return self.parts.per_row > 1
+        return self.partition.per_row > 1
 
     @property
     def _streams(self) -> list[Any]:
@@ -200,7 +200,7 @@ class Phases:
 
     def _run(self, name: str, *arrays: Any) -> None:
         threads = self.configuration.threads
-        blocks = min(self.configuration.blocks, -(-self.parts.count // threads))
+        blocks = min(self.configuration.blocks, -(-self.partition.count // threads))
         arguments = (*arrays, *self.sizes)
         # A warp a row propagates, a thread a row repairs, and both know the launch by its marks.
         lanes = {"propagate_kernel": 32, "repair_kernel": 1}.get(name)

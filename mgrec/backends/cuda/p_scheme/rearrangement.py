@@ -38,7 +38,7 @@ extern "C" __global__ void restore_kernel(const Word* rearranged, Word* natural,
 
 
 @dataclass(frozen=True)
-class Parts:
+class Partition:
     """Rows cut into parts of equal length, the last one of a row shorter.
 
     Attributes
@@ -56,13 +56,13 @@ class Parts:
     per_row: int
 
     @staticmethod
-    def of(shape: tuple[int, int, int], processors: int) -> Parts:
+    def of(shape: tuple[int, int, int], processors: int) -> Partition:
         """Cut the rows for as many processors: each whole where rows are as many as those."""
         outers, steps, inners = shape
         length = -(-steps // max(1, processors // (outers * inners)))
         if length >= _LONG:
             length = -(-length // _SIDE) * _SIDE
-        return Parts(shape, length, -(-steps // length))
+        return Partition(shape, length, -(-steps // length))
 
     @property
     def count(self) -> int:
@@ -97,22 +97,22 @@ def print_rearrangement(itemsize: int) -> str:
     return prelude + kernel_text("p_scheme/rearrange") + _ENTRIES
 
 
-def _transpose(name: str, parts: Parts, *arguments: Any) -> None:
+def _transpose(name: str, partition: Partition, *arguments: Any) -> None:
     text = print_rearrangement(arguments[0].itemsize)
-    run(Launch(text, name, parts.tiles, _THREADS, arguments))
+    run(Launch(text, name, partition.tiles, _THREADS, arguments))
 
 
-def rearrange(array: Any, parts: Parts, *, reverse: bool = False, out: Any = None) -> Any:
+def rearrange(array: Any, partition: Partition, *, reverse: bool = False, out: Any = None) -> Any:
     """Bring an array of contiguous rows into rearranged order.
 
     Parameters
     ----------
     array : CuPy array (outer, steps, 1), C-contiguous
-    parts : Parts
+    partition : Partition
     reverse : bool, optional
         Time runs against memory.
     out : CuPy array, optional
-        Of ``parts.rearranged_shape`` and the same dtype.
+        Of ``partition.rearranged_shape`` and the same dtype.
 
     Returns
     -------
@@ -123,46 +123,46 @@ def rearrange(array: Any, parts: Parts, *, reverse: bool = False, out: Any = Non
     """
     import cupy
 
-    _require_rows(parts)
-    if array.shape != parts.shape:
+    _require_rows(partition)
+    if array.shape != partition.shape:
         raise ValueError(
-            f"array must have the shape of the parts, {parts.shape}; got {array.shape}"
+            f"array must have the shape of the parts, {partition.shape}; got {array.shape}"
         )
-    out = cupy.empty(parts.rearranged_shape, array.dtype) if out is None else out
-    _transpose("rearrange_kernel", parts, array, out, *parts.sizes(), np.bool_(reverse))
+    out = cupy.empty(partition.rearranged_shape, array.dtype) if out is None else out
+    _transpose("rearrange_kernel", partition, array, out, *partition.sizes(), np.bool_(reverse))
     return out
 
 
-def restore(rearranged: Any, parts: Parts, *, out: Any = None) -> Any:
+def restore(rearranged: Any, partition: Partition, *, out: Any = None) -> Any:
     """Bring a rearranged array back into natural order.
 
     Parameters
     ----------
     rearranged : CuPy array (length + 1, stride)
-    parts : Parts
+    partition : Partition
     out : CuPy array, optional
-        Of ``parts.shape`` and the same dtype.
+        Of ``partition.shape`` and the same dtype.
 
     Returns
     -------
     CuPy array (outer, steps, 1)
-        ``restore(rearrange(x, parts), parts) == x``.
+        ``restore(rearrange(x, partition), partition) == x``.
     """
     import cupy
 
-    _require_rows(parts)
-    if rearranged.shape != parts.rearranged_shape:
+    _require_rows(partition)
+    if rearranged.shape != partition.rearranged_shape:
         raise ValueError(
-            f"rearranged must have the shape {parts.rearranged_shape}; got {rearranged.shape}"
+            f"rearranged must have the shape {partition.rearranged_shape}; got {rearranged.shape}"
         )
-    out = cupy.empty(parts.shape, rearranged.dtype) if out is None else out
-    _transpose("restore_kernel", parts, rearranged, out, *parts.sizes())
+    out = cupy.empty(partition.shape, rearranged.dtype) if out is None else out
+    _transpose("restore_kernel", partition, rearranged, out, *partition.sizes())
     return out
 
 
-def _require_rows(parts: Parts) -> None:
-    if parts.shape[2] != 1:
+def _require_rows(partition: Partition) -> None:
+    if partition.shape[2] != 1:
         raise ValueError(
             f"rows along a slow axis are read in neighbouring addresses as they lie, and are not "
-            f"rearranged; got {parts.shape[2]} columns"
+            f"rearranged; got {partition.shape[2]} columns"
         )

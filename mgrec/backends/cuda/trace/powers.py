@@ -12,7 +12,7 @@ from .symbols import Symbol, cast
 Function = Callable[..., Any]
 
 
-def spell_powers(function: Function, seen: dict[Function, Function] | None = None) -> Function:
+def record_powers(function: Function, seen: dict[Function, Function] | None = None) -> Function:
     """The same function, which calls the C++ of `kernels/scalar/numeric.cuh` wherever it scales."""
     seen = {} if seen is None else seen
     if function in seen or not isinstance(function, FunctionType):
@@ -24,10 +24,10 @@ def spell_powers(function: Function, seen: dict[Function, Function] | None = Non
     seen[function] = same
     for name in _names(code) & scope.keys():
         value = scope[name]
-        if value in _SPELLED:
-            scope[name] = _SPELLED[value]
+        if value in _RECORDED:
+            scope[name] = _RECORDED[value]
         elif isinstance(value, FunctionType):
-            scope[name] = spell_powers(value, seen)
+            scope[name] = record_powers(value, seen)
     return same
 
 
@@ -36,8 +36,8 @@ def _names(code: CodeType) -> set[str]:
     return set(code.co_names).union(*(_names(inner) for inner in nested))
 
 
-def _spelled(function: Function) -> Function:
-    def spelled(*operands: Any) -> Any:
+def _recorded(function: Function) -> Function:
+    def recorded(*operands: Any) -> Any:
         symbols = [x for x in operands if isinstance(x, Symbol) and x.dtype.kind == "f"]
         if not symbols:
             return function(*operands)
@@ -45,10 +45,10 @@ def _spelled(function: Function) -> Function:
         values = ", ".join(cast(record, x, dtype) for x in operands)
         return record.define(f"{function.__name__}({values})", dtype)
 
-    return spelled
+    return recorded
 
 
-_SPELLED = {
-    function: _spelled(function)
+_RECORDED = {
+    function: _recorded(function)
     for function in (powers.inverse_power, powers.exponent_gap, powers.power_of_two)
 }

@@ -12,7 +12,7 @@ from ....algebra.fingerprint import StepFunction
 from ....algebra.transfer_map import TransferMap
 from .branches import print_statements
 from .cpp_names import ctype
-from .powers import spell_powers
+from .powers import record_powers
 from .symbols import Record, Symbol, cast, outcomes
 
 _MOST_STATES = 8
@@ -175,13 +175,13 @@ def _trace(
     ]
     if scalar:
         groups[-1] = groups[-1][0]
-    spelled = spell_powers(function)
+    recorded = record_powers(function)
     arguments = groups if grouped else groups[0]
     if quick:
         record.taken = (False,) * 64
-        result = spelled(*arguments)
+        result = recorded(*arguments)
     else:
-        result = outcomes(record, lambda: spelled(*arguments))
+        result = outcomes(record, lambda: recorded(*arguments))
     values = result if isinstance(result, tuple) else (result,)
     if len(values) != width:
         raise TypeError(f"{role} must return {width} scalars; got {len(values)}")

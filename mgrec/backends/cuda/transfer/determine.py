@@ -17,7 +17,7 @@ from .layouts import choose_layout
 from .program import Layout, print_program
 from .repair import launch_repair, marked_units
 from .sources import Source, describe
-from .walking import launch_walk
+from .walk import launch_walk
 
 _ENTRY = """
 extern "C" __global__ void __launch_bounds__(THREADS + LOOKAHEAD, BLOCKS) determine_kernel(
@@ -155,7 +155,7 @@ def determine(transfer_map: TransferMap, chunk: Chunk, entry: tuple[Any, ...]) -
     are finite and a state comes near overflow all the same, the row is done again from its start,
     one step after the other and rounded as on the host: rounding may decide what the loop does.
     Where nothing is wrong all this costs one launch that ends at once. Many rows are walked by the
-    plain loop itself (:mod:`mgrec.backends.cuda.transfer.walking`) and need none of that.
+    plain loop itself (:mod:`mgrec.backends.cuda.transfer.walk`) and need none of that.
     """
     import cupy
 

@@ -48,7 +48,7 @@ Arrays = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class Place:
+class Piece:
     """Some rows whole, or some steps of one."""
 
     outers: slice
@@ -69,23 +69,23 @@ def is_ahead(chunk: Chunk) -> bool:
     )
 
 
-def pieces(chunk: Chunk) -> Iterator[Place]:
+def pieces(chunk: Chunk) -> Iterator[Piece]:
     """Pieces of about PIECE elements, those of a row in time order."""
     outers, steps, inners = chunk.shape
     if steps * inners <= PIECE:
         group = PIECE // (steps * inners)
         for first in range(0, outers, group):
-            yield Place(slice(first, min(first + group, outers)), slice(0, steps), True)
+            yield Piece(slice(first, min(first + group, outers)), slice(0, steps), True)
         return
     run = max(PIECE // inners // 16, 1) * 16
     lefts = range(0, steps, run)
     for outer in range(outers):
         for number, left in enumerate(reversed(lefts) if chunk.reverse else lefts):
             part = slice(left, min(left + run, steps))
-            yield Place(slice(outer, outer + 1), part, number == 0)
+            yield Piece(slice(outer, outer + 1), part, number == 0)
 
 
-def evaluated(transfer_map: TransferMap, chunk: Chunk) -> Callable[[Place], Chunk]:
+def evaluated(transfer_map: TransferMap, chunk: Chunk) -> Callable[[Piece], Chunk]:
     """Print the evaluation; the function returned gives a piece with arrays of its values."""
     source = describe(chunk)
     return partial(_evaluate, print_evaluation(transfer_map, chunk, source), chunk, source)
@@ -93,31 +93,31 @@ def evaluated(transfer_map: TransferMap, chunk: Chunk) -> Callable[[Place], Chun
 
 def print_evaluation(transfer_map: TransferMap, chunk: Chunk, source: Source) -> str:
     """Print the program that evaluates the costly coefficients of a chunk."""
-    places = ", ".join(map(str, source.places.values()))
+    places = ", ".join(map(str, source.costly.values()))
     return print_program(
         transfer_map, state_count(transfer_map), source, Layout(_THREADS, 1), (), _ENTRY,
-        places=places, wanted=len(source.places),
+        places=places, wanted=len(source.costly),
     )  # fmt: skip
 
 
-def _evaluate(text: str, chunk: Chunk, source: Source, place: Place) -> Chunk:
+def _evaluate(text: str, chunk: Chunk, source: Source, piece: Piece) -> Chunk:
     import cupy
 
-    outers, steps = place.outers, place.steps
+    outers, steps = piece.outers, piece.steps
     shape = (outers.stop - outers.start, steps.stop - steps.start, chunk.shape[2])
-    values = [cupy.empty(shape, chunk.dtype) for _ in source.places]
+    values = [cupy.empty(shape, chunk.dtype) for _ in source.costly]
     sizes = (*chunk.shape, outers.start, steps.start, shape[1], values[0].size)
     arguments = (*source.streams, *source.arguments, *values, *map(np.int64, sizes))
     blocks = min(_BLOCKS, -(-values[0].size // _THREADS))
     run(Launch(text, "evaluate_kernel", blocks, _THREADS, arguments))
-    part = chunk.map_arrays(place.of, shape, steps.start)
+    part = chunk.map_arrays(piece.of, shape, steps.start)
     operands = list(part.operands)
-    for k, array in zip(source.places, values, strict=True):
+    for k, array in zip(source.costly, values, strict=True):
         operands[k] = array
     return replace(part, operands=tuple(operands))
 
 
-def determine_ahead(
+def determine_in_pieces(
     determine: Callable[[TransferMap, Chunk, Arrays, Arrays], None],
     transfer_map: TransferMap,
     chunk: Chunk,
@@ -127,25 +127,25 @@ def determine_ahead(
     """Write the states of a chunk piece after piece, each from the states after the last."""
     evaluate = evaluated(transfer_map, chunk)
     states = entry
-    for place in pieces(chunk):
-        written = tuple(w[place.outers, place.steps] for w in results)
-        before = tuple(e[place.outers] for e in entry) if place.begins else states
-        determine(transfer_map, evaluate(place), before, written)
+    for piece in pieces(chunk):
+        written = tuple(w[piece.outers, piece.steps] for w in results)
+        before = tuple(e[piece.outers] for e in entry) if piece.begins else states
+        determine(transfer_map, evaluate(piece), before, written)
         states = tuple(w[:, 0 if chunk.reverse else -1] for w in written)
 
 
-def compose_ahead(
+def compose_in_pieces(
     compose_rows: Callable[[TransferMap, Chunk], Any], transfer_map: TransferMap, chunk: Chunk
 ) -> Arrays:
     """The composed map of every row, its pieces' maps composed on the host."""
     evaluate = evaluated(transfer_map, chunk)
     maps = tuple(np.empty(chunk.row_shape, chunk.dtype) for _ in transfer_map.identity)
-    for place in pieces(chunk):
-        composed = compose_rows(transfer_map, evaluate(place)).maps
-        if not place.begins:
+    for piece in pieces(chunk):
+        composed = compose_rows(transfer_map, evaluate(piece)).maps
+        if not piece.begins:
             with np.errstate(all="ignore"):
-                earlier = tuple(part[place.outers] for part in maps)
+                earlier = tuple(part[piece.outers] for part in maps)
                 composed = transfer_map.compose(earlier, composed)
         for part, value in zip(maps, composed, strict=True):
-            part[place.outers] = value
+            part[piece.outers] = value
     return maps

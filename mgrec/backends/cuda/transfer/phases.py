@@ -17,7 +17,7 @@ from ....families.transfer.affine import AffineSummary
 from ....families.transfer.summary import ComposedMaps
 from ..device.launches import run_prepared
 from .determine import prepare
-from .long_coefficients import determine_ahead, is_ahead
+from .long_coefficients import determine_in_pieces, is_ahead
 from .precompute import launch_precompute
 from .summary import launch_summary
 
@@ -74,7 +74,7 @@ def _in_a_single_pass(
     if results[0].size:
         chunk = chunk.map_arrays(_on_device, chunk.shape)
         solve = partial(run_prepared, prepare)
-        solve = partial(determine_ahead, solve) if is_ahead(chunk) else solve
+        solve = partial(determine_in_pieces, solve) if is_ahead(chunk) else solve
         solve(transfer_map, chunk, _entry(entry, chunk), results)
 
 

@@ -19,7 +19,7 @@ from ..device.launches import Launch, Run, Slot, prepared, run_prepared
 from ..trace.tracing import state_count
 from .determine import shared_bytes
 from .layouts import MULTIPROCESSORS, choose_precompute
-from .long_coefficients import compose_ahead, is_ahead
+from .long_coefficients import compose_in_pieces, is_ahead
 from .program import Layout, print_program
 from .sources import Source, describe
 
@@ -132,7 +132,7 @@ def launch_precompute(transfer_map: TransferMap, chunk: Chunk) -> Callable[[], C
     if chunk.steps == 0:
         return lambda: ComposedMaps(transfer_map, None)
     if math.prod(chunk.shape) and is_ahead(chunk):
-        composed = ComposedMaps(transfer_map, compose_ahead(precompute, transfer_map, chunk))
+        composed = ComposedMaps(transfer_map, compose_in_pieces(precompute, transfer_map, chunk))
         return lambda: composed
     maps = cupy.empty((len(transfer_map.identity), *chunk.row_shape), chunk.dtype)
     if maps.size:

@@ -113,7 +113,7 @@ def _print_arrays(source: Source, states: int, width: int) -> dict[str, str]:
         "fills": ", ".join([f"{{{', '.join(streams) or 'nullptr'}}}", *source.fills]),
     }
     kinds = {"entry": range(states), "result": range(states), "map": range(width)}
-    for kind, numbers in {**kinds, "values": source.places}.items():
+    for kind, numbers in {**kinds, "values": source.costly}.items():
         names = [f"{kind}{k}" for k in numbers]
         fields[kind] = ", ".join(names)
         fields[f"{kind}_in"] = ", ".join(f"const T* {name}" for name in names)

@@ -63,7 +63,7 @@ class Source:
         What each operand of ``lift`` is, as C++ of item r.
     computed : list of str
         What each varying operand that is no stream is, as C++ of (outer, step, inner).
-    places : dict
+    costly : dict
         Of each costly coefficient, by its number: the varying operand that it is.
     """
 
@@ -76,7 +76,7 @@ class Source:
     functions: list[str] = field(default_factory=list)
     steps: list[str] = field(default_factory=list)
     computed: list[str] = field(default_factory=list)
-    places: dict[int, int] = field(default_factory=dict)
+    costly: dict[int, int] = field(default_factory=dict)
 
     @property
     def is_aligned(self) -> bool:
@@ -104,7 +104,7 @@ def describe(chunk: Chunk) -> Source:
         elif isinstance(operand, CoefficientOperand):
             _add_computed(source, operand, chunk)
             if is_costly(operand, chunk.dtype):
-                source.places[k] = source.varying - 1
+                source.costly[k] = source.varying - 1
         elif operand.size == 1:
             source.steps.append(f"constant{k}")
             source.members.append(f"T constant{k};")

@@ -10,7 +10,7 @@ import pytest
 from mgrec.algebra.affine import affine
 from mgrec.algebra.fingerprint import StepFunction
 from mgrec.arrays.chunk import Chunk, CoefficientOperand
-from mgrec.backends.cuda.transfer import long_coefficients as ahead
+from mgrec.backends.cuda.transfer import long_coefficients
 from mgrec.families.transfer.growth import guarded_affine
 
 SHAPES = [(1, 1, 1), (1, 5000, 1), (3, 700, 1), (40, 10, 1), (1, 100, 37), (2, 300, 5)]
@@ -37,7 +37,7 @@ def short_formula(i: Any) -> Any:
 def test_only_long_formulas_are_evaluated_ahead(function: Any, expected: bool) -> None:
     operand = CoefficientOperand(StepFunction(function), 0)
     chunk = Chunk((operand, np.ones((1, 9, 1))), (1, 9, 1), np.dtype("f8"))
-    assert ahead.is_ahead(chunk) == expected
+    assert long_coefficients.is_ahead(chunk) == expected
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -45,14 +45,14 @@ def test_only_long_formulas_are_evaluated_ahead(function: Any, expected: bool) -
 def test_pieces_cover_every_step_once_in_time_order(
     shape: Any, reverse: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ahead, "PIECE", 256)
+    monkeypatch.setattr(long_coefficients, "PIECE", 256)
     seen = np.zeros(shape, int)
-    places = ahead.pieces(Chunk((), shape, np.dtype("f8"), reverse))
-    for time, place in enumerate(places, start=1):
-        first = seen[place.outers, slice(-1, None) if reverse else slice(0, 1)]
-        assert place.begins == bool((first == 0).all())
-        assert (seen[place.outers, place.steps] == 0).all()
-        seen[place.outers, place.steps] = time
+    pieces = long_coefficients.pieces(Chunk((), shape, np.dtype("f8"), reverse))
+    for time, piece in enumerate(pieces, start=1):
+        first = seen[piece.outers, slice(-1, None) if reverse else slice(0, 1)]
+        assert piece.begins == bool((first == 0).all())
+        assert (seen[piece.outers, piece.steps] == 0).all()
+        seen[piece.outers, piece.steps] = time
     assert seen.all()
     in_time = seen[:, ::-1] if reverse else seen
     assert (np.diff(in_time, axis=1) >= 0).all()
@@ -86,7 +86,7 @@ def test_pieces_are_the_whole(shape: Any, reverse: bool, monkeypatch: pytest.Mon
     from mgrec.backends.cuda.transfer.phases import determine_by
     from mgrec.backends.cuda.transfer.precompute import precompute
 
-    monkeypatch.setattr(ahead, "PIECE", 256)
+    monkeypatch.setattr(long_coefficients, "PIECE", 256)
     operands = operands_of(shape, 11)
     chunk = Chunk(operands, shape, np.dtype("f8"), reverse)
     entry = np.random.default_rng(1).normal(size=chunk.row_shape)
