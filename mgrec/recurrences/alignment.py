@@ -10,6 +10,7 @@ import numpy as np
 from ..families.family import Arrays, Problem
 from ..families.wavefront.door import check_alignment
 from ..placement import solved
+from .filters.chunks import without_empty_chunks
 
 
 class Alignment(NamedTuple):
@@ -94,7 +95,9 @@ def smith_waterman(query: Any, target: Any, *, match: Any, mismatch: Any, gap: A
     >>> int(best.score.compute())
     1300
     """
-    return replace(check_alignment(query, target, match, mismatch, gap), finish=_alignment)
+    # An axis of one character that comes in several chunks would be cut where it is broadcast.
+    sequences = without_empty_chunks(query), without_empty_chunks(target)
+    return replace(check_alignment(*sequences, match, mismatch, gap), finish=_alignment)
 
 
 def _alignment(results: Arrays, exit: Any) -> Alignment:

@@ -64,6 +64,11 @@ def test_any_chunks_give_the_same(data):
     assert computed(best) == mgrec.smith_waterman(query, target, **SCORES)
 
 
+def test_one_letter_in_chunks_that_are_empty_but_one():
+    letter = da.from_array(letters(0, 1), chunks=((0, 1, 0),))
+    assert computed(mgrec.smith_waterman(letter, letter, **SCORES)) == (2, 0, 0)
+
+
 @pytest.mark.parametrize("lazy", ["query", "target"])
 def test_one_sequence_in_chunks(lazy):
     given = {"query": letters(1, 100), "target": letters(2, 80)}
