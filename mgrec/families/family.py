@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
@@ -26,7 +26,6 @@ from typing import Any, ClassVar
 import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
 
-from ..arrays.kinds import is_lazy, is_on_gpu
 from .kernels import Backend, Kernels, Summarise
 
 Shape = tuple[int, ...]
@@ -34,8 +33,6 @@ Place = tuple[int, ...]
 Where = tuple[Place, tuple[int, ...]]
 """A chunk's place among the chunks, and the indices of its first step and rows."""
 Arrays = tuple[Any, ...]
-
-METHODS = ("auto", "single-pass", "p-scheme")
 
 
 @dataclass(frozen=True)
@@ -257,73 +254,3 @@ class Grid(Recurrence):
     def leave(self, edges: Any) -> Any:
         """What the edges of the last tile tell of the whole: an array of `exit_size`, or None."""
         return None
-
-
-def varying(own: tuple[Any, ...], shape: tuple[Any, ...]) -> tuple[bool, ...]:
-    """Whether an array of a shape varies along each of its axes, broadcast to another."""
-    if own == shape:
-        return (True,) * len(own)
-    wanted = shape[len(shape) - len(own) :]
-    return tuple(have != 1 or want == 1 for have, want in zip(own, wanted, strict=True))
-
-
-def first_result(results: Arrays, exit: Any) -> Any:
-    """What most public functions return."""
-    return results[0]
-
-
-@dataclass(frozen=True)
-class Problem:
-    """A recurrence and its arrays, checked: what a public function makes of its arguments.
-
-    Attributes
-    ----------
-    recurrence : Recurrence
-    operands : tuple of arrays
-        The blocks of a chunk are cut from them; they broadcast to `shape`.
-    initial : tuple of arrays or scalars
-        States before the first step: the recurrence's state_shape, then the rows, broadcast.
-        Empty where none are given.
-    shape : tuple of int or nan
-        Of every result. nan where a Dask array does not know.
-    memory : {"stream", "two-pass"}
-        Of a Dask graph: see :func:`mgrec.linear_recurrence`.
-    out : array, or tuple of arrays, optional
-        Where to write the results.
-    is_several : bool
-        The result, and `out`, is a tuple.
-    finish : callable, ``(results, exit) -> what the public function returns``
-    """
-
-    recurrence: Any
-    operands: Arrays
-    initial: Arrays
-    shape: tuple[Any, ...]
-    memory: str = "stream"
-    out: Any = None
-    is_several: bool = False
-    finish: Callable[[Arrays, Any], Any] = first_result
-
-    def __post_init__(self) -> None:
-        if self.memory not in ("stream", "two-pass"):
-            raise ValueError(f"memory must be 'stream' or 'two-pass'; got {self.memory!r}")
-        method = self.recurrence.method
-        if method not in METHODS:
-            wanted = ", ".join(map(repr, METHODS))
-            raise ValueError(f"method must be one of {wanted}; got {method!r}")
-        if method != "auto" and not any(map(is_on_gpu, self.arrays)):
-            raise ValueError(
-                f"method must be 'auto' for arrays in host memory; got {method!r}, which names "
-                f"kernels of a GPU"
-            )
-        if self.out is not None and self.is_lazy:
-            raise TypeError("out must be None where an operand is a Dask array: results are lazy")
-
-    @property
-    def arrays(self) -> Arrays:
-        return *self.operands, *self.initial
-
-    @property
-    def is_lazy(self) -> bool:
-        """An array is Dask's, and so are the results."""
-        return any(map(is_lazy, self.operands)) or any(map(is_lazy, self.initial))

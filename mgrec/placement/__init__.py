@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any, ParamSpec
 
-from ..families.family import Problem
+from ..families.problem import Problem
 from . import local
 
 Given = ParamSpec("Given")

@@ -6,7 +6,8 @@ from typing import Any
 
 from ..arrays.out import check_out
 from ..backends import CPU_THREADS, backend_of
-from ..families.family import Arrays, Grid, Pack, Problem
+from ..families.family import Arrays, Grid, Pack
+from ..families.problem import Problem
 
 
 def solve(problem: Problem) -> tuple[Arrays, Any]:

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..families.family import Arrays, Problem
+from ..families.family import Arrays
+from ..families.problem import Problem
 from ..families.wavefront.door import check_alignment
 from ..placement import solved
 from .filters.chunks import without_empty_chunks

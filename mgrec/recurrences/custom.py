@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..algebra.transfer_map import TransferMap
-from ..families.family import Arrays, Problem
+from ..families.family import Arrays
+from ..families.problem import Problem
 from ..families.transfer.door import check
 from ..placement import solved
 from .maps import mobius

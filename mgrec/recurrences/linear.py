@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..algebra.affine import affine
-from ..families.family import Problem
+from ..families.problem import Problem
 from ..families.transfer.door import as_rows, check
 from ..placement import solved
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..families.family import Problem
+from ..families.problem import Problem
 from ..families.transfer.door import as_rows, check
 from ..placement import solved
 from .maps import mobius

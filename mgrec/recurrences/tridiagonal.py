@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..families.family import Problem
+from ..families.problem import Problem
 from ..families.tridiagonal.door import check_system
 from ..placement import solved
 

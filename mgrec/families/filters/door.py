@@ -9,7 +9,7 @@ import numpy as np
 from ...arrays.arguments import as_axis
 from ...arrays.door import as_plain_array
 from ...arrays.kinds import check_together, is_on_gpu
-from ..family import Problem
+from ..problem import Problem
 from .cascade import Cascade
 from .recurrence import FilterRecurrence, filter_problem
 

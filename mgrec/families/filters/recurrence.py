@@ -10,8 +10,9 @@ import numpy as np
 
 from ...arrays.chunk import Chunk
 from ...arrays.layout import canonical_shape
-from ..family import Arrays, Chain, Pack, Problem, Shape
+from ..family import Arrays, Chain, Pack, Shape
 from ..kernels import Backend, Kernels, Summarise
+from ..problem import Problem
 from .cascade import Cascade
 
 

@@ -12,7 +12,7 @@ from ...algebra.transfer_map import TransferMap
 from ...arrays.arguments import as_axis, as_flag
 from ...arrays.door import arrays_of, as_array, as_scalar, as_state, broadcast
 from ...arrays.kinds import check_together, is_lazy
-from ..family import Problem, varying
+from ..problem import Problem, varying
 from .recurrence import TransferRecurrence
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from ...arrays.arguments import as_axis
 from ...arrays.door import as_array, as_scalar, broadcast
 from ...arrays.kinds import check_together
-from ..family import Problem, varying
+from ..problem import Problem, varying
 from .recurrence import TridiagonalSystem
 
 _COMPUTED = "fdFD"

@@ -10,7 +10,7 @@ import numpy as np
 from ...arrays.arguments import as_axis, as_real
 from ...arrays.door import as_array, as_plain_array
 from ...arrays.kinds import check_together, is_on_gpu
-from ..family import Problem
+from ..problem import Problem
 from .alignment import Scoring
 from .recurrence import LocalAlignment, SummedAreaTable
 

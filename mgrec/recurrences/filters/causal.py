@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ...families.family import Arrays, Problem
+from ...families.family import Arrays
 from ...families.filters.door import as_zf, check_polynomials, check_sections
+from ...families.problem import Problem
 from ...placement import solved
 from .chunks import without_empty_chunks
 

@@ -24,8 +24,7 @@ from .rows import BLOCKS, FORWARD, STEPS, section_rows, unrolled
 # rounding shifts the poles: resonances near 0.05 of noise 1.7 to 1.9 had 3 to 13 times the errors
 # of SciPy's lfilter, and all filters of noise below 1 up to 3.4 times.
 NOISE = 1.2
-# From this many columns on they go side by side.
-WIDE = 8
+WIDE = 8  # columns that go side by side, or more
 # The plain loop takes shorter rows: blocks bring nothing there.
 LONG = 64
 # dtypes that one section's loop casts to float64 as it copies samples: 10**7 of int16 took 20 to
@@ -33,7 +32,7 @@ LONG = 64
 _CAST = {"h", "f"}
 # The plain loop computes larger results: its order of operations decides what overflows.
 _TOP = {"f": 2.0**120, "d": 2.0**1000}
-# Filters whose tables are cached, 1 to 5 KB each: a sweep of a parameter makes a million.
+# Filters whose tables are cached, 1 to 5 KB each.
 _FILTERS = 1024
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import dask.array as da
 from distributed import Client, default_client
 
-from ....families.family import AlongAxis, Problem
+from ....families.family import AlongAxis
+from ....families.problem import Problem
 
 
 def client_of(client: Any) -> Client:

@@ -16,7 +16,8 @@ import dask.array as da
 from dask.base import tokenize
 
 from ....algebra.callers import level_of_caller
-from ....families.family import AlongAxis, Grid, Problem
+from ....families.family import AlongAxis, Grid
+from ....families.problem import Problem
 from ...logs import log_solve
 from ..tasks.limits import check_chunks
 from .cuts import Cut

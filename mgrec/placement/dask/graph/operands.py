@@ -14,7 +14,7 @@ from dask.highlevelgraph import HighLevelGraph
 from distributed import Future
 
 from ....arrays.layout import has_unknown_sizes
-from ....families.family import Problem
+from ....families.problem import Problem
 
 
 def reference_chunks(problem: Problem) -> tuple[tuple[Any, ...], ...]:

@@ -18,7 +18,8 @@ from distributed import Client, Future, wait
 from distributed.actor import ProxyRPC
 from distributed.protocol.pickle import dumps
 
-from ....families.family import Place, Problem
+from ....families.family import Place
+from ....families.problem import Problem
 from ...logs import log_planned
 from ..cluster.door import client_of, problem_of
 from ..graph.build import Solved, cut
