@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numba.core.bytecode import FunctionIdentity
 
 import mgrec
 from mgrec.backends import uncached
@@ -194,3 +195,11 @@ def test_what_varies_is_kept_in_memory_alone(tmp_path, monkeypatch):
     assert list(tmp_path.rglob("*.nb?")) == []
     assert double(compile_kernel(doubled, "one")) == 2.0
     assert len(list(tmp_path.rglob("*.nb?"))) == 2
+
+
+def test_functions_of_others_are_counted_by_numba():
+    """Random numbers are for kernels alone: what a user compiles keeps numba's names."""
+    first = FunctionIdentity.from_function(lambda x: x).unique_id
+    compile_kernel(lambda x: x + 1)(np.ones(3))
+    second = FunctionIdentity.from_function(lambda x: x).unique_id
+    assert second == first + 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable
+from contextvars import ContextVar
 from itertools import dropwhile, takewhile
 from pathlib import Path
 from typing import Any
@@ -26,13 +27,28 @@ _OWN = Path(__file__).parents[3], Path(numba.__file__).parent
 
 # numba tells functions of one name apart by a number that counts from 1 in every process. Of two
 # cached kernels that two processes had compiled, the second silently ran functions of the first.
-FunctionIdentity._unique_ids = iter(lambda: secrets.randbits(62), None)
+# What others compile is counted as before.
+_IS_OURS: ContextVar[bool] = ContextVar("is_ours", default=False)
+_COUNT = FunctionIdentity._unique_ids
+FunctionIdentity._unique_ids = iter(
+    lambda: secrets.randbits(62) if _IS_OURS.get() else next(_COUNT), None
+)
 
 
 def compile_kernel(kernel: Callable[..., Any], *key: str) -> Any:
     """Compile a kernel, cached on disk; `key`: fingerprints of functions in its closure."""
     dispatcher = numba.njit(no_cfunc_wrapper=True, **OPTIONS)(kernel)
     dispatcher._cache = cache_on_disk(kernel, *key)
+    compile_for = dispatcher.compile
+
+    def compile_ours(signature: Any) -> Any:
+        token = _IS_OURS.set(True)
+        try:
+            return compile_for(signature)
+        finally:
+            _IS_OURS.reset(token)
+
+    dispatcher.compile = compile_ours
 
     def run(*arguments: Any) -> Any:
         try:
