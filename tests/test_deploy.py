@@ -111,6 +111,7 @@ def slurm(tmp_path):
     return submit
 
 
+@pytest.mark.extended
 @pytest.mark.slow
 def test_the_slurm_script_against_a_stand_in(slurm, tmp_path):
     result = slurm(sys.executable, DEPLOY / "job.py", *SIZE)

@@ -237,7 +237,7 @@ def has_processes(group):
     ("number", "out", "code", "word"),
     [
         (signal.SIGINT, "w.npy", 130, "interrupted"),
-        (signal.SIGTERM, "w.zarr", 143, "terminated"),
+        pytest.param(signal.SIGTERM, "w.zarr", 143, "terminated", marks=pytest.mark.extended),
         (signal.SIGHUP, "w.npy", 129, "hung up"),
     ],
 )

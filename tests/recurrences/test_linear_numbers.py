@@ -216,6 +216,7 @@ def test_contract_in_float64(draws, places, initial, layout, form, reverse, way)
     check_drawn("float64", draws, places, initial, layout, form, reverse, way)
 
 
+@pytest.mark.extended
 @drawn
 def test_contract_in_float32(draws, places, initial, layout, form, reverse, way):
     check_drawn("float32", draws, places, initial, layout, form, reverse, way)

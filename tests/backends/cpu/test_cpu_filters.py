@@ -71,7 +71,9 @@ def test_resonances_are_as_accurate_as_scipys(design, width):
     assert errors[0] <= 3 * errors[1]
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    "dtype", [np.float64, pytest.param(np.float32, marks=pytest.mark.extended)]
+)
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("name", SINGLE)
 def test_one_section_is_scipys(name, length, dtype):

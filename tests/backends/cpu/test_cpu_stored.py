@@ -106,6 +106,7 @@ def test_a_second_process_finds_compiled_code_on_disk(tmp_path):
     assert compiled > 0
 
 
+@pytest.mark.extended
 @pytest.mark.slow
 def test_code_of_two_processes_keeps_apart_in_a_third(tmp_path):
     for argument in ("0.5", "0.75"):

@@ -40,6 +40,7 @@ def cuts(total):
     return ends.map(lambda found: tuple(np.diff([0, *sorted(found), total]).tolist()))
 
 
+@pytest.mark.extended
 @pytest.mark.slow
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(along=cuts(LENGTH), across=cuts(5), axis=st.integers(0, 1))

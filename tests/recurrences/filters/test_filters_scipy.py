@@ -22,13 +22,14 @@ test_lfilter_notimplemented_input TestLFilterZI TestFiltFilt TestSOSFiltFilt Tes
 """.split()
 
 
+@pytest.mark.extended
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("kind", "more"),
     [
         ("numpy", [f"{MODULE}::test_filtfilt_gust"]),
-        pytest.param("dask", [], marks=pytest.mark.extended),
+        ("dask", []),
     ],
 )
 def test_scipys_own_tests_pass(kind, more, tmp_path):
