@@ -61,6 +61,8 @@ class TransferMap:
     name : str, optional
         Shown in the keys of a Dask graph and in messages; the name of `lift`
         when not given.
+    capabilities : Capabilities, optional
+        What the ready-made maps declare for the sake of speed; leave it alone for your own.
 
     Notes
     -----

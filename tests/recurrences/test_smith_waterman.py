@@ -79,6 +79,38 @@ def test_one_sequence_in_chunks(lazy):
     assert [part.dtype for part in best] == [np.int64] * 3
 
 
+ALPHABET = "ACDEFGHIKLMNPQRSTVWY"
+
+
+def random_pairs(count):
+    """Texts of 0 to 200 letters of 2, 4 and 20 kinds, and scores."""
+    generator = np.random.default_rng(4)
+    for k in range(count):
+        kinds = ALPHABET[: (2, 4, 20)[k % 3]]
+        texts = ("".join(generator.choice(list(kinds), n)) for n in generator.integers(0, 201, 2))
+        match, mismatch, gap = (int(part) for part in generator.integers([1, -4, -4], [6, 1, 1]))
+        yield kinds, *texts, {"match": match, "mismatch": mismatch, "gap": gap}
+
+
+def test_scores_and_ends_are_those_of_parasail():
+    """Of 1,000 pairs, every 20th also in chunks; parasail takes no empty text."""
+    parasail = pytest.importorskip("parasail")
+    aligned = 0
+    for k, (kinds, query, target, scores) in enumerate(random_pairs(1000)):
+        have = mgrec.smith_waterman(query, target, **scores)
+        if query and target:
+            matrix = parasail.matrix_create(kinds, scores["match"], scores["mismatch"])
+            want = parasail.sw(query, target, -scores["gap"], -scores["gap"], matrix)
+            ends = (want.end_query, want.end_ref) if want.score else (-1, -1)
+            assert have == (want.score, *ends)
+            aligned += want.score > 0
+        if k % 20 == 0:
+            codes = (np.frombuffer(text.encode(), np.uint8) for text in (query, target))
+            lazy = (da.from_array(code, chunks=37) for code in codes)
+            assert computed(mgrec.smith_waterman(*lazy, **scores)) == have
+    assert 900 < aligned < 1000
+
+
 @pytest.mark.parametrize(
     "kind",
     [

@@ -23,10 +23,19 @@ def thread_count() -> int:
     """Threads of one call: ``MGREC_NUM_THREADS``, or the processors this process may use."""
     given = os.environ.get("MGREC_NUM_THREADS")
     if given is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+        affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else _share()
+        return min(affinity, _share())
     if not given.isdigit() or int(given) < 1:
         raise ValueError(f"MGREC_NUM_THREADS must be a positive integer; got {given!r}")
     return int(given)
+
+
+@cache
+def _share() -> int:
+    """The processors that the system gives this process, by quota where it has one."""
+    from dask.system import CPU_COUNT
+
+    return int(CPU_COUNT)
 
 
 @cache

@@ -1,5 +1,6 @@
 """Threads of one machine."""
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -21,6 +22,21 @@ def test_the_number_of_threads_is_checked(monkeypatch):
     assert threads.thread_count() == 3
     monkeypatch.delenv("MGREC_NUM_THREADS")
     assert threads.thread_count() >= 1
+
+
+@pytest.mark.parametrize("has_affinity", [True, False])
+def test_threads_keep_to_the_quota_and_the_affinity(monkeypatch, has_affinity):
+    """Containers have quotas that the affinity does not tell, and macOS has no affinity."""
+    monkeypatch.delenv("MGREC_NUM_THREADS", raising=False)
+    if has_affinity:
+        monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)), raising=False)
+    else:
+        monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    for share in (3, 8):
+        monkeypatch.setattr(threads, "_share", lambda share=share: share)
+        assert threads.thread_count() == share
+    monkeypatch.setattr(threads, "_share", lambda: 64)
+    assert threads.thread_count() == (8 if has_affinity else 64)
 
 
 @pytest.mark.parametrize("reverse", [False, True])

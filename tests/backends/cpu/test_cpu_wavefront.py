@@ -178,32 +178,3 @@ def test_operands_may_be_strided_and_read_only_and_are_not_written():
     assert_same(have, loop(WHOLE[1], *copies, (0, 0), np.int64))
     for operand, copy in zip(operands, copies, strict=True):
         np.testing.assert_array_equal(operand, copy)
-
-
-def test_scores_and_ends_are_those_of_parasail():
-    parasail = pytest.importorskip("parasail")
-    generator = np.random.default_rng(4)
-    alphabet, aligned = "ACDEFGHIKLMNPQRSTVWY", 0
-    for count in range(1000):
-        letters = (2, 4, 20)[count % 3]
-        n, m = generator.integers(0, 201, 2)
-        match, mismatch, gap = (int(part) for part in generator.integers([1, -4, -4], [6, 1, 1]))
-        query, target = draw(generator, n, m, letters)
-        have = determine(
-            Scoring(match, mismatch, gap),
-            query,
-            target,
-            *no_edges(n, m, np.int64),
-            (0, 0),
-            np.int64,
-        ).best
-        if n == 0 or m == 0:  # which parasail does not take
-            assert have == Best()
-            continue
-        texts = ["".join(alphabet[letter] for letter in part) for part in (query, target)]
-        matrix = parasail.matrix_create(alphabet[:letters], match, mismatch)
-        want = parasail.sw(*texts, -gap, -gap, matrix)
-        ends = (want.end_query, want.end_ref) if want.score else (-1, -1)
-        assert have == Best(want.score, *ends)
-        aligned += want.score > 0
-    assert 900 < aligned < 1000

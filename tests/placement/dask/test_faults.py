@@ -82,9 +82,9 @@ def fresh(family, trouble=None):
         pytest.param("linear", "pack", 20, "memory", marks=pytest.mark.extended),
         ("linear", "precompute", 20, "executing"),
         ("linear", "propagate", 1, "executing"),
-        ("linear", "determine", 35, "executing"),
+        pytest.param("linear", "determine", 35, "executing", marks=pytest.mark.extended),
         pytest.param("linear", "determine", 35, "memory", marks=pytest.mark.extended),
-        ("custom", "determine", 3, "executing"),
+        pytest.param("custom", "determine", 3, "executing", marks=pytest.mark.extended),
         ("filter", "precompute", 5, "memory"),
         pytest.param("filter", "propagate", 0, "memory", marks=pytest.mark.extended),
         ("filter", "determine", 39, "executing"),
@@ -216,7 +216,7 @@ def test_a_function_that_raises_names_its_chunk(client, t):
     assert f"of chunk (7,), which begins at [{7 * SIZE}]" in note
 
 
-@pytest.mark.parametrize("family", ["linear", "filter"])
+@pytest.mark.parametrize("family", [pytest.param("linear", marks=pytest.mark.extended), "filter"])
 def test_a_worker_that_joins_late_takes_its_part(client, undisturbed, tmp_path, family):
     """Each worker waits in a load, the late one too."""
     result = fresh(family, Trouble(str(tmp_path), "wait", range(4, CHUNKS), CHUNKS)).persist()

@@ -327,7 +327,7 @@ def test_a_plan_whose_client_is_closed_says_so(client):
     solve.close()
 
 
-@pytest.mark.parametrize("moment", ["between", "during"])
+@pytest.mark.parametrize("moment", [pytest.param("between", marks=pytest.mark.extended), "during"])
 def test_a_lost_worker_is_said_and_the_plan_is_built_anew(values, moment):
     # Or a worker whose restart takes more than 15 s is given up for good (Dask 2026.7).
     patient = dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})

@@ -21,8 +21,8 @@ POLYNOMIALS = {
     "order 5, high": signal.butter(5, 0.2, "high"),
     "order 12": (np.arange(1.0, 5), [1, *(0.3 / np.arange(1.0, 13))]),
     "order 64": ([1.0], [1, *(0.4 / np.arange(1.0, 65))]),
-    "a[0] is 2": ([1.0, 3.0], [2.0, -1.0, 0.3, 0.1]),
-    "long b": (np.arange(9.0), [1.0, -0.5]),
+    "a[0] is 2": ([1.0, 3.0], [2.0, -1.0, 0.3]),
+    "long b": (np.arange(6.0), [1.0, -0.5]),
     "FIR": ([1.0, 2.0, 3.0], [2.0]),
     "gain": ([3.0], [2.0]),
     "complex": ([1, 0.5j], [1, 0.2 - 0.3j, 0.1j]),
@@ -211,7 +211,7 @@ def test_a_lone_impulse_dies_out_as_in_scipy(monkeypatch):
 UNSTABLE = {
     "real pole": ([1.0], [1.0, -1.5]),
     "complex poles": ([1.0, 0.3], [1.0, -1.0, 2.0]),
-    "order 4": ([1.0], [1.0, 0.0, 0.0, 0.0, -3.0]),
+    "order 5": ([1.0], [1.0, 0.0, 0.0, 0.0, 0.0, -3.0]),
 }
 
 
@@ -220,7 +220,7 @@ UNSTABLE = {
     [
         *((name, "f8") for name in UNSTABLE),
         ("complex poles", "f4"),
-        *(pytest.param(name, "f4", marks=EXTENDED) for name in ("real pole", "order 4")),
+        *(pytest.param(name, "f4", marks=EXTENDED) for name in ("real pole", "order 5")),
     ],
 )
 @pytest.mark.parametrize("chunks", [None, pytest.param(700, marks=EXTENDED), 97])

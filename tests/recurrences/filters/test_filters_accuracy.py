@@ -18,11 +18,12 @@ LENGTH = 3000
 
 POLYNOMIALS = {
     **{f"Butterworth {n}, {w}": signal.butter(n, w) for n in range(2, 21, 2) for w in (0.5, 0.2)},
-    **{f"Butterworth {n}, 0.02": signal.butter(n, 0.02) for n in (2, 3, 4, 6)},
+    # Every order is compiled, for seconds: these are of orders that other tests have.
+    **{f"Butterworth {n}, 0.02": signal.butter(n, 0.02) for n in (2, 3, 4, 5)},
     "Butterworth 3, high": signal.butter(3, 0.001, "high"),
     "Chebyshev 8": signal.cheby1(8, 1, 0.2),
     "Chebyshev 5, high": signal.cheby2(5, 40, 0.3, "high"),
-    "elliptic 6": signal.ellip(6, 1, 60, 0.3),
+    "elliptic 5": signal.ellip(5, 1, 60, 0.3),
     "band 4": signal.butter(4, [0.1, 0.3], "band"),
     "notch at 1e-4": signal.iirnotch(2e-4, 30),
 }
@@ -73,7 +74,7 @@ def assert_as_accurate(results, scipys, reference):
 # Every order is compiled, seconds each: those between say the same.
 BETWEEN = {
     *(f"Butterworth {n}, {w}" for n in (4, 6, 10, 12, 14, 16, 18) for w in (0.5, 0.2)),
-    "Butterworth 4, 0.02",
+    *(f"Butterworth {n}, 0.02" for n in (3, 4)),
 }
 
 
