@@ -45,6 +45,7 @@ def test_every_file_has_a_line_in_the_readme():
     assert all(len(line.strip("|").split("|")) == 3 for line in lines)
 
 
+@pytest.mark.extended
 @pytest.mark.slow
 def test_the_notebook_runs_from_top_to_bottom():
     notebook = json.loads((DEPLOY / "gpus.ipynb").read_text())

@@ -238,7 +238,7 @@ def has_processes(group):
     [
         (signal.SIGINT, "w.npy", 130, "interrupted"),
         pytest.param(signal.SIGTERM, "w.zarr", 143, "terminated", marks=pytest.mark.extended),
-        (signal.SIGHUP, "w.npy", 129, "hung up"),
+        pytest.param(signal.SIGHUP, "w.npy", 129, "hung up", marks=pytest.mark.extended),
     ],
 )
 def test_a_signal_leaves_nothing(tmp_path, number, out, code, word):

@@ -136,6 +136,7 @@ def test_processes_that_compile_at_once_do_not_take_each_others_code(tmp_path, m
     assert other.load(("signature", "other")) == "code of the other"
 
 
+@pytest.mark.extended
 @pytest.mark.slow
 def test_another_value_or_function_of_a_module_is_other_code(tmp_path):
     found = []

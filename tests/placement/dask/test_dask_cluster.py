@@ -106,6 +106,7 @@ def test_operands_loaded_by_one_root_task_do_not_move(client, stores):
     )
 
 
+@pytest.mark.extended
 def test_a_lost_worker_frees_what_was_pinned_to_it(stores):
     (s, t), values = stores
     with (

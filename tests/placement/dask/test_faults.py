@@ -97,6 +97,7 @@ def test_a_worker_dies_in(plugin, undisturbed, tmp_path, family, prefix, number,
     assert_same_bits(result, undisturbed[family])
 
 
+@pytest.mark.extended
 def test_workers_die_twice_in_a_row(plugin, undisturbed, tmp_path):
     plugin(DieAt(str(tmp_path), "propagate", 1, times=2))
     result = fresh("linear").compute()
