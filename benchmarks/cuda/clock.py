@@ -75,15 +75,9 @@ def queued_time(run: Callable[[], Any], count: int = 40) -> float:
     """Return seconds of one call among many in the device's queue."""
     blocker = cupy.zeros(2**31, cupy.uint8)
     run()
-    start, stop = cupy.cuda.Event(), cupy.cuda.Event()
     for _ in range(6):  # about 8 ms, while the host queues the calls
         blocker += cupy.uint8(1)
-    start.record()
-    for _ in range(count):
-        run()
-    stop.record()
-    stop.synchronize()
-    return float(cupy.cuda.get_elapsed_time(start, stop) / 1e3 / count)
+    return device_clock(run, count)
 
 
 def copy_bandwidth() -> float:

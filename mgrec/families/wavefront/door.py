@@ -10,7 +10,7 @@ import numpy as np
 from ...arrays.arguments import as_axis, as_real
 from ...arrays.door import as_array, as_plain_array
 from ...arrays.kinds import check_together, is_on_gpu
-from ..problem import Problem
+from ..problem import Problem, varying
 from .alignment import Scoring
 from .recurrence import LocalAlignment, SummedAreaTable
 
@@ -37,7 +37,7 @@ def check_alignment(query: Any, target: Any, match: Any, mismatch: Any, gap: Any
     recurrence = LocalAlignment(
         dtype=dtype,
         result_dtype=dtype,
-        varying=((True, m == 1), (n == 1, True)),
+        varying=tuple(varying(operand.shape, (n, m)) for operand in operands),
         block_dtypes=(code, code),
         axes=(0, 1),
         exit_size=3,

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from tridiagonal_matrices import NAMES, error, gtsv, lines, matrix, with_solutions
 
 from mgrec.arrays.chunk import Chunk
-from mgrec.backends.cpu.threads import together
 from mgrec.backends.cpu.tridiagonal import phases
 from mgrec.backends.cpu.tridiagonal.partitions import LENGTH, cells_of, part_count, partitions_of
 
@@ -20,7 +19,7 @@ def solve(operands, threads=1):
     shape = full_shape(operands)
     result = np.full(shape, np.nan, operands[0].dtype)
     chunk = Chunk(tuple(operands), shape, operands[0].dtype)
-    phases.solve((True, True), chunk, result, threads, together)
+    phases.solve((True, True), chunk, result, threads)
     return result
 
 

@@ -3,6 +3,7 @@
 import dask.array as da
 import numpy as np
 import pytest
+from chunkings import chunkings
 from distributed import Client, LocalCluster
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -34,16 +35,10 @@ def close(computed, wanted):
     np.testing.assert_allclose(computed, wanted, rtol=0, atol=1e-11)
 
 
-def cuts(total):
-    """Chunks of any lengths, some of them 0, that add up."""
-    ends = st.lists(st.integers(0, total), max_size=9)
-    return ends.map(lambda found: tuple(np.diff([0, *sorted(found), total]).tolist()))
-
-
 @pytest.mark.extended
 @pytest.mark.slow
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
-@given(along=cuts(LENGTH), across=cuts(5), axis=st.integers(0, 1))
+@given(along=chunkings(LENGTH, 10), across=chunkings(5, 10), axis=st.integers(0, 1))
 def test_any_chunking_gives_scipys_result(client, along, across, axis):
     x = draw(LENGTH, 5) if axis == 0 else draw(5, LENGTH)
     chunked = da.from_array(x, chunks=(along, across) if axis == 0 else (across, along))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from ....arrays.chunk import Chunk
 from ....families.kernels import Kernels, at_once
 from ....families.tridiagonal.summary import InterfaceRows
 from ..compilation.kernels import writable
-from ..threads import threads_for, together
+from ..threads import cuts, threads_for, together
 from . import interface
 from .partitions import Layout, cells_of, lanes_of, part_count, partitions_of, scratch_for
 from .reduce import reduce
@@ -25,30 +24,22 @@ from .substitute import substitute
 
 Ends = tuple[bool, bool]
 Call = Callable[[], Any]
-Together = Callable[[Sequence[Call]], list[Any]]
 Memory = tuple[tuple[np.ndarray, ...], Layout, np.ndarray]
 
 
 def kernels(method: str) -> Kernels:
     """The phases of a chunk; by the method "threads" a whole system is solved on all threads."""
-    solve_whole = solve_on_threads if method == "threads" else solve
-
-    def determine_any(ends: Ends, chunk: Chunk, entry: Any, result: np.ndarray) -> None:
-        if entry is None:
-            solve_whole(ends, chunk, result)
-        else:
-            determine(ends, chunk, entry, result)
-
-    return Kernels(determine_any, at_once(precompute), propagate)
+    own = determine_on_threads if method == "threads" else determine
+    return Kernels(own, at_once(precompute), propagate)
 
 
-def solve_on_threads(ends: Ends, chunk: Chunk, result: np.ndarray) -> None:
-    """Solve whole systems on the threads of this process: see :func:`solve`."""
-    solve(ends, chunk, result, threads_for(result.size), together)
+def determine_on_threads(ends: Ends, chunk: Chunk, entry: Any, result: np.ndarray) -> None:
+    """Write the unknowns of whole systems on the threads of this process."""
+    solve(ends, chunk, result, threads_for(result.size))
 
 
-def _one_by_one(calls: Sequence[Call]) -> list[Any]:
-    return [call() for call in calls]
+def _run(calls: Sequence[Call], threads: int = 1) -> list[Any]:
+    return together(calls) if threads > 1 else [call() for call in calls]
 
 
 def precompute(ends: Ends, chunk: Chunk) -> InterfaceRows:
@@ -67,7 +58,7 @@ def precompute(ends: Ends, chunk: Chunk) -> InterfaceRows:
     if chunk.steps == 0:
         return InterfaceRows(None)
     memory = _memory_of(ends, chunk)
-    _one_by_one(_calls(reduce, memory, 1))
+    _run(_calls(reduce, memory, 1))
     _, layout, cells = memory
     if layout.parts > 1:
         interface.merge(cells, layout.parts)
@@ -105,8 +96,8 @@ def propagate(summaries: Sequence[InterfaceRows]) -> list[np.ndarray | None]:
         cells[:, :, k] = part.transpose(2, 3, 0, 1)
     cells[:, :, 0, :, 0] = cells[:, :, parts - 1, :, 3] = 0
     _solve_lines(flat, parts, row_shape)
-    cuts = cells[..., 4].transpose(2, 3, 0, 1)
-    entries = (np.concatenate(cuts[k : k + 2]) for k in range(parts))
+    values = cells[..., 4].transpose(2, 3, 0, 1)
+    entries = (np.concatenate(values[k : k + 2]) for k in range(parts))
     return [None if summary.rows is None else next(entries) for summary in summaries]
 
 
@@ -117,8 +108,8 @@ def determine(ends: Ends, chunk: Chunk, entry: np.ndarray | None, result: np.nda
     ----------
     ends : (bool, bool)
     chunk : Chunk
-    entry : array (4, outer, inner)
-        Of `propagate`.
+    entry : array (4, outer, inner), optional
+        Of `propagate`; None for whole systems, and for no rows.
     result : array (outer, steps, inner)
         C-contiguous; written.
 
@@ -128,23 +119,17 @@ def determine(ends: Ends, chunk: Chunk, entry: np.ndarray | None, result: np.nda
         A system is singular.
     """
     if entry is None:
-        return
+        return solve(ends, chunk, result)
     memory = _memory_of(ends, chunk)
-    _one_by_one(_calls(reduce, memory, 1))
+    _run(_calls(reduce, memory, 1))
     _, layout, cells = memory
     known = np.ascontiguousarray(entry.reshape(4, -1).T, chunk.dtype).reshape(-1)
     singular = interface.solve(cells, known, False, layout.parts, 0, known.size // 4)
     _check(singular, chunk.row_shape)
-    _one_by_one(_calls(substitute, memory, 1, result.reshape(-1)))
+    _run(_calls(substitute, memory, 1, result.reshape(-1)))
 
 
-def solve(
-    ends: Ends,
-    chunk: Chunk,
-    result: np.ndarray,
-    threads: int = 1,
-    together: Together = _one_by_one,
-) -> None:
+def solve(ends: Ends, chunk: Chunk, result: np.ndarray, threads: int = 1) -> None:
     """Solve whole systems on the threads of one machine.
 
     Parameters
@@ -155,8 +140,6 @@ def solve(
     result : array (outer, steps, inner)
         C-contiguous; written.
     threads : int
-    together : callable
-        Runs a sequence of calls side by side and returns what they return.
 
     Raises
     ------
@@ -166,24 +149,20 @@ def solve(
     if chunk.steps == 0:
         return
     memory = _memory_of(ends, chunk)
-    together(_calls(reduce, memory, threads))
+    _run(_calls(reduce, memory, threads), threads)
     _, layout, cells = memory
-    _solve_lines(cells, layout.parts, chunk.row_shape, threads, together)
-    together(_calls(substitute, memory, threads, result.reshape(-1)))
+    _solve_lines(cells, layout.parts, chunk.row_shape, threads)
+    _run(_calls(substitute, memory, threads, result.reshape(-1)), threads)
 
 
 def _solve_lines(
-    cells: np.ndarray,
-    parts: int,
-    row_shape: tuple[int, int],
-    threads: int = 1,
-    together: Together = _one_by_one,
+    cells: np.ndarray, parts: int, row_shape: tuple[int, int], threads: int = 1
 ) -> None:
     """The values at all cuts of whole lines."""
     systems = row_shape[0] * row_shape[1]
     arguments = cells, np.zeros(4 * systems, cells.dtype), True, parts
-    work = _cuts(systems, threads)
-    found = together([partial(interface.solve, *arguments, *part) for part in work])
+    work = [partial(interface.solve, *arguments, *part) for part in cuts(systems, threads)]
+    found = _run(work, threads)
     _check(max(found, default=-1), row_shape)
 
 
@@ -212,15 +191,10 @@ def _calls(kernel: Any, memory: Memory, threads: int, *result: np.ndarray) -> li
     calls: list[Call] = []
     for group in partitions_of(layout.shape[1]):
         count = systems * (group.stop - group.first)
-        for begin, end in _cuts(-(-count // lanes), threads):
+        for begin, end in cuts(-(-count // lanes), threads):
             part = group, begin * lanes, min(end * lanes, count)
             calls.append(partial(kernel, *memory, scratch_for(cells.dtype), *part, *result))
     return calls
-
-
-def _cuts(length: int, parts: int) -> list[tuple[int, int]]:
-    ends = [length * k // parts for k in range(parts + 1)]
-    return [(a, b) for a, b in pairwise(ends) if a < b]
 
 
 def _flattened(array: np.ndarray, shape: tuple[int, int, int]) -> tuple[np.ndarray, Any]:

@@ -108,7 +108,7 @@ class Layers(ABC):
         if cut.recurrence.results == 1:
             return (da.Array(graph, name, cut.chunks, meta=meta),)
         return tuple(
-            _component(graph, name, cut.chunks, number, meta)
+            component(graph, name, cut.chunks, number, meta)
             for number in range(cut.recurrence.results)
         )
 
@@ -157,7 +157,7 @@ def extended(
     return HighLevelGraph({**graph.layers, name: tasks}, {**graph.dependencies, name: dependencies})
 
 
-def _component(graph: HighLevelGraph, name: str, chunks: Any, number: int, meta: Any) -> da.Array:
+def component(graph: HighLevelGraph, name: str, chunks: Any, number: int, meta: Any) -> da.Array:
     """One scalar of the state as an array, from determine's tuples."""
     own = f"state-{number}-{name}"
     tasks = {

@@ -2,7 +2,7 @@
 
 ::
 
-    blocks i, j ─── determine i, j ─── result i, j
+    blocks i, j ─── determine i, j ─── state 0 i, j
                           │
                      propagate i, j ─── determine i + 1, j and determine i, j + 1
 
@@ -24,7 +24,7 @@ from dask.task_spec import Task, TaskRef
 from ....families.family import Place
 from ..tasks.phases import determine_tile, leave_grid
 from .cuts import Cut
-from .rows import Layer, extended, rows_of
+from .rows import Layer, component, extended, rows_of
 
 
 def solve_tiles(cut: Cut, token: str) -> tuple[tuple[da.Array, ...], da.Array | None]:
@@ -42,7 +42,9 @@ def solve_tiles(cut: Cut, token: str) -> tuple[tuple[da.Array, ...], da.Array | 
     graph = HighLevelGraph.merge(*(block.dask for block in cut.blocks))
     graph = extended(graph, tiles, layer, {block.name for block in cut.blocks})
     if recurrence.results:
-        return (_results(graph, cut, tiles, f"result-{token}"),), None
+        ndim, dtype = len(cut.chunks), recurrence.result_dtype
+        meta = meta_from_array(cut.blocks[0]._meta, ndim=ndim, dtype=dtype)
+        return (component(graph, tiles, cut.chunks, 0, meta),), None
     return (), _exit(graph, cut, (tiles, *places[-1]), f"exit-{token}")
 
 
@@ -51,16 +53,6 @@ def _before(place: Place, axis: int, name: str) -> TaskRef | None:
     if place[axis] == 0:
         return None
     return TaskRef((name, *place[:axis], place[axis] - 1, *place[axis + 1 :]))
-
-
-def _results(graph: HighLevelGraph, cut: Cut, tiles: str, name: str) -> da.Array:
-    layer = {
-        (name, *place): Task((name, *place), getitem, TaskRef((tiles, *place)), 0)
-        for place in rows_of(cut.chunks)
-    }
-    dtype = cut.recurrence.result_dtype
-    meta = meta_from_array(cut.blocks[0]._meta, ndim=len(cut.chunks), dtype=dtype)
-    return da.Array(extended(graph, name, layer, {tiles}), name, cut.chunks, meta=meta)
 
 
 def _exit(graph: HighLevelGraph, cut: Cut, last: tuple[Any, ...], name: str) -> da.Array:
