@@ -146,7 +146,7 @@ def wait_until_started(client, workers):
 
     def has_started():
         known = client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.workers))
-        nannies = client.cluster.workers.values()
+        nannies = list(client.cluster.workers.values())  # the cluster's own thread changes it
         return len(known) == workers and all(is_up(nanny, known) for nanny in nannies)
 
     wait_until(has_started)
