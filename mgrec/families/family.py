@@ -62,10 +62,12 @@ class Recurrence(ABC):
     block_dtypes : tuple of numpy.dtype
         Of each block of a pack, as its array tells.
     method : str
-        The kernels of a GPU.
+        Which kernels solve it: one of `methods`, and of `host_methods` in host memory.
     """
 
     family: ClassVar[str]
+    methods: ClassVar[tuple[str, ...]] = ("auto", "single-pass", "p-scheme")
+    host_methods: ClassVar[tuple[str, ...]] = ("auto",)
     dtype: np.dtype[Any]
     result_dtype: np.dtype[Any]
     varying: tuple[tuple[bool, ...], ...]

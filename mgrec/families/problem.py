@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..arrays.kinds import is_lazy, is_on_gpu
-from .family import Arrays
-
-METHODS = ("auto", "single-pass", "p-scheme")
+from .family import Arrays, Recurrence
 
 
 def varying(own: tuple[Any, ...], shape: tuple[Any, ...]) -> tuple[bool, ...]:
@@ -60,15 +58,8 @@ class Problem:
     def __post_init__(self) -> None:
         if self.memory not in ("stream", "two-pass"):
             raise ValueError(f"memory must be 'stream' or 'two-pass'; got {self.memory!r}")
-        method = self.recurrence.method
-        if method not in METHODS:
-            wanted = ", ".join(map(repr, METHODS))
-            raise ValueError(f"method must be one of {wanted}; got {method!r}")
-        if method != "auto" and not any(map(is_on_gpu, self.arrays)):
-            raise ValueError(
-                f"method must be 'auto' for arrays in host memory; got {method!r}, which names "
-                f"kernels of a GPU"
-            )
+        is_on_host = not any(map(is_on_gpu, self.arrays))
+        check_method(self.recurrence, is_on_host)
         if self.out is not None and self.is_lazy:
             raise TypeError("out must be None where an operand is a Dask array: results are lazy")
 
@@ -80,3 +71,17 @@ class Problem:
     def is_lazy(self) -> bool:
         """An array is Dask's, and so are the results."""
         return any(map(is_lazy, self.operands)) or any(map(is_lazy, self.initial))
+
+
+def check_method(recurrence: Recurrence, is_on_host: bool) -> None:
+    """Raise unless a recurrence has the method that it is given, for arrays on this machine."""
+    method = recurrence.method
+    if method not in recurrence.methods:
+        wanted = ", ".join(map(repr, recurrence.methods))
+        raise ValueError(f"method must be one of {wanted}; got {method!r}")
+    if is_on_host and method not in recurrence.host_methods:
+        wanted = " or ".join(map(repr, recurrence.host_methods))
+        raise ValueError(
+            f"method must be {wanted} for arrays in host memory; got {method!r}, which names "
+            f"kernels of a GPU"
+        )

@@ -38,8 +38,8 @@ def solve_tridiagonal(
         For Dask arrays. Every chunk is read before the first is solved: "stream" holds all
         operands until then, in the workers' memory or on their disks; "two-pass" reads every
         chunk again instead.
-    method : {"auto"}, optional
-        Partitions that are reduced to their interface rows, at present.
+    method : {"auto", "partition"}, optional
+        Partitions that are reduced to their interface rows, at present in both cases.
     out : array, optional
         Where to write x: C-contiguous, of its shape and dtype. Not for Dask arrays.
 

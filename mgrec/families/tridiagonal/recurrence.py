@@ -10,6 +10,7 @@ from ...arrays.chunk import Chunk
 from ...arrays.layout import as_result, lay_out
 from ..family import Arrays, Line, Pack, Shape
 from ..kernels import Backend, Kernels, Summarise
+from .ends import Ends
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +27,8 @@ class TridiagonalSystem(Line):
     """
 
     family: ClassVar[str] = "tridiagonal"
+    methods: ClassVar[tuple[str, ...]] = ("auto", "partition")
+    host_methods: ClassVar[tuple[str, ...]] = methods
     length: int
 
     @property
@@ -58,7 +61,6 @@ class TridiagonalSystem(Line):
     def _chunk(self, pack: Pack, shape: Shape) -> Chunk:
         return lay_out(self, pack.blocks, shape, pack.starts[self.axis])
 
-    def _ends(self, pack: Pack, shape: Shape) -> tuple[bool, bool]:
-        """Whether a chunk has the first row of its systems, and the last one."""
+    def _ends(self, pack: Pack, shape: Shape) -> Ends:
         first = pack.starts[self.axis]
-        return first == 0, first + shape[self.axis] == self.length
+        return Ends(first == 0, first + shape[self.axis] == self.length, self.method)

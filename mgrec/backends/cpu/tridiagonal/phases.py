@@ -1,8 +1,4 @@
-"""Tridiagonal systems on the CPU: precompute, propagate and determine for chunks in host memory.
-
-In every function `ends` says whether a chunk holds the first row of the system, and the last:
-the first dl and the last du are not read.
-"""
+"""Tridiagonal systems on the CPU: precompute, propagate, determine, for chunks in host memory."""
 
 from __future__ import annotations
 
@@ -14,6 +10,7 @@ import numpy as np
 
 from ....arrays.chunk import Chunk
 from ....families.kernels import Kernels, at_once
+from ....families.tridiagonal.ends import Ends
 from ....families.tridiagonal.summary import InterfaceRows
 from ..compilation.kernels import writable
 from ..threads import cuts, threads_for, together
@@ -22,7 +19,6 @@ from .partitions import Layout, cells_of, lanes_of, part_count, partitions_of, s
 from .reduce import reduce
 from .substitute import substitute
 
-Ends = tuple[bool, bool]
 Call = Callable[[], Any]
 Memory = tuple[tuple[np.ndarray, ...], Layout, np.ndarray]
 
@@ -47,7 +43,7 @@ def precompute(ends: Ends, chunk: Chunk) -> InterfaceRows:
 
     Parameters
     ----------
-    ends : (bool, bool)
+    ends : Ends
     chunk : Chunk
         Its operands are dl, d, du and b.
 
@@ -106,7 +102,7 @@ def determine(ends: Ends, chunk: Chunk, entry: np.ndarray | None, result: np.nda
 
     Parameters
     ----------
-    ends : (bool, bool)
+    ends : Ends
     chunk : Chunk
     entry : array (4, outer, inner), optional
         Of `propagate`; None for whole systems, and for no rows.
@@ -134,8 +130,8 @@ def solve(ends: Ends, chunk: Chunk, result: np.ndarray, threads: int = 1) -> Non
 
     Parameters
     ----------
-    ends : (bool, bool)
-        (True, True).
+    ends : Ends
+        Of whole systems.
     chunk : Chunk
     result : array (outer, steps, inner)
         C-contiguous; written.
@@ -178,7 +174,7 @@ def _memory_of(ends: Ends, chunk: Chunk) -> Memory:
     """Operands, how they lie, and cells for the interface rows of all partitions."""
     pairs = [_flattened(operand, chunk.shape) for operand in chunk.operands]
     strides = np.array([strides for _, strides in pairs])
-    holds = bool(ends[0]), bool(ends[1])
+    holds = bool(ends.has_first), bool(ends.has_last)
     layout = Layout(chunk.shape, strides, holds, part_count(chunk.steps))
     cells = cells_of(chunk.shape[0] * chunk.shape[2], layout.parts, chunk.dtype)
     return tuple(flat for flat, _ in pairs), layout, cells
