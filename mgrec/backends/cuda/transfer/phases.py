@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from ....arrays.kinds import is_on_gpu
 from ....families.kernels import Kernels
 from ....families.transfer.affine import AffineSummary
 from ....families.transfer.summary import ComposedMaps
+from ..device.arrays import on_device
 from ..device.launches import run_prepared
 from .determine import prepare
 from .long_coefficients import determine_in_pieces, is_ahead
@@ -52,7 +53,7 @@ def precompute(
     callable, ``() -> summary``
         Waits for the kernels; the summary is in host memory.
     """
-    chunk = chunk.map_arrays(_on_device, chunk.shape)
+    chunk = chunk.map_arrays(on_device, chunk.shape)
     if transfer_map.redoes_rows_of(chunk.dtype):
         return launch_summary(chunk)
     return launch_precompute(transfer_map, chunk)
@@ -72,7 +73,7 @@ def _in_a_single_pass(
     transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results: Arrays
 ) -> None:
     if results[0].size:
-        chunk = chunk.map_arrays(_on_device, chunk.shape)
+        chunk = chunk.map_arrays(on_device, chunk.shape)
         solve = partial(run_prepared, prepare)
         solve = partial(determine_in_pieces, solve) if is_ahead(chunk) else solve
         solve(transfer_map, chunk, _entry(entry, chunk), results)
@@ -82,7 +83,7 @@ def _by_p_scheme(transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results
     from ..p_scheme import phases as p_scheme
 
     if results[0].size:
-        chunk = chunk.map_arrays(_on_device, chunk.shape)
+        chunk = chunk.map_arrays(on_device, chunk.shape)
         p_scheme.Phases(transfer_map, chunk, _entry(entry, chunk), results)()
 
 
@@ -100,29 +101,4 @@ def _state_on_device(array: Any) -> Any:
     """
     import cupy
 
-    return cupy.asarray(array) if is_on_gpu(array) or array.any() else _on_device(array)
-
-
-def _on_device(array: Any) -> Any:
-    import cupy
-
-    if is_on_gpu(array):
-        return array
-    if array.size == 1:
-        device = cupy.cuda.runtime.getDevice()
-        return _scalar(array.tobytes(), array.dtype, device).reshape(array.shape)
-    return cupy.asarray(array)
-
-
-@lru_cache(maxsize=256)
-def _scalar(value: bytes, dtype: np.dtype[Any], device: int) -> Any:
-    """A scalar on the device: kernels only read it, so that all calls may share it.
-
-    Copying it at every call took about 30 microseconds. Any stream may ask for it later, so
-    that the first to do so waits until it is there.
-    """
-    import cupy
-
-    array = cupy.asarray(np.frombuffer(value, dtype))
-    cupy.cuda.get_current_stream().synchronize()
-    return array
+    return cupy.asarray(array) if is_on_gpu(array) or array.any() else on_device(array)

@@ -1,0 +1,1 @@
+"""Tridiagonal systems on a GPU: partitions in shared memory, one a thread."""

@@ -1,0 +1,93 @@
+"""What the kernels of a chunk are given: arrays, and memory for interface rows and cuts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ....arrays.chunk import Chunk
+from ....families.tridiagonal.ends import Ends
+from ..filters.numbers import packed
+from .line import Line
+
+_NONE = -1
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Memory of the launches over one chunk.
+
+    Attributes
+    ----------
+    line : Line
+    space : CuPy array of uint8
+        Cells and cuts of all levels.
+    status : CuPy array of int64
+        The first singular system; as unsigned, the largest number where there is none.
+    system : array of one struct
+        Operands, their strides and sizes, as kernels take them by value.
+    """
+
+    line: Line
+    space: Any
+    status: Any
+    system: np.ndarray
+
+    @classmethod
+    def reserve(cls, line: Line, ends: Ends, chunk: Chunk, result: Any) -> Memory:
+        import cupy
+
+        space = cupy.empty(line.offsets[-1] + 8, np.uint8)
+        status = space[-8:].view(np.int64)
+        status.fill(_NONE)
+        words: list[int] = []
+        for operand in chunk.operands:
+            words += [operand.data.ptr, *_strides(operand.shape, chunk.shape)]
+        levels = len(line.parts)
+        base = space.data.ptr
+        words += [0 if result is None else result.data.ptr]
+        words += [base + line.offsets[0], base + line.offsets[levels]]
+        words += [*chunk.shape, line.parts[0], ends.has_first, ends.has_last]
+        return cls(line, space, status, packed(words))
+
+    @property
+    def given(self) -> tuple[Any, ...]:
+        """What the slots of the launches stand for."""
+        base = self.space.data.ptr
+        return (self.system, self.status, *(np.uint64(base + k) for k in self.line.offsets[:-1]))
+
+    def cells(self, level: int) -> Any:
+        return self._part(level)
+
+    def cuts(self, level: int) -> Any:
+        return self._part(len(self.line.parts) + level)
+
+    def _part(self, number: int) -> Any:
+        left, right = self.line.offsets[number : number + 2]
+        return self.space[left:right].view(self.line.layout.dtype)
+
+    def copy_status(self) -> Callable[[], int | None]:
+        """Copy the status to the host behind what is queued; the callable waits for it alone."""
+        import cupy
+        import cupyx
+
+        stream = cupy.cuda.get_current_stream()
+        seen = cupyx.empty_pinned(1, np.int64)
+        self.status.data.copy_to_host_async(seen.ctypes.data, 8, stream)
+        copied = stream.record()
+
+        def status() -> int | None:
+            copied.synchronize()
+            return None if seen[0] == _NONE else int(seen[0])
+
+        return status
+
+
+def _strides(own: tuple[int, ...], shape: tuple[int, ...]) -> list[int]:
+    """Of a contiguous array, in numbers; 0 along an axis that it is the same on."""
+    strides = own[1] * own[2], own[2], 1
+    moves = (size == full for size, full in zip(own, shape, strict=True))
+    return [stride if move else 0 for stride, move in zip(strides, moves, strict=True)]

@@ -1,0 +1,119 @@
+"""Tridiagonal systems on a GPU: precompute and determine for chunks of CuPy arrays.
+
+Every thread has a partition in shared memory. It is reduced to its two interface rows by the
+elimination of :mod:`mgrec.backends.cpu.tridiagonal.held`; runs of them are merged to one pair of
+rows, level by level, until one thread solves what is left of a line. Back down, the elimination
+of each level is done again and gives the unknowns at the cuts, at last those of the partitions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....arrays.chunk import Chunk
+from ....families.kernels import Kernels, Summarise
+from ....families.tridiagonal.ends import Ends
+from ....families.tridiagonal.summary import InterfaceRows
+from ..device.arrays import on_device
+from ..device.compilation import Device
+from ..device.launches import run
+from .line import CELL, Line, line_of
+from .memory import Memory
+
+
+def kernels(method: str) -> Kernels:
+    """The phases of a chunk."""
+    return Kernels(determine, precompute)
+
+
+def precompute(ends: Ends, chunk: Chunk) -> Summarise:
+    """Launch the reduction of every system of a chunk to its two interface rows.
+
+    Parameters
+    ----------
+    ends : Ends
+    chunk : Chunk
+        Its operands are dl, d, du and b.
+
+    Returns
+    -------
+    callable, ``() -> InterfaceRows``
+        Waits for the kernels; the rows are in host memory.
+    """
+    if chunk.steps == 0 or 0 in chunk.shape:
+        return lambda: _no_rows(chunk)
+    chunk = chunk.map_arrays(on_device, chunk.shape)
+    line, memory = _prepare(ends, chunk, None)
+    top = len(line.parts) - 1
+    run(*line.reduce(top), given=memory.given)
+    cells = memory.cells(top)
+
+    def summary() -> InterfaceRows:
+        rows = cells.get().reshape(*chunk.row_shape, 2, CELL // 2)
+        return InterfaceRows(np.ascontiguousarray(rows.transpose(2, 3, 0, 1)))
+
+    return summary
+
+
+def _no_rows(chunk: Chunk) -> InterfaceRows:
+    if chunk.steps == 0:
+        return InterfaceRows(None)
+    return InterfaceRows(np.empty((2, CELL // 2, *chunk.row_shape), chunk.dtype))
+
+
+def determine(ends: Ends, chunk: Chunk, entry: Any, result: Any) -> None:
+    """Write the unknowns of a chunk.
+
+    Parameters
+    ----------
+    ends : Ends
+    chunk : Chunk
+    entry : array (4, outer, inner), optional
+        The unknown before each line, its first, its last and the one after it; None for whole
+        systems.
+    result : array (outer, steps, inner)
+        C-contiguous; written.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        A system is singular.
+    """
+    if result.size == 0:
+        return
+    chunk = chunk.map_arrays(on_device, chunk.shape)
+    line, memory = _prepare(ends, chunk, result)
+    if entry is None:
+        _solve(line, memory, chunk.row_shape)
+        return
+    top = len(line.parts) - 1
+    run(*line.reduce(top), given=memory.given)
+    memory.cuts(top)[...] = on_device(entry).reshape(4, -1).T.reshape(-1)
+    run(*line.substitute(top), given=memory.given)
+
+
+def _solve(line: Line, memory: Memory, row_shape: tuple[int, int]) -> None:
+    """Whole systems. Whether one is singular is known before the last kernels begin."""
+    top = max(0, len(line.parts) - 2)
+    run(*line.reduce(top), line.solve(top), given=memory.given)
+    found = memory.copy_status()
+    run(*line.substitute(top), given=memory.given)
+    singular = found()
+    if singular is not None:
+        where = divmod(singular, row_shape[1])
+        which = f" at (outer, inner) = {where}" if row_shape != (1, 1) else ""
+        raise np.linalg.LinAlgError(
+            f"the system{which} is singular: elimination meets a pivot of 0"
+        )
+
+
+def _prepare(ends: Ends, chunk: Chunk, result: Any) -> tuple[Line, Memory]:
+    arrays = [*chunk.operands, *([] if result is None else [result])]
+    is_aligned = all(
+        array.data.ptr % 16 == 0 and (array.shape[0] == 1 or array.shape[0] == chunk.shape[0])
+        for array in arrays
+    )
+    line = line_of(chunk.shape, chunk.dtype, is_aligned, Device.current())
+    return line, Memory.reserve(line, ends, chunk, result)

@@ -1,0 +1,36 @@
+"""Every kernel of tridiagonal systems compiles for every architecture, without a GPU."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+import test_cuda_compilation as kernels
+
+from mgrec.backends.cuda.device.compilation import Device
+from mgrec.backends.cuda.tridiagonal.line import line_of
+from mgrec.backends.cuda.tridiagonal.program import interface_bytes
+
+nvrtc = kernels.nvrtc
+
+# What a block may ask for, of the shared memory of each architecture.
+SHARED_BYTES = {75: 64 * 1024, 80: 163 * 1024, 90: 227 * 1024, 100: 227 * 1024}
+
+
+@pytest.mark.parametrize("architecture", kernels.ARCHITECTURES)
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
+def test_kernels_compile_and_fit(nvrtc: ctypes.CDLL, dtype: str, architecture: int) -> None:
+    device = Device(architecture, 100, SHARED_BYTES[architecture])
+    texts = {}
+    for shape, is_aligned in [((1, 4096, 1), True), ((3, 4095, 1), True), ((2, 500, 30), False)]:
+        line = line_of(shape, np.dtype(dtype), is_aligned, device)
+        top = len(line.parts) - 1
+        for launch in [*line.reduce(top), line.solve(top), *line.substitute(top)]:
+            texts[launch.text] = launch
+            assert launch.shared_bytes <= device.shared_bytes
+    assert interface_bytes(np.dtype(dtype)) <= min(SHARED_BYTES.values())
+    # Aligned rows, others, columns, and the interface's; complex128 is always aligned.
+    assert len(texts) == (3 if dtype == "c16" else 4)
+    for text in texts:
+        kernels.compile_text(nvrtc, text, architecture)

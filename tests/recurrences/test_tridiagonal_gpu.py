@@ -1,0 +1,143 @@
+"""Tridiagonal systems of CuPy arrays, against LAPACK's gtsv and against NumPy arrays."""
+
+import dask.array as da
+import numpy as np
+import pytest
+from scipy.linalg import lapack
+from tridiagonal_matrices import NAMES, ORDER, matrix, product
+
+import mgrec
+
+cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
+pytestmark = pytest.mark.gpu
+
+
+def solve(*operands, **options):
+    """The solution by the GPU, into memory that held nan; the operands stay as they are."""
+    given = [cupy.asarray(operand) if np.ndim(operand) else operand for operand in operands]
+    copies = [value.copy() if np.ndim(value) else value for value in given]
+    shape = np.broadcast_shapes(*map(np.shape, operands))
+    out = cupy.full(shape, np.nan, np.result_type(*operands))
+    assert mgrec.solve_tridiagonal(*given, out=out, **options) is out
+    for value, copy in zip(given, copies, strict=True):
+        assert bool(cupy.all(cupy.equal(value, copy) | cupy.isnan(copy)))
+    return out.get()
+
+
+def system(shape, dtype, seed=0):
+    generator = np.random.default_rng(seed)
+    parts = generator.normal(size=(4, *shape))
+    if np.dtype(dtype).kind == "c":
+        parts = parts + 1j * generator.normal(size=(4, *shape))
+    return [part.astype(dtype) for part in parts]
+
+
+def error(x, wanted):
+    return np.linalg.norm(x - wanted) / max(np.linalg.norm(wanted), 1e-30)
+
+
+@pytest.mark.parametrize("chunks", [0, 1, 7])
+@pytest.mark.parametrize("name", NAMES)
+def test_forward_errors_are_those_of_gtsv(name, chunks):
+    dl, d, du = matrix(name)
+    ratios = []
+    for seed in range(5, 10):
+        wanted = np.random.default_rng(seed).normal(3, 1, ORDER)
+        b = product(dl, d, du, wanted).astype(float)
+        *_, reference, info = lapack.dgtsv(dl[1:], d, du[:-1], b)
+        assert info == 0
+        if chunks:
+            size = -(-ORDER // chunks)
+            lazy = [da.from_array(cupy.asarray(part), chunks=size) for part in (dl, d, du, b)]
+            x = mgrec.solve_tridiagonal(*lazy).compute(scheduler="sync").get()
+        else:
+            x = solve(dl, d, du, b)
+        ratios.append(error(x, wanted) / (error(reference, wanted) + 1e-16))
+    assert np.median(ratios) <= 5
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 63, 64, 65, 1024, 4095, 100_003])
+def test_every_length_and_dtype(n, dtype):
+    operands = system((n,), dtype)
+    operands[1] += np.asarray(8, dtype)
+    wanted = mgrec.solve_tridiagonal(*operands)
+    assert error(solve(*operands), wanted) <= 30 * np.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("shape", [(5, 40), (40, 5), (3, 300, 4), (2, 4096), (130, 129), (7, 9, 1)])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_every_axis(shape, axis):
+    operands = system(shape, "f8")
+    operands[1] += 4
+    wanted = mgrec.solve_tridiagonal(*operands, axis=axis)
+    assert error(solve(*operands, axis=axis), wanted) < 1e-13
+
+
+@pytest.mark.parametrize("shape", [(4, 1000), (4, 1024), (3, 20, 5)])
+def test_diagonals_broadcast_and_views_are_read(shape):
+    b = system(shape, "f4")[3]
+    row = system(shape[-1:], "f4")[0]
+    for dl, d, du in [(-1.0, 4.0, 0.5), (row, 5 + row, row[::-1]), (row, np.float32(9), row)]:
+        wanted = mgrec.solve_tridiagonal(dl, d, du, b)
+        x = solve(dl, d, du, b)
+        assert x.dtype == wanted.dtype
+        assert error(x, wanted) < 1e-6
+    strided = cupy.asarray(np.repeat(b, 2, axis=-1))[..., ::2]
+    x = mgrec.solve_tridiagonal(-1.0, 4.0, 0.5, strided).get()
+    assert error(x, mgrec.solve_tridiagonal(-1.0, 4.0, 0.5, b)) < 1e-6
+    x = mgrec.solve_tridiagonal(row[0], 5.0, row[1], cupy.asarray(b.ravel())[1:]).get()
+    assert error(x, mgrec.solve_tridiagonal(row[0], 5.0, row[1], b.ravel()[1:])) < 1e-6
+
+
+@pytest.mark.parametrize("at", [0, 70, 999])
+def test_a_singular_system_is_named(at):
+    dl, d, du, b = system((3, 1000), "f8")
+    dl[2, at] = d[2, at] = du[2, at] = 0
+    with pytest.raises(np.linalg.LinAlgError, match="2"):
+        solve(dl, d, du, b)
+
+
+def test_singular_columns_within_a_partition_are_seen():
+    """No pivot of the whole is 0 before the last one."""
+    dl, d, du, b = system((500,), "f8")
+    d[130], dl[131], du[129] = 0, 0, 0
+    with pytest.raises(np.linalg.LinAlgError):
+        solve(dl, d, du, b)
+
+
+@pytest.mark.parametrize("special", [np.nan, np.inf])
+def test_nan_and_inf_stay_in_their_system(special):
+    operands = system((3, 700), "f8")
+    for k, part in enumerate(operands):
+        bad = part.copy()
+        bad[1, 300] = special
+        x = solve(*operands[:k], bad, *operands[k + 1 :], **UNCHECKED)
+        assert np.isnan(x[1]).all()
+        assert np.isfinite(x[[0, 2]]).all()
+
+
+UNCHECKED = {}
+
+
+def test_the_ends_of_the_off_diagonals_do_not_count():
+    dl, d, du, b = system((300,), "f8")
+    wanted = solve(dl, d, du, b)
+    dl[0], du[-1] = np.nan, np.inf
+    np.testing.assert_array_equal(solve(dl, d, du, b), wanted)
+
+
+def test_same_input_same_bits():
+    operands = system((2**17 + 5,), "f4")
+    np.testing.assert_array_equal(solve(*operands), solve(*operands))
+
+
+@pytest.mark.parametrize("chunks", [(2, 250), (1, 1000), (3, 333)])
+def test_dask_of_cupy(chunks):
+    operands = system((3, 1000), "f8")
+    operands[1] += 4
+    lazy = [da.from_array(cupy.asarray(part), chunks=chunks) for part in operands]
+    x = mgrec.solve_tridiagonal(*lazy)
+    assert isinstance(x._meta, cupy.ndarray)
+    wanted = mgrec.solve_tridiagonal(*operands)
+    assert error(x.compute(scheduler="sync").get(), wanted) < 1e-13
