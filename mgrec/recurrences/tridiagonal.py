@@ -17,6 +17,7 @@ def solve_tridiagonal(
     b: Any,
     *,
     axis: int = -1,
+    rhs_axis: int | None = None,
     memory: str = "stream",
     method: str = "auto",
     out: Any = None,
@@ -31,9 +32,14 @@ def solve_tridiagonal(
         are, as in cuSPARSE and JAX; SciPy's ``solve_banded`` has its rows shifted against it.
     b : array_like, scalar or dask.array.Array
         Right-hand sides. All four broadcast against each other: other axes are systems of
-        their own, or several right-hand sides of the same diagonals.
+        their own.
     axis : int, optional
         The axis of the unknowns, of the broadcast operands.
+    rhs_axis : int, optional
+        An axis of `b`, of right-hand sides of the same matrices, that the diagonals do not have:
+        these broadcast against `b` without it. Both axes are those of the result. So SciPy's
+        ``b`` (n, k) beside diagonals (n,) is ``axis=0, rhs_axis=1``. When not given, all four
+        broadcast as they are.
     memory : {"stream", "two-pass"}, optional
         For Dask arrays. Every chunk is read before the first is solved: "stream" holds all
         operands until then, in the workers' memory or on their disks; "two-pass" reads every
@@ -96,6 +102,14 @@ def solve_tridiagonal(
     >>> mgrec.solve_tridiagonal(-1.0, 3.0, -1.0, u).round(4)
     array([0.0556, 0.1667, 0.4444, 0.1667, 0.0556])
 
+    Two right-hand sides of one matrix, side by side:
+
+    >>> b = np.array([[2.0, 1.0], [4.0, 1.0], [2.0, 1.0]])
+    >>> mgrec.solve_tridiagonal(1.0, [2.0, 4.0, 2.0], 1.0, b, axis=0, rhs_axis=1).round(4)
+    array([[0.6667, 0.5   ],
+           [0.6667, 0.    ],
+           [0.6667, 0.5   ]])
+
     A huge system in chunks, with a matrix that needs pivoting:
 
     >>> import dask.array as da
@@ -105,4 +119,4 @@ def solve_tridiagonal(
     >>> bool(abs(residual).max().compute() < 1e-9)
     True
     """
-    return check_system(dl, d, du, b, axis, memory, method, out)
+    return check_system(dl, d, du, b, axis, rhs_axis, memory, method, out)

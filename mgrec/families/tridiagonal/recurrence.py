@@ -24,12 +24,15 @@ class TridiagonalSystem(Line):
     ----------
     length : int
         Unknowns of a system. The first entry of dl and the last of du do not count.
+    rhs_axis : int, optional
+        The axis of right-hand sides of the same matrices.
     """
 
     family: ClassVar[str] = "tridiagonal"
     methods: ClassVar[tuple[str, ...]] = ("auto", "partition")
     host_methods: ClassVar[tuple[str, ...]] = methods
     length: int
+    rhs_axis: int | None = None
 
     @property
     def indexed_by(self) -> str:
