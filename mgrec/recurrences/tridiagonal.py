@@ -20,6 +20,7 @@ def solve_tridiagonal(
     rhs_axis: int | None = None,
     memory: str = "stream",
     method: str = "auto",
+    check_finite: bool = True,
     out: Any = None,
 ) -> Problem:
     """Solve dl_i·x_{i-1} + d_i·x_i + du_i·x_{i+1} = b_i along an axis, with partial pivoting.
@@ -46,6 +47,9 @@ def solve_tridiagonal(
         chunk again instead.
     method : {"auto", "partition"}, optional
         Partitions that are reduced to their interface rows, at present in both cases.
+    check_finite : bool, optional
+        Whether nan and inf in an operand are errors. A system that holds one becomes nan, and no
+        other, which is what False gives; so finite operands are not read once more.
     out : array, optional
         Where to write x: C-contiguous, of its shape and dtype. Not for Dask arrays.
 
@@ -63,7 +67,8 @@ def solve_tridiagonal(
     TypeError
         An operand is no array of numbers, or is float16.
     ValueError
-        Shapes do not fit, or Dask chunks along `axis` are of unknown sizes.
+        Shapes do not fit, Dask chunks along `axis` are of unknown sizes, or an operand holds nan
+        or inf (the message names it and the index); in Dask arrays when they are computed.
     NotImplementedError
         An operand is on a GPU.
 
@@ -80,8 +85,7 @@ def solve_tridiagonal(
 
     *Accuracy.* On the twenty matrices of [1]_, some with condition numbers of 1e15 and above, the
     median of the forward errors over right-hand sides is at most five times that of LAPACK's
-    ``gtsv``, for any chunks; single errors scatter around that. A system that holds nan or inf
-    becomes nan, and no other.
+    ``gtsv``, for any chunks; single errors scatter around that.
 
     *Cost.* Two readings of the operands and one writing, 9 words an unknown, and a twentieth of
     `b` in memory. Over Dask every chunk sends ten numbers a system to one task, which solves the
@@ -119,4 +123,4 @@ def solve_tridiagonal(
     >>> bool(abs(residual).max().compute() < 1e-9)
     True
     """
-    return check_system(dl, d, du, b, axis, rhs_axis, memory, method, out)
+    return check_system(dl, d, du, b, axis, rhs_axis, memory, method, check_finite, out)

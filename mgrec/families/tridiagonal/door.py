@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays.arguments import as_axis
+from ...arrays.arguments import as_axis, as_flag
 from ...arrays.door import as_array, as_scalar, broadcast
 from ...arrays.kinds import check_together
 from ..problem import Problem, varying
@@ -26,6 +26,7 @@ def check_system(
     rhs_axis: Any,
     memory: str,
     method: str,
+    check_finite: Any,
     out: Any,
 ) -> Problem:
     """Arguments of ``solve_tridiagonal``."""
@@ -48,6 +49,7 @@ def check_system(
         states=4,
         length=-1 if isnan(shape[axis]) else int(shape[axis]),
         rhs_axis=None if rhs_axis is None else rhs_axis % len(shape),
+        check_finite=as_flag("check_finite", check_finite),
     )
     operands = tuple(_promoted(name, value, dtype) for name, value in checked.items())
     return Problem(system, operands, (), shape, memory, out)

@@ -11,6 +11,7 @@ from ...arrays.layout import as_result, lay_out
 from ..family import Arrays, Line, Pack, Shape
 from ..kernels import Backend, Kernels, Summarise
 from .ends import Ends
+from .finite import check_operands, is_all_finite
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,13 +27,19 @@ class TridiagonalSystem(Line):
         Unknowns of a system. The first entry of dl and the last of du do not count.
     rhs_axis : int, optional
         The axis of right-hand sides of the same matrices.
+    check_finite : bool
+        nan and inf in operands are errors.
     """
 
     family: ClassVar[str] = "tridiagonal"
     methods: ClassVar[tuple[str, ...]] = ("auto", "partition")
     host_methods: ClassVar[tuple[str, ...]] = methods
+    # Methods whose kernels make a system that holds nan or inf nan. Without pivoting an infinite
+    # pivot may vanish from the result.
+    marked_by_nan: ClassVar[tuple[str, ...]] = ("auto", "partition")
     length: int
     rhs_axis: int | None = None
+    check_finite: bool = False
 
     @property
     def indexed_by(self) -> str:
@@ -46,7 +53,15 @@ class TridiagonalSystem(Line):
 
     def precompute(self, backend: Backend, pack: Pack, shape: Shape) -> Summarise:
         precompute = backend.kernels(self.family).precompute
-        return precompute(self._ends(pack, shape), self._chunk(pack, shape))
+        summarise = precompute(self.ends(pack, shape), self._chunk(pack, shape))
+
+        def checked() -> Any:
+            summary = summarise()
+            if self.check_finite and summary.rows is not None and not is_all_finite(summary.rows):
+                check_operands(self, pack, shape)
+            return summary
+
+        return checked
 
     def propagate(self, kernels: Kernels, summaries: Sequence[Any], entry: Any) -> list[Any]:
         entries: list[Any] = kernels.propagate(summaries)
@@ -55,15 +70,24 @@ class TridiagonalSystem(Line):
     def determine(
         self, backend: Backend, pack: Pack, shape: Shape, entry: Any, out: Arrays = ()
     ) -> tuple[Arrays, None]:
-        chunk = self._chunk(pack, shape)
+        chunk, ends = self._chunk(pack, shape), self.ends(pack, shape)
+        is_marked = self.method in self.marked_by_nan
+        if self.check_finite and not is_marked:
+            check_operands(self, pack, shape)
         result = out[0] if out else backend.empty(shape, self.dtype)
         target = result.reshape(chunk.shape)
-        backend.kernels(self.family).determine(self._ends(pack, shape), chunk, entry, target)
+        is_finite = backend.kernels(self.family).determine(ends, chunk, entry, target)
+        # Chunks that have an entry were checked when they were precomputed.
+        if self.check_finite and is_marked and entry is None:
+            if is_finite is None:
+                is_finite = is_all_finite(result)
+            if not is_finite:
+                check_operands(self, pack, shape)
         return (as_result(result, shape, self.result_dtype),), None
 
     def _chunk(self, pack: Pack, shape: Shape) -> Chunk:
         return lay_out(self, pack.blocks, shape, pack.starts[self.axis])
 
-    def _ends(self, pack: Pack, shape: Shape) -> Ends:
+    def ends(self, pack: Pack, shape: Shape) -> Ends:
         first = pack.starts[self.axis]
         return Ends(first == 0, first + shape[self.axis] == self.length, self.method)
