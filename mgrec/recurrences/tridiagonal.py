@@ -62,8 +62,9 @@ def solve_tridiagonal(
     Raises
     ------
     numpy.linalg.LinAlgError
-        A system is singular: a pivot is 0. From Dask arrays when they are computed. A system
-        that is singular but for rounding has large numbers instead, as in LAPACK.
+        A system is singular: a pivot is 0. The message names it by its index over all axes but
+        `axis` and `rhs_axis`. From Dask arrays when they are computed. A system that is singular
+        but for rounding has large numbers instead, as in LAPACK.
     TypeError
         An operand is no array of numbers, or is float16.
     ValueError
@@ -89,7 +90,8 @@ def solve_tridiagonal(
 
     *Cost.* Two readings of the operands and one writing, 9 words an unknown, and a twentieth of
     `b` in memory. Over Dask every chunk sends ten numbers a system to one task, which solves the
-    small system, and gets four back.
+    small system, and gets four back; systems that are whole in their chunks are solved by one task
+    a chunk, which loads them once.
 
     References
     ----------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from ...arrays.chunk import Chunk
@@ -12,6 +12,7 @@ from ..family import Arrays, Line, Pack, Shape
 from ..kernels import Backend, Kernels, Summarise
 from .ends import Ends
 from .finite import check_operands, is_all_finite
+from .singular import named
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,12 +60,13 @@ class TridiagonalSystem(Line):
             summary = summarise()
             if self.check_finite and summary.rows is not None and not is_all_finite(summary.rows):
                 check_operands(self, pack, shape)
-            return summary
+            return replace(summary, starts=pack.starts, shape=shape)
 
         return checked
 
     def propagate(self, kernels: Kernels, summaries: Sequence[Any], entry: Any) -> list[Any]:
-        entries: list[Any] = kernels.propagate(summaries)
+        with named(self, summaries[0].starts, summaries[0].shape):
+            entries: list[Any] = kernels.propagate(summaries)
         return entries
 
     def determine(
@@ -76,7 +78,9 @@ class TridiagonalSystem(Line):
             check_operands(self, pack, shape)
         result = out[0] if out else backend.empty(shape, self.dtype)
         target = result.reshape(chunk.shape)
-        is_finite = backend.kernels(self.family).determine(ends, chunk, entry, target)
+        determine = backend.kernels(self.family).determine
+        with named(self, pack.starts, shape):
+            is_finite = determine(ends, chunk, entry, target)
         # Chunks that have an entry were checked when they were precomputed.
         if self.check_finite and is_marked and entry is None:
             if is_finite is None:

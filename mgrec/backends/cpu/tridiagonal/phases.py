@@ -11,6 +11,7 @@ import numpy as np
 from ....arrays.chunk import Chunk
 from ....families.kernels import Kernels, at_once
 from ....families.tridiagonal.ends import Ends
+from ....families.tridiagonal.singular import SingularSystemError
 from ....families.tridiagonal.summary import InterfaceRows
 from ..compilation.kernels import writable
 from ..threads import cuts, threads_for, together
@@ -79,7 +80,7 @@ def propagate(summaries: Sequence[InterfaceRows]) -> list[np.ndarray | None]:
 
     Raises
     ------
-    numpy.linalg.LinAlgError
+    SingularSystemError
         A system is singular: elimination meets a pivot of 0.
     """
     rows = [summary.rows for summary in summaries if summary.rows is not None]
@@ -91,7 +92,7 @@ def propagate(summaries: Sequence[InterfaceRows]) -> list[np.ndarray | None]:
     for k, part in enumerate(rows):
         cells[:, :, k] = part.transpose(2, 3, 0, 1)
     cells[:, :, 0, :, 0] = cells[:, :, parts - 1, :, 3] = 0
-    _solve_lines(flat, parts, row_shape)
+    _solve_lines(flat, parts)
     values = cells[..., 4].transpose(2, 3, 0, 1)
     entries = (np.concatenate(values[k : k + 2]) for k in range(parts))
     return [None if summary.rows is None else next(entries) for summary in summaries]
@@ -116,7 +117,7 @@ def determine(ends: Ends, chunk: Chunk, entry: np.ndarray | None, result: np.nda
 
     Raises
     ------
-    numpy.linalg.LinAlgError
+    SingularSystemError
         A system is singular.
     """
     if entry is None:
@@ -126,7 +127,7 @@ def determine(ends: Ends, chunk: Chunk, entry: np.ndarray | None, result: np.nda
     _, layout, cells = memory
     known = np.ascontiguousarray(entry.reshape(4, -1).T, chunk.dtype).reshape(-1)
     singular = interface.solve(cells, known, False, layout.parts, 0, known.size // 4)
-    _check(singular, chunk.row_shape)
+    _check(singular)
     _run(_calls(substitute, memory, 1, result.reshape(-1)))
     return _is_finite(cells)
 
@@ -150,7 +151,7 @@ def solve(ends: Ends, chunk: Chunk, result: np.ndarray, threads: int = 1) -> boo
 
     Raises
     ------
-    numpy.linalg.LinAlgError
+    SingularSystemError
         A system is singular.
     """
     if chunk.steps == 0:
@@ -158,7 +159,7 @@ def solve(ends: Ends, chunk: Chunk, result: np.ndarray, threads: int = 1) -> boo
     memory = _memory_of(ends, chunk)
     _run(_calls(reduce, memory, threads), threads)
     _, layout, cells = memory
-    _solve_lines(cells, layout.parts, chunk.row_shape, threads)
+    _solve_lines(cells, layout.parts, threads)
     _run(_calls(substitute, memory, threads, result.reshape(-1)), threads)
     return _is_finite(cells)
 
@@ -169,23 +170,18 @@ def _is_finite(cells: np.ndarray) -> bool:
         return bool(np.isfinite(cells[4::5].sum()))
 
 
-def _solve_lines(
-    cells: np.ndarray, parts: int, row_shape: tuple[int, int], threads: int = 1
-) -> None:
+def _solve_lines(cells: np.ndarray, parts: int, threads: int = 1) -> None:
     """The values at all cuts of whole lines."""
-    systems = row_shape[0] * row_shape[1]
+    systems = cells.size // (10 * (parts + 1))
     arguments = cells, np.zeros(4 * systems, cells.dtype), True, parts
     work = [partial(interface.solve, *arguments, *part) for part in cuts(systems, threads)]
     found = _run(work, threads)
-    _check(max(found, default=-1), row_shape)
+    _check(max(found, default=-1))
 
 
-def _check(singular: int, row_shape: tuple[int, int]) -> None:
-    if singular < 0:
-        return
-    where = divmod(singular, row_shape[1])
-    which = f" at (outer, inner) = {where}" if row_shape != (1, 1) else ""
-    raise np.linalg.LinAlgError(f"the system{which} is singular: elimination meets a pivot of 0")
+def _check(singular: int) -> None:
+    if singular >= 0:
+        raise SingularSystemError(singular)
 
 
 def _memory_of(ends: Ends, chunk: Chunk) -> Memory:

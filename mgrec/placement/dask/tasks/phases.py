@@ -176,6 +176,14 @@ def determine_block(recurrence: AlongAxis, pack: Pack, entries: Entries, number:
     return results if recurrence.results > 1 else results[0]
 
 
+def determine_whole(*values: Any, recurrence: AlongAxis, count: int) -> Any:
+    """The results of a chunk of whole rows, from its blocks."""
+    pack = pack_blocks(*values, recurrence=recurrence, count=count)
+    with _chunk("determine", recurrence, pack) as (backend, shape):
+        results, _ = recurrence.determine(backend, pack, shape, None)
+    return results if recurrence.results > 1 else results[0]
+
+
 def precompute_held(recurrence: AlongAxis, chunks: Sequence[Where], blocks: list[Any]) -> Run:
     """The summaries of a run of chunks, from all their blocks one after the other."""
     count = len(recurrence.varying)
