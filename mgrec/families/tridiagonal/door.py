@@ -26,6 +26,7 @@ def check_system(
     rhs_axis: Any,
     memory: str,
     method: str,
+    periodic: Any,
     check_finite: Any,
     out: Any,
 ) -> Problem:
@@ -50,9 +51,20 @@ def check_system(
         length=-1 if isnan(shape[axis]) else int(shape[axis]),
         rhs_axis=None if rhs_axis is None else rhs_axis % len(shape),
         check_finite=as_flag("check_finite", check_finite),
+        is_periodic=_as_periodic(periodic, method),
     )
     operands = tuple(_promoted(name, value, dtype) for name, value in checked.items())
     return Problem(system, operands, (), shape, memory, out)
+
+
+def _as_periodic(periodic: Any, method: str) -> bool:
+    is_periodic = as_flag("periodic", periodic)
+    known = set(TridiagonalSystem.methods) - set(TridiagonalSystem.by_partitions)
+    if is_periodic and method in known:
+        raise ValueError(
+            f"method must be 'auto' or 'partition' for periodic systems; got {method!r}"
+        )
+    return is_periodic
 
 
 def _dtype_of(checked: dict[str, Any]) -> np.dtype[Any]:

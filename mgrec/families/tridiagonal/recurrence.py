@@ -12,6 +12,7 @@ from ..family import Arrays, Line, Pack, Shape
 from ..kernels import Backend, Kernels, Summarise
 from .ends import Ends
 from .finite import check_operands, is_all_finite
+from .periodic import ends_of
 from .singular import named
 
 
@@ -30,17 +31,21 @@ class TridiagonalSystem(Line):
         The axis of right-hand sides of the same matrices.
     check_finite : bool
         nan and inf in operands are errors.
+    is_periodic : bool
+        The first entry of dl and the last of du count: they belong to the last unknown and to
+        the first.
     """
 
     family: ClassVar[str] = "tridiagonal"
     methods: ClassVar[tuple[str, ...]] = ("auto", "partition")
     host_methods: ClassVar[tuple[str, ...]] = methods
-    # Methods whose kernels make a system that holds nan or inf nan. Without pivoting an infinite
-    # pivot may vanish from the result.
-    marked_by_nan: ClassVar[tuple[str, ...]] = ("auto", "partition")
+    # Methods whose kernels have all phases, for chunks of a line and for periodic systems, and make
+    # a system that holds nan or inf nan: without pivoting an infinite pivot may leave no trace.
+    by_partitions: ClassVar[tuple[str, ...]] = ("auto", "partition")
     length: int
     rhs_axis: int | None = None
     check_finite: bool = False
+    is_periodic: bool = False
 
     @property
     def indexed_by(self) -> str:
@@ -48,6 +53,13 @@ class TridiagonalSystem(Line):
 
     def sample(self, number: int) -> float:
         return 2.0 if number == 1 else 0.5
+
+    def check_chunks(self, chunks: Sequence[Sequence[Any]]) -> None:
+        if self.method not in self.by_partitions and len(chunks[self.axis]) > 1:
+            raise ValueError(
+                f"method must be 'auto' or 'partition' for systems that are cut into chunks; got "
+                f"{self.method!r} and {len(chunks[self.axis])} chunks along axis {self.axis}"
+            )
 
     def enter(self, initial: Sequence[Any], shape: Shape) -> None:
         return None
@@ -66,32 +78,39 @@ class TridiagonalSystem(Line):
 
     def propagate(self, kernels: Kernels, summaries: Sequence[Any], entry: Any) -> list[Any]:
         with named(self, summaries[0].starts, summaries[0].shape):
-            entries: list[Any] = kernels.propagate(summaries)
+            entries: list[Any] = kernels.propagate(summaries, self.is_periodic)
         return entries
 
     def determine(
         self, backend: Backend, pack: Pack, shape: Shape, entry: Any, out: Arrays = ()
     ) -> tuple[Arrays, None]:
         chunk, ends = self._chunk(pack, shape), self.ends(pack, shape)
-        is_marked = self.method in self.marked_by_nan
-        if self.check_finite and not is_marked:
+        # Chunks that have an entry were checked when they were precomputed.
+        is_checked = not self.check_finite or entry is not None
+        if not is_checked and self.method not in self.by_partitions:
             check_operands(self, pack, shape)
+            is_checked = True
         result = out[0] if out else backend.empty(shape, self.dtype)
         target = result.reshape(chunk.shape)
         determine = backend.kernels(self.family).determine
         with named(self, pack.starts, shape):
+            if self.is_periodic and entry is None:
+                entry = self._closed(backend, pack, shape)
+                is_checked = True
             is_finite = determine(ends, chunk, entry, target)
-        # Chunks that have an entry were checked when they were precomputed.
-        if self.check_finite and is_marked and entry is None:
-            if is_finite is None:
-                is_finite = is_all_finite(result)
-            if not is_finite:
-                check_operands(self, pack, shape)
+        if not is_checked and not (is_all_finite(result) if is_finite is None else is_finite):
+            check_operands(self, pack, shape)
         return (as_result(result, shape, self.result_dtype),), None
+
+    def _closed(self, backend: Backend, pack: Pack, shape: Shape) -> Any:
+        """The entry of a chunk of whole systems whose ends meet."""
+        rows = self.precompute(backend, pack, shape)().rows
+        return None if rows is None else ends_of(rows)
 
     def _chunk(self, pack: Pack, shape: Shape) -> Chunk:
         return lay_out(self, pack.blocks, shape, pack.starts[self.axis])
 
     def ends(self, pack: Pack, shape: Shape) -> Ends:
-        first = pack.starts[self.axis]
-        return Ends(first == 0, first + shape[self.axis] == self.length, self.method)
+        first, is_open = pack.starts[self.axis], not self.is_periodic
+        is_last = first + shape[self.axis] == self.length
+        return Ends(is_open and first == 0, is_open and is_last, self.method)

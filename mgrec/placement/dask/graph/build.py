@@ -45,6 +45,7 @@ def cut(problem: Problem) -> Cut:
             f"{recurrence.indexed_by} needs the index of each step, but the chunk sizes along "
             "the axis are unknown: call compute_chunk_sizes() on the arrays first"
         )
+    recurrence.check_chunks(chunks)
     blocks = tuple(align(array, chunks, problem.shape) for array in problem.operands)
     return Cut(recurrence, blocks, chunks, problem.initial)
 
