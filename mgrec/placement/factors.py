@@ -64,14 +64,17 @@ def solve(own: Any, of: Shape, problem: Problem) -> Any:
     out = check_out(problem.out, shape, b.dtype, problem.operands)
     x = out[0] if out else np.empty(shape, b.dtype)
     outer, inner = _index(of[:axis], shape[:axis]), _index(of[axis + 1 :], shape[axis + 1 :])
-    sides = np.ascontiguousarray(np.broadcast_to(b, shape)).reshape(layout)
+    sides = np.ascontiguousarray(b if b.shape == shape else np.broadcast_to(b, shape))
     with np.errstate(all="ignore"):
-        matrices.solve(own, outer, inner, sides, x.reshape(layout))
+        matrices.solve(own, outer, inner, sides.reshape(layout), x.reshape(layout))
     # What holds nan or inf, or overflows, is that of a solve.
     return x if is_all_finite(x) else None
 
 
 def _index(own: Shape, shape: Shape) -> np.ndarray:
     """The index, in C order, in an array that broadcasts to a shape, of each place of it."""
-    index = np.arange(prod(own), dtype=np.int64).reshape(own)
+    index = np.arange(prod(own), dtype=np.int64)
+    if own == shape:
+        return index
+    index = index.reshape(own)
     return np.ascontiguousarray(np.broadcast_to(index, shape)).reshape(-1)

@@ -65,7 +65,7 @@ def _without_end(operand: Any, system: Any, ndim: int, end: slice) -> Any:
     """dl or du with 0 where it does not count; a constant counts elsewhere."""
     own = system.axis - ndim + np.ndim(operand)
     if system.length == 1:
-        return np.zeros_like(operand)
+        return np.zeros_like(operand)[()]
     if own < 0 or operand.shape[own] == 1:
         return operand
     inside = operand.copy()

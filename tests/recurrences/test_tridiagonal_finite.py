@@ -8,7 +8,7 @@ import pytest
 import mgrec
 
 NAMES = ("dl", "d", "du", "b")
-STEPS, SYSTEMS = 30, 4
+STEPS, SYSTEMS = 30, 12
 
 
 def in_chunks(count):

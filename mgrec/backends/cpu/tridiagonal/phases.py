@@ -211,7 +211,10 @@ def _solve_cuts(
     arguments = cells, known, is_whole, parts
     systems = cuts(known.size // 4, threads)
     found = _run([partial(interface.solve, *arguments, *part) for part in systems], threads)
-    singular = max(found, default=-1)
+    _check(max(found, default=-1))
+
+
+def _check(singular: int) -> None:
     if singular >= 0:
         raise SingularSystemError(singular)
 
