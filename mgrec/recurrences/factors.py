@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -30,16 +31,26 @@ class TridiagonalFactor:
         problem = self._problem(0, axis)
         self.shape, self.dtype = problem.shape, problem.recurrence.dtype
         self._axis = problem.recurrence.axis
+        self._factors = factors.factor(problem)
         # Copies: a diagonal that is overwritten later changes nothing.
-        dl, d, du = (each if is_lazy(each) else each.copy() for each in problem.operands[:3])
-        self._diagonals = dl, d, du
-        try:
-            self._factors = factors.factor(problem)
-        except np.linalg.LinAlgError:
-            # Rounding makes the last pivot of a nearly singular matrix 0 in one order of the
-            # unknowns and not in another: Dorr's is such a one. What solves anew decides.
-            solve(problem)
-            self._factors = None
+        self._diagonals = getattr(self._factors, "diagonals", None) or _copied(problem.operands)
+
+    def persist(self, **options: Any) -> TridiagonalFactor:
+        """The same, with factors of Dask arrays in the memory of the workers.
+
+        Parameters
+        ----------
+        **options
+            Of ``dask.array.Array.persist``.
+
+        Returns
+        -------
+        TridiagonalFactor
+        """
+        own = copy(self)
+        if is_lazy(self._factors):
+            own._factors = self._factors.persist(**options)
+        return own
 
     def _problem(self, b: Any, axis: Any, rhs_axis: Any = None, out: Any = None) -> Problem:
         dl, d, du = self._diagonals
@@ -85,7 +96,7 @@ class TridiagonalFactor:
                 f"{problem.recurrence.dtype}"
             )
         x = None
-        if self._factors is not None and isinstance(problem.operands[3], np.ndarray):
+        if self._factors is not None:
             x = factors.solve(self._factors, self._shape_beside(problem), problem)
         return solve(problem) if x is None else x
 
@@ -103,6 +114,11 @@ class TridiagonalFactor:
         ndim = max(np.ndim(b), 1 + len(self.shape))
         after = -rhs_axis - 1 if rhs_axis < 0 else ndim - 1 - int(rhs_axis)
         return axis - 1 if after < -axis else axis
+
+
+def _copied(operands: Any) -> tuple[Any, Any, Any]:
+    dl, d, du = (each if is_lazy(each) else each.copy() for each in operands[:3])
+    return dl, d, du
 
 
 def factor_tridiagonal(
@@ -136,7 +152,8 @@ def factor_tridiagonal(
     Raises
     ------
     numpy.linalg.LinAlgError
-        A matrix is singular: a pivot is 0. NumPy arrays say so here, others when they are solved.
+        A matrix is singular: a pivot is 0. NumPy arrays say so here, Dask arrays when they are
+        computed.
     TypeError, ValueError
         As :func:`mgrec.solve_tridiagonal`.
 
@@ -146,10 +163,16 @@ def factor_tridiagonal(
     from both ends to the middle. With its pivots and multipliers a solve is two chains of steps
     each way, one line after the other, or lines along a slow axis side by side.
 
-    *Where nothing is factored.* Dask and CuPy arrays, periodic systems, and matrices whose factors
-    overflow or are singular but for rounding keep their diagonals and are solved anew each time:
-    the `repr` says so. So is a single line of 2**20 unknowns or more on more than four threads. On
-    a cluster :func:`mgrec.plan` makes repeated solves of one shape fast.
+    *Dask arrays.* Where systems are whole in their chunks, a task factors those of a chunk, lazily:
+    ``persist()`` keeps the factors in the memory of the workers, and a solve is then one task a
+    chunk; without it every computation factors anew. Right-hand sides are Dask arrays in the same
+    chunks, or arrays.
+
+    *Where nothing is factored.* CuPy arrays, periodic systems, lines in several chunks, Dask
+    right-hand sides of NumPy diagonals or in other chunks, and matrices whose factors overflow or
+    are singular but for rounding keep their diagonals and are solved anew each time. So is a
+    single line of 2**20 unknowns or more on more than four threads. On a cluster
+    :func:`mgrec.plan` makes repeated solves of one shape fast.
 
     *Accuracy.* That of LAPACK's ``gttrf`` and ``gttrs``.
 

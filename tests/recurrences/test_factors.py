@@ -8,6 +8,7 @@ import pytest
 from tridiagonal_matrices import NAMES, error, gtsv, matrix, with_solutions
 
 import mgrec
+from mgrec.placement.dask.tasks.keys import phase_of
 
 
 def draw(*shapes, seed=0):
@@ -136,6 +137,62 @@ def test_dask_arrays_and_rings(options):
     factor = mgrec.factor_tridiagonal(dl, d, du, **options)
     np.testing.assert_allclose(factor.solve(lazy[3]), wanted, rtol=1e-7)
     np.testing.assert_allclose(factor.solve(b), wanted, rtol=1e-7)
+
+
+WHOLE = [
+    ((4, 60), (2, 60), (4, 60), (2, 60), -1, None),
+    ((60, 40), (60, 15), (60, 40), (60, 15), 0, None),
+    ((4, 60), (2, 60), (4, 60, 3), (2, 60, 2), -1, 2),
+    ((4, 60), (2, 60), (4, 3, 60), (2, 2, 60), -1, 1),
+    ((60,), (60,), (5, 60), (2, 60), -1, None),
+    ((60,), (60,), (5, 60), (2, 60), -1, 0),
+]
+
+
+@pytest.mark.parametrize(("own", "chunks", "shape", "of_b", "axis", "rhs_axis"), WHOLE)
+def test_whole_systems_in_chunks_are_factored(own, chunks, shape, of_b, axis, rhs_axis):
+    dl, d, du, b = draw(own, own, own, shape)
+    lazy = [da.from_array(part, chunks=chunks) for part in (dl, d, du)]
+    factor = mgrec.factor_tridiagonal(*lazy, axis=axis).persist(scheduler="sync")
+    assert repr(factor).endswith(": factored")
+    x = factor.solve(da.from_array(b, chunks=of_b), rhs_axis=rhs_axis)
+    assert x.chunks == da.from_array(b, chunks=of_b).chunks
+    assert {phase_of(key) for key in dict(x.dask)} == {"determine", None}
+    wanted = mgrec.factor_tridiagonal(dl, d, du, axis=axis).solve(b, rhs_axis=rhs_axis)
+    np.testing.assert_array_equal(x.compute(scheduler="sync"), wanted)
+    again = factor.solve(b, rhs_axis=rhs_axis)
+    np.testing.assert_array_equal(again.compute(scheduler="sync"), wanted)
+
+
+def test_other_chunks_are_solved_anew():
+    dl, d, du, b = draw(*[(4, 60)] * 4)
+    lazy = [da.from_array(part, chunks=(2, 60)) for part in (dl, d, du)]
+    factor, wanted = mgrec.factor_tridiagonal(*lazy), mgrec.solve_tridiagonal(dl, d, du, b)
+    for chunks in ((3, 60), (2, 20)):
+        x = factor.solve(da.from_array(b, chunks=chunks))
+        assert x.chunks == da.from_array(b, chunks=chunks).chunks
+        np.testing.assert_allclose(x.compute(scheduler="sync"), wanted, rtol=1e-8)
+
+
+def test_errors_of_chunks_name_the_system():
+    dl, d, du, b = draw(*[(4, 60)] * 4)
+
+    def solved(*diagonals, **options):
+        lazy = [da.from_array(part, chunks=(2, 60)) for part in (*diagonals, b)]
+        x = mgrec.factor_tridiagonal(*lazy[:3], **options).solve(lazy[3])
+        return x.compute(scheduler="sync")
+
+    wrong = d.copy()
+    wrong[3, 7] = np.nan
+    with pytest.raises(ValueError, match=r"d must hold no .* at index \(3, 7\)"):
+        solved(dl, wrong, du)
+    assert np.isnan(solved(dl, wrong, du, check_finite=False)).all(1).tolist() == [0, 0, 0, 1]
+    singular = [np.where(np.arange(4)[:, None] == 2, 0, part) for part in (dl, d, du)]
+    with pytest.raises(np.linalg.LinAlgError, match=r"^system \(2,\) is singular"):
+        solved(*singular)
+    b[3, 8] = np.inf
+    with pytest.raises(ValueError, match=r"b must hold no .* at index \(3, 8\)"):
+        solved(dl, d, du)
 
 
 def test_the_repr_says_what_it_is():

@@ -9,7 +9,7 @@ import numpy as np
 
 from .....families.tridiagonal.singular import SingularSystemError
 from ...compilation.kernels import writable
-from ...threads import cuts, threads_for, together
+from ...threads import cuts, together
 from .eliminate import factor
 from .solve import TILE, solve_columns, solve_lines
 
@@ -74,13 +74,18 @@ def _middle(steps: int) -> int:
     return (steps - 2) // 2
 
 
-def is_worth(lines: int, size: int) -> bool:
-    """Whether solving with factors is faster than solving anew on all threads."""
-    return threads_for(size) <= WORTH * lines
+def is_worth(lines: int, threads: int) -> bool:
+    """Whether solving with factors is faster than solving anew on so many threads."""
+    return threads <= WORTH * lines
 
 
 def solve(
-    own: Factored, outer: np.ndarray, inner: np.ndarray, b: np.ndarray, x: np.ndarray
+    own: Factored,
+    outer: np.ndarray,
+    inner: np.ndarray,
+    b: np.ndarray,
+    x: np.ndarray,
+    threads: int = 1,
 ) -> None:
     """Solve for right-hand sides.
 
@@ -91,6 +96,7 @@ def solve(
         The index in the factor's outer and inner axis, of each of `b`.
     b, x : arrays (outer, steps, inner)
         C-contiguous; `x` is written.
+    threads : int
     """
     rows, steps, columns = b.shape
     if not b.size:
@@ -107,4 +113,4 @@ def solve(
     else:
         kernel = partial(solve_lines, *given, (outer, inner), *about)
         tasks = rows * columns
-    together([partial(kernel, *part) for part in cuts(tasks, threads_for(b.size))])
+    together([partial(kernel, *part) for part in cuts(tasks, threads)])
