@@ -13,6 +13,8 @@ summed_area_table
     Sums over all rectangles that begin at the first corner of an array.
 solve_tridiagonal
     Tridiagonal systems of linear equations, with pivoting.
+factor_tridiagonal
+    Tridiagonal matrices, factored once for many right-hand sides.
 plan
     Repeated solves of one shape on a cluster.
 signal, dask, tuning
@@ -28,6 +30,7 @@ from .algebra.transfer_map import TransferMap
 from .recurrences import maps
 from .recurrences.alignment import smith_waterman
 from .recurrences.custom import scan
+from .recurrences.factors import factor_tridiagonal
 from .recurrences.laws import check_laws
 from .recurrences.linear import linear_recurrence
 from .recurrences.plan import plan
@@ -39,6 +42,7 @@ __all__ = [
     "Coefficient",
     "TransferMap",
     "check_laws",
+    "factor_tridiagonal",
     "linear_recurrence",
     "maps",
     "plan",

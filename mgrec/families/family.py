@@ -111,6 +111,9 @@ class Recurrence(ABC):
                     f"the array, the right dtype or meta"
                 )
 
+    def check_chunks(self, chunks: Sequence[Sequence[Any]]) -> None:  # noqa: B027
+        """Raise unless Dask arrays in these chunks, one tuple an axis, can be solved."""
+
     def shape(self, pack: Pack) -> Shape:
         """The shape of a chunk's result; unknown sizes are checked here, where they show."""
         ndim, (first, *others) = len(pack.place), (block.shape for block in pack.blocks)

@@ -73,6 +73,21 @@ class Problem:
         return any(map(is_lazy, self.operands)) or any(map(is_lazy, self.initial))
 
 
+@dataclass(frozen=True)
+class Composed:
+    """What several recurrences solve, one after the other.
+
+    Attributes
+    ----------
+    name : str
+        For messages.
+    solve : callable, ``() -> what the public function returns``
+    """
+
+    name: str
+    solve: Callable[[], Any]
+
+
 def check_method(recurrence: Recurrence, is_on_host: bool) -> None:
     """Raise unless a recurrence has the method that it is given, for arrays on this machine."""
     method = recurrence.method

@@ -7,14 +7,17 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any, ParamSpec
 
-from ..families.problem import Problem
+from ..arrays.kinds import is_lazy
+from ..families.problem import Composed, Problem
 from . import local
 
 Given = ParamSpec("Given")
 
 
-def solve(problem: Problem) -> Any:
+def solve(problem: Problem | Composed) -> Any:
     """Solve a problem where its arrays are, and finish it as the public function returns it."""
+    if isinstance(problem, Composed):
+        return problem.solve()
     if not problem.is_lazy:
         return problem.finish(*local.solve(problem))
     from .dask.graph import build
@@ -22,7 +25,20 @@ def solve(problem: Problem) -> Any:
     return problem.finish(*build.solve(problem))
 
 
-def solved(build: Callable[Given, Problem]) -> Callable[Given, Any]:
+def aligned(problem: Problem) -> list[Any]:
+    """The operands of a problem, cut like its result where that is lazy; scalars as they are."""
+    operands = problem.operands
+    if problem.is_lazy:
+        from .dask.graph import build
+
+        operands = build.cut(problem).blocks
+    return [
+        given[()] if given.ndim == 0 and not is_lazy(given) else own
+        for given, own in zip(problem.operands, operands, strict=True)
+    ]
+
+
+def solved(build: Callable[Given, Problem | Composed]) -> Callable[Given, Any]:
     """Make a public function of one that builds the problem.
 
     Plans and ``warm_up`` use the builder, the attribute ``build``.

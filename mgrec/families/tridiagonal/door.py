@@ -7,44 +7,92 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays.arguments import as_axis
+from ...arrays.arguments import as_axis, as_flag
 from ...arrays.door import as_array, as_scalar, broadcast
 from ...arrays.kinds import check_together
 from ..problem import Problem, varying
 from .recurrence import TridiagonalSystem
+from .sides import apart
 
 _COMPUTED = "fdFD"
 
 
 def check_system(
-    dl: Any, d: Any, du: Any, b: Any, axis: Any, memory: str, method: str, out: Any
+    dl: Any,
+    d: Any,
+    du: Any,
+    b: Any,
+    axis: Any,
+    rhs_axis: Any,
+    memory: str,
+    method: str,
+    periodic: Any,
+    check_finite: Any,
+    out: Any,
 ) -> Problem:
     """Arguments of ``solve_tridiagonal``."""
     named = {"dl": dl, "d": d, "du": du, "b": b}
     checked = {name: as_array(name, value) for name, value in named.items()}
     check_together(list(checked.items()), [])
-    dtype = np.result_type(*(getattr(value, "dtype", value) for value in checked.values()))
-    if dtype.kind in "iu":
-        dtype = np.dtype(np.float64)
-    if dtype.char not in _COMPUTED:
-        raise TypeError(f"dl, d, du and b must be of 32 bits a component or more; got {dtype}")
-    shape = broadcast(checked)
+    dtype = _dtype_of(checked)
+    if rhs_axis is not None:
+        checked, rhs_axis = apart(checked, axis, rhs_axis)
+    shape = _shape_of(checked, named)
     axis = as_axis(axis, shape)
-    operands = tuple(
-        value.astype(dtype, copy=False)
-        if hasattr(value, "dtype")
-        else as_scalar(name, value, dtype)
-        for name, value in checked.items()
-    )
     system = TridiagonalSystem(
         dtype=dtype,
         result_dtype=dtype,
-        varying=tuple(varying(operand.shape, shape) for operand in operands),
-        block_dtypes=(dtype,) * len(operands),
+        varying=tuple(varying(np.shape(value), shape) for value in checked.values()),
+        block_dtypes=(dtype,) * len(checked),
         method=method,
         axis=axis,
         state_dtype=dtype,
         states=4,
         length=-1 if isnan(shape[axis]) else int(shape[axis]),
+        rhs_axis=None if rhs_axis is None else rhs_axis % len(shape),
+        check_finite=as_flag("check_finite", check_finite),
+        is_periodic=_as_periodic(periodic, method),
     )
+    operands = tuple(_promoted(name, value, dtype) for name, value in checked.items())
     return Problem(system, operands, (), shape, memory, out)
+
+
+def _as_periodic(periodic: Any, method: str) -> bool:
+    is_periodic = as_flag("periodic", periodic)
+    known = set(TridiagonalSystem.methods) - set(TridiagonalSystem.by_partitions)
+    if is_periodic and method in known:
+        raise ValueError(
+            f"method must be 'auto' or 'partition' for periodic systems; got {method!r}"
+        )
+    return is_periodic
+
+
+def _dtype_of(checked: dict[str, Any]) -> np.dtype[Any]:
+    dtype = np.result_type(*(getattr(value, "dtype", value) for value in checked.values()))
+    if dtype.kind in "iu":
+        return np.dtype(np.float64)
+    if dtype.char not in _COMPUTED:
+        raise TypeError(f"dl, d, du and b must be of 32 bits a component or more; got {dtype}")
+    return dtype
+
+
+def _shape_of(checked: dict[str, Any], named: dict[str, Any]) -> tuple[Any, ...]:
+    """The broadcast shape; the message tells the shapes as they were given."""
+    try:
+        return broadcast(checked)
+    except ValueError as error:
+        shapes = {name: np.shape(value) for name, value in named.items()}
+        if not any(shapes.values()):
+            raise
+        given = ", ".join(f"{name}: {shape}" for name, shape in shapes.items())
+        raise ValueError(
+            f"shapes of dl, d, du and b must broadcast, those of the diagonals without the "
+            f"rhs_axis of b if it is given; got {given}. Give rhs_axis where b has an axis of "
+            f"right-hand sides that the diagonals do not have"
+        ) from error
+
+
+def _promoted(name: str, value: Any, dtype: np.dtype[Any]) -> Any:
+    if hasattr(value, "dtype"):
+        return value.astype(dtype, copy=False)
+    return as_scalar(name, value, dtype)

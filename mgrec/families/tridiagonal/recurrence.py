@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from ...arrays.chunk import Chunk
@@ -11,6 +11,9 @@ from ...arrays.layout import as_result, lay_out
 from ..family import Arrays, Line, Pack, Shape
 from ..kernels import Backend, Kernels, Summarise
 from .ends import Ends
+from .finite import check_operands, is_all_finite
+from .periodic import ends_of
+from .singular import named
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,12 +27,25 @@ class TridiagonalSystem(Line):
     ----------
     length : int
         Unknowns of a system. The first entry of dl and the last of du do not count.
+    rhs_axis : int, optional
+        The axis of right-hand sides of the same matrices.
+    check_finite : bool
+        nan and inf in operands are errors.
+    is_periodic : bool
+        The first entry of dl and the last of du count: they belong to the last unknown and to
+        the first.
     """
 
     family: ClassVar[str] = "tridiagonal"
-    methods: ClassVar[tuple[str, ...]] = ("auto", "partition")
+    methods: ClassVar[tuple[str, ...]] = ("auto", "partition", "p-scheme")
     host_methods: ClassVar[tuple[str, ...]] = methods
+    # Methods whose kernels have all phases, for chunks of a line and for periodic systems, and make
+    # a system that holds nan or inf nan: without pivoting an infinite pivot may leave no trace.
+    by_partitions: ClassVar[tuple[str, ...]] = ("auto", "partition")
     length: int
+    rhs_axis: int | None = None
+    check_finite: bool = False
+    is_periodic: bool = False
 
     @property
     def indexed_by(self) -> str:
@@ -38,29 +54,63 @@ class TridiagonalSystem(Line):
     def sample(self, number: int) -> float:
         return 2.0 if number == 1 else 0.5
 
+    def check_chunks(self, chunks: Sequence[Sequence[Any]]) -> None:
+        if self.method not in self.by_partitions and len(chunks[self.axis]) > 1:
+            raise ValueError(
+                f"method must be 'auto' or 'partition' for systems that are cut into chunks; got "
+                f"{self.method!r} and {len(chunks[self.axis])} chunks along axis {self.axis}"
+            )
+
     def enter(self, initial: Sequence[Any], shape: Shape) -> None:
         return None
 
     def precompute(self, backend: Backend, pack: Pack, shape: Shape) -> Summarise:
         precompute = backend.kernels(self.family).precompute
-        return precompute(self._ends(pack, shape), self._chunk(pack, shape))
+        summarise = precompute(self.ends(pack, shape), self._chunk(pack, shape))
+
+        def checked() -> Any:
+            summary = summarise()
+            if self.check_finite and summary.rows is not None and not is_all_finite(summary.rows):
+                check_operands(self, pack, shape)
+            return replace(summary, starts=pack.starts, shape=shape)
+
+        return checked
 
     def propagate(self, kernels: Kernels, summaries: Sequence[Any], entry: Any) -> list[Any]:
-        entries: list[Any] = kernels.propagate(summaries)
+        with named(self, summaries[0].starts, summaries[0].shape):
+            entries: list[Any] = kernels.propagate(summaries, self.is_periodic)
         return entries
 
     def determine(
         self, backend: Backend, pack: Pack, shape: Shape, entry: Any, out: Arrays = ()
     ) -> tuple[Arrays, None]:
-        chunk = self._chunk(pack, shape)
+        chunk, ends = self._chunk(pack, shape), self.ends(pack, shape)
+        # Chunks that have an entry were checked when they were precomputed.
+        is_checked = not self.check_finite or entry is not None
+        if not is_checked and self.method not in self.by_partitions:
+            check_operands(self, pack, shape)
+            is_checked = True
         result = out[0] if out else backend.empty(shape, self.dtype)
         target = result.reshape(chunk.shape)
-        backend.kernels(self.family).determine(self._ends(pack, shape), chunk, entry, target)
+        determine = backend.kernels(self.family).determine
+        with named(self, pack.starts, shape):
+            if self.is_periodic and entry is None:
+                entry = self._closed(backend, pack, shape)
+                is_checked = True
+            is_finite = determine(ends, chunk, entry, target)
+        if not is_checked and not (is_all_finite(result) if is_finite is None else is_finite):
+            check_operands(self, pack, shape)
         return (as_result(result, shape, self.result_dtype),), None
+
+    def _closed(self, backend: Backend, pack: Pack, shape: Shape) -> Any:
+        """The entry of a chunk of whole systems whose ends meet."""
+        rows = self.precompute(backend, pack, shape)().rows
+        return None if rows is None else ends_of(rows)
 
     def _chunk(self, pack: Pack, shape: Shape) -> Chunk:
         return lay_out(self, pack.blocks, shape, pack.starts[self.axis])
 
-    def _ends(self, pack: Pack, shape: Shape) -> Ends:
-        first = pack.starts[self.axis]
-        return Ends(first == 0, first + shape[self.axis] == self.length, self.method)
+    def ends(self, pack: Pack, shape: Shape) -> Ends:
+        first, is_open = pack.starts[self.axis], not self.is_periodic
+        is_last = first + shape[self.axis] == self.length
+        return Ends(is_open and first == 0, is_open and is_last, self.method)

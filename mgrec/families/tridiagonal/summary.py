@@ -25,6 +25,10 @@ class InterfaceRows:
         one after it, and the right-hand side. Where the chunk's operands hold nan or inf, nan;
         where its inner columns depend on each other, so that the system is singular, 0. None
         for a chunk of no rows.
+    starts, shape : tuple of int
+        Where the chunk begins, and its shape: for messages.
     """
 
     rows: np.ndarray | None
+    starts: tuple[int, ...] = ()
+    shape: tuple[int, ...] = ()

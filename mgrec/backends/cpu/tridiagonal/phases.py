@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ import numpy as np
 from ....arrays.chunk import Chunk
 from ....families.kernels import Kernels, at_once
 from ....families.tridiagonal.ends import Ends
+from ....families.tridiagonal.periodic import ends_of
+from ....families.tridiagonal.singular import SingularSystemError
 from ....families.tridiagonal.summary import InterfaceRows
 from ..compilation.kernels import writable
 from ..threads import cuts, threads_for, together
@@ -24,21 +27,27 @@ Memory = tuple[tuple[np.ndarray, ...], Layout, np.ndarray]
 
 
 def kernels(method: str) -> Kernels:
-    """The phases of a chunk; by the method "threads" a whole system is solved on all threads."""
-    own = determine_on_threads if method == "threads" else determine
-    return Kernels(own, at_once(precompute), propagate)
+    """The phases of a chunk; by the method "threads" a call is shared by all threads."""
+    if method == "threads":
+        return Kernels(determine_on_threads, at_once(precompute_on_threads), propagate)
+    return Kernels(determine, at_once(precompute), propagate)
 
 
-def determine_on_threads(ends: Ends, chunk: Chunk, entry: Any, result: np.ndarray) -> None:
-    """Write the unknowns of whole systems on the threads of this process."""
-    solve(ends, chunk, result, threads_for(result.size))
+def precompute_on_threads(ends: Ends, chunk: Chunk) -> InterfaceRows:
+    """Reduce every system on the threads of this process."""
+    return precompute(ends, chunk, threads_for(prod(chunk.shape)))
+
+
+def determine_on_threads(ends: Ends, chunk: Chunk, entry: Any, result: np.ndarray) -> bool:
+    """Write the unknowns of a chunk on the threads of this process."""
+    return determine(ends, chunk, entry, result, threads_for(result.size))
 
 
 def _run(calls: Sequence[Call], threads: int = 1) -> list[Any]:
     return together(calls) if threads > 1 else [call() for call in calls]
 
 
-def precompute(ends: Ends, chunk: Chunk) -> InterfaceRows:
+def precompute(ends: Ends, chunk: Chunk, threads: int = 1) -> InterfaceRows:
     """Reduce every system of a chunk to its two interface rows.
 
     Parameters
@@ -46,6 +55,7 @@ def precompute(ends: Ends, chunk: Chunk) -> InterfaceRows:
     ends : Ends
     chunk : Chunk
         Its operands are dl, d, du and b.
+    threads : int
 
     Returns
     -------
@@ -54,7 +64,7 @@ def precompute(ends: Ends, chunk: Chunk) -> InterfaceRows:
     if chunk.steps == 0:
         return InterfaceRows(None)
     memory = _memory_of(ends, chunk)
-    _run(_calls(reduce, memory, 1))
+    _run(_calls(reduce, memory, threads), threads)
     _, layout, cells = memory
     if layout.parts > 1:
         interface.merge(cells, layout.parts)
@@ -62,14 +72,18 @@ def precompute(ends: Ends, chunk: Chunk) -> InterfaceRows:
     return InterfaceRows(np.ascontiguousarray(rows.transpose(2, 3, 0, 1)))
 
 
-def propagate(summaries: Sequence[InterfaceRows]) -> list[np.ndarray | None]:
+def propagate(
+    summaries: Sequence[InterfaceRows], is_periodic: bool = False
+) -> list[np.ndarray | None]:
     """The values at the ends of every chunk of a line.
 
     Parameters
     ----------
     summaries : list of InterfaceRows
         Of all chunks in order. The first one's coefficient of the x before it and the last one's
-        of the x after it do not count.
+        of the x after it do not count, unless the ends meet.
+    is_periodic : bool
+        The line's ends meet.
 
     Returns
     -------
@@ -79,7 +93,7 @@ def propagate(summaries: Sequence[InterfaceRows]) -> list[np.ndarray | None]:
 
     Raises
     ------
-    numpy.linalg.LinAlgError
+    SingularSystemError
         A system is singular: elimination meets a pivot of 0.
     """
     rows = [summary.rows for summary in summaries if summary.rows is not None]
@@ -90,14 +104,19 @@ def propagate(summaries: Sequence[InterfaceRows]) -> list[np.ndarray | None]:
     cells = flat.reshape(*row_shape, parts + 1, 2, 5)
     for k, part in enumerate(rows):
         cells[:, :, k] = part.transpose(2, 3, 0, 1)
-    cells[:, :, 0, :, 0] = cells[:, :, parts - 1, :, 3] = 0
-    _solve_lines(flat, parts, row_shape)
+    if is_periodic:
+        _solve_rings(flat, parts, row_shape)
+    else:
+        cells[:, :, 0, :, 0] = cells[:, :, parts - 1, :, 3] = 0
+        _solve_lines(flat, parts)
     values = cells[..., 4].transpose(2, 3, 0, 1)
     entries = (np.concatenate(values[k : k + 2]) for k in range(parts))
     return [None if summary.rows is None else next(entries) for summary in summaries]
 
 
-def determine(ends: Ends, chunk: Chunk, entry: np.ndarray | None, result: np.ndarray) -> None:
+def determine(
+    ends: Ends, chunk: Chunk, entry: np.ndarray | None, result: np.ndarray, threads: int = 1
+) -> bool:
     """Write the unknowns of a chunk.
 
     Parameters
@@ -108,24 +127,30 @@ def determine(ends: Ends, chunk: Chunk, entry: np.ndarray | None, result: np.nda
         Of `propagate`; None for whole systems, and for no rows.
     result : array (outer, steps, inner)
         C-contiguous; written.
+    threads : int
+
+    Returns
+    -------
+    bool
+        Whether all is finite. What holds nan or inf has become nan.
 
     Raises
     ------
-    numpy.linalg.LinAlgError
+    SingularSystemError
         A system is singular.
     """
     if entry is None:
-        return solve(ends, chunk, result)
+        return solve(ends, chunk, result, threads)
     memory = _memory_of(ends, chunk)
-    _run(_calls(reduce, memory, 1))
+    _run(_calls(reduce, memory, threads), threads)
     _, layout, cells = memory
     known = np.ascontiguousarray(entry.reshape(4, -1).T, chunk.dtype).reshape(-1)
-    singular = interface.solve(cells, known, False, layout.parts, 0, known.size // 4)
-    _check(singular, chunk.row_shape)
-    _run(_calls(substitute, memory, 1, result.reshape(-1)))
+    _solve_cuts(cells, known, False, layout.parts, threads)
+    _run(_calls(substitute, memory, threads, result.reshape(-1)), threads)
+    return _is_finite(cells)
 
 
-def solve(ends: Ends, chunk: Chunk, result: np.ndarray, threads: int = 1) -> None:
+def solve(ends: Ends, chunk: Chunk, result: np.ndarray, threads: int = 1) -> bool:
     """Solve whole systems on the threads of one machine.
 
     Parameters
@@ -137,37 +162,61 @@ def solve(ends: Ends, chunk: Chunk, result: np.ndarray, threads: int = 1) -> Non
         C-contiguous; written.
     threads : int
 
+    Returns
+    -------
+    bool
+        Whether all is finite.
+
     Raises
     ------
-    numpy.linalg.LinAlgError
+    SingularSystemError
         A system is singular.
     """
     if chunk.steps == 0:
-        return
+        return True
     memory = _memory_of(ends, chunk)
     _run(_calls(reduce, memory, threads), threads)
     _, layout, cells = memory
-    _solve_lines(cells, layout.parts, chunk.row_shape, threads)
+    _solve_lines(cells, layout.parts, threads)
     _run(_calls(substitute, memory, threads, result.reshape(-1)), threads)
+    return _is_finite(cells)
 
 
-def _solve_lines(
-    cells: np.ndarray, parts: int, row_shape: tuple[int, int], threads: int = 1
-) -> None:
+def _is_finite(cells: np.ndarray) -> bool:
+    """Whether the values at all cuts are: a twentieth of the numbers, and nan where one is."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(cells[4::5].sum()))
+
+
+def _solve_lines(cells: np.ndarray, parts: int, threads: int = 1) -> None:
     """The values at all cuts of whole lines."""
-    systems = row_shape[0] * row_shape[1]
-    arguments = cells, np.zeros(4 * systems, cells.dtype), True, parts
-    work = [partial(interface.solve, *arguments, *part) for part in cuts(systems, threads)]
-    found = _run(work, threads)
-    _check(max(found, default=-1), row_shape)
+    known = np.zeros(4 * (cells.size // (10 * (parts + 1))), cells.dtype)
+    _solve_cuts(cells, known, True, parts, threads)
 
 
-def _check(singular: int, row_shape: tuple[int, int]) -> None:
-    if singular < 0:
-        return
-    where = divmod(singular, row_shape[1])
-    which = f" at (outer, inner) = {where}" if row_shape != (1, 1) else ""
-    raise np.linalg.LinAlgError(f"the system{which} is singular: elimination meets a pivot of 0")
+def _solve_rings(cells: np.ndarray, parts: int, row_shape: tuple[int, int]) -> None:
+    """The values at all cuts of lines whose ends meet."""
+    merged = cells.copy()
+    if parts > 1:
+        interface.merge(merged, parts)
+    rows = merged.reshape(*row_shape, parts + 1, 2, 5)[:, :, 0].transpose(2, 3, 0, 1)
+    known = np.ascontiguousarray(ends_of(rows).reshape(4, -1).T).reshape(-1)
+    _solve_cuts(cells, known, False, parts)
+
+
+def _solve_cuts(
+    cells: np.ndarray, known: np.ndarray, is_whole: bool, parts: int, threads: int = 1
+) -> None:
+    """The values at all cuts: see :func:`.interface._solve`."""
+    arguments = cells, known, is_whole, parts
+    systems = cuts(known.size // 4, threads)
+    found = _run([partial(interface.solve, *arguments, *part) for part in systems], threads)
+    _check(max(found, default=-1))
+
+
+def _check(singular: int) -> None:
+    if singular >= 0:
+        raise SingularSystemError(singular)
 
 
 def _memory_of(ends: Ends, chunk: Chunk) -> Memory:

@@ -9,7 +9,7 @@ import dask.array as da
 from distributed import Client, default_client
 
 from ....families.family import AlongAxis
-from ....families.problem import Problem
+from ....families.problem import Composed, Problem
 
 
 def client_of(client: Any) -> Client:
@@ -34,6 +34,11 @@ def problem_of(recurrence: Any, operands: Sequence[Any], options: Mapping[str, A
         raise TypeError("the recurrence needs a Dask array among its operands; got none")
     build = getattr(recurrence, "build", None)
     problem = build(*operands, **options) if build else None
+    if isinstance(problem, Composed):
+        raise TypeError(
+            f"recurrence must be one recurrence here; got {problem.name}, which is several, one "
+            f"after the other: plan or solve them one by one"
+        )
     if not isinstance(problem, Problem) or not isinstance(problem.recurrence, AlongAxis):
         raise TypeError(
             "recurrence must be a function that solves one recurrence along an axis, such as "

@@ -2,8 +2,8 @@
 
 Every family comes in by its :class:`Problem`, which is cut into chunks here. What follows is the
 same for all along an axis: packed chained groups where operands are yet to be loaded (packed.py),
-fewer tasks where the workers hold them already (held.py), or a plan (plan/). Grids have tiles
-(tiles.py).
+fewer tasks where the workers hold them already (held.py), one task a chunk where no row is cut
+(whole.py), or a plan (plan/). Grids have tiles (tiles.py).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from .operands import align, reference_chunks
 from .packed import Packed
 from .rows import Layers
 from .tiles import solve_tiles
+from .whole import solve_whole
 
 # Graph ordering takes seconds from here on (it grows with the square of the chunks).
 MANY_CHUNKS = 2000
@@ -44,6 +45,7 @@ def cut(problem: Problem) -> Cut:
             f"{recurrence.indexed_by} needs the index of each step, but the chunk sizes along "
             "the axis are unknown: call compute_chunk_sizes() on the arrays first"
         )
+    recurrence.check_chunks(chunks)
     blocks = tuple(align(array, chunks, problem.shape) for array in problem.operands)
     return Cut(recurrence, blocks, chunks, problem.initial)
 
@@ -63,7 +65,9 @@ def solve(problem: Problem) -> Solved:
     names = [block.name for block in blocks]
     token = tokenize(recurrence, names, own.initial, own.chunks, problem.memory, are_held)
     if isinstance(recurrence, Grid):
-        solved = solve_tiles(own, token)
+        solved: Solved = solve_tiles(own, token)
+    elif own.is_whole:
+        solved = solve_whole(own, token), None
     else:
         _advise(own.count)
         layers: Layers = Held(own, token) if are_held else Packed(own, token, problem.memory)

@@ -58,6 +58,11 @@ class Cut:
         return self.count > 1 or self.is_last_asked
 
     @property
+    def is_whole(self) -> bool:
+        """Whether every row is whole in its chunk and begins without states."""
+        return self.count == 1 and not self.initial and not self.recurrence.is_exit_asked
+
+    @property
     def has_unknown_sizes(self) -> bool:
         return has_unknown_sizes(self.chunks)
 

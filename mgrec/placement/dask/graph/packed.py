@@ -71,6 +71,21 @@ class Packed(Layers):
 
 def _pack(cut: Cut, blocks: Sequence[da.Array], name: str) -> da.Array:
     index = tuple(range(len(cut.chunks)))
+    return da.blockwise(
+        pack_blocks,
+        index,
+        *indexed(cut, blocks),
+        name=name,
+        meta=np.empty((0,) * len(index), object),
+        align_arrays=False,
+        recurrence=cut.recurrence,
+        count=len(blocks),
+    )
+
+
+def indexed(cut: Cut, blocks: Sequence[da.Array]) -> list[Any]:
+    """The arguments of ``blockwise`` for a chunk's blocks, its place and where it starts."""
+    index = tuple(range(len(cut.chunks)))
     pairs: list[Any] = []
     for block in blocks:
         pairs += [block, index[len(index) - block.ndim :]]
@@ -78,13 +93,4 @@ def _pack(cut: Cut, blocks: Sequence[da.Array], name: str) -> da.Array:
         # The chunk's place, for messages, and the index of its first step.
         values = {(j,): (j, start) for j, start in enumerate(starts_of(cut.chunks[k]))}
         pairs += [ArrayValuesDep((cut.chunks[k],), values), (k,)]
-    return da.blockwise(
-        pack_blocks,
-        index,
-        *pairs,
-        name=name,
-        meta=np.empty((0,) * len(index), object),
-        align_arrays=False,
-        recurrence=cut.recurrence,
-        count=len(blocks),
-    )
+    return pairs

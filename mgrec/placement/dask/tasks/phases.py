@@ -81,7 +81,7 @@ class Entries(Together):
 
 
 @contextmanager
-def _chunk(phase: str, recurrence: Recurrence, pack: Pack) -> Iterator[tuple[Backend, Shape]]:
+def chunk_of(phase: str, recurrence: Recurrence, pack: Pack) -> Iterator[tuple[Backend, Shape]]:
     """A backend on the device of a chunk, and the shape of the chunk's result."""
     backend = backend_of(pack.blocks, recurrence.method)
     with in_chunk(phase, pack.place, pack.starts), backend.device_of(pack.blocks):
@@ -137,7 +137,7 @@ def _is_as_it_is(pack: Pack, recurrence: AlongAxis) -> bool:
 
 def _launch(pack: Pack, recurrence: AlongAxis) -> tuple[Shape, Summarise]:
     """The shape of a chunk, and what waits for its summary."""
-    with _chunk("precompute", recurrence, pack) as (backend, shape):
+    with chunk_of("precompute", recurrence, pack) as (backend, shape):
         summarise = recurrence.precompute(backend, pack, shape)
 
     def wait() -> Any:
@@ -170,9 +170,17 @@ def propagate_group(recurrence: AlongAxis, summaries: list[Any], before: Any) ->
 
 def determine_block(recurrence: AlongAxis, pack: Pack, entries: Entries, number: int) -> Any:
     """The results of a chunk: an array, or a tuple where there are several."""
-    with _chunk("determine", recurrence, pack) as (backend, shape):
+    with chunk_of("determine", recurrence, pack) as (backend, shape):
         entry = entries.at(number, recurrence, shape)
         results, _ = recurrence.determine(backend, pack, shape, entry)
+    return results if recurrence.results > 1 else results[0]
+
+
+def determine_whole(*values: Any, recurrence: AlongAxis, count: int) -> Any:
+    """The results of a chunk of whole rows, from its blocks."""
+    pack = pack_blocks(*values, recurrence=recurrence, count=count)
+    with chunk_of("determine", recurrence, pack) as (backend, shape):
+        results, _ = recurrence.determine(backend, pack, shape, None)
     return results if recurrence.results > 1 else results[0]
 
 
@@ -207,7 +215,7 @@ def exit_block(recurrence: AlongAxis, entries: Entries, like: Any) -> Any:
 def determine_tile(recurrence: Grid, at: Where, above: Any, left: Any, *blocks: Any) -> Any:
     """The result and the edges of a tile, or its edges where it has no result."""
     pack = Pack(blocks, *at)
-    with _chunk("determine", recurrence, pack) as (backend, shape):
+    with chunk_of("determine", recurrence, pack) as (backend, shape):
         results, edges = recurrence.determine(backend, pack, shape, above, left)
     return (*results, edges) if results else edges
 

@@ -1,0 +1,1 @@
+"""Factors of tridiagonal matrices, for repeated right-hand sides in host memory."""

@@ -1,0 +1,115 @@
+"""nan and inf in tridiagonal systems: an error that names them, or a system of nan."""
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+
+import mgrec
+
+NAMES = ("dl", "d", "du", "b")
+STEPS, SYSTEMS = 30, 12
+
+
+def in_chunks(count):
+    """Solve in so many chunks along n, the systems in two; 0 stands for NumPy."""
+
+    def solve(*operands, **options):
+        if count:
+            chunks = (SYSTEMS // 2, STEPS // count)
+            operands = [da.from_array(array, chunks=chunks) for array in operands]
+        return np.asarray(mgrec.solve_tridiagonal(*operands, **options))
+
+    return solve
+
+
+PLACES = [pytest.param(in_chunks(count), id=f"{count} chunks") for count in (0, 1, 3)]
+
+
+def system():
+    dl, d, du, b = np.random.default_rng(3).normal(size=(4, SYSTEMS, STEPS))
+    return {"dl": dl, "d": d + 4 * np.sign(d), "du": du, "b": b}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("name", NAMES)
+def test_an_operand_that_holds_one_is_named(name, value, place):
+    operands = system()
+    operands[name][3, 17] = value
+    with pytest.raises(ValueError, match=rf"^{name} must hold no .* got {value} at .*\(3, 17\)"):
+        place(*operands.values())
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("name", NAMES)
+def test_unchecked_its_system_is_nan_and_no_other(name, value, place):
+    operands = system()
+    wanted = place(*operands.values())
+    operands[name][1, 11] = value
+    x = place(*operands.values(), check_finite=False)
+    assert np.isnan(x[1]).all()
+    np.testing.assert_array_equal(np.delete(x, 1, 0), np.delete(wanted, 1, 0))
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_entries_outside_the_matrix_are_not_checked(place):
+    operands = system()
+    wanted = place(*operands.values())
+    operands["dl"][:, 0], operands["du"][:, -1] = np.nan, np.inf
+    np.testing.assert_array_equal(place(*operands.values()), wanted)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_last_and_the_first_entry_inside_are_checked(name):
+    for k in (1, STEPS - 2):
+        operands = system()
+        operands[name][2, k] = np.nan
+        with pytest.raises(ValueError, match=rf"{name} must .*\(2, {k}\)"):
+            in_chunks(STEPS)(*operands.values())
+
+
+def test_a_part_that_is_computed_alone_is_checked():
+    """The chunk that holds nan is another one than that which is asked for."""
+    operands = system()
+    operands["b"][0, 25] = np.nan
+    lazy = [da.from_array(array, chunks=(SYSTEMS, 10)) for array in operands.values()]
+    x = mgrec.solve_tridiagonal(*lazy)
+    with pytest.raises(ValueError, match=r"b must .*\(0, 25\)") as caught:
+        x[:, :5].compute(scheduler="sync")
+    assert "chunk (0, 2)" in caught.value.__notes__[0]
+
+
+def test_what_overflows_is_no_error():
+    x = mgrec.solve_tridiagonal(0.0, np.full(3, 1e-300), 0.0, np.full(3, 1e300))
+    assert not np.isfinite(x).any()
+    large = mgrec.solve_tridiagonal(0.0, 1.0, 0.0, np.full(1000, 1e308))
+    np.testing.assert_array_equal(large, 1e308)
+
+
+def test_indices_are_those_of_the_operands_as_they_were_given():
+    d, b = np.full(5, 3.0), np.ones((5, 2))
+    d[4] = np.nan
+    with pytest.raises(ValueError, match=r"d must .* at index \(4,\)"):
+        mgrec.solve_tridiagonal(1.0, d, 1.0, b, axis=0, rhs_axis=1)
+    with pytest.raises(ValueError, match=r"^du must hold no nan or inf; got inf. With"):
+        mgrec.solve_tridiagonal(1.0, 3.0, np.inf, b, axis=0)
+
+
+def test_scalars_of_systems_of_one_unknown_do_not_count():
+    assert mgrec.solve_tridiagonal(np.nan, 2.0, np.inf, np.ones((3, 1))).tolist() == [[0.5]] * 3
+
+
+def test_check_finite_is_a_flag():
+    with pytest.raises(TypeError, match="check_finite must be True or False"):
+        mgrec.solve_tridiagonal(1, 3, 1, np.ones(3), check_finite="no")
+
+
+def test_finite_systems_have_the_same_bits_unchecked():
+    operands = system().values()
+    lazy = [da.from_array(array, chunks=(2, 10)) for array in operands]
+    checked, not_checked = (
+        mgrec.solve_tridiagonal(*lazy, check_finite=is_checked) for is_checked in (True, False)
+    )
+    np.testing.assert_array_equal(*dask.compute(checked, not_checked, scheduler="sync"))

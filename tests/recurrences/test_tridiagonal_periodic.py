@@ -1,0 +1,163 @@
+"""Tridiagonal systems whose ends meet, against dense systems."""
+
+import dask.array as da
+import numpy as np
+import pytest
+from chunkings import chunkings
+from hypothesis import given
+from hypothesis import strategies as st
+
+import mgrec
+
+
+def in_chunks(count):
+    """Solve in so many chunks along n; 0 stands for NumPy."""
+
+    def solve(dl, d, du, b, **options):
+        if not count:
+            return mgrec.solve_tridiagonal(dl, d, du, b, periodic=True, **options)
+        ends = np.linspace(0, b.shape[-1], count + 1).astype(int)
+        chunks = (*b.shape[:-1], tuple(np.diff(ends)))
+        lazy = mgrec.solve_tridiagonal(
+            dl, d, du, da.from_array(b, chunks=chunks), periodic=True, **options
+        )
+        assert lazy.chunks[-1] == chunks[-1]
+        return lazy.compute(scheduler="sync")
+
+    return solve
+
+
+PLACES = [pytest.param(in_chunks(count), id=f"{count} chunks") for count in (0, 1, 3, 7)]
+
+
+def ring(dl, d, du):
+    """The dense matrix; coefficients of one unknown add up."""
+    n, k = len(d), np.arange(len(d))
+    full = np.zeros((n, n), np.result_type(dl, d, du))
+    np.add.at(full, (k, k), d)
+    np.add.at(full, (k, (k - 1) % n), dl)
+    np.add.at(full, (k, (k + 1) % n), du)
+    return full
+
+
+def drawn(kind, n, dtype="d"):
+    generator = np.random.default_rng(n)
+    dl, d, du = generator.uniform(-1, 1, (3, n))
+    if np.dtype(dtype).kind == "c":
+        dl, d, du = (part + 1j * generator.uniform(-1, 1, n) for part in (dl, d, du))
+    if kind == "dominant":
+        d = d + 4
+    elif kind == "singular without its corners":
+        # tridiag(1, 0, 1) of odd order.
+        dl, d, du = np.ones(n), np.zeros(n), np.ones(n)
+        dl[0] = 2
+    elif kind == "singular inside":
+        # So is what remains without the first and the last row and column.
+        dl, d, du = np.ones(n), np.full(n, 1e-17), np.ones(n)
+        dl[0], d[0], d[-1], du[-1] = 3, 1, -2, 5
+    elif kind == "growing":
+        # With pivoting alone, held rows grow as Fibonacci numbers do.
+        dl, d, du = np.full(n, -1.0), np.ones(n), np.ones(n)
+    elif kind == "strong corners":
+        dl[0], du[-1] = 1e8, -1e8
+    return tuple(part.astype(dtype) for part in (dl, d, du))
+
+
+KINDS = (
+    "random",
+    "dominant",
+    "singular without its corners",
+    "singular inside",
+    "growing",
+    "strong corners",
+)
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("n", [9, 301])
+@pytest.mark.parametrize("kind", KINDS)
+def test_errors_are_those_of_a_dense_solver(kind, n, place):
+    dl, d, du = drawn(kind, n)
+    full, wanted = ring(dl, d, du), np.random.default_rng(1).normal(3, 1, n)
+    x = place(dl, d, du, full @ wanted)
+    error = np.linalg.norm(x - wanted) / np.linalg.norm(wanted)
+    dense = np.linalg.norm(np.linalg.solve(full, full @ wanted) - wanted) / np.linalg.norm(wanted)
+    # The dense solver scales no rows: with strong corners it has errors of 1e-8.
+    assert error <= min(10 * dense, 1e-13) + 4 * np.finfo(float).eps
+
+
+def test_a_corner_that_is_left_out_would_be_seen():
+    dl, d, du = drawn("dominant", 301)
+    b = ring(dl, d, du) @ np.ones(301)
+    dl[0] = 0
+    assert abs(in_chunks(3)(dl, d, du, b) - 1).max() > 1e-3
+
+
+@pytest.mark.parametrize("place", [in_chunks(0), in_chunks(1)])
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_coefficients_of_one_unknown_add_up(n, place):
+    dl, d, du, b = np.random.default_rng(n).normal(size=(4, n))
+    wanted = np.linalg.solve(ring(dl, d, du), b)
+    np.testing.assert_allclose(place(dl, d, du, b), wanted, rtol=1e-11)
+
+
+@pytest.mark.parametrize("place", [in_chunks(0), in_chunks(2)])
+@pytest.mark.parametrize("dtype", ["f", "F", "D"])
+def test_other_dtypes(dtype, place):
+    dl, d, du = drawn("dominant", 50, dtype)
+    b = np.arange(50).astype(dtype)
+    x = place(dl, d, du, b)
+    assert x.dtype == dtype
+    np.testing.assert_allclose(x, np.linalg.solve(ring(dl, d, du), b), rtol=2e-4)
+
+
+def test_no_unknowns():
+    assert mgrec.solve_tridiagonal(1.0, 3.0, 1.0, np.ones((2, 0)), periodic=True).shape == (2, 0)
+
+
+@given(st.data())
+def test_any_chunks_of_many_systems_with_constants(data):
+    wanted = np.random.default_rng(2).normal(size=(3, 23))
+    b = 4 * wanted - np.roll(wanted, 1, -1) + 2 * np.roll(wanted, -1, -1)
+    lazy = da.from_array(b, chunks=(data.draw(chunkings(3)), data.draw(chunkings(23, 6))))
+    x = mgrec.solve_tridiagonal(-1.0, 4.0, 2.0, lazy, periodic=True)
+    np.testing.assert_allclose(x.compute(scheduler="sync"), wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize("place", [in_chunks(0), in_chunks(1), in_chunks(3)])
+def test_a_singular_ring_is_named(place):
+    dl, d, du = (np.repeat([part], 3, 0) for part in drawn("dominant", 30))
+    for row in (0, 14, 29):
+        singular = [part.copy() for part in (dl, d, du)]
+        for part in singular:
+            part[2, row] = 0
+        with pytest.raises(np.linalg.LinAlgError, match=r"^system \(2,\) is singular"):
+            place(*singular, np.ones((3, 30)))
+
+
+@pytest.mark.parametrize("place", [in_chunks(0), in_chunks(1), in_chunks(3)])
+def test_corners_are_checked_and_nan_stays_in_its_system(place):
+    dl, d, du = (np.repeat([part], 3, 0) for part in drawn("dominant", 30))
+    b = np.ones((3, 30))
+    wanted = place(dl, d, du, b)
+    dl[1, 0] = np.nan
+    with pytest.raises(ValueError, match=r"dl must hold no .*\(1, 0\)"):
+        place(dl, d, du, b)
+    x = place(dl, d, du, b, check_finite=False)
+    assert np.isnan(x[1]).all()
+    np.testing.assert_array_equal(x[[0, 2]], wanted[[0, 2]])
+
+
+@pytest.mark.usefixtures("eager_threads")
+def test_any_number_of_threads_gives_the_same_bits(monkeypatch):
+    dl, d, du = drawn("random", 5000)
+    found = []
+    for threads in ("1", "3"):
+        monkeypatch.setenv("MGREC_NUM_THREADS", threads)
+        found.append(mgrec.solve_tridiagonal(dl, d, du, d + 1, periodic=True))
+    np.testing.assert_array_equal(*found)
+
+
+def test_periodic_is_a_flag():
+    with pytest.raises(TypeError, match="periodic must be True or False"):
+        mgrec.solve_tridiagonal(1, 3, 1, np.ones(3), periodic=1)
