@@ -120,6 +120,8 @@ def line_of(
     outer, steps, inner = shape
     columns = inner > 1
     is_aligned &= not columns and (outer == 1 or steps * dtype.itemsize % 16 == 0)
-    wide = PartitionLayout(dtype, 128, columns, is_aligned)
-    fits = wide.shared_bytes <= device.shared_bytes
-    return Line(shape, wide if fits else PartitionLayout(dtype, 64, columns, is_aligned))
+    threads = 128 if dtype.itemsize == 4 else 64  # three blocks of them fit a multiprocessor
+    wide = PartitionLayout(dtype, threads, columns, is_aligned)
+    if wide.shared_bytes > device.shared_bytes:
+        wide = PartitionLayout(dtype, threads // 2, columns, is_aligned)
+    return Line(shape, wide)

@@ -14,6 +14,7 @@ from ..filters.numbers import packed
 from .line import Line
 
 _NONE = -1
+_STATUS = 2
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,8 @@ class Memory:
     space : CuPy array of uint8
         Cells and cuts of all levels.
     status : CuPy array of int64
-        The first singular system; as unsigned, the largest number where there is none.
+        The first system that is singular, and the first that holds nan or inf; as unsigned, the
+        largest number where there is none.
     system : array of one struct
         Operands, their strides and sizes, as kernels take them by value.
     """
@@ -40,8 +42,8 @@ class Memory:
     def reserve(cls, line: Line, ends: Ends, chunk: Chunk, result: Any) -> Memory:
         import cupy
 
-        space = cupy.empty(line.offsets[-1] + 8, np.uint8)
-        status = space[-8:].view(np.int64)
+        space = cupy.empty(line.offsets[-1] + 8 * _STATUS, np.uint8)
+        status = space[-8 * _STATUS :].view(np.int64)
         status.fill(_NONE)
         words: list[int] = []
         for operand in chunk.operands:
@@ -69,19 +71,19 @@ class Memory:
         left, right = self.line.offsets[number : number + 2]
         return self.space[left:right].view(self.line.layout.dtype)
 
-    def copy_status(self) -> Callable[[], int | None]:
+    def copy_status(self) -> Callable[[], tuple[int | None, ...]]:
         """Copy the status to the host behind what is queued; the callable waits for it alone."""
         import cupy
         import cupyx
 
         stream = cupy.cuda.get_current_stream()
-        seen = cupyx.empty_pinned(1, np.int64)
-        self.status.data.copy_to_host_async(seen.ctypes.data, 8, stream)
+        seen = cupyx.empty_pinned(_STATUS, np.int64)
+        self.status.data.copy_to_host_async(seen.ctypes.data, seen.nbytes, stream)
         copied = stream.record()
 
-        def status() -> int | None:
+        def status() -> tuple[int | None, ...]:
             copied.synchronize()
-            return None if seen[0] == _NONE else int(seen[0])
+            return tuple(None if number == _NONE else int(number) for number in seen)
 
         return status
 

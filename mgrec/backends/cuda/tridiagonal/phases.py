@@ -15,6 +15,7 @@ import numpy as np
 from ....arrays.chunk import Chunk
 from ....families.kernels import Kernels, Summarise
 from ....families.tridiagonal.ends import Ends
+from ....families.tridiagonal.singular import SingularSystemError
 from ....families.tridiagonal.summary import InterfaceRows
 from ..device.arrays import on_device
 from ..device.compilation import Device
@@ -63,7 +64,7 @@ def _no_rows(chunk: Chunk) -> InterfaceRows:
     return InterfaceRows(np.empty((2, CELL // 2, *chunk.row_shape), chunk.dtype))
 
 
-def determine(ends: Ends, chunk: Chunk, entry: Any, result: Any) -> None:
+def determine(ends: Ends, chunk: Chunk, entry: Any, result: Any) -> bool | None:
     """Write the unknowns of a chunk.
 
     Parameters
@@ -76,37 +77,39 @@ def determine(ends: Ends, chunk: Chunk, entry: Any, result: Any) -> None:
     result : array (outer, steps, inner)
         C-contiguous; written.
 
+    Returns
+    -------
+    bool or None
+        Whether no operand of whole systems holds nan or inf; None where that is not known.
+
     Raises
     ------
-    numpy.linalg.LinAlgError
-        A system is singular.
+    SingularSystemError
+        An elimination of a whole system meets a pivot of 0.
     """
     if result.size == 0:
-        return
+        return True
     chunk = chunk.map_arrays(on_device, chunk.shape)
     line, memory = _prepare(ends, chunk, result)
     if entry is None:
-        _solve(line, memory, chunk.row_shape)
-        return
+        return _solve(line, memory)
     top = len(line.parts) - 1
     run(*line.reduce(top), given=memory.given)
     memory.cuts(top)[...] = on_device(entry).reshape(4, -1).T.reshape(-1)
     run(*line.substitute(top), given=memory.given)
+    return None
 
 
-def _solve(line: Line, memory: Memory, row_shape: tuple[int, int]) -> None:
+def _solve(line: Line, memory: Memory) -> bool:
     """Whole systems. Whether one is singular is known before the last kernels begin."""
     top = max(0, len(line.parts) - 2)
     run(*line.reduce(top), line.solve(top), given=memory.given)
     found = memory.copy_status()
     run(*line.substitute(top), given=memory.given)
-    singular = found()
+    singular, odd = found()
     if singular is not None:
-        where = divmod(singular, row_shape[1])
-        which = f" at (outer, inner) = {where}" if row_shape != (1, 1) else ""
-        raise np.linalg.LinAlgError(
-            f"the system{which} is singular: elimination meets a pivot of 0"
-        )
+        raise SingularSystemError(singular)
+    return odd is None
 
 
 def _prepare(ends: Ends, chunk: Chunk, result: Any) -> tuple[Line, Memory]:

@@ -10,10 +10,6 @@ import numpy as np
 from ..trace.cpp_names import ctype
 from ..transfer.program import kernel_text
 
-# Bytes of one partition's rows, of each operand: 32 rows of float32. With 256, half as many threads
-# fit a multiprocessor: 2^27 unknowns took 1,014 and 1,278 microseconds to reduce and to
-# substitute, with 128 bytes 825 and 973.
-ROW_BYTES = 128
 # Threads of a block that merges, solves and opens parts.
 MERGERS = 32
 
@@ -32,8 +28,8 @@ extern "C" __global__ void open_kernel(const T* cells, T* cuts, const T* known, 
   open_parts(cells, cuts, known, parts, lines);
 }
 extern "C" __global__ void solve_kernel(const T* cells, T* cuts, long long parts, long long lines,
-                                        unsigned long long* singular) {
-  solve_lines(cells, cuts, parts, lines, singular);
+                                        unsigned long long* status) {
+  solve_lines(cells, cuts, parts, lines, status);
 }
 """
 
@@ -60,8 +56,13 @@ class PartitionLayout:
 
     @property
     def rows(self) -> int:
-        """Rows of a partition."""
-        return ROW_BYTES // self.dtype.itemsize
+        """Rows of a partition.
+
+        Longer ones leave a multiprocessor fewer threads: 2^27 unknowns of float32 took 1,014
+        and 1,278 microseconds to reduce and to substitute by 64 rows, 825 and 973 by 32.
+        Shorter ones leave more interface rows.
+        """
+        return 16 if self.dtype.itemsize == 16 else 32
 
     @property
     def shared_bytes(self) -> int:

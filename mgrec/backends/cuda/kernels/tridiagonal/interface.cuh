@@ -4,6 +4,7 @@
 // coefficients of (last[k-1], first[k], last[k], first[k+1]) and right-hand side. A cut is the pair
 // (last[k-1], first[k]); a line of n parts has n + 1 of them.
 #pragma once
+#include "memory/copies.cuh"
 #include "tridiagonal/elimination.cuh"
 
 // What an elimination has met: the smallest pivot, and nan where a row held nan or inf.
@@ -91,8 +92,11 @@ template <class T> DEVICE inline void load_cells(T* shared, const T* cells, cons
   for (int k = 0; k < 32; ++k) {
     const int size = 10 * __shfl_sync(~0u, run.is_there ? run.count : 0, k);
     const T* from = cells + 10 * __shfl_sync(~0u, run.cells, k);
-    for (int e = lane; e < size; e += 32) shared[(base + k) * Run<T>::STRIDE + e] = from[e];
+    for (int e = lane; e < size; e += 32)
+      copy_word(shared + (base + k) * Run<T>::STRIDE + e, from + e);
   }
+  copies_commit();
+  copies_wait();
   __syncwarp();
 }
 
@@ -190,9 +194,10 @@ DEVICE inline void open_parts(const T* cells, T* cuts, const T* known, long long
 }
 
 // All cuts of whole lines of GROUP parts at most, nothing before and after them: a thread a line.
+// `status` is told of the first line that is singular, and of the first that holds nan or inf.
 template <class T>
 DEVICE inline void solve_lines(const T* cells, T* cuts, long long parts, long long lines,
-                               unsigned long long* singular) {
+                               unsigned long long* status) {
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   const Run<T> run((T*)shared_bytes, parts, lines);
   load_cells((T*)shared_bytes, cells, run);
@@ -209,8 +214,9 @@ DEVICE inline void solve_lines(const T* cells, T* cuts, long long parts, long lo
     seen.take(magnitude(held.upper[0]));
     last = Inverse<T>(held.upper[0]).ratio(held.upper[4]);
     substitute_parts(run.own, run.count, last, T(0), seen.odd);
-    if (!(seen.least > 0) && magnitude(seen.odd) == 0)
-      atomicMin(singular, (unsigned long long)run.line);
+    const bool is_odd = !(magnitude(seen.odd) == 0);
+    if (is_odd) atomicMin(status + 1, (unsigned long long)run.line);
+    if (!(seen.least > 0) && !is_odd) atomicMin(status, (unsigned long long)run.line);
   }
   store_cuts((const T*)shared_bytes, cuts, run, last + seen.odd, seen.odd);
 }
