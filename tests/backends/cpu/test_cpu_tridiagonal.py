@@ -9,6 +9,7 @@ from tridiagonal_matrices import NAMES, error, gtsv, lines, matrix, with_solutio
 from mgrec.arrays.chunk import Chunk
 from mgrec.backends.cpu.tridiagonal import phases
 from mgrec.backends.cpu.tridiagonal.partitions import LENGTH, cells_of, part_count, partitions_of
+from mgrec.families.tridiagonal.ends import Ends
 
 
 def full_shape(operands):
@@ -19,7 +20,7 @@ def solve(operands, threads=1):
     shape = full_shape(operands)
     result = np.full(shape, np.nan, operands[0].dtype)
     chunk = Chunk(tuple(operands), shape, operands[0].dtype)
-    phases.solve((True, True), chunk, result, threads)
+    phases.solve(Ends(True, True), chunk, result, threads)
     return result
 
 
@@ -30,7 +31,7 @@ def solve_chunks(operands, lengths):
     whole, at, jobs = Chunk(tuple(operands), shape, dtype), 0, []
     for length in lengths:
         ends = at == 0 and length > 0, at + length == shape[1] and length > 0
-        jobs.append((ends, whole.between(at, at + length)))
+        jobs.append((Ends(*ends), whole.between(at, at + length)))
         at += length
     entries = phases.propagate([phases.precompute(*job) for job in jobs])
     results = [np.full(chunk.shape, np.nan, dtype) for _, chunk in jobs]
@@ -165,7 +166,7 @@ def test_interface_rows_hold_for_the_solution(n, dtype):
     operands[1] += 3
     x = gtsv(operands)
     chunk = Chunk(tuple(operands), x.shape, x.dtype).between(1, n + 1)
-    rows = phases.precompute((False, False), chunk).rows
+    rows = phases.precompute(Ends(False, False), chunk).rows
     ends = x[:, [0, 1, n, n + 1]].transpose(1, 0, 2)
     assert rows.shape == (2, 5, 2, 3)
     atol = 100 * np.finfo(dtype).eps
@@ -177,7 +178,7 @@ def test_entries_are_the_unknowns_around_each_chunk():
     x = np.pad(gtsv(operands), ((0, 0), (1, 1), (0, 0)))
     chunk = Chunk(tuple(operands), (2, 300, 3), np.dtype("d"))
     cuts = [(0, 0), (0, 120), (120, 121), (121, 121), (121, 300)]
-    summaries = [phases.precompute((a == 0, b == 300), chunk.between(a, b)) for a, b in cuts]
+    summaries = [phases.precompute(Ends(a == 0, b == 300), chunk.between(a, b)) for a, b in cuts]
     for (a, b), entry in zip(cuts, phases.propagate(summaries), strict=True):
         if a == b:
             assert entry is None
@@ -255,7 +256,7 @@ def test_a_singular_system_of_a_batch_is_named():
         solve_chunks(operands, [100, 200])
     chunk = Chunk(tuple(operands), (2, 300, 3), np.dtype("d"))
     with pytest.raises(np.linalg.LinAlgError, match=said):
-        phases.determine((True, True), chunk, np.ones((4, 2, 3)), np.empty(chunk.shape))
+        phases.determine(Ends(True, True), chunk, np.ones((4, 2, 3)), np.empty(chunk.shape))
 
 
 @pytest.mark.parametrize(("dtype", "most"), [("d", 900), ("f", 100), ("D", 900)])
