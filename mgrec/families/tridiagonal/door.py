@@ -12,6 +12,7 @@ from ...arrays.door import as_array, as_scalar, broadcast
 from ...arrays.kinds import check_together
 from ..problem import Problem, varying
 from .recurrence import TridiagonalSystem
+from .whole import check_whole
 
 _COMPUTED = "fdFD"
 
@@ -30,6 +31,7 @@ def check_system(
         raise TypeError(f"dl, d, du and b must be of 32 bits a component or more; got {dtype}")
     shape = broadcast(checked)
     axis = as_axis(axis, shape)
+    check_whole(method, checked, axis, len(shape))
     operands = tuple(
         value.astype(dtype, copy=False)
         if hasattr(value, "dtype")

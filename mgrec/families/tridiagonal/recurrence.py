@@ -27,7 +27,13 @@ class TridiagonalSystem(Line):
     """
 
     family: ClassVar[str] = "tridiagonal"
-    methods: ClassVar[tuple[str, ...]] = ("auto", "partition")
+    methods: ClassVar[tuple[str, ...]] = (
+        "auto",
+        "partition",
+        "thomas",
+        "cyclic-reduction",
+        "pcr",
+    )
     host_methods: ClassVar[tuple[str, ...]] = methods
     length: int
 

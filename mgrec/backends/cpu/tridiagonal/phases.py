@@ -18,6 +18,7 @@ from . import interface
 from .partitions import Layout, cells_of, lanes_of, part_count, partitions_of, scratch_for
 from .reduce import reduce
 from .substitute import substitute
+from .systems.choice import calls_of, is_by_partitions
 
 Call = Callable[[], Any]
 Memory = tuple[tuple[np.ndarray, ...], Layout, np.ndarray]
@@ -142,11 +143,15 @@ def solve(ends: Ends, chunk: Chunk, result: np.ndarray, threads: int = 1) -> Non
     numpy.linalg.LinAlgError
         A system is singular.
     """
-    if chunk.steps == 0:
+    if result.size == 0:
         return
-    memory = _memory_of(ends, chunk)
+    operands, layout = _layout_of(ends, chunk)
+    if not is_by_partitions(ends.method, layout, chunk.dtype):
+        calls = calls_of(ends.method, operands, layout, result.reshape(-1), threads)
+        return _check(max(_run(calls, threads)), chunk.row_shape)
+    cells = cells_of(chunk.shape[0] * chunk.shape[2], layout.parts, chunk.dtype)
+    memory = operands, layout, cells
     _run(_calls(reduce, memory, threads), threads)
-    _, layout, cells = memory
     _solve_lines(cells, layout.parts, chunk.row_shape, threads)
     _run(_calls(substitute, memory, threads, result.reshape(-1)), threads)
 
@@ -170,14 +175,20 @@ def _check(singular: int, row_shape: tuple[int, int]) -> None:
     raise np.linalg.LinAlgError(f"the system{which} is singular: elimination meets a pivot of 0")
 
 
-def _memory_of(ends: Ends, chunk: Chunk) -> Memory:
-    """Operands, how they lie, and cells for the interface rows of all partitions."""
+def _layout_of(ends: Ends, chunk: Chunk) -> tuple[tuple[np.ndarray, ...], Layout]:
+    """The operands, each as one axis, and how they lie."""
     pairs = [_flattened(operand, chunk.shape) for operand in chunk.operands]
     strides = np.array([strides for _, strides in pairs])
     holds = bool(ends.has_first), bool(ends.has_last)
     layout = Layout(chunk.shape, strides, holds, part_count(chunk.steps))
+    return tuple(flat for flat, _ in pairs), layout
+
+
+def _memory_of(ends: Ends, chunk: Chunk) -> Memory:
+    """Operands, how they lie, and cells for the interface rows of all partitions."""
+    operands, layout = _layout_of(ends, chunk)
     cells = cells_of(chunk.shape[0] * chunk.shape[2], layout.parts, chunk.dtype)
-    return tuple(flat for flat, _ in pairs), layout, cells
+    return operands, layout, cells
 
 
 def _calls(kernel: Any, memory: Memory, threads: int, *result: np.ndarray) -> list[Call]:
