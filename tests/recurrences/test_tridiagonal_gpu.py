@@ -112,12 +112,11 @@ def test_nan_and_inf_stay_in_their_system(special):
     for k, part in enumerate(operands):
         bad = part.copy()
         bad[1, 300] = special
-        x = solve(*operands[:k], bad, *operands[k + 1 :], **UNCHECKED)
+        with pytest.raises(ValueError, match=f"{('dl', 'd', 'du', 'b')[k]} must hold no nan"):
+            solve(*operands[:k], bad, *operands[k + 1 :])
+        x = solve(*operands[:k], bad, *operands[k + 1 :], check_finite=False)
         assert np.isnan(x[1]).all()
         assert np.isfinite(x[[0, 2]]).all()
-
-
-UNCHECKED = {}
 
 
 def test_the_ends_of_the_off_diagonals_do_not_count():
@@ -125,6 +124,34 @@ def test_the_ends_of_the_off_diagonals_do_not_count():
     wanted = solve(dl, d, du, b)
     dl[0], du[-1] = np.nan, np.inf
     np.testing.assert_array_equal(solve(dl, d, du, b), wanted)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 40, 5000])
+def test_periodic_systems(n):
+    operands = system((2, n), "f8")
+    wanted = mgrec.solve_tridiagonal(*operands, periodic=True)
+    assert error(solve(*operands, periodic=True), wanted) < 1e-9
+
+
+def test_several_right_hand_sides():
+    dl, d, du, _ = system((300,), "f8")
+    b = system((300, 5), "f8")[3]
+    wanted = mgrec.solve_tridiagonal(dl, d, du, b, axis=0, rhs_axis=1)
+    given = [cupy.asarray(part) for part in (dl, d, du, b)]
+    x = mgrec.solve_tridiagonal(*given, axis=0, rhs_axis=1).get()
+    assert error(x, wanted) < 1e-10
+
+
+def test_the_p_scheme_and_methods_without_kernels():
+    operands = system((3, 500), "f8")
+    operands[1] += 8
+    wanted = mgrec.solve_tridiagonal(*operands)
+    given = [cupy.asarray(part) for part in operands]
+    x = mgrec.solve_tridiagonal(*given, method="p-scheme")
+    assert isinstance(x, cupy.ndarray)
+    assert error(x.get(), wanted) < 1e-13
+    with pytest.raises(NotImplementedError, match="no kernels for a GPU yet"):
+        mgrec.solve_tridiagonal(*given, method="thomas")
 
 
 def test_same_input_same_bits():

@@ -37,7 +37,14 @@ class TridiagonalSystem(Line):
     """
 
     family: ClassVar[str] = "tridiagonal"
-    methods: ClassVar[tuple[str, ...]] = ("auto", "partition", "p-scheme")
+    methods: ClassVar[tuple[str, ...]] = (
+        "auto",
+        "partition",
+        "thomas",
+        "cyclic-reduction",
+        "pcr",
+        "p-scheme",
+    )
     host_methods: ClassVar[tuple[str, ...]] = methods
     # Methods whose kernels have all phases, for chunks of a line and for periodic systems, and make
     # a system that holds nan or inf nan: without pivoting an infinite pivot may leave no trace.

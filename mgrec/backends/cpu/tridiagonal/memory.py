@@ -13,9 +13,40 @@ from .numbers import BYTES, Numbers, value_of, vectors_of
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 
 
-def _numbers_of(array: Any) -> Numbers:
+def numbers_of(array: Any) -> Numbers:
     """The type of what goes side by side, of an array's numbers."""
     return Numbers(array.dtype, 8 * BYTES // array.dtype.bitwidth)
+
+
+def data_of(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    """Where the numbers of an array begin, or what `pointer_to` has made of one."""
+    if isinstance(kind, types.CPointer):
+        return value
+    return context.make_array(kind)(context, builder, value).data
+
+
+@intrinsic
+def pointer_to(_: Any, array: Any) -> Any:
+    """A contiguous array without its owner.
+
+    Passing arrays from function to function counts references, by an instruction that stops all
+    others and that threads wait for each other in: 0.5 of 0.8 ns to read a row.
+    """
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return data_of(context, builder, signature.args[0], values[0])
+
+    return types.CPointer(array.dtype)(array), code
+
+
+@intrinsic
+def shifted(_: Any, pointer: Any, by: Any) -> Any:
+    """A pointer to the numbers from number `by` on."""
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return builder.gep(values[0], [values[1]])
+
+    return pointer(pointer, types.intp), code
 
 
 def width_of(array: Any) -> int:
@@ -25,15 +56,15 @@ def width_of(array: Any) -> int:
 
 @overload(width_of, strict=False)
 def _width_of(array: Any) -> Any:
-    width = _numbers_of(array).width
+    width = numbers_of(array).width
     return lambda array: width
 
 
 def _pointers(context: Any, builder: Any, signature: Any, values: Any, numbers: Numbers) -> Any:
     """Of the real and of the imaginary parts: where each number lies."""
     array, places, kind, shift = values[:4]
-    data = context.make_array(signature.args[0])(context, builder, array).data
-    table = context.make_array(signature.args[1])(context, builder, places).data
+    data = data_of(context, builder, signature.args[0], array)
+    table = data_of(context, builder, signature.args[1], places)
     part = context.get_value_type(numbers.sizes.dtype)
     data = builder.bitcast(data, part.as_pointer())
     parts = 1 if numbers == numbers.sizes else 2
@@ -48,7 +79,7 @@ def _pointers(context: Any, builder: Any, signature: Any, values: Any, numbers: 
 @intrinsic
 def read(_: Any, array: Any, places: Any, kind: Any, shift: Any) -> Any:
     """The numbers ``array[places[kind] + shift]`` of a 1-d array."""
-    numbers = _numbers_of(array)
+    numbers = numbers_of(array)
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         vector = context.get_value_type(numbers.sizes)
@@ -76,8 +107,8 @@ def write(_: Any, array: Any, places: Any, kind: Any, shift: Any, numbers: Any) 
 
 def _vectors_at(context: Any, builder: Any, signature: Any, values: Any, numbers: Numbers) -> Any:
     """Where the real and the imaginary parts lie that are kept at an index."""
-    array = context.make_array(signature.args[0])(context, builder, values[0])
-    first = builder.gep(array.data, [values[1]])
+    data = data_of(context, builder, signature.args[0], values[0])
+    first = builder.gep(data, [values[1]])
     vector = context.get_value_type(numbers.sizes)
     pointer = builder.bitcast(first, vector.as_pointer())
     parts = 1 if numbers == numbers.sizes else 2
@@ -96,7 +127,7 @@ def _loading(array: Any, numbers: Numbers) -> Any:
 @intrinsic
 def recall(_: Any, array: Any, at: Any) -> Any:
     """What `keep` has written at an index."""
-    return _loading(array, _numbers_of(array))
+    return _loading(array, numbers_of(array))
 
 
 @intrinsic

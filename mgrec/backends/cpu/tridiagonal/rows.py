@@ -23,13 +23,31 @@ def ordered(one: Any, other: Any) -> Any:
 
 
 @numba.njit(**INNER)
+def scaled(row: Any, nan_seen: Any) -> Any:
+    """A row times a power of two, its largest coefficient 1 or more and below 4.
+
+    Rows that are first brought to one size make partial pivoting *scaled*: none becomes the
+    pivot for being multiplied by 1e300.
+
+    Returns
+    -------
+    row : four numbers
+    nan_seen : number
+        As it was, or nan where the row holds nan or inf.
+    """
+    dl, d, du, b = row
+    scale = scale_of(larger(magnitude(dl), larger(magnitude(d), magnitude(du))))
+    dl, d, du = dl * scale, d * scale, du * scale
+    # Coefficients are below 4 now: the sum overflows only where b has.
+    total = (dl + d) + (du + b)
+    return (dl, d, du, b * scale), nan_seen + (total - total)
+
+
+@numba.njit(**INNER)
 def row_at(
     operands: Any, places: Any, strides: Any, at: int, last: int, marks: Any, nan_seen: Any
 ) -> Any:
     """Row `at` of a partition, scaled.
-
-    Rows that are first brought to one size make partial pivoting *scaled*: none becomes the
-    pivot for being multiplied by 1e300.
 
     Parameters
     ----------
@@ -60,8 +78,4 @@ def row_at(
         dl = either(magnitude(marks[0]), magnitude(zero), zero, dl)
     if at == last:
         du = either(magnitude(marks[1]), magnitude(zero), zero, du)
-    scale = scale_of(larger(magnitude(dl), larger(magnitude(d), magnitude(du))))
-    dl, d, du = dl * scale, d * scale, du * scale
-    # Coefficients are below 4 now: the sum overflows only where b has.
-    total = (dl + d) + (du + b)
-    return (dl, d, du, b * scale), nan_seen + (total - total)
+    return scaled((dl, d, du, b), nan_seen)

@@ -26,6 +26,11 @@ from .memory import Memory
 
 def kernels(method: str) -> Kernels:
     """The phases of a chunk."""
+    if method not in ("auto", "partition"):
+        raise NotImplementedError(
+            f"method={method!r} has no kernels for a GPU yet: use 'auto', 'partition' or "
+            f"'p-scheme', or move the arrays to host memory with cupy.asnumpy"
+        )
     return Kernels(determine, precompute)
 
 

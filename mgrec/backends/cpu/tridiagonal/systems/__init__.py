@@ -1,0 +1,1 @@
+"""Whole systems side by side: each lane of a register solves one of its own."""

@@ -1,0 +1,188 @@
+"""The methods of solve_tridiagonal against LAPACK's gtsv and each other."""
+
+import dask.array as da
+import numpy as np
+import pytest
+from tridiagonal_matrices import NAMES, error, gtsv, matrix, with_solutions
+
+import mgrec
+
+WITHOUT_PIVOTING = ("thomas", "cyclic-reduction", "pcr")
+METHODS = ("auto", "partition", *WITHOUT_PIVOTING)
+# Systems enough for registers of any dtype, the last of them not full.
+MANY = 37
+
+
+def dominant(shape, axis=-1, dtype="d", seed=0):
+    """Operands of random systems, diagonally dominant by rows, along an axis."""
+    generator = np.random.default_rng(seed)
+    parts = generator.uniform(-1, 1, (4, *shape))
+    if np.dtype(dtype).kind == "c":
+        parts = parts + 1j * generator.uniform(-1, 1, parts.shape)
+    parts[1] += 3 * parts[1] / abs(parts[1])
+    return [np.ascontiguousarray(np.moveaxis(part, -1, axis)).astype(dtype) for part in parts]
+
+
+def reference(operands, axis=-1):
+    """LAPACK's solutions."""
+    moved = [np.moveaxis(part, axis, -1) for part in operands]
+    rows = [part.reshape(-1, part.shape[-1], 1) for part in moved]
+    return np.moveaxis(gtsv(rows).reshape(moved[3].shape), -1, axis)
+
+
+def close(dtype):
+    return {"rtol": 0, "atol": 30 * np.finfo(dtype).eps}
+
+
+@pytest.mark.parametrize("axis", [0, -1])
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 63, 64, 65, 1000])
+@pytest.mark.parametrize("method", METHODS)
+def test_every_length_along_both_axes(method, n, axis):
+    operands = dominant((MANY, n), axis)
+    x = mgrec.solve_tridiagonal(*operands, axis=axis, method=method)
+    np.testing.assert_allclose(x, reference(operands, axis), **close("d"))
+
+
+@pytest.mark.parametrize("dtype", ["f", "D", pytest.param("F", marks=pytest.mark.extended)])
+@pytest.mark.parametrize("method", METHODS)
+def test_every_dtype_along_both_axes(method, dtype):
+    for axis in (0, 1):
+        operands = dominant((MANY, 65), axis, dtype)
+        x = mgrec.solve_tridiagonal(*operands, axis=axis, method=method)
+        assert x.dtype == dtype
+        np.testing.assert_allclose(x, reference(operands, axis), **close(dtype))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_no_rows_and_no_systems(method):
+    for shape in ((MANY, 0), (0, 9)):
+        assert mgrec.solve_tridiagonal(*np.ones((4, *shape)), method=method).shape == shape
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("shape", [(200,), (3, 200), (200, 3), (5, 200, 19), (4, 200, 3)])
+def test_few_systems_and_every_place_of_the_axis(method, shape):
+    axis = shape.index(200)
+    operands = dominant((*shape[:axis], *shape[axis + 1 :], 200), axis)
+    x = mgrec.solve_tridiagonal(*operands, axis=axis, method=method)
+    np.testing.assert_allclose(x, reference(operands, axis), **close("d"))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_diagonals_in_common(method):
+    _, d, _, b = dominant((MANY, 150))
+    operands = -0.5, d[0], np.full((MANY, 1), 0.25), b
+    x = mgrec.solve_tridiagonal(*operands, method=method)
+    np.testing.assert_allclose(x, reference(np.broadcast_arrays(*operands)), **close("d"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_errors_of_batches_are_those_of_lapack(name):
+    operands, x = with_solutions(*matrix(name), sides=MANY)
+    allowed = 5 * error(gtsv(operands), x) + 2 * np.finfo(float).eps
+    found = mgrec.solve_tridiagonal(*(part[..., 0] for part in operands))
+    assert error(found[..., None], x) <= allowed
+
+
+def test_methods_without_pivoting_do_not_pivot():
+    """Or the documentation would be wrong: gtsv's error is below a hundredth of theirs."""
+    operands, x = with_solutions(*matrix("random, diagonal 1e-8"), sides=MANY)
+    least = 100 * error(gtsv(operands), x)
+    for method in WITHOUT_PIVOTING:
+        found = mgrec.solve_tridiagonal(*(part[..., 0] for part in operands), method=method)
+        assert error(found[..., None], x) > least
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_is_beside_a_system_changes_no_bit(method):
+    operands = dominant((MANY, 130))
+    whole = mgrec.solve_tridiagonal(*operands, method=method)
+    part = mgrec.solve_tridiagonal(*(operand[5:28] for operand in operands), method=method)
+    np.testing.assert_array_equal(part, whole[5:28])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("operand", range(4))
+@pytest.mark.parametrize("method", METHODS)
+def test_nan_and_inf_stay_in_their_system(method, operand, value):
+    operands = dominant((MANY, 70))
+    expected = mgrec.solve_tridiagonal(*operands, method=method)
+    operands[operand][20, 33] = value
+    x = mgrec.solve_tridiagonal(*operands, method=method, check_finite=False)
+    assert np.isnan(x[20]).all()
+    x[20] = expected[20]
+    np.testing.assert_array_equal(x, expected)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_entries_outside_the_matrix_do_not_count(method):
+    operands = dominant((MANY, 70))
+    expected = mgrec.solve_tridiagonal(*operands, method=method)
+    for garbage in (np.nan, np.inf, 0.0):
+        operands[0][:, 0] = operands[2][:, -1] = garbage
+        x = mgrec.solve_tridiagonal(*operands, method=method)
+        np.testing.assert_array_equal(x, expected)
+
+
+@pytest.mark.parametrize("systems", [1, MANY])
+@pytest.mark.parametrize("row", [0, 33, 69])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_singular_system_raises(method, row, systems):
+    operands = dominant((systems, 70))
+    for operand in operands[:3]:
+        operand[systems // 2, row] = 0
+    with pytest.raises(np.linalg.LinAlgError, match="singular"):
+        mgrec.solve_tridiagonal(*operands, method=method)
+    lazy = mgrec.solve_tridiagonal(*operands[:3], da.from_array(operands[3]), method=method)
+    with pytest.raises(np.linalg.LinAlgError, match="singular"):
+        lazy.compute(scheduler="sync")
+
+
+@pytest.mark.parametrize("method", WITHOUT_PIVOTING)
+def test_a_pivot_of_0_raises_where_pivoting_would_help(method):
+    """tridiag(1, 0, 1) of even order is not singular."""
+    b = np.ones((MANY, 8))
+    assert np.isfinite(mgrec.solve_tridiagonal(1.0, 0.0, 1.0, b)).all()
+    with pytest.raises(np.linalg.LinAlgError):
+        mgrec.solve_tridiagonal(1.0, 0.0, 1.0, b, method=method)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_chunks_along_the_systems(method):
+    operands = dominant((MANY, 130))
+    expected = mgrec.solve_tridiagonal(*operands, method=method)
+    lazy = [da.from_array(operand, chunks=(11, -1)) for operand in operands]
+    x = mgrec.solve_tridiagonal(*lazy, method=method)
+    assert x.chunks == ((11, 11, 11, 4), (130,))
+    # Few systems go another way than many: not the same bits.
+    np.testing.assert_allclose(x.compute(scheduler="sync"), expected, **close("d"))
+
+
+@pytest.mark.parametrize("method", WITHOUT_PIVOTING)
+def test_chunks_along_the_unknowns_are_refused(method):
+    b = da.ones((4, 30), chunks=(2, 10))
+    with pytest.raises(ValueError, match=r"b has 3 chunks along axis 1: .* 'partition'"):
+        mgrec.solve_tridiagonal(1.0, 4.0, 1.0, b, method=method)
+    d = da.full(30, 4.0, chunks=10)
+    with pytest.raises(ValueError, match=r"d has 3 chunks .*d\.rechunk\(\{0: -1\}\)"):
+        mgrec.solve_tridiagonal(1.0, d, 1.0, b.rechunk({1: -1}), method=method)
+    along_systems = mgrec.solve_tridiagonal(1.0, 4.0, 1.0, b.T.rechunk({0: -1}), axis=0)
+    assert along_systems.shape == (30, 4)
+
+
+@pytest.mark.usefixtures("eager_threads")
+def test_threads_change_no_bit(monkeypatch):
+    operands = dominant((2 * MANY, 1000))
+    for method in METHODS:
+        found = []
+        for threads in ("1", "3"):
+            monkeypatch.setenv("MGREC_NUM_THREADS", threads)
+            found.append(mgrec.solve_tridiagonal(*operands, method=method))
+        np.testing.assert_array_equal(*found)
+
+
+def test_rows_of_1e300_and_1e_300_are_alike():
+    operands = dominant((MANY, 100))
+    factors = np.random.default_rng(1).choice([1e300, 1e-300], (MANY, 100))
+    x = mgrec.solve_tridiagonal(*(operand * factors for operand in operands))
+    np.testing.assert_allclose(x, mgrec.solve_tridiagonal(*operands), rtol=1e-12)
