@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..device.compilation import Device
-from ..device.launches import Launch, Slot
+from ..device.launches import Launch, Run, Slot, prepared
 from .program import (
     MERGERS,
     PartitionLayout,
@@ -88,6 +88,16 @@ class Line:
             yield self._over_parts("open", runs, (*arguments, *self._sizes(level)))
         yield self._over_partitions("substitute")
 
+    @cached_property
+    def top(self) -> int:
+        """The level on which a line is one part."""
+        return len(self.parts) - 1
+
+    @cached_property
+    def whole(self) -> int:
+        """The level on which whole lines are solved."""
+        return max(0, self.top - 1)
+
     def _sizes(self, level: int) -> tuple[np.int64, np.int64]:
         return np.int64(self.parts[level]), np.int64(self.lines)
 
@@ -101,6 +111,22 @@ class Line:
         text = print_interface(self.layout.dtype)
         shared = interface_bytes(self.layout.dtype)
         return Launch(text, f"{name}_kernel", blocks, MERGERS, arguments, shared)
+
+
+@lru_cache(maxsize=1024)
+def runs_of(line: Line, device: int) -> dict[str, Run]:
+    """What is launched for whole lines and for chunks of lines, compiled for a device.
+
+    ``reduce`` leaves the interface rows of a chunk; ``enter`` goes on where the cuts of the top
+    level are known. ``solve`` leaves the cuts of whole lines, and ``finish`` goes on.
+    """
+    top, whole = line.top, line.whole
+    return {
+        "reduce": prepared(*line.reduce(top)),
+        "enter": prepared(*line.substitute(top)),
+        "solve": prepared(*line.reduce(whole), line.solve(whole)),
+        "finish": prepared(*line.substitute(whole)),
+    }
 
 
 @lru_cache(maxsize=1024)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from ....arrays.chunk import Chunk
 from ....families.tridiagonal.ends import Ends
 from ..filters.numbers import packed
-from .line import Line
+from .line import Line, runs_of
 
 _NONE = -1
 _STATUS = 2
@@ -55,11 +56,17 @@ class Memory:
         words += [*chunk.shape, line.parts[0], ends.has_first, ends.has_last]
         return cls(line, space, status, packed(words))
 
-    @property
+    @cached_property
     def given(self) -> tuple[Any, ...]:
         """What the slots of the launches stand for."""
         base = self.space.data.ptr
         return (self.system, self.status, *(np.uint64(base + k) for k in self.line.offsets[:-1]))
+
+    def run(self, name: str) -> None:
+        """Launch what :func:`.line.runs_of` has under a name."""
+        import cupy
+
+        runs_of(self.line, cupy.cuda.runtime.getDevice())[name](self.given)
 
     def cells(self, level: int) -> Any:
         return self._part(level)

@@ -19,7 +19,6 @@ from ....families.tridiagonal.singular import SingularSystemError
 from ....families.tridiagonal.summary import InterfaceRows
 from ..device.arrays import on_device
 from ..device.compilation import Device
-from ..device.launches import run
 from .line import CELL, Line, line_of
 from .memory import Memory
 
@@ -52,9 +51,8 @@ def precompute(ends: Ends, chunk: Chunk) -> Summarise:
         return lambda: _no_rows(chunk)
     chunk = chunk.map_arrays(on_device, chunk.shape)
     line, memory = _prepare(ends, chunk, None)
-    top = len(line.parts) - 1
-    run(*line.reduce(top), given=memory.given)
-    cells = memory.cells(top)
+    memory.run("reduce")
+    cells = memory.cells(line.top)
 
     def summary() -> InterfaceRows:
         rows = cells.get().reshape(*chunk.row_shape, 2, CELL // 2)
@@ -97,20 +95,18 @@ def determine(ends: Ends, chunk: Chunk, entry: Any, result: Any) -> bool | None:
     chunk = chunk.map_arrays(on_device, chunk.shape)
     line, memory = _prepare(ends, chunk, result)
     if entry is None:
-        return _solve(line, memory)
-    top = len(line.parts) - 1
-    run(*line.reduce(top), given=memory.given)
-    memory.cuts(top)[...] = on_device(entry).reshape(4, -1).T.reshape(-1)
-    run(*line.substitute(top), given=memory.given)
+        return _solve(memory)
+    memory.run("reduce")
+    memory.cuts(line.top)[...] = on_device(entry).reshape(4, -1).T.reshape(-1)
+    memory.run("enter")
     return None
 
 
-def _solve(line: Line, memory: Memory) -> bool:
+def _solve(memory: Memory) -> bool:
     """Whole systems. Whether one is singular is known before the last kernels begin."""
-    top = max(0, len(line.parts) - 2)
-    run(*line.reduce(top), line.solve(top), given=memory.given)
+    memory.run("solve")
     found = memory.copy_status()
-    run(*line.substitute(top), given=memory.given)
+    memory.run("finish")
     singular, odd = found()
     if singular is not None:
         raise SingularSystemError(singular)
