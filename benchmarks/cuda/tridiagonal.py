@@ -1,0 +1,143 @@
+"""Tridiagonal systems on one GPU: checked, then timed against the floor of memory traffic.
+
+The floor is one reading of dl, d, du and b and one writing of x at the bandwidth of a
+device-to-device copy measured in the same run; *fraction* is floor time over measured time: of
+the public call alone, and of each of 20 calls in a row. cuSPARSE solves the same systems in the
+same run.
+
+usage: python -m benchmarks.cuda.tridiagonal [CASE ...] [--out FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import cupy
+import numpy as np
+
+import mgrec
+
+from ..harness.records import write
+from . import cusparse
+from .clock import copy_bandwidth, device_clock, record_of
+
+IN_A_ROW = 20
+
+
+@dataclass(frozen=True)
+class Case:
+    """Systems of one shape; `is_dominant` where elimination needs no pivoting."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    axis: int = 0
+    is_dominant: bool = False
+
+
+CASES = [
+    Case("one of 2^25 f32", (2**25,), "f4"),
+    Case("one of 2^25 f32, dominant", (2**25,), "f4", is_dominant=True),
+    Case("one of 2^28 f32", (2**28,), "f4"),
+    Case("one of 2^24 f64", (2**24,), "f8"),
+    Case("one of 2^27 f64", (2**27,), "f8"),
+    Case("25,000 of 4,095 f32", (25_000, 4095), "f4", 1, True),
+    Case("12,500 of 4,095 f64", (12_500, 4095), "f8", 1, True),
+    Case("25,000 of 4,095 f32, interleaved", (4095, 25_000), "f4", 0, True),
+    Case("10^6 of 64 f32", (10**6, 64), "f4", 1, True),
+]
+
+
+def build(case: Case, seed: int) -> list[Any]:
+    """dl, d, du and b."""
+    rng = cupy.random.default_rng(seed)
+    dl, d, du, b = (rng.standard_normal(case.shape, dtype=case.dtype) for _ in range(4))
+    if case.is_dominant:
+        cupy.clip(dl, -2, 2, out=dl)
+        cupy.clip(du, -2, 2, out=du)
+        d.fill(4.5)
+    return [dl, d, du, b]
+
+
+def residual(case: Case, operands: list[Any], x: Any) -> float:
+    """The largest residual of a row, relative to the largest sum of a row's terms."""
+    dl, d, du, b, x = (cupy.moveaxis(part, case.axis, -1) for part in (*operands, x))
+    rest, size = d * x - b, abs(d * x) + abs(b)
+    rest[..., 1:] += dl[..., 1:] * x[..., :-1]
+    size[..., 1:] += abs(dl[..., 1:] * x[..., :-1])
+    rest[..., :-1] += du[..., :-1] * x[..., 1:]
+    size[..., :-1] += abs(du[..., :-1] * x[..., 1:])
+    return float(abs(rest).max() / size.max())
+
+
+def peers(case: Case, operands: list[Any]) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """cuSPARSE's solvers for a layout; they write to `operands`, which are copies."""
+    if len(case.shape) == 1:
+        yield "cuSPARSE gtsv2", cusparse.gtsv2(*operands)
+        if case.is_dominant:
+            yield "cuSPARSE gtsv2_nopivot", cusparse.gtsv2(*operands, pivots=False)
+    elif case.axis == 1:
+        yield "cuSPARSE gtsv2StridedBatch", cusparse.strided_batch(*operands)
+    else:
+        for algorithm in range(3):
+            name = f"cuSPARSE gtsvInterleavedBatch {algorithm}"
+            yield name, cusparse.interleaved_batch(*operands, algorithm)
+
+
+def times(run: Callable[[], Any]) -> tuple[float, float]:
+    """Seconds of one call, and of each in a row."""
+    run()
+    alone = float(np.median([device_clock(run, 1) for _ in range(7)]))
+    return alone, float(np.median([device_clock(run, IN_A_ROW) for _ in range(3)]))
+
+
+def measure(case: Case, bandwidth: float) -> Iterator[dict[str, Any]]:
+    operands = build(case, len(case.name))
+    out = cupy.full(case.shape, np.nan, case.dtype)
+    # Before anything is measured: what is copied for the peers, and for the residual.
+    mgrec.solve_tridiagonal(*operands, axis=case.axis, out=out)
+    about: dict[str, Any] = {"case": case.name}
+    if out.size <= 2**27:
+        about["residual"] = residual(case, operands, out)
+    candidates = [
+        ("mgrec", lambda: mgrec.solve_tridiagonal(*operands, axis=case.axis, out=out)),
+        *(peers(case, [part.copy() for part in operands]) if out.size < 2**27 else ()),
+    ]
+    floor = 5 * out.nbytes / bandwidth
+    for name, run in candidates:
+        alone, row = times(run)
+        yield about | {
+            "solver": name, "alone ms": alone * 1e3, "fraction alone": floor / alone,
+            "in a row ms": row * 1e3, "fraction": floor / row,
+        }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("cases", nargs="*")
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    bandwidth = copy_bandwidth()
+    gpu = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
+    print(f"{gpu}, CuPy {cupy.__version__}, copy {bandwidth / 1e12:.3f} TB/s")
+    rows: list[dict[str, Any]] = []
+    for case in CASES:
+        if arguments.cases and not any(word in case.name for word in arguments.cases):
+            continue
+        for row in measure(case, bandwidth):
+            rows.append(row)
+            print(" ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}"
+                           for k, v in row.items()), flush=True)  # fmt: skip
+        cupy.get_default_memory_pool().free_all_blocks()
+    if arguments.out:
+        write(record_of("cuda_tridiagonal", gpu, bandwidth, rows), arguments.out)
+    sys.exit(any(row.get("residual", 0.0) > 1e-5 for row in rows))
+
+
+if __name__ == "__main__":
+    main()
