@@ -130,10 +130,15 @@ def solve_tridiagonal(
     median of the forward errors over right-hand sides is at most five times that of LAPACK's
     ``gtsv``, for any chunks; single errors scatter around that.
 
-    *Cost.* Two readings of the operands and one writing, 9 words an unknown, and a twentieth of
-    `b` in memory; three readings where `periodic`. Over Dask every chunk sends ten numbers a system
-    to one task, which solves the small system, and gets four back. Systems that are whole in their
-    chunks are solved by one task a chunk, which loads them once.
+    *On a GPU* every method that pivots is by partitions, of 32 rows (16 of complex128), one a
+    thread, in shared memory. Their interface rows are merged by 16 (8), level by level. A call
+    waits for the merging, in order to raise LinAlgError, but not for the unknowns.
+
+    *Cost.* By partitions two readings of the operands and one writing, 9 words an unknown, and a
+    twentieth of `b` in memory (two fifths on a GPU); three readings where `periodic`. Over Dask
+    every chunk sends ten numbers a system to one task, which solves the small system, and gets
+    four back. Systems that are whole in their chunks are solved by one task a chunk, which loads
+    them once.
 
     *P-scheme.* Gaussian elimination from the first row to the last one and back, by a rational
     recurrence for p_i = du_i/(d_i - dl_i·p_{i-1}), and linear ones for q_i = (b_i - dl_i·q_{i-1}) /

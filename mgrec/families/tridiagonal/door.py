@@ -13,7 +13,6 @@ from ...arrays.kinds import check_together
 from ..problem import Problem, varying
 from .recurrence import TridiagonalSystem
 from .sides import apart
-from .whole import check_whole
 
 _COMPUTED = "fdFD"
 
@@ -40,7 +39,6 @@ def check_system(
         checked, rhs_axis = apart(checked, axis, rhs_axis)
     shape = _shape_of(checked, named)
     axis = as_axis(axis, shape)
-    check_whole(method, checked, axis, len(shape))
     system = TridiagonalSystem(
         dtype=dtype,
         result_dtype=dtype,

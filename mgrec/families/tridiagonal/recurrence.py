@@ -62,10 +62,12 @@ class TridiagonalSystem(Line):
         return 2.0 if number == 1 else 0.5
 
     def check_chunks(self, chunks: Sequence[Sequence[Any]]) -> None:
-        if self.method not in self.by_partitions and len(chunks[self.axis]) > 1:
+        count = len(chunks[self.axis])
+        if self.method not in self.by_partitions and count > 1:
             raise ValueError(
-                f"method must be 'auto' or 'partition' for systems that are cut into chunks; got "
-                f"{self.method!r} and {len(chunks[self.axis])} chunks along axis {self.axis}"
+                f"method {self.method!r} must have whole systems in a chunk; got {count} chunks "
+                f"along axis {self.axis}: call rechunk({{{self.axis}: -1}}) on the operands, or "
+                f"take method 'partition'"
             )
 
     def enter(self, initial: Sequence[Any], shape: Shape) -> None:
