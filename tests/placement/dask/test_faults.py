@@ -54,7 +54,8 @@ def client(anew):
 @pytest.fixture(scope="module")
 def undisturbed(anew):
     """The results of a cluster that nothing happens to."""
-    return {family: solved(family, "calm").compute() for family in ("linear", "custom", "filter")}
+    families = ("linear", "custom", "filter", "tridiagonal")
+    return {family: solved(family, "calm").compute() for family in families}
 
 
 @pytest.fixture
@@ -88,6 +89,10 @@ def fresh(family, trouble=None):
         ("filter", "precompute", 5, "memory"),
         pytest.param("filter", "propagate", 0, "memory", marks=pytest.mark.extended),
         ("filter", "determine", 39, "executing"),
+        pytest.param("tridiagonal", "pack", 7, "memory", marks=pytest.mark.extended),
+        pytest.param("tridiagonal", "precompute", 7, "executing", marks=pytest.mark.extended),
+        pytest.param("tridiagonal", "propagate", 0, "executing", marks=pytest.mark.extended),
+        ("tridiagonal", "determine", 20, "executing"),
     ],
 )
 def test_a_worker_dies_in(plugin, undisturbed, tmp_path, family, prefix, number, moment):
