@@ -54,6 +54,10 @@ inline void atomicMax(unsigned long long* address, unsigned long long value) {
   if (*address < value) *address = value;
 }
 
+inline void atomicMin(unsigned long long* address, unsigned long long value) {
+  if (*address > value) *address = value;
+}
+
 static void fiber() {
   body(body_arguments);
   ended[threadIdx.x] = true;

@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 
 HEADER = Path(__file__).with_name("cuda_on_host.h")
+# Shared memory whose size the launch tells.
+DYNAMIC = "extern __shared__ __align__(16) unsigned char shared_bytes[];"
 LAUNCHER = """
 extern "C" void launch_{0}(int blocks, int threads, void** arguments) {{
   launch<{0}>(blocks, threads, arguments);
@@ -57,6 +59,7 @@ class HostCompiler:
         names = re.findall(r"(\w+_kernel)\(", text)
         launchers = "".join(LAUNCHER.format(name) for name in names)
         path = self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.cpp"
+        text = text.replace(DYNAMIC, "alignas(16) static unsigned char shared_bytes[1 << 18];")
         path.write_text(f'#include "{HEADER}"\n{text}{launchers}')
         library = path.with_suffix(".so")
         subprocess.run(
@@ -70,7 +73,9 @@ def _pack(arguments: Any) -> Any:
     """Pointers to the arguments' values, as the CUDA driver takes them."""
     kept = []
     for argument in arguments:
-        if isinstance(argument, np.ndarray):
+        if isinstance(argument, np.ndarray) and argument.dtype.kind == "V":
+            kept.append(np.asarray(argument))  # a struct by value
+        elif isinstance(argument, np.ndarray):
             assert argument.flags.c_contiguous
             kept.append(np.array(argument.ctypes.data, np.uint64))
         else:
@@ -78,6 +83,21 @@ def _pack(arguments: Any) -> Any:
     packed = (ctypes.c_void_p * len(kept))(*(x.ctypes.data for x in kept))
     packed.kept = kept
     return packed
+
+
+class HostArray(np.ndarray[Any, Any]):
+    """A NumPy array with what kernels' launches ask of CuPy's arrays."""
+
+    @property
+    def data(self) -> Any:  # type: ignore[override]
+        return types.SimpleNamespace(ptr=self.ctypes.data)
+
+    def get(self) -> np.ndarray[Any, Any]:
+        return np.array(self)
+
+
+def as_device(array: Any) -> HostArray:
+    return np.ascontiguousarray(array).view(HostArray)
 
 
 def poisoned(shape: Any, dtype: Any) -> np.ndarray[Any, Any]:

@@ -1,0 +1,145 @@
+"""Kernels of tridiagonal systems run on this machine, against those of the CPU."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from cuda_on_host import HostArray, HostCompiler, as_device, numpy_as_cupy, poisoned
+
+import mgrec
+from mgrec.arrays.chunk import Chunk
+from mgrec.backends.cpu.tridiagonal import phases as cpu
+from mgrec.backends.cuda.device import launches
+from mgrec.backends.cuda.device.compilation import Device
+from mgrec.backends.cuda.tridiagonal import line, memory, phases
+from mgrec.families.tridiagonal.ends import Ends
+from mgrec.families.tridiagonal.singular import SingularSystemError
+
+WHOLE = Ends(has_first=True, has_last=True)
+# Partitions have 32 rows, and runs 16 partitions: lengths beside both, and of three levels.
+SHAPES = [
+    (1, 1, 1), (1, 2, 1), (3, 5, 1), (1, 31, 1), (1, 32, 1), (5, 33, 1), (2, 300, 1), (1, 511, 1),
+    (1, 1024, 1), (1, 20_000, 1), (2, 130, 3), (1, 70, 40),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def compiler(tmp_path_factory: pytest.TempPathFactory) -> HostCompiler:
+    return HostCompiler(tmp_path_factory.mktemp("kernels"))
+
+
+@pytest.fixture(autouse=True)
+def _on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the launches run here, over NumPy arrays."""
+    cupy = numpy_as_cupy()
+    cupy.empty = lambda *given: poisoned(*given).view(HostArray)  # type: ignore[attr-defined]
+    cupy.cuda = SimpleNamespace(  # type: ignore[attr-defined]
+        runtime=SimpleNamespace(getDevice=lambda: 0)
+    )
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setattr(launches, "compile_kernel", compiler)
+    monkeypatch.setattr(phases, "on_device", as_device)
+    monkeypatch.setattr(memory.Memory, "copy_status", copy_status)
+    monkeypatch.setattr(Device, "current", staticmethod(lambda: Device(90, 4, 10**5)))
+    line.runs_of.cache_clear()
+    yield
+    line.runs_of.cache_clear()
+
+
+def copy_status(self: memory.Memory) -> Any:
+    seen = [None if number == -1 else int(number) for number in self.status]
+    return lambda: seen
+
+
+def draw(shape: tuple[int, ...], dtype: str, seed: int = 0) -> list[Any]:
+    generator = np.random.default_rng(seed)
+    parts = generator.normal(size=(4, *shape))
+    if np.dtype(dtype).kind == "c":
+        parts = parts + 1j * generator.normal(size=(4, *shape))
+    return [part.astype(dtype) for part in parts]
+
+
+def solve(operands: list[Any], shape: tuple[int, int, int]) -> tuple[Any, Any]:
+    dtype = operands[3].dtype
+    result = poisoned(shape, dtype).view(HostArray)
+    chunk = Chunk(tuple(map(as_device, operands)), shape, dtype)
+    is_finite = phases.determine(WHOLE, chunk, None, result)
+    return np.asarray(result), is_finite
+
+
+def error(x: Any, wanted: Any) -> float:
+    return float(np.linalg.norm(x - wanted) / np.linalg.norm(wanted))
+
+
+@pytest.mark.parametrize(
+    "dtype", ["f8", *(pytest.param(d, marks=pytest.mark.extended) for d in ("f4", "c8", "c16"))]
+)
+def test_every_shape(dtype: str) -> None:
+    for shape in SHAPES:
+        operands = draw(shape, dtype)
+        operands[1] += np.asarray(4, dtype)
+        if shape[1] > 500:
+            operands[0] = np.full((1, 1, 1), 0.7, dtype)
+            operands[2] = operands[2][:, :, :1]
+        wanted = mgrec.solve_tridiagonal(*operands, axis=1)
+        x, is_finite = solve(operands, shape)
+        assert is_finite
+        assert error(x, wanted) < 100 * np.finfo(dtype).eps, shape
+
+
+@pytest.mark.parametrize("shape", [(3, 700, 1), (2, 130, 3)])
+def test_chunks_of_lines(shape: tuple[int, int, int]) -> None:
+    operands = draw(shape, "f8")
+    wanted = mgrec.solve_tridiagonal(*operands, axis=1)
+    cuts = [0, 1, 40, 41, shape[1]]
+    pairs = list(itertools.pairwise(cuts))
+    ends = [Ends(a == 0, b == shape[1]) for a, b in pairs]
+    chunks = [
+        Chunk(
+            tuple(as_device(part[:, a:b]) for part in operands),
+            (shape[0], b - a, shape[2]),
+            np.dtype("f8"),
+        )
+        for a, b in pairs
+    ]
+    summaries = [phases.precompute(*job)() for job in zip(ends, chunks, strict=True)]
+    entries = cpu.propagate(summaries)
+    for own, chunk, entry, (a, b) in zip(ends, chunks, entries, pairs, strict=True):
+        result = poisoned(chunk.shape, "f8").view(HostArray)
+        assert phases.determine(own, chunk, entry, result) is None
+        assert error(np.asarray(result), wanted[:, a:b]) < 1e-9
+
+
+@pytest.mark.parametrize("at", [0, 31, 64, 299])
+def test_the_number_of_a_singular_system_is_told(at: int) -> None:
+    operands = draw((3, 300, 2), "f8")
+    for part in operands[:3]:
+        part[1, at, 1] = 0
+    with pytest.raises(SingularSystemError) as raised:
+        solve(operands, (3, 300, 2))
+    assert raised.value.number == 3
+
+
+@pytest.mark.parametrize("special", [np.nan, -np.inf])
+@pytest.mark.parametrize("operand", range(4))
+def test_nan_and_inf_stay_in_their_system(operand: int, special: float) -> None:
+    operands = draw((3, 300, 1), "f8")
+    expected, _ = solve(operands, (3, 300, 1))
+    operands[operand][1, 77] = special
+    x, is_finite = solve(operands, (3, 300, 1))
+    assert not is_finite
+    assert np.isnan(x[1]).all()
+    np.testing.assert_array_equal(x[[0, 2]], expected[[0, 2]])
+
+
+def test_what_lies_outside_the_matrix_is_not_read() -> None:
+    operands = draw((2, 90, 1), "f8")
+    wanted, _ = solve(operands, (2, 90, 1))
+    operands[0][:, 0], operands[2][:, -1] = np.nan, np.inf
+    np.testing.assert_array_equal(solve(operands, (2, 90, 1))[0], wanted)
