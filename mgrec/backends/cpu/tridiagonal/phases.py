@@ -39,7 +39,7 @@ def precompute_on_threads(ends: Ends, chunk: Chunk) -> InterfaceRows:
     return precompute(ends, chunk, _threads_for(prod(chunk.shape)))
 
 
-def determine_on_threads(ends: Ends, chunk: Chunk, entry: Any, result: np.ndarray) -> bool | None:
+def determine_on_threads(ends: Ends, chunk: Chunk, entry: Any, result: np.ndarray) -> bool:
     """Write the unknowns of a chunk on the threads of this process."""
     return determine(ends, chunk, entry, result, _threads_for(result.size))
 
@@ -122,7 +122,7 @@ def propagate(
 
 def determine(
     ends: Ends, chunk: Chunk, entry: np.ndarray | None, result: np.ndarray, threads: int = 1
-) -> bool | None:
+) -> bool:
     """Write the unknowns of a chunk.
 
     Parameters
@@ -137,8 +137,8 @@ def determine(
 
     Returns
     -------
-    bool or None
-        Whether all is finite, None where that is not known. What holds nan or inf has become nan.
+    bool
+        Whether all operands are finite. What holds nan or inf has become nan.
 
     Raises
     ------
@@ -156,7 +156,7 @@ def determine(
     return _is_finite(cells)
 
 
-def solve(ends: Ends, chunk: Chunk, result: np.ndarray, threads: int = 1) -> bool | None:
+def solve(ends: Ends, chunk: Chunk, result: np.ndarray, threads: int = 1) -> bool:
     """Solve whole systems on the threads of one machine.
 
     Parameters
@@ -170,8 +170,8 @@ def solve(ends: Ends, chunk: Chunk, result: np.ndarray, threads: int = 1) -> boo
 
     Returns
     -------
-    bool or None
-        Whether all is finite, None where that is not known.
+    bool
+        Whether all operands are finite.
 
     Raises
     ------
@@ -184,7 +184,8 @@ def solve(ends: Ends, chunk: Chunk, result: np.ndarray, threads: int = 1) -> boo
     if not is_by_partitions(ends.method, layout, chunk.dtype):
         calls = calls_of(ends.method, operands, layout, result.reshape(-1), threads)
         _check(max(_run(calls, threads)))
-        return None
+        # A system that holds nan or inf is nan from its first unknown to its last.
+        return bool(np.isfinite(result[:, 0]).all())
     cells = cells_of(chunk.shape[0] * chunk.shape[2], layout.parts, chunk.dtype)
     memory = operands, layout, cells
     _run(_calls(reduce, memory, threads), threads)
