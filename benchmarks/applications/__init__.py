@@ -1,0 +1,1 @@
+"""What mgrec is for: small programs around one call, checked and timed."""
