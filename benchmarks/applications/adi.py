@@ -21,7 +21,12 @@ import numpy as np
 
 import mgrec
 
-RATE = 2.0  # of dt / (2·h²): four times what an explicit step allows
+TIME = 4e-5  # of a step; the side of the square is 1
+
+
+def rate_of(size: int) -> float:
+    """dt / (2·h²); explicit steps allow 1/8."""
+    return TIME / 2 * (size + 1) ** 2
 
 
 def second_difference(u: Any, axis: int) -> Any:
@@ -47,17 +52,19 @@ _CUTS = slice(1, -1), slice(None, -2), slice(2, None)
 
 def step(u: Any) -> Any:
     """One step in time."""
+    rate = rate_of(u.shape[0])
     for implicit in (0, 1):
-        known = u + RATE * second_difference(u, 1 - implicit)
-        u = mgrec.solve_tridiagonal(-RATE, 1 + 2 * RATE, -RATE, known, axis=implicit)
+        known = u + rate * second_difference(u, 1 - implicit)
+        u = mgrec.solve_tridiagonal(-rate, 1 + 2 * rate, -rate, known, axis=implicit)
     return u
 
 
 def wave(size: int, p: int, q: int) -> tuple[np.ndarray, float]:
     """A sine wave, and the factor by which it decays in one step."""
     at = np.arange(1, size + 1) / (size + 1)
+    rate = rate_of(size)
     rows, columns = (np.sin(k * np.pi * at) for k in (p, q))
-    x, y = (-4 * np.sin(k * np.pi / (2 * (size + 1))) ** 2 * RATE for k in (p, q))
+    x, y = (-4 * np.sin(k * np.pi / (2 * (size + 1))) ** 2 * rate for k in (p, q))
     return np.outer(rows, columns), (1 + x) / (1 - x) * (1 + y) / (1 - y)
 
 
