@@ -12,7 +12,7 @@ from tridiagonal_matrices import NAMES, ORDER, matrix, product
 
 import mgrec
 
-DTYPES = ("f4", "f8", "c8", "c16")
+DTYPES = ("f4", "f8", pytest.param("c8", marks=pytest.mark.extended), "c16")
 
 
 def system(shape, dtype="f8", seed=0):

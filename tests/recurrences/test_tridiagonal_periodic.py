@@ -102,7 +102,7 @@ def test_coefficients_of_one_unknown_add_up(n, place):
 
 
 @pytest.mark.parametrize("place", [in_chunks(0), in_chunks(2)])
-@pytest.mark.parametrize("dtype", ["f", "F", "D"])
+@pytest.mark.parametrize("dtype", ["f", "D", pytest.param("F", marks=pytest.mark.extended)])
 def test_other_dtypes(dtype, place):
     dl, d, du = drawn("dominant", 50, dtype)
     b = np.arange(50).astype(dtype)
