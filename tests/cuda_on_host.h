@@ -32,6 +32,15 @@ static void wait_for_others() {
   swapcontext(&fibers[mine], &scheduler);
 }
 inline void __syncthreads() { wait_for_others(); }
+static bool votes[MOST_FIBERS];
+inline bool __syncthreads_or(bool vote) {
+  votes[threadIdx.x] = vote;
+  wait_for_others();
+  bool any = false;
+  for (unsigned t = 0; t < blockDim.x; ++t) any = any || votes[t];
+  wait_for_others();
+  return any;
+}
 inline void __syncwarp() { wait_for_others(); }
 template <class V> inline V __shfl_sync(unsigned, V value, int lane) {
   memcpy(exchanged[threadIdx.x], &value, sizeof(V));

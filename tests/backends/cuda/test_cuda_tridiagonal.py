@@ -17,11 +17,12 @@ from mgrec.arrays.chunk import Chunk
 from mgrec.backends.cpu.tridiagonal import phases as cpu
 from mgrec.backends.cuda.device import launches
 from mgrec.backends.cuda.device.compilation import Device
-from mgrec.backends.cuda.tridiagonal import line, memory, phases
+from mgrec.backends.cuda.tridiagonal import line, memory, phases, window
 from mgrec.families.tridiagonal.ends import Ends
 from mgrec.families.tridiagonal.singular import SingularSystemError
 
-WHOLE = Ends(has_first=True, has_last=True)
+WHOLE = Ends(has_first=True, has_last=True, method="partition")
+ANY = Ends(has_first=True, has_last=True)
 # Partitions have 32 rows, and runs 16 partitions: lengths beside both, and of three levels.
 SHAPES = [
     (1, 1, 1), (1, 2, 1), (3, 5, 1), (1, 31, 1), (1, 32, 1), (5, 33, 1), (2, 300, 1), (1, 511, 1),
@@ -46,10 +47,18 @@ def _on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> Iterato
     monkeypatch.setattr(launches, "compile_kernel", compiler)
     monkeypatch.setattr(phases, "on_device", as_device)
     monkeypatch.setattr(memory.Memory, "copy_status", copy_status)
-    monkeypatch.setattr(Device, "current", staticmethod(lambda: Device(90, 4, 10**5)))
+    monkeypatch.setattr(window, "wait_for_flag", wait_for_flag)
+    monkeypatch.setattr(Device, "current", staticmethod(lambda: Device(90, 2, 227 * 1024)))
     line.runs_of.cache_clear()
     yield
     line.runs_of.cache_clear()
+    window._run_of.cache_clear()
+
+
+def wait_for_flag(launch: Any) -> bool:
+    flag = np.zeros(1, np.int32)
+    launch(flag.ctypes.data)
+    return bool(flag[0])
 
 
 def copy_status(self: memory.Memory) -> Any:
@@ -65,11 +74,11 @@ def draw(shape: tuple[int, ...], dtype: str, seed: int = 0) -> list[Any]:
     return [part.astype(dtype) for part in parts]
 
 
-def solve(operands: list[Any], shape: tuple[int, int, int]) -> tuple[Any, Any]:
+def solve(operands: list[Any], shape: tuple[int, int, int], ends: Ends = WHOLE) -> tuple[Any, Any]:
     dtype = operands[3].dtype
     result = poisoned(shape, dtype).view(HostArray)
     chunk = Chunk(tuple(map(as_device, operands)), shape, dtype)
-    is_finite = phases.determine(WHOLE, chunk, None, result)
+    is_finite = phases.determine(ends, chunk, None, result)
     return np.asarray(result), is_finite
 
 
@@ -143,3 +152,41 @@ def test_what_lies_outside_the_matrix_is_not_read() -> None:
     wanted, _ = solve(operands, (2, 90, 1))
     operands[0][:, 0], operands[2][:, -1] = np.nan, np.inf
     np.testing.assert_array_equal(solve(operands, (2, 90, 1))[0], wanted)
+
+
+# One window of many systems, of one; several with a halo; columns, whole and with a halo.
+WINDOWED = [
+    (1, 1, 1), (3, 2, 1), (70, 5, 1), (1, 17, 1), (1, 18, 1), (140, 64, 1), (5, 101, 1),
+    (3, 4095, 1), (1, 20_001, 1), (3, 9_000, 1), (2, 300, 11), (3, 20, 5), (1, 2_500, 9),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "dtype", ["f4", *(pytest.param(d, marks=pytest.mark.extended) for d in ("f8", "c8", "c16"))]
+)
+def test_systems_that_forget_are_read_once(dtype: str) -> None:
+    for number, shape in enumerate(WINDOWED):
+        operands = draw(shape, dtype, number)
+        operands = [operands[0] / 4, operands[1] / 4 + 6, operands[2] / 4, operands[3]]
+        operands = [np.ascontiguousarray(part, dtype) for part in operands]
+        if number % 3 == 1:
+            operands[0] = np.full((1, 1, 1), 0.7, dtype)
+            operands[2] = operands[2][:1]
+        chunk = Chunk(tuple(map(as_device, operands)), shape, np.dtype(dtype))
+        result = poisoned(shape, dtype).view(HostArray)
+        assert window.solve_in_windows(chunk, result), shape
+        wanted = mgrec.solve_tridiagonal(*operands, axis=1)
+        assert error(np.asarray(result), wanted) < 4 * np.finfo(dtype).eps, shape
+
+
+@pytest.mark.parametrize("shape", [(1, 20_000, 1), (3, 1000, 1), (2, 300, 11)])
+def test_others_are_solved_with_pivoting(shape: tuple[int, int, int]) -> None:
+    operands = draw(shape, "f4")
+    wanted, _ = solve(operands, shape)
+    x, is_finite = solve(operands, shape, ANY)
+    assert is_finite
+    np.testing.assert_array_equal(x, wanted)
+    # As dominant as can be, and remembering: as many windows fail as do not hold whole lines.
+    operands = [np.full(shape, value, "f4") for value in (-1, 2.0001, -1, 1)]
+    wanted = mgrec.solve_tridiagonal(*(part.astype("f8") for part in operands), axis=1)
+    assert error(solve(operands, shape, ANY)[0], wanted) < 1e-3

@@ -48,7 +48,7 @@ class Memory:
         status.fill(_NONE)
         words: list[int] = []
         for operand in chunk.operands:
-            words += [operand.data.ptr, *_strides(operand.shape, chunk.shape)]
+            words += [operand.data.ptr, *strides_of(operand.shape, chunk.shape)]
         levels = len(line.parts)
         base = space.data.ptr
         words += [0 if result is None else result.data.ptr]
@@ -95,7 +95,19 @@ class Memory:
         return status
 
 
-def _strides(own: tuple[int, ...], shape: tuple[int, ...]) -> list[int]:
+def wait_for_flag(launch: Callable[[int], None]) -> bool:
+    """Whether a kernel has raised the flag, in host memory, whose address it is launched with."""
+    import cupy
+    import cupyx
+
+    flag = cupyx.empty_pinned(1, np.int32)
+    flag[0] = 0
+    launch(flag.ctypes.data)
+    cupy.cuda.get_current_stream().synchronize()
+    return bool(flag[0])
+
+
+def strides_of(own: tuple[int, ...], shape: tuple[int, ...]) -> list[int]:
     """Of a contiguous array, in numbers; 0 along an axis that it is the same on."""
     strides = own[1] * own[2], own[2], 1
     moves = (size == full for size, full in zip(own, shape, strict=True))

@@ -21,6 +21,7 @@ from ..device.arrays import on_device
 from ..device.compilation import Device
 from .line import CELL, Line, line_of
 from .memory import Memory
+from .window import solve_in_windows
 
 
 def kernels(method: str) -> Kernels:
@@ -93,6 +94,8 @@ def determine(ends: Ends, chunk: Chunk, entry: Any, result: Any) -> bool | None:
     if result.size == 0:
         return True
     chunk = chunk.map_arrays(on_device, chunk.shape)
+    if entry is None and ends.method == "auto" and solve_in_windows(chunk, result):
+        return True
     line, memory = _prepare(ends, chunk, result)
     if entry is None:
         return _solve(memory)

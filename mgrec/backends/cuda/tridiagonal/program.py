@@ -86,7 +86,8 @@ def interface_bytes(dtype: np.dtype[np.generic]) -> int:
     return MERGERS * (10 * group_of(dtype) + 1) * dtype.itemsize
 
 
-def _prelude(dtype: np.dtype[np.generic]) -> str:
+def prelude(dtype: np.dtype[np.generic]) -> str:
+    """What every program begins with."""
     numbers = f"constexpr int GROUP = {group_of(dtype)}, MERGERS = {MERGERS}, STAGES = 1;\n"
     text = "\n#define DEVICE __device__\n" + numbers + kernel_text("scalar/numeric")
     return text + f"typedef {ctype(dtype)} T;\n"
@@ -95,7 +96,7 @@ def _prelude(dtype: np.dtype[np.generic]) -> str:
 @cache
 def print_partitions(layout: PartitionLayout) -> str:
     """The program that reduces partitions, and substitutes into them."""
-    text = _prelude(layout.dtype) + layout.print()
+    text = prelude(layout.dtype) + layout.print()
     text += kernel_text("tridiagonal/reduce", "tridiagonal/substitute")
     return text + "".join(_PARTITIONS.format(name=name) for name in ("reduce", "substitute"))
 
@@ -103,4 +104,4 @@ def print_partitions(layout: PartitionLayout) -> str:
 @cache
 def print_interface(dtype: np.dtype[np.generic]) -> str:
     """The program that solves the small system between partitions."""
-    return _prelude(dtype) + kernel_text("tridiagonal/interface") + _INTERFACE
+    return prelude(dtype) + kernel_text("tridiagonal/interface") + _INTERFACE

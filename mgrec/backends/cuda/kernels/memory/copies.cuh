@@ -3,7 +3,13 @@
 
 template <class Word> DEVICE inline void copy_word(Word* to, const Word* from) {
 #if __CUDA_ARCH__ >= 800
-  if constexpr (sizeof(Word) == 4 || sizeof(Word) == 8 || sizeof(Word) == 16) {
+  if constexpr (sizeof(Word) == 16) {  // past L1, which has no use for it
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
+                     unsigned(__cvta_generic_to_shared(to))), "l"(from)
+                 : "memory");
+    return;
+  }
+  if constexpr (sizeof(Word) == 4 || sizeof(Word) == 8) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(
                      unsigned(__cvta_generic_to_shared(to))), "l"(from), "n"(sizeof(Word))
                  : "memory");

@@ -1,0 +1,378 @@
+// Systems that need no pivoting and forget: read once, written once.
+//
+// A window is a run of partitions of ROWS rows on chip, THREADS / WIDTH of them for each of WIDTH
+// columns; a thread has one. The last row of a partition is its separator: the others are
+// eliminated within the thread, in registers, and the separators' rows, one a thread, are reduced
+// by parallel cyclic reduction until they no longer hang together. What lies outside a window is
+// taken for 0. So either a line is whole in a window, or a window has `halo` partitions on either
+// side that other windows write, and what they let through of the unknowns beyond is measured.
+//
+// Every number that a pivot was divided by and every ratio is measured as well. Where one is out
+// of bounds, `failed` is set, and all is to be solved again with pivoting.
+#pragma once
+#include "memory/copies.cuh"
+#include "tridiagonal/elimination.cuh"
+
+typedef decltype(magnitude(T())) Real;
+constexpr int LANES = THREADS / WIDTH, PACK = sizeof(T) < 16 ? 16 / sizeof(T) : 1;
+constexpr int TILE = THREADS * ROWS + PACK;
+constexpr bool IS_SINGLE = sizeof(Real) == 4;
+// Ratios of a row to its pivot; 1 where rows are dominant.
+constexpr Real MOST_RATIO = 4, LEAST_PIVOT = Real(1) / 16;
+constexpr Real LARGEST = IS_SINGLE ? Real(0x1p60) : Real(0x1p500);
+// What separators may still have to do with each other, and with what is beyond a window.
+constexpr Real APART = IS_SINGLE ? Real(0x1p-48) : Real(0x1p-104);
+constexpr Real FORGOTTEN = IS_SINGLE ? Real(0x1p-27) : Real(0x1p-56);
+
+struct Operand {
+  const T* data;
+  long long outer, step, inner;  // strides in numbers; 0 where it is the same for all
+};
+
+// Division of numbers below 2^31 by one that the host knows.
+struct Divisor {
+  unsigned long long number, magic, shift;
+  DEVICE int quotient(int x) const {
+    const unsigned high = unsigned(magic * (unsigned long long)unsigned(x) >> 32);
+    return int((high + unsigned(x)) >> shift);
+  }
+};
+
+struct Windows {
+  Operand operands[4];  // dl, d, du and b
+  T* result;
+  long long steps, inner;
+  long long groups;       // lines, or runs of WIDTH of them
+  Divisor column_groups;  // of one outer index
+  Divisor parts;          // of a line
+  long long count, interior, halo;  // windows, and the partitions of one
+  long long by_words;  // columns: WIDTH of them at once, at multiples of 16 bytes
+  int* failed;
+  DEVICE long long used() const { return interior + 2 * halo; }
+  DEVICE long long all_parts() const { return groups * (long long)parts.number; }
+};
+
+DEVICE inline float sum_of_parts(float x) { return fabs(x); }
+DEVICE inline double sum_of_parts(double x) { return fabs(x); }
+template <class R> DEVICE inline R sum_of_parts(complex<R> x) { return fabs(x.re) + fabs(x.im); }
+
+// The partition of a thread.
+struct Spot {
+  long long outer, column, first;
+  int length;  // 0 where there is none
+  bool is_last, is_there;
+
+  // Of a group of whole words, which all of its threads load.
+  DEVICE int group_length(const Windows& all) const {
+    const long long rest = all.steps - first;
+    return !is_there ? 0 : rest < ROWS ? int(rest) : ROWS;
+  }
+
+  DEVICE static Spot of_thread(const Windows& all, long long first) {
+    const int lane = threadIdx.x / WIDTH;
+    return Spot(all, lane < all.used() ? first + lane : -1, threadIdx.x % WIDTH);
+  }
+  DEVICE Spot(const Windows& all, long long part_of_all, int lane_column) {
+    is_there = part_of_all >= 0 && part_of_all < all.all_parts();
+    const int place = is_there ? int(part_of_all) : 0, parts = int(all.parts.number);
+    const int group = all.parts.quotient(place), part = place - group * parts;
+    outer = WIDTH == 1 ? group : all.column_groups.quotient(group);
+    const long long groups = all.column_groups.number;
+    column = WIDTH == 1 ? 0 : (group - outer * groups) * WIDTH + lane_column;
+    first = part * (long long)ROWS;
+    const long long rest = all.steps - first;
+    length = !is_there || column >= all.inner ? 0 : rest < ROWS ? int(rest) : ROWS;
+    is_last = part == parts - 1;
+  }
+  // Among all rows of contiguous lines.
+  DEVICE long long row(const Windows& all) const { return outer * all.steps + first; }
+};
+
+// The partitions of a window, and its rows where lines are contiguous.
+struct Window {
+  long long first, row, end;
+
+  DEVICE Window(const Windows& all, long long number) {
+    first = number * all.interior - all.halo;
+    row = end = 0;
+    if (WIDTH > 1) return;
+    const long long parts = all.all_parts();
+    row = Spot(all, first < 0 ? 0 : first, 0).row(all);
+    const long long last = first + all.used() < parts ? first + all.used() - 1 : parts - 1;
+    const Spot spot(all, last, 0);
+    end = spot.row(all) + spot.length;
+  }
+};
+
+DEVICE inline bool is_run(const Windows& all, const Operand& operand) {
+  return WIDTH == 1 && operand.outer == all.steps && operand.step == 1;
+}
+// By how many numbers a run begins after a multiple of 16 bytes.
+DEVICE inline int shift_of(const Windows& all, const Operand& operand, const Window& window) {
+  if (PACK == 1 || !is_run(all, operand)) return 0;
+  return int((unsigned long long)(operand.data + window.row) / sizeof(T) % PACK);
+}
+
+struct alignas(16) Word { T v[PACK]; };
+
+DEVICE inline void load_run(T* to, const T* from, long long size, int shift) {
+  // Numbers until the first word, words, and what is left.
+  const int ahead = shift == 0 ? 0 : PACK - shift < size ? PACK - shift : int(size);
+  const int words = int(size - ahead) / PACK, rest = int(size - ahead) - words * PACK;
+  to += shift;
+  if (int(threadIdx.x) < ahead) copy_word(to + threadIdx.x, from + threadIdx.x);
+  if (int(threadIdx.x) < rest) {
+    const int k = ahead + words * PACK + threadIdx.x;
+    copy_word(to + k, from + k);
+  }
+  for (int k = threadIdx.x; k < words; k += THREADS)
+    copy_word((Word*)(to + ahead) + k, (const Word*)(from + ahead) + k);
+}
+
+// Where the rows of a thread are in a tile.
+struct Rows {
+  int start;
+  DEVICE Rows(const Windows& all, const Window& window, const Spot& spot)
+      : start(WIDTH > 1 ? int(threadIdx.x) / WIDTH * ROWS * WIDTH + int(threadIdx.x) % WIDTH
+              : spot.length > 0 ? int(spot.row(all) - window.row) : 0) {}
+  DEVICE int operator()(int row) const { return start + row * WIDTH; }
+};
+
+// Rows of a partition's WIDTH columns, by words.
+DEVICE inline void load_columns(T* to, const T* from, long long step, int length) {
+  constexpr int WORDS = WIDTH >= PACK ? WIDTH / PACK : 1;
+  const int lane = threadIdx.x % WIDTH;
+#pragma unroll
+  for (int k = 0; k < (ROWS * WORDS + WIDTH - 1) / WIDTH; ++k) {
+    const int word = lane + k * WIDTH, row = word / WORDS, column = word % WORDS * PACK;
+    if (row < length)
+      copy_word((Word*)(to + row * WIDTH + column), (const Word*)(from + row * step + column));
+  }
+}
+
+DEVICE inline void load_window(T* tile, const Windows& all, const Window& window,
+                               const Spot& spot) {
+  const Rows rows(all, window, spot);
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    const Operand& operand = all.operands[k];
+    T* to = tile + k * TILE;
+    const T* from = operand.data + spot.outer * operand.outer + spot.first * operand.step +
+                    spot.column * operand.inner;
+    const int lane = threadIdx.x % WIDTH;
+    if (is_run(all, operand)) {
+      load_run(to, operand.data + window.row, window.end - window.row,
+               shift_of(all, operand, window));
+    } else if (WIDTH > 1 && all.by_words && operand.inner == 1 && operand.step != 0) {
+      load_columns(to + (rows.start - lane), from - lane, operand.step, spot.group_length(all));
+    } else {
+#pragma unroll
+      for (int row = 0; row < ROWS; ++row)
+        if (row < spot.length) copy_word(to + rows(row), from + row * operand.step);
+    }
+  }
+  copies_commit();
+}
+
+// What is known of a partition when its rows but the last are eliminated: of each
+//   before·z[-1] + x[i] + after·x[i+1] = rhs, with z[-1] the separator before it.
+struct Eliminated {
+  T before[ROWS], after[ROWS], rhs[ROWS];
+};
+
+extern __shared__ __align__(16) unsigned char shared_bytes[];
+__shared__ T published[2][3][THREADS];
+__shared__ Real passed[2][THREADS];
+__shared__ long long interior_run[2];
+
+// The largest ratio and pivot. What becomes nan makes a result nan, and is found there: so does a
+// pivot of 0 or inf, by its inverse.
+struct Bounds {
+  Real most_ratio = 0, most_pivot = 0;
+  bool bad = false;
+  DEVICE void ratio(T x) { most_ratio = fmax(most_ratio, magnitude(x)); }
+  DEVICE void pivot(T x) { most_pivot = fmax(most_pivot, magnitude(x)); }
+  DEVICE bool are_passed() const {
+    return bad || !(most_ratio <= MOST_RATIO && most_pivot <= LARGEST);
+  }
+};
+
+// A row of a partition; the first of a line has no unknown before it, the last none after it.
+struct TileRow {
+  T dl, d, du, b;
+  template <bool IS_FULL>
+  DEVICE static TileRow load(const T* tile, const int* place, int row, const Spot& spot) {
+    const T* own = tile + row * WIDTH;
+    const TileRow full = {own[place[0]], own[place[1]], own[place[2]], own[place[3]]};
+    if (IS_FULL) return full;
+    const bool is_there = row < spot.length, is_first = row == 0 && spot.first == 0;
+    const bool is_last = spot.is_last && row == spot.length - 1;
+    return {is_there && !is_first ? full.dl : T(0), is_there ? full.d : T(1),
+            is_there && !is_last ? full.du : T(0), is_there ? full.b : T(0)};
+  }
+};
+
+// What the first unknown of a partition is, but for the separators on both sides.
+struct FirstRow { T before, after, rhs; };
+
+// Eliminate all rows of a partition but the last, which is returned.
+template <bool IS_FULL>
+DEVICE inline TileRow eliminate(const T* tile, const int* place, const Spot& spot, Eliminated& done,
+                                FirstRow& first, Bounds& bounds) {
+#pragma unroll
+  for (int k = 0; k < ROWS - 1; ++k) {
+    const TileRow row = TileRow::load<IS_FULL>(tile, place, k, spot);
+    const T pivot = k == 0 ? row.d : minus_product(row.d, row.dl, done.after[k - 1]);
+    bounds.pivot(pivot);
+    const T inverse = inverse_of(pivot);
+    done.before[k] = (k == 0 ? row.dl : T(0) - row.dl * done.before[k - 1]) * inverse;
+    done.after[k] = row.du * inverse;
+    done.rhs[k] = (k == 0 ? row.b : minus_product(row.b, row.dl, done.rhs[k - 1])) * inverse;
+    bounds.ratio(done.before[k]);
+    bounds.ratio(done.after[k]);
+    if (k == 0) {
+      first = {done.before[0], done.after[0], done.rhs[0]};
+    } else {
+      first.rhs = minus_product(first.rhs, first.after, done.rhs[k]);
+      first.before = minus_product(first.before, first.after, done.before[k]);
+      first.after = T(0) - first.after * done.after[k];
+    }
+  }
+  return TileRow::load<IS_FULL>(tile, place, ROWS - 1, spot);
+}
+
+DEVICE inline void solve_windows(const Windows& all) {
+  T* tile = (T*)shared_bytes;
+  T* results = tile + 4 * TILE;
+  const int own = threadIdx.x, lane = own / WIDTH;
+  if (blockIdx.x >= all.count) return;
+  Window window(all, blockIdx.x);
+  Spot spot = Spot::of_thread(all, window.first);
+  load_window(tile, all, window, spot);
+  for (long long number = blockIdx.x; number < all.count; number += gridDim.x) {
+    const Rows rows(all, window, spot);
+    int place[4];
+#pragma unroll
+    for (int k = 0; k < 4; ++k)
+      place[k] = k * TILE + rows.start + shift_of(all, all.operands[k], window);
+    // Where lines are short a warp would have to do both.
+    const bool is_inner = spot.first > 0 && !spot.is_last;
+    const bool is_full = all.parts.number > 32 && spot.length == ROWS && is_inner;
+    copies_wait();
+    __syncthreads();
+
+    Eliminated done;
+    Bounds bounds;
+    FirstRow first;
+    TileRow row = is_full ? eliminate<true>(tile, place, spot, done, first, bounds)
+                          : eliminate<false>(tile, place, spot, done, first, bounds);
+    bounds.ratio(first.before);
+    bounds.ratio(first.after);
+    published[1][0][own] = first.before;
+    published[1][1][own] = first.after;
+    published[1][2][own] = first.rhs;
+    const Spot here = spot;
+    const Window its = window;
+    __syncthreads();
+    if (number + gridDim.x < all.count) {
+      window = Window(all, number + gridDim.x);
+      spot = Spot::of_thread(all, window.first);
+      load_window(tile, all, window, spot);
+    }
+    const T dl = row.dl, d = row.d, du = row.du, b = row.b;
+
+    // The separator's row: before·z[-1] + z + after·z[+1] = rhs.
+    const bool is_end = lane == LANES - 1;
+    const int next = is_end ? own : own + WIDTH;
+    T pivot = minus_product(d, dl, done.after[ROWS - 2]);
+    if (!is_end) pivot = minus_product(pivot, du, published[1][0][next]);
+    bounds.pivot(pivot);
+    const T inverse = inverse_of(pivot);
+    T before = (T(0) - dl * done.before[ROWS - 2]) * inverse;
+    T after = (is_end ? du : T(0) - du * published[1][1][next]) * inverse;
+    T rhs = minus_product(b, dl, done.rhs[ROWS - 2]);
+    if (!is_end) rhs = minus_product(rhs, du, published[1][2][next]);
+    rhs = rhs * inverse;
+    bounds.ratio(before);
+    bounds.ratio(after);
+    const Real left = sum_of_parts(before), right = sum_of_parts(after);
+    passed[0][own] = left / (1 - right);
+    passed[1][own] = right / (1 - left);
+    if (all.halo > 0) bounds.bad |= !(left + right <= Real(1.0001) && left < 1 && right < 1);
+    if (is_end) after = T(0);
+    if (lane == 0) before = T(0);
+    int from = 0;
+    published[0][0][own] = before;
+    published[0][1][own] = after;
+    published[0][2][own] = rhs;
+    bool hangs = __syncthreads_or(!(magnitude(before) <= APART && magnitude(after) <= APART));
+    if (all.halo > 0 && lane == 0) {
+      Real from_left = 1, from_right = passed[1][own + (LANES - 1) * WIDTH];
+      for (int k = 0; k < all.halo; ++k) {
+        from_left *= passed[0][own + k * WIDTH];
+        from_right *= passed[1][own + (LANES - 2 - k) * WIDTH];
+      }
+      bounds.bad |= !(from_left <= FORGOTTEN && from_right <= FORGOTTEN);
+    }
+    for (int distance = 1; distance < LANES && hangs; distance *= 2) {
+      const bool has_left = lane >= distance, has_right = lane + distance < LANES;
+      const int l = has_left ? own - distance * WIDTH : own;
+      const int r = has_right ? own + distance * WIDTH : own;
+      const T one = has_left ? before : T(0), other = has_right ? after : T(0);
+      T pivot = minus_product(T(1), one, published[from][1][l]);
+      pivot = minus_product(pivot, other, published[from][0][r]);
+      bounds.bad |= !(magnitude(pivot) >= LEAST_PIVOT);
+      const T inverse = inverse_of(pivot);
+      rhs = minus_product(rhs, one, published[from][2][l]);
+      rhs = minus_product(rhs, other, published[from][2][r]) * inverse;
+      before = (T(0) - one * published[from][0][l]) * inverse;
+      after = (T(0) - other * published[from][1][r]) * inverse;
+      bounds.ratio(before);
+      bounds.ratio(after);
+      from = 1 - from;
+      published[from][0][own] = before;
+      published[from][1][own] = after;
+      published[from][2][own] = rhs;
+      hangs = __syncthreads_or(!(magnitude(before) <= APART && magnitude(after) <= APART));
+    }
+
+    const T z = lane > 0 ? published[from][2][own - WIDTH] : T(0);
+    done.rhs[ROWS - 1] = rhs;
+    T odd = odd_part(rhs);
+#pragma unroll
+    for (int row = ROWS - 2; row >= 0; --row) {
+      const T rest = minus_product(done.rhs[row], done.before[row], z);
+      done.rhs[row] = minus_product(rest, done.after[row], done.rhs[row + 1]);
+      odd = odd + odd_part(done.rhs[row]);
+    }
+    const bool counts = lane >= all.halo && lane < all.halo + all.interior && here.length > 0;
+    // A halo may be odd at a window's outer end.
+    const bool is_bad = bounds.are_passed() || (counts && !(magnitude(odd) == 0));
+    if (WIDTH == 1) {
+#pragma unroll
+      for (int k = 0; k < ROWS; ++k)
+        if (k < here.length) results[rows(k)] = done.rhs[k];
+      // Rows of the interior are one run.
+      if (counts && lane == all.halo) interior_run[0] = here.row(all);
+      const long long place = its.first + lane;
+      const bool ends = lane == all.halo + all.interior - 1 || place == all.all_parts() - 1;
+      if (counts && ends) interior_run[1] = here.row(all) + here.length;
+    }
+    if (__syncthreads_or(is_bad)) {
+      if (own == 0) *all.failed = 1;
+      return;
+    }
+    if (WIDTH == 1) {
+      const long long begin = interior_run[0];
+      const int size = int(interior_run[1] - begin);
+      const T* stored = results + (begin - its.row);
+      T* to = all.result + begin;
+      for (int k = own; k < size; k += THREADS) to[k] = stored[k];
+    } else if (counts) {
+      T* to = all.result + (here.outer * all.steps + here.first) * all.inner + here.column;
+#pragma unroll
+      for (int k = 0; k < ROWS; ++k)
+        if (k < here.length) to[k * all.inner] = done.rhs[k];
+    }
+  }
+}

@@ -1,0 +1,206 @@
+"""Whole systems that need no pivoting and forget: one reading, one writing, one kernel.
+
+Whether they do is measured by the kernel itself, which gives up where they do not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any
+
+import numpy as np
+
+from ....arrays.chunk import Chunk
+from ..device.compilation import Device
+from ..device.launches import Launch, Run, Slot, prepared
+from ..filters.numbers import packed
+from ..transfer.program import kernel_text
+from .memory import strides_of, wait_for_flag
+from .program import prelude
+
+_KERNEL = """
+extern "C" __global__ void __launch_bounds__(THREADS) window_kernel(const Windows windows) {
+  solve_windows(windows);
+}
+"""
+
+
+@dataclass(frozen=True)
+class WindowLayout:
+    """Constants of the kernel.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+    threads : int
+        Of a block; each has a partition.
+    rows : int
+        Of a partition; odd, so that neighbouring threads' rows are in different banks.
+    width : int
+        Columns of a window; 1 where systems are contiguous.
+    """
+
+    dtype: np.dtype[np.generic]
+    threads: int
+    rows: int
+    width: int
+
+    @property
+    def lanes(self) -> int:
+        """Partitions of a window, of each of its columns."""
+        return self.threads // self.width
+
+    @property
+    def shared_bytes(self) -> int:
+        """Four operands, and results where they are put in order before they are written."""
+        pack = max(1, 16 // self.dtype.itemsize)
+        tile = (self.threads * self.rows + pack) * self.dtype.itemsize
+        return (5 if self.width == 1 else 4) * tile
+
+    @property
+    def all_bytes(self) -> int:
+        """Shared memory of a block, with what the kernel declares itself."""
+        return self.shared_bytes + 8 * self.threads * self.dtype.itemsize
+
+    def print(self) -> str:
+        names = {"THREADS": self.threads, "ROWS": self.rows, "WIDTH": self.width}
+        return "".join(f"constexpr int {name} = {value};\n" for name, value in names.items())
+
+
+@cache
+def print_windows(layout: WindowLayout) -> str:
+    """The program that solves windows."""
+    return prelude(layout.dtype) + layout.print() + kernel_text("tridiagonal/window") + _KERNEL
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The windows over chunks of one shape.
+
+    Attributes
+    ----------
+    shape : (int, int, int)
+        (outer, steps, inner).
+    layout : WindowLayout
+    halo : int
+        Partitions on either side of a window that others write; 0 where lines are whole.
+    """
+
+    shape: tuple[int, int, int]
+    layout: WindowLayout
+    halo: int
+
+    @property
+    def parts(self) -> int:
+        return -(-self.shape[1] // self.layout.rows)
+
+    @property
+    def column_groups(self) -> int:
+        return -(-self.shape[2] // self.layout.width)
+
+    @property
+    def interior(self) -> int:
+        """Partitions that a window writes."""
+        lanes = self.layout.lanes
+        return lanes - 2 * self.halo if self.halo else lanes // self.parts * self.parts
+
+    @property
+    def count(self) -> int:
+        return -(-self.shape[0] * self.column_groups * self.parts // self.interior)
+
+    def words(self) -> list[int]:
+        """Sizes as the kernel takes them."""
+        outer, steps, inner = self.shape
+        sizes = [steps, inner, outer * self.column_groups]
+        sizes += [*_divisor(self.column_groups), *_divisor(self.parts)]
+        return [*sizes, self.count, self.interior, self.halo]
+
+    def launch(self, device: Device) -> Launch:
+        resident = max(1, device.shared_bytes // (self.layout.all_bytes + 1024))
+        blocks = min(self.count, resident * device.multiprocessors)
+        text, shared = print_windows(self.layout), self.layout.shared_bytes
+        return Launch(text, "window_kernel", blocks, self.layout.threads, (Slot(0),), shared)
+
+
+def _divisor(number: int) -> tuple[int, int, int]:
+    """A number, and what divides by it by a product and a shift (Granlund and Montgomery)."""
+    shift = (number - 1).bit_length()
+    return number, (2**32 * (2**shift - number)) // number + 1, shift
+
+
+# Threads of a window by the bytes of a number, as fast as any on an H100.
+_LONG, _COLUMNS = {4: 512, 8: 256, 16: 256}, {4: 512, 8: 256, 16: 128}
+_ROWS, _FEW_ROWS = {4: 17, 8: 17, 16: 9}, 9
+
+
+@lru_cache(maxsize=1024)
+def windows_of(
+    shape: tuple[int, int, int], dtype: np.dtype[Any], device: Device
+) -> tuple[Windows, ...]:
+    """Windows for chunks of a shape, to be tried one after the other.
+
+    Later ones have longer halos. None where they do not fit a multiprocessor.
+    """
+    _, steps, inner = shape
+    size = dtype.itemsize
+    width = min(128 // size, 1 << (inner - 1).bit_length())
+    if inner > 1:
+        kinds = [(128, _FEW_ROWS), (128, _ROWS[size]), (_COLUMNS[size], _ROWS[size])]
+    else:
+        kinds = [(128, _FEW_ROWS), (256, _ROWS[size]), (512, _ROWS[size] if size == 4 else 9)]
+    layouts = [WindowLayout(dtype, threads, rows, width) for threads, rows in kinds]
+    fitting = [layout for layout in layouts if layout.all_bytes <= device.shared_bytes]
+    for layout in fitting:
+        parts = -(-steps // layout.rows)
+        # More rows a thread are faster, but for short lines.
+        if parts <= (32 if layout is layouts[0] and inner == 1 else layout.lanes):
+            return (Windows(shape, layout, 0),)
+    fitting = [layout for layout in fitting if inner > 1 or layout.threads <= _LONG[size]]
+    if not fitting:
+        return ()
+    layout = fitting[-1]
+    halos = (4,) if layout.lanes >= 64 else (1 if size == 4 else 2, 4)
+    return tuple(Windows(shape, layout, halo) for halo in halos if 4 * halo <= layout.lanes)
+
+
+@lru_cache(maxsize=1024)
+def _run_of(windows: Windows, device: int) -> Run:
+    return prepared(windows.launch(Device.current()))
+
+
+def solve_in_windows(chunk: Chunk, result: Any) -> bool:
+    """Whole systems, if they need no pivoting and forget.
+
+    Parameters
+    ----------
+    chunk : Chunk
+        Its operands are on the device.
+    result : array (outer, steps, inner)
+        C-contiguous; written. Holds anything where False is returned.
+
+    Returns
+    -------
+    bool
+        True if it holds the solution; then no operand holds nan or inf.
+    """
+    tries = windows_of(chunk.shape, chunk.dtype, Device.current())
+    return any(_solve(windows, chunk, result) for windows in tries)
+
+
+def _solve(windows: Windows, chunk: Chunk, result: Any) -> bool:
+    import cupy
+
+    words: list[int] = []
+    for operand in chunk.operands:
+        words += [operand.data.ptr, *strides_of(operand.shape, chunk.shape)]
+    _, _, inner = chunk.shape
+    size = chunk.dtype.itemsize
+    by_words = (
+        inner % windows.layout.width == 0
+        and inner * size % 16 == 0
+        and all(operand.data.ptr % 16 == 0 for operand in chunk.operands)
+    )
+    words += [result.data.ptr, *windows.words(), by_words]
+    run = _run_of(windows, cupy.cuda.runtime.getDevice())
+    return not wait_for_flag(lambda address: run((packed([*words, address]),)))
