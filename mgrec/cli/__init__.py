@@ -1,11 +1,11 @@
-"""The command ``mgrec``: ``demo``, ``linear``, ``filter``, ``info`` and ``bench``."""
+"""The command ``mgrec``: ``demo``, ``linear``, ``tridiagonal``, ``filter``, ``info``, ``bench``."""
 
 from __future__ import annotations
 
 import click
 
 from .. import __version__
-from . import bench, demo, info, linear
+from . import bench, demo, info, linear, tridiagonal
 from . import filter as filtering
 
 __all__ = ["main"]
@@ -17,5 +17,7 @@ def main() -> None:
     """Recurrences that are too long, too many or too slow for one loop."""
 
 
-for command in (demo.demo, linear.linear, filtering.filter_, info.info, bench.bench):
+for command in (
+    demo.demo, linear.linear, tridiagonal.tridiagonal, filtering.filter_, info.info, bench.bench,
+):  # fmt: skip
     main.add_command(command)

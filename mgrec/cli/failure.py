@@ -82,7 +82,8 @@ def _described(error: Exception) -> str:
     if isinstance(error, KilledWorker):
         return (
             "computing failed: workers died again and again, most likely for want of memory: use "
-            "smaller chunks (--chunk), more memory a worker, or --memory two-pass (linear)"
+            "smaller chunks (--chunk), more memory a worker, or --memory two-pass (linear and "
+            "tridiagonal)"
         )
     if isinstance(error, MemoryError):
         return f"out of memory: {error or 'use smaller chunks'}"

@@ -14,10 +14,10 @@ import numpy as np
 from ..recurrences.filters.causal import lfilter, sosfilt
 from ..recurrences.filters.zero_phase import filtfilt, sosfiltfilt
 from . import cluster as clusters
-from . import failure, recordings, stores
+from . import failure, options, recordings, stores
 from . import report as reports
-from .linear import describe, fill
 from .output import check_output, in_place_when_complete
+from .writing import describe, fill
 
 HELP = f"""Filter IN along an axis.
 
@@ -114,10 +114,7 @@ def _positive(context: Any, parameter: Any, value: Any) -> Any:
 
 @click.command("filter", help=HELP, short_help="Filter a recording in a file.")
 @click.argument("source", metavar="IN", type=click.Path(path_type=Path))
-@click.option(
-    "-o", "--output", "out", required=True, type=click.Path(path_type=Path), metavar="OUT",
-    help="The result: .npy, .zarr or .wav.",
-)  # fmt: skip
+@options.output(".npy, .zarr or .wav")
 @click.option("--butter", "order", type=click.IntRange(1), help="Order of a Butterworth filter.")
 @click.option(
     "--low", type=float, callback=_positive, help="Low-pass: keep what is below this frequency."
@@ -137,10 +134,8 @@ def _positive(context: Any, parameter: Any, value: Any) -> Any:
 @click.option("--ba", type=click.Path(path_type=Path), help="A file of b and a.")
 @click.option("--zero-phase", is_flag=True, help="Forward and backward: nothing is delayed.")
 @click.option("--axis", type=int, help="The axis of time [default: the last one; 0 of .wav].")
-@click.option("--chunk", type=click.IntRange(1), help="Samples a chunk [default: about 32 MiB].")
-@click.option("--cluster", default="local", show_default=True, help=clusters.HELP)
-@click.option("--report", type=click.Path(path_type=Path, dir_okay=False), help=reports.HELP)
-@click.option("--overwrite", is_flag=True, help="Replace OUT if it exists.")
+@options.chunk("samples")
+@options.running
 def filter_(
     source: Path, out: Path, order: int | None, low: float | None, high: float | None,
     band: tuple[float, float] | None, rate: float | None, sos: Path | None, ba: Path | None,

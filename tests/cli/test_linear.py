@@ -16,7 +16,7 @@ from distributed import LocalCluster
 
 from mgrec import linear_recurrence
 from mgrec.cli import cluster as clusters
-from mgrec.cli import stores
+from mgrec.cli import operands, stores
 
 COMMAND = [sys.executable, "-c", "from mgrec.cli import main; main()"]
 
@@ -292,7 +292,7 @@ def test_help_documents_the_exit_codes(mgrec):
 
 
 def test_many_chunks_are_advised_against(mgrec, address, folder, monkeypatch):
-    monkeypatch.setattr(sys.modules["mgrec.cli.linear"], "MANY_CHUNKS", 3)
+    monkeypatch.setattr(operands, "MANY_CHUNKS", 3)
     arguments = ["linear", 0.5, folder / "t.npy", "-o", folder / "w.npy", "--cluster", address]
     result = mgrec(*arguments, "--chunk", 50)
     assert result.exit_code == 0, result.output

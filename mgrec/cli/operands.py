@@ -1,0 +1,63 @@
+"""Operands of a solve: numbers, or arrays in files, cut into chunks."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..placement.dask.graph.build import MANY_CHUNKS
+from . import failure, stores
+
+
+def number_or_file(value: str) -> Any:
+    """A number, or an array in a file."""
+    parsers: tuple[Callable[[str], Any], ...] = (int, float, complex)
+    for parse in parsers:
+        try:
+            return parse(value)
+        except ValueError:
+            continue
+    path = Path(value)
+    if path.suffix not in stores.KINDS:
+        raise failure.BadInput(f"{value} is no number, and does not end in .npy or .zarr")
+    return stores.find(path)
+
+
+def stored(values: Sequence[Any]) -> list[stores.Stored]:
+    """Those operands that are files."""
+    return [value for value in values if isinstance(value, stores.Stored)]
+
+
+def cut(
+    shape: tuple[int, ...], axis: int, steps: int | None, inputs: Sequence[stores.Stored]
+) -> tuple[tuple[int, ...], ...]:
+    """Chunks of a result of this shape; a warning tells if they are too many."""
+    if not -len(shape) <= axis < len(shape):
+        raise failure.BadInput(f"axis must fit the shape {shape}; got {axis}")
+    chunks = stores.chunks_for(shape, axis, steps, inputs)
+    count = len(chunks[axis])
+    if count > MANY_CHUNKS:
+        advice = f"{count} chunks along axis {axis} are slow to plan: raise --chunk"
+        click.echo(f"Warning: {advice}", err=True)
+    return chunks
+
+
+def lazy(value: Any, chunks: tuple[tuple[int, ...], ...], shape: tuple[int, ...]) -> Any:
+    """A file as a Dask array cut like a result of `shape`; a number as it is."""
+    return stores.lazy(value, chunks, shape) if isinstance(value, stores.Stored) else value
+
+
+@contextmanager
+def refused() -> Iterator[None]:
+    """Make bad input of what a function says of its arguments."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # `cut` has warned of --chunk
+            yield
+    except (TypeError, ValueError) as error:
+        raise failure.BadInput(str(error)) from error

@@ -1,0 +1,76 @@
+"""Dask arrays are computed into files, chunk by chunk."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import dask.array as da
+import numpy as np
+from distributed import Client
+from distributed.client import futures_of
+from rich.console import Console
+
+from ..placement.dask.cluster.progress import steps_of
+from . import cluster as clusters
+from . import failure, progress, stores
+from . import report as reports
+from .output import check_output, in_place_when_complete
+
+
+def solve_to_file(
+    lazy: Callable[[], da.Array],
+    unit: str,
+    out: Path,
+    cluster: str,
+    report: Path | None,
+    overwrite: bool,
+) -> None:
+    """Compute what `lazy` makes into `out`, and say so, in `unit`; failures are one line."""
+    with failure.in_one_line(f"{out} was not written"):
+        stores.check_kind(out)
+        check_output(out, overwrite)
+        reports.check_report(report)
+        w = lazy()
+        # The cluster is closed before the file is moved or removed: its workers have it open.
+        with in_place_when_complete(out) as part, clusters.open_cluster(cluster) as client:
+            with reports.reported(report, client):
+                target = stores.create(part, w.shape, w.dtype, w.chunks)
+                seconds = fill(target, w, client, f"Writing {out.name}")
+            workers, _ = clusters.describe(client)
+    click.echo(describe(out, w, seconds, unit, workers))
+
+
+def describe(path: Path, w: da.Array, seconds: float, unit: str, workers: int) -> str:
+    """What was written, how fast and by how many workers."""
+    rate = w.size / max(seconds, 1e-9)
+    return (
+        f"{path}: {w.dtype} {w.shape} in {seconds:.2f} s, {rate:.3g} {unit}/s, "
+        f"{workers} worker{'s' * (workers != 1)}"
+    )
+
+
+def fill(target: Any, w: da.Array, client: Client, title: str) -> float:
+    """Compute an array into a file that is there, chunk by chunk; the seconds it took."""
+    written = w.map_blocks(
+        _write_block,
+        target=target,
+        chunks=tuple((1,) * len(lengths) for lengths in w.chunks),
+        meta=np.empty((0,) * w.ndim, np.int64),
+    )
+    with progress.bars(Console(stderr=True)) as shown:
+        bar = progress.add_bar(shown, title, w.size)
+        start = time.perf_counter()
+        futures = futures_of(client.persist(written))
+        progress.follow(client, futures, steps_of(w, futures), shown, bar)
+        return time.perf_counter() - start
+
+
+def _write_block(block: Any, target: Any, block_info: Any = None) -> np.ndarray:
+    """Write a chunk to its place in the file; returns its number of steps in its stead."""
+    place = tuple(slice(*ends) for ends in block_info[0]["array-location"])
+    target[place] = block
+    return np.full((1,) * block.ndim, block.size)
