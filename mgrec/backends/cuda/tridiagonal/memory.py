@@ -15,7 +15,12 @@ from ..filters.numbers import packed
 from .line import Line, runs_of
 
 _NONE = -1
-_STATUS = 2
+# Two numbers, and a flag of each try.
+TRIES = 2
+_STATUS = 2 + TRIES
+
+
+Try = Callable[[Chunk, Any, int], int]
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,9 @@ class Memory:
         Cells and cuts of all levels.
     status : CuPy array of int64
         The first system that is singular, and the first that holds nan or inf; as unsigned, the
-        largest number where there is none.
+        largest number where there is none. Then the flags of :func:`.window.launch_windows`.
+    settled : int
+        Address of the flag that is not 0 where windows have solved all, 0 where none are tried.
     system : array of one struct
         Operands, their strides and sizes, as kernels take them by value.
     """
@@ -37,15 +44,19 @@ class Memory:
     line: Line
     space: Any
     status: Any
+    settled: int
     system: np.ndarray
 
     @classmethod
-    def reserve(cls, line: Line, ends: Ends, chunk: Chunk, result: Any) -> Memory:
+    def reserve(
+        cls, line: Line, ends: Ends, chunk: Chunk, result: Any, try_windows: Try | None = None
+    ) -> Memory:
         import cupy
 
         space = cupy.empty(line.offsets[-1] + 8 * _STATUS, np.uint8)
         status = space[-8 * _STATUS :].view(np.int64)
         status.fill(_NONE)
+        settled = try_windows(chunk, result, status.data.ptr + 16) if try_windows else 0
         words: list[int] = []
         for operand in chunk.operands:
             words += [operand.data.ptr, *strides_of(operand.shape, chunk.shape)]
@@ -54,13 +65,14 @@ class Memory:
         words += [0 if result is None else result.data.ptr]
         words += [base + line.offsets[0], base + line.offsets[levels]]
         words += [*chunk.shape, line.parts[0], ends.has_first, ends.has_last]
-        return cls(line, space, status, packed(words))
+        return cls(line, space, status, settled, packed([*words, settled]))
 
     @cached_property
     def given(self) -> tuple[Any, ...]:
         """What the slots of the launches stand for."""
         base = self.space.data.ptr
-        return (self.system, self.status, *(np.uint64(base + k) for k in self.line.offsets[:-1]))
+        places = (np.uint64(base + k) for k in self.line.offsets[:-1])
+        return (self.system, self.status, np.uint64(self.settled), *places)
 
     def run(self, name: str) -> None:
         """Launch what :func:`.line.runs_of` has under a name."""
@@ -93,18 +105,6 @@ class Memory:
             return tuple(None if number == _NONE else int(number) for number in seen)
 
         return status
-
-
-def wait_for_flag(launch: Callable[[int], None]) -> bool:
-    """Whether a kernel has raised the flag, in host memory, whose address it is launched with."""
-    import cupy
-    import cupyx
-
-    flag = cupyx.empty_pinned(1, np.int32)
-    flag[0] = 0
-    launch(flag.ctypes.data)
-    cupy.cuda.get_current_stream().synchronize()
-    return bool(flag[0])
 
 
 def strides_of(own: tuple[int, ...], shape: tuple[int, ...]) -> list[int]:

@@ -16,7 +16,7 @@ from ..device.compilation import Device
 from ..device.launches import Launch, Run, Slot, prepared
 from ..filters.numbers import packed
 from ..transfer.program import kernel_text
-from .memory import strides_of, wait_for_flag
+from .memory import TRIES, strides_of
 from .program import prelude
 
 _KERNEL = """
@@ -161,7 +161,8 @@ def windows_of(
         return ()
     layout = fitting[-1]
     halos = (4,) if layout.lanes >= 64 else (1 if size == 4 else 2, 4)
-    return tuple(Windows(shape, layout, halo) for halo in halos if 4 * halo <= layout.lanes)
+    tries = [Windows(shape, layout, halo) for halo in halos if 4 * halo <= layout.lanes]
+    return tuple(tries[:TRIES])
 
 
 @lru_cache(maxsize=1024)
@@ -169,28 +170,35 @@ def _run_of(windows: Windows, device: int) -> Run:
     return prepared(windows.launch(Device.current()))
 
 
-def solve_in_windows(chunk: Chunk, result: Any) -> bool:
-    """Whole systems, if they need no pivoting and forget.
+def launch_windows(chunk: Chunk, result: Any, flags: int) -> int:
+    """Solve whole systems, if they need no pivoting and forget.
 
     Parameters
     ----------
     chunk : Chunk
         Its operands are on the device.
     result : array (outer, steps, inner)
-        C-contiguous; written. Holds anything where False is returned.
+        C-contiguous; written. Holds anything where windows fail.
+    flags : int
+        Address of as many int64 as there are tries, none of them 0.
 
     Returns
     -------
-    bool
-        True if it holds the solution; then no operand holds nan or inf.
+    int
+        Address of the flag that is 0 once windows have failed; 0 where there are none.
     """
-    tries = windows_of(chunk.shape, chunk.dtype, Device.current())
-    return any(_solve(windows, chunk, result) for windows in tries)
-
-
-def _solve(windows: Windows, chunk: Chunk, result: Any) -> bool:
     import cupy
 
+    settled = 0
+    for number, windows in enumerate(windows_of(chunk.shape, chunk.dtype, Device.current())):
+        words = [*_arrays(windows, chunk, result), settled, flags + 8 * number]
+        _run_of(windows, cupy.cuda.runtime.getDevice())((packed(words),))
+        settled = flags + 8 * number
+    return settled
+
+
+def _arrays(windows: Windows, chunk: Chunk, result: Any) -> list[int]:
+    """Operands and sizes as the kernel takes them."""
     words: list[int] = []
     for operand in chunk.operands:
         words += [operand.data.ptr, *strides_of(operand.shape, chunk.shape)]
@@ -201,6 +209,4 @@ def _solve(windows: Windows, chunk: Chunk, result: Any) -> bool:
         and inner * size % 16 == 0
         and all(operand.data.ptr % 16 == 0 for operand in chunk.operands)
     )
-    words += [result.data.ptr, *windows.words(), by_words]
-    run = _run_of(windows, cupy.cuda.runtime.getDevice())
-    return not wait_for_flag(lambda address: run((packed([*words, address]),)))
+    return [*words, result.data.ptr, *windows.words(), by_words]

@@ -8,7 +8,7 @@
 // side that other windows write, and what they let through of the unknowns beyond is measured.
 //
 // Every number that a pivot was divided by and every ratio is measured as well. Where one is out
-// of bounds, `failed` is set, and all is to be solved again with pivoting.
+// of bounds, `is_solved` becomes 0, and all is to be solved again with pivoting.
 #pragma once
 #include "memory/copies.cuh"
 #include "tridiagonal/elimination.cuh"
@@ -47,7 +47,8 @@ struct Windows {
   Divisor parts;          // of a line
   long long count, interior, halo;  // windows, and the partitions of one
   long long by_words;  // columns: WIDTH of them at once, at multiples of 16 bytes
-  int* failed;
+  const long long* is_settled;  // by windows of a shorter halo, if given and not 0
+  long long* is_solved;         // made 0 where a window fails
   DEVICE long long used() const { return interior + 2 * halo; }
   DEVICE long long all_parts() const { return groups * (long long)parts.number; }
 };
@@ -245,7 +246,7 @@ DEVICE inline void solve_windows(const Windows& all) {
   T* tile = (T*)shared_bytes;
   T* results = tile + 4 * TILE;
   const int own = threadIdx.x, lane = own / WIDTH;
-  if (blockIdx.x >= all.count) return;
+  if (blockIdx.x >= all.count || (all.is_settled != nullptr && *all.is_settled != 0)) return;
   Window window(all, blockIdx.x);
   Spot spot = Spot::of_thread(all, window.first);
   load_window(tile, all, window, spot);
@@ -359,7 +360,7 @@ DEVICE inline void solve_windows(const Windows& all) {
       if (counts && ends) interior_run[1] = here.row(all) + here.length;
     }
     if (__syncthreads_or(is_bad)) {
-      if (own == 0) *all.failed = 1;
+      if (own == 0) *all.is_solved = 0;
       return;
     }
     if (WIDTH == 1) {
