@@ -23,7 +23,6 @@ from .program import (
 
 _SYSTEM = Slot(0)
 _STATUS = Slot(1)
-_SETTLED = Slot(2)
 # Numbers of a cell, which has the two interface rows of a part, and of a cut between parts.
 CELL, CUT = 10, 2
 
@@ -63,11 +62,11 @@ class Line:
         return tuple(accumulate((size * count for count in cells + cuts), initial=0))
 
     def cells(self, level: int) -> Slot:
-        """The place of a level's cells among what a launch is given, after those above."""
-        return Slot(3 + level)
+        """The place of a level's cells among what a launch is given, after system and status."""
+        return Slot(2 + level)
 
     def cuts(self, level: int) -> Slot:
-        return Slot(3 + len(self.parts) + level)
+        return Slot(2 + len(self.parts) + level)
 
     def reduce(self, top: int) -> Iterator[Launch]:
         """The interface rows of all parts up to a level."""
@@ -99,8 +98,8 @@ class Line:
         """The level on which whole lines are solved."""
         return max(0, self.top - 1)
 
-    def _sizes(self, level: int) -> tuple[np.int64, np.int64, Slot]:
-        return np.int64(self.parts[level]), np.int64(self.lines), _SETTLED
+    def _sizes(self, level: int) -> tuple[np.int64, np.int64]:
+        return np.int64(self.parts[level]), np.int64(self.lines)
 
     def _over_partitions(self, name: str) -> Launch:
         blocks = -(-self.lines * self.parts[0] // self.layout.threads)

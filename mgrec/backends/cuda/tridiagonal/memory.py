@@ -35,8 +35,8 @@ class Memory:
     status : CuPy array of int64
         The first system that is singular, and the first that holds nan or inf; as unsigned, the
         largest number where there is none. Then the flags of :func:`.window.launch_windows`.
-    settled : int
-        Address of the flag that is not 0 where windows have solved all, 0 where none are tried.
+    tries : int
+        Of windows that are under way, each with a flag.
     system : array of one struct
         Operands, their strides and sizes, as kernels take them by value.
     """
@@ -44,7 +44,7 @@ class Memory:
     line: Line
     space: Any
     status: Any
-    settled: int
+    tries: int
     system: np.ndarray
 
     @classmethod
@@ -56,7 +56,7 @@ class Memory:
         space = cupy.empty(line.offsets[-1] + 8 * _STATUS, np.uint8)
         status = space[-8 * _STATUS :].view(np.int64)
         status.fill(_NONE)
-        settled = try_windows(chunk, result, status.data.ptr + 16) if try_windows else 0
+        tries = try_windows(chunk, result, status.data.ptr + 16) if try_windows else 0
         words: list[int] = []
         for operand in chunk.operands:
             words += [operand.data.ptr, *strides_of(operand.shape, chunk.shape)]
@@ -65,14 +65,14 @@ class Memory:
         words += [0 if result is None else result.data.ptr]
         words += [base + line.offsets[0], base + line.offsets[levels]]
         words += [*chunk.shape, line.parts[0], ends.has_first, ends.has_last]
-        return cls(line, space, status, settled, packed([*words, settled]))
+        return cls(line, space, status, tries, packed(words))
 
     @cached_property
     def given(self) -> tuple[Any, ...]:
         """What the slots of the launches stand for."""
         base = self.space.data.ptr
         places = (np.uint64(base + k) for k in self.line.offsets[:-1])
-        return (self.system, self.status, np.uint64(self.settled), *places)
+        return (self.system, self.status, *places)
 
     def run(self, name: str) -> None:
         """Launch what :func:`.line.runs_of` has under a name."""

@@ -19,20 +19,17 @@ extern "C" __global__ void __launch_bounds__(THREADS) {name}_kernel(const System
 }}
 """
 _INTERFACE = """
-typedef const long long* Flag;  // if given and not 0, there is nothing to do
-DEVICE inline bool is_set(Flag flag) { return flag != nullptr && *flag != 0; }
-
 extern "C" __global__ void merge_kernel(const T* cells, T* merged, long long parts,
-                                        long long lines, Flag settled) {
-  if (!is_set(settled)) merge_parts(cells, merged, parts, lines);
+                                        long long lines) {
+  merge_parts(cells, merged, parts, lines);
 }
 extern "C" __global__ void open_kernel(const T* cells, T* cuts, const T* known, long long parts,
-                                       long long lines, Flag settled) {
-  if (!is_set(settled)) open_parts(cells, cuts, known, parts, lines);
+                                       long long lines) {
+  open_parts(cells, cuts, known, parts, lines);
 }
 extern "C" __global__ void solve_kernel(const T* cells, T* cuts, long long parts, long long lines,
-                                        Flag settled, unsigned long long* status) {
-  if (!is_set(settled)) solve_lines(cells, cuts, parts, lines, status);
+                                        unsigned long long* status) {
+  solve_lines(cells, cuts, parts, lines, status);
 }
 """
 

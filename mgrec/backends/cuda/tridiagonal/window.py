@@ -185,16 +185,17 @@ def launch_windows(chunk: Chunk, result: Any, flags: int) -> int:
     Returns
     -------
     int
-        Address of the flag that is 0 once windows have failed; 0 where there are none.
+        Of tries; the flag of the last one is 0 once it has failed.
     """
     import cupy
 
     settled = 0
-    for number, windows in enumerate(windows_of(chunk.shape, chunk.dtype, Device.current())):
+    tries = windows_of(chunk.shape, chunk.dtype, Device.current())
+    for number, windows in enumerate(tries):
         words = [*_arrays(windows, chunk, result), settled, flags + 8 * number]
         _run_of(windows, cupy.cuda.runtime.getDevice())((packed(words),))
         settled = flags + 8 * number
-    return settled
+    return len(tries)
 
 
 def _arrays(windows: Windows, chunk: Chunk, result: Any) -> list[int]:

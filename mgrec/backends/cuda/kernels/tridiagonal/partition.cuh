@@ -30,9 +30,7 @@ struct System {
   T* cuts;
   long long outer, steps, inner, parts;
   long long has_first, has_last;
-  const long long* is_settled;  // if given and not 0, there is nothing to do
   DEVICE long long lanes() const { return outer * inner * parts; }
-  DEVICE bool is_done() const { return is_settled != nullptr && *is_settled != 0; }
 };
 
 // The partition of a lane.

@@ -53,7 +53,6 @@ DEVICE inline void substitute_partition(Tile& tile, int length, const Ends& ends
 }
 
 DEVICE inline void substitute_partitions(const System& system) {
-  if (system.is_done()) return;
   const Place place(system, blockIdx.x * (long long)THREADS + threadIdx.x);
   Tile tile = load_tile(system, place);
   const T* cut = system.cuts + 2 * (place.line(system) * (system.parts + 1) + place.part);
