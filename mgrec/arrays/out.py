@@ -69,7 +69,9 @@ def _overlap(array: Any, other: Any) -> bool:
 
 
 def _extent(array: Any) -> tuple[int, int]:
-    begin = end = array.__cuda_array_interface__["data"][0]
+    begin = end = array.data.ptr
+    if array.flags.c_contiguous:
+        return begin, begin + array.nbytes
     for length, stride in zip(array.shape, array.strides, strict=True):
         begin, end = begin + min(0, (length - 1) * stride), end + max(0, (length - 1) * stride)
     return begin, end + array.dtype.itemsize

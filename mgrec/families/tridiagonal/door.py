@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import isnan
 from typing import Any
 
@@ -38,23 +39,41 @@ def check_system(
     if rhs_axis is not None:
         checked, rhs_axis = apart(checked, axis, rhs_axis)
     shape = _shape_of(checked, named)
-    axis = as_axis(axis, shape)
-    system = TridiagonalSystem(
+    build = _system if isinstance(method, str) else _system.__wrapped__
+    system = build(
+        dtype,
+        shape,
+        tuple([np.shape(value) for value in checked.values()]),
+        as_axis(axis, shape),
+        None if rhs_axis is None else rhs_axis % len(shape),
+        method,
+        as_flag("check_finite", check_finite),
+        _as_periodic(periodic, method),
+    )
+    operands = tuple([_promoted(name, value, dtype) for name, value in checked.items()])
+    return Problem(system, operands, (), shape, memory, out)
+
+
+@lru_cache(maxsize=256)
+def _system(
+    dtype: np.dtype[Any], shape: tuple[Any, ...], shapes: tuple[tuple[Any, ...], ...], axis: int,
+    rhs_axis: int | None, method: str, check_finite: bool, is_periodic: bool,
+) -> TridiagonalSystem:  # fmt: skip
+    """The recurrence of operands of these shapes: calls of a kind share it."""
+    return TridiagonalSystem(
         dtype=dtype,
         result_dtype=dtype,
-        varying=tuple(varying(np.shape(value), shape) for value in checked.values()),
-        block_dtypes=(dtype,) * len(checked),
+        varying=tuple(varying(own, shape) for own in shapes),
+        block_dtypes=(dtype,) * len(shapes),
         method=method,
         axis=axis,
         state_dtype=dtype,
         states=4,
         length=-1 if isnan(shape[axis]) else int(shape[axis]),
-        rhs_axis=None if rhs_axis is None else rhs_axis % len(shape),
-        check_finite=as_flag("check_finite", check_finite),
-        is_periodic=_as_periodic(periodic, method),
+        rhs_axis=rhs_axis,
+        check_finite=check_finite,
+        is_periodic=is_periodic,
     )
-    operands = tuple(_promoted(name, value, dtype) for name, value in checked.items())
-    return Problem(system, operands, (), shape, memory, out)
 
 
 def _as_periodic(periodic: Any, method: str) -> bool:
@@ -68,7 +87,10 @@ def _as_periodic(periodic: Any, method: str) -> bool:
 
 
 def _dtype_of(checked: dict[str, Any]) -> np.dtype[Any]:
-    dtype = np.result_type(*(getattr(value, "dtype", value) for value in checked.values()))
+    given = [getattr(value, "dtype", value) for value in checked.values()]
+    is_one = isinstance(given[0], np.dtype) and given.count(given[0]) == len(given)
+    is_one = is_one and given[0].isnative
+    dtype = given[0] if is_one else np.result_type(*given)
     if dtype.kind in "iu":
         return np.dtype(np.float64)
     if dtype.char not in _COMPUTED:
@@ -94,5 +116,5 @@ def _shape_of(checked: dict[str, Any], named: dict[str, Any]) -> tuple[Any, ...]
 
 def _promoted(name: str, value: Any, dtype: np.dtype[Any]) -> Any:
     if hasattr(value, "dtype"):
-        return value.astype(dtype, copy=False)
+        return value if value.dtype == dtype else value.astype(dtype)
     return as_scalar(name, value, dtype)
