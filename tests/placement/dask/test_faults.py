@@ -26,7 +26,7 @@ from faults import (
 )
 
 from mgrec import Coefficient, cli, linear_recurrence
-from mgrec.cli.linear import fill
+from mgrec.cli.writing import fill
 
 WORKERS = 2
 

@@ -15,12 +15,7 @@ from ..filters.numbers import packed
 from .line import Line, runs_of
 
 _NONE = -1
-# Two numbers, and a flag of each try.
-TRIES = 2
-_STATUS = 2 + TRIES
-
-
-Try = Callable[[Chunk, Any, int], int]
+_STATUS = 2
 
 
 @dataclass(frozen=True)
@@ -34,9 +29,7 @@ class Memory:
         Cells and cuts of all levels.
     status : CuPy array of int64
         The first system that is singular, and the first that holds nan or inf; as unsigned, the
-        largest number where there is none. Then the flags of :func:`.window.launch_windows`.
-    tries : int
-        Of windows that are under way, each with a flag.
+        largest number where there is none.
     system : array of one struct
         Operands, their strides and sizes, as kernels take them by value.
     """
@@ -44,19 +37,15 @@ class Memory:
     line: Line
     space: Any
     status: Any
-    tries: int
     system: np.ndarray
 
     @classmethod
-    def reserve(
-        cls, line: Line, ends: Ends, chunk: Chunk, result: Any, try_windows: Try | None = None
-    ) -> Memory:
+    def reserve(cls, line: Line, ends: Ends, chunk: Chunk, result: Any) -> Memory:
         import cupy
 
         space = cupy.empty(line.offsets[-1] + 8 * _STATUS, np.uint8)
         status = space[-8 * _STATUS :].view(np.int64)
         status.fill(_NONE)
-        tries = try_windows(chunk, result, status.data.ptr + 16) if try_windows else 0
         words: list[int] = []
         for operand in chunk.operands:
             words += [operand.data.ptr, *strides_of(operand.shape, chunk.shape)]
@@ -65,14 +54,13 @@ class Memory:
         words += [0 if result is None else result.data.ptr]
         words += [base + line.offsets[0], base + line.offsets[levels]]
         words += [*chunk.shape, line.parts[0], ends.has_first, ends.has_last]
-        return cls(line, space, status, tries, packed(words))
+        return cls(line, space, status, packed(words))
 
     @cached_property
     def given(self) -> tuple[Any, ...]:
         """What the slots of the launches stand for."""
         base = self.space.data.ptr
-        places = (np.uint64(base + k) for k in self.line.offsets[:-1])
-        return (self.system, self.status, *places)
+        return (self.system, self.status, *(np.uint64(base + k) for k in self.line.offsets[:-1]))
 
     def run(self, name: str) -> None:
         """Launch what :func:`.line.runs_of` has under a name."""

@@ -20,8 +20,8 @@ from ....families.tridiagonal.summary import InterfaceRows
 from ..device.arrays import on_device
 from ..device.compilation import Device
 from .line import CELL, Line, line_of
-from .memory import Memory, Try
-from .window import launch_windows
+from .memory import Memory
+from .window import windows_under_way
 
 
 def kernels(method: str) -> Kernels:
@@ -94,41 +94,37 @@ def determine(ends: Ends, chunk: Chunk, entry: Any, result: Any) -> bool | None:
     if result.size == 0:
         return True
     chunk = chunk.map_arrays(on_device, chunk.shape)
-    may_try = entry is None and ends.method == "auto"
-    line, memory = _prepare(ends, chunk, result, launch_windows if may_try else None)
-    if entry is None:
-        return _solve(memory)
-    memory.run("reduce")
-    memory.cuts(line.top)[...] = on_device(entry).reshape(4, -1).T.reshape(-1)
-    memory.run("enter")
-    return None
+    if entry is not None:
+        line, memory = _prepare(ends, chunk, result)
+        memory.run("reduce")
+        memory.cuts(line.top)[...] = on_device(entry).reshape(4, -1).T.reshape(-1)
+        memory.run("enter")
+        return None
+    have_solved = windows_under_way(chunk, result) if ends.method == "auto" else None
+    try:
+        # Beside the windows, so that what they leave is launched at once.
+        _, memory = _prepare(ends, chunk, result)
+    finally:
+        is_solved = have_solved is not None and have_solved()
+    return is_solved or _solve(memory)
 
 
 def _solve(memory: Memory) -> bool:
-    """Whole systems, by windows that are under way, or else by partitions.
-
-    Whether one is singular is known before the last kernels of partitions begin.
-    """
-    if memory.tries:
-        _, _, *failed = memory.copy_status()()
-        if failed[memory.tries - 1] is None:
-            return True
+    """Whole systems. Whether one is singular is known before the last kernels begin."""
     memory.run("solve")
     found = memory.copy_status()
     memory.run("finish")
-    singular, odd, *_ = found()
+    singular, odd = found()
     if singular is not None:
         raise SingularSystemError(singular)
     return odd is None
 
 
-def _prepare(
-    ends: Ends, chunk: Chunk, result: Any, try_windows: Try | None = None
-) -> tuple[Line, Memory]:
+def _prepare(ends: Ends, chunk: Chunk, result: Any) -> tuple[Line, Memory]:
     arrays = [*chunk.operands, *([] if result is None else [result])]
     is_aligned = all(
         array.data.ptr % 16 == 0 and (array.shape[0] == 1 or array.shape[0] == chunk.shape[0])
         for array in arrays
     )
     line = line_of(chunk.shape, chunk.dtype, is_aligned, Device.current())
-    return line, Memory.reserve(line, ends, chunk, result, try_windows)
+    return line, Memory.reserve(line, ends, chunk, result)

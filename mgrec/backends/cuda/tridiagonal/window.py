@@ -5,6 +5,7 @@ Whether they do is measured by the kernel itself, which gives up where they do n
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
@@ -16,7 +17,7 @@ from ..device.compilation import Device
 from ..device.launches import Launch, Run, Slot, prepared
 from ..filters.numbers import packed
 from ..transfer.program import kernel_text
-from .memory import TRIES, strides_of
+from .memory import strides_of
 from .program import prelude
 
 _KERNEL = """
@@ -129,6 +130,8 @@ def _divisor(number: int) -> tuple[int, int, int]:
     return number, (2**32 * (2**shift - number)) // number + 1, shift
 
 
+# Halos that are tried.
+MOST_TRIES = 2
 # Threads of a window by the bytes of a number, as fast as any on an H100.
 _LONG, _COLUMNS = {4: 512, 8: 256, 16: 256}, {4: 512, 8: 256, 16: 128}
 _ROWS, _FEW_ROWS = {4: 17, 8: 17, 16: 9}, 9
@@ -162,12 +165,25 @@ def windows_of(
     layout = fitting[-1]
     halos = (4,) if layout.lanes >= 64 else (1 if size == 4 else 2, 4)
     tries = [Windows(shape, layout, halo) for halo in halos if 4 * halo <= layout.lanes]
-    return tuple(tries[:TRIES])
+    return tuple(tries[:MOST_TRIES])
+
+
+@dataclass(frozen=True)
+class Try:
+    """Windows of a shape, compiled for a device."""
+
+    windows: Windows
+    words: tuple[int, ...]
+    run: Run
 
 
 @lru_cache(maxsize=1024)
-def _run_of(windows: Windows, device: int) -> Run:
-    return prepared(windows.launch(Device.current()))
+def _tries(shape: tuple[int, int, int], dtype: np.dtype[Any], number: int) -> tuple[Try, ...]:
+    device = Device.current()
+    return tuple(
+        Try(windows, tuple(windows.words()), prepared(windows.launch(device)))
+        for windows in windows_of(shape, dtype, device)
+    )
 
 
 def launch_windows(chunk: Chunk, result: Any, flags: int) -> int:
@@ -180,7 +196,7 @@ def launch_windows(chunk: Chunk, result: Any, flags: int) -> int:
     result : array (outer, steps, inner)
         C-contiguous; written. Holds anything where windows fail.
     flags : int
-        Address of as many int64 as there are tries, none of them 0.
+        Address of :data:`MOST_TRIES` int64, none of them 0, that the device reaches.
 
     Returns
     -------
@@ -189,25 +205,38 @@ def launch_windows(chunk: Chunk, result: Any, flags: int) -> int:
     """
     import cupy
 
-    settled = 0
-    tries = windows_of(chunk.shape, chunk.dtype, Device.current())
-    for number, windows in enumerate(tries):
-        words = [*_arrays(windows, chunk, result), settled, flags + 8 * number]
-        _run_of(windows, cupy.cuda.runtime.getDevice())((packed(words),))
-        settled = flags + 8 * number
-    return len(tries)
-
-
-def _arrays(windows: Windows, chunk: Chunk, result: Any) -> list[int]:
-    """Operands and sizes as the kernel takes them."""
+    tries = _tries(chunk.shape, chunk.dtype, cupy.cuda.runtime.getDevice())
+    if not tries:
+        return 0
     words: list[int] = []
     for operand in chunk.operands:
         words += [operand.data.ptr, *strides_of(operand.shape, chunk.shape)]
-    _, _, inner = chunk.shape
-    size = chunk.dtype.itemsize
-    by_words = (
-        inner % windows.layout.width == 0
-        and inner * size % 16 == 0
-        and all(operand.data.ptr % 16 == 0 for operand in chunk.operands)
+    words.append(result.data.ptr)
+    is_aligned = chunk.shape[2] * chunk.dtype.itemsize % 16 == 0 and all(
+        operand.data.ptr % 16 == 0 for operand in chunk.operands
     )
-    return [*words, result.data.ptr, *windows.words(), by_words]
+    settled = 0
+    for number, each in enumerate(tries):
+        by_words = is_aligned and chunk.shape[2] % each.windows.layout.width == 0
+        flag = flags + 8 * number
+        each.run((packed([*words, *each.words, by_words, settled, flag]),))
+        settled = flag
+    return len(tries)
+
+
+def windows_under_way(chunk: Chunk, result: Any) -> Callable[[], bool]:
+    """Launch windows; the callable waits, and tells whether they have solved all."""
+    import cupy
+    import cupyx
+
+    flags = cupyx.empty_pinned(MOST_TRIES, np.int64)
+    flags.fill(-1)
+    tries = launch_windows(chunk, result, flags.ctypes.data)
+
+    def have_solved() -> bool:
+        if not tries:
+            return False
+        cupy.cuda.get_current_stream().synchronize()
+        return bool(flags[tries - 1])
+
+    return have_solved
