@@ -21,7 +21,7 @@ def in_chunks(operands, chunks):
 
 
 @pytest.mark.parametrize("chunks", [None, (2, 50), (2, 17), (3, 8)])
-@pytest.mark.parametrize("dtype", ["f", "d"])
+@pytest.mark.parametrize("dtype", [pytest.param("f", marks=pytest.mark.extended), "d"])
 def test_dominant_systems(dtype, chunks):
     operands = draw((3, 50), dtype)
     wanted = mgrec.solve_tridiagonal(*operands)

@@ -43,7 +43,9 @@ def test_every_length_along_both_axes(method, n, axis):
     np.testing.assert_allclose(x, reference(operands, axis), **close("d"))
 
 
-@pytest.mark.parametrize("dtype", ["f", "D", pytest.param("F", marks=pytest.mark.extended)])
+@pytest.mark.parametrize(
+    "dtype", ["f", *(pytest.param(k, marks=pytest.mark.extended) for k in "DF")]
+)
 @pytest.mark.parametrize("method", METHODS)
 def test_every_dtype_along_both_axes(method, dtype):
     for axis in (0, 1):

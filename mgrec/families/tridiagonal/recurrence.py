@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ...arrays.chunk import Chunk
@@ -12,8 +12,10 @@ from ..family import Arrays, Line, Pack, Shape
 from ..kernels import Backend, Kernels, Summarise
 from .ends import Ends
 from .finite import check_operands, is_all_finite
+from .forgetting import Launch, summarise_ends
 from .periodic import ends_of
 from .singular import named
+from .summary import InterfaceRows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,15 +77,28 @@ class TridiagonalSystem(Line):
 
     def precompute(self, backend: Backend, pack: Pack, shape: Shape) -> Summarise:
         precompute = backend.kernels(self.family).precompute
-        summarise = precompute(self.ends(pack, shape), self._chunk(pack, shape))
 
-        def checked() -> Any:
-            summary = summarise()
-            if self.check_finite and summary.rows is not None and not is_all_finite(summary.rows):
-                check_operands(self, pack, shape)
-            return replace(summary, starts=pack.starts, shape=shape)
+        def launch(pack: Pack, shape: Shape) -> Summarise:
+            return precompute(self.ends(pack, shape), self._chunk(pack, shape))
+
+        of_ends = self._summarise_ends(launch, pack, shape)
+        of_all = None if of_ends else launch(pack, shape)
+
+        def checked() -> InterfaceRows:
+            rows = of_ends() if of_ends else None
+            if rows is None:
+                rows = (of_all or launch(pack, shape))().rows
+                if self.check_finite and rows is not None and not is_all_finite(rows):
+                    check_operands(self, pack, shape)
+            return InterfaceRows(rows, pack.starts, shape)
 
         return checked
+
+    def _summarise_ends(self, launch: Launch, pack: Pack, shape: Shape) -> Summarise | None:
+        # Rows that are not read do not tell other chunks that they hold nan; determining finds it.
+        if self.method != "auto" or not self.check_finite:
+            return None
+        return summarise_ends(self, launch, pack, shape)
 
     def propagate(self, kernels: Kernels, summaries: Sequence[Any], entry: Any) -> list[Any]:
         with named(self, summaries[0].starts, summaries[0].shape):
@@ -94,8 +109,7 @@ class TridiagonalSystem(Line):
         self, backend: Backend, pack: Pack, shape: Shape, entry: Any, out: Arrays = ()
     ) -> tuple[Arrays, None]:
         chunk, ends = self._chunk(pack, shape), self.ends(pack, shape)
-        # Chunks that have an entry were checked when they were precomputed.
-        is_checked = not self.check_finite or entry is not None
+        is_checked = not self.check_finite
         if not is_checked and self.method not in self.by_partitions:
             check_operands(self, pack, shape)
             is_checked = True
@@ -105,7 +119,6 @@ class TridiagonalSystem(Line):
         with named(self, pack.starts, shape):
             if self.is_periodic and entry is None:
                 entry = self._closed(backend, pack, shape)
-                is_checked = True
             is_finite = determine(ends, chunk, entry, target)
         if not is_checked and not (is_all_finite(result) if is_finite is None else is_finite):
             check_operands(self, pack, shape)

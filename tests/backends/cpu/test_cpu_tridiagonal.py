@@ -86,7 +86,9 @@ def test_an_error_in_the_ninth_digit_is_found():
     assert error(right * (1 + 1e-9), x) > 1e6 * error(right, x)
 
 
-@pytest.mark.parametrize("dtype", ["f", "D", pytest.param("F", marks=pytest.mark.extended)])
+@pytest.mark.parametrize(
+    "dtype", ["f", *(pytest.param(k, marks=pytest.mark.extended) for k in "DF")]
+)
 def test_errors_in_every_dtype_are_those_of_lapack(dtype):
     operands = draw((1, 400, 1), dtype)
     check_errors(*(operand[0, :, 0] for operand in operands[:3]))

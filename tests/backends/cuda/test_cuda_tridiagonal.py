@@ -55,9 +55,9 @@ def _on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> Iterato
     window._tries.cache_clear()
 
 
-def windows_under_way(chunk: Chunk, result: Any) -> Any:
+def windows_under_way(chunk: Chunk, result: Any, beside: tuple[int, int] = (0, 0)) -> Any:
     flags = np.full(window.MOST_TRIES, -1)
-    tries = window.launch_windows(chunk, result, flags.ctypes.data)
+    tries = window.launch_windows(chunk, result, flags.ctypes.data, beside)
     return lambda: bool(tries and flags[tries - 1])
 
 
@@ -121,7 +121,7 @@ def test_chunks_of_lines(shape: tuple[int, int, int]) -> None:
     entries = cpu.propagate(summaries)
     for own, chunk, entry, (a, b) in zip(ends, chunks, entries, pairs, strict=True):
         result = poisoned(chunk.shape, "f8").view(HostArray)
-        assert phases.determine(own, chunk, entry, result) is None
+        assert phases.determine(own, chunk, entry, result)
         assert error(np.asarray(result), wanted[:, a:b]) < 1e-9
 
 
@@ -177,6 +177,32 @@ def test_systems_that_forget_are_read_once(dtype: str) -> None:
         assert windows_under_way(chunk, result)(), shape
         wanted = mgrec.solve_tridiagonal(*operands, axis=1)
         assert error(np.asarray(result), wanted) < 4 * np.finfo(dtype).eps, shape
+        begin, end = shape[1] // 3, shape[1] - shape[1] // 4
+        x = determine_between(operands, wanted, begin, end)
+        assert error(x, wanted[:, begin:end]) < 4 * np.finfo(dtype).eps, shape
+
+
+def determine_between(operands: list[Any], x: Any, begin: int, end: int) -> Any:
+    """The unknowns of rows of lines, from those on both sides."""
+    parts = [part[:, begin:end] if part.shape[1] > 1 else part for part in operands]
+    shape = (x.shape[0], end - begin, x.shape[2])
+    chunk = Chunk(tuple(map(as_device, parts)), shape, x.dtype)
+    entry = np.stack(
+        [x[:, k] if 0 <= k < x.shape[1] else x[:, 0] for k in (begin - 1, begin, end - 1, end)]
+    )
+    result = poisoned(shape, x.dtype).view(HostArray)
+    assert phases.determine(Ends(begin == 0, end == x.shape[1]), chunk, entry, result)
+    return np.asarray(result)
+
+
+def test_a_chunk_that_cannot_be_solved_says_so() -> None:
+    operands = draw((2, 200, 1), "f4")
+    for part in operands[:3]:
+        part[1, 100] = 0
+    x = np.ones((2, 300, 1), "f4")
+    with pytest.raises(SingularSystemError) as raised:
+        determine_between(operands, x, 3, 190)
+    assert raised.value.number == 1
 
 
 @pytest.mark.parametrize("shape", [(1, 20_000, 1), (3, 1000, 1), (2, 300, 11)])

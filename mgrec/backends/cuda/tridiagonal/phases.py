@@ -68,7 +68,7 @@ def _no_rows(chunk: Chunk) -> InterfaceRows:
     return InterfaceRows(np.empty((2, CELL // 2, *chunk.row_shape), chunk.dtype))
 
 
-def determine(ends: Ends, chunk: Chunk, entry: Any, result: Any) -> bool | None:
+def determine(ends: Ends, chunk: Chunk, entry: Any, result: Any) -> bool:
     """Write the unknowns of a chunk.
 
     Parameters
@@ -83,8 +83,8 @@ def determine(ends: Ends, chunk: Chunk, entry: Any, result: Any) -> bool | None:
 
     Returns
     -------
-    bool or None
-        Whether no operand of whole systems holds nan or inf; None where that is not known.
+    bool
+        Whether no operand holds nan or inf.
 
     Raises
     ------
@@ -94,19 +94,26 @@ def determine(ends: Ends, chunk: Chunk, entry: Any, result: Any) -> bool | None:
     if result.size == 0:
         return True
     chunk = chunk.map_arrays(on_device, chunk.shape)
-    if entry is not None:
-        line, memory = _prepare(ends, chunk, result)
-        memory.run("reduce")
-        memory.cuts(line.top)[...] = on_device(entry).reshape(4, -1).T.reshape(-1)
-        memory.run("enter")
-        return None
-    have_solved = windows_under_way(chunk, result) if ends.method == "auto" else None
+    known = None if entry is None else on_device(entry).astype(chunk.dtype, order="C", copy=False)
+    have_solved = None
+    if ends.method == "auto":
+        have_solved = windows_under_way(chunk, result, _beside(ends, known))
     try:
         # Beside the windows, so that what they leave is launched at once.
-        _, memory = _prepare(ends, chunk, result)
+        line, memory = _prepare(ends, chunk, result)
     finally:
         is_solved = have_solved is not None and have_solved()
-    return is_solved or _solve(memory)
+    if is_solved:
+        return True
+    return _solve(memory) if known is None else _enter(line, memory, known)
+
+
+def _beside(ends: Ends, known: Any) -> tuple[int, int]:
+    """Addresses of the unknowns before and after each line; 0 where there are none."""
+    if known is None:
+        return 0, 0
+    before, after = known[0].data.ptr, known[3].data.ptr
+    return 0 if ends.has_first else before, 0 if ends.has_last else after
 
 
 def _solve(memory: Memory) -> bool:
@@ -118,6 +125,19 @@ def _solve(memory: Memory) -> bool:
     if singular is not None:
         raise SingularSystemError(singular)
     return odd is None
+
+
+def _enter(line: Line, memory: Memory, known: Any) -> bool:
+    """A chunk of lines whose unknowns at its ends are known."""
+    memory.run("reduce")
+    memory.cuts(line.top)[...] = known.reshape(4, -1).T.reshape(-1)
+    memory.run("enter")
+    rows = memory.cells(line.top).get().reshape(-1, CELL)
+    # The coefficients of both rows; see InterfaceRows.
+    is_singular = (rows.reshape(-1, 2, CELL // 2)[..., :4] == 0).all((1, 2))
+    if is_singular.any():
+        raise SingularSystemError(int(is_singular.argmax()))
+    return bool(np.isfinite(rows).all())
 
 
 def _prepare(ends: Ends, chunk: Chunk, result: Any) -> tuple[Line, Memory]:

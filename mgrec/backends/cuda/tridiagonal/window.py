@@ -130,6 +130,7 @@ def _divisor(number: int) -> tuple[int, int, int]:
     return number, (2**32 * (2**shift - number)) // number + 1, shift
 
 
+Beside = tuple[int, int]
 # Halos that are tried.
 MOST_TRIES = 2
 # Threads of a window by the bytes of a number, as fast as any on an H100.
@@ -186,7 +187,7 @@ def _tries(shape: tuple[int, int, int], dtype: np.dtype[Any], number: int) -> tu
     )
 
 
-def launch_windows(chunk: Chunk, result: Any, flags: int) -> int:
+def launch_windows(chunk: Chunk, result: Any, flags: int, beside: Beside = (0, 0)) -> int:
     """Solve whole systems, if they need no pivoting and forget.
 
     Parameters
@@ -197,6 +198,9 @@ def launch_windows(chunk: Chunk, result: Any, flags: int) -> int:
         C-contiguous; written. Holds anything where windows fail.
     flags : int
         Address of :data:`MOST_TRIES` int64, none of them 0, that the device reaches.
+    beside : (int, int)
+        Addresses of the unknowns before each line and after it, (outer, inner); 0 where a line
+        begins or ends.
 
     Returns
     -------
@@ -211,7 +215,7 @@ def launch_windows(chunk: Chunk, result: Any, flags: int) -> int:
     words: list[int] = []
     for operand in chunk.operands:
         words += [operand.data.ptr, *strides_of(operand.shape, chunk.shape)]
-    words.append(result.data.ptr)
+    words += [result.data.ptr, *beside]
     is_aligned = chunk.shape[2] * chunk.dtype.itemsize % 16 == 0 and all(
         operand.data.ptr % 16 == 0 for operand in chunk.operands
     )
@@ -224,14 +228,14 @@ def launch_windows(chunk: Chunk, result: Any, flags: int) -> int:
     return len(tries)
 
 
-def windows_under_way(chunk: Chunk, result: Any) -> Callable[[], bool]:
+def windows_under_way(chunk: Chunk, result: Any, beside: Beside = (0, 0)) -> Callable[[], bool]:
     """Launch windows; the callable waits, and tells whether they have solved all."""
     import cupy
     import cupyx
 
     flags = cupyx.empty_pinned(MOST_TRIES, np.int64)
     flags.fill(-1)
-    tries = launch_windows(chunk, result, flags.ctypes.data)
+    tries = launch_windows(chunk, result, flags.ctypes.data, beside)
 
     def have_solved() -> bool:
         if not tries:

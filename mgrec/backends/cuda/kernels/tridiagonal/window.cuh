@@ -41,6 +41,7 @@ struct Divisor {
 struct Windows {
   Operand operands[4];  // dl, d, du and b
   T* result;
+  const T *before, *after;  // the unknowns beside each line, if known; else 0
   long long steps, inner;
   long long groups;       // lines, or runs of WIDTH of them
   Divisor column_groups;  // of one outer index
@@ -198,16 +199,22 @@ struct Bounds {
   }
 };
 
-// A row of a partition; the first of a line has no unknown before it, the last none after it.
+// A row of a partition; the first and the last of a line have no unknown beside the line.
 struct TileRow {
   T dl, d, du, b;
   template <bool IS_FULL>
-  DEVICE static TileRow load(const T* tile, const int* place, int row, const Spot& spot) {
+  DEVICE static TileRow load(const T* tile, const int* place, int row, const Windows& all,
+                             const Spot& spot) {
     const T* own = tile + row * WIDTH;
-    const TileRow full = {own[place[0]], own[place[1]], own[place[2]], own[place[3]]};
+    TileRow full = {own[place[0]], own[place[1]], own[place[2]], own[place[3]]};
     if (IS_FULL) return full;
     const bool is_there = row < spot.length, is_first = row == 0 && spot.first == 0;
     const bool is_last = spot.is_last && row == spot.length - 1;
+    const long long line = spot.outer * all.inner + spot.column;
+    if (is_there && is_first && all.before != nullptr)
+      full.b = minus_product(full.b, full.dl, all.before[line]);
+    if (is_there && is_last && all.after != nullptr)
+      full.b = minus_product(full.b, full.du, all.after[line]);
     return {is_there && !is_first ? full.dl : T(0), is_there ? full.d : T(1),
             is_there && !is_last ? full.du : T(0), is_there ? full.b : T(0)};
   }
@@ -218,11 +225,11 @@ struct FirstRow { T before, after, rhs; };
 
 // Eliminate all rows of a partition but the last, which is returned.
 template <bool IS_FULL>
-DEVICE inline TileRow eliminate(const T* tile, const int* place, const Spot& spot, Eliminated& done,
-                                FirstRow& first, Bounds& bounds) {
+DEVICE inline TileRow eliminate(const T* tile, const int* place, const Windows& all, const Spot& spot,
+                                Eliminated& done, FirstRow& first, Bounds& bounds) {
 #pragma unroll
   for (int k = 0; k < ROWS - 1; ++k) {
-    const TileRow row = TileRow::load<IS_FULL>(tile, place, k, spot);
+    const TileRow row = TileRow::load<IS_FULL>(tile, place, k, all, spot);
     const T pivot = k == 0 ? row.d : minus_product(row.d, row.dl, done.after[k - 1]);
     bounds.pivot(pivot);
     const T inverse = inverse_of(pivot);
@@ -239,7 +246,7 @@ DEVICE inline TileRow eliminate(const T* tile, const int* place, const Spot& spo
       first.after = T(0) - first.after * done.after[k];
     }
   }
-  return TileRow::load<IS_FULL>(tile, place, ROWS - 1, spot);
+  return TileRow::load<IS_FULL>(tile, place, ROWS - 1, all, spot);
 }
 
 DEVICE inline void solve_windows(const Windows& all) {
@@ -265,8 +272,8 @@ DEVICE inline void solve_windows(const Windows& all) {
     Eliminated done;
     Bounds bounds;
     FirstRow first;
-    TileRow row = is_full ? eliminate<true>(tile, place, spot, done, first, bounds)
-                          : eliminate<false>(tile, place, spot, done, first, bounds);
+    TileRow row = is_full ? eliminate<true>(tile, place, all, spot, done, first, bounds)
+                          : eliminate<false>(tile, place, all, spot, done, first, bounds);
     bounds.ratio(first.before);
     bounds.ratio(first.after);
     published[1][0][own] = first.before;
