@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 from ..arrays.chunk import Chunk
 
 Summarise = Callable[[], Any]
+Again = Callable[[Sequence[Any], Any], bool]
 
 
 def _not_asked_for(*given: Any) -> Any:
@@ -33,11 +34,16 @@ class Kernels:
     propagate : callable
         On the CPU: ``(summary, entry) -> entry`` of the next chunk of a chain;
         ``(summaries) -> entries`` of a line.
+    again : callable, ``(algebra, chunk, result) -> ((operands, result) -> bool)``, optional
+        Of a GPU: prepares what determines whole rows of other arrays, alike in all but their
+        values. Operands that are scalars in host memory stay those of the chunk. False where a
+        determination raises.
     """
 
     determine: Callable[..., Any]
     precompute: Callable[[Any, Chunk], Summarise] = _not_asked_for
     propagate: Callable[..., Any] = _not_asked_for
+    again: Callable[[Any, Chunk, Any], Again] | None = None
 
 
 @dataclass(frozen=True)

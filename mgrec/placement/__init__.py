@@ -10,6 +10,7 @@ from typing import Any, ParamSpec
 from ..arrays.kinds import is_lazy
 from ..families.problem import Composed, Problem
 from . import local
+from .replays import call_of, keep, replayed
 
 Given = ParamSpec("Given")
 
@@ -45,7 +46,14 @@ def solved(build: Callable[Given, Problem | Composed]) -> Callable[Given, Any]:
     """
 
     def recurrence(*operands: Given.args, **options: Given.kwargs) -> Any:
-        return solve(build(*operands, **options))
+        call = call_of(build, operands, options)
+        if call is not None and (found := replayed(call)) is not None:
+            return found
+        problem = build(*operands, **options)
+        result = solve(problem)
+        if call is not None and isinstance(problem, Problem):
+            keep(call, problem, result)
+        return result
 
     update_wrapper(recurrence, build)
     del recurrence.__wrapped__  # type: ignore[attr-defined]
