@@ -12,7 +12,7 @@ import numpy as np
 from ..arrays.chunk import Chunk
 
 Summarise = Callable[[], Any]
-Again = Callable[[Sequence[Any], Any], bool]
+Again = Callable[[Sequence[int | None], int], bool]
 
 
 def _not_asked_for(*given: Any) -> Any:
@@ -34,10 +34,10 @@ class Kernels:
     propagate : callable
         On the CPU: ``(summary, entry) -> entry`` of the next chunk of a chain;
         ``(summaries) -> entries`` of a line.
-    again : callable, ``(algebra, chunk, result) -> ((operands, result) -> bool)``, optional
+    again : callable, ``(algebra, chunk, result) -> ((addresses, address) -> bool)``, optional
         Of a GPU: prepares what determines whole rows of other arrays, alike in all but their
-        values. Operands that are scalars in host memory stay those of the chunk. False where a
-        determination raises.
+        values, and takes the addresses of operands and result. An operand that is a scalar in
+        host memory, None among them, stays that of the chunk. False where a determination raises.
     """
 
     determine: Callable[..., Any]

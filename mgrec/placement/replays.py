@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from ..arrays.kinds import is_on_gpu
@@ -29,7 +29,7 @@ class Call(NamedTuple):
     ----------
     kind : tuple
     arrays : list of CuPy arrays
-        All that it is given, in order; C-contiguous, on the current device.
+        All that it is given, in order, on the current device.
     out : CuPy array, optional
     """
 
@@ -43,15 +43,16 @@ def call_of(function: Any, operands: Sequence[Any], options: dict[str, Any]) -> 
     cupy = sys.modules.get("cupy")
     if cupy is None:
         return None
-    kind: list[Any] = [function, cupy.cuda.runtime.getDevice(), *options]
+    device, ndarray = cupy.cuda.runtime.getDevice(), cupy.ndarray
+    kind: list[Any] = [function, device, *options]
     arrays: list[Any] = []
     for value in (*operands, *options.values()):
         own = type(value)
-        if own is cupy.ndarray:
+        if own is ndarray:
             memory = value.data
-            if memory.device_id != kind[1] or not value.flags.c_contiguous or not value.size:
+            if memory.device_id != device:
                 return None
-            kind += (value.shape, value.dtype, memory.ptr % 16)
+            kind += (value.shape, value.strides, value.dtype, memory.ptr % 16)
             arrays.append(value)
         elif own in _PLAIN:
             kind += (own, value)
@@ -70,34 +71,41 @@ class Replay:
     ----------
     solve : callable
         Of :class:`mgrec.families.kernels.Kernels`.
-    operands : tuple
-        Of each operand: its number among the arrays of a call, or a scalar.
+    operands : tuple of int or None
+        Of each operand: its number among the arrays of a call; None for scalars.
+    sizes : tuple of int
+        Bytes of each array of a call.
+    out : int, optional
+        Number of the array that the caller gives for the result.
     empty : callable, ``() -> array``
         Memory for a result.
     """
 
     solve: Again
-    operands: tuple[Any, ...]
+    operands: tuple[int | None, ...]
+    sizes: tuple[int, ...]
+    out: int | None
     empty: Callable[[], Any]
 
     def __call__(self, call: Call) -> Any:
         """The result, or None: the call is to be made as if it were the first."""
-        operands = [call.arrays[k] if type(k) is int else k for k in self.operands]
-        result = self.empty() if call.out is None else call.out
-        if call.out is not None and _overlaps(result, operands):
-            return None
-        return result if self.solve(operands, result) else None
+        addresses = [array.data.ptr for array in call.arrays]
+        if self.out is None:
+            result = self.empty()
+            target = result.data.ptr
+        else:
+            result, target = call.out, addresses[self.out]
+            if self._overlaps(addresses, target, target + self.sizes[self.out]):
+                return None
+        given = [None if number is None else addresses[number] for number in self.operands]
+        return result if self.solve(given, target) else None
 
-
-def _overlaps(result: Any, operands: Sequence[Any]) -> bool:
-    """Whether one C-contiguous array shares memory with others."""
-    begin = result.data.ptr
-    end = begin + result.nbytes
-    return any(
-        operand.data.ptr < end and begin < operand.data.ptr + operand.nbytes
-        for operand in operands
-        if is_on_gpu(operand)
-    )
+    def _overlaps(self, addresses: Sequence[int], begin: int, end: int) -> bool:
+        """Whether the result shares memory with an operand."""
+        for number, (address, size) in enumerate(zip(addresses, self.sizes, strict=True)):
+            if address < end and begin < address + size and number != self.out:
+                return True
+        return False
 
 
 @lru_cache(maxsize=1024)
@@ -132,21 +140,25 @@ def _prepare(call: Call, problem: Problem, result: Any) -> Replay | None:
     solve = recurrence.again(backend, pack, shape, result)
     if solve is None:
         return None
-    return Replay(solve, operands, lambda: backend.empty(shape, recurrence.result_dtype))
+    sizes = tuple(array.nbytes for array in call.arrays)
+    out = next((k for k, array in enumerate(call.arrays) if array is call.out), None)
+    empty = partial(backend.empty, shape, recurrence.result_dtype)
+    return Replay(solve, operands, sizes, out, empty)
 
 
-def _found(operands: Sequence[Any], arrays: Sequence[Any]) -> tuple[Any, ...] | None:
+def _found(operands: Sequence[Any], arrays: Sequence[Any]) -> tuple[int | None, ...] | None:
     """Where among the arrays of a call each operand is; scalars stay.
 
     None where that is not certain: an operand was copied, or two arrays begin at one address.
     """
+    is_certain = all(array.flags.c_contiguous and array.size for array in arrays)
     places = {array.data.ptr: number for number, array in enumerate(arrays)}
-    if len(places) < len(arrays):
+    if not is_certain or len(places) < len(arrays):
         return None
-    found: list[Any] = []
+    found: list[int | None] = []
     for operand in operands:
         if not is_on_gpu(operand):
-            found.append(operand)
+            found.append(None)
         elif (number := places.get(operand.data.ptr)) is not None and (
             operand.size == arrays[number].size and operand.dtype == arrays[number].dtype
         ):

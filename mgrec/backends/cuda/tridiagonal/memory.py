@@ -41,9 +41,9 @@ class Memory:
     @classmethod
     def reserve(
         cls, line: Line, ends: Ends, shapes: Sequence[tuple[int, int, int]],
-        addresses: Sequence[int], result: Any,
+        addresses: Sequence[int], result: int,
     ) -> Memory:  # fmt: skip
-        """Memory for operands of these shapes at these addresses."""
+        """Memory for operands of these shapes, all at these addresses; 0 for no result."""
         import cupy
 
         space = cupy.empty(line.offsets[-1] + 8 * _STATUS, np.uint8)
@@ -54,8 +54,7 @@ class Memory:
             words += [address, *strides_of(shape, line.shape)]
         levels = len(line.parts)
         base = space.data.ptr
-        words += [0 if result is None else result.data.ptr]
-        words += [base + line.offsets[0], base + line.offsets[levels]]
+        words += [result, base + line.offsets[0], base + line.offsets[levels]]
         words += [*line.shape, line.parts[0], ends.has_first, ends.has_last]
         return cls(line, space, status, packed(words))
 

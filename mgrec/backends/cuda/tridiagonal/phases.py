@@ -55,7 +55,7 @@ def precompute(ends: Ends, chunk: Chunk) -> Summarise:
     chunk = chunk.map_arrays(on_device, chunk.shape)
     line = _line(chunk, None)
     addresses = [operand.data.ptr for operand in chunk.operands]
-    memory = Memory.reserve(line, ends, _shapes(chunk), addresses, None)
+    memory = Memory.reserve(line, ends, _shapes(chunk), addresses, 0)
     memory.run("reduce")
     cells = memory.cells(line.top)
 
@@ -105,7 +105,7 @@ def determine(ends: Ends, chunk: Chunk, entry: Any, result: Any) -> bool:
     try:
         # Beside the windows, so that what they leave is launched at once.
         line = _line(chunk, result)
-        memory = Memory.reserve(line, ends, _shapes(chunk), addresses, result)
+        memory = Memory.reserve(line, ends, _shapes(chunk), addresses, result.data.ptr)
     finally:
         is_solved = have_solved()
     if is_solved:
@@ -119,20 +119,20 @@ def again(ends: Ends, chunk: Chunk, result: Any) -> Again:
     tries = tries_of(on_gpu) if ends.method == "auto" else ()
     line, shapes = _line(on_gpu, result), _shapes(on_gpu)
     # Scalars alone: no array of the caller's is held.
-    scalars = [
+    scalars: list[Any] = [
         None if own is given else own
         for own, given in zip(on_gpu.operands, chunk.operands, strict=True)
     ]
     is_forgetting = True
 
-    def solve(operands: Sequence[Any], result: Any) -> bool:
+    def solve(given: Sequence[int | None], target: int) -> bool:
         nonlocal is_forgetting
         addresses = [
-            (given if own is None else own).data.ptr
-            for own, given in zip(scalars, operands, strict=True)
+            address if own is None else own.data.ptr
+            for own, address in zip(scalars, given, strict=True)
         ]
-        reserve = partial(Memory.reserve, line, ends, shapes, addresses, result)
-        have_solved = windows_under_way(tries, addresses, result.data.ptr)
+        reserve = partial(Memory.reserve, line, ends, shapes, addresses, target)
+        have_solved = windows_under_way(tries, addresses, target)
         try:
             # Beside the windows where they failed the last time.
             memory = None if is_forgetting else reserve()

@@ -135,6 +135,8 @@ Beside = tuple[int, int]
 MOST_TRIES = 2
 # Threads of a window by the bytes of a number, as fast as any on an H100.
 _LONG, _COLUMNS = {4: 512, 8: 256, 16: 256}, {4: 512, 8: 256, 16: 128}
+# Bytes of neighbouring columns that a window reads of a row.
+_SEGMENT = 128
 _ROWS, _FEW_ROWS = {4: 17, 8: 17, 16: 9}, 9
 
 
@@ -148,7 +150,7 @@ def windows_of(
     """
     _, steps, inner = shape
     size = dtype.itemsize
-    width = min(128 // size, 1 << (inner - 1).bit_length())
+    width = min(_SEGMENT // size, 1 << (inner - 1).bit_length())
     if inner > 1:
         kinds = [(128, _FEW_ROWS), (128, _ROWS[size]), (_COLUMNS[size], _ROWS[size])]
     else:
