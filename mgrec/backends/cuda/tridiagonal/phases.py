@@ -128,7 +128,7 @@ def again(ends: Ends, chunk: Chunk, result: Any) -> Again:
     def solve(given: Sequence[int | None], target: int) -> bool:
         nonlocal is_forgetting
         addresses = [
-            address if own is None else own.data.ptr
+            own.data.ptr if address is None else address
             for own, address in zip(scalars, given, strict=True)
         ]
         reserve = partial(Memory.reserve, line, ends, shapes, addresses, target)
