@@ -8,13 +8,22 @@
 
 extern __shared__ __align__(16) unsigned char shared_bytes[];
 
+// Division of numbers that mostly have 32 bits: that of 64 takes four times as long.
+DEVICE inline long long quotient(long long x, long long y) {
+  return (x | y) >> 32 == 0 ? unsigned(x) / unsigned(y) : x / y;
+}
+
 // Row `row` of all systems, `count` rows each: threads of a launch have neighbouring numbers.
 struct Spot {
   Place place;
   long long row;
-  DEVICE Spot(const Systems& all, long long number, long long count)
-      : place(all, number / (count * all.inner) * all.inner + number % all.inner),
-        row(number / all.inner % count) {}
+  DEVICE Spot(const Systems& all, long long number, long long count) : place(all, 0) {
+    const long long above = all.inner == 1 ? number : quotient(number, all.inner);
+    place.column = number - above * all.inner;
+    place.outer = quotient(above, count);
+    place.number = place.outer * all.inner + place.column;
+    row = above - place.outer * count;
+  }
 };
 
 // A level in memory, laid out as the operands are: (4, outer, count, inner) numbers from `offset`

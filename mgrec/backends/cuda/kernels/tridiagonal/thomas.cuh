@@ -54,16 +54,27 @@ extern __shared__ __align__(16) unsigned char shared_bytes[];
 constexpr int STRIDE = ROWS + 1;  // odd: rows of neighbouring threads are in different banks
 constexpr int TILE = THREADS * STRIDE;
 
+// The rows of a tile of one array, by this thread: `at` in memory, `own` in shared memory, and how
+// far the next one is in each; `count` of them, ROWS where the tile is full.
+struct Track {
+  long long at, step;
+  int own, count;
+};
+
 struct Tiles {
   const Systems& all;
   long long first_system, tile_count;
   Place own;
   bool is_there;
+  int together;  // systems of the block
 
   DEVICE explicit Tiles(const Systems& all)
       : all(all), first_system(blockIdx.x * (long long)THREADS),
         tile_count((all.steps + ROWS - 1) / ROWS), own(all, first_system + threadIdx.x),
-        is_there(own.number < all.count()) {}
+        is_there(own.number < all.count()) {
+    const long long rest = all.count() - first_system;
+    together = rest < THREADS ? int(rest) : THREADS;
+  }
   DEVICE static T* tile(long long number, int which) {
     return (T*)shared_bytes + (int(number % STAGES) * 4 + which) * TILE;
   }
@@ -74,64 +85,59 @@ struct Tiles {
     const long long rest = all.steps - number * ROWS;
     return rest < ROWS ? int(rest) : ROWS;
   }
-  // p of a row, by threads: neighbours are side by side in either layout.
-  DEVICE T* kept(long long row) const {
-    return all.scratch + ((blockIdx.x * all.steps + row) * THREADS + threadIdx.x);
+  // p of the rows of a tile, THREADS apart: neighbours are side by side in either layout.
+  DEVICE T* kept(long long number) const {
+    return all.scratch + ((blockIdx.x * all.steps + number * ROWS) * THREADS + threadIdx.x);
   }
 
-  DEVICE void load(T* to, const Operand& from, long long number) const {
+  // Neighbouring threads have neighbouring columns, or neighbouring rows of a system: then ROWS
+  // threads share a system, and each goes from system to system.
+  static constexpr int SHARE = COLUMNS ? 1 : THREADS / ROWS, APART = COLUMNS ? THREADS : SHARE * STRIDE;
+  DEVICE Track track(long long outer, long long step, long long inner, long long number) const {
     const int rows = length(number);
     const long long first = number * ROWS;
-    if (COLUMNS) {
-      const T* start = own.start(from) + first * from.step;
-#pragma unroll 8
-      for (int row = 0; row < ROWS; ++row)
-        if (is_there && row < rows) copy_word(to + index(row), start + row * from.step);
-      return;
-    }
-    const int row = threadIdx.x % ROWS;
-    constexpr int TOGETHER = THREADS / ROWS;  // systems
-    const T* start = from.data + (first + row) * from.step;
-#pragma unroll 8
-    for (int turn = 0; turn < ROWS; ++turn) {
-      const int lane = turn * TOGETHER + threadIdx.x / ROWS;
-      const long long system = first_system + lane;
-      if (system < all.outer && row < rows)
-        copy_word(to + lane * STRIDE + row, start + system * from.outer);
+    if (COLUMNS)
+      return {own.outer * outer + own.column * inner + first * step, step, int(threadIdx.x),
+              is_there ? rows : 0};
+    const int row = threadIdx.x % ROWS, lane = threadIdx.x / ROWS;
+    return {(first_system + lane) * outer + (first + row) * step, SHARE * outer,
+            lane * STRIDE + row, row < rows ? (together - lane + SHARE - 1) / SHARE : 0};
+  }
+  template <class Move> DEVICE static void each(Track track, Move move) {
+    if (track.count == ROWS) {
+#pragma unroll
+      for (int k = 0; k < ROWS; ++k, track.at += track.step) move(track.at, track.own + k * APART);
+    } else {
+      for (int k = 0; k < track.count; ++k, track.at += track.step)
+        move(track.at, track.own + k * APART);
     }
   }
+  DEVICE void load(T* to, const Operand& from, long long number) const {
+    each(track(from.outer, from.step, from.inner, number),
+         [&](long long at, int place) { copy_word(to + place, from.data + at); });
+  }
+  DEVICE Operand results() const { return {all.result, all.steps * all.inner, all.inner, 1}; }
   DEVICE void store(const T* from, long long number) const {
-    const int rows = length(number);
-    const long long first = number * ROWS;
-    if (COLUMNS) {
-      T* start = own.result(all) + first * all.inner;
-#pragma unroll 8
-      for (int row = 0; row < ROWS; ++row)
-        if (is_there && row < rows) start[row * all.inner] = from[index(row)];
-      return;
-    }
-    const int row = threadIdx.x % ROWS;
-    constexpr int TOGETHER = THREADS / ROWS;
-    __syncthreads();
-#pragma unroll 8
-    for (int turn = 0; turn < ROWS; ++turn) {
-      const int lane = turn * TOGETHER + threadIdx.x / ROWS;
-      const long long system = first_system + lane;
-      if (system < all.outer && row < rows)
-        all.result[system * all.steps + first + row] = from[lane * STRIDE + row];
-    }
+    const Operand to = results();
+    if (!COLUMNS) __syncthreads();
+    each(track(to.outer, to.step, to.inner, number),
+         [&](long long at, int place) { all.result[at] = from[place]; });
   }
   DEVICE void load_operands(long long number) const {
-    if (number < tile_count)
+    if (number < tile_count) {
+#pragma unroll
       for (int which = 0; which < 4; ++which) load(tile(number, which), all.operands[which], number);
+    }
     copies_commit();
   }
   DEVICE void load_kept(long long number) const {
     if (number >= 0) {
-      const Operand q = {all.result, all.steps * all.inner, all.inner, 1};
-      load(tile(number, 3), q, number);
-      for (int row = 0; row < length(number); ++row)
-        copy_word(tile(number, 0) + index(row), kept(number * ROWS + row));
+      load(tile(number, 3), results(), number);
+      T* to = tile(number, 0);
+      const T* from = kept(number);
+      const int rows = length(number);
+#pragma unroll 8
+      for (int row = 0; row < rows; ++row) copy_word(to + index(row), from + row * THREADS);
     }
     copies_commit();
   }
@@ -146,7 +152,7 @@ DEVICE inline void solve_in_tiles(const Systems& all) {
     copies_wait();
     __syncthreads();
     T *a = tiles.tile(number, 0), *b = tiles.tile(number, 1);
-    T *c = tiles.tile(number, 2), *k = tiles.tile(number, 3);
+    T *c = tiles.tile(number, 2), *k = tiles.tile(number, 3), *kept = tiles.kept(number);
     const int rows = tiles.length(number);
     if (number == 0) a[tiles.index(0)] = T(0);
     if (number == tiles.tile_count - 1) c[tiles.index(rows - 1)] = T(0);
@@ -154,7 +160,7 @@ DEVICE inline void solve_in_tiles(const Systems& all) {
     for (int row = 0; row < rows; ++row) {
       const int at = tiles.index(row);
       sweep.take({a[at], b[at], c[at], k[at]});
-      *tiles.kept(number * ROWS + row) = sweep.p;
+      kept[row * THREADS] = sweep.p;
       k[at] = sweep.q;
     }
     tiles.store(k, number);
