@@ -17,7 +17,8 @@ ROWS = 4095
 COUNTS = (5_000, 10_000, 15_000, 20_000, 25_000)
 
 THOMAS, THOMAS_GLOBAL = "Thomas, shared memory", "Thomas, global memory"
-AGAIN, AGAIN_GLOBAL = "SERICR again, shared memory", "SERICR again, global memory"
+AGAIN = "SERICR computed again, shared memory"
+AGAIN_GLOBAL = "SERICR computed again, global memory"
 STORED, STORED_GLOBAL = "SERICR stored, shared memory", "SERICR stored, global memory"
 PART, ALL, NONE = "PARACR, part in shared", "PARACR, all in shared", "PARACR, global memory"
 CPU_THOMAS, CPU_SERICR, CPU_LOOP = "CPU Thomas", "CPU SERICR", "CPU loop"
