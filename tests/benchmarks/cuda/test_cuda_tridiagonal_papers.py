@@ -93,3 +93,16 @@ def test_a_candidate_that_is_wrong_is_not_timed(load: Any) -> None:
     )
     assert [row["candidate"] for row in study.cases] == ["right"]
     assert study.missing[0]["reason"] == "ArithmeticError: deviates by 1 of the norm"
+
+
+@pytest.mark.gpu
+def test_all_candidates_agree_on_a_gpu(load: Any) -> None:
+    pytest.importorskip("cupy", reason="CuPy is not installed")
+    study = load("harness.study").Study("study")
+    gpu, measure = load(f"{FOLDER}.gpu"), load(f"{FOLDER}.measure")
+    measure.systems(study, gpu, "batch", 40, 255)
+    for rows in (255, 8191):
+        measure.systems(study, gpu, "single", 1, rows)
+    measure.figure_7(study, gpu, 2**12)
+    assert study.missing == []
+    assert len(study.cases) == 11 + 2 * 6 + 1 + 12
