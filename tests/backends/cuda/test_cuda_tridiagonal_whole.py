@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_on_host import HostArray, HostCompiler, as_device, numpy_as_cupy, poisoned
+from cuda_on_host import DeviceArray, HostArray, HostCompiler, as_device, numpy_as_cupy, poisoned
 
 import mgrec
+from mgrec import backends
 from mgrec.arrays.chunk import Chunk
 from mgrec.backends.cuda.device import launches
 from mgrec.backends.cuda.device.compilation import Device
 from mgrec.backends.cuda.tridiagonal import phases, reduction, thomas, whole
-from mgrec.families.tridiagonal.ends import Ends
+from mgrec.families.kernels import Backend
 from mgrec.families.tridiagonal.singular import SingularSystemError
 
 # Of the study, beside those that the methods choose.
@@ -154,11 +155,32 @@ def test_what_lies_outside_the_matrix_is_not_read(variant: str) -> None:
     np.testing.assert_array_equal(solve(variant, operands), wanted)
 
 
+def empty(shape: Any, dtype: Any) -> Any:
+    return poisoned(shape, dtype).view(DeviceArray)
+
+
 @pytest.mark.parametrize("method", phases.WITHOUT_PIVOTING)
-def test_the_backend_knows_the_methods(method: str) -> None:
-    operands = dominant((4, 50, 1))
-    result = poisoned((4, 50, 1), "f8").view(HostArray)
-    chunk = Chunk(tuple(map(as_device, operands)), (4, 50, 1), np.dtype("f8"))
-    assert phases.kernels(method).determine(Ends(True, True, method), chunk, None, result)
-    wanted = mgrec.solve_tridiagonal(*operands, axis=1)
-    np.testing.assert_allclose(np.asarray(result), wanted, **close("f8"))
+def test_the_public_call(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    device, kernels = DeviceArray.device, phases.kernels(method)
+    backend = Backend(lambda arrays: device, empty, lambda family: kernels)
+    monkeypatch.setattr(backends, "_gpu", lambda method: backend)
+    for shape, axis in [((6, 50), 1), ((50, 6), 0)]:
+        operands = [part[0] for part in dominant((1, *shape))]
+        given = [part.view(DeviceArray) for part in operands]
+        wanted = mgrec.solve_tridiagonal(*operands, axis=axis)
+        call = partial(mgrec.solve_tridiagonal, axis=axis, method=method)
+        x = call(*given)
+        assert isinstance(x, DeviceArray)
+        np.testing.assert_allclose(np.asarray(x), wanted, **close("f8"))
+        out = empty(shape, "f8")
+        assert call(*given[:3], 2.0, out=out) is out
+        wanted = mgrec.solve_tridiagonal(*operands[:3], 2.0, axis=axis)
+        np.testing.assert_allclose(np.asarray(out), wanted, **close("f8"))
+        place = (4, 20) if axis == 1 else (20, 4)
+        given[0][place] = given[1][place] = given[2][place] = 0
+        with pytest.raises(np.linalg.LinAlgError, match=r"system \(4,\) is singular"):
+            call(*given)
+        given[2][place] = np.nan
+        with pytest.raises(ValueError, match="du must hold no nan or inf; got nan at index"):
+            call(*given)
+        assert np.isnan(np.asarray(call(*given, check_finite=False))).sum() == 50
