@@ -38,12 +38,15 @@ class Kernels:
         Of a GPU: prepares what determines whole rows of other arrays, alike in all but their
         values, and takes the addresses of operands and result. An operand that is a scalar in
         host memory, None among them, stays that of the chunk. False where a determination raises.
+    finds_nan : bool
+        `determine` of tridiagonal systems returns whether all operands are finite, by any method.
     """
 
     determine: Callable[..., Any]
     precompute: Callable[[Any, Chunk], Summarise] = _not_asked_for
     propagate: Callable[..., Any] = _not_asked_for
     again: Callable[[Any, Chunk, Any], Again] | None = None
+    finds_nan: bool = False
 
 
 @dataclass(frozen=True)

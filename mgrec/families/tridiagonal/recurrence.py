@@ -115,17 +115,17 @@ class TridiagonalSystem(Line):
         self, backend: Backend, pack: Pack, shape: Shape, entry: Any, out: Arrays = ()
     ) -> tuple[Arrays, None]:
         chunk, ends = self._chunk(pack, shape), self.ends(pack, shape)
+        kernels = backend.kernels(self.family)
         is_checked = not self.check_finite
-        if not is_checked and self.method not in self.by_partitions:
+        if not (is_checked or kernels.finds_nan or self.method in self.by_partitions):
             check_operands(self, pack, shape)
             is_checked = True
         result = out[0] if out else backend.empty(shape, self.dtype)
         target = result.reshape(chunk.shape)
-        determine = backend.kernels(self.family).determine
         with named(self, pack.starts, shape):
             if self.is_periodic and entry is None:
                 entry = self._closed(backend, pack, shape)
-            is_finite = determine(ends, chunk, entry, target)
+            is_finite = kernels.determine(ends, chunk, entry, target)
         if not is_checked and not (is_all_finite(result) if is_finite is None else is_finite):
             check_operands(self, pack, shape)
         return (as_result(result, shape, self.result_dtype),), None

@@ -23,17 +23,20 @@ from ..device.arrays import on_device
 from ..device.compilation import Device
 from .line import CELL, Line, line_of
 from .memory import Memory
+from .reduction import cyclic_reduction, pcr
+from .thomas import thomas
+from .whole import solve_whole
 from .window import tries_of, windows_under_way
+
+WITHOUT_PIVOTING = {"thomas": thomas, "cyclic-reduction": cyclic_reduction, "pcr": pcr}
+"""Methods of whole systems, by the plans of their launches."""
 
 
 def kernels(method: str) -> Kernels:
     """The phases of a chunk."""
-    if method not in ("auto", "partition"):
-        raise NotImplementedError(
-            f"method={method!r} has no kernels for a GPU yet: use 'auto', 'partition' or "
-            f"'p-scheme', or move the arrays to host memory with cupy.asnumpy"
-        )
-    return Kernels(determine, precompute, again=again)
+    if method in WITHOUT_PIVOTING:
+        return Kernels(determine_without_pivoting, finds_nan=True)
+    return Kernels(determine, precompute, again=again, finds_nan=True)
 
 
 def precompute(ends: Ends, chunk: Chunk) -> Summarise:
@@ -146,6 +149,25 @@ def again(ends: Ends, chunk: Chunk, result: Any) -> Again:
             return False
 
     return solve
+
+
+def determine_without_pivoting(ends: Ends, chunk: Chunk, entry: None, result: Any) -> bool:
+    """Write the unknowns of whole systems by the method that `ends` names.
+
+    Returns
+    -------
+    bool
+        Whether no operand holds nan or inf; a system that does becomes nan.
+
+    Raises
+    ------
+    SingularSystemError
+        A pivot is 0, or overflows.
+    """
+    if result.size == 0:
+        return True
+    chunk = chunk.map_arrays(on_device, chunk.shape)
+    return solve_whole(WITHOUT_PIVOTING[ends.method], chunk, result)
 
 
 def _beside(ends: Ends, known: Any) -> tuple[int, int]:
