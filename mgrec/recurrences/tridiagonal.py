@@ -7,11 +7,11 @@ from typing import Any
 
 from ..families.problem import Composed, Problem
 from ..families.tridiagonal.door import check_system
-from ..placement import solved
+from ..placement import solved_by_kind
 from .p_scheme import solve_by_p_scheme
 
 
-@solved
+@solved_by_kind
 def solve_tridiagonal(
     dl: Any,
     d: Any,
