@@ -134,9 +134,9 @@ Beside = tuple[int, int]
 # Halos that are tried.
 MOST_TRIES = 2
 # Threads of a window by the bytes of a number, as fast as any on an H100.
-_LONG, _COLUMNS = {4: 512, 8: 256, 16: 256}, {4: 512, 8: 256, 16: 128}
-# Bytes of neighbouring columns that a window reads of a row.
-_SEGMENT = 128
+_LONG = {4: 512, 8: 256, 16: 256}
+# And rows, of columns.
+_COLUMNS = {4: (512, 17), 8: (256, 21), 16: (128, 9)}
 _ROWS, _FEW_ROWS = {4: 17, 8: 17, 16: 9}, 9
 
 
@@ -150,9 +150,9 @@ def windows_of(
     """
     _, steps, inner = shape
     size = dtype.itemsize
-    width = min(_SEGMENT // size, 1 << (inner - 1).bit_length())
+    width = min(128 // size, 1 << (inner - 1).bit_length())
     if inner > 1:
-        kinds = [(128, _FEW_ROWS), (128, _ROWS[size]), (_COLUMNS[size], _ROWS[size])]
+        kinds = [(128, _FEW_ROWS), (128, _ROWS[size]), _COLUMNS[size]]
     else:
         kinds = [(128, _FEW_ROWS), (256, _ROWS[size]), (512, _ROWS[size] if size == 4 else 9)]
     layouts = [WindowLayout(dtype, threads, rows, width) for threads, rows in kinds]
