@@ -82,6 +82,18 @@ def shift_in(_: Any, lanes: Any, value: Any) -> Any:
 
 
 @intrinsic
+def shift_back(_: Any, lanes: Any, value: Any) -> Any:
+    """Each lane takes the one after it, and the last one `value`."""
+
+    def build(builder: Any, after: Any, last: Any) -> Any:
+        empty = ir.Constant(after.type, ir.Undefined)
+        last = builder.insert_element(empty, last, ir.Constant(ir.IntType(32), 0))
+        return builder.shuffle_vector(after, last, shuffle_mask([*range(1, lanes.width + 1)]))
+
+    return lanes(lanes, lanes.dtype), _builds(build)
+
+
+@intrinsic
 def lane(_: Any, lanes: Any, at: Any) -> Any:
     """One lane, whose number need not be known when this is compiled."""
     return lanes.dtype(lanes, types.intp), _builds(lambda b, x, at: b.extract_element(x, at))
@@ -91,6 +103,12 @@ def lane(_: Any, lanes: Any, at: Any) -> Any:
 def plus(_: Any, x: Any, y: Any) -> Any:
     """``x + y``; integers wrap around."""
     return x(x, y), _builds(lambda b, *values: (b.fadd if _is_real(x) else b.add)(*values))
+
+
+@intrinsic
+def minus(_: Any, x: Any, y: Any) -> Any:
+    """``x - y``; integers wrap around."""
+    return x(x, y), _builds(lambda b, *values: (b.fsub if _is_real(x) else b.sub)(*values))
 
 
 @intrinsic

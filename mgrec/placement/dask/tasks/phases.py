@@ -17,7 +17,7 @@ import numpy as np
 
 from ....arrays.kinds import is_on_gpu, to_host
 from ....backends import CPU, backend_of
-from ....families.family import AlongAxis, Grid, Pack, Recurrence, Shape, Where
+from ....families.family import AlongAxis, Grid, Pack, Recurrence, Shape, Swept, Where
 from ....families.kernels import Backend, Summarise
 from .errors import in_chunk
 from .limits import check_chunk
@@ -223,3 +223,27 @@ def determine_tile(recurrence: Grid, at: Where, above: Any, left: Any, *blocks: 
 def leave_grid(recurrence: Grid, edges: Any) -> Any:
     """What the last tile tells of the whole."""
     return recurrence.leave(edges)
+
+
+def sweep_tile(
+    recurrence: Swept, at: Where, is_last: bool, before: Any, around: Any, done: Any, *others: Any
+) -> tuple[Any, Any]:
+    """A tile after one more sweep, and its sides; `before` is what the sweep before gave."""
+    pack = Pack((*others, tile_of(before)), *at)
+    with chunk_of("determine", recurrence, pack) as (backend, shape):
+        return recurrence.sweep(backend, pack, shape, tuple(around), is_last, done)
+
+
+def tile_of(swept: Any) -> Any:
+    """A tile without its sides; before the first sweep it has none."""
+    return swept[0] if isinstance(swept, tuple) else swept
+
+
+def sides_of(recurrence: Swept, tile: Any) -> Any:
+    """The sides of a tile before the first sweep."""
+    return recurrence.sides(tile)
+
+
+def are_done(recurrence: Swept, before: Any, sides: list[Any]) -> Any:
+    """Whether tiles need no more sweeps."""
+    return recurrence.is_done(before, sides)
