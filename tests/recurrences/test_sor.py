@@ -91,6 +91,7 @@ def test_many_sweeps():
 @pytest.mark.parametrize("shape", [(300, 200), (90, 900), (5, 40, 50)])
 def test_threads_give_the_same_bits(shape, dtype, monkeypatch):
     monkeypatch.setattr(grids, "_MANY", 1)
+    monkeypatch.setattr(grids, "_MANY_TOGETHER", 1)
     monkeypatch.setenv("MGREC_NUM_THREADS", "3")
     x, rhs = numbers(shape, dtype), numbers(shape, dtype, 1)
     same(mgrec.sor(x, rhs, omega=1.5, sweeps=20), by_the_loop(x, rhs, omega=1.5, sweeps=20))
