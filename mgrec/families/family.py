@@ -9,7 +9,7 @@ topology    what crosses the boundary of a chunk            families
 ``Chain``   a summary one way, an entry the same way        transfer maps, filters
 ``Line``    a summary to a small system, an entry back      tridiagonal systems
 ``Grid``    the edges of the chunks above and to the left   wavefront loops
-``Swept``   the sides of the chunks around it               wavefront loops, swept repeatedly
+``Swept``   the sides of the chunks around it (swept.py)    wavefront loops, several sweeps
 ==========  ==============================================  =================================
 
 Placement knows nothing else of a family: not in a solve on one machine, nor in graphs or plans.
@@ -260,40 +260,3 @@ class Grid(Recurrence):
     def leave(self, edges: Any) -> Any:
         """What the edges of the last tile tell of the whole: an array of `exit_size`, or None."""
         return None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Swept(Grid):
-    """A grid that is swept several times: a tile needs the sides of the tiles around it.
-
-    Those above and to the left have done the same sweep, those below and to the right the one
-    before. The tile itself is the last block of a pack.
-    """
-
-    @property
-    @abstractmethod
-    def runs(self) -> list[int]:
-        """Sweeps up to each one after which the grid may be done, that one included."""
-
-    @abstractmethod
-    def sides(self, tile: Any) -> Any:
-        """The sides of a tile before the first sweep, in host memory."""
-
-    @abstractmethod
-    def sweep(
-        self, backend: Backend, pack: Pack, shape: Shape, around: Arrays, is_last: bool, done: Any
-    ) -> tuple[Any, Any]:
-        """A tile after one more sweep, and its sides.
-
-        Parameters
-        ----------
-        around : sides of the tiles above, to the left, below and to the right
-            None at the border of the array.
-        is_last : bool
-            Of its run.
-        done : what `is_done` found last, or None
-        """
-
-    @abstractmethod
-    def is_done(self, done: Any, sides: Sequence[Any]) -> Any:
-        """Whether no more sweeps are needed, from what was found before and all tiles' sides."""

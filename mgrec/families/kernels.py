@@ -33,11 +33,14 @@ class Kernels:
     propagate : callable
         On the CPU: ``(summary, entry) -> entry`` of the next chunk of a chain;
         ``(summaries) -> entries`` of a line.
+    hold : callable
+        ``(grids, rhs) -> grids`` in the form in which they are swept.
     """
 
     determine: Callable[..., Any]
     precompute: Callable[[Any, Chunk], Summarise] = _not_asked_for
     propagate: Callable[..., Any] = _not_asked_for
+    hold: Callable[..., Any] = _not_asked_for
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from mgrec.backends.cpu.wavefront.relaxation import grids
 
 # A strip has WIDE // 8 rows in float64, and WIDE // 4 in float32.
 SHAPES = [
-    (1, 1), (2, 9), (9, 2), (3, 3), (5, 80), (80, 5), (WIDE // 8, 40), (WIDE // 4 + 1, 41),
-    (WIDE // 2 + 3, WIDE // 4 + 17), (2 * WIDE // 4, 100), (2, 3, 30, 20),
+    (1, 1), (2, 9), (9, 2), (1, 70), (70, 1), (3, 3), (5, 80), (80, 5), (WIDE // 8, 40),
+    (WIDE // 4 + 1, 41), (WIDE // 2 + 3, WIDE // 4 + 17), (2 * WIDE // 4, 100), (2, 3, 30, 20),
 ]  # fmt: skip
 
 

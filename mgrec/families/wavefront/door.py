@@ -13,7 +13,8 @@ from ...arrays.kinds import check_together, is_on_gpu
 from ..problem import Problem, varying
 from .alignment import Scoring
 from .recurrence import LocalAlignment, SummedAreaTable
-from .relaxation import Relaxation, Sweeps
+from .relaxation import Relaxation
+from .sweeps import Sweeps
 
 _SUMMED = "?bhilqBHILQfdFD"
 # Scores of int64 that no path through two sequences can reach.

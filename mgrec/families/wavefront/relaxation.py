@@ -8,65 +8,62 @@ from typing import Any
 
 import numpy as np
 
-from ..family import Arrays, Pack, Shape, Swept
+from ..family import Arrays, Pack, Shape
 from ..kernels import Backend
+from ..swept import Swept
+from .sweeps import Sides, Sweeps
 
 
 @dataclass(frozen=True)
-class Sweeps:
-    """The sweeps of a loop over a grid.
+class Held:
+    """A tile and its neighbours' sides between two sweeps, in the form in which it is swept.
 
     Attributes
     ----------
-    omega : float
-        The relaxation factor.
-    sweeps : int
-        At most, 1 or more.
-    tol : float, optional
-        A checked sweep whose largest update is below it is the last one. None: none is checked.
-    check_every : int
-        From one checked sweep to the next; the last of all is checked as well.
+    grids : what `hold` of the kernels gives
+        With one row or column more where the tile has a neighbour.
+    inside : (slice, slice)
+        Where the tile is.
+    shape : tuple of int
+        Of the tile.
     """
 
-    omega: float
-    sweeps: int = 1
-    tol: float | None = None
-    check_every: int = 1
+    grids: Any
+    inside: tuple[slice, slice]
+    shape: Shape
 
     @property
-    def runs(self) -> list[int]:
-        """Sweeps up to each checked one, that included; all at once where none is checked.
+    def ndim(self) -> int:
+        return len(self.shape)
 
-        Examples
-        --------
-        >>> Sweeps(1.5, 25, 1e-6, 10).runs
-        [10, 10, 5]
-        """
-        if self.tol is None:
-            return [self.sweeps]
-        whole, rest = divmod(self.sweeps, self.check_every)
-        return [self.check_every] * whole + [rest] * bool(rest)
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.grids.dtype
 
+    @property
+    def nbytes(self) -> int:
+        return self.grids.nbytes
 
-@dataclass(frozen=True)
-class Sides:
-    """The outermost rows and columns of a tile, and the largest update of its last sweep.
+    def __sizeof__(self) -> int:
+        return self.nbytes
 
-    Attributes
-    ----------
-    first, last : array (..., columns)
-        Rows.
-    left, right : array (..., rows)
-        Columns.
-    update : array (...)
-        nan where the sweep was not checked.
-    """
+    @property
+    def ends(self) -> tuple[int, int, int, int]:
+        """The first and last row, and the first and last column of the tile."""
+        (down, across), (rows, columns) = self.inside, self.shape[-2:]
+        top, left = down.start or 0, across.start or 0
+        return top, top + rows - 1, left, left + columns - 1
 
-    first: np.ndarray
-    last: np.ndarray
-    left: np.ndarray
-    right: np.ndarray
-    update: np.ndarray
+    def sides(self, update: np.ndarray) -> Sides:
+        (down, across), (first, last, left, right) = self.inside, self.ends
+        row, column = self.grids.row, self.grids.column
+        return Sides(
+            first=np.array(row(first)[..., across]),
+            last=np.array(row(last)[..., across]),
+            left=np.array(column(left)[..., down]),
+            right=np.array(column(right)[..., down]),
+            update=update,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,56 +94,45 @@ class Relaxation(Swept):
         backend.kernels(self.family).determine(self.loop, x, side, result)
         return (result,), None
 
-    def sides(self, tile: np.ndarray, update: Any = np.nan) -> Sides:
-        first, last, left, right = map(
-            np.array, (tile[..., 0, :], tile[..., -1, :], tile[..., 0], tile[..., -1])
-        )
-        return Sides(first, last, left, right, np.asarray(update))
+    def sides(self, tile: np.ndarray) -> Sides:
+        sides = tile[..., 0, :], tile[..., -1, :], tile[..., 0], tile[..., -1]
+        first, last, left, right = map(np.array, sides)
+        return Sides(first, last, left, right, np.asarray(np.nan))
+
+    def tile(self, state: Any) -> np.ndarray:
+        return state.grids.write()[(..., *state.inside)] if isinstance(state, Held) else state
 
     def sweep(
         self, backend: Backend, pack: Pack, shape: Shape, around: Arrays, is_last: bool, done: Any
-    ) -> tuple[np.ndarray, Sides]:
-        *rhs, x = pack.blocks
+    ) -> tuple[Held, Sides]:
+        *rhs, tile = pack.blocks
+        held = tile if isinstance(tile, Held) else self._hold(backend, rhs, tile, around)
         if done is not None and done.all():
-            return x, self.sides(x, np.zeros(done.shape))
-        inside = _inside(around)
-        grid = _surrounded(x, around, inside)
-        side = None
-        if rhs:
-            side = np.zeros_like(grid)
-            side[inside] = rhs[0]
+            return held, held.sides(np.zeros(done.shape))
         loop = replace(self.loop, sweeps=1, tol=self.loop.tol if is_last else None)
-        update = backend.kernels(self.family).determine(loop, grid, side, grid)
-        tile = grid[inside]
-        if done is not None:
-            tile = np.where(done[..., None, None], x, tile)
-        return tile, self.sides(tile, update)
+        above, left, below, right = around
+        borders = (
+            None if above is None else above.last,
+            None if left is None else left.right,
+            None if below is None else below.first,
+            None if right is None else right.left,
+        )
+        grids, update = held.grids.swept(loop, borders, held.inside, done)
+        held = replace(held, grids=grids)
+        return held, held.sides(update)
+
+    def _hold(self, backend: Backend, rhs: Sequence[Any], tile: Any, around: Arrays) -> Held:
+        """A tile before the first sweep; its neighbours' sides come with every sweep."""
+        above, left, below, right = (int(side is not None) for side in around)
+        *batch, rows, columns = tile.shape
+        inside = slice(above, above + rows), slice(left, left + columns)
+        shape = (*batch, above + rows + below, left + columns + right)
+        arrays = []
+        for block in (tile, *rhs):
+            arrays.append(np.zeros(shape, self.dtype))
+            arrays[-1][(..., *inside)] = block
+        return Held(backend.kernels(self.family).hold(*arrays), inside, tile.shape)
 
     def is_done(self, done: Any, sides: Sequence[Sides]) -> np.ndarray:
         found = np.max([side.update for side in sides], axis=0) < self.loop.tol
         return found if done is None else found | done
-
-
-def _inside(around: Arrays) -> tuple[Any, ...]:
-    """Where a tile is in a grid that has its neighbours' sides as well."""
-    above, left, below, right = (None if side is None else 1 for side in around)
-    return ..., slice(above, below and -1), slice(left, right and -1)
-
-
-def _surrounded(tile: np.ndarray, around: Arrays, inside: tuple[Any, ...]) -> np.ndarray:
-    """A tile between its neighbours' sides; the corners, which no point needs, are 0."""
-    above, left, below, right = around
-    *batch, rows, columns = tile.shape
-    rows += sum(side is not None for side in (above, below))
-    columns += sum(side is not None for side in (left, right))
-    grid, (_, down, across) = np.zeros((*batch, rows, columns), tile.dtype), inside
-    grid[inside] = tile
-    if above is not None:
-        grid[..., 0, across] = above.last
-    if left is not None:
-        grid[..., down, 0] = left.right
-    if below is not None:
-        grid[..., -1, across] = below.first
-    if right is not None:
-        grid[..., down, -1] = right.left
-    return grid

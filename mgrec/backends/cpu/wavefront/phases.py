@@ -9,15 +9,16 @@ import numpy as np
 
 from ....families.kernels import Kernels
 from ....families.wavefront.alignment import Edges, Scoring
-from ....families.wavefront.relaxation import Sweeps
+from ....families.wavefront.sweeps import Sweeps
 from .alignment import determine_alignment
 from .relaxation.grids import determine_relaxation
+from .relaxation.held import hold
 from .table import determine_table
 
 
 def kernels(method: str) -> Kernels:
     """The phase of a tile; one runs on the caller's thread, but for sweeps by "threads"."""
-    return Kernels(partial(determine, is_shared=method == "threads"))
+    return Kernels(partial(determine, is_shared=method == "threads"), hold=hold)
 
 
 def determine(loop: Any, *tile: Any, is_shared: bool = False) -> Any:

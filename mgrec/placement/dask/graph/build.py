@@ -17,8 +17,9 @@ import dask.array as da
 from dask.base import tokenize
 
 from ....algebra.callers import level_of_caller
-from ....families.family import AlongAxis, Grid, Swept
+from ....families.family import AlongAxis, Grid
 from ....families.problem import Problem
+from ....families.swept import Swept
 from ...logs import log_solve
 from ..tasks.limits import check_chunks
 from .cuts import Cut

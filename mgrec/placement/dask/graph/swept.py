@@ -41,7 +41,9 @@ def solve_sweeps(cut: Cut, token: str) -> tuple[da.Array, ...]:
     graph = extended(graph, sweeps.tiles, sweeps.layer, {block.name for block in cut.blocks})
     name, ndim, dtype = f"state-0-{sweeps.tiles}", len(cut.chunks), cut.recurrence.result_dtype
     results: Layer = {
-        (name, *place): Task((name, *place), tile_of, sweeps.tile(sweeps.count, place))
+        (name, *place): Task(
+            (name, *place), tile_of, cut.recurrence, sweeps.tile(sweeps.count, place)
+        )
         for place in rows_of(cut.chunks)
     }
     read = {key[0] for task in results.values() for key in task.dependencies}

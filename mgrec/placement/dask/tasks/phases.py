@@ -17,8 +17,9 @@ import numpy as np
 
 from ....arrays.kinds import is_on_gpu, to_host
 from ....backends import CPU, backend_of
-from ....families.family import AlongAxis, Grid, Pack, Recurrence, Shape, Swept, Where
+from ....families.family import AlongAxis, Grid, Pack, Recurrence, Shape, Where
 from ....families.kernels import Backend, Summarise
+from ....families.swept import Swept
 from .errors import in_chunk
 from .limits import check_chunk
 from .spilling import register
@@ -228,15 +229,20 @@ def leave_grid(recurrence: Grid, edges: Any) -> Any:
 def sweep_tile(
     recurrence: Swept, at: Where, is_last: bool, before: Any, around: Any, done: Any, *others: Any
 ) -> tuple[Any, Any]:
-    """A tile after one more sweep, and its sides; `before` is what the sweep before gave."""
-    pack = Pack((*others, tile_of(before)), *at)
+    """The state of a tile after one more sweep, and its sides; `before`: those before it."""
+    pack = Pack((*others, _state_of(before)), *at)
     with chunk_of("determine", recurrence, pack) as (backend, shape):
         return recurrence.sweep(backend, pack, shape, tuple(around), is_last, done)
 
 
-def tile_of(swept: Any) -> Any:
-    """A tile without its sides; before the first sweep it has none."""
+def _state_of(swept: Any) -> Any:
+    """The state of a tile without its sides; before the first sweep it has none."""
     return swept[0] if isinstance(swept, tuple) else swept
+
+
+def tile_of(recurrence: Swept, swept: Any) -> Any:
+    """A tile after the last sweep."""
+    return recurrence.tile(_state_of(swept))
 
 
 def sides_of(recurrence: Swept, tile: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .....families.wavefront.relaxation import Sweeps
+from .....families.wavefront.sweeps import Sweeps
 from ...compilation.kernels import writable
 from ...simd.choice import WIDE
 from ...threads import SMALL, cuts, thread_count, together
@@ -73,10 +73,8 @@ def _contiguous(array: np.ndarray) -> np.ndarray:
 def _relax_grid(
     loop: Sweeps, grid: np.ndarray, rhs: np.ndarray | None, result: np.ndarray, threads: int
 ) -> float:
-    if min(grid.shape) < 3:
-        result[...] = grid
-        return 0.0
-    strips, update = _Strips(grid, rhs, loop.omega, threads), np.nan
+    sides, update = None if rhs is None else skewed(rhs, threads), np.nan
+    strips = Strips(skewed(grid, threads), sides, grid.shape, loop.omega, threads)
     for sweeps in loop.runs:
         if loop.tol is None:
             strips.sweep(sweeps)
@@ -87,37 +85,46 @@ def _relax_grid(
         update = strips.update(before)
         if update < loop.tol:
             break
-    strips.write(result)
+    _share(straighten, threads, strips.values, result)
     return update
 
 
-class _Strips:
-    """A grid as strips, between sweeps."""
+def strips_shape(grids: np.ndarray) -> tuple[int, int, int]:
+    """Of one of some grids (..., rows, columns): strips, their steps, their lanes."""
+    lanes, (rows, columns) = WIDE // grids.itemsize, grids.shape[-2:]
+    return -(-rows // lanes), columns + lanes - 1, lanes
+
+
+def skewed(grid: np.ndarray, threads: int = 1) -> np.ndarray:
+    """The strips of a contiguous grid."""
+    values = np.empty(strips_shape(grid), grid.dtype)
+    _share(skew, threads, grid, values)
+    return values
+
+
+def _share(kernel: Any, threads: int, *arrays: Any) -> None:
+    """Call a kernel for all strips, which are the array of three axes."""
+    count = max(arrays, key=np.ndim).shape[0]
+    together([partial(kernel, *arrays, *part) for part in cuts(count, threads)])
+
+
+class Strips:
+    """A grid of a shape as strips, which are overwritten by sweeps."""
 
     def __init__(
-        self, grid: np.ndarray, rhs: np.ndarray | None, omega: float, threads: int
-    ) -> None:
-        lanes, (self.rows, columns) = WIDE // grid.itemsize, grid.shape
-        self.size, self.threads = (self.rows, columns, lanes), threads
-        self.weights = np.array([1 - omega, omega / 4], grid.dtype)
-        self.codes = np.arange(lanes, dtype=f"i{grid.itemsize}")
-        shape = -(-self.rows // lanes), columns + lanes - 1, lanes
-        self.values = np.empty(shape, grid.dtype)
-        self._share(skew, grid, self.values)
-        self.rhs = None
-        if rhs is not None:
-            self.rhs = np.empty_like(self.values)
-            self._share(skew, rhs, self.rhs)
-
-    def _share(self, kernel: Any, *arrays: Any) -> None:
-        """Call a kernel for all strips."""
-        together([partial(kernel, *arrays, *part) for part in self._parts])
-
-    @property
-    def _parts(self) -> list[tuple[int, int]]:
-        return cuts(len(self.values), self.threads)
+        self, values: np.ndarray, rhs: np.ndarray | None, shape: tuple[int, ...], omega: float,
+        threads: int = 1
+    ) -> None:  # fmt: skip
+        self.values, self.threads, lanes = values, threads, values.shape[-1]
+        self.size = (*shape, lanes)
+        weights = np.array([1 - omega, omega / 4], values.dtype)
+        codes = np.arange(lanes, dtype=f"i{values.itemsize}")
+        sides = None if rhs is None else rhs.reshape(-1)
+        self.own = values.reshape(-1), sides, weights, self.size, codes
 
     def sweep(self, sweeps: int) -> None:
+        if min(self.size[:2]) < 3:
+            return
         for first in range(0, sweeps, _TOGETHER):
             count = min(_TOGETHER, sweeps - first)
             threads = self.threads if count * self.values.size >= _MANY_TOGETHER else 1
@@ -126,20 +133,16 @@ class _Strips:
                 together([partial(self._relax, count, share) for share in shares if share])
 
     def _relax(self, sweeps: int, tiles: list[Tile]) -> None:
-        rhs = None if self.rhs is None else self.rhs.reshape(-1)
-        own = self.values.reshape(-1), rhs, self.weights, self.size, self.codes
         for levels, times in tiles:
-            relax(*own, sweeps, levels, times)
+            relax(*self.own, sweeps, levels, times)
 
     def update(self, before: np.ndarray) -> float:
-        """The largest update since then."""
-        peaks = np.zeros((len(self._parts), self.values.shape[-1]), self.values.dtype)
+        """The largest update of points inside of the grid since then."""
+        parts = cuts(len(self.values), self.threads)
+        peaks = np.zeros((len(parts), self.values.shape[-1]), self.values.dtype)
         calls = [
-            partial(add_updates, before, self.values, self.rows, own, *part)
-            for own, part in zip(peaks, self._parts, strict=True)
+            partial(add_updates, before, self.values, self.size[0], own, *part)
+            for own, part in zip(peaks, parts, strict=True)
         ]
         together(calls)
         return float(peaks.max())
-
-    def write(self, grid: np.ndarray) -> None:
-        self._share(straighten, self.values, grid)
