@@ -16,7 +16,7 @@ class Swept(Grid):
     """A grid that is swept several times: a tile needs the sides of the tiles around it.
 
     Those above and to the left have done the same sweep, those below and to the right the one
-    before. The tile itself is the last block of a pack.
+    before. From sweep to sweep a tile goes as a state of the recurrence's own.
     """
 
     @property
@@ -25,18 +25,21 @@ class Swept(Grid):
         """Sweeps up to each one after which the grid may be done, that one included."""
 
     @abstractmethod
-    def sides(self, tile: Any) -> Any:
-        """The sides of a tile before the first sweep, in host memory."""
+    def hold(
+        self, backend: Backend, pack: Pack, shape: Shape, around: tuple[bool, ...]
+    ) -> tuple[Any, Any]:
+        """The state of a tile before the first sweep, and its sides in host memory.
+
+        `around` tells whether there are tiles above, to the left, below and to the right.
+        """
 
     @abstractmethod
     def tile(self, state: Any) -> Any:
         """The array of a tile after the last sweep."""
 
     @abstractmethod
-    def sweep(
-        self, backend: Backend, pack: Pack, shape: Shape, around: Arrays, is_last: bool, done: Any
-    ) -> tuple[Any, Any]:
-        """The state of a tile after one more sweep, and its sides; at first it is the tile.
+    def sweep(self, state: Any, around: Arrays, is_last: bool, done: Any) -> tuple[Any, Any]:
+        """The state of a tile after one more sweep, and its sides.
 
         Parameters
         ----------

@@ -32,26 +32,14 @@ class Held:
     inside: tuple[slice, slice]
     shape: Shape
 
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.grids.dtype
-
-    @property
-    def nbytes(self) -> int:
-        return self.grids.nbytes
-
     def __sizeof__(self) -> int:
-        return self.nbytes
+        return self.grids.nbytes
 
     @property
     def ends(self) -> tuple[int, int, int, int]:
         """The first and last row, and the first and last column of the tile."""
         (down, across), (rows, columns) = self.inside, self.shape[-2:]
-        top, left = down.start or 0, across.start or 0
+        top, left = down.start, across.start
         return top, top + rows - 1, left, left + columns - 1
 
     def sides(self, update: np.ndarray) -> Sides:
@@ -94,21 +82,26 @@ class Relaxation(Swept):
         backend.kernels(self.family).determine(self.loop, x, side, result)
         return (result,), None
 
-    def sides(self, tile: np.ndarray) -> Sides:
-        sides = tile[..., 0, :], tile[..., -1, :], tile[..., 0], tile[..., -1]
-        first, last, left, right = map(np.array, sides)
-        return Sides(first, last, left, right, np.asarray(np.nan))
-
-    def tile(self, state: Any) -> np.ndarray:
-        return state.grids.write()[(..., *state.inside)] if isinstance(state, Held) else state
-
-    def sweep(
-        self, backend: Backend, pack: Pack, shape: Shape, around: Arrays, is_last: bool, done: Any
+    def hold(
+        self, backend: Backend, pack: Pack, shape: Shape, around: tuple[bool, ...]
     ) -> tuple[Held, Sides]:
-        *rhs, tile = pack.blocks
-        held = tile if isinstance(tile, Held) else self._hold(backend, rhs, tile, around)
+        above, left, below, right = around
+        *batch, rows, columns = shape
+        inside = slice(above, above + rows), slice(left, left + columns)
+        whole = (*batch, above + rows + below, left + columns + right)
+        arrays = []
+        for block in reversed(pack.blocks):
+            arrays.append(np.zeros(whole, self.dtype))
+            arrays[-1][(..., *inside)] = block
+        held = Held(backend.kernels(self.family).hold(*arrays), inside, shape)
+        return held, held.sides(np.full(tuple(batch), np.nan))
+
+    def tile(self, state: Held) -> np.ndarray:
+        return state.grids.write()[(..., *state.inside)]
+
+    def sweep(self, state: Held, around: Arrays, is_last: bool, done: Any) -> tuple[Held, Sides]:
         if done is not None and done.all():
-            return held, held.sides(np.zeros(done.shape))
+            return state, state.sides(np.zeros(done.shape))
         loop = replace(self.loop, sweeps=1, tol=self.loop.tol if is_last else None)
         above, left, below, right = around
         borders = (
@@ -117,21 +110,9 @@ class Relaxation(Swept):
             None if below is None else below.first,
             None if right is None else right.left,
         )
-        grids, update = held.grids.swept(loop, borders, held.inside, done)
-        held = replace(held, grids=grids)
-        return held, held.sides(update)
-
-    def _hold(self, backend: Backend, rhs: Sequence[Any], tile: Any, around: Arrays) -> Held:
-        """A tile before the first sweep; its neighbours' sides come with every sweep."""
-        above, left, below, right = (int(side is not None) for side in around)
-        *batch, rows, columns = tile.shape
-        inside = slice(above, above + rows), slice(left, left + columns)
-        shape = (*batch, above + rows + below, left + columns + right)
-        arrays = []
-        for block in (tile, *rhs):
-            arrays.append(np.zeros(shape, self.dtype))
-            arrays[-1][(..., *inside)] = block
-        return Held(backend.kernels(self.family).hold(*arrays), inside, tile.shape)
+        grids, update = state.grids.swept(loop, borders, state.inside, done)
+        state = replace(state, grids=grids)
+        return state, state.sides(update)
 
     def is_done(self, done: Any, sides: Sequence[Sides]) -> np.ndarray:
         found = np.max([side.update for side in sides], axis=0) < self.loop.tol

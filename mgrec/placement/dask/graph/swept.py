@@ -19,10 +19,10 @@ from operator import getitem
 import dask.array as da
 from dask.array.utils import meta_from_array
 from dask.highlevelgraph import HighLevelGraph
-from dask.task_spec import List, Task, TaskRef
+from dask.task_spec import Alias, List, Task, TaskRef
 
 from ....families.family import Place
-from ..tasks.phases import are_done, sides_of, sweep_tile, tile_of
+from ..tasks.phases import are_done, hold_tile, sweep_tile, write_tile
 from .cuts import Cut
 from .rows import Layer, extended, rows_of
 
@@ -40,12 +40,13 @@ def solve_sweeps(cut: Cut, token: str) -> tuple[da.Array, ...]:
     graph = HighLevelGraph.merge(*(block.dask for block in cut.blocks))
     graph = extended(graph, sweeps.tiles, sweeps.layer, {block.name for block in cut.blocks})
     name, ndim, dtype = f"state-0-{sweeps.tiles}", len(cut.chunks), cut.recurrence.result_dtype
-    results: Layer = {
-        (name, *place): Task(
-            (name, *place), tile_of, cut.recurrence, sweeps.tile(sweeps.count, place)
-        )
-        for place in rows_of(cut.chunks)
-    }
+    results: Layer = {}
+    for place in rows_of(cut.chunks):
+        key, empty = (name, *place), TaskRef(cut.keys(place)[-1])
+        if sweeps.has_points(place):
+            results[key] = Task(key, write_tile, cut.recurrence, sweeps.last(place))
+        else:
+            results[key] = Alias(key, empty.key)
     read = {key[0] for task in results.values() for key in task.dependencies}
     graph = extended(graph, name, results, read)
     meta = meta_from_array(cut.blocks[-1]._meta, ndim=ndim, dtype=dtype)
@@ -60,49 +61,52 @@ class _Sweeps:
         self.layer: Layer = {}
         names = "determine", "propagate", "propagate-done"
         self.tiles, self.sides, self.done = (f"{name}-{token}" for name in names)
-        self.places = list(filter(self._has_points, rows_of(cut.chunks)))
+        self.places = list(filter(self.has_points, rows_of(cut.chunks)))
 
-    def _has_points(self, place: Place) -> bool:
+    def has_points(self, place: Place) -> bool:
         return all(self.cut.chunks[axis][place[axis]] for axis in self.recurrence.axes)
 
-    def tile(self, sweep: int, place: Place) -> TaskRef:
-        """A tile after some sweeps, with its sides; before the first sweep, or empty, without."""
-        if sweep == 0 or not self._has_points(place):
-            return TaskRef(self.cut.keys(place)[-1])
-        return TaskRef((self.tiles, sweep, *place))
+    def last(self, place: Place) -> TaskRef:
+        """A tile and its sides after the last sweep so far."""
+        return TaskRef((self.tiles, self.count, *place))
 
     def add_all(self) -> None:
         for place in self.places:
-            key = (self.sides, 0, *place)
-            self.layer[key] = Task(key, sides_of, self.recurrence, self.tile(0, place))
+            around = tuple(side is not None for side in self._around(place))
+            blocks, key = map(TaskRef, self.cut.keys(place)), (self.tiles, 0, *place)
+            task = Task(key, hold_tile, self.recurrence, self.cut.at(place), around, *blocks)
+            self._add(place, task)
         *runs, last = self.recurrence.runs
         for number, run in enumerate(runs):
             self._add_run(run, number, is_checked=True)
             self._add_done(number)
         self._add_run(last, len(runs), is_checked=False)
 
+    def _add(self, place: Place, task: Task) -> None:
+        """Add a tile's task of the sweep number `count`, and what takes the sides from it."""
+        own = (self.sides, self.count, *place)
+        self.layer[task.key] = task
+        self.layer[own] = Task(own, getitem, TaskRef(task.key), 1)
+
     def _add_run(self, sweeps: int, number: int, is_checked: bool) -> None:
         for left in reversed(range(sweeps)):
+            before = [self.last(place) for place in self.places]
             self.count += 1
-            for place in self.places:
-                self._add_sweep(place, number, is_checked and left == 0)
+            for place, tile in zip(self.places, before, strict=True):
+                key, done = (self.tiles, self.count, *place), self._done(number - 1, place)
+                options = self.cut.at(place), is_checked and left == 0
+                around = List(*self._around(place))
+                self._add(
+                    place, Task(key, sweep_tile, self.recurrence, *options, tile, around, done)
+                )
 
-    def _add_sweep(self, place: Place, number: int, is_checked: bool) -> None:
-        sweep, (down, right) = self.count, self.recurrence.axes
-        around = List(
-            self._sides(sweep, place, down, -1),
-            self._sides(sweep, place, right, -1),
-            self._sides(sweep - 1, place, down, 1),
-            self._sides(sweep - 1, place, right, 1),
-        )
-        others, tile = map(TaskRef, self.cut.keys(place)[:-1]), self.tile(sweep - 1, place)
-        done, key = self._done(number - 1, place), (self.tiles, sweep, *place)
-        self.layer[key] = Task(
-            key, sweep_tile, self.recurrence, self.cut.at(place), is_checked, tile, around, done,
-            *others,
-        )  # fmt: skip
-        own = (self.sides, sweep, *place)
-        self.layer[own] = Task(own, getitem, TaskRef(key), 1)
+    def _around(self, place: Place) -> list[TaskRef | None]:
+        """The sides above, to the left, below and to the right that a sweep needs."""
+        return [
+            self._sides(self.count - (way > 0), place, axis, way)
+            for way in (-1, 1)
+            for axis in self.recurrence.axes
+        ]
 
     def _sides(self, sweep: int, place: Place, axis: int, way: int) -> TaskRef | None:
         """The sides of the next tile that is not empty along an axis; None at the border."""

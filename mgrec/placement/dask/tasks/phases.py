@@ -226,28 +226,26 @@ def leave_grid(recurrence: Grid, edges: Any) -> Any:
     return recurrence.leave(edges)
 
 
+def hold_tile(
+    recurrence: Swept, at: Where, around: tuple[bool, ...], *blocks: Any
+) -> tuple[Any, Any]:
+    """The state of a tile before the first sweep, and its sides."""
+    pack = Pack(blocks, *at)
+    with chunk_of("determine", recurrence, pack) as (backend, shape):
+        return recurrence.hold(backend, pack, shape, around)
+
+
 def sweep_tile(
-    recurrence: Swept, at: Where, is_last: bool, before: Any, around: Any, done: Any, *others: Any
+    recurrence: Swept, at: Where, is_last: bool, before: Any, around: Any, done: Any
 ) -> tuple[Any, Any]:
     """The state of a tile after one more sweep, and its sides; `before`: those before it."""
-    pack = Pack((*others, _state_of(before)), *at)
-    with chunk_of("determine", recurrence, pack) as (backend, shape):
-        return recurrence.sweep(backend, pack, shape, tuple(around), is_last, done)
+    with in_chunk("determine", *at):
+        return recurrence.sweep(before[0], tuple(around), is_last, done)
 
 
-def _state_of(swept: Any) -> Any:
-    """The state of a tile without its sides; before the first sweep it has none."""
-    return swept[0] if isinstance(swept, tuple) else swept
-
-
-def tile_of(recurrence: Swept, swept: Any) -> Any:
+def write_tile(recurrence: Swept, last: Any) -> Any:
     """A tile after the last sweep."""
-    return recurrence.tile(_state_of(swept))
-
-
-def sides_of(recurrence: Swept, tile: Any) -> Any:
-    """The sides of a tile before the first sweep."""
-    return recurrence.sides(tile)
+    return recurrence.tile(last[0])
 
 
 def are_done(recurrence: Swept, before: Any, sides: list[Any]) -> Any:

@@ -75,17 +75,11 @@ def _relax_grid(
 ) -> float:
     sides, update = None if rhs is None else skewed(rhs, threads), np.nan
     strips = Strips(skewed(grid, threads), sides, grid.shape, loop.omega, threads)
-    for sweeps in loop.runs:
-        if loop.tol is None:
-            strips.sweep(sweeps)
-            continue
-        strips.sweep(sweeps - 1)
-        before = strips.values.copy()
-        strips.sweep(1)
-        update = strips.update(before)
-        if update < loop.tol:
-            break
-    _share(straighten, threads, strips.values, result)
+    if loop.tol is None:
+        strips.sweep(loop.sweeps)
+    else:
+        update = strips.sweep_until(loop.tol, loop.runs)
+    _share(straighten, len(strips.values), threads, strips.values, result)
     return update
 
 
@@ -98,13 +92,12 @@ def strips_shape(grids: np.ndarray) -> tuple[int, int, int]:
 def skewed(grid: np.ndarray, threads: int = 1) -> np.ndarray:
     """The strips of a contiguous grid."""
     values = np.empty(strips_shape(grid), grid.dtype)
-    _share(skew, threads, grid, values)
+    _share(skew, len(values), threads, grid, values)
     return values
 
 
-def _share(kernel: Any, threads: int, *arrays: Any) -> None:
-    """Call a kernel for all strips, which are the array of three axes."""
-    count = max(arrays, key=np.ndim).shape[0]
+def _share(kernel: Any, count: int, threads: int, *arrays: Any) -> None:
+    """Call a kernel for all strips, so many as `count`."""
     together([partial(kernel, *arrays, *part) for part in cuts(count, threads)])
 
 
@@ -131,6 +124,18 @@ class Strips:
             for tiles in antidiagonals(self.values.shape, count, threads):
                 shares = (tiles[k::threads] for k in range(threads))
                 together([partial(self._relax, count, share) for share in shares if share])
+
+    def sweep_until(self, tol: float, runs: list[int]) -> float:
+        """Sweep in runs until the largest update of a last sweep is below `tol`; the update."""
+        before, update = np.empty_like(self.values), np.nan
+        for sweeps in runs:
+            self.sweep(sweeps - 1)
+            np.copyto(before, self.values)
+            self.sweep(1)
+            update = self.update(before)
+            if update < tol:
+                break
+        return update
 
     def _relax(self, sweeps: int, tiles: list[Tile]) -> None:
         for levels, times in tiles:

@@ -69,11 +69,9 @@ def _border(
     rows, columns, lanes = size
     code, zero = codes.dtype.type, strips.dtype.type(0)
     lane, one = load_all(codes, 0), splat_all(code(1))
-    row, column = (
-        plus(lane, splat_all(code(q * lanes - 1))),
-        minus(splat_all(code(begin - 1)), lane),
-    )
-    is_row, width = is_index(row, splat_all(code(rows - 2))), splat_all(code(columns - 2))
+    row, height = plus(lane, splat_all(code(q * lanes - 1))), splat_all(code(rows - 2))
+    column, width = minus(splat_all(code(begin - 1)), lane), splat_all(code(columns - 2))
+    is_row = is_index(row, height)
     at = (q * (columns + lanes - 1) + begin) * lanes
     over, under = at - columns * lanes + lanes - 1, at + columns * lanes
     left, own = load_all(strips, at - lanes), load_all(strips, at)
