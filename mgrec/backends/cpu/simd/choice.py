@@ -146,6 +146,20 @@ def choose(_: Any, condition: Any, x: Any, y: Any) -> Any:
     return x(condition, x, y), _builds(lambda b, *values: b.select(*values))
 
 
+@intrinsic
+def sizes(_: Any, x: Any) -> Any:
+    """The bits without the sign, as integers: they order as sizes do, nan the largest."""
+    bits = x.dtype.bitwidth
+    lanes = Lanes(types.Integer.from_bitwidth(bits), x.width)
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        vector = context.get_value_type(lanes)
+        mask = ir.Constant(vector, [(1 << (bits - 1)) - 1] * x.width)
+        return builder.and_(builder.bitcast(values[0], vector), mask)
+
+    return lanes(x), code
+
+
 @numba.njit(**INNER)
 def larger(x: Any, y: Any) -> Any:
     """The larger one, lane by lane; `y` where they are equal or not to be compared."""

@@ -11,7 +11,7 @@ from .....families.wavefront.sweeps import Sweeps
 from ...compilation.kernels import writable
 from ...simd.choice import WIDE
 from ...threads import SMALL, cuts, thread_count, together
-from .strips import add_updates, skew, straighten
+from .strips import skew, straighten
 from .sweeps import relax
 from .tiles import Tile, antidiagonals
 
@@ -78,7 +78,10 @@ def _relax_grid(
     if loop.tol is None:
         strips.sweep(loop.sweeps)
     else:
-        update = strips.sweep_until(loop.tol, loop.runs)
+        for sweeps in loop.runs:
+            update = strips.update(sweeps)
+            if update < loop.tol:
+                break
     _share(straighten, len(strips.values), threads, strips.values, result)
     return update
 
@@ -111,43 +114,33 @@ class Strips:
         self.values, self.threads, lanes = values, threads, values.shape[-1]
         self.size = (*shape, lanes)
         weights = np.array([1 - omega, omega / 4], values.dtype)
-        codes = np.arange(lanes, dtype=f"i{values.itemsize}")
+        self.codes = np.arange(lanes, dtype=f"i{values.itemsize}")
         sides = None if rhs is None else rhs.reshape(-1)
-        self.own = values.reshape(-1), sides, weights, self.size, codes
+        self.own = values.reshape(-1), sides, weights, self.size, self.codes
 
     def sweep(self, sweeps: int) -> None:
+        for first in range(0, sweeps, _TOGETHER):
+            self._sweep(min(_TOGETHER, sweeps - first), None)
+
+    def update(self, sweeps: int) -> float:
+        """Sweep; the largest update of the last sweep."""
+        last = (sweeps - 1) % _TOGETHER + 1
+        self.sweep(sweeps - last)
+        peaks = np.zeros((self.threads, self.size[-1]), self.codes.dtype)
+        self._sweep(last, peaks)
+        return float(peaks.view(self.values.dtype).max())
+
+    def _sweep(self, sweeps: int, peaks: np.ndarray | None) -> None:
         if min(self.size[:2]) < 3:
             return
-        for first in range(0, sweeps, _TOGETHER):
-            count = min(_TOGETHER, sweeps - first)
-            threads = self.threads if count * self.values.size >= _MANY_TOGETHER else 1
-            for tiles in antidiagonals(self.values.shape, count, threads):
-                shares = (tiles[k::threads] for k in range(threads))
-                together([partial(self._relax, count, share) for share in shares if share])
+        threads = self.threads if sweeps * self.values.size >= _MANY_TOGETHER else 1
+        for tiles in antidiagonals(self.values.shape, sweeps, threads):
+            calls = []
+            for k, share in enumerate(filter(None, (tiles[k::threads] for k in range(threads)))):
+                own = None if peaks is None else peaks[k]
+                calls.append(partial(self._relax, sweeps, own, share))
+            together(calls)
 
-    def sweep_until(self, tol: float, runs: list[int]) -> float:
-        """Sweep in runs until the largest update of a last sweep is below `tol`; the update."""
-        before, update = np.empty_like(self.values), np.nan
-        for sweeps in runs:
-            self.sweep(sweeps - 1)
-            np.copyto(before, self.values)
-            self.sweep(1)
-            update = self.update(before)
-            if update < tol:
-                break
-        return update
-
-    def _relax(self, sweeps: int, tiles: list[Tile]) -> None:
+    def _relax(self, sweeps: int, peaks: np.ndarray | None, tiles: list[Tile]) -> None:
         for levels, times in tiles:
-            relax(*self.own, sweeps, levels, times)
-
-    def update(self, before: np.ndarray) -> float:
-        """The largest update of points inside of the grid since then."""
-        parts = cuts(len(self.values), self.threads)
-        peaks = np.zeros((len(parts), self.values.shape[-1]), self.values.dtype)
-        calls = [
-            partial(add_updates, before, self.values, self.size[0], own, *part)
-            for own, part in zip(peaks, parts, strict=True)
-        ]
-        together(calls)
-        return float(peaks.max())
+            relax(*self.own, peaks, sweeps, levels, times)

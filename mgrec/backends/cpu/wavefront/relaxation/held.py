@@ -89,9 +89,10 @@ class HeldGrids:
                 continue
             rhs = None if self.rhs is None else self.rhs[k]
             strips = Strips(swept.values[k], rhs, self.shape[-2:], loop.omega)
-            strips.sweep(loop.sweeps)
-            if loop.tol is not None:
-                updates[k] = strips.update(self.values[k])
+            if loop.tol is None:
+                strips.sweep(loop.sweeps)
+            else:
+                updates[k] = strips.update(loop.sweeps)
         return swept, updates
 
     def _surround(self, borders: Sequence[Any], inside: tuple[slice, slice]) -> None:

@@ -78,19 +78,4 @@ def _straighten(strips: Any, grid: Any, begin: int, end: int) -> None:
             _straighten_some(strips, grid, q, lane, last, steps)
 
 
-def _add_updates(before: Any, after: Any, rows: int, peaks: Any, begin: int, end: int) -> None:
-    """Raise `peaks`, one a lane, to the largest update of points inside of the grid; nan stays."""
-    steps, lanes = before.shape[1:]
-    columns = steps - lanes + 1
-    for q in range(begin, end):
-        top, bottom = max(0, 1 - q * lanes), min(lanes, rows - 1 - q * lanes)
-        for t in range(1, steps - 1):
-            for k in range(max(top, t - columns + 2), min(bottom, t)):
-                update = abs(after[q, t, k] - before[q, t, k])
-                if update > peaks[k] or update != update:
-                    peaks[k] = update
-
-
-skew, straighten, add_updates = (
-    compile_kernel(kernel, str(WIDE)) for kernel in (_skew, _straighten, _add_updates)
-)
+skew, straighten = (compile_kernel(kernel, str(WIDE)) for kernel in (_skew, _straighten))

@@ -20,11 +20,13 @@ from ...simd.choice import (
     both,
     choose,
     is_index,
+    larger,
     load_all,
     minus,
     plus,
     shift_back,
     shift_in,
+    sizes,
     splat_all,
 )
 from ...simd.lanes import multiply, store
@@ -46,8 +48,9 @@ def _relaxed(
 
 @numba.njit(**INNER)
 def _inside(
-    strips: Any, rhs: Any, weights: Any, size: Any, codes: Any, q: int, begin: int, end: int
-) -> None:
+    strips: Any, rhs: Any, weights: Any, size: Any, codes: Any, peaks: Any, q: int, begin: int,
+    end: int
+) -> None:  # fmt: skip
     """Steps of a strip of which every lane is inside of the grid."""
     _, columns, lanes = size
     at = (q * (columns + lanes - 1) + begin) * lanes
@@ -56,19 +59,23 @@ def _inside(
     for _ in range(begin, end):
         right = load_all(strips, at + lanes)
         above, below = shift_in(left, strips[over]), shift_back(right, strips[under])
-        left, own = _relaxed(own, above, left, below, right, rhs, at, weights), right
+        left = _relaxed(own, above, left, below, right, rhs, at, weights)
+        if peaks is not None:
+            store(peaks, 0, larger(sizes(minus(left, own)), load_all(peaks, 0)))
+        own = right
         store(strips, at, left)
         at, over, under = at + lanes, over + lanes, under + lanes
 
 
 @numba.njit(**INNER)
 def _border(
-    strips: Any, rhs: Any, weights: Any, size: Any, codes: Any, q: int, begin: int, end: int
-) -> None:
+    strips: Any, rhs: Any, weights: Any, size: Any, codes: Any, peaks: Any, q: int, begin: int,
+    end: int
+) -> None:  # fmt: skip
     """Steps of a strip of which some lanes are on the border of the grid, or outside."""
     rows, columns, lanes = size
     code, zero = codes.dtype.type, strips.dtype.type(0)
-    lane, one = load_all(codes, 0), splat_all(code(1))
+    lane, none, one = load_all(codes, 0), splat_all(code(0)), splat_all(code(1))
     row, height = plus(lane, splat_all(code(q * lanes - 1))), splat_all(code(rows - 2))
     column, width = minus(splat_all(code(begin - 1)), lane), splat_all(code(columns - 2))
     is_row = is_index(row, height)
@@ -80,7 +87,12 @@ def _border(
         above = shift_in(left, strips[over] if q > 0 and t < columns else zero)
         below = shift_back(right, strips[under] if under < strips.size else zero)
         new = _relaxed(own, above, left, below, right, rhs, at, weights)
-        left, own = choose(both(is_row, is_index(column, width)), new, own), right
+        is_inside = both(is_row, is_index(column, width))
+        left = choose(is_inside, new, own)
+        if peaks is not None:
+            size_of = choose(is_inside, sizes(minus(left, own)), none)
+            store(peaks, 0, larger(size_of, load_all(peaks, 0)))
+        own = right
         store(strips, at, left)
         column = plus(column, one)
         at, over, under = at + lanes, over + lanes, under + lanes
@@ -88,24 +100,26 @@ def _border(
 
 @numba.njit(**INNER)
 def _strip(
-    strips: Any, rhs: Any, weights: Any, size: Any, codes: Any, q: int, begin: int, end: int
-) -> None:
+    strips: Any, rhs: Any, weights: Any, size: Any, codes: Any, peaks: Any, q: int, begin: int,
+    end: int
+) -> None:  # fmt: skip
     rows, columns, lanes = size
     low = high = end
     if q > 0 and (q + 1) * lanes < rows:
         low = min(max(begin, lanes), end)
         high = max(min(columns - 1, end), low)
     if begin < low:
-        _border(strips, rhs, weights, size, codes, q, begin, low)
+        _border(strips, rhs, weights, size, codes, peaks, q, begin, low)
     if low < high:
-        _inside(strips, rhs, weights, size, codes, q, low, high)
+        _inside(strips, rhs, weights, size, codes, peaks, q, low, high)
     if high < end:
-        _border(strips, rhs, weights, size, codes, q, high, end)
+        _border(strips, rhs, weights, size, codes, peaks, q, high, end)
 
 
 def _relax(
-    strips: Any, rhs: Any, weights: Any, size: Any, codes: Any, sweeps: int, levels: Any, times: Any
-) -> None:
+    strips: Any, rhs: Any, weights: Any, size: Any, codes: Any, peaks: Any, sweeps: int,
+    levels: Any, times: Any
+) -> None:  # fmt: skip
     """The part of some sweeps that has these levels and times.
 
     Parameters
@@ -117,6 +131,8 @@ def _relax(
     size : (rows, columns, lanes)
     codes : array (lanes,) of integers as wide as the numbers
         0, 1, 2, …
+    peaks : array (lanes,) of such integers
+        Raised to the sizes of the last sweep's updates, as `sizes` tells them; may be None.
     levels, times : (int, int)
         Begin and end.
     """
@@ -129,8 +145,10 @@ def _relax(
                 q = level - sweep
                 first = time - lanes * q - sweep
                 begin, end = max(1, first), min(steps - 1, first + until - time)
-                if begin < end:
-                    _strip(strips, rhs, weights, size, codes, q, begin, end)
+                if begin < end and peaks is not None and sweep == sweeps - 1:
+                    _strip(strips, rhs, weights, size, codes, peaks, q, begin, end)
+                elif begin < end:
+                    _strip(strips, rhs, weights, size, codes, None, q, begin, end)
 
 
 relax = compile_kernel(_relax, str(WIDE))
