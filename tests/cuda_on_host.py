@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import types
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,27 @@ class HostArray(np.ndarray[Any, Any]):
         return np.array(self)
 
 
+class _Device(AbstractContextManager[None]):
+    id = 0
+
+    def __exit__(self, *error: Any) -> None:
+        pass
+
+
+class DeviceArray(HostArray):
+    """As public functions see CuPy's arrays, memory of a device."""
+
+    __cuda_array_interface__ = None
+    device = _Device()
+
+    @property
+    def data(self) -> Any:
+        return types.SimpleNamespace(ptr=self.ctypes.data, device_id=0)
+
+
+DeviceArray.__module__ = "cupy"
+
+
 def as_device(array: Any) -> HostArray:
     return np.ascontiguousarray(array).view(HostArray)
 
@@ -111,4 +133,5 @@ def numpy_as_cupy() -> types.ModuleType:
     """A module that allocates NumPy arrays, poisoned, where CuPy's are asked for."""
     module = types.ModuleType("cupy")
     module.empty = poisoned  # type: ignore[attr-defined]
+    module.ndarray = DeviceArray  # type: ignore[attr-defined]
     return module

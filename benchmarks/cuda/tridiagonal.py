@@ -2,8 +2,8 @@
 
 The floor is one reading of dl, d, du and b and one writing of x at the bandwidth of a
 device-to-device copy measured in the same run; *fraction* is floor time over measured time: of
-the public call alone, and of each of 20 calls in a row. cuSPARSE solves the same systems in the
-same run.
+the public call alone, and of each of 20 calls in a row. cuSPARSE, JAX and mgrec's other methods
+solve the same systems in the same run.
 
 usage: python -m benchmarks.cuda.tridiagonal [CASE ...] [--out FILE]
 """
@@ -11,9 +11,11 @@ usage: python -m benchmarks.cuda.tridiagonal [CASE ...] [--out FILE]
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +26,15 @@ import mgrec
 
 from ..harness.records import write
 from . import cusparse
-from .clock import copy_bandwidth, device_clock, record_of
+from .clock import copy_bandwidth, device_clock, host_clock, record_of
 
 IN_A_ROW = 20
+SLOW = 0.02
+"""Seconds."""
+Call = Callable[[], Any]
+Clock = Callable[[Call, int], float]
+# JAX would take three quarters of the memory.
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 
 @dataclass(frozen=True)
@@ -44,12 +52,17 @@ CASES = [
     Case("one of 2^25 f32", (2**25,), "f4"),
     Case("one of 2^25 f32, dominant", (2**25,), "f4", is_dominant=True),
     Case("one of 2^28 f32", (2**28,), "f4"),
+    Case("one of 2^28 f32, dominant", (2**28,), "f4", is_dominant=True),
     Case("one of 2^24 f64", (2**24,), "f8"),
     Case("one of 2^27 f64", (2**27,), "f8"),
+    Case("one of 2^27 f64, dominant", (2**27,), "f8", is_dominant=True),
     Case("25,000 of 4,095 f32", (25_000, 4095), "f4", 1, True),
     Case("12,500 of 4,095 f64", (12_500, 4095), "f8", 1, True),
     Case("25,000 of 4,095 f32, interleaved", (4095, 25_000), "f4", 0, True),
+    Case("12,500 of 4,095 f64, interleaved", (4095, 12_500), "f8", 0, True),
     Case("10^6 of 64 f32", (10**6, 64), "f4", 1, True),
+    Case("250 of 400,000 f32, interleaved", (400_000, 250), "f4", 0, True),
+    Case("1,000 of 64 f32", (1000, 64), "f4", 1, True),
 ]
 
 
@@ -89,11 +102,38 @@ def peers(case: Case, operands: list[Any]) -> Iterator[tuple[str, Callable[[], A
             yield name, cusparse.interleaved_batch(*operands, algorithm)
 
 
-def times(run: Callable[[], Any]) -> tuple[float, float]:
-    """Seconds of one call, and of each in a row."""
+def own_methods(case: Case, operands: list[Any], out: Any) -> Iterator[tuple[str, Call]]:
+    """Those that do not pivot. One system by "thomas" would be one thread's for seconds."""
+    if not case.is_dominant:
+        return
+    for method in ("thomas", "cyclic-reduction", "pcr", "p-scheme"):
+        is_long = len(case.shape) == 1
+        if is_long if method == "thomas" else not is_long and method == "p-scheme":
+            continue
+        options = {} if method == "p-scheme" else {"out": out}
+        solve = partial(mgrec.solve_tridiagonal, *operands, axis=case.axis, method=method)
+        yield f"mgrec {method}", partial(solve, **options)
+
+
+def jax_solve(case: Case, operands: list[Any]) -> Call:
+    """jax.lax.linalg.tridiagonal_solve, compiled; to be timed by the host."""
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    # Its last axes are the rows and the right-hand sides.
+    *diagonals, b = (jax.dlpack.from_dlpack(part) for part in operands)
+    solve = jax.jit(jax.lax.linalg.tridiagonal_solve)
+    b = b[..., None]
+    return lambda: solve(*diagonals, b).block_until_ready()
+
+
+def times(run: Call, clock: Clock, calls: int) -> tuple[float, float]:
+    """Seconds of one call, and of each in a row; slow ones are called less often."""
     run()
-    alone = float(np.median([device_clock(run, 1) for _ in range(7)]))
-    return alone, float(np.median([device_clock(run, IN_A_ROW) for _ in range(3)]))
+    first = clock(run, 1)
+    count, repeats = (calls, 3) if first < SLOW else (3, 1)
+    alone = float(np.median([clock(run, 1) for _ in range(7 if first < SLOW else 3)]))
+    return alone, float(np.median([clock(run, count) for _ in range(repeats)]))
 
 
 def measure(case: Case, bandwidth: float) -> Iterator[dict[str, Any]]:
@@ -104,13 +144,23 @@ def measure(case: Case, bandwidth: float) -> Iterator[dict[str, Any]]:
     about: dict[str, Any] = {"case": case.name}
     if out.size <= 2**27:
         about["residual"] = residual(case, operands, out)
-    candidates = [
-        ("mgrec", lambda: mgrec.solve_tridiagonal(*operands, axis=case.axis, out=out)),
-        *(peers(case, [part.copy() for part in operands]) if out.size < 2**27 else ()),
+    candidates: list[tuple[str, Call, Clock]] = [
+        (
+            "mgrec",
+            partial(mgrec.solve_tridiagonal, *operands, axis=case.axis, out=out),
+            device_clock,
+        )
     ]
+    if out.size < 2**27:
+        copies = [part.copy() for part in operands]
+        found = [*own_methods(case, operands, out), *peers(case, copies)]
+        candidates += [(name, run, device_clock) for name, run in found]
+        if case.axis == len(case.shape) - 1:
+            name = "JAX tridiagonal_solve, the host's clock"
+            candidates.append((name, jax_solve(case, operands), host_clock))
     floor = 5 * out.nbytes / bandwidth
-    for name, run in candidates:
-        alone, row = times(run)
+    for name, run, clock in candidates:
+        alone, row = times(run, clock, IN_A_ROW)
         yield about | {
             "solver": name, "alone ms": alone * 1e3, "fraction alone": floor / alone,
             "in a row ms": row * 1e3, "fraction": floor / row,

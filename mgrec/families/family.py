@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
 
-from .kernels import Backend, Kernels, Summarise
+from .kernels import Again, Backend, Kernels, Summarise
 
 Shape = tuple[int, ...]
 Place = tuple[int, ...]
@@ -207,6 +207,13 @@ class AlongAxis(Recurrence):
     def leave(self, exit: Any, shape: Shape) -> Any:
         """The entry after the last chunk, of this shape, as an array (state_shape, *rows)."""
         raise NotImplementedError
+
+    def again(self, backend: Backend, pack: Pack, shape: Shape, result: Any) -> Again | None:
+        """What determines other arrays, alike in all but their values, in one chunk from no entry.
+
+        None where that is not to be had; see :class:`.kernels.Kernels`.
+        """
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)

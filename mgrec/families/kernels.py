@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 from ..arrays.chunk import Chunk
 
 Summarise = Callable[[], Any]
+Again = Callable[[Sequence[int | None], int], bool]
 
 
 def _not_asked_for(*given: Any) -> Any:
@@ -35,12 +36,20 @@ class Kernels:
         ``(summaries) -> entries`` of a line.
     hold : callable
         ``(grids, rhs) -> grids`` in the form in which they are swept.
+    again : callable, ``(algebra, chunk, result) -> ((addresses, address) -> bool)``, optional
+        Of a GPU: prepares what determines whole rows of other arrays, alike in all but their
+        values, and takes the addresses of operands and result. An operand that is a scalar in
+        host memory, None among them, stays that of the chunk. False where a determination raises.
+    finds_nan : bool
+        `determine` of tridiagonal systems returns whether all operands are finite, by any method.
     """
 
     determine: Callable[..., Any]
     precompute: Callable[[Any, Chunk], Summarise] = _not_asked_for
     propagate: Callable[..., Any] = _not_asked_for
     hold: Callable[..., Any] = _not_asked_for
+    again: Callable[[Any, Chunk, Any], Again] | None = None
+    finds_nan: bool = False
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import Any, ParamSpec
 from ..arrays.kinds import is_lazy
 from ..families.problem import Composed, Problem
 from . import local
+from .replays import call_of, keep, replayed
 
 Given = ParamSpec("Given")
 
@@ -47,10 +48,30 @@ def solved(build: Callable[Given, Problem | Composed]) -> Callable[Given, Any]:
     def recurrence(*operands: Given.args, **options: Given.kwargs) -> Any:
         return solve(build(*operands, **options))
 
+    return _public(recurrence, build)
+
+
+def solved_by_kind(build: Callable[Given, Problem | Composed]) -> Callable[Given, Any]:
+    """The same where a recurrence can be solved ``again``: calls of a kind are prepared once."""
+
+    def recurrence(*operands: Given.args, **options: Given.kwargs) -> Any:
+        call = call_of(build, operands, options)
+        if call is not None and (found := replayed(call)) is not None:
+            return found
+        problem = build(*operands, **options)
+        result = solve(problem)
+        if call is not None and isinstance(problem, Problem):
+            keep(call, problem, result)
+        return result
+
+    return _public(recurrence, build)
+
+
+def _public(recurrence: Any, build: Any) -> Any:
+    """A function as its builder is documented."""
     update_wrapper(recurrence, build)
-    del recurrence.__wrapped__  # type: ignore[attr-defined]
-    signature = inspect.signature(build).replace(return_annotation="Any")
-    recurrence.__signature__ = signature  # type: ignore[attr-defined]
+    del recurrence.__wrapped__
+    recurrence.__signature__ = inspect.signature(build).replace(return_annotation="Any")
     recurrence.__annotations__ = {**build.__annotations__, "return": "Any"}
-    recurrence.build = build  # type: ignore[attr-defined]
+    recurrence.build = build
     return recurrence

@@ -142,16 +142,73 @@ def test_several_right_hand_sides():
     assert error(x, wanted) < 1e-10
 
 
-def test_the_p_scheme_and_methods_without_kernels():
-    operands = system((3, 500), "f8")
+WITHOUT_PIVOTING = ("thomas", "cyclic-reduction", "pcr")
+
+
+@pytest.mark.parametrize("method", [*WITHOUT_PIVOTING, "p-scheme"])
+def test_methods_without_pivoting(method):
+    dtypes = ("f4", "f8") if method == "p-scheme" else ("f4", "f8", "c8", "c16")
+    for dtype in dtypes:
+        # Lengths beside tiles, on chip and not; systems contiguous, interleaved and both.
+        for shape, axis in [((3, 500), 1), ((70, 129), 0), ((2, 65, 9), 1), ((2, 20_001), 1)]:
+            operands = system(shape, dtype)
+            operands[1] += np.asarray(8, dtype)
+            wanted = mgrec.solve_tridiagonal(*operands, axis=axis)
+            x = solve(*operands, axis=axis, method=method)
+            assert error(x, wanted) < 30 * np.finfo(dtype).eps, (dtype, shape)
+
+
+@pytest.mark.parametrize("method", WITHOUT_PIVOTING)
+@pytest.mark.parametrize("n", [1, 2, 3, 31, 32, 33, 1024, 4095, 2**17 + 3])
+def test_every_length_without_pivoting(n, method):
+    for shape, axis in [((n,), 0), ((n, 3), 0), ((5, n), 1)]:
+        operands = system(shape, "f8")
+        operands[1] += 8
+        wanted = mgrec.solve_tridiagonal(0.5, *operands[1:], axis=axis)
+        assert error(solve(0.5, *operands[1:], axis=axis, method=method), wanted) < 1e-14
+
+
+@pytest.mark.parametrize("method", WITHOUT_PIVOTING)
+@pytest.mark.parametrize("n", [70, 20_001])
+def test_a_system_without_pivots_is_named(n, method):
+    for axis, at in [(0, 0), (0, 33), (1, 33), (1, n - 1)]:
+        parts = system((3, n), "f8")
+        parts[1] += 8
+        for part in parts[:3]:
+            part[2, at] = 0
+        operands = [np.ascontiguousarray(part if axis == 1 else part.T) for part in parts]
+        with pytest.raises(np.linalg.LinAlgError, match="2"):
+            solve(*operands, axis=axis, method=method)
+    with pytest.raises(np.linalg.LinAlgError):
+        solve(1.0, 0.0, 1.0, np.ones((3, n - n % 2)), method=method)
+
+
+@pytest.mark.parametrize("method", WITHOUT_PIVOTING)
+@pytest.mark.parametrize("shape", [(3, 700), (3, 20_001)])
+def test_nan_and_inf_without_pivoting(shape, method):
+    operands = system(shape, "f8")
     operands[1] += 8
+    wanted = solve(*operands, method=method)
+    for k, special in enumerate((np.nan, np.inf, -np.inf, np.nan)):
+        given = [part.copy() for part in operands]
+        given[k][1, 300] = special
+        with pytest.raises(ValueError, match="must hold no nan"):
+            solve(*given, method=method)
+        x = solve(*given, method=method, check_finite=False)
+        assert np.isnan(x[1]).all()
+        np.testing.assert_array_equal(x[[0, 2]], wanted[[0, 2]])
+    operands[0][:, 0], operands[2][:, -1] = np.nan, np.inf
+    np.testing.assert_array_equal(solve(*operands, method=method), wanted)
+
+
+@pytest.mark.parametrize("method", WITHOUT_PIVOTING)
+def test_dask_of_cupy_without_pivoting(method):
+    operands = system((7, 300), "f8")
+    operands[1] += 8
+    lazy = [da.from_array(cupy.asarray(part), chunks=(3, -1)) for part in operands]
+    x = mgrec.solve_tridiagonal(*lazy, method=method)
     wanted = mgrec.solve_tridiagonal(*operands)
-    given = [cupy.asarray(part) for part in operands]
-    x = mgrec.solve_tridiagonal(*given, method="p-scheme")
-    assert isinstance(x, cupy.ndarray)
-    assert error(x.get(), wanted) < 1e-13
-    with pytest.raises(NotImplementedError, match="no kernels for a GPU yet"):
-        mgrec.solve_tridiagonal(*given, method="thomas")
+    assert error(x.compute(scheduler="sync").get(), wanted) < 1e-14
 
 
 def test_same_input_same_bits():

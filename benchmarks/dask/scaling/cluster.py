@@ -35,7 +35,7 @@ def fill(kind: str, place: Any, shape: tuple[int, ...], low: float, high: float)
     else:
         import cupy
 
-        values = cupy.random.default_rng(sum(place) + 1).random(shape, cupy.float32)
+        values = cupy.random.default_rng(list(place)).random(shape, cupy.float32)
     values *= high - low
     values += low
     return values
@@ -43,7 +43,7 @@ def fill(kind: str, place: Any, shape: tuple[int, ...], low: float, high: float)
 
 def operand(
     client: Client, kind: str, chunks: Sequence[tuple[int, ...]], addresses: Sequence[str],
-    low: float, high: float,
+    low: float, high: float, seed: int = 0,
 ) -> da.Array:  # fmt: skip
     """An array whose chunks along the last axis lie on the workers in turn, in runs."""
     name, count = f"operand-{next(NUMBERS)}", len(chunks[-1])
@@ -57,7 +57,7 @@ def operand(
         shape = tuple(lengths[k] for lengths, k in zip(chunks, place, strict=True))
         address = addresses[place[-1] * len(addresses) // count]
         future = client.submit(
-            fill, kind, place, shape, low, high, key=(name, *place), workers=[address]
+            fill, kind, (seed, *place), shape, low, high, key=(name, *place), workers=[address]
         )
         keys[(name, *place)] = future
         futures.append(future)
@@ -98,7 +98,8 @@ class Operands:
             cut: Any = ((chunk // rows,) * (each * len(own) if not rest else chunks),)
             cut = cut if rows == 1 else ((rows,), *cut)
             self.held = tuple(
-                operand(self.client, self.kind, cut, own, low, -low) for low in (-0.5, -1.0)
+                operand(self.client, self.kind, cut, own, low, -low, seed)
+                for seed, low in enumerate((-0.5, -1.0))
             )
             self.about = about
         return tuple(first_chunks(array, chunks) for array in self.held)

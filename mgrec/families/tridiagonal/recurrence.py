@@ -7,15 +7,21 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ...arrays.chunk import Chunk
+from ...arrays.kinds import is_on_gpu
 from ...arrays.layout import as_result, lay_out
 from ..family import Arrays, Line, Pack, Shape
-from ..kernels import Backend, Kernels, Summarise
+from ..kernels import Again, Backend, Kernels, Summarise
 from .ends import Ends
 from .finite import check_operands, is_all_finite
 from .forgetting import Launch, summarise_ends
 from .periodic import ends_of
 from .singular import named
 from .summary import InterfaceRows
+
+
+def _is_one(laid_out: Any, given: Any) -> bool:
+    """Whether an operand was not copied when it was laid out."""
+    return not is_on_gpu(given) or laid_out.data.ptr == given.data.ptr
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,20 +115,30 @@ class TridiagonalSystem(Line):
         self, backend: Backend, pack: Pack, shape: Shape, entry: Any, out: Arrays = ()
     ) -> tuple[Arrays, None]:
         chunk, ends = self._chunk(pack, shape), self.ends(pack, shape)
+        kernels = backend.kernels(self.family)
         is_checked = not self.check_finite
-        if not is_checked and self.method not in self.by_partitions:
+        if not (is_checked or kernels.finds_nan or self.method in self.by_partitions):
             check_operands(self, pack, shape)
             is_checked = True
         result = out[0] if out else backend.empty(shape, self.dtype)
         target = result.reshape(chunk.shape)
-        determine = backend.kernels(self.family).determine
         with named(self, pack.starts, shape):
             if self.is_periodic and entry is None:
                 entry = self._closed(backend, pack, shape)
-            is_finite = determine(ends, chunk, entry, target)
+            is_finite = kernels.determine(ends, chunk, entry, target)
         if not is_checked and not (is_all_finite(result) if is_finite is None else is_finite):
             check_operands(self, pack, shape)
         return (as_result(result, shape, self.result_dtype),), None
+
+    def again(self, backend: Backend, pack: Pack, shape: Shape, result: Any) -> Again | None:
+        prepare = backend.kernels(self.family).again
+        # Closing a period, and what the other methods do not find by the way, are not in it.
+        if prepare is None or self.is_periodic or self.method not in self.by_partitions:
+            return None
+        chunk = self._chunk(pack, shape)
+        if not all(map(_is_one, chunk.operands, pack.blocks)):
+            return None
+        return prepare(self.ends(pack, shape), chunk, result.reshape(chunk.shape))
 
     def _closed(self, backend: Backend, pack: Pack, shape: Shape) -> Any:
         """The entry of a chunk of whole systems whose ends meet."""

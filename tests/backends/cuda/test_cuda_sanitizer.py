@@ -36,6 +36,7 @@ def launch_every_kernel() -> None:
     launch_scans()
     launch_what_surrounds_scans()
     launch_filters()
+    launch_tridiagonal()
 
 
 def launch_scans() -> None:
@@ -93,6 +94,20 @@ def launch_filters() -> None:
         narrow = cupy.ones(shape, "i2")
         for samples, along in ((narrow, axis), (narrow.ravel()[1:], 0)):
             lfilter(np.ones(2), np.array([1.0, -0.5]), samples, axis=along)
+
+
+def launch_tridiagonal() -> None:
+    """Systems and columns, on chip and in memory, with one that holds nan."""
+    import cupy
+
+    import mgrec
+
+    methods = ("auto", "partition", "thomas", "cyclic-reduction", "pcr")
+    for shape, axis in [((40, 70), 1), ((70, 40), 0), ((1, 16_000), 1)]:
+        b = cupy.ones(shape, "f4")
+        b.ravel()[5] = np.nan
+        for method in methods:
+            mgrec.solve_tridiagonal(1.0, 4.0, 1.0, b, axis=axis, method=method, check_finite=False)
 
 
 if __name__ == "__main__":

@@ -10,16 +10,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_on_host import HostArray, HostCompiler, as_device, numpy_as_cupy, poisoned
+from cuda_on_host import DeviceArray, HostArray, HostCompiler, as_device, numpy_as_cupy, poisoned
 
 import mgrec
+from mgrec import backends
 from mgrec.arrays.chunk import Chunk
 from mgrec.backends.cpu.tridiagonal import phases as cpu
 from mgrec.backends.cuda.device import launches
 from mgrec.backends.cuda.device.compilation import Device
 from mgrec.backends.cuda.tridiagonal import line, memory, phases, window
+from mgrec.families.kernels import Backend
 from mgrec.families.tridiagonal.ends import Ends
 from mgrec.families.tridiagonal.singular import SingularSystemError
+from mgrec.placement import local, replays
 
 WHOLE = Ends(has_first=True, has_last=True, method="partition")
 ANY = Ends(has_first=True, has_last=True)
@@ -55,10 +58,15 @@ def _on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> Iterato
     window._tries.cache_clear()
 
 
-def windows_under_way(chunk: Chunk, result: Any, beside: tuple[int, int] = (0, 0)) -> Any:
+def windows_under_way(tries: Any, operands: Any, result: int, beside: Any = (0, 0)) -> Any:
     flags = np.full(window.MOST_TRIES, -1)
-    tries = window.launch_windows(chunk, result, flags.ctypes.data, beside)
-    return lambda: bool(tries and flags[tries - 1])
+    window.launch_tries(tries, operands, result, flags.ctypes.data, beside)
+    return lambda: bool(tries and flags[len(tries) - 1])
+
+
+def try_windows(chunk: Chunk, result: Any) -> bool:
+    addresses = [operand.data.ptr for operand in chunk.operands]
+    return bool(windows_under_way(window.tries_of(chunk), addresses, result.data.ptr)())
 
 
 def copy_status(self: memory.Memory) -> Any:
@@ -174,7 +182,7 @@ def test_systems_that_forget_are_read_once(dtype: str) -> None:
             operands[2] = operands[2][:1]
         chunk = Chunk(tuple(map(as_device, operands)), shape, np.dtype(dtype))
         result = poisoned(shape, dtype).view(HostArray)
-        assert windows_under_way(chunk, result)(), shape
+        assert try_windows(chunk, result), shape
         wanted = mgrec.solve_tridiagonal(*operands, axis=1)
         assert error(np.asarray(result), wanted) < 4 * np.finfo(dtype).eps, shape
         begin, end = shape[1] // 3, shape[1] - shape[1] // 4
@@ -216,3 +224,85 @@ def test_others_are_solved_with_pivoting(shape: tuple[int, int, int]) -> None:
     operands = [np.full(shape, value, "f4") for value in (-1, 2.0001, -1, 1)]
     wanted = mgrec.solve_tridiagonal(*(part.astype("f8") for part in operands), axis=1)
     assert error(solve(operands, shape, ANY)[0], wanted) < 1e-3
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The problems that were solved, but for calls of a kind that was solved before."""
+    replays._kept.cache_clear()
+    solved: list[Any] = []
+    solve = local.solve
+
+    def seeing(problem: Any) -> Any:
+        solved.append(problem)
+        return solve(problem)
+
+    monkeypatch.setattr(local, "solve", seeing)
+    monkeypatch.setattr(backends, "_gpu", lambda method: BACKEND)
+    monkeypatch.setattr(phases, "on_device", on_device)
+    return solved
+
+
+def on_device(array: Any) -> Any:
+    return array if isinstance(array, HostArray) else as_device(array)
+
+
+def empty(shape: Any, dtype: Any) -> Any:
+    return poisoned(shape, dtype).view(DeviceArray)
+
+
+BACKEND = Backend(lambda arrays: DeviceArray.device, empty, lambda family: phases.kernels("auto"))
+
+
+def given(n: int, seed: int, dominant: float = 6.0) -> list[Any]:
+    dl, d, du, b = (part[0, :, 0] for part in draw((1, n, 1), "f8", seed))
+    return [part.view(DeviceArray) for part in (dl, d / 8 + dominant, du, b)]
+
+
+@pytest.mark.parametrize("dominant", [6.0, 0.0])
+def test_calls_of_a_kind_are_prepared_once(seen: list[Any], dominant: float) -> None:
+    for seed in range(3):
+        operands = given(300, seed, dominant)
+        wanted = mgrec.solve_tridiagonal(*map(np.array, operands))
+        out = empty(300, "f8") if seed else None
+        del seen[:]
+        x = mgrec.solve_tridiagonal(*operands, out=out)
+        assert len(seen) == (seed < 2)  # a call with out is of another kind
+        assert out is None or x is out
+        assert error(np.array(x), wanted) < 1e-10
+
+
+def test_scalars_and_shapes_tell_kinds_apart(seen: list[Any]) -> None:
+    *_, b = given(300, 0)
+    for dl, du in ((1.0, 2.0), (2.0, 1.0), (2.0, 1.0), (0.0, 1.0), (-0.0, 1.0)):
+        x = mgrec.solve_tridiagonal(dl, 5.0, du, b)
+        assert error(np.array(x), mgrec.solve_tridiagonal(dl, 5.0, du, np.array(b))) < 1e-12
+    assert len(seen) == 4 + 5  # NumPy's too
+
+
+def test_what_is_wrong_in_a_later_call_raises_as_in_a_first(seen: list[Any]) -> None:
+    for seed in range(2):
+        operands = given(300, seed)
+        mgrec.solve_tridiagonal(*operands)
+    assert len(seen) == 1
+    operands[3][17] = np.nan
+    with pytest.raises(ValueError, match=r"b must hold no nan or inf; got nan at index \(17,\)"):
+        mgrec.solve_tridiagonal(*operands)
+    operands = given(300, 5)
+    for part in operands[:3]:
+        part[100] = 0
+    with pytest.raises(np.linalg.LinAlgError, match="the system is singular"):
+        mgrec.solve_tridiagonal(*operands)
+    out = empty(300, "f8")
+    mgrec.solve_tridiagonal(*given(300, 6), out=out)
+    operands = given(300, 7)
+    with pytest.raises(ValueError, match="out must not share memory with an operand"):
+        mgrec.solve_tridiagonal(*operands, out=operands[0])
+
+
+def test_one_array_twice_is_not_taken_for_two(seen: list[Any]) -> None:
+    side, d, _, b = given(300, 0)
+    mgrec.solve_tridiagonal(side, d, side, b)
+    operands = given(300, 1)
+    x = mgrec.solve_tridiagonal(*operands)
+    assert error(np.array(x), mgrec.solve_tridiagonal(*map(np.array, operands))) < 1e-12

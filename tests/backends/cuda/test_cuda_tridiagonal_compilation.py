@@ -11,6 +11,15 @@ import test_cuda_compilation as kernels
 from mgrec.backends.cuda.device.compilation import Device
 from mgrec.backends.cuda.tridiagonal.line import line_of
 from mgrec.backends.cuda.tridiagonal.program import interface_bytes
+from mgrec.backends.cuda.tridiagonal.reduction import (
+    AGAIN,
+    STORED,
+    cyclic_reduction,
+    pcr_all,
+    pcr_none,
+    pcr_part,
+)
+from mgrec.backends.cuda.tridiagonal.thomas import thomas, thomas_in_memory
 from mgrec.backends.cuda.tridiagonal.window import windows_of
 
 nvrtc = kernels.nvrtc
@@ -42,3 +51,25 @@ def test_kernels_compile_and_fit(nvrtc: ctypes.CDLL, dtype: str, architecture: i
     assert len(texts) >= (3 if dtype == "c16" else 4)
     for text in texts:
         kernels.compile_text(nvrtc, text, architecture)
+
+
+@pytest.mark.parametrize("architecture", kernels.ARCHITECTURES)
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
+def test_kernels_without_pivoting_compile_and_fit(
+    nvrtc: ctypes.CDLL, dtype: str, architecture: int
+) -> None:
+    device = Device(architecture, 100, SHARED_BYTES[architecture])
+    builds = [thomas, thomas_in_memory, cyclic_reduction, pcr_all, pcr_part, pcr_none]
+    builds += [*STORED.values(), *AGAIN.values()]
+    texts = set()
+    for shape in [(10, 64, 1), (10, 4095, 1), (1, 10**7, 1), (1, 500, 30)]:
+        for build in builds:
+            plan = build(shape, np.dtype(dtype), device)
+            for launch in plan.launches if plan else ():
+                texts.add(launch.text)
+                assert launch.shared_bytes <= device.shared_bytes
+    # Systems and columns, reduction, and four ways of keeping levels.
+    assert len(texts) == 7
+    for text in texts:
+        if architecture == 90 or "copy_word" in text:  # others are the same everywhere
+            kernels.compile_text(nvrtc, text, architecture)

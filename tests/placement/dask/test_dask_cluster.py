@@ -319,6 +319,7 @@ def test_a_group_is_enough_to_finish_its_chunks():
     assert packs | precomputed == set(range(32))
 
 
+@pytest.mark.extended
 def test_memory_stays_bounded_while_streaming(stores, tmp_path):
     """A worker of 768 MiB takes 1.6 GB of operands, and spills nothing."""
     steps, size = 100_000_000, 1_000_000

@@ -57,7 +57,7 @@ def test_any_chunking_gives_scipys_result(client, along, across, axis):
         close(computed, expected)
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_forward_and_backward(client):
     x = draw(LENGTH)
     y = filtfilt(*POLYNOMIALS, da.from_array(x, chunks=(100, 250, 50, 200)))

@@ -146,7 +146,7 @@ def line_of(
     outer, steps, inner = shape
     columns = inner > 1
     is_aligned &= not columns and (outer == 1 or steps * dtype.itemsize % 16 == 0)
-    threads = 128 if dtype.itemsize == 4 else 64  # three blocks of them fit a multiprocessor
+    threads = 128 if dtype.itemsize == 4 else 32  # of these three, or six, fit a multiprocessor
     wide = PartitionLayout(dtype, threads, columns, is_aligned)
     if wide.shared_bytes > device.shared_bytes:
         wide = PartitionLayout(dtype, threads // 2, columns, is_aligned)

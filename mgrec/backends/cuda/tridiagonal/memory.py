@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from ....arrays.chunk import Chunk
 from ....families.tridiagonal.ends import Ends
 from ..filters.numbers import packed
 from .line import Line, runs_of
@@ -40,20 +39,23 @@ class Memory:
     system: np.ndarray
 
     @classmethod
-    def reserve(cls, line: Line, ends: Ends, chunk: Chunk, result: Any) -> Memory:
+    def reserve(
+        cls, line: Line, ends: Ends, shapes: Sequence[tuple[int, int, int]],
+        addresses: Sequence[int], result: int,
+    ) -> Memory:  # fmt: skip
+        """Memory for operands of these shapes, all at these addresses; 0 for no result."""
         import cupy
 
         space = cupy.empty(line.offsets[-1] + 8 * _STATUS, np.uint8)
         status = space[-8 * _STATUS :].view(np.int64)
         status.fill(_NONE)
         words: list[int] = []
-        for operand in chunk.operands:
-            words += [operand.data.ptr, *strides_of(operand.shape, chunk.shape)]
+        for shape, address in zip(shapes, addresses, strict=True):
+            words += [address, *strides_of(shape, line.shape)]
         levels = len(line.parts)
         base = space.data.ptr
-        words += [0 if result is None else result.data.ptr]
-        words += [base + line.offsets[0], base + line.offsets[levels]]
-        words += [*chunk.shape, line.parts[0], ends.has_first, ends.has_last]
+        words += [result, base + line.offsets[0], base + line.offsets[levels]]
+        words += [*line.shape, line.parts[0], ends.has_first, ends.has_last]
         return cls(line, space, status, packed(words))
 
     @cached_property

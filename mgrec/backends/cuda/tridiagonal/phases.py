@@ -8,12 +8,14 @@ of each level is done again and gives the unknowns at the cuts, at last those of
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ....arrays.chunk import Chunk
-from ....families.kernels import Kernels, Summarise
+from ....families.kernels import Again, Kernels, Summarise
 from ....families.tridiagonal.ends import Ends
 from ....families.tridiagonal.singular import SingularSystemError
 from ....families.tridiagonal.summary import InterfaceRows
@@ -21,17 +23,20 @@ from ..device.arrays import on_device
 from ..device.compilation import Device
 from .line import CELL, Line, line_of
 from .memory import Memory
-from .window import windows_under_way
+from .reduction import cyclic_reduction, pcr
+from .thomas import thomas
+from .whole import solve_whole
+from .window import tries_of, windows_under_way
+
+WITHOUT_PIVOTING = {"thomas": thomas, "cyclic-reduction": cyclic_reduction, "pcr": pcr}
+"""Methods of whole systems, by the plans of their launches."""
 
 
 def kernels(method: str) -> Kernels:
     """The phases of a chunk."""
-    if method not in ("auto", "partition"):
-        raise NotImplementedError(
-            f"method={method!r} has no kernels for a GPU yet: use 'auto', 'partition' or "
-            f"'p-scheme', or move the arrays to host memory with cupy.asnumpy"
-        )
-    return Kernels(determine, precompute)
+    if method in WITHOUT_PIVOTING:
+        return Kernels(determine_without_pivoting, finds_nan=True)
+    return Kernels(determine, precompute, again=again, finds_nan=True)
 
 
 def precompute(ends: Ends, chunk: Chunk) -> Summarise:
@@ -51,7 +56,9 @@ def precompute(ends: Ends, chunk: Chunk) -> Summarise:
     if chunk.steps == 0 or 0 in chunk.shape:
         return lambda: _no_rows(chunk)
     chunk = chunk.map_arrays(on_device, chunk.shape)
-    line, memory = _prepare(ends, chunk, None)
+    line = _line(chunk, None)
+    addresses = [operand.data.ptr for operand in chunk.operands]
+    memory = Memory.reserve(line, ends, _shapes(chunk), addresses, 0)
     memory.run("reduce")
     cells = memory.cells(line.top)
 
@@ -95,17 +102,72 @@ def determine(ends: Ends, chunk: Chunk, entry: Any, result: Any) -> bool:
         return True
     chunk = chunk.map_arrays(on_device, chunk.shape)
     known = None if entry is None else on_device(entry).astype(chunk.dtype, order="C", copy=False)
-    have_solved = None
-    if ends.method == "auto":
-        have_solved = windows_under_way(chunk, result, _beside(ends, known))
+    tries = tries_of(chunk) if ends.method == "auto" else ()
+    addresses = [operand.data.ptr for operand in chunk.operands]
+    have_solved = windows_under_way(tries, addresses, result.data.ptr, _beside(ends, known))
     try:
         # Beside the windows, so that what they leave is launched at once.
-        line, memory = _prepare(ends, chunk, result)
+        line = _line(chunk, result)
+        memory = Memory.reserve(line, ends, _shapes(chunk), addresses, result.data.ptr)
     finally:
-        is_solved = have_solved is not None and have_solved()
+        is_solved = have_solved()
     if is_solved:
         return True
     return _solve(memory) if known is None else _enter(line, memory, known)
+
+
+def again(ends: Ends, chunk: Chunk, result: Any) -> Again:
+    """Prepare what solves whole systems of the kind of a chunk; see :class:`Kernels`."""
+    on_gpu = chunk.map_arrays(on_device, chunk.shape)
+    tries = tries_of(on_gpu) if ends.method == "auto" else ()
+    line, shapes = _line(on_gpu, result), _shapes(on_gpu)
+    # Scalars alone: no array of the caller's is held.
+    scalars: list[Any] = [
+        None if own is given else own
+        for own, given in zip(on_gpu.operands, chunk.operands, strict=True)
+    ]
+    is_forgetting = True
+
+    def solve(given: Sequence[int | None], target: int) -> bool:
+        nonlocal is_forgetting
+        addresses = [
+            own.data.ptr if address is None else address
+            for own, address in zip(scalars, given, strict=True)
+        ]
+        reserve = partial(Memory.reserve, line, ends, shapes, addresses, target)
+        have_solved = windows_under_way(tries, addresses, target)
+        try:
+            # Beside the windows where they failed the last time.
+            memory = None if is_forgetting else reserve()
+        finally:
+            is_forgetting = have_solved()
+        if is_forgetting:
+            return True
+        try:
+            return _solve(memory or reserve())
+        except SingularSystemError:
+            return False
+
+    return solve
+
+
+def determine_without_pivoting(ends: Ends, chunk: Chunk, entry: None, result: Any) -> bool:
+    """Write the unknowns of whole systems by the method that `ends` names.
+
+    Returns
+    -------
+    bool
+        Whether no operand holds nan or inf; a system that does becomes nan.
+
+    Raises
+    ------
+    SingularSystemError
+        A pivot is 0, or overflows.
+    """
+    if result.size == 0:
+        return True
+    chunk = chunk.map_arrays(on_device, chunk.shape)
+    return solve_whole(WITHOUT_PIVOTING[ends.method], chunk, result)
 
 
 def _beside(ends: Ends, known: Any) -> tuple[int, int]:
@@ -140,11 +202,14 @@ def _enter(line: Line, memory: Memory, known: Any) -> bool:
     return bool(np.isfinite(rows).all())
 
 
-def _prepare(ends: Ends, chunk: Chunk, result: Any) -> tuple[Line, Memory]:
+def _shapes(chunk: Chunk) -> list[tuple[int, int, int]]:
+    return [operand.shape for operand in chunk.operands]
+
+
+def _line(chunk: Chunk, result: Any) -> Line:
     arrays = [*chunk.operands, *([] if result is None else [result])]
     is_aligned = all(
         array.data.ptr % 16 == 0 and (array.shape[0] == 1 or array.shape[0] == chunk.shape[0])
         for array in arrays
     )
-    line = line_of(chunk.shape, chunk.dtype, is_aligned, Device.current())
-    return line, Memory.reserve(line, ends, chunk, result)
+    return line_of(chunk.shape, chunk.dtype, is_aligned, Device.current())

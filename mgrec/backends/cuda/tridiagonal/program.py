@@ -86,9 +86,10 @@ def interface_bytes(dtype: np.dtype[np.generic]) -> int:
     return MERGERS * (10 * group_of(dtype) + 1) * dtype.itemsize
 
 
-def prelude(dtype: np.dtype[np.generic]) -> str:
+def prelude(dtype: np.dtype[np.generic], stages: int = 1) -> str:
     """What every program begins with."""
-    numbers = f"constexpr int GROUP = {group_of(dtype)}, MERGERS = {MERGERS}, STAGES = 1;\n"
+    numbers = f"constexpr int GROUP = {group_of(dtype)}, MERGERS = {MERGERS};\n"
+    numbers += f"constexpr int STAGES = {stages};\n"
     text = "\n#define DEVICE __device__\n" + numbers + kernel_text("scalar/numeric")
     return text + f"typedef {ctype(dtype)} T;\n"
 

@@ -5,17 +5,17 @@ Whether they do is measured by the kernel itself, which gives up where they do n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ....arrays.chunk import Chunk
 from ..device.compilation import Device
 from ..device.launches import Launch, Run, Slot, prepared
-from ..filters.numbers import packed
 from ..transfer.program import kernel_text
 from .memory import strides_of
 from .program import prelude
@@ -135,6 +135,8 @@ Beside = tuple[int, int]
 MOST_TRIES = 2
 # Threads of a window by the bytes of a number, as fast as any on an H100.
 _LONG, _COLUMNS = {4: 512, 8: 256, 16: 256}, {4: 512, 8: 256, 16: 128}
+# Bytes of neighbouring columns that a window reads of a row.
+_SEGMENT = 128
 _ROWS, _FEW_ROWS = {4: 17, 8: 17, 16: 9}, 9
 
 
@@ -148,7 +150,7 @@ def windows_of(
     """
     _, steps, inner = shape
     size = dtype.itemsize
-    width = min(128 // size, 1 << (inner - 1).bit_length())
+    width = min(_SEGMENT // size, 1 << (inner - 1).bit_length())
     if inner > 1:
         kinds = [(128, _FEW_ROWS), (128, _ROWS[size]), (_COLUMNS[size], _ROWS[size])]
     else:
@@ -169,78 +171,119 @@ def windows_of(
     return tuple(tries[:MOST_TRIES])
 
 
-@dataclass(frozen=True)
-class Try:
-    """Windows of a shape, compiled for a device."""
+class Try(NamedTuple):
+    """Windows over arrays of a kind, compiled for a device.
 
-    windows: Windows
-    words: tuple[int, ...]
+    Attributes
+    ----------
+    words : array of int64
+        What the kernel takes, the addresses of a call to be filled in.
+    run : callable
+    """
+
+    words: np.ndarray
     run: Run
+
+    def launch(self, addresses: list[int]) -> None:
+        words = self.words.copy()
+        words[_ADDRESSES] = addresses
+        self.run((words.view(f"V{words.nbytes}"),))
+
+
+# Among the words: of the operands, the result, unknowns beside it, and the flags of the try before
+# and of this one.
+_ADDRESSES = np.array([0, 4, 8, 12, 16, 17, 18, -2, -1])
+
+
+def tries_of(chunk: Chunk) -> tuple[Try, ...]:
+    """What is launched for chunks of the kind of this one, of operands on the device."""
+    import cupy
+
+    shapes = tuple([operand.shape for operand in chunk.operands])
+    is_aligned = all(operand.data.ptr % 16 == 0 for operand in chunk.operands)
+    device = cupy.cuda.runtime.getDevice()
+    return _tries(chunk.shape, chunk.dtype, shapes, is_aligned, device)
 
 
 @lru_cache(maxsize=1024)
-def _tries(shape: tuple[int, int, int], dtype: np.dtype[Any], number: int) -> tuple[Try, ...]:
+def _tries(
+    shape: tuple[int, int, int], dtype: np.dtype[Any], shapes: tuple[tuple[int, int, int], ...],
+    is_aligned: bool, number: int,
+) -> tuple[Try, ...]:  # fmt: skip
     device = Device.current()
-    return tuple(
-        Try(windows, tuple(windows.words()), prepared(windows.launch(device)))
-        for windows in windows_of(shape, dtype, device)
-    )
+    is_aligned &= shape[2] * dtype.itemsize % 16 == 0
+    operands = [word for own in shapes for word in (0, *strides_of(own, shape))]
+    found = []
+    for windows in windows_of(shape, dtype, device):
+        by_words = is_aligned and shape[2] % windows.layout.width == 0
+        words = [*operands, 0, 0, 0, *windows.words(), by_words, 0, 0]
+        found.append(Try(np.array(words, np.int64), prepared(windows.launch(device))))
+    return tuple(found)
 
 
-def launch_windows(chunk: Chunk, result: Any, flags: int, beside: Beside = (0, 0)) -> int:
-    """Solve whole systems, if they need no pivoting and forget.
+def launch_tries(
+    tries: tuple[Try, ...], operands: Sequence[int], result: int, flags: int,
+    beside: Beside = (0, 0),
+) -> None:  # fmt: skip
+    """Solve lines, if they need no pivoting and forget.
 
     Parameters
     ----------
-    chunk : Chunk
-        Its operands are on the device.
-    result : array (outer, steps, inner)
-        C-contiguous; written. Holds anything where windows fail.
+    tries : tuple of Try
+    operands : sequence of int
+        Addresses of dl, d, du and b.
+    result : int
+        Address of an array (outer, steps, inner), C-contiguous; written. Holds anything where
+        windows fail.
     flags : int
-        Address of :data:`MOST_TRIES` int64, none of them 0, that the device reaches.
+        Address of :data:`MOST_TRIES` int64, none of them 0, that the device reaches. That of the
+        last try is 0 once it has failed.
     beside : (int, int)
         Addresses of the unknowns before each line and after it, (outer, inner); 0 where a line
         begins or ends.
-
-    Returns
-    -------
-    int
-        Of tries; the flag of the last one is 0 once it has failed.
     """
-    import cupy
-
-    tries = _tries(chunk.shape, chunk.dtype, cupy.cuda.runtime.getDevice())
-    if not tries:
-        return 0
-    words: list[int] = []
-    for operand in chunk.operands:
-        words += [operand.data.ptr, *strides_of(operand.shape, chunk.shape)]
-    words += [result.data.ptr, *beside]
-    is_aligned = chunk.shape[2] * chunk.dtype.itemsize % 16 == 0 and all(
-        operand.data.ptr % 16 == 0 for operand in chunk.operands
-    )
     settled = 0
     for number, each in enumerate(tries):
-        by_words = is_aligned and chunk.shape[2] % each.windows.layout.width == 0
         flag = flags + 8 * number
-        each.run((packed([*words, *each.words, by_words, settled, flag]),))
+        each.launch([*operands, result, *beside, settled, flag])
         settled = flag
-    return len(tries)
 
 
-def windows_under_way(chunk: Chunk, result: Any, beside: Beside = (0, 0)) -> Callable[[], bool]:
+def windows_under_way(
+    tries: tuple[Try, ...], operands: Sequence[int], result: int, beside: Beside = (0, 0)
+) -> Callable[[], bool]:
     """Launch windows; the callable waits, and tells whether they have solved all."""
     import cupy
-    import cupyx
 
-    flags = cupyx.empty_pinned(MOST_TRIES, np.int64)
-    flags.fill(-1)
-    tries = launch_windows(chunk, result, flags.ctypes.data, beside)
+    # Given back once the device is done with them.
+    kept: list[_Flags] = _local.__dict__.setdefault("flags", [])
+    flags = kept.pop() if kept else _Flags.reserve()
+    flags.array.fill(-1)
+    launch_tries(tries, operands, result, flags.address, beside)
 
     def have_solved() -> bool:
         if not tries:
             return False
         cupy.cuda.get_current_stream().synchronize()
-        return bool(flags[tries - 1])
+        is_solved = bool(flags.array[len(tries) - 1])
+        kept.append(flags)
+        return is_solved
 
     return have_solved
+
+
+class _Flags(NamedTuple):
+    """Of the tries of one call, in host memory that devices write to."""
+
+    array: Any
+    address: int
+
+    @classmethod
+    def reserve(cls) -> _Flags:
+        import cupyx
+
+        array = cupyx.empty_pinned(MOST_TRIES, np.int64)
+        return cls(array, array.ctypes.data)
+
+
+_local = threading.local()

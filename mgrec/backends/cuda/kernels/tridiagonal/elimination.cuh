@@ -81,6 +81,7 @@ template <class T> struct Held {
   DEVICE static Held copies() {
     return {{{T(-1), T(0), T(1), T(0), T(0)}}, {{T(0), T(-1), T(0), T(1), T(0)}}};
   }
+  DEVICE bool is_large() const;
   DEVICE void part();
 };
 
@@ -96,10 +97,15 @@ template <class T> DEVICE inline Row<T, 5> made_small(Row<T, 5> row) {
 // Where before or first has passed LIMIT, one of the rows is rid of that unknown.
 constexpr int LIMIT = 8;
 
+template <class T> DEVICE inline bool Held<T>::is_large() const {
+  const auto size = larger(magnitude(upper[2]), magnitude(upper[3]));
+  return larger(size, larger(magnitude(lower[2]), magnitude(lower[3]))) > LIMIT;
+}
+
 template <class T> DEVICE inline void Held<T>::part() {
+  if (!is_large()) return;
   const auto size = larger(magnitude(upper[2]), magnitude(upper[3]));
   const auto other = larger(magnitude(lower[2]), magnitude(lower[3]));
-  if (!(larger(size, other) > LIMIT)) return;
   const bool swap = other > size;
   const Row<T, 5> big = swap ? lower : upper, small = swap ? upper : lower;
   const bool is_before = magnitude(big[2]) > magnitude(big[3]);
@@ -124,7 +130,7 @@ template <class T> DEVICE inline Row<T, 4> scaled_row(T dl, T d, T du, T b, T& o
 }
 
 // Eliminate x[i] from the two held rows and row i + 1; returns the pivot: the coefficients of
-// x[i], x[i+1], x[i+2], before, first, and the right-hand side.
+// x[i], x[i+1], x[i+2], before, first, and the right-hand side. Parting is left to the caller.
 template <class T>
 DEVICE inline Row<T, 6> advance(Held<T>& held, const Row<T, 4>& row, Inverse<T>& inverse) {
   const Row<T, 5>&u = held.upper, &l = held.lower;
@@ -136,6 +142,5 @@ DEVICE inline Row<T, 6> advance(Held<T>& held, const Row<T, 4>& row, Inverse<T>&
   inverse = Inverse<T>(pivot[0]);
   held.upper = eliminated(one, pivot, inverse);
   held.lower = eliminated(other, pivot, inverse);
-  held.part();
   return pivot;
 }

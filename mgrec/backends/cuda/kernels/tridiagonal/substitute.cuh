@@ -1,54 +1,72 @@
 // The unknowns of partitions whose cuts are known: the elimination is done again, and its pivots
 // take the place of the rows in shared memory.
 #pragma once
-#include "tridiagonal/partition.cuh"
-#include "tridiagonal/interface.cuh"
+#include "tridiagonal/halves.cuh"
 
 struct Ends { T before, first, last, after; };
+// The unknowns on both sides of a partition's middle.
+struct Middle { T above, below; };
 
-// Pivots of the unknowns -1 ... length - 2, each at the row that was eliminated with it: what the
-// rest is multiplied by, two coefficients, and what is known.
-DEVICE inline void factor_partition(Tile& tile, int length, const Ends& ends) {
-  Held<T> held = Held<T>::copies();
+// Pivots of the unknowns but those in the middle, each at the row that was eliminated with it:
+// what the rest is multiplied by, two coefficients, and what is known.
+DEVICE inline Middle factor_partition(Tile& tile, int length, const Ends& ends) {
+  Halves halves;
   T odd = T(0);
-  for (int group = 0; group * PACK < length; ++group) {
-    Pack dl = tile.load(0, group), d = tile.load(1, group), du = tile.load(2, group),
-         b = tile.load(3, group);
-#pragma unroll
-    for (int r = 0; r < PACK; ++r) {
-      if (group * PACK + r >= length) break;
-      const Row<T, 4> row = scaled_row(dl.v[r], d.v[r], du.v[r], b.v[r], odd);
-      Inverse<T> inverse(T(1));
-      const Row<T, 6> pivot = advance(held, row, inverse);
-      dl.v[r] = inverse.value();
-      d.v[r] = pivot[1];
-      du.v[r] = pivot[2];
-      b.v[r] = minus_product(minus_product(pivot[5], pivot[3], ends.before), pivot[4], ends.first);
-    }
-    tile.store(0, group, dl);
-    tile.store(1, group, d);
-    tile.store(2, group, du);
-    tile.store(3, group, b);
-  }
+  halves.eliminate<true>(
+      tile, length, odd,
+      [&](bool is_lower, Group& group, int r, const Row<T, 6>& pivot, const Inverse<T>& inverse) {
+        const T before = is_lower ? ends.after : ends.before;
+        const T first = is_lower ? ends.last : ends.first;
+        group.v[0].v[r] = inverse.value();
+        group.v[1].v[r] = pivot[1];
+        group.v[2].v[r] = pivot[2];
+        group.v[3].v[r] = minus_product(minus_product(pivot[5], pivot[3], before), pivot[4], first);
+      });
+  if (length <= MIDDLE) return {ends.last, ends.after};
+  Pivots<T> seen;
+  Row<T, 7> pivot;
+  Row<T, 6> second;
+  halves.join(seen, pivot, second);
+  // Coefficients of last, after, before and first, and the right-hand side.
+  T rest = minus_product(minus_product(second[5], second[1], ends.last), second[2], ends.after);
+  rest = minus_product(minus_product(rest, second[3], ends.before), second[4], ends.first);
+  const T below = length == MIDDLE + 1 ? ends.last : Inverse<T>(second[0]).ratio(rest);
+  rest = minus_product(minus_product(pivot[6], pivot[2], ends.last), pivot[3], ends.after);
+  rest = minus_product(minus_product(rest, pivot[4], ends.before), pivot[5], ends.first);
+  return {Inverse<T>(pivot[0]).ratio(minus_product(rest, pivot[1], below)), below};
 }
 
-// x in place of operand 3. The pivot at row i gives x[i-1], so a group of rows gives the last
-// unknown of the group before it.
-DEVICE inline void substitute_partition(Tile& tile, int length, const Ends& ends) {
-  T near = ends.last, far = ends.after;
-  for (int group = (length - 1) / PACK; group >= 0; --group) {
-    const Pack inverse = tile.load(0, group), one = tile.load(1, group), two = tile.load(2, group);
-    Pack x = tile.load(3, group);
+// The unknown beyond x = near, of which far is the one before, by the pivot at a row.
+DEVICE inline T next_unknown(const Group& group, int r, T near, T far) {
+  const T rest = minus_product(group.v[3].v[r], group.v[2].v[r], far);
+  return minus_product(rest, group.v[1].v[r], near) * group.v[0].v[r];
+}
+
+// x in place of operand 3. The pivot at row i gives x[i-1], in the lower half x[i+1].
+DEVICE inline void substitute_partition(Tile& tile, int length, const Ends& ends,
+                                        const Middle& middle) {
+  T near = middle.above, far = middle.below, back_near = middle.below, back_far = middle.above;
+  for (int step = 0; step < GROUPS / 2; ++step) {
+    const int up = GROUPS / 2 - 1 - step, down = GROUPS / 2 + step;
+    Group one, other;
+    one.load(tile, up);
+    other.load(tile, down);
 #pragma unroll
-    for (int r = PACK - 1; r >= 0; --r) {
-      const int row = group * PACK + r;
-      if (row >= length) continue;
-      const T rest = minus_product(minus_product(x.v[r], two.v[r], far), one.v[r], near);
-      x.v[r] = near;
-      far = near;
-      near = row == 1 ? ends.first : rest * inverse.v[r];
+    for (int r = 0; r < PACK; ++r) {
+      const int back = PACK - 1 - r, row = up * PACK + back, back_row = down * PACK + r;
+      const T x = next_unknown(one, back, near, far);
+      const T back_x = next_unknown(other, r, back_near, back_far);
+      one.v[3].v[back] = near;
+      other.v[3].v[r] = back_near;
+      if (row < length) {
+        far = near;
+        near = row == 1 ? ends.first : x;
+      }
+      back_far = back_near;
+      back_near = back_row == length - 2 ? ends.last : back_x;
     }
-    tile.store(3, group, x);
+    tile.store(3, up, one.v[3]);
+    tile.store(3, down, other.v[3]);
   }
 }
 
@@ -57,7 +75,7 @@ DEVICE inline void substitute_partitions(const System& system) {
   Tile tile = load_tile(system, place);
   const T* cut = system.cuts + 2 * (place.line(system) * (system.parts + 1) + place.part);
   const Ends ends = {cut[0], cut[1], cut[2], cut[3]};
-  factor_partition(tile, place.length, ends);
-  substitute_partition(tile, place.length, ends);
+  const Middle middle = factor_partition(tile, place.length, ends);
+  substitute_partition(tile, place.length, ends, middle);
   store_tile(system, place);
 }

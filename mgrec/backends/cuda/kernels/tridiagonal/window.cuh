@@ -249,6 +249,14 @@ DEVICE inline TileRow eliminate(const T* tile, const int* place, const Windows& 
   return TileRow::load<IS_FULL>(tile, place, ROWS - 1, all, spot);
 }
 
+// Until what this thread will read of a tile is there: columns are loaded by those who read them.
+DEVICE inline void await_loaded() {
+  if (WIDTH > 1)
+    __syncwarp();
+  else
+    __syncthreads();
+}
+
 DEVICE inline void solve_windows(const Windows& all) {
   T* tile = (T*)shared_bytes;
   T* results = tile + 4 * TILE;
@@ -267,7 +275,7 @@ DEVICE inline void solve_windows(const Windows& all) {
     const bool is_inner = spot.first > 0 && !spot.is_last;
     const bool is_full = all.parts.number > 32 && spot.length == ROWS && is_inner;
     copies_wait();
-    __syncthreads();
+    await_loaded();
 
     Eliminated done;
     Bounds bounds;
@@ -281,12 +289,20 @@ DEVICE inline void solve_windows(const Windows& all) {
     published[1][2][own] = first.rhs;
     const Spot here = spot;
     const Window its = window;
-    __syncthreads();
-    if (number + gridDim.x < all.count) {
+    const bool is_more = number + gridDim.x < all.count;
+    if (is_more) {
       window = Window(all, number + gridDim.x);
       spot = Spot::of_thread(all, window.first);
+    }
+    if (WIDTH > 1 && is_more) {
+      __syncwarp();
       load_window(tile, all, window, spot);
     }
+    if (__syncthreads_or(bounds.are_passed())) {
+      if (own == 0) *all.is_solved = 0;
+      return;
+    }
+    if (WIDTH == 1 && is_more) load_window(tile, all, window, spot);
     const T dl = row.dl, d = row.d, du = row.du, b = row.b;
 
     // The separator's row: before·z[-1] + z + after·z[+1] = rhs.

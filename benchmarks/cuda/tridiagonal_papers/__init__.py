@@ -1,0 +1,1 @@
+"""The studies of two papers on tridiagonal systems, with mgrec's kernels beside their figures."""
