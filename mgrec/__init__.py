@@ -7,6 +7,8 @@ scan
     check_laws tests.
 Coefficient
     An operand that is computed on the fly.
+sor
+    Successive over-relaxation of grids.
 smith_waterman
     The best local alignment of two sequences.
 summed_area_table
@@ -35,6 +37,7 @@ from .recurrences.laws import check_laws
 from .recurrences.linear import linear_recurrence
 from .recurrences.plan import plan
 from .recurrences.rational import rational_recurrence
+from .recurrences.relaxation import sor
 from .recurrences.tables import summed_area_table
 from .recurrences.tridiagonal import solve_tridiagonal
 
@@ -51,6 +54,7 @@ __all__ = [
     "signal",
     "smith_waterman",
     "solve_tridiagonal",
+    "sor",
     "summed_area_table",
     "tuning",
 ]

@@ -1,7 +1,7 @@
 """The contract: what a recurrence says of itself, and by which way information crosses chunks.
 
 A family is a folder here, and one of the same name in every backend that has kernels for it. Its
-recurrences are dataclasses of one of three topologies:
+recurrences are dataclasses of one of four topologies:
 
 ==========  ==============================================  =================================
 topology    what crosses the boundary of a chunk            families
@@ -9,6 +9,7 @@ topology    what crosses the boundary of a chunk            families
 ``Chain``   a summary one way, an entry the same way        transfer maps, filters
 ``Line``    a summary to a small system, an entry back      tridiagonal systems
 ``Grid``    the edges of the chunks above and to the left   wavefront loops
+``Swept``   the sides of the chunks around it (swept.py)    wavefront loops, several sweeps
 ==========  ==============================================  =================================
 
 Placement knows nothing else of a family: not in a solve on one machine, nor in graphs or plans.

@@ -34,6 +34,8 @@ class Kernels:
     propagate : callable
         On the CPU: ``(summary, entry) -> entry`` of the next chunk of a chain;
         ``(summaries) -> entries`` of a line.
+    hold : callable
+        ``(grids, rhs) -> grids`` in the form in which they are swept.
     again : callable, ``(algebra, chunk, result) -> ((addresses, address) -> bool)``, optional
         Of a GPU: prepares what determines whole rows of other arrays, alike in all but their
         values, and takes the addresses of operands and result. An operand that is a scalar in
@@ -45,6 +47,7 @@ class Kernels:
     determine: Callable[..., Any]
     precompute: Callable[[Any, Chunk], Summarise] = _not_asked_for
     propagate: Callable[..., Any] = _not_asked_for
+    hold: Callable[..., Any] = _not_asked_for
     again: Callable[[Any, Chunk, Any], Again] | None = None
     finds_nan: bool = False
 

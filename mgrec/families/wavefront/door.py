@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from math import isfinite
+from math import isfinite, isnan
 from typing import Any
 
 import numpy as np
 
-from ...arrays.arguments import as_axis, as_real
-from ...arrays.door import as_array, as_plain_array
+from ...arrays.arguments import as_axis, as_integer, as_real
+from ...arrays.door import as_array, as_plain_array, as_scalar
 from ...arrays.kinds import check_together, is_on_gpu
 from ..problem import Problem, varying
 from .alignment import Scoring
 from .recurrence import LocalAlignment, SummedAreaTable
+from .relaxation import Relaxation
+from .sweeps import Sweeps
 
 _SUMMED = "?bhilqBHILQfdFD"
 # Scores of int64 that no path through two sequences can reach.
@@ -110,3 +112,68 @@ def _dtype_of_sums(own: np.dtype[Any], asked: Any) -> np.dtype[Any]:
     if dtype.char not in _SUMMED or dtype.kind == "b" or not np.can_cast(own, dtype, "same_kind"):
         raise TypeError(f"dtype must be one that x of {own} can be added up in; got {dtype}")
     return dtype
+
+
+def check_relaxation(
+    x: Any, rhs: Any, omega: Any, sweeps: Any, tol: Any, check_every: Any, out: Any
+) -> Problem:
+    """Arguments of ``sor``."""
+    given = {"x": x} if rhs is None else {"x": x, "rhs": rhs}
+    named = {name: as_array(name, value) for name, value in given.items()}
+    check_together(list(named.items()), [])
+    shape = np.shape(named["x"])
+    if len(shape) < 2:
+        raise ValueError(f"x must have two axes or more; got shape {shape}")
+    dtype = _dtype_of_points(named)
+    loop = _as_loop(omega, sweeps, tol, check_every)
+    # Last, so that a result has the chunks of x.
+    operands = tuple(_promoted(name, named[name], dtype) for name in reversed(named))
+    for rhs in operands[:-1]:
+        if not _fits(rhs.shape, shape):
+            raise ValueError(f"rhs must broadcast to {shape}, the shape of x; got {rhs.shape}")
+    recurrence = Relaxation(
+        dtype=dtype,
+        result_dtype=dtype,
+        varying=tuple(varying(operand.shape, shape) for operand in operands),
+        block_dtypes=(dtype,) * len(operands),
+        axes=(len(shape) - 2, len(shape) - 1),
+        loop=loop,
+    )
+    return Problem(recurrence, operands, (), shape, out=out)
+
+
+def _dtype_of_points(named: dict[str, Any]) -> np.dtype[Any]:
+    dtype = np.result_type(*(getattr(value, "dtype", value) for value in named.values()))
+    dtype = np.dtype(np.float64) if dtype.kind in "iu" else dtype
+    if dtype.char not in "fd":
+        names = " and ".join(named)
+        raise TypeError(f"{names} must be of integers, float32 or float64; got {dtype}")
+    return dtype
+
+
+def _promoted(name: str, value: Any, dtype: np.dtype[Any]) -> Any:
+    if hasattr(value, "dtype"):
+        return value if value.dtype == dtype and dtype.isnative else value.astype(dtype)
+    return as_scalar(name, value, dtype)
+
+
+def _fits(own: tuple[Any, ...], shape: tuple[Any, ...]) -> bool:
+    """Whether an array broadcasts to a shape; unknown lengths do."""
+    pairs = zip(reversed(own), reversed(shape), strict=False)
+    return len(own) <= len(shape) and all(
+        have in (1, want) or isnan(have) or isnan(want) for have, want in pairs
+    )
+
+
+def _as_loop(omega: Any, sweeps: Any, tol: Any, check_every: Any) -> Sweeps:
+    factor = as_real("omega", omega, "a number between 0 and 2")
+    if not 0 < factor < 2:
+        raise ValueError(f"omega must be a number between 0 and 2; got {omega!r}")
+    counts = {"sweeps": sweeps, "check_every": check_every}
+    for name, value in counts.items():
+        counts[name] = as_integer(name, value)
+        if counts[name] < 1:
+            raise ValueError(f"{name} must be 1 or more; got {value!r}")
+    if tol is not None and not as_real("tol", tol) > 0:
+        raise ValueError(f"tol must be above 0, or None; got {tol!r}")
+    return Sweeps(factor, tol=None if tol is None else float(tol), **counts)

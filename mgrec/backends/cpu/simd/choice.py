@@ -82,6 +82,18 @@ def shift_in(_: Any, lanes: Any, value: Any) -> Any:
 
 
 @intrinsic
+def shift_back(_: Any, lanes: Any, value: Any) -> Any:
+    """Each lane takes the one after it, and the last one `value`."""
+
+    def build(builder: Any, after: Any, last: Any) -> Any:
+        empty = ir.Constant(after.type, ir.Undefined)
+        last = builder.insert_element(empty, last, ir.Constant(ir.IntType(32), 0))
+        return builder.shuffle_vector(after, last, shuffle_mask([*range(1, lanes.width + 1)]))
+
+    return lanes(lanes, lanes.dtype), _builds(build)
+
+
+@intrinsic
 def lane(_: Any, lanes: Any, at: Any) -> Any:
     """One lane, whose number need not be known when this is compiled."""
     return lanes.dtype(lanes, types.intp), _builds(lambda b, x, at: b.extract_element(x, at))
@@ -91,6 +103,12 @@ def lane(_: Any, lanes: Any, at: Any) -> Any:
 def plus(_: Any, x: Any, y: Any) -> Any:
     """``x + y``; integers wrap around."""
     return x(x, y), _builds(lambda b, *values: (b.fadd if _is_real(x) else b.add)(*values))
+
+
+@intrinsic
+def minus(_: Any, x: Any, y: Any) -> Any:
+    """``x - y``; integers wrap around."""
+    return x(x, y), _builds(lambda b, *values: (b.fsub if _is_real(x) else b.sub)(*values))
 
 
 @intrinsic
@@ -126,6 +144,20 @@ def both(_: Any, first: Any, second: Any) -> Any:
 def choose(_: Any, condition: Any, x: Any, y: Any) -> Any:
     """`x` where the condition holds, otherwise `y`."""
     return x(condition, x, y), _builds(lambda b, *values: b.select(*values))
+
+
+@intrinsic
+def sizes(_: Any, x: Any) -> Any:
+    """The bits without the sign, as integers: they order as sizes do, nan the largest."""
+    bits = x.dtype.bitwidth
+    lanes = Lanes(types.Integer.from_bitwidth(bits), x.width)
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        vector = context.get_value_type(lanes)
+        mask = ir.Constant(vector, [(1 << (bits - 1)) - 1] * x.width)
+        return builder.and_(builder.bitcast(values[0], vector), mask)
+
+    return lanes(x), code
 
 
 @numba.njit(**INNER)

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ....families.kernels import Kernels
 from ....families.wavefront.alignment import Edges, Scoring
+from ....families.wavefront.sweeps import Sweeps
 from .alignment import determine_alignment
+from .relaxation.grids import determine_relaxation
+from .relaxation.held import hold
 from .table import determine_table
 
 
 def kernels(method: str) -> Kernels:
-    """The phase of a tile; a tile runs on the caller's thread."""
-    return Kernels(determine)
+    """The phase of a tile; one runs on the caller's thread, but for sweeps by "threads"."""
+    return Kernels(partial(determine, is_shared=method == "threads"), hold=hold)
 
 
-def determine(loop: Any, *tile: Any) -> Any:
+def determine(loop: Any, *tile: Any, is_shared: bool = False) -> Any:
     """The edges of a tile, by the kernel of its loop; its results are written."""
+    if isinstance(loop, Sweeps):
+        x, rhs, result = tile
+        return determine_relaxation(loop, x, rhs, result, is_shared)
     return _align(loop, *tile) if isinstance(loop, Scoring) else determine_table(*tile)
 
 

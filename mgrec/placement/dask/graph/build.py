@@ -3,7 +3,8 @@
 Every family comes in by its :class:`Problem`, which is cut into chunks here. What follows is the
 same for all along an axis: packed chained groups where operands are yet to be loaded (packed.py),
 fewer tasks where the workers hold them already (held.py), one task a chunk where no row is cut
-(whole.py), or a plan (plan/). Grids have tiles (tiles.py).
+(whole.py), or a plan (plan/). Grids have tiles (tiles.py),
+also those that are swept several times (swept.py).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dask.base import tokenize
 from ....algebra.callers import level_of_caller
 from ....families.family import AlongAxis, Grid
 from ....families.problem import Problem
+from ....families.swept import Swept
 from ...logs import log_solve
 from ..tasks.limits import check_chunks
 from .cuts import Cut
@@ -26,6 +28,7 @@ from .held import Held, is_held
 from .operands import align, reference_chunks
 from .packed import Packed
 from .rows import Layers
+from .swept import is_cut, solve_sweeps
 from .tiles import solve_tiles
 from .whole import solve_whole
 
@@ -64,8 +67,10 @@ def solve(problem: Problem) -> Solved:
     # others: a scheduler that still knows those of a lazy solve would mix the two up.
     names = [block.name for block in blocks]
     token = tokenize(recurrence, names, own.initial, own.chunks, problem.memory, are_held)
-    if isinstance(recurrence, Grid):
-        solved: Solved = solve_tiles(own, token)
+    if isinstance(recurrence, Swept) and is_cut(own):
+        solved: Solved = solve_sweeps(own, token), None
+    elif isinstance(recurrence, Grid):
+        solved = solve_tiles(own, token)
     elif own.is_whole:
         solved = solve_whole(own, token), None
     else:

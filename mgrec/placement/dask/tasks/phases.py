@@ -19,6 +19,7 @@ from ....arrays.kinds import is_on_gpu, to_host
 from ....backends import CPU, backend_of
 from ....families.family import AlongAxis, Grid, Pack, Recurrence, Shape, Where
 from ....families.kernels import Backend, Summarise
+from ....families.swept import Swept
 from .errors import in_chunk
 from .limits import check_chunk
 from .spilling import register
@@ -223,3 +224,30 @@ def determine_tile(recurrence: Grid, at: Where, above: Any, left: Any, *blocks: 
 def leave_grid(recurrence: Grid, edges: Any) -> Any:
     """What the last tile tells of the whole."""
     return recurrence.leave(edges)
+
+
+def hold_tile(
+    recurrence: Swept, at: Where, around: tuple[bool, ...], *blocks: Any
+) -> tuple[Any, Any]:
+    """The state of a tile before the first sweep, and its sides."""
+    pack = Pack(blocks, *at)
+    with chunk_of("determine", recurrence, pack) as (backend, shape):
+        return recurrence.hold(backend, pack, shape, around)
+
+
+def sweep_tile(
+    recurrence: Swept, at: Where, is_last: bool, before: Any, around: Any, done: Any
+) -> tuple[Any, Any]:
+    """The state of a tile after one more sweep, and its sides; `before`: those before it."""
+    with in_chunk("determine", *at):
+        return recurrence.sweep(before[0], tuple(around), is_last, done)
+
+
+def write_tile(recurrence: Swept, last: Any) -> Any:
+    """A tile after the last sweep."""
+    return recurrence.tile(last[0])
+
+
+def are_done(recurrence: Swept, before: Any, sides: list[Any]) -> Any:
+    """Whether tiles need no more sweeps."""
+    return recurrence.is_done(before, sides)
