@@ -91,10 +91,10 @@ def joined(first: np.ndarray, last: np.ndarray) -> np.ndarray | None:
     with np.errstate(all="ignore"):
         # Without the last unknown of the first rows, and without the first one of the last rows.
         ahead, behind = _without(first, 2), _without(last, 1)
-        sizes = (np.abs(ahead[[0, 3]]), np.abs(behind[[0, 3]]))
-        is_apart = (sizes[0][1] <= _forgotten(first.dtype)) & (sizes[0][0] <= 1)
-        is_apart &= (sizes[1][0] <= _forgotten(first.dtype)) & (sizes[1][1] <= 1)
-        is_apart &= np.isfinite(ahead[4]) & np.isfinite(behind[4])
+        is_apart = np.abs(ahead[3]) <= _forgotten(first.dtype)
+        is_apart &= np.abs(behind[0]) <= _forgotten(first.dtype)
+        for row in (ahead, behind):
+            is_apart &= np.isfinite(row).all(axis=0)
     if not is_apart.all():
         return None
     rows = np.stack([ahead, behind])
@@ -110,9 +110,10 @@ def _without(rows: np.ndarray, column: int) -> np.ndarray:
     """
     one, other = rows[0] * rows[1, column], rows[1] * rows[0, column]
     row, own = one - other, 3 - column
-    size = np.abs(one[own]) + np.abs(other[own])
+    kept = [own, 3 * (own - 1)]  # with the unknown beside the chunk
+    size = (np.abs(one[kept]) + np.abs(other[kept])).max(axis=0)
     least = np.sqrt(np.finfo(rows.dtype).tiny)
-    is_told = (np.abs(row[own]) >= 0.5 * size) & (size >= least)
+    is_told = (np.abs(row[kept]).max(axis=0) >= 0.5 * size) & (size >= least)
     return np.where(is_told, row / row[own], np.nan)
 
 
