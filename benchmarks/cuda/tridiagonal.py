@@ -49,20 +49,22 @@ class Case:
 
 
 CASES = [
-    Case("one of 2^25 f32", (2**25,), "f4"),
+    Case("one of 2^25 f32, random", (2**25,), "f4"),
     Case("one of 2^25 f32, dominant", (2**25,), "f4", is_dominant=True),
-    Case("one of 2^28 f32", (2**28,), "f4"),
+    Case("one of 2^28 f32, random", (2**28,), "f4"),
     Case("one of 2^28 f32, dominant", (2**28,), "f4", is_dominant=True),
-    Case("one of 2^24 f64", (2**24,), "f8"),
-    Case("one of 2^27 f64", (2**27,), "f8"),
+    Case("one of 2^24 f64, random", (2**24,), "f8"),
+    Case("one of 2^27 f64, random", (2**27,), "f8"),
     Case("one of 2^27 f64, dominant", (2**27,), "f8", is_dominant=True),
-    Case("25,000 of 4,095 f32", (25_000, 4095), "f4", 1, True),
-    Case("12,500 of 4,095 f64", (12_500, 4095), "f8", 1, True),
-    Case("25,000 of 4,095 f32, interleaved", (4095, 25_000), "f4", 0, True),
-    Case("12,500 of 4,095 f64, interleaved", (4095, 12_500), "f8", 0, True),
-    Case("10^6 of 64 f32", (10**6, 64), "f4", 1, True),
-    Case("250 of 400,000 f32, interleaved", (400_000, 250), "f4", 0, True),
-    Case("1,000 of 64 f32", (1000, 64), "f4", 1, True),
+    Case("25,000 of 4,095 f32, random", (25_000, 4095), "f4", 1),
+    Case("25,000 of 4,095 f32, dominant", (25_000, 4095), "f4", 1, True),
+    Case("12,500 of 4,095 f64, dominant", (12_500, 4095), "f8", 1, True),
+    Case("25,000 of 4,095 f32, interleaved, dominant", (4095, 25_000), "f4", 0, True),
+    Case("12,500 of 4,095 f64, interleaved, dominant", (4095, 12_500), "f8", 0, True),
+    Case("10^6 of 64 f32, random", (10**6, 64), "f4", 1),
+    Case("10^6 of 64 f32, dominant", (10**6, 64), "f4", 1, True),
+    Case("250 of 400,000 f32, interleaved, dominant", (400_000, 250), "f4", 0, True),
+    Case("1,000 of 64 f32, dominant", (1000, 64), "f4", 1, True),
 ]
 
 
