@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 from cuda_on_host import DeviceArray, HostArray, HostCompiler, as_device, numpy_as_cupy, poisoned
+from tridiagonal_matrices import NAMES, gtsv, matrix, with_solutions
+from tridiagonal_matrices import error as median_error
 
 import mgrec
 from mgrec import backends
@@ -33,6 +35,13 @@ SHAPES = [
 ]  # fmt: skip
 
 
+# Lines of a block with pivoting: partitions have 18 rows, of which the last one has from 1.
+BLOCKS = [
+    *((90, n, 1) for n in range(1, 8)), (20, 17, 1), (20, 18, 1), (9, 19, 1), (9, 20, 1),
+    (9, 37, 1), (7, 55, 1), (3, 2303, 1), (2, 2305, 1), (1, 4608, 1),
+]  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def compiler(tmp_path_factory: pytest.TempPathFactory) -> HostCompiler:
     return HostCompiler(tmp_path_factory.mktemp("kernels"))
@@ -49,7 +58,7 @@ def _on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> Iterato
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setattr(launches, "compile_kernel", compiler)
     monkeypatch.setattr(phases, "on_device", as_device)
-    monkeypatch.setattr(memory.Memory, "copy_status", copy_status)
+    monkeypatch.setattr(memory.Status, "copy", copy_status)
     monkeypatch.setattr(phases, "windows_under_way", windows_under_way)
     monkeypatch.setattr(Device, "current", staticmethod(lambda: Device(90, 2, 227 * 1024)))
     line.runs_of.cache_clear()
@@ -69,8 +78,8 @@ def try_windows(chunk: Chunk, result: Any) -> bool:
     return bool(windows_under_way(window.tries_of(chunk), addresses, result.data.ptr)())
 
 
-def copy_status(self: memory.Memory) -> Any:
-    seen = [None if number == -1 else int(number) for number in self.status]
+def copy_status(self: memory.Status) -> Any:
+    seen = [None if number == -1 else int(number) for number in self.array]
     return lambda: seen
 
 
@@ -97,8 +106,11 @@ def error(x: Any, wanted: Any) -> float:
 @pytest.mark.parametrize(
     "dtype", ["f8", *(pytest.param(d, marks=pytest.mark.extended) for d in ("f4", "c8", "c16"))]
 )
-def test_every_shape(dtype: str) -> None:
-    for shape in SHAPES:
+@pytest.mark.parametrize("in_blocks", [False, True])
+def test_every_shape(dtype: str, in_blocks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not in_blocks:
+        monkeypatch.setattr(phases, "block_of", lambda chunk: None)
+    for shape in [*SHAPES, *(BLOCKS if in_blocks else ())]:
         operands = draw(shape, dtype)
         operands[1] += np.asarray(4, dtype)
         if shape[1] > 500:
@@ -108,6 +120,16 @@ def test_every_shape(dtype: str) -> None:
         x, is_finite = solve(operands, shape)
         assert is_finite
         assert error(x, wanted) < 100 * np.finfo(dtype).eps, shape
+
+
+def test_errors_of_the_twenty_matrices_are_those_of_lapack(compiler: HostCompiler) -> None:
+    for name in NAMES:
+        operands, x = with_solutions(*matrix(name))
+        del compiler.launches[:]
+        found, _ = solve(operands, operands[3].shape)
+        assert [launch[0] for launch in compiler.launches] == ["block_kernel"]
+        allowed = 10 * median_error(gtsv(operands), x) + 2e-15
+        assert median_error(found, x) <= allowed, name
 
 
 @pytest.mark.parametrize("shape", [(3, 700, 1), (2, 130, 3)])
@@ -133,14 +155,15 @@ def test_chunks_of_lines(shape: tuple[int, int, int]) -> None:
         assert error(np.asarray(result), wanted[:, a:b]) < 1e-9
 
 
+@pytest.mark.parametrize("inner", [1, 2])
 @pytest.mark.parametrize("at", [0, 31, 64, 299])
-def test_the_number_of_a_singular_system_is_told(at: int) -> None:
-    operands = draw((3, 300, 2), "f8")
+def test_the_number_of_a_singular_system_is_told(at: int, inner: int) -> None:
+    operands = draw((3, 300, inner), "f8")
     for part in operands[:3]:
-        part[1, at, 1] = 0
+        part[1, at, -1] = 0
     with pytest.raises(SingularSystemError) as raised:
-        solve(operands, (3, 300, 2))
-    assert raised.value.number == 3
+        solve(operands, (3, 300, inner))
+    assert raised.value.number == 2 * inner - 1
 
 
 @pytest.mark.parametrize("special", [np.nan, -np.inf])

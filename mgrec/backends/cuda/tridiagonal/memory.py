@@ -14,7 +14,51 @@ from ..filters.numbers import packed
 from .line import Line, runs_of
 
 _NONE = -1
-_STATUS = 2
+STATUS = 2
+"""Numbers of a status."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """What kernels are told of whole systems.
+
+    Attributes
+    ----------
+    array : CuPy array of int64
+        The first system that is singular, and the first that holds nan or inf; as unsigned, the
+        largest number where there is none.
+    """
+
+    array: Any
+
+    @classmethod
+    def reserve(cls) -> Status:
+        import cupy
+
+        return cls.within(cupy.empty(8 * STATUS, np.uint8))
+
+    @classmethod
+    def within(cls, space: Any) -> Status:
+        """At the end of some bytes."""
+        array = space[-8 * STATUS :].view(np.int64)
+        array.fill(_NONE)
+        return cls(array)
+
+    def copy(self) -> Callable[[], tuple[int | None, ...]]:
+        """Copy it to the host behind what is queued; the callable waits for it alone."""
+        import cupy
+        import cupyx
+
+        stream = cupy.cuda.get_current_stream()
+        seen = cupyx.empty_pinned(STATUS, np.int64)
+        self.array.data.copy_to_host_async(seen.ctypes.data, seen.nbytes, stream)
+        copied = stream.record()
+
+        def status() -> tuple[int | None, ...]:
+            copied.synchronize()
+            return tuple(None if number == _NONE else int(number) for number in seen)
+
+        return status
 
 
 @dataclass(frozen=True)
@@ -26,16 +70,14 @@ class Memory:
     line : Line
     space : CuPy array of uint8
         Cells and cuts of all levels.
-    status : CuPy array of int64
-        The first system that is singular, and the first that holds nan or inf; as unsigned, the
-        largest number where there is none.
+    status : Status
     system : array of one struct
         Operands, their strides and sizes, as kernels take them by value.
     """
 
     line: Line
     space: Any
-    status: Any
+    status: Status
     system: np.ndarray
 
     @classmethod
@@ -46,9 +88,7 @@ class Memory:
         """Memory for operands of these shapes, all at these addresses; 0 for no result."""
         import cupy
 
-        space = cupy.empty(line.offsets[-1] + 8 * _STATUS, np.uint8)
-        status = space[-8 * _STATUS :].view(np.int64)
-        status.fill(_NONE)
+        space = cupy.empty(line.offsets[-1] + 8 * STATUS, np.uint8)
         words: list[int] = []
         for shape, address in zip(shapes, addresses, strict=True):
             words += [address, *strides_of(shape, line.shape)]
@@ -56,13 +96,17 @@ class Memory:
         base = space.data.ptr
         words += [result, base + line.offsets[0], base + line.offsets[levels]]
         words += [*line.shape, line.parts[0], ends.has_first, ends.has_last]
-        return cls(line, space, status, packed(words))
+        return cls(line, space, Status.within(space), packed(words))
 
     @cached_property
     def given(self) -> tuple[Any, ...]:
         """What the slots of the launches stand for."""
         base = self.space.data.ptr
-        return (self.system, self.status, *(np.uint64(base + k) for k in self.line.offsets[:-1]))
+        return (
+            self.system,
+            self.status.array,
+            *(np.uint64(base + k) for k in self.line.offsets[:-1]),
+        )
 
     def run(self, name: str) -> None:
         """Launch what :func:`.line.runs_of` has under a name."""
@@ -79,22 +123,6 @@ class Memory:
     def _part(self, number: int) -> Any:
         left, right = self.line.offsets[number : number + 2]
         return self.space[left:right].view(self.line.layout.dtype)
-
-    def copy_status(self) -> Callable[[], tuple[int | None, ...]]:
-        """Copy the status to the host behind what is queued; the callable waits for it alone."""
-        import cupy
-        import cupyx
-
-        stream = cupy.cuda.get_current_stream()
-        seen = cupyx.empty_pinned(_STATUS, np.int64)
-        self.status.data.copy_to_host_async(seen.ctypes.data, seen.nbytes, stream)
-        copied = stream.record()
-
-        def status() -> tuple[int | None, ...]:
-            copied.synchronize()
-            return tuple(None if number == _NONE else int(number) for number in seen)
-
-        return status
 
 
 def strides_of(own: tuple[int, ...], shape: tuple[int, ...]) -> list[int]:

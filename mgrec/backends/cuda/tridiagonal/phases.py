@@ -8,7 +8,7 @@ of each level is done again and gives the unknowns at the cuts, at last those of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,7 @@ from ....families.tridiagonal.singular import SingularSystemError
 from ....families.tridiagonal.summary import InterfaceRows
 from ..device.arrays import on_device
 from ..device.compilation import Device
+from .block import block_of
 from .line import CELL, Line, line_of
 from .memory import Memory
 from .reduction import cyclic_reduction, pcr
@@ -28,6 +29,8 @@ from .thomas import thomas
 from .whole import solve_whole
 from .window import tries_of, windows_under_way
 
+Reserve = Callable[[Sequence[int], int], Callable[[], bool]]
+"""From addresses of operands and result to what solves, its memory reserved."""
 WITHOUT_PIVOTING = {"thomas": thomas, "cyclic-reduction": cyclic_reduction, "pcr": pcr}
 """Methods of whole systems, by the plans of their launches."""
 
@@ -107,20 +110,19 @@ def determine(ends: Ends, chunk: Chunk, entry: Any, result: Any) -> bool:
     have_solved = windows_under_way(tries, addresses, result.data.ptr, _beside(ends, known))
     try:
         # Beside the windows, so that what they leave is launched at once.
-        line = _line(chunk, result)
-        memory = Memory.reserve(line, ends, _shapes(chunk), addresses, result.data.ptr)
+        kind = (ends, chunk, result)
+        reserve = _pivoting(*kind) if known is None else _entering(*kind, known)
+        solve = reserve(addresses, result.data.ptr)
     finally:
         is_solved = have_solved()
-    if is_solved:
-        return True
-    return _solve(memory) if known is None else _enter(line, memory, known)
+    return is_solved or solve()
 
 
 def again(ends: Ends, chunk: Chunk, result: Any) -> Again:
     """Prepare what solves whole systems of the kind of a chunk; see :class:`Kernels`."""
     on_gpu = chunk.map_arrays(on_device, chunk.shape)
     tries = tries_of(on_gpu) if ends.method == "auto" else ()
-    line, shapes = _line(on_gpu, result), _shapes(on_gpu)
+    pivoting = _pivoting(ends, on_gpu, result)
     # Scalars alone: no array of the caller's is held.
     scalars: list[Any] = [
         None if own is given else own
@@ -134,17 +136,16 @@ def again(ends: Ends, chunk: Chunk, result: Any) -> Again:
             own.data.ptr if address is None else address
             for own, address in zip(scalars, given, strict=True)
         ]
-        reserve = partial(Memory.reserve, line, ends, shapes, addresses, target)
         have_solved = windows_under_way(tries, addresses, target)
         try:
             # Beside the windows where they failed the last time.
-            memory = None if is_forgetting else reserve()
+            rest = None if is_forgetting else pivoting(addresses, target)
         finally:
             is_forgetting = have_solved()
         if is_forgetting:
             return True
         try:
-            return _solve(memory or reserve())
+            return (rest or pivoting(addresses, target))()
         except SingularSystemError:
             return False
 
@@ -178,10 +179,32 @@ def _beside(ends: Ends, known: Any) -> tuple[int, int]:
     return 0 if ends.has_first else before, 0 if ends.has_last else after
 
 
+def _pivoting(ends: Ends, chunk: Chunk, result: Any) -> Reserve:
+    """What solves whole systems of the kind of a chunk with pivoting."""
+    if (block := block_of(chunk)) is not None:
+        return block.reserve
+    line, shapes = _line(chunk, result), _shapes(chunk)
+
+    def reserve(operands: Sequence[int], target: int) -> Callable[[], bool]:
+        return partial(_solve, Memory.reserve(line, ends, shapes, operands, target))
+
+    return reserve
+
+
+def _entering(ends: Ends, chunk: Chunk, result: Any, known: Any) -> Reserve:
+    """The same for lines whose unknowns at the ends of a chunk are known."""
+    line, shapes = _line(chunk, result), _shapes(chunk)
+
+    def reserve(operands: Sequence[int], target: int) -> Callable[[], bool]:
+        return partial(_enter, line, Memory.reserve(line, ends, shapes, operands, target), known)
+
+    return reserve
+
+
 def _solve(memory: Memory) -> bool:
     """Whole systems. Whether one is singular is known before the last kernels begin."""
     memory.run("solve")
-    found = memory.copy_status()
+    found = memory.status.copy()
     memory.run("finish")
     singular, odd = found()
     if singular is not None:

@@ -64,18 +64,4 @@ struct Halves {
       }
     }
   }
-
- public:
-  // Eliminate both unknowns in the middle, x[m-1] and x[m]; the upper half's rows hold what is left.
-  DEVICE void join(Pivots<T>& seen, Row<T, 7>& pivot, Row<T, 6>& second) {
-    T cell[10];
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const Row<T, 5>& row = r ? lower.lower : lower.upper;
-      const T numbers[5] = {row[1], row[0], row[3], row[2], row[4]};
-#pragma unroll
-      for (int k = 0; k < 5; ++k) cell[5 * r + k] = numbers[k];
-    }
-    advance_part(upper, cell, seen, pivot, second);
-  }
 };

@@ -62,6 +62,48 @@ DEVICE inline void advance_part(Held<T>& held, const T* cell, Pivots<T>& seen, R
   seen.take(magnitude(second[0]));
 }
 
+// Two halves of a partition, eliminated from its ends: both unknowns in its middle, x[m-1] and x[m],
+// are eliminated, and the upper half's rows hold what is left.
+template <class T>
+DEVICE inline void join_halves(Held<T>& upper, const Held<T>& lower, Pivots<T>& seen,
+                               Row<T, 7>& pivot, Row<T, 6>& second) {
+  T cell[10];
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const Row<T, 5>& row = r ? lower.lower : lower.upper;
+    const T numbers[5] = {row[1], row[0], row[3], row[2], row[4]};
+#pragma unroll
+    for (int k = 0; k < 5; ++k) cell[5 * r + k] = numbers[k];
+  }
+  advance_part(upper, cell, seen, pivot, second);
+}
+
+// What is known around a part: the unknown before it, its first, its last, and the one after it.
+template <class T> struct Around { T before, first, last, after; };
+// The unknowns on both sides of a cut.
+template <class T> struct Cut { T above, below; };
+
+// What gives a cut between two parts from what is around both: the pivots of its elimination.
+template <class T> struct Link {
+  static constexpr int SIZE = 11;
+  T v[SIZE];
+  DEVICE Link() {}
+  DEVICE Link(const Row<T, 7>& pivot, const Row<T, 6>& second) {
+    const Inverse<T> inverse(pivot[0]), inverse_second(second[0]);
+#pragma unroll
+    for (int k = 0; k < 5; ++k) v[k] = inverse_second.ratio(second[k + 1]);
+#pragma unroll
+    for (int k = 0; k < 6; ++k) v[5 + k] = inverse.ratio(pivot[k + 1]);
+  }
+  DEVICE Cut<T> cut(const Around<T>& known) const {
+    T below = minus_product(minus_product(v[4], v[0], known.last), v[1], known.after);
+    below = minus_product(minus_product(below, v[2], known.before), v[3], known.first);
+    T above = minus_product(minus_product(v[10], v[5], below), v[6], known.last);
+    above = minus_product(minus_product(above, v[7], known.after), v[8], known.before);
+    return {minus_product(above, v[9], known.first), below};
+  }
+};
+
 // A run of GROUP parts, its cells in shared memory: a thread a run.
 template <class T> struct Run {
   static constexpr int CELLS = 10 * GROUP, STRIDE = CELLS + 1;  // odd: no two threads share a bank

@@ -14,7 +14,7 @@ DEVICE inline void reduce_partitions(const System& system) {
       });
   Row<T, 7> pivot;
   Row<T, 6> second;
-  halves.join(seen, pivot, second);
+  join_halves(halves.upper, halves.lower, seen, pivot, second);
   if (place.is_there) {
     const long long cell = place.line(system) * system.parts + place.part;
     write_cell(system.cells + 10 * cell, halves.upper, seen);

@@ -3,13 +3,9 @@
 #pragma once
 #include "tridiagonal/halves.cuh"
 
-struct Ends { T before, first, last, after; };
-// The unknowns on both sides of a partition's middle.
-struct Middle { T above, below; };
-
 // Pivots of the unknowns but those in the middle, each at the row that was eliminated with it:
 // what the rest is multiplied by, two coefficients, and what is known.
-DEVICE inline Middle factor_partition(Tile& tile, int length, const Ends& ends) {
+DEVICE inline Cut<T> factor_partition(Tile& tile, int length, const Around<T>& ends) {
   Halves halves;
   T odd = T(0);
   halves.eliminate<true>(
@@ -26,14 +22,10 @@ DEVICE inline Middle factor_partition(Tile& tile, int length, const Ends& ends) 
   Pivots<T> seen;
   Row<T, 7> pivot;
   Row<T, 6> second;
-  halves.join(seen, pivot, second);
-  // Coefficients of last, after, before and first, and the right-hand side.
-  T rest = minus_product(minus_product(second[5], second[1], ends.last), second[2], ends.after);
-  rest = minus_product(minus_product(rest, second[3], ends.before), second[4], ends.first);
-  const T below = length == MIDDLE + 1 ? ends.last : Inverse<T>(second[0]).ratio(rest);
-  rest = minus_product(minus_product(pivot[6], pivot[2], ends.last), pivot[3], ends.after);
-  rest = minus_product(minus_product(rest, pivot[4], ends.before), pivot[5], ends.first);
-  return {Inverse<T>(pivot[0]).ratio(minus_product(rest, pivot[1], below)), below};
+  join_halves(halves.upper, halves.lower, seen, pivot, second);
+  Cut<T> middle = Link<T>(pivot, second).cut(ends);
+  if (length == MIDDLE + 1) middle.below = ends.last;
+  return middle;
 }
 
 // The unknown beyond x = near, of which far is the one before, by the pivot at a row.
@@ -43,8 +35,8 @@ DEVICE inline T next_unknown(const Group& group, int r, T near, T far) {
 }
 
 // x in place of operand 3. The pivot at row i gives x[i-1], in the lower half x[i+1].
-DEVICE inline void substitute_partition(Tile& tile, int length, const Ends& ends,
-                                        const Middle& middle) {
+DEVICE inline void substitute_partition(Tile& tile, int length, const Around<T>& ends,
+                                        const Cut<T>& middle) {
   T near = middle.above, far = middle.below, back_near = middle.below, back_far = middle.above;
   for (int step = 0; step < GROUPS / 2; ++step) {
     const int up = GROUPS / 2 - 1 - step, down = GROUPS / 2 + step;
@@ -74,8 +66,8 @@ DEVICE inline void substitute_partitions(const System& system) {
   const Place place(system, blockIdx.x * (long long)THREADS + threadIdx.x);
   Tile tile = load_tile(system, place);
   const T* cut = system.cuts + 2 * (place.line(system) * (system.parts + 1) + place.part);
-  const Ends ends = {cut[0], cut[1], cut[2], cut[3]};
-  const Middle middle = factor_partition(tile, place.length, ends);
+  const Around<T> ends = {cut[0], cut[1], cut[2], cut[3]};
+  const Cut<T> middle = factor_partition(tile, place.length, ends);
   substitute_partition(tile, place.length, ends, middle);
   store_tile(system, place);
 }

@@ -10,12 +10,9 @@
 // Every number that a pivot was divided by and every ratio is measured as well. Where one is out
 // of bounds, `is_solved` becomes 0, and all is to be solved again with pivoting.
 #pragma once
-#include "memory/copies.cuh"
-#include "tridiagonal/elimination.cuh"
+#include "tridiagonal/tiles.cuh"
 
 typedef decltype(magnitude(T())) Real;
-constexpr int LANES = THREADS / WIDTH, PACK = sizeof(T) < 16 ? 16 / sizeof(T) : 1;
-constexpr int TILE = THREADS * ROWS + PACK;
 constexpr bool IS_SINGLE = sizeof(Real) == 4;
 // Ratios of a row to its pivot; 1 where rows are dominant.
 constexpr Real MOST_RATIO = 4, LEAST_PIVOT = Real(1) / 16;
@@ -24,157 +21,9 @@ constexpr Real LARGEST = IS_SINGLE ? Real(0x1p60) : Real(0x1p500);
 constexpr Real APART = IS_SINGLE ? Real(0x1p-48) : Real(0x1p-104);
 constexpr Real FORGOTTEN = IS_SINGLE ? Real(0x1p-27) : Real(0x1p-56);
 
-struct Operand {
-  const T* data;
-  long long outer, step, inner;  // strides in numbers; 0 where it is the same for all
-};
-
-// Division of numbers below 2^31 by one that the host knows.
-struct Divisor {
-  unsigned long long number, magic, shift;
-  DEVICE int quotient(int x) const {
-    const unsigned high = unsigned(magic * (unsigned long long)unsigned(x) >> 32);
-    return int((high + unsigned(x)) >> shift);
-  }
-};
-
-struct Windows {
-  Operand operands[4];  // dl, d, du and b
-  T* result;
-  const T *before, *after;  // the unknowns beside each line, if known; else 0
-  long long steps, inner;
-  long long groups;       // lines, or runs of WIDTH of them
-  Divisor column_groups;  // of one outer index
-  Divisor parts;          // of a line
-  long long count, interior, halo;  // windows, and the partitions of one
-  long long by_words;  // columns: WIDTH of them at once, at multiples of 16 bytes
-  const long long* is_settled;  // by windows of a shorter halo, if given and not 0
-  long long* is_solved;         // made 0 where a window fails
-  DEVICE long long used() const { return interior + 2 * halo; }
-  DEVICE long long all_parts() const { return groups * (long long)parts.number; }
-};
-
 DEVICE inline float sum_of_parts(float x) { return fabs(x); }
 DEVICE inline double sum_of_parts(double x) { return fabs(x); }
 template <class R> DEVICE inline R sum_of_parts(complex<R> x) { return fabs(x.re) + fabs(x.im); }
-
-// The partition of a thread.
-struct Spot {
-  long long outer, column, first;
-  int length;  // 0 where there is none
-  bool is_last, is_there;
-
-  // Of a group of whole words, which all of its threads load.
-  DEVICE int group_length(const Windows& all) const {
-    const long long rest = all.steps - first;
-    return !is_there ? 0 : rest < ROWS ? int(rest) : ROWS;
-  }
-
-  DEVICE static Spot of_thread(const Windows& all, long long first) {
-    const int lane = threadIdx.x / WIDTH;
-    return Spot(all, lane < all.used() ? first + lane : -1, threadIdx.x % WIDTH);
-  }
-  DEVICE Spot(const Windows& all, long long part_of_all, int lane_column) {
-    is_there = part_of_all >= 0 && part_of_all < all.all_parts();
-    const int place = is_there ? int(part_of_all) : 0, parts = int(all.parts.number);
-    const int group = all.parts.quotient(place), part = place - group * parts;
-    outer = WIDTH == 1 ? group : all.column_groups.quotient(group);
-    const long long groups = all.column_groups.number;
-    column = WIDTH == 1 ? 0 : (group - outer * groups) * WIDTH + lane_column;
-    first = part * (long long)ROWS;
-    const long long rest = all.steps - first;
-    length = !is_there || column >= all.inner ? 0 : rest < ROWS ? int(rest) : ROWS;
-    is_last = part == parts - 1;
-  }
-  // Among all rows of contiguous lines.
-  DEVICE long long row(const Windows& all) const { return outer * all.steps + first; }
-};
-
-// The partitions of a window, and its rows where lines are contiguous.
-struct Window {
-  long long first, row, end;
-
-  DEVICE Window(const Windows& all, long long number) {
-    first = number * all.interior - all.halo;
-    row = end = 0;
-    if (WIDTH > 1) return;
-    const long long parts = all.all_parts();
-    row = Spot(all, first < 0 ? 0 : first, 0).row(all);
-    const long long last = first + all.used() < parts ? first + all.used() - 1 : parts - 1;
-    const Spot spot(all, last, 0);
-    end = spot.row(all) + spot.length;
-  }
-};
-
-DEVICE inline bool is_run(const Windows& all, const Operand& operand) {
-  return WIDTH == 1 && operand.outer == all.steps && operand.step == 1;
-}
-// By how many numbers a run begins after a multiple of 16 bytes.
-DEVICE inline int shift_of(const Windows& all, const Operand& operand, const Window& window) {
-  if (PACK == 1 || !is_run(all, operand)) return 0;
-  return int((unsigned long long)(operand.data + window.row) / sizeof(T) % PACK);
-}
-
-struct alignas(16) Word { T v[PACK]; };
-
-DEVICE inline void load_run(T* to, const T* from, long long size, int shift) {
-  // Numbers until the first word, words, and what is left.
-  const int ahead = shift == 0 ? 0 : PACK - shift < size ? PACK - shift : int(size);
-  const int words = int(size - ahead) / PACK, rest = int(size - ahead) - words * PACK;
-  to += shift;
-  if (int(threadIdx.x) < ahead) copy_word(to + threadIdx.x, from + threadIdx.x);
-  if (int(threadIdx.x) < rest) {
-    const int k = ahead + words * PACK + threadIdx.x;
-    copy_word(to + k, from + k);
-  }
-  for (int k = threadIdx.x; k < words; k += THREADS)
-    copy_word((Word*)(to + ahead) + k, (const Word*)(from + ahead) + k);
-}
-
-// Where the rows of a thread are in a tile.
-struct Rows {
-  int start;
-  DEVICE Rows(const Windows& all, const Window& window, const Spot& spot)
-      : start(WIDTH > 1 ? int(threadIdx.x) / WIDTH * ROWS * WIDTH + int(threadIdx.x) % WIDTH
-              : spot.length > 0 ? int(spot.row(all) - window.row) : 0) {}
-  DEVICE int operator()(int row) const { return start + row * WIDTH; }
-};
-
-// Rows of a partition's WIDTH columns, by words.
-DEVICE inline void load_columns(T* to, const T* from, long long step, int length) {
-  constexpr int WORDS = WIDTH >= PACK ? WIDTH / PACK : 1;
-  const int lane = threadIdx.x % WIDTH;
-#pragma unroll
-  for (int k = 0; k < (ROWS * WORDS + WIDTH - 1) / WIDTH; ++k) {
-    const int word = lane + k * WIDTH, row = word / WORDS, column = word % WORDS * PACK;
-    if (row < length)
-      copy_word((Word*)(to + row * WIDTH + column), (const Word*)(from + row * step + column));
-  }
-}
-
-DEVICE inline void load_window(T* tile, const Windows& all, const Window& window,
-                               const Spot& spot) {
-  const Rows rows(all, window, spot);
-#pragma unroll
-  for (int k = 0; k < 4; ++k) {
-    const Operand& operand = all.operands[k];
-    T* to = tile + k * TILE;
-    const T* from = operand.data + spot.outer * operand.outer + spot.first * operand.step +
-                    spot.column * operand.inner;
-    const int lane = threadIdx.x % WIDTH;
-    if (is_run(all, operand)) {
-      load_run(to, operand.data + window.row, window.end - window.row,
-               shift_of(all, operand, window));
-    } else if (WIDTH > 1 && all.by_words && operand.inner == 1 && operand.step != 0) {
-      load_columns(to + (rows.start - lane), from - lane, operand.step, spot.group_length(all));
-    } else {
-#pragma unroll
-      for (int row = 0; row < ROWS; ++row)
-        if (row < spot.length) copy_word(to + rows(row), from + row * operand.step);
-    }
-  }
-  copies_commit();
-}
 
 // What is known of a partition when its rows but the last are eliminated: of each
 //   before·z[-1] + x[i] + after·x[i+1] = rhs, with z[-1] the separator before it.
@@ -182,7 +31,6 @@ struct Eliminated {
   T before[ROWS], after[ROWS], rhs[ROWS];
 };
 
-extern __shared__ __align__(16) unsigned char shared_bytes[];
 __shared__ T published[2][3][THREADS];
 __shared__ Real passed[2][THREADS];
 __shared__ long long interior_run[2];
@@ -196,27 +44,6 @@ struct Bounds {
   DEVICE void pivot(T x) { most_pivot = fmax(most_pivot, magnitude(x)); }
   DEVICE bool are_passed() const {
     return bad || !(most_ratio <= MOST_RATIO && most_pivot <= LARGEST);
-  }
-};
-
-// A row of a partition; the first and the last of a line have no unknown beside the line.
-struct TileRow {
-  T dl, d, du, b;
-  template <bool IS_FULL>
-  DEVICE static TileRow load(const T* tile, const int* place, int row, const Windows& all,
-                             const Spot& spot) {
-    const T* own = tile + row * WIDTH;
-    TileRow full = {own[place[0]], own[place[1]], own[place[2]], own[place[3]]};
-    if (IS_FULL) return full;
-    const bool is_there = row < spot.length, is_first = row == 0 && spot.first == 0;
-    const bool is_last = spot.is_last && row == spot.length - 1;
-    const long long line = spot.outer * all.inner + spot.column;
-    if (is_there && is_first && all.before != nullptr)
-      full.b = minus_product(full.b, full.dl, all.before[line]);
-    if (is_there && is_last && all.after != nullptr)
-      full.b = minus_product(full.b, full.du, all.after[line]);
-    return {is_there && !is_first ? full.dl : T(0), is_there ? full.d : T(1),
-            is_there && !is_last ? full.du : T(0), is_there ? full.b : T(0)};
   }
 };
 
