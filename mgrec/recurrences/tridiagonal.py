@@ -150,23 +150,30 @@ def solve_tridiagonal(
     ``gtsv``, for any chunks; single errors scatter around that.
 
     *On a GPU* "auto" first tries to read every operand once. Blocks solve windows of a few thousand
-    rows without pivoting: whole systems where one fits, else with a halo of 17 to 68 rows (9 to
+    rows without pivoting: whole systems where one fits, else with a halo of 17 to 84 rows (9 to
     36 of complex128) on either side, that other blocks solve as well. The kernel measures what this
     rests on: no row is more than 4 times its pivot, and what is beyond a halo counts for less than
     an eighth of the rounding error of the largest unknown nearby. Where a single window fails,
-    all is solved by partitions, with pivoting; trying costs some 30 microseconds. Diagonally
+    all is solved by partitions, with pivoting; trying costs 25 to 50 microseconds. Diagonally
     dominant systems pass, where they fit a block always (4,352 unknowns of float32, 4,608 of
     float64), longer ones where they forget their ends within the halo.
 
-    Partitions on a GPU are of 32 rows (16 of complex128), one a thread, in shared memory. Their
-    interface rows are merged by 16 (8), level by level. A call waits for the merging, in order to
-    raise LinAlgError, but not for the unknowns.
+    Partitions on a GPU are of 32 rows (16 of complex128), one a thread, in shared memory, which it
+    eliminates from both ends to the middle. Their interface rows are merged by 16 (8), level by
+    level. A call waits for the merging, in order to raise LinAlgError, but not for the unknowns.
+    Systems of which two fit a multiprocessor (contiguous ones of up to 5,760 unknowns of float32,
+    2,880 of float64) are solved by a block each, in partitions of 18 rows that are merged in
+    pairs.
 
-    *Cost.* By windows one reading and one writing, 5 words an unknown. By partitions two readings
-    of the operands and one writing, 9 words an unknown, and a twentieth of `b` in memory (two
-    fifths on a GPU); three readings where `periodic`. Over Dask every chunk sends ten numbers a
-    system to one task, which solves the small system, and gets four back. Systems that are whole
-    in their chunks are solved by one task a chunk, which loads them once.
+    What was checked and chosen for CuPy arrays is kept for later calls of the same kind: of arrays
+    of the same shapes, dtypes and strides at addresses that are as far from multiples of 16 bytes,
+    and of the same scalars and options.
+
+    *Cost.* By windows, and by a block a system, one reading and one writing, 5 words an unknown. By
+    partitions two readings of the operands and one writing, 9 words an unknown, and a twentieth of
+    `b` in memory (two fifths on a GPU); three readings where `periodic`. Over Dask every chunk
+    sends ten numbers a system to one task, which solves the small system, and gets four back.
+    Systems that are whole in their chunks are solved by one task a chunk, which loads them once.
 
     The first of two readings over Dask, and of three where `periodic`, is left out by "auto" in
     chunks that forget: where in all systems of a chunk of 2,048 rows or more its first unknown

@@ -18,7 +18,7 @@ from .program import prelude
 from .window import WindowLayout, Windows
 
 _ROWS = 18
-_THREADS = {4: (128, 256, 512, 640), 8: (128, 256, 320), 16: (64, 128, 160)}
+_THREADS = {4: (128, 256, 320), 8: (64, 128, 160), 16: (32, 64, 80)}
 # Numbers of a thread beside its rows: those of a link, and three unknowns.
 _LINK = 14
 _KERNEL = """
@@ -78,9 +78,9 @@ def block_bytes(layout: WindowLayout) -> int:
 
 
 def layouts_of(dtype: np.dtype[Any], device: Device) -> list[WindowLayout]:
-    """Those that fit a device, the smallest first."""
+    """Of blocks that fit a multiprocessor twice, the smallest first: one loads, one computes."""
     found = [WindowLayout(dtype, threads, _ROWS, 1) for threads in _THREADS[dtype.itemsize]]
-    return [layout for layout in found if block_bytes(layout) <= device.shared_bytes]
+    return [layout for layout in found if 2 * block_bytes(layout) <= device.shared_bytes]
 
 
 def block_of(chunk: Chunk) -> Block | None:
