@@ -18,6 +18,7 @@ OPTIONAL = {
     "zarr": "'mgrec\\[zarr]'",
     "xarray": "'mgrec\\[xarray]'",
     "matplotlib": "'mgrec\\[plot]'",
+    "pillow": "'mgrec\\[image]', for mgrec sat",
     "bokeh": "'mgrec\\[report]', for --report",
     "scipy": "'mgrec\\[scipy]', for mgrec filter --butter",
 }

@@ -1,0 +1,79 @@
+"""``mgrec sat``: the summed-area table of an image."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import dask.array as da
+import numpy as np
+
+from ..recurrences.tables import summed_area_table
+from . import failure, images, operands, options, stores
+from .writing import solve_to_file
+
+DTYPES = ("uint32", "int32", "uint64", "int64", "float32", "float64")
+
+HELP = f"""Write the summed-area table of IMAGE, S[i, j] = the sum of IMAGE[:i + 1, :j + 1].
+
+IMAGE is a file that Pillow reads (.png, .tif, .jpg and others), with a table for each of its
+channels, or a .npy file or .zarr store with a table for each index of other axes. Tables are
+computed and OUT is written chunk by chunk. On a cluster of several machines all paths must lie on
+a file system that every worker sees.
+
+OUT appears when it is complete, and not before.
+
+{failure.EXIT_CODES}"""
+
+
+def lazy_table(
+    path: Path, axes: tuple[int, int] | None, dtype: str | None, chunk: int | None
+) -> da.Array:
+    """The table, not computed yet."""
+    stored = images.find(path)
+    axes = images.axes_of(stored) if axes is None else axes
+
+    def table(x: Any) -> da.Array:
+        with operands.refused():
+            return summed_area_table(x, axes, dtype=dtype)
+
+    whole = stores.lazy(stored, tuple((length,) for length in stored.shape), stored.shape)
+    result = table(whole)  # wrong axes are told before anything is cut
+    chunks = _chunks(stored, axes, chunk, result.dtype)
+    return table(stores.lazy(stored, chunks, stored.shape))
+
+
+def _chunks(
+    stored: Any, axes: tuple[int, int], chunk: int | None, dtype: np.dtype[Any]
+) -> tuple[tuple[int, ...], ...]:
+    wanted: list[Any] = ["auto"] * stored.ndim
+    for axis in axes:
+        if chunk is not None:
+            wanted[axis] = min(chunk, max(1, stored.shape[axis]))
+    if 0 in stored.shape:
+        return tuple((length,) for length in stored.shape)
+    chunks: tuple[tuple[int, ...], ...] = da.core.normalize_chunks(
+        tuple(wanted), stored.shape, limit=stores.CHUNK_BYTES, dtype=dtype,
+        previous_chunks=stored.chunks,
+    )  # fmt: skip
+    return chunks
+
+
+@click.command("sat", help=HELP, short_help="Write the summed-area table of an image.")
+@click.argument("image", type=click.Path(path_type=Path))
+@options.output(".npy or .zarr")
+@click.option(
+    "--axes", type=int, nargs=2,
+    help="Those of the table [default: rows and columns of an image, else the last two].",
+)  # fmt: skip
+@click.option(
+    "--dtype", type=click.Choice(DTYPES),
+    help="In which sums are added up [default: as of numpy.cumsum].",
+)  # fmt: skip
+@options.chunk("rows, and columns")
+@options.running
+def sat(
+    image: Path, axes: tuple[int, int] | None, dtype: str | None, chunk: int | None, **running: Any
+) -> None:
+    solve_to_file(lambda: lazy_table(image, axes, dtype, chunk), "pixels", **running)
