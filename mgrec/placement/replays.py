@@ -43,10 +43,13 @@ def call_of(function: Any, operands: Sequence[Any], options: dict[str, Any]) -> 
     cupy = sys.modules.get("cupy")
     if cupy is None:
         return None
-    device, ndarray = cupy.cuda.runtime.getDevice(), cupy.ndarray
+    given, ndarray = (*operands, *options.values()), cupy.ndarray
+    if ndarray not in map(type, given):
+        return None
+    device = cupy.cuda.runtime.getDevice()
     kind: list[Any] = [function, device, *options]
     arrays: list[Any] = []
-    for value in (*operands, *options.values()):
+    for value in given:
         own = type(value)
         if own is ndarray:
             memory = value.data
@@ -60,7 +63,7 @@ def call_of(function: Any, operands: Sequence[Any], options: dict[str, Any]) -> 
             kind += (own, repr(value))  # 0.0 is not -0.0
         else:
             return None
-    return Call(tuple(kind), arrays, options.get("out")) if arrays else None
+    return Call(tuple(kind), arrays, options.get("out"))
 
 
 @dataclass(frozen=True)

@@ -329,3 +329,13 @@ def test_one_array_twice_is_not_taken_for_two(seen: list[Any]) -> None:
     operands = given(300, 1)
     x = mgrec.solve_tridiagonal(*operands)
     assert error(np.array(x), mgrec.solve_tridiagonal(*map(np.array, operands))) < 1e-12
+
+
+def test_numpy_arrays_ask_for_no_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CuPy may be there where no GPU is."""
+
+    def fail() -> None:
+        raise RuntimeError("no CUDA-capable device is detected")
+
+    monkeypatch.setattr(sys.modules["cupy"].cuda.runtime, "getDevice", fail)
+    assert mgrec.solve_tridiagonal(0.0, 2.0, 0.0, np.ones(3)).tolist() == [0.5] * 3
