@@ -46,6 +46,15 @@ def test_every_dtype(dtype, place):
     same(place(x), cumsum_twice(x))
 
 
+@pytest.mark.parametrize("dtype", ["u1", "f4"])
+@pytest.mark.parametrize("shape", [(401, 503), (3, 301, 202), (1, 2, 70_000), (70_000, 1)])
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_add_up_in_the_same_order(threads, shape, dtype, eager_threads, monkeypatch):
+    monkeypatch.setenv("MGREC_NUM_THREADS", str(threads))
+    x = numbers(shape, dtype)
+    same(on_numpy(x), cumsum_twice(x))
+
+
 @pytest.mark.parametrize("place", [on_numpy, on_dask])
 @pytest.mark.parametrize("axes", AXES)
 def test_every_pair_of_axes(axes, place):

@@ -17,7 +17,7 @@ from .table import determine_table
 
 
 def kernels(method: str) -> Kernels:
-    """The phase of a tile; one runs on the caller's thread, but for sweeps by "threads"."""
+    """The phase of a tile; tables and sweeps by "threads" run on all threads."""
     return Kernels(partial(determine, is_shared=method == "threads"), hold=hold)
 
 
@@ -26,7 +26,10 @@ def determine(loop: Any, *tile: Any, is_shared: bool = False) -> Any:
     if isinstance(loop, Sweeps):
         x, rhs, result = tile
         return determine_relaxation(loop, x, rhs, result, is_shared)
-    return _align(loop, *tile) if isinstance(loop, Scoring) else determine_table(*tile)
+    if isinstance(loop, Scoring):
+        return _align(loop, *tile)
+    x, before, table = tile
+    return determine_table(x, before, table, is_shared)
 
 
 def _align(
