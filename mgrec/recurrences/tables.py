@@ -49,7 +49,7 @@ def summed_area_table(
     *Accuracy.* Sums are added up in the order of
     ``x.cumsum(axes[1], dtype).cumsum(axes[0])``, whatever the chunks are: the same bits.
 
-    *Cost.* One reading and one writing. Over Dask a chunk starts as soon as the chunks above
+    *Cost.* One reading and one writing, on all threads. Over Dask a chunk starts as soon as the chunks above
     and to the left of it are done; one row and one column of sums cross each border.
 
     References
