@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ...arrays.kinds import to_host
 from ..family import Arrays, Grid, Pack, Shape
 from ..kernels import Backend
 from .alignment import Edges, Scoring, better
@@ -76,7 +77,8 @@ class SummedAreaTable(Wavefront):
         (x,) = pack.blocks
         result = out[0] if out else backend.empty(shape, self.dtype)
         tile, table = (np.moveaxis(array, self.axes, (-2, -1)) for array in (x, result))
-        *others, rows, columns = tile.shape
-        down = np.zeros((*others, columns), self.dtype) if above is None else above.below
-        across = np.zeros((*others, rows), self.dtype) if left is None else left.right
-        return (result,), backend.kernels(self.family).determine(self, tile, (down, across), table)
+        before = None if above is None else above.below, None if left is None else left.right
+        return (result,), backend.kernels(self.family).determine(self, tile, before, table)
+
+    def hand_on(self, edges: Sums) -> Sums:
+        return Sums(to_host(edges.below), to_host(edges.right))
