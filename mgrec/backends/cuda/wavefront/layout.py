@@ -131,14 +131,11 @@ class Cut:
         return (right, down) if self.layout.down else (down, right)
 
     @property
-    def group(self) -> int:
-        """Strips of a group: more where strips are short."""
+    def group_bits(self) -> int:
+        """The strips of a group, a power of 2: more where strips are short."""
         area = self.layout.tile[0] * self.layout.tile[1] * self.steps
         strip_bytes = area * (self.layout.x_dtype.itemsize + self.layout.dtype.itemsize)
-        group = 16
-        while group < 64 and group * strip_bytes < _GROUP_BYTES:
-            group *= 2
-        return group
+        return next(bits for bits in (4, 5, 6) if bits == 6 or strip_bytes << bits >= _GROUP_BYTES)
 
     @property
     def words(self) -> int:
@@ -146,7 +143,7 @@ class Cut:
         if self.layout.alone:
             return 0
         lines = self.layout.tile[0 if self.layout.down else 1] * self.steps
-        told = self.strips + -(-self.strips // self.group)
+        told = self.strips + (self.strips - 1 >> self.group_bits) + 1
         return self.shape[0] * told * lines * -(-self.layout.dtype.itemsize // 4)
 
     def blocks(self, device: Device) -> int:

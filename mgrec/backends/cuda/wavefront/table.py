@@ -88,7 +88,7 @@ def _launch(x: Any, table: Any, edges: list[Any], right: Any) -> None:
             0 if array is None else array.data.ptr + begin * stride * array.dtype.itemsize
             for array, stride in arrays
         ]
-        run((packed([*words, *strides, *part, cut.strips, cut.steps, cut.group]),))
+        run((packed([*words, *strides, *part, cut.strips, cut.steps, cut.group_bits]),))
 
 
 def _is_aligned(x: Any, table: Any, strides: list[int]) -> bool:

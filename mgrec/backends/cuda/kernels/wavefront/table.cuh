@@ -14,7 +14,7 @@ static_assert(W <= THREADS, "a thread adds up a column at most");
 
 __shared__ __align__(16) T sums[THREADS * V];  // of every part's columns
 __shared__ T totals[ALONE || !DOWN ? 1 : LINES];
-__shared__ T entries[ALONE ? 1 : LINES];
+__shared__ __align__(16) T entries[ALONE ? 1 : LINES];
 
 // What strips tell each other: sums of a line in one strip, and in all strips up to a group's end.
 struct Ledger {
@@ -23,15 +23,16 @@ struct Ledger {
   DEVICE Unit* of_strip(const Images& all, int unit, long long line) const {
     return descriptors + (unit * (all.steps * LINES) + line) * UNITS;
   }
+  DEVICE static int group_of(const Images& all, int strip) { return strip >> all.group_bits; }
   DEVICE Unit* of_group(const Images& all, const Cursor& at, int group, long long line) const {
-    const int groups = int((all.strips + all.group - 1) / all.group);
+    const int groups = group_of(all, int(all.strips) - 1) + 1;
     return of_strip(all, int(all.count * all.strips) + at.image * groups + group, line);
   }
   // The sum of a line in all strips before that of a tile.
   DEVICE T look_back(const Images& all, const Cursor& at, long long line) const {
-    const int group = at.strip / int(all.group);
+    const int group = group_of(all, at.strip);
     const long long stride = all.steps * LINES * UNITS;
-    int rest = at.strip - group * int(all.group);
+    int rest = at.strip - (group << all.group_bits);
     const Unit* from = of_strip(all, at.unit - rest, line);
     T sum = T(0);
     for (; rest > 0; rest -= BATCH, from += BATCH * stride) {
@@ -53,9 +54,9 @@ struct Ledger {
     return np_add(before, sum);
   }
   DEVICE void announce(const Images& all, const Cursor& at, long long line, T sum) const {
-    const int group = int(all.group);
-    if (at.strip % group == group - 1 && at.strip + 1 < int(all.strips))
-      publish(of_group(all, at, at.strip / group, line), sum, tag);
+    const int group = group_of(all, at.strip), next = at.strip + 1;
+    if (group_of(all, next) != group && next < int(all.strips))
+      publish(of_group(all, at, group, line), sum, tag);
   }
 };
 
@@ -99,12 +100,14 @@ DEVICE inline void store_right(const Images& all, const Cursor& at, const T (&ow
 
 // S within a part; every part leaves the sums of its columns.
 DEVICE inline void add_down(T (&own)[ITEMS][V]) {
+  Pack<T> last;
 #pragma unroll
   for (int v = 0; v < V; ++v) {
 #pragma unroll
     for (int k = 1; k < ITEMS; ++k) own[k][v] = np_add(own[k - 1][v], own[k][v]);
-    sums[threadIdx.x * V + v] = own[ITEMS - 1][v];
+    last.v[v] = own[ITEMS - 1][v];
   }
+  ((Pack<T>*)sums)[threadIdx.x] = last;
 }
 // Sums of a column before every part, and its sum with that of all parts.
 DEVICE inline T scan_parts(int column, T before) {
@@ -116,14 +119,12 @@ DEVICE inline T scan_parts(int column, T before) {
   }
   return before;
 }
-DEVICE inline void add_parts_before(T (&own)[ITEMS][V]) {
-  T before[V];
-#pragma unroll
-  for (int v = 0; v < V; ++v) before[v] = sums[threadIdx.x * V + v];
+DEVICE inline void add_to_columns(T (&own)[ITEMS][V], const T* before) {
+  const Pack<T> columns = *(const Pack<T>*)before;
 #pragma unroll
   for (int k = 0; k < ITEMS; ++k)
 #pragma unroll
-    for (int v = 0; v < V; ++v) own[k][v] = np_add(before[v], own[k][v]);
+    for (int v = 0; v < V; ++v) own[k][v] = np_add(columns.v[v], own[k][v]);
 }
 
 // The edge above a tile's column: what the table has over the first row.
@@ -169,7 +170,7 @@ struct Walk {
     const int column = threadIdx.x;
     if (column < W) carry = scan_parts(column, at.step == 0 ? above_of(all, at, column) : carry);
     __syncthreads();
-    add_parts_before(own);
+    add_to_columns(own, sums + threadIdx.x * V);
     store(all, at, own);
   }
 };
@@ -223,15 +224,14 @@ DEVICE inline void add_up(const Images& all, Unit* descriptors, unsigned epoch) 
       total_behind = total;
     }
     __syncthreads();
-    if (!DOWN && is_more) add_parts_before(own);
-    if (!is_first) {
+    if (!DOWN && is_more) add_to_columns(own, sums + threadIdx.x * V);
+    if (!is_first && DOWN) {
 #pragma unroll
-      for (int k = 0; k < ITEMS; ++k)
-#pragma unroll
-        for (int v = 0; v < V; ++v)
-          known[k][v] = np_add(entries[DOWN ? first_row() + k : first_column() + v], known[k][v]);
-      if (DOWN) walk.finish_down(all, behind, known);
-      else store(all, behind, known);
+      for (int k = 0; k < ITEMS; ++k) add_to_row(known[k], entries[first_row() + k]);
+      walk.finish_down(all, behind, known);
+    } else if (!is_first) {
+      add_to_columns(known, entries + first_column());
+      store(all, behind, known);
     }
     if (!DOWN) __syncthreads();
 #pragma unroll

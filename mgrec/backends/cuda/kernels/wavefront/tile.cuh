@@ -30,7 +30,7 @@ struct Images {
   const T *above, *left;
   T* right;
   long long batch_of_x, row_of_x, batch_of_table, row_of_table, count, rows, columns;
-  long long strips, steps, group;  // strips of an image, tiles of a strip, strips of a group
+  long long strips, steps, group_bits;  // of an image; tiles of a strip; 2^bits strips are a group
 };
 
 // A tile: strips are walked down or to the right, a block takes every gridDim.x-th one.
