@@ -8,6 +8,7 @@ from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
+import dask.array as da
 import numpy as np
 import pytest
 from cuda_on_host import DeviceArray, HostCompiler, numpy_as_cupy, poisoned
@@ -17,9 +18,11 @@ from mgrec import backends
 from mgrec.backends.cuda.device import launches
 from mgrec.backends.cuda.device.compilation import Device
 from mgrec.backends.cuda.wavefront import phases, program, table
+from mgrec.backends.cuda.wavefront.layout import Cut
 from mgrec.families.family import Pack
 from mgrec.families.kernels import Backend
 from mgrec.families.wavefront.door import check_table
+from mgrec.placement.dask.tasks import limits
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +67,10 @@ def _on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 
 def use(monkeypatch: pytest.MonkeyPatch, blocks: int, shared_bytes: int = 227 * 1024) -> None:
-    """Pretend that a device has so many multiprocessors; blocks run one after the other here."""
+    """Pretend that a device has room for one block or for all: they run one after the other."""
     device = Device(90, blocks, shared_bytes)
+    if blocks == 1:
+        monkeypatch.setattr(Cut, "blocks", lambda *given: 1)
     monkeypatch.setattr(Device, "current", staticmethod(lambda: device))
     program.prepared_of.cache_clear()
 
@@ -204,6 +209,21 @@ def check_tiles(x: Any, rows: tuple[int, ...], columns: tuple[int, ...]) -> None
             assert type(left.below) is type(left.right) is np.ndarray
             result[..., i:end, j:stop] = tile
     assert_is_table(result, x)
+
+
+def test_dask_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(limits._KNOWN, DeviceArray.device.id, 2**30)
+
+    def move(x: Any) -> Any:
+        return np.ascontiguousarray(x).view(DeviceArray)
+
+    x = draw((150, 400), "u1")
+    for chunks in [(70, 130), (40, 400)]:
+        lazy = da.from_array(x, chunks=chunks).map_blocks(move, meta=move(x[:0, :0]))
+        table = mgrec.summed_area_table(lazy)
+        assert table.chunks == lazy.chunks
+        table = table.map_blocks(np.array, meta=np.empty((0, 0), table.dtype))
+        assert_is_table(table.compute(scheduler="sync"), x)
 
 
 def test_long_batches_are_launched_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -124,13 +125,13 @@ class Cut:
         """Tiles of a strip."""
         return self._counts[1]
 
-    @property
+    @cached_property
     def _counts(self) -> tuple[int, int]:
         (_, rows, columns), (height, width) = self.shape, self.layout.tile
         down, right = -(-rows // height), -(-columns // width)
         return (right, down) if self.layout.down else (down, right)
 
-    @property
+    @cached_property
     def group_bits(self) -> int:
         """The strips of a group, a power of 2: more where strips are short."""
         area = self.layout.tile[0] * self.layout.tile[1] * self.steps
@@ -165,8 +166,9 @@ def cut_of(
     items = 8 if x_dtype.itemsize <= 2 and dtype.itemsize <= 4 else 4
     layout = TableLayout(x_dtype, dtype, _THREADS, lanes, items, down=True, aligned=aligned)
     layout = _in_bands(layout, shape)
-    if Cut(layout, shape).strips == 1:
-        layout = _as_high_as(replace(layout, alone=True), shape[1])
+    if layout.down:
+        layout = replace(layout, alone=Cut(layout, shape).strips == 1)
+        layout = _as_high_as(layout, shape[1])
     room = (device.shared_bytes + 1024) // layout.blocks - 1024 - layout.kernel_bytes
     return Cut(replace(layout, stages=max(1, min(_STAGES, room // layout.tile_bytes))), shape)
 
@@ -183,7 +185,7 @@ def _in_bands(layout: TableLayout, shape: Shape) -> TableLayout:
 
 
 def _as_high_as(layout: TableLayout, rows: int) -> TableLayout:
-    """Tiles of small images are no higher than these, if a warp is not too much already."""
+    """Tiles of low images are no higher than these, if a warp is not too much already."""
     least = max(32, layout.tile[1])
     while layout.tile[0] >= 2 * rows and layout.threads > least:
         layout = replace(layout, threads=layout.threads // 2)

@@ -59,6 +59,8 @@ def _as_rows(edge: Any, dtype: np.dtype[Any]) -> Any:
 def _is_in_rows(array: Any) -> bool:
     """Whether columns are neighbours, images lie evenly and numbers where the device has them."""
     strides, size = array.strides, array.dtype.itemsize
+    if array.flags.c_contiguous:
+        return array.data.ptr % size == 0
     images = [(n, s) for n, s in zip(array.shape[:-2], strides[:-2], strict=True) if n > 1]
     is_even = all(stride == n * inner for (_, stride), (n, inner) in pairwise(images))
     is_row = strides[-1] == size or array.shape[-1] == 1
@@ -81,13 +83,14 @@ def _launch(x: Any, table: Any, edges: list[Any], right: Any) -> None:
         (table, strides[2]),
         *zip((*edges, right), (columns, rows, rows), strict=True),
     )
+    places = [
+        (0, 0) if array is None else (array.data.ptr, stride * array.dtype.itemsize)
+        for array, stride in arrays
+    ]
     for begin in range(0, shape[0], most):
         part = min(most, shape[0] - begin), rows, columns
         cut, run = prepared_of(part, x.dtype, table.dtype, is_aligned, device)
-        words = [
-            0 if array is None else array.data.ptr + begin * stride * array.dtype.itemsize
-            for array, stride in arrays
-        ]
+        words = [address + begin * stride for address, stride in places]
         run((packed([*words, *strides, *part, cut.strips, cut.steps, cut.group_bits]),))
 
 
