@@ -134,17 +134,29 @@ def test_more_than_2_to_the_31_numbers():
         assert bool((table[part] == rows[part] * columns).all())
 
 
-def test_capture_of_strips_that_wait_is_refused():
-    x = cupy.ones((1000, 1000), "f4")
-    mgrec.summed_area_table(x)
+@pytest.mark.parametrize(("shape", "is_alone"), [((1000, 1000), False), ((50, 60, 60), True)])
+def test_a_graph_captures_images_of_one_strip_alone(shape, is_alone):
+    x = cupy.ones(shape, "f4")
+    out, wanted = cupy.empty_like(x), mgrec.summed_area_table(x)
+    cupy.cuda.get_current_stream().synchronize()
     stream = cupy.cuda.Stream(non_blocking=True)
     with stream:
+        mgrec.summed_area_table(x, out=out)
+        stream.synchronize()
         stream.begin_capture()
         try:
-            with pytest.raises(RuntimeError, match="cannot be captured into a CUDA graph"):
-                mgrec.summed_area_table(x, out=cupy.empty_like(x))
+            if is_alone:
+                mgrec.summed_area_table(x, out=out)
+            else:
+                with pytest.raises(RuntimeError, match="cannot be captured into a CUDA graph"):
+                    mgrec.summed_area_table(x, out=out)
         finally:
-            stream.end_capture()
+            graph = stream.end_capture()
+        for _ in range(2 * is_alone):
+            out.fill(np.nan)
+            graph.launch(stream)
+            stream.synchronize()
+            assert bool((out == wanted).all())
 
 
 def test_other_loops_over_grids_are_refused():
