@@ -13,7 +13,7 @@ using namespace std;
 #define __global__
 #define __shared__ static
 #define __launch_bounds__(...)
-#define __align__(bytes) alignas(bytes)
+#define __align__(bytes) __attribute__((aligned(bytes)))
 
 struct Index { unsigned x; };
 static Index threadIdx, blockIdx, blockDim, gridDim;

@@ -63,9 +63,10 @@ class HostCompiler:
         text = text.replace(DYNAMIC, "alignas(16) static unsigned char shared_bytes[1 << 18];")
         path.write_text(f'#include "{HEADER}"\n{text}{launchers}')
         library = path.with_suffix(".so")
+        # Shared memory of an inline function would be one for all programs of this process.
         subprocess.run(
-            ["g++", "-std=c++17", "-O1", "-ffp-contract=off", "-w", "-shared", "-fPIC", str(path),
-             "-o", str(library)], check=True,
+            ["g++", "-std=c++17", "-O1", "-ffp-contract=off", "-fno-gnu-unique", "-w", "-shared",
+             "-fPIC", str(path), "-o", str(library)], check=True,
         )  # fmt: skip
         return ctypes.CDLL(str(library))
 

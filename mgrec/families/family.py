@@ -257,12 +257,16 @@ class Grid(Recurrence):
     def determine(
         self, backend: Backend, pack: Pack, shape: Shape, above: Any, left: Any, out: Arrays = ()
     ) -> tuple[Arrays, Any]:
-        """The results of a tile, as many as `results` (0 or 1), and its edges, in host memory.
+        """The results of a tile, as many as `results` (0 or 1), and its edges.
 
         Parameters
         ----------
-        above, left : edges of the tiles there, or None at the border of the array
+        above, left : what the tiles there hand on, or None at the border of the array
         """
+
+    def hand_on(self, edges: Any) -> Any:
+        """The edges of a tile as other tiles get them: in host memory, without the tile's own."""
+        return edges
 
     def leave(self, edges: Any) -> Any:
         """What the edges of the last tile tell of the whole: an array of `exit_size`, or None."""

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ...arrays.kinds import to_host
 from ..family import Arrays, Grid, Pack, Shape
 from ..kernels import Backend
 from .alignment import Edges, Scoring, better
@@ -75,8 +76,17 @@ class SummedAreaTable(Wavefront):
     ) -> tuple[Arrays, Sums]:
         (x,) = pack.blocks
         result = out[0] if out else backend.empty(shape, self.dtype)
-        tile, table = (np.moveaxis(array, self.axes, (-2, -1)) for array in (x, result))
-        *others, rows, columns = tile.shape
-        down = np.zeros((*others, columns), self.dtype) if above is None else above.below
-        across = np.zeros((*others, rows), self.dtype) if left is None else left.right
-        return (result,), backend.kernels(self.family).determine(self, tile, (down, across), table)
+        tile, table = (x, result) if self._are_last else self._moved(x, result)
+        before = None if above is None else above.below, None if left is None else left.right
+        return (result,), backend.kernels(self.family).determine(self, tile, before, table)
+
+    @property
+    def _are_last(self) -> bool:
+        ndim = len(self.varying[0])
+        return self.axes == (ndim - 2, ndim - 1)
+
+    def _moved(self, *arrays: Any) -> Arrays:
+        return tuple(np.moveaxis(array, self.axes, (-2, -1)) for array in arrays)
+
+    def hand_on(self, edges: Sums) -> Sums:
+        return Sums(to_host(edges.below), to_host(edges.right))

@@ -83,3 +83,20 @@ def test_a_captured_stream_is_refused_before_anything_is_launched(
     with pytest.raises(RuntimeError, match="cannot be captured into a CUDA graph"):
         call()
     assert [event[0] for event in events] == ["compile"]
+
+
+def test_much_memory_is_of_one_launch_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = SimpleNamespace(is_capturing=lambda: False, ptr=1)
+    cuda = SimpleNamespace(
+        get_current_stream=lambda: stream, runtime=SimpleNamespace(getDevice=lambda: 0)
+    )
+    cupy = SimpleNamespace(cuda=cuda, zeros=np.zeros, uint64=np.uint64)
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setattr(compilation, "_local", SimpleNamespace())
+    monkeypatch.setattr(compilation, "_MOST_KEPT", 10)
+    (first, one), (again, two) = compilation.descriptors(10), compilation.descriptors(9)
+    assert first is again
+    assert (one, two) == (1, 2)
+    large, epoch = compilation.descriptors(11)
+    assert (large.size, epoch) == (11, 1)
+    assert compilation.descriptors(11)[0] is not large

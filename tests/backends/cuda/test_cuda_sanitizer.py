@@ -37,6 +37,7 @@ def launch_every_kernel() -> None:
     launch_what_surrounds_scans()
     launch_filters()
     launch_tridiagonal()
+    launch_tables()
 
 
 def launch_scans() -> None:
@@ -108,6 +109,17 @@ def launch_tridiagonal() -> None:
         b.ravel()[5] = np.nan
         for method in methods:
             mgrec.solve_tridiagonal(1.0, 4.0, 1.0, b, axis=axis, method=method, check_finite=False)
+
+
+def launch_tables() -> None:
+    """Strips down, to the right and alone, of whole words and not."""
+    import cupy
+
+    import mgrec
+
+    for shape in [(70, 16_500), (700, 130), (700, 128), (130, 20, 12)]:
+        for dtype in ("f4", "u1"):
+            mgrec.summed_area_table(cupy.ones(shape, dtype))
 
 
 if __name__ == "__main__":

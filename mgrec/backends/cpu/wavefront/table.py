@@ -58,24 +58,28 @@ _kernel = compile_kernel(_add_up)
 
 
 def determine_table(
-    x: np.ndarray, before: tuple[np.ndarray, np.ndarray], table: np.ndarray, is_shared: bool
-) -> Sums:
+    x: np.ndarray, before: tuple[np.ndarray | None, np.ndarray | None], table: np.ndarray,
+    is_shared: bool,
+) -> Sums:  # fmt: skip
     """Write the table of a tile; its edges.
 
     Parameters
     ----------
     x : array (..., rows, columns)
-    before : tuple of array (..., columns) and array (..., rows)
-        The table in the row above, and the sums along the rows to the left.
+    before : (array (..., columns) or None, array (..., rows) or None)
+        The table in the row above, and the sums along the rows to the left; None for 0.
     table : array (..., rows, columns)
         Written.
     is_shared : bool
         Among the threads of this process.
     """
-    below, right = (np.array(edge) for edge in before)
+    *others, rows, columns = x.shape
+    below, right = (
+        np.zeros((*others, length), table.dtype) if edge is None else np.array(edge)
+        for edge, length in zip(before, (columns, rows), strict=True)
+    )
     if x.size == 0:
         return Sums(below, right)
-    rows, columns = x.shape[-2:]
     whole = table if table.flags.c_contiguous else np.empty(table.shape, table.dtype)
     operand = writable(np.ascontiguousarray(x)).reshape(-1, rows, columns)
     edges = below.reshape(-1, columns), right.reshape(-1, rows)

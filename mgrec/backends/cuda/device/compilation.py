@@ -122,10 +122,13 @@ class _Descriptors:
 
 
 _local = threading.local()
+_MOST_KEPT = 1 << 22
 
 
 def descriptors(units: int) -> tuple[Any, np.uint32]:
     """Memory for `units` 64-bit words on the current device and stream, and its epoch.
+
+    It is kept for the next launch up to 32 MB; more is of this launch alone.
 
     Raises
     ------
@@ -138,9 +141,12 @@ def descriptors(units: int) -> tuple[Any, np.uint32]:
     stream = cupy.cuda.get_current_stream()
     if stream.is_capturing():
         raise RuntimeError(
-            "a recurrence over few long rows cannot be captured into a CUDA graph, since every "
-            "launch needs a number of its own; solve it outside the capture"
+            "a recurrence over few long rows, or a table of a wide or tall image, cannot be "
+            "captured into a CUDA graph, since every launch needs a number of its own; solve it "
+            "outside the capture"
         )
+    if units > _MOST_KEPT:
+        return cupy.zeros(units, cupy.uint64), np.uint32(1)
     key = (cupy.cuda.runtime.getDevice(), stream.ptr)
     known: dict[tuple[int, int], _Descriptors] = _local.__dict__.setdefault("known", {})
     return known.setdefault(key, _Descriptors()).reserve(units)

@@ -218,6 +218,7 @@ def determine_tile(recurrence: Grid, at: Where, above: Any, left: Any, *blocks: 
     pack = Pack(blocks, *at)
     with chunk_of("determine", recurrence, pack) as (backend, shape):
         results, edges = recurrence.determine(backend, pack, shape, above, left)
+        edges = recurrence.hand_on(edges)
     return (*results, edges) if results else edges
 
 

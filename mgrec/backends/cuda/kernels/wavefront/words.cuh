@@ -1,0 +1,55 @@
+// Numbers that blocks tell each other: words of 64 bits, half data and half tag.
+//
+// Each word is written and read whole, so that a number needs no fence and no flag of its own. The
+// tag tells launches apart: nothing is cleared between them.
+#pragma once
+
+constexpr unsigned ALL = 0xffffffffu;
+
+typedef unsigned long long Unit;
+constexpr int UNITS = (int(sizeof(T)) + 3) / 4;
+
+union Number {
+  T value;
+  unsigned word[UNITS];
+  DEVICE Number() {
+#pragma unroll
+    for (int u = 0; u < UNITS; ++u) word[u] = 0;
+  }
+};
+
+// Spans of scans, which share the memory, have kinds below 3 and up to four turns an epoch.
+DEVICE inline unsigned tag_of(unsigned epoch) { return epoch * 16 + 3; }
+
+DEVICE inline void publish(Unit* place, T value, unsigned tag) {
+  Number number;
+  number.value = value;
+#pragma unroll
+  for (int u = 0; u < UNITS; ++u)
+    ((volatile Unit*)place)[u] = Unit(tag) << 32 | number.word[u];
+}
+
+// False while any word is still an earlier one.
+DEVICE inline bool received(const Unit* place, unsigned tag, T& value) {
+  Number number;
+  bool complete = true;
+#pragma unroll
+  for (int u = 0; u < UNITS; ++u) {
+    const Unit word = ((const volatile Unit*)place)[u];
+    number.word[u] = unsigned(word);
+    complete = complete && unsigned(word >> 32) == tag;
+  }
+  value = number.value;
+  return complete;
+}
+
+// The value of another lane, which is below this one by a distance or has a number of its own.
+template <bool IS_DISTANCE> DEVICE inline T from_lane(T value, int lane) {
+  Number mine, theirs;
+  mine.value = value;
+#pragma unroll
+  for (int u = 0; u < UNITS; ++u)
+    theirs.word[u] = IS_DISTANCE ? __shfl_up_sync(ALL, mine.word[u], lane)
+                                 : __shfl_sync(ALL, mine.word[u], lane);
+  return theirs.value;
+}

@@ -1,0 +1,1 @@
+"""Loops over grids on one GPU: summed-area tables."""

@@ -1,0 +1,194 @@
+"""How the images of a summed-area table are cut into strips and tiles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..device.compilation import Device
+
+Shape = tuple[int, int, int]
+_THREADS = 512
+# Strips that keep a GPU busy. Those that go down tell each other fewer sums, and are enough then.
+_MANY = 128
+# Bytes of a group of strips: a group waits about a microsecond for the one before it.
+_GROUP_BYTES = 1 << 21
+_STAGES = 4
+
+
+@dataclass(frozen=True)
+class TableLayout:
+    """Constants that the kernel is compiled with.
+
+    The order of additions follows from all but `stages` and `aligned`, so that these alone may
+    depend on anything but the shape and the dtypes.
+
+    Attributes
+    ----------
+    x_dtype, dtype : numpy.dtype
+        Of the images and of the sums.
+    threads : int
+        Of a block.
+    lanes : int
+        Threads beside each other along a row.
+    items : int
+        Rows of a thread.
+    down : bool
+        Strips are walked down, or else to the right.
+    alone : bool
+        An image is one strip.
+    aligned : bool
+        Rows begin where the words of a thread do.
+    stages : int
+        Tiles under way to shared memory.
+    """
+
+    x_dtype: np.dtype[Any]
+    dtype: np.dtype[Any]
+    threads: int
+    lanes: int
+    items: int
+    down: bool
+    alone: bool = False
+    aligned: bool = False
+    stages: int = 1
+
+    @property
+    def vector(self) -> int:
+        """Neighbouring columns of a thread."""
+        return vector_of(self.x_dtype, self.dtype)
+
+    @property
+    def blocks(self) -> int:
+        """Of a multiprocessor: strips that look back hold two tiles in registers."""
+        is_small = self.items * self.vector * self.dtype.itemsize <= 64
+        return max(1, min(16, (1024 if self.alone and is_small else 512) // self.threads))
+
+    @property
+    def kernel_bytes(self) -> int:
+        """Shared memory that the kernel declares, at most: sums, exchanged rows, and entries."""
+        return 2 * self.threads * self.vector * self.dtype.itemsize + 6 * 1024
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.threads // self.lanes * self.items, self.lanes * self.vector
+
+    @property
+    def tile_bytes(self) -> int:
+        """Shared memory of one tile: a word more a row where words cover narrow numbers."""
+        rows, columns = self.tile
+        is_covered = not self.aligned and self.x_dtype.itemsize < 4
+        return rows * (columns * self.x_dtype.itemsize + 4 * is_covered)
+
+    def print(self) -> str:
+        numbers = {
+            "THREADS": self.threads, "LANES": self.lanes, "V": self.vector, "ITEMS": self.items,
+            "STAGES": self.stages,
+        }  # fmt: skip
+        flags = {"DOWN": self.down, "ALONE": self.alone, "ALIGNED": self.aligned}
+        lines = [f"constexpr int {k} = {v};" for k, v in numbers.items()]
+        lines += [f"constexpr bool {k} = {str(v).lower()};" for k, v in flags.items()]
+        return "\n".join(lines) + "\n"
+
+
+def vector_of(x_dtype: np.dtype[Any], dtype: np.dtype[Any]) -> int:
+    """Columns of a thread: words of 4 to 16 bytes are read, and of at most 32 written."""
+    read, written = x_dtype.itemsize, dtype.itemsize
+    return min(4, max(16 // max(read, written), -(-4 // read)), max(1, 32 // written))
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Images in strips, and these in tiles.
+
+    Attributes
+    ----------
+    layout : TableLayout
+    shape : (int, int, int)
+        Images, rows and columns.
+    """
+
+    layout: TableLayout
+    shape: Shape
+
+    @property
+    def strips(self) -> int:
+        """Of an image."""
+        return self._counts[0]
+
+    @property
+    def steps(self) -> int:
+        """Tiles of a strip."""
+        return self._counts[1]
+
+    @cached_property
+    def _counts(self) -> tuple[int, int]:
+        (_, rows, columns), (height, width) = self.shape, self.layout.tile
+        down, right = -(-rows // height), -(-columns // width)
+        return (right, down) if self.layout.down else (down, right)
+
+    @cached_property
+    def group_bits(self) -> int:
+        """The strips of a group, a power of 2: more where strips are short."""
+        area = self.layout.tile[0] * self.layout.tile[1] * self.steps
+        strip_bytes = area * (self.layout.x_dtype.itemsize + self.layout.dtype.itemsize)
+        return next(bits for bits in (4, 5, 6) if bits == 6 or strip_bytes << bits >= _GROUP_BYTES)
+
+    @property
+    def words(self) -> int:
+        """Words of 64 bits in which strips tell each other sums."""
+        if self.layout.alone:
+            return 0
+        lines = self.layout.tile[0 if self.layout.down else 1] * self.steps
+        told = self.strips + (self.strips - 1 >> self.group_bits) + 1
+        return self.shape[0] * told * lines * -(-self.layout.dtype.itemsize // 4)
+
+    def blocks(self, device: Device) -> int:
+        return min(self.shape[0] * self.strips, self.layout.blocks * device.multiprocessors)
+
+
+def cut_of(
+    shape: Shape, x_dtype: np.dtype[Any], dtype: np.dtype[Any], aligned: bool, device: Device
+) -> Cut:
+    """Choose how images are cut up.
+
+    Few strips of few columns would leave a GPU idle: they are walked to the right there, from
+    as many bands of rows as the image has.
+    """
+    lanes, vector = 32, vector_of(x_dtype, dtype)
+    while lanes > 1 and lanes // 2 * vector >= shape[2]:
+        lanes //= 2
+    # Narrow numbers take longer tiles, to hide what strips wait for.
+    items = 8 if x_dtype.itemsize <= 2 and dtype.itemsize <= 4 else 4
+    layout = TableLayout(x_dtype, dtype, _THREADS, lanes, items, down=True, aligned=aligned)
+    layout = _in_bands(layout, shape)
+    if layout.down:
+        layout = replace(layout, alone=Cut(layout, shape).strips == 1)
+        layout = _as_high_as(layout, shape[1])
+    room = (device.shared_bytes + 1024) // layout.blocks - 1024 - layout.kernel_bytes
+    return Cut(replace(layout, stages=max(1, min(_STAGES, room // layout.tile_bytes))), shape)
+
+
+def _in_bands(layout: TableLayout, shape: Shape) -> TableLayout:
+    """Strips down, or bands to the right where these are more, and thinner where they are few."""
+    bands = replace(layout, down=False)
+    down = Cut(layout, shape).strips
+    if shape[0] * down >= _MANY or down >= Cut(bands, shape).strips:
+        return layout
+    while bands.items > 2 and shape[0] * Cut(bands, shape).strips < _MANY:
+        bands = replace(bands, items=bands.items // 2)
+    return bands
+
+
+def _as_high_as(layout: TableLayout, rows: int) -> TableLayout:
+    """Tiles of low images are no higher than these, if a warp is not too much already."""
+    least = max(32, layout.tile[1])
+    while layout.tile[0] >= 2 * rows and layout.threads > least:
+        layout = replace(layout, threads=layout.threads // 2)
+    while layout.tile[0] >= 2 * rows and layout.items > 1:
+        layout = replace(layout, items=layout.items // 2)
+    return layout

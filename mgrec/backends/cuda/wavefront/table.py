@@ -1,0 +1,111 @@
+"""Summed-area tables of CuPy arrays."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ....families.wavefront.recurrence import Sums
+from ..device.arrays import on_device
+from ..filters.numbers import packed
+from .layout import vector_of
+from .program import prepared_of
+
+_MOST_STRIPS = 2**30
+
+
+def determine_table(x: Any, before: tuple[Any, Any], table: Any) -> Sums:
+    """Write the table of a tile; its edges.
+
+    Parameters
+    ----------
+    x : array (..., rows, columns)
+    before : (array (..., columns) or None, array (..., rows) or None)
+        The table in the row above, and the sums along the rows to the left: see :class:`Sums`.
+    table : array (..., rows, columns)
+        Written.
+
+    Returns
+    -------
+    Sums
+        On the device; `below` is a part of `table`.
+    """
+    import cupy
+
+    *others, rows, columns = x.shape
+    if x.size == 0:
+        empty = np.zeros((*others, columns), table.dtype), np.zeros((*others, rows), table.dtype)
+        return Sums(*(new if old is None else old for old, new in zip(before, empty, strict=True)))
+    operand = x if _is_in_rows(x) else cupy.ascontiguousarray(x)
+    result = table if _is_in_rows(table) else cupy.empty(table.shape, table.dtype)
+    right = cupy.empty((*others, rows), table.dtype)
+    edges = [None if edge is None else _as_rows(edge, table.dtype) for edge in before]
+    _launch(operand, result, edges, right)
+    if result is not table:
+        table[...] = result
+    return Sums(table[..., -1, :], right)
+
+
+def _as_rows(edge: Any, dtype: np.dtype[Any]) -> Any:
+    """An edge on the device, contiguous."""
+    import cupy
+
+    return cupy.ascontiguousarray(on_device(edge).astype(dtype, copy=False))
+
+
+def _is_in_rows(array: Any) -> bool:
+    """Whether columns are neighbours, images lie evenly and numbers where the device has them."""
+    strides, size = array.strides, array.dtype.itemsize
+    if array.flags.c_contiguous:
+        return array.data.ptr % size == 0
+    images = [(n, s) for n, s in zip(array.shape[:-2], strides[:-2], strict=True) if n > 1]
+    is_even = all(stride == n * inner for (_, stride), (n, inner) in pairwise(images))
+    is_row = strides[-1] == size or array.shape[-1] == 1
+    return is_even and is_row and not any(s % size for s in (array.data.ptr, *strides))
+
+
+def _launch(x: Any, table: Any, edges: list[Any], right: Any) -> None:
+    """Launch the kernel over all images: its numbers of strips are of 32 bits."""
+    import cupy
+
+    *others, rows, columns = x.shape
+    shape = prod(others), rows, columns
+    strides = [*_strides(x), *_strides(table)]
+    is_aligned = _is_aligned(x, table, strides)
+    device = cupy.cuda.runtime.getDevice()
+    cut, _ = prepared_of(shape, x.dtype, table.dtype, is_aligned, device)
+    most = max(1, _MOST_STRIPS // cut.strips)
+    arrays = (
+        (x, strides[0]),
+        (table, strides[2]),
+        *zip((*edges, right), (columns, rows, rows), strict=True),
+    )
+    places = [
+        (0, 0) if array is None else (array.data.ptr, stride * array.dtype.itemsize)
+        for array, stride in arrays
+    ]
+    for begin in range(0, shape[0], most):
+        part = min(most, shape[0] - begin), rows, columns
+        cut, run = prepared_of(part, x.dtype, table.dtype, is_aligned, device)
+        words = [address + begin * stride for address, stride in places]
+        run((packed([*words, *strides, *part, cut.strips, cut.steps, cut.group_bits]),))
+
+
+def _is_aligned(x: Any, table: Any, strides: list[int]) -> bool:
+    """Whether rows begin at, and are of, whole words of a thread."""
+    vector = vector_of(x.dtype, table.dtype)
+    words = vector * x.dtype.itemsize, min(16, vector * table.dtype.itemsize)
+    return x.shape[-1] % vector == 0 and not any(
+        array.data.ptr % word or any(stride * array.dtype.itemsize % word for stride in own)
+        for array, word, own in zip((x, table), words, (strides[:2], strides[2:]), strict=True)
+    )
+
+
+def _strides(array: Any) -> tuple[int, int]:
+    """From image to image and from row to row, in numbers."""
+    size = array.dtype.itemsize
+    own = [s for n, s in zip(array.shape[:-2], array.strides[:-2], strict=True) if n > 1]
+    return (own[-1] // size if own else 0), array.strides[-2] // size
