@@ -5,6 +5,8 @@ linear_recurrence, rational_recurrence
 scan
     Recurrences by any transfer map: those of ``maps``, or a TransferMap of your own, which
     check_laws tests.
+weighted_scan
+    All entries before each one, accumulated, weighted by the steps between.
 Coefficient
     An operand that is computed on the fly.
 sor
@@ -40,6 +42,7 @@ from .recurrences.rational import rational_recurrence
 from .recurrences.relaxation import sor
 from .recurrences.tables import summed_area_table
 from .recurrences.tridiagonal import solve_tridiagonal
+from .recurrences.weighted import weighted_scan
 
 __all__ = [
     "Coefficient",
@@ -57,6 +60,7 @@ __all__ = [
     "sor",
     "summed_area_table",
     "tuning",
+    "weighted_scan",
 ]
 __version__ = "0.1.0"
 
