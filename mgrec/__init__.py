@@ -15,6 +15,8 @@ smith_waterman
     The best local alignment of two sequences.
 summed_area_table
     Sums over all rectangles that begin at the first corner of an array.
+wavefront
+    Loops over grids, whose entries depend on those above and to the left.
 solve_tridiagonal
     Tridiagonal systems of linear equations, with pivoting.
 factor_tridiagonal
@@ -42,6 +44,7 @@ from .recurrences.rational import rational_recurrence
 from .recurrences.relaxation import sor
 from .recurrences.tables import summed_area_table
 from .recurrences.tridiagonal import solve_tridiagonal
+from .recurrences.wavefront import wavefront
 from .recurrences.weighted import weighted_scan
 
 __all__ = [
@@ -60,6 +63,7 @@ __all__ = [
     "sor",
     "summed_area_table",
     "tuning",
+    "wavefront",
     "weighted_scan",
 ]
 __version__ = "0.1.0"
