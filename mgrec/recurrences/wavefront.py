@@ -40,12 +40,15 @@ def wavefront(
         Of the cells to the left, above, and above to the left. Each broadcasts to the shape of
         `local`: a scalar, a row (columns,), a column (rows, 1) or a whole array.
     operators : (str, str), optional
-        ◇ and ∘: ("+", "*"), ("max", "+"), ("min", "+") or ("+", "+").
+        ◇ and ∘: ("+", "*"), ("max", "+"), ("min", "+") or ("+", "+"). Either may also be a
+        plain Python function of two numbers, as those of :class:`mgrec.TransferMap` are, beside
+        another one or "+", "*", "max" or "min"; ∘ must then distribute over ◇, or be the same
+        function, which is tested on random numbers.
     above, left, corner : scalar, array_like or dask.array.Array, optional
         A[-1, :], A[:, -1] and A[-1, -1]: scalars, or of the shape of `local` without the first
         of `axes`, the second, and both. The identity of ◇ when not given: 0; for "max" and
         "min" an infinity, or half of the lowest or highest integer, so that weights can be
-        added to it.
+        added to it. Needed where ◇ is a function.
     floor : scalar, optional
         The least result.
     axes : (int, int), optional
@@ -66,8 +69,8 @@ def wavefront(
     TypeError
         The operands promote to another dtype, or one of them is no array of numbers.
     ValueError
-        `operators` are no such pair, `weights` are not three, shapes do not fit, or `axes`
-        are not two different axes of `local`.
+        `operators` are no such pair, or ∘ does not distribute over ◇; `weights` are not three,
+        shapes do not fit, or `axes` are not two different axes of `local`.
     NotImplementedError
         An operand is on a GPU.
 
@@ -111,6 +114,17 @@ def wavefront(
     ... )
     >>> int(distance[-1, -1])
     3
+
+    The widest bottleneck on the way to each cell, by a pair of functions:
+
+    >>> widths = np.array([[5, 3, 9], [4, 8, 2], [7, 6, 1]])
+    >>> mgrec.wavefront(
+    ...     np.zeros_like(widths), weights=(widths, widths, 0), corner=0, above=[9, 0, 0], left=0,
+    ...     operators=(lambda a, b: max(a, b), lambda a, b: min(a, b)),
+    ... )
+    array([[5, 3, 3],
+           [4, 4, 2],
+           [4, 4, 1]])
     """
     borders = {"above": above, "left": left, "corner": corner}
     return check_loop(local, weights, operators, borders, floor, axes, out)

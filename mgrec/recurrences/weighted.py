@@ -123,7 +123,7 @@ def _checked(pair: Operators, x: Any, weights: Any) -> list[Any]:
     ]
 
 
-def _names(pair: Operators) -> tuple[str, str]:
+def _names(pair: Operators) -> tuple[Any, Any]:
     return pair.accumulate, pair.distribute
 
 

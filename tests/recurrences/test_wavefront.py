@@ -18,7 +18,7 @@ BORDERS = {"above": None, "left": None, "corner": None}
 
 
 def border_of(name, dtype):
-    if name == "+":
+    if name not in ("max", "min"):
         return dtype.type(0)
     if dtype.kind == "f":
         return dtype.type({"max": -np.inf, "min": np.inf}[name])
@@ -204,6 +204,40 @@ def test_the_loops_of_the_paper():
     assert table[wanted.query_end, wanted.target_end] == wanted.score
 
 
+@each_place
+def test_own_operators(place):
+    local, weights = numbers((20, 27), "i8"), weights_of((20, 27), "i8")
+    own = (lambda a, b: a ^ b), (lambda a, b: a & b)
+    borders = {"above": 0, "left": 1, "corner": numbers((), "i8", 4)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(UFUNCS, "^", np.bitwise_xor)
+        patch.setitem(UFUNCS, "&", np.bitwise_and)
+        wanted = by_the_loop(local, weights, ("^", "&"), **borders)
+    same(place(local, weights=weights, operators=own, **borders), wanted)
+
+
+def test_an_own_operator_beside_a_named_one():
+    local, weights = numbers((20, 27)), weights_of((20, 27))
+    for own in (("max", lambda a, b: a + b), (lambda a, b: np.maximum(a, b), "+")):
+        given = {"above": -1.0, "left": 2.0, "corner": 0.5}
+        result = mgrec.wavefront(local, weights=weights, operators=own, **given)
+        same(result, mgrec.wavefront(local, weights=weights, operators=("max", "+"), **given))
+
+
+def test_own_operators_must_distribute():
+    def smaller(a, b):
+        return min(a, b)
+
+    for local in (np.ones((3, 4)), np.ones((3, 4), int)):
+        for pair in ((smaller, "*"), ("+", smaller)):
+            with pytest.raises(ValueError, match=r"operators must be such that .* for a, b, w = "):
+                refused(local=local, operators=pair)
+    same(
+        refused(operators=(smaller, smaller), above=0, left=0, corner=0),
+        refused(operators=("min", smaller), above=0, left=0, corner=0),
+    )
+
+
 def test_strided_read_only_and_lazy_operands():
     local, weights = numbers((20, 30)), weights_of((20, 30))
     local.flags.writeable = False
@@ -239,6 +273,9 @@ def refused(**given):
         ({"weights": (1, None, 1)}, TypeError, r"weights\[1\] must be of .* \(None\)"),
         ({"weights": (1, 1, np.ones(3))}, ValueError, r"weights\[2\] must broadcast to \(3, 4\)"),
         ({"operators": ("max", "*")}, ValueError, "operators must be one of"),
+        ({"operators": (max, "+")}, ValueError, "each a plain Python function of two numbers"),
+        ({"operators": (lambda a: a, "+")}, ValueError, "each a plain Python function of two"),
+        ({"operators": (lambda a, b: a + b, "*")}, ValueError, "above must be given where ◇"),
         ({"above": np.ones(3)}, ValueError, r"above must broadcast to \(4,\); got shape \(3,\)"),
         ({"left": np.ones(4)}, ValueError, r"left must broadcast to \(3,\)"),
         ({"corner": np.ones(2)}, ValueError, r"corner must broadcast to \(\)"),

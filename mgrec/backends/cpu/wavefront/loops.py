@@ -12,9 +12,11 @@ from typing import Any
 import numba
 import numpy as np
 
+from ....algebra.fingerprint import StepFunction, require_unchanged
 from ....algebra.operators import Operators
 from ....families.wavefront.loops.recurrence import Borders, Loop
-from ..compilation.kernels import INNER, compile_kernel, writable
+from ..compilation.kernels import INNER, KEPT, compile_kernel, writable
+from ..compilation.steps import compile_step
 from ..threads import cuts, threads_for, together
 
 _TILE = 256  # rows and columns
@@ -85,8 +87,17 @@ def _parts(shape: tuple[int, ...], threads: int) -> Iterator[list[Part]]:
         yield [(0, grids, *down[i], *right[diagonal - i]) for i in range(first, end)]
 
 
-def _operator(name: str, number: Any) -> Any:
+def _operator(operator: str | StepFunction, number: Any) -> Any:
     """An operator of two numbers of a dtype; numba would widen integers."""
+    if isinstance(operator, StepFunction):
+        require_unchanged("pair of operators", operator.fingerprint, operator.function)
+        step = compile_step(operator.function)
+
+        @numba.njit(**INNER)
+        def own(a: Any, b: Any) -> Any:
+            return number(step(a, b))
+
+        return own
 
     @numba.njit(**INNER)
     def plus(a: Any, b: Any) -> Any:
@@ -104,10 +115,10 @@ def _operator(name: str, number: Any) -> Any:
     def smaller(a: Any, b: Any) -> Any:
         return np.minimum(a, b)
 
-    return {"+": plus, "*": times, "max": larger, "min": smaller}[name]
+    return {"+": plus, "*": times, "max": larger, "min": smaller}[operator]
 
 
-@lru_cache
+@lru_cache(maxsize=KEPT)
 def _kernel(operators: Operators, dtype: np.dtype[Any]) -> Any:
     """The loop over a part, compiled for two operators and a dtype."""
     number = dtype.type
@@ -139,4 +150,6 @@ def _kernel(operators: Operators, dtype: np.dtype[Any]) -> Any:
                     row[j] = value
                     left, corner = value, up
 
-    return compile_kernel(run, operators.accumulate, operators.distribute, dtype.str)
+    pair = operators.accumulate, operators.distribute
+    names = [each if isinstance(each, str) else each.fingerprint for each in pair]
+    return compile_kernel(run, *names, dtype.str)

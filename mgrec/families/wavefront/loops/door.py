@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ....algebra.operators import Operators, as_operators
+from ....algebra.operators import Operators, as_own_operators, check_distributes
 from ....arrays.arguments import as_axis, as_real
 from ....arrays.door import as_array, as_scalar
 from ....arrays.kinds import check_together
@@ -26,7 +26,7 @@ def check_loop(
     out: Any,
 ) -> Problem:
     """Arguments of ``wavefront``; `borders`: above, left and corner."""
-    pair = as_operators(operators)
+    pair = as_own_operators(operators)
     named = {**_as_weights(weights), **borders, "local": local}
     named = {
         name: None if name in borders and value is None else as_array(name, value)
@@ -37,11 +37,12 @@ def check_loop(
     shape = np.shape(given["local"])
     down, right = _as_axes(axes, shape)
     dtype = _dtype_of(given, floor)
+    check_distributes(pair, dtype.kind)
     lacking = {"above": (down,), "left": (right,), "corner": (down, right)}
     operands = []
     for name, value in named.items():
         if value is None:
-            operands.append(np.asarray(_border(pair, dtype)))
+            operands.append(np.asarray(_border(name, pair, dtype)))
         else:
             operands.append(_operand(name, value, dtype, shape, lacking.get(name, ())))
     recurrence = WavefrontLoop(
@@ -88,8 +89,13 @@ def _dtype_of(given: dict[str, Any], floor: Any) -> np.dtype[Any]:
     return dtype.newbyteorder("=")
 
 
-def _border(pair: Operators, dtype: np.dtype[Any]) -> Any:
+def _border(name: str, pair: Operators, dtype: np.dtype[Any]) -> Any:
     """The identity of ◇; of integers half of it, so that weights can be added to it."""
+    if not pair.has_identity:
+        raise ValueError(
+            f"{name} must be given where ◇ is a function of your own or '*', whose identity is "
+            f"not known; got None"
+        )
     identity = pair.identity(dtype)
     return identity // dtype.type(2) if dtype.kind == "i" else identity
 
