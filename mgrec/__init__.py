@@ -5,6 +5,8 @@ linear_recurrence, rational_recurrence
 scan
     Recurrences by any transfer map: those of ``maps``, or a TransferMap of your own, which
     check_laws tests.
+weighted_scan
+    All entries before each one, accumulated, weighted by the steps between.
 Coefficient
     An operand that is computed on the fly.
 sor
@@ -13,6 +15,8 @@ smith_waterman
     The best local alignment of two sequences.
 summed_area_table
     Sums over all rectangles that begin at the first corner of an array.
+wavefront
+    Loops over grids, whose entries depend on those above and to the left.
 solve_tridiagonal
     Tridiagonal systems of linear equations, with pivoting.
 factor_tridiagonal
@@ -40,6 +44,8 @@ from .recurrences.rational import rational_recurrence
 from .recurrences.relaxation import sor
 from .recurrences.tables import summed_area_table
 from .recurrences.tridiagonal import solve_tridiagonal
+from .recurrences.wavefront import wavefront
+from .recurrences.weighted import weighted_scan
 
 __all__ = [
     "Coefficient",
@@ -57,6 +63,8 @@ __all__ = [
     "sor",
     "summed_area_table",
     "tuning",
+    "wavefront",
+    "weighted_scan",
 ]
 __version__ = "0.1.0"
 

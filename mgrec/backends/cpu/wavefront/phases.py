@@ -9,23 +9,28 @@ import numpy as np
 
 from ....families.kernels import Kernels
 from ....families.wavefront.alignment import Edges, Scoring
+from ....families.wavefront.loops.recurrence import Loop
 from ....families.wavefront.sweeps import Sweeps
 from .alignment import determine_alignment
+from .loops import determine_loop
 from .relaxation.grids import determine_relaxation
 from .relaxation.held import hold
 from .table import determine_table
 
 
 def kernels(method: str) -> Kernels:
-    """The phase of a tile; tables and sweeps by "threads" run on all threads."""
+    """The phase of a tile; all but alignments run on all threads by "threads"."""
     return Kernels(partial(determine, is_shared=method == "threads"), hold=hold)
 
 
 def determine(loop: Any, *tile: Any, is_shared: bool = False) -> Any:
-    """The edges of a tile, by the kernel of its loop; its results are written."""
+    """What the kernel of a loop returns, mostly edges of the tile; its results are written."""
     if isinstance(loop, Sweeps):
         x, rhs, result = tile
         return determine_relaxation(loop, x, rhs, result, is_shared)
+    if isinstance(loop, Loop):
+        local, weights, borders, table = tile
+        return determine_loop(loop, local, weights, borders, table, is_shared)
     if isinstance(loop, Scoring):
         return _align(loop, *tile)
     x, before, table = tile

@@ -1,0 +1,134 @@
+"""Pairs of operators (accumulate ◇, distribute ∘) of weighted scans and wavefront loops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from .fingerprint import StepFunction
+from .variants import warn_of_variants
+
+_NAMES = ("+", "*", "max", "min")
+_SAMPLES = 100
+
+
+@dataclass(frozen=True)
+class Operators:
+    """Two operators; ∘ distributes over ◇, or both are the same (Hou, Wang & Feng 2018).
+
+        (a ◇ b) ∘ w = (a ∘ w) ◇ (b ∘ w)
+
+    Attributes
+    ----------
+    accumulate, distribute : str or StepFunction
+        ◇ and ∘: "+", "*", "max" or "min", or a function of two numbers.
+    """
+
+    accumulate: str | StepFunction
+    distribute: str | StepFunction
+
+    @property
+    def own(self) -> list[StepFunction]:
+        """The user's functions."""
+        pair = self.accumulate, self.distribute
+        return [each for each in pair if isinstance(each, StepFunction)]
+
+    @property
+    def has_identity(self) -> bool:
+        return self.accumulate in ("+", "max", "min")
+
+    def identity(self, dtype: np.dtype[Any]) -> Any:
+        """What ◇ leaves as it is, of a dtype: the lowest number for "max".
+
+        Examples
+        --------
+        >>> MAX_PLUS.identity(np.dtype(np.int8)), MAX_PLUS.identity(np.dtype(float))
+        (np.int8(-128), np.float64(-inf))
+        """
+        if self.accumulate == "+":
+            return dtype.type(0)
+        if dtype.kind == "f":
+            return dtype.type(-np.inf if self.accumulate == "max" else np.inf)
+        info = np.iinfo(dtype)
+        return dtype.type(info.min if self.accumulate == "max" else info.max)
+
+
+PLUS_TIMES = Operators("+", "*")
+MAX_PLUS = Operators("max", "+")
+MIN_PLUS = Operators("min", "+")
+PLUS_PLUS = Operators("+", "+")
+PAIRS = (PLUS_TIMES, MAX_PLUS, MIN_PLUS, PLUS_PLUS)
+
+
+def as_operators(value: Any) -> Operators:
+    """One of PAIRS, from the tuple of its names."""
+    for pair in PAIRS:
+        if isinstance(value, (tuple, list)) and tuple(value) == (pair.accumulate, pair.distribute):
+            return pair
+    raise ValueError(f"operators must be one of {_WANTED}; got {value!r}")
+
+
+_WANTED = ", ".join(str((pair.accumulate, pair.distribute)) for pair in PAIRS)
+
+
+def as_own_operators(value: Any) -> Operators:
+    """One of PAIRS, or a pair with functions of the user."""
+    if not isinstance(value, (tuple, list)) or not any(map(callable, value)):
+        return as_operators(value)
+    if len(value) != 2 or not all(_is_operator(f) for f in value):
+        raise ValueError(
+            f"operators must be two, each a plain Python function of two numbers or one of "
+            f"{', '.join(map(repr, _NAMES))}; got {value!r}"
+        )
+    accumulate, distribute = (f if f in _NAMES else StepFunction(f) for f in value)
+    pair = Operators(accumulate, distribute)
+    for each in pair.own:
+        warn_of_variants("pair of operators", each.codes, each.fingerprint)
+    return pair
+
+
+@lru_cache
+def check_distributes(pair: Operators, kind: str) -> None:
+    """Test on random numbers that a pair with functions of the user is what Operators says.
+
+    Parameters
+    ----------
+    pair : Operators
+    kind : {"i", "f"}
+        Of the numbers: integers from -99 to 99, or normal ones.
+
+    Raises
+    ------
+    ValueError
+        ∘ is not ◇ and does not distribute over it; with the counterexample.
+    """
+    accumulate, distribute = (_function(each) for each in (pair.accumulate, pair.distribute))
+    if not pair.own or pair.accumulate == pair.distribute:
+        return
+    generator = np.random.default_rng(0)
+    for _ in range(_SAMPLES):
+        drawn = generator.integers(-99, 100, 3) if kind == "i" else generator.standard_normal(3)
+        a, b, w = drawn
+        with np.errstate(all="ignore"):
+            left = distribute(accumulate(a, b), w)
+            right = accumulate(distribute(a, w), distribute(b, w))
+        if not np.allclose(left, right, 1e-9, 1e-12, equal_nan=True):
+            raise ValueError(
+                f"operators must be such that distribute(accumulate(a, b), w) == "
+                f"accumulate(distribute(a, w), distribute(b, w)); got {left} against {right} "
+                f"for a, b, w = {a}, {b}, {w}"
+            )
+
+
+def _is_operator(value: Any) -> bool:
+    code = getattr(value, "__code__", None)
+    return value in _NAMES if code is None else code.co_argcount == 2
+
+
+def _function(operator: str | StepFunction) -> Any:
+    if isinstance(operator, StepFunction):
+        return operator.function
+    return {"+": np.add, "*": np.multiply, "max": np.maximum, "min": np.minimum}[operator]

@@ -1,0 +1,130 @@
+"""Wavefront loops of any weights and operators (Hou, Wang & Feng 2018)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..families.problem import Problem
+from ..families.wavefront.loops.door import check_loop
+from ..placement import solved
+
+
+@solved
+def wavefront(
+    local: Any,
+    *,
+    weights: tuple[Any, Any, Any],
+    operators: tuple[str, str] = ("+", "*"),
+    above: Any = None,
+    left: Any = None,
+    corner: Any = None,
+    floor: Any = None,
+    axes: tuple[int, int] = (-2, -1),
+    out: Any = None,
+) -> Problem:
+    """Run a loop over a grid whose entries depend on those to the left, above and in between.
+
+    The wavefront loop of [1]_, with a term of each cell's own::
+
+        for i in range(rows):
+            for j in range(columns):
+                a = (A[i, j-1] ∘ b0[i, j]) ◇ (A[i-1, j] ∘ b1[i, j])
+                a = (a ◇ (A[i-1, j-1] ∘ b2[i, j])) ◇ local[i, j]
+                A[i, j] = a if floor is None else max(a, floor)
+
+    Parameters
+    ----------
+    local : array_like or dask.array.Array
+        int32, int64, float32 or float64; two axes or more.
+    weights : (b0, b1, b2), each a scalar or array_like or dask.array.Array
+        Of the cells to the left, above, and above to the left. Each broadcasts to the shape of
+        `local`: a scalar, a row (columns,), a column (rows, 1) or a whole array.
+    operators : (str, str), optional
+        ◇ and ∘: ("+", "*"), ("max", "+"), ("min", "+") or ("+", "+"). Either may also be a
+        plain Python function of two numbers, as those of :class:`mgrec.TransferMap` are, beside
+        another one or "+", "*", "max" or "min"; ∘ must then distribute over ◇, or be the same
+        function, which is tested on random numbers.
+    above, left, corner : scalar, array_like or dask.array.Array, optional
+        A[-1, :], A[:, -1] and A[-1, -1]: scalars, or of the shape of `local` without the first
+        of `axes`, the second, and both. The identity of ◇ when not given: 0; for "max" and
+        "min" an infinity, or half of the lowest or highest integer, so that weights can be
+        added to it. Needed where ◇ is a function.
+    floor : scalar, optional
+        The least result.
+    axes : (int, int), optional
+        Down (i) and to the right (j); the last two when not given. Along others there is one
+        grid an index.
+    out : array, optional
+        Where to write A: C-contiguous, of its shape and dtype, sharing no memory with an
+        operand. Not for Dask arrays.
+
+    Returns
+    -------
+    array or dask.array.Array
+        A, of the shape and the chunks of `local`, and of the dtype to which all operands
+        promote.
+
+    Raises
+    ------
+    TypeError
+        The operands promote to another dtype, or one of them is no array of numbers.
+    ValueError
+        `operators` are no such pair, or ∘ does not distribute over ◇; `weights` are not three,
+        shapes do not fit, or `axes` are not two different axes of `local`.
+    NotImplementedError
+        An operand is on a GPU.
+
+    See Also
+    --------
+    mgrec.summed_area_table, mgrec.smith_waterman, mgrec.sor : the usual loops, which are faster.
+
+    Notes
+    -----
+    *Accuracy.* The bits of the loop above, for any chunks and any number of threads; integers
+    wrap around. nan is what ``numpy.maximum`` makes of it.
+
+    *Cost.* Tiles of an antidiagonal run side by side on the threads of this machine. Over
+    Dask a chunk starts as soon as the chunks above and to the left of it are done; one row and
+    one column cross each border.
+
+    References
+    ----------
+    .. [1] K. Hou, H. Wang, W. Feng, J. S. Vetter and S. Lee, "Highly efficient
+       compensation-based parallelism for wavefront loops on GPUs", IPDPS 2018.
+
+    Examples
+    --------
+    How many paths of steps to the right and down lead from the first corner to each cell:
+
+    >>> import numpy as np, mgrec
+    >>> first = np.zeros((3, 5), dtype=np.int64)
+    >>> first[0, 0] = 1
+    >>> mgrec.wavefront(first, weights=(1, 1, 0))
+    array([[ 1,  1,  1,  1,  1],
+           [ 1,  2,  3,  4,  5],
+           [ 1,  3,  6, 10, 15]])
+
+    The edit distance of two words, with b2 = 1 where letters differ:
+
+    >>> one, other = (np.array(list(word)) for word in ("kitten", "sitting"))
+    >>> differ = (one[:, None] != other).astype(np.int64)
+    >>> distance = mgrec.wavefront(
+    ...     np.full(differ.shape, 99), weights=(1, 1, differ), operators=("min", "+"),
+    ...     above=np.arange(1, 8), left=np.arange(1, 7), corner=0,
+    ... )
+    >>> int(distance[-1, -1])
+    3
+
+    The widest bottleneck on the way to each cell, by a pair of functions:
+
+    >>> widths = np.array([[5, 3, 9], [4, 8, 2], [7, 6, 1]])
+    >>> mgrec.wavefront(
+    ...     np.zeros_like(widths), weights=(widths, widths, 0), corner=0, above=[9, 0, 0], left=0,
+    ...     operators=(lambda a, b: max(a, b), lambda a, b: min(a, b)),
+    ... )
+    array([[5, 3, 3],
+           [4, 4, 2],
+           [4, 4, 1]])
+    """
+    borders = {"above": above, "left": left, "corner": corner}
+    return check_loop(local, weights, operators, borders, floor, axes, out)

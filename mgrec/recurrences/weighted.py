@@ -1,0 +1,195 @@
+"""Weighted scans (Hou, Wang & Feng 2018)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..algebra.operators import MAX_PLUS, PLUS_PLUS, PLUS_TIMES, Operators, as_operators
+from ..arrays.arguments import as_axis, as_flag
+from ..arrays.door import as_array, as_scalar, broadcast
+from ..arrays.kinds import check_together, is_lazy
+from ..arrays.out import check_out
+from .custom import scan
+from .linear import linear_recurrence
+from .maps import max_plus, min_plus
+
+Index = tuple[slice, ...]
+
+
+def weighted_scan(
+    x: Any,
+    weights: Any,
+    *,
+    operators: tuple[str, str] = ("+", "*"),
+    axis: int = -1,
+    inclusive: bool = False,
+    out: Any = None,
+) -> Any:
+    """Accumulate all entries before each one, weighted by the steps between.
+
+    B_j = ◇_{u<j} (x_u ∘ w_{u+1} ∘ w_{u+2} ∘ … ∘ w_j), the weighted scan of [1]_: w_j is the
+    weight of the step from j − 1 to j. It is this loop::
+
+        B[0], C[0] = identity, x[0]
+        for j in range(1, n):
+            B[j] = C[j - 1] ∘ w[j]
+            C[j] = B[j] ◇ x[j]
+
+    Parameters
+    ----------
+    x : array_like, CuPy or dask.array.Array
+        Integers or floats; also complex numbers where ◇ is "+".
+    weights : scalar, array_like, CuPy or dask.array.Array
+        w, broadcast against `x`: a scalar is a constant weight. w_0 weighs nothing, but must
+        be finite.
+    operators : (str, str), optional
+        ◇ and ∘: ("+", "*"), ("max", "+"), ("min", "+") or ("+", "+"). For the last, whose
+        ∘ does not distribute over ◇, every weight is added once:
+        B_j = x_0 + … + x_{j−1} + w_1 + … + w_j.
+    axis : int, optional
+        Along which j counts, of the broadcast shape.
+    inclusive : bool, optional
+        Return C_j = B_j ◇ x_j.
+    out : array, optional
+        Where to write the result: C-contiguous, of its shape and dtype, sharing no memory with
+        an operand. Not for Dask arrays.
+
+    Returns
+    -------
+    array or dask.array.Array
+        B, or C if `inclusive`, of the broadcast shape and of dtype
+        ``numpy.result_type(x, weights)``; of the kind of the operands, as of
+        :func:`mgrec.linear_recurrence`. B_0 is the identity of ◇: 0; for "max" and "min" an
+        infinity, or the lowest or highest integer of the dtype.
+
+    Raises
+    ------
+    TypeError
+        A dtype is refused, or NumPy arrays stand beside CuPy arrays.
+    ValueError
+        `operators` are no such pair, shapes do not broadcast, or there is no such axis.
+
+    See Also
+    --------
+    mgrec.linear_recurrence : accuracy and special values of ("+", "*") and ("+", "+").
+    mgrec.scan : of ("max", "+") and ("min", "+"), by ``maps.max_plus`` and ``maps.min_plus``.
+
+    Notes
+    -----
+    Integers are exact modulo 2**bits for ("+", "*") and ("+", "+"), and for the others as long
+    as nothing leaves the dtype. For ("+", "+") the loop adds x_j + w_j to C_{j−1}.
+
+    *Cost.* C is one scan; B takes one more pass.
+
+    References
+    ----------
+    .. [1] K. Hou, H. Wang, W. Feng, J. S. Vetter and S. Lee, "Highly efficient
+       compensation-based parallelism for wavefront loops on GPUs", IPDPS 2018.
+
+    Examples
+    --------
+    >>> import numpy as np, mgrec
+    >>> x = np.array([1.0, 2.0, 3.0, 4.0])
+    >>> mgrec.weighted_scan(x, 0.5)
+    array([0.   , 0.5  , 1.25 , 2.125])
+
+    How much the best of the scores before an entry is worth there, if each step costs 2:
+
+    >>> scores = np.array([0, 5, 1, 0, 7, 0])
+    >>> mgrec.weighted_scan(scores, -2, operators=("max", "+"), inclusive=True)
+    array([0, 5, 3, 1, 7, 5])
+    """
+    pair = as_operators(operators)
+    x, weights = _checked(pair, x, weights)
+    shape = broadcast({"x": x, "weights": weights})
+    axis = as_axis(axis, shape)
+    if as_flag("inclusive", inclusive):
+        return _inclusive(pair, x, weights, axis, shape, out)
+    return _exclusive(pair, x, weights, axis, shape, out)
+
+
+def _checked(pair: Operators, x: Any, weights: Any) -> list[Any]:
+    """Both operands as arrays of dtypes that promote to that of the result."""
+    named = {"x": as_array("x", x), "weights": as_array("weights", weights)}
+    check_together(list(named.items()), [])
+    dtype = np.result_type(*(getattr(value, "dtype", value) for value in named.values()))
+    if dtype.kind == "c" and pair.accumulate != "+":
+        raise TypeError(f"x and weights must be real for operators {_names(pair)}; got {dtype}")
+    return [
+        value if hasattr(value, "dtype") else as_scalar(name, value, dtype)
+        for name, value in named.items()
+    ]
+
+
+def _names(pair: Operators) -> tuple[Any, Any]:
+    return pair.accumulate, pair.distribute
+
+
+def _inclusive(pair: Operators, x: Any, w: Any, axis: int, shape: Any, out: Any) -> Any:
+    if pair == PLUS_TIMES:
+        return linear_recurrence(w, x, axis=axis, out=out)
+    if pair == PLUS_PLUS:
+        terms = _with_first(x + w, x, axis, shape)
+        return linear_recurrence(1, terms, axis=axis, out=out)
+    transfer_map = max_plus if pair == MAX_PLUS else min_plus
+    return scan(transfer_map, w, x, initial=_start(pair, x, w, axis, shape), axis=axis, out=out)
+
+
+def _with_first(terms: Any, x: Any, axis: int, shape: Any) -> Any:
+    """x_0, and the terms of all steps after it."""
+    first, x = _from(0, 1, axis, shape), np.broadcast_to(x, shape)
+    if is_lazy(terms):
+        return _joined(x[first], terms[_from(1, None, axis, shape)], axis, terms.chunks)
+    terms[first] = x[first]
+    return terms
+
+
+def _joined(first: Any, rest: Any, axis: int, chunks: Any) -> Any:
+    """Lazy steps in the chunks that all of them had."""
+    if first.shape[axis] == 0:
+        return rest.rechunk(chunks)
+    joined: Any = np.concatenate([first, rest], axis=axis)
+    return joined.rechunk(chunks)
+
+
+def _start(pair: Operators, x: Any, w: Any, axis: int, shape: Any) -> Any:
+    """What gives x_0 after the first step: max(start + w_0, x_0) = x_0."""
+    dtype = np.result_type(x.dtype, w.dtype)
+    if dtype.kind == "f":
+        return pair.identity(dtype)
+    # Modulo 2**bits; the lowest integer itself would wrap around.
+    first = _from(0, 1, axis, shape)
+    start = np.broadcast_to(x, shape)[first].astype(dtype) - np.broadcast_to(w, shape)[first]
+    return start.sum(axis, dtype)
+
+
+def _exclusive(pair: Operators, x: Any, w: Any, axis: int, shape: Any, out: Any) -> Any:
+    """B from C, whose entries move on by one step and are weighted once more."""
+    before, after = _from(0, -1, axis, shape), _from(1, None, axis, shape)
+    distribute = np.multiply if pair.distribute == "*" else np.add
+    c = _inclusive(pair, x, w, axis, shape, None)
+    result = _room(c, (x, w), out)
+    factors = w if w.ndim == 0 else np.broadcast_to(w, shape)[after]
+    identity = pair.identity(c.dtype)
+    if is_lazy(c):
+        moved = distribute(c[before], factors)
+        first = np.full_like(c[_from(0, 1, axis, shape)], identity)
+        return _joined(first, moved, axis, c.chunks)
+    distribute(c[before], factors, out=result[after], casting="same_kind")
+    result[_from(0, 1, axis, shape)] = identity
+    return result
+
+
+def _room(c: Any, operands: tuple[Any, ...], out: Any) -> Any:
+    if out is None:
+        return None if is_lazy(c) else np.empty_like(c)
+    if is_lazy(c):
+        raise TypeError("out must be None where an operand is a Dask array: results are lazy")
+    return check_out(out, c.shape, c.dtype, operands, None)[0]
+
+
+def _from(begin: int, end: int | None, axis: int, shape: Any) -> Index:
+    """An index of some steps of all rows."""
+    return tuple(slice(begin, end) if k == axis else slice(None) for k in range(len(shape)))

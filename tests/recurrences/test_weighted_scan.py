@@ -1,0 +1,170 @@
+"""Weighted scans: what the loop of their docstring gives."""
+
+import dask.array as da
+import numpy as np
+import pytest
+
+import mgrec
+
+PAIRS = [("+", "*"), ("max", "+"), ("min", "+"), ("+", "+")]
+UFUNCS = {"+": np.add, "*": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+def by_the_loop(x, weights, operators, axis=-1, inclusive=False):
+    accumulate, distribute = (UFUNCS[name] for name in operators)
+    dtype = np.result_type(x, weights)
+    x, w = (np.moveaxis(a.astype(dtype), axis, 0) for a in np.broadcast_arrays(x, weights))
+    b, c = np.empty_like(x), x.copy()
+    for j in range(1, len(x)):
+        b[j] = distribute(c[j - 1], w[j])
+        c[j] = accumulate(b[j], x[j])
+    low, high = (
+        (-np.inf, np.inf) if dtype.kind == "f" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    )
+    b[:1] = {"+": 0, "max": low, "min": high}[operators[0]]
+    return np.moveaxis(c if inclusive else b, 0, axis)
+
+
+def numbers(shape, dtype="f8", seed=0):
+    return (np.random.default_rng(seed).normal(size=shape) * 9).astype(dtype)
+
+
+def on_numpy(x, weights, **options):
+    return mgrec.weighted_scan(x, weights, **options)
+
+
+def on_dask(x, weights, **options):
+    chunks = tuple(max(1, -(-length // 3)) for length in x.shape)
+    lazy = mgrec.weighted_scan(da.from_array(x, chunks=chunks), weights, **options)
+    assert isinstance(lazy, da.Array)
+    if np.shape(weights) in ((), x.shape):
+        assert lazy.chunks == da.from_array(x, chunks=chunks).chunks
+    lazy.dask.validate()
+    return lazy.compute(scheduler="sync")
+
+
+def same(result, wanted):
+    assert result.dtype == wanted.dtype
+    if wanted.dtype.kind in "iu":
+        np.testing.assert_array_equal(result, wanted)
+    else:
+        tolerance = 1e-4 if wanted.dtype == np.float32 else 1e-12
+        np.testing.assert_allclose(result, wanted, rtol=tolerance, atol=tolerance)
+
+
+each_place = pytest.mark.parametrize("place", [on_numpy, on_dask])
+each_pair = pytest.mark.parametrize("operators", PAIRS, ids="".join)
+
+
+@each_place
+@each_pair
+def test_array_and_constant_weights(operators, place):
+    x, weights = numbers((3, 40)), numbers((3, 40), seed=1) / 20
+    for given in (weights, weights[1], weights[:, :1], -1):
+        for inclusive in (False, True):
+            result = place(x, given, operators=operators, inclusive=inclusive)
+            same(result, by_the_loop(x, given, operators, inclusive=inclusive))
+
+
+@pytest.mark.extended
+@each_place
+@each_pair
+@pytest.mark.parametrize("dtype", ["f4", "i8", "u1", "i2"])
+def test_every_dtype(dtype, operators, place):
+    for shape in ((2, 9), (0, 3), (0,)):
+        x = (numbers(shape) % 10).astype(dtype)
+        same(place(x, 1, operators=operators), by_the_loop(x, 1, operators))
+
+
+@pytest.mark.extended
+@each_place
+@each_pair
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_every_axis(axis, operators, place):
+    x, weights = numbers((4, 5, 3)), numbers((4, 5, 3), seed=1) / 20
+    result = place(x, weights, operators=operators, axis=axis)
+    same(result, by_the_loop(x, weights, operators, axis))
+
+
+@each_place
+@each_pair
+@pytest.mark.parametrize("shape", [(0,), (1,), (2,), (0, 3), (3, 0)])
+def test_small_and_empty(shape, operators, place):
+    x = numbers(shape)
+    same(place(x, 2, operators=operators), by_the_loop(x, 2, operators))
+
+
+@each_place
+@pytest.mark.parametrize("operators", PAIRS[1:3], ids="".join)
+def test_the_first_weight_of_integers_does_not_wrap_around(operators, place):
+    x = np.array([-100, 3, 5], "i1")
+    for weights in (np.array([-90, 1, 1], "i1"), np.array([90, 1, 1], "i1")):
+        for inclusive in (False, True):
+            result = place(x, weights, operators=operators, inclusive=inclusive)
+            same(result, by_the_loop(x, weights, operators, inclusive=inclusive))
+
+
+def test_the_first_weight_counts_for_nothing_and_the_others_do():
+    x, weights = numbers(5), numbers(5, seed=1)
+    for operators in PAIRS:
+        wanted = mgrec.weighted_scan(x, weights, operators=operators)
+        others = np.array([7.0, *weights[1:]])
+        same(mgrec.weighted_scan(x, others, operators=operators), wanted)
+        others = np.array([*weights[:4], 7.0])
+        assert mgrec.weighted_scan(x, others, operators=operators)[4] != wanted[4]
+
+
+def test_lazy_weights_of_other_chunks():
+    x, weights = numbers((6, 20)), numbers((6, 20), seed=1)
+    for operators in PAIRS:
+        lazy = mgrec.weighted_scan(
+            da.from_array(x, chunks=(3, 7)), da.from_array(weights, chunks=4), operators=operators
+        )
+        same(lazy.compute(scheduler="sync"), by_the_loop(x, weights, operators))
+        for part in (x, x[:, :1], x[:, :0]):
+            wanted = by_the_loop(part, 2.0, operators)
+            lazy = mgrec.weighted_scan(part, da.full(part.shape, 2.0), operators=operators)
+            same(lazy.compute(scheduler="sync"), wanted)
+
+
+@each_pair
+@pytest.mark.parametrize("inclusive", [False, True])
+def test_out(inclusive, operators):
+    x, out = numbers((3, 8)), np.full((3, 8), np.nan)
+    options = {"operators": operators, "inclusive": inclusive}
+    assert mgrec.weighted_scan(x, 0.5, out=out, **options) is out
+    same(out, by_the_loop(x, 0.5, **options))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda x: mgrec.weighted_scan(x, 1, operators=("*", "+")), ValueError, "operators must"),
+        (lambda x: mgrec.weighted_scan(x, 1, operators="+*"), ValueError, "operators must be one"),
+        (lambda x: mgrec.weighted_scan(x, 1, axis=1), ValueError, "axis must be from"),
+        (lambda x: mgrec.weighted_scan(x, 1, inclusive=1), TypeError, "inclusive must be True"),
+        (lambda x: mgrec.weighted_scan(x, np.ones(4)), ValueError, "shapes must broadcast"),
+        (lambda x: mgrec.weighted_scan(x, None), TypeError, "weights must be of an integer"),
+        (lambda x: mgrec.weighted_scan(1.0, 2.0), ValueError, "x and weights must have at least"),
+        (
+            lambda x: mgrec.weighted_scan(x, 1j, operators=("max", "+")),
+            TypeError,
+            "must be real for operators",
+        ),
+        (
+            lambda x: mgrec.weighted_scan(x.astype("u1"), -1, operators=("+", "+")),
+            ValueError,
+            "weights must be representable in uint8; got -1",
+        ),
+        (lambda x: mgrec.weighted_scan(x, 1, out=np.ones(4)), ValueError, "out must have shape"),
+        (lambda x: mgrec.weighted_scan(x, 1, out=x), ValueError, "out must not share memory"),
+        (
+            lambda x: mgrec.weighted_scan(da.from_array(x), 1, out=np.ones(3)),
+            TypeError,
+            "out must be None",
+        ),
+    ],
+)
+def test_what_is_refused(call, error, message):
+    with pytest.raises(error, match=message):
+        call(np.ones(3))
