@@ -7,6 +7,7 @@ import hashlib
 import re
 import shutil
 import subprocess
+import sys
 import types
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -14,6 +15,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from mgrec.backends.cuda.device import launches
+from mgrec.backends.cuda.device.compilation import Device
 
 HEADER = Path(__file__).with_name("cuda_on_host.h")
 # Shared memory whose size the launch tells.
@@ -136,3 +140,17 @@ def numpy_as_cupy() -> types.ModuleType:
     module.empty = poisoned  # type: ignore[attr-defined]
     module.ndarray = DeviceArray  # type: ignore[attr-defined]
     return module
+
+
+def run_on_host(monkeypatch: pytest.MonkeyPatch, compiler: HostCompiler, phases: Any) -> None:
+    """Let the launches of a family's phases run here, over NumPy arrays."""
+    cupy = numpy_as_cupy()
+    cupy.empty = lambda *given: poisoned(*given).view(HostArray)  # type: ignore[attr-defined]
+    cupy.cuda = types.SimpleNamespace(  # type: ignore[attr-defined]
+        runtime=types.SimpleNamespace(getDevice=lambda: 0)
+    )
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setattr(launches, "compile_kernel", compiler)
+    monkeypatch.setattr(phases, "on_device", as_device)
+    device = Device(90, 2, 227 * 1024)
+    monkeypatch.setattr(Device, "current", staticmethod(lambda: device))

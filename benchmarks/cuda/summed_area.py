@@ -10,27 +10,19 @@ usage: python -m benchmarks.cuda.summed_area [CASE ...] [--out FILE]
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import cupy
-import numpy as np
 
 import mgrec
 
-from ..harness.records import write
-from .clock import copy_bandwidth, device_clock, record_of
+from .fractions import Call, fractions
+from .fractions import run as study
 from .packages import as_torch
-
-IN_A_ROW = 20
-SLOW = 0.02
-"""Seconds."""
-Call = Callable[[], Any]
 
 
 @dataclass(frozen=True)
@@ -104,51 +96,18 @@ def difference(x: Any, table: Any, dtype: str) -> float:
     return float((abs(table - wanted) / (abs(wanted) + 1e-30)).max())
 
 
-def times(run: Call) -> tuple[float, float]:
-    """Seconds of one call, and of each in a row; slow ones are called less often."""
-    run()
-    first = device_clock(run, 1)
-    count, repeats = (IN_A_ROW, 3) if first < SLOW else (2, 1)
-    alone = float(np.median([device_clock(run, 1) for _ in range(7 if first < SLOW else 1)]))
-    return alone, float(np.median([device_clock(run, count) for _ in range(repeats)]))
-
-
 def measure(case: Case, bandwidth: float) -> Iterator[dict[str, Any]]:
     x = build(case)
     out = cupy.empty(case.shape, case.summed)
     out.view(cupy.uint8)[...] = 0xFE
     floor = (x.nbytes + out.nbytes) / bandwidth
     for name, run in candidates(case, x, out):
-        alone, row = times(run)
+        row = {"case": case.name, "candidate": name, **fractions(run, floor)}
         about = {"difference": difference(x, out, case.summed)} if name == "mgrec" else {}
-        yield {
-            "case": case.name, "candidate": name, "alone ms": alone * 1e3,
-            "fraction alone": floor / alone, "in a row ms": row * 1e3, "fraction": floor / row,
-            **about,
-        }  # fmt: skip
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("cases", nargs="*")
-    parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
-    bandwidth = copy_bandwidth()
-    gpu = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
-    print(f"{gpu}, CuPy {cupy.__version__}, copy {bandwidth / 1e12:.3f} TB/s")
-    rows: list[dict[str, Any]] = []
-    for case in CASES:
-        if arguments.cases and not any(word in case.name for word in arguments.cases):
-            continue
-        for row in measure(case, bandwidth):
-            rows.append(row)
-            print(" ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}"
-                           for k, v in row.items()), flush=True)  # fmt: skip
-        cupy.get_default_memory_pool().free_all_blocks()
-    if arguments.out:
-        write(record_of("cuda_summed_area", gpu, bandwidth, rows), arguments.out)
-    sys.exit(any(row.get("difference", 0.0) > 1e-3 for row in rows))
+        yield row | about
 
 
 if __name__ == "__main__":
-    main()
+    study(
+        "cuda_summed_area", __doc__, CASES, measure, lambda row: row.get("difference", 0.0) > 1e-3
+    )

@@ -10,13 +10,10 @@ usage: python -m benchmarks.cuda.tridiagonal [CASE ...] [--out FILE]
 
 from __future__ import annotations
 
-import argparse
 import os
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import cupy
@@ -24,15 +21,11 @@ import numpy as np
 
 import mgrec
 
-from ..harness.records import write
 from . import cusparse
-from .clock import copy_bandwidth, device_clock, host_clock, record_of
+from .clock import device_clock, host_clock
+from .fractions import Call, Clock, fractions
+from .fractions import run as study
 
-IN_A_ROW = 20
-SLOW = 0.02
-"""Seconds."""
-Call = Callable[[], Any]
-Clock = Callable[[Call, int], float]
 # JAX would take three quarters of the memory.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
@@ -129,15 +122,6 @@ def jax_solve(case: Case, operands: list[Any]) -> Call:
     return lambda: solve(*diagonals, b).block_until_ready()
 
 
-def times(run: Call, clock: Clock, calls: int) -> tuple[float, float]:
-    """Seconds of one call, and of each in a row; slow ones are called less often."""
-    run()
-    first = clock(run, 1)
-    count, repeats = (calls, 3) if first < SLOW else (3, 1)
-    alone = float(np.median([clock(run, 1) for _ in range(7 if first < SLOW else 3)]))
-    return alone, float(np.median([clock(run, count) for _ in range(repeats)]))
-
-
 def measure(case: Case, bandwidth: float) -> Iterator[dict[str, Any]]:
     operands = build(case, len(case.name))
     out = cupy.full(case.shape, np.nan, case.dtype)
@@ -162,34 +146,8 @@ def measure(case: Case, bandwidth: float) -> Iterator[dict[str, Any]]:
             candidates.append((name, jax_solve(case, operands), host_clock))
     floor = 5 * out.nbytes / bandwidth
     for name, run, clock in candidates:
-        alone, row = times(run, clock, IN_A_ROW)
-        yield about | {
-            "solver": name, "alone ms": alone * 1e3, "fraction alone": floor / alone,
-            "in a row ms": row * 1e3, "fraction": floor / row,
-        }  # fmt: skip
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("cases", nargs="*")
-    parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
-    bandwidth = copy_bandwidth()
-    gpu = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
-    print(f"{gpu}, CuPy {cupy.__version__}, copy {bandwidth / 1e12:.3f} TB/s")
-    rows: list[dict[str, Any]] = []
-    for case in CASES:
-        if arguments.cases and not any(word in case.name for word in arguments.cases):
-            continue
-        for row in measure(case, bandwidth):
-            rows.append(row)
-            print(" ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}"
-                           for k, v in row.items()), flush=True)  # fmt: skip
-        cupy.get_default_memory_pool().free_all_blocks()
-    if arguments.out:
-        write(record_of("cuda_tridiagonal", gpu, bandwidth, rows), arguments.out)
-    sys.exit(any(row.get("residual", 0.0) > 1e-5 for row in rows))
+        yield about | {"solver": name} | fractions(run, floor, clock)
 
 
 if __name__ == "__main__":
-    main()
+    study("cuda_tridiagonal", __doc__, CASES, measure, lambda row: row.get("residual", 0.0) > 1e-5)

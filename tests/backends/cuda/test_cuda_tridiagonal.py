@@ -5,12 +5,11 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from cuda_on_host import DeviceArray, HostArray, HostCompiler, as_device, numpy_as_cupy, poisoned
+from cuda_on_host import DeviceArray, HostArray, HostCompiler, as_device, poisoned, run_on_host
 from tridiagonal_matrices import NAMES, gtsv, matrix, with_solutions
 from tridiagonal_matrices import error as median_error
 
@@ -18,8 +17,6 @@ import mgrec
 from mgrec import backends
 from mgrec.arrays.chunk import Chunk
 from mgrec.backends.cpu.tridiagonal import phases as cpu
-from mgrec.backends.cuda.device import launches
-from mgrec.backends.cuda.device.compilation import Device
 from mgrec.backends.cuda.tridiagonal import line, memory, phases, window
 from mgrec.families.kernels import Backend
 from mgrec.families.tridiagonal.ends import Ends
@@ -50,17 +47,9 @@ def compiler(tmp_path_factory: pytest.TempPathFactory) -> HostCompiler:
 @pytest.fixture(autouse=True)
 def _on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let the launches run here, over NumPy arrays."""
-    cupy = numpy_as_cupy()
-    cupy.empty = lambda *given: poisoned(*given).view(HostArray)  # type: ignore[attr-defined]
-    cupy.cuda = SimpleNamespace(  # type: ignore[attr-defined]
-        runtime=SimpleNamespace(getDevice=lambda: 0)
-    )
-    monkeypatch.setitem(sys.modules, "cupy", cupy)
-    monkeypatch.setattr(launches, "compile_kernel", compiler)
-    monkeypatch.setattr(phases, "on_device", as_device)
+    run_on_host(monkeypatch, compiler, phases)
     monkeypatch.setattr(memory.Status, "copy", copy_status)
     monkeypatch.setattr(phases, "windows_under_way", windows_under_way)
-    monkeypatch.setattr(Device, "current", staticmethod(lambda: Device(90, 2, 227 * 1024)))
     line.runs_of.cache_clear()
     yield
     line.runs_of.cache_clear()

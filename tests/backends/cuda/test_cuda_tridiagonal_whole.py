@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from cuda_on_host import DeviceArray, HostArray, HostCompiler, as_device, numpy_as_cupy, poisoned
+from cuda_on_host import DeviceArray, HostArray, HostCompiler, as_device, poisoned, run_on_host
 
 import mgrec
 from mgrec import backends
 from mgrec.arrays.chunk import Chunk
-from mgrec.backends.cuda.device import launches
 from mgrec.backends.cuda.device.compilation import Device
 from mgrec.backends.cuda.tridiagonal import phases, reduction, thomas, whole
 from mgrec.families.kernels import Backend
@@ -49,15 +46,8 @@ def compiler(tmp_path_factory: pytest.TempPathFactory) -> HostCompiler:
 @pytest.fixture(autouse=True)
 def _on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let the launches run here, over NumPy arrays."""
-    cupy = numpy_as_cupy()
-    cupy.empty = lambda *given: poisoned(*given).view(HostArray)  # type: ignore[attr-defined]
-    cupy.cuda = SimpleNamespace(  # type: ignore[attr-defined]
-        runtime=SimpleNamespace(getDevice=lambda: 0)
-    )
-    monkeypatch.setitem(sys.modules, "cupy", cupy)
-    monkeypatch.setattr(launches, "compile_kernel", compiler)
-    monkeypatch.setattr(phases, "on_device", as_device)
-    use(monkeypatch, 227 * 1024)
+    run_on_host(monkeypatch, compiler, phases)
+    whole._prepared.cache_clear()
     yield
     whole._prepared.cache_clear()
 

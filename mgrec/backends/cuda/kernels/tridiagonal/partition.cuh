@@ -8,6 +8,7 @@
 #pragma once
 #include "memory/copies.cuh"
 #include "tridiagonal/elimination.cuh"
+#include "tridiagonal/operand.cuh"
 
 constexpr int PACK = sizeof(T) < 16 ? 16 / sizeof(T) : 1;
 constexpr int STRIDE = ROWS + PACK;
@@ -17,11 +18,6 @@ struct alignas(16) Pack { T v[PACK]; };
 template <bool IS_ALIGNED> struct Moved { typedef Pack type; };
 template <> struct Moved<false> { typedef T type; };
 typedef Moved<ALIGNED>::type Word;
-
-struct Operand {
-  const T* data;
-  long long outer, step, inner;  // strides in numbers; 0 where it is the same for all
-};
 
 struct System {
   Operand operands[4];  // dl, d, du and b

@@ -4,14 +4,10 @@
 // X. S. Pogorelskih and L. V. Loganova (ITNT 2019, CEUR 2416).
 #pragma once
 #include "tridiagonal/elimination.cuh"
+#include "tridiagonal/operand.cuh"
 
 typedef decltype(magnitude(T())) Real;
 constexpr Real TINY = Real(sizeof(Real) == 4 ? 0x1p-126 : 0x1p-1022);
-
-struct Operand {
-  const T* data;
-  long long outer, step, inner;  // strides in numbers; 0 where it is the same for all
-};
 
 struct Systems {
   Operand operands[4];  // dl, d, du and b

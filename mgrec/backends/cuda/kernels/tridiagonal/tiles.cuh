@@ -4,14 +4,10 @@
 #pragma once
 #include "memory/copies.cuh"
 #include "tridiagonal/elimination.cuh"
+#include "tridiagonal/operand.cuh"
 
 constexpr int LANES = THREADS / WIDTH, PACK = sizeof(T) < 16 ? 16 / sizeof(T) : 1;
 constexpr int TILE = THREADS * ROWS + PACK;
-
-struct Operand {
-  const T* data;
-  long long outer, step, inner;  // strides in numbers; 0 where it is the same for all
-};
 
 // Division of numbers below 2^31 by one that the host knows.
 struct Divisor {
