@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 import dask.array as da
-import numpy as np
 
 from ..recurrences.tables import summed_area_table
 from . import failure, images, operands, options, stores
@@ -40,24 +39,9 @@ def lazy_table(
 
     whole = stores.lazy(stored, tuple((length,) for length in stored.shape), stored.shape)
     result = table(whole)  # wrong axes are told before anything is cut
-    chunks = _chunks(stored, axes, chunk, result.dtype)
+    wanted = {} if chunk is None else {k: min(chunk, max(1, stored.shape[k])) for k in axes}
+    chunks = stores.cut(stored.shape, wanted, result.dtype, stored.chunks)
     return table(stores.lazy(stored, chunks, stored.shape))
-
-
-def _chunks(
-    stored: Any, axes: tuple[int, int], chunk: int | None, dtype: np.dtype[Any]
-) -> tuple[tuple[int, ...], ...]:
-    wanted: list[Any] = ["auto"] * stored.ndim
-    for axis in axes:
-        if chunk is not None:
-            wanted[axis] = min(chunk, max(1, stored.shape[axis]))
-    if 0 in stored.shape:
-        return tuple((length,) for length in stored.shape)
-    chunks: tuple[tuple[int, ...], ...] = da.core.normalize_chunks(
-        tuple(wanted), stored.shape, limit=stores.CHUNK_BYTES, dtype=dtype,
-        previous_chunks=stored.chunks,
-    )  # fmt: skip
-    return chunks
 
 
 @click.command("sat", help=HELP, short_help="Write the summed-area table of an image.")

@@ -142,15 +142,22 @@ def chunks_for(
     shape: tuple[int, ...], axis: int, steps: int | None, inputs: Sequence[Stored]
 ) -> tuple[tuple[int, ...], ...]:
     """Chunks of about 32 MiB: of `steps` along the axis if given, else as an input is stored."""
-    wanted: list[Any] = ["auto"] * len(shape)
-    if steps is not None:
-        wanted[axis] = steps
     largest = max(inputs, key=lambda stored: stored.dtype.itemsize)
     stored = next((i.chunks for i in inputs if i.chunks and i.shape == shape), None)
+    return cut(shape, {} if steps is None else {axis: steps}, largest.dtype, stored)
+
+
+def cut(
+    shape: tuple[int, ...], wanted: dict[int, int], dtype: np.dtype[Any], stored: Any
+) -> tuple[tuple[int, ...], ...]:
+    """Chunks of about 32 MiB, of a wanted length along some axes; like those that are stored."""
     if 0 in shape:
         return tuple((length,) for length in shape)
+    lengths: list[Any] = ["auto"] * len(shape)
+    for axis, length in wanted.items():
+        lengths[axis] = length
     chunks: tuple[tuple[int, ...], ...] = da.core.normalize_chunks(
-        tuple(wanted), shape, limit=CHUNK_BYTES, dtype=largest.dtype, previous_chunks=stored
+        tuple(lengths), shape, limit=CHUNK_BYTES, dtype=dtype, previous_chunks=stored
     )
     return chunks
 
