@@ -161,19 +161,16 @@ def solve_tridiagonal(
     Partitions on a GPU are of 32 rows (16 of complex128), one a thread, in shared memory, which it
     eliminates from both ends to the middle. Their interface rows are merged by 16 (8), level by
     level. A call waits for the merging, in order to raise LinAlgError, but not for the unknowns.
-    Systems of which two fit a multiprocessor (contiguous ones of up to 5,760 unknowns of float32,
-    2,880 of float64) are solved by a block each, in partitions of 18 rows that are merged in
-    pairs.
 
     What was checked and chosen for CuPy arrays is kept for later calls of the same kind: of arrays
     of the same shapes, dtypes and strides at addresses that are as far from multiples of 16 bytes,
     and of the same scalars and options.
 
-    *Cost.* By windows, and by a block a system, one reading and one writing, 5 words an unknown. By
-    partitions two readings of the operands and one writing, 9 words an unknown, and a twentieth of
-    `b` in memory (two fifths on a GPU); three readings where `periodic`. Over Dask every chunk
-    sends ten numbers a system to one task, which solves the small system, and gets four back.
-    Systems that are whole in their chunks are solved by one task a chunk, which loads them once.
+    *Cost.* By windows one reading and one writing, 5 words an unknown. By partitions two readings
+    of the operands and one writing, 9 words an unknown, a twentieth of `b` in memory (two fifths
+    on a GPU); three readings where `periodic`. Over Dask every chunk sends ten numbers a system to
+    one task, which solves the small system, and gets four back. Systems that are whole in their
+    chunks are solved by one task a chunk, which loads them once.
 
     The first of two readings over Dask, and of three where `periodic`, is left out by "auto" in
     chunks that forget: where in all systems of a chunk of 2,048 rows or more its first unknown

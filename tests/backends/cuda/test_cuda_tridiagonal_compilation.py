@@ -9,7 +9,6 @@ import pytest
 import test_cuda_compilation as kernels
 
 from mgrec.backends.cuda.device.compilation import Device
-from mgrec.backends.cuda.tridiagonal.block import layouts_of, print_block
 from mgrec.backends.cuda.tridiagonal.line import line_of
 from mgrec.backends.cuda.tridiagonal.program import interface_bytes
 from mgrec.backends.cuda.tridiagonal.reduction import (
@@ -47,8 +46,6 @@ def test_kernels_compile_and_fit(nvrtc: ctypes.CDLL, dtype: str, architecture: i
             assert windows.layout.all_bytes <= device.shared_bytes
             if architecture == 90:  # a kernel of few differences between architectures
                 texts[windows.launch(device).text] = windows.launch(device)
-    for layout in layouts_of(np.dtype(dtype), device)[-1:] if architecture == 90 else []:
-        texts[print_block(layout)] = None
     assert interface_bytes(np.dtype(dtype)) <= min(SHARED_BYTES.values())
     # Aligned rows, others, columns, and the interface's; complex128 is always aligned.
     assert len(texts) >= (3 if dtype == "c16" else 4)

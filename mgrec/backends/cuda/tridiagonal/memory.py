@@ -32,12 +32,6 @@ class Status:
     array: Any
 
     @classmethod
-    def reserve(cls) -> Status:
-        import cupy
-
-        return cls.within(cupy.empty(8 * STATUS, np.uint8))
-
-    @classmethod
     def within(cls, space: Any) -> Status:
         """At the end of some bytes."""
         array = space[-8 * STATUS :].view(np.int64)

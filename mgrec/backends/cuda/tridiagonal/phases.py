@@ -21,7 +21,6 @@ from ....families.tridiagonal.singular import SingularSystemError
 from ....families.tridiagonal.summary import InterfaceRows
 from ..device.arrays import on_device
 from ..device.compilation import Device
-from .block import block_of
 from .line import CELL, Line, line_of
 from .memory import Memory
 from .reduction import cyclic_reduction, pcr
@@ -181,8 +180,6 @@ def _beside(ends: Ends, known: Any) -> tuple[int, int]:
 
 def _pivoting(ends: Ends, chunk: Chunk, result: Any) -> Reserve:
     """What solves whole systems of the kind of a chunk with pivoting."""
-    if (block := block_of(chunk)) is not None:
-        return block.reserve
     line, shapes = _line(chunk, result), _shapes(chunk)
 
     def reserve(operands: Sequence[int], target: int) -> Callable[[], bool]:
