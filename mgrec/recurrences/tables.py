@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from ..families.problem import Problem
+from ..arrays.out import check_out
+from ..families.problem import Composed, Problem
 from ..families.wavefront.door import check_table
-from ..placement import solved
+from ..placement import solve, solved
+from .linear import linear_recurrence
 
 
 @solved
 def summed_area_table(
-    x: Any, axes: tuple[int, int] = (-2, -1), *, dtype: Any = None, out: Any = None
-) -> Problem:
-    """Sum an array over all rectangles that begin at its first corner.
+    x: Any, axes: tuple[int, ...] = (-2, -1), *, dtype: Any = None, out: Any = None
+) -> Problem | Composed:
+    """Sum an array over all rectangles, or boxes, that begin at its first corner.
 
     S[i, j] is the sum of x[:i + 1, :j + 1] (Crow [1]_; the integral image of computer vision),
-    so that the sum over any rectangle takes four numbers.
+    so that the sum over any rectangle takes four numbers. Over three axes it is the integral
+    volume: the sum over any box takes eight numbers.
 
     Parameters
     ----------
     x : array_like, cupy.ndarray or dask.array.Array
         bool, integers, float32, float64 or complex numbers; two axes or more.
-    axes : (int, int), optional
-        The two axes; the last two when not given. Along others there is one table an index.
+    axes : tuple of two ints or more, optional
+        The axes; the last two when not given. Along others there is one table an index.
     dtype : dtype, optional
         In which sums are added up, as of ``numpy.cumsum``; the platform's integer at least
         where `x` is narrower, when not given.
@@ -40,14 +45,16 @@ def summed_area_table(
     TypeError
         `x` or `dtype` is of another kind.
     ValueError
-        `axes` are not two different axes of `x`.
+        `axes` are not two or more different axes of `x`.
     RuntimeError
         The stream is being captured into a CUDA graph, and images have more than one strip.
 
     Notes
     -----
     *Accuracy.* In host memory sums are added up in the order of
-    ``x.cumsum(axes[1], dtype).cumsum(axes[0])``, whatever the chunks are: the same bits.
+    ``x.cumsum(axes[1], dtype).cumsum(axes[0])``, whatever the chunks are: the same bits. Over more
+    axes the table of the last two is summed along the others by :func:`mgrec.linear_recurrence`:
+    integers have the bits of ``cumsum``, and others that function's error in addition.
 
     On a GPU integers have the same bits too. Other sums are added up in an order that follows from
     shape and dtypes, and over Dask from the chunks: the same bits on every GPU and in every run.
@@ -55,8 +62,9 @@ def summed_area_table(
     m and n are the lengths along `axes` and A is the table of abs(x); the sequential loop has the
     same bound. nan and inf stand where the loop has them, unless finite sums overflow.
 
-    *Cost.* One reading and one writing, on all threads. Over Dask a chunk starts as soon as the
-    chunks above and to the left of it are done; one row and one column of sums cross each border.
+    *Cost.* One reading and one writing, on all threads, and one more of each for every axis beyond
+    two. Over Dask a chunk starts as soon as the chunks above and to the left of it are done; one
+    row and one column of sums cross each border.
 
     *On a GPU* blocks walk strips of an image, down or to the right, and tell each other the sums
     across the strips [2]_ as soon as a tile is read: a few words of 64 bits for every 128 numbers
@@ -83,5 +91,26 @@ def summed_area_table(
 
     >>> int(table[2, 3] - table[0, 3] - table[2, 1] + table[0, 1])
     34
+
+    An integral volume; its last number is the sum of all:
+
+    >>> volume = np.arange(24.0).reshape(2, 3, 4)
+    >>> float(mgrec.summed_area_table(volume, axes=(0, 1, 2))[-1, -1, -1])
+    276.0
     """
-    return check_table(x, axes, dtype, out)
+    problem, others = check_table(x, axes, dtype, out)
+    if not others:
+        return problem
+    return Composed("summed_area_table over more than two axes", partial(_sum_on, problem, others))
+
+
+def _sum_on(problem: Problem, others: tuple[int, ...]) -> Any:
+    """The table of a problem, summed along further axes."""
+    out, shape = problem.out, problem.shape
+    if out is not None:
+        check_out(out, shape, problem.recurrence.dtype, problem.operands)
+    table = solve(replace(problem, out=None))
+    for axis in reversed(others):
+        is_last = axis == others[0]
+        table = linear_recurrence(1, table, axis=axis, out=out if is_last else None)
+    return table

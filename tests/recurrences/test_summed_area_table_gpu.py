@@ -66,6 +66,12 @@ def test_axes_and_strides(axes):
         check(mgrec.summed_area_table(given[part], axes), x[part], axes)
 
 
+def test_integral_volumes():
+    x = numbers((20, 30, 70), "u1")
+    found = mgrec.summed_area_table(cupy.asarray(x), (0, 1, 2))
+    np.testing.assert_array_equal(found.get(), cumsum_twice(x).cumsum(0))
+
+
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 2, 3)])
 def test_nothing_to_add(shape):
     check(mgrec.summed_area_table(cupy.zeros(shape)), np.zeros(shape))

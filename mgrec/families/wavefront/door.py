@@ -79,20 +79,20 @@ def _as_scoring(match: Any, mismatch: Any, gap: Any) -> Scoring:
     return Scoring(*numbers)
 
 
-def check_table(x: Any, axes: Any, dtype: Any, out: Any) -> Problem:
-    """Arguments of ``summed_area_table``."""
+def check_table(x: Any, axes: Any, dtype: Any, out: Any) -> tuple[Problem, tuple[int, ...]]:
+    """Arguments of ``summed_area_table``; the axes before the last two are left to be summed."""
     x = x if is_on_gpu(x) else as_plain_array("x", x)
     if x.dtype.char not in _SUMMED:
         raise TypeError(
             f"x must be bool, integer, float32, float64 or complex; got {x.dtype}: cast it first"
         )
-    if not isinstance(axes, (tuple, list)) or len(axes) != 2:
-        raise ValueError(f"axes must be two axes; got {axes!r}")
+    if not isinstance(axes, (tuple, list)) or len(axes) < 2:
+        raise ValueError(f"axes must be two axes or more; got {axes!r}")
     if x.ndim < 2:
         raise ValueError(f"x must have two axes or more; got shape {x.shape}")
-    down, right = (as_axis(axis, x.shape) for axis in axes)
-    if down == right:
-        raise ValueError(f"axes must be two different axes; got {axes!r}")
+    *others, down, right = (as_axis(axis, x.shape) for axis in axes)
+    if len({*others, down, right}) < len(axes):
+        raise ValueError(f"axes must be different axes; got {axes!r}")
     summed = _dtype_of_sums(x.dtype, dtype)
     recurrence = SummedAreaTable(
         dtype=summed,
@@ -101,7 +101,7 @@ def check_table(x: Any, axes: Any, dtype: Any, out: Any) -> Problem:
         block_dtypes=(x.dtype,),
         axes=(down, right),
     )
-    return Problem(recurrence, (x,), (), tuple(x.shape), out=out)
+    return Problem(recurrence, (x,), (), tuple(x.shape), out=out), tuple(others)
 
 
 def _dtype_of_sums(own: np.dtype[Any], asked: Any) -> np.dtype[Any]:
