@@ -1,7 +1,7 @@
 // CUDA kernels as functions of this machine, a fiber a thread, block after block.
 //
-// Fibers run in turns, each until it waits; a barrier or a shuffle is met once every thread has had
-// its turn. So all threads of a block (for shuffles: of a warp) must wait equally often.
+// Fibers run in turns, each until it waits. A shuffle is met once every thread has had its turn, so
+// that all threads of a warp must wait equally often between barriers, which all leave in one turn.
 #include <ucontext.h>
 
 #include <cmath>
@@ -31,14 +31,29 @@ static void wait_for_others() {
   const unsigned mine = threadIdx.x;
   swapcontext(&fibers[mine], &scheduler);
 }
-inline void __syncthreads() { wait_for_others(); }
+static unsigned arrived, barriers, turns, last_met;
+static unsigned alive() {
+  unsigned count = 0;
+  for (unsigned t = 0; t < blockDim.x; ++t) count += !ended[t];
+  return count;
+}
+inline void __syncthreads() {
+  const unsigned own = barriers;
+  if (++arrived == alive()) {
+    arrived = 0;
+    ++barriers;
+    last_met = turns;
+  }
+  do wait_for_others();
+  while (barriers == own || turns == last_met);
+}
 static bool votes[MOST_FIBERS];
 inline bool __syncthreads_or(bool vote) {
   votes[threadIdx.x] = vote;
-  wait_for_others();
+  __syncthreads();
   bool any = false;
   for (unsigned t = 0; t < blockDim.x; ++t) any = any || votes[t];
-  wait_for_others();
+  __syncthreads();
   return any;
 }
 inline void __syncwarp() { wait_for_others(); }
@@ -81,7 +96,7 @@ static void run_block() {
     makecontext(&fibers[t], fiber, 0);
     ended[t] = false;
   }
-  for (bool any = true; any;) {
+  for (bool any = true; any; ++turns) {
     any = false;
     for (unsigned t = 0; t < blockDim.x; ++t) {
       if (ended[t]) continue;

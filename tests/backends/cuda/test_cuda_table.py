@@ -198,7 +198,7 @@ def test_edges_cross_tiles(dtype: str) -> None:
 
 
 def check_tiles(x: Any, rows: tuple[int, ...], columns: tuple[int, ...]) -> None:
-    recurrence = check_table(x, (-2, -1), None, None).recurrence
+    recurrence = check_table(x, (-2, -1), None, None)[0].recurrence
     backend = backends.backend_of([x.view(DeviceArray)])
     result, below = np.empty(x.shape, recurrence.dtype), {}
     for i, end in pairwise(rows):

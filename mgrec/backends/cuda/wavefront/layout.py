@@ -11,20 +11,24 @@ import numpy as np
 from ..device.compilation import Device
 
 Shape = tuple[int, int, int]
-_THREADS = 512
+_THREADS = 256
 # Strips that keep a GPU busy. Those that go down tell each other fewer sums, and are enough then.
 _MANY = 128
 # Bytes of a group of strips: a group waits about a microsecond for the one before it.
 _GROUP_BYTES = 1 << 21
+_GROUPS = 16, 32, 64
 _STAGES = 4
+_STAGES = 4
+_LANES = 32
+_ITEMS = 8
 
 
 @dataclass(frozen=True)
 class TableLayout:
     """Constants that the kernel is compiled with.
 
-    The order of additions follows from all but `stages` and `aligned`, so that these alone may
-    depend on anything but the shape and the dtypes.
+    The order of additions follows from all but `stages`, `blocks` and `aligned`, so that these
+    alone may depend on anything but the shape and the dtypes.
 
     Attributes
     ----------
@@ -44,6 +48,10 @@ class TableLayout:
         Rows begin where the words of a thread do.
     stages : int
         Tiles under way to shared memory.
+    blocks : int
+        Of a multiprocessor.
+    group : int
+        Strips of which one reads what each has told.
     """
 
     x_dtype: np.dtype[Any]
@@ -55,6 +63,8 @@ class TableLayout:
     alone: bool = False
     aligned: bool = False
     stages: int = 1
+    blocks: int = 1
+    group: int = 16
 
     @property
     def vector(self) -> int:
@@ -62,15 +72,17 @@ class TableLayout:
         return vector_of(self.x_dtype, self.dtype)
 
     @property
-    def blocks(self) -> int:
-        """Of a multiprocessor: strips that look back hold two tiles in registers."""
+    def most_blocks(self) -> int:
+        """Of a multiprocessor, as registers allow."""
         is_small = self.items * self.vector * self.dtype.itemsize <= 64
         return max(1, min(16, (1024 if self.alone and is_small else 512) // self.threads))
 
     @property
     def kernel_bytes(self) -> int:
-        """Shared memory that the kernel declares, at most: sums, exchanged rows, and entries."""
-        return 2 * self.threads * self.vector * self.dtype.itemsize + 6 * 1024
+        """Shared memory that the kernel declares, at most: sums, exchanged rows, and lines."""
+        exchanged = 3 * self.threads * self.vector
+        lines = 2 * self.tile[1] + 5 * (0 if self.alone else max(self.tile))
+        return (exchanged + lines) * self.dtype.itemsize + 256
 
     @property
     def tile(self) -> tuple[int, int]:
@@ -87,7 +99,7 @@ class TableLayout:
     def print(self) -> str:
         numbers = {
             "THREADS": self.threads, "LANES": self.lanes, "V": self.vector, "ITEMS": self.items,
-            "STAGES": self.stages,
+            "STAGES": self.stages, "GROUP": self.group,
         }  # fmt: skip
         flags = {"DOWN": self.down, "ALONE": self.alone, "ALIGNED": self.aligned}
         lines = [f"constexpr int {k} = {v};" for k, v in numbers.items()]
@@ -131,20 +143,13 @@ class Cut:
         down, right = -(-rows // height), -(-columns // width)
         return (right, down) if self.layout.down else (down, right)
 
-    @cached_property
-    def group_bits(self) -> int:
-        """The strips of a group, a power of 2: more where strips are short."""
-        area = self.layout.tile[0] * self.layout.tile[1] * self.steps
-        strip_bytes = area * (self.layout.x_dtype.itemsize + self.layout.dtype.itemsize)
-        return next(bits for bits in (4, 5, 6) if bits == 6 or strip_bytes << bits >= _GROUP_BYTES)
-
     @property
     def words(self) -> int:
         """Words of 64 bits in which strips tell each other sums."""
         if self.layout.alone:
             return 0
         lines = self.layout.tile[0 if self.layout.down else 1] * self.steps
-        told = self.strips + (self.strips - 1 >> self.group_bits) + 1
+        told = self.strips + (self.strips - 1) // self.layout.group + 1
         return self.shape[0] * told * lines * -(-self.layout.dtype.itemsize // 4)
 
     def blocks(self, device: Device) -> int:
@@ -159,18 +164,33 @@ def cut_of(
     Few strips of few columns would leave a GPU idle: they are walked to the right there, from
     as many bands of rows as the image has.
     """
-    lanes, vector = 32, vector_of(x_dtype, dtype)
+    lanes, vector = _LANES, vector_of(x_dtype, dtype)
     while lanes > 1 and lanes // 2 * vector >= shape[2]:
         lanes //= 2
-    # Narrow numbers take longer tiles, to hide what strips wait for.
-    items = 8 if x_dtype.itemsize <= 2 and dtype.itemsize <= 4 else 4
-    layout = TableLayout(x_dtype, dtype, _THREADS, lanes, items, down=True, aligned=aligned)
+    layout = TableLayout(x_dtype, dtype, _THREADS, lanes, _ITEMS, down=True, aligned=aligned)
     layout = _in_bands(layout, shape)
     if layout.down:
         layout = replace(layout, alone=Cut(layout, shape).strips == 1)
         layout = _as_high_as(layout, shape[1])
-    room = (device.shared_bytes + 1024) // layout.blocks - 1024 - layout.kernel_bytes
-    return Cut(replace(layout, stages=max(1, min(_STAGES, room // layout.tile_bytes))), shape)
+    layout = replace(layout, group=_group_of(Cut(layout, shape)))
+    return Cut(_staged(layout, device.shared_bytes), shape)
+
+
+def _staged(layout: TableLayout, shared_bytes: int) -> TableLayout:
+    """As many blocks as have room for the tiles that they need, and then as many tiles."""
+    blocks, tiles = layout.most_blocks + 1, 0
+    while tiles < 2 and blocks > 1:
+        blocks -= 1
+        tiles = ((shared_bytes + 1024) // blocks - 1024 - layout.kernel_bytes) // layout.tile_bytes
+    return replace(layout, blocks=blocks, stages=max(1, min(_STAGES, tiles)))
+
+
+def _group_of(cut: Cut) -> int:
+    """Larger groups where strips are short."""
+    layout = cut.layout
+    area = layout.tile[0] * layout.tile[1] * cut.steps
+    strip_bytes = area * (layout.x_dtype.itemsize + layout.dtype.itemsize)
+    return next((n for n in _GROUPS if n * strip_bytes >= _GROUP_BYTES), _GROUPS[-1])
 
 
 def _in_bands(layout: TableLayout, shape: Shape) -> TableLayout:

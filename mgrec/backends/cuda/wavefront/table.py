@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ....arrays.kinds import to_host
 from ....families.wavefront.recurrence import Sums
 from ..device.arrays import on_device
 from ..filters.numbers import packed
@@ -56,6 +57,11 @@ def _as_rows(edge: Any, dtype: np.dtype[Any]) -> Any:
     return cupy.ascontiguousarray(on_device(edge).astype(dtype, copy=False))
 
 
+def _summed_down(left: Any) -> Any:
+    """Sums of an edge from the first row on: added up on the host, in the order of its rows."""
+    return on_device(np.cumsum(to_host(left), -1, left.dtype))
+
+
 def _is_in_rows(array: Any) -> bool:
     """Whether columns are neighbours, images lie evenly and numbers where the device has them."""
     strides, size = array.strides, array.dtype.itemsize
@@ -78,10 +84,12 @@ def _launch(x: Any, table: Any, edges: list[Any], right: Any) -> None:
     device = cupy.cuda.runtime.getDevice()
     cut, _ = prepared_of(shape, x.dtype, table.dtype, is_aligned, device)
     most = max(1, _MOST_STRIPS // cut.strips)
+    left = edges[1]
+    left_down = None if left is None or cut.layout.down else _summed_down(left)
     arrays = (
         (x, strides[0]),
         (table, strides[2]),
-        *zip((*edges, right), (columns, rows, rows), strict=True),
+        *zip((*edges, right, left_down), (columns, rows, rows, rows), strict=True),
     )
     places = [
         (0, 0) if array is None else (array.data.ptr, stride * array.dtype.itemsize)
@@ -91,7 +99,7 @@ def _launch(x: Any, table: Any, edges: list[Any], right: Any) -> None:
         part = min(most, shape[0] - begin), rows, columns
         cut, run = prepared_of(part, x.dtype, table.dtype, is_aligned, device)
         words = [address + begin * stride for address, stride in places]
-        run((packed([*words, *strides, *part, cut.strips, cut.steps, cut.group_bits]),))
+        run((packed([*words, *strides, *part, cut.strips, cut.steps]),))
 
 
 def _is_aligned(x: Any, table: Any, strides: list[int]) -> bool:

@@ -23,9 +23,9 @@ DEVICE inline void copies_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
-// This thread's copies have arrived, but for those of the last STAGES - 1 commits.
-DEVICE inline void copies_wait() {
+// This thread's copies have arrived, but for those of the last REST commits.
+template <int REST = (STAGES > 0 ? STAGES - 1 : 0)> DEVICE inline void copies_wait() {
 #if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_group %0;" ::"n"(STAGES > 0 ? STAGES - 1 : 0) : "memory");
+  asm volatile("cp.async.wait_group %0;" ::"n"(REST) : "memory");
 #endif
 }

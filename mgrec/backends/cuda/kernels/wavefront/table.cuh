@@ -1,66 +1,41 @@
 // Summed-area tables: R[i, j] = R[i, j-1] + x[i, j] and S[i, j] = S[i-1, j] + R[i, j].
 //
-// A block walks a strip of an image tile by tile, down (DOWN) or to the right, and carries the sums
-// of its direction. Across it, strips look back: each publishes the sums of a tile's lines (rows
-// where strips go down, else columns) as soon as it has read the tile, and adds up those of the
-// strips before it one tile later. The last strip of a group publishes the sum up to its own end,
-// so that nobody reads more than one group; all is added up in one order whatever the timing.
+// A block walks a strip of an image tile by tile, down (DOWN) or to the right. It adds up a tile as
+// if nothing stood before it, and tells the strips after it the sums of the tile's lines (rows where
+// strips go down, else columns). One tile later it has heard from the strips before it, and
+//
+//     S of a cell = S within the tile + the sums of lines in all strips before, down to its own line
+//                 + S at the end of the strip's tile before, in the column (to the right: the row).
+//
+// All is added up in one order, whatever the timing.
 #pragma once
-#include "wavefront/tile.cuh"
+#include "wavefront/ledger.cuh"
 
-constexpr int LINES = DOWN ? H : W, BATCH = UNITS > 1 ? 4 : 8;
-static_assert(ALONE || LINES <= THREADS, "a thread has a line of a tile at most");
 static_assert(W <= THREADS, "a thread adds up a column at most");
 
-__shared__ __align__(16) T sums[THREADS * V];  // of every part's columns
-__shared__ T totals[ALONE || !DOWN ? 1 : LINES];
-__shared__ __align__(16) T entries[ALONE ? 1 : LINES];
+// Two of what is read while the next tile's is written.
+__shared__ __align__(16) T sums[2][THREADS * V];                  // of every part's columns
+__shared__ __align__(16) T ends[2][W];                            // down: the last row of S
+__shared__ T totals[2][ALONE ? 1 : LINES];                        // of the lines of tiles
+__shared__ __align__(16) T entries[2][ALONE ? W : LINES];         // the same in all strips before
+__shared__ T before[DOWN ? LINES : 1];                            // of rows, the same down to a row
 
-// What strips tell each other: sums of a line in one strip, and in all strips up to a group's end.
-struct Ledger {
-  Unit* descriptors;
-  unsigned tag;
-  DEVICE Unit* of_strip(const Images& all, int unit, long long line) const {
-    return descriptors + (unit * (all.steps * LINES) + line) * UNITS;
-  }
-  DEVICE static int group_of(const Images& all, int strip) { return strip >> all.group_bits; }
-  DEVICE Unit* of_group(const Images& all, const Cursor& at, int group, long long line) const {
-    const int groups = group_of(all, int(all.strips) - 1) + 1;
-    return of_strip(all, int(all.count * all.strips) + at.image * groups + group, line);
-  }
-  // The sum of a line in all strips before that of a tile.
-  DEVICE T look_back(const Images& all, const Cursor& at, long long line) const {
-    const int group = group_of(all, at.strip);
-    const long long stride = all.steps * LINES * UNITS;
-    int rest = at.strip - (group << all.group_bits);
-    const Unit* from = of_strip(all, at.unit - rest, line);
-    T sum = T(0);
-    for (; rest > 0; rest -= BATCH, from += BATCH * stride) {
-      T found[BATCH];
-      bool complete;
-      do {
-        complete = true;
+DEVICE inline void add_to_row(T (&row)[V], T before) {
 #pragma unroll
-        for (int b = 0; b < BATCH; ++b)
-          if (b < rest) complete &= received(from + b * stride, tag, found[b]);
-      } while (!complete);
+  for (int v = 0; v < V; ++v) row[v] = np_add(before, row[v]);
+}
+DEVICE inline void add_to_row(T (&row)[V], const Pack<T>& columns) {
 #pragma unroll
-      for (int b = 0; b < BATCH; ++b)
-        if (b < rest) sum = np_add(sum, found[b]);
-    }
-    if (group == 0) return sum;
-    T before;
-    while (!received(of_group(all, at, group - 1, line), tag, before)) {}
-    return np_add(before, sum);
-  }
-  DEVICE void announce(const Images& all, const Cursor& at, long long line, T sum) const {
-    const int group = group_of(all, at.strip), next = at.strip + 1;
-    if (group_of(all, next) != group && next < int(all.strips))
-      publish(of_group(all, at, group, line), sum, tag);
-  }
-};
+  for (int v = 0; v < V; ++v) row[v] = np_add(columns.v[v], row[v]);
+}
+DEVICE inline void add_to_columns(T (&own)[ITEMS][V], const T* before) {
+  const Pack<T> columns = *(const Pack<T>*)before;
+#pragma unroll
+  for (int k = 0; k < ITEMS; ++k) add_to_row(own[k], columns);
+}
+DEVICE inline int last_lane() { return threadIdx.x % 32 / LANES * LANES + LANES - 1; }
 
-// R within a tile, but for the sums before it.
+// R within a tile.
 DEVICE inline void scan_rows(T (&own)[ITEMS][V]) {
 #pragma unroll
   for (int k = 0; k < ITEMS; ++k) {
@@ -74,32 +49,12 @@ DEVICE inline void scan_rows(T (&own)[ITEMS][V]) {
     }
     if (LANES == 1) continue;
     const T before = from_lane<true>(total, 1);
-#pragma unroll
-    for (int v = 0; v < V; ++v)
-      if (lane() > 0) own[k][v] = np_add(before, own[k][v]);
+    if (lane() > 0) add_to_row(own[k], before);
   }
 }
 
-DEVICE inline void add_to_row(T (&row)[V], T before) {
-#pragma unroll
-  for (int v = 0; v < V; ++v) row[v] = np_add(before, row[v]);
-}
-
-// Where the last column is, R is the right edge.
-DEVICE inline void store_right(const Images& all, const Cursor& at, const T (&own)[ITEMS][V]) {
-  const long long last = all.columns - 1 - at.column() - first_column();
-  if (all.right == nullptr || last < 0 || last >= V) return;
-  const int rows = at.rows(all) - first_row();
-#pragma unroll
-  for (int k = 0; k < ITEMS; ++k)
-#pragma unroll
-    for (int v = 0; v < V; ++v)
-      if (v == last && k < rows)
-        all.right[at.image * all.rows + at.row() + first_row() + k] = own[k][v];
-}
-
 // S within a part; every part leaves the sums of its columns.
-DEVICE inline void add_down(T (&own)[ITEMS][V]) {
+DEVICE inline void add_down(T (&own)[ITEMS][V], T* sums) {
   Pack<T> last;
 #pragma unroll
   for (int v = 0; v < V; ++v) {
@@ -109,8 +64,8 @@ DEVICE inline void add_down(T (&own)[ITEMS][V]) {
   }
   ((Pack<T>*)sums)[threadIdx.x] = last;
 }
-// Sums of a column before every part, and its sum with that of all parts.
-DEVICE inline T scan_parts(int column, T before) {
+// The sum of a column in all parts; what is before every part takes the place of its own.
+DEVICE inline T scan_parts(T* sums, int column, T before) {
 #pragma unroll 16
   for (int p = 0; p < PARTS; ++p) {
     const T own = sums[p * W + column];
@@ -119,126 +74,204 @@ DEVICE inline T scan_parts(int column, T before) {
   }
   return before;
 }
-DEVICE inline void add_to_columns(T (&own)[ITEMS][V], const T* before) {
-  const Pack<T> columns = *(const Pack<T>*)before;
+// By a warp: sums of entries down to every row. Those of columns are sums of R, and need none.
+DEVICE inline void scan_entries(const T* entries) {
+  constexpr int OWN = (LINES + 31) / 32;
+  const int lane = threadIdx.x % 32;
+  T run[OWN];
 #pragma unroll
-  for (int k = 0; k < ITEMS; ++k)
+  for (int k = 0; k < OWN; ++k) {
+    const int line = lane * OWN + k;
+    const T entry = line < LINES ? entries[line] : T(0);
+    run[k] = k == 0 ? entry : np_add(run[k > 0 ? k - 1 : 0], entry);
+  }
+  T total = run[OWN - 1];
 #pragma unroll
-    for (int v = 0; v < V; ++v) own[k][v] = np_add(columns.v[v], own[k][v]);
+  for (int distance = 1; distance < 32; distance *= 2) {
+    const T below = from_lane<true>(total, distance);
+    if (lane >= distance) total = np_add(below, total);
+  }
+  const T earlier = from_lane<true>(total, 1);
+#pragma unroll
+  for (int k = 0; k < OWN; ++k)
+    if (lane * OWN + k < LINES)
+      before[lane * OWN + k] = lane > 0 ? np_add(earlier, run[k]) : run[k];
 }
 
-// The edge above a tile's column: what the table has over the first row.
+// What edges say of the place of a thread.
 DEVICE inline T above_of(const Images& all, const Cursor& at, int column) {
   const long long place = at.column() + column;
   if (all.above == nullptr || place >= all.columns) return T(0);
   return all.above[at.image * all.columns + place];
 }
-DEVICE inline T left_of(const Images& all, const Cursor& at, int k) {
-  if (all.left == nullptr || k >= at.rows(all) - first_row()) return T(0);
-  return all.left[at.image * all.rows + at.row() + first_row() + k];
+DEVICE inline Pack<T> above_of(const Images& all, const Cursor& at) {
+  Pack<T> above;
+#pragma unroll
+  for (int v = 0; v < V; ++v) above.v[v] = above_of(all, at, first_column() + v);
+  return above;
+}
+DEVICE inline void of_rows(const Images& all, const Cursor& at, const T* edge, T (&found)[ITEMS]) {
+  const int rows = edge == nullptr ? 0 : at.rows(all) - first_row();
+#pragma unroll
+  for (int k = 0; k < ITEMS; ++k)
+    found[k] = k < rows ? edge[at.image * all.rows + at.row() + first_row() + k] : T(0);
+}
+
+// R at the end of a row, for who comes after the image.
+DEVICE inline void store_right(const Images& all, const Cursor& at, int row, T sum) {
+  if (all.right != nullptr && row < at.rows(all))
+    all.right[at.image * all.rows + at.row() + row] = sum;
 }
 
 // A strip's tiles one after the other; what is walked with is the thread's own.
 struct Walk {
-  T across[ITEMS];  // to the right: R of the tile before
-  T carry;          // down: S of the tile before, of the column that this thread adds up
+  T across[ITEMS];  // R at the tile's end: down, within it
+  T end[ITEMS];     // to the right: S at the end of the tile before
 
-  // R of a tile, but for strips before; to the right S too.
-  DEVICE void begin(const Images& all, const Cursor& at, T (&own)[ITEMS][V]) {
+  // S within a part; the left edge counts to the first cell of a row.
+  DEVICE void begin(const Images& all, const Cursor& at, T (&own)[ITEMS][V], T* sums) {
     scan_rows(own);
+    if (at.column() == 0) begin_rows(all, at, own);
+    const bool is_end = ALONE || (!DOWN && at.step + 1 == int(all.steps));
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
-      const bool is_first = at.column() == 0;
-      if (DOWN) {
-        if (is_first && all.left != nullptr) add_to_row(own[k], left_of(all, at, k));
-        if (!ALONE && lane() == LANES - 1) totals[first_row() + k] = own[k][V - 1];
-      } else {
-        add_to_row(own[k], is_first ? left_of(all, at, k) : across[k]);
-        across[k] = from_lane<false>(own[k][V - 1], threadIdx.x % 32 / LANES * LANES + LANES - 1);
-      }
+      const T total = own[k][V - 1];
+      across[k] = DOWN ? total : np_add(across[k], total);
+      if (is_end && lane() == LANES - 1) store_right(all, at, first_row() + k, across[k]);
     }
-    if (DOWN) return;
-    store_right(all, at, own);
-    add_down(own);
+    add_down(own, sums);
   }
 
-  // S of a tile of which R is known.
-  DEVICE void finish_down(const Images& all, const Cursor& at, T (&own)[ITEMS][V]) {
-    store_right(all, at, own);
-    add_down(own);
-    __syncthreads();
-    const int column = threadIdx.x;
-    if (column < W) carry = scan_parts(column, at.step == 0 ? above_of(all, at, column) : carry);
-    __syncthreads();
-    add_to_columns(own, sums + threadIdx.x * V);
+  // S of a tile, of which all before is known, from S within it.
+  DEVICE void finish(const Images& all, const Cursor& at, T (&own)[ITEMS][V], int turn) {
+    Pack<T> columns = *(const Pack<T>*)((DOWN ? ends[1 - turn] : entries[turn]) + first_column());
+    if (DOWN && at.step == 0) columns = above_of(all, at);
+    if (!DOWN && at.step == 0) of_rows(all, at, all.left_down, end);
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+      add_to_row(own[k], DOWN ? before[first_row() + k] : end[k]);
+      add_to_row(own[k], columns);
+      if (!DOWN) end[k] = from_lane<false>(own[k][V - 1], last_lane());
+    }
+    if (!DOWN && all.above != nullptr) {
+      const Pack<T> above = above_of(all, at);
+#pragma unroll
+      for (int k = 0; k < ITEMS; ++k) add_to_row(own[k], above);
+    }
+    if (DOWN && threadIdx.x / LANES == PARTS - 1) {
+#pragma unroll
+      for (int v = 0; v < V; ++v) columns.v[v] = own[ITEMS - 1][v];
+      *(Pack<T>*)(ends[turn] + first_column()) = columns;
+    }
     store(all, at, own);
+  }
+
+ private:
+  DEVICE void begin_rows(const Images& all, const Cursor& at, T (&own)[ITEMS][V]) {
+    of_rows(all, at, all.left, across);
+    if (!DOWN || all.left == nullptr) return;
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) add_to_row(own[k], across[k]);
   }
 };
 
 DEVICE inline void add_up_alone(const Images& all) {
   Cursor at(all), later(all);
   Walk walk;
-  T own[ITEMS][V];
+  T own[ITEMS][V], over = T(0);
   for (int s = 0; s < STAGES; ++s, later.advance(all)) request(s, all, later);
   for (int stage = 0; at.exists(all); at.advance(all), stage = stage + 1 < STAGES ? stage + 1 : 0) {
+    await<STAGES - 1>();
     read(stage, all, at, own);
     request(stage, all, later);
     later.advance(all);
-    walk.begin(all, at, own);
-    walk.finish_down(all, at, own);
+    walk.begin(all, at, own, sums[0]);
+    __syncthreads();
+    const int column = threadIdx.x;
+    if (column < W)
+      over = scan_parts(sums[0], column, at.step == 0 ? above_of(all, at, column) : over);
+    __syncthreads();
+    add_to_columns(own, sums[0] + threadIdx.x * V);
+    store(all, at, own);
     __syncthreads();
   }
 }
 
-DEVICE inline void add_up(const Images& all, Unit* descriptors, unsigned epoch) {
-  const Ledger ledger = {descriptors, tag_of(epoch)};
-  const int line = threadIdx.x;
-  Cursor at(all), later(all), behind(all);
+// The sums of a tile's lines, for the strips after it.
+DEVICE inline void tell(const Ledger& ledger, const Images& all, const Cursor& at, int line, T sum,
+                        T* totals) {
+  totals[line] = sum;
+  publish(ledger.of_strip(all, at.unit, Ledger::place(at, line)), sum, ledger.tag);
+}
+DEVICE inline void tell_rows(const Ledger& ledger, const Images& all, const Cursor& at,
+                             const Walk& walk, T* totals) {
+  if (lane() != LANES - 1) return;
+#pragma unroll
+  for (int k = 0; k < ITEMS; ++k)
+    tell(ledger, all, at, first_row() + k, walk.across[k], totals);
+}
+
+// What the strips before have told of a tile's lines; `totals` are its own.
+DEVICE inline void hear(const Ledger& ledger, const Images& all, const Cursor& at,
+                        Question& question, const T* totals, T* entries) {
+  const T entry = question.answer(ledger, all);
+  const int line = asked_line();
+  if (line >= LINES || teller() != 0) return;
+  const T sum = np_add(entry, totals[line]);
+  entries[line] = entry;
+  ledger.announce(all, at, line, sum);
+  if (DOWN && at.strip + 1 == int(all.strips)) store_right(all, at, line, sum);
+}
+
+// A block: one of its tiles is begun, and the one before it finished, until all are.
+struct Block {
+  const Images& all;
+  const Ledger ledger;
+  Cursor at, later, due;
   Walk walk;
-  T own[ITEMS][V], known[ITEMS][V], total = T(0), total_behind = T(0);
-  for (int s = 0; s < STAGES; ++s, later.advance(all)) request(s, all, later);
-  int stage = 0;
-  for (bool is_first = true; is_first || behind.exists(all); is_first = false) {
-    const bool is_more = at.exists(all);
-    if (!is_more && is_first) return;
-    if (is_more) {
-      read(stage, all, at, own);
-      request(stage, all, later);
-      later.advance(all);
-      stage = stage + 1 < STAGES ? stage + 1 : 0;
-      walk.begin(all, at, own);
-    }
-    __syncthreads();
-    if (line < LINES) {
-      if (is_more) {
-        total = DOWN ? totals[line]
-                     : scan_parts(line, at.strip == 0 ? above_of(all, at, line) : T(0));
-        publish(ledger.of_strip(all, at.unit, (long long)at.step * LINES + line), total, ledger.tag);
-      }
-      if (!is_first) {
-        const long long place = (long long)behind.step * LINES + line;
-        const T entry = ledger.look_back(all, behind, place);
-        ledger.announce(all, behind, place, np_add(entry, total_behind));
-        entries[line] = entry;
-      }
-      total_behind = total;
-    }
-    __syncthreads();
-    if (!DOWN && is_more) add_to_columns(own, sums + threadIdx.x * V);
-    if (!is_first && DOWN) {
-#pragma unroll
-      for (int k = 0; k < ITEMS; ++k) add_to_row(known[k], entries[first_row() + k]);
-      walk.finish_down(all, behind, known);
-    } else if (!is_first) {
-      add_to_columns(known, entries + first_column());
-      store(all, behind, known);
-    }
-    if (!DOWN) __syncthreads();
-#pragma unroll
-    for (int k = 0; k < ITEMS; ++k)
-#pragma unroll
-      for (int v = 0; v < V; ++v) known[k][v] = own[k][v];
-    behind = at;
-    if (is_more) at.advance(all);
+  Question question;
+  int stage;
+  bool is_due;
+
+  DEVICE Block(const Images& all, const Ledger& ledger)
+      : all(all), ledger(ledger), at(all), later(all), due(all), stage(0), is_due(false) {
+    for (int s = 0; s < STAGES; ++s, later.advance(all)) request(s, all, later);
   }
+  // `known` has S within the tile that is due, `own` is given that of the next.
+  template <int TURN> DEVICE bool turn(T (&own)[ITEMS][V], T (&known)[ITEMS][V]) {
+    const bool is_new = at.exists(all);
+    if (is_due) question.ask(ledger, all, due);
+    if (is_new) begin<TURN>(own);
+    if (is_due) hear(ledger, all, due, question, totals[1 - TURN], entries[TURN]);
+    __syncthreads();
+    if (is_new && threadIdx.x < W) {
+      const T total = scan_parts(sums[TURN], threadIdx.x, T(0));
+      if (!DOWN) tell(ledger, all, at, threadIdx.x, total, totals[TURN]);
+    }
+    if (DOWN && is_due && threadIdx.x / 32 == THREADS / 32 - 1) scan_entries(entries[TURN]);
+    __syncthreads();
+    if (is_new) add_to_columns(own, sums[TURN] + threadIdx.x * V);
+    if (is_due) walk.finish(all, due, known, TURN);
+    due = at;
+    is_due = is_new;
+    if (is_new) at.advance(all);
+    return is_new;
+  }
+
+ private:
+  template <int TURN> DEVICE void begin(T (&own)[ITEMS][V]) {
+    await<STAGES - 1>();
+    read(stage, all, at, own);
+    request(stage, all, later);
+    later.advance(all);
+    stage = stage + 1 < STAGES ? stage + 1 : 0;
+    walk.begin(all, at, own, sums[TURN]);
+    if (DOWN) tell_rows(ledger, all, at, walk, totals[TURN]);
+  }
+};
+
+DEVICE inline void add_up(const Images& all, Unit* descriptors, unsigned epoch) {
+  Block block(all, {descriptors, tag_of(epoch)});
+  T even[ITEMS][V], odd[ITEMS][V];
+  while (block.turn<0>(even, odd) && block.turn<1>(odd, even)) {}
 }

@@ -21,6 +21,22 @@ template <> struct word_of<2> { typedef unsigned short type; };
 template <> struct word_of<4> { typedef unsigned type; };
 template <> struct word_of<16> { typedef ulonglong2 type; };
 
+// One store. From an assignment the compiler makes one of every number, a quarter of a sector each.
+DEVICE inline void store_pack(T* to, const Pack<T>& pack) {
+#ifdef __CUDA_ARCH__
+  unsigned word[(sizeof(Pack<T>) + 3) / 4];
+  memcpy(word, &pack, sizeof(pack));
+  if constexpr (sizeof(pack) == 16)
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(word[0]), "r"(word[1]),
+                 "r"(word[2]), "r"(word[3]) : "memory");
+  else if constexpr (sizeof(pack) == 8)
+    asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(word[0]), "r"(word[1])
+                 : "memory");
+  else
+#endif
+    *(Pack<T>*)to = pack;
+}
+
 // Strides in numbers; neighbouring columns are neighbours in memory. Edges are contiguous:
 // `above` has the table over the first row, `left` and `right` the sums of rows before the first
 // column and up to the last; null where there are none, or nobody asks.
@@ -29,8 +45,9 @@ struct Images {
   T* table;
   const T *above, *left;
   T* right;
+  const T* left_down;  // to the right: sums of `left` down to a row
   long long batch_of_x, row_of_x, batch_of_table, row_of_table, count, rows, columns;
-  long long strips, steps, group_bits;  // of an image; tiles of a strip; 2^bits strips are a group
+  long long strips, steps;  // of an image; tiles of a strip
 };
 
 // A tile: strips are walked down or to the right, a block takes every gridDim.x-th one.
@@ -92,21 +109,28 @@ DEVICE inline void request(int stage, const Images& all, const Cursor& at) {
   copies_commit();
 }
 
+// The copies of this part have come, but for those of the last REST requests.
+template <int REST> DEVICE inline void await() {
+  copies_wait<REST>();
+  if (!ALIGNED) __syncwarp();
+}
+
 // The numbers of this thread; 0 outside the image.
 DEVICE inline void read(int stage, const Images& all, const Cursor& at, T (&own)[ITEMS][V]) {
-  copies_wait();
-  if (!ALIGNED) __syncwarp();
   const int rows = at.rows(all) - first_row(), columns = at.columns(all) - first_column();
   const unsigned long long address = (unsigned long long)first_of_x(all, at);
 #pragma unroll
   for (int k = 0; k < ITEMS; ++k) {
     const int before = COVERED ? int((address + k * all.row_of_x * sizeof(X)) % 4) : 0;
     const X* from = (const X*)(slot(stage, k) + before) + first_column();
-    Pack<X> pack = {};
-    if (ALIGNED && k < rows && columns > 0) pack = *(const Pack<X>*)from;
+    typedef typename word_of<V * int(sizeof(X))>::type Word;
+    Word word = {};  // whole: numbers that are chosen one by one take twice the instructions
+    if (ALIGNED && k < rows && columns > 0) word = *(const Word*)from;
+    Pack<X> pack;
+    memcpy(&pack, &word, sizeof(word));
 #pragma unroll
     for (int v = 0; v < V; ++v) {
-      if (!ALIGNED && k < rows && v < columns) pack.v[v] = from[v];
+      if (!ALIGNED) pack.v[v] = k < rows && v < columns ? from[v] : X(0);
       own[k][v] = cast<T>(pack.v[v]);
     }
   }
@@ -128,8 +152,8 @@ DEVICE inline void store(const Images& all, const Cursor& at, const T (&own)[ITE
     Pack<T> pack;
 #pragma unroll
     for (int v = 0; v < V; ++v) pack.v[v] = own[k][v];
-    if (DIRECT) {
-      if (k < rows && first_column() < columns) *(Pack<T>*)(to + first_column()) = pack;
+    if constexpr (DIRECT) {
+      if (k < rows && first_column() < columns) store_pack(to + first_column(), pack);
       continue;
     }
     *(Pack<T>*)(row + first_column()) = pack;

@@ -29,18 +29,32 @@ DEVICE inline void publish(Unit* place, T value, unsigned tag) {
     ((volatile Unit*)place)[u] = Unit(tag) << 32 | number.word[u];
 }
 
-// False while any word is still an earlier one.
-DEVICE inline bool received(const Unit* place, unsigned tag, T& value) {
-  Number number;
+DEVICE inline void load_words(Unit (&words)[UNITS], const Unit* place) {
+#pragma unroll
+  for (int u = 0; u < UNITS; ++u) words[u] = ((const volatile Unit*)place)[u];
+}
+
+// Whether no word is an earlier one.
+DEVICE inline bool has_tag(const Unit (&words)[UNITS], unsigned tag) {
   bool complete = true;
 #pragma unroll
-  for (int u = 0; u < UNITS; ++u) {
-    const Unit word = ((const volatile Unit*)place)[u];
-    number.word[u] = unsigned(word);
-    complete = complete && unsigned(word >> 32) == tag;
-  }
-  value = number.value;
+  for (int u = 0; u < UNITS; ++u) complete = complete && unsigned(words[u] >> 32) == tag;
   return complete;
+}
+
+DEVICE inline T value_of(const Unit (&words)[UNITS]) {
+  Number number;
+#pragma unroll
+  for (int u = 0; u < UNITS; ++u) number.word[u] = unsigned(words[u]);
+  return number.value;
+}
+
+// False while any word is still an earlier one.
+DEVICE inline bool received(const Unit* place, unsigned tag, T& value) {
+  Unit words[UNITS];
+  load_words(words, place);
+  value = value_of(words);
+  return has_tag(words, tag);
 }
 
 // The value of another lane, which is below this one by a distance or has a number of its own.
