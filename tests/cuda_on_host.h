@@ -1,7 +1,7 @@
 // CUDA kernels as functions of this machine, a fiber a thread, block after block.
 //
-// Fibers run in turns, each until it waits; a barrier or a shuffle is met once every thread has had
-// its turn. So all threads of a block (for shuffles: of a warp) must wait equally often.
+// Fibers run in turns, each until it waits. A shuffle is met once every thread has had its turn, so
+// that all threads of a warp must wait equally often; a barrier, once every thread is there.
 #include <ucontext.h>
 
 #include <cmath>
@@ -27,11 +27,16 @@ static char exchanged[MOST_FIBERS][8];
 static void (*body)(void*);
 static void* body_arguments;
 
+static bool waits[MOST_FIBERS];  // at a barrier
+
 static void wait_for_others() {
   const unsigned mine = threadIdx.x;
   swapcontext(&fibers[mine], &scheduler);
 }
-inline void __syncthreads() { wait_for_others(); }
+inline void __syncthreads() {
+  waits[threadIdx.x] = true;
+  wait_for_others();
+}
 static bool votes[MOST_FIBERS];
 inline bool __syncthreads_or(bool vote) {
   votes[threadIdx.x] = vote;
@@ -79,16 +84,20 @@ static void run_block() {
     fibers[t].uc_stack.ss_size = STACK;
     fibers[t].uc_link = &scheduler;
     makecontext(&fibers[t], fiber, 0);
-    ended[t] = false;
+    ended[t] = waits[t] = false;
   }
   for (bool any = true; any;) {
     any = false;
+    bool all_wait = true;
     for (unsigned t = 0; t < blockDim.x; ++t) {
       if (ended[t]) continue;
+      any = true;
+      if (waits[t]) continue;
+      all_wait = false;
       threadIdx.x = t;
       swapcontext(&scheduler, &fibers[t]);
-      any = true;
     }
+    if (all_wait) memset(waits, 0, sizeof(waits));
   }
 }
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...arrays.kinds import to_host
 from ..family import Arrays, Pack, Shape
 from ..kernels import Backend
 from ..swept import Swept
@@ -45,13 +46,8 @@ class Held:
     def sides(self, update: np.ndarray) -> Sides:
         (down, across), (first, last, left, right) = self.inside, self.ends
         row, column = self.grids.row, self.grids.column
-        return Sides(
-            first=np.array(row(first)[..., across]),
-            last=np.array(row(last)[..., across]),
-            left=np.array(column(left)[..., down]),
-            right=np.array(column(right)[..., down]),
-            update=update,
-        )
+        sides = (row(first), across), (row(last), across), (column(left), down), (column(right), down)
+        return Sides(*(np.array(to_host(side[..., part])) for side, part in sides), update=update)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +74,7 @@ class Relaxation(Swept):
         """All sweeps over whole grids."""
         *rhs, x = pack.blocks
         result = out[0] if out else backend.empty(shape, self.dtype)
-        side = np.broadcast_to(rhs[0], shape) if rhs else None
+        side = rhs[0] if rhs else None
         backend.kernels(self.family).determine(self.loop, x, side, result)
         return (result,), None
 
@@ -91,8 +87,9 @@ class Relaxation(Swept):
         whole = (*batch, above + rows + below, left + columns + right)
         arrays = []
         for block in reversed(pack.blocks):
-            arrays.append(np.zeros(whole, self.dtype))
-            arrays[-1][(..., *inside)] = block
+            arrays.append(backend.empty(whole, self.dtype))
+            arrays[-1][...] = 0
+            arrays[-1][(..., *inside)] = block[()] if block.ndim == 0 else block
         held = Held(backend.kernels(self.family).hold(*arrays), inside, shape)
         return held, held.sides(np.full(tuple(batch), np.nan))
 

@@ -1,0 +1,132 @@
+// Successive over-relaxation: where the rows of a warp are, in memory and in shared memory.
+//
+// A strip is WARPS bands of 32 rows, a thread a row, and a launch does SWEEPS sweeps. Thread r of a
+// band reads row `first` + r; in sweep s it computes the row s above that one. So a row needs rows
+// of threads before it and of its own alone, for any number of sweeps: strips tell the next one
+// what their last thread computes, and nothing the other way. In step t a thread reads column
+// t − 2·(r + 1) and computes column t − 2·(r + 1) − s. A tile is STEPS steps of a band.
+#pragma once
+#include "wavefront/words.cuh"
+#include "memory/copies.cuh"
+
+constexpr int LANES = 32, READ = LANES + 1, AT_ONCE = LANES / STEPS;
+constexpr int BEHIND = 2 * LANES / STEPS;         // tiles from a thread's edge to the next band
+constexpr int TILES_READ = 3, TILES_OF_RHS = 4;   // in shared memory: a tile that is swept, and others
+constexpr int HEAD = 3 * (SWEEPS - 1) | 1;        // steps of rhs before a tile, for later sweeps
+constexpr int READ_PITCH = TILES_READ * STEPS + 1, WRITTEN_PITCH = STEPS + 1;
+constexpr int RHS_ROWS = HAS_RHS ? LANES - 1 + SWEEPS : 1;
+constexpr int RHS_PITCH = HAS_RHS ? HEAD + TILES_OF_RHS * STEPS : 1;
+static_assert(LANES % STEPS == 0 && HEAD <= STEPS && SWEEPS < LANES, "what a row needs is there");
+
+extern __shared__ __align__(16) unsigned char shared_bytes[];
+
+// Rows lie by steps, so that all threads read one place at a time, and their pitch is odd: banks.
+struct Rows {
+  T read[READ][READ_PITCH];  // from the row above the first one on
+  T written[2][LANES][WRITTEN_PITCH];
+  T rhs[RHS_ROWS][RHS_PITCH];
+};
+typedef T Edge[2][SWEEPS][STEPS];  // what the last thread of a band computes: two tiles
+
+struct Shared {
+  Edge edges[WARPS + 1];  // into every band, and out of the last one
+  Rows rows[WARPS];
+};
+static_assert(sizeof(Shared) <= SHARED_BYTES, "the launch asks for the memory of a block");
+
+DEVICE inline Shared& shared() { return *(Shared*)shared_bytes; }
+DEVICE inline int lane() { return threadIdx.x % LANES; }
+
+// `x` may be `result`: a band reads every number before it, or a later one, writes it.
+struct Grids {
+  const T *x, *rhs;
+  T* result;
+  unsigned long long* updates;  // of every grid the largest, as bits
+  const int* which;             // of the arrays' grids, null for the first ones
+  double keep, weight;          // 1 − ω and ω/4
+  long long rhs_stride;         // from grid to grid
+  long long count, rows, columns, strips, tiles;  // strips of a grid, tiles of a band
+};
+
+struct Band {
+  int unit, grid, strip, number, rows, columns, first;
+  DEVICE Band(const Grids& all, int unit, int number) : unit(unit), number(number) {
+    const int place = unit / int(all.strips);
+    strip = unit - place * int(all.strips);
+    grid = all.which == nullptr ? place : all.which[place];
+    rows = int(all.rows);
+    columns = int(all.columns);
+    first = (strip * WARPS + number) * LANES;
+  }
+  DEVICE long long stride() const { return (long long)rows * columns; }  // from grid to grid
+};
+
+// Rows of a tile, `row` and those after it, each two columns behind the one above: `column` is that
+// of the first row and step. A thread visits one step of every AT_ONCE-th row.
+struct Window {
+  int row, column, columns;
+  unsigned low, count;  // rows that have a number at this thread's step
+  bool is_inside;       // all rows at all steps do
+  DEVICE Window(const Band& band, int row, int column, int rows)
+      : row(row), column(column + lane() % STEPS), columns(band.columns) {
+    const int begin = greatest(-row, (this->column - columns >> 1) + 1);
+    const int end = least(band.rows - row, (this->column >> 1) + 1);
+    low = begin;
+    count = greatest(end - begin, 0);
+    is_inside = row >= 0 && row + rows <= band.rows && column - 2 * (rows - 1) >= 0 &&
+                column + STEPS <= columns;
+  }
+  DEVICE static int least(int x, int y) { return x < y ? x : y; }
+  DEVICE static int greatest(int x, int y) { return x > y ? x : y; }
+  DEVICE bool has(int k) const { return unsigned(k) - low < count; }
+  // Of a row's number in a grid.
+  DEVICE long long place(int k) const {
+    return (long long)(row + k) * columns + column - 2 * k;
+  }
+};
+
+// Call a function of the row's number and its place in a grid.
+template <int COUNT, class Visit> DEVICE inline void visit(const Window& window, Visit number) {
+  const int first = lane() / STEPS;
+  long long place = window.place(first);
+  const long long stride = window.place(first + AT_ONCE) - place;
+  if (window.is_inside) {
+#pragma unroll 8
+    for (int k = first; k < COUNT; k += AT_ONCE, place += stride) number(k, place);
+    return;
+  }
+#pragma unroll 8
+  for (int k = first; k < COUNT; k += AT_ONCE, place += stride)
+    if (window.has(k)) number(k, place);
+}
+
+DEVICE inline void request_rows(const Grids& all, const Band& band, int tile) {
+  const int slot = (tile + TILES_READ) % TILES_READ * STEPS + lane() % STEPS;
+  T* to = &shared().rows[band.number].read[0][slot];
+  const T* from = all.x + band.grid * band.stride();
+  const Window window(band, band.first - 1, tile * STEPS, READ);
+  visit<READ>(window, [=](int k, long long place) {
+    copy_word(to + k * READ_PITCH, from + place);
+  });
+}
+
+// In sweep s, thread r needs of row `first` + r − s what came to it 3·(s − 1) steps ago. The last
+// tile of the ring lies before the first one as well.
+DEVICE inline void request_rhs(const Grids& all, const Band& band, int tile) {
+  const int turn = (tile + TILES_OF_RHS) % TILES_OF_RHS, step = lane() % STEPS;
+  const bool is_copied = turn == TILES_OF_RHS - 1 && step >= STEPS - HEAD;
+  T* to = &shared().rows[band.number].rhs[0][HAS_RHS ? HEAD + turn * STEPS + step : 0];
+  const T* from = all.rhs + band.grid * all.rhs_stride;
+  const Window window(band, band.first - SWEEPS, tile * STEPS + 2 * SWEEPS - 5, RHS_ROWS);
+  visit<RHS_ROWS>(window, [=](int k, long long place) {
+    copy_word(to + k * RHS_PITCH, from + place);
+    if (is_copied) copy_word(to + k * RHS_PITCH - TILES_OF_RHS * STEPS, from + place);
+  });
+}
+
+DEVICE inline void write_rows(const Grids& all, const Band& band, int tile) {
+  const T* from = &shared().rows[band.number].written[tile & 1][0][lane() % STEPS];
+  T* to = all.result + band.grid * band.stride();
+  const Window window(band, band.first - SWEEPS, tile * STEPS - 2 - SWEEPS, LANES);
+  visit<LANES>(window, [=](int k, long long place) { to[place] = from[k * WRITTEN_PITCH]; });
+}

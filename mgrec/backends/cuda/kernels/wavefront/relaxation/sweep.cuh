@@ -1,0 +1,120 @@
+// The steps of a band: SWEEPS points a thread and step, none of which needs another of that step.
+#pragma once
+#include "wavefront/relaxation/rows.cuh"
+
+template <int SIZE> struct bits_of { typedef unsigned long long type; };
+template <> struct bits_of<4> { typedef unsigned type; };
+typedef bits_of<sizeof(T)>::type Bits;
+
+// The size of a number as an integer, which orders sizes, and nan after all of them.
+DEVICE inline Bits size_of(T value) {
+  union { T value; Bits bits; } both;
+  both.value = value;
+  return both.bits << 1 >> 1;
+}
+
+struct alignas(16) Quad { T v[4]; };
+
+// What a thread knows before a step, of sweeps 1 to SWEEPS; sweep 0 is the grid that is read.
+struct Point {
+  T now[SWEEPS + 1];    // its own numbers of the last step
+  T above[SWEEPS + 1];  // those of the row above that it needs next: over sweep s, right of s + 1
+  T before[SWEEPS];     // and those before: what sweep s + 1 replaces
+  T ahead;              // of sweep 0 the one after `above`
+  T keep, weight;
+  Bits update;
+  unsigned rows_inside;  // bit s: the row of sweep s is not on the border
+  DEVICE Point(const Grids& all, const Band& band)
+      : now(), above(), before(), ahead(), keep(T(all.keep)), weight(T(all.weight)), update(0),
+        rows_inside(0) {
+#pragma unroll
+    for (int s = 1; s <= SWEEPS; ++s) {
+      const int row = band.first + lane() - s;
+      if (row > 0 && row < band.rows - 1) rows_inside |= 1u << s;
+    }
+  }
+  DEVICE T relaxed(int s, T rhs) const {
+    T around = above[s] + now[s];
+    around = around + now[s - 1];
+    around = around + above[s - 1];
+    if (HAS_RHS) around = around - rhs;
+    const T kept = keep * before[s - 1], added = weight * around;
+    return kept + added;
+  }
+  DEVICE bool is_inside(const Band& band, int s, int column) const {
+    return (rows_inside >> s & 1) && column > 0 && column < band.columns - 1;
+  }
+  // `column` is that of sweep 0, `arriving` what the thread before has for the next step.
+  template <bool ALL_INSIDE>
+  DEVICE void step(const Band& band, int column, T read, T above_it, const T (&arriving)[SWEEPS],
+                   const T* rhs) {
+    T fresh[SWEEPS + 1];
+    fresh[0] = read;
+#pragma unroll
+    for (int s = 1; s <= SWEEPS; ++s) {
+      const bool inside = ALL_INSIDE || is_inside(band, s, column - s);
+      const T old = before[s - 1];
+      const T next = relaxed(s, HAS_RHS ? rhs[-s * RHS_PITCH - 3 * (s - 1)] : T(0));
+      fresh[s] = inside ? next : old;
+      if (IS_CHECKED && s == SWEEPS && inside) {
+        const Bits size = size_of(next - old);
+        update = size > update ? size : update;
+      }
+    }
+#pragma unroll
+    for (int s = 0; s < SWEEPS; ++s) before[s] = above[s];
+    above[0] = ahead;
+    ahead = above_it;
+    now[0] = fresh[0];
+#pragma unroll
+    for (int s = 1; s <= SWEEPS; ++s) above[s] = arriving[s - 1], now[s] = fresh[s];
+  }
+};
+
+// Whether every point of a tile is inside of the border.
+DEVICE inline bool is_all_inside(const Band& band, int tile) {
+  const int begin = tile * STEPS;
+  return band.first > SWEEPS && band.first + LANES <= band.rows &&
+         begin - 2 * LANES - SWEEPS > 0 && begin + STEPS - 2 < band.columns;
+}
+
+template <bool ALL_INSIDE> DEVICE inline void sweep(const Band& band, Point& point, int tile) {
+  Rows& rows = shared().rows[band.number];
+  const Quad* in = (const Quad*)shared().edges[band.number][tile & 1];
+  Quad* out = (Quad*)shared().edges[band.number + 1][tile & 1];
+  const int slot = tile % TILES_READ * STEPS;
+  const T *read = rows.read[lane() + 1] + slot, *above = rows.read[lane()] + slot;
+  const T* rhs = rows.rhs[HAS_RHS ? lane() + SWEEPS : 0];
+  if (HAS_RHS) rhs += HEAD + tile % TILES_OF_RHS * STEPS;
+  T* written = rows.written[tile & 1][lane()];
+  const int column = tile * STEPS - 2 * (lane() + 1);
+#pragma unroll 1
+  for (int k = 0; k < STEPS; k += 4) {
+    Quad from[SWEEPS], to[SWEEPS], last;
+#pragma unroll
+    for (int s = 0; s < SWEEPS; ++s) {
+      from[s] = in[(s * STEPS + k) / 4];
+      to[s].v[0] = point.now[s + 1];
+    }
+#pragma unroll
+    for (int u = 0; u < 4; ++u) {
+      T arriving[SWEEPS];
+#pragma unroll
+      for (int s = 0; s < SWEEPS; ++s) {
+        const T before = from_lane<true>(point.now[s + 1], 1);
+        arriving[s] = lane() == 0 ? from[s].v[u] : before;
+      }
+      const int step = k + u;
+      point.step<ALL_INSIDE>(band, column + step, read[step], above[step], arriving, rhs + step);
+      last.v[u] = point.now[SWEEPS];
+#pragma unroll
+      for (int s = 0; s < SWEEPS; ++s)
+        if (u < 3) to[s].v[u + 1] = point.now[s + 1];
+    }
+#pragma unroll
+    for (int u = 0; u < 4; ++u) written[k + u] = last.v[u];
+    if (lane() == LANES - 1)
+#pragma unroll
+      for (int s = 0; s < SWEEPS; ++s) out[(s * STEPS + k) / 4] = to[s];
+  }
+}
