@@ -81,7 +81,7 @@ class Relaxation(Swept):
     def hold(
         self, backend: Backend, pack: Pack, shape: Shape, around: tuple[bool, ...]
     ) -> tuple[Held, Sides]:
-        above, left, below, right = around
+        above, left, below, right = map(int, around)
         *batch, rows, columns = shape
         inside = slice(above, above + rows), slice(left, left + columns)
         whole = (*batch, above + rows + below, left + columns + right)

@@ -223,17 +223,17 @@ def test_tol_over_several_strips() -> None:
 
 
 def test_batches_are_launched_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grids, "_MOST_WORDS", 40_000)
-    x, rhs = numbers((5, 130, 160), "f4"), numbers((5, 130, 160), "f4", 1)
+    monkeypatch.setattr(grids, "_MOST_WORDS", 500)
+    x = numbers((5, 130, 9), "f4")
     x[::2] *= 1e-3
-    assert len(list(grids._parts(5, 16_000, 2))) == 3
-    check(x, rhs, omega=1.3, sweeps=3)
-    check(x, rhs * np.float32(1e-3), omega=1.3, sweeps=6, tol=3e-3, check_every=3)
+    assert list(grids._parts(5, 200, 2)) == [(0, 2), (2, 2), (4, 1)]
+    check(x, omega=1.3, sweeps=3)
+    check(x, omega=1.3, sweeps=6, tol=3e-3, check_every=3)
 
 
 def test_strides_and_integers() -> None:
     wide = numbers((4, 66, 90), "f4")
-    for view in (wide[:, ::2, 3:41], wide[1:, ::-1, ::2], wide.transpose(0, 2, 1)[::2]):
+    for view in (wide[:, ::2, 3:41], wide[1:2, ::-1, ::4], wide.transpose(0, 2, 1)[::3, :20]):
         check(view, view[0], omega=1.2, sweeps=2)
     x = (numbers((30, 40)) * 9).astype("i4")
     result = mgrec.sor(x.view(DeviceArray), 2, sweeps=2)
@@ -264,7 +264,7 @@ def test_dask_arrays(tol: float | None, monkeypatch: pytest.MonkeyPatch) -> None
     for chunks, side in [((1, 13, 20), rhs), ((2, 40, 17), None), ((2, 25, 50), 2.0)]:
         lazy = da.from_array(x, chunks=chunks).map_blocks(move, meta=move(x[:0, :0, :0]))
         if isinstance(side, np.ndarray):
-            given = da.from_array(side, chunks=9).map_blocks(move, meta=move(side[:0, :0]))
+            given = da.from_array(side, chunks=side.shape).map_blocks(move, meta=move(side[:0, :0]))
         else:
             given = side
         result = mgrec.sor(lazy, given, **options)
