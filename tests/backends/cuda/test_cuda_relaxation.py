@@ -74,6 +74,7 @@ def _on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> Iterato
     monkeypatch.setattr(grids, "on_device", as_device)
     backend = Backend(lambda arrays: DeviceArray.device, empty, lambda family: phases.kernels(""))
     monkeypatch.setattr(backends, "_gpu", lambda method: backend)
+    monkeypatch.setattr(layout, "_MOST_WARPS", 4)  # low grids have several strips
     use(monkeypatch, 1000)
     yield
     program.prepared_of.cache_clear()
@@ -146,7 +147,7 @@ extended = pytest.mark.extended
 
 @pytest.mark.parametrize(
     ("dtype", "sweeps"), [("f4", 3), *(pytest.param(*d, marks=extended) for d in [
-        ("f4", 1), ("f4", 8), ("f8", 1), ("f8", 4)])],
+        ("f4", 1), ("f4", 7), ("f4", 8), ("f4", 16), ("f8", 1), ("f8", 4), ("f8", 9)])],
 )  # fmt: skip
 def test_every_shape(dtype: str, sweeps: int) -> None:
     shapes = FEW if sweeps == 3 else SHAPES
@@ -156,7 +157,7 @@ def test_every_shape(dtype: str, sweeps: int) -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "sweeps"), [("f8", 2), *(pytest.param(*d, marks=extended) for d in [
-        ("f4", 1), ("f4", 8), ("f8", 4)])],
+        ("f4", 1), ("f4", 7), ("f4", 10), ("f8", 4), ("f8", 16)])],
 )  # fmt: skip
 def test_right_hand_sides(dtype: str, sweeps: int) -> None:
     shapes = FEW[1:3] if sweeps == 2 else SHAPES
@@ -179,13 +180,28 @@ def test_right_hand_sides_broadcast() -> None:
 )
 def test_more_sweeps_than_a_launch_does(dtype: str) -> None:
     x, rhs = numbers((2, 35, 40), dtype), numbers((35, 40), dtype, 1)
-    check(x, rhs, omega=1.9, sweeps=11)
+    check(x, rhs, omega=1.9, sweeps=18)
 
 
 def test_one_block_takes_all_strips(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, 1)
     for shape in [(130, 160), (2, 300, 9)]:
         check(numbers(shape, "f4"), omega=1.3, sweeps=3)
+
+
+@pytest.mark.parametrize("blocks", [1, 1000])
+def test_strips_pass_on_edges_in_turns(blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, blocks)
+    monkeypatch.setattr(layout, "MOST_WORDS", 100)
+    monkeypatch.setattr(layout, "_WARPS", 1)
+    x = numbers((390, 9), "f4")
+    for _ in range(2):
+        check(x, omega=1.3, sweeps=2)
+
+
+def test_low_grids_are_one_strip(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, "_MOST_WARPS", 8)
+    check(numbers((200, 9), "f4"), omega=1.3, sweeps=2)
 
 
 def test_less_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,7 +239,7 @@ def test_tol_over_several_strips() -> None:
 
 
 def test_batches_are_launched_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grids, "_MOST_WORDS", 500)
+    monkeypatch.setattr(grids, "MOST_WORDS", 900)
     x = numbers((5, 130, 9), "f4")
     x[::2] *= 1e-3
     assert list(grids._parts(5, 200, 2)) == [(0, 2), (2, 2), (4, 1)]
@@ -279,7 +295,7 @@ def test_captures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Stream, "captures", True)
     check(numbers((29, 75), "f4"), sweeps=3, omega=1.3)
     for shape, options, message in [
-        ((130, 160), {"sweeps": 3}, "sweeps over grids of more than 125 rows cannot be captured"),
+        ((130, 160), {"sweeps": 3}, "sweeps over grids of 130 rows, 3 at a time, cannot be captured"),
         ((29, 75), {"tol": 1.0}, "sweeps with tol cannot be captured into a CUDA graph"),
     ]:
         with pytest.raises(RuntimeError, match=message):
@@ -293,12 +309,15 @@ def test_too_many_columns_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_sweeps_are_shared_among_launches() -> None:
-    for dtype, most in (("f4", 8), ("f8", 4)):
-        for sweeps in range(1, 40):
-            parts = layout.launches_of(sweeps, np.dtype(dtype))
-            assert sum(parts) == sweeps
-            assert max(parts) <= most
-            assert max(parts) - min(parts) <= 1
+    for dtype, room in (("f4", 227), ("f8", 227), ("f4", 64), ("f8", 64)):
+        for has_rhs in (False, True):
+            groups = layout.groups_of(np.dtype(dtype), has_rhs, room * 1024)
+            assert all(sweeps % number == 0 for sweeps, number in groups.items())
+            for sweeps in range(1, 100):
+                parts = layout.launches_of(sweeps, groups)
+                assert sum(parts) == sweeps
+                assert set(parts) <= set(groups)
+                assert len(parts) <= sweeps // max(groups) + 2
 
 
 def test_a_wrong_bit_is_found() -> None:

@@ -11,14 +11,12 @@ import numpy as np
 
 from .....families.wavefront.sweeps import Sweeps
 from ...device.arrays import on_device
+from ...device.compilation import Device
 from ...filters.numbers import packed
-from .layout import launches_of
+from .layout import MOST_WORDS, groups_of, launches_of
 from .program import prepared_of
 
 _MOST = 2**31 - 2**12
-# Words by which the strips of a launch pass on their edges, where one grid needs no more: as many
-# are kept for the next launch.
-_MOST_WORDS = 1 << 22
 
 
 def determine_relaxation(
@@ -138,7 +136,9 @@ class Batch:
         which, count = None, self.count if left is None else left.size
         if count < self.count:
             which = cupy.asarray(left, dtype=np.int32)
-        *others, last = launches_of(sweeps, self.x.dtype)
+        room = Device.current().shared_bytes
+        sizes = groups_of(self.x.dtype, self.rhs is not None, room)
+        *others, last = launches_of(sweeps, sizes)
         batch = self
         for part in others:
             batch._launch(omega, part, which, count, None)
@@ -152,16 +152,16 @@ class Batch:
         kind = dtype, sweeps, self.rhs is not None, updates is not None
         device = cupy.cuda.runtime.getDevice()
         cut, _ = prepared_of((count, rows, columns), *kind, device)
-        if cut.words:
+        if cut.edge_words:
             _refuse_capture(
-                f"over grids of more than {cut.strip_rows} rows",
+                f"over grids of {rows} rows, {sweeps} at a time,",
                 "every launch needs a number of its own",
             )
         weights = np.array([1 - omega, omega / 4], dtype).astype(np.float64).view(np.int64)
-        for begin, part in _parts(count, cut.words // count, cut.strips):
+        for begin, part in _parts(count, cut.edge_words, cut.strips):
             cut, run = prepared_of((part, rows, columns), *kind, device)
             places = self._places(which, updates, begin)
-            sizes = self.rhs_stride, *cut.shape, cut.strips, cut.tiles
+            sizes = self.rhs_stride, *cut.shape, cut.strips, cut.tiles, cut.slots(Device.current())
             run((packed([*places, *weights, *sizes]),))
 
     def _places(self, which: Any, updates: Any, begin: int) -> Iterator[int]:
@@ -180,6 +180,6 @@ class Batch:
 
 def _parts(count: int, words: int, strips: int) -> Iterator[tuple[int, int]]:
     """The first grid and the number of grids of every launch."""
-    most = max(1, min(_MOST // strips, _MOST_WORDS // max(words, 1)))
+    most = max(1, min(_MOST, MOST_WORDS // max(words, 1)) // strips)
     for begin in range(0, count, most):
         yield begin, min(most, count - begin)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -11,13 +13,18 @@ from ...device.compilation import Device
 Shape = tuple[int, int, int]
 LANES = 32
 _TILE_BYTES = 128
-# Bands of a strip: every one has a scheduler of a multiprocessor to itself.
-_WARPS = 4
-# Sweeps of a launch, by the bytes of a number: registers and right-hand sides set the limit.
-_SWEEPS = {4: 8, 8: 4}
+# Bands and groups of a block: each has a scheduler of a multiprocessor to itself, or half of one
+# where a grid is one strip then.
+_WARPS, _MOST_WARPS = 4, 8
+_GROUPS = (4, 3, 2, 1)
+# Sweeps of a launch, and of a group by the bytes of a number: registers and right-hand sides set
+# that limit.
+_SWEEPS, _OF_GROUP = 16, {4: 8, 8: 4}
 # Threads of a multiprocessor: each may have 128 registers, or twice as many for wide sweeps.
-_THREADS = 512
-_WIDE = 16
+_THREADS, _WIDE = 512, 16
+# Words by which the strips of several grids pass on their edges: as many are kept for the next
+# launch.
+MOST_WORDS = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -28,10 +35,11 @@ class RelaxationLayout:
     ----------
     dtype : numpy.dtype
         Of the grids.
-    sweeps : int
-        Of a launch.
+    sweeps, groups : int
+        Of a launch: groups, one warp's sweeps each.
     warps : int
-        Bands of a strip, each of 32 rows: one warp sweeps a band, another carries it.
+        Bands of a strip, each of 32 rows. Of every band and group, one warp sweeps and another
+        carries.
     has_rhs : bool
         There is a right-hand side.
     is_checked : bool
@@ -42,6 +50,7 @@ class RelaxationLayout:
 
     dtype: np.dtype[np.floating]
     sweeps: int
+    groups: int
     warps: int
     has_rhs: bool
     is_checked: bool
@@ -54,16 +63,17 @@ class RelaxationLayout:
 
     @property
     def threads(self) -> int:
-        return 2 * LANES * self.warps
+        return 2 * LANES * self.warps * self.groups
 
     @property
     def shared_bytes(self) -> int:
         """Of a block: what the kernel's struct Shared takes, or a little more."""
         read = (LANES + 1) * (3 * self.steps + 1)
-        written = 2 * LANES * (self.steps + 1)
+        computed = 2 * (LANES + 1) * (self.steps + 1)
         rhs = (LANES + self.sweeps) * (4 * self.steps + 3 * self.sweeps) if self.has_rhs else 1
         edges = 2 * self.sweeps * self.steps
-        size = (self.warps + 1) * edges + self.warps * (read + written + rhs)
+        band = read + self.groups * (computed + rhs + edges)
+        size = self.warps * band + self.groups * edges
         return -(-size * self.dtype.itemsize // 16) * 16
 
     def blocks(self, device: Device) -> int:
@@ -74,8 +84,8 @@ class RelaxationLayout:
 
     def print(self) -> str:
         numbers = {
-            "STEPS": self.steps, "SWEEPS": self.sweeps, "WARPS": self.warps,
-            "SHARED_BYTES": self.shared_bytes, "STAGES": 2,
+            "STEPS": self.steps, "SWEEPS": self.sweeps, "GROUPS": self.groups,
+            "WARPS": self.warps, "SHARED_BYTES": self.shared_bytes, "STAGES": 2,
         }  # fmt: skip
         flags = {"HAS_RHS": self.has_rhs, "IS_CHECKED": self.is_checked, "ALONE": self.alone}
         lines = [f"constexpr int {k} = {v};" for k, v in numbers.items()]
@@ -98,29 +108,35 @@ class Cut:
     shape: Shape
 
     @property
-    def strip_rows(self) -> int:
-        """Of a grid that is one strip, at most: the last sweep is behind what a strip reads."""
-        return LANES * self.layout.warps - self.layout.sweeps
+    def sweeps(self) -> int:
+        """Of a launch: the last one is so many rows and columns behind what a strip reads."""
+        return self.layout.sweeps * self.layout.groups
 
     @property
     def strips(self) -> int:
         """Of a grid."""
-        return -(-(self.shape[1] + self.layout.sweeps) // (LANES * self.layout.warps))
+        return -(-(self.shape[1] + self.sweeps) // (LANES * self.layout.warps))
 
     @property
     def tiles(self) -> int:
-        """Of a band: a thread is two columns behind the one before, a sweep one."""
-        steps = self.shape[2] + self.layout.sweeps + 2 * LANES
-        return -(-steps // self.layout.steps)
+        """Of a band: a thread is two columns behind the one before."""
+        return -(-(self.shape[2] + self.sweeps + 2 * LANES) // self.layout.steps)
 
     @property
-    def words(self) -> int:
-        """Words of 64 bits by which strips pass on their edges."""
-        if self.layout.alone:
-            return 0
+    def edge_words(self) -> int:
+        """Words of 64 bits by which a strip passes on its edge; 0 if it is alone."""
         told = self.tiles * self.layout.steps - 2 * LANES
         parts = -(-self.layout.dtype.itemsize // 4)
-        return self.shape[0] * self.strips * told * self.layout.sweeps * parts
+        return 0 if self.layout.alone else told * self.sweeps * parts
+
+    def slots(self, device: Device) -> int:
+        """How many strips pass on edges in memory of their own; others use it again.
+
+        They may where all are of one grid, and need a third as many as there are blocks.
+        """
+        strips = self.shape[0] * self.strips
+        is_much = strips * self.edge_words > MOST_WORDS
+        return max(2, -(-self.blocks(device) // 3)) if is_much and self.shape[0] == 1 else strips
 
     def blocks(self, device: Device) -> int:
         return min(self.shape[0] * self.strips, self.layout.blocks(device) * device.multiprocessors)
@@ -131,20 +147,47 @@ def cut_of(
     device: Device
 ) -> Cut:  # fmt: skip
     """Choose how grids are cut up."""
-    warps = min(_WARPS, -(-(shape[1] + sweeps) // LANES))
-    layout = RelaxationLayout(dtype, sweeps, warps, has_rhs, is_checked)
-    while layout.warps > 1 and layout.shared_bytes > device.shared_bytes:
+    groups = groups_of(dtype, has_rhs, device.shared_bytes)[sweeps]
+    warps = -(-(shape[1] + sweeps) // LANES)
+    if warps > max(1, _MOST_WARPS // groups):
+        warps = max(1, _WARPS // groups)
+    layout = RelaxationLayout(dtype, sweeps // groups, groups, warps, has_rhs, is_checked)
+    while layout.shared_bytes > device.shared_bytes:
         layout = replace(layout, warps=layout.warps - 1)
     return Cut(replace(layout, alone=Cut(layout, shape).strips == 1), shape)
 
 
-def launches_of(sweeps: int, dtype: np.dtype[np.floating]) -> list[int]:
-    """The sweeps of each launch, as few launches as can be, and about the same number each.
+@lru_cache(maxsize=64)
+def groups_of(dtype: np.dtype[np.floating], has_rhs: bool, shared_bytes: int) -> dict[int, int]:
+    """The sweeps that a launch can do, and in how many groups: many, but of two or more sweeps."""
+    found: dict[int, int] = {}
+    for sweeps in range(1, _SWEEPS + 1):
+        for groups in _GROUPS:
+            own, rest = divmod(sweeps, groups)
+            layout = RelaxationLayout(dtype, own, groups, 1, has_rhs, is_checked=True)
+            is_good = rest == 0 and (own > 1 or groups == 1) and own <= _OF_GROUP[dtype.itemsize]
+            if is_good and layout.shared_bytes <= shared_bytes:
+                found.setdefault(sweeps, groups)
+    return found
+
+
+def launches_of(sweeps: int, sizes: Collection[int]) -> list[int]:
+    """The sweeps of each launch, which can do so many as one of `sizes`: few launches.
 
     Examples
     --------
-    >>> launches_of(10, np.dtype("f4"))
-    [5, 5]
+    >>> launches_of(45, [1, 2, 4, 8, 10, 16])
+    [16, 16, 10, 2, 1]
     """
-    count = -(-sweeps // _SWEEPS[dtype.itemsize])
-    return [(sweeps + k) // count for k in range(count)]
+    parts, largest_first = [], sorted(sizes, reverse=True)
+    while sweeps > 0:
+        if sweeps in sizes:
+            part = sweeps
+        elif sweeps < 2 * largest_first[0]:
+            pair = (size for size in largest_first if sweeps - size in sizes)
+            part = next(pair, next(size for size in largest_first if size < sweeps))
+        else:
+            part = largest_first[0]
+        parts.append(part)
+        sweeps -= part
+    return parts

@@ -52,5 +52,6 @@ def prepared_of(
     """How grids of a kind are cut up, and what launches sweeps over them on a device."""
     device = Device.current()
     cut = cut_of(shape, dtype, sweeps, has_rhs, is_checked, device)
-    reserve: Callable[[], Any] = partial(descriptors, cut.words) if cut.words else tuple
+    words = cut.slots(device) * cut.edge_words
+    reserve: Callable[[], Any] = partial(descriptors, words) if words else tuple
     return cut, prepared(launch_of(cut, device), reserve=reserve)

@@ -1,36 +1,35 @@
 // Successive over-relaxation: where the rows of a warp are, in memory and in shared memory.
 //
-// A strip is WARPS bands of 32 rows, a thread a row, and a launch does SWEEPS sweeps. Thread r of a
-// band reads row `first` + r; in sweep s it computes the row s above that one. So a row needs rows
-// of threads before it and of its own alone, for any number of sweeps: strips tell the next one
-// what their last thread computes, and nothing the other way. In step t a thread reads column
-// t − 2·(r + 1) and computes column t − 2·(r + 1) − s. A tile is STEPS steps of a band.
+// A strip is WARPS bands of 32 rows, a thread a row. Thread r of a band reads row `first` + r; in
+// sweep s it computes the row s above that one. So a row needs rows of threads before it and of its
+// own alone, for any number of sweeps: strips tell the next one what their last thread computes,
+// and nothing the other way. In step t a thread reads column t − 2·(r + 1) and computes column
+// t − 2·(r + 1) − s. A tile is STEPS steps of a band.
+//
+// A launch does GROUPS times SWEEPS sweeps. A group of sweeps reads what the one before it
+// computes, in the same step of the tile, as if the grid were SWEEPS rows and columns further on.
 #pragma once
 #include "wavefront/words.cuh"
 #include "memory/copies.cuh"
 
 constexpr int LANES = 32, READ = LANES + 1, AT_ONCE = LANES / STEPS;
-constexpr int BEHIND = 2 * LANES / STEPS;         // tiles from a thread's edge to the next band
-constexpr int TILES_READ = 3, TILES_OF_RHS = 4;   // in shared memory: a tile that is swept, and others
-constexpr int HEAD = 3 * (SWEEPS - 1) | 1;        // steps of rhs before a tile, for later sweeps
-constexpr int READ_PITCH = TILES_READ * STEPS + 1, WRITTEN_PITCH = STEPS + 1;
+constexpr int BEHIND = 2 * LANES / STEPS;        // tiles from a thread's edge to the next band
+constexpr int TILES_READ = 3, TILES_OF_RHS = 4;  // in shared memory: the one that is swept, and others
+constexpr int HEAD = 3 * (SWEEPS - 1) | 1;       // steps of rhs before a tile, for later sweeps
+// Rows lie by steps, so that all threads read one place at a time, and their pitch is odd: banks.
+constexpr int READ_PITCH = TILES_READ * STEPS + 1, PITCH = STEPS + 1;
 constexpr int RHS_ROWS = HAS_RHS ? LANES - 1 + SWEEPS : 1;
 constexpr int RHS_PITCH = HAS_RHS ? HEAD + TILES_OF_RHS * STEPS : 1;
 static_assert(LANES % STEPS == 0 && HEAD <= STEPS && SWEEPS < LANES, "what a row needs is there");
 
 extern __shared__ __align__(16) unsigned char shared_bytes[];
 
-// Rows lie by steps, so that all threads read one place at a time, and their pitch is odd: banks.
-struct Rows {
-  T read[READ][READ_PITCH];  // from the row above the first one on
-  T written[2][LANES][WRITTEN_PITCH];
-  T rhs[RHS_ROWS][RHS_PITCH];
-};
-typedef T Edge[2][SWEEPS][STEPS];  // what the last thread of a band computes: two tiles
-
 struct Shared {
-  Edge edges[WARPS + 1];  // into every band, and out of the last one
-  Rows rows[WARPS];
+  // What the last thread of a band computes, and what comes into the first one: two tiles.
+  T edges[WARPS + 1][GROUPS][2][SWEEPS][STEPS];
+  T read[WARPS][READ][READ_PITCH];             // from the row above the first one on
+  T computed[WARPS][GROUPS][2][READ][PITCH];   // by the last sweep of a group, in the same order
+  T rhs[WARPS][GROUPS][RHS_ROWS][RHS_PITCH];
 };
 static_assert(sizeof(Shared) <= SHARED_BYTES, "the launch asks for the memory of a block");
 
@@ -46,17 +45,20 @@ struct Grids {
   double keep, weight;          // 1 − ω and ω/4
   long long rhs_stride;         // from grid to grid
   long long count, rows, columns, strips, tiles;  // strips of a grid, tiles of a band
+  long long slots;                                // for edges of strips
 };
 
+// A group's rows of a strip: it reads row `first` + r, and column `shift` before that of group 0.
 struct Band {
-  int unit, grid, strip, number, rows, columns, first;
-  DEVICE Band(const Grids& all, int unit, int number) : unit(unit), number(number) {
+  int unit, grid, strip, number, group, rows, columns, first, shift;
+  DEVICE Band(const Grids& all, int unit, int number, int group)
+      : unit(unit), number(number), group(group), shift(group * SWEEPS) {
     const int place = unit / int(all.strips);
     strip = unit - place * int(all.strips);
     grid = all.which == nullptr ? place : all.which[place];
     rows = int(all.rows);
     columns = int(all.columns);
-    first = (strip * WARPS + number) * LANES;
+    first = (strip * WARPS + number) * LANES - shift;
   }
   DEVICE long long stride() const { return (long long)rows * columns; }  // from grid to grid
 };
@@ -102,7 +104,7 @@ template <int COUNT, class Visit> DEVICE inline void visit(const Window& window,
 
 DEVICE inline void request_rows(const Grids& all, const Band& band, int tile) {
   const int slot = (tile + TILES_READ) % TILES_READ * STEPS + lane() % STEPS;
-  T* to = &shared().rows[band.number].read[0][slot];
+  T* to = &shared().read[band.number][0][slot];
   const T* from = all.x + band.grid * band.stride();
   const Window window(band, band.first - 1, tile * STEPS, READ);
   visit<READ>(window, [=](int k, long long place) {
@@ -115,9 +117,10 @@ DEVICE inline void request_rows(const Grids& all, const Band& band, int tile) {
 DEVICE inline void request_rhs(const Grids& all, const Band& band, int tile) {
   const int turn = (tile + TILES_OF_RHS) % TILES_OF_RHS, step = lane() % STEPS;
   const bool is_copied = turn == TILES_OF_RHS - 1 && step >= STEPS - HEAD;
-  T* to = &shared().rows[band.number].rhs[0][HAS_RHS ? HEAD + turn * STEPS + step : 0];
+  T* to = &shared().rhs[band.number][band.group][0][HAS_RHS ? HEAD + turn * STEPS + step : 0];
   const T* from = all.rhs + band.grid * all.rhs_stride;
-  const Window window(band, band.first - SWEEPS, tile * STEPS + 2 * SWEEPS - 5, RHS_ROWS);
+  const int column = tile * STEPS + 2 * SWEEPS - 5 - band.shift;
+  const Window window(band, band.first - SWEEPS, column, RHS_ROWS);
   visit<RHS_ROWS>(window, [=](int k, long long place) {
     copy_word(to + k * RHS_PITCH, from + place);
     if (is_copied) copy_word(to + k * RHS_PITCH - TILES_OF_RHS * STEPS, from + place);
@@ -125,8 +128,9 @@ DEVICE inline void request_rhs(const Grids& all, const Band& band, int tile) {
 }
 
 DEVICE inline void write_rows(const Grids& all, const Band& band, int tile) {
-  const T* from = &shared().rows[band.number].written[tile & 1][0][lane() % STEPS];
+  const T* from = &shared().computed[band.number][band.group][tile & 1][1][lane() % STEPS];
   T* to = all.result + band.grid * band.stride();
-  const Window window(band, band.first - SWEEPS, tile * STEPS - 2 - SWEEPS, LANES);
-  visit<LANES>(window, [=](int k, long long place) { to[place] = from[k * WRITTEN_PITCH]; });
+  const int column = tile * STEPS - 2 - SWEEPS - band.shift;
+  const Window window(band, band.first - SWEEPS, column, LANES);
+  visit<LANES>(window, [=](int k, long long place) { to[place] = from[k * PITCH]; });
 }

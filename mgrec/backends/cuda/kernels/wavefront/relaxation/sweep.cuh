@@ -45,9 +45,10 @@ struct Point {
     return (rows_inside >> s & 1) && column > 0 && column < band.columns - 1;
   }
   // `column` is that of sweep 0, `arriving` what the thread before has for the next step.
+  // `above_it` is for the step after that, or else late: for the next one.
   template <bool ALL_INSIDE>
-  DEVICE void step(const Band& band, int column, T read, T above_it, const T (&arriving)[SWEEPS],
-                   const T* rhs) {
+  DEVICE void step(const Band& band, int column, T read, T above_it, bool is_late,
+                   const T (&arriving)[SWEEPS], const T* rhs) {
     T fresh[SWEEPS + 1];
     fresh[0] = read;
 #pragma unroll
@@ -63,7 +64,7 @@ struct Point {
     }
 #pragma unroll
     for (int s = 0; s < SWEEPS; ++s) before[s] = above[s];
-    above[0] = ahead;
+    above[0] = is_late ? above_it : ahead;
     ahead = above_it;
     now[0] = fresh[0];
 #pragma unroll
@@ -73,27 +74,43 @@ struct Point {
 
 // Whether every point of a tile is inside of the border.
 DEVICE inline bool is_all_inside(const Band& band, int tile) {
-  const int begin = tile * STEPS;
+  const int begin = tile * STEPS - band.shift;
   return band.first > SWEEPS && band.first + LANES <= band.rows &&
          begin - 2 * LANES - SWEEPS > 0 && begin + STEPS - 2 < band.columns;
 }
 
+// Where a group finds a tile's numbers, and where it leaves its own.
+struct Places {
+  const T *read, *above, *rhs;
+  T *computed, *computed_above;
+  const Quad* in;
+  Quad* out;
+  DEVICE Places(const Band& band, int tile) {
+    Shared& all = shared();
+    const int n = band.number, g = band.group, turn = tile & 1;
+    above = g == 0 ? all.read[n][lane()] + tile % TILES_READ * STEPS
+                   : all.computed[n][g - 1][turn][lane()];
+    read = above + (g == 0 ? READ_PITCH : PITCH);
+    rhs = all.rhs[n][g][HAS_RHS ? lane() + SWEEPS : 0];
+    if (HAS_RHS) rhs += HEAD + tile % TILES_OF_RHS * STEPS;
+    computed_above = all.computed[n][g][turn][0];
+    computed = all.computed[n][g][turn][lane() + 1];
+    in = (const Quad*)all.edges[n][g][turn];
+    out = (Quad*)all.edges[n + 1][g][turn];
+  }
+};
+
 template <bool ALL_INSIDE> DEVICE inline void sweep(const Band& band, Point& point, int tile) {
-  Rows& rows = shared().rows[band.number];
-  const Quad* in = (const Quad*)shared().edges[band.number][tile & 1];
-  Quad* out = (Quad*)shared().edges[band.number + 1][tile & 1];
-  const int slot = tile % TILES_READ * STEPS;
-  const T *read = rows.read[lane() + 1] + slot, *above = rows.read[lane()] + slot;
-  const T* rhs = rows.rhs[HAS_RHS ? lane() + SWEEPS : 0];
-  if (HAS_RHS) rhs += HEAD + tile % TILES_OF_RHS * STEPS;
-  T* written = rows.written[tile & 1][lane()];
-  const int column = tile * STEPS - 2 * (lane() + 1);
+  const Places at(band, tile);
+  const int column = tile * STEPS - 2 * (lane() + 1) - band.shift;
+  // What comes to the first thread is a step behind what its band computes.
+  const bool is_late = GROUPS > 1 && band.group > 0 && lane() == 0;
 #pragma unroll 1
   for (int k = 0; k < STEPS; k += 4) {
     Quad from[SWEEPS], to[SWEEPS], last;
 #pragma unroll
     for (int s = 0; s < SWEEPS; ++s) {
-      from[s] = in[(s * STEPS + k) / 4];
+      from[s] = at.in[(s * STEPS + k) / 4];
       to[s].v[0] = point.now[s + 1];
     }
 #pragma unroll
@@ -105,16 +122,20 @@ template <bool ALL_INSIDE> DEVICE inline void sweep(const Band& band, Point& poi
         arriving[s] = lane() == 0 ? from[s].v[u] : before;
       }
       const int step = k + u;
-      point.step<ALL_INSIDE>(band, column + step, read[step], above[step], arriving, rhs + step);
+      point.step<ALL_INSIDE>(band, column + step, at.read[step], at.above[step], is_late, arriving,
+                             at.rhs + step);
       last.v[u] = point.now[SWEEPS];
 #pragma unroll
       for (int s = 0; s < SWEEPS; ++s)
         if (u < 3) to[s].v[u + 1] = point.now[s + 1];
     }
 #pragma unroll
-    for (int u = 0; u < 4; ++u) written[k + u] = last.v[u];
+    for (int u = 0; u < 4; ++u) at.computed[k + u] = last.v[u];
+    if (GROUPS > 1 && lane() == 0)
+#pragma unroll
+      for (int u = 0; u < 4; ++u) at.computed_above[k + u] = from[SWEEPS - 1].v[u];
     if (lane() == LANES - 1)
 #pragma unroll
-      for (int s = 0; s < SWEEPS; ++s) out[(s * STEPS + k) / 4] = to[s];
+      for (int s = 0; s < SWEEPS; ++s) at.out[(s * STEPS + k) / 4] = to[s];
   }
 }
