@@ -15,7 +15,7 @@ LANES = 32
 _TILE_BYTES = 128
 # Bands and groups of a block: each has a scheduler of a multiprocessor to itself, or half of one
 # where a grid is one strip then.
-_WARPS, _MOST_WARPS = 4, 8
+_WARPS, _MOST_WARPS = 2, 8
 _GROUPS = (4, 3, 2, 1)
 # Sweeps of a launch, and of a group by the bytes of a number: registers and right-hand sides set
 # that limit.
@@ -109,7 +109,7 @@ class Cut:
 
     @property
     def sweeps(self) -> int:
-        """Of a launch: the last one is so many rows and columns behind what a strip reads."""
+        """Of a launch: the last one is so many rows behind what a strip reads."""
         return self.layout.sweeps * self.layout.groups
 
     @property
@@ -119,8 +119,9 @@ class Cut:
 
     @property
     def tiles(self) -> int:
-        """Of a band: a thread is two columns behind the one before."""
-        return -(-(self.shape[2] + self.sweeps + 2 * LANES) // self.layout.steps)
+        """Of a band: a thread is two columns behind the one before, a sweep about one."""
+        behind = 2 * LANES + self.layout.groups * (self.layout.sweeps + 1)
+        return -(-(self.shape[2] + behind) // self.layout.steps)
 
     @property
     def edge_words(self) -> int:
@@ -150,7 +151,7 @@ def cut_of(
     groups = groups_of(dtype, has_rhs, device.shared_bytes)[sweeps]
     warps = -(-(shape[1] + sweeps) // LANES)
     if warps > max(1, _MOST_WARPS // groups):
-        warps = max(1, _WARPS // groups)
+        warps = _WARPS
     layout = RelaxationLayout(dtype, sweeps // groups, groups, warps, has_rhs, is_checked)
     while layout.shared_bytes > device.shared_bytes:
         layout = replace(layout, warps=layout.warps - 1)

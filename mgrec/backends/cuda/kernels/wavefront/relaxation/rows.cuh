@@ -7,7 +7,7 @@
 // t − 2·(r + 1) − s. A tile is STEPS steps of a band.
 //
 // A launch does GROUPS times SWEEPS sweeps. A group of sweeps reads what the one before it
-// computes, in the same step of the tile, as if the grid were SWEEPS rows and columns further on.
+// computed one step ago, as if the grid were SWEEPS rows and SWEEPS + 1 columns further on.
 #pragma once
 #include "wavefront/words.cuh"
 #include "memory/copies.cuh"
@@ -28,7 +28,7 @@ struct Shared {
   // What the last thread of a band computes, and what comes into the first one: two tiles.
   T edges[WARPS + 1][GROUPS][2][SWEEPS][STEPS];
   T read[WARPS][READ][READ_PITCH];             // from the row above the first one on
-  T computed[WARPS][GROUPS][2][READ][PITCH];   // by the last sweep of a group, in the same order
+  T computed[WARPS][GROUPS][2][READ][PITCH];   // by the last sweep of a group, one step later
   T rhs[WARPS][GROUPS][RHS_ROWS][RHS_PITCH];
 };
 static_assert(sizeof(Shared) <= SHARED_BYTES, "the launch asks for the memory of a block");
@@ -48,17 +48,17 @@ struct Grids {
   long long slots;                                // for edges of strips
 };
 
-// A group's rows of a strip: it reads row `first` + r, and column `shift` before that of group 0.
+// A group's rows of a strip: it reads row `first` + r, and `shift` columns before group 0.
 struct Band {
   int unit, grid, strip, number, group, rows, columns, first, shift;
   DEVICE Band(const Grids& all, int unit, int number, int group)
-      : unit(unit), number(number), group(group), shift(group * SWEEPS) {
+      : unit(unit), number(number), group(group), shift(group * (SWEEPS + 1)) {
     const int place = unit / int(all.strips);
     strip = unit - place * int(all.strips);
     grid = all.which == nullptr ? place : all.which[place];
     rows = int(all.rows);
     columns = int(all.columns);
-    first = (strip * WARPS + number) * LANES - shift;
+    first = (strip * WARPS + number) * LANES - group * SWEEPS;
   }
   DEVICE long long stride() const { return (long long)rows * columns; }  // from grid to grid
 };
@@ -130,7 +130,7 @@ DEVICE inline void request_rhs(const Grids& all, const Band& band, int tile) {
 DEVICE inline void write_rows(const Grids& all, const Band& band, int tile) {
   const T* from = &shared().computed[band.number][band.group][tile & 1][1][lane() % STEPS];
   T* to = all.result + band.grid * band.stride();
-  const int column = tile * STEPS - 2 - SWEEPS - band.shift;
+  const int column = tile * STEPS - 3 - SWEEPS - band.shift;
   const Window window(band, band.first - SWEEPS, column, LANES);
   visit<LANES>(window, [=](int k, long long place) { to[place] = from[k * PITCH]; });
 }

@@ -44,11 +44,11 @@ struct Point {
   DEVICE bool is_inside(const Band& band, int s, int column) const {
     return (rows_inside >> s & 1) && column > 0 && column < band.columns - 1;
   }
-  // `column` is that of sweep 0, `arriving` what the thread before has for the next step.
-  // `above_it` is for the step after that, or else late: for the next one.
+  // `column` is that of sweep 0, `arriving` what the thread before has for the next step, and
+  // `above_it` what it read: for the step after that.
   template <bool ALL_INSIDE>
-  DEVICE void step(const Band& band, int column, T read, T above_it, bool is_late,
-                   const T (&arriving)[SWEEPS], const T* rhs) {
+  DEVICE void step(const Band& band, int column, T read, T above_it, const T (&arriving)[SWEEPS],
+                   const T* rhs) {
     T fresh[SWEEPS + 1];
     fresh[0] = read;
 #pragma unroll
@@ -64,7 +64,7 @@ struct Point {
     }
 #pragma unroll
     for (int s = 0; s < SWEEPS; ++s) before[s] = above[s];
-    above[0] = is_late ? above_it : ahead;
+    above[0] = ahead;
     ahead = above_it;
     now[0] = fresh[0];
 #pragma unroll
@@ -100,41 +100,35 @@ struct Places {
   }
 };
 
+// What arrives comes from the thread before; to the first one, the last one sends what its band
+// gets. (A choice behind the shuffle, not before it, is what the compiler waits for too early.)
 template <bool ALL_INSIDE> DEVICE inline void sweep(const Band& band, Point& point, int tile) {
   const Places at(band, tile);
-  const int column = tile * STEPS - 2 * (lane() + 1) - band.shift;
-  // What comes to the first thread is a step behind what its band computes.
-  const bool is_late = GROUPS > 1 && band.group > 0 && lane() == 0;
-#pragma unroll 1
+  const int column = tile * STEPS - 2 * (lane() + 1) - band.shift, before = (lane() + LANES - 1) % LANES;
+  const bool is_first = lane() == 0, is_last = lane() == LANES - 1;
+#pragma unroll 2
   for (int k = 0; k < STEPS; k += 4) {
-    Quad from[SWEEPS], to[SWEEPS], last;
+    Quad from[SWEEPS], to[SWEEPS];
 #pragma unroll
-    for (int s = 0; s < SWEEPS; ++s) {
-      from[s] = at.in[(s * STEPS + k) / 4];
-      to[s].v[0] = point.now[s + 1];
-    }
+    for (int s = 0; s < SWEEPS; ++s) from[s] = at.in[(s * STEPS + k) / 4];
 #pragma unroll
     for (int u = 0; u < 4; ++u) {
       T arriving[SWEEPS];
 #pragma unroll
       for (int s = 0; s < SWEEPS; ++s) {
-        const T before = from_lane<true>(point.now[s + 1], 1);
-        arriving[s] = lane() == 0 ? from[s].v[u] : before;
+        to[s].v[u] = point.now[s + 1];
+        arriving[s] = from_lane<false>(is_last ? from[s].v[u] : to[s].v[u], before);
       }
       const int step = k + u;
-      point.step<ALL_INSIDE>(band, column + step, at.read[step], at.above[step], is_late, arriving,
+      point.step<ALL_INSIDE>(band, column + step, at.read[step], at.above[step], arriving,
                              at.rhs + step);
-      last.v[u] = point.now[SWEEPS];
-#pragma unroll
-      for (int s = 0; s < SWEEPS; ++s)
-        if (u < 3) to[s].v[u + 1] = point.now[s + 1];
     }
 #pragma unroll
-    for (int u = 0; u < 4; ++u) at.computed[k + u] = last.v[u];
-    if (GROUPS > 1 && lane() == 0)
+    for (int u = 0; u < 4; ++u) at.computed[k + u] = to[SWEEPS - 1].v[u];
+    if (GROUPS > 1 && is_first)
 #pragma unroll
       for (int u = 0; u < 4; ++u) at.computed_above[k + u] = from[SWEEPS - 1].v[u];
-    if (lane() == LANES - 1)
+    if (is_last)
 #pragma unroll
       for (int s = 0; s < SWEEPS; ++s) at.out[(s * STEPS + k) / 4] = to[s];
   }
