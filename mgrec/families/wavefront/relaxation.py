@@ -46,8 +46,9 @@ class Held:
     def sides(self, update: np.ndarray) -> Sides:
         (down, across), (first, last, left, right) = self.inside, self.ends
         row, column = self.grids.row, self.grids.column
-        sides = (row(first), across), (row(last), across), (column(left), down), (column(right), down)
-        return Sides(*(np.array(to_host(side[..., part])) for side, part in sides), update=update)
+        rows = (np.array(to_host(row(k)[..., across])) for k in (first, last))
+        columns = (np.array(to_host(column(k)[..., down])) for k in (left, right))
+        return Sides(*rows, *columns, update)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -175,9 +175,7 @@ def test_right_hand_sides_broadcast() -> None:
         check(x, rhs, omega=0.7, sweeps=2)
 
 
-@pytest.mark.parametrize(
-    "dtype", ["f4", pytest.param("f8", marks=extended)]
-)
+@pytest.mark.parametrize("dtype", ["f4", pytest.param("f8", marks=extended)])
 def test_more_sweeps_than_a_launch_does(dtype: str) -> None:
     x, rhs = numbers((2, 35, 40), dtype), numbers((35, 40), dtype, 1)
     check(x, rhs, omega=1.9, sweeps=18)
@@ -295,7 +293,11 @@ def test_captures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Stream, "captures", True)
     check(numbers((29, 75), "f4"), sweeps=3, omega=1.3)
     for shape, options, message in [
-        ((130, 160), {"sweeps": 3}, "sweeps over grids of 130 rows, 3 at a time, cannot be captured"),
+        (
+            (130, 160),
+            {"sweeps": 3},
+            "sweeps over grids of 130 rows, 3 at a time, cannot be captured",
+        ),
         ((29, 75), {"tol": 1.0}, "sweeps with tol cannot be captured into a CUDA graph"),
     ]:
         with pytest.raises(RuntimeError, match=message):

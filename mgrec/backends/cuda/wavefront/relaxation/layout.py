@@ -20,8 +20,9 @@ _GROUPS = (4, 3, 2, 1)
 # Sweeps of a launch, and of a group by the bytes of a number: registers and right-hand sides set
 # that limit.
 _SWEEPS, _OF_GROUP = 16, {4: 8, 8: 4}
-# Threads of a multiprocessor: each may have 128 registers, or twice as many for wide sweeps.
-_THREADS, _WIDE = 512, 16
+# Threads of a multiprocessor: each may have 128 registers, which are enough for so many sweeps of
+# a group, by the bytes of a number; half as many threads for more.
+_THREADS, _NARROW = 512, {4: 4, 8: 1}
 # Words by which the strips of several grids pass on their edges: as many are kept for the next
 # launch.
 MOST_WORDS = 1 << 22
@@ -68,8 +69,9 @@ class RelaxationLayout:
     @property
     def shared_bytes(self) -> int:
         """Of a block: what the kernel's struct Shared takes, or a little more."""
-        read = (LANES + 1) * (3 * self.steps + 1)
-        computed = 2 * (LANES + 1) * (self.steps + 1)
+        word = 16 // self.dtype.itemsize
+        read = (LANES + 1) * (3 * self.steps + word)
+        computed = 2 * (LANES + 1) * (self.steps + word)
         rhs = (LANES + self.sweeps) * (4 * self.steps + 3 * self.sweeps) if self.has_rhs else 1
         edges = 2 * self.sweeps * self.steps
         band = read + self.groups * (computed + rhs + edges)
@@ -79,8 +81,8 @@ class RelaxationLayout:
     def blocks(self, device: Device) -> int:
         """Of a multiprocessor."""
         by_memory = (device.shared_bytes + 1024) // (self.shared_bytes + 1024)
-        is_wide = self.sweeps * self.dtype.itemsize > _WIDE
-        return max(1, min(by_memory, (_THREADS // 2 if is_wide else _THREADS) // self.threads))
+        is_narrow = self.sweeps <= _NARROW[self.dtype.itemsize]
+        return max(1, min(by_memory, (_THREADS if is_narrow else _THREADS // 2) // self.threads))
 
     def print(self) -> str:
         numbers = {

@@ -16,8 +16,10 @@ constexpr int LANES = 32, READ = LANES + 1, AT_ONCE = LANES / STEPS;
 constexpr int BEHIND = 2 * LANES / STEPS;        // tiles from a thread's edge to the next band
 constexpr int TILES_READ = 3, TILES_OF_RHS = 4;  // in shared memory: the one that is swept, and others
 constexpr int HEAD = 3 * (SWEEPS - 1) | 1;       // steps of rhs before a tile, for later sweeps
-// Rows lie by steps, so that all threads read one place at a time, and their pitch is odd: banks.
-constexpr int READ_PITCH = TILES_READ * STEPS + 1, PITCH = STEPS + 1;
+// Rows lie by steps, so that all threads read one place at a time: by words of 16 bytes, of which
+// the pitch is an odd number; right-hand sides one by one, of which it is odd as well. Banks!
+constexpr int WORD = 16 / int(sizeof(T)), READ_PITCH = TILES_READ * STEPS + WORD;
+constexpr int PITCH = STEPS + WORD;
 constexpr int RHS_ROWS = HAS_RHS ? LANES - 1 + SWEEPS : 1;
 constexpr int RHS_PITCH = HAS_RHS ? HEAD + TILES_OF_RHS * STEPS : 1;
 static_assert(LANES % STEPS == 0 && HEAD <= STEPS && SWEEPS < LANES, "what a row needs is there");

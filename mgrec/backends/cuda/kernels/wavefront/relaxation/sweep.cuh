@@ -23,14 +23,14 @@ struct Point {
   T ahead;              // of sweep 0 the one after `above`
   T keep, weight;
   Bits update;
-  unsigned rows_inside;  // bit s: the row of sweep s is not on the border
+  unsigned inside[SWEEPS + 1];  // points of sweep s that are not on the border, in its row
   DEVICE Point(const Grids& all, const Band& band)
       : now(), above(), before(), ahead(), keep(T(all.keep)), weight(T(all.weight)), update(0),
-        rows_inside(0) {
+        inside() {
 #pragma unroll
     for (int s = 1; s <= SWEEPS; ++s) {
       const int row = band.first + lane() - s;
-      if (row > 0 && row < band.rows - 1) rows_inside |= 1u << s;
+      if (row > 0 && row < band.rows - 1) inside[s] = band.columns - 2;
     }
   }
   DEVICE T relaxed(int s, T rhs) const {
@@ -41,23 +41,20 @@ struct Point {
     const T kept = keep * before[s - 1], added = weight * around;
     return kept + added;
   }
-  DEVICE bool is_inside(const Band& band, int s, int column) const {
-    return (rows_inside >> s & 1) && column > 0 && column < band.columns - 1;
-  }
   // `column` is that of sweep 0, `arriving` what the thread before has for the next step, and
   // `above_it` what it read: for the step after that.
   template <bool ALL_INSIDE>
-  DEVICE void step(const Band& band, int column, T read, T above_it, const T (&arriving)[SWEEPS],
+  DEVICE void step(int column, T read, T above_it, const T (&arriving)[SWEEPS],
                    const T* rhs) {
     T fresh[SWEEPS + 1];
     fresh[0] = read;
 #pragma unroll
     for (int s = 1; s <= SWEEPS; ++s) {
-      const bool inside = ALL_INSIDE || is_inside(band, s, column - s);
+      const bool is_inside = ALL_INSIDE || unsigned(column - s - 1) < inside[s];
       const T old = before[s - 1];
       const T next = relaxed(s, HAS_RHS ? rhs[-s * RHS_PITCH - 3 * (s - 1)] : T(0));
-      fresh[s] = inside ? next : old;
-      if (IS_CHECKED && s == SWEEPS && inside) {
+      fresh[s] = is_inside ? next : old;
+      if (IS_CHECKED && s == SWEEPS && is_inside) {
         const Bits size = size_of(next - old);
         update = size > update ? size : update;
       }
@@ -81,22 +78,33 @@ DEVICE inline bool is_all_inside(const Band& band, int tile) {
 
 // Where a group finds a tile's numbers, and where it leaves its own.
 struct Places {
-  const T *read, *above, *rhs;
-  T *computed, *computed_above;
-  const Quad* in;
-  Quad* out;
+  const T* rhs;
+  const Quad *read, *above, *in;
+  Quad *computed, *computed_above, *out;
   DEVICE Places(const Band& band, int tile) {
     Shared& all = shared();
     const int n = band.number, g = band.group, turn = tile & 1;
-    above = g == 0 ? all.read[n][lane()] + tile % TILES_READ * STEPS
-                   : all.computed[n][g - 1][turn][lane()];
-    read = above + (g == 0 ? READ_PITCH : PITCH);
+    const T* row = g == 0 ? all.read[n][lane()] + tile % TILES_READ * STEPS
+                          : all.computed[n][g - 1][turn][lane()];
+    above = (const Quad*)row;
+    read = (const Quad*)(row + (g == 0 ? READ_PITCH : PITCH));
     rhs = all.rhs[n][g][HAS_RHS ? lane() + SWEEPS : 0];
     if (HAS_RHS) rhs += HEAD + tile % TILES_OF_RHS * STEPS;
-    computed_above = all.computed[n][g][turn][0];
-    computed = all.computed[n][g][turn][lane() + 1];
+    computed_above = (Quad*)all.computed[n][g][turn][0];
+    computed = (Quad*)all.computed[n][g][turn][lane() + 1];
     in = (const Quad*)all.edges[n][g][turn];
     out = (Quad*)all.edges[n + 1][g][turn];
+  }
+};
+
+// What four steps take from shared memory, read four steps before: stores do not delay it then.
+struct Taken {
+  Quad from[SWEEPS], read, above;
+  DEVICE void take(const Places& at, int k) {
+#pragma unroll
+    for (int s = 0; s < SWEEPS; ++s) from[s] = at.in[s * (STEPS / 4) + k];
+    read = at.read[k];
+    above = at.above[k];
   }
 };
 
@@ -104,32 +112,32 @@ struct Places {
 // gets. (A choice behind the shuffle, not before it, is what the compiler waits for too early.)
 template <bool ALL_INSIDE> DEVICE inline void sweep(const Band& band, Point& point, int tile) {
   const Places at(band, tile);
-  const int column = tile * STEPS - 2 * (lane() + 1) - band.shift, before = (lane() + LANES - 1) % LANES;
+  const int column = tile * STEPS - 2 * (lane() + 1) - band.shift;
+  const int before = (lane() + LANES - 1) % LANES;
   const bool is_first = lane() == 0, is_last = lane() == LANES - 1;
+  Taken next;
+  next.take(at, 0);
 #pragma unroll 2
-  for (int k = 0; k < STEPS; k += 4) {
-    Quad from[SWEEPS], to[SWEEPS];
-#pragma unroll
-    for (int s = 0; s < SWEEPS; ++s) from[s] = at.in[(s * STEPS + k) / 4];
+  for (int k = 0; k < STEPS / 4; ++k) {
+    const Taken taken = next;
+    next.take(at, (k + 1) % (STEPS / 4));
+    Quad to[SWEEPS];
 #pragma unroll
     for (int u = 0; u < 4; ++u) {
       T arriving[SWEEPS];
 #pragma unroll
       for (int s = 0; s < SWEEPS; ++s) {
         to[s].v[u] = point.now[s + 1];
-        arriving[s] = from_lane<false>(is_last ? from[s].v[u] : to[s].v[u], before);
+        arriving[s] = from_lane<false>(is_last ? taken.from[s].v[u] : to[s].v[u], before);
       }
-      const int step = k + u;
-      point.step<ALL_INSIDE>(band, column + step, at.read[step], at.above[step], arriving,
+      const int step = 4 * k + u;
+      point.step<ALL_INSIDE>(column + step, taken.read.v[u], taken.above.v[u], arriving,
                              at.rhs + step);
     }
-#pragma unroll
-    for (int u = 0; u < 4; ++u) at.computed[k + u] = to[SWEEPS - 1].v[u];
-    if (GROUPS > 1 && is_first)
-#pragma unroll
-      for (int u = 0; u < 4; ++u) at.computed_above[k + u] = from[SWEEPS - 1].v[u];
+    at.computed[k] = to[SWEEPS - 1];
+    if (GROUPS > 1 && is_first) at.computed_above[k] = taken.from[SWEEPS - 1];
     if (is_last)
 #pragma unroll
-      for (int s = 0; s < SWEEPS; ++s) at.out[(s * STEPS + k) / 4] = to[s];
+      for (int s = 0; s < SWEEPS; ++s) at.out[s * (STEPS / 4) + k] = to[s];
   }
 }
