@@ -117,7 +117,7 @@ template <bool ALL_INSIDE> DEVICE inline void sweep(const Band& band, Point& poi
   const bool is_first = lane() == 0, is_last = lane() == LANES - 1;
   Taken next;
   next.take(at, 0);
-#pragma unroll 2
+#pragma unroll 4
   for (int k = 0; k < STEPS / 4; ++k) {
     const Taken taken = next;
     next.take(at, (k + 1) % (STEPS / 4));
