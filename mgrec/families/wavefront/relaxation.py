@@ -46,9 +46,18 @@ class Held:
     def sides(self, update: np.ndarray) -> Sides:
         (down, across), (first, last, left, right) = self.inside, self.ends
         row, column = self.grids.row, self.grids.column
-        rows = (np.array(to_host(row(k)[..., across])) for k in (first, last))
-        columns = (np.array(to_host(column(k)[..., down])) for k in (left, right))
-        return Sides(*rows, *columns, update)
+        return Sides(
+            first=_copied(row(first)[..., across]),
+            last=_copied(row(last)[..., across]),
+            left=_copied(column(left)[..., down]),
+            right=_copied(column(right)[..., down]),
+            update=update,
+        )
+
+
+def _copied(side: Any) -> np.ndarray:
+    """In host memory, apart from the grid."""
+    return np.array(to_host(side))
 
 
 @dataclass(frozen=True, kw_only=True)
