@@ -66,52 +66,48 @@ struct Band {
 };
 
 // Rows of a tile, `row` and those after it, each two columns behind the one above: `column` is that
-// of the first row and step. A thread visits one step of every AT_ONCE-th row.
+// of the first row and step. A thread has one step of every AT_ONCE-th row.
 struct Window {
-  int row, column, columns;
-  unsigned low, count;  // rows that have a number at this thread's step
-  bool is_inside;       // all rows at all steps do
-  DEVICE Window(const Band& band, int row, int column, int rows)
-      : row(row), column(column + lane() % STEPS), columns(band.columns) {
-    const int begin = greatest(-row, (this->column - columns >> 1) + 1);
-    const int end = least(band.rows - row, (this->column >> 1) + 1);
-    low = begin;
-    count = greatest(end - begin, 0);
-    is_inside = row >= 0 && row + rows <= band.rows && column - 2 * (rows - 1) >= 0 &&
-                column + STEPS <= columns;
+  int row, column, columns, rows, begin, end;  // rows of the window that the grid has
+  DEVICE Window(const Band& band, int row, int column, int count)
+      : row(row), column(column), columns(band.columns), rows(band.rows), begin(row < 0 ? -row : 0),
+        end(rows - row < count ? rows - row : count) {}
+  // Of a row's number at a step, in a grid.
+  DEVICE long long place(int k, int step) const {
+    return (long long)(row + k) * columns + column + step - 2 * k;
   }
-  DEVICE static int least(int x, int y) { return x < y ? x : y; }
-  DEVICE static int greatest(int x, int y) { return x > y ? x : y; }
-  DEVICE bool has(int k) const { return unsigned(k) - low < count; }
-  // Of a row's number in a grid.
-  DEVICE long long place(int k) const {
-    return (long long)(row + k) * columns + column - 2 * k;
+  // Whether all rows have all columns.
+  DEVICE bool is_inside() const {
+    return column - 2 * (end - 1) >= 0 && column + STEPS - 2 * begin <= columns;
+  }
+  // Whether all is in the grid, if only in another row: nobody looks at what is read there.
+  DEVICE bool is_readable() const {
+    return place(begin, 0) >= 0 && place(end - 1, STEPS - 1) < (long long)rows * columns;
+  }
+  // Call a function of the row's number and the address of this thread's number in a grid.
+  template <class N, class Visit>
+  DEVICE void visit(bool is_whole, N* grid, Visit number) const {
+    const int step = lane() % STEPS, first = begin + lane() / STEPS;
+    N* at = grid + place(first, step);
+    const long long stride = AT_ONCE * ((long long)columns - 2);
+    if (is_whole) {
+#pragma unroll 8
+      for (int k = first; k < end; k += AT_ONCE, at += stride) number(k, at);
+      return;
+    }
+    unsigned own = column + step - 2 * first;
+#pragma unroll 8
+    for (int k = first; k < end; k += AT_ONCE, at += stride, own -= 2 * AT_ONCE)
+      if (own < unsigned(columns)) number(k, at);
   }
 };
-
-// Call a function of the row's number and its place in a grid.
-template <int COUNT, class Visit> DEVICE inline void visit(const Window& window, Visit number) {
-  const int first = lane() / STEPS;
-  long long place = window.place(first);
-  const long long stride = window.place(first + AT_ONCE) - place;
-  if (window.is_inside) {
-#pragma unroll 8
-    for (int k = first; k < COUNT; k += AT_ONCE, place += stride) number(k, place);
-    return;
-  }
-#pragma unroll 8
-  for (int k = first; k < COUNT; k += AT_ONCE, place += stride)
-    if (window.has(k)) number(k, place);
-}
 
 DEVICE inline void request_rows(const Grids& all, const Band& band, int tile) {
   const int slot = (tile + TILES_READ) % TILES_READ * STEPS + lane() % STEPS;
   T* to = &shared().read[band.number][0][slot];
-  const T* from = all.x + band.grid * band.stride();
   const Window window(band, band.first - 1, tile * STEPS, READ);
-  visit<READ>(window, [=](int k, long long place) {
-    copy_word(to + k * READ_PITCH, from + place);
-  });
+  window.visit(window.is_readable(), all.x + band.grid * band.stride(),
+               [=](int k, const T* at) { copy_word(to + k * READ_PITCH, at); });
 }
 
 // In sweep s, thread r needs of row `first` + r − s what came to it 3·(s − 1) steps ago. The last
@@ -120,19 +116,19 @@ DEVICE inline void request_rhs(const Grids& all, const Band& band, int tile) {
   const int turn = (tile + TILES_OF_RHS) % TILES_OF_RHS, step = lane() % STEPS;
   const bool is_copied = turn == TILES_OF_RHS - 1 && step >= STEPS - HEAD;
   T* to = &shared().rhs[band.number][band.group][0][HAS_RHS ? HEAD + turn * STEPS + step : 0];
-  const T* from = all.rhs + band.grid * all.rhs_stride;
   const int column = tile * STEPS + 2 * SWEEPS - 5 - band.shift;
   const Window window(band, band.first - SWEEPS, column, RHS_ROWS);
-  visit<RHS_ROWS>(window, [=](int k, long long place) {
-    copy_word(to + k * RHS_PITCH, from + place);
-    if (is_copied) copy_word(to + k * RHS_PITCH - TILES_OF_RHS * STEPS, from + place);
+  const T* from = all.rhs + band.grid * all.rhs_stride;
+  window.visit(window.is_readable(), from, [=](int k, const T* at) {
+    copy_word(to + k * RHS_PITCH, at);
+    if (is_copied) copy_word(to + k * RHS_PITCH - TILES_OF_RHS * STEPS, at);
   });
 }
 
 DEVICE inline void write_rows(const Grids& all, const Band& band, int tile) {
   const T* from = &shared().computed[band.number][band.group][tile & 1][1][lane() % STEPS];
-  T* to = all.result + band.grid * band.stride();
   const int column = tile * STEPS - 3 - SWEEPS - band.shift;
   const Window window(band, band.first - SWEEPS, column, LANES);
-  visit<LANES>(window, [=](int k, long long place) { to[place] = from[k * PITCH]; });
+  window.visit(window.is_inside(), all.result + band.grid * band.stride(),
+               [=](int k, T* at) { *at = from[k * PITCH]; });
 }
