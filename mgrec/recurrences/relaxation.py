@@ -87,7 +87,7 @@ def sor(
     quarter of an array, and copies are made of a grid that is not contiguous and of an `rhs` that
     is broadcast along rows or columns. With `tol` the host waits for every checked sweep.
 
-    A CUDA graph can capture sweeps without `tol` of grids of few rows: 248 for one sweep, 120
+    A CUDA graph can capture sweeps without `tol` of grids of few rows: 255 for one sweep, 124
     for 4 together, and 48 for 16. Others raise, since every launch needs a number of its own.
 
     *Dask.* The sides of a chunk alone cross its border, and it starts as soon as those around

@@ -20,9 +20,9 @@ _GROUPS = (4, 3, 2, 1)
 # Sweeps of a launch, and of a group by the bytes of a number: registers and right-hand sides set
 # that limit.
 _SWEEPS, _OF_GROUP = 16, {4: 8, 8: 4}
-# Threads of a multiprocessor: each may have 128 registers, which are enough for so many sweeps of
-# a group, by the bytes of a number; half as many threads for more.
-_THREADS, _NARROW = 512, {4: 4, 8: 1}
+# Threads of a multiprocessor, whose registers must do for the sweeps of a group, up to so many, by
+# the bytes of a number; _FEW for more.
+_THREADS, _FEW = {4: ((1, 768), (4, 512)), 8: ((1, 512),)}, 256
 # Words by which the strips of several grids pass on their edges: as many are kept for the next
 # launch.
 MOST_WORDS = 1 << 22
@@ -40,7 +40,7 @@ class RelaxationLayout:
         Of a launch: groups, one warp's sweeps each.
     warps : int
         Bands of a strip, each of 32 rows. Of every band and group, one warp sweeps and another
-        carries.
+        carries; two carry for one group.
     has_rhs : bool
         There is a right-hand side.
     is_checked : bool
@@ -64,7 +64,7 @@ class RelaxationLayout:
 
     @property
     def threads(self) -> int:
-        return 2 * LANES * self.warps * self.groups
+        return LANES * self.warps * (self.groups + max(2, self.groups))
 
     @property
     def shared_bytes(self) -> int:
@@ -81,13 +81,21 @@ class RelaxationLayout:
     def blocks(self, device: Device) -> int:
         """Of a multiprocessor."""
         by_memory = (device.shared_bytes + 1024) // (self.shared_bytes + 1024)
-        is_narrow = self.sweeps <= _NARROW[self.dtype.itemsize]
-        return max(1, min(by_memory, (_THREADS if is_narrow else _THREADS // 2) // self.threads))
+        return max(1, min(by_memory, self._most_threads // self.threads))
+
+    @property
+    def _most_threads(self) -> int:
+        limits = _THREADS[self.dtype.itemsize]
+        return next((threads for sweeps, threads in limits if self.sweeps <= sweeps), _FEW)
+
+    def fits(self, device_bytes: int) -> bool:
+        """Whether a multiprocessor has the registers and the shared memory for a block."""
+        return self.threads <= self._most_threads and self.shared_bytes <= device_bytes
 
     def print(self) -> str:
         numbers = {
             "STEPS": self.steps, "SWEEPS": self.sweeps, "GROUPS": self.groups,
-            "WARPS": self.warps, "SHARED_BYTES": self.shared_bytes, "STAGES": 2,
+            "WARPS": self.warps, "THREADS": self.threads, "SHARED_BYTES": self.shared_bytes, "STAGES": 2,
         }  # fmt: skip
         flags = {"HAS_RHS": self.has_rhs, "IS_CHECKED": self.is_checked, "ALONE": self.alone}
         lines = [f"constexpr int {k} = {v};" for k, v in numbers.items()]
@@ -152,10 +160,10 @@ def cut_of(
     """Choose how grids are cut up."""
     groups = groups_of(dtype, has_rhs, device.shared_bytes)[sweeps]
     warps = -(-(shape[1] + sweeps) // LANES)
-    if warps > max(1, _MOST_WARPS // groups):
-        warps = _WARPS
     layout = RelaxationLayout(dtype, sweeps // groups, groups, warps, has_rhs, is_checked)
-    while layout.shared_bytes > device.shared_bytes:
+    if warps * groups > _MOST_WARPS or not layout.fits(device.shared_bytes):
+        layout = replace(layout, warps=min(warps, _WARPS))
+    while not layout.fits(device.shared_bytes):
         layout = replace(layout, warps=layout.warps - 1)
     return Cut(replace(layout, alone=Cut(layout, shape).strips == 1), shape)
 
@@ -169,7 +177,7 @@ def groups_of(dtype: np.dtype[np.floating], has_rhs: bool, shared_bytes: int) ->
             own, rest = divmod(sweeps, groups)
             layout = RelaxationLayout(dtype, own, groups, 1, has_rhs, is_checked=True)
             is_good = rest == 0 and (own > 1 or groups == 1) and own <= _OF_GROUP[dtype.itemsize]
-            if is_good and layout.shared_bytes <= shared_bytes:
+            if is_good and layout.fits(shared_bytes):
                 found.setdefault(sweeps, groups)
     return found
 
