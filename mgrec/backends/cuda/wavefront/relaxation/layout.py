@@ -95,7 +95,8 @@ class RelaxationLayout:
     def print(self) -> str:
         numbers = {
             "STEPS": self.steps, "SWEEPS": self.sweeps, "GROUPS": self.groups,
-            "WARPS": self.warps, "THREADS": self.threads, "SHARED_BYTES": self.shared_bytes, "STAGES": 2,
+            "WARPS": self.warps, "THREADS": self.threads, "SHARED_BYTES": self.shared_bytes,
+            "STAGES": 2,
         }  # fmt: skip
         flags = {"HAS_RHS": self.has_rhs, "IS_CHECKED": self.is_checked, "ALONE": self.alone}
         lines = [f"constexpr int {k} = {v};" for k, v in numbers.items()]
