@@ -1,7 +1,7 @@
 // CUDA kernels as functions of this machine, a fiber a thread, block after block.
 //
 // Fibers run in turns, each until it waits. A shuffle is met once every thread has had its turn, so
-// that all threads of a warp must wait equally often between barriers, which all leave in one turn.
+// that all threads of a warp must wait equally often; a barrier, once every thread is there.
 #include <ucontext.h>
 
 #include <cmath>
@@ -27,25 +27,15 @@ static char exchanged[MOST_FIBERS][8];
 static void (*body)(void*);
 static void* body_arguments;
 
+static bool waits[MOST_FIBERS];  // at a barrier
+
 static void wait_for_others() {
   const unsigned mine = threadIdx.x;
   swapcontext(&fibers[mine], &scheduler);
 }
-static unsigned arrived, barriers, turns, last_met;
-static unsigned alive() {
-  unsigned count = 0;
-  for (unsigned t = 0; t < blockDim.x; ++t) count += !ended[t];
-  return count;
-}
 inline void __syncthreads() {
-  const unsigned own = barriers;
-  if (++arrived == alive()) {
-    arrived = 0;
-    ++barriers;
-    last_met = turns;
-  }
-  do wait_for_others();
-  while (barriers == own || turns == last_met);
+  waits[threadIdx.x] = true;
+  wait_for_others();
 }
 static bool votes[MOST_FIBERS];
 inline bool __syncthreads_or(bool vote) {
@@ -94,16 +84,20 @@ static void run_block() {
     fibers[t].uc_stack.ss_size = STACK;
     fibers[t].uc_link = &scheduler;
     makecontext(&fibers[t], fiber, 0);
-    ended[t] = false;
+    ended[t] = waits[t] = false;
   }
-  for (bool any = true; any; ++turns) {
+  for (bool any = true; any;) {
     any = false;
+    bool all_wait = true;
     for (unsigned t = 0; t < blockDim.x; ++t) {
       if (ended[t]) continue;
+      any = true;
+      if (waits[t]) continue;
+      all_wait = false;
       threadIdx.x = t;
       swapcontext(&scheduler, &fibers[t]);
-      any = true;
     }
+    if (all_wait) memset(waits, 0, sizeof(waits));
   }
 }
 

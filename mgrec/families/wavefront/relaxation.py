@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...arrays.kinds import to_host
 from ..family import Arrays, Pack, Shape
 from ..kernels import Backend
 from ..swept import Swept
@@ -46,12 +47,17 @@ class Held:
         (down, across), (first, last, left, right) = self.inside, self.ends
         row, column = self.grids.row, self.grids.column
         return Sides(
-            first=np.array(row(first)[..., across]),
-            last=np.array(row(last)[..., across]),
-            left=np.array(column(left)[..., down]),
-            right=np.array(column(right)[..., down]),
+            first=_copied(row(first)[..., across]),
+            last=_copied(row(last)[..., across]),
+            left=_copied(column(left)[..., down]),
+            right=_copied(column(right)[..., down]),
             update=update,
         )
+
+
+def _copied(side: Any) -> np.ndarray:
+    """In host memory, apart from the grid."""
+    return np.array(to_host(side))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,21 +84,22 @@ class Relaxation(Swept):
         """All sweeps over whole grids."""
         *rhs, x = pack.blocks
         result = out[0] if out else backend.empty(shape, self.dtype)
-        side = np.broadcast_to(rhs[0], shape) if rhs else None
+        side = rhs[0] if rhs else None
         backend.kernels(self.family).determine(self.loop, x, side, result)
         return (result,), None
 
     def hold(
         self, backend: Backend, pack: Pack, shape: Shape, around: tuple[bool, ...]
     ) -> tuple[Held, Sides]:
-        above, left, below, right = around
+        above, left, below, right = map(int, around)
         *batch, rows, columns = shape
         inside = slice(above, above + rows), slice(left, left + columns)
         whole = (*batch, above + rows + below, left + columns + right)
         arrays = []
         for block in reversed(pack.blocks):
-            arrays.append(np.zeros(whole, self.dtype))
-            arrays[-1][(..., *inside)] = block
+            arrays.append(backend.empty(whole, self.dtype))
+            arrays[-1][...] = 0
+            arrays[-1][(..., *inside)] = block[()] if block.ndim == 0 else block
         held = Held(backend.kernels(self.family).hold(*arrays), inside, shape)
         return held, held.sides(np.full(tuple(batch), np.nan))
 

@@ -38,6 +38,7 @@ def launch_every_kernel() -> None:
     launch_filters()
     launch_tridiagonal()
     launch_tables()
+    launch_sweeps()
 
 
 def launch_scans() -> None:
@@ -120,6 +121,18 @@ def launch_tables() -> None:
     for shape in [(70, 16_500), (700, 130), (700, 128), (130, 20, 12)]:
         for dtype in ("f4", "u1"):
             mgrec.summed_area_table(cupy.ones(shape, dtype))
+
+
+def launch_sweeps() -> None:
+    """Several strips and one, of one group of sweeps and of four."""
+    import cupy
+
+    import mgrec
+
+    for shape in [(300, 50), (3, 20, 30)]:
+        for dtype, sweeps in (("f4", 1), ("f4", 16), ("f8", 4)):
+            x = cupy.ones(shape, dtype)
+            mgrec.sor(x, x if sweeps == 4 else None, sweeps=sweeps, tol=1e-9)
 
 
 if __name__ == "__main__":

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ....families.kernels import Kernels
 from ....families.wavefront.recurrence import SummedAreaTable
+from ....families.wavefront.sweeps import Sweeps
+from .relaxation.grids import determine_relaxation
+from .relaxation.held import hold
 from .table import determine_table
+
+_KERNELS: dict[type, Callable[..., Any]] = {
+    SummedAreaTable: lambda loop, *tile: determine_table(*tile),
+    Sweeps: determine_relaxation,
+}
 
 
 def kernels(method: str) -> Kernels:
     """The phase of a tile."""
-    return Kernels(determine, hold=_refuse)
+    return Kernels(determine, hold=hold)
 
 
 def determine(loop: Any, *tile: Any) -> Any:
-    """The edges of a tile; its results are written."""
-    return determine_table(*tile) if isinstance(loop, SummedAreaTable) else _refuse()
+    """What the kernel of a loop returns, mostly edges of the tile; its results are written."""
+    return _KERNELS.get(type(loop), _refuse)(loop, *tile)
 
 
 def _refuse(*given: Any) -> Any:

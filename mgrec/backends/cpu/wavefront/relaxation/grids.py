@@ -34,7 +34,7 @@ def determine_relaxation(
     loop : Sweeps
     x : array (..., rows, columns)
     rhs : array, optional
-        Of the shape and dtype of `x`.
+        Of the dtype of `x`, to which it broadcasts.
     result : array
         Of the shape and dtype of `x`, C-contiguous.
     is_shared : bool
@@ -51,7 +51,7 @@ def determine_relaxation(
     shape = (-1, *x.shape[-2:])
     grids, sides = _contiguous(x).reshape(shape), None
     if rhs is not None:
-        sides = _contiguous(rhs).reshape(shape)
+        sides = _contiguous(np.broadcast_to(rhs, x.shape)).reshape(shape)
     threads = thread_count() if is_shared and result.size * loop.sweeps >= _MANY else 1
     is_split = len(grids) >= threads
 

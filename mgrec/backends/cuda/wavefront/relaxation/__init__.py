@@ -1,0 +1,1 @@
+"""Successive over-relaxation on one GPU: many rows and several sweeps at once, in order."""
