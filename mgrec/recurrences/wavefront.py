@@ -19,6 +19,7 @@ def wavefront(
     left: Any = None,
     corner: Any = None,
     floor: Any = None,
+    strategy: str = "hybrid",
     axes: tuple[int, int] = (-2, -1),
     out: Any = None,
 ) -> Problem:
@@ -127,4 +128,4 @@ def wavefront(
            [4, 4, 1]])
     """
     borders = {"above": above, "left": left, "corner": corner}
-    return check_loop(local, weights, operators, borders, floor, axes, out)
+    return check_loop(local, weights, operators, borders, floor, strategy, axes, out)

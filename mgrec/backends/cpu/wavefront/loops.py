@@ -53,7 +53,7 @@ def determine_loop(
     results = whole.reshape(-1, rows, columns)
     operands = tuple(_grids(operand, table.shape[:-2]) for operand in (local, *weights))
     strides = np.array([[n > 1 for n in operand.shape] for operand in operands[1:]], np.intp)
-    around = borders.row.reshape(-1, columns + 1), borders.column.reshape(-1, rows + 1)
+    around = _around(borders, table)
     floor = table.dtype.type(0 if loop.floor is None else loop.floor)
     kernel = _kernel(loop.operators, table.dtype)
     run = partial(kernel, results, *operands, strides, *around, floor, loop.floor is not None)
@@ -64,6 +64,16 @@ def determine_loop(
         together([partial(run, table_of_parts[a:b]) for a, b in cuts(len(parts), threads)])
     if whole is not table:
         table[...] = whole
+
+
+def _around(borders: Borders, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The row above every grid and the column to the left, each after the corner."""
+    *batch, rows, columns = table.shape
+    over = np.empty((*batch, columns + 1), table.dtype)
+    beside = np.empty((*batch, rows + 1), table.dtype)
+    over[..., 1:], beside[..., 1:] = borders.above, borders.left
+    over[..., 0] = beside[..., 0] = borders.corner
+    return over.reshape(-1, columns + 1), beside.reshape(-1, rows + 1)
 
 
 def _grids(operand: np.ndarray, batch: tuple[int, ...]) -> np.ndarray:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ....families.kernels import Kernels
+from ....families.wavefront.loops.recurrence import Loop
 from ....families.wavefront.recurrence import SummedAreaTable
+from .loops.phases import determine_loop
 from .table import determine_table
 
 
@@ -15,8 +17,8 @@ def kernels(method: str) -> Kernels:
 
 
 def determine(loop: Any, *tile: Any) -> Any:
-    """The edges of a tile; its results are written."""
-    return determine_table(*tile) if isinstance(loop, SummedAreaTable) else _refuse()
+    """What the kernel of a loop returns, mostly edges of the tile; its results are written."""
+    return _LOOPS.get(type(loop), _refuse)(loop, *tile)
 
 
 def _refuse(*given: Any) -> Any:
@@ -24,3 +26,9 @@ def _refuse(*given: Any) -> Any:
         "there are no kernels for this wavefront recurrence over arrays on a GPU yet: move the "
         "arrays to host memory with cupy.asnumpy"
     )
+
+
+_LOOPS = {
+    SummedAreaTable: lambda loop, *tile: determine_table(*tile),
+    Loop: determine_loop,
+}

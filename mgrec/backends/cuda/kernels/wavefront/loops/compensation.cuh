@@ -1,0 +1,297 @@
+// Wavefront loops by compensation (Hou, Wang & Feng 2018): a block goes down a strip of columns.
+//
+// Row by row: the part without the horizontal dependency, then a weighted scan along the row, then
+// both are combined. Each thread has ITEMS neighbouring columns. The scan gives it the entry to the
+// left of them, and from there it runs the loop itself, so that a wrong entry shows: the thread
+// before has computed that very cell. Entries are then taken from there until all agree, at the
+// latest when the loop has gone through the row cell by cell; so integers that wrap around, nan, inf
+// and weights whose product underflows come out as the loop has them. The last column goes to
+// the next strip by words in memory: no barrier over all blocks, and no row waits for another strip.
+#pragma once
+#include "wavefront/loops/grids.cuh"
+
+constexpr int WIDTH = THREADS * ITEMS, WARPS = THREADS / 32;
+constexpr int ROW_BYTES = WIDTH * int(sizeof(T)), PACKS = ITEMS / V;
+constexpr bool IS_REAL = is_real<T>::value;
+
+DEVICE inline int lane() { return threadIdx.x % 32; }
+DEVICE inline int warp() { return threadIdx.x / 32; }
+DEVICE inline void sync_block() {
+  if (WARPS == 1) __syncwarp();
+  else __syncthreads();
+}
+// The value of the thread before this one; the first thread has `first`.
+DEVICE inline T from_thread_before(T value, T first) {
+  T before = from_lane<true>(value, 1);
+  if (WARPS > 1) {
+    __shared__ T lasts[WARPS];
+    if (lane() == 31) lasts[warp()] = value;
+    __syncthreads();
+    if (lane() == 0 && warp() > 0) before = lasts[warp() - 1];
+    __syncthreads();
+  }
+  return threadIdx.x == 0 ? first : before;
+}
+
+DEVICE inline unsigned char* place(int stage, int slot) {
+  return shared_bytes + (stage * SLOTS + slot) * ROW_BYTES;
+}
+// Calls visit(word, column) for this thread's words of a row that are in the grid.
+template <class Visit> DEVICE inline void for_words(const Grids& all, const Strip& strip, Visit visit) {
+#pragma unroll
+  for (int q = 0; q < ITEMS / NUMBERS; ++q) {
+    const int word = q * THREADS + threadIdx.x;
+    const long long column = strip.index * WIDTH + word * NUMBERS;
+    if (column < all.columns) visit(word, column);
+  }
+}
+template <int O> DEVICE inline void copy_row(
+    const Grids& all, const Strip& strip, long long row, int stage) {
+  if (kind_of(O) != ARRAY) return;
+  const Operand& operand = all.operands[O];
+  for_words(all, strip, [&](int word, long long column) {
+    copy_word((Word*)place(stage, slot_of(O)) + word,
+              (const Word*)operand.at(strip.grid, row, column));
+  });
+}
+DEVICE inline void request(const Grids& all, const Strip& strip, long long row, int stage) {
+  if (row < all.rows) {
+    copy_row<LOCAL>(all, strip, row, stage);
+    copy_row<B0>(all, strip, row, stage);
+    copy_row<B1>(all, strip, row, stage);
+    copy_row<B2>(all, strip, row, stage);
+  }
+  copies_commit();
+}
+DEVICE inline void store(const Grids& all, const Strip& strip, long long row, int stage) {
+  T* to = all.table + strip.grid * all.batch + row * all.row;
+  for_words(all, strip, [&](int word, long long column) {
+    *(Word*)(to + column) = ((const Word*)place(stage, 0))[word];
+  });
+}
+
+// What a thread reads of an operand, row by row.
+template <int O> struct Source {
+  static constexpr int KIND = kind_of(O);
+  T own[KIND == CONSTANT ? 1 : ITEMS], next;
+
+  DEVICE void begin(const Grids& all, const Strip& strip) {
+    const long long first = strip.index * WIDTH + threadIdx.x * ITEMS;
+    if (KIND == CONSTANT) next = *all.operands[O].at(strip.grid, 0, 0);
+    if (KIND != ROW) return;
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k)
+      own[k] = first + k < all.columns ? *all.operands[O].at(strip.grid, 0, first + k) : T(0);
+  }
+  DEVICE void advance(const Grids& all, const Strip& strip, long long row, int stage) {
+    if (KIND == CONSTANT) {
+      own[0] = next;
+      if (row + 1 < all.rows) next = *all.operands[O].at(strip.grid, row + 1, 0);
+    }
+    if (KIND != ARRAY) return;
+    const Pack* from = (const Pack*)place(stage, slot_of(O)) + threadIdx.x * PACKS;
+#pragma unroll
+    for (int p = 0; p < PACKS; ++p) {
+      const Pack pack = from[p];
+#pragma unroll
+      for (int v = 0; v < V; ++v) own[p * V + v] = pack.v[v];
+    }
+  }
+  DEVICE T at(int k) const { return own[KIND == CONSTANT ? 0 : k]; }
+};
+
+// Steps along a row as one: what becomes of an entry, (entry ∘ weight) ◇ sum.
+struct Map {
+  T weight, sum;
+  DEVICE T apply(T entry) const {
+    return accumulate(SAME ? entry : distribute(entry, weight), sum);
+  }
+};
+DEVICE inline Map compose(const Map& earlier, const Map& later) {
+  return {SAME ? later.weight : distribute(earlier.weight, later.weight), later.apply(earlier.sum)};
+}
+template <bool IS_DISTANCE> DEVICE inline Map from_lane(const Map& map, int lane) {
+  return {SAME ? map.weight : from_lane<IS_DISTANCE>(map.weight, lane),
+          from_lane<IS_DISTANCE>(map.sum, lane)};
+}
+// A product of weights below the normal numbers has lost digits, or all of them.
+DEVICE inline bool is_lost(T weight) {
+  if constexpr (LOSES && !SAME && IS_REAL) return np_absolute(weight) < T(SMALLEST);
+  return false;
+}
+
+// A warp's maps, each composed with all before it.
+DEVICE inline Map scan_lanes(Map own, bool& lost) {
+#pragma unroll
+  for (int distance = 1; distance < 32; distance *= 2) {
+    const Map before = from_lane<true>(own, distance);
+    if (lane() >= distance) own = compose(before, own);
+    lost |= is_lost(own.weight);
+  }
+  return own;
+}
+// The map of all threads before this one, which is not the first.
+DEVICE inline Map weighted_scan(const Map& own, bool& lost) {
+  const Map upto = scan_lanes(own, lost);
+  Map before = from_lane<true>(upto, 1);
+  if (WARPS > 1) {
+    __shared__ T totals[2][WARPS];
+    if (lane() == 31) {
+      totals[0][warp()] = upto.weight;
+      totals[1][warp()] = upto.sum;
+    }
+    __syncthreads();
+    const int other = lane() < WARPS ? lane() : WARPS - 1;
+    const Map warps = scan_lanes({totals[0][other], totals[1][other]}, lost);
+    const Map earlier = from_lane<false>(warps, warp() > 0 ? warp() - 1 : 0);
+    if (warp() > 0) before = lane() > 0 ? compose(earlier, before) : earlier;
+    __syncthreads();
+  }
+  return before;
+}
+
+// Whether an entry is what the thread before has computed there.
+DEVICE inline bool agree(T entry, T computed, bool lost) {
+  if constexpr (!IS_REAL) return entry == computed;
+  else {
+    if (entry == computed || (entry != entry && computed != computed)) return true;
+    if (!np_isfinite(entry) || !np_isfinite(computed)) return false;
+    return !lost ||
+           np_absolute(entry - computed) <= T(TOLERANCE) * (np_absolute(entry) + np_absolute(computed));
+  }
+}
+
+// The columns of a thread.
+struct Columns {
+  Source<LOCAL> local;
+  Source<B0> b0;
+  Source<B1> b1;
+  Source<B2> b2;
+  T above[ITEMS];
+
+  DEVICE void begin(const Grids& all, const Strip& strip) {
+    local.begin(all, strip);
+    b0.begin(all, strip);
+    b1.begin(all, strip);
+    b2.begin(all, strip);
+    const long long first = strip.index * WIDTH + threadIdx.x * ITEMS;
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k)
+      above[k] = first + k < all.columns ? *all.above.at(strip.grid, 0, first + k) : T(0);
+  }
+  DEVICE void advance(const Grids& all, const Strip& strip, long long row, int stage) {
+    local.advance(all, strip, row, stage);
+    b0.advance(all, strip, row, stage);
+    b1.advance(all, strip, row, stage);
+    b2.advance(all, strip, row, stage);
+  }
+  DEVICE T corner_at(int k, T corner) const { return k == 0 ? corner : above[k - 1]; }
+
+  // Step 1 of the paper, and all columns as one map.
+  DEVICE Map without_horizontal(T corner, T floor, bool& lost) const {
+    Map all;
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+      const T diagonal = distribute(corner_at(k, corner), b2.at(k));
+      const T sum = accumulate(accumulate(distribute(above[k], b1.at(k)), diagonal), local.at(k));
+      const T term = at_least(sum, floor);
+      const Map own = {b0.at(k), SAME ? accumulate(b0.at(k), term) : term};
+      all = k == 0 ? own : compose(all, own);
+    }
+    lost |= is_lost(all.weight);
+    return all;
+  }
+  // Step 3: the loop from an entry.
+  DEVICE T combine(T left, T corner, T floor, T (&result)[ITEMS]) const {
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+      const Weights weights = {b0.at(k), b1.at(k), b2.at(k)};
+      left = result[k] = cell(left, above[k], corner_at(k, corner), weights, local.at(k), floor);
+    }
+    return left;
+  }
+  // Write a row where `local` was, and keep it.
+  DEVICE void keep(const T (&result)[ITEMS], int stage) {
+    Pack* to = (Pack*)place(stage, 0) + threadIdx.x * PACKS;
+#pragma unroll
+    for (int p = 0; p < PACKS; ++p) {
+      Pack pack;
+#pragma unroll
+      for (int v = 0; v < V; ++v) pack.v[v] = above[p * V + v] = result[p * V + v];
+      to[p] = pack;
+    }
+  }
+};
+
+// What comes from the left into a strip: a border, or what the strip before hands on.
+struct Entries {
+  Handed handed;
+  T border;
+  const Unit* words;
+  DEVICE const Unit* place_of(const Grids& all, const Strip& strip, long long row) const {
+    return words + ((strip.unit - 1) * all.rows + row) * UNITS;
+  }
+  DEVICE void ask(const Grids& all, const Strip& strip, long long row) {
+    if (row >= all.rows) return;
+    if (strip.index == 0) border = *all.left.at(strip.grid, row, 0);
+    else handed.ask(place_of(all, strip, row));
+  }
+  DEVICE T take(const Grids& all, const Strip& strip, long long row, unsigned tag) const {
+    return strip.index == 0 ? border : handed.take(place_of(all, strip, row), tag);
+  }
+};
+
+// One row of a strip from its entry; the last column.
+DEVICE inline T run_row(
+    const Columns& own, T corner, T entry, const Map& before, bool lost, bool is_inside, T floor,
+    T (&result)[ITEMS]) {
+  T left = threadIdx.x == 0 ? entry : before.apply(entry);
+  for (;;) {
+    const T last = own.combine(left, corner, floor, result);
+    if (!CHECKED) return last;
+    const T computed = from_thread_before(last, left);
+    if (!__syncthreads_or(is_inside && !agree(left, computed, lost))) return last;
+    left = computed;
+  }
+}
+
+DEVICE inline void run_strip(const Grids& all, const Strip& strip, Unit* words, unsigned tag) {
+  const long long first = strip.index * WIDTH;
+  const bool is_inside = first + threadIdx.x * ITEMS < all.columns;
+  const T floor = floor_of(all);
+  Columns own;
+  own.begin(all, strip);
+  Entries entries;
+  entries.words = words;
+  entries.ask(all, strip, 0);
+  T edge = first == 0 ? *all.corner.at(strip.grid, 0, 0) : *all.above.at(strip.grid, 0, first - 1);
+  for (int s = 0; s < STAGES; ++s) request(all, strip, s, s);
+  int stage = 0;
+  for (long long row = 0; row < all.rows; ++row) {
+    copies_wait();
+    sync_block();
+    own.advance(all, strip, row, stage);
+    bool lost = ALWAYS_LOSES;
+    const T corner = from_thread_before(own.above[ITEMS - 1], edge);
+    const Map before = weighted_scan(own.without_horizontal(corner, floor, lost), lost);
+    if (LOSES && !SAME && IS_REAL && !ALWAYS_LOSES) lost = __syncthreads_or(lost);
+    edge = entries.take(all, strip, row, tag);
+    entries.ask(all, strip, row + 1);
+    T result[ITEMS];
+    const T last = run_row(own, corner, edge, before, lost, is_inside, floor, result);
+    if (threadIdx.x == THREADS - 1 && !strip.is_last(all))
+      publish(words + (strip.unit * all.rows + row) * UNITS, last, tag);
+    own.keep(result, stage);
+    sync_block();
+    store(all, strip, row, stage);
+    sync_block();
+    request(all, strip, row + STAGES, stage);
+    stage = stage + 1 < STAGES ? stage + 1 : 0;
+  }
+}
+
+DEVICE inline void run_compensation(const Grids& all, Unit* words, unsigned epoch) {
+  const unsigned tag = tag_of(epoch);
+  for (long long unit = blockIdx.x; unit < all.count * all.strips; unit += gridDim.x)
+    run_strip(all, Strip(all, unit), words, tag);
+}

@@ -1,0 +1,245 @@
+// Wavefront loops by tiles: a warp goes along a strip of rows, each lane with ROWS of them.
+//
+// Lane r is r steps behind lane 0, so that no lane needs another's result of the same step: the
+// row above comes by a shuffle from the step before. A step is V columns. Eight of them are a
+// tile, whose rows come to shared memory by whole lines, each lane's as far behind as it is;
+// results take the place of `local` there. The last row goes to the next strip by words in memory.
+#pragma once
+#include "wavefront/loops/grids.cuh"
+
+constexpr int STEPS = 8, WIDTH = STEPS * V, HEIGHT = 32 * ROWS;
+constexpr int PITCH = WIDTH * int(sizeof(T)) + 16;        // lanes then read all banks at once
+constexpr int PER_ROW = WIDTH / NUMBERS, AT_ONCE = 32 / PER_ROW;  // words; rows of 32 of them
+
+// Row k of lane r lies at k * 32 + r.
+DEVICE inline unsigned char* place(int stage, int slot, int position) {
+  return shared_bytes + ((stage * SLOTS + slot) * HEIGHT + position) * PITCH;
+}
+DEVICE inline int lane() { return threadIdx.x; }
+
+// A tile of a strip: a parallelogram.
+struct Tile {
+  long long first_row, first_column;
+  DEVICE Tile(const Strip& strip, long long number)
+      : first_row(strip.index * HEIGHT), first_column(number * WIDTH) {}
+  DEVICE long long row(int position) const {
+    return first_row + position % 32 * ROWS + position / 32;
+  }
+  DEVICE long long column(int position) const { return first_column - position % 32 * V; }
+};
+
+// Calls visit(position, word, row, column) for this lane's words of a tile that are in the grid.
+template <class Visit> DEVICE inline void for_words(const Grids& all, const Tile& tile, Visit visit) {
+#pragma unroll 4
+  for (int q = 0; q < HEIGHT / AT_ONCE; ++q) {
+    const int position = q * AT_ONCE + lane() / PER_ROW, word = lane() % PER_ROW;
+    const long long row = tile.row(position), column = tile.column(position) + word * NUMBERS;
+    if (row < all.rows && column >= 0 && column < all.columns) visit(position, word, row, column);
+  }
+}
+template <int O> DEVICE inline void copy_tile(
+    const Grids& all, const Strip& strip, const Tile& tile, int stage) {
+  if (kind_of(O) != ARRAY) return;
+  const Operand& operand = all.operands[O];
+  for_words(all, tile, [&](int position, int word, long long row, long long column) {
+    copy_word((Word*)place(stage, slot_of(O), position) + word,
+              (const Word*)operand.at(strip.grid, row, column));
+  });
+}
+DEVICE inline void request(const Grids& all, const Strip& strip, long long number, int stage) {
+  const Tile tile(strip, number);
+  copy_tile<LOCAL>(all, strip, tile, stage);
+  copy_tile<B0>(all, strip, tile, stage);
+  copy_tile<B1>(all, strip, tile, stage);
+  copy_tile<B2>(all, strip, tile, stage);
+  copies_commit();
+}
+DEVICE inline void store(const Grids& all, const Strip& strip, long long number, int stage) {
+  T* table = all.table + strip.grid * all.batch;
+  for_words(all, Tile(strip, number), [&](int position, int word, long long row, long long column) {
+    *(Word*)(table + row * all.row + column) = ((const Word*)place(stage, 0, position))[word];
+  });
+}
+
+// What a lane reads of an operand, step by step.
+template <int O> struct Source {
+  static constexpr int KIND = kind_of(O);
+  T constant[KIND == CONSTANT ? ROWS : 1];
+  Pack now, coming;
+  const T* row;
+
+  DEVICE void begin(const Grids& all, const Strip& strip) {
+    const Operand& operand = all.operands[O];
+    const long long first = strip.index * HEIGHT + lane() * ROWS;
+    row = operand.at(strip.grid, 0, 0);
+    if (KIND == CONSTANT) {
+#pragma unroll
+      for (int k = 0; k < ROWS; ++k)
+        constant[k] = first + k < all.rows ? *operand.at(strip.grid, first + k, 0) : T(0);
+    }
+    if (KIND == ROW) now = load(all, -(long long)(lane()) * V);
+  }
+  DEVICE Pack load(const Grids& all, long long column) const {
+    Pack pack = {};
+    if (ALIGNED) {
+      if (column >= 0 && column < all.columns) pack = *(const Pack*)(row + column);
+    } else {
+#pragma unroll
+      for (int v = 0; v < V; ++v)
+        if (column + v >= 0 && column + v < all.columns) pack.v[v] = row[column + v];
+    }
+    return pack;
+  }
+  DEVICE void ask(const Grids& all, long long column) {
+    if (KIND == ROW) coming = load(all, column);
+  }
+  DEVICE void advance() {
+    if (KIND == ROW) now = coming;
+  }
+  DEVICE Pack find(int stage, int step, int k) const {
+    if (KIND == ARRAY) return ((const Pack*)place(stage, slot_of(O), k * 32 + lane()))[step];
+    Pack pack = now;
+    if (KIND == CONSTANT) {
+#pragma unroll
+      for (int v = 0; v < V; ++v) pack.v[v] = constant[k];
+    }
+    return pack;
+  }
+};
+
+// The row above a strip: a border, or what the strip above hands on; one number a lane.
+struct Above {
+  Handed handed;
+  T border;
+  const Unit* words;
+  DEVICE bool has(const Grids& all, long long column) const {
+    return lane() < WIDTH && column < all.columns;
+  }
+  DEVICE const Unit* place_of(const Grids& all, const Strip& strip, long long column) const {
+    return words + ((strip.unit - 1) * all.columns + column) * UNITS;
+  }
+  DEVICE void ask(const Grids& all, const Strip& strip, long long number) {
+    const long long column = number * WIDTH + lane();
+    if (!has(all, column)) return;
+    if (strip.index == 0) border = *all.above.at(strip.grid, 0, column);
+    else handed.ask(place_of(all, strip, column));
+  }
+  DEVICE T take(const Grids& all, const Strip& strip, long long number, unsigned tag) const {
+    const long long column = number * WIDTH + lane();
+    if (!has(all, column)) return T(0);
+    return strip.index == 0 ? border : handed.take(place_of(all, strip, column), tag);
+  }
+};
+DEVICE inline void hand_on(
+    const Grids& all, const Strip& strip, long long number, int stage, Unit* words, unsigned tag) {
+  const int last = HEIGHT - 1;
+  const long long column = Tile(strip, number).column(last) + lane();
+  if (lane() >= WIDTH || column < 0 || column >= all.columns) return;
+  const T value = ((const T*)place(stage, 0, last))[lane()];
+  publish(words + (strip.unit * all.columns + column) * UNITS, value, tag);
+}
+
+// What a lane has done so far.
+struct Lane {
+  Source<LOCAL> local;
+  Source<B0> b0;
+  Source<B1> b1;
+  Source<B2> b2;
+  T left[ROWS], corner, below[V];
+
+  DEVICE void begin(const Grids& all, const Strip& strip) {
+    local.begin(all, strip);
+    b0.begin(all, strip);
+    b1.begin(all, strip);
+    b2.begin(all, strip);
+    const long long first = strip.index * HEIGHT + lane() * ROWS;
+    corner = first < all.rows ? corner_of(all, strip.grid, first) : T(0);
+#pragma unroll
+    for (int k = 0; k < ROWS; ++k)
+      left[k] = first + k < all.rows ? *all.left.at(strip.grid, first + k, 0) : T(0);
+#pragma unroll
+    for (int v = 0; v < V; ++v) below[v] = T(0);
+  }
+  DEVICE void ask(const Grids& all, long long column) {
+    local.ask(all, column);
+    b0.ask(all, column);
+    b1.ask(all, column);
+    b2.ask(all, column);
+  }
+  DEVICE void advance() {
+    local.advance();
+    b0.advance();
+    b1.advance();
+    b2.advance();
+  }
+
+  // V columns of this lane's rows; before the first column nothing is kept.
+  DEVICE void step(int stage, int number, const T* above, bool has_begun, T floor) {
+    T up[V];
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      const T handed = from_lane<true>(below[v], 1);
+      up[v] = lane() == 0 ? above[number * V + v] : handed;
+    }
+    T diagonal = corner;
+    corner = has_begun ? up[V - 1] : corner;
+#pragma unroll
+    for (int k = 0; k < ROWS; ++k) {
+      const Pack own = local.find(stage, number, k), w0 = b0.find(stage, number, k);
+      const Pack w1 = b1.find(stage, number, k), w2 = b2.find(stage, number, k);
+      T before = left[k];
+      Pack result;
+#pragma unroll
+      for (int v = 0; v < V; ++v) {
+        const T here = up[v];
+        before = cell(before, here, diagonal, {w0.v[v], w1.v[v], w2.v[v]}, own.v[v], floor);
+        diagonal = here;
+        up[v] = result.v[v] = before;
+      }
+      diagonal = left[k];
+      left[k] = has_begun ? before : left[k];
+      ((Pack*)place(stage, 0, k * 32 + lane()))[number] = result;
+    }
+#pragma unroll
+    for (int v = 0; v < V; ++v) below[v] = up[v];
+  }
+};
+
+DEVICE inline void run_strip(const Grids& all, const Strip& strip, Unit* words, unsigned tag) {
+  __shared__ __align__(16) T above_tile[WIDTH];
+  const long long tiles = (all.columns + 31 * V + WIDTH - 1) / WIDTH;
+  const T floor = floor_of(all);
+  Lane own;
+  own.begin(all, strip);
+  Above above;
+  above.words = words;
+  above.ask(all, strip, 0);
+  for (int s = 0; s < STAGES; ++s) request(all, strip, s, s);
+  int stage = 0;
+  for (long long number = 0; number < tiles; ++number) {
+    copies_wait();
+    const T mine = above.take(all, strip, number, tag);
+    if (lane() < WIDTH) above_tile[lane()] = mine;
+    __syncwarp();
+    above.ask(all, strip, number + 1);
+#pragma unroll 2
+    for (int step = 0; step < STEPS; ++step) {
+      const long long column = number * WIDTH + (step - lane()) * V;
+      own.ask(all, column + V);
+      own.step(stage, step, above_tile, column >= 0, floor);
+      own.advance();
+    }
+    __syncwarp();
+    if (!strip.is_last(all)) hand_on(all, strip, number, stage, words, tag);
+    store(all, strip, number, stage);
+    __syncwarp();
+    request(all, strip, number + STAGES, stage);
+    stage = stage + 1 < STAGES ? stage + 1 : 0;
+  }
+}
+
+DEVICE inline void run_tiles(const Grids& all, Unit* words, unsigned epoch) {
+  const unsigned tag = tag_of(epoch);
+  for (long long unit = blockIdx.x; unit < all.count * all.strips; unit += gridDim.x)
+    run_strip(all, Strip(all, unit), words, tag);
+}

@@ -1,0 +1,101 @@
+"""Which cut is the fastest: a model of both strategies in cycles of an H100."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...device.compilation import Device
+from .layout import Compensation, Cut, Kind, Shape, Tiles, room
+
+# Bits must not depend on the device: the cut of rows is chosen for this one.
+_MULTIPROCESSORS = 132
+_SCHEDULERS = 4
+_ROWS_OF_A_LANE, _WARPS_OF_A_BLOCK = (1, 2, 4, 8), (1, 2, 4, 8, 16)
+# Of a step of tiles: a shuffle and what else does not depend on rows, and a cell after another.
+_STEP, _CELL = 70, 18
+# Steps that a strip is behind the one above.
+_BEHIND = 48
+# Of a row by compensation: by one warp, by each cell of a thread, by several warps; of the way
+# of an entry from strip to strip.
+_ROW, _ROW_CELL, _WARPS, _HOP = 350, 24, 250, 1000
+# Instructions of a cell.
+_TILE_WORK, _ROW_WORK = 9, 16
+
+
+def tiles_cycles(layout: Tiles, shape: Shape, blocks: int) -> float:
+    """Cycles of a loop by tiles with so many blocks resident."""
+    strips = layout.strips(shape)
+    units = shape[0] * strips
+    resident = min(units, blocks)
+    vector = layout.kind.vector
+    a_scheduler = resident / (_MULTIPROCESSORS * _SCHEDULERS)
+    step = max(
+        _STEP + _CELL * (vector + layout.rows - 1),
+        a_scheduler * (_STEP + _TILE_WORK * vector * layout.rows),
+    )
+    steps, chain = shape[2] / vector + 32, _BEHIND * min(strips, resident)
+    rounds = -(-units // resident)
+    return step * max(rounds * steps + chain, steps + _BEHIND * strips)
+
+
+def compensation_cycles(layout: Compensation, shape: Shape) -> float:
+    """Cycles of a loop by compensation."""
+    strips = layout.strips(shape)
+    units = shape[0] * strips
+    resident = min(units, layout.blocks * _MULTIPROCESSORS)
+    a_scheduler = resident * layout.warps / (_MULTIPROCESSORS * _SCHEDULERS)
+    alone = _ROW + _ROW_CELL * layout.items + (_WARPS if layout.warps > 1 else 0)
+    row = max(alone, a_scheduler * (100 + _ROW_WORK * layout.items))
+    rounds = -(-units // resident)
+    return rounds * shape[1] * row + min(strips, resident) * _HOP
+
+
+def tiles_of(kind: Kind, shape: Shape, device: Device) -> tuple[Cut, float]:
+    """The fastest cut into tiles, and its cycles."""
+    layouts = [_fitted(Tiles(kind, rows), shape, device) for rows in _ROWS_OF_A_LANE]
+    layouts = [each for each in layouts if each.stages > 1] or layouts[:1]
+    cycles = [
+        tiles_cycles(layout, shape, layout.blocks * device.multiprocessors) for layout in layouts
+    ]
+    least = min(cycles)
+    return Cut(layouts[cycles.index(least)], shape), least
+
+
+def _fitted(layout: Tiles, shape: Shape, device: Device) -> Tiles:
+    """With as many blocks a multiprocessor as there is work for, and two stages or three."""
+    units = shape[0] * layout.strips(shape)
+    wanted = max(1, min(layout.blocks, -(-units // device.multiprocessors)))
+    for blocks in range(wanted, 0, -1):
+        stages = min(3, room(layout, blocks, device) // layout.stage_bytes)
+        if stages >= 2:
+            return replace(layout, blocks=blocks, stages=stages)
+    return replace(layout, blocks=1, stages=1)
+
+
+def compensation_of(kind: Kind, shape: Shape, device: Device) -> tuple[Cut, float]:
+    """The fastest cut into strips of columns, and its cycles."""
+    layouts = [Compensation(kind, warps) for warps in _WARPS_OF_A_BLOCK]
+    best = min(layouts, key=lambda layout: compensation_cycles(layout, shape))
+    stages = min(6, room(best, best.blocks, device) // best.stage_bytes)
+    cut = Cut(replace(best, stages=max(1, stages)), shape)
+    return cut, compensation_cycles(best, shape)
+
+
+def fastest(kind: Kind, shape: Shape, device: Device, is_compensable: bool) -> Cut:
+    """The cut of the strategy that is the faster one."""
+    tiles, cycles = tiles_of(kind, shape, device)
+    if not is_compensable:
+        return tiles
+    rows, others = compensation_of(kind, shape, device)
+    return tiles if cycles <= others else rows
+
+
+def cut_of(
+    strategy: str, kind: Kind, shape: Shape, device: Device, is_compensable: bool
+) -> Cut:
+    """How grids are cut by a strategy."""
+    if strategy == "hybrid":
+        return fastest(kind, shape, device, is_compensable)
+    choose = tiles_of if strategy == "tiles" else compensation_of
+    return choose(kind, shape, device)[0]
+
