@@ -14,12 +14,12 @@ from cuda_on_host import DeviceArray, HostCompiler, numpy_as_cupy, poisoned
 
 import mgrec
 from mgrec import backends
+from mgrec.algebra.operators import PLUS_TIMES
 from mgrec.backends.cuda.device import launches
 from mgrec.backends.cuda.device.compilation import Device
 from mgrec.backends.cuda.wavefront import phases
 from mgrec.backends.cuda.wavefront.loops import choice, operands, program
-from mgrec.backends.cuda.wavefront.loops import phases as loops
-from mgrec.backends.cuda.wavefront.loops.layout import Cut
+from mgrec.backends.cuda.wavefront.loops.layout import Along, Cut, Kind
 from mgrec.families.kernels import Backend
 from mgrec.placement.dask.tasks import limits
 
@@ -134,12 +134,16 @@ def assert_is_near(result: Array, wanted: Array, size: Array, axes: tuple[int, i
     assert (abs(result[at].astype("f8") - wanted[at]) <= bound[at]).all()
 
 
-SHAPES = [(1, 1), (1, 70), (70, 1), (3, 5), (33, 40), (2, 65, 130), (64, 256), (20, 600), (300, 9)]
+SHAPES = [(1, 1), (1, 68), (70, 4), (3, 8), (33, 40), (2, 65, 132), (64, 256), (20, 600), (300, 8)]
+ODD = [(1, 1), (1, 70), (70, 1), (3, 5), (33, 41), (2, 65, 130), (300, 9)]
 
 
 @each_strategy
-def test_every_shape(strategy: str) -> None:
-    for number, shape in enumerate(SHAPES):
+@pytest.mark.parametrize(
+    "shapes", [SHAPES, pytest.param(ODD, marks=pytest.mark.extended)], ids=["even", "odd"]
+)
+def test_every_shape(strategy: str, shapes: list[tuple[int, ...]]) -> None:
+    for number, shape in enumerate(shapes):
         check(numbers(shape, seed=number), strategy, weights=(0.5, 0.25, -0.125))
 
 
@@ -147,11 +151,8 @@ def test_every_shape(strategy: str) -> None:
 @pytest.mark.parametrize(
     ("operators", "dtype"),
     [
-        (("max", "+"), "i4"), (("+", "*"), "f8"),
-        *(
-            pytest.param(pair, dtype, marks=pytest.mark.extended)
-            for pair in PAIRS for dtype in ("i4", "i8", "f4", "f8")
-        ),
+        pytest.param(pair, dtype, marks=pytest.mark.extended)
+        for pair in PAIRS for dtype in ("i4", "i8", "f4", "f8")
     ],
 )  # fmt: skip
 def test_every_pair_and_dtype(operators: Any, dtype: str, strategy: str) -> None:
@@ -162,6 +163,7 @@ def test_every_pair_and_dtype(operators: Any, dtype: str, strategy: str) -> None
         check(local, strategy, weights=(1, -2, 3), above=3, **options)
 
 
+@pytest.mark.extended
 @each_strategy
 def test_borders_batches_and_axes(strategy: str) -> None:
     local = numbers((2, 3, 41, 37))
@@ -178,25 +180,32 @@ def test_borders_batches_and_axes(strategy: str) -> None:
         check(cube, strategy, weights=(own, 0.5, -0.25), above=above, left=2.0, axes=axes)
 
 
+@pytest.mark.extended
 @each_strategy
 def test_strides_and_alignment(strategy: str) -> None:
     wide = numbers((2, 3, 66, 150))
     weights = (numbers((66, 128), seed=1) / 9, 0.5, -0.25)
-    for view in (wide[:, :, ::2, 3:131], wide[:, 1], wide[..., ::2], wide[0].T, wide[:, ::2, :, 1:]):
+    for view in (
+        wide[:, :, ::2, 3:131],
+        wide[:, 1],
+        wide[..., ::2],
+        wide[0].T,
+        wide[:, ::2, :, 1:],
+    ):
         own = weights if view.shape[-2:] == (66, 128) else (0.5, 0.5, -0.25)
         check(view, strategy, weights=own)
     check(np.broadcast_to(np.float32(3), (40, 64)), strategy, weights=(0.5, 0.25, 0.125))
 
 
+@pytest.mark.extended
 @each_strategy
-def test_one_block_or_one_for_every_strip(
-    strategy: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_block_or_one_for_every_strip(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Cut, "blocks", lambda *given: 1)
     for shape in [(140, 70), (2, 40, 600)]:
         check(numbers(shape), strategy, weights=weights_of(shape))
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("warps", [2, 4])
 def test_rows_of_several_warps(warps: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "_WARPS_OF_A_BLOCK", (warps,))
@@ -206,35 +215,42 @@ def test_rows_of_several_warps(warps: int, monkeypatch: pytest.MonkeyPatch) -> N
     check(local, "compensation", weights=(-2, -2, 3), operators=("max", "+"), floor=0)
 
 
-@pytest.mark.parametrize("rows", [1, 2, pytest.param(4, marks=pytest.mark.extended), 8])
+@pytest.mark.extended
+@pytest.mark.parametrize("rows", [1, 2, 4, 8])
 def test_rows_of_a_lane(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "_ROWS_OF_A_LANE", (rows,))
     for shape in [(300, 70), (33, 141)]:
         check(numbers(shape), "tiles", weights=weights_of(shape))
 
 
+EXTREMES = [
+    (("max", "+"), "i4"),
+    *(
+        pytest.param(pair, dtype, marks=pytest.mark.extended)
+        for pair in PAIRS[:3] for dtype in ("i4", "i8")
+    ),
+]  # fmt: skip
+
+
 @each_strategy
-def test_integers_wrap_around(strategy: str) -> None:
-    generator = np.random.default_rng(5)
-    for dtype in ("i4", "i8"):
-        info = np.iinfo(dtype)
-        local = generator.integers(info.min, info.max, (40, 300), dtype)
-        weights = tuple(generator.integers(info.min, info.max, n, dtype) for n in (300, (40, 1), 1))
-        for operators in (("max", "+"), ("+", "*"), ("min", "+")):
-            check(local, strategy, weights=weights, operators=operators)
+@pytest.mark.parametrize(("operators", "dtype"), EXTREMES)
+def test_integers_wrap_around(operators: Any, dtype: str, strategy: str) -> None:
+    info, generator = np.iinfo(dtype), np.random.default_rng(5)
+    local = generator.integers(info.min, info.max, (40, 300), dtype)
+    weights = tuple(generator.integers(info.min, info.max, n, dtype) for n in (300, (40, 1), 1))
+    check(local, strategy, weights=weights, operators=operators)
 
 
 @each_strategy
 def test_nan_and_inf_stand_where_the_loop_has_them(strategy: str) -> None:
     local = numbers((40, 300))
     local[4, 7], local[10, 3], local[15, 200] = np.nan, np.inf, -np.inf
-    for operators in PAIRS[:2]:
-        floor = 0.0 if operators[0] == "max" else None
-        for weights in ((0.5, -0.5, 1), (0.0, 1, 0), (2.5, 1, -np.inf)):
-            with np.errstate(all="ignore"):
-                check(local, strategy, weights=weights, operators=operators, floor=floor)
+    for weights in ((0.5, -0.5, 1), (0.0, 1, 0), (2.5, 1, -np.inf)):
+        with np.errstate(all="ignore"):
+            check(local, strategy, weights=weights)
 
 
+@pytest.mark.extended
 @each_strategy
 def test_products_of_weights_beyond_the_range(strategy: str) -> None:
     """0.5**300 and its like underflow, and overflow, where the loop has numbers."""
@@ -245,6 +261,7 @@ def test_products_of_weights_beyond_the_range(strategy: str) -> None:
             check(local, strategy, weights=(b0, 0, 0), left=numbers(4) * 1e30)
 
 
+@pytest.mark.extended
 @each_strategy
 def test_own_operators(strategy: str) -> None:
     pairs = [
@@ -274,7 +291,9 @@ def test_out(strategy: str) -> None:
     np.testing.assert_array_equal(out, run(local, **given))
 
 
-@each_strategy
+@pytest.mark.parametrize(
+    "strategy", ["tiles", pytest.param("compensation", marks=pytest.mark.extended)]
+)
 def test_dask_arrays(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(limits._KNOWN, DeviceArray.device.id, 2**30)
 
@@ -293,8 +312,28 @@ def test_dask_arrays(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
         np.testing.assert_array_equal(table.compute(scheduler="sync"), wanted)
 
 
-def test_the_hybrid_picks_by_shape(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("DEBUG", "mgrec")
-    for shape, picked in [((4, 4000), "compensation"), ((4000, 4), "tiles")]:
-        check(numbers(shape, "i4"), "hybrid", weights=(1, 1, -1))
-        assert caplog.messages[-2] == f"wavefront: {picked}, shape {shape}, int32"
+def test_the_hybrid_picks_by_shape() -> None:
+    """More of what is side by side; by tiles where compensation would not be the loop's."""
+    kind = Kind(PLUS_TIMES, np.dtype("f4"), (Along.ARRAY, *[Along.CONSTANT] * 3), False, True)
+    device = Device(90, 132, 227 * 1024)
+    for shape, picked in [((1, 2**8, 2**15), "compensation"), ((1, 2**15, 2**8), "tiles")]:
+        assert choice.cut_of("hybrid", kind, shape, device, True).strategy == picked
+        assert choice.cut_of("hybrid", kind, shape, device, False).strategy == "tiles"
+
+
+def test_operators_that_cannot_be_traced_are_refused() -> None:
+    local, pair = on_device(numbers((4, 5))), (lambda a, b: max(a, b), "+")
+    with pytest.raises(TypeError, match=r"Operator '<lambda>' cannot run on a GPU.*np.maximum"):
+        mgrec.wavefront(
+            local, weights=(1, 1, 1), operators=pair, above=0.0, left=0.0, corner=0.0,
+            strategy="tiles",
+        )  # fmt: skip
+
+
+def test_a_wrong_cell_is_found() -> None:
+    local = numbers((20, 30))
+    wanted = mgrec.wavefront(local, weights=(0.5, 0.25, -0.125), strategy="tiles")
+    wrong, size = wanted.copy(), size_of(local, (0.5, 0.25, -0.125))
+    wrong[10, 20] += 1e-3 * size[10, 20]
+    with pytest.raises(AssertionError):
+        assert_is_near(wrong, wanted, size, (-2, -1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ....families.kernels import Kernels
@@ -28,7 +29,7 @@ def _refuse(*given: Any) -> Any:
     )
 
 
-_LOOPS = {
+_LOOPS: dict[type, Callable[..., Any]] = {
     SummedAreaTable: lambda loop, *tile: determine_table(*tile),
     Loop: determine_loop,
 }

@@ -54,9 +54,7 @@ def check_loop(
         varying=tuple(varying(operand.shape, shape) for operand in operands),
         block_dtypes=(dtype,) * len(operands),
         axes=(down, right),
-        loop=Loop(
-            pair, None if floor is None else as_scalar("floor", floor, dtype)[()], strategy
-        ),
+        loop=Loop(pair, None if floor is None else as_scalar("floor", floor, dtype)[()], strategy),
     )
     return Problem(recurrence, tuple(operands), (), shape, out=out)
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeVar
 
 from ...device.compilation import Device
 from .layout import Compensation, Cut, Kind, Shape, Tiles, room
+
+Fitted = TypeVar("Fitted", Tiles, Compensation)
 
 # Bits must not depend on the device: the cut of rows is chosen for this one.
 _MULTIPROCESSORS = 132
@@ -42,7 +45,7 @@ def compensation_cycles(layout: Compensation, shape: Shape) -> float:
     """Cycles of a loop by compensation."""
     strips = layout.strips(shape)
     units = shape[0] * strips
-    resident = min(units, layout.blocks * _MULTIPROCESSORS)
+    resident = min(units, layout.most_blocks * _MULTIPROCESSORS)
     a_scheduler = resident * layout.warps / (_MULTIPROCESSORS * _SCHEDULERS)
     alone = _ROW + _ROW_CELL * layout.items + (_WARPS if layout.warps > 1 else 0)
     row = max(alone, a_scheduler * (100 + _ROW_WORK * layout.items))
@@ -61,24 +64,24 @@ def tiles_of(kind: Kind, shape: Shape, device: Device) -> tuple[Cut, float]:
     return Cut(layouts[cycles.index(least)], shape), least
 
 
-def _fitted(layout: Tiles, shape: Shape, device: Device) -> Tiles:
-    """With as many blocks a multiprocessor as there is work for, and two stages or three."""
-    units = shape[0] * layout.strips(shape)
-    wanted = max(1, min(layout.blocks, -(-units // device.multiprocessors)))
-    for blocks in range(wanted, 0, -1):
-        stages = min(3, room(layout, blocks, device) // layout.stage_bytes)
-        if stages >= 2:
-            return replace(layout, blocks=blocks, stages=stages)
-    return replace(layout, blocks=1, stages=1)
-
-
 def compensation_of(kind: Kind, shape: Shape, device: Device) -> tuple[Cut, float]:
     """The fastest cut into strips of columns, and its cycles."""
     layouts = [Compensation(kind, warps) for warps in _WARPS_OF_A_BLOCK]
-    best = min(layouts, key=lambda layout: compensation_cycles(layout, shape))
-    stages = min(6, room(best, best.blocks, device) // best.stage_bytes)
-    cut = Cut(replace(best, stages=max(1, stages)), shape)
-    return cut, compensation_cycles(best, shape)
+    cycles = [compensation_cycles(layout, shape) for layout in layouts]
+    least = min(cycles)
+    best = layouts[cycles.index(least)]
+    return Cut(_fitted(best, shape, device), shape), least
+
+
+def _fitted(layout: Fitted, shape: Shape, device: Device) -> Fitted:
+    """With as many blocks a multiprocessor as there is work for, and at least two stages."""
+    units = shape[0] * layout.strips(shape)
+    wanted = max(1, min(layout.most_blocks, -(-units // device.multiprocessors)))
+    for blocks in range(wanted, 0, -1):
+        stages = min(layout.most_stages, room(layout, blocks, device) // layout.stage_bytes)
+        if stages >= 2:
+            return replace(layout, blocks=blocks, stages=stages)
+    return replace(layout, blocks=1, stages=1)
 
 
 def fastest(kind: Kind, shape: Shape, device: Device, is_compensable: bool) -> Cut:
@@ -90,12 +93,9 @@ def fastest(kind: Kind, shape: Shape, device: Device, is_compensable: bool) -> C
     return tiles if cycles <= others else rows
 
 
-def cut_of(
-    strategy: str, kind: Kind, shape: Shape, device: Device, is_compensable: bool
-) -> Cut:
+def cut_of(strategy: str, kind: Kind, shape: Shape, device: Device, is_compensable: bool) -> Cut:
     """How grids are cut by a strategy."""
     if strategy == "hybrid":
         return fastest(kind, shape, device, is_compensable)
     choose = tiles_of if strategy == "tiles" else compensation_of
     return choose(kind, shape, device)[0]
-

@@ -72,16 +72,17 @@ class Tiles:
     stages : int
         Tiles under way to shared memory, or there.
     blocks : int
-        Of a multiprocessor, at most `most_blocks`, for which the kernel is compiled.
+        Of a multiprocessor; the kernel is compiled for `most_blocks`.
     """
 
     kind: Kind
     rows: int
     stages: int = 1
-    blocks: int = 8
+    blocks: int = 1
 
     threads = 32
     most_blocks = 8
+    most_stages = 3
     kernel_bytes = 256
 
     @property
@@ -111,7 +112,9 @@ class Compensation:
     kind: Kind
     warps: int
     stages: int = 1
+    blocks: int = 1
 
+    most_stages = 6
     kernel_bytes = 1024
 
     @property
@@ -124,13 +127,9 @@ class Compensation:
         return 32 // self.kind.dtype.itemsize
 
     @property
-    def blocks(self) -> int:
+    def most_blocks(self) -> int:
         """Of a multiprocessor: a thread has up to 128 registers."""
         return max(1, min(16, 512 // self.threads))
-
-    @property
-    def most_blocks(self) -> int:
-        return self.blocks
 
     @property
     def stage_bytes(self) -> int:

@@ -23,6 +23,8 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, {blocks}) loop_ke
   run_{strategy}(grids, descriptors, epoch);
 }}
 """
+# The smallest normal number, and 32 times its rounding.
+_LIMITS = {4: ("0x1p-126", "0x1p-19"), 8: ("0x1p-1022", "0x1p-48")}
 _NAMES = {"+": "np_add", "*": "np_multiply", "max": "np_maximum", "min": "np_minimum"}
 
 
@@ -47,19 +49,21 @@ def _print_kind(kind: Kind) -> str:
 
 
 def _print_trust(kind: Kind) -> str:
-    """What a scan may get wrong: see kernels/wavefront/loops/compensation.cuh."""
-    operators, dtype = kind.operators, kind.dtype
-    is_ring = dtype.kind == "i" and not operators.own and operators.accumulate == "+"
+    """What a scan may get wrong: see kernels/wavefront/loops/compensation.cuh.
+
+    Sums and products modulo 2**bits are exact in any order. Products of weights lose digits
+    below the smallest normal number, and nothing is known of functions of the user.
+    """
+    operators, is_own = kind.operators, bool(kind.operators.own)
     flags = {
         "SAME": operators.accumulate == operators.distribute,
-        "CHECKED": not is_ring,
-        "LOSES": operators.distribute == "*" or bool(operators.own),
-        "ALWAYS_LOSES": bool(operators.own),
+        "CHECKED": kind.dtype.kind == "f" or is_own or operators.accumulate != "+",
+        "LOSES": operators.distribute == "*" or is_own,
+        "ALWAYS_LOSES": is_own,
     }
-    text = "".join(f"constexpr bool {name} = {str(value).lower()};\n" for name, value in flags.items())
-    is_double = dtype == np.float64
-    smallest, tolerance = ("0x1p-1022", "0x1p-48") if is_double else ("0x1p-126f", "0x1p-19f")
-    return text + f"constexpr {'double' if is_double else 'float'} SMALLEST = {smallest}, TOLERANCE = {tolerance};\n"
+    text = "".join(f"constexpr bool {k} = {str(v).lower()};\n" for k, v in flags.items())
+    smallest, tolerance = _LIMITS[kind.dtype.itemsize]
+    return text + f"constexpr double SMALLEST = {smallest}, TOLERANCE = {tolerance};\n"
 
 
 def print_loop(layout: Layout) -> str:

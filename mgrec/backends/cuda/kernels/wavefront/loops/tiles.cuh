@@ -17,47 +17,66 @@ DEVICE inline unsigned char* place(int stage, int slot, int position) {
 }
 DEVICE inline int lane() { return threadIdx.x; }
 
-// A tile of a strip: a parallelogram.
+// A tile of a strip: a parallelogram, whose row r * ROWS + k begins r * V columns to the left.
 struct Tile {
-  long long first_row, first_column;
-  DEVICE Tile(const Strip& strip, long long number)
-      : first_row(strip.index * HEIGHT), first_column(number * WIDTH) {}
-  DEVICE long long row(int position) const {
-    return first_row + position % 32 * ROWS + position / 32;
-  }
-  DEVICE long long column(int position) const { return first_column - position % 32 * V; }
+  long long grid, row, column;
+  int rows, before, after;  // of the grid: rows from here on, columns to the left and to the right
+  DEVICE Tile(const Grids& all, const Strip& strip, long long number)
+      : grid(strip.grid), row(strip.index * HEIGHT), column(number * WIDTH),
+        rows(least(all.rows - row, HEIGHT)), before(least(column, WIDTH * 32)),
+        after(least(all.columns - column, WIDTH)) {}
+  DEVICE static int least(long long number, int most) { return number < most ? int(number) : most; }
+  DEVICE bool is_inside() const { return rows == HEIGHT && before >= 31 * V && after == WIDTH; }
 };
 
-// Calls visit(position, word, row, column) for this lane's words of a tile that are in the grid.
-template <class Visit> DEVICE inline void for_words(const Grids& all, const Tile& tile, Visit visit) {
-#pragma unroll 4
-  for (int q = 0; q < HEIGHT / AT_ONCE; ++q) {
-    const int position = q * AT_ONCE + lane() / PER_ROW, word = lane() % PER_ROW;
-    const long long row = tile.row(position), column = tile.column(position) + word * NUMBERS;
-    if (row < all.rows && column >= 0 && column < all.columns) visit(position, word, row, column);
+// Calls visit(position, word, address) for this lane's words of a tile; `first` is the address of
+// its first row and column, but for the lanes' distance.
+template <bool INSIDE, class N, class Visit> DEVICE inline void for_words_in(
+    const Tile& tile, N* first, long long stride, Visit visit) {
+  const int lane_row = lane() / PER_ROW, word = lane() % PER_ROW;
+  const long long down = ROWS * stride - V;
+  first += lane_row * down + word * NUMBERS;
+#pragma unroll
+  for (int k = 0; k < ROWS; ++k, first += stride) {
+    N* address = first;
+#pragma unroll 8
+    for (int r = 0; r < 32; r += AT_ONCE, address += AT_ONCE * down) {
+      const int column = word * NUMBERS - (r + lane_row) * V;
+      const bool exists = (r + lane_row) * ROWS + k < tile.rows && column >= -tile.before &&
+                          column < tile.after;
+      if (INSIDE || exists) visit(k * 32 + r + lane_row, word, address);
+    }
   }
 }
-template <int O> DEVICE inline void copy_tile(
-    const Grids& all, const Strip& strip, const Tile& tile, int stage) {
+template <class N, class Visit> DEVICE inline void for_words(
+    const Tile& tile, N* first, long long stride, Visit visit) {
+  if (tile.is_inside()) for_words_in<true>(tile, first, stride, visit);
+  else for_words_in<false>(tile, first, stride, visit);
+}
+
+template <int O> DEVICE inline void copy_tile(const Grids& all, const Tile& tile, int stage) {
   if (kind_of(O) != ARRAY) return;
   const Operand& operand = all.operands[O];
-  for_words(all, tile, [&](int position, int word, long long row, long long column) {
-    copy_word((Word*)place(stage, slot_of(O), position) + word,
-              (const Word*)operand.at(strip.grid, row, column));
-  });
+  for_words(tile, operand.at(tile.grid, tile.row, tile.column), operand.row,
+            [&](int position, int word, const T* address) {
+              copy_word((Word*)place(stage, slot_of(O), position) + word, (const Word*)address);
+            });
 }
 DEVICE inline void request(const Grids& all, const Strip& strip, long long number, int stage) {
-  const Tile tile(strip, number);
-  copy_tile<LOCAL>(all, strip, tile, stage);
-  copy_tile<B0>(all, strip, tile, stage);
-  copy_tile<B1>(all, strip, tile, stage);
-  copy_tile<B2>(all, strip, tile, stage);
+  const Tile tile(all, strip, number);
+  if (tile.after > -31 * V) {
+    copy_tile<LOCAL>(all, tile, stage);
+    copy_tile<B0>(all, tile, stage);
+    copy_tile<B1>(all, tile, stage);
+    copy_tile<B2>(all, tile, stage);
+  }
   copies_commit();
 }
 DEVICE inline void store(const Grids& all, const Strip& strip, long long number, int stage) {
-  T* table = all.table + strip.grid * all.batch;
-  for_words(all, Tile(strip, number), [&](int position, int word, long long row, long long column) {
-    *(Word*)(table + row * all.row + column) = ((const Word*)place(stage, 0, position))[word];
+  const Tile tile(all, strip, number);
+  T* first = all.table + tile.grid * all.batch + tile.row * all.row + tile.column;
+  for_words(tile, first, all.row, [&](int position, int word, T* address) {
+    *(Word*)address = ((const Word*)place(stage, 0, position))[word];
   });
 }
 
@@ -133,7 +152,7 @@ struct Above {
 DEVICE inline void hand_on(
     const Grids& all, const Strip& strip, long long number, int stage, Unit* words, unsigned tag) {
   const int last = HEIGHT - 1;
-  const long long column = Tile(strip, number).column(last) + lane();
+  const long long column = number * WIDTH - 31 * V + lane();
   if (lane() >= WIDTH || column < 0 || column >= all.columns) return;
   const T value = ((const T*)place(stage, 0, last))[lane()];
   publish(words + (strip.unit * all.columns + column) * UNITS, value, tag);
@@ -176,10 +195,11 @@ struct Lane {
   // V columns of this lane's rows; before the first column nothing is kept.
   DEVICE void step(int stage, int number, const T* above, bool has_begun, T floor) {
     T up[V];
+    const Pack first = ((const Pack*)above)[number];
 #pragma unroll
     for (int v = 0; v < V; ++v) {
       const T handed = from_lane<true>(below[v], 1);
-      up[v] = lane() == 0 ? above[number * V + v] : handed;
+      up[v] = lane() == 0 ? first.v[v] : handed;
     }
     T diagonal = corner;
     corner = has_begun ? up[V - 1] : corner;
