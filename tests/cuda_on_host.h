@@ -32,6 +32,18 @@ static void wait_for_others() {
   swapcontext(&fibers[mine], &scheduler);
 }
 inline void __syncthreads() { wait_for_others(); }
+// A barrier of threads that wait at other places meanwhile: all go on in the turn after the last.
+inline void meet() {
+  static unsigned arrived, meetings, last;
+  const unsigned before = meetings;
+  if (++arrived == blockDim.x) {
+    arrived = 0, last = threadIdx.x, ++meetings;
+    return wait_for_others();
+  }
+  do wait_for_others();
+  while (meetings == before);
+  if (threadIdx.x > last) wait_for_others();
+}
 static bool votes[MOST_FIBERS];
 inline bool __syncthreads_or(bool vote) {
   votes[threadIdx.x] = vote;

@@ -15,7 +15,7 @@ _MULTIPROCESSORS = 132
 _SCHEDULERS = 4
 _ROWS_OF_A_LANE, _WARPS_OF_A_BLOCK = (1, 2, 4, 8), (1, 2, 4, 8, 16)
 # Of a step of tiles: a shuffle and what else does not depend on rows, and a cell after another.
-_STEP, _CELL = 70, 18
+_STEP, _CELL = 45, 17
 # Steps that a strip is behind the one above.
 _BEHIND = 48
 # Of a row by compensation: by one warp, by each cell of a thread, by several warps; of the way
@@ -56,7 +56,7 @@ def compensation_cycles(layout: Compensation, shape: Shape) -> float:
 def tiles_of(kind: Kind, shape: Shape, device: Device) -> tuple[Cut, float]:
     """The fastest cut into tiles, and its cycles."""
     layouts = [_fitted(Tiles(kind, rows), shape, device) for rows in _ROWS_OF_A_LANE]
-    layouts = [each for each in layouts if each.stages > 1] or layouts[:1]
+    layouts = [each for each in layouts if each.stages]
     cycles = [
         tiles_cycles(layout, shape, layout.blocks * device.multiprocessors) for layout in layouts
     ]
@@ -74,14 +74,14 @@ def compensation_of(kind: Kind, shape: Shape, device: Device) -> tuple[Cut, floa
 
 
 def _fitted(layout: Fitted, shape: Shape, device: Device) -> Fitted:
-    """With as many blocks a multiprocessor as there is work for, and at least two stages."""
+    """With as many blocks a multiprocessor as there is work for, and `stages`; 0 if these do not fit."""
     units = shape[0] * layout.strips(shape)
     wanted = max(1, min(layout.most_blocks, -(-units // device.multiprocessors)))
     for blocks in range(wanted, 0, -1):
         stages = min(layout.most_stages, room(layout, blocks, device) // layout.stage_bytes)
-        if stages >= 2:
+        if stages >= layout.least_stages:
             return replace(layout, blocks=blocks, stages=stages)
-    return replace(layout, blocks=1, stages=1)
+    return replace(layout, blocks=1, stages=0)
 
 
 def fastest(kind: Kind, shape: Shape, device: Device, is_compensable: bool) -> Cut:

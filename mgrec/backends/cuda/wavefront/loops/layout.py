@@ -62,7 +62,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Tiles:
-    """A warp goes along a strip of 32 · `rows` rows.
+    """A block goes along a strip of 32 · `rows` rows.
 
     Attributes
     ----------
@@ -80,10 +80,14 @@ class Tiles:
     stages: int = 1
     blocks: int = 1
 
-    threads = 32
-    most_blocks = 8
-    most_stages = 3
-    kernel_bytes = 256
+    threads = 64
+    least_stages, most_stages = 3, 4
+    kernel_bytes = 512
+
+    @property
+    def most_blocks(self) -> int:
+        """Of a multiprocessor: a thread has up to 128 registers, or 255."""
+        return 8 if self.rows <= 2 else 4
 
     @property
     def stage_bytes(self) -> int:
@@ -114,7 +118,7 @@ class Compensation:
     stages: int = 1
     blocks: int = 1
 
-    most_stages = 6
+    least_stages, most_stages = 2, 6
     kernel_bytes = 1024
 
     @property

@@ -1,4 +1,5 @@
-// Wavefront loops by tiles: a warp goes along a strip of rows, each lane with ROWS of them.
+// Wavefront loops by tiles: a block goes along a strip of rows, each lane of one warp with ROWS of
+// them, while the other warp reads what comes next and writes what is done.
 //
 // Lane r is r steps behind lane 0, so that no lane needs another's result of the same step: the
 // row above comes by a shuffle from the step before. A step is V columns. Eight of them are a
@@ -15,7 +16,11 @@ constexpr int PER_ROW = WIDTH / NUMBERS, AT_ONCE = 32 / PER_ROW;  // words; rows
 DEVICE inline unsigned char* place(int stage, int slot, int position) {
   return shared_bytes + ((stage * SLOTS + slot) * HEIGHT + position) * PITCH;
 }
-DEVICE inline int lane() { return threadIdx.x; }
+static_assert(STAGES > 2, "a tile is written and one is read while another is computed");
+DEVICE inline int lane() { return threadIdx.x % 32; }
+#ifdef __CUDA_ARCH__
+DEVICE inline void meet() { __syncthreads(); }
+#endif
 
 // A tile of a strip: a parallelogram, whose row r * ROWS + k begins r * V columns to the left.
 struct Tile {
@@ -225,41 +230,66 @@ struct Lane {
   }
 };
 
-DEVICE inline void run_strip(const Grids& all, const Strip& strip, Unit* words, unsigned tag) {
-  __shared__ __align__(16) T above_tile[WIDTH];
-  const long long tiles = (all.columns + 31 * V + WIDTH - 1) / WIDTH;
+DEVICE inline long long tiles_of(const Grids& all) {
+  return (all.columns + 31 * V + WIDTH - 1) / WIDTH;
+}
+
+// The warp that computes: between two meetings a tile.
+DEVICE inline void compute(const Grids& all, const Strip& strip, const T (&above)[2][WIDTH]) {
   const T floor = floor_of(all);
+  const long long tiles = tiles_of(all);
   Lane own;
   own.begin(all, strip);
-  Above above;
-  above.words = words;
-  above.ask(all, strip, 0);
-  for (int s = 0; s < STAGES; ++s) request(all, strip, s, s);
   int stage = 0;
   for (long long number = 0; number < tiles; ++number) {
-    copies_wait();
-    const T mine = above.take(all, strip, number, tag);
-    if (lane() < WIDTH) above_tile[lane()] = mine;
-    __syncwarp();
-    above.ask(all, strip, number + 1);
+    meet();
 #pragma unroll 2
     for (int step = 0; step < STEPS; ++step) {
       const long long column = number * WIDTH + (step - lane()) * V;
       own.ask(all, column + V);
-      own.step(stage, step, above_tile, column >= 0, floor);
+      own.step(stage, step, above[number % 2], column >= 0, floor);
       own.advance();
     }
-    __syncwarp();
-    if (!strip.is_last(all)) hand_on(all, strip, number, stage, words, tag);
-    store(all, strip, number, stage);
-    __syncwarp();
-    request(all, strip, number + STAGES, stage);
     stage = stage + 1 < STAGES ? stage + 1 : 0;
   }
+  meet();
+}
+
+// The warp that reads and writes: while a tile is computed, it writes the one before, asks for one
+// in its place, and waits for the next one and the row above it.
+DEVICE inline void carry(
+    const Grids& all, const Strip& strip, T (&above_tiles)[2][WIDTH], Unit* words, unsigned tag) {
+  const long long tiles = tiles_of(all);
+  Above above;
+  above.words = words;
+  above.ask(all, strip, 0);
+  for (int s = 0; s < STAGES - 1; ++s) request(all, strip, s, s);
+  int stage = STAGES - 1;  // of the tile before, or of none
+  for (long long number = -1; number < tiles; ++number) {
+    if (number >= 0) {
+      meet();
+      if (number > 0 && !strip.is_last(all)) hand_on(all, strip, number - 1, stage, words, tag);
+      if (number > 0) store(all, strip, number - 1, stage);
+      __syncwarp();
+      request(all, strip, number - 1 + STAGES, stage);
+      stage = stage + 1 < STAGES ? stage + 1 : 0;
+    }
+    if (number + 1 == tiles) break;
+    copies_wait_but<STAGES - 2>();
+    const T mine = above.take(all, strip, number + 1, tag);
+    if (lane() < WIDTH) above_tiles[(number + 1) % 2][lane()] = mine;
+    above.ask(all, strip, number + 2);
+  }
+  meet();
+  if (!strip.is_last(all)) hand_on(all, strip, tiles - 1, stage, words, tag);
+  store(all, strip, tiles - 1, stage);
+  __syncwarp();
 }
 
 DEVICE inline void run_tiles(const Grids& all, Unit* words, unsigned epoch) {
+  __shared__ __align__(16) T above[2][WIDTH];
   const unsigned tag = tag_of(epoch);
   for (long long unit = blockIdx.x; unit < all.count * all.strips; unit += gridDim.x)
-    run_strip(all, Strip(all, unit), words, tag);
+    if (threadIdx.x < 32) compute(all, Strip(all, unit), above);
+    else carry(all, Strip(all, unit), above, words, tag);
 }
