@@ -118,7 +118,7 @@ class Compensation:
     stages: int = 1
     blocks: int = 1
 
-    least_stages, most_stages = 2, 6
+    least_stages, most_stages = 3, 6
     kernel_bytes = 1024
 
     @property

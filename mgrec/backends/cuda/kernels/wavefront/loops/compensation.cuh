@@ -12,13 +12,22 @@
 
 constexpr int WIDTH = THREADS * ITEMS, WARPS = THREADS / 32;
 constexpr int ROW_BYTES = WIDTH * int(sizeof(T)), PACKS = ITEMS / V;
+constexpr int AHEAD = STAGES - 2;  // rows under way to shared memory
 constexpr bool IS_REAL = is_real<T>::value;
+static_assert(AHEAD > 0, "a row is computed and one is written while others are read");
 
 DEVICE inline int lane() { return threadIdx.x % 32; }
 DEVICE inline int warp() { return threadIdx.x / 32; }
 DEVICE inline void sync_block() {
   if (WARPS == 1) __syncwarp();
   else __syncthreads();
+}
+// Whether it is so in any thread: a vote is sooner there than a barrier.
+DEVICE inline bool any_of_block(bool flag) {
+#ifdef __CUDA_ARCH__
+  if (WARPS == 1) return __any_sync(ALL, flag);
+#endif
+  return __syncthreads_or(flag);
 }
 // The value of the thread before this one; the first thread has `first`.
 DEVICE inline T from_thread_before(T value, T first) {
@@ -150,15 +159,27 @@ DEVICE inline Map weighted_scan(const Map& own, bool& lost) {
   return before;
 }
 
-// Whether an entry is what the thread before has computed there.
-DEVICE inline bool agree(T entry, T computed, bool lost) {
-  if constexpr (!IS_REAL) return entry == computed;
+// Whether an entry is not nan, inf or finite as what the thread before has computed there is.
+DEVICE inline bool differs(T entry, T computed) {
+  if constexpr (!IS_REAL) return entry != computed;
   else {
-    if (entry == computed || (entry != entry && computed != computed)) return true;
-    if (!np_isfinite(entry) || !np_isfinite(computed)) return false;
-    return !lost ||
-           np_absolute(entry - computed) <= T(TOLERANCE) * (np_absolute(entry) + np_absolute(computed));
+    const bool are_nan = entry != entry && computed != computed;
+    return !(entry == computed || are_nan || (np_isfinite(entry) && np_isfinite(computed)));
   }
+}
+// Whether both differ by more than sums in another order do, unless these cancel.
+DEVICE inline bool is_far(T entry, T computed) {
+  if constexpr (!LOSES || SAME || !IS_REAL) return false;
+  else return np_absolute(entry - computed) >
+              T(TOLERANCE) * (np_absolute(entry) + np_absolute(computed));
+}
+// Whether entries must be corrected: sums that cancel are told from lost products only if any are.
+DEVICE inline bool any_wrong(T entry, T computed, bool is_inside, bool lost) {
+  const bool wrong = is_inside && differs(entry, computed);
+  const bool far = is_inside && is_far(entry, computed);
+  if (!any_of_block(wrong || far)) return false;
+  const bool any_lost = any_of_block(lost);
+  return any_of_block(wrong || (any_lost && far));
 }
 
 // The columns of a thread.
@@ -250,11 +271,12 @@ DEVICE inline T run_row(
     const T last = own.combine(left, corner, floor, result);
     if (!CHECKED) return last;
     const T computed = from_thread_before(last, left);
-    if (!__syncthreads_or(is_inside && !agree(left, computed, lost))) return last;
+    if (!any_wrong(left, computed, is_inside, lost)) return last;
     left = computed;
   }
 }
 
+// A row is written while the next one is computed, and one is asked for in place of that before.
 DEVICE inline void run_strip(const Grids& all, const Strip& strip, Unit* words, unsigned tag) {
   const long long first = strip.index * WIDTH;
   const bool is_inside = first + threadIdx.x * ITEMS < all.columns;
@@ -265,29 +287,31 @@ DEVICE inline void run_strip(const Grids& all, const Strip& strip, Unit* words, 
   entries.words = words;
   entries.ask(all, strip, 0);
   T edge = first == 0 ? *all.corner.at(strip.grid, 0, 0) : *all.above.at(strip.grid, 0, first - 1);
-  for (int s = 0; s < STAGES; ++s) request(all, strip, s, s);
-  int stage = 0;
+  for (int s = 0; s < AHEAD; ++s) request(all, strip, s, s);
+  int stage = 0, before = STAGES - 1, free = AHEAD;
   for (long long row = 0; row < all.rows; ++row) {
-    copies_wait();
+    copies_wait_but<AHEAD - 1>();
     sync_block();
     own.advance(all, strip, row, stage);
+    if (row > 0) store(all, strip, row - 1, before);
+    request(all, strip, row + AHEAD, free);
     bool lost = ALWAYS_LOSES;
     const T corner = from_thread_before(own.above[ITEMS - 1], edge);
-    const Map before = weighted_scan(own.without_horizontal(corner, floor, lost), lost);
-    if (LOSES && !SAME && IS_REAL && !ALWAYS_LOSES) lost = __syncthreads_or(lost);
+    const Map scanned = weighted_scan(own.without_horizontal(corner, floor, lost), lost);
     edge = entries.take(all, strip, row, tag);
     entries.ask(all, strip, row + 1);
     T result[ITEMS];
-    const T last = run_row(own, corner, edge, before, lost, is_inside, floor, result);
+    const T last = run_row(own, corner, edge, scanned, lost, is_inside, floor, result);
     if (threadIdx.x == THREADS - 1 && !strip.is_last(all))
       publish(words + (strip.unit * all.rows + row) * UNITS, last, tag);
     own.keep(result, stage);
-    sync_block();
-    store(all, strip, row, stage);
-    sync_block();
-    request(all, strip, row + STAGES, stage);
+    before = stage;
     stage = stage + 1 < STAGES ? stage + 1 : 0;
+    free = free + 1 < STAGES ? free + 1 : 0;
   }
+  sync_block();
+  store(all, strip, all.rows - 1, before);
+  sync_block();
 }
 
 DEVICE inline void run_compensation(const Grids& all, Unit* words, unsigned epoch) {
