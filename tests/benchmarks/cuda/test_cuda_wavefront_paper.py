@@ -66,7 +66,7 @@ def test_what_deviates_is_not_measured(load: Any) -> None:
     measure, np = load(f"{FOLDER}.measure"), pytest.importorskip("numpy")
     wanted = np.arange(9.0)
     measure.require_near(wanted + 1e-5, wanted)
-    with pytest.raises(ArithmeticError, match="deviates from the loop by 0.12"):
+    with pytest.raises(ArithmeticError, match=r"deviates from the loop by 0\.12"):
         measure.require_near(wanted + 1, wanted)
 
 

@@ -82,7 +82,7 @@ class WavefrontLoop(Wavefront):
         *weights, over, beside, corner, local = (self._grid(b, len(shape)) for b in pack.blocks)
         given = Borders(over[..., 0, :], beside[..., :, 0], corner[..., 0, 0])
         borders = _around(given, above, left)
-        table = np.moveaxis(result, self.axes, (-2, -1))
+        table = self._moved(result)
         determine(self.loop, local, weights, borders, table)
         return (result,), (table, borders)
 
@@ -100,8 +100,13 @@ class WavefrontLoop(Wavefront):
 
     def _grid(self, block: Any, ndim: int) -> Any:
         """A block with rows and columns last, and axes of length 1 where it is broadcast."""
-        block = block.reshape((1,) * (ndim - block.ndim) + block.shape)
-        return np.moveaxis(block, self.axes, (-2, -1))
+        if block.ndim < ndim:
+            block = block.reshape((1,) * (ndim - block.ndim) + block.shape)
+        return self._moved(block)
+
+    def _moved(self, array: Any) -> Any:
+        are_last = self.axes == (array.ndim - 2, array.ndim - 1)
+        return array if are_last else np.moveaxis(array, self.axes, (-2, -1))
 
 
 def _around(given: Borders, above: Edges | None, left: Edges | None) -> Borders:

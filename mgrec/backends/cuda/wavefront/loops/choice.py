@@ -74,7 +74,7 @@ def compensation_of(kind: Kind, shape: Shape, device: Device) -> tuple[Cut, floa
 
 
 def _fitted(layout: Fitted, shape: Shape, device: Device) -> Fitted:
-    """With as many blocks a multiprocessor as there is work for, and `stages`; 0 if these do not fit."""
+    """With as many blocks a multiprocessor as there is work for; no stages where none fits."""
     units = shape[0] * layout.strips(shape)
     wanted = max(1, min(layout.most_blocks, -(-units // device.multiprocessors)))
     for blocks in range(wanted, 0, -1):

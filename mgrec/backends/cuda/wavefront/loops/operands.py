@@ -44,6 +44,8 @@ def placed(operand: Any, batch: tuple[int, ...], is_border: bool = False) -> Pla
     import cupy
 
     array = on_device(operand)
+    if array.size == 1:
+        return Placed(array, (0, 0, 0))
     strides = _strides(array, batch, is_border)
     if strides is None:
         array = cupy.ascontiguousarray(array)
@@ -57,14 +59,16 @@ def placed(operand: Any, batch: tuple[int, ...], is_border: bool = False) -> Pla
 
 def _strides(array: Any, batch: tuple[int, ...], is_border: bool) -> Strides | None:
     """None where the grids lie unevenly, or columns apart."""
-    size = array.dtype.itemsize
-    if any(each % size for each in (array.data.ptr, *array.strides)):
+    size, given = array.dtype.itemsize, array.strides
+    if array.data.ptr % size or any(stride % size for stride in given):
         return None
-    own = [0 if n == 1 else s // size for n, s in zip(array.shape, array.strides, strict=True)]
+    own = [0 if n == 1 else s // size for n, s in zip(array.shape, given, strict=True)]
     *outer, row, column = own
+    if not (is_border or column in (0, 1)):
+        return None
+    if not any(outer):
+        return 0, row, column
     outer = [0] * (len(batch) - len(outer)) + outer
     grids = [(n, stride) for n, stride in zip(batch, outer, strict=True) if n > 1]
     is_even = all(stride == n * inner for (_, stride), (n, inner) in pairwise(grids))
-    if not is_even or not (is_border or column in (0, 1)):
-        return None
-    return grids[-1][1] if grids else 0, row, column
+    return (grids[-1][1], row, column) if is_even else None
