@@ -45,63 +45,55 @@ DEVICE inline T from_thread_before(T value, T first) {
 DEVICE inline unsigned char* place(int stage, int slot) {
   return shared_bytes + (stage * SLOTS + slot) * ROW_BYTES;
 }
-// Calls visit(word, column) for this thread's words of a row that are in the grid.
-template <class Visit> DEVICE inline void for_words(const Grids& all, const Strip& strip, Visit visit) {
+// Columns of a strip that are in the grid.
+DEVICE inline int inside_of(const Grids& all, const Strip& strip) {
+  const long long rest = all.columns - strip.index * WIDTH;
+  return rest < WIDTH ? int(rest) : WIDTH;
+}
+// Calls visit(word) for this thread's words of a row.
+template <class Visit> DEVICE inline void for_words(int inside, Visit visit) {
 #pragma unroll
   for (int q = 0; q < ITEMS / NUMBERS; ++q) {
     const int word = q * THREADS + threadIdx.x;
-    const long long column = strip.index * WIDTH + word * NUMBERS;
-    if (column < all.columns) visit(word, column);
+    if (word * NUMBERS < inside) visit(word);
   }
-}
-template <int O> DEVICE inline void copy_row(
-    const Grids& all, const Strip& strip, long long row, int stage) {
-  if (kind_of(O) != ARRAY) return;
-  const Operand& operand = all.operands[O];
-  for_words(all, strip, [&](int word, long long column) {
-    copy_word((Word*)place(stage, slot_of(O)) + word,
-              (const Word*)operand.at(strip.grid, row, column));
-  });
-}
-DEVICE inline void request(const Grids& all, const Strip& strip, long long row, int stage) {
-  if (row < all.rows) {
-    copy_row<LOCAL>(all, strip, row, stage);
-    copy_row<B0>(all, strip, row, stage);
-    copy_row<B1>(all, strip, row, stage);
-    copy_row<B2>(all, strip, row, stage);
-  }
-  copies_commit();
-}
-DEVICE inline void store(const Grids& all, const Strip& strip, long long row, int stage) {
-  T* to = all.table + strip.grid * all.batch + row * all.row;
-  for_words(all, strip, [&](int word, long long column) {
-    *(Word*)(to + column) = ((const Word*)place(stage, 0))[word];
-  });
 }
 
-// What a thread reads of an operand, row by row.
+// What a thread reads of an operand, row by row; `from` is where its next number, or row, is.
 template <int O> struct Source {
   static constexpr int KIND = kind_of(O);
+  const T* from;
   T own[KIND == CONSTANT ? 1 : ITEMS], next;
 
   DEVICE void begin(const Grids& all, const Strip& strip) {
-    const long long first = strip.index * WIDTH + threadIdx.x * ITEMS;
-    if (KIND == CONSTANT) next = *all.operands[O].at(strip.grid, 0, 0);
+    const Operand& operand = all.operands[O];
+    const long long first = strip.index * WIDTH, mine = first + threadIdx.x * ITEMS;
+    from = operand.at(strip.grid, 0, KIND == CONSTANT ? 0 : first);
+    if (KIND == CONSTANT) next = *from;
     if (KIND != ROW) return;
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k)
-      own[k] = first + k < all.columns ? *all.operands[O].at(strip.grid, 0, first + k) : T(0);
+      own[k] = mine + k < all.columns ? from[threadIdx.x * ITEMS + k] : T(0);
   }
-  DEVICE void advance(const Grids& all, const Strip& strip, long long row, int stage) {
+  // Ask for a row of an array.
+  DEVICE void ask(const Grids& all, int inside, int stage) {
+    if (KIND != ARRAY) return;
+    for_words(inside, [&](int word) {
+      copy_word((Word*)place(stage, slot_of(O)) + word, (const Word*)from + word);
+    });
+    from += all.operands[O].row;
+  }
+  DEVICE void advance(const Grids& all, bool is_last, int stage) {
     if (KIND == CONSTANT) {
       own[0] = next;
-      if (row + 1 < all.rows) next = *all.operands[O].at(strip.grid, row + 1, 0);
+      from += all.operands[O].row;
+      if (!is_last) next = *from;
     }
     if (KIND != ARRAY) return;
-    const Pack* from = (const Pack*)place(stage, slot_of(O)) + threadIdx.x * PACKS;
+    const Pack* mine = (const Pack*)place(stage, slot_of(O)) + threadIdx.x * PACKS;
 #pragma unroll
     for (int p = 0; p < PACKS; ++p) {
-      const Pack pack = from[p];
+      const Pack pack = mine[p];
 #pragma unroll
       for (int v = 0; v < V; ++v) own[p * V + v] = pack.v[v];
     }
@@ -189,8 +181,12 @@ struct Columns {
   Source<B1> b1;
   Source<B2> b2;
   T above[ITEMS];
+  T* table;
+  int inside;
 
   DEVICE void begin(const Grids& all, const Strip& strip) {
+    inside = inside_of(all, strip);
+    table = all.table + strip.grid * all.batch + strip.index * WIDTH;
     local.begin(all, strip);
     b0.begin(all, strip);
     b1.begin(all, strip);
@@ -200,11 +196,21 @@ struct Columns {
     for (int k = 0; k < ITEMS; ++k)
       above[k] = first + k < all.columns ? *all.above.at(strip.grid, 0, first + k) : T(0);
   }
-  DEVICE void advance(const Grids& all, const Strip& strip, long long row, int stage) {
-    local.advance(all, strip, row, stage);
-    b0.advance(all, strip, row, stage);
-    b1.advance(all, strip, row, stage);
-    b2.advance(all, strip, row, stage);
+  DEVICE void ask(const Grids& all, long long row, int stage) {
+    if (row < all.rows) {
+      local.ask(all, inside, stage);
+      b0.ask(all, inside, stage);
+      b1.ask(all, inside, stage);
+      b2.ask(all, inside, stage);
+    }
+    copies_commit();
+  }
+  DEVICE void advance(const Grids& all, long long row, int stage) {
+    const bool is_last = row == all.rows - 1;
+    local.advance(all, is_last, stage);
+    b0.advance(all, is_last, stage);
+    b1.advance(all, is_last, stage);
+    b2.advance(all, is_last, stage);
   }
   DEVICE T corner_at(int k, T corner) const { return k == 0 ? corner : above[k - 1]; }
 
@@ -242,23 +248,36 @@ struct Columns {
       to[p] = pack;
     }
   }
+  // Write the next row of the table.
+  DEVICE void store(const Grids& all, int stage) {
+    for_words(inside, [&](int word) { ((Word*)table)[word] = ((const Word*)place(stage, 0))[word]; });
+    table += all.row;
+  }
 };
 
-// What comes from the left into a strip: a border, or what the strip before hands on.
+// What comes from the left into a strip, row by row: a border, or what the strip before hands on.
 struct Entries {
   Handed handed;
-  T border;
+  T number;
+  const T* border;
   const Unit* words;
-  DEVICE const Unit* place_of(const Grids& all, const Strip& strip, long long row) const {
-    return words + ((strip.unit - 1) * all.rows + row) * UNITS;
+  bool is_border;
+  DEVICE void begin(const Grids& all, const Strip& strip, const Unit* all_words) {
+    is_border = strip.index == 0;
+    border = all.left.at(strip.grid, 0, 0);
+    words = all_words + (strip.unit - 1) * all.rows * UNITS;
+    ask();
   }
-  DEVICE void ask(const Grids& all, const Strip& strip, long long row) {
-    if (row >= all.rows) return;
-    if (strip.index == 0) border = *all.left.at(strip.grid, row, 0);
-    else handed.ask(place_of(all, strip, row));
+  DEVICE void ask() {
+    if (is_border) number = *border;
+    else handed.ask(words);
   }
-  DEVICE T take(const Grids& all, const Strip& strip, long long row, unsigned tag) const {
-    return strip.index == 0 ? border : handed.take(place_of(all, strip, row), tag);
+  DEVICE T take(const Grids& all, bool is_last, unsigned tag) {
+    const T taken = is_border ? number : handed.take(words, tag);
+    border += all.left.row;
+    words += UNITS;
+    if (!is_last) ask();
+    return taken;
   }
 };
 
@@ -284,33 +303,32 @@ DEVICE inline void run_strip(const Grids& all, const Strip& strip, Unit* words, 
   Columns own;
   own.begin(all, strip);
   Entries entries;
-  entries.words = words;
-  entries.ask(all, strip, 0);
+  entries.begin(all, strip, words);
+  Unit* handed = words + strip.unit * all.rows * UNITS;
   T edge = first == 0 ? *all.corner.at(strip.grid, 0, 0) : *all.above.at(strip.grid, 0, first - 1);
-  for (int s = 0; s < AHEAD; ++s) request(all, strip, s, s);
+  for (int s = 0; s < AHEAD; ++s) own.ask(all, s, s);
   int stage = 0, before = STAGES - 1, free = AHEAD;
   for (long long row = 0; row < all.rows; ++row) {
     copies_wait_but<AHEAD - 1>();
     sync_block();
-    own.advance(all, strip, row, stage);
-    if (row > 0) store(all, strip, row - 1, before);
-    request(all, strip, row + AHEAD, free);
+    own.advance(all, row, stage);
+    if (row > 0) own.store(all, before);
+    own.ask(all, row + AHEAD, free);
     bool lost = ALWAYS_LOSES;
     const T corner = from_thread_before(own.above[ITEMS - 1], edge);
     const Map scanned = weighted_scan(own.without_horizontal(corner, floor, lost), lost);
-    edge = entries.take(all, strip, row, tag);
-    entries.ask(all, strip, row + 1);
+    edge = entries.take(all, row == all.rows - 1, tag);
     T result[ITEMS];
     const T last = run_row(own, corner, edge, scanned, lost, is_inside, floor, result);
-    if (threadIdx.x == THREADS - 1 && !strip.is_last(all))
-      publish(words + (strip.unit * all.rows + row) * UNITS, last, tag);
+    if (threadIdx.x == THREADS - 1 && !strip.is_last(all)) publish(handed, last, tag);
+    handed += UNITS;
     own.keep(result, stage);
     before = stage;
     stage = stage + 1 < STAGES ? stage + 1 : 0;
     free = free + 1 < STAGES ? free + 1 : 0;
   }
   sync_block();
-  store(all, strip, all.rows - 1, before);
+  own.store(all, before);
   sync_block();
 }
 
