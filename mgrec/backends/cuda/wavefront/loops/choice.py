@@ -14,31 +14,28 @@ Fitted = TypeVar("Fitted", Tiles, Compensation)
 _MULTIPROCESSORS = 132
 _SCHEDULERS = 4
 _ROWS_OF_A_LANE, _WARPS_OF_A_BLOCK = (1, 2, 4, 8), (1, 2, 4, 8, 16)
-# Of a step of tiles: a shuffle and what else does not depend on rows, and a cell after another.
-_STEP, _CELL = 45, 17
+# Of a step of tiles: what does not depend on rows, and a cell after another of 4 and of 8 bytes.
+_STEP, _CELL = 71, {4: 18, 8: 36}
+# Of a cell where many are computed: a warp issues an instruction every other cycle.
+_CELL_WORK = 15.5
 # Steps that a strip is behind the one above.
-_BEHIND = 48
-# Of a row by compensation: by one warp, by each cell of a thread, by several warps; of the way
-# of an entry from strip to strip.
-_ROW, _ROW_CELL, _WARPS, _HOP = 350, 24, 250, 1000
-# Instructions of a cell.
-_TILE_WORK, _ROW_WORK = 9, 16
+_BEHIND = 52
+# Of a row by compensation: of one warp, more of several, and of a cell of a thread where many
+# warps share a scheduler; of the way of an entry from strip to strip.
+_ROW, _ROW_OF_WARPS, _ROW_WORK, _HOP = 950, 1500, 16, 1800
 
 
 def tiles_cycles(layout: Tiles, shape: Shape, blocks: int) -> float:
     """Cycles of a loop by tiles with so many blocks resident."""
-    strips = layout.strips(shape)
+    strips, vector = layout.strips(shape), layout.kind.vector
     units = shape[0] * strips
     resident = min(units, blocks)
-    vector = layout.kind.vector
-    a_scheduler = resident / (_MULTIPROCESSORS * _SCHEDULERS)
-    step = max(
-        _STEP + _CELL * (vector + layout.rows - 1),
-        a_scheduler * (_STEP + _TILE_WORK * vector * layout.rows),
-    )
-    steps, chain = shape[2] / vector + 32, _BEHIND * min(strips, resident)
+    a_scheduler = max(1.0, resident / (_MULTIPROCESSORS * _SCHEDULERS))
+    chain = _STEP + _CELL[layout.kind.dtype.itemsize] * (vector + layout.rows - 1)
+    step = max(chain, a_scheduler * _CELL_WORK * vector * layout.rows)
+    steps, first = shape[2] / vector + 32, _BEHIND * min(strips, resident)
     rounds = -(-units // resident)
-    return step * max(rounds * steps + chain, steps + _BEHIND * strips)
+    return step * max(rounds * steps + first, steps + _BEHIND * strips)
 
 
 def compensation_cycles(layout: Compensation, shape: Shape) -> float:
@@ -47,7 +44,7 @@ def compensation_cycles(layout: Compensation, shape: Shape) -> float:
     units = shape[0] * strips
     resident = min(units, layout.most_blocks * _MULTIPROCESSORS)
     a_scheduler = resident * layout.warps / (_MULTIPROCESSORS * _SCHEDULERS)
-    alone = _ROW + _ROW_CELL * layout.items + (_WARPS if layout.warps > 1 else 0)
+    alone = _ROW if layout.warps == 1 else _ROW_OF_WARPS
     row = max(alone, a_scheduler * (100 + _ROW_WORK * layout.items))
     rounds = -(-units // resident)
     return rounds * shape[1] * row + min(strips, resident) * _HOP
