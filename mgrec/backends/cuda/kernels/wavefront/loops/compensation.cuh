@@ -29,15 +29,15 @@ DEVICE inline bool any_of_block(bool flag) {
 #endif
   return __syncthreads_or(flag);
 }
-// The value of the thread before this one; the first thread has `first`.
-DEVICE inline T from_thread_before(T value, T first) {
+// The value of the thread before this one; the first thread has `first`. Calls of one number have
+// a barrier between them, be it that of another.
+template <int CALL> DEVICE inline T from_thread_before(T value, T first) {
   T before = from_lane<true>(value, 1);
   if (WARPS > 1) {
     __shared__ T lasts[WARPS];
     if (lane() == 31) lasts[warp()] = value;
     __syncthreads();
     if (lane() == 0 && warp() > 0) before = lasts[warp() - 1];
-    __syncthreads();
   }
   return threadIdx.x == 0 ? first : before;
 }
@@ -146,7 +146,6 @@ DEVICE inline Map weighted_scan(const Map& own, bool& lost) {
     const Map warps = scan_lanes({totals[0][other], totals[1][other]}, lost);
     const Map earlier = from_lane<false>(warps, warp() > 0 ? warp() - 1 : 0);
     if (warp() > 0) before = lane() > 0 ? compose(earlier, before) : earlier;
-    __syncthreads();
   }
   return before;
 }
@@ -289,7 +288,7 @@ DEVICE inline T run_row(
   for (;;) {
     const T last = own.combine(left, corner, floor, result);
     if (!CHECKED) return last;
-    const T computed = from_thread_before(last, left);
+    const T computed = from_thread_before<1>(last, left);
     if (!any_wrong(left, computed, is_inside, lost)) return last;
     left = computed;
   }
@@ -315,7 +314,7 @@ DEVICE inline void run_strip(const Grids& all, const Strip& strip, Unit* words, 
     if (row > 0) own.store(all, before);
     own.ask(all, row + AHEAD, free);
     bool lost = ALWAYS_LOSES;
-    const T corner = from_thread_before(own.above[ITEMS - 1], edge);
+    const T corner = from_thread_before<0>(own.above[ITEMS - 1], edge);
     const Map scanned = weighted_scan(own.without_horizontal(corner, floor, lost), lost);
     edge = entries.take(all, row == all.rows - 1, tag);
     T result[ITEMS];
