@@ -10,9 +10,11 @@ from .layout import Compensation, Cut, Kind, Shape, Tiles, room
 
 Fitted = TypeVar("Fitted", Tiles, Compensation)
 
-# Bits must not depend on the device: the cut of rows is chosen for this one.
-_MULTIPROCESSORS = 132
-_SCHEDULERS = 4
+# Bits must not depend on the device: what they depend on is chosen for this one, but so that
+# three rows of a block fit into the shared memory of any.
+_H100 = Device(90, 132, 227 * 1024)
+_MULTIPROCESSORS, _SCHEDULERS = 132, 4
+_MOST_STAGE_BYTES = 20 * 1024
 _ROWS_OF_A_LANE, _WARPS_OF_A_BLOCK = (1, 2, 4, 8), (1, 2, 4, 8, 16)
 # Of a step of tiles: what does not depend on rows, and a cell after another of 4 and of 8 bytes.
 _STEP, _CELL = 71, {4: 18, 8: 36}
@@ -64,6 +66,7 @@ def tiles_of(kind: Kind, shape: Shape, device: Device) -> tuple[Cut, float]:
 def compensation_of(kind: Kind, shape: Shape, device: Device) -> tuple[Cut, float]:
     """The fastest cut into strips of columns, and its cycles."""
     layouts = [Compensation(kind, warps) for warps in _WARPS_OF_A_BLOCK]
+    layouts = [layout for layout in layouts if layout.stage_bytes <= _MOST_STAGE_BYTES]
     cycles = [compensation_cycles(layout, shape) for layout in layouts]
     least = min(cycles)
     best = layouts[cycles.index(least)]
@@ -81,18 +84,17 @@ def _fitted(layout: Fitted, shape: Shape, device: Device) -> Fitted:
     return replace(layout, blocks=1, stages=0)
 
 
-def fastest(kind: Kind, shape: Shape, device: Device, is_compensable: bool) -> Cut:
-    """The cut of the strategy that is the faster one."""
-    tiles, cycles = tiles_of(kind, shape, device)
-    if not is_compensable:
-        return tiles
-    rows, others = compensation_of(kind, shape, device)
-    return tiles if cycles <= others else rows
+def fastest(kind: Kind, shape: Shape) -> str:
+    """The faster strategy: the same on all devices, since floats depend on it."""
+    tiles, compensation = (choose(kind, shape, _H100)[1] for choose in _CHOICES.values())
+    return "tiles" if tiles <= compensation else "compensation"
 
 
 def cut_of(strategy: str, kind: Kind, shape: Shape, device: Device, is_compensable: bool) -> Cut:
     """How grids are cut by a strategy."""
     if strategy == "hybrid":
-        return fastest(kind, shape, device, is_compensable)
-    choose = tiles_of if strategy == "tiles" else compensation_of
-    return choose(kind, shape, device)[0]
+        strategy = fastest(kind, shape) if is_compensable else "tiles"
+    return _CHOICES[strategy](kind, shape, device)[0]
+
+
+_CHOICES = {"tiles": tiles_of, "compensation": compensation_of}
