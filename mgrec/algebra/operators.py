@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -108,10 +109,7 @@ def check_distributes(pair: Operators, kind: str) -> None:
     accumulate, distribute = (_function(each) for each in (pair.accumulate, pair.distribute))
     if not pair.own or pair.accumulate == pair.distribute:
         return
-    generator = np.random.default_rng(0)
-    for _ in range(_SAMPLES):
-        drawn = generator.integers(-99, 100, 3) if kind == "i" else generator.standard_normal(3)
-        a, b, w = drawn
+    for a, b, w in _drawn(kind):
         with np.errstate(all="ignore"):
             left = distribute(accumulate(a, b), w)
             right = accumulate(distribute(a, w), distribute(b, w))
@@ -121,6 +119,48 @@ def check_distributes(pair: Operators, kind: str) -> None:
                 f"accumulate(distribute(a, w), distribute(b, w)); got {left} against {right} "
                 f"for a, b, w = {a}, {b}, {w}"
             )
+
+
+@lru_cache
+def check_composes(pair: Operators, kind: str) -> None:
+    """Test on random numbers that steps of a pair compose, as compensation needs.
+
+    Named pairs do. ◇ must be associative and commutative, and ∘ associative: the weights of two
+    steps are then that of both.
+
+    Raises
+    ------
+    ValueError
+        With the counterexample.
+    """
+    if not pair.own:
+        return
+    add, weigh = (_function(each) for each in (pair.accumulate, pair.distribute))
+    laws = {
+        "accumulate(accumulate(a, b), c) == accumulate(a, accumulate(b, c))": (
+            lambda a, b, c: (add(add(a, b), c), add(a, add(b, c)))
+        ),
+        "accumulate(a, b) == accumulate(b, a)": lambda a, b, c: (add(a, b), add(b, a)),
+        "distribute(distribute(a, b), c) == distribute(a, distribute(b, c))": (
+            lambda a, b, c: (weigh(weigh(a, b), c), weigh(a, weigh(b, c)))
+        ),
+    }
+    for law, sides in laws.items():
+        for a, b, c in _drawn(kind):
+            with np.errstate(all="ignore"):
+                left, right = sides(a, b, c)
+            if not np.allclose(left, right, 1e-9, 1e-12, equal_nan=True):
+                raise ValueError(
+                    f"operators must be such that {law} for compensation; got {left} against "
+                    f"{right} for a, b, c = {a}, {b}, {c}"
+                )
+
+
+def _drawn(kind: str) -> Iterator[Any]:
+    """Three numbers at a time: integers from -99 to 99, or normal ones."""
+    generator = np.random.default_rng(0)
+    for _ in range(_SAMPLES):
+        yield generator.integers(-99, 100, 3) if kind == "i" else generator.standard_normal(3)
 
 
 def _is_operator(value: Any) -> bool:

@@ -19,6 +19,7 @@ def wavefront(
     left: Any = None,
     corner: Any = None,
     floor: Any = None,
+    strategy: str = "hybrid",
     axes: tuple[int, int] = (-2, -1),
     out: Any = None,
 ) -> Problem:
@@ -34,23 +35,31 @@ def wavefront(
 
     Parameters
     ----------
-    local : array_like or dask.array.Array
+    local : array_like, CuPy or dask.array.Array
         int32, int64, float32 or float64; two axes or more.
-    weights : (b0, b1, b2), each a scalar or array_like or dask.array.Array
+    weights : (b0, b1, b2), each a scalar, array_like, CuPy or dask.array.Array
         Of the cells to the left, above, and above to the left. Each broadcasts to the shape of
         `local`: a scalar, a row (columns,), a column (rows, 1) or a whole array.
     operators : (str, str), optional
         ◇ and ∘: ("+", "*"), ("max", "+"), ("min", "+") or ("+", "+"). Either may also be a
         plain Python function of two numbers, as those of :class:`mgrec.TransferMap` are, beside
         another one or "+", "*", "max" or "min"; ∘ must then distribute over ◇, or be the same
-        function, which is tested on random numbers.
-    above, left, corner : scalar, array_like or dask.array.Array, optional
+        function, which is tested on random numbers. On a GPU it is traced, as those of
+        :class:`mgrec.TransferMap` are: ``np.maximum(a, b)`` in place of ``max(a, b)``.
+    above, left, corner : scalar, array_like, CuPy or dask.array.Array, optional
         A[-1, :], A[:, -1] and A[-1, -1]: scalars, or of the shape of `local` without the first
         of `axes`, the second, and both. The identity of ◇ when not given: 0; for "max" and
         "min" an infinity, or half of the lowest or highest integer, so that weights can be
         added to it. Needed where ◇ is a function.
     floor : scalar, optional
         The least result.
+    strategy : {"hybrid", "tiles", "compensation"}, optional
+        "tiles" computes cells in the order of the loop, those of an antidiagonal side by side.
+        "compensation" goes row by row in the three steps of [1]_: the part without the
+        horizontal dependency, a weighted scan along the row, and both combined; not with a
+        floor where ◇ is not "max", and functions must be associative, ◇ also commutative.
+        "hybrid" takes what is faster for the shape, the operators and the machine, and logs it
+        at level DEBUG, by the logger ``mgrec``.
     axes : (int, int), optional
         Down (i) and to the right (j); the last two when not given. Along others there is one
         grid an index.
@@ -61,18 +70,18 @@ def wavefront(
     Returns
     -------
     array or dask.array.Array
-        A, of the shape and the chunks of `local`, and of the dtype to which all operands
-        promote.
+        A, of the kind, the shape and the chunks of `local`, and of the dtype to which all
+        operands promote.
 
     Raises
     ------
     TypeError
-        The operands promote to another dtype, or one of them is no array of numbers.
+        The operands promote to another dtype, one of them is no array of numbers, NumPy arrays
+        stand beside CuPy arrays, or a function cannot be traced for a GPU.
     ValueError
         `operators` are no such pair, or ∘ does not distribute over ◇; `weights` are not three,
-        shapes do not fit, or `axes` are not two different axes of `local`.
-    NotImplementedError
-        An operand is on a GPU.
+        shapes do not fit, `axes` are not two different axes of `local`, or `strategy` is not
+        known or does not do for the operators.
 
     See Also
     --------
@@ -80,12 +89,19 @@ def wavefront(
 
     Notes
     -----
-    *Accuracy.* The bits of the loop above, for any chunks and any number of threads; integers
-    wrap around. nan is what ``numpy.maximum`` makes of it.
+    *Accuracy.* Integers, which wrap around, are those of the loop above for every strategy. Of
+    "tiles" floats have its bits, for any chunks, threads and devices. Of "compensation" they
+    differ by at most 8·(rows + columns)·u·W, where u is half of ``numpy.finfo(dtype).eps`` and W
+    what the loop makes of the absolute values of all operands, with "max" in place of "min"; nan
+    and inf stand where the loop has them, since rows where a scan would put them elsewhere are
+    run cell by cell. nan is what ``numpy.maximum`` makes of it. "hybrid" takes compensation for
+    integers alone in host memory, and for all dtypes on a GPU.
 
-    *Cost.* Tiles of an antidiagonal run side by side on the threads of this machine. Over
-    Dask a chunk starts as soon as the chunks above and to the left of it are done; one row and
-    one column cross each border.
+    *Cost.* By tiles, those of an antidiagonal run side by side: on the threads of this machine,
+    or in the warps of a GPU, which own strips of rows and hand their last rows on through
+    memory. Compensation gives a GPU's blocks strips of columns, each a few rows behind the one
+    to the left: it is faster where rows are few and long. Over Dask a chunk starts as soon as
+    the chunks above and to the left of it are done; one row and one column cross each border.
 
     References
     ----------
@@ -127,4 +143,4 @@ def wavefront(
            [4, 4, 1]])
     """
     borders = {"above": above, "left": left, "corner": corner}
-    return check_loop(local, weights, operators, borders, floor, axes, out)
+    return check_loop(local, weights, operators, borders, floor, strategy, axes, out)

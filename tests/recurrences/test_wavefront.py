@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mgrec
-from mgrec.backends.cpu.wavefront import loops
+from mgrec.backends.cpu.wavefront.loops import phases as loops
 
 PAIRS = [("+", "*"), ("max", "+"), ("min", "+"), ("+", "+")]
 UFUNCS = {"+": np.add, "*": np.multiply, "max": np.maximum, "min": np.minimum}

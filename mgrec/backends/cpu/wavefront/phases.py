@@ -12,7 +12,7 @@ from ....families.wavefront.alignment import Edges, Scoring
 from ....families.wavefront.loops.recurrence import Loop
 from ....families.wavefront.sweeps import Sweeps
 from .alignment import determine_alignment
-from .loops import determine_loop
+from .loops.phases import determine_loop
 from .relaxation.grids import determine_relaxation
 from .relaxation.held import hold
 from .table import determine_table

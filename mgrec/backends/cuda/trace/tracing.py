@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ....algebra.fingerprint import StepFunction
+from ....algebra.fingerprint import StepFunction, require_unchanged
 from ....algebra.transfer_map import TransferMap
 from .branches import print_statements
 from .cpp_names import ctype
@@ -95,6 +95,19 @@ def trace_coefficient(
     parameters = "".join(f", {ctype(kind)} x{k}" for k, kind in enumerate(operands))
     body = _body(record, f"return {cast(record, result, dtype)};")
     return f"\nDEVICE inline {ctype(dtype)} {name}(long long index{parameters}) {{{body}}}\n"
+
+
+@lru_cache(maxsize=_KEPT)
+def trace_operator(step: StepFunction, name: str, dtype: np.dtype[Any]) -> str:
+    """Print ``step.function(a, b)`` as a C++ function `name` of two numbers of a dtype."""
+    require_unchanged("pair of operators", step.fingerprint, step.function)
+    record = Record(f"Operator {step.function.__name__!r}")
+    operands = [Symbol(each, dtype, record) for each in "ab"]
+    result = outcomes(record, lambda: step.function(*operands))
+    if isinstance(result, tuple):
+        raise record.refuse("it returns a tuple", "return one number")
+    body, kind = _body(record, f"return {cast(record, result, dtype)};"), ctype(dtype)
+    return f"\nDEVICE inline {kind} {name}({kind} a, {kind} b) {{{body}}}\n"
 
 
 def operand_count(lift: Callable[..., Any]) -> int:

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ....families.kernels import Kernels
+from ....families.wavefront.loops.recurrence import Loop
 from ....families.wavefront.recurrence import SummedAreaTable
 from ....families.wavefront.sweeps import Sweeps
+from .loops.phases import determine_loop
 from .relaxation.grids import determine_relaxation
 from .relaxation.held import hold
 from .table import determine_table
@@ -15,6 +17,7 @@ from .table import determine_table
 _KERNELS: dict[type, Callable[..., Any]] = {
     SummedAreaTable: lambda loop, *tile: determine_table(*tile),
     Sweeps: determine_relaxation,
+    Loop: determine_loop,
 }
 
 

@@ -12,6 +12,7 @@ from ....arrays.door import as_array, as_scalar
 from ....arrays.kinds import check_together
 from ...problem import Problem, varying
 from .recurrence import Loop, WavefrontLoop
+from .strategy import check_strategy
 
 _DTYPES = ("int32", "int64", "float32", "float64")
 
@@ -22,6 +23,7 @@ def check_loop(
     operators: Any,
     borders: dict[str, Any],
     floor: Any,
+    strategy: Any,
     axes: Any,
     out: Any,
 ) -> Problem:
@@ -38,6 +40,7 @@ def check_loop(
     down, right = _as_axes(axes, shape)
     dtype = _dtype_of(given, floor)
     check_distributes(pair, dtype.kind)
+    check_strategy(strategy, pair, dtype.kind, floor is not None)
     lacking = {"above": (down,), "left": (right,), "corner": (down, right)}
     operands = []
     for name, value in named.items():
@@ -51,7 +54,7 @@ def check_loop(
         varying=tuple(varying(operand.shape, shape) for operand in operands),
         block_dtypes=(dtype,) * len(operands),
         axes=(down, right),
-        loop=Loop(pair, None if floor is None else as_scalar("floor", floor, dtype)[()]),
+        loop=Loop(pair, None if floor is None else as_scalar("floor", floor, dtype)[()], strategy),
     )
     return Problem(recurrence, tuple(operands), (), shape, out=out)
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....algebra.operators import Operators
+from ....arrays.kinds import to_host
 from ...family import Arrays, Pack, Shape
 from ...kernels import Backend
 from ..recurrence import Wavefront
@@ -22,26 +23,46 @@ class Loop:
     operators : Operators
     floor : scalar, optional
         The least result.
+    strategy : str
+        In which order cells are computed: one of :data:`.strategy.STRATEGIES`.
     """
 
     operators: Operators
     floor: Any = None
+    strategy: str = "hybrid"
 
 
 @dataclass(frozen=True)
 class Borders:
-    """What stands around a tile above and to the left, or what its neighbours need of it.
+    """What stands around a tile above and to the left; each broadcasts to the tile's grids.
 
     Attributes
     ----------
-    row : array (..., columns + 1)
-        The row above a tile, or its own last row, after the corner to the left of it.
-    column : array (..., rows + 1)
-        The column to the left, or its own last column, after the corner above it.
+    above : array (..., columns)
+    left : array (..., rows)
+    corner : array (...)
+        Above to the left of the first cell.
     """
 
-    row: np.ndarray
-    column: np.ndarray
+    above: Any
+    left: Any
+    corner: Any
+
+
+@dataclass(frozen=True)
+class Edges:
+    """What tiles below and to the right need of a tile, in host memory.
+
+    Attributes
+    ----------
+    below : array (..., columns + 1)
+        The last row, after what stands to the left of it.
+    right : array (..., rows + 1)
+        The last column, after what stands above it.
+    """
+
+    below: np.ndarray
+    right: np.ndarray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,38 +76,44 @@ class WavefrontLoop(Wavefront):
 
     def determine(
         self, backend: Backend, pack: Pack, shape: Shape, above: Any, left: Any, out: Arrays = ()
-    ) -> tuple[Arrays, Borders]:
+    ) -> tuple[Arrays, Any]:
         determine = backend.kernels(self.family).determine
         result = out[0] if out else backend.empty(shape, self.dtype)
         *weights, over, beside, corner, local = (self._grid(b, len(shape)) for b in pack.blocks)
-        table = np.moveaxis(result, self.axes, (-2, -1))
+        given = Borders(over[..., 0, :], beside[..., :, 0], corner[..., 0, 0])
+        borders = _around(given, above, left)
+        table = self._moved(result)
+        determine(self.loop, local, weights, borders, table)
+        return (result,), (table, borders)
+
+    def hand_on(self, edges: tuple[Any, Borders]) -> Edges:
+        table, borders = edges
         *batch, rows, columns = table.shape
-        row = np.empty((*batch, columns + 1), self.dtype)
-        column = np.empty((*batch, rows + 1), self.dtype)
-        row[..., 1:], column[..., 1:] = over[..., 0, :], beside[..., :, 0]
-        row[..., 0] = column[..., 0] = corner[..., 0, 0]
-        if left is not None:
-            column[...] = left.column
-            row[..., 0] = column[..., 0]
-        if above is not None:
-            row[...] = above.row
-            column[..., 0] = row[..., 0]
-        determine(self.loop, local, weights, Borders(row, column), table)
-        return (result,), _edges(table, row, column)
+        over, beside, corner = map(to_host, (borders.above, borders.left, borders.corner))
+        below = np.empty((*batch, columns + 1), table.dtype)
+        right = np.empty((*batch, rows + 1), table.dtype)
+        below[..., 1:] = to_host(table[..., -1, :]) if rows else over
+        right[..., 1:] = to_host(table[..., :, -1]) if columns else beside
+        below[..., 0] = beside[..., -1] if rows else corner
+        right[..., 0] = over[..., -1] if columns else corner
+        return Edges(below, right)
 
     def _grid(self, block: Any, ndim: int) -> Any:
         """A block with rows and columns last, and axes of length 1 where it is broadcast."""
-        block = block.reshape((1,) * (ndim - block.ndim) + block.shape)
-        return np.moveaxis(block, self.axes, (-2, -1))
+        if block.ndim < ndim:
+            block = block.reshape((1,) * (ndim - block.ndim) + block.shape)
+        return self._moved(block)
+
+    def _moved(self, array: Any) -> Any:
+        are_last = self.axes == (array.ndim - 2, array.ndim - 1)
+        return array if are_last else np.moveaxis(array, self.axes, (-2, -1))
 
 
-def _edges(table: np.ndarray, row: np.ndarray, column: np.ndarray) -> Borders:
-    """Of a tile, from the row above it and the column to the left of it."""
-    *_, rows, columns = table.shape
-    below, right = row.copy(), column.copy()
-    below[..., 0], right[..., 0] = column[..., -1], row[..., -1]
-    if rows:
-        below[..., 1:] = table[..., -1, :]
-    if columns:
-        right[..., 1:] = table[..., :, -1]
-    return Borders(below, right)
+def _around(given: Borders, above: Edges | None, left: Edges | None) -> Borders:
+    """The borders of a tile: those given, or what its neighbours hand on."""
+    over, beside, corner = given.above, given.left, given.corner
+    if left is not None:
+        beside, corner = left.right[..., 1:], left.right[..., 0]
+    if above is not None:
+        over, corner = above.below[..., 1:], above.below[..., 0]
+    return Borders(over, beside, corner)

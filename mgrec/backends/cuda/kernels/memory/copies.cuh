@@ -23,9 +23,10 @@ DEVICE inline void copies_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
-// This thread's copies have arrived, but for those of the last REST commits.
-template <int REST = (STAGES > 0 ? STAGES - 1 : 0)> DEVICE inline void copies_wait() {
+// This thread's copies have arrived, but for those of the last PENDING commits.
+template <int PENDING> DEVICE inline void copies_wait_but() {
 #if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_group %0;" ::"n"(REST) : "memory");
+  asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 #endif
 }
+DEVICE inline void copies_wait() { copies_wait_but<(STAGES > 0 ? STAGES - 1 : 0)>(); }

@@ -111,7 +111,7 @@ DEVICE inline void request(int stage, const Images& all, const Cursor& at) {
 
 // The copies of this part have come, but for those of the last REST requests.
 template <int REST> DEVICE inline void await() {
-  copies_wait<REST>();
+  copies_wait_but<REST>();
   if (!ALIGNED) __syncwarp();
 }
 

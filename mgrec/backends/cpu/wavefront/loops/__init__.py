@@ -1,0 +1,1 @@
+"""Wavefront loops of any weights and operators in host memory."""

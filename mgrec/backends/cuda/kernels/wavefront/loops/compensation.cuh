@@ -1,0 +1,338 @@
+// Wavefront loops by compensation (Hou, Wang & Feng 2018): a block goes down a strip of columns.
+//
+// Row by row: the part without the horizontal dependency, then a weighted scan along the row, then
+// both are combined. Each thread has ITEMS neighbouring columns. The scan gives it the entry to the
+// left of them, and from there it runs the loop itself, so that a wrong entry shows: the thread
+// before has computed that very cell. Entries are then taken from there until all agree, at the
+// latest when the loop has gone through the row cell by cell; so integers that wrap around, nan, inf
+// and weights whose product underflows come out as the loop has them. The last column goes to
+// the next strip by words in memory: no barrier over all blocks, and no row waits for another strip.
+#pragma once
+#include "wavefront/loops/grids.cuh"
+
+constexpr int WIDTH = THREADS * ITEMS, WARPS = THREADS / 32;
+constexpr int ROW_BYTES = WIDTH * int(sizeof(T)), PACKS = ITEMS / V;
+constexpr int AHEAD = STAGES - 2;  // rows under way to shared memory
+constexpr bool IS_REAL = is_real<T>::value;
+static_assert(AHEAD > 0, "a row is computed and one is written while others are read");
+
+DEVICE inline int lane() { return threadIdx.x % 32; }
+DEVICE inline int warp() { return threadIdx.x / 32; }
+DEVICE inline void sync_block() {
+  if (WARPS == 1) __syncwarp();
+  else __syncthreads();
+}
+// Whether it is so in any thread: a vote is sooner there than a barrier.
+DEVICE inline bool any_of_block(bool flag) {
+#ifdef __CUDA_ARCH__
+  if (WARPS == 1) return __any_sync(ALL, flag);
+#endif
+  return __syncthreads_or(flag);
+}
+// The value of the thread before this one; the first thread has `first`. Calls of one number have
+// a barrier between them, be it that of another.
+template <int CALL> DEVICE inline T from_thread_before(T value, T first) {
+  T before = from_lane<true>(value, 1);
+  if (WARPS > 1) {
+    __shared__ T lasts[WARPS];
+    if (lane() == 31) lasts[warp()] = value;
+    __syncthreads();
+    if (lane() == 0 && warp() > 0) before = lasts[warp() - 1];
+  }
+  return threadIdx.x == 0 ? first : before;
+}
+
+DEVICE inline unsigned char* place(int stage, int slot) {
+  return shared_bytes + (stage * SLOTS + slot) * ROW_BYTES;
+}
+// Columns of a strip that are in the grid.
+DEVICE inline int inside_of(const Grids& all, const Strip& strip) {
+  const long long rest = all.columns - strip.index * WIDTH;
+  return rest < WIDTH ? int(rest) : WIDTH;
+}
+// Calls visit(word) for this thread's words of a row.
+template <class Visit> DEVICE inline void for_words(int inside, Visit visit) {
+#pragma unroll
+  for (int q = 0; q < ITEMS / NUMBERS; ++q) {
+    const int word = q * THREADS + threadIdx.x;
+    if (word * NUMBERS < inside) visit(word);
+  }
+}
+
+// What a thread reads of an operand, row by row; `from` is where its next number, or row, is.
+template <int O> struct Source {
+  static constexpr int KIND = kind_of(O);
+  const T* from;
+  T own[KIND == CONSTANT ? 1 : ITEMS], next;
+
+  DEVICE void begin(const Grids& all, const Strip& strip) {
+    const Operand& operand = all.operands[O];
+    const long long first = strip.index * WIDTH, mine = first + threadIdx.x * ITEMS;
+    from = operand.at(strip.grid, 0, KIND == CONSTANT ? 0 : first);
+    if (KIND == CONSTANT) next = *from;
+    if (KIND != ROW) return;
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k)
+      own[k] = mine + k < all.columns ? from[threadIdx.x * ITEMS + k] : T(0);
+  }
+  // Ask for a row of an array.
+  DEVICE void ask(const Grids& all, int inside, int stage) {
+    if (KIND != ARRAY) return;
+    for_words(inside, [&](int word) {
+      copy_word((Word*)place(stage, slot_of(O)) + word, (const Word*)from + word);
+    });
+    from += all.operands[O].row;
+  }
+  DEVICE void advance(const Grids& all, bool is_last, int stage) {
+    if (KIND == CONSTANT) {
+      own[0] = next;
+      from += all.operands[O].row;
+      if (!is_last) next = *from;
+    }
+    if (KIND != ARRAY) return;
+    const Pack* mine = (const Pack*)place(stage, slot_of(O)) + threadIdx.x * PACKS;
+#pragma unroll
+    for (int p = 0; p < PACKS; ++p) {
+      const Pack pack = mine[p];
+#pragma unroll
+      for (int v = 0; v < V; ++v) own[p * V + v] = pack.v[v];
+    }
+  }
+  DEVICE T at(int k) const { return own[KIND == CONSTANT ? 0 : k]; }
+};
+
+// Steps along a row as one: what becomes of an entry, (entry ∘ weight) ◇ sum.
+struct Map {
+  T weight, sum;
+  DEVICE T apply(T entry) const {
+    return accumulate(SAME ? entry : distribute(entry, weight), sum);
+  }
+};
+DEVICE inline Map compose(const Map& earlier, const Map& later) {
+  return {SAME ? later.weight : distribute(earlier.weight, later.weight), later.apply(earlier.sum)};
+}
+template <bool IS_DISTANCE> DEVICE inline Map from_lane(const Map& map, int lane) {
+  return {SAME ? map.weight : from_lane<IS_DISTANCE>(map.weight, lane),
+          from_lane<IS_DISTANCE>(map.sum, lane)};
+}
+// A product of weights below the normal numbers has lost digits, or all of them.
+DEVICE inline bool is_lost(T weight) {
+  if constexpr (LOSES && !SAME && IS_REAL) return np_absolute(weight) < T(SMALLEST);
+  return false;
+}
+
+// A warp's maps, each composed with all before it.
+DEVICE inline Map scan_lanes(Map own, bool& lost) {
+#pragma unroll
+  for (int distance = 1; distance < 32; distance *= 2) {
+    const Map before = from_lane<true>(own, distance);
+    if (lane() >= distance) own = compose(before, own);
+    lost |= is_lost(own.weight);
+  }
+  return own;
+}
+// The map of all threads before this one, which is not the first.
+DEVICE inline Map weighted_scan(const Map& own, bool& lost) {
+  const Map upto = scan_lanes(own, lost);
+  Map before = from_lane<true>(upto, 1);
+  if (WARPS > 1) {
+    __shared__ T totals[2][WARPS];
+    if (lane() == 31) {
+      totals[0][warp()] = upto.weight;
+      totals[1][warp()] = upto.sum;
+    }
+    __syncthreads();
+    const int other = lane() < WARPS ? lane() : WARPS - 1;
+    const Map warps = scan_lanes({totals[0][other], totals[1][other]}, lost);
+    const Map earlier = from_lane<false>(warps, warp() > 0 ? warp() - 1 : 0);
+    if (warp() > 0) before = lane() > 0 ? compose(earlier, before) : earlier;
+  }
+  return before;
+}
+
+// Whether an entry is not nan, inf or finite as what the thread before has computed there is.
+DEVICE inline bool differs(T entry, T computed) {
+  if constexpr (!IS_REAL) return entry != computed;
+  else {
+    const bool are_nan = entry != entry && computed != computed;
+    return !(entry == computed || are_nan || (np_isfinite(entry) && np_isfinite(computed)));
+  }
+}
+// Whether both differ by more than sums in another order do, unless these cancel.
+DEVICE inline bool is_far(T entry, T computed) {
+  if constexpr (!LOSES || SAME || !IS_REAL) return false;
+  else return np_absolute(entry - computed) >
+              T(TOLERANCE) * (np_absolute(entry) + np_absolute(computed));
+}
+// Whether entries must be corrected: sums that cancel are told from lost products only if any are.
+DEVICE inline bool any_wrong(T entry, T computed, bool is_inside, bool lost) {
+  const bool wrong = is_inside && differs(entry, computed);
+  const bool far = is_inside && is_far(entry, computed);
+  if (!any_of_block(wrong || far)) return false;
+  const bool any_lost = any_of_block(lost);
+  return any_of_block(wrong || (any_lost && far));
+}
+
+// The columns of a thread.
+struct Columns {
+  Source<LOCAL> local;
+  Source<B0> b0;
+  Source<B1> b1;
+  Source<B2> b2;
+  T above[ITEMS];
+  T* table;
+  int inside;
+
+  DEVICE void begin(const Grids& all, const Strip& strip) {
+    inside = inside_of(all, strip);
+    table = all.table + strip.grid * all.batch + strip.index * WIDTH;
+    local.begin(all, strip);
+    b0.begin(all, strip);
+    b1.begin(all, strip);
+    b2.begin(all, strip);
+    const long long first = strip.index * WIDTH + threadIdx.x * ITEMS;
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k)
+      above[k] = first + k < all.columns ? *all.above.at(strip.grid, 0, first + k) : T(0);
+  }
+  DEVICE void ask(const Grids& all, long long row, int stage) {
+    if (row < all.rows) {
+      local.ask(all, inside, stage);
+      b0.ask(all, inside, stage);
+      b1.ask(all, inside, stage);
+      b2.ask(all, inside, stage);
+    }
+    copies_commit();
+  }
+  DEVICE void advance(const Grids& all, long long row, int stage) {
+    const bool is_last = row == all.rows - 1;
+    local.advance(all, is_last, stage);
+    b0.advance(all, is_last, stage);
+    b1.advance(all, is_last, stage);
+    b2.advance(all, is_last, stage);
+  }
+  DEVICE T corner_at(int k, T corner) const { return k == 0 ? corner : above[k - 1]; }
+
+  // Step 1 of the paper, and all columns as one map.
+  DEVICE Map without_horizontal(T corner, T floor, bool& lost) const {
+    Map all;
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+      const T diagonal = distribute(corner_at(k, corner), b2.at(k));
+      const T sum = accumulate(accumulate(distribute(above[k], b1.at(k)), diagonal), local.at(k));
+      const T term = at_least(sum, floor);
+      const Map own = {b0.at(k), SAME ? accumulate(b0.at(k), term) : term};
+      all = k == 0 ? own : compose(all, own);
+    }
+    lost |= is_lost(all.weight);
+    return all;
+  }
+  // Step 3: the loop from an entry.
+  DEVICE T combine(T left, T corner, T floor, T (&result)[ITEMS]) const {
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+      const Weights weights = {b0.at(k), b1.at(k), b2.at(k)};
+      left = result[k] = cell(left, above[k], corner_at(k, corner), weights, local.at(k), floor);
+    }
+    return left;
+  }
+  // Write a row where `local` was, and keep it.
+  DEVICE void keep(const T (&result)[ITEMS], int stage) {
+    Pack* to = (Pack*)place(stage, 0) + threadIdx.x * PACKS;
+#pragma unroll
+    for (int p = 0; p < PACKS; ++p) {
+      Pack pack;
+#pragma unroll
+      for (int v = 0; v < V; ++v) pack.v[v] = above[p * V + v] = result[p * V + v];
+      to[p] = pack;
+    }
+  }
+  // Write the next row of the table.
+  DEVICE void store(const Grids& all, int stage) {
+    for_words(inside, [&](int word) { ((Word*)table)[word] = ((const Word*)place(stage, 0))[word]; });
+    table += all.row;
+  }
+};
+
+// What comes from the left into a strip, row by row: a border, or what the strip before hands on.
+struct Entries {
+  Handed handed;
+  T number;
+  const T* border;
+  const Unit* words;
+  bool is_border;
+  DEVICE void begin(const Grids& all, const Strip& strip, const Unit* all_words) {
+    is_border = strip.index == 0;
+    border = all.left.at(strip.grid, 0, 0);
+    words = all_words + (strip.unit - 1) * all.rows * UNITS;
+    ask();
+  }
+  DEVICE void ask() {
+    if (is_border) number = *border;
+    else handed.ask(words);
+  }
+  DEVICE T take(const Grids& all, bool is_last, unsigned tag) {
+    const T taken = is_border ? number : handed.take(words, tag);
+    border += all.left.row;
+    words += UNITS;
+    if (!is_last) ask();
+    return taken;
+  }
+};
+
+// One row of a strip from its entry; the last column.
+DEVICE inline T run_row(
+    const Columns& own, T corner, T entry, const Map& before, bool lost, bool is_inside, T floor,
+    T (&result)[ITEMS]) {
+  T left = threadIdx.x == 0 ? entry : before.apply(entry);
+  for (;;) {
+    const T last = own.combine(left, corner, floor, result);
+    if (!CHECKED) return last;
+    const T computed = from_thread_before<1>(last, left);
+    if (!any_wrong(left, computed, is_inside, lost)) return last;
+    left = computed;
+  }
+}
+
+// A row is written while the next one is computed, and one is asked for in place of that before.
+DEVICE inline void run_strip(const Grids& all, const Strip& strip, Unit* words, unsigned tag) {
+  const long long first = strip.index * WIDTH;
+  const bool is_inside = first + threadIdx.x * ITEMS < all.columns;
+  const T floor = floor_of(all);
+  Columns own;
+  own.begin(all, strip);
+  Entries entries;
+  entries.begin(all, strip, words);
+  Unit* handed = words + strip.unit * all.rows * UNITS;
+  T edge = first == 0 ? *all.corner.at(strip.grid, 0, 0) : *all.above.at(strip.grid, 0, first - 1);
+  for (int s = 0; s < AHEAD; ++s) own.ask(all, s, s);
+  int stage = 0, before = STAGES - 1, free = AHEAD;
+  for (long long row = 0; row < all.rows; ++row) {
+    copies_wait_but<AHEAD - 1>();
+    sync_block();
+    own.advance(all, row, stage);
+    if (row > 0) own.store(all, before);
+    own.ask(all, row + AHEAD, free);
+    bool lost = ALWAYS_LOSES;
+    const T corner = from_thread_before<0>(own.above[ITEMS - 1], edge);
+    const Map scanned = weighted_scan(own.without_horizontal(corner, floor, lost), lost);
+    edge = entries.take(all, row == all.rows - 1, tag);
+    T result[ITEMS];
+    const T last = run_row(own, corner, edge, scanned, lost, is_inside, floor, result);
+    if (threadIdx.x == THREADS - 1 && !strip.is_last(all)) publish(handed, last, tag);
+    handed += UNITS;
+    own.keep(result, stage);
+    before = stage;
+    stage = stage + 1 < STAGES ? stage + 1 : 0;
+    free = free + 1 < STAGES ? free + 1 : 0;
+  }
+  sync_block();
+  own.store(all, before);
+  sync_block();
+}
+
+DEVICE inline void run_compensation(const Grids& all, Unit* words, unsigned epoch) {
+  const unsigned tag = tag_of(epoch);
+  for (long long unit = blockIdx.x; unit < all.count * all.strips; unit += gridDim.x)
+    run_strip(all, Strip(all, unit), words, tag);
+}
