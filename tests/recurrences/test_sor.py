@@ -263,3 +263,42 @@ def test_chunks_of_unknown_sizes_are_refused():
 def test_a_plan_does_not_take_sweeps():
     with pytest.raises(TypeError, match="one recurrence along an axis"):
         mgrec.plan(mgrec.sor, da.ones((9, 9), chunks=5))
+
+
+def test_a_callback_follows_the_sweeps():
+    x = np.random.default_rng(5).normal(size=(40, 30))
+    told = []
+
+    def follow(sweeps, update):
+        told.append((sweeps, update))
+
+    wanted = mgrec.sor(x, omega=1.5, sweeps=995, tol=1e-9)
+    found = mgrec.sor(x, omega=1.5, sweeps=995, tol=1e-9, callback=follow)
+    np.testing.assert_array_equal(found, wanted)
+    assert [sweeps for sweeps, _ in told] == [*range(10, 10 * len(told), 10), told[-1][0]]
+    updates = [update for _, update in told]
+    assert updates == sorted(updates, reverse=True)
+    assert updates[-1] < 1e-9 <= updates[-2]
+    before = mgrec.sor(x, omega=1.5, sweeps=9)
+    one = abs(mgrec.sor(x, omega=1.5, sweeps=10) - before).max()
+    assert told[0] == (10, one)
+
+
+def test_a_callback_without_tol_is_told_of_all_sweeps():
+    x, told = np.random.default_rng(5).normal(size=(9, 9)), []
+    found = mgrec.sor(x, sweeps=25, callback=lambda *step: told.append(step[0]))
+    np.testing.assert_array_equal(found, mgrec.sor(x, sweeps=25))
+    assert told == [10, 20, 25]
+
+
+@pytest.mark.parametrize(
+    ("x", "callback", "error", "message"),
+    [
+        (np.zeros((3, 3)), 1, TypeError, "callback must be callable or None; got 1"),
+        (da.zeros((3, 3)), print, TypeError, "callback must be None where an operand is a Dask"),
+        (np.zeros((2, 3, 3)), print, ValueError, "where x is several grids; got shape"),
+    ],
+)
+def test_callbacks_that_are_refused(x, callback, error, message):
+    with pytest.raises(error, match=message):
+        mgrec.sor(x, callback=callback)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from math import isfinite, isnan
+from math import isfinite, isnan, prod
 from typing import Any
 
 import numpy as np
 
 from ...arrays.arguments import as_axis, as_integer, as_real
 from ...arrays.door import as_array, as_plain_array, as_scalar
-from ...arrays.kinds import check_together, is_on_gpu
+from ...arrays.kinds import check_together, is_lazy, is_on_gpu
 from ..problem import Problem, varying
 from .alignment import Scoring
 from .recurrence import LocalAlignment, SummedAreaTable
@@ -115,7 +115,7 @@ def _dtype_of_sums(own: np.dtype[Any], asked: Any) -> np.dtype[Any]:
 
 
 def check_relaxation(
-    x: Any, rhs: Any, omega: Any, sweeps: Any, tol: Any, check_every: Any, out: Any
+    x: Any, rhs: Any, omega: Any, sweeps: Any, tol: Any, check_every: Any, callback: Any, out: Any
 ) -> Problem:
     """Arguments of ``sor``."""
     given = {"x": x} if rhs is None else {"x": x, "rhs": rhs}
@@ -138,8 +138,24 @@ def check_relaxation(
         block_dtypes=(dtype,) * len(operands),
         axes=(len(shape) - 2, len(shape) - 1),
         loop=loop,
+        callback=_as_callback(callback, operands, shape),
     )
     return Problem(recurrence, operands, (), shape, out=out)
+
+
+def _as_callback(callback: Any, operands: Any, shape: tuple[Any, ...]) -> Any:
+    if callback is None:
+        return None
+    if not callable(callback):
+        raise TypeError(f"callback must be callable or None; got {callback!r}")
+    if any(map(is_lazy, operands)):
+        raise TypeError(
+            "callback must be None where an operand is a Dask array, which is swept later; "
+            "mgrec.dask.progress follows its chunks"
+        )
+    if prod(shape[:-2]) != 1:
+        raise ValueError(f"callback must be None where x is several grids; got shape {shape}")
+    return callback
 
 
 def _dtype_of_points(named: dict[str, Any]) -> np.dtype[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -65,10 +65,17 @@ class Relaxation(Swept):
     """Sweeps over grids, whose outermost rows and columns stay: the last two axes.
 
     The blocks of a pack are `rhs`, if it is given, and the grid.
+
+    Attributes
+    ----------
+    loop : Sweeps
+    callback : callable, ``(sweeps, update) -> None``, optional
+        Of one grid that is no Dask array: called after every checked sweep.
     """
 
     family = "wavefront"
     loop: Sweeps
+    callback: Any = None
 
     @property
     def indexed_by(self) -> str:
@@ -85,8 +92,26 @@ class Relaxation(Swept):
         *rhs, x = pack.blocks
         result = out[0] if out else backend.empty(shape, self.dtype)
         side = rhs[0] if rhs else None
-        backend.kernels(self.family).determine(self.loop, x, side, result)
+
+        def sweep(loop: Sweeps, x: Any) -> Any:
+            return backend.kernels(self.family).determine(loop, x, side, result)
+
+        if self.callback is None:
+            sweep(self.loop, x)
+        else:
+            self._sweep_and_tell(sweep, x, result)
         return (result,), None
+
+    def _sweep_and_tell(self, sweep: Callable[[Sweeps, Any], Any], x: Any, result: Any) -> None:
+        """Sweep one grid, run by run; the callback is told of each."""
+        done, tol = 0, self.loop.tol or 0.0  # no update is below 0
+        for sweeps in replace(self.loop, tol=tol).runs:
+            run = replace(self.loop, sweeps=sweeps, check_every=sweeps, tol=tol)
+            update, done = float(sweep(run, x).item()), done + sweeps
+            self.callback(done, update)
+            if update < tol:
+                break
+            x = result
 
     def hold(
         self, backend: Backend, pack: Pack, shape: Shape, around: tuple[bool, ...]
