@@ -85,15 +85,14 @@ def sor(
     more array, and for one more where `rhs` is given. Several sweeps at once are faster than
     calls of one each: they pass through the caches together.
 
-    *On a GPU* up to 16 sweeps read and write the grid once. A sweep takes as long as its longest
-    chain of points, which is rows times three and columns, as long as this is more than memory
-    takes: large grids, batches and many sweeps at once fill a GPU, a small grid does not.
-    Numbers of sweeps of which 4 is a divisor go best. What rows tell each other takes at most a
-    quarter of an array, and copies are made of a grid that is not contiguous and of an `rhs` that
-    is broadcast along rows or columns. With `tol` the host waits for every checked sweep.
-
-    A CUDA graph can capture sweeps without `tol` of grids of few rows: 255 for one sweep, 124
-    for 4 together, and 48 for 16. Others raise, since every launch needs a number of its own.
+    *On a GPU* up to 16 sweeps read and write the grid once; multiples of 4 go best. They take as
+    long as the longest chain of points, about three times the rows and the columns, or as
+    memory takes if that is longer: a small grid alone does not fill a GPU. Rows tell each
+    other numbers in 32 MB, or in less than the grid takes. A grid that is not contiguous is
+    copied, and so is an `rhs` that is broadcast along rows or columns. With `tol` the host waits
+    for every checked sweep. A CUDA graph captures sweeps without `tol` of grids of few rows, in
+    float32 of 255 for one sweep, 124 for four together and 48 for 16; others raise, since every
+    launch needs a number of its own.
 
     *Dask.* The sides of a chunk alone cross its border, and it starts as soon as those around
     it are there: a sweep begins while others still run elsewhere. One task a chunk and sweep.

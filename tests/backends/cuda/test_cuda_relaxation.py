@@ -177,7 +177,7 @@ def test_right_hand_sides_broadcast() -> None:
 
 @pytest.mark.parametrize("dtype", ["f4", pytest.param("f8", marks=extended)])
 def test_more_sweeps_than_a_launch_does(dtype: str) -> None:
-    x, rhs = numbers((2, 35, 40), dtype), numbers((35, 40), dtype, 1)
+    x, rhs = numbers((2, 12, 40), dtype), numbers((12, 40), dtype, 1)
     check(x, rhs, omega=1.9, sweeps=18)
 
 
@@ -199,7 +199,7 @@ def test_strips_pass_on_edges_in_turns(blocks: int, monkeypatch: pytest.MonkeyPa
 
 def test_low_grids_are_one_strip(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layout, "_MOST_WARPS", 8)
-    check(numbers((200, 9), "f4"), omega=1.3, sweeps=2)
+    check(numbers((200, 9), "f4"), omega=1.3)
 
 
 def test_less_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,9 +221,9 @@ def test_tol_stops_each_grid_by_itself() -> None:
     x[1] *= 1e-3
     x[2, 5, 5] = np.nan
     x[3, 0, 0] = np.inf
-    options: Any = {"omega": 1.4, "sweeps": 33, "tol": 1e-4, "check_every": 5}
+    options: Any = {"omega": 1.4, "sweeps": 15, "tol": 1e-4, "check_every": 5}
     wanted = by_the_loop(x, **options)
-    assert (wanted[1] != by_the_loop(x, omega=1.4, sweeps=33)[1]).any()
+    assert (wanted[1] != by_the_loop(x, omega=1.4, sweeps=15)[1]).any()
     assert (wanted[0] != by_the_loop(x, omega=1.4, sweeps=10)[0]).any()
     check(x, **options)
 
@@ -241,12 +241,11 @@ def test_batches_are_launched_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None
     x = numbers((5, 130, 9), "f4")
     x[::2] *= 1e-3
     assert list(grids._parts(5, 200, 2)) == [(0, 2), (2, 2), (4, 1)]
-    check(x, omega=1.3, sweeps=3)
     check(x, omega=1.3, sweeps=6, tol=3e-3, check_every=3)
 
 
 def test_strides_and_integers() -> None:
-    wide = numbers((4, 66, 90), "f4")
+    wide = numbers((4, 60, 90), "f4")
     for view in (wide[:, ::2, 3:41], wide[1:2, ::-1, ::4], wide.transpose(0, 2, 1)[::3, :20]):
         check(view, view[0], omega=1.2, sweeps=2)
     x = (numbers((30, 40)) * 9).astype("i4")
@@ -260,7 +259,7 @@ def test_empty(shape: tuple[int, ...]) -> None:
 
 
 def test_out() -> None:
-    x, out = numbers((33, 40), "f4"), empty((33, 40), "f4")
+    x, out = numbers((29, 40), "f4"), empty((29, 40), "f4")
     assert mgrec.sor(x.view(DeviceArray), out=out, sweeps=3) is out
     same(out, by_the_loop(x, sweeps=3))
 
@@ -269,23 +268,22 @@ def move(x: Any) -> Any:
     return as_device(x)
 
 
-@pytest.mark.parametrize("tol", [None, 0.2])
-def test_dask_arrays(tol: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("tol", "sides"), [(0.2, "rhs"), pytest.param(None, "none", marks=extended)]
+)
+def test_dask_arrays(tol: float | None, sides: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(limits._KNOWN, DeviceArray.device.id, 2**30)
     x, rhs = numbers((2, 40, 50), "f4"), numbers((40, 50), "f4", 1)
     x[1] *= 1e-3
+    lazy_rhs = da.from_array(rhs, chunks=rhs.shape).map_blocks(move, meta=move(rhs[:0, :0]))
+    given = [(lazy_rhs, rhs), (2.0, np.float32(2))] if sides == "rhs" else [(None, None)]
     options: Any = {"omega": 1.2, "sweeps": 5, "tol": tol, "check_every": 2}
-    for chunks, side in [((1, 13, 20), rhs), ((2, 40, 17), None), ((2, 25, 50), 2.0)]:
+    for chunks, (side, own) in zip([(1, 20, 20), (2, 20, 50)], given, strict=False):
         lazy = da.from_array(x, chunks=chunks).map_blocks(move, meta=move(x[:0, :0, :0]))
-        if isinstance(side, np.ndarray):
-            given = da.from_array(side, chunks=side.shape).map_blocks(move, meta=move(side[:0, :0]))
-        else:
-            given = side
-        result = mgrec.sor(lazy, given, **options)
+        result = mgrec.sor(lazy, side, **options)
         assert result.chunks == lazy.chunks
         result = result.map_blocks(np.array, meta=np.empty((0, 0, 0), "f4"))
-        side = None if side is None else np.float32(side) if side is given else side
-        same(result.compute(scheduler="sync"), by_the_loop(x, side, **options))
+        same(result.compute(scheduler="sync"), by_the_loop(x, own, **options))
 
 
 def test_captures(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,7 +322,7 @@ def test_sweeps_are_shared_among_launches() -> None:
 
 def test_a_wrong_bit_is_found() -> None:
     x = numbers((29, 75), "f4")
-    wrong = by_the_loop(x)
+    wrong = by_the_loop(x, sweeps=3)
     wrong[20, 30] = np.nextafter(wrong[20, 30], np.float32(9))
     with pytest.raises(AssertionError):
-        same(mgrec.sor(x.view(DeviceArray)), wrong)
+        same(mgrec.sor(x.view(DeviceArray), sweeps=3), wrong)
