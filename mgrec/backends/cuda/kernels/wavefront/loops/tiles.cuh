@@ -125,8 +125,10 @@ DEVICE inline long long tiles_of(const Grids& all) {
   return (all.columns + 31 * V + WIDTH - 1) / WIDTH;
 }
 
-// The warp that computes: between two meetings a tile.
-DEVICE inline void compute(const Grids& all, const Strip& strip, const T (&above)[2][WIDTH]) {
+// The warp that computes: between two meetings a tile. It hands on the last row itself, since the
+// other warp may be waiting for the row above.
+DEVICE inline void compute(
+    const Grids& all, const Strip& strip, const T (&above)[2][WIDTH], Unit* words, unsigned tag) {
   const T floor = floor_of(all);
   const long long tiles = tiles_of(all);
   Lane own;
@@ -141,6 +143,8 @@ DEVICE inline void compute(const Grids& all, const Strip& strip, const T (&above
       own.step(stage, step, above[number % 2], column >= 0, floor);
       own.advance();
     }
+    __syncwarp();
+    if (!strip.is_last(all)) hand_on(all, strip, number, stage, words, tag);
     stage = stage + 1 < STAGES ? stage + 1 : 0;
   }
   meet();
@@ -159,7 +163,6 @@ DEVICE inline void carry(
   for (long long number = -1; number < tiles; ++number) {
     if (number >= 0) {
       meet();
-      if (number > 0 && !strip.is_last(all)) hand_on(all, strip, number - 1, stage, words, tag);
       if (number > 0) store(all, strip, number - 1, stage);
       __syncwarp();
       request(all, strip, number - 1 + STAGES, stage);
@@ -172,7 +175,6 @@ DEVICE inline void carry(
     above.ask(all, strip, number + 2);
   }
   meet();
-  if (!strip.is_last(all)) hand_on(all, strip, tiles - 1, stage, words, tag);
   store(all, strip, tiles - 1, stage);
   __syncwarp();
 }
@@ -181,6 +183,6 @@ DEVICE inline void run_tiles(const Grids& all, Unit* words, unsigned epoch) {
   __shared__ __align__(16) T above[2][WIDTH];
   const unsigned tag = tag_of(epoch);
   for (long long unit = blockIdx.x; unit < all.count * all.strips; unit += gridDim.x)
-    if (threadIdx.x < 32) compute(all, Strip(all, unit), above);
+    if (threadIdx.x < 32) compute(all, Strip(all, unit), above, words, tag);
     else carry(all, Strip(all, unit), above, words, tag);
 }
