@@ -27,7 +27,7 @@ from wavefront_on_host import (
 import mgrec
 from mgrec.algebra.operators import PLUS_TIMES
 from mgrec.backends.cuda.device.compilation import Device
-from mgrec.backends.cuda.wavefront.loops import choice
+from mgrec.backends.cuda.wavefront.loops import choice, phases
 from mgrec.backends.cuda.wavefront.loops.layout import Along, Kind
 from mgrec.placement.dask.tasks import limits
 
@@ -135,9 +135,24 @@ def test_the_hybrid_picks_by_shape() -> None:
     """More of what is side by side; by tiles where compensation would not be the loop's."""
     kind = Kind(PLUS_TIMES, np.dtype("f4"), (Along.ARRAY, *[Along.CONSTANT] * 3), False, True)
     device = Device(90, 132, 227 * 1024)
-    for shape, picked in [((1, 2**8, 2**15), "compensation"), ((1, 2**15, 2**8), "tiles")]:
+    for shape, picked in [((1, 2**8, 2**15), "compensation"), ((1, 2**13, 2**10), "tiles")]:
         assert choice.cut_of("hybrid", kind, shape, device, True).strategy == picked
         assert choice.cut_of("hybrid", kind, shape, device, False).strategy == "tiles"
+        assert not choice.is_turned(kind, shape)
+    assert choice.is_turned(kind, (1, 2**16, 2**8))
+
+
+@pytest.mark.parametrize("dtype", ["f4", pytest.param("i4", marks=pytest.mark.extended)])
+def test_the_hybrid_goes_along_columns(
+    dtype: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", "mgrec")
+    monkeypatch.setattr(phases, "is_turned", lambda *given: True)
+    local, borders = numbers((2, 40, 68), dtype), {"above": numbers((2, 68), dtype, 1), "left": 2}
+    for weights in ((3, -1, 2), weights_of((40, 68), dtype)):
+        check(local, "hybrid", weights=weights, **borders)
+    picked = f"wavefront: compensation by columns, shape (2, 40, 68), {local.dtype}"
+    assert caplog.messages.count(picked) == 2
 
 
 def test_operators_that_cannot_be_traced_are_refused() -> None:
