@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import TypeVar
 
 from ...device.compilation import Device
-from .layout import Compensation, Cut, Kind, Shape, Tiles, room
+from .layout import Along, Compensation, Cut, Kind, Shape, Tiles, room
 
 Fitted = TypeVar("Fitted", Tiles, Compensation)
 
@@ -25,6 +26,9 @@ _BEHIND = 52
 # Of a row by compensation: of one warp, more of several, and of a cell of a thread where many
 # warps share a scheduler; of the way of an entry from strip to strip.
 _ROW, _ROW_OF_WARPS, _ROW_WORK, _HOP = 950, 1500, 16, 1800
+
+# Bytes that are copied into another order in a cycle, and what is by far the fastest.
+_COPIED, _BY_FAR = 70, 0.8
 
 
 def tiles_cycles(layout: Tiles, shape: Shape, blocks: int) -> float:
@@ -88,6 +92,17 @@ def fastest(kind: Kind, shape: Shape) -> str:
     """The faster strategy: the same on all devices, since floats depend on it."""
     tiles, compensation = (choose(kind, shape, _H100)[1] for choose in _CHOICES.values())
     return "tiles" if tiles <= compensation else "compensation"
+
+
+@lru_cache(maxsize=1024)
+def is_turned(kind: Kind, shape: Shape) -> bool:
+    """Whether compensation along columns, of transposed copies, is by far the fastest."""
+    grids, rows, columns = shape
+    arrays = 1 + sum(each == Along.ARRAY for each in kind.along)
+    copies = arrays * grids * rows * columns * kind.dtype.itemsize / _COPIED
+    turned = compensation_of(kind, (grids, columns, rows), _H100)[1] + copies
+    others = [choose(kind, shape, _H100)[1] for choose in _CHOICES.values()]
+    return turned < _BY_FAR * min(others)
 
 
 def cut_of(strategy: str, kind: Kind, shape: Shape, device: Device, is_compensable: bool) -> Cut:

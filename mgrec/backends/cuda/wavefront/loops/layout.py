@@ -87,7 +87,7 @@ class Tiles:
     @property
     def most_blocks(self) -> int:
         """Of a multiprocessor: a thread has up to 128 registers, or 255."""
-        return 8 if self.rows <= 2 else 4
+        return 8 if self.rows == 1 else 4
 
     @property
     def stage_bytes(self) -> int:

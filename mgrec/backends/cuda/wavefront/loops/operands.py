@@ -57,6 +57,13 @@ def placed(operand: Any, batch: tuple[int, ...], is_border: bool = False) -> Pla
     return Placed(array, strides)
 
 
+def in_place(table: Any, batch: tuple[int, ...]) -> Placed | None:
+    """A table that kernels can write: None where columns are apart or grids lie unevenly."""
+    strides = _strides(table, batch, is_border=False)
+    is_itself = strides is not None and (strides[2] == 1 or table.shape[-1] == 1)
+    return Placed(table, strides) if strides is not None and is_itself else None
+
+
 def _strides(array: Any, batch: tuple[int, ...], is_border: bool) -> Strides | None:
     """None where the grids lie unevenly, or columns apart."""
     size, given = array.dtype.itemsize, array.strides

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -11,8 +12,9 @@ import numpy as np
 from .....families.wavefront.loops.recurrence import Borders, Loop
 from .....families.wavefront.loops.strategy import is_compensable, log_picked
 from ...filters.numbers import packed
-from .layout import Along, Kind
-from .operands import Placed, placed
+from .choice import is_turned
+from .layout import Along, Kind, Shape
+from .operands import Placed, in_place, placed
 from .program import prepared_of
 
 
@@ -23,39 +25,54 @@ def determine_loop(
 
     Borders may be in host memory: what neighbours hand on is.
     """
-    import cupy
-
     if table.size == 0:
         return
     *batch, rows, columns = table.shape
-    shape = tuple(batch)
-    result = _as_result(table, shape)
-    whole = result or placed(cupy.empty(table.shape, table.dtype), shape)
-    operands = [placed(operand, shape) for operand in (local, *weights)]
-    around = [
-        placed(border, shape, is_border=True)
-        for border in (
-            borders.above[..., None, :], borders.left[..., None], borders.corner[..., None, None],
-        )
-    ]  # fmt: skip
+    shape = (prod(batch), rows, columns)
+    result = in_place(table, tuple(batch))
+    whole = result or placed(_like(table), tuple(batch))
+    operands = [placed(operand, tuple(batch)) for operand in (local, *weights)]
     kind = _kind_of(loop, operands, whole, columns)
-    cut, run = prepared_of(
-        loop.strategy, kind, (prod(batch), rows, columns), is_compensable(loop, table.dtype),
-        cupy.cuda.runtime.getDevice(),
-    )  # fmt: skip
-    log_picked(loop, cut.strategy, table)
-    words = [word for each in (*operands, *around) for word in each.words]
-    words += [*whole.words[:3], *cut.shape, cut.strips, _bits(loop.floor, table.dtype)]
-    run((packed(words),))
+    is_free = loop.strategy == "hybrid" and is_compensable(loop, table.dtype)
+    if is_free and is_turned(kind, shape):
+        log_picked(loop, "compensation by columns", table)
+        return _determine_turned(loop, local, weights, borders, table)
+    words = [word for each in (*operands, *_placed_borders(borders, batch)) for word in each.words]
+    words += [*whole.words[:3], *shape]
+    _launch(loop, kind, shape, words, table)
     if result is None:
         table[...] = whole.array
 
 
-def _as_result(table: Any, batch: tuple[int, ...]) -> Placed | None:
-    """A table whose columns are neighbours and whose grids lie evenly, to be written in place."""
-    own = placed(table, batch)
-    is_itself = own.array is table and (own.strides[2] == 1 or table.shape[-1] == 1)
-    return own if is_itself else None
+def _like(table: Any) -> Any:
+    import cupy
+
+    return cupy.empty(table.shape, table.dtype)
+
+
+def _placed_borders(borders: Borders, batch: Sequence[int]) -> list[Placed]:
+    """Above, to the left and the corner, with the axes that they lack."""
+    grids = borders.above[..., None, :], borders.left[..., None], borders.corner[..., None, None]
+    return [placed(border, tuple(batch), is_border=True) for border in grids]
+
+
+def _launch(loop: Loop, kind: Kind, shape: Shape, words: list[int], table: Any) -> None:
+    import cupy
+
+    device = cupy.cuda.runtime.getDevice()
+    cut, run = prepared_of(loop.strategy, kind, shape, is_compensable(loop, table.dtype), device)
+    log_picked(loop, cut.strategy, table)
+    run((packed([*words, cut.strips, _bits(loop.floor, table.dtype)]),))
+
+
+def _determine_turned(
+    loop: Loop, local: Any, weights: Sequence[Any], borders: Borders, table: Any
+) -> None:
+    """By compensation along columns: a loop over the transposed grid, ◇ being commutative."""
+    b0, b1, b2 = (weight.swapaxes(-1, -2) for weight in weights)
+    turned = Borders(borders.left, borders.above, borders.corner)
+    loop = replace(loop, strategy="compensation")
+    determine_loop(loop, local.swapaxes(-1, -2), (b1, b0, b2), turned, table.swapaxes(-1, -2))
 
 
 def _kind_of(loop: Loop, operands: Sequence[Placed], table: Placed, columns: int) -> Kind:
