@@ -9,7 +9,7 @@ import numpy as np
 
 from ..families.family import Arrays
 from ..families.problem import Problem
-from ..families.wavefront.door import check_alignment
+from ..families.wavefront.alignment.door import check_alignment
 from ..placement import solved
 from .filters.chunks import without_empty_chunks
 

@@ -9,7 +9,13 @@ import pytest
 from mgrec.backends.cpu.simd.choice import WIDE
 from mgrec.backends.cpu.wavefront.alignment import _inner_dtype
 from mgrec.backends.cpu.wavefront.alignment import determine_alignment as determine
-from mgrec.families.wavefront.alignment import Best, Edges, Scoring, better
+from mgrec.families.wavefront.alignment.scoring import Scoring as Full
+from mgrec.families.wavefront.alignment.tiles import Best, Edges, better
+
+
+def Scoring(match, mismatch, gap):
+    return Full(gap, gap, match, mismatch)
+
 
 # A strip has WIDE // 4 rows in int32 and half as many in int64 and float64.
 SIZES = [0, 1, 2, WIDE // 8 - 1, WIDE // 8, WIDE // 4 - 1, WIDE // 4, WIDE // 4 + 1, 150]
@@ -45,7 +51,7 @@ def loop(scoring, query, target, above, left, origin, dtype):
             h[i + 1, j + 1] = max(0, h[i, j] + score, h[i, j + 1] + gap, h[i + 1, j] + gap)
             if h[i + 1, j + 1] > 0:
                 best = better(best, Best(h[i + 1, j + 1].item(), origin[0] + i, origin[1] + j))
-    return Edges(h[-1], h[1:, -1], best)
+    return Edges(h[-1], h[1:, -1], best=best)
 
 
 def assert_same(have, want):
@@ -91,7 +97,7 @@ def determine_tiles(scoring, query, target, rows, columns, dtype):
             bests.append(tile.best)
         rights.append(right)
     below = np.concatenate([edges[0][:1], *(edge[1:] for edge in edges)])
-    return Edges(below, np.concatenate(rights), reduce(better, bests))
+    return Edges(below, np.concatenate(rights), best=reduce(better, bests))
 
 
 def draw_cuts(generator, size):
@@ -120,8 +126,8 @@ def test_empty_tiles_hand_edges_on():
     high = determine(
         WHOLE[1], np.ones(5, np.uint8), np.empty(0, np.uint8), above[:1], left, (0, 0), int
     )
-    assert_same(wide, Edges(above, left[:0], Best()))
-    assert_same(high, Edges(left[-1:], left, Best()))
+    assert_same(wide, Edges(above, left[:0], best=Best()))
+    assert_same(high, Edges(left[-1:], left, best=Best()))
 
 
 @each_scoring

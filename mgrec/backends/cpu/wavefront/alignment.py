@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ....families.wavefront.alignment import Best, Edges, Scoring
+from ....families.wavefront.alignment.scoring import Scoring
+from ....families.wavefront.alignment.tiles import Best, Edges
 from ..simd.choice import WIDE
 from .antidiagonals import align
 
@@ -52,7 +53,7 @@ def determine_alignment(
     n, m, dtype = query.size, target.size, np.dtype(dtype)
     if n == 0 or m == 0:
         below = left[-1:] if n else above
-        return Edges(np.array(below, dtype), np.array(left, dtype), Best())
+        return Edges(np.array(below, dtype), np.array(left, dtype), best=Best())
     inner = _inner_dtype(scoring, query, target, above, left, dtype)
     codes, padded = np.dtype(f"i{inner.itemsize}"), n + -n % (WIDE // inner.itemsize)
     edge, right = np.array(above, inner), np.empty(padded, inner)
@@ -66,7 +67,7 @@ def determine_alignment(
         n,
     )
     best = Best(score, origin[0] + row, origin[1] + column) if score > 0 else Best()
-    return Edges(edge.astype(dtype), right[:n].astype(dtype), best)
+    return Edges(edge.astype(dtype), right[:n].astype(dtype), best=best)
 
 
 def _pad(values: np.ndarray, size: int, dtype: np.dtype[Any]) -> np.ndarray:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ....families.kernels import Kernels
-from ....families.wavefront.alignment import Edges, Scoring
+from ....families.wavefront.alignment.scoring import Scoring
+from ....families.wavefront.alignment.tiles import Edges
 from ....families.wavefront.loops.recurrence import Loop
 from ....families.wavefront.sweeps import Sweeps
 from .alignment import determine_alignment
@@ -38,7 +39,7 @@ def determine(loop: Any, *tile: Any, is_shared: bool = False) -> Any:
 
 
 def _align(
-    scoring: Scoring, sequences: Any, edges: Any, origin: Any, dtype: np.dtype[Any]
+    scoring: Scoring, sequences: Any, entry: Any, origin: Any, dtype: np.dtype[Any]
 ) -> Edges:
-    (query, target), (above, left) = sequences, edges
+    (query, target), (above, left) = sequences, (entry.above, entry.left)
     return determine_alignment(scoring, query, target, above, left, origin, dtype)
