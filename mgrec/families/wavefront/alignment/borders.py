@@ -1,4 +1,4 @@
-"""The borders of a grid: H, E and F before the first characters."""
+"""The borders of a grid: H before the first characters, and the gaps that begin there."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .scoring import Scoring, lowest
+from .scoring import Scoring
 from .tiles import Best, Edges, Entry, better
 
 
@@ -24,11 +24,6 @@ def border_above(scoring: Scoring, start: int, size: int, dtype: Any) -> np.ndar
     return np.where(columns < 0, 0, gaps).astype(dtype)
 
 
-def border_gaps(scoring: Scoring, size: int, dtype: Any) -> np.ndarray | None:
-    """F above the first row, or E left of the first column: no path ends with such a gap."""
-    return np.full(size, lowest(dtype), dtype) if scoring.is_affine else None
-
-
 def enter(
     scoring: Scoring,
     above: Edges | None,
@@ -39,15 +34,19 @@ def enter(
 ) -> Entry:
     """The entry of a tile from the edges of its neighbours, None at the border of the grid.
 
-    The border to the left is the one above with the sequences exchanged.
+    The border to the left is the one above with the sequences exchanged. There a gap of the
+    other sequence begins, since gaps in both would cost twice.
     """
     (i, j), (n, m) = starts, shape
+    gap = np.asarray(scoring.gap, dtype) if scoring.is_affine else None
     if above is None:
-        row, row_gaps = border_above(scoring, j, m, dtype), border_gaps(scoring, m, dtype)
+        row = border_above(scoring, j, m, dtype)
+        row_gaps = None if gap is None else row[1:] + gap
     else:
         row, row_gaps = above.below, above.below_gaps
     if left is None:
-        column, column_gaps = border_above(scoring, i, n, dtype)[1:], border_gaps(scoring, n, dtype)
+        column = border_above(scoring, i, n, dtype)[1:]
+        column_gaps = None if gap is None else column + gap
     else:
         column, column_gaps = left.right, left.right_gaps
     return Entry(row, column, row_gaps, column_gaps)

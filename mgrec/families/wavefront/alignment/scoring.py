@@ -3,20 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-
-LOWEST = -(2**62)
-"""The state of a gap that no path leads to, in int64; in float64 it is −inf.
-
-No score comes near it, and it stays in the range of int64 however often a gap is extended.
-"""
-
-
-def lowest(dtype: Any) -> Any:
-    """The state of a gap that no path leads to, in int64 or float64."""
-    return LOWEST if np.dtype(dtype).kind == "i" else -np.inf
 
 
 @dataclass(frozen=True)

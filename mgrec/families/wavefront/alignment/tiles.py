@@ -69,10 +69,10 @@ class Entry:
     left : array (n,)
         H of the column to the left.
     above_gaps : array (m,) or None
-        F of the row above: F[−1, j]. `lowest` of the dtype at the border of the grid. None
-        where gaps are linear.
+        F of the tile's own first row: F[0, j] = max(H[−1, j] + gap, F[−1, j] + extend), which at
+        the border of the grid is H[−1, j] + gap. None where gaps are linear.
     left_gaps : array (n,) or None
-        E of the column to the left: E[i, −1].
+        E of the tile's own first column: E[i, 0].
     """
 
     above: Any
@@ -92,9 +92,11 @@ class Edges:
     right : array (n,)
         H of the last column.
     below_gaps : array (m,) or None
-        F of the last row; None where gaps are linear.
+        F of the row below the tile: F[n, j] = max(H[n−1, j] + gap, F[n−1, j] + extend). None
+        where gaps are linear. Of a local alignment states below 0 may be any below 0: they
+        never count.
     right_gaps : array (n,) or None
-        E of the last column.
+        E of the column to the right of the tile: E[i, m].
     best : Best or None
         Of this tile alone; None where the alignment is not local.
     """
