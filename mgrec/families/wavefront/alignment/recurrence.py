@@ -45,29 +45,26 @@ class Alignment(Wavefront):
         self, backend: Backend, pack: Pack, shape: Shape, above: Any, left: Any, out: Arrays = ()
     ) -> tuple[Arrays, Edges]:
         query, target = (block.reshape(-1) for block in pack.blocks)
-        results: Arrays = ()
-        if self.has_matrix:
-            results = out or (backend.empty(shape, self.dtype),)
+        if self.has_matrix and not out:
+            out = (backend.empty(shape, self.dtype),)
         i, j = pack.starts
-        size = query.size, target.size
-        entry = enter(self.scoring, above, left, (i, j), size, self.dtype)
+        entry = enter(self.scoring, above, left, (i, j), (query.size, target.size), self.dtype)
         determine = backend.kernels(self.family).determine
-        edges = determine(self.scoring, (query, target), entry, (i, j), self.dtype, *results)
-        return results, replace(edges, best=self._best(edges, pack, size, (above, left)))
+        edges = determine(self.scoring, (query, target), entry, (i, j), self.dtype, *out)
+        return out, self.with_best(edges, (i, j), (above, left))
 
-    def _best(
-        self, edges: Edges, pack: Pack, size: tuple[int, int], before: tuple[Any, Any]
-    ) -> Best | None:
-        """The best so far; of a global alignment the last cell counts alone."""
+    def with_best(self, edges: Edges, starts: Any, before: tuple[Any, Any]) -> Edges:
+        """The edges of a tile with the best of all tiles so far; a global one needs none."""
         found = [edges.best, *(None if tile is None else tile.best for tile in before)]
+        size = edges.right.size, edges.below.size - 1
         if self.scoring.mode == "semi-global" and all(size):
-            ends = zip(pack.starts, size, self.lengths, strict=True)
-            is_last = tuple(start + count == length for start, count, length in ends)
-            found[0] = best_of_edges(edges, pack.starts, is_last)  # type: ignore[arg-type]
+            n, m = (start + length for start, length in zip(starts, size, strict=True))
+            is_last = n == self.lengths[0], m == self.lengths[1]
+            found[0] = best_of_edges(edges, starts, is_last)
         best = None
         for each in found:
             best = each if best is None else best if each is None else better(best, each)
-        return best
+        return replace(edges, best=best)
 
     def hand_on(self, edges: Edges) -> Edges:
         below, right = to_host(edges.below), to_host(edges.right)
@@ -76,11 +73,14 @@ class Alignment(Wavefront):
         gaps = to_host(edges.below_gaps), to_host(edges.right_gaps)
         return Edges(below, right, *gaps, edges.best)
 
-    def leave(self, edges: Edges) -> np.ndarray:
+    def end(self, edges: Edges) -> Best:
+        """Score and end of the whole, from the edges of the last tile."""
         n, m = self.lengths
-        best = edges.best
         if self.scoring.mode == "global":
-            best = Best(edges.below[-1].item(), n - 1, m - 1)
-        elif best is None:  # without characters no end of one is crossed
-            best = Best(0, n - 1, m - 1)
+            return Best(edges.below[-1].item(), n - 1, m - 1)
+        # Without characters there is no end to be free.
+        return edges.best or Best(0, n - 1, m - 1)
+
+    def leave(self, edges: Edges) -> np.ndarray:
+        best = self.end(edges)
         return np.array([best.score, best.query_end, best.target_end], self.result_dtype)
