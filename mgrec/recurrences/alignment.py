@@ -88,7 +88,8 @@ def smith_waterman(
         counts, then that with the smallest `query_end`, as in parasail. Numbers; 0-d Dask
         arrays where a sequence is one; arrays (pairs,) where one is a list.
     numpy.ndarray or dask.array.Array (len(query), len(target))
-        H, where `output` is "matrix".
+        H, where `output` is "matrix"; of Dask arrays in the grid of their chunks, without empty
+        ones.
     TracedAlignment or list of TracedAlignment
         Where `output` is "alignment": score, begins, ends and the CIGAR string.
 
@@ -140,17 +141,17 @@ def smith_waterman(
     ...     output="alignment",
     ... )
     >>> found.score, found.cigar
-    (82, '8=1I6=1X5=')
+    (81, '8=1I7=1X4=')
     >>> print(found)
-    query   0 MKTAYIAKQRQISFVKSHFSR  20
-              |||||||| |||||| |||||
-    target  0 MKTAYIAK-RQISFVKWHFSR  19
+    query    0 MKTAYIAKQRQISFVKSHFSR 20
+               |||||||| ||||||| ||||
+    target   0 MKTAYIAK-RQISFVKWHFSR 19
 
     One query with each of a list:
 
-    >>> words = ["GATTACA", "TACATACA", "CCC"]
-    >>> mgrec.smith_waterman("ATTAC", words, match=1, mismatch=-1, gap=-2).score
-    array([5, 3, 1])
+    >>> others = ["MKTAYLAKQ", "AYIAK", "GGG"]
+    >>> mgrec.smith_waterman("MKTAYIAKQ", others, matrix="BLOSUM62", gap=-11, extend=-1).score
+    array([42, 24,  0])
 
     Sequences too long for one worker, in chunks:
 
