@@ -34,6 +34,7 @@ OWNERS = {
     "cupyx": ("backends/cuda",),
     "numba": ("backends/cpu",),
     "llvmlite": ("backends/cpu",),
+    "Bio": ("cli",),
     "click": ("cli",),
     "rich": ("cli",),
 }

@@ -1,11 +1,11 @@
-"""The command ``mgrec``: ``demo``, ``linear``, ``tridiagonal``, ``filter``, ``sat``, ..."""
+"""The command ``mgrec``: ``demo``, ``linear``, ``tridiagonal``, ``filter``, ``align``, ..."""
 
 from __future__ import annotations
 
 import click
 
 from .. import __version__
-from . import bench, demo, info, linear, sat, tridiagonal
+from . import align, bench, demo, info, linear, sat, tridiagonal
 from . import filter as filtering
 
 __all__ = ["main"]
@@ -18,7 +18,7 @@ def main() -> None:
 
 
 for command in (
-    demo.demo, linear.linear, tridiagonal.tridiagonal, filtering.filter_, sat.sat, info.info,
-    bench.bench,
+    demo.demo, linear.linear, tridiagonal.tridiagonal, filtering.filter_, sat.sat, align.align,
+    info.info, bench.bench,
 ):  # fmt: skip
     main.add_command(command)

@@ -34,6 +34,8 @@ class Kernels:
     propagate : callable
         On the CPU: ``(summary, entry) -> entry`` of the next chunk of a chain;
         ``(summaries) -> entries`` of a line.
+    determine_pairs : callable, ``(scoring, queries, targets, dtype) -> array (pairs, 3)``
+        Of alignments: score, query_end and target_end of many pairs of sequences at once.
     hold : callable
         ``(grids, rhs) -> grids`` in the form in which they are swept.
     again : callable, ``(algebra, chunk, result) -> ((addresses, address) -> bool)``, optional
@@ -47,6 +49,7 @@ class Kernels:
     determine: Callable[..., Any]
     precompute: Callable[[Any, Chunk], Summarise] = _not_asked_for
     propagate: Callable[..., Any] = _not_asked_for
+    determine_pairs: Callable[..., Any] = _not_asked_for
     hold: Callable[..., Any] = _not_asked_for
     again: Callable[[Any, Chunk, Any], Again] | None = None
     finds_nan: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,7 +10,6 @@ import numpy as np
 from ...arrays.kinds import to_host
 from ..family import Arrays, Grid, Pack, Shape
 from ..kernels import Backend
-from .alignment import Edges, Scoring, better
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,41 +17,6 @@ class Wavefront(Grid):
     """A grid whose tiles run ``determine`` alone."""
 
     family: ClassVar[str] = "wavefront"
-
-
-@dataclass(frozen=True, kw_only=True)
-class LocalAlignment(Wavefront):
-    """Smith-Waterman: the best score alone, the query downwards and the target to the right.
-
-    Edges carry the best score of all tiles before: the last one knows that of the grid.
-    """
-
-    scoring: Scoring
-
-    @property
-    def results(self) -> int:
-        return 0
-
-    @property
-    def indexed_by(self) -> str:
-        return "an alignment"
-
-    def determine(
-        self, backend: Backend, pack: Pack, shape: Shape, above: Any, left: Any, out: Arrays = ()
-    ) -> tuple[Arrays, Edges]:
-        query, target = (block.reshape(-1) for block in pack.blocks)
-        row = np.zeros(target.size + 1, self.dtype) if above is None else above.below
-        column = np.zeros(query.size, self.dtype) if left is None else left.right
-        determine = backend.kernels(self.family).determine
-        edges = determine(self.scoring, (query, target), (row, column), pack.starts, self.dtype)
-        best = edges.best
-        for neighbour in (above, left):
-            best = best if neighbour is None else better(best, neighbour.best)
-        return (), replace(edges, best=best)
-
-    def leave(self, edges: Edges) -> np.ndarray:
-        best = edges.best
-        return np.array([best.score, best.query_end, best.target_end], self.result_dtype)
 
 
 @dataclass(frozen=True)

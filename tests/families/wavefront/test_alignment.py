@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mgrec.families.wavefront.alignment import Best, better
+from mgrec.families.wavefront.alignment.tiles import Best, better
 
 FOUND = st.builds(Best, st.integers(1, 3), st.integers(0, 3), st.integers(0, 3))
 BESTS = st.just(Best()) | FOUND

@@ -21,6 +21,8 @@ from .stored import cache_on_disk
 OPTIONS = {"nogil": True, "error_model": "numpy"}
 # For functions that only kernels call: wrappers for Python and C take a third of the time.
 INNER = {**OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+# For those that are many instructions, but must be in the loop that calls them.
+WITHIN = {**INNER, "forceinline": True}
 # Recurrences whose compiled functions are cached, those used last.
 KEPT = 256
 _OWN = Path(__file__).parents[3], Path(numba.__file__).parent

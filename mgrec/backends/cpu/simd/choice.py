@@ -164,3 +164,9 @@ def sizes(_: Any, x: Any) -> Any:
 def larger(x: Any, y: Any) -> Any:
     """The larger one, lane by lane; `y` where they are equal or not to be compared."""
     return choose(exceeds(x, y), x, y)
+
+
+@numba.njit(**INNER)
+def smaller(x: Any, y: Any) -> Any:
+    """The smaller one, lane by lane; `y` where they are equal or not to be compared."""
+    return choose(exceeds(y, x), x, y)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from ....families.kernels import Kernels
-from ....families.wavefront.alignment import Edges, Scoring
+from ....families.wavefront.alignment.scoring import Scoring
 from ....families.wavefront.loops.recurrence import Loop
 from ....families.wavefront.sweeps import Sweeps
-from .alignment import determine_alignment
+from .alignment.grid import determine_alignment
+from .alignment.pairs import determine_pairs
 from .loops.phases import determine_loop
 from .relaxation.grids import determine_relaxation
 from .relaxation.held import hold
@@ -19,8 +18,13 @@ from .table import determine_table
 
 
 def kernels(method: str) -> Kernels:
-    """The phase of a tile; all but alignments run on all threads by "threads"."""
-    return Kernels(partial(determine, is_shared=method == "threads"), hold=hold)
+    """The phases of a tile and of pairs, on all threads by "threads"."""
+    is_shared = method == "threads"
+    return Kernels(
+        partial(determine, is_shared=is_shared),
+        determine_pairs=partial(determine_pairs, is_shared=is_shared),
+        hold=hold,
+    )
 
 
 def determine(loop: Any, *tile: Any, is_shared: bool = False) -> Any:
@@ -32,13 +36,6 @@ def determine(loop: Any, *tile: Any, is_shared: bool = False) -> Any:
         local, weights, borders, table = tile
         return determine_loop(loop, local, weights, borders, table, is_shared)
     if isinstance(loop, Scoring):
-        return _align(loop, *tile)
+        return partial(determine_alignment, is_shared=is_shared)(loop, *tile)
     x, before, table = tile
     return determine_table(x, before, table, is_shared)
-
-
-def _align(
-    scoring: Scoring, sequences: Any, edges: Any, origin: Any, dtype: np.dtype[Any]
-) -> Edges:
-    (query, target), (above, left) = sequences, edges
-    return determine_alignment(scoring, query, target, above, left, origin, dtype)

@@ -1,0 +1,135 @@
+"""The door of alignments: sequences and what they score, checked once."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from ....arrays.kinds import check_together, is_lazy
+from ...problem import Problem, varying
+from .batch import Batch
+from .letters import Alphabet, as_sequence, is_text
+from .recurrence import Alignment
+from .scores import as_scoring
+from .scoring import Scoring
+from .sequences import join
+from .traced import TracedAlignment
+
+OUTPUTS = ("score", "matrix", "alignment")
+# Scores of int64 that no path through two sequences can reach.
+_MOST = 2**61
+_SEQUENCES = (str, bytes, bytearray, memoryview, list, tuple)
+
+
+def is_several(value: Any) -> bool:
+    """Whether it is a list of sequences; a list of numbers is one."""
+    return isinstance(value, (list, tuple)) and any(
+        isinstance(each, _SEQUENCES) or getattr(each, "ndim", 0) for each in value
+    )
+
+
+def check_alignment(query: Any, target: Any, output: Any, **scores: Any) -> Problem:
+    """Arguments of ``smith_waterman`` of two sequences."""
+    if output not in OUTPUTS:
+        raise ValueError(f"output must be one of {', '.join(map(repr, OUTPUTS))}; got {output!r}")
+    scoring, alphabet = as_scoring(**scores)
+    named = {
+        "query": _as_one("query", query, alphabet),
+        "target": _as_one("target", target, alphabet),
+    }
+    check_together(list(named.items()), [])
+    letters, code = _coded(named, alphabet)
+    (n,), (m,) = (array.shape for array in letters)
+    dtype = _dtype_for(scoring, n, m)
+    if output == "alignment" and any(map(is_lazy, letters)):
+        raise NotImplementedError(
+            "output must be 'score' or 'matrix' where a sequence is a Dask array; got 'alignment', "
+            "which needs both in memory: compute() them first"
+        )
+    recurrence = Alignment(
+        dtype=dtype,
+        result_dtype=dtype,
+        varying=(varying((n, 1), (n, m)), varying((1, m), (n, m))),
+        block_dtypes=(code, code),
+        axes=(0, 1),
+        exit_size=3,
+        scoring=scoring,
+        lengths=(n, m),
+        has_matrix=output == "matrix",
+    )
+    if output == "alignment":
+        own = {each.name: getattr(recurrence, each.name) for each in fields(recurrence)}
+        recurrence = TracedAlignment(alphabet=alphabet, **own)
+    return Problem(recurrence, (letters[0][:, None], letters[1][None]), (), (n, m))
+
+
+def check_batch(query: Any, target: Any, output: Any, **scores: Any) -> Problem:
+    """Arguments of ``smith_waterman`` of lists: pairs, or one sequence with each of a list."""
+    if output not in ("score", "alignment"):
+        raise ValueError(f"output must be 'score' or 'alignment' of many pairs; got {output!r}")
+    scoring, alphabet = as_scoring(**scores)
+    queries, targets = pairs_of(query, target)
+    joined = {
+        name: join([_as_one(name, each, alphabet) for each in several])
+        for name, several in (("query", queries), ("target", targets))
+    }
+    codes, code = _coded({name: each.codes for name, each in joined.items()}, alphabet)
+    longest = (int(each.lengths.max(initial=0)) for each in joined.values())
+    dtype = _dtype_for(scoring, *longest)
+    recurrence = Batch(
+        dtype=dtype,
+        result_dtype=dtype,
+        varying=((True,), (True,)),
+        block_dtypes=(code, code),
+        axes=(0, 0),
+        scoring=scoring,
+        offsets=(joined["query"].offsets, joined["target"].offsets),
+    )
+    return Problem(recurrence, tuple(codes), (), (max(len(queries), len(targets)),))
+
+
+def pairs_of(query: Any, target: Any) -> tuple[list[Any], list[Any]]:
+    """Queries and targets; one that is no list stands for itself."""
+    queries, targets = (list(value) if is_several(value) else [value] for value in (query, target))
+    for name, several in (("query", queries), ("target", targets)):
+        if any(map(is_lazy, several)):
+            raise TypeError(
+                f"{name} must be of sequences in memory where there is a list of them; got a Dask "
+                f"array: compute() it, or align one pair a call"
+            )
+    if is_several(query) and is_several(target) and len(queries) != len(targets):
+        raise ValueError(
+            f"query and target must be lists of the same length, one pair each; got {len(queries)} "
+            f"and {len(targets)} sequences: for each with each other call once a query"
+        )
+    return queries, targets
+
+
+def _as_one(name: str, value: Any, alphabet: Alphabet | None) -> Any:
+    if alphabet is not None and alphabet.letters is None and is_text(value):
+        raise TypeError(
+            f"matrix must be (alphabet, numbers) where {name} is text; got numbers alone"
+        )
+    return as_sequence(name, value)
+
+
+def _coded(named: dict[str, Any], alphabet: Alphabet | None) -> tuple[list[Any], np.dtype[Any]]:
+    """Both sequences as the kernels take them, of one dtype."""
+    if alphabet is not None:
+        return [alphabet.coded(name, each) for name, each in named.items()], np.dtype(np.uint8)
+    code = np.result_type(*(array.dtype for array in named.values()))
+    if code.kind not in "iu":
+        dtypes = " and ".join(str(array.dtype) for array in named.values())
+        raise TypeError(f"query and target must be of integers that compare; got {dtypes}")
+    return [array.astype(code) for array in named.values()], code
+
+
+def _dtype_for(scoring: Scoring, n: Any, m: Any) -> np.dtype[Any]:
+    if isinstance(scoring.gap, float):
+        return np.dtype(np.float64)
+    ends = scoring.highest, scoring.least, scoring.gap
+    if max(map(abs, ends)) * max(n + m, 1) > _MOST:
+        raise ValueError(f"scores must stay within int64 over {n} and {m} characters; got {ends}")
+    return np.dtype(np.int64)
