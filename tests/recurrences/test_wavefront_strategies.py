@@ -107,8 +107,11 @@ def test_nan_and_inf_stand_where_the_loop_has_them() -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "columns", "picked"),
-    [("i8", 4, "compensation"), ("i8", 600, "tiles"), ("f8", 4, "tiles")],
-)
+    [
+        ("i4", 4, "compensation"), ("f8", 4, "tiles"),
+        pytest.param("i4", 600, "tiles", marks=pytest.mark.extended),
+    ],
+)  # fmt: skip
 def test_the_hybrid_says_what_it_picks(
     dtype: str, columns: int, picked: str, caplog: pytest.LogCaptureFixture
 ) -> None:
