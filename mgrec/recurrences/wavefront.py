@@ -90,12 +90,13 @@ def wavefront(
     Notes
     -----
     *Accuracy.* Integers, which wrap around, are those of the loop above for every strategy. Of
-    "tiles" floats have its bits, for any chunks, threads and devices. Of "compensation" they
-    differ by at most 8·(rows + columns)·u·W, where u is half of ``numpy.finfo(dtype).eps`` and W
-    what the loop makes of the absolute values of all operands, with "max" in place of "min"; nan
-    and inf stand where the loop has them, since rows where a scan would put them elsewhere are
-    run cell by cell. nan is what ``numpy.maximum`` makes of it. "hybrid" takes compensation for
-    integers alone in host memory, and for all dtypes on a GPU.
+    "tiles" floats have its bits, for any chunks, threads and devices. Of "compensation" with
+    named operators they differ by at most 8·(rows + columns)·u·W, where u is half of
+    ``numpy.finfo(dtype).eps`` and W what the loop makes of the absolute values of all finite
+    operands, with "max" in place of "min"; nan and inf stand where the loop has them, since rows
+    where a scan would put them elsewhere are run cell by cell. nan is what ``numpy.maximum``
+    makes of it. "hybrid" takes compensation for integers alone in host memory, in short rows,
+    and for all dtypes on a GPU.
 
     *Cost.* By tiles, those of an antidiagonal run side by side: on the threads of this machine,
     or in the warps of a GPU, which own strips of rows and hand their last rows on through

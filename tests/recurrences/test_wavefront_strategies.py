@@ -106,15 +106,20 @@ def test_nan_and_inf_stand_where_the_loop_has_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "picked"), [("i8", "compensation"), ("f8", "tiles")], ids=["i8", "f8"]
-)
+    ("dtype", "columns", "picked"),
+    [
+        ("i4", 4, "compensation"), ("f8", 4, "tiles"),
+        pytest.param("i4", 600, "tiles", marks=pytest.mark.extended),
+    ],
+)  # fmt: skip
 def test_the_hybrid_says_what_it_picks(
-    dtype: str, picked: str, caplog: pytest.LogCaptureFixture
+    dtype: str, columns: int, picked: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG", "mgrec")
-    mgrec.wavefront(numbers((3, 4), dtype), weights=(1, 2, 3))
-    assert caplog.messages == [f"wavefront: {picked}, shape (3, 4), {np.dtype(dtype)}"]
-    mgrec.wavefront(numbers((3, 4), dtype), weights=(1, 2, 3), strategy="tiles")
+    mgrec.wavefront(numbers((3, columns), dtype), weights=(1, 2, 3))
+    shape, name = (3, columns), np.dtype(dtype)
+    assert caplog.messages == [f"wavefront: {picked}, shape {shape}, {name}"]
+    mgrec.wavefront(numbers(shape, dtype), weights=(1, 2, 3), strategy="tiles")
     assert len(caplog.messages) == 1
 
 
