@@ -31,14 +31,20 @@ static void wait_for_others() {
   const unsigned mine = threadIdx.x;
   swapcontext(&fibers[mine], &scheduler);
 }
-inline void __syncthreads() { wait_for_others(); }
+// Warps may come here after any number of shuffles, and threads that have ended do not.
+static unsigned arrived, barriers, alive;
+inline void __syncthreads() {
+  const unsigned mine = barriers;
+  if (++arrived >= alive) arrived = 0, ++barriers;
+  while (barriers == mine) wait_for_others();
+}
 static bool votes[MOST_FIBERS];
 inline bool __syncthreads_or(bool vote) {
   votes[threadIdx.x] = vote;
-  wait_for_others();
+  __syncthreads();
   bool any = false;
   for (unsigned t = 0; t < blockDim.x; ++t) any = any || votes[t];
-  wait_for_others();
+  __syncthreads();
   return any;
 }
 inline void __syncwarp() { wait_for_others(); }
@@ -59,6 +65,30 @@ template <class V> inline V __shfl_down_sync(unsigned mask, V value, int distanc
   return __shfl_sync(mask, value, lane > 31 ? int(threadIdx.x % 32) : lane);
 }
 inline bool __any_sync(unsigned, bool) { __builtin_trap(); }
+inline bool __all_sync(unsigned, bool vote) {
+  votes[threadIdx.x] = vote;
+  wait_for_others();
+  bool all = true;
+  for (unsigned t = threadIdx.x / 32 * 32; t < threadIdx.x / 32 * 32 + 32; ++t) all = all && votes[t];
+  wait_for_others();
+  return all;
+}
+inline int __reduce_max_sync(unsigned mask, int value) {
+  for (int distance = 16; distance > 0; distance /= 2) {
+    const int other = __shfl_sync(mask, value, int(threadIdx.x % 32) ^ distance);
+    value = other > value ? other : value;
+  }
+  return value;
+}
+inline int __dp4a(int x, int y, int sum) {
+  for (int byte = 0; byte < 32; byte += 8) sum += (signed char)(x >> byte) * (signed char)(y >> byte);
+  return sum;
+}
+inline unsigned long long atomicAdd(unsigned long long* address, unsigned long long value) {
+  const unsigned long long before = *address;
+  *address += value;
+  return before;
+}
 inline void atomicMax(unsigned long long* address, unsigned long long value) {
   if (*address < value) *address = value;
 }
@@ -70,9 +100,12 @@ inline void atomicMin(unsigned long long* address, unsigned long long value) {
 static void fiber() {
   body(body_arguments);
   ended[threadIdx.x] = true;
+  if (--alive > 0 && arrived >= alive) arrived = 0, ++barriers;
 }
 
 static void run_block() {
+  arrived = 0;
+  alive = blockDim.x;
   for (unsigned t = 0; t < blockDim.x; ++t) {
     getcontext(&fibers[t]);
     fibers[t].uc_stack.ss_sp = stacks[t];
