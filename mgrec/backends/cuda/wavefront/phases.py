@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ....families.kernels import Kernels
+from ....families.wavefront.alignment.scoring import Scoring
 from ....families.wavefront.recurrence import SummedAreaTable
+from .alignment.pairs import determine_pairs
+from .alignment.tile import determine_alignment
 from .table import determine_table
+
+Determine = Callable[..., Any]
+# By the type of a loop; each takes the loop and its tile.
+_LOOPS: dict[type, Determine] = {
+    SummedAreaTable: lambda loop, *tile: determine_table(*tile),
+    Scoring: determine_alignment,
+}
 
 
 def kernels(method: str) -> Kernels:
-    """The phase of a tile."""
-    return Kernels(determine, hold=_refuse)
+    """The phases of a tile, and of pairs of sequences."""
+    return Kernels(determine, determine_pairs=determine_pairs, hold=_refuse)
 
 
 def determine(loop: Any, *tile: Any) -> Any:
     """The edges of a tile; its results are written."""
-    return determine_table(*tile) if isinstance(loop, SummedAreaTable) else _refuse()
+    return _LOOPS.get(type(loop), _refuse)(loop, *tile)
 
 
 def _refuse(*given: Any) -> Any:
