@@ -11,8 +11,8 @@ Coefficient
     An operand that is computed on the fly.
 sor
     Successive over-relaxation of grids.
-smith_waterman
-    The best local alignment of two sequences.
+smith_waterman, Sequences
+    The best alignment of two sequences, or of many.
 summed_area_table
     Sums over all rectangles that begin at the first corner of an array.
 wavefront
@@ -33,6 +33,7 @@ from typing import Any
 from . import signal, tuning
 from .algebra.coefficient import Coefficient
 from .algebra.transfer_map import TransferMap
+from .families.wavefront.alignment.sequences import Sequences
 from .recurrences import maps
 from .recurrences.alignment import smith_waterman
 from .recurrences.custom import scan
@@ -49,6 +50,7 @@ from .recurrences.weighted import weighted_scan
 
 __all__ = [
     "Coefficient",
+    "Sequences",
     "TransferMap",
     "check_laws",
     "factor_tridiagonal",

@@ -64,6 +64,30 @@ template <class V> inline V __shfl_down_sync(unsigned mask, V value, int distanc
   return __shfl_sync(mask, value, lane > 31 ? int(threadIdx.x % 32) : lane);
 }
 inline bool __any_sync(unsigned, bool) { __builtin_trap(); }
+inline bool __all_sync(unsigned, bool vote) {
+  votes[threadIdx.x] = vote;
+  wait_for_others();
+  bool all = true;
+  for (unsigned t = threadIdx.x / 32 * 32; t < threadIdx.x / 32 * 32 + 32; ++t) all = all && votes[t];
+  wait_for_others();
+  return all;
+}
+inline int __reduce_max_sync(unsigned mask, int value) {
+  for (int distance = 16; distance > 0; distance /= 2) {
+    const int other = __shfl_sync(mask, value, int(threadIdx.x % 32) ^ distance);
+    value = other > value ? other : value;
+  }
+  return value;
+}
+inline int __dp4a(int x, int y, int sum) {
+  for (int byte = 0; byte < 32; byte += 8) sum += (signed char)(x >> byte) * (signed char)(y >> byte);
+  return sum;
+}
+inline unsigned long long atomicAdd(unsigned long long* address, unsigned long long value) {
+  const unsigned long long before = *address;
+  *address += value;
+  return before;
+}
 inline void atomicMax(unsigned long long* address, unsigned long long value) {
   if (*address < value) *address = value;
 }

@@ -59,10 +59,10 @@ def smith_waterman(
 
     Parameters
     ----------
-    query, target : str, bytes, array_like or dask.array.Array, or list of those
+    query, target : str, bytes, array_like, cupy.ndarray, dask.array.Array, Sequences or list
         One axis of integers of any dtype; text counts by its code points. A Dask array is
-        aligned chunk by chunk: the chunks of both make a grid of tiles. Two lists are pairs; one
-        sequence is aligned with each of a list.
+        aligned chunk by chunk: the chunks of both make a grid of tiles. Two lists, or
+        :class:`mgrec.Sequences`, are pairs; one sequence is aligned with each of a list.
     match, mismatch : int or float, optional
         Score of two characters that are equal, and that are not.
     gap : int or float
@@ -103,7 +103,7 @@ def smith_waterman(
         `gap` is above 0 or above `extend`, scores may leave the range of int64, or lists differ in
         length.
     NotImplementedError
-        A sequence is on a GPU, or `output` is "alignment" and one is a Dask array.
+        `output` is "alignment" and a sequence is a Dask array.
 
     Notes
     -----
@@ -115,9 +115,11 @@ def smith_waterman(
 
     *Cost.* len(query)·len(target) cells, at 0.04 to 0.4 ns each on one thread: scores are held in
     8, 16 or 32 bits where they fit. Threads share long pairs and lists; on Dask each tile has
-    one. Memory grows with the sum of the lengths, not with the product; "alignment" computes
-    about a third of all cells again at most. Over Dask a tile starts as soon as the tiles above and
-    to the left of it are done; one row and one column of scores cross each border.
+    one. A GPU shares one pair among all its multiprocessors, and gives each of many pairs a warp:
+    a database is best joined, as ``Sequences``. Memory grows with the sum of the lengths, not with
+    the product; "alignment" computes about a third of all cells again at most. Over Dask a tile
+    starts as soon as the tiles above and to the left of it are done; one row and one column of
+    scores cross each border.
 
     References
     ----------

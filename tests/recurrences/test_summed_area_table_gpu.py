@@ -163,9 +163,3 @@ def test_a_graph_captures_images_of_one_strip_alone(shape, is_alone):
             graph.launch(stream)
             stream.synchronize()
             assert bool((out == wanted).all())
-
-
-def test_other_loops_over_grids_are_refused():
-    x = cupy.ones((5, 5))
-    with pytest.raises(NotImplementedError, match="no kernels for this wavefront recurrence"):
-        mgrec.smith_waterman(x[0].astype("u1"), x[1].astype("u1"), match=1, mismatch=-1, gap=-1)

@@ -1,5 +1,6 @@
 """The tiles of an alignment on a CPU: edges and best score, however the sequences are cut."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -218,6 +219,20 @@ def test_scores_pass_the_range_of_narrow_numbers(start):
     edges = determine_tile(letters(-1, -1, 2, -1), (same, same), entry, (0, 0), INT)
     assert edges.best == Best(start + 180, 89, 89)
     assert edges.below[-1] == edges.right[-1] == start + 180
+
+
+@extended
+@pytest.mark.parametrize("bits", [16, 32])
+@pytest.mark.parametrize("spread", [0, 20, 60, 100, 200, 2000])
+def test_edges_that_are_as_far_apart_as_numbers_reach(bits, spread):
+    generator = np.random.default_rng(spread)
+    scoring, sequences = letters(-5, -2, 3, -4, "global"), draw(generator, 20, 30)
+    entry = no_entry(20, 30, INT, scoring)
+    for names in (("above", "above_gaps"), ("left", "left_gaps")):
+        apart = {name: getattr(entry, name) - 2**bits + spread for name in names}
+        far = replace(entry, **apart)
+        arguments = scoring, sequences, far, (0, 0), INT
+        assert_same(determine_tile(*arguments), loop(*arguments))
 
 
 @pytest.mark.parametrize(

@@ -234,12 +234,6 @@ def test_long_batches_are_launched_in_pieces(monkeypatch: pytest.MonkeyPatch) ->
     check(draw((5, 65, 385), "f4"))
 
 
-def test_other_loops_are_refused() -> None:
-    letters = np.zeros(5, np.uint8).view(DeviceArray)
-    with pytest.raises(NotImplementedError, match="no kernels for this wavefront recurrence"):
-        mgrec.smith_waterman(letters, letters, match=1, mismatch=-1, gap=-1)
-
-
 def test_a_wrong_sum_is_found() -> None:
     x = draw((65, 385), "f4")
     wrong = x.cumsum(1).cumsum(0)

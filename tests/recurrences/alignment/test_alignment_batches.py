@@ -58,6 +58,7 @@ def test_one_sequence_with_each_of_a_list(scores, mode):
             np.testing.assert_array_equal(part, wanted, strict=True)
 
 
+@extended
 def test_scores_past_a_byte_and_past_two():
     long = "W" * 6000
     have = mgrec.smith_waterman([long, "WW", long[:24]], [long, "WAW", long], **BLOSUM)

@@ -145,19 +145,27 @@ def test_letters_that_a_matrix_lacks_count_as_its_star():
 def test_kinds_of_matrices():
     scores = np.array([[5, -4, 0], [-4, 5, 1], [2, 1, 6]])
     codes = np.array([0, 1, 2, 2]), np.array([2, 1, 2], np.uint8)
-    want = mgrec.smith_waterman(*codes, matrix=scores, gap=-3)
+    given = {"gap": -3, "extend": -1}
+    want = mgrec.smith_waterman(*codes, matrix=scores, **given)
     # The score of (query 0, target 2) is 0, that of (2, 0) is 2.
     assert want == (5 + 6, 2, 2)
-    assert mgrec.smith_waterman("abcc", "cbc", matrix=("abc", scores), gap=-3) == want
-    assert mgrec.smith_waterman("ABCC", "cbc", matrix=("ABC", scores.tolist()), gap=-3) == want
-    assert mgrec.smith_waterman(*codes, matrix=1.0 * scores, gap=-3) == want
+    assert mgrec.smith_waterman("abcc", "cbc", matrix=("abc", scores), **given) == want
+    assert mgrec.smith_waterman("ABCC", "cbc", matrix=("ABC", scores.tolist()), **given) == want
+
+
+@pytest.mark.extended
+def test_a_matrix_of_real_scores():
+    scores, codes = np.array([[1.5, -1], [-1, 2.25]]), ([0, 1, 1], [1, 1])
+    assert mgrec.smith_waterman(*codes, matrix=scores, gap=-3) == (4.5, 2, 1)
 
 
 def test_a_matrix_of_biopython():
     loaded = pytest.importorskip("Bio.Align.substitution_matrices").load("BLOSUM62")
     query, target, _ = read("globins").values()
     want = mgrec.smith_waterman(query, target, **BLOSUM)
-    assert mgrec.smith_waterman(query, target, **{**BLOSUM, "matrix": loaded}) == want
+    have = mgrec.smith_waterman(query, target, **{**BLOSUM, "matrix": loaded})
+    assert have == want
+    assert isinstance(have.score, int)
 
 
 @pytest.mark.parametrize(

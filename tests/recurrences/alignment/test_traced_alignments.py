@@ -86,6 +86,7 @@ def test_real_proteins(largest_tile, mode):
         )
 
 
+@pytest.mark.extended
 def test_a_long_gap_over_many_tiles(largest_tile):
     left, right = "ACGTTGCAAC" * 3, "GGATCCTTAG" * 3
     found = mgrec.smith_waterman(

@@ -16,10 +16,12 @@ def border_above(scoring: Scoring, start: int, size: int, dtype: Any) -> np.ndar
     0 where the ends of sequences are free, else the score of as long a gap:
 
         H[−1, −1] = 0,    H[−1, j] = gap + j · extend.
+
+    Zeros, and what is added to them, are one number in memory.
     """
-    columns = np.arange(start - 1, start + size)
     if scoring.mode != "global":
-        return np.zeros(columns.size, dtype)
+        return np.broadcast_to(np.zeros((), dtype), (size + 1,))
+    columns = np.arange(start - 1, start + size)
     gaps = scoring.gap + columns * np.asarray(scoring.extend, dtype)
     return np.where(columns < 0, 0, gaps).astype(dtype)
 
@@ -41,15 +43,22 @@ def enter(
     gap = np.asarray(scoring.gap, dtype) if scoring.is_affine else None
     if above is None:
         row = border_above(scoring, j, m, dtype)
-        row_gaps = None if gap is None else row[1:] + gap
+        row_gaps = None if gap is None else _opened(row[1:], gap)
     else:
         row, row_gaps = above.below, above.below_gaps
     if left is None:
         column = border_above(scoring, i, n, dtype)[1:]
-        column_gaps = None if gap is None else column + gap
+        column_gaps = None if gap is None else _opened(column, gap)
     else:
         column, column_gaps = left.right, left.right_gaps
     return Entry(row, column, row_gaps, column_gaps)
+
+
+def _opened(border: np.ndarray, gap: np.ndarray) -> np.ndarray:
+    """The gaps that begin at a border."""
+    if border.strides != (0,):
+        return border + gap
+    return np.broadcast_to(gap, border.shape)
 
 
 def best_of_edges(edges: Edges, starts: tuple[int, int], is_last: tuple[bool, bool]) -> Best | None:

@@ -14,7 +14,7 @@ from .letters import Alphabet, as_sequence, is_text
 from .recurrence import Alignment
 from .scores import as_scoring
 from .scoring import Scoring
-from .sequences import join
+from .sequences import Sequences, join
 from .traced import TracedAlignment
 
 OUTPUTS = ("score", "matrix", "alignment")
@@ -24,9 +24,10 @@ _SEQUENCES = (str, bytes, bytearray, memoryview, list, tuple)
 
 
 def is_several(value: Any) -> bool:
-    """Whether it is a list of sequences; a list of numbers is one."""
-    return isinstance(value, (list, tuple)) and any(
-        isinstance(each, _SEQUENCES) or getattr(each, "ndim", 0) for each in value
+    """Whether it is many sequences; a list of numbers is one."""
+    return isinstance(value, Sequences) or (
+        isinstance(value, (list, tuple))
+        and any(isinstance(each, _SEQUENCES) or getattr(each, "ndim", 0) for each in value)
     )
 
 
@@ -72,9 +73,10 @@ def check_batch(query: Any, target: Any, output: Any, **scores: Any) -> Problem:
     scoring, alphabet = as_scoring(**scores)
     queries, targets = pairs_of(query, target)
     joined = {
-        name: join([_as_one(name, each, alphabet) for each in several])
+        name: _joined(name, several, alphabet)
         for name, several in (("query", queries), ("target", targets))
     }
+    check_together([(name, each.codes) for name, each in joined.items()], [])
     codes, code = _coded({name: each.codes for name, each in joined.items()}, alphabet)
     longest = (int(each.lengths.max(initial=0)) for each in joined.values())
     dtype = _dtype_for(scoring, *longest)
@@ -90,11 +92,18 @@ def check_batch(query: Any, target: Any, output: Any, **scores: Any) -> Problem:
     return Problem(recurrence, tuple(codes), (), (max(len(queries), len(targets)),))
 
 
-def pairs_of(query: Any, target: Any) -> tuple[list[Any], list[Any]]:
-    """Queries and targets; one that is no list stands for itself."""
-    queries, targets = (list(value) if is_several(value) else [value] for value in (query, target))
+def _joined(name: str, several: Any, alphabet: Alphabet | None) -> Sequences:
+    if not isinstance(several, Sequences):
+        return join([_as_one(name, each, alphabet) for each in several])
+    several.check(name)
+    return Sequences(_as_one(name, several.codes, alphabet), several.offsets)
+
+
+def pairs_of(query: Any, target: Any) -> tuple[Any, Any]:
+    """Queries and targets, lists or joined; one that is neither stands for itself."""
+    queries, targets = map(_listed, (query, target))
     for name, several in (("query", queries), ("target", targets)):
-        if any(map(is_lazy, several)):
+        if any(map(is_lazy, [several.codes] if isinstance(several, Sequences) else several)):
             raise TypeError(
                 f"{name} must be of sequences in memory where there is a list of them; got a Dask "
                 f"array: compute() it, or align one pair a call"
@@ -105,6 +114,12 @@ def pairs_of(query: Any, target: Any) -> tuple[list[Any], list[Any]]:
             f"and {len(targets)} sequences: for each with each other call once a query"
         )
     return queries, targets
+
+
+def _listed(value: Any) -> Any:
+    if isinstance(value, Sequences):
+        return value
+    return list(value) if is_several(value) else [value]
 
 
 def _as_one(name: str, value: Any, alphabet: Alphabet | None) -> Any:

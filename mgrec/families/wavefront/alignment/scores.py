@@ -69,6 +69,8 @@ def _as_matrix(matrix: Any) -> tuple[Alphabet, tuple[tuple[float, ...], ...]]:
     if isinstance(matrix, tuple) and len(matrix) == 2 and isinstance(matrix[0], str):
         letters, matrix = matrix
     array = np.asarray(matrix)
+    if hasattr(matrix, "alphabet") and (array == np.floor(array)).all():
+        array = array.astype(np.int64)  # Biopython has floats alone
     size = len(array) if array.ndim else 0
     if array.shape != (size, size) or not 0 < size <= MOST_LETTERS or array.dtype.kind not in "iuf":
         raise ValueError(

@@ -11,7 +11,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Sequences:
-    """p sequences of any lengths, joined.
+    """p sequences of any lengths, joined: a database that is not cut into a list.
 
     Attributes
     ----------
@@ -20,6 +20,15 @@ class Sequences:
         ``codes[offsets[k]:offsets[k + 1]]``.
     offsets : numpy.ndarray of int64 (p + 1,)
         In host memory, from 0 up to the size of `codes`; never falling.
+
+    Examples
+    --------
+    >>> import mgrec
+    >>> import numpy as np
+    >>> letters = np.frombuffer(b"GATTACATACATACACCC", np.uint8)
+    >>> words = mgrec.Sequences(letters, np.array([0, 7, 15, 18]))
+    >>> mgrec.smith_waterman("ATTAC", words, match=1, mismatch=-1, gap=-2).score
+    array([5, 3, 1])
     """
 
     codes: Any
@@ -34,6 +43,16 @@ class Sequences:
 
     def __iter__(self) -> Iterator[Any]:
         return (self[k] for k in range(len(self)))
+
+    def check(self, name: str) -> None:
+        """Raise unless the offsets are those of the codes."""
+        offsets, size = np.asarray(self.offsets), self.codes.size
+        is_row = offsets.ndim == 1 and offsets.size > 0 and offsets.dtype == np.int64
+        if not is_row or offsets[0] != 0 or offsets[-1] != size or (np.diff(offsets) < 0).any():
+            raise ValueError(
+                f"{name} must have offsets of int64 in host memory that rise from 0 to {size}, the "
+                f"characters of its codes; got {offsets.dtype} {offsets.shape}"
+            )
 
     @property
     def lengths(self) -> np.ndarray:
@@ -51,4 +70,6 @@ def join(sequences: list[np.ndarray]) -> Sequences:
     """
     offsets = np.zeros(len(sequences) + 1, np.int64)
     np.cumsum([sequence.size for sequence in sequences], out=offsets[1:])
+    if len(sequences) == 1:
+        return Sequences(sequences[0], offsets)
     return Sequences(np.concatenate(sequences) if sequences else np.empty(0, np.uint8), offsets)

@@ -20,7 +20,7 @@ def narrowed(query: np.ndarray, target: np.ndarray, bits: int) -> Any:
     Examples
     --------
     >>> narrowed(np.array([65, 300]), np.array([300]), 8)
-    (array([0, -21], dtype=int8), array([-21], dtype=int8))
+    (array([  0, -21], dtype=int8), array([-21], dtype=int8))
     """
     kind = f"i{bits // 8}"
     if query.itemsize * 8 <= bits:

@@ -95,8 +95,8 @@ def integers(bits: int, scoring: Scoring, base: int = 0) -> Numbers:
 
 
 def holds(bits: int, scoring: Scoring) -> bool:
-    """Whether numbers hold what every column scores."""
-    most = 2 ** (bits - 1)
+    """Whether numbers hold what every column scores; those of 32 bits do not saturate."""
+    most = 2 ** (bits - 1 if bits < 32 else bits - 4)
     ends = scoring.highest, scoring.least, scoring.gap, scoring.extend
     return all(-most <= score < most for score in ends)
 
@@ -112,7 +112,7 @@ def _ends(entry: Entry) -> tuple[int, int, int]:
 def bounds(
     scoring: Scoring, above: Any, left: Any, most: Any, shape: tuple[Any, Any]
 ) -> tuple[Any, Any]:
-    """Two numbers between which all states of a tile lie, from the least and most of its edges.
+    """Two numbers between which all that is computed of a tile lies, from the ends of its edges.
 
     A cell scores at least what a gap from above or from the left makes of an edge, and at most
     what as many matches as fit make of one.
@@ -122,4 +122,5 @@ def bounds(
     down = above + scoring.gap + n * scoring.extend
     right = left + scoring.gap + m * scoring.extend
     lowest = np.minimum(np.maximum(down, right), np.minimum(above, left))
-    return lowest + min(scoring.gap, scoring.least, 0), highest
+    # A state is at most a gap less, and is tried with another character.
+    return lowest + 2 * (scoring.gap + scoring.extend) + min(scoring.least, 0), highest

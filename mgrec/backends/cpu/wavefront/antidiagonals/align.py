@@ -37,8 +37,9 @@ def _enter(
     state: Any, edge: Any, left: Any, left_gaps: Any, begin: int, count: int, numbers: Any
 ) -> None:
     """The state of a strip before its first step; the corner becomes that of the next strip."""
-    lanes = state.size // STATE
-    state[:] = numbers[FLOOR]
+    lanes = REGISTER // state.itemsize
+    for k in range(state.size):
+        state[k] = numbers[FLOOR]
     _spread(left, begin, count, state, 0, lanes)
     if left_gaps is None:
         for row in range(ROWS):
@@ -73,7 +74,7 @@ def _run(
     begin: int, base: Any, count: int, columns: int, is_local: bool,
 ) -> None:  # fmt: skip
     """All steps of a strip of `count` rows."""
-    lanes = state.size // STATE
+    lanes = REGISTER // state.itemsize
     steps = columns + (count - 1) // ROWS
     for first in range(0, steps, STEPS):
         last = min(first + STEPS, steps)

@@ -19,6 +19,13 @@ SATURATED = -2
 
 
 @numba.njit(**INNER)
+def _copy(values: Any, begin: int, count: int, into: Any, at: int) -> None:
+    # An assignment of slices takes numba three times as long to compile as all else here.
+    for k in range(count):
+        into[at + k] = values[begin + k]
+
+
+@numba.njit(**INNER)
 def _fill_border(edge: Any, at: int, size: int, mode: int, numbers: Any, zero: Any) -> None:
     """H before the first characters of one sequence, from ``edge[at]`` on."""
     for k in range(size):
@@ -83,9 +90,9 @@ def _align_pairs(
         begin, start = query_offsets[own], target_offsets[other]
         n, m = query_offsets[own + 1] - begin, target_offsets[other + 1] - start
         if judge is None:
-            target[lanes : lanes + m] = targets[start : start + m]
+            _copy(targets, start, m, target, lanes)
         else:
-            judge[1][lanes : lanes + m] = targets[start : start + m]
+            _copy(targets, start, m, judge[1], lanes)
             if own != last:
                 fill_profiles(judge[0][begin : begin + n], table, lanes, judge[2])
                 last = own

@@ -6,10 +6,11 @@ from typing import Any
 
 import numba
 
-from ...compilation.kernels import INNER, WITHIN
+from ...compilation.kernels import WITHIN
 from ...simd.choice import both, choose, exceeds, shift_in
 from ...simd.lanes import last, store
 from ...simd.registers import (
+    REGISTER,
     add_saturated,
     everywhere,
     holds_anywhere,
@@ -60,7 +61,7 @@ def _leave(edge: Any, edge_gaps: Any, h: Any, f: Any, at: int, count: int, is_wh
         write(edge_gaps, at, last(f[ROWS - 1]) if is_whole else last_of(f, bottom, row))
 
 
-@numba.njit(**INNER)
+@numba.njit(**WITHIN)
 def run_steps(
     codes: Any, letters: Any, state: Any, caps: Any, places: Any, target: Any, edge: Any,
     edge_gaps: Any, numbers: Any, judge: Any, kept: Any, first: int, stop: int, count: int,
@@ -95,7 +96,7 @@ def run_steps(
     columns : int or None
         Of the target; None where all lanes are inside of it at all these steps.
     """
-    lanes = state.size // STATE
+    lanes = REGISTER // state.itemsize
     bottom, number = (count - 1) // ROWS, state.dtype.type
     match, mismatch = splat_one(numbers[MATCH]), splat_one(numbers[MISMATCH])
     gap, floor = splat_one(numbers[GAP]), splat_one(numbers[FLOOR])

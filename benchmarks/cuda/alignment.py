@@ -1,0 +1,157 @@
+"""Alignments on one GPU: checked, then timed, in cells a second.
+
+GCUPS are 10^9 cells of the grids a second: of the public call alone, and of each of 20 calls in a
+row. *fraction* is, where H is written, the time in which a device-to-device copy measured in the
+same run would write it, over the measured time; elsewhere 10^12 cells a second over those
+reached. Results are those of the same call over NumPy arrays, of parts where these would take
+too long, and of parasail where it is installed.
+
+usage: python -m benchmarks.cuda.alignment [CASE ...] [--out FILE]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import cupy
+import numpy as np
+
+import mgrec
+
+from .fractions import fractions
+from .fractions import run as study
+
+NUCLEOTIDES = np.frombuffer(b"ACGT", np.uint8)
+AMINO_ACIDS = np.frombuffer(b"ARNDCQEGHILKMFPSTWYV", np.uint8)
+LINEAR = {"match": 2, "mismatch": -1, "gap": -2}
+AFFINE = {"match": 5, "mismatch": -4, "gap": -10, "extend": -1}
+BLOSUM = {"matrix": "BLOSUM62", "gap": -11, "extend": -1}
+AIM = 1e12
+"""Cells a second."""
+# Characters of each sequence that are aligned over NumPy arrays as well, and pairs of a batch.
+CHECKED, CHECKED_PAIRS = 20_000, 200
+
+
+@dataclass(frozen=True)
+class Case:
+    """Pairs of sequences of some lengths, and what they are asked for.
+
+    Attributes
+    ----------
+    name : str
+    n, m : int
+        Characters of the query and of a target.
+    scores : dict
+    pairs : int
+        Targets; 0 for one that is no list.
+    output : {"score", "matrix"}
+    """
+
+    name: str
+    n: int
+    m: int
+    scores: dict[str, Any] = field(default_factory=lambda: LINEAR)
+    pairs: int = 0
+    output: str = "score"
+
+    @property
+    def cells(self) -> int:
+        return self.n * self.m * max(1, self.pairs)
+
+
+CASES = [
+    Case("10^5 x 10^5", 10**5, 10**5),
+    Case("10^5 x 10^5 affine", 10**5, 10**5, AFFINE),
+    Case("10^5 x 10^5 BLOSUM62", 10**5, 10**5, BLOSUM),
+    Case("10^6 x 10^6", 10**6, 10**6),
+    Case("30,000 x 30,000", 30_000, 30_000),
+    Case("10,000 x 10,000", 10_000, 10_000),
+    Case("1,000 x 1,000", 1000, 1000),
+    Case("10^5 x 1,000", 10**5, 1000),
+    Case("1,000 x 10^5", 1000, 10**5),
+    Case("400 x 10^5 of 350", 400, 350, pairs=10**5),
+    Case("400 x 10^5 of 350 affine", 400, 350, AFFINE, pairs=10**5),
+    Case("400 x 10^5 of 350 BLOSUM62", 400, 350, BLOSUM, pairs=10**5),
+    Case("60,000 x 60,000 matrix", 60_000, 60_000, output="matrix"),
+    Case("60,000 x 60,000 matrix affine", 60_000, 60_000, AFFINE, output="matrix"),
+]
+
+
+def draw(case: Case, count: int) -> Any:
+    letters = AMINO_ACIDS if "matrix" in case.scores else NUCLEOTIDES
+    return np.random.default_rng(count).choice(letters, count)
+
+
+def build(case: Case) -> tuple[np.ndarray, Any]:
+    """A query and a target of which a part is like a part of the query, or many targets."""
+    query = draw(case, case.n)
+    if case.pairs:
+        codes = draw(case, case.m * case.pairs)
+        return query, mgrec.Sequences(codes, np.arange(case.pairs + 1, dtype=np.int64) * case.m)
+    target = draw(case, case.m + 1)[1:]
+    size = min(case.n, case.m) // 2
+    is_like = np.random.default_rng(0).random(size) < 0.8
+    part = target[case.m // 4 : case.m // 4 + size]
+    part[is_like] = query[case.n // 3 : case.n // 3 + size][is_like]
+    return query, target
+
+
+def on_gpu(sequence: Any) -> Any:
+    if isinstance(sequence, mgrec.Sequences):
+        return mgrec.Sequences(cupy.asarray(sequence.codes), sequence.offsets)
+    return cupy.asarray(sequence)
+
+
+def shortened(case: Case, query: Any, target: Any) -> tuple[Any, Any]:
+    """What is aligned over NumPy arrays as well."""
+    if not case.pairs:
+        return query[:CHECKED], target[:CHECKED]
+    offsets = target.offsets[: CHECKED_PAIRS + 1]
+    return query, mgrec.Sequences(target.codes[: offsets[-1]], offsets)
+
+
+def is_wrong(case: Case, query: Any, target: Any) -> bool:
+    parts = shortened(case, query, target)
+    align = partial(mgrec.smith_waterman, **case.scores, output=case.output)
+    have, want = align(*map(on_gpu, parts)), align(*parts)
+    if case.output == "matrix":
+        return bool((have.get() != want).any())
+    return bool(have != want) or is_unlike_parasail(case, parts, have)
+
+
+def is_unlike_parasail(case: Case, parts: tuple[Any, Any], have: Any) -> bool:
+    """False where parasail is not installed."""
+    try:
+        import parasail
+    except ImportError:
+        return False
+    query, targets = parts[0], [*parts[1]] if case.pairs else [parts[1]]
+    gap, extend = case.scores["gap"], case.scores.get("extend", case.scores["gap"])
+    matrix = parasail.blosum62
+    if "matrix" not in case.scores:
+        matrix = parasail.matrix_create("ACGT", case.scores["match"], case.scores["mismatch"])
+    scores = [
+        parasail.sw_striped_sat(query.tobytes(), each.tobytes(), -gap, -extend, matrix).score
+        for each in targets
+    ]
+    return scores != (np.asarray(have.score).tolist() if case.pairs else [have.score])
+
+
+def measure(case: Case, bandwidth: float) -> Iterator[dict[str, Any]]:
+    query, target = build(case)
+    wrong = is_wrong(case, query, target)
+    given = on_gpu(query), on_gpu(target)
+    run = partial(mgrec.smith_waterman, *given, **case.scores, output=case.output)
+    floor = case.cells / AIM
+    if case.output == "matrix":
+        floor = run().nbytes / bandwidth
+    row = {"case": case.name, "candidate": "mgrec", **fractions(run, floor)}
+    speed = {f"GCUPS {way}": case.cells / row[f"{way} ms"] / 1e6 for way in ("alone", "in a row")}
+    yield row | speed | {"wrong": wrong}
+
+
+if __name__ == "__main__":
+    study("cuda_alignment", __doc__, CASES, measure, lambda row: row["wrong"])

@@ -1,0 +1,143 @@
+"""Alignments of CuPy arrays, against those of NumPy arrays."""
+
+from itertools import product
+
+import dask.array as da
+import numpy as np
+import pytest
+
+import mgrec
+
+cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
+pytestmark = pytest.mark.gpu
+
+LINEAR = {"match": 2, "mismatch": -1, "gap": -2}
+AFFINE = {"match": 5, "mismatch": -4, "gap": -10, "extend": -1}
+HALVES = {"match": 1.5, "mismatch": -0.75, "gap": -2.25, "extend": -0.5}
+BLOSUM = {"matrix": "BLOSUM62", "gap": -11, "extend": -1}
+SCORES = [LINEAR, AFFINE, HALVES, BLOSUM]
+IDS = ["linear", "affine", "halves", "BLOSUM62"]
+MODES = ["local", "global", "semi-global"]
+LETTERS = np.frombuffer(b"ARNDCQEGHILKMFPSTWYV", np.uint8)
+
+
+def letters(seed, n, scores=LINEAR):
+    kinds = LETTERS if "matrix" in scores else LETTERS[:4]
+    return np.random.default_rng(seed).choice(kinds, n)
+
+
+def related(seed, n, m, scores=LINEAR):
+    """Two sequences, a part of one of which is like a part of the other."""
+    query, target = letters(seed, n, scores), letters(seed + 1, m, scores)
+    size = min(n, m) // 2
+    part = query[n // 3 : n // 3 + size]
+    is_other = np.random.default_rng(seed).random(size) < 0.2
+    target[m // 4 : m // 4 + size] = np.where(is_other, letters(seed + 2, size, scores), part)
+    return query, target
+
+
+def on_gpu(*arrays):
+    return tuple(map(cupy.asarray, arrays))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("scores", SCORES, ids=IDS)
+def test_scores_are_those_of_numpy_arrays(scores, mode):
+    sizes = [0, 1, 31, 64, 250, 1500]
+    for number, (n, m) in enumerate([*product(sizes, sizes), (5000, 40), (40, 5000)]):
+        query, target = related(number, n, m, scores)
+        have = mgrec.smith_waterman(*on_gpu(query, target), mode=mode, **scores)
+        assert have == mgrec.smith_waterman(query, target, mode=mode, **scores)
+        assert [type(part) for part in have][1:] == [int, int]
+
+
+@pytest.mark.parametrize("scores", SCORES, ids=IDS)
+def test_long_sequences(scores):
+    for n, m in [(30_000, 20_000), (20_011, 3_001), (3_001, 20_011)]:
+        query, target = related(n, n, m, scores)
+        have = mgrec.smith_waterman(*on_gpu(query, target), **scores)
+        assert have == mgrec.smith_waterman(query, target, **scores)
+        assert have.score > 0
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u2", "i4", "u4", "i8", "u8"])
+def test_letters_of_every_dtype(dtype):
+    query, target = (part.astype(dtype) for part in related(1, 700, 900))
+    have = mgrec.smith_waterman(*on_gpu(query, target), **LINEAR)
+    assert have == mgrec.smith_waterman(query, target, **LINEAR)
+
+
+def test_scores_beyond_int32():
+    scores = {name: score * 2**40 for name, score in AFFINE.items()}
+    query, target = related(2, 1000, 1200)
+    have = mgrec.smith_waterman(*on_gpu(query, target), **scores)
+    assert have == mgrec.smith_waterman(query, target, **scores)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("scores", SCORES, ids=IDS)
+def test_matrices_are_those_of_numpy_arrays(scores, mode):
+    for n, m in [(1, 1), (33, 700), (700, 33), (1200, 1500)]:
+        query, target = related(n, n, m, scores)
+        have = mgrec.smith_waterman(*on_gpu(query, target), mode=mode, output="matrix", **scores)
+        assert isinstance(have, cupy.ndarray)
+        want = mgrec.smith_waterman(query, target, mode=mode, output="matrix", **scores)
+        assert have.dtype == want.dtype
+        np.testing.assert_array_equal(have.get(), want)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("scores", SCORES, ids=IDS)
+def test_alignments_are_those_of_numpy_arrays(scores, mode):
+    query, target = related(5, 1800, 2500, scores)
+    have = mgrec.smith_waterman(*on_gpu(query, target), mode=mode, output="alignment", **scores)
+    assert have == mgrec.smith_waterman(query, target, mode=mode, output="alignment", **scores)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("scores", SCORES, ids=IDS)
+def test_lists_are_aligned_pair_by_pair(scores, mode):
+    lengths = np.random.default_rng(3).integers(0, 1200, (40, 2))
+    pairs = [related(k, n, m, scores) for k, (n, m) in enumerate(lengths.tolist())]
+    queries, targets = map(list, zip(*pairs, strict=True))
+    for own, other in ((queries, targets), (queries[1], targets), (queries, targets[2])):
+        given = [
+            [*on_gpu(*each)] if isinstance(each, list) else cupy.asarray(each)
+            for each in (own, other)
+        ]
+        have = mgrec.smith_waterman(*given, mode=mode, **scores)
+        assert have == mgrec.smith_waterman(own, other, mode=mode, **scores)
+
+
+@pytest.mark.parametrize("scores", SCORES, ids=IDS)
+def test_chunks_give_the_same(scores):
+    query, target = related(7, 3000, 4000, scores)
+    want = mgrec.smith_waterman(query, target, **scores)
+    lazy = [da.from_array(part, chunks=900) for part in on_gpu(query, target)]
+    best = mgrec.smith_waterman(*lazy, **scores)
+    assert tuple(part.compute(scheduler="sync") for part in best) == want
+
+
+def test_the_same_input_gives_the_same():
+    """Blocks come in any order: the best cell does not depend on it."""
+    query = cupy.zeros(20_000, "u1")
+    first = mgrec.smith_waterman(query, query[:15_000], **LINEAR)
+    assert first == (30_000, 14_999, 14_999)
+    for _ in range(10):
+        assert mgrec.smith_waterman(query, query[:15_000], **LINEAR) == first
+
+
+def test_strided_sequences():
+    query, target = related(9, 2000, 3000)
+    have = mgrec.smith_waterman(*(part[::-2] for part in on_gpu(query, target)), **LINEAR)
+    assert have == mgrec.smith_waterman(query[::-2], target[::-2], **LINEAR)
+
+
+def test_streams_have_alignments_of_their_own():
+    query, target = related(11, 6000, 7000)
+    want = mgrec.smith_waterman(query, target, **AFFINE)
+    given = on_gpu(query, target)
+    cupy.cuda.get_current_stream().synchronize()
+    for _ in range(4):
+        with cupy.cuda.Stream(non_blocking=True):
+            assert mgrec.smith_waterman(*given, **AFFINE) == want
