@@ -104,10 +104,11 @@ def linear_recurrence(
     numbers only the positions of non-finite results are promised, and not within a factor of 4
     of overflow.
 
-    *Cost.* One pass over the memory on one thread; on several threads, and over Dask chunks,
-    `s` and `t` are read twice, once to summarise and once to solve. Results of one long row
-    depend, in their last bits, on its chunks and on the number of threads
-    (``MGREC_NUM_THREADS``), and on nothing else.
+    *Cost.* One pass over the memory on one thread, and on several where a long row forgets: each
+    thread solves its part from a state of 0, and its first steps again from the true one, until
+    what is left of that is below u·|w_i|. Else, and over Dask chunks, `s` and `t` are read twice,
+    once to summarise and once to solve. Results of one long row depend, in their last bits, on
+    its chunks and on the number of threads (``MGREC_NUM_THREADS``), and on nothing else.
 
     References
     ----------
