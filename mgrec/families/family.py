@@ -142,6 +142,26 @@ def read_recurrence(written: bytes) -> Recurrence:
     return kind(**own)
 
 
+@dataclass(frozen=True)
+class Begun:
+    """A chunk that was determined before its entry was known.
+
+    Attributes
+    ----------
+    results : tuple of arrays
+        In the form of the kernels. `finish` writes into them: nobody else may see them.
+    summary : what `precompute` gives
+    head : what `finish` needs besides
+    is_whole : bool
+        `finish` needs no operands, whatever the entry.
+    """
+
+    results: Arrays
+    summary: Any
+    head: Any
+    is_whole: bool
+
+
 @dataclass(frozen=True, kw_only=True)
 class AlongAxis(Recurrence):
     """A recurrence along one axis, whose chunks have summaries.
@@ -203,6 +223,24 @@ class AlongAxis(Recurrence):
 
         None for `entry` is what no states before the first step are: a call without them.
         """
+
+    def may_begin(self, shape: Shape) -> bool:
+        """Whether a chunk of this shape may be begun where the backend can: see `begin`."""
+        return False
+
+    def begin(self, backend: Backend, pack: Pack, shape: Shape) -> Begun | None:
+        """Determine a chunk that forgets its entry, from another one, and summarise it.
+
+        None where it does not forget, or that is not to be had: it waits for its entry. The choice
+        depends on the chunk alone, so that it has the same bits wherever it is solved.
+        """
+        return None
+
+    def finish(
+        self, backend: Backend, pack: Pack | None, shape: Shape, begun: Begun, entry: Any
+    ) -> Arrays:
+        """The results of a chunk that was begun; `pack` is None where its operands are gone."""
+        raise NotImplementedError
 
     def leave(self, exit: Any, shape: Shape) -> Any:
         """The entry after the last chunk, of this shape, as an array (state_shape, *rows)."""

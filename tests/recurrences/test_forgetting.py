@@ -1,13 +1,17 @@
 """Runs of steps that forget their entry are determined before it is known."""
 
 import logging
+from functools import partial
 
+import dask.array as da
 import numpy as np
 import pytest
+from distributed import Client
 from hypothesis import given
 from hypothesis import strategies as st
 
 import mgrec
+import mgrec.dask
 from mgrec.backends.cpu import threads
 from mgrec.backends.cpu.affine.reference import Judge
 
@@ -50,6 +54,15 @@ def holds(w, s, t, initial):
     judge = Judge(w.dtype, float(initial))
     judge.add(*map(np.ascontiguousarray, (s, t, w)))
     return judge.holds
+
+
+def in_chunks(chunks, *arrays):
+    return [da.from_array(array, chunks=(chunks,)) for array in arrays]
+
+
+def begun(caplog):
+    """Chunks that were begun before their entries were known."""
+    return [record.args[0] for record in caplog.records if record.msg.startswith("begin")]
 
 
 def again(caplog):
@@ -136,3 +149,95 @@ def test_maps_whose_states_coincide_have_the_bits_of_one_thread(caplog, monkeypa
     assert 0 < steps < STEPS // 4
     monkeypatch.setenv("MGREC_NUM_THREADS", "1")
     np.testing.assert_array_equal(w, mgrec.scan(mgrec.maps.max_plus, s, 0.0, initial=25.0))
+
+
+@st.composite
+def cuts(draw, steps):
+    """Chunks of a row, some of which are long enough to be begun."""
+    ends = sorted(draw(st.lists(st.integers(0, steps), max_size=3)))
+    return tuple(int(n) for n in np.diff([0, *ends, steps]))
+
+
+@given(st.data(), recurrences(), st.booleans())
+def test_chunks_of_any_recurrence_stay_within_the_bound(data, recurrence, reverse):
+    s, t, initial = recurrence
+    chunks = data.draw(cuts(len(s)))
+    w = mgrec.linear_recurrence(*in_chunks(chunks, s, t), initial, reverse=reverse)
+    found = w.compute(scheduler="sync")
+    turned = [array[::-1] if reverse else array for array in (found, s, t)]
+    assert holds(*turned, initial)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("initial", [0.0, -1e30])
+def test_chunks_that_forget_are_begun(dtype, initial, caplog):
+    s, t = np.random.default_rng(0).uniform(0.1, 0.5, (2, STEPS)).astype(dtype)
+    w = mgrec.linear_recurrence(*in_chunks((STEPS // 2,) * 2, s, t), initial)
+    with caplog.at_level(logging.DEBUG, "mgrec"):
+        found = w.compute(scheduler="sync")
+    assert set(begun(caplog)) == {(0,), (1,)}
+    assert holds(found, s, t, initial)
+
+
+def test_chunks_of_prefix_sums_are_not_begun(caplog):
+    t = np.arange(STEPS, dtype=float)
+    w = mgrec.linear_recurrence(1.0, *in_chunks((STEPS // 2,) * 2, t))
+    with caplog.at_level(logging.DEBUG, "mgrec"):
+        np.testing.assert_array_equal(w.compute(scheduler="sync"), np.cumsum(t))
+    assert begun(caplog) == []
+
+
+@pytest.mark.parametrize("shape", [(3, STEPS), (STEPS, 3), (2, STEPS, 2)])
+def test_chunks_of_many_rows_are_begun(shape, caplog):
+    axis = shape.index(STEPS)
+    generator = np.random.default_rng(0)
+    s, t = generator.uniform(-0.5, 0.5, STEPS), generator.normal(size=shape)
+    s = s.reshape([STEPS if k == axis else 1 for k in range(len(shape))])
+    initial = generator.normal(size=shape[:axis] + shape[axis + 1 :])
+    chunks = tuple(STEPS // 2 if k == axis else -1 for k in range(len(shape)))
+    for reverse in (False, True):
+        options = {"axis": axis, "reverse": reverse}
+        lazy = [da.from_array(s, chunks=tuple(map(min, s.shape, (STEPS // 2,) * len(shape))))]
+        lazy.append(da.from_array(t, chunks=chunks))
+        with caplog.at_level(logging.DEBUG, "mgrec"):
+            w = mgrec.linear_recurrence(*lazy, initial, **options).compute(scheduler="sync")
+        assert len(begun(caplog)) > 0
+        wanted = mgrec.linear_recurrence(s, t, initial, **options)
+        np.testing.assert_allclose(w, wanted, rtol=1e-12, atol=1e-15)
+        caplog.clear()
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("initial", [np.inf, -np.inf, np.nan, 1.7e308])
+def test_special_entries_of_chunks_that_forget(initial, sign, caplog):
+    """Also where one step overflows: the recurrence never returns to a finite number."""
+    s, t = np.random.default_rng(0).uniform(0.1, 0.5, (2, STEPS))
+    s *= sign
+    s[3] = 1e5
+    s[STEPS // 2 + 100 :: 1000] *= 0 if initial == -np.inf else 1
+    wanted, w = np.empty(STEPS), initial
+    with np.errstate(over="ignore", invalid="ignore"):
+        for i in range(STEPS):
+            wanted[i] = w = s[i] * w + t[i]
+    assert not np.isfinite(wanted[-1])
+    with caplog.at_level(logging.DEBUG, "mgrec"):
+        lazy = mgrec.linear_recurrence(*in_chunks((STEPS // 2,) * 2, s, t), initial)
+        found = lazy.compute(scheduler="sync")
+    assert begun(caplog)
+    np.testing.assert_array_equal(found[3:], wanted[3:])
+
+
+def test_solves_and_graphs_of_chunks_that_forget_have_the_same_bits():
+    s, t = np.random.default_rng(0).uniform(-0.5, 0.5, (2, STEPS))
+    s[: STEPS // 4] = 1.0
+    lazy = in_chunks((STEPS // 4,) * 4, s, t)
+    wanted = mgrec.linear_recurrence(*lazy, 5.0).compute(scheduler="sync")
+    two_pass = mgrec.linear_recurrence(*lazy, 5.0, memory="two-pass")
+    np.testing.assert_array_equal(two_pass.compute(scheduler="sync"), wanted)
+    with Client(processes=False, n_workers=2, dashboard_address=":0") as client:
+        held = client.persist(lazy)
+        for solve in (mgrec.linear_recurrence, partial(mgrec.dask.solve, mgrec.linear_recurrence)):
+            np.testing.assert_array_equal(solve(*held, 5.0).compute(), wanted)
+        with mgrec.plan(mgrec.linear_recurrence, *held, initial=5.0) as solve:
+            np.testing.assert_array_equal(solve().compute(), wanted)
+            np.testing.assert_array_equal(solve().compute(), wanted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -12,10 +13,13 @@ from ...algebra.coefficient import Coefficient
 from ...algebra.transfer_map import TransferMap
 from ...arrays.chunk import Chunk, CoefficientOperand
 from ...arrays.layout import as_result, lay_out, lay_out_entry
-from ..family import Arrays, Chain, Pack, Shape
+from ..family import Arrays, Begun, Chain, Pack, Shape
 from ..kernels import Backend, Kernels, Summarise
 from .affine import AffineSummary
+from .head import LEAST
 from .summary import ComposedMaps
+
+logger = logging.getLogger("mgrec")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +70,34 @@ class TransferRecurrence(Chain):
         results = tuple([array.reshape(chunk.shape) for array in results])
         backend.kernels(self.family).determine(self.transfer_map, chunk, entry, results)
         return tuple([as_result(result, shape, self.result_dtype) for result in results]), None
+
+    def may_begin(self, shape: Shape) -> bool:
+        is_linear = self.transfer_map.capabilities.is_affine and self.dtype.kind == "f"
+        return is_linear and not self.indexed_by and shape[self.axis] >= LEAST and 0 not in shape
+
+    def begin(self, backend: Backend, pack: Pack, shape: Shape) -> Begun | None:
+        begin = backend.kernels(self.family).begin
+        if begin is None or not self.may_begin(shape):
+            return None
+        chunk = self._chunk(pack, shape)
+        results = tuple([backend.empty(chunk.shape, self.dtype) for _ in range(self.states)])
+        found = begin(self.transfer_map, chunk, results)
+        if found is None:
+            return None
+        summary, head = found
+        logger.debug("begin: chunk %s forgets its entry after %d steps", pack.place, head.steps)
+        return Begun(results, summary, head, head.is_positive)
+
+    def finish(
+        self, backend: Backend, pack: Pack | None, shape: Shape, begun: Begun, entry: Any
+    ) -> Arrays:
+        # What came from another worker may be read-only.
+        results = tuple([r if r.flags.writeable else r.copy() for r in begun.results])
+        if not backend.kernels(self.family).finish(begun.head, entry, results):
+            assert pack is not None
+            logger.debug("determine: chunk %s does not forget, and is determined again", pack.place)
+            return self.determine(backend, pack, shape, entry)[0]
+        return tuple([as_result(result, shape, self.result_dtype) for result in results])
 
     def _chunk(self, pack: Pack, shape: Shape) -> Chunk:
         """The chunk laid out for a backend."""

@@ -93,7 +93,9 @@ def _rejoin_linear(lift: Any) -> Callable[..., int]:
                 state = cast((s * state[0] + t,), results)
                 difference *= float(abs(s))
                 there = values_at(result, at)
-                if difference < unit * float(abs(there[0])) or are_same(state, there):
+                is_near = difference < unit * float(abs(there[0]))
+                # What overflows on its way does not come back, however small the product becomes.
+                if (is_near and abs(state[0]) < math.inf) or are_same(state, there):
                     taken = step
                     break
                 store_each(result, at, state)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +12,10 @@ from distributed.diagnostics.plugin import WorkerPlugin
 
 from ....arrays.kinds import is_on_gpu
 from ....families.family import AlongAxis, Pack
-from ..tasks.phases import determine_block, precompute_block, propagate_group
+from ..tasks.phases import determine_block, precompute_blocks, propagate_group, start_blocks
 
-# On a CPU no kernel depends on the length of a row beyond this.
-LONGEST = 4096
+# On a CPU no kernel depends on the length of a row, and of other axes, beyond these.
+LONGEST, WIDEST = 1 << 14, 4096
 
 Shapes = tuple[tuple[int, ...], ...]
 
@@ -40,19 +41,26 @@ class WarmUp(WorkerPlugin):  # type: ignore[misc]
     def run(self) -> None:
         """Solve a chunk of each kind."""
         for shapes in self.shapes:
+            ndim = max(len(shape) for shape in shapes)
+            most = [LONGEST if k == self.recurrence.axis else WIDEST for k in range(ndim)]
             blocks = tuple(
-                _filled(meta, shape, self.recurrence.sample(number))
+                _filled(meta, shape, self.recurrence.sample(number), most[ndim - len(shape) :])
                 for number, (meta, shape) in enumerate(zip(self.metas, shapes, strict=True))
             )
-            ndim = max(len(shape) for shape in shapes)
-            pack = Pack(blocks, (0,) * ndim, (0,) * ndim)
-            summary = precompute_block(pack, self.recurrence)
-            entries = propagate_group(self.recurrence, [summary], self.recurrence.rest())
-            determine_block(self.recurrence, pack, entries, 0)
+            self._solve(Pack(blocks, (0,) * ndim, (0,) * ndim))
+
+    def _solve(self, pack: Pack) -> None:
+        """Solve a chunk as if it forgot its entry and as if it did not."""
+        ((begun, _),) = start_blocks([pack], self.recurrence)
+        summaries = precompute_blocks([pack], self.recurrence)
+        entries = propagate_group(self.recurrence, summaries, self.recurrence.rest())
+        determine_block(self.recurrence, pack, entries, 0)
+        if begun:
+            determine_block(self.recurrence, pack, entries, 0, begun)
 
 
-def _filled(meta: Any, shape: tuple[int, ...], value: float) -> Any:
+def _filled(meta: Any, shape: tuple[int, ...], value: float, most: Sequence[int]) -> Any:
     """A block of a kind and a shape, no longer than matters."""
     if not is_on_gpu(meta):
-        shape = tuple(min(length, LONGEST) for length in shape)
+        shape = tuple(map(min, shape, most))
     return np.full_like(meta, 1 if meta.dtype.kind in "iub" else value, shape=shape)

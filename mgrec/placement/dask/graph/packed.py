@@ -24,7 +24,7 @@ from dask.layers import ArrayValuesDep
 from dask.task_spec import List, Task, TaskRef
 
 from ....families.family import Place
-from ..tasks.phases import determine_block, pack_blocks, precompute_block, propagate_group
+from ..tasks.phases import pack_blocks, precompute_block, propagate_group, solve_block
 from .cuts import Cut, starts_of
 from .operands import read_again
 from .rows import Layers
@@ -57,7 +57,7 @@ class Packed(Layers):
 
     def determine(self, place: Place, entries: TaskRef, number: int) -> None:
         key, pack = (self.names[2], *place), TaskRef((self.again.name, *place))
-        self.results[key] = Task(key, determine_block, self.cut.recurrence, pack, entries, number)
+        self.results[key] = Task(key, solve_block, self.cut.recurrence, pack, entries, number)
 
     def graph(self, initial: list[da.Array]) -> HighLevelGraph:
         asked = [self.summaries, *initial] if self.cut.is_summarised else initial

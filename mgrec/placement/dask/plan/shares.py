@@ -16,8 +16,8 @@ from distributed import get_worker
 from distributed.protocol.pickle import dumps, loads
 from distributed.utils_comm import gather_from_workers
 
-from ....families.family import AlongAxis, Pack, Place
-from ..tasks.phases import Entries, determine_block, precompute_blocks, propagate_group
+from ....families.family import AlongAxis, Begun, Pack, Place
+from ..tasks.phases import Entries, Started, determine_block, propagate_group, start_blocks
 from .messages import Abandoned, Assignment, Lost, Peer, Request, call, row_of
 
 Summaries = dict[Place, Any]
@@ -48,9 +48,9 @@ class Share:
         """Solve the chunks of this worker and keep the results in its memory; the exits."""
         try:
             packs = await self._packs(request)
-            own = await self._summarise(request, packs)
+            begun, own = await self._summarise(request, packs)
             others = await self._exchange(request.number, own)
-            results, exits = await self._determine(request, packs, own, others)
+            results, exits = await self._determine(request, packs, begun, own, others)
         finally:
             self.done = request.number
             self.waiting.pop(request.number, None)
@@ -112,16 +112,22 @@ class Share:
             blocks = self.blocks
         return {at: Pack(tuple(own), at, self.at[at]) for at, own in blocks.items()}
 
-    async def _summarise(self, request: Request, packs: Mapping[Place, Pack]) -> Summaries:
+    async def _summarise(
+        self, request: Request, packs: Mapping[Place, Pack]
+    ) -> tuple[dict[Place, Begun], Summaries]:
+        """Begin the chunks that forget; the summaries of all that somebody asks for."""
         recurrence = request.recurrence
-        turns = ((at, self._turn(at[recurrence.axis], recurrence)) for at in packs)
-        asked = [at for at, turn in turns if request.is_last_asked or not self._ends(turn)]
+        turns = {at: self._turn(at[recurrence.axis], recurrence) for at in packs}
+        asked = {at for at, turn in turns.items() if request.is_last_asked or not self._ends(turn)}
 
-        def summarise(part: list[Place]) -> list[Any]:
-            return precompute_blocks([packs[at] for at in part], recurrence)
+        def start(part: list[Place]) -> list[Started]:
+            return start_blocks(
+                [packs[at] for at in part], recurrence, [at in asked for at in part]
+            )
 
-        found = await self._spread(summarise, asked)
-        return dict(zip(asked, found, strict=True))
+        found = dict(zip(packs, await self._spread(start, list(packs)), strict=True))
+        begun = {at: own for at, (own, _) in found.items() if own is not None}
+        return begun, {at: summary for at, (_, summary) in found.items() if at in asked}
 
     async def _send(self, number: int, own: Summaries) -> None:
         worker = get_worker()
@@ -138,7 +144,12 @@ class Share:
         await asyncio.gather(*map(to, self.assignment.peers))
 
     async def _determine(
-        self, request: Request, packs: Mapping[Place, Pack], own: Summaries, others: list[bytes]
+        self,
+        request: Request,
+        packs: Mapping[Place, Pack],
+        begun: Mapping[Place, Begun],
+        own: Summaries,
+        others: list[bytes],
     ) -> tuple[dict[Any, Any], dict[Place, Any]]:
         """The results by their keys, and the exits by their rows of chunks."""
         recurrence, found = request.recurrence, dict(own)
@@ -160,7 +171,7 @@ class Share:
             if row not in entries:
                 enter(row)
             number = self._turn(at[recurrence.axis], recurrence)
-            return determine_block(recurrence, packs[at], entries[row], number)
+            return determine_block(recurrence, packs[at], entries[row], number, begun.get(at))
 
         if self.threads > 1:
             # With one thread a second round trip to it does not pay.
