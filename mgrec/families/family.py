@@ -144,7 +144,7 @@ def read_recurrence(written: bytes) -> Recurrence:
 
 @dataclass(frozen=True)
 class Begun:
-    """A chunk that was determined before its entry was known.
+    """A chunk that was determined before its entry was known; its operands are not needed again.
 
     Attributes
     ----------
@@ -152,14 +152,11 @@ class Begun:
         In the form of the kernels. `finish` writes into them: nobody else may see them.
     summary : what `precompute` gives
     head : what `finish` needs besides
-    is_whole : bool
-        `finish` needs no operands, whatever the entry.
     """
 
     results: Arrays
     summary: Any
     head: Any
-    is_whole: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,8 +221,13 @@ class AlongAxis(Recurrence):
         None for `entry` is what no states before the first step are: a call without them.
         """
 
-    def may_begin(self, shape: Shape) -> bool:
-        """Whether a chunk of this shape may be begun where the backend can: see `begin`."""
+    @property
+    def forgets(self) -> bool:
+        """Whether its chunks may forget their entries, and be begun where a backend can."""
+        return False
+
+    def may_begin(self, shape: Sequence[float]) -> bool:
+        """Whether a chunk of this shape is large enough to be begun; inf for unknown lengths."""
         return False
 
     def begin(self, backend: Backend, pack: Pack, shape: Shape) -> Begun | None:
@@ -236,10 +238,8 @@ class AlongAxis(Recurrence):
         """
         return None
 
-    def finish(
-        self, backend: Backend, pack: Pack | None, shape: Shape, begun: Begun, entry: Any
-    ) -> Arrays:
-        """The results of a chunk that was begun; `pack` is None where its operands are gone."""
+    def finish(self, backend: Backend, shape: Shape, begun: Begun, entry: Any) -> Arrays:
+        """The results of a chunk that was begun. They may be written twice, but from one entry."""
         raise NotImplementedError
 
     def leave(self, exit: Any, shape: Shape) -> Any:

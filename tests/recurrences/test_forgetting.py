@@ -14,15 +14,17 @@ import mgrec
 import mgrec.dask
 from mgrec.backends.cpu import threads
 from mgrec.backends.cpu.affine.reference import Judge
+from mgrec.families.transfer import recurrence as transfer
 
 STEPS = 1 << 14
 
 
 @pytest.fixture(autouse=True, scope="module")
 def eager():
-    """Cut rows for threads where it would not pay, so that small tests do it."""
+    """Cut rows for threads, and begin chunks, where it would not pay."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(threads, "SMALL", STEPS // 2)
+        patch.setattr(transfer, "LARGE", 1)
         yield
 
 

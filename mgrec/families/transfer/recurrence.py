@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +18,7 @@ from ...arrays.layout import as_result, lay_out, lay_out_entry
 from ..family import Arrays, Begun, Chain, Pack, Shape
 from ..kernels import Backend, Kernels, Summarise
 from .affine import AffineSummary
-from .head import LEAST
+from .head import LARGE, LEAST
 from .summary import ComposedMaps
 
 logger = logging.getLogger("mgrec")
@@ -71,9 +73,13 @@ class TransferRecurrence(Chain):
         backend.kernels(self.family).determine(self.transfer_map, chunk, entry, results)
         return tuple([as_result(result, shape, self.result_dtype) for result in results]), None
 
-    def may_begin(self, shape: Shape) -> bool:
+    @cached_property
+    def forgets(self) -> bool:
         is_linear = self.transfer_map.capabilities.is_affine and self.dtype.kind == "f"
-        return is_linear and not self.indexed_by and shape[self.axis] >= LEAST and 0 not in shape
+        return is_linear and not self.indexed_by
+
+    def may_begin(self, shape: Sequence[float]) -> bool:
+        return self.forgets and shape[self.axis] >= LEAST and prod(shape) >= LARGE
 
     def begin(self, backend: Backend, pack: Pack, shape: Shape) -> Begun | None:
         begin = backend.kernels(self.family).begin
@@ -86,17 +92,12 @@ class TransferRecurrence(Chain):
             return None
         summary, head = found
         logger.debug("begin: chunk %s forgets its entry after %d steps", pack.place, head.steps)
-        return Begun(results, summary, head, head.is_positive)
+        return Begun(results, summary, head)
 
-    def finish(
-        self, backend: Backend, pack: Pack | None, shape: Shape, begun: Begun, entry: Any
-    ) -> Arrays:
+    def finish(self, backend: Backend, shape: Shape, begun: Begun, entry: Any) -> Arrays:
         # What came from another worker may be read-only.
         results = tuple([r if r.flags.writeable else r.copy() for r in begun.results])
-        if not backend.kernels(self.family).finish(begun.head, entry, results):
-            assert pack is not None
-            logger.debug("determine: chunk %s does not forget, and is determined again", pack.place)
-            return self.determine(backend, pack, shape, entry)[0]
+        backend.kernels(self.family).finish(begun.head, entry, results)
         return tuple([as_result(result, shape, self.result_dtype) for result in results])
 
     def _chunk(self, pack: Pack, shape: Shape) -> Chunk:

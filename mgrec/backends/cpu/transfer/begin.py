@@ -23,7 +23,7 @@ from ..affine.summary import limits
 from ..compilation.kernels import compile_kernel, writable
 from . import phases as cpu
 from .operands import flatten
-from .tuples import are_same
+from .signs import signs_of
 
 # Steps that are looked at first, and the share of a chunk that its head may take: a step of it
 # takes four times as long as another.
@@ -59,13 +59,13 @@ def begin(
     steps = int(_measure(s, result, most, chunk.reverse, start, unit, top, growth))
     if steps < 0:
         return None
-    signs = np.ones(chunk.row_shape)
-    if not is_positive:
-        is_positive = bool(_find_signs(s, chunk.steps, signs))
+    signs = None if is_positive else signs_of(s, chunk.steps)
+    product = signs.product if signs else 1.0
+    mantissa = np.broadcast_to(0.5 * product, chunk.row_shape).copy()
     exponent = np.full(chunk.row_shape, _VANISHED, np.int64)
-    summary = AffineSummary(0.5 * signs, exponent, exit.copy(), growth)
     first = [_first_steps(array, chunk, steps) for array in (s, t, result)]
-    return summary, Head(first[0], first[1], first[2], is_positive, chunk.reverse)
+    head = Head(first[0], first[1], first[2], signs, chunk.reverse)
+    return AffineSummary(mantissa, exponent, exit.copy(), growth), head
 
 
 def _may_forget(s: np.ndarray, chunk: Chunk) -> bool:
@@ -134,24 +134,6 @@ def _measured(
     return longest
 
 
-def _found_signs(s: Any, steps: int, signs: Any) -> bool:
-    """The sign of the product of each row's coefficients, or 0; whether all are positive."""
-    rows, length, columns = s.shape
-    repeats = steps if length == 1 else 1
-    is_positive = True
-    for row in range(signs.shape[0]):
-        for column in range(signs.shape[1]):
-            at, j = row if rows > 1 else 0, column if columns > 1 else 0
-            negative, zero = 0, 0
-            for i in range(length):
-                negative += s[at, i, j] < 0
-                zero += s[at, i, j] == 0
-            odd = (negative * repeats) % 2
-            signs[row, column] = 0.0 if zero > 0 else -1.0 if odd else 1.0
-            is_positive &= negative + zero == 0
-    return is_positive
-
-
 def _rejoined(
     s: Any, t: Any, entry: Any, results: Any, scale: float, unit: float, left: Any
 ) -> None:
@@ -165,36 +147,32 @@ def _rejoined(
             there = results[row, i]
             is_near = difference < unit * float(abs(there))
             # What overflows on its way does not come back, however small the product becomes.
-            if (is_near and abs(state) < math.inf) or are_same((state,), (there,)):
+            if (is_near and abs(state) < math.inf) or state == there:
                 left[row] = False
                 break
             results[row, i] = state
 
 
-_measure, _find_signs = compile_kernel(_measured), compile_kernel(_found_signs)
-_rejoin = compile_kernel(_rejoined)
+_measure, _rejoin = compile_kernel(_measured), compile_kernel(_rejoined)
 
 
-def finish(head: Head, entry: tuple[np.ndarray, ...], results: tuple[np.ndarray, ...]) -> bool:
+def finish(head: Head, entry: tuple[np.ndarray, ...], results: tuple[np.ndarray, ...]) -> None:
     """Write the first results of a chunk from its entry, over the provisional ones.
 
-    It reads none of them: it may run twice.
-
-    Returns
-    -------
-    bool
-        False where the head does not tell the results: the chunk is to be determined again.
+    It reads none of these: it may run twice. A state that is not finite stays so to the end.
     """
     (result,), dtype = results, head.s.dtype
     values, left = head.provisional.copy(), np.empty(len(head.s), bool)
     before = np.ascontiguousarray(entry[0], dtype).reshape(-1)
     _rejoin(head.s, head.t, before, values, 2.0 ** -_OVER[dtype.char], _scale(dtype)[1], left)
-    if left.any() and (not head.is_positive or np.isfinite(values[left, -1]).any()):
-        return False
     outer, _, inner = result.shape
     ordered = result[:, ::-1] if head.reverse else result
     turned = values.reshape(outer, inner, -1).transpose(0, 2, 1)
     ordered[:, : head.steps] = turned
-    for row, column in np.argwhere(left.reshape(outer, inner)):
-        ordered[row, head.steps :, column] = turned[row, -1, column]
-    return True
+    if left.any():
+        states, is_lost = turned[:, -1], left.reshape(outer, inner)
+        rest = ordered[:, head.steps :]
+        if head.signs:
+            head.signs.carry(states, is_lost, rest, head.reverse)
+        else:
+            np.copyto(rest, states[:, None], where=is_lost[:, None])

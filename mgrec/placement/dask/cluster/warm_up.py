@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,11 @@ from distributed.diagnostics.plugin import WorkerPlugin
 
 from ....arrays.kinds import is_on_gpu
 from ....families.family import AlongAxis, Pack
-from ..tasks.phases import determine_block, precompute_blocks, propagate_group, start_blocks
+from ..tasks.begun import determine_again
+from ..tasks.phases import determine_block, precompute_block, propagate_group
 
-# On a CPU no kernel depends on the length of a row, and of other axes, beyond these.
-LONGEST, WIDEST = 1 << 14, 4096
+# On a CPU no kernel depends on the length of a row beyond this, nor on more numbers of a chunk.
+LONGEST, LARGEST = 4096, 1 << 19
 
 Shapes = tuple[tuple[int, ...], ...]
 
@@ -42,7 +44,7 @@ class WarmUp(WorkerPlugin):  # type: ignore[misc]
         """Solve a chunk of each kind."""
         for shapes in self.shapes:
             ndim = max(len(shape) for shape in shapes)
-            most = [LONGEST if k == self.recurrence.axis else WIDEST for k in range(ndim)]
+            most = longest(np.broadcast_shapes(*shapes), self.recurrence.axis)
             blocks = tuple(
                 _filled(meta, shape, self.recurrence.sample(number), most[ndim - len(shape) :])
                 for number, (meta, shape) in enumerate(zip(self.metas, shapes, strict=True))
@@ -51,12 +53,18 @@ class WarmUp(WorkerPlugin):  # type: ignore[misc]
 
     def _solve(self, pack: Pack) -> None:
         """Solve a chunk as if it forgot its entry and as if it did not."""
-        ((begun, _),) = start_blocks([pack], self.recurrence)
-        summaries = precompute_blocks([pack], self.recurrence)
-        entries = propagate_group(self.recurrence, summaries, self.recurrence.rest())
+        summary = precompute_block(pack, self.recurrence)
+        entries = propagate_group(self.recurrence, [summary], self.recurrence.rest())
         determine_block(self.recurrence, pack, entries, 0)
-        if begun:
-            determine_block(self.recurrence, pack, entries, 0, begun)
+        determine_again(self.recurrence, pack, entries, 0)
+
+
+def longest(shape: tuple[int, ...], axis: int) -> list[int]:
+    """The lengths of a chunk beyond which it is not filled."""
+    most = [LONGEST] * len(shape)
+    rows = prod(map(min, shape[:axis] + shape[axis + 1 :], most))
+    most[axis] = max(LONGEST, -(-LARGEST // max(1, rows)))
+    return most
 
 
 def _filled(meta: Any, shape: tuple[int, ...], value: float, most: Sequence[int]) -> Any:

@@ -10,7 +10,6 @@ import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from itertools import compress
 from math import prod
 from typing import Any
 
@@ -18,7 +17,7 @@ import numpy as np
 
 from ....arrays.kinds import is_on_gpu, to_host
 from ....backends import CPU, backend_of
-from ....families.family import AlongAxis, Begun, Grid, Pack, Recurrence, Shape, Where
+from ....families.family import AlongAxis, Grid, Pack, Recurrence, Shape, Where
 from ....families.kernels import Backend, Summarise
 from ....families.swept import Swept
 from .errors import in_chunk
@@ -100,36 +99,9 @@ def pack_blocks(*values: Any, recurrence: AlongAxis, count: int) -> Pack:
     return Pack(values[:count], tuple(p for p, _ in places), tuple(s for _, s in places))
 
 
-Started = tuple[Begun | None, Any]
-"""A chunk that was begun, or None, and its summary with its shape, if that is asked for."""
-
-
-def start_blocks(
-    packs: Sequence[Pack], recurrence: AlongAxis, are_asked: Sequence[bool] | None = None
-) -> list[Started]:
-    """Begin the chunks that forget, and precompute the others whose summaries are asked for."""
-    asked = are_asked or [True] * len(packs)
-    begun = [_begin(pack, recurrence) for pack in packs]
-    waiting = [is_asked and not own for is_asked, own in zip(asked, begun, strict=True)]
-    found = iter(precompute_blocks(compress(packs, waiting), recurrence))
-    return [
-        own or (None, next(found) if is_waiting else None)
-        for own, is_waiting in zip(begun, waiting, strict=True)
-    ]
-
-
-def _begin(pack: Pack, recurrence: AlongAxis) -> Started | None:
-    if backend_of(pack.blocks, recurrence.method).kernels(recurrence.family).begin is None:
-        return None
-    with chunk_of("begin", recurrence, pack) as (backend, shape):
-        begun = recurrence.begin(backend, pack, shape)
-    return (begun, (begun.summary, shape)) if begun else None
-
-
 def precompute_block(pack: Pack, recurrence: AlongAxis) -> tuple[Any, Shape]:
     """Reduce a chunk to its summary; the chunk's shape goes along."""
-    summary: tuple[Any, Shape] = start_blocks([pack], recurrence)[0][1]
-    return summary
+    return precompute_blocks([pack], recurrence)[0]
 
 
 def precompute_blocks(packs: Iterable[Pack], recurrence: AlongAxis) -> list[tuple[Any, Shape]]:
@@ -197,23 +169,12 @@ def propagate_group(recurrence: AlongAxis, summaries: list[Any], before: Any) ->
     return Entries(states, shape=summaries[-1][1])
 
 
-def determine_block(
-    recurrence: AlongAxis, pack: Pack, entries: Entries, number: int, begun: Begun | None = None
-) -> Any:
-    """The results of a chunk, begun or not: an array, or a tuple where there are several."""
+def determine_block(recurrence: AlongAxis, pack: Pack, entries: Entries, number: int) -> Any:
+    """The results of a chunk: an array, or a tuple where there are several."""
     with chunk_of("determine", recurrence, pack) as (backend, shape):
         entry = entries.at(number, recurrence, shape)
-        if begun:
-            results = recurrence.finish(backend, pack, shape, begun, entry)
-        else:
-            results, _ = recurrence.determine(backend, pack, shape, entry)
+        results, _ = recurrence.determine(backend, pack, shape, entry)
     return results if recurrence.results > 1 else results[0]
-
-
-def solve_block(recurrence: AlongAxis, pack: Pack, entries: Entries, number: int) -> Any:
-    """The results of a chunk that was begun elsewhere, if at all: it is begun once more."""
-    started = _begin(pack, recurrence)
-    return determine_block(recurrence, pack, entries, number, started and started[0])
 
 
 def determine_whole(*values: Any, recurrence: AlongAxis, count: int) -> Any:
@@ -227,8 +188,8 @@ def determine_whole(*values: Any, recurrence: AlongAxis, count: int) -> Any:
 def precompute_held(recurrence: AlongAxis, chunks: Sequence[Where], blocks: list[Any]) -> Run:
     """The summaries of a run of chunks, from all their blocks one after the other."""
     count = len(recurrence.varying)
-    packs = [Pack(tuple(blocks[k * count :][:count]), *at) for k, at in enumerate(chunks)]
-    return Run([summary for _, summary in start_blocks(packs, recurrence)])
+    packs = (Pack(tuple(blocks[k * count :][:count]), *at) for k, at in enumerate(chunks))
+    return Run(precompute_blocks(packs, recurrence))
 
 
 def propagate_held(
@@ -243,7 +204,7 @@ def determine_held(
     recurrence: AlongAxis, at: Where, entries: Entries, number: int, *blocks: Any
 ) -> Any:
     """The results of a chunk, from its blocks."""
-    return solve_block(recurrence, Pack(blocks, *at), entries, number)
+    return determine_block(recurrence, Pack(blocks, *at), entries, number)
 
 
 def exit_block(recurrence: AlongAxis, entries: Entries, like: Any) -> Any:
