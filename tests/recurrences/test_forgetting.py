@@ -82,7 +82,9 @@ def test_any_recurrence_stays_within_the_bound(recurrence, count, reverse):
     assert holds(*turned, initial)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex128])
+@pytest.mark.parametrize(
+    "dtype", [np.float32, np.float64, pytest.param(np.complex128, marks=pytest.mark.extended)]
+)
 def test_threads_guess_their_entries(dtype, caplog):
     s, t = np.random.default_rng(0).uniform(0, 0.9, (2, STEPS)).astype(dtype)
     with caplog.at_level(logging.DEBUG, "mgrec"):
@@ -127,6 +129,7 @@ def test_special_values_stand_where_the_loop_has_them(value, at):
     np.testing.assert_array_equal(found[at:], wanted[at:])
 
 
+@pytest.mark.extended
 def test_integers_forget_at_a_zero_alone(caplog):
     t = np.random.default_rng(0).integers(-9, 9, STEPS)
     s = np.where(np.arange(STEPS) % 100 == 50, 0, 3)
@@ -189,7 +192,9 @@ def test_chunks_of_prefix_sums_are_not_begun(caplog):
     assert begun(caplog) == []
 
 
-@pytest.mark.parametrize("shape", [(3, STEPS), (STEPS, 3), (2, STEPS, 2)])
+@pytest.mark.parametrize(
+    "shape", [pytest.param((3, STEPS), marks=pytest.mark.extended), (STEPS, 3), (2, STEPS, 2)]
+)
 def test_chunks_of_many_rows_are_begun(shape, caplog):
     axis = shape.index(STEPS)
     generator = np.random.default_rng(0)
