@@ -8,6 +8,7 @@ w⁰ whatever the entry, if it is finite, and only these steps are determined ag
 
 from __future__ import annotations
 
+import logging
 import math
 from typing import Any
 
@@ -24,6 +25,8 @@ from ..compilation.kernels import compile_kernel, writable
 from . import phases as cpu
 from .operands import flatten
 from .signs import signs_of
+
+logger = logging.getLogger("mgrec")
 
 # Steps that are looked at first, and the share of a chunk that its head may take: a step of it
 # takes four times as long as another.
@@ -51,13 +54,12 @@ def begin(
     (result,) = results
     is_positive = _determine(transfer_map, chunk, result)
     exit, top = result[:, 0 if chunk.reverse else -1], float(limits(chunk.dtype)[0])
-    # What is not finite once stays so to the end.
-    if not (np.abs(exit) <= top).all():
-        return None
     growth = np.empty(chunk.row_shape)
     most, (start, unit) = chunk.steps // _HEAD_SHARE, _scale(chunk.dtype)
     steps = int(_measure(s, result, most, chunk.reverse, start, unit, top, growth))
-    if steps < 0:
+    # What is not finite once stays so to the end.
+    if steps < 0 or not (np.abs(exit) <= top).all():
+        logger.debug("begin: %d steps do not forget and are determined again", chunk.steps)
         return None
     signs = None if is_positive else signs_of(s, chunk.steps)
     product = signs.product if signs else 1.0
@@ -90,8 +92,7 @@ def _determine(transfer_map: TransferMap, chunk: Chunk, result: np.ndarray) -> b
     """Determine from 0; whether all coefficients are known to be positive."""
     entry = np.zeros(chunk.row_shape, chunk.dtype)
     flat = flatten(chunk)
-    is_row = chunk.shape[2] == 1 and cpu.is_direct(flat, chunk)
-    if is_row and flat.operands[0].ndim == 2:
+    if chunk.shape[2] == 1 and cpu.is_direct(flat, chunk, is_constant=False):
         given = flat.operands, entry[:, 0], result[:, :, 0], safe_limits(chunk.dtype)
         return bool(affine_rows.determine_arrays(*given))
     cpu.determine(transfer_map, chunk, (entry,), (result,))

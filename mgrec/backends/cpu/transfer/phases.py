@@ -95,9 +95,10 @@ def _is_plain(flat: Flat, chunk: Chunk) -> bool:
     return not any(function for function, _ in flat.sources)
 
 
-def is_direct(flat: Flat, chunk: Chunk) -> bool:
-    """Whether, besides, t has one value a step."""
-    return _is_plain(flat, chunk) and bool(flat.operands[1].ndim == 2)
+def is_direct(flat: Flat, chunk: Chunk, is_constant: bool = True) -> bool:
+    """Whether, besides, t has one value a step, and s where it may not be constant."""
+    s, t = flat.operands[:2]
+    return _is_plain(flat, chunk) and t.ndim == 2 and (is_constant or s.ndim == 2)
 
 
 def _row_alone(chunk: Chunk, outer: int, inner: int) -> Chunk:
