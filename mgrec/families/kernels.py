@@ -37,8 +37,8 @@ class Kernels:
     begin : callable, ``(algebra, chunk, results) -> (summary, head) or None``, optional
         Determines a chunk from a provisional entry and summarises it, in one pass. None where the
         chunk is to wait for its entry; the results are then of no use.
-    finish : callable, ``(head, entry, results)``
-        Writes what the true entry changes of the results of `begin`, which it does not read.
+    finish : callable, ``(head, entry, results) -> results``
+        Writes what the true entry changes of the results of `begin`, such that it may run twice.
     hold : callable
         ``(grids, rhs) -> grids`` in the form in which they are swept.
     again : callable, ``(algebra, chunk, result) -> ((addresses, address) -> bool)``, optional
@@ -53,7 +53,7 @@ class Kernels:
     precompute: Callable[[Any, Chunk], Summarise] = _not_asked_for
     propagate: Callable[..., Any] = _not_asked_for
     begin: Callable[[Any, Chunk, Any], Any] | None = None
-    finish: Callable[..., None] = _not_asked_for
+    finish: Callable[..., Any] = _not_asked_for
     hold: Callable[..., Any] = _not_asked_for
     again: Callable[[Any, Chunk, Any], Again] | None = None
     finds_nan: bool = False

@@ -14,7 +14,9 @@ import mgrec
 import mgrec.dask
 from mgrec.backends.cpu import threads
 from mgrec.backends.cpu.affine.reference import Judge
+from mgrec.families.filters import recurrence as filters
 from mgrec.families.transfer import recurrence as transfer
+from mgrec.signal import lfilter
 
 STEPS = 1 << 14
 
@@ -25,6 +27,7 @@ def eager():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(threads, "SMALL", STEPS // 2)
         patch.setattr(transfer, "LARGE", 1)
+        patch.setattr(filters, "LARGE", 1)
         yield
 
 
@@ -248,3 +251,27 @@ def test_solves_and_graphs_of_chunks_that_forget_have_the_same_bits():
         with mgrec.plan(mgrec.linear_recurrence, *held, initial=5.0) as solve:
             np.testing.assert_array_equal(solve().compute(), wanted)
             np.testing.assert_array_equal(solve().compute(), wanted)
+
+
+@pytest.mark.parametrize("rows", [(), pytest.param((2, 3), marks=pytest.mark.extended)])
+def test_chunks_of_filters_are_begun(rows, caplog):
+    """Also before silence, where the response to the states is all that there is."""
+    b, a = [0.1, 0.2], [1.0, -1.6, 0.8]
+    x, zi = np.random.default_rng(0).normal(size=(STEPS, *rows)), np.ones((2, *rows))
+    x[STEPS // 2 : -4000] = 0
+    lazy = da.from_array(x, chunks=(STEPS // 2, *rows))
+    with caplog.at_level(logging.DEBUG, "mgrec"):
+        found = [each.compute(scheduler="sync") for each in lfilter(b, a, lazy, axis=0, zi=zi)]
+    assert len(begun(caplog)) >= 2
+    for own, wanted in zip(found, lfilter(b, a, x, axis=0, zi=zi), strict=True):
+        np.testing.assert_allclose(own, wanted, rtol=1e-9, atol=1e-300)
+
+
+@pytest.mark.parametrize("state", [np.inf, -np.inf, np.nan])
+def test_states_of_filters_that_are_not_finite(state):
+    x, (b, a) = np.random.default_rng(0).normal(size=STEPS), ([0.1, 0.2], [1.0, -1.6, 0.8])
+    zi = np.array([state, 1.0])
+    found, exit = lfilter(b, a, da.from_array(x, chunks=STEPS // 2), zi=zi)
+    wanted, wanted_exit = lfilter(b, a, x, zi=zi)
+    np.testing.assert_array_equal(found.compute(scheduler="sync"), wanted)
+    np.testing.assert_array_equal(exit.compute(scheduler="sync"), wanted_exit)

@@ -97,7 +97,7 @@ class TransferRecurrence(Chain):
     def finish(self, backend: Backend, shape: Shape, begun: Begun, entry: Any) -> Arrays:
         # What came from another worker may be read-only.
         results = tuple([r if r.flags.writeable else r.copy() for r in begun.results])
-        backend.kernels(self.family).finish(begun.head, entry, results)
+        results = backend.kernels(self.family).finish(begun.head, entry, results)
         return tuple([as_result(result, shape, self.result_dtype) for result in results])
 
     def _chunk(self, pack: Pack, shape: Shape) -> Chunk:

@@ -157,7 +157,9 @@ def _rejoined(
 _measure, _rejoin = compile_kernel(_measured), compile_kernel(_rejoined)
 
 
-def finish(head: Head, entry: tuple[np.ndarray, ...], results: tuple[np.ndarray, ...]) -> None:
+def finish(
+    head: Head, entry: tuple[np.ndarray, ...], results: tuple[np.ndarray, ...]
+) -> tuple[np.ndarray, ...]:
     """Write the first results of a chunk from its entry, over the provisional ones.
 
     It reads none of these: it may run twice. A state that is not finite stays so to the end.
@@ -177,3 +179,4 @@ def finish(head: Head, entry: tuple[np.ndarray, ...], results: tuple[np.ndarray,
             head.signs.carry(states, is_lost, rest, head.reverse)
         else:
             np.copyto(rest, states[:, None], where=is_lost[:, None])
+    return results
