@@ -159,6 +159,34 @@ def test_maps_whose_states_coincide_have_the_bits_of_one_thread(caplog, monkeypa
     np.testing.assert_array_equal(w, mgrec.scan(mgrec.maps.max_plus, s, 0.0, initial=25.0))
 
 
+@pytest.mark.parametrize("reverse", [False, pytest.param(True, marks=pytest.mark.extended)])
+def test_columns_that_forget_have_the_bits_of_one_thread(reverse, caplog, monkeypatch):
+    """Also where a column never forgets, and where one holds nan from the first steps on."""
+    s, t = np.random.default_rng(0).uniform(0, 0.9, (2, STEPS, 40))
+    s[:, 7], t[5 if not reverse else -5, 9] = 1, np.nan
+    options = {"axis": 0, "reverse": reverse}
+    with caplog.at_level(logging.DEBUG, "mgrec"):
+        w = mgrec.linear_recurrence(s, t, 1e8, **options)
+    (steps,) = again(caplog)
+    assert 0 < steps < STEPS // 2
+    assert "2 columns do not forget" in caplog.text
+    monkeypatch.setenv("MGREC_NUM_THREADS", "1")
+    np.testing.assert_array_equal(w, mgrec.linear_recurrence(s, t, 1e8, **options))
+
+
+@pytest.mark.extended
+def test_columns_that_do_not_forget_go_to_threads_as_columns(caplog, monkeypatch):
+    t = np.random.default_rng(0).normal(size=(STEPS, 40))
+    s = np.ones((STEPS, 40))
+    s[:, 0] = 0.5
+    with caplog.at_level(logging.DEBUG, "mgrec"):
+        w = mgrec.linear_recurrence(s, t, axis=0)
+    assert again(caplog) == []
+    assert "39 columns do not forget" in caplog.text
+    monkeypatch.setenv("MGREC_NUM_THREADS", "1")
+    np.testing.assert_array_equal(w, mgrec.linear_recurrence(s, t, axis=0))
+
+
 @st.composite
 def cuts(draw, steps):
     """Chunks of a row, some of which are long enough to be begun."""
@@ -195,9 +223,8 @@ def test_chunks_of_prefix_sums_are_not_begun(caplog):
     assert begun(caplog) == []
 
 
-@pytest.mark.parametrize(
-    "shape", [pytest.param((3, STEPS), marks=pytest.mark.extended), (STEPS, 3), (2, STEPS, 2)]
-)
+@pytest.mark.extended
+@pytest.mark.parametrize("shape", [(3, STEPS), (STEPS, 3), (2, STEPS, 2)])
 def test_chunks_of_many_rows_are_begun(shape, caplog):
     axis = shape.index(STEPS)
     generator = np.random.default_rng(0)

@@ -18,7 +18,7 @@ from ....algebra.transfer_map import TransferMap
 from ....arrays.chunk import Chunk
 from ..threads import together
 from . import phases as cpu
-from .heads import HeadKernels, head_kernels
+from .heads import HeadKernels, head_kernels, rejoin_columns
 from .operands import Flat, flatten
 
 logger = logging.getLogger("mgrec")
@@ -28,6 +28,8 @@ _MOST_EVIDENCE, _EVIDENCE_SHARE = 1024, 64
 # The head takes four times as long as other steps. It may be expected to be this share of a run,
 # and is given up after twice as many steps.
 _HEAD_SHARE = 8
+# Columns that may be determined again one by one.
+_FEW_SHARE = 16
 # log2 of how much larger than its results an entry may be.
 _MARGIN = 10.0
 
@@ -57,31 +59,43 @@ def forgets(transfer_map: TransferMap, chunk: Chunk, entry: Arrays) -> bool:
 def determine_apart(
     transfer_map: TransferMap, pieces: list[Chunk], entry: Arrays, targets: list[Arrays]
 ) -> bool:
-    """Determine the pieces of one row side by side, then their heads from the true entries.
+    """Determine pieces (outer = 1) side by side, then their heads from the true entries.
+
+    Columns stand where they have the same bits: they have those of one thread.
 
     Returns
     -------
     bool
-        False where a state is not finite: rounding may have decided whether the row overflows,
-        and all is to be determined again.
+        False where all is to be determined again: a state of a row is not finite, so that rounding
+        may have decided whether it overflows, or many columns do not forget.
     """
-    is_checked = is_linear(transfer_map, pieces[0])
-    provisional = tuple(map(np.zeros_like, entry)) if is_checked else entry
+    linear = is_linear(transfer_map, pieces[0])
+    provisional = tuple(map(np.zeros_like, entry)) if linear else entry
 
     def determine(k: int) -> Any:
         before = provisional if k else entry
         return lambda: cpu.determine(transfer_map, pieces[k], before, targets[k])
 
     together([determine(k) for k in range(len(pieces))])
+    join = _join if pieces[0].shape[2] == 1 else _join_columns
+    is_checked = linear and join is _join
     heads, before = 0, exit_of(pieces[0], targets[0])
     for piece, results in zip(pieces[1:], targets[1:], strict=True):
         if is_checked and not np.isfinite(before).all():
             return False
-        heads += _join(transfer_map, piece, before, results)
-        before = exit_of(piece, results)
+        taken = join(transfer_map, piece, before, results)
+        if taken < 0:
+            return False
+        heads, before = heads + taken, exit_of(piece, results)
     about = len(pieces), pieces[0].steps, heads
     logger.debug("determine: %d pieces of %d steps apart, %d steps again", *about)
     return not is_checked or bool(np.isfinite(before).all())
+
+
+def first_column(chunk: Chunk, entry: Arrays) -> tuple[Chunk, Arrays]:
+    """The first column of a chunk (outer = 1) as a row."""
+    row = chunk.map_arrays(lambda array: array[:1, :, :1], (1, chunk.steps, 1))
+    return row, tuple(state[:1, :1] for state in entry)
 
 
 def exit_of(chunk: Chunk, results: Arrays) -> Arrays:
@@ -116,6 +130,23 @@ def _join(transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results: Array
     logger.debug("determine: %d steps do not forget and are determined again", chunk.steps)
     _determine_rest(transfer_map, chunk, results, most)
     return chunk.steps
+
+
+def _join_columns(transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results: Arrays) -> int:
+    """The same for columns; -1 where many do not forget."""
+    flat, columns = flatten(chunk), chunk.shape[2]
+    kernel = rejoin_columns(transfer_map, flat.sources, len(entry) > 1)
+    most, same = 2 * chunk.steps // _HEAD_SHARE, np.zeros(columns, bool)
+    before = tuple(np.ascontiguousarray(state, chunk.dtype) for state in entry)
+    taken = int(kernel(flat.operands, before, results, most, chunk.reverse, same))
+    if taken >= 0:
+        return taken
+    logger.debug("determine: %d columns do not forget and are determined again", (~same).sum())
+    if same.sum() < columns - columns // _FEW_SHARE:
+        return -1
+    for column in np.flatnonzero(~same).tolist():
+        cpu.determine_columns(transfer_map, chunk, entry, results, column, column + 1)
+    return most
 
 
 def _determine_rest(transfer_map: TransferMap, chunk: Chunk, results: Arrays, done: int) -> None:

@@ -12,7 +12,7 @@ from ....algebra.transfer_map import TransferMap
 from ..compilation.kernels import KEPT, compile_kernel
 from ..compilation.steps import compile_step
 from .kernels import Sources, fused_lift, tupled
-from .tuples import are_same, cast, rows_of, store_each, values_at
+from .tuples import are_same, cast, cells_at, rows_of, store_each, values_at
 
 # Products are taken together until they leave these.
 _SMALL, _LARGE = 2.0**-500, 2.0**500
@@ -54,6 +54,41 @@ def head_kernels(
         compile_kernel(_rejoin(fused.lift, apply), *key),
         compile_kernel(_coincide(fused.lift, apply), *key),
     )
+
+
+@lru_cache(maxsize=KEPT)
+def rejoin_columns(transfer_map: TransferMap, sources: Sources, several: bool) -> Any:
+    """The kernel that determines all columns again, until every result of a step stands.
+
+    Returns the steps that it took, or -1 after `most`; `same` are the columns that stand then.
+    """
+    fused = fused_lift(transfer_map, sources)
+    apply = tupled(compile_step(transfer_map.apply), several)
+    key = (transfer_map.fingerprint, *fused.key, repr(several))
+    return compile_kernel(_rejoin_columns(fused.lift, apply), *key)
+
+
+def _rejoin_columns(lift: Any, apply: Any) -> Callable[..., int]:
+    def rejoin(operands: Any, entry: Any, results: Any, most: int, reverse: bool, same: Any) -> int:
+        _, steps, columns = results[0].shape
+        for step in range(most):
+            at = steps - 1 - step if reverse else step
+            before, count = at + 1 if reverse else at - 1, 0
+            for column in range(columns):
+                if step == 0:
+                    state = values_at(entry, (0, column))
+                else:
+                    state = values_at(results, (0, before, column))
+                step_map = lift(*cells_at(operands, 0, at, column))
+                state = cast(apply(step_map, state), results)
+                same[column] = are_same(state, values_at(results, (0, at, column)))
+                store_each(results, (0, at, column), state)
+                count += same[column]
+            if count == columns:
+                return step
+        return -1
+
+    return rejoin
 
 
 def _rejoin(lift: Any, apply: Any) -> Callable[..., int]:

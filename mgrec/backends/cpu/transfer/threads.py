@@ -13,7 +13,7 @@ from ....algebra.transfer_map import TransferMap
 from ....arrays.chunk import Chunk
 from ..threads import cuts, threads_for, together
 from . import phases as cpu
-from .apart import determine_apart, exit_of, forgets
+from .apart import determine_apart, exit_of, first_column, forgets
 from .operands import flatten
 
 # A long row that does not forget is cut where composing costs as little as applying, or there are
@@ -62,6 +62,14 @@ def _solve_rows(
 def _solve_columns(
     transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results: Arrays, threads: int
 ) -> None:
+    if chunk.shape[0] == 1 and chunk.steps >= threads * SHORT:
+        # Each thread reads whole lines, which half a line each does not let it.
+        pieces, targets = _cut(chunk, results, _equal_pieces(chunk.steps, threads, chunk.reverse))
+        if forgets(transfer_map, *first_column(pieces[1], entry)) and determine_apart(
+            transfer_map, pieces, entry, targets
+        ):
+            return
+
     def part(begin: int, end: int) -> Callable[[], None]:
         return lambda: cpu.determine_columns(transfer_map, chunk, entry, results, begin, end)
 

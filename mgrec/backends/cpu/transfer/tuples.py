@@ -151,7 +151,7 @@ def _cast(values: Any, like: Any) -> Any:
 
 
 def are_same(first: Any, second: Any) -> Any:
-    """Whether two states have the same bits; nan is not the same as nan."""
+    """Whether two states have the same bits, or both are nan."""
     raise NotImplementedError
 
 
@@ -173,5 +173,8 @@ def _is_same_of(x: Any, y: Any) -> Any:
         return lambda x, y: _is_same(x.real, y.real) and _is_same(x.imag, y.imag)
     if isinstance(x, types.Float):
         # 0 and -0 are equal and have other reciprocals.
-        return lambda x, y: x == y and (x != 0 or math.copysign(1.0, x) == math.copysign(1.0, y))
+        return lambda x, y: (
+            (x == y and (x != 0 or math.copysign(1.0, x) == math.copysign(1.0, y)))
+            or (x != x and y != y)
+        )
     return lambda x, y: x == y
