@@ -48,15 +48,15 @@ def finish(
             target = given.copy()
             outputs = given
         before = outputs[:, begin : begin + PIECE]
-        response, entry = _response(head.cascade, entry, before)
+        response, entry = response_of(head.cascade, entry, before)
         with np.errstate(all="ignore"):
             target[:, begin : begin + before.shape[1]] = before + response
-        if _is_negligible(response, before):
+        if is_negligible(response, before):
             break
     return (target,)
 
 
-def _response(
+def response_of(
     cascade: Cascade, entry: np.ndarray, like: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """The outputs of silence after some states, and the states after it."""
@@ -65,7 +65,7 @@ def _response(
     return response, cpu.determine_filter(cascade, silence, entry, response).exit
 
 
-def _is_negligible(response: np.ndarray, outputs: np.ndarray) -> bool:
+def is_negligible(response: np.ndarray, outputs: np.ndarray) -> bool:
     """Whether the response of every row is below the rounding errors of its outputs."""
     largest = np.abs(response).max(axis=1)
     return bool((largest <= NEGLIGIBLE * np.abs(outputs).max(axis=1)).all())
