@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 INK, FAINT, PAPER = "#22303c", "#8795a1", "#fbfaf7"
 LAND, SEA = "#c9b48c", "#dfe9ee"
 AIR = ("#8c4a1f", "#d9a05b", "#f2e2b8", "#9ecfd3", "#3a86a8", "#12466b")
-COLOURS = {"precompute": "#3a86a8", "propagate": "#c0392b", "determine": "#e0a030"}
+COLOURS = {
+    "begin": "#7a9a4b",
+    "precompute": "#3a86a8",
+    "propagate": "#c0392b",
+    "determine": "#e0a030",
+}
 OTHER = "#c3ccd2"
 STYLE = {
     "font.family": "DejaVu Sans",
@@ -167,7 +172,7 @@ def _task_stream(axes: Any, run: Run) -> None:
     patches = [Patch(color=COLOURS.get(name, OTHER), label=name) for name in names]
     axes.legend(
         handles=patches,
-        ncols=4,
+        ncols=len(names),
         loc="lower right",
         bbox_to_anchor=(1, 1),
         frameon=False,

@@ -37,7 +37,7 @@ def read(stream: Iterable[Mapping[str, Any]]) -> list[Record]:
 
 
 def seconds(records: Iterable[Record]) -> dict[str, float]:
-    """Seconds of work in each of the three phases, all threads together."""
+    """Seconds of work in each phase but loading, all threads together."""
     total = dict.fromkeys(PHASES, 0.0)
     for record in records:
         if record.phase in total:

@@ -142,6 +142,23 @@ def read_recurrence(written: bytes) -> Recurrence:
     return kind(**own)
 
 
+@dataclass(frozen=True)
+class Begun:
+    """A chunk that was determined before its entry was known; its operands are not needed again.
+
+    Attributes
+    ----------
+    results : tuple of arrays
+        In the form of the kernels. `finish` writes into them: nobody else may see them.
+    summary : what `precompute` gives
+    head : what `finish` needs besides
+    """
+
+    results: Arrays
+    summary: Any
+    head: Any
+
+
 @dataclass(frozen=True, kw_only=True)
 class AlongAxis(Recurrence):
     """A recurrence along one axis, whose chunks have summaries.
@@ -203,6 +220,27 @@ class AlongAxis(Recurrence):
 
         None for `entry` is what no states before the first step are: a call without them.
         """
+
+    @property
+    def forgets(self) -> bool:
+        """Whether its chunks may forget their entries, and be begun where a backend can."""
+        return False
+
+    def may_begin(self, shape: Sequence[float]) -> bool:
+        """Whether a chunk of this shape is large enough to be begun; inf for unknown lengths."""
+        return False
+
+    def begin(self, backend: Backend, pack: Pack, shape: Shape) -> Begun | None:
+        """Determine a chunk that forgets its entry, from another one, and summarise it.
+
+        None where it does not forget, or that is not to be had: it waits for its entry. The choice
+        depends on the chunk alone, so that it has the same bits wherever it is solved.
+        """
+        return None
+
+    def finish(self, backend: Backend, shape: Shape, begun: Begun, entry: Any) -> Arrays:
+        """The results of a chunk that was begun. They may be written twice, but from one entry."""
+        raise NotImplementedError
 
     def leave(self, exit: Any, shape: Shape) -> Any:
         """The entry after the last chunk, of this shape, as an array (state_shape, *rows)."""

@@ -34,6 +34,11 @@ class Kernels:
     propagate : callable
         On the CPU: ``(summary, entry) -> entry`` of the next chunk of a chain;
         ``(summaries) -> entries`` of a line.
+    begin : callable, ``(algebra, chunk, results) -> (summary, head) or None``, optional
+        Determines a chunk from a provisional entry and summarises it, in one pass. None where the
+        chunk is to wait for its entry; the results are then of no use.
+    finish : callable, ``(head, entry, results) -> results``
+        Writes what the true entry changes of the results of `begin`, such that it may run twice.
     determine_pairs : callable, ``(scoring, queries, targets, dtype) -> array (pairs, 3)``
         Of alignments: score, query_end and target_end of many pairs of sequences at once.
     hold : callable
@@ -49,6 +54,8 @@ class Kernels:
     determine: Callable[..., Any]
     precompute: Callable[[Any, Chunk], Summarise] = _not_asked_for
     propagate: Callable[..., Any] = _not_asked_for
+    begin: Callable[[Any, Chunk, Any], Any] | None = None
+    finish: Callable[..., Any] = _not_asked_for
     determine_pairs: Callable[..., Any] = _not_asked_for
     hold: Callable[..., Any] = _not_asked_for
     again: Callable[[Any, Chunk, Any], Again] | None = None

@@ -61,7 +61,8 @@ def scan(
     Notes
     -----
     On one thread the states go through ``apply`` alone and have the bits of the sequential
-    loop. Several threads and Dask chunks need ``compose``, and are as accurate as it is. Where
+    loop, and so they have on several threads where states from different entries soon have the
+    same bits. Else threads, and Dask chunks, need ``compose`` and are as accurate as it is. Where
     it adds or multiplies numbers that the loop does not (``max_plus`` with an `s` of +inf,
     ``min_plus`` with one of -inf), they may have nan where the loop has none.
     :func:`mgrec.check_laws` tests a map of your own.

@@ -40,7 +40,8 @@ def linear_recurrence(
     reverse : bool, optional
         Run from the end: w_i = s_i·w_{i+1} + t_i.
     memory : {"stream", "two-pass"}, optional
-        For Dask arrays. "stream" holds the operands of a group of chunks between the phases;
+        For Dask arrays. "stream" holds the operands of a group of chunks between the phases, or
+        the results and first steps of chunks that forget (see Notes), which are read once;
         "two-pass" reads every chunk twice instead and holds none, which pays when the
         propagation must wait, as with many rows of chunks, or when reading is cheap.
     method : {"auto", "single-pass", "p-scheme"}, optional
@@ -104,10 +105,14 @@ def linear_recurrence(
     numbers only the positions of non-finite results are promised, and not within a factor of 4
     of overflow.
 
-    *Cost.* One pass over the memory on one thread; on several threads, and over Dask chunks,
-    `s` and `t` are read twice, once to summarise and once to solve. Results of one long row
-    depend, in their last bits, on its chunks and on the number of threads
-    (``MGREC_NUM_THREADS``), and on nothing else.
+    *Cost.* One pass over the memory on one thread. On several threads, and over Dask chunks, `s`
+    and `t` are read twice, once to summarise and once to solve, unless the recurrence forgets.
+    Then each part is solved at once from a state of 0, and its first steps again from the true
+    one, until what is left of that is below u·|w_i|: the product of the coefficients tells. That
+    is so for real numbers in arrays, in chunks of 2**19 numbers or more in host memory whose first
+    steps, an eighth of them at most, shrink the largest number of the dtype below the rounding
+    error of a result. Results of one long row depend, in their last bits, on its chunks and on
+    the number of threads (``MGREC_NUM_THREADS``), and on nothing else.
 
     References
     ----------

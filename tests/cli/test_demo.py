@@ -72,4 +72,5 @@ def test_the_records_name_the_phases():
         ("determine", 0, 1.0, 3.0),
         ("precompute", 1, 0.0, 3.0),
     ]
-    assert trial.records.seconds(records) == {"precompute": 3.0, "propagate": 0, "determine": 2.0}
+    wanted = {"begin": 0, "precompute": 3.0, "propagate": 0, "determine": 2.0}
+    assert trial.records.seconds(records) == wanted

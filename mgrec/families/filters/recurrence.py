@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ...arrays.chunk import Chunk
 from ...arrays.layout import canonical_shape
-from ..family import Arrays, Chain, Pack, Shape
+from ..family import Arrays, Begun, Chain, Pack, Shape
 from ..kernels import Backend, Kernels, Summarise
 from ..problem import Problem
 from .cascade import Cascade
+from .head import LARGE, LEAST_DECAYS
+
+logger = logging.getLogger("mgrec")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +50,33 @@ class FilterRecurrence(Chain):
         result = (out[0] if out else backend.empty(shape, self.dtype)).reshape(chunk.shape)
         exit = backend.kernels(self.family).determine(self.cascade, chunk, entry, result)
         return (result.reshape(shape),), exit
+
+    @property
+    def forgets(self) -> bool:
+        return self.cascade.states > 0 and self.cascade.radius < 1
+
+    def may_begin(self, shape: Sequence[float]) -> bool:
+        steps = shape[self.axis]
+        is_long = steps >= LEAST_DECAYS * max(1.0, self.cascade.decay)
+        return self.forgets and is_long and prod(shape) >= LARGE
+
+    def begin(self, backend: Backend, pack: Pack, shape: Shape) -> Begun | None:
+        begin = backend.kernels(self.family).begin
+        if begin is None or not self.may_begin(shape):
+            return None
+        chunk = self._chunk(pack)
+        results = (backend.empty(chunk.shape, self.dtype),)
+        found = begin(self.cascade, chunk, results)
+        if found is None:
+            return None
+        logger.debug("begin: chunk %s forgets its entry", pack.place)
+        return Begun(results, *found)
+
+    def finish(self, backend: Backend, shape: Shape, begun: Begun, entry: Any) -> Arrays:
+        # What came from another worker may be read-only.
+        results = tuple([r if r.flags.writeable else r.copy() for r in begun.results])
+        (result,) = backend.kernels(self.family).finish(begun.head, entry, results)
+        return (result.reshape(shape),)
 
     def leave(self, exit: Any, shape: Shape) -> Any:
         rows = shape[: self.axis] + shape[self.axis + 1 :]

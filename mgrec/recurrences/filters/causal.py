@@ -85,10 +85,13 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any 
     signal falls silent shortly before it.
 
     *Cost.* One pass over the memory, two of reading where a filter remembers more than a
-    segment of a GPU; over Dask chunks `x` is read twice, once to summarise
-    and once to filter, and max(len(a), len(b)) − 1 scalars cross each boundary. Filter
-    designs are float64, and so is the result of filtering float32 with one, as in SciPy: with
-    coefficients cast to float32 it takes half of the memory, and on a GPU two thirds of the time.
+    segment of a GPU; over Dask chunks `x` is read twice, once to summarise and once to filter,
+    and max(len(a), len(b)) − 1 scalars cross each boundary. Chunks in host memory of 2**19
+    numbers or more, sixteen times as long as the filter remembers, are filtered at once from
+    states of 0, and the response to the true ones is added until it is below 2**-75 of the
+    outputs. Filter designs are float64, and so is the result of filtering float32 with one, as in
+    SciPy: with coefficients cast to float32 it takes half of the memory, and on a GPU two thirds
+    of the time.
 
     References
     ----------

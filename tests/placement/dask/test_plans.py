@@ -361,5 +361,5 @@ def _die_at_the_next_summary():
     def dies(*_):
         os._exit(1)
 
-    plan_shares.precompute_blocks = dies
-    plan_shares.determine_block = dies
+    plan_shares.summarise_blocks = dies
+    plan_shares.finish_block = dies

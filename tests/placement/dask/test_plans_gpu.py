@@ -109,4 +109,4 @@ def test_a_worker_that_dies_in_a_solve_costs_time_alone(client, arrays):
 def _die_in_the_next():
     from mgrec.placement.dask.plan import shares as plan_shares
 
-    plan_shares.determine_block = lambda *_: os._exit(1)
+    plan_shares.finish_block = lambda *_: os._exit(1)

@@ -152,13 +152,13 @@ def test_an_interrupted_solve_leaves_nothing_on_the_workers(client, t, monkeypat
         return determine(*arguments)
 
     determine, has_begun, may_end = (
-        plan_shares.determine_block,
+        plan_shares.finish_block,
         threading.Event(),
         threading.Event(),
     )
     solve = mgrec.plan(mgrec.linear_recurrence, 0.5, t)
     shares = [each for w in workers_of(client) for each in w.state.actors.values()]
-    monkeypatch.setattr(plan_shares, "determine_block", slow)
+    monkeypatch.setattr(plan_shares, "finish_block", slow)
     main = threading.get_ident()
     # A shell's background jobs ignore it.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -76,7 +76,10 @@ def test_every_kind_of_chunk_is_solved(monkeypatch):
 
 
 def test_long_chunks_are_not_filled_on_a_cpu():
-    assert warm_up._filled(np.empty(0), (10**12,), 0.5).shape == (warm_up.LONGEST,)
+    for shape, wanted in (((10**12,), 1 << 19), ((512, 10**9), 4096), ((64, 10**9), 1 << 13)):
+        most = warm_up.longest(shape, len(shape) - 1)
+        filled = warm_up._filled(np.empty(0), shape, 0.5, most)
+        assert filled.shape == (*shape[:-1], wanted)
 
 
 def test_what_is_not_taken(client):

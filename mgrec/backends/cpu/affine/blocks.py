@@ -66,13 +66,14 @@ def plain(s: Any, t: Any, result: Any, w: Any) -> Any:
 
 @numba.njit(**INNER)
 def run_plain(s: Any, t: Any, result: Any, w: Any, left: int, right: int, top: Any) -> Any:
-    """Some steps of the plain loop: the state after them, and whether all states are below top."""
-    is_low = True
+    """Some steps of the plain loop: the state after them, are all below top, are all s positive."""
+    is_low, is_positive = True, True
     for i in range(left, right):
         w = value_at(s, i) * w + t[i]
         result[i] = w
         is_low &= abs(w) <= top
-    return w, is_low
+        is_positive &= value_at(s, i) > 0
+    return w, is_low, is_positive
 
 
 @numba.njit(**INNER)
@@ -87,23 +88,33 @@ def _is_in_range(s: Any, left: int, right: int, limits: Any) -> bool:
 def advance_arrays(
     s: Any, t: Any, result: Any, w: Any, left: int, right: int, limits: Any, past_caches: bool
 ) -> Any:
-    """Steps of coefficient arrays: the state after them, and whether all states are below top."""
+    """Steps of coefficient arrays.
+
+    Returns the state after them, whether all states are below top, and whether all coefficients
+    are known to be positive.
+    """
     whole = left + (right - left) // TILE * TILE
-    is_low = abs(w) <= limits[0]
+    is_low, is_positive = abs(w) <= limits[0], True
     while left < whole and is_low:
         end = min(left + BLOCK, whole)
         if past_caches:
-            after, is_normal, is_low = tiles_past_caches(s, t, result, w, left, end, limits)
+            after, is_normal, is_low, has_no_sign = tiles_past_caches(
+                s, t, result, w, left, end, limits
+            )
         else:
-            after, is_normal, is_low = tiles_into_caches(s, t, result, w, left, end, limits)
+            after, is_normal, is_low, has_no_sign = tiles_into_caches(
+                s, t, result, w, left, end, limits
+            )
+        is_positive &= is_normal & has_no_sign
         if not (is_normal or _is_in_range(s, left, end, limits)):
             fence()
-            after, is_low = run_plain(s, t, result, w, left, end, limits[0])
+            after, is_low, _ = run_plain(s, t, result, w, left, end, limits[0])
         is_low &= abs(after) <= limits[0]
         w, left = after, end
     if left < right and is_low:
-        w, is_low = run_plain(s, t, result, w, left, right, limits[0])
-    return w, is_low
+        w, is_low, has_no_sign = run_plain(s, t, result, w, left, right, limits[0])
+        is_positive &= has_no_sign
+    return w, is_low, is_positive
 
 
 def _registers_written_by(put: Any) -> Any:
@@ -132,7 +143,7 @@ _into_caches, _past_caches = _registers_written_by(store), _registers_written_by
 def advance_constant(
     s: Any, t: Any, result: Any, w: Any, left: int, right: int, powers: Any, past_caches: bool
 ) -> Any:
-    """Steps of a safe constant s: the state after them, and whether all states are below top.
+    """Steps of a safe constant s: the state after them, are all below top, is s positive.
 
     Inside a register: v_i += s**d · v_(i-d) for d = 1, 2 (Kogge & Stone 1973). The first d
     lanes have no v_(i-d): they add 0 times the lane that rotates in, nan if it is not finite.
@@ -147,5 +158,5 @@ def advance_constant(
             w, is_low = _into_caches(t, result, w, left, end, powers)
         left = end
     if left < right and is_low:
-        w, is_low = run_plain(s, t, result, w, left, right, powers[-1])
-    return w, is_low
+        w, is_low, _ = run_plain(s, t, result, w, left, right, powers[-1])
+    return w, is_low, s > 0

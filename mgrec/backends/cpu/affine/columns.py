@@ -73,31 +73,39 @@ def _advance_window(
 
 
 @numba.njit(**INNER)
-def _advance_past_caches(s: Any, t: Any, result: Any, entry: Any, states: Any) -> None:
-    """All columns, as one flat recurrence w_i = s_i·w_(i-columns) + t_i from a whole line on."""
+def _advance_past_caches(
+    s: Any, t: Any, result: Any, entry: Any, states: Any, begin: int, end: int
+) -> None:
+    """Columns of one flat recurrence w_i = s_i·w_(i-columns) + t_i, from a whole line of memory on.
+
+    Columns are counted from there: the last ones are the first of the array, a step later.
+    """
     columns = entry.size
     head = -result.ctypes.data % LINE // result.itemsize
-    for i in range(head):
-        result[i] = value_at(s, i) * entry[i] + t[i]
-        states[columns - head + i] = result[i]
-    for i in range(head, columns):
-        states[i - head] = entry[i]
+    for column in range(begin, end):
+        i = column + head - columns
+        if i < 0:
+            states[column - begin] = entry[column + head]
+        else:
+            result[i] = value_at(s, i) * entry[i] + t[i]
+            states[column - begin] = result[i]
     lines = (result.size - head) // columns
-    _past_caches(s, t, result, states, head, columns, lines, columns)
+    _past_caches(s, t, result, states, head + begin, columns, lines, end - begin)
     fence()
     tail = head + lines * columns
-    for i in range(tail, result.size):
-        result[i] = value_at(s, i) * states[i - tail] + t[i]
+    for i in range(tail + begin, min(tail + end, result.size)):
+        result[i] = value_at(s, i) * states[i - tail - begin] + t[i]
 
 
 def _determine(operands: Any, entry: Any, result: Any, begin: int, end: int) -> None:
     wide, columns = LINE // result.itemsize, entry.shape[1]
     states = np.empty(columns + wide, result.dtype)
     is_large = result.size * result.itemsize >= LARGE
+    are_whole = columns % wide == 0 and begin % wide == 0 and end % wide == 0
     for row in range(result.shape[0]):
         s, t = rows_of(operands, row)
-        if is_large and end - begin == columns and columns % wide == 0:
-            _advance_past_caches(s, t, result[row], entry[row], states)
+        if is_large and are_whole:
+            _advance_past_caches(s, t, result[row], entry[row], states, begin, end)
         else:
             _advance_window(s, t, result[row], entry[row], states, begin, end)
 

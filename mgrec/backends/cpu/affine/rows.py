@@ -32,16 +32,19 @@ LONG, HEAD = 2 * BLOCK, 48
 
 def _along_row(advance_steps: Any) -> Any:
     @numba.njit(**INNER)
-    def advance(s: Any, t: Any, result: Any, initial: Any, setting: Any, is_large: bool) -> None:
-        w, first, past_caches = initial, 0, False
+    def advance(s: Any, t: Any, result: Any, initial: Any, setting: Any, is_large: bool) -> bool:
+        w, first, past_caches, has_no_sign = initial, 0, False, True
         if result.size >= LONG:
             first = HEAD // result.itemsize
-            w, _ = run_plain(s, t, result, initial, 0, first, initial)
+            w, _, has_no_sign = run_plain(s, t, result, initial, 0, first, initial)
             past_caches = is_large and (result.ctypes.data + HEAD) % LINE == 0
-        _, is_low = advance_steps(s, t, result, w, first, result.size, setting, past_caches)
+        _, is_low, is_positive = advance_steps(
+            s, t, result, w, first, result.size, setting, past_caches
+        )
         if not is_low:
             fence()
             plain(s, t, result, initial)
+        return is_low and is_positive and has_no_sign
 
     return advance
 
@@ -63,12 +66,14 @@ def _determine_constant(operands: Any, entry: Any, result: Any, limits: Any) -> 
     fence()
 
 
-def _determine_arrays(operands: Any, entry: Any, result: Any, limits: Any) -> None:
-    is_large = result.size * result.itemsize >= LARGE
+def _determine_arrays(operands: Any, entry: Any, result: Any, limits: Any) -> bool:
+    """Returns whether all coefficients are known to be positive."""
+    is_large, is_positive = result.size * result.itemsize >= LARGE, True
     for row in range(result.shape[0]):
         s, t = rows_of(operands, row)
-        _advance_row(s, t, result[row], entry[row], limits, is_large)
+        is_positive &= _advance_row(s, t, result[row], entry[row], limits, is_large)
     fence()
+    return is_positive
 
 
 determine_constant = compile_kernel(_determine_constant)
@@ -112,7 +117,7 @@ def determine_filled(lift: Any, *key: str) -> Any:
             first = target.size - left - size if reverse else left
             fill(parts_of(operand, first, first + size), s, t, size, reverse)
             if tiled:
-                w, is_low = advance_arrays(s, t, y, w, 0, size, limits, False)
+                w, is_low, _ = advance_arrays(s, t, y, w, 0, size, limits, False)
                 if not is_low:
                     return False
             else:

@@ -19,7 +19,15 @@ from numba.core.errors import RequireLiteralValue
 from numba.extending import intrinsic
 
 from ..compilation.kernels import INNER
-from ..simd.checks import all_above, all_below_two, all_finite, least, no_bits, unite
+from ..simd.checks import (
+    all_above,
+    all_below_two,
+    all_finite,
+    least,
+    no_bits,
+    none_negative,
+    unite,
+)
 from ..simd.lanes import SCAN, Lanes, add, fma, load, multiply, shuffle_mask, splat, store, stream
 
 _I32 = ir.IntType(32)
@@ -134,7 +142,10 @@ def _apply(tile: Any, w: Any, sums: Any, scale: Any) -> Any:
 
 
 def _tiles_written_by(put: Any) -> Any:
-    """A function of whole tiles: the state after them, are products normal, are results finite.
+    """A function of whole tiles.
+
+    It returns the state after them, whether products are normal, whether results are finite, and
+    whether no coefficient has a sign.
 
     A tile is composed while the one before it is applied. One after the other, or with a
     branch between them, they take 1.2 times as long.
@@ -163,7 +174,7 @@ def _tiles_written_by(put: Any) -> Any:
         w, lower, upper, sums = _apply(tile, w, sums, scale)
         write(result, right - TILE, lower, upper)
         is_normal = all_below_two(bits) & all_above(smallest, limits[3])
-        return w, is_normal, all_finite(add(sums[0], sums[1]))
+        return w, is_normal, all_finite(add(sums[0], sums[1])), none_negative(bits)
 
     return advance
 

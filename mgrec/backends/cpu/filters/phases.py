@@ -52,10 +52,12 @@ class Outcome:
 
 def kernels(method: str) -> Kernels:
     """The phases of a chunk, on the caller's thread or, by the method "threads", on all."""
+    from .begin import begin, finish
     from .threads import determine_on_threads
 
     determine = determine_on_threads if method == "threads" else _determine
-    return Kernels(determine, at_once(precompute_filter), propagate_filter)
+    precompute = at_once(precompute_filter)
+    return Kernels(determine, precompute, propagate_filter, begin=begin, finish=finish)
 
 
 def _determine(cascade: Cascade, chunk: Chunk, entry: Any, result: np.ndarray) -> np.ndarray:

@@ -11,12 +11,10 @@ from ....arrays.chunk import Chunk
 from ....families.filters.cascade import Cascade
 from ..threads import cuts, threads_for, together
 from . import phases as cpu
+from .begin import PIECE, is_negligible, response_of
 
 # A filter must forget a piece's entry within this part of it: else a thread does not pay.
 FORGETS = 1 / 16
-# A response to the entry that is this much smaller than the outputs is below rounding errors.
-NEGLIGIBLE = 2.0**-75
-PIECE = 4096
 
 
 def determine_on_threads(
@@ -76,10 +74,8 @@ def _add_response(cascade: Cascade, entry: np.ndarray, result: np.ndarray) -> np
     """Add the response to an entry to outputs that were computed without it; its exit."""
     for left in range(0, result.shape[1], PIECE):
         part = result[:, left : left + PIECE]
-        silence = Chunk((np.zeros(part.shape, entry.dtype),), part.shape, entry.dtype)
-        response = np.empty(part.shape, entry.dtype)
-        entry = cpu.determine_filter(cascade, silence, entry, response).exit
+        response, entry = response_of(cascade, entry, part)
         part += response.astype(part.dtype)
-        if np.abs(response).max() <= NEGLIGIBLE * np.abs(part).max():
+        if is_negligible(response, part):
             return np.zeros_like(entry)
     return entry

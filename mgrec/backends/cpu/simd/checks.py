@@ -136,6 +136,19 @@ def all_below_two(_: Any, bits: Any) -> Any:
 
 
 @intrinsic
+def none_negative(_: Any, bits: Any) -> Any:
+    """No number that `unite` saw has a sign."""
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        sign = 1 << (bits.dtype.bitwidth - 1)
+        seen = builder.and_(values[0], ir.Constant(values[0].type, [sign] * bits.width))
+        zero = ir.Constant(seen.type, [0] * bits.width)
+        return builder.not_(_any(builder, bits, builder.icmp_unsigned("!=", seen, zero)))
+
+    return types.boolean(bits), code
+
+
+@intrinsic
 def least(_: Any, so_far: Any, lanes: Any) -> Any:
     """The smaller of `so_far` and the size, lane by lane; nan is ignored."""
 

@@ -56,7 +56,7 @@ def transfer_kernels(transfer_map: TransferMap, sources: Sources, several: bool)
     fused = fused_lift(transfer_map, sources)
     transfer_map.require_unchanged()
     compose = compile_step(transfer_map.compose)
-    apply = _tupled(compile_step(transfer_map.apply), several)
+    apply = tupled(compile_step(transfer_map.apply), several)
     key = (transfer_map.fingerprint, *fused.key, repr(several))
     return TransferKernels(
         compile_kernel(_determine_rows(fused.lift, apply), *key),
@@ -100,7 +100,8 @@ def fused_lift(transfer_map: TransferMap, sources: Sources) -> Fused:
     return Fused(numba.njit(**INNER)(scope["fused"]), _key(transfer_map, sources))
 
 
-def _tupled(apply: Any, several: bool) -> Any:
+def tupled(apply: Any, several: bool) -> Any:
+    """``apply`` of a state that is always a tuple."""
     if several:
         return apply
 

@@ -29,10 +29,11 @@ Summary = AffineSummary | ComposedMaps
 
 def kernels(method: str) -> Kernels:
     """The phases of a chunk, on the caller's thread or, by the method "threads", on all."""
+    from .begin import begin, finish
     from .threads import determine_on_threads
 
     own = determine_on_threads if method == "threads" else determine
-    return Kernels(own, at_once(precompute), propagate)
+    return Kernels(own, at_once(precompute), propagate, begin=begin, finish=finish)
 
 
 def precompute(transfer_map: TransferMap, chunk: Chunk) -> Summary:
@@ -77,7 +78,7 @@ def _precompute_affine(chunk: Chunk) -> AffineSummary:
 def _precompute_affine_rows(fused: Fused, flat: Flat, chunk: Chunk, summary: Arrays) -> None:
     bounds = limits(chunk.dtype)
     is_real = chunk.dtype.kind == "f"
-    if is_real and _is_direct(flat, chunk):
+    if is_real and is_direct(flat, chunk):
         s = flat.operands[0]
         if s.ndim == 2:
             return affine_precompute.precompute_arrays(flat.operands, summary, bounds)
@@ -94,9 +95,10 @@ def _is_plain(flat: Flat, chunk: Chunk) -> bool:
     return not any(function for function, _ in flat.sources)
 
 
-def _is_direct(flat: Flat, chunk: Chunk) -> bool:
-    """Whether, besides, t has one value a step."""
-    return _is_plain(flat, chunk) and bool(flat.operands[1].ndim == 2)
+def is_direct(flat: Flat, chunk: Chunk, is_constant: bool = True) -> bool:
+    """Whether, besides, t has one value a step, and s where it may not be constant."""
+    s, t = flat.operands[:2]
+    return _is_plain(flat, chunk) and t.ndim == 2 and (is_constant or s.ndim == 2)
 
 
 def _row_alone(chunk: Chunk, outer: int, inner: int) -> Chunk:
@@ -167,10 +169,11 @@ def _determine_rows(
 
 def _determine_long_rows(chunk: Chunk, flat: Flat, entry: np.ndarray, result: np.ndarray) -> None:
     bounds = affine_blocks.safe_limits(chunk.dtype)
-    if _is_direct(flat, chunk):
+    if is_direct(flat, chunk):
         s = flat.operands[0]
         if s.ndim == 2:
-            return affine.determine_arrays(flat.operands, entry, result, bounds)
+            affine.determine_arrays(flat.operands, entry, result, bounds)
+            return None
         if affine_blocks.is_constant_safe(s):
             return affine.determine_constant(flat.operands, entry, result, bounds)
     fused = fused_lift(affine_map, flat.sources)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -12,12 +13,19 @@ from ....algebra.transfer_map import TransferMap
 from ....arrays.chunk import Chunk
 from ..threads import cuts, threads_for, together
 from . import phases as cpu
+from .apart import determine_apart, exit_of, first_column, forgets
+from .operands import flatten
 
-# A long row is cut where composing costs as little as applying, or there are this many threads:
-# two threads took twice the time of one over a row of Möbius maps.
+# A long row that does not forget is cut where composing costs as little as applying, or there are
+# this many threads: two threads took twice the time of one over a row of Möbius maps.
 MANY_THREADS = 8
+# One thread solves arrays of coefficients at the speed of the memory, and the three phases read
+# them twice: two threads took 0.92 ns a step and one 0.56.
+FEW_THREADS = 2
 # Pieces of fewer steps are not worth the three phases: a thread takes such rows whole.
 SHORT = 512
+# Numbers, of any dtype, that fill whole lines of memory.
+ALIGNED = 64
 
 Arrays = tuple[np.ndarray, ...]
 
@@ -35,12 +43,8 @@ def determine_on_threads(
         _solve_columns(transfer_map, chunk, entry, results, threads)
     elif chunk.shape[0] > 1 and chunk.steps < threads * SHORT:
         _solve_rows(transfer_map, chunk, entry, results, threads)
-    elif transfer_map.capabilities.composes_cheaply or threads >= MANY_THREADS:
-        _solve_long_rows(transfer_map, chunk, entry, results, threads)
-    elif chunk.shape[0] > 1:
-        _solve_rows(transfer_map, chunk, entry, results, threads)
     else:
-        cpu.determine(transfer_map, chunk, entry, results)
+        _solve_long_rows(transfer_map, chunk, entry, results, threads)
 
 
 def _solve_rows(
@@ -58,22 +62,62 @@ def _solve_rows(
 def _solve_columns(
     transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results: Arrays, threads: int
 ) -> None:
+    if chunk.shape[0] == 1 and chunk.steps >= threads * SHORT:
+        # Each thread reads whole lines, which half a line each does not let it.
+        pieces, targets = _cut(chunk, results, _equal_pieces(chunk.steps, threads, chunk.reverse))
+        if forgets(transfer_map, *first_column(pieces[1], entry)) and determine_apart(
+            transfer_map, pieces, entry, targets
+        ):
+            return
+
     def part(begin: int, end: int) -> Callable[[], None]:
         return lambda: cpu.determine_columns(transfer_map, chunk, entry, results, begin, end)
 
-    together([part(*cut) for cut in cuts(chunk.shape[2], threads)])
+    columns, unit = chunk.shape[2], ALIGNED if chunk.shape[2] >= ALIGNED * threads else 1
+    ends = [(a * unit, min(b * unit, columns)) for a, b in cuts(-(-columns // unit), threads)]
+    together([part(*cut) for cut in ends])
 
 
 def _solve_long_rows(
     transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results: Arrays, threads: int
 ) -> None:
+    """One row after the other, each by all threads, or all side by side where none can be cut."""
+    whole = []
     for row in range(chunk.shape[0]):
         before = tuple(state[row : row + 1] for state in entry)
         after = tuple(result[row : row + 1] for result in results)
-        _solve_long_row(transfer_map, chunk.rows(row, row + 1), before, after, threads)
+        own = chunk.rows(row, row + 1)
+        if not _solve_long_row(transfer_map, own, before, after, threads):
+            whole.append((own, before, after))
+    together([partial(cpu.determine, transfer_map, *row) for row in whole])
 
 
 def _solve_long_row(
+    transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results: Arrays, threads: int
+) -> bool:
+    """Solve one row by its pieces, if that pays."""
+    pieces, targets = _cut(chunk, results, _equal_pieces(chunk.steps, threads, chunk.reverse))
+    if forgets(transfer_map, pieces[1], entry):
+        if not determine_apart(transfer_map, pieces, entry, targets):
+            cpu.determine(transfer_map, chunk, entry, results)
+        return True
+    pays = transfer_map.capabilities.composes_cheaply and not (
+        threads <= FEW_THREADS and cpu.is_direct(flatten(chunk), chunk, is_constant=False)
+    )
+    if pays or threads >= MANY_THREADS:
+        _solve_by_phases(transfer_map, chunk, entry, results, threads)
+        return True
+    return False
+
+
+def _cut(
+    chunk: Chunk, results: Arrays, pieces: list[tuple[int, int]]
+) -> tuple[list[Chunk], list[Arrays]]:
+    parts = [chunk.between(*piece) for piece in pieces]
+    return parts, [tuple(result[:, a:b] for result in results) for a, b in pieces]
+
+
+def _solve_by_phases(
     transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results: Arrays, threads: int
 ) -> None:
     """The three phases over the pieces of one row.
@@ -82,9 +126,7 @@ def _solve_long_row(
     are determined side by side. Where a piece must be done again from its true entry, one thread
     takes the whole row: the pieces would wait for each other.
     """
-    pieces = _pieces(chunk.steps, threads, chunk.reverse)
-    parts = [chunk.between(*piece) for piece in pieces]
-    targets = [tuple(result[:, a:b] for result in results) for a, b in pieces]
+    parts, targets = _cut(chunk, results, _pieces(chunk.steps, threads, chunk.reverse))
 
     def determine(k: int, before: Arrays) -> Callable[[], None]:
         return lambda: cpu.determine(transfer_map, parts[k], before, targets[k])
@@ -95,13 +137,13 @@ def _solve_long_row(
     _, *summaries = together([determine(0, entry), *map(precompute, range(1, threads))])
     if any(getattr(summary, "redo", None) for summary in summaries):
         return cpu.determine(transfer_map, chunk, entry, results)
-    last = 0 if chunk.reverse else -1
-    before = tuple(target[:, last].copy() for target in targets[0])
+    before = exit_of(parts[0], targets[0])
     calls = [determine(1, before)]
     for k, summary in enumerate(summaries, 2):
         before = cpu.propagate(summary, before)
         calls.append(determine(k, before))
     together(calls)
+    last = 0 if chunk.reverse else -1
     if not all(np.isfinite(result[0, last, 0]) for result in results):
         # Rounding may have decided whether the row overflows: the loop decides.
         cpu.determine(transfer_map, chunk, entry, results)
@@ -115,8 +157,19 @@ def _pieces(steps: int, threads: int, reverse: bool) -> list[tuple[int, int]]:
     precompute takes about 0.95 of the time of determine.
     """
     unit = steps / (threads + 0.95)
-    ends = [0, *(int(unit * (k + 0.95)) for k in range(threads)), steps]
-    pieces = list(pairwise(ends))
+    return _between(steps, [unit * (k + 0.95) for k in range(threads)], reverse)
+
+
+def _equal_pieces(steps: int, threads: int, reverse: bool) -> list[tuple[int, int]]:
+    """As many pieces as threads in the order of the recurrence."""
+    return _between(steps, [steps / threads * k for k in range(1, threads)], reverse)
+
+
+def _between(steps: int, ends: list[float], reverse: bool) -> list[tuple[int, int]]:
+    # A piece that begins at a line of memory goes past the caches as a whole row does.
+    aligned = steps >= ALIGNED * 8 * len(ends)
+    cuts = [int(end) // ALIGNED * ALIGNED if aligned else int(end) for end in ends]
+    pieces = list(pairwise([0, *cuts, steps]))
     if reverse:
         pieces = [(steps - b, steps - a) for a, b in pieces]
     return pieces

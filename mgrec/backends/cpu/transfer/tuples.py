@@ -10,6 +10,7 @@ constant is never expanded:
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -147,3 +148,33 @@ def _cast(values: Any, like: Any) -> Any:
     scope = {"dtype": dtype}
     exec(f"def unrolled(values, like): return ({items})", scope)
     return scope["unrolled"]
+
+
+def are_same(first: Any, second: Any) -> Any:
+    """Whether two states have the same bits, or both are nan."""
+    raise NotImplementedError
+
+
+@overload(are_same, strict=False)
+def _are_same(first: Any, second: Any) -> Any:
+    pairs = " and ".join(f"element(first[{i}], second[{i}])" for i in range(len(first)))
+    scope = {"element": _is_same}
+    exec(f"def unrolled(first, second): return {pairs}", scope)
+    return scope["unrolled"]
+
+
+def _is_same(x: Any, y: Any) -> Any:
+    raise NotImplementedError
+
+
+@overload(_is_same, strict=False)
+def _is_same_of(x: Any, y: Any) -> Any:
+    if isinstance(x, types.Complex):
+        return lambda x, y: _is_same(x.real, y.real) and _is_same(x.imag, y.imag)
+    if isinstance(x, types.Float):
+        # 0 and -0 are equal and have other reciprocals.
+        return lambda x, y: (
+            (x == y and (x != 0 or math.copysign(1.0, x) == math.copysign(1.0, y)))
+            or (x != x and y != y)
+        )
+    return lambda x, y: x == y

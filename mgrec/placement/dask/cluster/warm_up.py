@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -11,10 +13,11 @@ from distributed.diagnostics.plugin import WorkerPlugin
 
 from ....arrays.kinds import is_on_gpu
 from ....families.family import AlongAxis, Pack
+from ..tasks.begun import determine_again
 from ..tasks.phases import determine_block, precompute_block, propagate_group
 
-# On a CPU no kernel depends on the length of a row beyond this.
-LONGEST = 4096
+# On a CPU no kernel depends on the length of a row beyond this, nor on more numbers of a chunk.
+LONGEST, LARGEST = 4096, 1 << 19
 
 Shapes = tuple[tuple[int, ...], ...]
 
@@ -40,19 +43,32 @@ class WarmUp(WorkerPlugin):  # type: ignore[misc]
     def run(self) -> None:
         """Solve a chunk of each kind."""
         for shapes in self.shapes:
+            ndim = max(len(shape) for shape in shapes)
+            most = longest(np.broadcast_shapes(*shapes), self.recurrence.axis)
             blocks = tuple(
-                _filled(meta, shape, self.recurrence.sample(number))
+                _filled(meta, shape, self.recurrence.sample(number), most[ndim - len(shape) :])
                 for number, (meta, shape) in enumerate(zip(self.metas, shapes, strict=True))
             )
-            ndim = max(len(shape) for shape in shapes)
-            pack = Pack(blocks, (0,) * ndim, (0,) * ndim)
-            summary = precompute_block(pack, self.recurrence)
-            entries = propagate_group(self.recurrence, [summary], self.recurrence.rest())
-            determine_block(self.recurrence, pack, entries, 0)
+            self._solve(Pack(blocks, (0,) * ndim, (0,) * ndim))
+
+    def _solve(self, pack: Pack) -> None:
+        """Solve a chunk as if it forgot its entry and as if it did not."""
+        summary = precompute_block(pack, self.recurrence)
+        entries = propagate_group(self.recurrence, [summary], self.recurrence.rest())
+        determine_block(self.recurrence, pack, entries, 0)
+        determine_again(self.recurrence, pack, entries, 0)
 
 
-def _filled(meta: Any, shape: tuple[int, ...], value: float) -> Any:
+def longest(shape: tuple[int, ...], axis: int) -> list[int]:
+    """The lengths of a chunk beyond which it is not filled."""
+    most = [LONGEST] * len(shape)
+    rows = prod(map(min, shape[:axis] + shape[axis + 1 :], most))
+    most[axis] = max(LONGEST, -(-LARGEST // max(1, rows)))
+    return most
+
+
+def _filled(meta: Any, shape: tuple[int, ...], value: float, most: Sequence[int]) -> Any:
     """A block of a kind and a shape, no longer than matters."""
     if not is_on_gpu(meta):
-        shape = tuple(min(length, LONGEST) for length in shape)
+        shape = tuple(map(min, shape, most))
     return np.full_like(meta, 1 if meta.dtype.kind in "iub" else value, shape=shape)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import isnan
+from math import inf, isnan
 from operator import getitem
 from typing import Any
 
 import dask.array as da
 from distributed import Future
 
+from ....arrays.kinds import is_on_gpu
 from ....arrays.layout import has_unknown_sizes
 from ....families.family import Place, Where
 
@@ -65,6 +66,14 @@ class Cut:
     @property
     def has_unknown_sizes(self) -> bool:
         return has_unknown_sizes(self.chunks)
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether some chunk may be begun before its entry is known."""
+        if any(is_on_gpu(block._meta) for block in self.blocks):
+            return False
+        largest = (max(inf if isnan(n) else n for n in lengths) for lengths in self.chunks)
+        return bool(self.recurrence.may_begin(tuple(largest)))
 
     @cached_property
     def _starts(self) -> list[list[int]]:

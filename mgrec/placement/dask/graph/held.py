@@ -9,6 +9,9 @@
 ``pack`` would bring the loads of a chunk to one worker: here they are there. One task precomputes
 a run of chunks that lie on one worker, as the scheduler says: a chunk then costs little more than
 one task. Two chunks take three rounds instead of four.
+
+Chunks that may forget their entries are begun first, each by a task of its own, and ``determine``
+takes what was begun.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from dask.task_spec import List, Task, TaskRef
 from distributed import Future
 
 from ....families.family import Place
+from ..tasks.begun import begin_held, finish_held, summarise_held
 from ..tasks.phases import determine_held, precompute_held, propagate_held
 from .cuts import Cut
 from .rows import Layer, Layers, extended, rows_of
@@ -51,6 +55,8 @@ class Held(Layers):
         self.where, self.threads = _find(cut)
         super().__init__(cut, _named_by(token, self.where, self.threads))
         self.summaries: Layer = {}
+        self.begun: Layer = {}
+        self.may_begin = cut.may_begin
         places = rows_of(cut.chunks)
         self.refs = {place: tuple(map(TaskRef, cut.keys(place))) for place in places}
 
@@ -60,7 +66,12 @@ class Held(Layers):
             own: Any = (name, *run[0])
             refs = List(*(ref for place in run for ref in self.refs[place]))
             about = tuple(map(cut.at, run))
-            self.summaries[own] = Task(own, precompute_held, cut.recurrence, about, refs)
+            if self.may_begin:
+                waiting = List(*map(self._begun, run))
+                given = (cut.recurrence, about, waiting, refs)
+                self.summaries[own] = Task(own, summarise_held, *given)
+            else:
+                self.summaries[own] = Task(own, precompute_held, cut.recurrence, about, refs)
         order = {place: (n, k) for n, run in enumerate(runs) for k, place in enumerate(run)}
         asked = List(*(TaskRef((name, *run[0])) for run in runs))
         in_order = tuple(order[place] for place in places)
@@ -68,13 +79,26 @@ class Held(Layers):
 
     def determine(self, place: Place, entries: TaskRef, number: int) -> None:
         key, cut = (self.names[2], *place), self.cut
-        given = (cut.recurrence, cut.at(place), entries, number, *self.refs[place])
-        self.results[key] = Task(key, determine_held, *given)
+        given = (cut.recurrence, cut.at(place), entries, number)
+        if self.may_begin:
+            own = (self._begun(place), *self.refs[place])
+            self.results[key] = Task(key, finish_held, *given, *own)
+        else:
+            self.results[key] = Task(key, determine_held, *given, *self.refs[place])
+
+    def _begun(self, place: Place) -> TaskRef:
+        """What a chunk is after it was begun."""
+        key, cut = (f"begin-{self.token}", *place), self.cut
+        self.begun[key] = Task(key, begin_held, cut.recurrence, cut.at(place), *self.refs[place])
+        return TaskRef(key)
 
     def graph(self, initial: list[da.Array]) -> HighLevelGraph:
         first, second, *_ = self.names
         graph = HighLevelGraph.merge(*(array.dask for array in (*self.cut.blocks, *initial)))
         asked = {array.name for array in initial}
+        if self.may_begin:
+            blocks = {block.name for block in self.cut.blocks}
+            graph = extended(graph, f"begin-{self.token}", self.begun, blocks)
         if self.cut.is_summarised:
             graph = extended(graph, first, self.summaries, self.read)
             asked.add(first)
@@ -82,7 +106,8 @@ class Held(Layers):
 
     @property
     def read(self) -> set[str]:
-        return {block.name for block in self.cut.blocks}
+        blocks = {block.name for block in self.cut.blocks}
+        return {f"begin-{self.token}", *blocks} if self.may_begin else blocks
 
     def _runs(self, places: list[Place]) -> list[list[Place]]:
         """Chunks that one worker holds together, in runs that keep its threads busy."""

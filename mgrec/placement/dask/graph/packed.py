@@ -10,11 +10,17 @@ The graph from one chunk k of a group g to the result::
 A propagation takes the summaries of its group and the entries of the group before. ``determine``
 picks its entry from those of its group: a task for each entry would be placed without regard to
 data.
+
+Where chunks may forget their entries the loads, the pack and ``begin`` are one task::
+
+    loads ─ begin k ─┬─ precompute k ─┐
+                     │                propagate g ─ (propagate g + 1)
+                     └─ determine k ──┘
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import dask.array as da
@@ -24,6 +30,13 @@ from dask.layers import ArrayValuesDep
 from dask.task_spec import List, Task, TaskRef
 
 from ....families.family import Place
+from ..tasks.begun import (
+    begin_block,
+    determine_again,
+    finish_block,
+    precompute_again,
+    summarise_block,
+)
 from ..tasks.phases import determine_block, pack_blocks, precompute_block, propagate_group
 from .cuts import Cut, starts_of
 from .operands import read_again
@@ -35,21 +48,18 @@ class Packed(Layers):
 
     def __init__(self, cut: Cut, token: str, memory: str) -> None:
         super().__init__(cut, token)
+        summarise: Callable[..., Any] = precompute_block
+        self.finish: Callable[..., Any] = determine_block
         self.packs = self.again = _pack(cut, cut.blocks, f"pack-{token}")
         if memory == "two-pass":
             fresh = [read_again(block, token) for block in cut.blocks]
             self.again = _pack(cut, fresh, f"pack-again-{token}")
-        index = tuple(range(len(cut.chunks)))
-        self.summaries = da.blockwise(
-            precompute_block,
-            index,
-            self.packs,
-            index,
-            name=self.names[0],
-            meta=np.empty((0,) * len(index), object),
-            align_arrays=False,
-            recurrence=cut.recurrence,
-        )
+            if cut.may_begin:
+                summarise, self.finish = precompute_again, determine_again
+        elif cut.may_begin:
+            self.packs = self.again = _each(cut, begin_block, self.packs, f"begin-{token}")
+            summarise, self.finish = summarise_block, finish_block
+        self.summaries = _each(cut, summarise, self.packs, self.names[0])
 
     def propagate(self, places: list[Place], before: Any, key: tuple[Any, ...]) -> None:
         refs = (TaskRef((self.names[0], *place)) for place in places)
@@ -57,7 +67,7 @@ class Packed(Layers):
 
     def determine(self, place: Place, entries: TaskRef, number: int) -> None:
         key, pack = (self.names[2], *place), TaskRef((self.again.name, *place))
-        self.results[key] = Task(key, determine_block, self.cut.recurrence, pack, entries, number)
+        self.results[key] = Task(key, self.finish, self.cut.recurrence, pack, entries, number)
 
     def graph(self, initial: list[da.Array]) -> HighLevelGraph:
         asked = [self.summaries, *initial] if self.cut.is_summarised else initial
@@ -67,6 +77,21 @@ class Packed(Layers):
     @property
     def read(self) -> set[str]:
         return {self.again.name}
+
+
+def _each(cut: Cut, phase: Callable[..., Any], packs: da.Array, name: str) -> da.Array:
+    """A phase of each chunk."""
+    index = tuple(range(len(cut.chunks)))
+    return da.blockwise(
+        phase,
+        index,
+        packs,
+        index,
+        name=name,
+        meta=np.empty((0,) * len(index), object),
+        align_arrays=False,
+        recurrence=cut.recurrence,
+    )
 
 
 def _pack(cut: Cut, blocks: Sequence[da.Array], name: str) -> da.Array:

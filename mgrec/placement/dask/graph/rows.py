@@ -45,7 +45,7 @@ class Layers(ABC):
     """
 
     def __init__(self, cut: Cut, token: str) -> None:
-        self.cut = cut
+        self.cut, self.token = cut, token
         phases = ("precompute", "propagate", "determine", "exit")
         self.names = tuple(f"{phase}-{token}" for phase in phases)
         self.entries: Layer = {}

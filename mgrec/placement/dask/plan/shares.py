@@ -17,7 +17,8 @@ from distributed.protocol.pickle import dumps, loads
 from distributed.utils_comm import gather_from_workers
 
 from ....families.family import AlongAxis, Pack, Place
-from ..tasks.phases import Entries, determine_block, precompute_blocks, propagate_group
+from ..tasks.begun import Waiting, begin_block, finish_block, summarise_blocks
+from ..tasks.phases import Entries, propagate_group
 from .messages import Abandoned, Assignment, Lost, Peer, Request, call, row_of
 
 Summaries = dict[Place, Any]
@@ -48,9 +49,9 @@ class Share:
         """Solve the chunks of this worker and keep the results in its memory; the exits."""
         try:
             packs = await self._packs(request)
-            own = await self._summarise(request, packs)
+            waiting, own = await self._summarise(request, packs)
             others = await self._exchange(request.number, own)
-            results, exits = await self._determine(request, packs, own, others)
+            results, exits = await self._determine(request, waiting, own, others)
         finally:
             self.done = request.number
             self.waiting.pop(request.number, None)
@@ -112,16 +113,24 @@ class Share:
             blocks = self.blocks
         return {at: Pack(tuple(own), at, self.at[at]) for at, own in blocks.items()}
 
-    async def _summarise(self, request: Request, packs: Mapping[Place, Pack]) -> Summaries:
+    async def _summarise(
+        self, request: Request, packs: Mapping[Place, Pack]
+    ) -> tuple[dict[Place, Waiting], Summaries]:
+        """Begin the chunks that forget; the summaries of all that somebody asks for."""
         recurrence = request.recurrence
-        turns = ((at, self._turn(at[recurrence.axis], recurrence)) for at in packs)
-        asked = [at for at, turn in turns if request.is_last_asked or not self._ends(turn)]
+        turns = {at: self._turn(at[recurrence.axis], recurrence) for at in packs}
+        asked = {at for at, turn in turns.items() if request.is_last_asked or not self._ends(turn)}
 
-        def summarise(part: list[Place]) -> list[Any]:
-            return precompute_blocks([packs[at] for at in part], recurrence)
+        def start(part: list[Place]) -> list[tuple[Waiting, Any]]:
+            waiting = {at: begin_block(packs[at], recurrence) for at in part}
+            own = [at for at in part if at in asked]
+            found = summarise_blocks([waiting[at] for at in own], recurrence)
+            summaries = dict(zip(own, found, strict=True))
+            return [(waiting[at], summaries.get(at)) for at in part]
 
-        found = await self._spread(summarise, asked)
-        return dict(zip(asked, found, strict=True))
+        found = dict(zip(packs, await self._spread(start, list(packs)), strict=True))
+        waiting = {at: chunk for at, (chunk, _) in found.items()}
+        return waiting, {at: summary for at, (_, summary) in found.items() if at in asked}
 
     async def _send(self, number: int, own: Summaries) -> None:
         worker = get_worker()
@@ -138,14 +147,18 @@ class Share:
         await asyncio.gather(*map(to, self.assignment.peers))
 
     async def _determine(
-        self, request: Request, packs: Mapping[Place, Pack], own: Summaries, others: list[bytes]
+        self,
+        request: Request,
+        waiting: Mapping[Place, Waiting],
+        own: Summaries,
+        others: list[bytes],
     ) -> tuple[dict[Any, Any], dict[Place, Any]]:
         """The results by their keys, and the exits by their rows of chunks."""
         recurrence, found = request.recurrence, dict(own)
         for summaries in others:
             found |= loads(summaries)
         rows: dict[Place, list[int]] = {}
-        for at in packs:
+        for at in waiting:
             rows.setdefault(row_of(at, recurrence.axis), []).append(
                 self._turn(at[recurrence.axis], recurrence)
             )
@@ -160,15 +173,15 @@ class Share:
             if row not in entries:
                 enter(row)
             number = self._turn(at[recurrence.axis], recurrence)
-            return determine_block(recurrence, packs[at], entries[row], number)
+            return finish_block(recurrence, waiting[at], entries[row], number)
 
         if self.threads > 1:
             # With one thread a second round trip to it does not pay.
             await self._spread(lambda part: list(map(enter, part)), list(rows))
-        results = await self._spread(lambda part: list(map(determine, part)), list(packs))
+        results = await self._spread(lambda part: list(map(determine, part)), list(waiting))
         keyed = {
             (name, *at): array
-            for at, arrays in zip(packs, results, strict=True)
+            for at, arrays in zip(waiting, results, strict=True)
             for name, array in zip(
                 request.names, arrays if recurrence.results > 1 else [arrays], strict=True
             )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-PHASES = ("pack", "precompute", "propagate", "determine")
-"""In their order; a pack loads the operands of a chunk."""
+PHASES = ("pack", "begin", "precompute", "propagate", "determine")
+"""In their order; a pack loads the operands of a chunk, which is begun where it may forget."""
 
 
 def phase_of(key: Any) -> str | None:

@@ -1,0 +1,106 @@
+"""The tasks over chunks that are begun before their entries are known, where they forget them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ....backends import backend_of
+from ....families.family import AlongAxis, Begun, Pack, Shape, Where
+from .errors import in_chunk
+from .phases import Entries, Run, chunk_of, determine_block, precompute_blocks
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A chunk that waits for its entry.
+
+    Attributes
+    ----------
+    pack : Pack
+        Without its blocks where the chunk was begun.
+    begun : Begun, optional
+        None where it may not forget.
+    shape : tuple of int, optional
+        Of its results where it was begun.
+    """
+
+    pack: Pack
+    begun: Begun | None = None
+    shape: Shape = ()
+
+    def __sizeof__(self) -> int:
+        own = sum(result.nbytes for result in self.begun.results) if self.begun else 0
+        return own + self.pack.__sizeof__()
+
+
+def begin_block(pack: Pack, recurrence: AlongAxis) -> Waiting:
+    """Begin a chunk if it forgets its entry, and let go of its operands."""
+    backend = backend_of(pack.blocks, recurrence.method)
+    if not recurrence.forgets or backend.kernels(recurrence.family).begin is None:
+        return Waiting(pack)
+    with chunk_of("begin", recurrence, pack) as (backend, shape):
+        begun = recurrence.begin(backend, pack, shape)
+    return Waiting(Pack((), pack.place, pack.starts), begun, shape) if begun else Waiting(pack)
+
+
+def summarise_block(waiting: Waiting, recurrence: AlongAxis) -> tuple[Any, Shape]:
+    """The summary of a chunk, and its shape."""
+    return summarise_blocks([waiting], recurrence)[0]
+
+
+def summarise_blocks(chunks: Sequence[Waiting], recurrence: AlongAxis) -> list[tuple[Any, Shape]]:
+    """The summaries of chunks, and their shapes."""
+    others = (chunk.pack for chunk in chunks if not chunk.begun)
+    found = iter(precompute_blocks(others, recurrence))
+    return [(own.begun.summary, own.shape) if own.begun else next(found) for own in chunks]
+
+
+def finish_block(recurrence: AlongAxis, waiting: Waiting, entries: Entries, number: int) -> Any:
+    """The results of a chunk: an array, or a tuple where there are several."""
+    pack, begun, shape = waiting.pack, waiting.begun, waiting.shape
+    if begun is None:
+        return determine_block(recurrence, pack, entries, number)
+    backend = backend_of(begun.results, recurrence.method)
+    with in_chunk("determine", pack.place, pack.starts), backend.device_of(begun.results):
+        entry = entries.at(number, recurrence, shape)
+        results = recurrence.finish(backend, shape, begun, entry)
+    return results if recurrence.results > 1 else results[0]
+
+
+def precompute_again(pack: Pack, recurrence: AlongAxis) -> tuple[Any, Shape]:
+    """The summary of a chunk that is read again, and its shape; what was begun is let go."""
+    return summarise_block(begin_block(pack, recurrence), recurrence)
+
+
+def determine_again(recurrence: AlongAxis, pack: Pack, entries: Entries, number: int) -> Any:
+    """The results of a chunk that was summarised by `precompute_again`."""
+    return finish_block(recurrence, begin_block(pack, recurrence), entries, number)
+
+
+def begin_held(recurrence: AlongAxis, at: Where, *blocks: Any) -> Waiting:
+    """Begin a chunk if it forgets its entry. Its operands are held: other tasks have them."""
+    waiting = begin_block(Pack(blocks, *at), recurrence)
+    return waiting if waiting.begun else Waiting(Pack((), *at))
+
+
+def summarise_held(
+    recurrence: AlongAxis, chunks: Sequence[Where], waiting: list[Waiting], blocks: list[Any]
+) -> Run:
+    """The summaries of a run of chunks, from all their blocks one after the other."""
+    count = len(recurrence.varying)
+    own = (tuple(blocks[k * count :][:count]) for k in range(len(chunks)))
+    given = zip(waiting, own, chunks, strict=True)
+    return Run(summarise_blocks([_with_blocks(*each) for each in given], recurrence))
+
+
+def finish_held(
+    recurrence: AlongAxis, at: Where, entries: Entries, number: int, waiting: Waiting, *blocks: Any
+) -> Any:
+    """The results of a chunk, from its blocks where it was not begun."""
+    return finish_block(recurrence, _with_blocks(waiting, blocks, at), entries, number)
+
+
+def _with_blocks(waiting: Waiting, blocks: tuple[Any, ...], at: Where) -> Waiting:
+    return waiting if waiting.begun else Waiting(Pack(blocks, *at))
