@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...arrays.chunk import Chunk
-from ...arrays.layout import canonical_shape
+from ...arrays.layout import canonical_shape, is_one
 from ..family import Arrays, Chain, Pack, Shape
-from ..kernels import Backend, Kernels, Summarise
+from ..kernels import Again, Backend, Kernels, Summarise
 from ..problem import Problem
 from .cascade import Cascade
 
@@ -45,6 +45,15 @@ class FilterRecurrence(Chain):
         result = (out[0] if out else backend.empty(shape, self.dtype)).reshape(chunk.shape)
         exit = backend.kernels(self.family).determine(self.cascade, chunk, entry, result)
         return (result.reshape(shape),), exit
+
+    def again(
+        self, backend: Backend, pack: Pack, shape: Shape, entry: Any, results: Arrays
+    ) -> Again | None:
+        prepare = backend.kernels(self.family).again
+        chunk = self._chunk(pack)
+        if prepare is None or not is_one(chunk.operands[0], pack.blocks[0]):
+            return None
+        return prepare(self.cascade, chunk, entry, results[0].reshape(chunk.shape))
 
     def leave(self, exit: Any, shape: Shape) -> Any:
         rows = shape[: self.axis] + shape[self.axis + 1 :]

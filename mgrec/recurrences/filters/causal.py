@@ -8,11 +8,11 @@ from typing import Any
 from ...families.family import Arrays
 from ...families.filters.door import as_zf, check_polynomials, check_sections
 from ...families.problem import Problem
-from ...placement import solved
+from ...placement import solved_by_kind
 from .chunks import without_empty_chunks
 
 
-@solved
+@solved_by_kind
 def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any = None) -> Problem:
     """Filter data along an axis with a rational transfer function.
 
@@ -123,7 +123,7 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any 
     return _finished(check_polynomials(b, a, x, axis, zi, out), is_sections=False)
 
 
-@solved
+@solved_by_kind
 def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any = None) -> Problem:
     """Filter data along an axis with a cascade of second-order sections.
 

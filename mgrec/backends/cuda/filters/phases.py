@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -11,7 +11,9 @@ import numpy as np
 from ....arrays.chunk import Chunk
 from ....families.filters.cascade import Cascade
 from ....families.filters.summary import CascadeSummary, is_tame
-from ....families.kernels import Kernels
+from ....families.kernels import Again, Kernels
+from ..device.bound import Bound
+from ..device.launches import Prepared
 from .cuts import cut
 from .launch import Filter, Space
 from .program import WIDE, FilterLayout
@@ -24,7 +26,7 @@ _READ = "bBhHiIlLqQefd"
 
 def kernels(method: str) -> Kernels:
     """The phases of a chunk; filters have one method."""
-    return Kernels(determine_filter, precompute_filter)
+    return Kernels(determine_filter, precompute_filter, again=again)
 
 
 def determine_filter(cascade: Cascade, chunk: Chunk, entry: Any, result: Any) -> Any:
@@ -82,6 +84,28 @@ def precompute_filter(cascade: Cascade, chunk: Chunk) -> Callable[[], CascadeSum
     return summary
 
 
+def again(cascade: Cascade, chunk: Chunk, entry: None, result: Any) -> Again | None:
+    """Prepare what filters chunks of the kind of this one, which begin with states of 0.
+
+    None where x is cast by a kernel of CuPy's.
+    """
+    import cupy
+
+    (x,) = chunk.operands
+    inputs = x.dtype if is_cast_in_kernels(x.dtype, chunk.dtype) else None
+    if entry is not None or (inputs is None and x.dtype != chunk.dtype):
+        return None
+    filter = _prepared(cascade, chunk, x, result, inputs)
+    bound, size = Bound(Prepared(*filter.launches)), filter.offsets[-1]
+
+    def solve(given: Sequence[int], targets: Sequence[int]) -> bool:
+        memory = cupy.empty(size, np.uint8)
+        bound([filter.words(memory.data.ptr, given[0], 0, targets[0])])
+        return True
+
+    return solve
+
+
 def _wide(cascade: Cascade, dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.complex128 if cascade.is_complex or dtype.kind == "c" else np.float64)
 
@@ -94,9 +118,14 @@ def _run(cascade: Cascade, chunk: Chunk, entry: Any, result: Any) -> Space | Non
     inputs = x.dtype if is_cast_in_kernels(x.dtype, chunk.dtype) else None
     if inputs is None:
         x = x.astype(chunk.dtype, copy=False)
+    return _prepared(cascade, chunk, x, result, inputs)(x, entry, result)
+
+
+def _prepared(cascade: Cascade, chunk: Chunk, x: Any, result: Any, inputs: Any) -> Filter:
+    """The launches of a chunk of x, which is cast in them where `inputs` is its dtype."""
     aligned = _is_aligned(x), result is None or _is_aligned(result)
     kind = (chunk.shape, chunk.dtype, aligned, result is not None, inputs)
-    return prepare(cascade, *kind)(x, entry, result)
+    return prepare(cascade, *kind)
 
 
 def _is_aligned(array: Any) -> bool:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ....algebra.transfer_map import TransferMap
 from ....arrays.chunk import Chunk
-from ..device.compilation import Device, descriptors
-from ..device.launches import EPOCH, SPACE, Launch, Run, prepared, run_prepared
+from ..device.compilation import Device
+from ..device.launches import EPOCH, SPACE, Launch, Prepared, as_argument, is_value, run_prepared
 from .column_layouts import columns_of_lane
 from .layouts import choose_layout
 from .program import Layout, print_program
@@ -24,7 +23,7 @@ extern "C" __global__ void __launch_bounds__(THREADS + LOOKAHEAD, BLOCKS) determ
     {parameters}, Unit* space, long long outers, long long steps, long long inners,
     unsigned epoch) {{
   const Source source = {{{fills}}};
-  const T* const entry[] = {{{entry}}};
+  const Entry entry = {{{entry}}};
   T* const results[] = {{{result}}};
   const Ledger ledger = {{reinterpret_cast<Marks*>(space), epoch}};
   {call}
@@ -67,10 +66,10 @@ def launch_single_pass(
         print_program(
             transfer_map, states, source, layout,
             ("rows/determine" if along_rows else "columns/determine",), _ENTRY,
-            call=_ROWS if along_rows else _COLUMNS,
+            tuple(map(is_value, entry)), call=_ROWS if along_rows else _COLUMNS,
         ),
         "determine_kernel", blocks, threads,
-        (*source.streams, *source.arguments, *entry, *results,
+        (*source.streams, *source.arguments, *map(as_argument, entry), *results,
          SPACE, *map(np.int64, chunk.shape), EPOCH),
         shared_bytes(chunk, source, layout, stores=states),
         is_cooperative=True,
@@ -96,7 +95,7 @@ def prepare(
     results: tuple[Any, ...],
     layout: Layout | None = None,
     multiprocessors: int | None = None,
-) -> Run:
+) -> Prepared:
     """Compile the launches of a chunk, or those of chunks of its kind: what returns runs them.
 
     Parameters
@@ -105,6 +104,7 @@ def prepare(
     chunk : Chunk
         With at least one step and row.
     entry : tuple of arrays (outer, inner)
+        Or of numbers in host memory, each for all rows.
     results : tuple of arrays (outer, steps, inner)
     layout : Layout, optional
         Chosen by :func:`mgrec.backends.cuda.transfer.layouts.choose_layout` when not given.
@@ -120,13 +120,15 @@ def prepare(
         layout = replace(layout, bulk=False, staged=False)
     if layout.walking:
         arrays = (entry, results, device.multiprocessors)
-        return prepared(launch_walk(transfer_map, chunk, source, layout, *arrays))
+        return Prepared(launch_walk(transfer_map, chunk, source, layout, *arrays))
     layout = replace(layout, guarded=transfer_map.redoes_rows_of(chunk.dtype))
     launch, units = launch_single_pass(
         transfer_map, chunk, source, layout, entry, results, device.multiprocessors
     )
-    repair = (launch_repair(chunk, source, launch.arguments),) if layout.guarded else ()
-    return prepared(launch, *repair, reserve=partial(descriptors, max(units, 1)))
+    repair: tuple[Launch, ...] = ()
+    if layout.guarded:
+        repair = (launch_repair(chunk, source, launch.arguments, is_value(entry[0])),)
+    return Prepared(launch, *repair, units=max(units, 1))
 
 
 def determine(transfer_map: TransferMap, chunk: Chunk, entry: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ....algebra.fingerprint import StepFunction
 from ....arrays.chunk import Chunk, CoefficientOperand
+from ..device.launches import as_argument, is_value
 from ..trace.cpp_names import ctype
 from ..trace.tracing import trace_coefficient
 
@@ -106,11 +107,7 @@ def describe(chunk: Chunk) -> Source:
             if is_costly(operand, chunk.dtype):
                 source.costly[k] = source.varying - 1
         elif operand.size == 1:
-            source.steps.append(f"constant{k}")
-            source.members.append(f"T constant{k};")
-            source.fills.append(f"cast<T>(*constant{k})")
-            source.parameters.append(f"const {ctype(operand.dtype)}* constant{k}")
-            source.arguments.append(operand)
+            _add_constant(source, f"constant{k}", operand)
         else:
             _add_varying(source, f"cast<T>({_gather(source, operand)})")
     return source
@@ -176,6 +173,15 @@ def _is_stream(operand: Any, chunk: Chunk) -> bool:
     return operand.shape == chunk.shape and operand.dtype == chunk.dtype and operand.size > 1
 
 
+def _add_constant(source: Source, name: str, operand: Any) -> None:
+    kind, is_number = ctype(operand.dtype), is_value(operand)
+    source.steps.append(name)
+    source.members.append(f"T {name};")
+    source.fills.append(f"cast<T>({'' if is_number else '*'}{name})")
+    source.parameters.append(f"{kind} {name}" if is_number else f"const {kind}* {name}")
+    source.arguments.append(as_argument(operand))
+
+
 def _add_varying(source: Source, expression: str) -> None:
     source.steps.append(f"items.v[{len(source.streams) + len(source.computed)}][r]")
     source.computed.append(expression)
@@ -198,6 +204,9 @@ def _add_computed(source: Source, operand: CoefficientOperand, chunk: Chunk) -> 
 
 def _gather(source: Source, operand: Any) -> str:
     name = f"gather{len(source.arguments)}"
+    if is_value(operand):
+        _add_member(source, ctype(operand.dtype), name, as_argument(operand))
+        return name
     _add_member(source, f"const {ctype(operand.dtype)}*", name, operand)
     _, steps, inners = operand.shape
     strides = {"outer": steps * inners, "step": inners, "inner": 1}

@@ -11,7 +11,7 @@ import numpy as np
 from ....arrays.chunk import Chunk
 from ....families.tridiagonal.singular import SingularSystemError
 from ..device.compilation import Device
-from ..device.launches import Launch, Run, Slot, prepared
+from ..device.launches import Launch, Prepared, Run, Slot
 from ..transfer.program import kernel_text
 from .memory import Status, strides_of
 from .program import prelude
@@ -109,4 +109,4 @@ def _block(
         print_block(windows.layout), "block_kernel", windows.count, windows.layout.threads,
         (Slot(0), Slot(1)), block_bytes(windows.layout),
     )  # fmt: skip
-    return Block(np.array(words, np.int64), prepared(launch))
+    return Block(np.array(words, np.int64), Prepared(launch))
