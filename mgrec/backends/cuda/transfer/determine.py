@@ -11,6 +11,7 @@ from ....algebra.transfer_map import TransferMap
 from ....arrays.chunk import Chunk
 from ..device.compilation import Device
 from ..device.launches import EPOCH, SPACE, Launch, Prepared, as_argument, is_value, run_prepared
+from .channel_layouts import ring_of, steps_of_tile
 from .column_layouts import columns_of_lane
 from .layouts import choose_layout
 from .program import Layout, print_program
@@ -36,6 +37,9 @@ _COLUMNS = """const long long count = outers * inners, groups = (count + 31) / 3
   determine_columns(source, entry, results, space + marked_units(groups), ledger,
                     Columns{outers, steps, inners, count, groups,
                             (steps + STEPS - 1) / STEPS}, epoch);"""
+_CHANNELS = """const long long lines = (outers * inners + 31) / 32;
+  determine_channels(source, entry, results, space + marked_units(lines), ledger,
+                     Channels{outers, steps, (steps + STEPS - 1) / STEPS}, epoch);"""
 
 
 _RING_TURNS = 8
@@ -52,7 +56,14 @@ def launch_single_pass(
     words = -(-max(len(transfer_map.identity), states) * chunk.dtype.itemsize // 4)
     units = words + words % 2
     resident, threads = layout.blocks * multiprocessors, layout.threads + 32
-    if along_rows:
+    kernel, call = ("rows", _ROWS) if along_rows else ("columns", _COLUMNS)
+    if layout.channels:
+        kernel, call = "channels", _CHANNELS
+        tiles = outers * -(-steps // steps_of_tile(layout, chunk.dtype.itemsize))
+        blocks = min(resident, tiles)
+        published = min(tiles, ring_of(blocks)) * inners * units
+        threads = layout.threads + 32 * layout.ahead
+    elif along_rows:
         tiles = -(-outers * steps // (layout.threads * layout.items))
         blocks, published = min(resident, tiles), tiles * units
     else:
@@ -65,8 +76,7 @@ def launch_single_pass(
     launch = Launch(
         print_program(
             transfer_map, states, source, layout,
-            ("rows/determine" if along_rows else "columns/determine",), _ENTRY,
-            tuple(map(is_value, entry)), call=_ROWS if along_rows else _COLUMNS,
+            (f"{kernel}/determine",), _ENTRY, tuple(map(is_value, entry)), call=call,
         ),
         "determine_kernel", blocks, threads,
         (*source.streams, *source.arguments, *map(as_argument, entry), *results,
@@ -79,9 +89,13 @@ def launch_single_pass(
 
 def shared_bytes(chunk: Chunk, source: Source, layout: Layout, stores: int) -> int:
     """Count the dynamic shared memory of a block: tiles of loads, of stores, and barriers."""
-    if chunk.shape[2] == 1 and not (layout.bulk or layout.staged):
+    is_flat = chunk.shape[2] == 1 or layout.channels
+    if is_flat and not (layout.bulk or layout.staged):
         return 0
     tile = layout.threads * layout.items * chunk.dtype.itemsize
+    if layout.channels:
+        tile = steps_of_tile(layout, chunk.dtype.itemsize) * layout.channels * chunk.dtype.itemsize
+        return 128 + (layout.stages * len(source.streams) + stores) * tile
     loads = layout.stages * len(source.streams)
     if chunk.shape[2] > 1:
         return loads * tile

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from .channel_layouts import choose_channels
 from .column_layouts import (
     ASYNC_CAPABILITY,
     choose_columns,
@@ -65,7 +66,8 @@ def choose_layout(chunk: Chunk, source: Source, width: int, states: int, device:
     if _is_walked(chunk):
         return walking_layout(chunk, source, states, device)
     if chunk.shape[2] > 1:
-        return choose_columns(chunk, source, width, device)
+        layout = choose_channels(chunk, source, states, device)
+        return layout or choose_columns(chunk, source, width, device)
     return _choose_rows(chunk, source, states, device, is_heavy=width >= 4 * states)
 
 

@@ -41,6 +41,8 @@ class Layout:
         hold neighbouring ones); several rows may begin in one
         thread's part; steps whose composed maps overflow or underflow are repaired; a
         lane walks a row step by step.
+    channels, ahead : int
+        Columns of a tile that has all columns (0: other layouts), and its warps that look ahead.
     staged : bool
         Tiles pass through shared memory without bulk copies; columns: by words of 16 bytes.
     """
@@ -58,11 +60,14 @@ class Layout:
     team: int = 1
     blocks: int = 1
     chains: int = 1
+    channels: int = 0
+    ahead: int = 0
 
     def print(self) -> str:
+        own = ("channels", "ahead") if self.channels else ()
         numbers = "".join(
             f"constexpr int {name.upper()} = {getattr(self, name)};\n"
-            for name in ("threads", "items", "stages", "team", "blocks", "chains")
+            for name in ("threads", "items", "stages", "team", "blocks", "chains", *own)
         )
         flags = "".join(
             f"constexpr bool {name.upper()} = {str(getattr(self, name)).lower()};\n"
