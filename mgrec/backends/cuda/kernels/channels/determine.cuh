@@ -58,23 +58,24 @@ DEVICE inline void resolve(Transfer::State (&tile_entry)[2][CHANNELS], Front& fr
   }
 }
 
+template <bool WHOLE>
 DEVICE inline Span upsweep(const Source& source, const Items& items, const Tile& tile,
                            const Part& part) {
-  if (!part.exists) return empty_span();
-  if (tile.steps == STEPS) {
+  if (WHOLE) {
     Transfer::Map map = source.map(items, in_time(0));
 #pragma unroll
     for (int k = 1; k < ITEMS; ++k) map = Transfer::compose(map, source.map(items, in_time(k)));
     return span_of(map);
   }
   Span span = empty_span();
-#pragma unroll 1
+#pragma unroll
   for (int k = 0; k < ITEMS; ++k)
     if (part.has(in_time(k), tile)) span = join(span, span_of(source.map(items, in_time(k))));
   return span;
 }
 
 // The states of a thread's steps; true where one comes near overflow.
+template <bool WHOLE>
 DEVICE inline bool downsweep(const Source& source, const Items& items, const Tile& tile,
                              const Part& part, Transfer::State state,
                              T (&w)[Transfer::STATES][ITEMS]) {
@@ -82,7 +83,7 @@ DEVICE inline bool downsweep(const Source& source, const Items& items, const Til
 #pragma unroll
   for (int k = 0; k < ITEMS; ++k) {
     const int r = in_time(k);
-    if (tile.steps == STEPS || part.has(r, tile)) {
+    if (WHOLE || part.has(r, tile)) {
       state = Transfer::apply(source.map(items, r), state);
       if (GUARDED) height = max(height, height_of(state.v[0]));
     }
@@ -90,6 +91,36 @@ DEVICE inline bool downsweep(const Source& source, const Items& items, const Til
     for (int q = 0; q < Transfer::STATES; ++q) w[q][r] = state.v[q];
   }
   return !is_moderate_height(height);
+}
+
+struct Memory {  // of a block and of the grid
+  const Source& source;
+  T* const (&results)[Transfer::STATES];
+  const Stages& stages;
+  const Ledger& ledger;
+  const Channels& shape;
+};
+
+template <bool WHOLE>
+DEVICE inline Span span_of_part(const Memory& memory, int stage, const Tile& tile,
+                                const Part& part) {
+  Items items;
+  read_items<WHOLE>(memory.stages, stage, memory.source, tile, part, memory.shape, items);
+  return upsweep<WHOLE>(memory.source, items, tile, part);
+}
+
+template <bool WHOLE>
+DEVICE inline void write_part(const Memory& memory, int stage, const Tile& tile, const Part& part,
+                              const Span& before, const Transfer::State& entered) {
+  Items items;
+  read_items<WHOLE>(memory.stages, stage, memory.source, tile, part, memory.shape, items);
+  const Transfer::State state = after(before, entered);
+  const bool is_doubted = !is_moderate(state) || is_doubtful(before, entered, state);
+  T w[Transfer::STATES][ITEMS];
+  const bool has_grown = downsweep<WHOLE>(memory.source, items, tile, part, state, w);
+  if (GUARDED && (is_doubted || has_grown) && part.has(0, tile))
+    mark_part(memory.ledger, tile, part, memory.shape);
+  write_items<WHOLE>(memory.stages, memory.results, tile, part, memory.shape, w);
 }
 
 DEVICE void determine_channels(const Source& source, const Entry& entry,
@@ -113,7 +144,7 @@ DEVICE void determine_channels(const Source& source, const Entry& entry,
     return resolve(tile_entry, front, entry, board, ledger, shape);
 
   const Part part;
-  Items items;
+  const Memory all = {source, results, stages, ledger, shape};
   Span before = empty_span();
   int stage = 0, next_stage = 0, turn = -1;
   unsigned parity = 0;
@@ -123,30 +154,31 @@ DEVICE void determine_channels(const Source& source, const Entry& entry,
     if (next < count) {  // upsweep of the next tile
       const Tile tile(next, shape);
       if (BULK && Source::STREAMS > 0) barrier_wait(stages.barriers + next_stage, parity);
-      read_items(stages, next_stage, source, tile, part, shape, items);
-      const BlockScan scan = channel_scan(upsweep(source, items, tile, part), part, desk);
-      if (part.place == PARTS - 1)
-        board.enter(unsigned(next), part.channel, scan.total);
+      Span mine = empty_span();
+      if (part.exists)
+        mine = tile.is_whole() ? span_of_part<true>(all, next_stage, tile, part)
+                               : span_of_part<false>(all, next_stage, tile, part);
+      const BlockScan scan = channel_scan(mine, part, desk);
+      if (part.place == PARTS - 1) board.enter(unsigned(next), part.channel, scan.total);
       arrive(2 + (turn + 1) % 2, EVERYONE);
       next_before = scan.before;
       if (++next_stage == STAGES) next_stage = 0, parity ^= 1;
     }
     if (number >= 0) {  // downsweep
       const Tile tile(number, shape);
-      read_items(stages, stage, source, tile, part, shape, items);
       if (BULK && threadIdx.x == 0) bulk_wait_read();
       meet(4 + turn % 2, EVERYONE);  // the tile's entries are found, and the stores may go on
-      T w[Transfer::STATES][ITEMS];
       if (part.exists) {
         const Transfer::State entered = tile_entry[turn % 2][part.channel];
-        const Transfer::State state = after(before, entered);
-        const bool is_doubted = !is_moderate(state) || is_doubtful(before, entered, state);
-        const bool has_grown = downsweep(source, items, tile, part, state, w);
-        if (GUARDED && part.has(0, tile) && (is_doubted || has_grown))
-          mark_part(ledger, tile, part, shape);
+        if (tile.is_whole()) write_part<true>(all, stage, tile, part, before, entered);
+        else write_part<false>(all, stage, tile, part, before, entered);
       }
-      write_items(stages, results, tile, part, shape, w);
-      if (threadIdx.x == 0) request(stages, stage, source, number + STAGES * stride, shape);
+      if (BULK) fence_proxy();
+      synchronize();
+      if (threadIdx.x == 0) {
+        if (BULK && tile.is_whole()) store(stages, results, tile, shape);
+        request(stages, stage, source, number + STAGES * stride, shape);
+      }
       if (++stage == STAGES) stage = 0;
     }
     before = next_before;

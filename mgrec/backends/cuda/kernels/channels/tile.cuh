@@ -25,12 +25,13 @@ struct Tile {
   long long number, outer, first;  // its first step in memory
   int steps;                       // that exist
   DEVICE Tile(long long number, const Channels& shape) : number(number) {
-    outer = number / shape.tiles;
-    const long long turn = number - outer * shape.tiles;
-    first = (REVERSE ? shape.tiles - 1 - turn : turn) * STEPS;
+    const unsigned own = unsigned(number) / unsigned(shape.tiles);  // 64 bits take five times as long
+    const unsigned turn = unsigned(number) - own * unsigned(shape.tiles);
+    outer = own;
+    first = (long long)(REVERSE ? unsigned(shape.tiles) - 1 - turn : turn) * STEPS;
     steps = shape.steps - first < STEPS ? int(shape.steps - first) : STEPS;
   }
-  DEVICE bool is_copied() const { return BULK && steps == STEPS; }  // in bulk
+  DEVICE bool is_whole() const { return steps == STEPS; }
   DEVICE long long element(const Channels& shape) const {
     return (outer * shape.steps + first) * CHANNELS;
   }
@@ -47,7 +48,7 @@ struct Part {
   }
   DEVICE int first() const { return (REVERSE ? PARTS - 1 - place : place) * ITEMS; }
   DEVICE int element(int r) const { return (first() + r) * CHANNELS + channel; }
-  DEVICE bool has(int r, const Tile& tile) const { return exists && first() + r < tile.steps; }
+  DEVICE bool has(int r, const Tile& tile) const { return first() + r < tile.steps; }
 };
 
 struct Stages {
@@ -68,48 +69,60 @@ DEVICE inline void request(const Stages& stages, int k, const Source& source, lo
   const Tile tile(number, shape);
   // With REVERSE a partial tile is the first: its barrier must complete a phase all the same.
   barrier_expect(stages.barriers + k,
-                 tile.is_copied() ? Source::STREAMS * TILE * unsigned(sizeof(T)) : 0);
-  if (!tile.is_copied()) return;
+                 tile.is_whole() ? Source::STREAMS * TILE * unsigned(sizeof(T)) : 0);
+  if (!tile.is_whole()) return;
 #pragma unroll
   for (int p = 0; p < Source::STREAMS; ++p)
     bulk_load(stages.stage(k) + p * TILE, source.stream[p] + tile.element(shape),
               TILE * sizeof(T), stages.barriers + k);
 }
 
+// Visits a thread's steps in memory order: visit(r, its element in the tile). Where all steps are
+// WHOLE no address but the first is computed: to ask of each step took ten times its arithmetic.
+template <bool WHOLE, class Visit>
+DEVICE inline void visit_items(const Tile& tile, const Part& part, Visit visit) {
+  const int first = part.element(0);
+#pragma unroll
+  for (int r = 0; r < ITEMS; ++r)
+    if (WHOLE || part.has(r, tile)) visit(r, first + r * CHANNELS);
+}
+
+template <bool WHOLE>
 DEVICE inline void read_items(const Stages& stages, int k, const Source& source, const Tile& tile,
                               const Part& part, const Channels& shape, Items& items) {
 #pragma unroll
   for (int p = 0; p < Source::STREAMS; ++p)
-    if (tile.is_copied()) {
+    if (WHOLE && BULK) {
       const T* const from = stages.stage(k) + p * TILE;
-#pragma unroll
-      for (int r = 0; r < ITEMS; ++r) items.v[p][r] = from[part.exists ? part.element(r) : 0];
+      visit_items<WHOLE>(tile, part, [&](int r, int e) { items.v[p][r] = from[e]; });
     } else {
       const T* const from = source.stream[p] + tile.element(shape);
-#pragma unroll
-      for (int r = 0; r < ITEMS; ++r)
-        if (part.has(r, tile)) items.v[p][r] = from[part.element(r)];
+      visit_items<WHOLE>(tile, part, [&](int r, int e) { items.v[p][r] = from[e]; });
     }
   items.step = tile.first + part.first();
-  if (VARYING > Source::STREAMS && part.exists)
+  if (VARYING > Source::STREAMS)
     source.complete(items, tile.outer, items.step, part.channel, shape.outers, shape.steps);
   source.lift_items(items);
 }
 
-// Whole tiles leave through shared memory, in one bulk store, others element by element.
+// Whole tiles go to shared memory and leave it in one bulk store, others element by element.
+template <bool WHOLE>
 DEVICE inline void write_items(const Stages& stages, T* const (&results)[Transfer::STATES],
                                const Tile& tile, const Part& part, const Channels& shape,
                                const T (&w)[Transfer::STATES][ITEMS]) {
 #pragma unroll
-  for (int q = 0; q < Transfer::STATES; ++q) {
-    T* const to = tile.is_copied() ? stages.stores + q * TILE : results[q] + tile.element(shape);
-#pragma unroll
-    for (int r = 0; r < ITEMS; ++r)
-      if (part.has(r, tile)) to[part.element(r)] = w[q][r];
-  }
-  if (BULK) fence_proxy();
-  synchronize();
-  if (!tile.is_copied() || threadIdx.x > 0) return;
+  for (int q = 0; q < Transfer::STATES; ++q)
+    if (WHOLE && BULK) {
+      T* const to = stages.stores + q * TILE;
+      visit_items<WHOLE>(tile, part, [&](int r, int e) { to[e] = w[q][r]; });
+    } else {
+      T* const to = results[q] + tile.element(shape);
+      visit_items<WHOLE>(tile, part, [&](int r, int e) { to[e] = w[q][r]; });
+    }
+}
+
+DEVICE inline void store(const Stages& stages, T* const (&results)[Transfer::STATES],
+                         const Tile& tile, const Channels& shape) {
 #pragma unroll
   for (int q = 0; q < Transfer::STATES; ++q)
     bulk_store(results[q] + tile.element(shape), stages.stores + q * TILE, TILE * sizeof(T));
