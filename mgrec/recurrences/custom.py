@@ -64,7 +64,8 @@ def scan(
     loop. Several threads and Dask chunks need ``compose``, and are as accurate as it is. Where
     it adds or multiplies numbers that the loop does not (``max_plus`` with an `s` of +inf,
     ``min_plus`` with one of -inf), they may have nan where the loop has none.
-    :func:`mgrec.check_laws` tests a map of your own.
+    :func:`mgrec.check_laws` tests a map of your own. CUDA graphs capture what those of
+    :func:`mgrec.linear_recurrence` do.
 
     Examples
     --------

@@ -68,6 +68,8 @@ def linear_recurrence(
         stand beside CuPy arrays, or a Coefficient cannot be compiled.
     ValueError
         Shapes, chunks or devices do not fit together, or there is no such axis.
+    RuntimeError
+        The current stream is being captured into a CUDA graph, and rows are not walked.
 
     See Also
     --------
@@ -104,6 +106,14 @@ def linear_recurrence(
     loop does not, and arrays of any kind may not overflow where the loop does. For complex
     numbers only the positions of non-finite results are promised, and not within a factor of 4
     of overflow.
+
+    *On a GPU* what was checked, compiled and chosen for CuPy arrays is kept for later calls of the
+    same kind: of arrays of the same shapes, dtypes and strides at addresses that are as far from
+    multiples of 16 bytes, of numbers of the same types, and of the same options. The numbers
+    themselves go to kernels as they come. A CUDA graph can capture a call where every row is
+    walked by the plain loop: many rows of up to 128 steps, or of 512 along a slow axis; `out` and
+    states of `initial` must be there already. Others raise RuntimeError: blocks that wait for
+    each other need a number of their own for every launch, which a graph would launch again.
 
     *Cost.* One pass over the memory on one thread; on several threads, and over Dask chunks,
     `s` and `t` are read twice, once to summarise and once to solve. Results of one long row

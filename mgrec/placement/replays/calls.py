@@ -38,55 +38,8 @@ class Call(NamedTuple):
     out: Any
 
 
-class Teller:
-    """Tells the kind of a call, value after value."""
-
-    def __init__(self, ndarray: Any, device: int) -> None:
-        self.ndarray, self.device = ndarray, device
-        self.kind: list[Any] = [device]
-        self.leaves: list[Any] = []
-
-    def tell(self, value: Any, by_type: bool) -> bool:
-        """Add a value; False where it hinders. Of numbers `by_type` the type counts alone."""
-        own = type(value)
-        if own is self.ndarray:
-            memory = value.data
-            self.kind += (value.shape, value.strides, value.dtype, memory.ptr % 16)
-            self.leaves.append(value)
-            return bool(memory.device_id == self.device)
-        if own in _NUMBERS:
-            if by_type:
-                self.kind.append(own)
-                self.leaves.append(value)
-            else:
-                self.kind += (own, repr(value))  # 0.0 is not -0.0
-            return True
-        if own in _PLAIN:
-            self.kind += (own, value)
-            return True
-        return self._tell_other(value, own, by_type)
-
-    def _tell_other(self, value: Any, own: Any, by_type: bool) -> bool:
-        if own is tuple or own is list:
-            self.kind += (own, len(value))
-            return all(self.tell(item, by_type) for item in value)
-        if own is TransferMap:
-            self.kind.append(value)
-            return True
-        if own is Coefficient:
-            self.kind += (own, value.function, len(value.arrays))
-            return all(self.tell(array, by_type) for array in value.arrays)
-        return self._tell_numpy(value, by_type)
-
-    def _tell_numpy(self, value: Any, by_type: bool) -> bool:
-        if not isinstance(value, (np.generic, np.ndarray)):
-            return False
-        self.kind += (type(value), value.dtype)
-        if by_type:
-            self.leaves.append(value)
-            return bool(value.ndim == 0)
-        self.kind += (value.shape, value.tobytes())
-        return bool(value.nbytes <= _MOST_BYTES)
+Tell = tuple[list[Any], list[Any]]
+"""A kind and the leaves, as far as they are told."""
 
 
 def call_of(
@@ -100,20 +53,70 @@ def call_of(
     if cupy is None:
         return None
     ndarray = cupy.ndarray
-    if ndarray not in map(type, (*operands, *options.values())):
+    if ndarray not in map(type, operands) and ndarray not in map(type, options.values()):
         return None
-    teller = Teller(ndarray, cupy.cuda.runtime.getDevice())
-    teller.kind += (function, *options)
+    device = cupy.cuda.runtime.getDevice()
+    kind, leaves = told = [function, device, *options], []
     for value in operands:
-        if not teller.tell(value, not by_numbers):
+        if type(value) is ndarray:  # most, and the quicker for it
+            memory = value.data
+            if memory.device_id != device:
+                return None
+            kind += (value.shape, value.strides, value.dtype, memory.ptr & 15)
+            leaves.append(value)
+        elif not _tell(told, value, ndarray, device, not by_numbers):
             return None
+    out = None
     for name, value in options.items():
-        if name != "out" and not teller.tell(value, not by_numbers and name not in _SETTINGS):
+        if name == "out":
+            out = value
+        elif not _tell(told, value, ndarray, device, not by_numbers and name not in _SETTINGS):
             return None
-    out = options.get("out")
-    if not teller.tell(out, False):
+    if out is not None and not _tell(told, out, ndarray, device, False):
         return None
-    return Call(tuple(teller.kind), teller.leaves, out)
+    return Call(tuple(kind), leaves, out)
+
+
+def _tell(told: Tell, value: Any, ndarray: Any, device: int, by_type: bool) -> bool:
+    """Add a value; False where it hinders. Of numbers `by_type` the type counts alone."""
+    own, (kind, leaves) = type(value), told
+    if own is ndarray:
+        memory = value.data
+        kind += (value.shape, value.strides, value.dtype, memory.ptr & 15)
+        leaves.append(value)
+        return bool(memory.device_id == device)
+    if own in _NUMBERS:
+        if by_type:
+            kind.append(own)
+            leaves.append(value)
+        else:
+            kind += (own, repr(value))  # 0.0 is not -0.0
+        return True
+    if own in _PLAIN:
+        kind += (own, value)
+        return True
+    if own is TransferMap:
+        kind.append(value)
+        return True
+    if own is tuple or own is list:
+        kind += (own, len(value))
+        return all(_tell(told, item, ndarray, device, by_type) for item in value)
+    if own is Coefficient:
+        kind += (own, value.function)
+        return _tell(told, value.arrays, ndarray, device, by_type)
+    return _tell_numpy(told, value, by_type)
+
+
+def _tell_numpy(told: Tell, value: Any, by_type: bool) -> bool:
+    if not isinstance(value, (np.generic, np.ndarray)):
+        return False
+    kind, leaves = told
+    kind += (type(value), value.dtype)
+    if by_type:
+        leaves.append(value)
+        return value.ndim == 0
+    kind += (value.shape, value.tobytes())
+    return value.nbytes <= _MOST_BYTES
 
 
 def ordered_leaves(

@@ -15,7 +15,7 @@ from cuda_on_host import DeviceArray, numpy_as_cupy, poisoned
 
 import mgrec
 from mgrec import backends
-from mgrec.backends.cuda.device import compilation, launches
+from mgrec.backends.cuda.device import compilation, launches, scratch
 from mgrec.backends.cuda.device.compilation import Device
 from mgrec.backends.registry import kernels_of
 from mgrec.families.kernels import Backend
@@ -43,7 +43,7 @@ class Recorder:
             self._note(text, name, blocks, threads, list(map(bytes_of, given)), shared, waits)
 
         def launch(
-            blocks: int, threads: int, pointers: int, shared: int, waits: bool, stream: int
+            pointers: int, stream: int, blocks: int, threads: int, shared: int, waits: bool
         ) -> None:
             assert stream == 77
             sizes = self.sizes[text + name]
@@ -95,13 +95,14 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
     cupy.cuda = SimpleNamespace(  # type: ignore[attr-defined]
         runtime=SimpleNamespace(getDevice=lambda: 0), get_current_stream=lambda: stream
     )
-    cupy.empty, cupy.uint64 = empty, np.uint64  # type: ignore[attr-defined]
+    cupy.empty, cupy.uint64, cupy.uint8 = empty, np.uint64, np.uint8  # type: ignore[attr-defined]
     cupy.zeros = lambda n, dtype: np.zeros(n, dtype).view(DeviceArray)  # type: ignore
     cupy.asarray = lambda x, *dtype: x if isinstance(x, DeviceArray) else on_device(x)  # type: ignore
     cupy.ascontiguousarray = cupy.asarray  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setattr(launches, "compile_kernel", found)
-    monkeypatch.setattr(compilation, "_local", SimpleNamespace())
+    for module in (compilation, scratch):
+        monkeypatch.setattr(module, "_local", SimpleNamespace())
     monkeypatch.setattr(Device, "current", staticmethod(lambda: Device(90, 132, 227 * 1024)))
     monkeypatch.setattr(backends, "_gpu", backend)
     replay._kept.cache_clear()
@@ -297,13 +298,29 @@ def test_errors_of_later_calls_are_those_of_the_first(recorder: Recorder) -> Non
             assert call(out=states) == states
 
 
+def long_formula(i: Any) -> Any:
+    x = 0.5 + 1e-9 * i
+    for _ in range(40):
+        x = x * 1.25 / 1.2505
+    return x
+
+
 def test_a_captured_stream_is_refused_in_later_calls_too(recorder: Recorder) -> None:
-    call = partial(mgrec.linear_recurrence, x, y)
-    call()
+    calls: list[Callable[[], Any]] = [
+        lambda: mgrec.linear_recurrence(x, y),
+        lambda: lfilter([1.0], [1.0, -0.5], x),
+        lambda: mgrec.linear_recurrence(mgrec.Coefficient(long_formula), x),
+        lambda: mgrec.linear_recurrence(0.5, many, np.zeros(20_000, "f4"), axis=1),
+    ]
+    for call in calls:
+        call()
+    mgrec.linear_recurrence(0.5, many, axis=1)
     stream = sys.modules["cupy"].cuda.get_current_stream()
     stream.is_capturing = lambda: True
-    with pytest.raises(RuntimeError, match="cannot be captured into a CUDA graph"):
-        call()
+    for call in calls:
+        with pytest.raises(RuntimeError, match="cannot be captured into a CUDA graph"):
+            call()
+    mgrec.linear_recurrence(0.5, many, axis=1)
 
 
 def test_threads_share_what_is_prepared(recorder: Recorder) -> None:

@@ -7,13 +7,14 @@ of a kind differ in a few words: these are written into memory that the driver r
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from .compilation import reserve_words
-from .launches import Launch, Prepared, Slot
+from .launches import Prepared, Slot
 
 Words = Sequence[Any]
 
@@ -33,13 +34,14 @@ class Bound:
 
     def __init__(self, prepared: Prepared) -> None:
         self._units = prepared.units
-        self._steps: list[tuple[Any, Launch, int]] = []
+        self._steps: list[tuple[Any, tuple[Any, ...], int]] = []
         self._arguments: list[tuple[Any, ...]] = []
         for launch, kernel in zip(prepared.launches, prepared.kernels, strict=True):
             if not any(launch.arguments is known for known in self._arguments):
                 self._arguments.append(launch.arguments)
             place = next(k for k, a in enumerate(self._arguments) if a is launch.arguments)
-            self._steps.append((kernel.launch, launch, place))
+            sizes = launch.blocks, launch.threads, launch.shared_bytes, launch.is_cooperative
+            self._steps.append((kernel.launch, sizes, place))
         self._free: list[list[_Arguments]] = []
 
     def __call__(self, given: Words) -> None:
@@ -50,9 +52,7 @@ class Bound:
         given : sequence
             By the numbers of slots: the address of an array, a number, or those of a struct.
         """
-        import cupy
-
-        stream = cupy.cuda.get_current_stream()
+        stream = _cuda().get_current_stream()
         if self._units:
             space, epoch = reserve_words(self._units, stream)
             given = [*given, space.data.ptr, epoch]
@@ -63,12 +63,13 @@ class Bound:
         for each in arguments:
             each.fill(given)
         pointer = stream.ptr
-        for run, launch, place in self._steps:
-            run(
-                launch.blocks, launch.threads, arguments[place].address, launch.shared_bytes,
-                launch.is_cooperative, pointer,
-            )  # fmt: skip
+        for run, sizes, place in self._steps:
+            run(arguments[place].address, pointer, *sizes)
         self._free.append(arguments)
+
+
+def _cuda() -> Any:
+    return sys.modules["cupy"].cuda
 
 
 class _Arguments:

@@ -9,6 +9,7 @@ import numpy as np
 from ....arrays.chunk import Chunk
 from ....arrays.kinds import is_on_gpu
 from ..device.launches import is_value
+from ..device.scratch import refuse_capture
 
 Arrays = tuple[Any, ...]
 
@@ -23,6 +24,8 @@ def _state(array: Any) -> Any:
 
     if not is_on_gpu(array) and array.size == 1:
         return np.asarray(array).reshape(())
+    if not is_on_gpu(array):
+        refuse_capture("a call whose initial states are in host memory")
     return cupy.ascontiguousarray(cupy.asarray(array))
 
 

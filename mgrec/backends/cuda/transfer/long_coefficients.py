@@ -17,6 +17,7 @@ import numpy as np
 from ....algebra.transfer_map import TransferMap
 from ....arrays.chunk import Chunk, CoefficientOperand
 from ..device.launches import Launch, is_value, run
+from ..device.scratch import refuse_capture
 from ..trace.tracing import state_count
 from .layouts import MULTIPROCESSORS
 from .program import Layout, print_program
@@ -125,6 +126,7 @@ def determine_in_pieces(
     results: Arrays,
 ) -> None:
     """Write the states of a chunk piece after piece, each from the states after the last."""
+    refuse_capture("a recurrence with a coefficient of many operations")
     evaluate = evaluated(transfer_map, chunk)
     states = entry
     for piece in pieces(chunk):
