@@ -56,7 +56,8 @@ def call_of(
     if ndarray not in map(type, operands) and ndarray not in map(type, options.values()):
         return None
     device = cupy.cuda.runtime.getDevice()
-    kind, leaves = told = [function, device, *options], []
+    told: Tell = ([function, device, *options], [])
+    kind, leaves = told
     for value in operands:
         if type(value) is ndarray:  # most, and the quicker for it
             memory = value.data

@@ -163,7 +163,7 @@ def test_later_calls_launch_what_the_first_one_did(
     name: str, recorder: Recorder, solved: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     space = empty(1 << 20, "u1")
-    if "filter" in name:  # memory of a launch is where it was
+    if "filt" in name:  # memory of a launch is where it was
         monkeypatch.setattr(sys.modules["cupy"], "empty", lambda n, dtype: space[:n])
     shape = {"along the middle": z.shape, "from the end": z.shape, "walked": many.shape,
              "walked from states": many.shape, "lfilter along columns": z.shape}  # fmt: skip

@@ -86,9 +86,7 @@ class Kernel:
                 ptr, blocks, 1, 1, threads, 1, 1, shared_bytes, stream, pointers
             )
         else:
-            driver.launchKernel(
-                ptr, blocks, 1, 1, threads, 1, 1, shared_bytes, stream, pointers, 0
-            )
+            driver.launchKernel(ptr, blocks, 1, 1, threads, 1, 1, shared_bytes, stream, pointers, 0)
 
 
 def _own_driver() -> Any:

@@ -46,6 +46,8 @@ _ONE_WORD_REGISTERS = 152
 """Where one operand varies: 76 float32 items ran at 0.94, 60 at 0.91."""
 _COMPUTED_REGISTERS = 120
 """The same where a coefficient is computed twice a step: 60 items ran at 0.90, 68 at 0.83."""
+_SLOW_THREADS, _SLOW_VECTORS = 480, 3
+"""Where formulas of a coefficient are their limit: twice as many warps hide their latency."""
 _WALKING_WORD = 8
 """Bytes of neighbouring columns that a lane walks."""
 _WALKING_GROUPS = 2 * MULTIPROCESSORS
@@ -123,6 +125,8 @@ def _choose_rows(
         registers = _ROW_REGISTERS if is_wide else _HEAVY_REGISTERS
     vectors = max(registers // (2 * source.words * vector), 1)
     threads = _HEAVY_WIDE_THREADS if is_heavy and is_wide else _ROW_THREADS
+    if source.has_transcendental:
+        threads, vectors = _SLOW_THREADS, min(vectors, _SLOW_VECTORS)
     streams = len(source.streams)
     # Where the tiles are fewer than the multiprocessors smaller ones are sooner done.
     enough = chunk.shape[0] * chunk.shape[1] // (threads * vector * MULTIPROCESSORS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -16,6 +17,9 @@ from ..trace.tracing import trace_coefficient
 
 _CHEAP = 8
 """Statements of a coefficient that is computed twice a step rather than kept in a register."""
+_TRANSCENDENTAL = re.compile(
+    r"np_(arc\w+|\w*sin\w*|\w*cos\w*|\w*tan\w*|exp\w*|log\d\w*|log|cbrt|hypot|power)\(|power_of"
+)
 _INLINED = 64
 """Statements above which a coefficient is evaluated ahead (long_coefficients.py), and is called:
 400 of them, inlined into each of 36 unrolled items, took NVRTC more than four minutes."""
@@ -66,6 +70,8 @@ class Source:
         What each varying operand that is no stream is, as C++ of (outer, step, inner).
     costly : dict
         Of each costly coefficient, by its number: the varying operand that it is.
+    has_transcendental : bool
+        A coefficient takes sines, powers or the like, each tens of operations.
     """
 
     dtype: np.dtype[Any]
@@ -78,6 +84,7 @@ class Source:
     steps: list[str] = field(default_factory=list)
     computed: list[str] = field(default_factory=list)
     costly: dict[int, int] = field(default_factory=dict)
+    has_transcendental: bool = False
 
     @property
     def is_aligned(self) -> bool:
@@ -195,7 +202,10 @@ def _add_computed(source: Source, operand: CoefficientOperand, chunk: Chunk) -> 
     source.functions.append(traced)
     _add_member(source, "long long", f"{name}_first", np.int64(operand.first))
     one_row = chunk.shape[0] == 1 or chunk.shape[2] > 1
-    if one_row and not operand.operands and traced.count(";") <= _CHEAP:
+    is_transcendental = bool(_TRANSCENDENTAL.search(traced))
+    source.has_transcendental |= is_transcendental
+    is_cheap = not is_transcendental and traced.count(";") <= _CHEAP
+    if one_row and not operand.operands and is_cheap:
         source.steps.append(f"{name}({name}_first + items.step + r)")
         return
     gathered = "".join(f", {_gather(source, x)}" for x in operand.operands)
