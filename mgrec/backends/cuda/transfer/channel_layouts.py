@@ -73,7 +73,7 @@ def _sized(chunk: Chunk, source: Source, states: int) -> Layout:
     enough = outers * steps // (parts * _MULTIPROCESSORS)
     items = max(min(items, enough), _FEWEST_ITEMS)
     items -= 1 - items % 2  # odd, which keeps most accesses to shared memory apart
-    ahead = min(8, max(2, -(-6 * channels // _UNITS_OF_WARP)))
+    ahead = min(4, max(2, -(-6 * channels // _UNITS_OF_WARP)))
     return Layout(
         threads, items, stages, reverse=chunk.reverse, bulk=True, channels=channels, ahead=ahead
     )

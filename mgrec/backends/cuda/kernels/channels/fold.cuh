@@ -28,21 +28,28 @@ struct Board {
   }
 };
 
-// The join of those of a group's tiles that lie in begin..end-1, in the first of SHARE lanes.
-DEVICE inline Span fold_group(const Board& board, long long group, int channel, long long begin,
-                              long long end) {
-  const int lane = threadIdx.x % SHARE;
-  const long long mine = group * GROUP + lane * RUN;
-  const unsigned wraps = unsigned(mine) / board.ring, place = unsigned(mine) - wraps * board.ring;
+// What one lane polls: RUN tiles of a group, of one channel.
+struct Share {
   Span run[RUN];
-  bool missing[RUN], waiting;
+  bool missing[RUN];
+  unsigned place, wraps;
+  int channel;
+
+  // Of the tiles those in begin..end-1 count.
+  DEVICE void begin(const Board& board, long long group, int own, long long begin, long long end) {
+    const long long mine = group * GROUP + threadIdx.x % SHARE * RUN;
+    channel = own;
+    wraps = unsigned(mine) / board.ring;
+    place = unsigned(mine) - wraps * board.ring;
 #pragma unroll
-  for (int k = 0; k < RUN; ++k) {
-    run[k] = empty_span();
-    missing[k] = mine + k >= begin && mine + k < end;
+    for (int k = 0; k < RUN; ++k) {
+      run[k] = empty_span();
+      missing[k] = mine + k >= begin && mine + k < end;
+    }
   }
-  do {
-    waiting = false;
+  // False while a span is not published yet.
+  DEVICE bool poll(const Board& board) {
+    bool waiting = false;
 #pragma unroll
     for (int k = 0; k < RUN; ++k) {
       const bool wraps_now = place + k >= board.ring;
@@ -52,15 +59,22 @@ DEVICE inline Span fold_group(const Board& board, long long group, int channel, 
                                board.tag(wraps + wraps_now), run[k]);
       waiting = waiting || missing[k];
     }
-  } while (__any_sync(ALL, waiting));
-  Span span = join_run(run);
-#pragma unroll
-  for (int distance = 1; distance < SHARE; distance *= 2) {
-    const Span above = from_above(span, distance);
-    if (lane % (2 * distance) == 0) span = join(span, above);
+    return !waiting;
   }
-  return span;
-}
+  // The join of the group, in the first of its SHARE lanes.
+  DEVICE Span joined() const {
+    Span span = join_run(run);
+#pragma unroll
+    for (int distance = 1; distance < SHARE; distance *= 2) {
+      const Span above = from_above(span, distance);
+      if (threadIdx.x % (2 * distance) == 0) span = join(span, above);
+    }
+    return span;
+  }
+};
+
+// A poll waits behind the block's loads: the more there is to ask for, the more at once.
+constexpr int AT_ONCE = CHANNELS <= 5 ? 1 : CHANNELS <= 10 ? 2 : CHANNELS <= 16 ? 3 : 4;
 
 struct Front {
   Span folded[GROUPS][CHANNELS];  // in shared memory
@@ -80,13 +94,27 @@ DEVICE inline Transfer::State advance(ChannelSpine& spine, Front& front, long lo
   while (true) {
     const long long left = tile / GROUP - spine.group + 1;
     const int groups = left < GROUPS ? int(left) : GROUPS, units = groups * CHANNELS;
-    for (int first = 0; first < units; first += TEAMS) {
-      const int unit = first + thread / SHARE, number = unit / CHANNELS;
-      const int channel = unit - number * CHANNELS;
-      const bool exists = unit < units;
-      const Span span =
-          fold_group(board, spine.group + number, channel, spine.begin, exists ? tile : 0);
-      if (exists && thread % SHARE == 0) front.folded[number][channel] = span;
+    for (int first = 0; first < units; first += AT_ONCE * TEAMS) {
+      Share shares[AT_ONCE];
+      bool complete;
+#pragma unroll
+      for (int a = 0; a < AT_ONCE; ++a) {
+        const int unit = first + a * TEAMS + thread / SHARE, number = unit / CHANNELS;
+        shares[a].begin(board, spine.group + number, unit - number * CHANNELS, spine.begin,
+                        unit < units ? tile : 0);
+      }
+      do {
+        complete = true;
+#pragma unroll
+        for (int a = 0; a < AT_ONCE; ++a) complete = shares[a].poll(board) && complete;
+      } while (!__all_sync(ALL, complete));
+#pragma unroll
+      for (int a = 0; a < AT_ONCE; ++a) {
+        const int unit = first + a * TEAMS + thread / SHARE;
+        const Span span = shares[a].joined();
+        if (unit < units && thread % SHARE == 0)
+          front.folded[unit / CHANNELS][shares[a].channel] = span;
+      }
     }
     look_together();
     Transfer::State reached = spine.state;
