@@ -64,8 +64,8 @@ CASES = [
     Case("Lindley's map", (2**26,)), Case("Möbius", (2**26,)),
     *(Case("arrays", (2**k,)) for k in (12, 16, 20, 24)),
 ]  # fmt: skip
-NUMERATOR, DENOMINATOR = np.float32([1, 2, 1]), np.float32([1, -1.2, 0.5])
-SECTIONS = np.float32([[1, 0.5, 0.1, 1, -0.5, 0.2]] * 8)
+NUMERATOR, DENOMINATOR = np.array([1, 2, 1], "f4"), np.array([1, -1.2, 0.5], "f4")
+SECTIONS = np.array([[1, 0.5, 0.1, 1, -0.5, 0.2]] * 8, "f4")
 WAVE = mgrec.Coefficient(lambda i: 0.5 + 0.4 * np.sin(0.001 * i))
 KINDS: dict[str, tuple[int, Any]] = {
     "arrays": (2, lambda s, t, **how: mgrec.linear_recurrence(s, t, **how)),

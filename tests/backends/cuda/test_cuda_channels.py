@@ -77,7 +77,7 @@ def on_device(operand: Any) -> Any:
     return operand if operand.ndim == 0 else as_device(operand)
 
 
-@pytest.mark.parametrize("channels", [2, 3])
+@pytest.mark.parametrize("channels", [3, pytest.param(2, marks=pytest.mark.extended)])
 @pytest.mark.parametrize("steps", [1, 23, 24, 25, 24 * 33, 24 * 70 + 5])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_arrays(channels: int, steps: int, reverse: bool) -> None:
@@ -95,6 +95,7 @@ def mixed(i: Any, x: Any) -> Any:
     return np.where(i % 3 == 0, 0.5, -0.25) * x
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("reverse", [False, True])
 def test_other_maps_and_operands(reverse: bool) -> None:
     rng = np.random.default_rng(3)
@@ -115,6 +116,7 @@ def test_other_maps_and_operands(reverse: bool) -> None:
         assert_close(transfer_map, found, wanted)
 
 
+@pytest.mark.extended
 def test_a_coefficient_on_the_fly() -> None:
     rng = np.random.default_rng(4)
     shape = (1, 24 * 40 + 7, 3)
@@ -126,6 +128,7 @@ def test_a_coefficient_on_the_fly() -> None:
     assert_close(maps.affine, found, wanted)
 
 
+@pytest.mark.extended
 def test_bits_do_not_depend_on_the_grid_nor_on_the_way_into_shared_memory() -> None:
     rng = np.random.default_rng(5)
     shape = (3, 24 * 37, 4)

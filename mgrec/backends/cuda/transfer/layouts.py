@@ -60,8 +60,8 @@ _WALKING_COLUMN_STEPS, _WALKING_COLUMN_GROUPS = 512, 16 * MULTIPROCESSORS
 """Longest and fewest columns that warps walk: 1,000,000 of 64 steps ran at 0.85 of the floor,
 tiles at 0.80; 10,000 of 10,000 steps, 3 warps a multiprocessor, at 0.21 and 0.66."""
 _WIDE_STEPS, _WIDE_GROUPS = 4096, 1024
-"""The same in words of 16 bytes: 32,768 columns of 2,048 steps ran at 0.95 of the floor, and at 0.91
-with a constant coefficient; tiles at 0.87."""
+"""The same in words of 16 bytes: 32,768 columns of 2,048 steps ran at 0.95 of the floor, with a
+constant coefficient at 0.91; tiles at 0.87."""
 _WALKING_SHARED = 200 * 1024
 """Bytes of a multiprocessor that its walking warps ask for at once."""
 
