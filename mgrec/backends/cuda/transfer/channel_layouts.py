@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from .program import Layout
+from .program import MULTIPROCESSORS, Layout
 
 if TYPE_CHECKING:
     from ....arrays.chunk import Chunk
@@ -14,13 +14,12 @@ if TYPE_CHECKING:
 
 _MOST_CHANNELS = 64
 _THREADS = 256
-_SHARED = 212 * 1024
-"""Bytes of stages and stores that a block may have, beside 12 KB of spans."""
+_SHARED, _SPANS = 212 * 1024, 15 * 1024
+"""Bytes of stages and stores that a block may have, and of spans beside them."""
 _FEWEST_ITEMS, _ITEMS = 3, 41
 _BULK_CAPABILITY = 90
-_MULTIPROCESSORS = 132
 _UNITS_OF_WARP = 8
-"""Groups of tiles, each of a channel, that a warp folds at once; on 132 blocks there are 5 or 6."""
+"""Groups of tiles, each of a channel, that a warp polls at once; of 132 blocks there are 5 or 6."""
 
 
 def steps_of_tile(layout: Layout, itemsize: int) -> int:
@@ -44,15 +43,17 @@ def choose_channels(chunk: Chunk, source: Source, states: int, device: Device) -
     layout = _sized(chunk, source, states)
     if steps < 2 * steps_of_tile(layout, size):
         return None
-    has_bulk = device.capability >= _BULK_CAPABILITY and _bytes(layout, chunk, source, states) <= (
-        device.shared_bytes
+    is_copied = source.is_aligned and device.capability >= _BULK_CAPABILITY
+    return replace(
+        layout, bulk=is_copied and _bytes(layout, chunk, source, states) <= device.shared_bytes
     )
-    return replace(layout, bulk=source.is_aligned and has_bulk)
 
 
 def _bytes(layout: Layout, chunk: Chunk, source: Source, states: int) -> int:
-    tile = steps_of_tile(layout, chunk.dtype.itemsize) * layout.channels * chunk.dtype.itemsize
-    return (layout.stages * len(source.streams) + states) * tile + 227 * 1024 - _SHARED
+    """Shared memory of a block."""
+    size = chunk.dtype.itemsize
+    tile = steps_of_tile(layout, size) * layout.channels * size
+    return (layout.stages * len(source.streams) + states) * tile + _SPANS
 
 
 def _sized(chunk: Chunk, source: Source, states: int) -> Layout:
@@ -70,7 +71,7 @@ def _sized(chunk: Chunk, source: Source, states: int) -> Layout:
     stages = next((k for k in (4 if streams > 1 else 5, 3) if room(k) >= _FEWEST_ITEMS), 2)
     items = min(room(stages), _ITEMS * 4 // size)
     # Where the tiles are fewer than the multiprocessors smaller ones are sooner done.
-    enough = outers * steps // (parts * _MULTIPROCESSORS)
+    enough = outers * steps // (parts * MULTIPROCESSORS)
     items = max(min(items, enough), _FEWEST_ITEMS)
     items -= 1 - items % 2  # odd, which keeps most accesses to shared memory apart
     ahead = min(4, max(2, -(-6 * channels // _UNITS_OF_WARP)))

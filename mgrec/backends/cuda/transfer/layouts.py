@@ -18,7 +18,7 @@ from .column_layouts import (
     in_words,
     pack_of,
 )
-from .program import Layout
+from .program import MULTIPROCESSORS, Layout
 
 if TYPE_CHECKING:
     from ....arrays.chunk import Chunk
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from .sources import Source
 
 _BULK_CAPABILITY = 90
-MULTIPROCESSORS = 132
-"""Of the GPU that tiles are sized for."""
 _ROW_SHARED = 227 * 1024
 """Bytes of its shared memory that a block may have."""
 _ROW_THREADS = 224

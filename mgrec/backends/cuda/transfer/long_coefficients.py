@@ -19,8 +19,7 @@ from ....arrays.chunk import Chunk, CoefficientOperand
 from ..device.launches import Launch, is_value, run
 from ..device.scratch import refuse_capture
 from ..trace.tracing import state_count
-from .layouts import MULTIPROCESSORS
-from .program import Layout, print_program
+from .program import MULTIPROCESSORS, Layout, print_program
 from .sources import Source, describe, is_costly
 
 PIECE = 2**21

@@ -18,9 +18,9 @@ from ..device.compilation import Device
 from ..device.launches import Launch, Prepared, Slot, run_prepared
 from ..trace.tracing import state_count
 from .determine import shared_bytes
-from .layouts import MULTIPROCESSORS, choose_precompute
+from .layouts import choose_precompute
 from .long_coefficients import compose_in_pieces, is_ahead
-from .program import Layout, print_program
+from .program import MULTIPROCESSORS, Layout, print_program
 from .sources import Source, describe
 
 _ENTRIES = """

@@ -13,6 +13,8 @@ from ....algebra.transfer_map import TransferMap
 from ..trace.tracing import trace_transfer_map
 from .sources import Source, print_source
 
+MULTIPROCESSORS = 132
+"""Of the GPU that tiles are sized for."""
 _KERNELS = Path(__file__).parents[1] / "kernels"
 
 _PRELUDE = """
