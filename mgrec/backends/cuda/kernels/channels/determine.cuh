@@ -9,6 +9,16 @@
 
 constexpr int EVERYONE = THREADS + LOOKAHEAD;
 
+// Hardware barriers are met by whole warps.
+DEVICE inline void announce(int barrier) {
+  __syncwarp();
+  arrive(barrier, EVERYONE);
+}
+DEVICE inline void await(int barrier) {
+  __syncwarp();
+  meet(barrier, EVERYONE);
+}
+
 DEVICE inline long long time_of(long long step, const Channels& shape) {
   return REVERSE ? shape.steps - 1 - step : step;
 }
@@ -48,13 +58,13 @@ DEVICE inline void resolve(Transfer::State (&tile_entry)[2][CHANNELS], Front& fr
       spine.group = begin / GROUP;
       if (channel < CHANNELS) spine.state = entry.at(tile.outer * CHANNELS + channel);
     }
-    meet(2 + turn % 2, EVERYONE);  // the tile's spans are published
+    await(2 + turn % 2);  // the tile's spans are published
     const Transfer::State state =
         advance(spine, front, number, board, [&](long long doubtful) {
           mark_tile(ledger, Tile(doubtful, shape), channel, shape);
         });
     if (channel < CHANNELS) tile_entry[turn % 2][channel] = state;
-    arrive(4 + turn % 2, EVERYONE);
+    announce(4 + turn % 2);
   }
 }
 
@@ -160,20 +170,21 @@ DEVICE void determine_channels(const Source& source, const Entry& entry,
                                : span_of_part<false>(all, next_stage, tile, part);
       const BlockScan scan = channel_scan(mine, part, desk);
       if (part.place == PARTS - 1) board.enter(unsigned(next), part.channel, scan.total);
-      arrive(2 + (turn + 1) % 2, EVERYONE);
+      announce(2 + (turn + 1) % 2);
       next_before = scan.before;
       if (++next_stage == STAGES) next_stage = 0, parity ^= 1;
     }
     if (number >= 0) {  // downsweep
       const Tile tile(number, shape);
       if (BULK && threadIdx.x == 0) bulk_wait_read();
-      meet(4 + turn % 2, EVERYONE);  // the tile's entries are found, and the stores may go on
+      await(4 + turn % 2);  // the tile's entries are found, and the stores may go on
       if (part.exists) {
         const Transfer::State entered = tile_entry[turn % 2][part.channel];
         if (tile.is_whole()) write_part<true>(all, stage, tile, part, before, entered);
         else write_part<false>(all, stage, tile, part, before, entered);
       }
       if (BULK) fence_proxy();
+      __syncwarp();
       synchronize();
       if (threadIdx.x == 0) {
         if (BULK && tile.is_whole()) store(stages, results, tile, shape);

@@ -12,6 +12,7 @@ constexpr int LOOKAHEAD = 32 * AHEAD, TEAMS = LOOKAHEAD / SHARE;
 constexpr int GROUPS = 8;  // that are joined before the channels go on
 
 DEVICE inline void look_together() {
+  __syncwarp();
   asm volatile("bar.sync 6, %0;" ::"n"(LOOKAHEAD) : "memory");
 }
 

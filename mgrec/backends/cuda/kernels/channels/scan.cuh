@@ -13,6 +13,7 @@ struct Desk {  // in shared memory
 // Holds two barriers; the desk may be used again after the caller's next one.
 DEVICE inline BlockScan channel_scan(const Span& mine, const Part& part, Desk& desk) {
   desk.parts[threadIdx.x] = mine;
+  __syncwarp();
   synchronize();
   if (threadIdx.x < RAKES * CHANNELS) {
     Span* const from = desk.parts + part.place * RAKE * CHANNELS + part.channel;
@@ -26,6 +27,7 @@ DEVICE inline BlockScan channel_scan(const Span& mine, const Part& part, Desk& d
     }
     desk.rakes[threadIdx.x] = run;
   }
+  __syncwarp();
   synchronize();
   BlockScan scan = {empty_span(), empty_span()};
   const int rake = part.place / RAKE;
