@@ -131,11 +131,11 @@ def ordered_leaves(
         The public function, of these arguments.
     call : Call
     """
-    values = [*operands, *(value for name, value in options.items() if name != "out")]
+    names = [name for name in options if name not in _SETTINGS]
+    values = [*operands, *(options[name] for name in names)]
     numbered = iter(enumerate(call.leaves))
     own = [[next(numbered) for _ in _leaves(value, call.leaves)] for value in values]
     outs = tuple([number for number, _ in numbered])
-    names = [name for name in options if name != "out"]
     numbers = count(len(operands))
     bound = inspect.signature(build).bind_partial(
         *range(len(operands)), **{name: next(numbers) for name in names}

@@ -112,6 +112,12 @@ def test_numbers_go_to_kernels_as_they_come(recorder: Recorder, solved: list[Any
         floats = [np.float32(value).tobytes() for value in values]
         assert [argument for argument in found[1:8] if argument in floats] == floats
     assert len(solved) == 2
+    for number in (0, 5):  # an axis is no operand, though it is the same 0
+        found = arguments(recorder, lambda: mgrec.scan(
+            mgrec.maps.max_plus, z, number, axis=0, initial=number  # noqa: B023
+        ))  # fmt: skip
+        assert found.count(np.float32(number).tobytes()) == 2
+    assert len(solved) == 3
 
 
 def test_entries_are_not_made(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
