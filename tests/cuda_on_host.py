@@ -38,6 +38,8 @@ class HostCompiler:
         Kernel, blocks and threads of every launch so far.
     """
 
+    header, flags = HEADER, ()
+
     def __init__(self, folder: Path) -> None:
         if shutil.which("g++") is None:
             pytest.skip("no g++ on this machine")
@@ -64,15 +66,18 @@ class HostCompiler:
         names = re.findall(r"(\w+_kernel)\(", text)
         launchers = "".join(LAUNCHER.format(name) for name in names)
         path = self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.cpp"
-        text = text.replace(DYNAMIC, "alignas(16) static unsigned char shared_bytes[1 << 18];")
-        path.write_text(f'#include "{HEADER}"\n{text}{launchers}')
+        path.write_text(f'#include "{self.header}"\n{self.translate(text)}{launchers}')
         library = path.with_suffix(".so")
         # Shared memory of an inline function would be one for all programs of this process.
         subprocess.run(
             ["g++", "-std=c++17", "-O1", "-ffp-contract=off", "-fno-gnu-unique", "-w", "-shared",
-             "-fPIC", str(path), "-o", str(library)], check=True,
+             "-fPIC", *self.flags, str(path), "-o", str(library)], check=True,
         )  # fmt: skip
         return ctypes.CDLL(str(library))
+
+    def translate(self, text: str) -> str:
+        """A program for this machine."""
+        return text.replace(DYNAMIC, "alignas(16) static unsigned char shared_bytes[1 << 18];")
 
 
 def _pack(arguments: Any) -> Any:

@@ -69,7 +69,13 @@ def lay_out_entry(state: Any, shape: tuple[int, ...], axis: int) -> Any:
     if state.ndim == 0 and not is_on_gpu(state):
         return np.full((outer, inner), state)
     rows = shape[:axis] + shape[axis + 1 :]
-    return np.broadcast_to(state, rows).reshape(outer, inner)
+    full = state if state.shape == rows else np.broadcast_to(state, rows)
+    return full.reshape(outer, inner)
+
+
+def is_one(laid_out: Any, given: Any) -> bool:
+    """Whether an operand was not copied when it was laid out."""
+    return not is_on_gpu(given) or laid_out.data.ptr == given.data.ptr
 
 
 def as_result(computed: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:

@@ -30,4 +30,5 @@ def backend_of(arrays: Iterable[Any], method: str = "auto", host: Backend = CPU)
 def _gpu(method: str) -> Backend:
     from . import cuda
 
-    return Backend(cuda.device_of, cuda.empty, partial(kernels_of, "cuda", method=method))
+    kernels = partial(kernels_of, "cuda", method=method)
+    return Backend(cuda.device_of, cuda.empty, kernels, spreads=True)

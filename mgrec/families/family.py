@@ -201,6 +201,10 @@ class AlongAxis(Recurrence):
     def enter(self, initial: Sequence[Any], shape: Shape) -> Any:
         """The entry of a first chunk of this shape, from arrays (state_shape, *rows)."""
 
+    def enter_whole(self, backend: Backend, initial: Sequence[Any], shape: Shape) -> Any:
+        """The entry of an array that is one chunk, as the kernels of a backend take it."""
+        return self.enter(initial, shape)
+
     @abstractmethod
     def precompute(self, backend: Backend, pack: Pack, shape: Shape) -> Summarise:
         """Launch the summary of a chunk: numbers and arrays in host memory, no functions."""
@@ -246,10 +250,17 @@ class AlongAxis(Recurrence):
         """The entry after the last chunk, of this shape, as an array (state_shape, *rows)."""
         raise NotImplementedError
 
-    def again(self, backend: Backend, pack: Pack, shape: Shape, result: Any) -> Again | None:
-        """What determines other arrays, alike in all but their values, in one chunk from no entry.
+    def given(self, operands: Sequence[Any], initial: Sequence[Any]) -> list[Any]:
+        """What :meth:`again` takes of a call, in the order of the public function's arguments."""
+        return [*operands, *initial]
 
-        None where that is not to be had; see :class:`.kernels.Kernels`.
+    def again(
+        self, backend: Backend, pack: Pack, shape: Shape, entry: Any, results: Arrays
+    ) -> Again | None:
+        """What determines other arrays, alike in all but their values, that are one chunk.
+
+        `entry` and `results` as for :meth:`determine`. None where that is not to be had; see
+        :class:`.kernels.Kernels`.
         """
         return None
 

@@ -12,7 +12,7 @@ import numpy as np
 from ..arrays.chunk import Chunk
 
 Summarise = Callable[[], Any]
-Again = Callable[[Sequence[int | None], int], bool]
+Again = Callable[[Sequence[Any], Sequence[int]], bool]
 
 
 def _not_asked_for(*given: Any) -> Any:
@@ -43,10 +43,11 @@ class Kernels:
         Of alignments: score, query_end and target_end of many pairs of sequences at once.
     hold : callable
         ``(grids, rhs) -> grids`` in the form in which they are swept.
-    again : callable, ``(algebra, chunk, result) -> ((addresses, address) -> bool)``, optional
+    again : callable, ``(algebra, chunk, entry, results) -> ((given, targets) -> bool)``, optional
         Of a GPU: prepares what determines whole rows of other arrays, alike in all but their
-        values, and takes the addresses of operands and result. An operand that is a scalar in
-        host memory, None among them, stays that of the chunk. False where a determination raises.
+        values, or None. It takes the addresses of operands, states and results; where these are
+        numbers in host memory, the numbers, those of the chunk if kinds are told by them. False
+        where a determination raises.
     finds_nan : bool
         `determine` of tridiagonal systems returns whether all operands are finite, by any method.
     """
@@ -58,7 +59,7 @@ class Kernels:
     finish: Callable[..., Any] = _not_asked_for
     determine_pairs: Callable[..., Any] = _not_asked_for
     hold: Callable[..., Any] = _not_asked_for
-    again: Callable[[Any, Chunk, Any], Again] | None = None
+    again: Callable[[Any, Chunk, Any, Any], Again | None] | None = None
     finds_nan: bool = False
 
 
@@ -73,11 +74,14 @@ class Backend:
     empty : callable, ``(shape, dtype) -> array``
         Memory for results, on the current device.
     kernels : callable, ``(family) -> Kernels``
+    spreads : bool
+        Kernels take a state that all rows share as one number.
     """
 
     device_of: Callable[[Iterable[Any]], AbstractContextManager[Any]]
     empty: Callable[[tuple[int, ...], np.dtype[Any]], Any]
     kernels: Callable[[str], Kernels]
+    spreads: bool = False
 
 
 def at_once(precompute: Callable[[Any, Chunk], Any]) -> Callable[[Any, Chunk], Summarise]:

@@ -68,6 +68,11 @@ class Problem:
         return *self.operands, *self.initial
 
     @property
+    def is_plain(self) -> bool:
+        """The public function returns the results and nothing else."""
+        return self.is_several or self.finish is first_result
+
+    @property
     def is_lazy(self) -> bool:
         """An array is Dask's, and so are the results."""
         return any(map(is_lazy, self.operands)) or any(map(is_lazy, self.initial))

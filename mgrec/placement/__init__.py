@@ -10,7 +10,7 @@ from typing import Any, ParamSpec
 from ..arrays.kinds import is_lazy
 from ..families.problem import Composed, Problem
 from . import local
-from .replays import call_of, keep, replayed
+from .replays import call_of, keep, ordered_leaves, replayed
 
 Given = ParamSpec("Given")
 
@@ -51,17 +51,23 @@ def solved(build: Callable[Given, Problem | Composed]) -> Callable[Given, Any]:
     return _public(recurrence, build)
 
 
-def solved_by_kind(build: Callable[Given, Problem | Composed]) -> Callable[Given, Any]:
-    """The same where a recurrence can be solved ``again``: calls of a kind are prepared once."""
+def solved_by_kind(
+    build: Callable[Given, Problem | Composed], *, by_numbers: bool = True
+) -> Callable[Given, Any]:
+    """The same where a recurrence can be solved ``again``: calls of a kind are prepared once.
+
+    `by_numbers`: numbers are of different kinds where their values differ. Otherwise those among
+    operands and states are not: kernels take them as they come.
+    """
 
     def recurrence(*operands: Given.args, **options: Given.kwargs) -> Any:
-        call = call_of(build, operands, options)
+        call = call_of(build, operands, options, by_numbers)
         if call is not None and (found := replayed(call)) is not None:
             return found
         problem = build(*operands, **options)
         result = solve(problem)
         if call is not None and isinstance(problem, Problem):
-            keep(call, problem, result)
+            keep(call, *ordered_leaves(build, operands, options, call), problem, result)
         return result
 
     return _public(recurrence, build)

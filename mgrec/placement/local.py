@@ -21,7 +21,8 @@ def solve(problem: Problem) -> tuple[Arrays, Any]:
         if isinstance(recurrence, Grid):
             results, edges = recurrence.determine(backend, pack, shape, None, None, out)
             return out or results, recurrence.leave(edges)
-        entry = recurrence.enter(problem.initial, shape) if problem.initial else None
+        initial = problem.initial
+        entry = recurrence.enter_whole(backend, initial, shape) if initial else None
         results, exit = recurrence.determine(backend, pack, shape, entry, out)
         left = recurrence.leave(exit, shape) if recurrence.is_exit_asked else None
     if recurrence.dtype != recurrence.result_dtype:  # float16 is computed elsewhere

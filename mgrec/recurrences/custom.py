@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,11 @@ from ..algebra.transfer_map import TransferMap
 from ..families.family import Arrays
 from ..families.problem import Problem
 from ..families.transfer.door import check
-from ..placement import solved
+from ..placement import solved_by_kind
 from .maps import mobius
 
 
-@solved
+@partial(solved_by_kind, by_numbers=False)
 def scan(
     transfer_map: TransferMap,
     *operands: Any,
@@ -65,7 +65,8 @@ def scan(
     same bits. Else threads, and Dask chunks, need ``compose`` and are as accurate as it is. Where
     it adds or multiplies numbers that the loop does not (``max_plus`` with an `s` of +inf,
     ``min_plus`` with one of -inf), they may have nan where the loop has none.
-    :func:`mgrec.check_laws` tests a map of your own.
+    :func:`mgrec.check_laws` tests a map of your own. CUDA graphs capture what those of
+    :func:`mgrec.linear_recurrence` do.
 
     Examples
     --------

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from ..algebra.affine import affine
 from ..families.problem import Problem
 from ..families.transfer.door import as_rows, check
-from ..placement import solved
+from ..placement import solved_by_kind
 
 
-@solved
+@partial(solved_by_kind, by_numbers=False)
 def linear_recurrence(
     s: Any,
     t: Any,
@@ -68,6 +69,8 @@ def linear_recurrence(
         stand beside CuPy arrays, or a Coefficient cannot be compiled.
     ValueError
         Shapes, chunks or devices do not fit together, or there is no such axis.
+    RuntimeError
+        The current stream is being captured into a CUDA graph, and rows are not walked.
 
     See Also
     --------
@@ -104,6 +107,14 @@ def linear_recurrence(
     loop does not, and arrays of any kind may not overflow where the loop does. For complex
     numbers only the positions of non-finite results are promised, and not within a factor of 4
     of overflow.
+
+    *On a GPU* what was checked, compiled and chosen for CuPy arrays is kept for later calls of the
+    same kind: of arrays of the same shapes, dtypes and strides at addresses that are as far from
+    multiples of 16 bytes, of numbers of the same types, and of the same options. The numbers
+    themselves go to kernels as they come. A CUDA graph can capture a call where every row is
+    walked by the plain loop: many rows of up to 128 steps, or of 512 along a slow axis; `out` and
+    states of `initial` must be there already. Others raise RuntimeError: blocks that wait for
+    each other need a number of their own for every launch, which a graph would launch again.
 
     *Cost.* One pass over the memory on one thread. On several threads, and over Dask chunks, `s`
     and `t` are read twice, once to summarise and once to solve, unless the recurrence forgets.

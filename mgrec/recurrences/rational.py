@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from ..families.problem import Problem
 from ..families.transfer.door import as_rows, check
-from ..placement import solved
+from ..placement import solved_by_kind
 from .maps import mobius
 
 
-@solved
+@partial(solved_by_kind, by_numbers=False)
 def rational_recurrence(
     a: Any,
     b: Any,

@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...arrays.chunk import Chunk
-from ...arrays.layout import canonical_shape
+from ...arrays.layout import canonical_shape, is_one
 from ..family import Arrays, Begun, Chain, Pack, Shape
-from ..kernels import Backend, Kernels, Summarise
+from ..kernels import Again, Backend, Kernels, Summarise
 from ..problem import Problem
 from .cascade import Cascade
 from .head import LARGE, LEAST_DECAYS
@@ -77,6 +77,15 @@ class FilterRecurrence(Chain):
         results = tuple([r if r.flags.writeable else r.copy() for r in begun.results])
         (result,) = backend.kernels(self.family).finish(begun.head, entry, results)
         return (result.reshape(shape),)
+
+    def again(
+        self, backend: Backend, pack: Pack, shape: Shape, entry: Any, results: Arrays
+    ) -> Again | None:
+        prepare = backend.kernels(self.family).again
+        chunk = self._chunk(pack)
+        if prepare is None or not is_one(chunk.operands[0], pack.blocks[0]):
+            return None
+        return prepare(self.cascade, chunk, entry, results[0].reshape(chunk.shape))
 
     def leave(self, exit: Any, shape: Shape) -> Any:
         rows = shape[: self.axis] + shape[self.axis + 1 :]

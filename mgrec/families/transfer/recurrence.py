@@ -14,9 +14,11 @@ import numpy as np
 from ...algebra.coefficient import Coefficient
 from ...algebra.transfer_map import TransferMap
 from ...arrays.chunk import Chunk, CoefficientOperand
-from ...arrays.layout import as_result, lay_out, lay_out_entry
+from ...arrays.door import arrays_of
+from ...arrays.kinds import is_on_gpu
+from ...arrays.layout import as_result, is_one, lay_out, lay_out_entry
 from ..family import Arrays, Begun, Chain, Pack, Shape
-from ..kernels import Backend, Kernels, Summarise
+from ..kernels import Again, Backend, Kernels, Summarise
 from .affine import AffineSummary
 from .head import LARGE, LEAST
 from .summary import ComposedMaps
@@ -53,6 +55,13 @@ class TransferRecurrence(Chain):
 
     def enter(self, initial: Sequence[Any], shape: Shape) -> Arrays:
         return tuple([lay_out_entry(state, shape, self.axis) for state in initial])
+
+    def enter_whole(self, backend: Backend, initial: Sequence[Any], shape: Shape) -> Arrays:
+        def laid_out(state: Any) -> Any:
+            is_number = backend.spreads and state.ndim == 0 and not is_on_gpu(state)
+            return state if is_number else lay_out_entry(state, shape, self.axis)
+
+        return tuple(map(laid_out, initial))
 
     def precompute(self, backend: Backend, pack: Pack, shape: Shape) -> Summarise:
         launch = backend.kernels(self.family).precompute
@@ -100,18 +109,40 @@ class TransferRecurrence(Chain):
         results = backend.kernels(self.family).finish(begun.head, entry, results)
         return tuple([as_result(result, shape, self.result_dtype) for result in results])
 
+    def given(self, operands: Sequence[Any], initial: Sequence[Any]) -> list[Any]:
+        return [*arrays_of(self._filled(operands)), *initial]
+
+    def again(
+        self, backend: Backend, pack: Pack, shape: Shape, entry: Any, results: Arrays
+    ) -> Again | None:
+        prepare = backend.kernels(self.family).again
+        if prepare is None or self.dtype != self.result_dtype:
+            return None
+        chunk = self._chunk(pack, shape)
+        laid_out = [
+            x for operand in chunk.operands for x in getattr(operand, "operands", [operand])
+        ]
+        if not all(map(is_one, laid_out, arrays_of(self._filled(pack.blocks)))):
+            return None
+        written = tuple([array.reshape(chunk.shape) for array in results])
+        return prepare(self.transfer_map, chunk, entry, written)
+
     def _chunk(self, pack: Pack, shape: Shape) -> Chunk:
         """The chunk laid out for a backend."""
+        return lay_out(self, self._filled(pack.blocks), shape, pack.starts[self.axis])
+
+    def _filled(self, blocks: Sequence[Any]) -> tuple[Any, ...]:
+        """The operands, blocks in their slots."""
 
         def fill(slot: Any) -> Any:
             if isinstance(slot, int):
-                return pack.blocks[slot]
+                return blocks[slot]
             if isinstance(slot, tuple):
                 function, slots = slot
                 return Coefficient.of(function, *map(fill, slots))
             return slot
 
-        return lay_out(self, tuple(map(fill, self.operands)), shape, pack.starts[self.axis])
+        return tuple(map(fill, self.operands))
 
     def _with_code(self, summary: Any) -> Any:
         """Put back what :func:`without_code` left out, which every task has."""

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ...arrays.chunk import Chunk
-from ...arrays.kinds import is_on_gpu
-from ...arrays.layout import as_result, lay_out
+from ...arrays.layout import as_result, is_one, lay_out
 from ..family import Arrays, Line, Pack, Shape
 from ..kernels import Again, Backend, Kernels, Summarise
 from .ends import Ends
@@ -17,11 +16,6 @@ from .forgetting import Launch, summarise_ends
 from .periodic import ends_of
 from .singular import named
 from .summary import InterfaceRows
-
-
-def _is_one(laid_out: Any, given: Any) -> bool:
-    """Whether an operand was not copied when it was laid out."""
-    return not is_on_gpu(given) or laid_out.data.ptr == given.data.ptr
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,15 +124,17 @@ class TridiagonalSystem(Line):
             check_operands(self, pack, shape)
         return (as_result(result, shape, self.result_dtype),), None
 
-    def again(self, backend: Backend, pack: Pack, shape: Shape, result: Any) -> Again | None:
+    def again(
+        self, backend: Backend, pack: Pack, shape: Shape, entry: Any, results: Arrays
+    ) -> Again | None:
         prepare = backend.kernels(self.family).again
         # Closing a period, and what the other methods do not find by the way, are not in it.
         if prepare is None or self.is_periodic or self.method not in self.by_partitions:
             return None
         chunk = self._chunk(pack, shape)
-        if not all(map(_is_one, chunk.operands, pack.blocks)):
+        if not all(map(is_one, chunk.operands, pack.blocks)):
             return None
-        return prepare(self.ends(pack, shape), chunk, result.reshape(chunk.shape))
+        return prepare(self.ends(pack, shape), chunk, None, results[0].reshape(chunk.shape))
 
     def _closed(self, backend: Backend, pack: Pack, shape: Shape) -> Any:
         """The entry of a chunk of whole systems whose ends meet."""

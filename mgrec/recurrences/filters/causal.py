@@ -8,11 +8,11 @@ from typing import Any
 from ...families.family import Arrays
 from ...families.filters.door import as_zf, check_polynomials, check_sections
 from ...families.problem import Problem
-from ...placement import solved
+from ...placement import solved_by_kind
 from .chunks import without_empty_chunks
 
 
-@solved
+@solved_by_kind
 def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any = None) -> Problem:
     """Filter data along an axis with a rational transfer function.
 
@@ -82,7 +82,10 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any 
     float64. A lane computes the entry of its segment from the samples before it, as far back as
     the filter remembers, or from powers of the filter's matrix. It is compared with the exit of
     the segment before, and the segment is done again where digits would be lost, such as where a
-    signal falls silent shortly before it.
+    signal falls silent shortly before it. What was checked, designed and compiled for a CuPy array
+    is kept for later calls of the same kind, with the same coefficients, without `zi`. No CUDA
+    graph can capture a filter: its kernels share memory that is of one call alone, and RuntimeError
+    says so.
 
     *Cost.* One pass over the memory, two of reading where a filter remembers more than a
     segment of a GPU; over Dask chunks `x` is read twice, once to summarise and once to filter,
@@ -126,7 +129,7 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any 
     return _finished(check_polynomials(b, a, x, axis, zi, out), is_sections=False)
 
 
-@solved
+@solved_by_kind
 def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any = None) -> Problem:
     """Filter data along an axis with a cascade of second-order sections.
 

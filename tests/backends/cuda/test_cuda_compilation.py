@@ -14,9 +14,11 @@ from cuda_cases import chunk_of
 from mgrec.algebra.affine import affine
 from mgrec.algebra.fingerprint import StepFunction
 from mgrec.arrays.chunk import CoefficientOperand
+from mgrec.backends.cuda.device.compilation import Device
 from mgrec.backends.cuda.device.cubins import OPTIONS
 from mgrec.backends.cuda.trace.tracing import state_count
 from mgrec.backends.cuda.transfer.determine import launch_single_pass
+from mgrec.backends.cuda.transfer.layouts import choose_layout
 from mgrec.backends.cuda.transfer.long_coefficients import print_evaluation
 from mgrec.backends.cuda.transfer.precompute import launch_reduction
 from mgrec.backends.cuda.transfer.program import Layout
@@ -95,6 +97,22 @@ def test_evaluations_compile(nvrtc: ctypes.CDLL, dtype: str, architecture: int) 
     operand = CoefficientOperand(StepFunction(long_formula), 0)
     chunk = replace(chunk, operands=(operand, chunk.operands[1]))
     compile_text(nvrtc, print_evaluation(affine, chunk, describe(chunk)), architecture)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("channels", [16, pytest.param(3, marks=pytest.mark.extended)])
+def test_few_columns_compile(nvrtc: ctypes.CDLL, channels: int, architecture: int) -> None:
+    for name, dtype in (("affine", "float32"), ("computed", "complex128")):
+        transfer_map, chunk = chunk_of(name, dtype, (2, 10**6, channels), reverse=channels == 16)
+        states, device = state_count(transfer_map), Device(architecture, 132, 227 * 1024)
+        source = describe(chunk)
+        layout = choose_layout(chunk, source, len(transfer_map.identity), states, device)
+        assert layout.channels == channels
+        assert layout.bulk == (architecture >= 90)
+        layout = replace(layout, guarded=name == "affine")
+        given = [(None,) * states] * 2
+        launch = launch_single_pass(transfer_map, chunk, source, layout, *given, 132)[0]
+        compile_text(nvrtc, launch.text, architecture)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

@@ -12,7 +12,7 @@ import pytest
 from mgrec.algebra.affine import affine
 from mgrec.arrays.chunk import Chunk
 from mgrec.backends.cuda.device import compilation, launches
-from mgrec.backends.cuda.device.launches import EPOCH, SPACE, Launch, Slot, prepared, run
+from mgrec.backends.cuda.device.launches import EPOCH, SPACE, Launch, Prepared, Slot, run
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_launches_share_what_is_reserved_once_all_are_compiled(events: list[Any]
 
     first = Launch("", "first", 1, 32, (Slot(0), SPACE, EPOCH))
     again = Launch("", "again", 1, 32, first.arguments, is_fused=False)
-    call = prepared(first, again, reserve=reserve)
+    call = Prepared(first, again, reserve=reserve)
     call(("x",))
     call(("y",))
     assert [event[:2] for event in events[:2]] == [("compile", "first"), ("compile", "again")]
@@ -62,7 +62,7 @@ def test_chunks_of_a_kind_are_prepared_once(events: list[Any], monkeypatch: Any)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
 
     def prepare(transfer_map: Any, chunk: Chunk, entry: Any, results: Any) -> Any:
-        return prepared(Launch("", "kernel", 1, 32, (*chunk.operands, *results)))
+        return Prepared(Launch("", "kernel", 1, 32, (*chunk.operands, *results)))
 
     for ptr in (512, 1024, 1028):
         given = array(ptr), array(0)
@@ -79,7 +79,7 @@ def test_a_captured_stream_is_refused_before_anything_is_launched(
     stream = SimpleNamespace(is_capturing=lambda: True)
     cuda = SimpleNamespace(get_current_stream=lambda: stream)
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
-    call = prepared(Launch("", "one", 1, 32, ()), reserve=lambda: compilation.descriptors(1))
+    call = Prepared(Launch("", "one", 1, 32, ()), reserve=lambda: compilation.descriptors(1))
     with pytest.raises(RuntimeError, match="cannot be captured into a CUDA graph"):
         call()
     assert [event[0] for event in events] == ["compile"]

@@ -21,7 +21,8 @@ from mgrec.backends.cuda.tridiagonal import line, memory, phases, window
 from mgrec.families.kernels import Backend
 from mgrec.families.tridiagonal.ends import Ends
 from mgrec.families.tridiagonal.singular import SingularSystemError
-from mgrec.placement import local, replays
+from mgrec.placement import local
+from mgrec.placement.replays import replay
 
 WHOLE = Ends(has_first=True, has_last=True, method="partition")
 ANY = Ends(has_first=True, has_last=True)
@@ -229,7 +230,7 @@ def test_others_are_solved_with_pivoting(shape: tuple[int, int, int]) -> None:
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The problems that were solved, but for calls of a kind that was solved before."""
-    replays._kept.cache_clear()
+    replay._kept.cache_clear()
     solved: list[Any] = []
     solve = local.solve
 

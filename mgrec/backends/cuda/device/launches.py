@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import count
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from ....algebra.transfer_map import TransferMap
 from ....arrays.chunk import Chunk, CoefficientOperand
-from .compilation import compile_kernel
+from .compilation import compile_kernel, descriptors
 
 Arrays = Sequence[Any]
 Run = Callable[..., None]
@@ -55,41 +55,42 @@ class Launch:
         ])  # fmt: skip
 
 
-def prepared(*launches: Launch, reserve: Callable[[], Arrays] = tuple) -> Run:
-    """Compile launches for the current device.
+class Prepared:
+    """Launches, compiled for the current device.
 
     Parameters
     ----------
-    launches : Launch
+    *launches : Launch
     reserve : callable, ``() -> arrays``
         Memory that the launches share and a run alone needs: slots below 0.
-
-    Returns
-    -------
-    callable, ``(given=()) -> None``
-        Launches one after the other on the current stream; `given` is what slots of 0 and more
-        stand for.
+    units : int
+        The same of :func:`mgrec.backends.cuda.device.compilation.descriptors`, so many words.
     """
-    kernels = [
-        compile_kernel(each.text, each.name, each.shared_bytes, is_fused=each.is_fused)
-        for each in launches
-    ]
 
-    def run(given: Arrays = ()) -> None:
-        given = (*given, *reserve())
+    def __init__(
+        self, *launches: Launch, reserve: Callable[[], Arrays] = tuple, units: int = 0
+    ) -> None:
+        self.launches, self.units = launches, units
+        self.reserve = partial(descriptors, units) if units else reserve
+        self.kernels = [
+            compile_kernel(each.text, each.name, each.shared_bytes, is_fused=each.is_fused)
+            for each in launches
+        ]
+
+    def __call__(self, given: Arrays = ()) -> None:
+        """Launch one after the other on the current stream; slots of 0 and more are `given`."""
+        given = (*given, *self.reserve())
         template: tuple[Any, ...] | None = None
-        for launch, kernel in zip(launches, kernels, strict=True):
+        for launch, kernel in zip(self.launches, self.kernels, strict=True):
             if launch.arguments is not template:  # a repair has those of what it repairs
                 template, arguments = launch.arguments, launch.fill(given)
             shared_bytes, is_cooperative = launch.shared_bytes, launch.is_cooperative
             kernel(launch.blocks, launch.threads, arguments, shared_bytes, is_cooperative)
 
-    return run
-
 
 def run(*launches: Launch, given: Arrays = ()) -> None:
     """Compile launches, or find them compiled, and run them once."""
-    prepared(*launches)(given)
+    Prepared(*launches)(given)
 
 
 @dataclass(frozen=True)
@@ -102,8 +103,9 @@ class Slot:
         Among all that the run is given; below 0 from its end.
     shape : tuple of int
     dtype : numpy.dtype
-    ptr : int
-        Address modulo 16.
+    ptr : int, optional
+        Address modulo 16. None for a number in host memory, which kernels take by value, or
+        several in a struct.
     component : int, optional
         Of the array's first axis this one alone.
     """
@@ -111,7 +113,7 @@ class Slot:
     number: int
     shape: tuple[int, ...] = ()
     dtype: np.dtype[Any] | None = None
-    ptr: int = 0
+    ptr: int | None = 0
     component: int | None = None
 
     @property
@@ -127,6 +129,8 @@ class Slot:
 
     def find(self, given: Arrays) -> Any:
         array = given[self.number]
+        if self.ptr is None:
+            return as_argument(array)
         return array if self.component is None else array[self.component]
 
 
@@ -134,8 +138,21 @@ SPACE, EPOCH = Slot(-2), Slot(-1)
 """Of :func:`mgrec.backends.cuda.device.compilation.descriptors`, where a run reserves them."""
 
 
-Kind = tuple[tuple[int, ...], np.dtype[Any], int]
-Prepare = Callable[[TransferMap, Chunk, tuple[Any, ...], tuple[Any, ...]], Run]
+def is_value(operand: Any) -> bool:
+    """Whether kernels take an operand by value: a number in host memory, or its slot."""
+    if type(operand) is np.ndarray:
+        return operand.size == 1
+    return type(operand) is Slot and operand.ptr is None
+
+
+def as_argument(operand: Any) -> Any:
+    """An operand as a launch takes it; numbers in a struct stay together."""
+    is_number = type(operand) is np.ndarray and operand.size == 1 and operand.dtype.kind != "V"
+    return operand.reshape(())[()] if is_number else operand
+
+
+Kind = tuple[tuple[int, ...], np.dtype[Any], int | None]
+Prepare = Callable[[TransferMap, Chunk, tuple[Any, ...], tuple[Any, ...]], Prepared]
 
 
 def run_prepared(
@@ -146,9 +163,23 @@ def run_prepared(
     Parameters
     ----------
     prepare : callable, ``(transfer_map, chunk, entry, results) -> ((given) -> None)``
-        Called with slots for arrays, returns what :func:`prepared` does.
+        Called with slots for arrays, returns :class:`Prepared`.
     transfer_map, chunk, entry, results
         As of :func:`mgrec.backends.cuda.transfer.determine.prepare`.
+    """
+    run = prepare_kind(prepare, transfer_map, chunk, entry, results)
+    arrays: list[Any] = []
+    for operand in chunk.operands:
+        arrays += operand.operands if isinstance(operand, CoefficientOperand) else (operand,)
+    run((*arrays, *entry, *results))
+
+
+def prepare_kind(
+    prepare: Prepare, transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results: Arrays
+) -> Prepared:
+    """Prepare the launches of a chunk, or find those of a chunk of its kind.
+
+    They take the chunk's operands, those of coefficients included, then `entry` and `results`.
     """
     import cupy
 
@@ -160,15 +191,11 @@ def run_prepared(
     )
     outputs = (tuple(map(_kind, entry)), tuple(map(_kind, results)))
     kind = (chunk.shape, chunk.dtype, chunk.reverse, cupy.cuda.runtime.getDevice())
-    run = _prepare_kind(prepare, transfer_map, operands, *outputs, *kind)
-    arrays: list[Any] = []
-    for operand in chunk.operands:
-        arrays += operand.operands if isinstance(operand, CoefficientOperand) else (operand,)
-    run((*arrays, *entry, *results))
+    return _prepare_kind(prepare, transfer_map, operands, *outputs, *kind)
 
 
 def _kind(array: Any) -> Kind:
-    return array.shape, array.dtype, array.data.ptr % 16
+    return array.shape, array.dtype, None if is_value(array) else array.data.ptr % 16
 
 
 @lru_cache(maxsize=1024)
@@ -176,7 +203,7 @@ def _prepare_kind(
     prepare: Prepare, transfer_map: TransferMap, operands: tuple[Any, ...], entry: tuple[Kind, ...],
     results: tuple[Kind, ...], shape: tuple[int, int, int], dtype: np.dtype[Any], reverse: bool,
     device: int,
-) -> Run:  # fmt: skip
+) -> Prepared:  # fmt: skip
     numbers = count()
 
     def slot(kind: Kind) -> Slot:

@@ -10,7 +10,7 @@ import numpy as np
 from ....families.filters.cascade import Cascade
 from ....families.filters.decay import Decay, decay_within
 from ....families.filters.summary import is_tame
-from ..transfer.layouts import MULTIPROCESSORS
+from ..transfer.program import MULTIPROCESSORS
 
 # Eight warps on each multiprocessor. A constant, so that every device cuts alike.
 LANES = MULTIPROCESSORS * 8 * 32

@@ -18,7 +18,7 @@ from .program import FilterLayout, folders, print_propagation, print_repair, pri
 REPAIRERS = 1024
 _CHECKERS = 128
 # The struct of pointers.
-_ARRAYS = Slot(0)
+_ARRAYS = Slot(0, (8,), np.dtype(np.int64), None)
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,14 @@ class Filter:
         side = states * self.lanes * self.layout.states.itemsize
         sizes = [side, side, 4 * outer * inner, self.lanes, self.lanes]
         return [sum(sizes[:count]) for count in range(len(sizes) + 1)]
+
+    def words(self, base: int, x: int, entry: int, result: int) -> list[int]:
+        """The kernels' struct of pointers, by addresses: 0 where there is nothing."""
+        begun, ended, failures, tops, marks, _ = self.offsets
+        return [
+            x, result, entry, base + begun, base + ended, base + tops, base + failures,
+            base + marks,
+        ]  # fmt: skip
 
     def _sizes(self, halves: int = 1) -> np.ndarray:
         outer, steps, inner = self.shape
@@ -132,10 +140,8 @@ class Space:
 
     def point(self, x: Any, entry: Any, result: Any) -> np.ndarray:
         """The kernels' struct of pointers."""
-        base = self.memory.data.ptr
-        begun, ended, failures, tops, marks, _ = (base + k for k in self.filter.offsets)
-        given = [0 if array is None else array.data.ptr for array in (x, result, entry)]
-        return packed([*given, begun, ended, tops, failures, marks])
+        given = (0 if array is None else array.data.ptr for array in (x, entry, result))
+        return packed(self.filter.words(self.memory.data.ptr, *given))
 
     def _part(self, number: int, dtype: Any) -> Any:
         left, right = self.filter.offsets[number : number + 2]

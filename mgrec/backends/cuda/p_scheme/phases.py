@@ -38,7 +38,7 @@ _ENTRIES = """
   long long per_row, long long stride
 #define PARTS const Parts parts = {{outers, steps, inners, length, per_row, stride}}
 #define SOURCE const Source source = {{{fills}}}
-#define ENTRY const T* const entry[] = {{{entry}}}
+#define ENTRY const Entry entry = {{{entry}}}
 #define RESULTS T* const results[] = {{{result}}}
 extern "C" __global__ void __launch_bounds__(THREADS) precompute_kernel(
     {operands}{map_out}, SIZES) {{

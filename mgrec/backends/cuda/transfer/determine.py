@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ....algebra.transfer_map import TransferMap
 from ....arrays.chunk import Chunk
-from ..device.compilation import Device, descriptors
-from ..device.launches import EPOCH, SPACE, Launch, Run, prepared, run_prepared
+from ..device.compilation import Device
+from ..device.launches import EPOCH, SPACE, Launch, Prepared, as_argument, is_value, run_prepared
+from .channel_layouts import ring_of, steps_of_tile
 from .column_layouts import columns_of_lane
 from .layouts import choose_layout
 from .program import Layout, print_program
@@ -24,7 +24,7 @@ extern "C" __global__ void __launch_bounds__(THREADS + LOOKAHEAD, BLOCKS) determ
     {parameters}, Unit* space, long long outers, long long steps, long long inners,
     unsigned epoch) {{
   const Source source = {{{fills}}};
-  const T* const entry[] = {{{entry}}};
+  const Entry entry = {{{entry}}};
   T* const results[] = {{{result}}};
   const Ledger ledger = {{reinterpret_cast<Marks*>(space), epoch}};
   {call}
@@ -37,6 +37,9 @@ _COLUMNS = """const long long count = outers * inners, groups = (count + 31) / 3
   determine_columns(source, entry, results, space + marked_units(groups), ledger,
                     Columns{outers, steps, inners, count, groups,
                             (steps + STEPS - 1) / STEPS}, epoch);"""
+_CHANNELS = """const long long lines = (outers * inners + 31) / 32;
+  determine_channels(source, entry, results, space + marked_units(lines), ledger,
+                     Channels{outers, steps, (steps + STEPS - 1) / STEPS}, epoch);"""
 
 
 _RING_TURNS = 8
@@ -53,7 +56,14 @@ def launch_single_pass(
     words = -(-max(len(transfer_map.identity), states) * chunk.dtype.itemsize // 4)
     units = words + words % 2
     resident, threads = layout.blocks * multiprocessors, layout.threads + 32
-    if along_rows:
+    kernel, call = ("rows", _ROWS) if along_rows else ("columns", _COLUMNS)
+    if layout.channels:
+        kernel, call = "channels", _CHANNELS
+        tiles = outers * -(-steps // steps_of_tile(layout, chunk.dtype.itemsize))
+        blocks = min(resident, tiles)
+        published = min(tiles, ring_of(blocks)) * inners * units
+        threads = layout.threads + 32 * layout.ahead
+    elif along_rows:
         tiles = -(-outers * steps // (layout.threads * layout.items))
         blocks, published = min(resident, tiles), tiles * units
     else:
@@ -66,11 +76,10 @@ def launch_single_pass(
     launch = Launch(
         print_program(
             transfer_map, states, source, layout,
-            ("rows/determine" if along_rows else "columns/determine",), _ENTRY,
-            call=_ROWS if along_rows else _COLUMNS,
+            (f"{kernel}/determine",), _ENTRY, tuple(map(is_value, entry)), call=call,
         ),
         "determine_kernel", blocks, threads,
-        (*source.streams, *source.arguments, *entry, *results,
+        (*source.streams, *source.arguments, *map(as_argument, entry), *results,
          SPACE, *map(np.int64, chunk.shape), EPOCH),
         shared_bytes(chunk, source, layout, stores=states),
         is_cooperative=True,
@@ -80,9 +89,13 @@ def launch_single_pass(
 
 def shared_bytes(chunk: Chunk, source: Source, layout: Layout, stores: int) -> int:
     """Count the dynamic shared memory of a block: tiles of loads, of stores, and barriers."""
-    if chunk.shape[2] == 1 and not (layout.bulk or layout.staged):
+    is_flat = chunk.shape[2] == 1 or layout.channels
+    if is_flat and not (layout.bulk or layout.staged):
         return 0
     tile = layout.threads * layout.items * chunk.dtype.itemsize
+    if layout.channels:
+        tile = steps_of_tile(layout, chunk.dtype.itemsize) * layout.channels * chunk.dtype.itemsize
+        return 128 + (layout.stages * len(source.streams) + stores) * tile
     loads = layout.stages * len(source.streams)
     if chunk.shape[2] > 1:
         return loads * tile
@@ -96,7 +109,7 @@ def prepare(
     results: tuple[Any, ...],
     layout: Layout | None = None,
     multiprocessors: int | None = None,
-) -> Run:
+) -> Prepared:
     """Compile the launches of a chunk, or those of chunks of its kind: what returns runs them.
 
     Parameters
@@ -105,6 +118,7 @@ def prepare(
     chunk : Chunk
         With at least one step and row.
     entry : tuple of arrays (outer, inner)
+        Or of numbers in host memory, each for all rows.
     results : tuple of arrays (outer, steps, inner)
     layout : Layout, optional
         Chosen by :func:`mgrec.backends.cuda.transfer.layouts.choose_layout` when not given.
@@ -120,13 +134,15 @@ def prepare(
         layout = replace(layout, bulk=False, staged=False)
     if layout.walking:
         arrays = (entry, results, device.multiprocessors)
-        return prepared(launch_walk(transfer_map, chunk, source, layout, *arrays))
+        return Prepared(launch_walk(transfer_map, chunk, source, layout, *arrays))
     layout = replace(layout, guarded=transfer_map.redoes_rows_of(chunk.dtype))
     launch, units = launch_single_pass(
         transfer_map, chunk, source, layout, entry, results, device.multiprocessors
     )
-    repair = (launch_repair(chunk, source, launch.arguments),) if layout.guarded else ()
-    return prepared(launch, *repair, reserve=partial(descriptors, max(units, 1)))
+    repair: tuple[Launch, ...] = ()
+    if layout.guarded:
+        repair = (launch_repair(chunk, source, launch.arguments, is_value(entry[0])),)
+    return Prepared(launch, *repair, units=max(units, 1))
 
 
 def determine(transfer_map: TransferMap, chunk: Chunk, entry: tuple[Any, ...]) -> tuple[Any, ...]:

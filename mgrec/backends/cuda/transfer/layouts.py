@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from .channel_layouts import choose_channels
 from .column_layouts import (
     ASYNC_CAPABILITY,
     choose_columns,
@@ -17,7 +18,7 @@ from .column_layouts import (
     in_words,
     pack_of,
 )
-from .program import Layout
+from .program import MULTIPROCESSORS, Layout
 
 if TYPE_CHECKING:
     from ....arrays.chunk import Chunk
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from .sources import Source
 
 _BULK_CAPABILITY = 90
-MULTIPROCESSORS = 132
-"""Of the GPU that tiles are sized for."""
 _ROW_SHARED = 227 * 1024
 """Bytes of its shared memory that a block may have."""
 _ROW_THREADS = 224
@@ -45,6 +44,8 @@ _ONE_WORD_REGISTERS = 152
 """Where one operand varies: 76 float32 items ran at 0.94, 60 at 0.91."""
 _COMPUTED_REGISTERS = 120
 """The same where a coefficient is computed twice a step: 60 items ran at 0.90, 68 at 0.83."""
+_SLOW_THREADS, _SLOW_VECTORS = 480, 3
+"""Where formulas of a coefficient are their limit: twice as many warps hide their latency."""
 _WALKING_WORD = 8
 """Bytes of neighbouring columns that a lane walks."""
 _WALKING_GROUPS = 2 * MULTIPROCESSORS
@@ -56,6 +57,9 @@ _WALKING_STEPS = 128
 _WALKING_COLUMN_STEPS, _WALKING_COLUMN_GROUPS = 512, 16 * MULTIPROCESSORS
 """Longest and fewest columns that warps walk: 1,000,000 of 64 steps ran at 0.85 of the floor,
 tiles at 0.80; 10,000 of 10,000 steps, 3 warps a multiprocessor, at 0.21 and 0.66."""
+_WIDE_STEPS, _WIDE_GROUPS = 4096, 1024
+"""The same in words of 16 bytes: 32,768 columns of 2,048 steps ran at 0.95 of the floor, with a
+constant coefficient at 0.91; tiles at 0.87."""
 _WALKING_SHARED = 200 * 1024
 """Bytes of a multiprocessor that its walking warps ask for at once."""
 
@@ -64,8 +68,11 @@ def choose_layout(chunk: Chunk, source: Source, width: int, states: int, device:
     """Choose the layout of the single pass."""
     if _is_walked(chunk):
         return walking_layout(chunk, source, states, device)
+    if _is_walked_in_wide_words(chunk, source):
+        return walking_layout(chunk, source, states, device, _WALKING_ITEMS, 16)
     if chunk.shape[2] > 1:
-        return choose_columns(chunk, source, width, device)
+        layout = choose_channels(chunk, source, states, device)
+        return layout or choose_columns(chunk, source, width, device)
     return _choose_rows(chunk, source, states, device, is_heavy=width >= 4 * states)
 
 
@@ -75,6 +82,11 @@ def _is_walked(chunk: Chunk) -> bool:
         return steps <= _WALKING_COLUMN_STEPS and groups >= _WALKING_COLUMN_GROUPS
     is_aligned = steps * chunk.dtype.itemsize % 16 == 0
     return is_aligned and steps <= _WALKING_STEPS and groups >= _WALKING_GROUPS
+
+
+def _is_walked_in_wide_words(chunk: Chunk, source: Source) -> bool:
+    is_wide = chunk.shape[2] > 1 and pack_of(chunk, source, 16) > 1
+    return is_wide and chunk.shape[1] <= _WIDE_STEPS and _groups(chunk) >= _WIDE_GROUPS
 
 
 def choose_precompute(
@@ -121,6 +133,8 @@ def _choose_rows(
         registers = _ROW_REGISTERS if is_wide else _HEAVY_REGISTERS
     vectors = max(registers // (2 * source.words * vector), 1)
     threads = _HEAVY_WIDE_THREADS if is_heavy and is_wide else _ROW_THREADS
+    if source.has_transcendental:
+        threads, vectors = _SLOW_THREADS, min(vectors, _SLOW_VECTORS)
     streams = len(source.streams)
     # Where the tiles are fewer than the multiprocessors smaller ones are sooner done.
     enough = chunk.shape[0] * chunk.shape[1] // (threads * vector * MULTIPROCESSORS)

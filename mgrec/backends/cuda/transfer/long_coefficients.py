@@ -16,10 +16,10 @@ import numpy as np
 
 from ....algebra.transfer_map import TransferMap
 from ....arrays.chunk import Chunk, CoefficientOperand
-from ..device.launches import Launch, run
+from ..device.launches import Launch, is_value, run
+from ..device.scratch import refuse_capture
 from ..trace.tracing import state_count
-from .layouts import MULTIPROCESSORS
-from .program import Layout, print_program
+from .program import MULTIPROCESSORS, Layout, print_program
 from .sources import Source, describe, is_costly
 
 PIECE = 2**21
@@ -125,13 +125,18 @@ def determine_in_pieces(
     results: Arrays,
 ) -> None:
     """Write the states of a chunk piece after piece, each from the states after the last."""
+    refuse_capture("a recurrence with a coefficient of many operations")
     evaluate = evaluated(transfer_map, chunk)
     states = entry
     for piece in pieces(chunk):
         written = tuple(w[piece.outers, piece.steps] for w in results)
-        before = tuple(e[piece.outers] for e in entry) if piece.begins else states
+        before = tuple([_part(e, piece) for e in entry]) if piece.begins else states
         determine(transfer_map, evaluate(piece), before, written)
         states = tuple(w[:, 0 if chunk.reverse else -1] for w in written)
+
+
+def _part(state: Any, piece: Piece) -> Any:
+    return state if is_value(state) else state[piece.outers]
 
 
 def compose_in_pieces(

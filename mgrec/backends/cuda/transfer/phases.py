@@ -17,7 +17,10 @@ from ....families.transfer.affine import AffineSummary
 from ....families.transfer.summary import ComposedMaps
 from ..device.arrays import on_device
 from ..device.launches import run_prepared
+from ..device.scratch import refuse_capture
+from .again import again
 from .determine import prepare
+from .entry import spread, states_of
 from .long_coefficients import determine_in_pieces, is_ahead
 from .precompute import launch_precompute
 from .summary import launch_summary
@@ -61,7 +64,7 @@ def precompute(
 
 def kernels(method: str) -> Kernels:
     """The phases of a chunk, determined by the kernels of a method."""
-    return Kernels(determine_by(method), precompute)
+    return Kernels(determine_by(method), precompute, again=None if method == "p-scheme" else again)
 
 
 def determine_by(method: str) -> Callable[[TransferMap, Chunk, Arrays, Arrays], None]:
@@ -73,32 +76,16 @@ def _in_a_single_pass(
     transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results: Arrays
 ) -> None:
     if results[0].size:
-        chunk = chunk.map_arrays(on_device, chunk.shape)
         solve = partial(run_prepared, prepare)
         solve = partial(determine_in_pieces, solve) if is_ahead(chunk) else solve
-        solve(transfer_map, chunk, _entry(entry, chunk), results)
+        solve(transfer_map, chunk, states_of(entry, chunk), results)
 
 
 def _by_p_scheme(transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results: Arrays) -> None:
     from ..p_scheme import phases as p_scheme
 
     if results[0].size:
+        refuse_capture("method 'p-scheme'")
         chunk = chunk.map_arrays(on_device, chunk.shape)
-        p_scheme.Phases(transfer_map, chunk, _entry(entry, chunk), results)()
-
-
-def _entry(entry: Arrays, chunk: Chunk) -> Arrays:
-    import cupy
-
-    arrays = map(_state_on_device, (part.astype(chunk.dtype, copy=False) for part in entry))
-    return tuple(map(cupy.ascontiguousarray, arrays))
-
-
-def _state_on_device(array: Any) -> Any:
-    """A state goes to the device as any work of the stream: another for every chunk.
-
-    States of 0 are those of most calls, and shared as coefficients are.
-    """
-    import cupy
-
-    return cupy.asarray(array) if is_on_gpu(array) or array.any() else on_device(array)
+        states = [spread(state, chunk) for state in states_of(entry, chunk)]
+        p_scheme.Phases(transfer_map, chunk, tuple(states), results)()

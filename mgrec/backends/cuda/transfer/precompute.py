@@ -15,12 +15,12 @@ from ....arrays.chunk import Chunk
 from ....families.transfer.growth import guarded_affine
 from ....families.transfer.summary import ComposedMaps
 from ..device.compilation import Device
-from ..device.launches import Launch, Run, Slot, prepared, run_prepared
+from ..device.launches import Launch, Prepared, Slot, run_prepared
 from ..trace.tracing import state_count
 from .determine import shared_bytes
-from .layouts import MULTIPROCESSORS, choose_precompute
+from .layouts import choose_precompute
 from .long_coefficients import compose_in_pieces, is_ahead
-from .program import Layout, print_program
+from .program import MULTIPROCESSORS, Layout, print_program
 from .sources import Source, describe
 
 _ENTRIES = """
@@ -82,7 +82,7 @@ def _reserve(*shape: int) -> tuple[Any, ...]:
 
 def prepare_precompute(
     transfer_map: TransferMap, chunk: Chunk, maps: Any, layout: Layout | None = None
-) -> Run:
+) -> Prepared:
     """Compile the launches of a chunk, or those of chunks of its kind: what returns runs them.
 
     Parameters
@@ -101,10 +101,10 @@ def prepare_precompute(
     is_guarded = chunk.dtype.kind == "f" and transfer_map == guarded_affine(chunk.dtype)
     layout = replace(layout, guarded=is_guarded)
     *launches, spans = launch_reduction(transfer_map, chunk, source, layout, maps)
-    return prepared(*launches, reserve=partial(_reserve, *spans))
+    return Prepared(*launches, reserve=partial(_reserve, *spans))
 
 
-def _prepare(transfer_map: TransferMap, chunk: Chunk, entry: Any, results: Any) -> Run:
+def _prepare(transfer_map: TransferMap, chunk: Chunk, entry: Any, results: Any) -> Prepared:
     return prepare_precompute(transfer_map, chunk, results[0])
 
 

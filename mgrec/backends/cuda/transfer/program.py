@@ -13,6 +13,8 @@ from ....algebra.transfer_map import TransferMap
 from ..trace.tracing import trace_transfer_map
 from .sources import Source, print_source
 
+MULTIPROCESSORS = 132
+"""Of the GPU that tiles are sized for."""
 _KERNELS = Path(__file__).parents[1] / "kernels"
 
 _PRELUDE = """
@@ -41,6 +43,8 @@ class Layout:
         hold neighbouring ones); several rows may begin in one
         thread's part; steps whose composed maps overflow or underflow are repaired; a
         lane walks a row step by step.
+    channels, ahead : int
+        Columns of a tile that has all columns (0: other layouts), and its warps that look ahead.
     staged : bool
         Tiles pass through shared memory without bulk copies; columns: by words of 16 bytes.
     """
@@ -58,11 +62,14 @@ class Layout:
     team: int = 1
     blocks: int = 1
     chains: int = 1
+    channels: int = 0
+    ahead: int = 0
 
     def print(self) -> str:
+        own = ("channels", "ahead") if self.channels else ()
         numbers = "".join(
             f"constexpr int {name.upper()} = {getattr(self, name)};\n"
-            for name in ("threads", "items", "stages", "team", "blocks", "chains")
+            for name in ("threads", "items", "stages", "team", "blocks", "chains", *own)
         )
         flags = "".join(
             f"constexpr bool {name.upper()} = {str(getattr(self, name)).lower()};\n"
@@ -73,7 +80,7 @@ class Layout:
 
 def print_program(
     transfer_map: TransferMap, states: int, source: Source, layout: Layout,
-    kernels: Sequence[str], entry: str, **fields: Any,
+    kernels: Sequence[str], entry: str, values: Sequence[bool] = (), **fields: Any,
 ) -> str:  # fmt: skip
     """Print a program.
 
@@ -88,18 +95,34 @@ def print_program(
         Files of the kernels, such as ``rows/determine``.
     entry : str
         The ``__global__`` functions, as a format of :func:`_print_arrays` and `fields`.
+    values : sequence of bool, optional
+        Of each scalar of a state: before the first step it is one for all rows, a value.
     """
-    arrays = _print_arrays(source, states, len(transfer_map.identity))
+    values = values or [False] * states
+    arrays = _print_arrays(source, values, len(transfer_map.identity))
     parts = (
         _PRELUDE, layout.print(), kernel_text("scalar/numeric"),
         trace_transfer_map(transfer_map, source.dtype, states), "typedef Transfer::T T;\n",
-        print_source(source), kernel_text(*kernels), entry.format(**arrays, **fields),
+        _print_entry(values), print_source(source), kernel_text(*kernels),
+        entry.format(**arrays, **fields),
     )  # fmt: skip
     # Launches of many shapes share one text.
     return sys.intern("".join(parts))
 
 
-def _print_arrays(source: Source, states: int, width: int) -> dict[str, str]:
+def _print_entry(values: Sequence[bool]) -> str:
+    """Print ``struct Entry``, the states before the first step of every row."""
+    members = "".join(f"  {_entry_type(value)} of{k};\n" for k, value in enumerate(values))
+    states = ", ".join(f"of{k}" if value else f"of{k}[row]" for k, value in enumerate(values))
+    at = f"  DEVICE Transfer::State at(long long row) const {{ return {{{{{states}}}}}; }}\n"
+    return f"struct Entry {{\n{members}{at}}};\n"
+
+
+def _entry_type(is_value: bool) -> str:
+    return "T" if is_value else "const T*"
+
+
+def _print_arrays(source: Source, values: Sequence[bool], width: int) -> dict[str, str]:
     """Print what kernels take and make of it.
 
     ``operands`` and the ``fills`` of a source; by ``entry``, ``result``, ``map`` and ``values``
@@ -112,12 +135,15 @@ def _print_arrays(source: Source, states: int, width: int) -> dict[str, str]:
         "operands": "".join(f"{parameter}, " for parameter in operands),
         "fills": ", ".join([f"{{{', '.join(streams) or 'nullptr'}}}", *source.fills]),
     }
-    kinds = {"entry": range(states), "result": range(states), "map": range(width)}
+    states = range(len(values))
+    kinds = {"entry": states, "result": states, "map": range(width)}
     for kind, numbers in {**kinds, "values": source.costly}.items():
         names = [f"{kind}{k}" for k in numbers]
         fields[kind] = ", ".join(names)
         fields[f"{kind}_in"] = ", ".join(f"const T* {name}" for name in names)
         fields[f"{kind}_out"] = ", ".join(f"T* {name}" for name in names)
+    given = [f"{_entry_type(value)} entry{k}" for k, value in enumerate(values)]
+    fields["entry_in"] = ", ".join(given)
     fields["parameters"] = "{operands}{entry_in}, {result_out}".format(**fields)
     return fields
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -10,11 +11,15 @@ import numpy as np
 
 from ....algebra.fingerprint import StepFunction
 from ....arrays.chunk import Chunk, CoefficientOperand
+from ..device.launches import as_argument, is_value
 from ..trace.cpp_names import ctype
 from ..trace.tracing import trace_coefficient
 
 _CHEAP = 8
 """Statements of a coefficient that is computed twice a step rather than kept in a register."""
+_TRANSCENDENTAL = re.compile(
+    r"np_(arc\w+|\w*sin\w*|\w*cos\w*|\w*tan\w*|exp\w*|log\d\w*|log|cbrt|hypot|power)\(|power_of"
+)
 _INLINED = 64
 """Statements above which a coefficient is evaluated ahead (long_coefficients.py), and is called:
 400 of them, inlined into each of 36 unrolled items, took NVRTC more than four minutes."""
@@ -65,6 +70,8 @@ class Source:
         What each varying operand that is no stream is, as C++ of (outer, step, inner).
     costly : dict
         Of each costly coefficient, by its number: the varying operand that it is.
+    has_transcendental : bool
+        A coefficient takes sines, powers or the like, each tens of operations.
     """
 
     dtype: np.dtype[Any]
@@ -77,6 +84,7 @@ class Source:
     steps: list[str] = field(default_factory=list)
     computed: list[str] = field(default_factory=list)
     costly: dict[int, int] = field(default_factory=dict)
+    has_transcendental: bool = False
 
     @property
     def is_aligned(self) -> bool:
@@ -106,11 +114,7 @@ def describe(chunk: Chunk) -> Source:
             if is_costly(operand, chunk.dtype):
                 source.costly[k] = source.varying - 1
         elif operand.size == 1:
-            source.steps.append(f"constant{k}")
-            source.members.append(f"T constant{k};")
-            source.fills.append(f"cast<T>(*constant{k})")
-            source.parameters.append(f"const {ctype(operand.dtype)}* constant{k}")
-            source.arguments.append(operand)
+            _add_constant(source, f"constant{k}", operand)
         else:
             _add_varying(source, f"cast<T>({_gather(source, operand)})")
     return source
@@ -176,6 +180,15 @@ def _is_stream(operand: Any, chunk: Chunk) -> bool:
     return operand.shape == chunk.shape and operand.dtype == chunk.dtype and operand.size > 1
 
 
+def _add_constant(source: Source, name: str, operand: Any) -> None:
+    kind, is_number = ctype(operand.dtype), is_value(operand)
+    source.steps.append(name)
+    source.members.append(f"T {name};")
+    source.fills.append(f"cast<T>({'' if is_number else '*'}{name})")
+    source.parameters.append(f"{kind} {name}" if is_number else f"const {kind}* {name}")
+    source.arguments.append(as_argument(operand))
+
+
 def _add_varying(source: Source, expression: str) -> None:
     source.steps.append(f"items.v[{len(source.streams) + len(source.computed)}][r]")
     source.computed.append(expression)
@@ -189,7 +202,10 @@ def _add_computed(source: Source, operand: CoefficientOperand, chunk: Chunk) -> 
     source.functions.append(traced)
     _add_member(source, "long long", f"{name}_first", np.int64(operand.first))
     one_row = chunk.shape[0] == 1 or chunk.shape[2] > 1
-    if one_row and not operand.operands and traced.count(";") <= _CHEAP:
+    is_transcendental = bool(_TRANSCENDENTAL.search(traced))
+    source.has_transcendental |= is_transcendental
+    is_cheap = not is_transcendental and traced.count(";") <= _CHEAP
+    if one_row and not operand.operands and is_cheap:
         source.steps.append(f"{name}({name}_first + items.step + r)")
         return
     gathered = "".join(f", {_gather(source, x)}" for x in operand.operands)
@@ -198,6 +214,9 @@ def _add_computed(source: Source, operand: CoefficientOperand, chunk: Chunk) -> 
 
 def _gather(source: Source, operand: Any) -> str:
     name = f"gather{len(source.arguments)}"
+    if is_value(operand):
+        _add_member(source, ctype(operand.dtype), name, as_argument(operand))
+        return name
     _add_member(source, f"const {ctype(operand.dtype)}*", name, operand)
     _, steps, inners = operand.shape
     strides = {"outer": steps * inners, "step": inners, "inner": 1}

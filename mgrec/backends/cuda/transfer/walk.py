@@ -8,7 +8,7 @@ import numpy as np
 
 from ....algebra.transfer_map import TransferMap
 from ....arrays.chunk import Chunk
-from ..device.launches import Launch
+from ..device.launches import Launch, as_argument, is_value
 from .program import Layout, print_program
 from .sources import Source
 
@@ -16,7 +16,7 @@ _ENTRY = """
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) walk_kernel(
     {parameters}, long long outers, long long steps, long long inners) {{
   const Source source = {{{fills}}};
-  const T* const entry[] = {{{entry}}};
+  const Entry entry = {{{entry}}};
   T* const results[] = {{{result}}};
   const long long count = outers * inners, groups = (count + 31) / 32;
   const long long pieces = (steps + ITEMS - 1) / ITEMS;
@@ -49,12 +49,13 @@ def launch_walk(
         print_program(
             transfer_map, states, source, layout,
             ("rows/walk_steps" if along_rows else "columns/walk",), _ENTRY,
-            call=_ROWS if along_rows else _COLUMNS,
+            tuple(map(is_value, entry)), call=_ROWS if along_rows else _COLUMNS,
         ),
         "walk_kernel",
         min(-(-chunk.shape[0] * chunk.shape[2] // 32), layout.blocks * multiprocessors),
         32,
-        (*source.streams, *source.arguments, *entry, *results, *map(np.int64, chunk.shape)),
+        (*source.streams, *source.arguments, *map(as_argument, entry), *results,
+         *map(np.int64, chunk.shape)),
         pieces * 32 * piece,
         is_fused=False,
     )  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..device.compilation import Device
-from ..device.launches import Launch, Run, Slot, prepared
+from ..device.launches import Launch, Prepared, Run, Slot
 from .program import (
     MERGERS,
     PartitionLayout,
@@ -122,10 +122,10 @@ def runs_of(line: Line, device: int) -> dict[str, Run]:
     """
     top, whole = line.top, line.whole
     return {
-        "reduce": prepared(*line.reduce(top)),
-        "enter": prepared(*line.substitute(top)),
-        "solve": prepared(*line.reduce(whole), line.solve(whole)),
-        "finish": prepared(*line.substitute(whole)),
+        "reduce": Prepared(*line.reduce(top)),
+        "enter": Prepared(*line.substitute(top)),
+        "solve": Prepared(*line.reduce(whole), line.solve(whole)),
+        "finish": Prepared(*line.substitute(whole)),
     }
 
 

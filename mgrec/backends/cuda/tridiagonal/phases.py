@@ -117,7 +117,7 @@ def determine(ends: Ends, chunk: Chunk, entry: Any, result: Any) -> bool:
     return is_solved or solve()
 
 
-def again(ends: Ends, chunk: Chunk, result: Any) -> Again:
+def again(ends: Ends, chunk: Chunk, entry: None, result: Any) -> Again:
     """Prepare what solves whole systems of the kind of a chunk; see :class:`Kernels`."""
     on_gpu = chunk.map_arrays(on_device, chunk.shape)
     tries = tries_of(on_gpu) if ends.method == "auto" else ()
@@ -129,10 +129,11 @@ def again(ends: Ends, chunk: Chunk, result: Any) -> Again:
     ]
     is_forgetting = True
 
-    def solve(given: Sequence[int | None], target: int) -> bool:
+    def solve(given: Sequence[Any], targets: Sequence[int]) -> bool:
         nonlocal is_forgetting
+        (target,) = targets
         addresses = [
-            own.data.ptr if address is None else address
+            address if own is None else own.data.ptr
             for own, address in zip(scalars, given, strict=True)
         ]
         have_solved = windows_under_way(tries, addresses, target)

@@ -12,7 +12,7 @@ import numpy as np
 from ....arrays.chunk import Chunk
 from ....families.tridiagonal.singular import SingularSystemError
 from ..device.compilation import Device
-from ..device.launches import Launch, Run, Slot, prepared
+from ..device.launches import Launch, Prepared, Run, Slot
 from ..filters.numbers import packed
 from .memory import strides_of
 
@@ -90,4 +90,4 @@ def solve_whole(build: Build, chunk: Chunk, result: Any) -> bool:
 @lru_cache(maxsize=1024)
 def _prepared(build: Build, shape: Shape, dtype: np.dtype[Any], device: int) -> tuple[Run, int]:
     plan = build(shape, dtype, Device.current())
-    return prepared(*plan.launches), plan.scratch
+    return Prepared(*plan.launches), plan.scratch

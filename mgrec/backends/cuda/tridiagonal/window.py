@@ -15,7 +15,7 @@ import numpy as np
 
 from ....arrays.chunk import Chunk
 from ..device.compilation import Device
-from ..device.launches import Launch, Run, Slot, prepared
+from ..device.launches import Launch, Prepared, Run, Slot
 from ..transfer.program import kernel_text
 from .memory import strides_of
 from .program import prelude
@@ -217,7 +217,7 @@ def _tries(
     for windows in windows_of(shape, dtype, device):
         by_words = is_aligned and shape[2] % windows.layout.width == 0
         words = [*operands, 0, 0, 0, *windows.words(), by_words, 0, 0]
-        found.append(Try(np.array(words, np.int64), prepared(windows.launch(device))))
+        found.append(Try(np.array(words, np.int64), Prepared(windows.launch(device))))
     return tuple(found)
 
 

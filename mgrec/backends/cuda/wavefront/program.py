@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..device.compilation import Device, descriptors
-from ..device.launches import EPOCH, SPACE, Launch, Run, Slot, prepared
+from ..device.launches import EPOCH, SPACE, Launch, Prepared, Run, Slot
 from ..trace.cpp_names import ctype
 from ..transfer.program import kernel_text
 from .layout import Cut, Shape, TableLayout, cut_of
@@ -56,4 +56,4 @@ def prepared_of(
     device = Device.current()
     cut = cut_of(shape, x_dtype, dtype, aligned, device)
     reserve: Callable[[], Any] = partial(descriptors, cut.words) if cut.words else tuple
-    return cut, prepared(launch_of(cut, device), reserve=reserve)
+    return cut, Prepared(launch_of(cut, device), reserve=reserve)

@@ -80,15 +80,13 @@ DEVICE inline void advance(Cursor& at, const Columns& shape) {
 struct States { Transfer::State of[PACK]; };
 struct Spans { Span of[PACK]; };
 
-DEVICE inline States entries_of(const T* const (&entry)[Transfer::STATES], const Column& column,
+DEVICE inline States entries_of(const Entry& entry, const Column& column,
                                 const Columns& shape) {
   States states = {};
   if (!column.exists) return states;
 #pragma unroll
   for (int c = 0; c < PACK; ++c)
-#pragma unroll
-    for (int q = 0; q < Transfer::STATES; ++q)
-      states.of[c].v[q] = entry[q][column.outer * shape.inners + column.inner + c];
+    states.of[c] = entry.at(column.outer * shape.inners + column.inner + c);
   return states;
 }
 

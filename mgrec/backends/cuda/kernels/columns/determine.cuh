@@ -55,9 +55,8 @@ DEVICE inline States fold_columns(const Ring& ring, int turn, int begin, States 
 }
 
 // Spine of a team: the look-ahead warp finds the states at the beginning of the block's tiles.
-DEVICE inline void resolve(States (&tile_entry)[RING][32],
-                           const T* const (&entry)[Transfer::STATES], const Ring& ring, Cursor at,
-                           const Columns& shape) {
+DEVICE inline void resolve(States (&tile_entry)[RING][32], const Entry& entry, const Ring& ring,
+                           Cursor at, const Columns& shape) {
   const int member = blockIdx.x % TEAM;
   States states = {};
   for (int turn = 0; !at.ends(shape); ++turn, advance(at, shape)) {
@@ -100,7 +99,7 @@ DEVICE inline void mark_doubts(const Ledger& ledger, const Cursor& at, int k, co
   if (doubtful) mark_run(ledger, at, k, shape);
 }
 
-DEVICE void determine_columns(const Source& source, const T* const (&entry)[Transfer::STATES],
+DEVICE void determine_columns(const Source& source, const Entry& entry,
                               T* const (&results)[Transfer::STATES], Unit* descriptors,
                               const Ledger& ledger, const Columns& lines, unsigned epoch) {
   extern __shared__ __align__(16) unsigned char memory[];

@@ -4,7 +4,7 @@
 
 static_assert(WARPS == 1 && TEAM == 1, "a block is one warp");
 
-DEVICE void walk_columns(const Source& source, const T* const (&entry)[Transfer::STATES],
+DEVICE void walk_columns(const Source& source, const Entry& entry,
                          T* const (&results)[Transfer::STATES], const Columns& lines) {
   extern __shared__ __align__(16) unsigned char memory[];
   T* const slots = reinterpret_cast<T*>(memory);

@@ -115,16 +115,14 @@ DEVICE inline void mark_part(Marks& marks, const Part& part, const Parts& parts,
 // A warp a row: lane k keeps the state before the k-th part of 32. The map of each part goes to all
 // lanes by a shuffle, which waits for no state; what is left of the chain is `apply`.
 DEVICE void propagate_parts(const T* const (&maps)[Transfer::WIDTH],
-                            const T* const (&entry)[Transfer::STATES],
+                            const Entry& entry,
                             T* const (&entries)[Transfer::STATES], Marks& marks, const Parts& parts,
                             unsigned epoch) {
   const int lane = threadIdx.x % 32;
   const long long row = first_thread() / 32;
   if (row >= parts.outers * parts.inners) return;
   const Line line = {row / parts.inners, row % parts.inners};
-  Transfer::State state;
-#pragma unroll
-  for (int q = 0; q < Transfer::STATES; ++q) state.v[q] = entry[q][row];
+  Transfer::State state = entry.at(row);
   Transfer::Map now[AHEAD] = {}, next[AHEAD] = {};
   load_maps(maps, line, 0, parts, next);
   for (long long begin = 0; begin < parts.per_row; begin += AHEAD * 32) {
@@ -153,12 +151,10 @@ DEVICE void propagate_parts(const T* const (&maps)[Transfer::WIDTH],
   }
 }
 
-DEVICE void determine_parts(const Source& source, const T* const (&entries)[Transfer::STATES],
+DEVICE void determine_parts(const Source& source, const Entry& entries,
                             T* const (&results)[Transfer::STATES], const Parts& parts) {
   for (long long number = first_thread(); number < parts.count(); number += thread_count()) {
-    Transfer::State state;
-#pragma unroll
-    for (int q = 0; q < Transfer::STATES; ++q) state.v[q] = entries[q][number];
+    Transfer::State state = entries.at(number);
     walk_part(source, parts, part_of(number, parts),
               [&](const Transfer::Map& step, long long place, bool) {
                 state = Transfer::apply(step, state);

@@ -62,8 +62,8 @@ DEVICE inline void mark_growth(const Ledger& ledger, const Place& place,
 
 // Spine: the look-ahead warp.
 DEVICE inline void resolve(Transfer::State (&tile_entry)[RING],
-                           const T* const (&entry)[Transfer::STATES], const Unit* descriptors,
-                           const Ledger& ledger, const Shape& shape, unsigned epoch) {
+                           const Entry& entry, const Unit* descriptors, const Ledger& ledger,
+                           const Shape& shape, unsigned epoch) {
   Spine spine = {entry_of(entry, SEGMENTED ? -1 : 0, shape), 0};
   int turn = 0;
   for (long long tile = blockIdx.x; tile < shape.tiles; tile += gridDim.x, ++turn) {
@@ -88,7 +88,7 @@ struct Part {  // a thread's part of a tile, between its upsweep and its downswe
   Span before;
 };
 
-DEVICE void determine_rows(const Source& source, const T* const (&entry)[Transfer::STATES],
+DEVICE void determine_rows(const Source& source, const Entry& entry,
                            T* const (&results)[Transfer::STATES], Unit* descriptors,
                            const Ledger& ledger, const Shape& shape, unsigned epoch) {
   extern __shared__ __align__(128) unsigned char memory[];

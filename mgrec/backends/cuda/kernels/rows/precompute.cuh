@@ -39,7 +39,7 @@ DEVICE void precompute_rows(const Source& whole_source, Span* spans, long long r
     for (int k = 0; k < STAGES; ++k)
       request_vectors(stages, k, source, begin + k < end ? begin + k : shape.tiles, shape);
   __syncthreads();
-  const T* const no_entry[Transfer::STATES] = {};
+  const Entry no_entry = {};
   Running running;
   int stage = 0;
   unsigned parity = 0;

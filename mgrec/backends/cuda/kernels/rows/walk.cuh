@@ -4,13 +4,8 @@
 
 DEVICE inline int in_time(int r) { return REVERSE ? ITEMS - 1 - r : r; }
 
-DEVICE inline Transfer::State entry_of(const T* const (&entry)[Transfer::STATES], long long row,
-                                       const Shape& shape) {
-  Transfer::State state = {};
-  if (row < 0 || row >= shape.rows) return state;
-#pragma unroll
-  for (int q = 0; q < Transfer::STATES; ++q) state.v[q] = entry[q][row];
-  return state;
+DEVICE inline Transfer::State entry_of(const Entry& entry, long long row, const Shape& shape) {
+  return row < 0 || row >= shape.rows ? Transfer::State{} : entry.at(row);
 }
 
 // Where a thread's first item in time lies. It moves with the tiles: one division a launch.
@@ -35,8 +30,7 @@ struct Walk {
   long long row;          // the row that begins there
   Transfer::State entry;  // its entry, loaded ahead of use
   DEVICE Walk() : until(ITEMS), row(0), entry() {}
-  DEVICE Walk(const Position& position, const Shape& shape,
-              const T* const (&entries)[Transfer::STATES]) {
+  DEVICE Walk(const Position& position, const Shape& shape, const Entry& entries) {
     const long long done = REVERSE ? shape.steps - 1 - position.step : position.step;
     const long long left = done == 0 ? 0 : shape.steps - done;
     until = left < ITEMS ? int(left) : ITEMS;
@@ -44,7 +38,7 @@ struct Walk {
     if (until < ITEMS) entry = entry_of(entries, row, shape);
   }
   // The entry of the row that begins now; looks for the next, where rows are that short.
-  DEVICE Transfer::State begin(const Shape& shape, const T* const (&entries)[Transfer::STATES]) {
+  DEVICE Transfer::State begin(const Shape& shape, const Entry& entries) {
     const Transfer::State now = entry;
     if (CROWDED) {
       until = shape.steps < ITEMS - until ? until + int(shape.steps) : ITEMS;
@@ -126,8 +120,7 @@ DEVICE inline Span upsweep_begun(const Source& source, const Items& items, const
 }
 
 DEVICE inline Span upsweep(const Source& source, const Items& items, Walk walk, const Place& place,
-                           const Shape& shape, const T* const (&entry)[Transfer::STATES],
-                           Prefixes& prefixes) {
+                           const Shape& shape, const Entry& entry, Prefixes& prefixes) {
   if (place.whole && walk.until >= ITEMS) return upsweep_plain(source, items, prefixes);
   if (place.whole && SEGMENTED && !CROWDED) return upsweep_begun(source, items, walk);
   Transfer::Map map = {};
@@ -149,8 +142,7 @@ DEVICE inline Span upsweep(const Source& source, const Items& items, Walk walk, 
 }
 
 DEVICE inline Span upsweep(const Source& source, const Items& items, const Walk& walk,
-                           const Place& place, const Shape& shape,
-                           const T* const (&entry)[Transfer::STATES]) {
+                           const Place& place, const Shape& shape, const Entry& entry) {
   Prefixes unused;
   return upsweep(source, items, walk, place, shape, entry, unused);
 }
@@ -190,9 +182,8 @@ DEVICE inline void downsweep_quick(const Source& source, const Items& items,
 }
 
 DEVICE inline void downsweep(const Source& source, const Items& items, Walk walk,
-                             const Place& place, const Shape& shape,
-                             const T* const (&entry)[Transfer::STATES], const Prefixes& prefixes,
-                             Transfer::State state, T (&w)[Transfer::STATES][ITEMS]) {
+                             const Place& place, const Shape& shape, const Entry& entry,
+                             const Prefixes& prefixes, Transfer::State state, T (&w)[Transfer::STATES][ITEMS]) {
   if constexpr (Transfer::QUICK)
     if (place.whole && walk.until >= ITEMS)
       return downsweep_quick(source, items, prefixes, state, w);

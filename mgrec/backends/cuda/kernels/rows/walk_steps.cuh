@@ -124,7 +124,7 @@ DEVICE inline void walk(uint4* stores, const Source& source, const Items& items,
     }
 }
 
-DEVICE void walk_rows(const Source& source, const T* const (&entry)[Transfer::STATES],
+DEVICE void walk_rows(const Source& source, const Entry& entry,
                       T* const (&results)[Transfer::STATES], const Rows& shape) {
   extern __shared__ __align__(16) unsigned char memory[];
   uint4* const stores = reinterpret_cast<uint4*>(memory);
@@ -138,9 +138,7 @@ DEVICE void walk_rows(const Source& source, const T* const (&entry)[Transfer::ST
   for (int turn = 0; !at.ends(shape); at.advance(shape)) {
     uint4* const stage = stages + turn * Source::STREAMS * AREA;
     const long long row = at.group * 32 + threadIdx.x;
-    if (at.piece == 0 && row < shape.count)
-#pragma unroll
-      for (int q = 0; q < Transfer::STATES; ++q) state.v[q] = entry[q][row];
+    if (at.piece == 0 && row < shape.count) state = entry.at(row);
     copies_wait();
     __syncwarp();
     Items items;

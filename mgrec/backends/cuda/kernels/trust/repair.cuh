@@ -9,15 +9,14 @@ template <class R> DEVICE inline bool wholly_nan(complex<R> x) {
 }
 DEVICE inline bool stays_nan(const Transfer::State& state) { return wholly_nan(state.v[0]); }
 
-DEVICE inline Transfer::State before_step(const T* const (&entry)[Transfer::STATES],
-                                          T* const (&results)[Transfer::STATES], long long row,
-                                          long long base, long long time, long long steps,
-                                          long long inners) {
+DEVICE inline Transfer::State before_step(const Entry& entry, T* const (&results)[Transfer::STATES],
+                                          long long row, long long base, long long time,
+                                          long long steps, long long inners) {
+  if (time == 0) return entry.at(row);
   Transfer::State state;
 #pragma unroll
   for (int q = 0; q < Transfer::STATES; ++q)
-    state.v[q] = time == 0 ? entry[q][row]
-                           : results[q][base + (REVERSE ? steps - time : time - 1) * inners];
+    state.v[q] = results[q][base + (REVERSE ? steps - time : time - 1) * inners];
   return state;
 }
 
@@ -56,7 +55,7 @@ DEVICE inline bool repair_run(const Source& source, T* const (&results)[Transfer
   return same;
 }
 
-DEVICE void repair(const Source& source, const T* const (&entry)[Transfer::STATES],
+DEVICE void repair(const Source& source, const Entry& entry,
                    T* const (&results)[Transfer::STATES], const Marks& marks, long long outers,
                    long long steps, long long inners, long long tile_length, unsigned epoch) {
   if (marks.first >> TILE_BITS != epoch) return;

@@ -206,7 +206,7 @@ DEVICE inline bool repair_stretch(const Source& source, const Line& line, long l
   return time >= end && agree(state.v[0], old);
 }
 
-DEVICE void repair_rows(const Source& source, const T* const (&entry)[Transfer::STATES],
+DEVICE void repair_rows(const Source& source, const Entry& entry,
                         T* const (&results)[Transfer::STATES], const Marks* marks,
                         long long outers, long long steps, long long inners, unsigned epoch) {
   if (marks->first >> TILE_BITS != epoch) return;
@@ -221,7 +221,8 @@ DEVICE void repair_rows(const Source& source, const T* const (&entry)[Transfer::
     const Line line = {row / inners, row % inners, outers, steps, inners};
     long long time = TILE_MASK - (mine.first & TILE_MASK);
     long long settled = (mine.last & TILE_MASK) + 1;
-    Transfer::State state = {time > 0 ? results[0][line.element(time - 1)] : entry[0][row]};
+    Transfer::State state = entry.at(row);
+    if (time > 0) state.v[0] = results[0][line.element(time - 1)];
     bool by_loop = false;
     synchronize();
     if (threadIdx.x == 0) desk.has_grown = 0;
@@ -231,7 +232,7 @@ DEVICE void repair_rows(const Source& source, const T* const (&entry)[Transfer::
         by_loop = true;
         time = 0;
         settled = steps;
-        state.v[0] = entry[0][row];
+        state = entry.at(row);
       }
     }
   }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache, lru_cache
 
-from ...device.launches import Launch, Run, Slot, prepared
+from ...device.launches import Launch, Prepared, Run, Slot
 from ...transfer.program import kernel_text
 from .layout import AlignmentLayout
 
@@ -53,4 +53,4 @@ def prepared_of(
     """
     text = (print_tile if kind == "tile" else print_pairs)(layout, per_processor)
     arguments = Slot(0), Slot(1)
-    return prepared(Launch(text, f"{kind}_kernel", blocks, layout.threads, arguments, shared))
+    return Prepared(Launch(text, f"{kind}_kernel", blocks, layout.threads, arguments, shared))

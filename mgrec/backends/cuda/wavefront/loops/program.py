@@ -10,7 +10,7 @@ import numpy as np
 from .....algebra.fingerprint import StepFunction
 from .....algebra.operators import Operators
 from ...device.compilation import Device, descriptors
-from ...device.launches import EPOCH, SPACE, Launch, Run, Slot, prepared
+from ...device.launches import EPOCH, SPACE, Launch, Prepared, Run, Slot
 from ...trace.cpp_names import ctype
 from ...trace.tracing import trace_operator
 from ...transfer.program import kernel_text
@@ -98,4 +98,4 @@ def prepared_of(
     """How grids of a kind are cut up, and what launches their loop on a device."""
     device = Device.current()
     cut = cut_of(strategy, kind, shape, device, is_compensable)
-    return cut, prepared(launch_of(cut, device), reserve=partial(descriptors, cut.words))
+    return cut, Prepared(launch_of(cut, device), reserve=partial(descriptors, cut.words))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...device.compilation import Device, descriptors
-from ...device.launches import EPOCH, SPACE, Launch, Run, Slot, prepared
+from ...device.launches import EPOCH, SPACE, Launch, Prepared, Run, Slot
 from ...trace.cpp_names import ctype
 from ...transfer.program import kernel_text
 from .layout import Cut, RelaxationLayout, Shape, cut_of
@@ -54,4 +54,4 @@ def prepared_of(
     cut = cut_of(shape, dtype, sweeps, has_rhs, is_checked, device)
     words = cut.slots(device) * cut.edge_words
     reserve: Callable[[], Any] = partial(descriptors, words) if words else tuple
-    return cut, prepared(launch_of(cut, device), reserve=reserve)
+    return cut, Prepared(launch_of(cut, device), reserve=reserve)

@@ -1,0 +1,44 @@
+"""Memory that the launches of one call share, kept for the next call on the same stream."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+_local = threading.local()
+_MOST_KEPT = 1 << 25
+
+
+def refuse_capture(what: str) -> None:
+    """Raise where the current stream is being captured.
+
+    A graph would launch again what uses memory that is given back when the call returns.
+
+    Raises
+    ------
+    RuntimeError
+    """
+    import cupy
+
+    if cupy.cuda.get_current_stream().is_capturing():
+        raise RuntimeError(
+            f"{what} cannot be captured into a CUDA graph, since its kernels share memory that "
+            f"is of one call alone; solve it outside the capture"
+        )
+
+
+def scratch(size: int) -> Any:
+    """Memory of `size` bytes on the current device and stream, until the next call there.
+
+    More than 32 MB is of this call alone.
+    """
+    import cupy
+
+    if size > _MOST_KEPT:
+        return cupy.empty(size, cupy.uint8)
+    known: dict[Any, Any] = _local.__dict__.setdefault("known", {})
+    key = cupy.cuda.runtime.getDevice(), cupy.cuda.get_current_stream().ptr
+    found = known.get(key)
+    if found is None or found.size < size:
+        found = known[key] = cupy.empty(size, cupy.uint8)
+    return found

@@ -1,0 +1,36 @@
+"""States before the first step, as kernels take them: numbers, or arrays on the device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....arrays.chunk import Chunk
+from ....arrays.kinds import is_on_gpu
+from ..device.launches import is_value
+from ..device.scratch import refuse_capture
+
+Arrays = tuple[Any, ...]
+
+
+def states_of(entry: Arrays, chunk: Chunk) -> Arrays:
+    """A number is in host memory, and of all rows; an array is of (outer, inner)."""
+    return tuple([_state(part.astype(chunk.dtype, copy=False)) for part in entry])
+
+
+def _state(array: Any) -> Any:
+    import cupy
+
+    if not is_on_gpu(array) and array.size == 1:
+        return np.asarray(array).reshape(())
+    if not is_on_gpu(array):
+        refuse_capture("a call whose initial states are in host memory")
+    return cupy.ascontiguousarray(cupy.asarray(array))
+
+
+def spread(state: Any, chunk: Chunk) -> Any:
+    """A state as an array of all rows."""
+    import cupy
+
+    return cupy.full(chunk.row_shape, state[()], state.dtype) if is_value(state) else state
