@@ -106,7 +106,25 @@ def test_lists_are_aligned_pair_by_pair(scores, mode):
             for each in (own, other)
         ]
         have = mgrec.smith_waterman(*given, mode=mode, **scores)
-        assert have == mgrec.smith_waterman(own, other, mode=mode, **scores)
+        assert_same(have, mgrec.smith_waterman(own, other, mode=mode, **scores))
+
+
+def assert_same(have, want):
+    for own, other in zip(have, want, strict=True):
+        assert isinstance(own, np.ndarray)
+        np.testing.assert_array_equal(own, other)
+
+
+@pytest.mark.parametrize("scores", SCORES, ids=IDS)
+def test_joined_sequences(scores):
+    """Of a database, some much longer than others."""
+    lengths = np.random.default_rng(4).integers(0, 300, 3000)
+    lengths[[5, 700]] = 40_000, 25_000
+    offsets = np.concatenate([[0], lengths.cumsum()])
+    codes, query = letters(1, offsets[-1], scores), letters(2, 1000, scores)
+    given = cupy.asarray(query), mgrec.Sequences(cupy.asarray(codes), offsets)
+    have = mgrec.smith_waterman(*given, **scores)
+    assert_same(have, mgrec.smith_waterman(query, mgrec.Sequences(codes, offsets), **scores))
 
 
 @pytest.mark.parametrize("scores", SCORES, ids=IDS)
