@@ -15,7 +15,8 @@ from ...algebra.coefficient import Coefficient
 from ...algebra.transfer_map import TransferMap
 from ...arrays.chunk import Chunk, CoefficientOperand
 from ...arrays.layout import as_result, lay_out, lay_out_entry
-from ..family import Arrays, Begun, Chain, Pack, Shape
+from ..begun import Begun
+from ..family import Arrays, Chain, Pack, Shape
 from ..kernels import Backend, Kernels, Summarise
 from .affine import AffineSummary
 from .head import LARGE, LEAST
