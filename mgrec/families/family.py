@@ -27,6 +27,7 @@ from typing import Any, ClassVar
 import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
 
+from .begun import Begun
 from .kernels import Again, Backend, Kernels, Summarise
 
 Shape = tuple[int, ...]
@@ -140,23 +141,6 @@ def read_recurrence(written: bytes) -> Recurrence:
     """A recurrence as it was pickled: it is in every task, but read once a process."""
     kind, own = pickle.loads(written)
     return kind(**own)
-
-
-@dataclass(frozen=True)
-class Begun:
-    """A chunk that was determined before its entry was known; its operands are not needed again.
-
-    Attributes
-    ----------
-    results : tuple of arrays
-        In the form of the kernels. `finish` writes into them: nobody else may see them.
-    summary : what `precompute` gives
-    head : what `finish` needs besides
-    """
-
-    results: Arrays
-    summary: Any
-    head: Any
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -131,7 +131,7 @@ def _inclusive(pair: Operators, x: Any, w: Any, axis: int, shape: Any, out: Any)
     if pair == PLUS_TIMES:
         return linear_recurrence(w, x, axis=axis, out=out)
     if pair == PLUS_PLUS:
-        terms = _with_first(x + w, x, axis, shape)
+        terms = _with_first(_value(x) + _value(w), x, axis, shape)
         return linear_recurrence(1, terms, axis=axis, out=out)
     transfer_map = max_plus if pair == MAX_PLUS else min_plus
     return scan(transfer_map, w, x, initial=_start(pair, x, w, axis, shape), axis=axis, out=out)
@@ -139,10 +139,11 @@ def _inclusive(pair: Operators, x: Any, w: Any, axis: int, shape: Any, out: Any)
 
 def _with_first(terms: Any, x: Any, axis: int, shape: Any) -> Any:
     """x_0, and the terms of all steps after it."""
-    first, x = _from(0, 1, axis, shape), np.broadcast_to(x, shape)
+    first = _from(0, 1, axis, shape)
     if is_lazy(terms):
-        return _joined(x[first], terms[_from(1, None, axis, shape)], axis, terms.chunks)
-    terms[first] = x[first]
+        before = np.broadcast_to(x, shape)[first]
+        return _joined(before, terms[_from(1, None, axis, shape)], axis, terms.chunks)
+    terms[first] = _part(x, first, shape)
     return terms
 
 
@@ -161,8 +162,9 @@ def _start(pair: Operators, x: Any, w: Any, axis: int, shape: Any) -> Any:
         return pair.identity(dtype)
     # Modulo 2**bits; the lowest integer itself would wrap around.
     first = _from(0, 1, axis, shape)
-    start = np.broadcast_to(x, shape)[first].astype(dtype) - np.broadcast_to(w, shape)[first]
-    return start.sum(axis, dtype)
+    own = np.broadcast_to(x, shape)[first].astype(dtype)
+    with np.errstate(over="ignore"):
+        return (own - _part(w, first, shape)).sum(axis, dtype)
 
 
 def _exclusive(pair: Operators, x: Any, w: Any, axis: int, shape: Any, out: Any) -> Any:
@@ -171,7 +173,7 @@ def _exclusive(pair: Operators, x: Any, w: Any, axis: int, shape: Any, out: Any)
     distribute = np.multiply if pair.distribute == "*" else np.add
     c = _inclusive(pair, x, w, axis, shape, None)
     result = _room(c, (x, w), out)
-    factors = w if w.ndim == 0 else np.broadcast_to(w, shape)[after]
+    factors = _part(w, after, shape)
     identity = pair.identity(c.dtype)
     if is_lazy(c):
         moved = distribute(c[before], factors)
@@ -188,6 +190,18 @@ def _room(c: Any, operands: tuple[Any, ...], out: Any) -> Any:
     if is_lazy(c):
         raise TypeError("out must be None where an operand is a Dask array: results are lazy")
     return check_out(out, c.shape, c.dtype, operands, None)[0]
+
+
+def _value(operand: Any) -> Any:
+    """A number as one: beside CuPy arrays NumPy's have axes or are refused."""
+    return operand[()] if operand.ndim == 0 and not is_lazy(operand) else operand
+
+
+def _part(operand: Any, index: Index, shape: Any) -> Any:
+    """Some steps of an operand, or a number that is the same in all."""
+    if operand.ndim == 0:
+        return _value(operand)
+    return np.broadcast_to(operand, shape)[index]
 
 
 def _from(begin: int, end: int | None, axis: int, shape: Any) -> Index:

@@ -168,3 +168,17 @@ def test_out(inclusive, operators):
 def test_what_is_refused(call, error, message):
     with pytest.raises(error, match=message):
         call(np.ones(3))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("operators", PAIRS)
+@pytest.mark.parametrize("dtype", ["i8", "f8"])
+def test_numbers_and_arrays_on_a_gpu(dtype, operators):
+    cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
+    x, w = numbers((4, 50), dtype), numbers((4, 50), dtype, 1) // 9
+    for operand, weights in ((x, w), (x, w.dtype.type(1)), (x.dtype.type(2), w)):
+        for inclusive in (False, True):
+            given = [cupy.asarray(v) if v.ndim else v for v in (operand, weights)]
+            found = mgrec.weighted_scan(*given, operators=operators, inclusive=inclusive).get()
+            wanted = by_the_loop(operand, weights, operators, inclusive=inclusive)
+            np.testing.assert_allclose(found, wanted, rtol=1e-12)

@@ -12,7 +12,8 @@ import numpy as np
 
 from ...arrays.chunk import Chunk
 from ...arrays.layout import canonical_shape, is_one
-from ..family import Arrays, Begun, Chain, Pack, Shape
+from ..begun import Begun
+from ..family import Arrays, Chain, Pack, Shape
 from ..kernels import Again, Backend, Kernels, Summarise
 from ..problem import Problem
 from .cascade import Cascade

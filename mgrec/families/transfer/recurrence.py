@@ -17,7 +17,8 @@ from ...arrays.chunk import Chunk, CoefficientOperand
 from ...arrays.door import arrays_of
 from ...arrays.kinds import is_on_gpu
 from ...arrays.layout import as_result, is_one, lay_out, lay_out_entry
-from ..family import Arrays, Begun, Chain, Pack, Shape
+from ..begun import Begun
+from ..family import Arrays, Chain, Pack, Shape
 from ..kernels import Again, Backend, Kernels, Summarise
 from .affine import AffineSummary
 from .head import LARGE, LEAST

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....backends import backend_of
-from ....families.family import AlongAxis, Begun, Pack, Shape, Where
+from ....families.begun import Begun
+from ....families.family import AlongAxis, Pack, Shape, Where
 from .errors import in_chunk
 from .phases import Entries, Run, chunk_of, determine_block, precompute_blocks
 

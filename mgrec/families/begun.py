@@ -1,0 +1,23 @@
+"""Chunks that are determined from a provisional entry, before their own is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A chunk that was determined before its entry was known; its operands are not needed again.
+
+    Attributes
+    ----------
+    results : tuple of arrays
+        In the form of the kernels. `finish` writes into them: nobody else may see them.
+    summary : what `precompute` gives
+    head : what `finish` needs besides
+    """
+
+    results: tuple[Any, ...]
+    summary: Any
+    head: Any
