@@ -57,7 +57,8 @@ def summed_area_table(
     integers have the bits of ``cumsum``, and others that function's error in addition.
 
     On a GPU integers have the same bits too. Other sums are added up in an order that follows from
-    shape and dtypes, and over Dask from the chunks: the same bits on every GPU and in every run.
+    shape and dtypes, and over Dask from the chunks: the same bits in every run and on every GPU
+    whose blocks have 100 KB of shared memory (compute capability 8.0 and above).
     Their error is at most (m + n)·u·A[i, j] (to first order in u), where u is the unit roundoff,
     m and n are the lengths along `axes` and A is the table of abs(x); the sequential loop has the
     same bound. nan and inf stand where the loop has them, unless finite sums overflow.

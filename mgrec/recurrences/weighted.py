@@ -163,8 +163,7 @@ def _start(pair: Operators, x: Any, w: Any, axis: int, shape: Any) -> Any:
     # Modulo 2**bits; the lowest integer itself would wrap around.
     first = _from(0, 1, axis, shape)
     own = np.broadcast_to(x, shape)[first].astype(dtype)
-    with np.errstate(over="ignore"):
-        return (own - _part(w, first, shape)).sum(axis, dtype)
+    return (own - _part(w, first, shape)).sum(axis, dtype)
 
 
 def _exclusive(pair: Operators, x: Any, w: Any, axis: int, shape: Any, out: Any) -> Any:

@@ -24,12 +24,13 @@ def tables(record: dict[str, Any]) -> str:
         f"# {record['study']}: {gpus}, {about['processor']}, {record['date']}", "",
         f"mgrec {record['commit']}. The machine was {'' if load['quiet'] else 'not '}quiet. "
         f"Copy bandwidth of {record['memory']}: {record['copy_bandwidth'] / 1e9:.4g} GB/s.", "",
-        PAPER, "",
+        PAPER, "", *(line for note in record["notes"].values() for line in (note, "")),
     ]  # fmt: skip
     for name in LOOPS:
         lines += loop_table(of_part(record["cases"], name), name, record["copy_bandwidth"])
     for pair in PAIRS:
-        lines += scan_table(of_part(record["cases"], pair), pair)
+        if rows := of_part(record["cases"], pair):
+            lines += scan_table(rows, pair)
     for row in record["not_measured"]:
         lines.append(f"- {row['case']}, {row['candidate']}: not measured, because {row['reason']}")
     return "\n".join(lines).rstrip("\n") + "\n"

@@ -25,7 +25,8 @@ class TableLayout:
     """Constants that the kernel is compiled with.
 
     The order of additions follows from all but `stages`, `blocks` and `aligned`, so that these
-    alone may depend on anything but the shape and the dtypes.
+    alone may depend on anything but the shape and the dtypes. (Where a tile does not fit a block
+    of a device, it is lower there.)
 
     Attributes
     ----------
@@ -173,6 +174,8 @@ def cut_of(
         layout = replace(layout, alone=Cut(layout, shape).strips == 1)
         layout = _as_high_as(layout, shape[1])
     layout = replace(layout, group=_group_of(Cut(layout, shape)))
+    while layout.items > 1 and layout.tile_bytes + layout.kernel_bytes > device.shared_bytes:
+        layout = replace(layout, items=layout.items // 2)
     return Cut(_staged(layout, device.shared_bytes), shape)
 
 
