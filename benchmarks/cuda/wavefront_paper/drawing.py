@@ -23,6 +23,7 @@ def draw(record: dict[str, Any]) -> Any:
     scans.set(xscale="log", yscale="log", xlabel="steps", ylabel="nanoseconds a step")
     scans.set_title("weighted scan of one row", fontsize=9)
     _finish(scans)
+    scans.set_visible(bool(scans.lines))
     gpus = "; ".join(record["machine"]["gpus"]) or record["machine"]["processor"]
     figure.suptitle(f"{gpus}, {record['date'][:10]}")
     return figure
