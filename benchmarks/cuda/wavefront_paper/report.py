@@ -24,7 +24,7 @@ def tables(record: dict[str, Any]) -> str:
         f"# {record['study']}: {gpus}, {about['processor']}, {record['date']}", "",
         f"mgrec {record['commit']}. The machine was {'' if load['quiet'] else 'not '}quiet. "
         f"Copy bandwidth of {record['memory']}: {record['copy_bandwidth'] / 1e9:.4g} GB/s.", "",
-        PAPER, "", *(line for note in record["notes"].values() for line in (note, "")),
+        PAPER, "", *(line for note in record.get("notes", {}).values() for line in (note, "")),
     ]  # fmt: skip
     for name in LOOPS:
         lines += loop_table(of_part(record["cases"], name), name, record["copy_bandwidth"])

@@ -33,27 +33,18 @@ struct Arrival {
   Unit words[SWEEPS][UNITS];
   DEVICE void ask() {
 #pragma unroll
-    for (int s = 0; s < SWEEPS; ++s)
-#pragma unroll
-      for (int u = 0; u < UNITS; ++u)
-        words[s][u] = ((const volatile Unit*)from)[s * STEPS * UNITS + u];
+    for (int s = 0; s < SWEEPS; ++s) load_words(words[s], from + s * STEPS * UNITS);
   }
   DEVICE bool is_complete(unsigned tag) const {
     bool complete = true;
 #pragma unroll
-    for (int s = 0; s < SWEEPS; ++s)
-#pragma unroll
-      for (int u = 0; u < UNITS; ++u) complete = complete && unsigned(words[s][u] >> 32) == tag;
+    for (int s = 0; s < SWEEPS; ++s) complete = complete && has_tag(words[s], tag);
     return complete;
   }
   DEVICE void await(unsigned tag, int group, int tile) {
     while (!is_complete(tag)) ask();
 #pragma unroll
-    for (int s = 0; s < SWEEPS; ++s) {
-      Number number;
-#pragma unroll
-      for (int u = 0; u < UNITS; ++u) number.word[u] = unsigned(words[s][u]);
-      shared().edges[0][group][tile & 1][s][lane()] = number.value;
-    }
+    for (int s = 0; s < SWEEPS; ++s)
+      shared().edges[0][group][tile & 1][s][lane()] = value_of(words[s]);
   }
 };
