@@ -160,6 +160,7 @@ def test_maps_whose_states_coincide_have_the_bits_of_one_thread(caplog, monkeypa
 
 
 @pytest.mark.parametrize("reverse", [False, pytest.param(True, marks=pytest.mark.extended)])
+@pytest.mark.extended
 def test_columns_that_forget_have_the_bits_of_one_thread(reverse, caplog, monkeypatch):
     """Also where a column never forgets, and where one holds nan from the first steps on."""
     s, t = np.random.default_rng(0).uniform(0, 0.9, (2, STEPS, 40))

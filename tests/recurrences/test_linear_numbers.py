@@ -239,6 +239,7 @@ def check_complex(dtype, draws, places, initial, layout, form, reverse, way):
 
 
 @drawn
+@pytest.mark.extended
 def test_contract_in_complex128(draws, places, initial, layout, form, reverse, way):
     check_complex("complex128", draws, places, initial, layout, form, reverse, way)
 
@@ -353,6 +354,7 @@ def test_one_machine_overflows_only_where_the_loop_does(s, reverse, way):
         assert np.isfinite(solve(coefficient, t, 1.0, -1, reverse, way)).all()
 
 
+@pytest.mark.extended
 def test_products_that_underflow_carry_a_huge_state():
     t = np.zeros(200, np.float32)
     for s in (np.float32(0.5), np.full(200, 0.5, np.float32)):

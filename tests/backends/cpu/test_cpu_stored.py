@@ -115,6 +115,7 @@ def test_code_of_two_processes_keeps_apart_in_a_third(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.extended
 def test_functions_of_a_module_that_nobody_can_import_are_found_again(tmp_path):
     assert [run(tmp_path, script=OF_NO_MODULE) for _ in range(2)] == [633.0, 633.0]
 

@@ -24,6 +24,8 @@ from mgrec.families.kernels import Backend
 from mgrec.families.wavefront.door import check_table
 from mgrec.placement.dask.tasks import limits
 
+pytestmark = pytest.mark.extended
+
 
 @pytest.fixture(scope="module")
 def compiler(tmp_path_factory: pytest.TempPathFactory) -> HostCompiler:

@@ -24,6 +24,8 @@ from mgrec.families.tridiagonal.singular import SingularSystemError
 from mgrec.placement import local
 from mgrec.placement.replays import replay
 
+pytestmark = pytest.mark.extended
+
 WHOLE = Ends(has_first=True, has_last=True, method="partition")
 ANY = Ends(has_first=True, has_last=True)
 # Partitions have 32 rows, and runs 16 partitions: lengths beside both, and of three levels.

@@ -18,6 +18,8 @@ from mgrec.backends.cuda.tridiagonal import phases, reduction, thomas, whole
 from mgrec.families.kernels import Backend
 from mgrec.families.tridiagonal.singular import SingularSystemError
 
+pytestmark = pytest.mark.extended
+
 # Of the study, beside those that the methods choose.
 VARIANTS = {
     **phases.WITHOUT_PIVOTING,

@@ -72,6 +72,7 @@ def test_it_is_drawn_with_all_rows_and_with_none(load: Any, tmp_path: Path) -> N
     assert "| 16 | 1.94 | - | 0.24 | - |" in load(f"{FOLDER}.report").tables(record_of([]))
 
 
+@pytest.mark.extended
 def test_it_runs_without_a_gpu(load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MGREC_NUM_THREADS", "1")  # as the study sets it
     command = load(f"{FOLDER}.__main__")

@@ -196,6 +196,7 @@ HELD = {
         *(pytest.param(*each, marks=EXTENDED) for each in ((2, True), (2, False), (40, True))),
     ],
 )
+@pytest.mark.extended
 def test_held_operands_need_no_pack(client, rng, name, reverse, chunks):
     solve = HELD[name]
     values = rng.uniform(-0.9, 0.9, 400), rng.standard_normal(400)

@@ -110,6 +110,7 @@ def test_workers_die_twice_in_a_row(plugin, undisturbed, tmp_path):
     assert_same_bits(result, undisturbed["linear"])
 
 
+@pytest.mark.extended
 def test_a_worker_dies_while_it_loads(client, undisturbed, tmp_path):
     result = fresh("linear", Trouble(str(tmp_path), "die", [17])).compute()
     assert claimed(tmp_path, "die") == 1
@@ -153,6 +154,7 @@ def store(tmp_path, t):
     return DyingStore(path, tmp_path)
 
 
+@pytest.mark.extended
 def test_a_worker_dies_while_it_reads_a_store(client, tmp_path, store, t):
     array = da.from_array(store, chunks=SIZE, asarray=False)
     result = linear_recurrence(0.5, array).compute()
@@ -223,6 +225,7 @@ def test_a_function_that_raises_names_its_chunk(client, t):
 
 
 @pytest.mark.parametrize("family", [pytest.param("linear", marks=pytest.mark.extended), "filter"])
+@pytest.mark.extended
 def test_a_worker_that_joins_late_takes_its_part(client, undisturbed, tmp_path, family):
     """Each worker waits in a load, the late one too."""
     result = fresh(family, Trouble(str(tmp_path), "wait", range(4, CHUNKS), CHUNKS)).persist()

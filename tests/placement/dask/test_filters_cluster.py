@@ -65,6 +65,7 @@ def test_forward_and_backward(client):
 
 
 @pytest.mark.slow
+@pytest.mark.extended
 def test_this_finds_a_chunk_that_forgot_the_one_before(client):
     x = draw(LENGTH)
     apart = da.from_array(x, chunks=200).map_blocks(lambda part: lfilter(*POLYNOMIALS, part))

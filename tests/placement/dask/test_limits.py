@@ -152,6 +152,7 @@ class _Token:
         LIVE["now"] -= 1
 
 
+@pytest.mark.extended
 def test_chunks_in_memory_are_bounded_out_of_core(monkeypatch):
     """Chunks of a group's bytes or more: at most 8 are loaded at a time, of 60."""
     monkeypatch.setattr(groups, "GROUP_BYTES", 1)

@@ -11,6 +11,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from chunkings import with_extended
 from distributed import Client, LocalCluster, wait
 from scipy import signal
 
@@ -62,7 +63,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("reverse", [False, pytest.param(True, marks=pytest.mark.extended)])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", with_extended(CASES, "rational", "index", "several"))
 def test_a_plan_has_the_bits_of_the_graph(arrays, name, reverse):
     recurrence, of, initial = CASES[name]
     options = {"initial": initial, "reverse": reverse}
@@ -94,6 +95,7 @@ FILTERS = {
 
 
 @pytest.mark.parametrize("name", FILTERS)
+@pytest.mark.extended
 def test_a_plan_of_a_filter_has_the_bits_of_the_graph(client, name):
     function, given, of_states = FILTERS[name]
     rng = np.random.default_rng(3)
@@ -328,6 +330,7 @@ def test_a_plan_whose_client_is_closed_says_so(client):
 
 
 @pytest.mark.parametrize("moment", [pytest.param("between", marks=pytest.mark.extended), "during"])
+@pytest.mark.extended
 def test_a_lost_worker_is_said_and_the_plan_is_built_anew(values, moment):
     # Or a worker whose restart takes more than 15 s is given up for good (Dask 2026.7).
     patient = dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})

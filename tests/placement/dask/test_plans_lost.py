@@ -57,6 +57,7 @@ def test_a_worker_is_lost_before_chunks_are_dealt(client, t, monkeypatch):
         np.testing.assert_array_equal(solve()[:2].compute(), [1, 1.5])
 
 
+@pytest.mark.extended
 def test_a_worker_is_lost_when_chunks_are_dealt(client, t, monkeypatch):
     def dealt(*arguments):
         parts = deal(*arguments)

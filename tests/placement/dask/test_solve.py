@@ -9,6 +9,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from chunkings import with_extended
 from distributed import Client, LocalCluster, wait
 
 import mgrec
@@ -55,7 +56,7 @@ def values():
     return rng.uniform(-0.9, 0.9, CHUNKS * CHUNK), rng.standard_normal(CHUNKS * CHUNK)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", with_extended(CASES, "rational", "two states", "lfilter"))
 def test_a_solve_has_the_bits_of_the_graph(client, values, name, monkeypatch):
     def gather(*arguments, **options):
         raise AssertionError("operands move")
@@ -86,6 +87,7 @@ def lonely():
         yield own
 
 
+@pytest.mark.extended
 def test_a_worker_that_is_lost_is_done_without(lonely, monkeypatch):
     t = lonely.persist(da.ones(40, chunks=10) + 0)
     wait(t)
