@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -35,18 +35,27 @@ class Case:
     The words of a determination are the least any solve needs.
     """
 
-    solve: Callable[[Any, Any], Any]
+    recurrence: Callable[..., Any]
+    operands: Callable[[Any, Any], tuple[Any, ...]]
     precompute: int
     determine: int
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def solve(self, s: Any, t: Any) -> Any:
+        return self.by(self.recurrence, s, t)
+
+    def by(self, call: Callable[..., Any], s: Any, t: Any, *first: Any, **more: Any) -> Any:
+        """A call of a function that takes the operands of the recurrence."""
+        return call(*first, *self.operands(s, t), **self.options, **more)
 
 
 CASES = {
-    "constant": Case(lambda s, t: mgrec.linear_recurrence(0.5, t), 1, 2),
-    "arrays": Case(lambda s, t: mgrec.linear_recurrence(s, t), 2, 3),
+    "constant": Case(mgrec.linear_recurrence, lambda s, t: (0.5, t), 1, 2),
+    "arrays": Case(mgrec.linear_recurrence, lambda s, t: (s, t), 2, 3),
     "max-plus": Case(
-        lambda s, t: mgrec.scan(mgrec.maps.max_plus, s, t, initial=np.float32(0)), 2, 3
+        mgrec.scan, lambda s, t: (mgrec.maps.max_plus, s, t), 2, 3, {"initial": np.float32(0)}
     ),
-    "filter, order 2": Case(lambda s, t: lfilter(*FILTER, t), 1, 2),
+    "filter, order 2": Case(lfilter, lambda s, t: (*FILTER, t), 1, 2),
 }
 
 

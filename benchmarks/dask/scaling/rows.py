@@ -66,12 +66,12 @@ class Table:
         s, t = self.operands.get(cell.rows, chunk, chunks, cell.workers)
         on.transfers(client)
         if cell.way == "plan":
-            with mgrec.plan(case.solve, s, t, client=client) as plan:
+            with case.by(mgrec.plan, s, t, case.recurrence, client=client) as plan:
                 seconds = Times(on.times(client, kind, plan))
         else:
             calls = {
                 "graph": lambda: case.solve(s, t).persist(),
-                "solve": lambda: mgrec.dask.solve(case.solve, s, t, client=client),
+                "solve": lambda: case.by(mgrec.dask.solve, s, t, case.recurrence, client=client),
             }
             seconds = Times(on.times(client, kind, calls[cell.way]))
         moved, of_operands = on.transfers(client)
