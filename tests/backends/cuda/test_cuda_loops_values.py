@@ -31,6 +31,8 @@ from mgrec.backends.cuda.wavefront.loops import choice, phases
 from mgrec.backends.cuda.wavefront.loops.layout import Along, Kind
 from mgrec.placement.dask.tasks import limits
 
+pytestmark = pytest.mark.extended
+
 
 @pytest.fixture(scope="module")
 def compiler(tmp_path_factory: pytest.TempPathFactory) -> HostCompiler:

@@ -23,6 +23,8 @@ from mgrec.backends.cuda.wavefront.relaxation.layout import Cut
 from mgrec.families.kernels import Backend
 from mgrec.placement.dask.tasks import limits
 
+pytestmark = pytest.mark.extended
+
 
 @pytest.fixture(scope="module")
 def compiler(tmp_path_factory: pytest.TempPathFactory) -> HostCompiler:
