@@ -18,11 +18,12 @@ PAPER = (
 
 def tables(record: dict[str, Any]) -> str:
     """The text of a result file."""
-    about, load = record["machine"], record["load"]
+    about = record["machine"]
+    load = {True: "quiet", False: "not quiet", None: "not watched"}[record["load"]["quiet"]]
     gpus = "; ".join(about["gpus"]) or "no GPU"
     lines = [
         f"# {record['study']}: {gpus}, {about['processor']}, {record['date']}", "",
-        f"mgrec {record['commit']}. The machine was {'' if load['quiet'] else 'not '}quiet. "
+        f"mgrec {record['commit']}. The machine was {load}. "
         f"Copy bandwidth of {record['memory']}: {record['copy_bandwidth'] / 1e9:.4g} GB/s.", "",
         PAPER, "", *(line for note in record.get("notes", {}).values() for line in (note, "")),
     ]  # fmt: skip
