@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ...arrays.casts import cast
 from ...arrays.chunk import Chunk
 from ...arrays.layout import canonical_shape, is_one
 from ..begun import Begun
@@ -34,7 +35,7 @@ class FilterRecurrence(Chain):
         if not initial:
             return np.zeros((self.states, outer, inner), self.state_dtype)
         rows = shape[: self.axis] + shape[self.axis + 1 :]
-        full = np.broadcast_to(initial[0].astype(self.state_dtype), (self.states, *rows))
+        full = np.broadcast_to(cast(initial[0], self.state_dtype), (self.states, *rows))
         return full.reshape(self.states, outer, inner)
 
     def precompute(self, backend: Backend, pack: Pack, shape: Shape) -> Summarise:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ....arrays.casts import cast
 from ....arrays.chunk import Chunk
 from ....families.filters.cascade import Cascade
 from ....families.filters.summary import CascadeSummary, is_tame
@@ -118,7 +119,7 @@ def _run(cascade: Cascade, chunk: Chunk, entry: Any, result: Any) -> Space | Non
     refuse_capture("a filter")
     inputs = x.dtype if is_cast_in_kernels(x.dtype, chunk.dtype) else None
     if inputs is None:
-        x = x.astype(chunk.dtype, copy=False)
+        x = cast(x, chunk.dtype)
     return _prepared(cascade, chunk, x, result, inputs)(x, entry, result)
 
 
