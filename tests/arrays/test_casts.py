@@ -45,5 +45,5 @@ def test_a_state_of_float32_enters_a_recurrence_in_float64_as_it_is() -> None:
     import mgrec
 
     s, t = cupy.full(5, 2.0), cupy.zeros(5)
-    got = mgrec.linear_recurrence(s, t, initial=cupy.full((), 1e-45, "f4"))
+    got = mgrec.linear_recurrence(s, t, initial=cupy.asarray(np.float32(1e-45)))
     np.testing.assert_array_equal(got.get(), float(np.float32(1e-45)) * 2.0 ** np.arange(1, 6))
