@@ -1,12 +1,8 @@
-"""What the papers print.
+"""What the paper prints.
 
 X. S. Pogorelskih, L. V. Loganova, "Research of parallel algorithms for solving three-diagonal
 systems of linear algebraic equations on a graphical computing device using various types of
 memory", ITNT 2019, CEUR 2416, paper 30: tables 1 to 4. Its figure 2 has no numbers in its text.
-
-A. Wakatani, "Implementation and evaluation of recurrence equation solvers on GPGPU systems using
-rearrangement of array configurations", Future Computing 2012: figure 7, whose labels are given to
-the bars in the order in which the text says that each series rises or falls.
 """
 
 from __future__ import annotations
@@ -65,16 +61,3 @@ SECONDS = {
 }
 # Figure 2, in words: PARACR takes a seventh of the time of Thomas for one large system.
 ONE_SYSTEM = 7.0
-
-BLOCKS, THREADS = 32, (16, 32, 64, 128, 256, 512)
-# Figure 7: speedups over a CPU by steps and threads of a block, with 32 blocks.
-SPEEDUPS = {
-    2**18: {
-        P_SCHEME: (1.935, 1.69, 1.245, 0.74, 0.382, 0.197),
-        PCR: (0.24, 0.45, 0.79, 1.20, 1.31, 1.32),
-    },
-    2**20: {
-        P_SCHEME: (3.13, 4.48, 4.176, 2.658, 1.568, 0.79),
-        PCR: (0.20, 0.37, 0.67, 1.10, 1.19, 1.25),
-    },
-}

@@ -23,11 +23,12 @@ PAIRS = {"∘ ≠ ◇": ("+", "*"), "∘ = ◇": ("+", "+")}
 
 @dataclass(frozen=True)
 class Place:
-    """NumPy or CuPy, and how calls are timed there."""
+    """NumPy or CuPy, and how calls are timed there; those with streams of their own by the host."""
 
     xp: Any
     settle: Callable[[], Any] | None = None
     clock: Clock | None = None
+    host_clock: Clock | None = None
 
     def free(self) -> None:
         if hasattr(self.xp, "get_default_memory_pool"):
@@ -106,6 +107,9 @@ def scans(study: Study, place: Place, sizes: range) -> None:
             about = {"part": pair, "size": x.size, "steps": x.size, "bytes": 2 * x.nbytes}
             case = f"{pair} 2^{power}"
             study.compare(case, calls, REPETITIONS, place.settle, place.clock, **about)
+            if place.host_clock:
+                custom = custom_operator(x, operators)
+                study.compare(case, custom, REPETITIONS, place.settle, place.host_clock, **about)
         place.free()
 
 
@@ -119,3 +123,21 @@ def peers(xp: Any, x: Any, operators: tuple[str, str]) -> dict[str, Call]:
         from scipy.signal import lfilter
     one, weight = (xp.asarray(values, "f4") for values in ([1.0], [1.0, -0.5]))
     return {"lfilter": partial(lfilter, one, weight, x)}
+
+
+def custom_operator(x: Any, operators: tuple[str, str]) -> dict[str, Call]:
+    """A library's scan with an operator of the user's: that of jax, compiled."""
+    try:
+        import jax
+    except ImportError:
+        return {}
+    x = jax.dlpack.from_dlpack(x)
+    if operators == ("+", "+"):
+        scan = jax.jit(lambda x: jax.lax.associative_scan(jax.numpy.add, x + 0.5))
+    else:
+        scan = jax.jit(lambda x: jax.lax.associative_scan(_join, (0 * x + 0.5, x))[1])
+    return {"jax.lax.associative_scan": lambda: scan(x).block_until_ready()}
+
+
+def _join(earlier: tuple[Any, Any], later: tuple[Any, Any]) -> tuple[Any, Any]:
+    return earlier[0] * later[0], later[0] * earlier[1] + later[1]

@@ -1,31 +1,25 @@
-"""The papers' variants as kernels of a GPU, each a call that queues its launches."""
+"""The paper's variants as kernels of a GPU, each a call that queues its launches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import cupy
-import numpy as np
 
 import mgrec
-from mgrec.algebra.affine import affine
 from mgrec.arrays.chunk import Chunk
 from mgrec.backends.cuda.device.compilation import Device
-from mgrec.backends.cuda.p_scheme.measurement import build
-from mgrec.backends.cuda.p_scheme.phases import Phases
 from mgrec.backends.cuda.tridiagonal import reduction, thomas
 from mgrec.backends.cuda.tridiagonal.whole import launch_whole
-from mgrec.families.transfer.policy import Configuration
 
-from ..clock import device_clock, flush_cache
+from ...cuda.clock import device_clock, flush_cache
+from ..timing import Call
 from .printed import (
     AGAIN,
     AGAIN_GLOBAL,
     ALL,
     AUTO,
-    BLOCKS,
     NONE,
     P_SCHEME,
     PART,
@@ -35,10 +29,8 @@ from .printed import (
     STORED_GLOBAL,
     THOMAS,
     THOMAS_GLOBAL,
-    THREADS,
 )
 
-Call = Callable[[], Any]
 # Seconds of Thomas for a single system grow with its rows: 0.1 microseconds each.
 MOST_ROWS_A_THREAD = 2**20
 
@@ -86,43 +78,3 @@ def _launched(builds: dict[str, Any], operands: list[Any], out: Any) -> dict[str
     chunk = Chunk(tuple(part[..., None] for part in operands), shape, out.dtype)
     result = out.reshape(shape)
     return {name: partial(launch_whole, each, chunk, result) for name, each in builds.items()}
-
-
-def figure_7(steps: int) -> Iterator[tuple[int, str, Call, Callable[[], Any]]]:
-    """Threads of a block, a method, what is timed, and what gives its result.
-
-    The recurrence is w[i] = w[i-1]/2 + t[i]; PCR has it as a system without a diagonal above. As
-    in the paper P-scheme is timed over arrays that are rearranged already.
-    """
-    chunk, entry, results = build(steps, np.dtype("f4"), "constant")
-    s, t = chunk.operands
-    b = t.copy()
-    b[0, 0, 0] += s.ravel()[0] * entry[0][0, 0]
-    ones = cupy.ones((1, 1, 1), "f4")
-    system = Chunk((ones * -s.ravel()[0], ones, 0 * ones, b), chunk.shape, chunk.dtype)
-    x = cupy.empty(chunk.shape, chunk.dtype)
-    for threads in THREADS:
-        phases = Phases(affine, chunk, entry, results, Configuration(BLOCKS, threads))
-        phases.rearrange()
-
-        def solved(phases: Phases = phases) -> Any:
-            phases()
-            return results[0]
-
-        yield threads, P_SCHEME, phases.solve_rearranged, solved
-        plan = partial(reduction.pcr_none, blocks=BLOCKS, threads=threads)
-        call = partial(launch_whole, plan, system, x)
-
-        def reduced(call: Call = call) -> Any:
-            call()
-            return x
-
-        yield threads, PCR, call, reduced
-
-
-def recurrence(steps: int) -> tuple[np.float32, np.ndarray]:
-    """The coefficient and the inputs of :func:`figure_7`, in host memory."""
-    chunk, entry, _ = build(steps, np.dtype("f4"), "constant")
-    s, t = (part.get().ravel() for part in chunk.operands)
-    t[0] += s[0] * entry[0].get()[0, 0]
-    return s[0], t
