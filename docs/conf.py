@@ -18,6 +18,7 @@ version = ".".join(release.split(".")[:2])
 
 extensions = [
     "extensions.docstrings",
+    "extensions.notebook",
     "extensions.results",
     "myst_parser",
     "numpydoc",
