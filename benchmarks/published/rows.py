@@ -51,7 +51,11 @@ def newest(study: str) -> Result:
     found = [path for path in records.RESULTS.glob("*.json") if _DATED.sub("", path.name) == study]
     if not found:
         raise LookupError(f"there is no result of {study!r} in {records.RESULTS}")
-    path = max(found)
+    return read(max(found))
+
+
+def read(path: Path) -> Result:
+    """A result file."""
     record = records.read(path)
     rows = tuple(_row(row) for row in record.get("rows") or record["cases"])
     return Result(path, _machine(record), record["date"][:10], record.get("note", ""), rows)
@@ -96,4 +100,6 @@ def _more(numbers: dict[str, float]) -> dict[str, float]:
             more["GCUPS"] = 1 / more["ns"]
     elif "in a row ms" in numbers:
         more["ms"] = numbers["in a row ms"]
+        if "GCUPS in a row" in numbers:
+            more["GCUPS"] = numbers["GCUPS in a row"]
     return more
