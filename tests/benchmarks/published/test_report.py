@@ -87,6 +87,7 @@ def test_an_empty_folder_is_an_error(load: Any, tmp_path: Path) -> None:
         load("published.report").render(tmp_path)
 
 
+@pytest.mark.extended
 def test_every_stored_result_is_on_the_page(load: Any, tmp_path: Path) -> None:
     report, records = load("published.report"), load("harness.records")
     studies = [report.section(path) for path in sorted(records.RESULTS.glob("*.json"))]
