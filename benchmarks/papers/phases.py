@@ -129,20 +129,23 @@ def each_phase(
     study.compare(case, calls, REPETITIONS, GPU.settle, GPU.clock, **about)
 
 
-def rearrangement(study: Study, steps: int, parts: int) -> None:
+def rearrangement(study: Study, steps: int, count: int) -> None:
     """The transposition through shared memory, and through global memory alone."""
     x = cupy.arange(steps, dtype="f4").reshape(1, steps, 1)
-    partition = Partition.of(x.shape, parts)
+    partition = Partition.of(x.shape, count)
     out = cupy.empty(partition.rearranged_shape, "f4")
-    table = x.reshape(partition.count, partition.length)
-    plain = cupy.empty(table.T.shape, "f4")
+    # The last part is shorter, and the plain transposition moves what lies behind it, too.
+    parts = cupy.zeros((partition.count, partition.length), "f4")
+    parts.ravel()[:steps] = x.ravel()
+    plain = cupy.empty(parts.T.shape, "f4")
     calls = {
-        "without shared memory": lambda: cupy.copyto(plain, table.T),
+        "without shared memory": lambda: cupy.copyto(plain, parts.T),
         "with shared memory": lambda: rearrange(x, partition, out=out),
     }
     for call in calls.values():
         call()
-    if not (out[1:, : partition.count] == plain).all():
+    whole = partition.count - 1
+    if not (out[1:, :whole] == plain[:, :whole]).all():
         raise ArithmeticError("the rearrangements differ")
     study.compare(
         f"rearrangement of {steps:,}", calls, REPETITIONS, GPU.settle, GPU.clock,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from io import BytesIO
 from typing import Any
 
@@ -40,7 +41,8 @@ def _dots(rows: list[Row], cases: list[str], value: str) -> bytes:
 
     figure = Figure(figsize=(9, 1.6 + 0.22 * len(cases)), layout="constrained")
     axes = figure.subplots()
-    names = list(dict.fromkeys(row.candidate for row in rows))
+    counts = Counter(row.candidate for row in rows)
+    names = sorted(counts, key=lambda name: (name != "mgrec", -counts[name]))
     shown = names if len(names) <= MOST_CANDIDATES else [*names[: MOST_CANDIDATES - 1], "others"]
     for number, name in enumerate(shown):
         own = [
