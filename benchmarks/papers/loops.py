@@ -66,16 +66,17 @@ def loop_computed(count: int, t: np.ndarray, w: np.ndarray) -> np.ndarray:
 def linear_phases(s: np.ndarray, t: np.ndarray, a: np.ndarray, w: np.ndarray) -> np.ndarray:
     """The three phases for w: a are the products of coefficients since a part began."""
     length = -(-t.size // PARTS)
-    entries = np.zeros(PARTS + 1, t.dtype)
-    for part in range(PARTS):
+    parts = -(-t.size // length)
+    entries = np.zeros(parts + 1, t.dtype)
+    for part in range(parts):
         product, state = t.dtype.type(1), t.dtype.type(0)
         for i in range(part * length, min(t.size, (part + 1) * length)):
             product, state = product * s[i], s[i] * state + t[i]
             a[i], w[i] = product, state
-    for part in range(PARTS):
+    for part in range(parts):
         last = min(t.size, (part + 1) * length) - 1
         entries[part + 1] = w[last] + a[last] * entries[part]
-    for part in range(PARTS):
+    for part in range(parts):
         for i in range(part * length, min(t.size, (part + 1) * length)):
             w[i] += a[i] * entries[part]
     return w
@@ -101,8 +102,9 @@ def rational_phases(
     p[i+1] = b/(a - b·p[i]) and dividing by the coefficient of e gives the step of the three.
     """
     length = -(-a.size // PARTS)
-    entries = np.zeros(PARTS + 1, a.dtype)
-    for part in range(PARTS):
+    parts = -(-a.size // length)
+    entries = np.zeros(parts + 1, a.dtype)
+    for part in range(parts):
         begin = part * length
         x, y, z = a.dtype.type(1), a[begin] / b[begin], a.dtype.type(0)
         beta[begin], gamma[begin], delta[begin] = x, y, z
@@ -110,11 +112,11 @@ def rational_phases(
             scale = a[i] + b[i] * z
             x, y, z = b[i] * y / scale, (a[i] * y - b[i] * x) / scale, -b[i] / scale
             beta[i], gamma[i], delta[i] = x, y, z
-    for part in range(PARTS):
+    for part in range(parts):
         last = min(a.size, (part + 1) * length) - 1
         e = entries[part]
         entries[part + 1] = (beta[last] + delta[last] * e) / (gamma[last] - e)
-    for part in range(PARTS):
+    for part in range(parts):
         e = entries[part]
         for i in range(part * length, min(a.size, (part + 1) * length)):
             p[i] = (beta[i] + delta[i] * e) / (gamma[i] - e)
