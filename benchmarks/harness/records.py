@@ -99,5 +99,5 @@ def draw_small(figure: Any, path: Path) -> None:
 
     figure.savefig(path, dpi=90)
     with Image.open(path) as image:
-        small = image.convert("RGB").quantize(32)
+        small = image.convert("RGB").quantize(64)
     small.save(path, optimize=True)

@@ -1,0 +1,75 @@
+"""What the texts of the papers' results share."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+Rows = list[dict[str, Any]]
+Curve = dict[int, float]
+
+
+def head(record: dict[str, Any]) -> list[str]:
+    """The title, and the machine's state."""
+    about = record["machine"]
+    load = {True: "quiet", False: "not quiet", None: "not watched"}[record["load"]["quiet"]]
+    gpus = "; ".join(about["gpus"]) or "no GPU"
+    return [
+        f"# {record['study']}: {gpus}, {about['processor']}, {record['date']}", "",
+        f"mgrec {record['commit']}. The machine was {load}. "
+        f"Copy bandwidth of {record['memory']}: {record['copy_bandwidth'] / 1e9:.4g} GB/s.", "",
+        *(line for note in record.get("notes", {}).values() for line in (note, "")),
+    ]  # fmt: skip
+
+
+def finish(lines: list[str], record: dict[str, Any]) -> str:
+    """The lines, and what was not measured."""
+    missing = [
+        f"- {row['case']}, {row['candidate']}: not measured, because {row['reason']}"
+        for row in record["not_measured"]
+    ]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join([*lines, *missing])).rstrip("\n") + "\n"
+
+
+def rows_of(rows: Rows, **wanted: Any) -> Rows:
+    """Those rows whose entries are as wanted."""
+    return [row for row in rows if all(row.get(key) == wanted[key] for key in wanted)]
+
+
+def curve(rows: Rows, by: str, **wanted: Any) -> Curve:
+    """Seconds by one of the rows' entries."""
+    return {row[by]: row["median"] for row in rows_of(rows, **wanted) if by in row}
+
+
+def ratios(over: Curve, under: Curve) -> Curve:
+    return {key: over[key] / under[key] for key in over if key in under}
+
+
+def cell(value: float | None, scale: float = 1.0) -> str:
+    return "-" if value is None else f"{value * scale:.3g}"
+
+
+def grid(first: str, columns: dict[str, Curve], scale: float = 1.0) -> list[str]:
+    """A table: a line a key of the curves, a column a curve."""
+    lines = [f"| {first} | {' | '.join(columns)} |", "|---" * (1 + len(columns)) + "|"]
+    for key in sorted({key for column in columns.values() for key in column}):
+        cells = [cell(column.get(key), scale) for column in columns.values()]
+        lines.append(f"| {key:,} | {' | '.join(cells)} |")
+    return [*lines, ""]
+
+
+def section(
+    title: str, first: str, ours: dict[str, Curve], theirs: dict[str, Curve] | None = None,
+    scale: float = 1.0,
+) -> list[str]:  # fmt: skip
+    """A table under its title, our columns beside the paper's; nothing if nothing was measured."""
+    if not any(ours.values()):
+        return []
+    if theirs is None:
+        return [f"## {title}", "", *grid(first, ours, scale)]
+    both = {
+        f"{name}, {who}": each.get(name, {})
+        for name in theirs
+        for who, each in (("paper", theirs), ("here", ours))
+    }
+    return [f"## {title}", "", *grid(first, both, scale)]

@@ -1,0 +1,1 @@
+"""What documents show of stored results: rows by name, and the bar chart of calls."""

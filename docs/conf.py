@@ -1,0 +1,93 @@
+"""Settings of the documentation; ``sphinx-build -W --keep-going docs build/docs`` builds it."""
+
+import os
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+# The extensions beside this file, and the results' reader of benchmarks.
+sys.path[:0] = [str(ROOT / "docs"), str(ROOT)]
+
+import mgrec  # noqa: E402
+
+project = "mgrec"
+author = "The mgrec developers"
+project_copyright = "The mgrec developers, Apache License 2.0"
+release = mgrec.__version__
+version = ".".join(release.split(".")[:2])
+
+extensions = [
+    "extensions.docstrings",
+    "extensions.notebook",
+    "extensions.results",
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["examples", "gallery/*.py", "**/sg_execution_times.rst"]
+suppress_warnings = ["config.cache"]
+nitpicky = True
+# Words of numpydoc's type lines that name no class.
+nitpick_ignore_regex = [("py:.*", r"(?!mgrec).*")]
+
+# Links to other projects need the network, and an answer: a build must not depend on either.
+if os.environ.get("READTHEDOCS") or os.environ.get("MGREC_DOCS_ONLINE"):
+    intersphinx_mapping = {
+        "python": ("https://docs.python.org/3", None),
+        "numpy": ("https://numpy.org/doc/stable", None),
+        "scipy": ("https://docs.scipy.org/doc/scipy", None),
+        "dask": ("https://docs.dask.org/en/stable", None),
+        "cupy": ("https://docs.cupy.dev/en/stable", None),
+    }
+
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+templates_path = ["templates"]
+
+autosummary_generate = True
+autodoc_typehints = "none"
+numpydoc_show_class_members = False
+numpydoc_xref_param_type = False
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+sphinx_gallery_conf = {
+    "examples_dirs": "examples",
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"/\w+\.py$",
+    "within_subsection_order": "FileNameSortKey",
+    "image_scrapers": ("matplotlib",),
+    "matplotlib_animations": False,
+    "reset_modules": ("extensions.pictures.reset",),
+    "abort_on_example_error": True,
+    "show_signature": False,
+    "show_memory": False,
+    "min_reported_time": 60,
+    "download_all_examples": False,
+    "backreferences_dir": "reference/examples",
+    "doc_module": ("mgrec",),
+    "reference_url": {"mgrec": None},
+    "thumbnail_size": (480, 336),
+}
+
+html_theme = "pydata_sphinx_theme"
+html_title = "mgrec"
+html_static_path = ["static"]
+html_css_files = ["mgrec.css"]
+html_show_sourcelink = False
+html_theme_options = {
+    "show_prev_next": False,
+    "show_toc_level": 2,
+    "header_links_before_dropdown": 6,
+    "navbar_align": "left",
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": ["sphinx-version"],
+}

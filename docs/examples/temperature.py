@@ -1,0 +1,38 @@
+"""
+The sea's temperature, smoothed
+===============================
+
+An exponentially weighted mean forgets the past at a constant rate. :func:`mgrec.signal.ewm` is that of pandas, for
+arrays of any size and kind.
+
+The temperature of the eastern Pacific (Niño 3, NOAA, ERSSTv4, public domain), as PyWavelets ships it: every third
+month from 1950 to 2015. The warm peaks of 1982 and 1997 are El Niño.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pywt
+
+from mgrec.signal import ewm
+
+year, sst = pywt.data.nino()
+
+# %%
+# The series is in degrees from a mean of its own. Means with half-lives of one and of eight years, and gaps: a buoy that was lost for three
+# years is nan, which the mean passes over as pandas does.
+
+gaps = np.where((year >= 1961) & (year < 1964), np.nan, sst)
+short = ewm(gaps, halflife=4)
+long = ewm(gaps, halflife=32)
+
+# %%
+
+fig, axes = plt.subplots(figsize=(8, 4.2))
+axes.axvspan(1961, 1964, color="#f4f4f5")
+axes.text(1962.5, 2.2, "no buoy", ha="center", color="#71717a")
+axes.plot(year, gaps, color="#a1a1aa", linewidth=0.9, label="every third month")
+axes.plot(year, short, color="#2563a8", label="half-life of a year")
+axes.plot(year, long, color="#c2570c", linewidth=2, label="of eight years")
+axes.set(title="Eastern Pacific, departures of the sea surface, °C", xlim=(1950, 2016))
+axes.legend(loc="upper center", ncols=3, bbox_to_anchor=(0.5, -0.07))
+plt.show()

@@ -1,0 +1,119 @@
+"""Tables and numbers of the performance page, from ``benchmarks/results``.
+
+``{results}`` makes a table of a study: a case a row, a candidate a column. ``{number}`` is one number.
+What is not in the results is an error, so that the page cannot say what was not measured.
+"""
+
+import re
+from typing import Any
+
+from docutils import nodes
+from docutils.parsers.rst import directives
+from sphinx.util.docutils import SphinxDirective, SphinxRole
+
+from benchmarks.published.rows import Result, newest
+
+
+def setup(app: Any) -> dict[str, bool]:
+    app.add_directive("results", Table)
+    app.add_role("number", Number())
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def shown(value: float) -> str:
+    """At most three digits: clocks have no more here."""
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    digits = f"{value:.3g}" if abs(value) >= 1e-3 else f"{value:.1g}"
+    return f"{float(digits):.5f}".rstrip("0").rstrip(".") if "e" in digits else digits
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    """``name → heading; name``: what to take, and what to call it."""
+    pairs = [[part.strip() for part in each.split(" → ", 1)] for each in text.split(";")]
+    return [(pair[0], pair[-1]) for pair in pairs]
+
+
+class Table(SphinxDirective):
+    """A study's table; ``cases`` is a regular expression whose first group, if any, is shown."""
+
+    required_arguments = 1
+    has_content = False
+    option_spec = {  # noqa: RUF012
+        "value": _pairs,
+        "cases": directives.unchanged,
+        "candidates": _pairs,
+        "first": directives.unchanged,
+    }
+
+    def run(self) -> list[nodes.Node]:
+        try:
+            return self._table(newest(self.arguments[0]))
+        except LookupError as error:
+            raise self.error(str(error)) from None
+
+    def _table(self, result: Result) -> list[nodes.Node]:
+        pattern = re.compile(self.options.get("cases", "(.*)"))
+        values = self.options.get("value", [("fraction", "fraction")])
+        cases = dict.fromkeys(row.case for row in result.rows if pattern.fullmatch(row.case))
+        found = dict.fromkeys(row.candidate for row in result.rows if row.case in cases)
+        candidates = self.options.get("candidates", [(name, name) for name in found])
+        heads = [
+            name if len(values) == 1 and name else " ".join(filter(None, (name, value)))
+            for _, name in candidates
+            for _, value in values
+        ]
+        cells = {
+            (row.case, row.candidate, value): number
+            for row in result.rows
+            for value, number in row.numbers.items()
+        }
+        keys = [(name, value) for name, _ in candidates for value, _ in values]
+        lines = [[cells.get((case, *key)) for key in keys] for case in cases]
+        names = [_name(pattern, case) for case in cases]
+        kept = [(name, line) for name, line in zip(names, lines, strict=True) if any(line)]
+        if not kept or any(not any(column) for column in zip(*(line for _, line in kept))):
+            raise LookupError(f"{result.path.name}: a column of {heads} is empty, or all rows are")
+        first = self.options.get("first", "")
+        body = [[name, *("" if n is None else shown(n) for n in line)] for name, line in kept]
+        return [_caption(result), _built([first, *heads], body)]
+
+
+def _name(pattern: re.Pattern[str], case: str) -> str:
+    match = pattern.fullmatch(case)
+    assert match is not None
+    return " ".join(filter(None, match.groups())) if match.groups() else case
+
+
+def _caption(result: Result) -> nodes.paragraph:
+    words = f" on {result.machine}" if result.machine else ""
+    note = f" {result.note}" if result.note else ""
+    return nodes.paragraph("", "", nodes.literal(text=result.path.stem), nodes.Text(f"{words}.{note}"))
+
+
+def _built(heads: list[str], body: list[list[str]]) -> nodes.container:
+    group = nodes.tgroup(cols=len(heads))
+    group += [nodes.colspec(colwidth=1) for _ in heads]
+    group += nodes.thead("", _line(heads))
+    group += nodes.tbody("", *(_line(line) for line in body))
+    table = nodes.table("", group, classes=["results"])
+    return nodes.container("", table, classes=["wide"])
+
+
+def _line(cells: list[str]) -> nodes.row:
+    entries = [nodes.entry("", nodes.paragraph(text=cell)) for cell in cells]
+    return nodes.row("", *entries)
+
+
+class Number(SphinxRole):
+    """``{number}`study | case | candidate | value```, with ``× 1000`` behind it for a factor."""
+
+    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        names, _, factor = self.text.partition(" × ")
+        try:
+            study, case, candidate, value = (part.strip() for part in names.split("|"))
+            number = newest(study).number(case, candidate, value) * float(factor or 1)
+        except (LookupError, ValueError) as error:
+            message = self.inliner.reporter.error(f"number: {error}", line=self.lineno)
+            return [], [message]
+        return [nodes.Text(shown(number))], []
