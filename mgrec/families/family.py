@@ -239,11 +239,12 @@ class AlongAxis(Recurrence):
         return [*operands, *initial]
 
     def again(
-        self, backend: Backend, pack: Pack, shape: Shape, entry: Any, results: Arrays
+        self, backend: Backend, pack: Pack, shape: Shape, initial: Arrays, results: Arrays
     ) -> Again | None:
         """What determines other arrays, alike in all but their values, that are one chunk.
 
-        `entry` and `results` as for :meth:`determine`. None where that is not to be had; see
+        `initial` as for :meth:`enter_whole`, `results` as for :meth:`determine`. None where that
+        is not to be had, or something was copied when it was laid out; see
         :class:`.kernels.Kernels`.
         """
         return None

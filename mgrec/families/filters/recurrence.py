@@ -34,7 +34,9 @@ class FilterRecurrence(Chain):
         if not initial:
             return np.zeros((self.states, outer, inner), self.state_dtype)
         rows = shape[: self.axis] + shape[self.axis + 1 :]
-        full = np.broadcast_to(initial[0].astype(self.state_dtype), (self.states, *rows))
+        full = np.broadcast_to(
+            initial[0].astype(self.state_dtype, copy=False), (self.states, *rows)
+        )
         return full.reshape(self.states, outer, inner)
 
     def precompute(self, backend: Backend, pack: Pack, shape: Shape) -> Summarise:
@@ -80,18 +82,26 @@ class FilterRecurrence(Chain):
         return (result.reshape(shape),)
 
     def again(
-        self, backend: Backend, pack: Pack, shape: Shape, entry: Any, results: Arrays
+        self, backend: Backend, pack: Pack, shape: Shape, initial: Arrays, results: Arrays
     ) -> Again | None:
         prepare = backend.kernels(self.family).again
+        if prepare is None:
+            return None
         chunk = self._chunk(pack)
-        if prepare is None or not is_one(chunk.operands[0], pack.blocks[0]):
+        entry = self.enter_whole(backend, initial, shape) if initial else None
+        if not is_one(chunk.operands[0], pack.blocks[0]):
+            return None
+        if entry is not None and not (entry.flags.c_contiguous and is_one(entry, initial[0])):
             return None
         return prepare(self.cascade, chunk, entry, results[0].reshape(chunk.shape))
 
     def leave(self, exit: Any, shape: Shape) -> Any:
         rows = shape[: self.axis] + shape[self.axis + 1 :]
+        exit = exit.reshape(*self.state_shape, *rows)
+        if exit.dtype == self.dtype:
+            return exit.copy()
         with np.errstate(over="ignore"):
-            return exit.reshape(*self.state_shape, *rows).astype(self.dtype)
+            return exit.astype(self.dtype)
 
     def _chunk(self, pack: Pack) -> Chunk:
         """The signal laid out, in its own dtype: kernels cast samples as they read them."""

@@ -114,16 +114,17 @@ class TransferRecurrence(Chain):
         return [*arrays_of(self._filled(operands)), *initial]
 
     def again(
-        self, backend: Backend, pack: Pack, shape: Shape, entry: Any, results: Arrays
+        self, backend: Backend, pack: Pack, shape: Shape, initial: Arrays, results: Arrays
     ) -> Again | None:
         prepare = backend.kernels(self.family).again
         if prepare is None or self.dtype != self.result_dtype:
             return None
-        chunk = self._chunk(pack, shape)
+        chunk, entry = self._chunk(pack, shape), self.enter_whole(backend, initial, shape)
         laid_out = [
             x for operand in chunk.operands for x in getattr(operand, "operands", [operand])
         ]
-        if not all(map(is_one, laid_out, arrays_of(self._filled(pack.blocks)))):
+        given = self.given(pack.blocks, initial)
+        if not all(map(is_one, [*laid_out, *entry], given)):
             return None
         written = tuple([array.reshape(chunk.shape) for array in results])
         return prepare(self.transfer_map, chunk, entry, written)

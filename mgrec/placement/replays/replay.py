@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
+import numpy as np
+
 from ...arrays.kinds import is_on_gpu
 from ...backends import backend_of
-from ...families.family import AlongAxis, Arrays, Pack
-from ...families.kernels import Again
+from ...families.family import AlongAxis, Pack
+from ...families.kernels import Again, Anew
 from ...families.problem import Problem
 from .calls import Call
 
@@ -18,7 +21,7 @@ Leaves = Sequence[tuple[int, Any]]
 
 
 @dataclass(frozen=True)
-class Replay:
+class Replay(ABC):
     """A call of a kind, prepared.
 
     Attributes
@@ -29,76 +32,140 @@ class Replay:
         What it is given where the call does not tell.
     places : tuple of (int, int)
         Which of what it is given is which leaf of a call.
-    are_arrays : tuple of bool
-        Of the leaves.
-    sizes : tuple of int
-        Bytes of each leaf.
+    arrays : tuple of int
+        The leaves that are arrays.
     outs : tuple of int
         Leaves that the caller gives for the results.
+    is_several : bool
+        `out` is a tuple.
     count : int
         Results.
-    is_several : bool
-        They are a tuple.
     empty : callable, ``() -> array``
         Memory for a result.
+    finish : callable, ``(results, exit) -> what the public function returns``
     """
 
     solve: Again
     given: tuple[Any, ...]
     places: tuple[tuple[int, int], ...]
-    are_arrays: tuple[bool, ...]
-    sizes: tuple[int, ...]
+    arrays: tuple[int, ...]
     outs: tuple[int, ...]
-    count: int
     is_several: bool
+    count: int
     empty: Callable[[], Any]
+    finish: Callable[[Any, Any], Any]
 
-    def __call__(self, call: Call) -> Any:
+    @abstractmethod
+    def __call__(self, call: Call) -> tuple[Any] | None:
         """The result, or None: the call is to be made as if it were the first."""
-        leaves = [
-            leaf.data.ptr if is_array else leaf
-            for leaf, is_array in zip(call.leaves, self.are_arrays, strict=True)
-        ]
-        if self.outs:
-            results = call.out if self.is_several else (call.out,)
-            targets = [leaves[number] for number in self.outs]
-            if self._overlaps(leaves):
-                return None
-        else:
-            results = tuple([self.empty() for _ in range(self.count)])
-            targets = [result.data.ptr for result in results]
+
+    def run(self, call: Call, leaves: Sequence[Any], results: Any, targets: Sequence[Any]) -> Any:
+        """Solve by what stands for the leaves and the results."""
         given = list(self.given)
         for place, leaf in self.places:
             given[place] = leaves[leaf]
         try:
-            if not self.solve(given, targets):
-                return None
-        except (OverflowError, TypeError):  # a number that the dtype does not hold
+            exit = self.solve(given, targets)
+        except (Anew, OverflowError, TypeError):  # or a number that the dtype does not hold
             return None
-        return results if self.is_several else results[0]
+        return (self.finish(results, exit),)
+
+    def new(self) -> tuple[Any, ...]:
+        return tuple([self.empty() for _ in range(self.count)])
+
+
+@dataclass(frozen=True)
+class OnDevice(Replay):
+    """Of CuPy arrays: by addresses.
+
+    Attributes
+    ----------
+    sizes : tuple of int
+        Bytes of each leaf.
+    """
+
+    sizes: tuple[int, ...]
+
+    def __call__(self, call: Call) -> tuple[Any] | None:
+        leaves = list(call.leaves)
+        for number in self.arrays:
+            leaves[number] = leaves[number].data.ptr
+        if not self.outs:
+            results = self.new()
+            return self.run(call, leaves, results, [result.data.ptr for result in results])
+        if self._overlaps(leaves):
+            return None
+        results = call.out if self.is_several else (call.out,)
+        return self.run(call, leaves, results, [leaves[number] for number in self.outs])
 
     def _overlaps(self, leaves: Sequence[Any]) -> bool:
         """Whether a result shares memory with an operand or another result."""
-        numbers = [number for number, is_array in enumerate(self.are_arrays) if is_array]
-        return any(
-            number != out
-            and leaves[number] < leaves[out] + self.sizes[out]
-            and leaves[out] < leaves[number] + self.sizes[number]
-            for out in self.outs
-            for number in numbers
-        )
+        sizes = self.sizes
+        for out in self.outs:
+            begin = leaves[out]
+            end = begin + sizes[out]
+            for number in self.arrays:
+                if number != out and leaves[number] < end and begin < leaves[number] + sizes[number]:
+                    return True
+        return False
+
+
+@dataclass(frozen=True)
+class OnHost(Replay):
+    """Of NumPy arrays."""
+
+    def __call__(self, call: Call) -> tuple[Any] | None:
+        if not self.outs:
+            results = self.new()
+            return self.run(call, call.leaves, results, results)
+        results = call.out if self.is_several else (call.out,)
+        if self._is_refused(call.leaves):
+            return None
+        return self.run(call, call.leaves, results, results)
+
+    def _is_refused(self, leaves: Sequence[Any]) -> bool:
+        """Whether a result may not be written, or shares memory with an operand or another."""
+        for out in self.outs:
+            if not leaves[out].flags.writeable:
+                return True
+            for number in self.arrays:
+                if number != out and np.may_share_memory(leaves[out], leaves[number]):
+                    return True
+        return False
+
+
+class _Kept:
+    """Where the replay of a kind is kept, if there is one."""
+
+    def __init__(self) -> None:
+        self.replay: Replay | None = None
+        self.is_tried = False
+        self.calls = 0
 
 
 @lru_cache(maxsize=1024)
-def _kept(kind: tuple[Any, ...]) -> list[Replay]:
-    """Where the replay of a kind is kept, if there is one."""
-    return []
+def _kept(kind: tuple[Any, ...]) -> _Kept:
+    return _Kept()
 
 
-def replayed(call: Call) -> Any:
+def replayed(call: Call) -> tuple[Any] | None:
     """The result of a call of a kind that was solved before, or None."""
+    replay = _kept(call.kind).replay
+    return None if replay is None else replay(call)
+
+
+def is_awaited(call: Call) -> bool:
+    """Whether a call is the one of its kind by which the others are prepared.
+
+    The first of CuPy arrays, which compiles. The second of NumPy arrays: to prepare takes as long
+    as the call, in vain where every call is of another kind.
+    """
     kept = _kept(call.kind)
-    return kept[0](call) if kept else None
+    if kept.is_tried:
+        return False
+    kept.calls += 1
+    kept.is_tried = not call.is_on_host or kept.calls > 1
+    return kept.is_tried
 
 
 def keep(call: Call, leaves: Leaves, outs: tuple[int, ...], problem: Problem, result: Any) -> None:
@@ -114,62 +181,65 @@ def keep(call: Call, leaves: Leaves, outs: tuple[int, ...], problem: Problem, re
     problem : Problem
     result : what the function returned
     """
-    kept = _kept(call.kind)
-    if not kept and (replay := _prepare(call, leaves, outs, problem, result)) is not None:
-        kept.append(replay)
+    _kept(call.kind).replay = _prepare(call, leaves, outs, problem, result)
 
 
 def _prepare(
     call: Call, leaves: Leaves, outs: tuple[int, ...], problem: Problem, result: Any
 ) -> Replay | None:
-    recurrence, shape = problem.recurrence, problem.shape
-    if not problem.is_plain or not isinstance(recurrence, AlongAxis) or problem.is_lazy:
+    recurrence = problem.recurrence
+    arrays = tuple([number for number, leaf in enumerate(call.leaves) if _is_array(leaf)])
+    is_laid_out = all(call.leaves[k].flags.c_contiguous and call.leaves[k].size for k in arrays)
+    if not is_laid_out or not isinstance(recurrence, AlongAxis) or 0 in problem.shape:
         return None
-    results: Arrays = result if problem.is_several else (result,)
-    if not results[0].size or not _are_contiguous(call.leaves):
+    if not problem.is_plain and not recurrence.is_exit_asked:
         return None
     given = recurrence.given(problem.operands, problem.initial)
     places = _found(given, leaves)
     if places is None:
         return None
-    backend = backend_of(problem.arrays, recurrence.method)
+    results = result[:1] if recurrence.is_exit_asked else result
+    results = results if type(results) is tuple else (results,)
+    backend, shape = backend_of(problem.arrays, recurrence.method), problem.shape
     pack = Pack(problem.operands, (0,) * len(shape), (0,) * len(shape))
-    initial = problem.initial
-    entry = recurrence.enter_whole(backend, initial, shape) if initial else None
-    solve = recurrence.again(backend, pack, shape, entry, results)
+    solve = recurrence.again(backend, pack, shape, problem.initial, results)
     if solve is None:
         return None
     known = dict(places)
-    own = (None if k in known or is_on_gpu(value) else value for k, value in enumerate(given))
-    return Replay(
+    about = (
         solve,
-        tuple(own),
-        places,
-        tuple([is_on_gpu(leaf) for leaf in call.leaves]),
-        tuple([getattr(leaf, "nbytes", 0) for leaf in call.leaves]),
-        outs,
-        len(results),
-        problem.is_several,
+        tuple([None if k in known or _is_array(own) else own for k, own in enumerate(given)]),
+        places, arrays, outs, problem.is_several, len(results),
         partial(backend.empty, shape, recurrence.result_dtype),
-    )
+        _finish(problem),
+    )  # fmt: skip
+    if call.is_on_host:
+        return OnHost(*about)
+    return OnDevice(*about, tuple([getattr(leaf, "nbytes", 0) for leaf in call.leaves]))
 
 
-def _are_contiguous(leaves: Sequence[Any]) -> bool:
-    return all(leaf.flags.c_contiguous and leaf.size for leaf in leaves if is_on_gpu(leaf))
+def _finish(problem: Problem) -> Callable[[Any, Any], Any]:
+    """What a call returns; nothing of the problem's arrays is held."""
+    recurrence, shape, finish = problem.recurrence, problem.shape, problem.finish
+    if not recurrence.is_exit_asked:
+        return finish
+    return lambda results, exit: finish(results, recurrence.leave(exit, shape))
+
+
+def _is_array(leaf: Any) -> bool:
+    return is_on_gpu(leaf) or (type(leaf) is np.ndarray and leaf.ndim > 0)
 
 
 def _found(given: Sequence[Any], leaves: Leaves) -> tuple[tuple[int, int], ...] | None:
     """Which leaf of a call each thing given is; what the call does not tell stays.
 
-    None where that is not certain: an operand was copied, or a state is an array in host memory.
+    None where that is not certain: an operand was copied, or is of another kind.
     """
     found: list[tuple[int, int]] = []
     rest = list(leaves)
     for place, own in enumerate(given):
-        is_array = is_on_gpu(own)
-        if not is_array and own.ndim:
-            return None
-        if not rest or is_on_gpu(rest[0][1]) != is_array:
+        is_array = _is_array(own)
+        if not rest or _is_array(rest[0][1]) != is_array:
             if is_array:
                 return None
             continue  # a number by its value
@@ -181,5 +251,10 @@ def _found(given: Sequence[Any], leaves: Leaves) -> tuple[tuple[int, int], ...] 
 
 
 def _is_same(own: Any, leaf: Any) -> bool:
-    is_alike = own.size == leaf.size and own.dtype == leaf.dtype
-    return bool(is_alike and own.data.ptr == leaf.data.ptr)
+    if is_on_gpu(own) != is_on_gpu(leaf) or own.size != leaf.size or own.dtype != leaf.dtype:
+        return False
+    return bool(own.data.ptr == leaf.data.ptr if is_on_gpu(own) else _ptr(own) == _ptr(leaf))
+
+
+def _ptr(array: np.ndarray) -> int:
+    return int(array.ctypes.data)

@@ -1,0 +1,33 @@
+"""Chunks of a kind in host memory: what was checked and laid out for one is not for the next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ....arrays.chunk import Chunk
+from ....families.filters.cascade import Cascade
+from ....families.kernels import Again
+from .phases import at_rest, determine_filter
+
+
+def again(cascade: Cascade, chunk: Chunk, entry: Any, result: Any) -> Again:
+    """Prepare what filters chunks of the kind of this one, on the caller's thread.
+
+    Returns
+    -------
+    callable, ``(given, targets) -> exit``
+        `given` are x and, where `entry` is not None, the states before the first step.
+    """
+    shape, dtype = chunk.shape, chunk.dtype
+    rest = at_rest(cascade, chunk) if entry is None else entry
+    states = rest.shape
+
+    def solve(given: Sequence[Any], targets: Sequence[Any]) -> np.ndarray:
+        before = rest if entry is None else given[1].reshape(states)
+        own = Chunk((given[0].reshape(shape),), shape, dtype)
+        return determine_filter(cascade, own, before, targets[0].reshape(shape)).exit
+
+    return solve
