@@ -33,10 +33,9 @@ class FilterRecurrence(Chain):
         outer, _, inner = canonical_shape(shape, self.axis)
         if not initial:
             return np.zeros((self.states, outer, inner), self.state_dtype)
-        rows = shape[: self.axis] + shape[self.axis + 1 :]
-        full = np.broadcast_to(
-            initial[0].astype(self.state_dtype, copy=False), (self.states, *rows)
-        )
+        states = initial[0].astype(self.state_dtype, copy=False)
+        wanted = (self.states, *shape[: self.axis], *shape[self.axis + 1 :])
+        full = states if states.shape == wanted else np.broadcast_to(states, wanted)
         return full.reshape(self.states, outer, inner)
 
     def precompute(self, backend: Backend, pack: Pack, shape: Shape) -> Summarise:

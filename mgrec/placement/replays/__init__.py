@@ -6,6 +6,6 @@ and the values of everything else. It takes a microsecond an array to tell.
 """
 
 from .calls import Call, Function
-from .replay import is_awaited, keep, replayed
+from .preparation import is_awaited, keep, replayed
 
 __all__ = ["Call", "Function", "is_awaited", "keep", "replayed"]
