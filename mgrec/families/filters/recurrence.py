@@ -86,12 +86,14 @@ class FilterRecurrence(Chain):
         prepare = backend.kernels(self.family).again
         if prepare is None:
             return None
-        chunk = self._chunk(pack)
-        entry = self.enter_whole(backend, initial, shape) if initial else None
+        chunk, entry = self._chunk(pack), None
         if not is_one(chunk.operands[0], pack.blocks[0]):
             return None
-        if entry is not None and not (entry.flags.c_contiguous and is_one(entry, initial[0])):
-            return None
+        if initial:
+            wanted = (self.states, *shape[: self.axis], *shape[self.axis + 1 :])
+            if initial[0].shape != wanted or not initial[0].flags.c_contiguous:
+                return None
+            entry = initial[0].reshape(self.states, *chunk.row_shape)
         return prepare(self.cascade, chunk, entry, results[0].reshape(chunk.shape))
 
     def leave(self, exit: Any, shape: Shape) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from cuda_without_gpu import Recorder, empty, on_device, without_gpu
 
 import mgrec
 from mgrec.backends.cuda.device import launches
+from mgrec.backends.cuda.filters import phases as filters
 from mgrec.placement import local
 from mgrec.placement.replays import preparation
 from mgrec.signal import lfilter, sosfilt
@@ -125,6 +127,24 @@ def test_numbers_go_to_kernels_as_they_come(recorder: Recorder, solved: list[Any
     assert len(solved) == 3
 
 
+def test_states_of_another_dtype_are_cast(
+    recorder: Recorder, solved: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cast, found = on_device(np.float64([7])), []
+
+    def array_at(*about: Any) -> Any:
+        found.append(about)
+        return SimpleNamespace(astype=lambda wide: cast if wide == np.float64 else None)
+
+    monkeypatch.setattr(filters, "array_at", array_at)
+    for _ in range(3):
+        launched = recorder.of(lambda: lfilter([1.0], [1.0, -0.5], x, zi=rows[:1]))
+    assert len(solved) == 1
+    assert found == [(rows.data.ptr, (1, 1, 1), np.float32)] * 2
+    for _, _, _, given, *_ in launched:
+        assert np.frombuffer(given[0], np.int64)[2] == cast.data.ptr
+
+
 def test_entries_are_not_made(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*given: Any, **named: Any) -> None:
         raise AssertionError("nobody gave entries")
@@ -184,7 +204,6 @@ def copied(shape: Any) -> Any:
         lambda: lfilter([1.0], [1.0, -0.5], copied((30, 40))),
         lambda: lfilter([1.0], [1.0, -0.5], x, zi=np.zeros(1)),
         lambda: mgrec.linear_recurrence(0.5, z, np.zeros((3, 700))),
-        lambda: lfilter([1.0], [1.0, -0.5], x, zi=rows[:1]),
         lambda: lfilter([1.0], [1.0, -0.5, 0.1], z, zi=draw((3, 700, 2), "f8")),
         lambda: mgrec.linear_recurrence(0.5, z, draw((1, 700))),
         lambda: mgrec.linear_recurrence(0.5, z.astype("f2")),

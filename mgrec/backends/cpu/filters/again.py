@@ -21,12 +21,10 @@ def again(cascade: Cascade, chunk: Chunk, entry: Any, result: Any) -> Again:
     callable, ``(given, targets) -> exit``
         `given` are x and, where `entry` is not None, the states before the first step.
     """
-    shape, dtype = chunk.shape, chunk.dtype
-    rest = at_rest(cascade, chunk) if entry is None else entry
-    states = rest.shape
+    shape, dtype, rest = chunk.shape, chunk.dtype, at_rest(cascade, chunk)
 
     def solve(given: Sequence[Any], targets: Sequence[Any]) -> np.ndarray:
-        before = rest if entry is None else given[1].reshape(states)
+        before = rest if entry is None else given[1].reshape(rest.shape).astype(rest.dtype)
         own = Chunk((given[0].reshape(shape),), shape, dtype)
         return determine_filter(cascade, own, before, targets[0].reshape(shape)).exit
 

@@ -12,6 +12,7 @@ from ....arrays.chunk import Chunk
 from ....families.filters.cascade import Cascade
 from ....families.filters.summary import CascadeSummary, is_tame
 from ....families.kernels import Again, Kernels
+from ..device.arrays import array_at
 from ..device.bound import Bound
 from ..device.launches import Prepared
 from ..device.scratch import refuse_capture, scratch
@@ -99,14 +100,22 @@ def again(cascade: Cascade, chunk: Chunk, entry: Any, result: Any) -> Again | No
     if inputs is None and x.dtype != chunk.dtype:
         return None
     filter = _prepared(cascade, chunk, x, result, inputs)
-    bound, size, is_asked = Bound(Prepared(*filter.launches)), filter.offsets[-1], entry is not None
-    about = chunk.shape, chunk.dtype
+    bound, size = Bound(Prepared(*filter.launches)), filter.offsets[-1]
+    about, wide, is_asked = (
+        (chunk.shape, chunk.dtype),
+        _wide(cascade, chunk.dtype),
+        entry is not None,
+    )
+    narrow = (entry.shape, entry.dtype) if is_asked and entry.dtype != wide else None
 
     def solve(given: Sequence[int], targets: Sequence[int]) -> Any:
         refuse_capture("a filter")
+        before = given[1] if is_asked else 0
+        if narrow:
+            cast = array_at(before, *narrow).astype(wide)
+            before = cast.data.ptr
         memory = scratch(size)
-        states = given[1] if is_asked else 0
-        bound([filter.words(memory.data.ptr, given[0], states, targets[0])])
+        bound([filter.words(memory.data.ptr, given[0], before, targets[0])])
         return _exit(cascade, *about, Space(filter, memory)) if is_asked else None
 
     return solve
