@@ -135,16 +135,7 @@ class TransferRecurrence(Chain):
 
     def _filled(self, blocks: Sequence[Any]) -> tuple[Any, ...]:
         """The operands, blocks in their slots."""
-
-        def fill(slot: Any) -> Any:
-            if isinstance(slot, int):
-                return blocks[slot]
-            if isinstance(slot, tuple):
-                function, slots = slot
-                return Coefficient.of(function, *map(fill, slots))
-            return slot
-
-        return tuple(map(fill, self.operands))
+        return tuple([_fill(slot, blocks) for slot in self.operands])
 
     def _with_code(self, summary: Any) -> Any:
         """Put back what :func:`without_code` left out, which every task has."""
@@ -152,6 +143,16 @@ class TransferRecurrence(Chain):
             return ComposedMaps(self.transfer_map, summary)
         functions = [slot[0] if isinstance(slot, tuple) else None for slot in self.operands]
         return _with_functions(summary, functions) if summary.redo else summary
+
+
+def _fill(slot: Any, blocks: Sequence[Any]) -> Any:
+    # No function within a function: one that calls itself is a cycle, which holds the blocks.
+    if isinstance(slot, int):
+        return blocks[slot]
+    if isinstance(slot, tuple):
+        function, slots = slot
+        return Coefficient.of(function, *[_fill(each, blocks) for each in slots])
+    return slot
 
 
 def without_code(summary: Any) -> Any:

@@ -22,9 +22,10 @@ def again(cascade: Cascade, chunk: Chunk, entry: Any, result: Any) -> Again:
         `given` are x and, where `entry` is not None, the states before the first step.
     """
     shape, dtype, rest = chunk.shape, chunk.dtype, at_rest(cascade, chunk)
+    is_asked = entry is not None
 
     def solve(given: Sequence[Any], targets: Sequence[Any]) -> np.ndarray:
-        before = rest if entry is None else given[1].reshape(rest.shape).astype(rest.dtype)
+        before = given[1].reshape(rest.shape).astype(rest.dtype) if is_asked else rest
         own = Chunk((given[0].reshape(shape),), shape, dtype)
         return determine_filter(cascade, own, before, targets[0].reshape(shape)).exit
 
