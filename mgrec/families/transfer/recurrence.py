@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,14 +16,12 @@ from ...arrays.chunk import Chunk, CoefficientOperand
 from ...arrays.door import arrays_of
 from ...arrays.kinds import is_on_gpu
 from ...arrays.layout import as_result, is_one, lay_out, lay_out_entry
-from ..begun import Begun
-from ..family import Arrays, Chain, Pack, Shape
+from ..chain import Chain
+from ..family import Arrays, Pack, Shape
 from ..kernels import Again, Backend, Kernels, Summarise
 from .affine import AffineSummary
 from .head import LARGE, LEAST
 from .summary import ComposedMaps
-
-logger = logging.getLogger("mgrec")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +39,10 @@ class TransferRecurrence(Chain):
     family: ClassVar[str] = "transfer"
     transfer_map: TransferMap
     operands: tuple[Any, ...]
+
+    @property
+    def algebra(self) -> Any:
+        return self.transfer_map
 
     @property
     def results(self) -> int:
@@ -66,7 +67,7 @@ class TransferRecurrence(Chain):
 
     def precompute(self, backend: Backend, pack: Pack, shape: Shape) -> Summarise:
         launch = backend.kernels(self.family).precompute
-        summary = launch(self.transfer_map, self._chunk(pack, shape))
+        summary = launch(self.transfer_map, self.lay_out(pack, shape))
         return lambda: without_code(summary())
 
     def advance(self, kernels: Kernels, summary: Any, entry: Any) -> Any:
@@ -75,7 +76,7 @@ class TransferRecurrence(Chain):
     def determine(
         self, backend: Backend, pack: Pack, shape: Shape, entry: Any, out: Arrays = ()
     ) -> tuple[Arrays, Any]:
-        chunk = self._chunk(pack, shape)
+        chunk = self.lay_out(pack, shape)
         # float16 is computed in float32, and cast on its way out.
         given = out if self.dtype == self.result_dtype else ()
         results = given or [backend.empty(chunk.shape, self.dtype) for _ in range(self.states)]
@@ -91,25 +92,6 @@ class TransferRecurrence(Chain):
     def may_begin(self, shape: Sequence[float]) -> bool:
         return self.forgets and shape[self.axis] >= LEAST and prod(shape) >= LARGE
 
-    def begin(self, backend: Backend, pack: Pack, shape: Shape) -> Begun | None:
-        begin = backend.kernels(self.family).begin
-        if begin is None or not self.may_begin(shape):
-            return None
-        chunk = self._chunk(pack, shape)
-        results = tuple([backend.empty(chunk.shape, self.dtype) for _ in range(self.states)])
-        found = begin(self.transfer_map, chunk, results)
-        if found is None:
-            return None
-        summary, head = found
-        logger.debug("begin: chunk %s forgets its entry after %d steps", pack.place, head.steps)
-        return Begun(results, summary, head)
-
-    def finish(self, backend: Backend, shape: Shape, begun: Begun, entry: Any) -> Arrays:
-        # What came from another worker may be read-only.
-        results = tuple([r if r.flags.writeable else r.copy() for r in begun.results])
-        results = backend.kernels(self.family).finish(begun.head, entry, results)
-        return tuple([as_result(result, shape, self.result_dtype) for result in results])
-
     def given(self, operands: Sequence[Any], initial: Sequence[Any]) -> list[Any]:
         return [*arrays_of(self._filled(operands)), *initial]
 
@@ -119,7 +101,7 @@ class TransferRecurrence(Chain):
         prepare = backend.kernels(self.family).again
         if prepare is None or self.dtype != self.result_dtype:
             return None
-        chunk, entry = self._chunk(pack, shape), self.enter_whole(backend, initial, shape)
+        chunk, entry = self.lay_out(pack, shape), self.enter_whole(backend, initial, shape)
         laid_out = [
             x for operand in chunk.operands for x in getattr(operand, "operands", [operand])
         ]
@@ -129,7 +111,7 @@ class TransferRecurrence(Chain):
         written = tuple([array.reshape(chunk.shape) for array in results])
         return prepare(self.transfer_map, chunk, entry, written)
 
-    def _chunk(self, pack: Pack, shape: Shape) -> Chunk:
+    def lay_out(self, pack: Pack, shape: Shape) -> Chunk:
         """The chunk laid out for a backend."""
         return lay_out(self, self._filled(pack.blocks), shape, pack.starts[self.axis])
 
