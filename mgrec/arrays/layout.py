@@ -74,8 +74,10 @@ def lay_out_entry(state: Any, shape: tuple[int, ...], axis: int) -> Any:
 
 
 def is_one(laid_out: Any, given: Any) -> bool:
-    """Whether an operand was not copied when it was laid out."""
-    return not is_on_gpu(given) or laid_out.data.ptr == given.data.ptr
+    """Whether an operand was not copied when it was laid out; numbers count as if they were not."""
+    if is_on_gpu(given):
+        return bool(laid_out.data.ptr == given.data.ptr)
+    return given.ndim == 0 or bool(laid_out.ctypes.data == given.ctypes.data)
 
 
 def as_result(computed: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:

@@ -3,14 +3,14 @@
 A family is a folder here, and one of the same name in every backend that has kernels for it. Its
 recurrences are dataclasses of one of four topologies:
 
-==========  ==============================================  =================================
+==========  ==============================================  ==================================
 topology    what crosses the boundary of a chunk            families
-==========  ==============================================  =================================
-``Chain``   a summary one way, an entry the same way        transfer maps, filters
+==========  ==============================================  ==================================
+``Chain``   a summary one way, an entry the same way        transfer maps, filters: chain.py
 ``Line``    a summary to a small system, an entry back      tridiagonal systems
 ``Grid``    the edges of the chunks above and to the left   wavefront loops
 ``Swept``   the sides of the chunks around it (swept.py)    wavefront loops, several sweeps
-==========  ==============================================  =================================
+==========  ==============================================  ==================================
 
 Placement knows nothing else of a family: not in a solve on one machine, nor in graphs or plans.
 """
@@ -239,29 +239,15 @@ class AlongAxis(Recurrence):
         return [*operands, *initial]
 
     def again(
-        self, backend: Backend, pack: Pack, shape: Shape, entry: Any, results: Arrays
+        self, backend: Backend, pack: Pack, shape: Shape, initial: Arrays, results: Arrays
     ) -> Again | None:
         """What determines other arrays, alike in all but their values, that are one chunk.
 
-        `entry` and `results` as for :meth:`determine`. None where that is not to be had; see
+        `initial` as for :meth:`enter_whole`, `results` as for :meth:`determine`. None where that
+        is not to be had, or something was copied when it was laid out; see
         :class:`.kernels.Kernels`.
         """
         return None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Chain(AlongAxis):
-    """Summaries compose: a chunk needs those of the chunks before it."""
-
-    @abstractmethod
-    def advance(self, kernels: Kernels, summary: Any, entry: Any) -> Any:
-        """The entry of the chunk after, from the summary and the entry of a chunk."""
-
-    def propagate(self, kernels: Kernels, summaries: Sequence[Any], entry: Any) -> list[Any]:
-        entries = [entry]
-        for summary in summaries:
-            entries.append(self.advance(kernels, summary, entries[-1]))
-        return entries
 
 
 @dataclass(frozen=True, kw_only=True)

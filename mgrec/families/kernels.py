@@ -12,7 +12,11 @@ import numpy as np
 from ..arrays.chunk import Chunk
 
 Summarise = Callable[[], Any]
-Again = Callable[[Sequence[Any], Sequence[int]], bool]
+Again = Callable[[Sequence[Any], Sequence[Any]], Any]
+
+
+class Anew(Exception):
+    """What was prepared for calls of a kind does not do for this one."""
 
 
 def _not_asked_for(*given: Any) -> Any:
@@ -43,11 +47,12 @@ class Kernels:
         Of alignments: score, query_end and target_end of many pairs of sequences at once.
     hold : callable
         ``(grids, rhs) -> grids`` in the form in which they are swept.
-    again : callable, ``(algebra, chunk, entry, results) -> ((given, targets) -> bool)``, optional
-        Of a GPU: prepares what determines whole rows of other arrays, alike in all but their
-        values, or None. It takes the addresses of operands, states and results; where these are
-        numbers in host memory, the numbers, those of the chunk if kinds are told by them. False
-        where a determination raises.
+    again : callable, ``(algebra, chunk, entry, results) -> ((given, targets) -> exit)``, optional
+        Prepares what determines whole rows of other arrays, alike in all but their values, or
+        None. It takes operands, states and results as they are in host memory, and by their
+        addresses on a GPU; where operands and states are numbers, the numbers, those of the chunk
+        if kinds are told by them. It returns what `determine` does, and raises `Anew` where that
+        raises.
     finds_nan : bool
         `determine` of tridiagonal systems returns whether all operands are finite, by any method.
     """

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import update_wrapper
 from typing import Any, ParamSpec
 
 from ..arrays.kinds import is_lazy
 from ..families.problem import Composed, Problem
 from . import local
-from .replays import call_of, keep, ordered_leaves, replayed
+from .replays import Function, is_awaited, keep, replayed
 
 Given = ParamSpec("Given")
 
@@ -52,22 +52,35 @@ def solved(build: Callable[Given, Problem | Composed]) -> Callable[Given, Any]:
 
 
 def solved_by_kind(
-    build: Callable[Given, Problem | Composed], *, by_numbers: bool = True
+    build: Callable[Given, Problem | Composed],
+    *,
+    by_value: Sequence[str] = (),
+    by_numbers: bool = True,
+    is_on_host: bool = True,
 ) -> Callable[Given, Any]:
     """The same where a recurrence can be solved ``again``: calls of a kind are prepared once.
 
-    `by_numbers`: numbers are of different kinds where their values differ. Otherwise those among
-    operands and states are not: kernels take them as they come.
+    Parameters
+    ----------
+    build : callable
+    by_value : sequence of str
+        Parameters whose numbers are known when calls are prepared: kinds differ where these do.
+    by_numbers : bool
+        So it is with numbers beside arrays. Otherwise those among operands and states tell no
+        kinds: kernels take them as they come.
+    is_on_host : bool
+        Calls of NumPy arrays are prepared as well, not those of CuPy arrays alone.
     """
+    function = Function.of(build, by_value, by_numbers, is_on_host)
 
     def recurrence(*operands: Given.args, **options: Given.kwargs) -> Any:
-        call = call_of(build, operands, options, by_numbers)
+        call = function.call(operands, options)
         if call is not None and (found := replayed(call)) is not None:
-            return found
+            return found[0]
         problem = build(*operands, **options)
         result = solve(problem)
-        if call is not None and isinstance(problem, Problem):
-            keep(call, *ordered_leaves(build, operands, options, call), problem, result)
+        if call is not None and is_awaited(call) and isinstance(problem, Problem):
+            keep(call, *function.ordered(operands, options, call), problem, result)
         return result
 
     return _public(recurrence, build)

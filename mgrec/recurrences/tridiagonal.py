@@ -11,7 +11,7 @@ from ..placement import solved_by_kind
 from .p_scheme import solve_by_p_scheme
 
 
-@solved_by_kind
+@partial(solved_by_kind, is_on_host=False)
 def solve_tridiagonal(
     dl: Any,
     d: Any,

@@ -100,6 +100,11 @@ class Cascade:
         return b, a[:, :1] if self.is_feed_forward else a
 
     @cached_property
+    def numbers(self) -> tuple[np.ndarray, np.ndarray]:
+        """The same in float64, to be read alone."""
+        return self.coefficients(np.float64)
+
+    @cached_property
     def radius(self) -> float:
         """The largest size of a pole: below 1 the filter forgets."""
         return max(_radius(section.a) for section in self.sections)

@@ -138,6 +138,6 @@ def as_zf(recurrence: FilterRecurrence, exit: Any, is_sections: bool) -> Any:
     """The states after the last sample in SciPy's axes, from (states, other axes of x)."""
     axis = recurrence.axis
     if not is_sections:
-        return np.moveaxis(exit, 0, axis)
+        return np.moveaxis(exit, 0, axis) if axis else exit
     pairs = exit.reshape((len(recurrence.cascade.sections), 2, *exit.shape[1:]))
-    return np.moveaxis(pairs, 1, axis + 1)
+    return np.moveaxis(pairs, 1, axis + 1) if axis else pairs

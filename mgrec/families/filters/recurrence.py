@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
@@ -13,14 +12,12 @@ import numpy as np
 from ...arrays.casts import cast
 from ...arrays.chunk import Chunk
 from ...arrays.layout import canonical_shape, is_one
-from ..begun import Begun
-from ..family import Arrays, Chain, Pack, Shape
+from ..chain import Chain
+from ..family import Arrays, Pack, Shape
 from ..kernels import Again, Backend, Kernels, Summarise
 from ..problem import Problem
 from .cascade import Cascade
 from .head import LARGE, LEAST_DECAYS
-
-logger = logging.getLogger("mgrec")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,16 +27,21 @@ class FilterRecurrence(Chain):
     family: ClassVar[str] = "filters"
     cascade: Cascade
 
+    @property
+    def algebra(self) -> Any:
+        return self.cascade
+
     def enter(self, initial: Sequence[Any], shape: Shape) -> Any:
         outer, _, inner = canonical_shape(shape, self.axis)
         if not initial:
             return np.zeros((self.states, outer, inner), self.state_dtype)
-        rows = shape[: self.axis] + shape[self.axis + 1 :]
-        full = np.broadcast_to(cast(initial[0], self.state_dtype), (self.states, *rows))
+        states = cast(initial[0], self.state_dtype)
+        wanted = (self.states, *shape[: self.axis], *shape[self.axis + 1 :])
+        full = states if states.shape == wanted else np.broadcast_to(states, wanted)
         return full.reshape(self.states, outer, inner)
 
     def precompute(self, backend: Backend, pack: Pack, shape: Shape) -> Summarise:
-        return backend.kernels(self.family).precompute(self.cascade, self._chunk(pack))
+        return backend.kernels(self.family).precompute(self.cascade, self.lay_out(pack, shape))
 
     def advance(self, kernels: Kernels, summary: Any, entry: Any) -> np.ndarray:
         exit: np.ndarray = kernels.propagate(summary, np.ascontiguousarray(entry))
@@ -48,7 +50,7 @@ class FilterRecurrence(Chain):
     def determine(
         self, backend: Backend, pack: Pack, shape: Shape, entry: Any, out: Arrays = ()
     ) -> tuple[Arrays, Any]:
-        chunk = self._chunk(pack)
+        chunk = self.lay_out(pack, shape)
         result = (out[0] if out else backend.empty(shape, self.dtype)).reshape(chunk.shape)
         exit = backend.kernels(self.family).determine(self.cascade, chunk, entry, result)
         return (result.reshape(shape),), exit
@@ -62,39 +64,31 @@ class FilterRecurrence(Chain):
         is_long = steps >= LEAST_DECAYS * max(1.0, self.cascade.decay)
         return self.forgets and is_long and prod(shape) >= LARGE
 
-    def begin(self, backend: Backend, pack: Pack, shape: Shape) -> Begun | None:
-        begin = backend.kernels(self.family).begin
-        if begin is None or not self.may_begin(shape):
-            return None
-        chunk = self._chunk(pack)
-        results = (backend.empty(chunk.shape, self.dtype),)
-        found = begin(self.cascade, chunk, results)
-        if found is None:
-            return None
-        logger.debug("begin: chunk %s forgets its entry", pack.place)
-        return Begun(results, *found)
-
-    def finish(self, backend: Backend, shape: Shape, begun: Begun, entry: Any) -> Arrays:
-        # What came from another worker may be read-only.
-        results = tuple([r if r.flags.writeable else r.copy() for r in begun.results])
-        (result,) = backend.kernels(self.family).finish(begun.head, entry, results)
-        return (result.reshape(shape),)
-
     def again(
-        self, backend: Backend, pack: Pack, shape: Shape, entry: Any, results: Arrays
+        self, backend: Backend, pack: Pack, shape: Shape, initial: Arrays, results: Arrays
     ) -> Again | None:
         prepare = backend.kernels(self.family).again
-        chunk = self._chunk(pack)
-        if prepare is None or not is_one(chunk.operands[0], pack.blocks[0]):
+        if prepare is None:
             return None
+        chunk, entry = self.lay_out(pack, shape), None
+        if not is_one(chunk.operands[0], pack.blocks[0]):
+            return None
+        if initial:
+            wanted = (self.states, *shape[: self.axis], *shape[self.axis + 1 :])
+            if initial[0].shape != wanted or not initial[0].flags.c_contiguous:
+                return None
+            entry = initial[0].reshape(self.states, *chunk.row_shape)
         return prepare(self.cascade, chunk, entry, results[0].reshape(chunk.shape))
 
     def leave(self, exit: Any, shape: Shape) -> Any:
         rows = shape[: self.axis] + shape[self.axis + 1 :]
+        exit = exit.reshape(*self.state_shape, *rows)
+        if exit.dtype == self.dtype:
+            return exit.copy()
         with np.errstate(over="ignore"):
-            return exit.reshape(*self.state_shape, *rows).astype(self.dtype)
+            return exit.astype(self.dtype)
 
-    def _chunk(self, pack: Pack) -> Chunk:
+    def lay_out(self, pack: Pack, shape: Shape) -> Chunk:
         """The signal laid out, in its own dtype: kernels cast samples as they read them."""
         (x,) = pack.blocks
         layout = canonical_shape(x.shape, self.axis)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,14 +16,12 @@ from ...arrays.chunk import Chunk, CoefficientOperand
 from ...arrays.door import arrays_of
 from ...arrays.kinds import is_on_gpu
 from ...arrays.layout import as_result, is_one, lay_out, lay_out_entry
-from ..begun import Begun
-from ..family import Arrays, Chain, Pack, Shape
+from ..chain import Chain
+from ..family import Arrays, Pack, Shape
 from ..kernels import Again, Backend, Kernels, Summarise
 from .affine import AffineSummary
 from .head import LARGE, LEAST
 from .summary import ComposedMaps
-
-logger = logging.getLogger("mgrec")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +39,10 @@ class TransferRecurrence(Chain):
     family: ClassVar[str] = "transfer"
     transfer_map: TransferMap
     operands: tuple[Any, ...]
+
+    @property
+    def algebra(self) -> Any:
+        return self.transfer_map
 
     @property
     def results(self) -> int:
@@ -66,7 +67,7 @@ class TransferRecurrence(Chain):
 
     def precompute(self, backend: Backend, pack: Pack, shape: Shape) -> Summarise:
         launch = backend.kernels(self.family).precompute
-        summary = launch(self.transfer_map, self._chunk(pack, shape))
+        summary = launch(self.transfer_map, self.lay_out(pack, shape))
         return lambda: without_code(summary())
 
     def advance(self, kernels: Kernels, summary: Any, entry: Any) -> Any:
@@ -75,7 +76,7 @@ class TransferRecurrence(Chain):
     def determine(
         self, backend: Backend, pack: Pack, shape: Shape, entry: Any, out: Arrays = ()
     ) -> tuple[Arrays, Any]:
-        chunk = self._chunk(pack, shape)
+        chunk = self.lay_out(pack, shape)
         # float16 is computed in float32, and cast on its way out.
         given = out if self.dtype == self.result_dtype else ()
         results = given or [backend.empty(chunk.shape, self.dtype) for _ in range(self.states)]
@@ -91,59 +92,32 @@ class TransferRecurrence(Chain):
     def may_begin(self, shape: Sequence[float]) -> bool:
         return self.forgets and shape[self.axis] >= LEAST and prod(shape) >= LARGE
 
-    def begin(self, backend: Backend, pack: Pack, shape: Shape) -> Begun | None:
-        begin = backend.kernels(self.family).begin
-        if begin is None or not self.may_begin(shape):
-            return None
-        chunk = self._chunk(pack, shape)
-        results = tuple([backend.empty(chunk.shape, self.dtype) for _ in range(self.states)])
-        found = begin(self.transfer_map, chunk, results)
-        if found is None:
-            return None
-        summary, head = found
-        logger.debug("begin: chunk %s forgets its entry after %d steps", pack.place, head.steps)
-        return Begun(results, summary, head)
-
-    def finish(self, backend: Backend, shape: Shape, begun: Begun, entry: Any) -> Arrays:
-        # What came from another worker may be read-only.
-        results = tuple([r if r.flags.writeable else r.copy() for r in begun.results])
-        results = backend.kernels(self.family).finish(begun.head, entry, results)
-        return tuple([as_result(result, shape, self.result_dtype) for result in results])
-
     def given(self, operands: Sequence[Any], initial: Sequence[Any]) -> list[Any]:
         return [*arrays_of(self._filled(operands)), *initial]
 
     def again(
-        self, backend: Backend, pack: Pack, shape: Shape, entry: Any, results: Arrays
+        self, backend: Backend, pack: Pack, shape: Shape, initial: Arrays, results: Arrays
     ) -> Again | None:
         prepare = backend.kernels(self.family).again
         if prepare is None or self.dtype != self.result_dtype:
             return None
-        chunk = self._chunk(pack, shape)
+        chunk, entry = self.lay_out(pack, shape), self.enter_whole(backend, initial, shape)
         laid_out = [
             x for operand in chunk.operands for x in getattr(operand, "operands", [operand])
         ]
-        if not all(map(is_one, laid_out, arrays_of(self._filled(pack.blocks)))):
+        given = self.given(pack.blocks, initial)
+        if not all(map(is_one, [*laid_out, *entry], given)):
             return None
         written = tuple([array.reshape(chunk.shape) for array in results])
         return prepare(self.transfer_map, chunk, entry, written)
 
-    def _chunk(self, pack: Pack, shape: Shape) -> Chunk:
+    def lay_out(self, pack: Pack, shape: Shape) -> Chunk:
         """The chunk laid out for a backend."""
         return lay_out(self, self._filled(pack.blocks), shape, pack.starts[self.axis])
 
     def _filled(self, blocks: Sequence[Any]) -> tuple[Any, ...]:
         """The operands, blocks in their slots."""
-
-        def fill(slot: Any) -> Any:
-            if isinstance(slot, int):
-                return blocks[slot]
-            if isinstance(slot, tuple):
-                function, slots = slot
-                return Coefficient.of(function, *map(fill, slots))
-            return slot
-
-        return tuple(map(fill, self.operands))
+        return tuple([_fill(slot, blocks) for slot in self.operands])
 
     def _with_code(self, summary: Any) -> Any:
         """Put back what :func:`without_code` left out, which every task has."""
@@ -151,6 +125,16 @@ class TransferRecurrence(Chain):
             return ComposedMaps(self.transfer_map, summary)
         functions = [slot[0] if isinstance(slot, tuple) else None for slot in self.operands]
         return _with_functions(summary, functions) if summary.redo else summary
+
+
+def _fill(slot: Any, blocks: Sequence[Any]) -> Any:
+    # No function within a function: one that calls itself is a cycle, which holds the blocks.
+    if isinstance(slot, int):
+        return blocks[slot]
+    if isinstance(slot, tuple):
+        function, slots = slot
+        return Coefficient.of(function, *[_fill(each, blocks) for each in slots])
+    return slot
 
 
 def without_code(summary: Any) -> Any:

@@ -125,7 +125,7 @@ class TridiagonalSystem(Line):
         return (as_result(result, shape, self.result_dtype),), None
 
     def again(
-        self, backend: Backend, pack: Pack, shape: Shape, entry: Any, results: Arrays
+        self, backend: Backend, pack: Pack, shape: Shape, initial: Arrays, results: Arrays
     ) -> Again | None:
         prepare = backend.kernels(self.family).again
         # Closing a period, and what the other methods do not find by the way, are not in it.

@@ -5,20 +5,16 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from itertools import count
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...algebra.coefficient import Coefficient
-from ...algebra.transfer_map import TransferMap
+from .tellers import OnDevice, OnHost, Teller
 
-_PLAIN = {bool, str, type(None)}
-_NUMBERS = {int, float, complex}
-_SETTINGS = {"axis", "reverse", "memory", "method", "out"}
+SETTINGS = {"axis", "reverse", "memory", "method", "out"}
 """Options whose numbers are none that a recurrence computes with."""
-_MOST_BYTES = 4096
-"""Of a NumPy array whose values tell a kind: coefficients of a filter."""
 
 
 class Call(NamedTuple):
@@ -28,120 +24,109 @@ class Call(NamedTuple):
     ----------
     kind : tuple
     leaves : list
-        The CuPy arrays that it is given, in order, on the current device, and the numbers whose
-        values the kind does not tell.
-    out : CuPy array, or tuple of these, optional
+        The arrays that it is given, in order, all CuPy's on the current device or all NumPy's, and
+        the numbers whose values the kind does not tell.
+    out : array, or tuple of these, optional
+    is_on_host : bool
     """
 
     kind: tuple[Any, ...]
     leaves: list[Any]
     out: Any
+    is_on_host: bool
 
 
-Tell = tuple[list[Any], list[Any]]
-"""A kind and the leaves, as far as they are told."""
+@dataclass(frozen=True)
+class Function:
+    """A public function, as far as kinds of its calls depend on it.
 
-
-def call_of(
-    function: Any, operands: Sequence[Any], options: dict[str, Any], by_numbers: bool
-) -> Call | None:
-    """A call of a public function; None where something hinders: most are of NumPy arrays.
-
-    Where not `by_numbers`, of numbers among operands and states the types count alone.
-    """
-    cupy = sys.modules.get("cupy")
-    if cupy is None:
-        return None
-    ndarray = cupy.ndarray
-    if ndarray not in map(type, operands) and ndarray not in map(type, options.values()):
-        return None
-    device = cupy.cuda.runtime.getDevice()
-    told: Tell = ([function, device, *options], [])
-    kind, leaves = told
-    for value in operands:
-        if type(value) is ndarray:  # most, and the quicker for it
-            memory = value.data
-            if memory.device_id != device:
-                return None
-            kind += (value.shape, value.strides, value.dtype, memory.ptr & 15)
-            leaves.append(value)
-        elif not _tell(told, value, ndarray, device, not by_numbers):
-            return None
-    out = None
-    for name, value in options.items():
-        if name == "out":
-            out = value
-        elif not _tell(told, value, ndarray, device, not by_numbers and name not in _SETTINGS):
-            return None
-    if out is not None and not _tell(told, out, ndarray, device, False):
-        return None
-    return Call(tuple(kind), leaves, out)
-
-
-def _tell(told: Tell, value: Any, ndarray: Any, device: int, by_type: bool) -> bool:
-    """Add a value; False where it hinders. Of numbers `by_type` the type counts alone."""
-    own, (kind, leaves) = type(value), told
-    if own is ndarray:
-        memory = value.data
-        kind += (value.shape, value.strides, value.dtype, memory.ptr & 15)
-        leaves.append(value)
-        return bool(memory.device_id == device)
-    if own in _NUMBERS:
-        if by_type:
-            kind.append(own)
-            leaves.append(value)
-        else:
-            kind += (own, repr(value))  # 0.0 is not -0.0
-        return True
-    if own in _PLAIN:
-        kind += (own, value)
-        return True
-    if own is TransferMap:
-        kind.append(value)
-        return True
-    if own is tuple or own is list:
-        kind += (own, len(value))
-        return all(_tell(told, item, ndarray, device, by_type) for item in value)
-    if own is Coefficient:
-        kind += (own, value.function)
-        return _tell(told, value.arrays, ndarray, device, by_type)
-    return _tell_numpy(told, value, by_type)
-
-
-def _tell_numpy(told: Tell, value: Any, by_type: bool) -> bool:
-    if not isinstance(value, (np.generic, np.ndarray)):
-        return False
-    kind, leaves = told
-    kind += (type(value), value.dtype)
-    if by_type:
-        leaves.append(value)
-        return value.ndim == 0
-    kind += (value.shape, value.tobytes())
-    return value.nbytes <= _MOST_BYTES
-
-
-def ordered_leaves(
-    build: Callable[..., Any], operands: Sequence[Any], options: dict[str, Any], call: Call
-) -> tuple[list[tuple[int, Any]], tuple[int, ...]]:
-    """The leaves of a call, numbered, in the order of the function's parameters; those of `out`.
-
-    Parameters
+    Attributes
     ----------
     build : callable
-        The public function, of these arguments.
-    call : Call
+        Of its arguments.
+    places : dict
+        Of its parameters, by name.
+    by_value : frozenset of str and int
+        Parameters that are known by their values alone, by name and place: coefficients of a
+        filter.
+    by_numbers : bool
+        Numbers are of different kinds where their values differ. Otherwise, of those among
+        operands and states, the types count alone.
+    is_on_host : bool
+        Calls of NumPy arrays are prepared as well.
     """
-    names = [name for name in options if name not in _SETTINGS]
-    values = [*operands, *(options[name] for name in names)]
-    numbered = iter(enumerate(call.leaves))
-    own = [[next(numbered) for _ in _leaves(value, call.leaves)] for value in values]
-    outs = tuple([number for number, _ in numbered])
-    numbers = count(len(operands))
-    bound = inspect.signature(build).bind_partial(
-        *range(len(operands)), **{name: next(numbers) for name in names}
-    )
-    order = [number for value in bound.arguments.values() for number in _flat(value)]
-    return [leaf for number in order for leaf in own[number]], outs
+
+    build: Callable[..., Any]
+    places: dict[str, int]
+    by_value: frozenset[str | int]
+    by_numbers: bool
+    is_on_host: bool
+
+    @classmethod
+    def of(
+        cls, build: Callable[..., Any], by_value: Sequence[str], by_numbers: bool, is_on_host: bool
+    ) -> Function:
+        places = {name: place for place, name in enumerate(inspect.signature(build).parameters)}
+        values: set[str | int] = {*by_value, *map(places.__getitem__, by_value)}
+        return cls(build, places, frozenset(values), by_numbers, is_on_host)
+
+    def call(self, operands: Sequence[Any], options: dict[str, Any]) -> Call | None:
+        """A call; None where something hinders that its kind is told."""
+        cupy, types = sys.modules.get("cupy"), {*map(type, operands), *map(type, options.values())}
+        if cupy is not None and cupy.ndarray in types:
+            teller: Teller = OnDevice(cupy)
+        elif self.is_on_host and np.ndarray in types:
+            teller = OnHost()
+        else:
+            return None
+        teller.kind += (self.build, *options)
+        if not self._tell(teller, operands, options):
+            return None
+        is_on_host = type(teller) is OnHost
+        return Call(tuple(teller.kind), teller.leaves, options.get("out"), is_on_host)
+
+    def _tell(self, teller: Teller, operands: Sequence[Any], options: dict[str, Any]) -> bool:
+        """Add all that is given, `out` last; False where something hinders."""
+        array, tell_array, by_type = teller.array, teller.tell_array, not self.by_numbers
+        for place, value in enumerate(operands):
+            if place in self.by_value:
+                is_told = teller.tell_value(value)
+            elif type(value) is array:  # most, and the quicker for it
+                is_told = tell_array(value, by_type)
+            else:
+                is_told = teller.tell(value, by_type)
+            if not is_told:
+                return False
+        for name, value in options.items():
+            if name == "out":
+                continue
+            if name in self.by_value:
+                is_told = teller.tell_value(value)
+            else:
+                is_told = teller.tell(value, by_type and name not in SETTINGS)
+            if not is_told:
+                return False
+        out = options.get("out")
+        return out is None or teller.tell(out, False)
+
+    def ordered(
+        self, operands: Sequence[Any], options: dict[str, Any], call: Call
+    ) -> tuple[list[tuple[int, Any]], tuple[int, ...]]:
+        """The leaves of a call, numbered, in the order of parameters; those of `out`."""
+        numbered = iter(enumerate(call.leaves))
+
+        def own(place: str | int, value: Any) -> list[tuple[int, Any]]:
+            if place in self.by_value or place in SETTINGS:
+                return []
+            return [next(numbered) for _ in _leaves(value, call.leaves)]
+
+        found = {place: own(place, value) for place, value in enumerate(operands)}
+        named = {name: own(name, value) for name, value in options.items()}
+        outs = tuple([number for number, _ in numbered])
+        # Of those by name after those by place.
+        later = sorted(named, key=self.places.__getitem__)
+        groups = [*found.values(), *(named[name] for name in later)]
+        return [leaf for group in groups for leaf in group], outs
 
 
 def _leaves(value: Any, known: Sequence[Any]) -> Iterator[Any]:
@@ -152,7 +137,3 @@ def _leaves(value: Any, known: Sequence[Any]) -> Iterator[Any]:
             yield from _leaves(item, known)
     elif isinstance(value, Coefficient):
         yield from _leaves(value.arrays, known)
-
-
-def _flat(value: Any) -> Sequence[int]:
-    return value if isinstance(value, tuple) else (value,)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ...families.family import Arrays
@@ -12,7 +13,7 @@ from ...placement import solved_by_kind
 from .chunks import without_empty_chunks
 
 
-@solved_by_kind
+@partial(solved_by_kind, by_value=("b", "a"))
 def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any = None) -> Problem:
     """Filter data along an axis with a rational transfer function.
 
@@ -129,7 +130,7 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any 
     return _finished(check_polynomials(b, a, x, axis, zi, out), is_sections=False)
 
 
-@solved_by_kind
+@partial(solved_by_kind, by_value=("sos",))
 def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any = None) -> Problem:
     """Filter data along an axis with a cascade of second-order sections.
 

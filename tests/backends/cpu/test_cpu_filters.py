@@ -5,9 +5,8 @@ import pytest
 from scipy import signal
 
 from mgrec.arrays.chunk import Chunk
+from mgrec.backends.cpu.filters.loops import LONG, _kind
 from mgrec.backends.cpu.filters.phases import (
-    LONG,
-    _kind,
     determine_filter,
     precompute_filter,
     propagate_filter,

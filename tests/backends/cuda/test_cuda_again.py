@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,9 @@ from cuda_without_gpu import Recorder, empty, on_device, without_gpu
 
 import mgrec
 from mgrec.backends.cuda.device import launches
+from mgrec.backends.cuda.filters import phases as filters
 from mgrec.placement import local
-from mgrec.placement.replays import replay
+from mgrec.placement.replays import preparation
 from mgrec.signal import lfilter, sosfilt
 
 
@@ -23,7 +25,7 @@ from mgrec.signal import lfilter, sosfilt
 def recorder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
     yield without_gpu(monkeypatch)
     launches._prepare_kind.cache_clear()
-    replay._kept.cache_clear()
+    preparation._kept.cache_clear()
 
 
 @pytest.fixture
@@ -48,6 +50,7 @@ lowest = mgrec.TransferMap(
 rate = mgrec.Coefficient(lambda i, x: x / (i + 1), 2.0)
 x, y, z = draw(5000), draw(5000, seed=1), draw((3, 700, 5))
 many, rows = draw((20_000, 64)), draw(20_000)
+entry = draw((2, 2), "f8")
 CALLS: dict[str, Callable[..., Any]] = {
     "arrays": lambda out: mgrec.linear_recurrence(x, y, out=out),
     "a constant": lambda out: mgrec.linear_recurrence(0.5, x, 2.0, out=out),
@@ -67,6 +70,8 @@ CALLS: dict[str, Callable[..., Any]] = {
     "lfilter along columns": lambda out: lfilter(np.float32([1]), np.float32([1, -0.5]), z, 1,
                                                  out=out),
     "sosfilt": lambda out: sosfilt(np.float32([[1, 0, 0, 1, -0.5, 0]] * 3), x, out=out),
+    "lfilter from states": lambda out: lfilter([1.0], [1.0, -0.5], x, zi=entry[0, :1], out=out),
+    "sosfilt from states": lambda out: sosfilt([[1, 0, 0, 1, -0.5, 0]] * 2, x, zi=entry, out=out),
     "filtered for long": lambda out: lfilter(np.float32([1]), np.float32([1, -0.9999999]), x,
                                              out=out),
 }  # fmt: skip
@@ -76,22 +81,24 @@ CALLS: dict[str, Callable[..., Any]] = {
 def test_later_calls_launch_what_the_first_one_did(
     name: str, recorder: Recorder, solved: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    space = empty(1 << 20, "u1")
+    space, has_states = empty(1 << 20, "u1"), "filt" in name and "states" in name
     if "filt" in name:  # memory of a launch is where it was
         monkeypatch.setattr(sys.modules["cupy"], "empty", lambda n, dtype: space[:n])
     shape = {"along the middle": z.shape, "from the end": z.shape, "walked": many.shape,
              "walked from states": many.shape, "lfilter along columns": z.shape}  # fmt: skip
-    out = empty(shape.get(name, x.shape), "f4")
+    out = empty(shape.get(name, x.shape), "f8" if has_states else "f4")
     first = recorder.of(lambda: CALLS[name](out))
     assert first
     assert len(solved) == 1
     for _ in range(2):
         assert recorder.of(lambda: CALLS[name](out)) == first
     assert len(solved) == 1
-    found = CALLS[name](None)
-    again = CALLS[name](None)
+    found, again = (CALLS[name](None) for _ in range(2))
     assert len(solved) == 2
     assert again is not found
+    if has_states:
+        (found, state), (again, later) = found, again
+        assert (later.shape, later.dtype) == (state.shape, state.dtype)
     assert (type(again), again.shape, again.dtype) == (DeviceArray, found.shape, found.dtype)
 
 
@@ -118,6 +125,24 @@ def test_numbers_go_to_kernels_as_they_come(recorder: Recorder, solved: list[Any
         ))  # fmt: skip
         assert found.count(np.float32(number).tobytes()) == 2
     assert len(solved) == 3
+
+
+def test_states_of_another_dtype_are_cast(
+    recorder: Recorder, solved: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cast, found = on_device(np.float64([7])), []
+
+    def array_at(*about: Any) -> Any:
+        found.append(about)
+        return SimpleNamespace(astype=lambda wide: cast if wide == np.float64 else None)
+
+    monkeypatch.setattr(filters, "array_at", array_at)
+    for _ in range(3):
+        launched = recorder.of(lambda: lfilter([1.0], [1.0, -0.5], x, zi=rows[:1]))
+    assert len(solved) == 1
+    assert found == [(rows.data.ptr, (1, 1, 1), np.float32)] * 2
+    for _, _, _, given, *_ in launched:
+        assert np.frombuffer(given[0], np.int64)[2] == cast.data.ptr
 
 
 def test_entries_are_not_made(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,6 +204,8 @@ def copied(shape: Any) -> Any:
         lambda: lfilter([1.0], [1.0, -0.5], copied((30, 40))),
         lambda: lfilter([1.0], [1.0, -0.5], x, zi=np.zeros(1)),
         lambda: mgrec.linear_recurrence(0.5, z, np.zeros((3, 700))),
+        lambda: lfilter([1.0], [1.0, -0.5, 0.1], z, zi=draw((3, 700, 2), "f8")),
+        lambda: mgrec.linear_recurrence(0.5, z, draw((1, 700))),
         lambda: mgrec.linear_recurrence(0.5, z.astype("f2")),
         lambda: mgrec.linear_recurrence(0.5, z, method="p-scheme"),
         lambda: mgrec.linear_recurrence(0.5, z[:0]),
@@ -191,6 +218,7 @@ def test_what_is_copied_first_is_solved_anew(
 
     monkeypatch.setattr(p_scheme, "Phases", lambda *given: lambda: None)
     monkeypatch.setattr(sys.modules["cupy"], "full", np.full, raising=False)
+    monkeypatch.setattr(np, "broadcast_to", partial(np.broadcast_to, subok=True))
     for _ in range(2):
         call()
     assert len(solved) == 2

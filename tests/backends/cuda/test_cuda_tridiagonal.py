@@ -22,7 +22,7 @@ from mgrec.families.kernels import Backend
 from mgrec.families.tridiagonal.ends import Ends
 from mgrec.families.tridiagonal.singular import SingularSystemError
 from mgrec.placement import local
-from mgrec.placement.replays import replay
+from mgrec.placement.replays import preparation
 
 pytestmark = pytest.mark.extended
 
@@ -232,7 +232,7 @@ def test_others_are_solved_with_pivoting(shape: tuple[int, int, int]) -> None:
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The problems that were solved, but for calls of a kind that was solved before."""
-    replay._kept.cache_clear()
+    preparation._kept.cache_clear()
     solved: list[Any] = []
     solve = local.solve
 

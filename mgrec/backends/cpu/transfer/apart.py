@@ -118,13 +118,12 @@ def _join(transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results: Array
     """Determine a row from its entry over its provisional results, and count the steps."""
     flat, kernels = _head(transfer_map, chunk, entry)
     before, after = _before(chunk, entry), tuple(result[:, :, 0] for result in results)
-    most = chunk.steps
-    further: tuple[Any, ...] = ()
+    most, apart, unit = chunk.steps, np.full(len(before[0]), inf), 0.0
     if is_linear(transfer_map, chunk):
         most = 2 * chunk.steps // _HEAD_SHARE
         apart = np.abs(before[0]).astype(np.float64)
-        further = (apart, float(np.finfo(chunk.dtype).eps) / 2)
-    taken = kernels.rejoin(flat.operands, before, after, most, chunk.reverse, *further)
+        unit = float(np.finfo(chunk.dtype).eps) / 2
+    taken = kernels.rejoin(flat.operands, before, after, most, chunk.reverse, apart, unit)
     if taken >= 0:
         return int(taken)
     logger.debug("determine: %d steps do not forget and are determined again", chunk.steps)

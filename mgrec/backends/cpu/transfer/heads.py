@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from numba import njit
+
 from ....algebra.transfer_map import TransferMap
-from ..compilation.kernels import KEPT, compile_kernel
+from ..compilation.kernels import INNER, KEPT, compile_kernel
 from ..compilation.steps import compile_step
 from .kernels import Sources, fused_lift, tupled
 from .tuples import are_same, cast, cells_at, rows_of, store_each, values_at
@@ -27,7 +29,8 @@ class HeadKernels:
     rejoin : callable
         Determine every row from another entry until the results that are there stand. Returns the
         most steps that a row took; -1 where one took more than `most`, and its later rows are
-        as they were. Of w = s·w + t it is told how far the two entries of a row are `apart`.
+        as they were. Of w = s·w + t it is told how far the two entries of a row are `apart`, and
+        the unit roundoff; of other maps inf, so that no result stands but by its bits.
     evidence : callable
         Of the first steps of the first row. Of w = s·w + t: log2 of the product of their
         coefficients. Of other maps: whether two states coincide on their way.
@@ -43,17 +46,12 @@ def head_kernels(
 ) -> HeadKernels:
     """Kernels of a transfer map; `is_linear`: of w = s·w + t in floating point."""
     fused = fused_lift(transfer_map, sources)
-    if is_linear:
-        return HeadKernels(
-            compile_kernel(_rejoin_linear(fused.lift), *fused.key),
-            compile_kernel(_shrink(fused.lift), *fused.key),
-        )
     apply = tupled(compile_step(transfer_map.apply), several)
-    key = (transfer_map.fingerprint, *fused.key, repr(several))
-    return HeadKernels(
-        compile_kernel(_rejoin(fused.lift, apply), *key),
-        compile_kernel(_coincide(fused.lift, apply), *key),
-    )
+    key = (transfer_map.fingerprint, *fused.key, repr(several), repr(is_linear))
+    nearer = _shrunk if is_linear else _as_before
+    evidence = _shrink(fused.lift) if is_linear else _coincide(fused.lift, apply)
+    rejoin = _rejoin(fused.lift, apply, nearer)
+    return HeadKernels(compile_kernel(rejoin, *key), compile_kernel(evidence, *key))
 
 
 @lru_cache(maxsize=KEPT)
@@ -91,29 +89,7 @@ def _rejoin_columns(lift: Any, apply: Any) -> Callable[..., int]:
     return rejoin
 
 
-def _rejoin(lift: Any, apply: Any) -> Callable[..., int]:
-    def rejoin(operands: Any, entry: Any, results: Any, most: int, reverse: bool) -> int:
-        rows, steps = results[0].shape
-        longest = 0
-        for row in range(rows):
-            operand, result = rows_of(operands, row), rows_of(results, row)
-            state, taken = values_at(entry, row), -1
-            for step in range(most):
-                at = steps - 1 - step if reverse else step
-                state = cast(apply(lift(*values_at(operand, at)), state), results)
-                if are_same(state, values_at(result, at)):
-                    taken = step
-                    break
-                store_each(result, at, state)
-            if taken < 0:
-                return -1
-            longest = max(longest, taken)
-        return longest
-
-    return rejoin
-
-
-def _rejoin_linear(lift: Any) -> Callable[..., int]:
+def _rejoin(lift: Any, apply: Any, nearer: Any) -> Callable[..., int]:
     def rejoin(
         operands: Any, entry: Any, results: Any, most: int, reverse: bool, apart: Any, unit: float
     ) -> int:
@@ -124,9 +100,9 @@ def _rejoin_linear(lift: Any) -> Callable[..., int]:
             state, difference, taken = values_at(entry, row), apart[row], -1
             for step in range(most):
                 at = steps - 1 - step if reverse else step
-                s, t = lift(*values_at(operand, at))
-                state = cast((s * state[0] + t,), results)
-                difference *= float(abs(s))
+                step_map = lift(*values_at(operand, at))
+                state = cast(apply(step_map, state), results)
+                difference = nearer(difference, step_map)
                 there = values_at(result, at)
                 is_near = difference < unit * float(abs(there[0]))
                 # What overflows on its way does not come back, however small the product becomes.
@@ -140,6 +116,16 @@ def _rejoin_linear(lift: Any) -> Callable[..., int]:
         return longest
 
     return rejoin
+
+
+@njit(**INNER)
+def _shrunk(difference: float, step_map: Any) -> float:
+    return difference * float(abs(step_map[0]))
+
+
+@njit(**INNER)
+def _as_before(difference: float, step_map: Any) -> float:
+    return difference
 
 
 def _shrink(lift: Any) -> Callable[..., float]:

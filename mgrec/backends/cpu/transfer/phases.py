@@ -29,11 +29,13 @@ Summary = AffineSummary | ComposedMaps
 
 def kernels(method: str) -> Kernels:
     """The phases of a chunk, on the caller's thread or, by the method "threads", on all."""
+    from .again import again
     from .begin import begin, finish
     from .threads import determine_on_threads
 
     own = determine_on_threads if method == "threads" else determine
-    return Kernels(own, at_once(precompute), propagate, begin=begin, finish=finish)
+    phases = own, at_once(precompute), propagate
+    return Kernels(*phases, begin=begin, finish=finish, again=again)
 
 
 def precompute(transfer_map: TransferMap, chunk: Chunk) -> Summary:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -34,3 +35,12 @@ def _scalar(value: bytes, dtype: np.dtype[Any], device: int) -> Any:
     array = cupy.asarray(np.frombuffer(value, dtype))
     cupy.cuda.get_current_stream().synchronize()
     return array
+
+
+def array_at(address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    """Numbers in memory of the current device that somebody else holds."""
+    import cupy
+
+    size = prod(shape) * dtype.itemsize
+    memory = cupy.cuda.UnownedMemory(address, size, None, cupy.cuda.runtime.getDevice())
+    return cupy.ndarray(shape, dtype, cupy.cuda.MemoryPointer(memory, 0))

@@ -13,6 +13,7 @@ from ....arrays.chunk import Chunk
 from ....families.filters.cascade import Cascade
 from ....families.filters.summary import CascadeSummary, is_tame
 from ....families.kernels import Again, Kernels
+from ..device.arrays import array_at
 from ..device.bound import Bound
 from ..device.launches import Prepared
 from ..device.scratch import refuse_capture, scratch
@@ -56,7 +57,7 @@ def determine_filter(cascade: Cascade, chunk: Chunk, entry: Any, result: Any) ->
     space = _run(cascade, chunk, entry, result)
     if space is None or entry is None:
         return entry
-    return _exit(cascade, chunk, space)
+    return _exit(cascade, chunk.shape, chunk.dtype, space)
 
 
 def precompute_filter(cascade: Cascade, chunk: Chunk) -> Callable[[], CascadeSummary]:
@@ -68,12 +69,15 @@ def precompute_filter(cascade: Cascade, chunk: Chunk) -> Callable[[], CascadeSum
         Waits for the kernels: the states after the chunk, in host memory. A chunk that few
         scalars cannot stand for comes along, in host memory too.
     """
+    import cupy
+
     space = _run(cascade, chunk, None, None)
     if space is None:
         offset = np.zeros((cascade.states, *chunk.row_shape), _wide(cascade, chunk.dtype))
         return lambda: CascadeSummary(cascade, chunk.steps, offset)
     # The launch's memory is free again, for the next one of the stream.
-    exit, overflows = _exit(cascade, chunk, space), space.tops.any()
+    exit = cupy.ascontiguousarray(_exit(cascade, chunk.shape, chunk.dtype, space))
+    overflows = space.tops.any()
 
     def summary() -> CascadeSummary:
         offset = exit.get()
@@ -86,23 +90,34 @@ def precompute_filter(cascade: Cascade, chunk: Chunk) -> Callable[[], CascadeSum
     return summary
 
 
-def again(cascade: Cascade, chunk: Chunk, entry: None, result: Any) -> Again | None:
-    """Prepare what filters chunks of the kind of this one, which begin with states of 0.
+def again(cascade: Cascade, chunk: Chunk, entry: Any, result: Any) -> Again | None:
+    """Prepare what filters chunks of the kind of this one.
 
-    None where x is cast by a kernel of CuPy's.
+    `given` are x and, where `entry` is not None, the states before the first step: on the
+    device. None where x is cast by a kernel of CuPy's.
     """
     (x,) = chunk.operands
     inputs = x.dtype if is_cast_in_kernels(x.dtype, chunk.dtype) else None
-    if entry is not None or (inputs is None and x.dtype != chunk.dtype):
+    if inputs is None and x.dtype != chunk.dtype:
         return None
     filter = _prepared(cascade, chunk, x, result, inputs)
     bound, size = Bound(Prepared(*filter.launches)), filter.offsets[-1]
+    about, wide, is_asked = (
+        (chunk.shape, chunk.dtype),
+        _wide(cascade, chunk.dtype),
+        entry is not None,
+    )
+    narrow = (entry.shape, entry.dtype) if is_asked and entry.dtype != wide else None
 
-    def solve(given: Sequence[int], targets: Sequence[int]) -> bool:
+    def solve(given: Sequence[int], targets: Sequence[int]) -> Any:
         refuse_capture("a filter")
+        before = given[1] if is_asked else 0
+        if narrow:
+            cast = array_at(before, *narrow).astype(wide)
+            before = cast.data.ptr
         memory = scratch(size)
-        bound([filter.words(memory.data.ptr, given[0], 0, targets[0])])
-        return True
+        bound([filter.words(memory.data.ptr, given[0], before, targets[0])])
+        return _exit(cascade, *about, Space(filter, memory)) if is_asked else None
 
     return solve
 
@@ -147,14 +162,16 @@ def is_cast_in_kernels(inputs: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
     return dtype.kind == "f" and inputs != dtype and inputs.char in _READ
 
 
-def _exit(cascade: Cascade, chunk: Chunk, space: Space) -> Any:
+def _exit(cascade: Cascade, shape: tuple[int, int, int], dtype: np.dtype[Any], space: Space) -> Any:
+    """The states after a chunk, (states, outer, inner): maybe a part of what kernels leave."""
     import cupy
 
     outer, _, inner = space.filter.shape
-    cut_up = space.exits.reshape(cascade.states, outer, space.filter.cuts.segments, inner)
-    exit = cupy.ascontiguousarray(cut_up[:, :, -1])
-    shape = (cascade.states, *chunk.row_shape)
-    return exit.view(_wide(cascade, chunk.dtype)).reshape(shape)
+    segments = space.exits.reshape(cascade.states, outer, space.filter.cuts.segments, inner)
+    exit, wide = segments[:, :, -1], _wide(cascade, dtype)
+    if exit.dtype == wide:
+        return exit
+    return cupy.ascontiguousarray(exit).view(wide).reshape(cascade.states, shape[0], shape[2])
 
 
 @lru_cache(maxsize=1024)

@@ -23,7 +23,7 @@ def again(
 
     Returns
     -------
-    callable, ``(given, targets) -> bool``, or None
+    callable, ``(given, targets) -> None``, or None
         `given` are the chunk's operands, those of coefficients included, and the states before
         the first step: addresses of arrays, and numbers. Nothing that it does can fail for other
         values. None where coefficients are evaluated ahead, in launches of their own, and where
@@ -34,8 +34,7 @@ def again(
         return None
     bound = Bound(prepare_kind(prepare, transfer_map, chunk, states, results))
 
-    def solve(given: Sequence[Any], targets: Sequence[int]) -> bool:
+    def solve(given: Sequence[Any], targets: Sequence[int]) -> None:
         bound([*given, *targets])
-        return True
 
     return solve

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ....arrays.chunk import Chunk
-from ....families.kernels import Again, Kernels, Summarise
+from ....families.kernels import Again, Anew, Kernels, Summarise
 from ....families.tridiagonal.ends import Ends
 from ....families.tridiagonal.singular import SingularSystemError
 from ....families.tridiagonal.summary import InterfaceRows
@@ -129,7 +129,7 @@ def again(ends: Ends, chunk: Chunk, entry: None, result: Any) -> Again:
     ]
     is_forgetting = True
 
-    def solve(given: Sequence[Any], targets: Sequence[int]) -> bool:
+    def solve(given: Sequence[Any], targets: Sequence[int]) -> None:
         nonlocal is_forgetting
         (target,) = targets
         addresses = [
@@ -143,11 +143,13 @@ def again(ends: Ends, chunk: Chunk, entry: None, result: Any) -> Again:
         finally:
             is_forgetting = have_solved()
         if is_forgetting:
-            return True
+            return
         try:
-            return (rest or pivoting(addresses, target))()
-        except SingularSystemError:
-            return False
+            is_finite = (rest or pivoting(addresses, target))()
+        except SingularSystemError as error:
+            raise Anew from error
+        if not is_finite:
+            raise Anew
 
     return solve
 
