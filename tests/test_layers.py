@@ -30,7 +30,8 @@ MAY_IMPORT = {
 # The command is an application on top: it opens stores and clusters as any user would.
 OWNERS = {
     "dask.array": ("placement/dask", "cli"),
-    "cupy": ("backends/cuda",),
+    # The door takes memory of a GPU from other libraries as CuPy's.
+    "cupy": ("backends/cuda", "arrays/foreign"),
     "cupyx": ("backends/cuda",),
     "numba": ("backends/cpu",),
     "llvmlite": ("backends/cpu",),
