@@ -18,6 +18,7 @@ SOURCE = Path(__file__).parents[1] / "mgrec"
 
 MAY_IMPORT = {
     "cli": {"cli", "public", "recurrences", "placement", "backends", "arrays"},
+    "xarray": {"xarray", "public", "recurrences", "algebra"},
     "public": {"public", "recurrences", "placement", "families", "arrays", "algebra"},
     "recurrences": {"recurrences", "placement", "families", "arrays", "algebra"},
     "placement": {"placement", "backends", "families", "arrays", "algebra"},
@@ -35,6 +36,7 @@ OWNERS = {
     "cupyx": ("backends/cuda",),
     "numba": ("backends/cpu",),
     "llvmlite": ("backends/cpu",),
+    "xarray": ("xarray", "cli"),
     "Bio": ("cli",),
     "click": ("cli",),
     "rich": ("cli",),
