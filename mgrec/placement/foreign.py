@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import Any, TypeVar
 
 from ..algebra.coefficient import Coefficient
-from ..arrays.foreign import ForeignArray, Returned, library_of, returning, taken
+from ..arrays.foreign import ForeignArray, Returned, library_of, returning
 from ..families.wavefront.alignment.sequences import Sequences
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -52,7 +52,8 @@ def at_home(
         There is no such array where one can be taken.
     """
     passage = Passage()
-    own = [passage.take(n, value) for n, value in zip(_names(function), operands, strict=False)]
+    names = _names(function, len(operands))
+    own = [passage.take(name, value) for name, value in zip(names, operands, strict=True)]
     kept = {name: passage.take(name, value) for name, value in options.items()}
     if not passage.foreign:
         raise met
@@ -60,12 +61,14 @@ def at_home(
     return passage.give(give, function(*own, **kept))
 
 
-def _names(function: Callable[..., Any]) -> Iterator[str]:
+@lru_cache(maxsize=256)
+def _names(function: Callable[..., Any], count: int) -> tuple[str, ...]:
     """The names of a function's arguments by position, for messages."""
+    found: list[str] = []
     for name, parameter in inspect.signature(function).parameters.items():
-        while parameter.kind is parameter.VAR_POSITIONAL:
-            yield name
-        yield name
+        is_rest = parameter.kind is parameter.VAR_POSITIONAL
+        found += [name] * (count if is_rest else 1)
+    return tuple((found + ["argument"] * count)[:count])
 
 
 @dataclass(frozen=True)
@@ -92,9 +95,9 @@ class Passage:
             return Coefficient.of(value.function, *self.take(name, value.arrays))
         if isinstance(value, Sequences):
             return replace(value, codes=self.take(name, value.codes))
-        array = value
-        if library_of(value) is not None:
-            array = taken(name, value, is_written=name == "out")
+        array, library = value, library_of(value)
+        if library is not None:
+            array = library.taken(name, value, name == "out")
             self.foreign.append(value)
         if name == "out":
             self.written.append((array, value))

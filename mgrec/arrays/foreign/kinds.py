@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -21,8 +22,30 @@ class ForeignArray(TypeError):
     """The door was given an array of another library."""
 
 
-def library_of(array: Any) -> str | None:
-    """The library that an array is of: torch, jax, pandas, ...; None of mgrec's own kinds.
+@dataclass(frozen=True)
+class Library:
+    """How arrays of a type come in and go out.
+
+    Attributes
+    ----------
+    name : str
+        torch, jax, pandas, ...
+    taken : callable, ``(name, array, is_written) -> array``
+        The NumPy, CuPy or Dask array that one is, without a copy, by the name that messages use.
+        `is_written` where it is memory for a result. TypeError where there is none: for a dtype
+        of the library's own, gradients, missing integers.
+    returning : callable, ``(arrays) -> Returned``
+        What makes results arrays of the library; ValueError where the arrays that a call was given
+        have different indices.
+    """
+
+    name: str
+    taken: Callable[[str, Any, bool], Any]
+    returning: Callable[[Sequence[Any]], Returned]
+
+
+def library_of(array: Any) -> Library | None:
+    """The library that an array is of; None of mgrec's own kinds.
 
     Examples
     --------
@@ -34,16 +57,20 @@ def library_of(array: Any) -> str | None:
 
 
 @cache
-def _library_of(kind: type) -> str | None:
+def _library_of(kind: type) -> Library | None:
     root = kind.__module__.partition(".")[0]
     if issubclass(kind, _AT_HOME) or root == "cupy":
         return None
-    if series.is_series(kind) or series.is_lazy(kind):
-        return root
+    if series.is_lazy(kind):
+        return Library(root, series.taken_lazily, series.returning_lazily)
+    if series.is_series(kind):
+        return Library(root, series.taken, series.returning)
     if not hasattr(kind, "__dlpack__"):
         return None
+    if root in ("jax", "jaxlib"):
+        return Library("jax", tensors.taken, tensors.returning_to_jax)
     if hasattr(kind, "__array_namespace__") or hasattr(sys.modules[root], "from_dlpack"):
-        return "jax" if root == "jaxlib" else root
+        return Library(root, tensors.taken, tensors.returning)
     return None
 
 
@@ -52,32 +79,9 @@ def refuse(name: str, value: Any) -> None:
     library = library_of(value)
     if library is not None:
         raise ForeignArray(
-            f"{name} must be a NumPy, CuPy or Dask array here; got one of {library}: "
+            f"{name} must be a NumPy, CuPy or Dask array here; got one of {library.name}: "
             f"numpy.asarray, or cupy.from_dlpack on a GPU, makes one of it"
         )
-
-
-def taken(name: str, value: Any, is_written: bool = False) -> Any:
-    """The NumPy, CuPy or Dask array that an array of another library is, without a copy.
-
-    Parameters
-    ----------
-    name : str
-        For messages.
-    is_written : bool
-        It is memory for a result.
-
-    Raises
-    ------
-    TypeError
-        It has no such array: a dtype of its library's own, gradients, missing integers.
-    """
-    kind: Any = type(value)
-    if series.is_lazy(kind) or series.is_series(kind):
-        if is_written:
-            raise TypeError(f"{name} must be an array; got a {kind.__name__}, which is not written")
-        return series.taken(name, value)
-    return tensors.taken(name, value, is_written)
 
 
 def returning(values: Sequence[Any]) -> Returned:
@@ -87,17 +91,14 @@ def returning(values: Sequence[Any]) -> Returned:
     ------
     TypeError
         They are of several libraries.
-    ValueError
-        They are series of different indices.
     """
-    libraries = {library_of(value): type(value).__name__ for value in values}
+    libraries = {library.name: library for library in map(library_of, values) if library}
     if len(libraries) > 1:
-        got = " and ".join(f"a {name} of {library}" for library, name in libraries.items())
+        kinds = {library_of(value): type(value).__name__ for value in values}
+        got = " and ".join(f"{kind} of {own.name}" for own, kind in kinds.items() if own)
         raise TypeError(
             f"arrays must be of one library, beside those of NumPy and CuPy; got {got}: make them "
             f"of one kind, as results are"
         )
-    kind = type(values[0])
-    if series.is_lazy(kind):
-        return series.returning_lazy(values)
-    return series.returning(values) if series.is_series(kind) else tensors.returning(values[0])
+    (library,) = libraries.values()
+    return library.returning(values)

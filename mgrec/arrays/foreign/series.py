@@ -20,15 +20,25 @@ def is_lazy(kind: type) -> bool:
     return hasattr(kind, "to_dask_array") and hasattr(kind, "divisions")
 
 
-def taken(name: str, value: Any) -> Any:
+def taken(name: str, value: Any, is_written: bool) -> Any:
     """The numbers of a series, or of a table, whose axes are (rows, columns)."""
-    if is_lazy(type(value)):
-        return value.to_dask_array()
+    _check_read(name, value, is_written)
     if hasattr(value, "to_cupy"):
         return _checked(name, value, value.to_cupy)
     if value.ndim == 1 and not isinstance(value.dtype, np.dtype):
         return _of_extension(name, value)
     return value.to_numpy()
+
+
+def taken_lazily(name: str, value: Any, is_written: bool) -> Any:
+    """The same of Dask, a chunk a partition; their lengths are not known."""
+    _check_read(name, value, is_written)
+    return value.to_dask_array()
+
+
+def _check_read(name: str, value: Any, is_written: bool) -> None:
+    if is_written:
+        raise TypeError(f"{name} must be an array; got a {type(value).__name__}")
 
 
 def _checked(name: str, value: Any, take: Callable[..., Any], *given: Any) -> Any:
@@ -79,7 +89,7 @@ def _returned(first: Any, names: dict[str, Any], array: Any) -> Any:
     return type(first)(array, index=first.index, **names)
 
 
-def returning_lazy(values: Sequence[Any]) -> Callable[[Any], Any]:
+def returning_lazily(values: Sequence[Any]) -> Callable[[Any], Any]:
     """What gives lazy results of the same number of axes the index, and the divisions."""
     first = values[0]
     for other in values[1:]:

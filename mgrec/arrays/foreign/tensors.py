@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -72,13 +72,16 @@ def _writeable(name: str, value: Any, array: np.ndarray) -> np.ndarray:
     return own
 
 
-def returning(value: Any) -> Callable[[Any], Any]:
-    """What makes arrays of the library of one."""
-    if _is_jax(value):
-        return partial(_returned_to_jax, value.__array_namespace__())
-    root = sys.modules[type(value).__module__.partition(".")[0]]
-    namespace = root if hasattr(root, "from_dlpack") else value.__array_namespace__()
+def returning(values: Sequence[Any]) -> Callable[[Any], Any]:
+    """What makes arrays of torch, or of another library of the array API."""
+    root = sys.modules[type(values[0]).__module__.partition(".")[0]]
+    namespace = root if hasattr(root, "from_dlpack") else values[0].__array_namespace__()
     return partial(_returned, namespace)
+
+
+def returning_to_jax(values: Sequence[Any]) -> Callable[[Any], Any]:
+    """What makes arrays of jax, if it has their dtype."""
+    return partial(_returned_to_jax, values[0].__array_namespace__())
 
 
 def _returned(namespace: Any, array: Any) -> Any:

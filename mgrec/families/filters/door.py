@@ -8,7 +8,7 @@ import numpy as np
 
 from ...arrays.arguments import as_axis
 from ...arrays.door import as_any_array
-from ...arrays.foreign import library_of, taken
+from ...arrays.foreign import library_of
 from ...arrays.kinds import check_together, is_on_gpu, to_host
 from ..problem import Problem
 from .cascade import Cascade
@@ -27,8 +27,9 @@ def as_signal(x: Any, name: str = "x") -> Any:
 
 def as_coefficients(name: str, values: Any) -> np.ndarray:
     """A few numbers, in host memory; of any library, which results are not of for that."""
-    if library_of(values) is not None:
-        values = taken(name, values)
+    library = library_of(values)
+    if library is not None:
+        values = library.taken(name, values, False)
     array = to_host(as_any_array(name, values))
     if array.dtype.kind == "O":
         raise TypeError(f"{name} must hold numbers of a NumPy dtype; got {values!r:.60}")

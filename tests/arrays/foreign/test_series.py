@@ -88,7 +88,7 @@ REFUSED = {
         lambda: mgrec.linear_recurrence(KEPT, TABLE, axis=0), ValueError, "no table stands beside"
     ),
     "out": (
-        lambda: mgrec.linear_recurrence(0.5, RAIN, out=RAIN), TypeError, "got a Series, which is"
+        lambda: mgrec.linear_recurrence(0.5, RAIN, out=RAIN), TypeError, "out must be an array; got"
     ),
 }  # fmt: skip
 
