@@ -40,7 +40,10 @@ def assert_like(found, data, values):
     np.testing.assert_allclose(found.values, values, rtol=1e-12)
 
 
-@pytest.mark.parametrize("chunks", [None, {"time": 7, "lat": 2, "lon": 3}])
+CHUNKS = {"time": 7, "lat": 2, "lon": 3}
+
+
+@pytest.mark.parametrize("chunks", [None, pytest.param(CHUNKS, marks=pytest.mark.extended)])
 def test_coefficients_of_places_by_name(weather, chunks):
     data = weather if chunks is None else weather.chunk(chunks)
     found = data.mgrec.linear_recurrence("kept", "rain", "start", dim="time")
@@ -59,6 +62,7 @@ def test_coordinates_by_name_and_numbers(weather):
     )
 
 
+@pytest.mark.extended
 def test_a_dimension_that_the_data_lack_comes_last(weather):
     member = xr.DataArray([0.2, 0.4], dims="member", coords={"member": [1, 2]})
     found = weather.rain.mgrec.linear_recurrence(member, dim="time")
@@ -109,7 +113,7 @@ RECURRENCES = {
 
 @pytest.mark.extended
 @pytest.mark.parametrize("name", RECURRENCES)
-@pytest.mark.parametrize("chunks", [None, {"time": 7, "lat": 2, "lon": 3}])
+@pytest.mark.parametrize("chunks", [None, CHUNKS])
 def test_every_method(weather, name, chunks):
     method, function = RECURRENCES[name]
     data = weather.rain if chunks is None else weather.rain.chunk(chunks)
@@ -118,6 +122,7 @@ def test_every_method(weather, name, chunks):
     assert_like(found, weather.rain, function(weather.rain.values, weather.rate.values))
 
 
+@pytest.mark.extended
 def test_several_states(weather):
     states = weather.mgrec.scan(
         mgrec.maps.matrix2, "rain", 0.1, 0.1, 0.5, 0.0, 0.0, initial=("start", 1.0), dim="time"

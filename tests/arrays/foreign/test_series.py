@@ -14,6 +14,7 @@ TABLE = pd.DataFrame({"rain": RAIN, "twice": 2 * RAIN})
 SOS = [[0.2, 0.1, 0.0, 1.0, -0.7, 0.1]]
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     "call",
     [
@@ -42,18 +43,21 @@ def test_the_name_is_kept_where_all_have_it():
     pd.testing.assert_series_equal(found, pd.Series(expected, index=DAYS, name="rain"))
 
 
+@pytest.mark.extended
 def test_states_are_arrays():
     y, zf = lfilter([0.2], [1.0, -0.8], RAIN, zi=[1.0])
     assert isinstance(y, pd.Series)
     assert isinstance(zf, np.ndarray)
 
 
+@pytest.mark.extended
 def test_a_table_has_rows_and_columns():
     found = mgrec.linear_recurrence(0.5, TABLE, axis=0)
     expected = mgrec.linear_recurrence(0.5, TABLE.to_numpy(), axis=0)
     pd.testing.assert_frame_equal(found, pd.DataFrame(expected, DAYS, TABLE.columns))
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("dtype", ["Int64", "Float64", "Float32"])
 def test_nullable_dtypes(dtype):
     own = mgrec.linear_recurrence(2, pd.Series([1, 2, 3], dtype=dtype))
@@ -61,6 +65,7 @@ def test_nullable_dtypes(dtype):
     pd.testing.assert_series_equal(own, pd.Series(expected))
 
 
+@pytest.mark.extended
 def test_missing_floats_are_nan():
     found = ewm(pd.Series([1.0, None, 3.0], dtype="Float64"), span=3)
     np.testing.assert_array_equal(found, ewm(np.array([1.0, np.nan, 3.0]), span=3))
