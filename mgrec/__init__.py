@@ -25,12 +25,14 @@ plan
     Repeated solves of one shape on a cluster.
 signal, dask, tuning
     Filters as in SciPy; what a Dask cluster needs beside; the constants of P-scheme/G.
+types, xarray
+    Types for annotations; methods of DataArrays and Datasets, once they are imported.
 """
 
 from importlib import import_module
 from typing import Any
 
-from . import signal, tuning
+from . import signal, tuning, types
 from .algebra.coefficient import Coefficient
 from .algebra.transfer_map import TransferMap
 from .families.wavefront.alignment.sequences import Sequences
@@ -65,6 +67,7 @@ __all__ = [
     "sor",
     "summed_area_table",
     "tuning",
+    "types",
     "wavefront",
     "weighted_scan",
 ]

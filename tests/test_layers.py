@@ -18,6 +18,7 @@ SOURCE = Path(__file__).parents[1] / "mgrec"
 
 MAY_IMPORT = {
     "cli": {"cli", "public", "recurrences", "placement", "backends", "arrays"},
+    "xarray": {"xarray", "public", "recurrences", "algebra"},
     "public": {"public", "recurrences", "placement", "families", "arrays", "algebra"},
     "recurrences": {"recurrences", "placement", "families", "arrays", "algebra"},
     "placement": {"placement", "backends", "families", "arrays", "algebra"},
@@ -30,10 +31,12 @@ MAY_IMPORT = {
 # The command is an application on top: it opens stores and clusters as any user would.
 OWNERS = {
     "dask.array": ("placement/dask", "cli"),
-    "cupy": ("backends/cuda",),
+    # The door takes memory of a GPU from other libraries as CuPy's.
+    "cupy": ("backends/cuda", "arrays/foreign"),
     "cupyx": ("backends/cuda",),
     "numba": ("backends/cpu",),
     "llvmlite": ("backends/cpu",),
+    "xarray": ("xarray", "cli"),
     "Bio": ("cli",),
     "click": ("cli",),
     "rich": ("cli",),

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..algebra.coefficient import Coefficient
 from .casts import cast
+from .foreign import refuse
 
 _COMPUTED = "bhilqBHILQfdFDe"
 
@@ -21,7 +22,7 @@ def as_array(name: str, value: Any) -> Any:
         return value
     if isinstance(value, bool):
         raise TypeError(f"{name} must be a number; got a bool")
-    array = value if type(value) is np.ndarray else _as_array(name, value)
+    array = value if type(value) is np.ndarray else as_any_array(name, value)
     if array.dtype.char not in _COMPUTED:
         raise TypeError(
             f"{name} must be of an integer, floating or complex dtype of at most 64 bits a "
@@ -39,13 +40,17 @@ def _kind_of(value: Any) -> str:
     return " (None)" if value is None else f" (of type {type(value).__name__})"
 
 
-def _as_array(name: str, value: Any) -> Any:
+def as_any_array(name: str, value: Any) -> Any:
+    """A CuPy or Dask array, or what NumPy makes an array of, of any dtype."""
+    if type(value) is np.ndarray:
+        return value
+    refuse(name, value)
     if hasattr(type(value), "__cuda_array_interface__"):
         return _on_gpu(name, value)
-    return as_plain_array(name, value)
+    return _as_plain_array(name, value)
 
 
-def as_plain_array(name: str, value: Any) -> Any:
+def _as_plain_array(name: str, value: Any) -> Any:
     """A Dask array, or what NumPy makes an array of; other lazy objects are refused."""
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{name} must be a plain array; got a masked array: fill it first")
@@ -56,7 +61,7 @@ def as_plain_array(name: str, value: Any) -> Any:
     if hasattr(value, "__dask_graph__") and value.__dask_graph__() is not None:
         kind, instead = type(value).__name__, "make a Dask array of it"
         if hasattr(type(value), "dims"):  # a Delayed has every attribute
-            instead = "pass its .data, or use xarray.apply_ufunc(..., dask='allowed')"
+            instead = "pass its .data, or import mgrec.xarray for the methods of .mgrec"
         raise TypeError(f"{name} must be a NumPy or Dask array; got a lazy {kind}: {instead}")
     try:
         return np.asarray(value)

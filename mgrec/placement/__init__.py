@@ -7,10 +7,14 @@ from collections.abc import Callable, Sequence
 from functools import update_wrapper
 from typing import Any, ParamSpec
 
+from ..arrays.foreign import ForeignArray
 from ..arrays.kinds import is_lazy
 from ..families.problem import Composed, Problem
 from . import local
+from .foreign import at_home, takes_foreign
 from .replays import Function, is_awaited, keep, replayed
+
+__all__ = ["aligned", "solve", "solved", "solved_by_kind", "takes_foreign"]
 
 Given = ParamSpec("Given")
 
@@ -46,7 +50,11 @@ def solved(build: Callable[Given, Problem | Composed]) -> Callable[Given, Any]:
     """
 
     def recurrence(*operands: Given.args, **options: Given.kwargs) -> Any:
-        return solve(build(*operands, **options))
+        try:
+            return solve(build(*operands, **options))
+        except ForeignArray as error:
+            met = error
+        return at_home(recurrence, operands, options, met)
 
     return _public(recurrence, build)
 
@@ -74,14 +82,18 @@ def solved_by_kind(
     function = Function.of(build, by_value, by_numbers, is_on_host)
 
     def recurrence(*operands: Given.args, **options: Given.kwargs) -> Any:
-        call = function.call(operands, options)
-        if call is not None and (found := replayed(call)) is not None:
-            return found[0]
-        problem = build(*operands, **options)
-        result = solve(problem)
-        if call is not None and is_awaited(call) and isinstance(problem, Problem):
-            keep(call, *function.ordered(operands, options, call), problem, result)
-        return result
+        try:
+            call = function.call(operands, options)
+            if call is not None and (found := replayed(call)) is not None:
+                return found[0]
+            problem = build(*operands, **options)
+            result = solve(problem)
+            if call is not None and is_awaited(call) and isinstance(problem, Problem):
+                keep(call, *function.ordered(operands, options, call), problem, result)
+            return result
+        except ForeignArray as error:
+            met = error
+        return at_home(recurrence, operands, options, met)
 
     return _public(recurrence, build)
 

@@ -10,7 +10,7 @@ import numpy as np
 from ..arrays.kinds import is_lazy
 from ..families.problem import Problem
 from ..families.tridiagonal.door import check_system
-from ..placement import factors, solve
+from ..placement import factors, solve, takes_foreign
 
 
 class TridiagonalFactor:
@@ -65,6 +65,7 @@ class TridiagonalFactor:
             f"{periodic}): {how}"
         )
 
+    @takes_foreign
     def solve(self, b: Any, *, rhs_axis: int | None = None, out: Any = None) -> Any:
         """Solve for right-hand sides.
 
@@ -121,6 +122,7 @@ def _copied(operands: Any) -> tuple[Any, Any, Any]:
     return dl, d, du
 
 
+@takes_foreign
 def factor_tridiagonal(
     dl: Any,
     d: Any,

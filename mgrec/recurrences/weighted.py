@@ -11,6 +11,7 @@ from ..arrays.arguments import as_axis, as_flag
 from ..arrays.door import as_array, as_scalar, broadcast
 from ..arrays.kinds import check_together, is_lazy
 from ..arrays.out import check_out
+from ..placement import takes_foreign
 from .custom import scan
 from .linear import linear_recurrence
 from .maps import max_plus, min_plus
@@ -18,6 +19,7 @@ from .maps import max_plus, min_plus
 Index = tuple[slice, ...]
 
 
+@takes_foreign
 def weighted_scan(
     x: Any,
     weights: Any,

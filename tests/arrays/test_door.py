@@ -172,7 +172,7 @@ def test_a_lazy_xarray_says_how_to_pass_it():
     xarray = pytest.importorskip("xarray")
     lazy = xarray.DataArray(da.ones(4, chunks=2))
     with pytest.raises(
-        TypeError, match=r"got a lazy DataArray: pass its \.data, or use xarray\.apply"
+        TypeError, match=r"got a lazy DataArray: pass its \.data, or import mgrec\.xarray"
     ):
         mgrec.linear_recurrence(0.5, lazy)
 

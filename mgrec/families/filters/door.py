@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from ...arrays.arguments import as_axis
-from ...arrays.door import as_plain_array
-from ...arrays.kinds import check_together, is_on_gpu
+from ...arrays.door import as_any_array
+from ...arrays.foreign import library_of
+from ...arrays.kinds import check_together, is_on_gpu, to_host
 from ..problem import Problem
 from .cascade import Cascade
 from .recurrence import FilterRecurrence, filter_problem
@@ -18,15 +19,18 @@ _COMPUTED = "fdFD"
 
 def as_signal(x: Any, name: str = "x") -> Any:
     """An array of at least one axis, NumPy's, CuPy's or Dask's."""
-    x = x if is_on_gpu(x) else as_plain_array(name, x)
+    x = as_any_array(name, x)
     if x.ndim == 0:
         raise ValueError(f"{name} must be at least 1-D; got a single value of {x.dtype}")
     return x
 
 
 def as_coefficients(name: str, values: Any) -> np.ndarray:
-    """A few numbers, in host memory."""
-    array = np.asarray(values.get() if is_on_gpu(values) else as_plain_array(name, values))
+    """A few numbers, in host memory; of any library, which results are not of for that."""
+    library = library_of(values)
+    if library is not None:
+        values = library.taken(name, values, False)
+    array = to_host(as_any_array(name, values))
     if array.dtype.kind == "O":
         raise TypeError(f"{name} must hold numbers of a NumPy dtype; got {values!r:.60}")
     return array
@@ -84,7 +88,7 @@ def result_dtype(*arrays: Any) -> np.dtype[Any]:
 
 def check_polynomials(b: Any, a: Any, x: Any, axis: Any, zi: Any, out: Any) -> Problem:
     """Arguments of ``lfilter``; zi has the states along `axis`."""
-    (b, a), x = as_transfer_function(b, a), as_signal(x)
+    x, (b, a) = as_signal(x), as_transfer_function(b, a)
     axis = as_axis(axis, x.shape)
     zi = None if zi is None else _as_states(zi, x)
     dtype = result_dtype(b, a, x, zi)
@@ -107,7 +111,7 @@ def check_polynomials(b: Any, a: Any, x: Any, axis: Any, zi: Any, out: Any) -> P
 
 def check_sections(sos: Any, x: Any, axis: Any, zi: Any, out: Any) -> Problem:
     """Arguments of ``sosfilt``; zi is (sections, ..., 2, ...)."""
-    sos, x = as_sections(sos), as_signal(x)
+    x, sos = as_signal(x), as_sections(sos)
     axis = as_axis(axis, x.shape)
     zi = None if zi is None else _as_states(zi, x)
     dtype = result_dtype(sos, x, zi)
@@ -129,7 +133,7 @@ def check_sections(sos: Any, x: Any, axis: Any, zi: Any, out: Any) -> Problem:
 
 
 def _as_states(zi: Any, x: Any) -> Any:
-    zi = zi if is_on_gpu(zi) else as_plain_array("zi", zi)
+    zi = as_any_array("zi", zi)
     check_together([("x", x)], [("zi", zi)])
     return zi
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from ...arrays.arguments import as_axis, as_integer, as_real
 from ...arrays.casts import cast
-from ...arrays.door import as_array, as_plain_array, as_scalar
-from ...arrays.kinds import check_together, is_lazy, is_on_gpu
+from ...arrays.door import as_any_array, as_array, as_scalar
+from ...arrays.kinds import check_together, is_lazy
 from ..problem import Problem, varying
 from .recurrence import SummedAreaTable
 from .relaxation import Relaxation
@@ -21,7 +21,7 @@ _SUMMED = "?bhilqBHILQfdFD"
 
 def check_table(x: Any, axes: Any, dtype: Any, out: Any) -> tuple[Problem, tuple[int, ...]]:
     """Arguments of ``summed_area_table``; the axes before the last two are left to be summed."""
-    x = x if is_on_gpu(x) else as_plain_array("x", x)
+    x = as_any_array("x", x)
     if x.dtype.char not in _SUMMED:
         raise TypeError(
             f"x must be bool, integer, float32, float64 or complex; got {x.dtype}: cast it first"

@@ -12,7 +12,7 @@ from ...arrays.layout import has_unknown_sizes
 from ...families.filters.cascade import Cascade
 from ...families.filters.door import as_signal, beside
 from ...families.filters.recurrence import filter_problem
-from ...placement import solve
+from ...placement import solve, takes_foreign
 from ..custom import scan
 from ..linear import linear_recurrence
 from ..maps import max_plus
@@ -30,6 +30,7 @@ _FULL = 38.0
 _ONE_STEP = np.array([0.0, 1.0], np.float32), np.ones(1, np.float32)
 
 
+@takes_foreign
 def ewm(
     x: Any,
     *,

@@ -18,11 +18,12 @@ from ...families.filters.door import (
     result_dtype,
 )
 from ...families.filters.recurrence import filter_problem
-from ...placement import solve
+from ...placement import solve, takes_foreign
 from .chunks import chunked_like, without_empty_chunks
 from .initial import lfilter_zi, sosfilt_zi
 
 
+@takes_foreign
 def filtfilt(
     b: Any,
     a: Any,
@@ -73,7 +74,7 @@ def filtfilt(
     """
     if method not in ("pad", "gust"):
         raise ValueError(f"method must be 'pad' or 'gust'; got {method!r}")
-    (b, a), x = as_transfer_function(b, a), as_signal(x)
+    x, (b, a) = as_signal(x), as_transfer_function(b, a)
     axis = as_axis(axis, x.shape)
     if method == "gust":
         from .gust import filtfilt_gust
@@ -88,6 +89,7 @@ def filtfilt(
     return _forward_backward(cascade, states, x, axis, padtype, padlen, taps, dtype)
 
 
+@takes_foreign
 def sosfiltfilt(
     sos: Any, x: Any, axis: int = -1, padtype: str | None = "odd", padlen: int | None = None
 ) -> Any:
@@ -124,7 +126,7 @@ def sosfiltfilt(
     >>> sosfiltfilt([[0.5, 0.5, 0, 1, 0, 0]], np.array([0.0, 0.0, 4.0, 0.0, 0.0]), padlen=1)
     array([0., 1., 2., 1., 0.])
     """
-    sos, x = as_sections(sos), as_signal(x)
+    x, sos = as_signal(x), as_sections(sos)
     axis = as_axis(axis, x.shape)
     taps = 2 * len(sos) + 1 - min((sos[:, 2] == 0).sum(), (sos[:, 5] == 0).sum())
     cascade, states = Cascade.of_sections(sos), sosfilt_zi(sos)

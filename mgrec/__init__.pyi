@@ -1,0 +1,336 @@
+# What type checkers and editors see of the public names: each function once for what gives NumPy
+# arrays, and once for arrays of another kind. A test compares it with the functions.
+
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar, overload
+
+from numpy.typing import NDArray
+
+from . import dask as dask
+from . import signal as signal
+from . import tuning as tuning
+from . import types as types
+from .algebra.coefficient import Coefficient as Coefficient
+from .algebra.transfer_map import TransferMap as TransferMap
+from .families.wavefront.alignment.sequences import Sequences as Sequences
+from .families.wavefront.alignment.view import TracedAlignment
+from .placement.dask.plan.plans import Plan
+from .recurrences import maps as maps
+from .recurrences.alignment import Alignment
+from .recurrences.factors import TridiagonalFactor
+from .recurrences.laws import check_laws as check_laws
+from .types import (
+    GpuMethod,
+    Kind,
+    Memory,
+    Mode,
+    Numbers,
+    Operand,
+    Operator,
+    Strategy,
+    TridiagonalMethod,
+    WeightedOperators,
+)
+
+__version__: str
+
+A = TypeVar("A", bound=Kind)
+
+@overload
+def linear_recurrence(
+    s: Operand,
+    t: Operand,
+    initial: Numbers | None = None,
+    *,
+    axis: int = -1,
+    reverse: bool = False,
+    memory: Memory = "stream",
+    method: GpuMethod = "auto",
+    out: NDArray[Any] | None = None,
+) -> NDArray[Any]: ...
+@overload
+def linear_recurrence(
+    s: A,
+    t: Operand,
+    initial: Numbers | Kind | None = None,
+    *,
+    axis: int = -1,
+    reverse: bool = False,
+    memory: Memory = "stream",
+    method: GpuMethod = "auto",
+    out: A | None = None,
+) -> A: ...
+@overload
+def linear_recurrence(
+    s: Operand | Kind,
+    t: A,
+    initial: Numbers | Kind | None = None,
+    *,
+    axis: int = -1,
+    reverse: bool = False,
+    memory: Memory = "stream",
+    method: GpuMethod = "auto",
+    out: A | None = None,
+) -> A: ...
+@overload
+def rational_recurrence(
+    a: Operand,
+    b: Operand,
+    c: Operand,
+    d: Operand,
+    initial: Numbers,
+    *,
+    axis: int = -1,
+    reverse: bool = False,
+    memory: Memory = "stream",
+    method: GpuMethod = "auto",
+    out: NDArray[Any] | None = None,
+) -> NDArray[Any]: ...
+@overload
+def rational_recurrence(
+    a: Operand | A,
+    b: Operand | A,
+    c: Operand | A,
+    d: Operand | A,
+    initial: Numbers | Kind,
+    *,
+    axis: int = -1,
+    reverse: bool = False,
+    memory: Memory = "stream",
+    method: GpuMethod = "auto",
+    out: A | None = None,
+) -> A: ...
+@overload
+def scan(
+    transfer_map: TransferMap,
+    *operands: Operand,
+    initial: tuple[Numbers, ...],
+    axis: int = -1,
+    reverse: bool = False,
+    memory: Memory = "stream",
+    method: GpuMethod = "auto",
+    out: tuple[NDArray[Any], ...] | None = None,
+) -> tuple[NDArray[Any], ...]: ...
+@overload
+def scan(
+    transfer_map: TransferMap,
+    *operands: Operand,
+    initial: Numbers,
+    axis: int = -1,
+    reverse: bool = False,
+    memory: Memory = "stream",
+    method: GpuMethod = "auto",
+    out: NDArray[Any] | None = None,
+) -> NDArray[Any]: ...
+@overload
+def scan(
+    transfer_map: TransferMap,
+    *operands: Operand | A,
+    initial: tuple[Numbers | Kind, ...],
+    axis: int = -1,
+    reverse: bool = False,
+    memory: Memory = "stream",
+    method: GpuMethod = "auto",
+    out: tuple[A, ...] | None = None,
+) -> tuple[A, ...]: ...
+@overload
+def scan(
+    transfer_map: TransferMap,
+    *operands: Operand | A,
+    initial: Numbers | Kind,
+    axis: int = -1,
+    reverse: bool = False,
+    memory: Memory = "stream",
+    method: GpuMethod = "auto",
+    out: A | None = None,
+) -> A: ...
+@overload
+def weighted_scan(
+    x: Numbers,
+    weights: Numbers,
+    *,
+    operators: WeightedOperators = ("+", "*"),
+    axis: int = -1,
+    inclusive: bool = False,
+    out: NDArray[Any] | None = None,
+) -> NDArray[Any]: ...
+@overload
+def weighted_scan(
+    x: Numbers,
+    weights: A,
+    *,
+    operators: WeightedOperators = ("+", "*"),
+    axis: int = -1,
+    inclusive: bool = False,
+    out: A | None = None,
+) -> A: ...
+@overload
+def weighted_scan(
+    x: A,
+    weights: Numbers | Kind,
+    *,
+    operators: WeightedOperators = ("+", "*"),
+    axis: int = -1,
+    inclusive: bool = False,
+    out: A | None = None,
+) -> A: ...
+@overload
+def solve_tridiagonal(
+    dl: Numbers,
+    d: Numbers,
+    du: Numbers,
+    b: Numbers,
+    *,
+    axis: int = -1,
+    rhs_axis: int | None = None,
+    memory: Memory = "stream",
+    method: TridiagonalMethod = "auto",
+    periodic: bool = False,
+    check_finite: bool = True,
+    out: NDArray[Any] | None = None,
+) -> NDArray[Any]: ...
+@overload
+def solve_tridiagonal(
+    dl: Numbers | A,
+    d: Numbers | A,
+    du: Numbers | A,
+    b: Numbers,
+    *,
+    axis: int = -1,
+    rhs_axis: int | None = None,
+    memory: Memory = "stream",
+    method: TridiagonalMethod = "auto",
+    periodic: bool = False,
+    check_finite: bool = True,
+    out: A | None = None,
+) -> A: ...
+@overload
+def solve_tridiagonal(
+    dl: Numbers | Kind,
+    d: Numbers | Kind,
+    du: Numbers | Kind,
+    b: A,
+    *,
+    axis: int = -1,
+    rhs_axis: int | None = None,
+    memory: Memory = "stream",
+    method: TridiagonalMethod = "auto",
+    periodic: bool = False,
+    check_finite: bool = True,
+    out: A | None = None,
+) -> A: ...
+def factor_tridiagonal(
+    dl: Numbers | Kind,
+    d: Numbers | Kind,
+    du: Numbers | Kind,
+    *,
+    axis: int = -1,
+    periodic: bool = False,
+    check_finite: bool = True,
+) -> TridiagonalFactor: ...
+@overload
+def summed_area_table(
+    x: Numbers,
+    axes: tuple[int, ...] = (-2, -1),
+    *,
+    dtype: Any = None,
+    out: NDArray[Any] | None = None,
+) -> NDArray[Any]: ...
+@overload
+def summed_area_table(
+    x: A, axes: tuple[int, ...] = (-2, -1), *, dtype: Any = None, out: A | None = None
+) -> A: ...
+@overload
+def wavefront(
+    local: Numbers,
+    *,
+    weights: tuple[Numbers, Numbers, Numbers],
+    operators: tuple[Operator, Operator] = ("+", "*"),
+    above: Numbers | None = None,
+    left: Numbers | None = None,
+    corner: Numbers | None = None,
+    floor: float | None = None,
+    strategy: Strategy = "hybrid",
+    axes: tuple[int, int] = (-2, -1),
+    out: NDArray[Any] | None = None,
+) -> NDArray[Any]: ...
+@overload
+def wavefront(
+    local: A,
+    *,
+    weights: tuple[Numbers | Kind, Numbers | Kind, Numbers | Kind],
+    operators: tuple[Operator, Operator] = ("+", "*"),
+    above: Numbers | Kind | None = None,
+    left: Numbers | Kind | None = None,
+    corner: Numbers | Kind | None = None,
+    floor: float | None = None,
+    strategy: Strategy = "hybrid",
+    axes: tuple[int, int] = (-2, -1),
+    out: A | None = None,
+) -> A: ...
+@overload
+def sor(
+    x: Numbers,
+    rhs: Numbers | None = None,
+    *,
+    omega: float = 1.0,
+    sweeps: int = 1,
+    tol: float | None = None,
+    check_every: int = 10,
+    callback: Callable[[int, float], None] | None = None,
+    out: NDArray[Any] | None = None,
+) -> NDArray[Any]: ...
+@overload
+def sor(
+    x: A,
+    rhs: Numbers | Kind | None = None,
+    *,
+    omega: float = 1.0,
+    sweeps: int = 1,
+    tol: float | None = None,
+    check_every: int = 10,
+    callback: Callable[[int, float], None] | None = None,
+    out: A | None = None,
+) -> A: ...
+@overload
+def smith_waterman(
+    query: Sequences | Numbers | Kind,
+    target: Sequences | Numbers | Kind,
+    *,
+    match: float | None = None,
+    mismatch: float | None = None,
+    gap: float,
+    matrix: Any = None,
+    extend: float | None = None,
+    mode: Mode = "local",
+    output: Literal["score"] = "score",
+) -> Alignment: ...
+@overload
+def smith_waterman(
+    query: Numbers | Kind,
+    target: Numbers | Kind,
+    *,
+    match: float | None = None,
+    mismatch: float | None = None,
+    gap: float,
+    matrix: Any = None,
+    extend: float | None = None,
+    mode: Mode = "local",
+    output: Literal["matrix"],
+) -> Any: ...
+@overload
+def smith_waterman(
+    query: Sequences | Numbers | Kind,
+    target: Sequences | Numbers | Kind,
+    *,
+    match: float | None = None,
+    mismatch: float | None = None,
+    gap: float,
+    matrix: Any = None,
+    extend: float | None = None,
+    mode: Mode = "local",
+    output: Literal["alignment"],
+) -> TracedAlignment | list[TracedAlignment]: ...
+def plan(
+    recurrence: Callable[..., Any], *operands: Any, client: Any = None, **options: Any
+) -> Plan: ...

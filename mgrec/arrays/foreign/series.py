@@ -1,0 +1,109 @@
+"""Series and tables with an index: those of pandas and cuDF, and lazily of Dask."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+
+def is_series(kind: type) -> bool:
+    """Whether a type is of columns in memory, of pandas' protocol."""
+    return all(hasattr(kind, name) for name in ("iloc", "index", "to_numpy"))
+
+
+def is_lazy(kind: type) -> bool:
+    """Whether a type is of columns of Dask."""
+    return hasattr(kind, "to_dask_array") and hasattr(kind, "divisions")
+
+
+def taken(name: str, value: Any, is_written: bool) -> Any:
+    """The numbers of a series, or of a table, whose axes are (rows, columns)."""
+    _check_read(name, value, is_written)
+    if hasattr(value, "to_cupy"):
+        return _checked(name, value, value.to_cupy)
+    if value.ndim == 1 and not isinstance(value.dtype, np.dtype):
+        return _of_extension(name, value)
+    return value.to_numpy()
+
+
+def taken_lazily(name: str, value: Any, is_written: bool) -> Any:
+    """The same of Dask, a chunk a partition; their lengths are not known."""
+    _check_read(name, value, is_written)
+    return value.to_dask_array()
+
+
+def _check_read(name: str, value: Any, is_written: bool) -> None:
+    if is_written:
+        raise TypeError(f"{name} must be an array; got a {type(value).__name__}")
+
+
+def _checked(name: str, value: Any, take: Callable[..., Any], *given: Any) -> Any:
+    try:
+        return take(*given)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"{name} must hold numbers of a NumPy dtype, and none missing but among floats; got "
+            f"{value.dtype if value.ndim == 1 else type(value).__name__}: fill or cast it first"
+        ) from error
+
+
+def _of_extension(name: str, value: Any) -> np.ndarray:
+    """Numbers of a nullable dtype; missing floats are nan."""
+    own = getattr(value.dtype, "numpy_dtype", np.dtype(object))
+    missing = {"na_value": np.nan} if own.kind == "f" else {}
+    return _checked(name, value, partial(value.to_numpy, dtype=own, **missing))
+
+
+def returning(values: Sequence[Any]) -> Callable[[Any], Any]:
+    """What gives results of the same shape the index that all these have."""
+    first = values[0]
+    for other in values[1:]:
+        if other.ndim != first.ndim or not other.index.equals(first.index):
+            raise ValueError(
+                f"series must have the same index, and no table stands beside them; got "
+                f"{_shown(first)} and {_shown(other)}: reindex one, or pass its values"
+            )
+    names = _names(values)
+    return partial(_returned, first, names)
+
+
+def _shown(value: Any) -> str:
+    return f"a {type(value).__name__} of {len(value.index)} rows"
+
+
+def _names(values: Sequence[Any]) -> dict[str, Any]:
+    """The name of a series where all have it, as in pandas; the columns of a table."""
+    if values[0].ndim > 1:
+        return {"columns": values[0].columns}
+    names = [value.name for value in values]
+    return {"name": names[0] if all(name == names[0] for name in names) else None}
+
+
+def _returned(first: Any, names: dict[str, Any], array: Any) -> Any:
+    if array.shape != first.shape:
+        return array
+    return type(first)(array, index=first.index, **names)
+
+
+def returning_lazily(values: Sequence[Any]) -> Callable[[Any], Any]:
+    """What gives lazy results of the same number of axes the index, and the divisions."""
+    first = values[0]
+    for other in values[1:]:
+        if other.ndim != first.ndim or other.divisions != first.divisions:
+            raise ValueError(
+                f"series of Dask must have the same divisions; got {first.divisions} and "
+                f"{other.divisions}: repartition one"
+            )
+    names = _names(values)
+    return partial(_returned_lazily, first, names.get("columns", names.get("name")))
+
+
+def _returned_lazily(first: Any, columns: Any, array: Any) -> Any:
+    if array.ndim != first.ndim:
+        return array
+    frames = sys.modules["dask.dataframe"]
+    return frames.from_dask_array(array, columns=columns, index=first.index)

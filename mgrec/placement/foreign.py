@@ -1,0 +1,118 @@
+"""Public functions of arrays of other libraries: in as what they are at home, and out again."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, wraps
+from typing import Any, TypeVar
+
+from ..algebra.coefficient import Coefficient
+from ..arrays.foreign import ForeignArray, Returned, library_of, returning
+from ..families.wavefront.alignment.sequences import Sequences
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def takes_foreign(function: Function) -> Function:
+    """Let a function whose door raises ForeignArray take arrays of other libraries."""
+
+    @wraps(function)
+    def public(*operands: Any, **options: Any) -> Any:
+        try:
+            return function(*operands, **options)
+        except ForeignArray as error:
+            met = error
+        return at_home(function, operands, options, met)
+
+    return public  # type: ignore[return-value]
+
+
+def at_home(
+    function: Callable[..., Any],
+    operands: Sequence[Any],
+    options: dict[str, Any],
+    met: ForeignArray,
+) -> Any:
+    """Call a function with what arrays of other libraries are at home; its results are theirs.
+
+    Arrays of NumPy and CuPy may stand beside those of one library, which results are of.
+
+    Parameters
+    ----------
+    function : callable
+        Public.
+    met : ForeignArray
+        What it raised.
+
+    Raises
+    ------
+    ForeignArray
+        There is no such array where one can be taken.
+    """
+    passage = Passage()
+    names = _names(function, len(operands))
+    own = [passage.take(name, value) for name, value in zip(names, operands, strict=True)]
+    kept = {name: passage.take(name, value) for name, value in options.items()}
+    if not passage.foreign:
+        raise met
+    give = returning(passage.foreign)
+    return passage.give(give, function(*own, **kept))
+
+
+@lru_cache(maxsize=256)
+def _names(function: Callable[..., Any], count: int) -> tuple[str, ...]:
+    """The names of a function's arguments by position, for messages."""
+    found: list[str] = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        is_rest = parameter.kind is parameter.VAR_POSITIONAL
+        found += [name] * (count if is_rest else 1)
+    return tuple((found + ["argument"] * count)[:count])
+
+
+@dataclass(frozen=True)
+class Passage:
+    """Arguments of one call on their way in, and its results on their way out.
+
+    Attributes
+    ----------
+    foreign : list
+        The arrays of other libraries.
+    written : list of (array, array)
+        Arrays for results: at home, and as they were given.
+    """
+
+    foreign: list[Any] = field(default_factory=list)
+    written: list[tuple[Any, Any]] = field(default_factory=list)
+
+    def take(self, name: str, value: Any) -> Any:
+        """An argument, or what a tuple, a list or an operand of mgrec holds, at home."""
+        if isinstance(value, (tuple, list)):
+            own = [self.take(name, item) for item in value]
+            return own if isinstance(value, list) else tuple(own)
+        if isinstance(value, Coefficient):
+            return Coefficient.of(value.function, *self.take(name, value.arrays))
+        if isinstance(value, Sequences):
+            return replace(value, codes=self.take(name, value.codes))
+        array, library = value, library_of(value)
+        if library is not None:
+            array = library.taken(name, value, name == "out")
+            self.foreign.append(value)
+        if name == "out":
+            self.written.append((array, value))
+        return array
+
+    def give(self, give: Returned, result: Any) -> Any:
+        """A result, or what a tuple or a list of them holds, as the library has it."""
+        if isinstance(result, (tuple, list)):
+            own = [self.give(give, item) for item in result]
+            return type(result)(*own) if hasattr(result, "_fields") else type(result)(own)
+        if not hasattr(type(result), "__array_ufunc__") or not getattr(result, "ndim", 0):
+            return result
+        for array, given in self.written:
+            if result is array:
+                if given is not array:
+                    give(array)  # The library's stream waits for CuPy's.
+                return given
+        return give(result)

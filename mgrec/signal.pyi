@@ -1,0 +1,139 @@
+# Like the stub of mgrec itself: once for what gives NumPy arrays, once for arrays of another kind.
+
+from typing import Any, TypeVar, overload
+
+from numpy.typing import NDArray
+
+from .recurrences.filters.initial import lfilter_zi as lfilter_zi
+from .recurrences.filters.initial import lfiltic as lfiltic
+from .recurrences.filters.initial import sosfilt_zi as sosfilt_zi
+from .types import FilterMethod, Kind, Numbers, Padding
+
+A = TypeVar("A", bound=Kind)
+
+@overload
+def lfilter(
+    b: Numbers | Kind,
+    a: Numbers | Kind,
+    x: Numbers,
+    axis: int = -1,
+    zi: None = None,
+    *,
+    out: NDArray[Any] | None = None,
+) -> NDArray[Any]: ...
+@overload
+def lfilter(
+    b: Numbers | Kind,
+    a: Numbers | Kind,
+    x: Numbers,
+    axis: int = -1,
+    *,
+    zi: Numbers,
+    out: NDArray[Any] | None = None,
+) -> tuple[NDArray[Any], NDArray[Any]]: ...
+@overload
+def lfilter(
+    b: Numbers | Kind,
+    a: Numbers | Kind,
+    x: A,
+    axis: int = -1,
+    zi: None = None,
+    *,
+    out: A | None = None,
+) -> A: ...
+@overload
+def lfilter(
+    b: Numbers | Kind,
+    a: Numbers | Kind,
+    x: A,
+    axis: int = -1,
+    *,
+    zi: Numbers | A,
+    out: A | None = None,
+) -> tuple[A, Any]: ...
+@overload
+def sosfilt(
+    sos: Numbers | Kind,
+    x: Numbers,
+    axis: int = -1,
+    zi: None = None,
+    *,
+    out: NDArray[Any] | None = None,
+) -> NDArray[Any]: ...
+@overload
+def sosfilt(
+    sos: Numbers | Kind,
+    x: Numbers,
+    axis: int = -1,
+    *,
+    zi: Numbers,
+    out: NDArray[Any] | None = None,
+) -> tuple[NDArray[Any], NDArray[Any]]: ...
+@overload
+def sosfilt(
+    sos: Numbers | Kind, x: A, axis: int = -1, zi: None = None, *, out: A | None = None
+) -> A: ...
+@overload
+def sosfilt(
+    sos: Numbers | Kind, x: A, axis: int = -1, *, zi: Numbers | A, out: A | None = None
+) -> tuple[A, Any]: ...
+@overload
+def filtfilt(
+    b: Numbers | Kind,
+    a: Numbers | Kind,
+    x: Numbers,
+    axis: int = -1,
+    padtype: Padding | None = "odd",
+    padlen: int | None = None,
+    method: FilterMethod = "pad",
+    irlen: int | None = None,
+) -> NDArray[Any]: ...
+@overload
+def filtfilt(
+    b: Numbers | Kind,
+    a: Numbers | Kind,
+    x: A,
+    axis: int = -1,
+    padtype: Padding | None = "odd",
+    padlen: int | None = None,
+    method: FilterMethod = "pad",
+    irlen: int | None = None,
+) -> A: ...
+@overload
+def sosfiltfilt(
+    sos: Numbers | Kind,
+    x: Numbers,
+    axis: int = -1,
+    padtype: Padding | None = "odd",
+    padlen: int | None = None,
+) -> NDArray[Any]: ...
+@overload
+def sosfiltfilt(
+    sos: Numbers | Kind,
+    x: A,
+    axis: int = -1,
+    padtype: Padding | None = "odd",
+    padlen: int | None = None,
+) -> A: ...
+@overload
+def ewm(
+    x: Numbers,
+    *,
+    alpha: float | None = None,
+    span: float | None = None,
+    halflife: float | None = None,
+    com: float | None = None,
+    adjust: bool = True,
+    axis: int = -1,
+) -> NDArray[Any]: ...
+@overload
+def ewm(
+    x: A,
+    *,
+    alpha: float | None = None,
+    span: float | None = None,
+    halflife: float | None = None,
+    com: float | None = None,
+    adjust: bool = True,
+    axis: int = -1,
+) -> A: ...

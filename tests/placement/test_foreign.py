@@ -1,0 +1,95 @@
+"""Every function takes arrays of other libraries, and gives back arrays of theirs."""
+
+import array_api_strict
+import foreign_cases as cases
+import numpy as np
+import pytest
+
+import mgrec
+from mgrec.arrays.door import as_any_array
+from mgrec.arrays.foreign import ForeignArray
+from mgrec.families.transfer.door import check
+from mgrec.placement import takes_foreign
+from mgrec.signal import lfilter
+
+STRICT = cases.strict(array_api_strict)
+OTHERS = [name for name in cases.CALLS if name != "linear_recurrence"]
+
+
+def library(name):
+    if name == "jax":
+        return cases.of_jax(pytest.importorskip("jax"))
+    if name == "torch":
+        return cases.of_torch(pytest.importorskip("torch"))
+    return STRICT
+
+
+def libraries(*quick):
+    extended = {"array_api_strict", "jax", "torch"} - {*quick}
+    return [*quick, *(pytest.param(n, marks=pytest.mark.extended) for n in sorted(extended))]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["linear_recurrence", *(pytest.param(n, marks=pytest.mark.extended) for n in OTHERS)],
+)
+@pytest.mark.parametrize("of", libraries("array_api_strict"))
+def test_a_call_of_every_function(of, name):
+    cases.check(library(of), name)
+
+
+@pytest.mark.parametrize("of", libraries("array_api_strict"))
+def test_nothing_is_copied(of):
+    own, addresses = library(of), []
+    room = np.zeros(32, np.float32)
+    result = room[-room.ctypes.data % 64 // 4 :][:16]  # jax copies what is not aligned so.
+
+    @takes_foreign
+    def call(x):
+        addresses.append(as_any_array("x", x).ctypes.data)
+        return result
+
+    x = own.make(cases.LINE)
+    assert own.address(call(x)) == result.ctypes.data
+    assert addresses == [own.address(x)]
+
+
+def test_out_is_written_and_returned():
+    t, out = STRICT.make(cases.T), STRICT.make(np.zeros_like(cases.T))
+    assert mgrec.linear_recurrence(0.5, t, out=out) is out
+    np.testing.assert_array_equal(STRICT.read(out), mgrec.linear_recurrence(0.5, cases.T))
+    mine = np.zeros_like(cases.T)
+    assert mgrec.linear_recurrence(0.5, t, out=mine) is mine
+
+
+def test_numpy_arrays_may_stand_beside():
+    found = mgrec.linear_recurrence(cases.S, STRICT.make(cases.T), np.float32(2))
+    assert isinstance(found, STRICT.kind)
+    np.testing.assert_array_equal(
+        STRICT.read(found), mgrec.linear_recurrence(cases.S, cases.T, np.float32(2))
+    )
+
+
+def test_results_are_not_of_the_library_of_coefficients():
+    found = lfilter(STRICT.make(cases.B), STRICT.make(cases.A), cases.T)
+    assert isinstance(found, np.ndarray)
+
+
+def test_arrays_of_two_libraries_are_refused():
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(
+        TypeError, match=r"of one library.*Array of array_api_strict and Series of pan"
+    ):
+        mgrec.linear_recurrence(STRICT.make(cases.LINE), pandas.Series(cases.LINE))
+
+
+def test_a_plan_wants_them_at_home():
+    with pytest.raises(ForeignArray, match="t must be a NumPy, CuPy or Dask array here; got one"):
+        check(mgrec.algebra.affine.affine, {"s": 0.5, "t": STRICT.make(cases.LINE)}, 0, -1, False)
+
+
+def test_an_error_of_the_call_is_that_of_numpy_arrays():
+    with pytest.raises(ValueError, match=r"shapes must broadcast; got s: \(3,\), t: \(3, 40\)"):
+        mgrec.linear_recurrence(np.ones(3), STRICT.make(cases.T))
+    with pytest.raises(TypeError, match=r"t must be of an integer, .*; got bool"):
+        mgrec.linear_recurrence(0.5, STRICT.make(cases.T > 0))

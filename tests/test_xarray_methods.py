@@ -1,0 +1,242 @@
+"""``.mgrec`` of DataArrays and Datasets: dimensions by name, in the order of the data."""
+
+import dask.array as da
+import numpy as np
+import pytest
+import xarray as xr
+
+import mgrec
+import mgrec.xarray
+from mgrec.signal import ewm, filtfilt, lfilter, sosfilt, sosfiltfilt
+
+DAYS, LAT, LON = 30, 3, 4
+B, A, SOS = [0.2, 0.1], [1.0, -0.7], [[0.2, 0.1, 0.0, 1.0, -0.7, 0.1]]
+
+
+@pytest.fixture
+def weather():
+    rng = np.random.default_rng(7)
+    dims, shape = ("lat", "time", "lon"), (LAT, DAYS, LON)
+    return xr.Dataset(
+        {
+            "rain": (dims, rng.gamma(0.3, 10.0, shape), {"units": "mm"}),
+            "kept": (("lon", "lat"), rng.uniform(0.5, 0.9, (LON, LAT))),
+            "start": (("lat", "lon"), rng.uniform(0, 5, (LAT, LON))),
+        },
+        coords={
+            "time": np.datetime64("2026-01-01") + np.arange(DAYS),
+            "lat": np.linspace(-60, 60, LAT),
+            "lon": np.linspace(0, 300, LON),
+            "rate": ("lon", rng.uniform(0.5, 0.9, LON)),
+        },
+        attrs={"source": "drawn"},
+    )
+
+
+def assert_like(found, data, values):
+    """A result has the dimensions, coordinates, attributes and name of the data."""
+    assert (found.dims, found.name, found.attrs) == (data.dims, data.name, data.attrs)
+    xr.testing.assert_identical(found.coords.to_dataset(), data.coords.to_dataset())
+    np.testing.assert_allclose(found.values, values, rtol=1e-12)
+
+
+CHUNKS = {"time": 7, "lat": 2, "lon": 3}
+
+
+@pytest.mark.parametrize("chunks", [None, pytest.param(CHUNKS, marks=pytest.mark.extended)])
+def test_coefficients_of_places_by_name(weather, chunks):
+    data = weather if chunks is None else weather.chunk(chunks)
+    found = data.mgrec.linear_recurrence("kept", "rain", "start", dim="time")
+    assert isinstance(found.data, np.ndarray if chunks is None else da.Array)
+    assert found.chunks == data.rain.chunks
+    expected = mgrec.linear_recurrence(
+        weather.kept.values.T[:, None], weather.rain.values, weather.start.values, axis=1
+    )
+    assert_like(found, weather.rain, expected)
+
+
+def test_coordinates_by_name_and_numbers(weather):
+    expected = mgrec.linear_recurrence(weather.rate.values, weather.rain.values, 2.0, axis=1)
+    assert_like(
+        weather.rain.mgrec.linear_recurrence("rate", 2.0, dim="time"), weather.rain, expected
+    )
+
+
+@pytest.mark.extended
+def test_a_dimension_that_the_data_lack_comes_last(weather):
+    member = xr.DataArray([0.2, 0.4], dims="member", coords={"member": [1, 2]})
+    found = weather.rain.mgrec.linear_recurrence(member, dim="time")
+    assert found.dims == ("lat", "time", "lon", "member")
+    expected = mgrec.linear_recurrence(member.values, weather.rain.values[..., None], axis=1)
+    np.testing.assert_allclose(found.values, expected, rtol=1e-12)
+
+
+RECURRENCES = {
+    "rational_recurrence": (
+        lambda x: x.mgrec.rational_recurrence("rate", 1.0, 2.0, 0.5, dim="time"),
+        lambda x, rate: mgrec.rational_recurrence(rate, x, 1.0, 2.0, 0.5, axis=1),
+    ),
+    "scan": (
+        lambda x: x.mgrec.scan(mgrec.maps.max_plus, "rate", initial=0.0, dim="time"),
+        lambda x, rate: mgrec.scan(mgrec.maps.max_plus, x, rate, initial=0.0, axis=1),
+    ),
+    "weighted_scan": (
+        lambda x: x.mgrec.weighted_scan("rate", dim="time", inclusive=True),
+        lambda x, rate: mgrec.weighted_scan(x, rate, axis=1, inclusive=True),
+    ),
+    "solve_tridiagonal": (
+        lambda x: x.mgrec.solve_tridiagonal("rate", 3.0, "rate", dim="time"),
+        lambda x, rate: mgrec.solve_tridiagonal(rate[None], 3.0, rate[None], x, axis=1),
+    ),
+    "summed_area_table": (
+        lambda x: x.mgrec.summed_area_table(("lon", "time")),
+        lambda x, rate: mgrec.summed_area_table(x, axes=(2, 1)),
+    ),
+    "lfilter": (
+        lambda x: x.mgrec.lfilter(B, A, dim="time"), lambda x, rate: lfilter(B, A, x, axis=1)
+    ),
+    "sosfilt": (
+        lambda x: x.mgrec.sosfilt(SOS, dim="time"), lambda x, rate: sosfilt(SOS, x, axis=1)
+    ),
+    "filtfilt": (
+        lambda x: x.mgrec.filtfilt(B, A, dim="time", padtype="even"),
+        lambda x, rate: filtfilt(B, A, x, axis=1, padtype="even"),
+    ),
+    "sosfiltfilt": (
+        lambda x: x.mgrec.sosfiltfilt(SOS, dim="time"), lambda x, rate: sosfiltfilt(SOS, x, axis=1)
+    ),
+    "ewm": (
+        lambda x: x.mgrec.ewm(dim="time", span=5), lambda x, rate: ewm(x, span=5, axis=1)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("name", RECURRENCES)
+@pytest.mark.parametrize("chunks", [None, CHUNKS])
+def test_every_method(weather, name, chunks):
+    method, function = RECURRENCES[name]
+    data = weather.rain if chunks is None else weather.rain.chunk(chunks)
+    found = method(data)
+    assert found.chunks == data.chunks
+    assert_like(found, weather.rain, function(weather.rain.values, weather.rate.values))
+
+
+@pytest.mark.extended
+def test_several_states(weather):
+    states = weather.mgrec.scan(
+        mgrec.maps.matrix2, "rain", 0.1, 0.1, 0.5, 0.0, 0.0, initial=("start", 1.0), dim="time"
+    )
+    expected = mgrec.scan(
+        mgrec.maps.matrix2, weather.rain.values, 0.1, 0.1, 0.5, 0.0, 0.0,
+        initial=(weather.start.values, 1.0), axis=1,
+    )  # fmt: skip
+    for found, wanted in zip(states, expected, strict=True):
+        assert_like(found, weather.rain, wanted)
+
+
+DATASETS = {
+    "rational_recurrence": lambda w: w.mgrec.rational_recurrence(
+        1.0, "rain", "kept", 2.0, "start", dim="time"
+    ),
+    "scan": lambda w: w.mgrec.scan(
+        mgrec.maps.max_plus, "rain", "kept", initial="start", dim="time"
+    ),
+    "weighted_scan": lambda w: w.mgrec.weighted_scan("rain", "kept", dim="time"),
+    "solve_tridiagonal": lambda w: w.mgrec.solve_tridiagonal(
+        "kept", 3.0, "kept", "rain", dim="time"
+    ),
+}
+ARRAYS = {
+    "rational_recurrence": lambda w: w.rain.mgrec.rational_recurrence(
+        1.0, w.kept, 2.0, w.start, dim="time"
+    ),
+    "scan": lambda w: w.rain.mgrec.scan(mgrec.maps.max_plus, w.kept, initial=w.start, dim="time"),
+    "weighted_scan": lambda w: w.rain.mgrec.weighted_scan(w.kept, dim="time"),
+    "solve_tridiagonal": lambda w: w.rain.mgrec.solve_tridiagonal(w.kept, 3.0, w.kept, dim="time"),
+}
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("name", DATASETS)
+def test_variables_by_name(weather, name):
+    xr.testing.assert_identical(DATASETS[name](weather), ARRAYS[name](weather))
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "options"),
+    [
+        ("ewm", (), {"dim": "time", "span": 5}),
+        *(
+            pytest.param(*case, marks=pytest.mark.extended)
+            for case in (
+                ("lfilter", (B, A), {"dim": "time"}),
+                ("sosfilt", (SOS,), {"dim": "time"}),
+                ("filtfilt", (B, A), {"dim": "time"}),
+                ("sosfiltfilt", (SOS,), {"dim": "time"}),
+                ("summed_area_table", (("time", "lat"),), {}),
+            )
+        ),
+    ],
+)
+def test_a_filter_of_every_variable_that_has_the_dimension(weather, method, given, options):
+    found = getattr(weather.mgrec, method)(*given, **options)
+    expected = getattr(weather.rain.mgrec, method)(*given, **options)
+    xr.testing.assert_identical(found, weather.assign(rain=expected))
+
+
+SHORT = xr.DataArray([0.5, 0.6], dims="lon", coords={"lon": [0.0, 100.0]})
+REFUSED = {
+    "no dimension": (
+        lambda w: w.rain.mgrec.linear_recurrence(0.5),
+        ValueError,
+        r"dim must be one of the dimensions \('lat', 'time', 'lon'\); got none",
+    ),
+    "an unknown one": (
+        lambda w: w.rain.mgrec.ewm(dim="day", span=3), ValueError, r"\('lat', 'time'.*got 'day'"
+    ),
+    "an unknown one of a Dataset": (
+        lambda w: w.mgrec.ewm(dim="day", span=3), ValueError, r"dim must be one of .*; got 'day'"
+    ),
+    "one for two": (
+        lambda w: w.rain.mgrec.summed_area_table("time"), ValueError, "dims must be two or more"
+    ),
+    "no dimensions": (
+        lambda w: w.mgrec.summed_area_table(), ValueError, r"dims must be two or more .*; got \(\)"
+    ),
+    "other labels": (
+        lambda w: w.rain.mgrec.linear_recurrence(SHORT, dim="time"), ValueError, "exact"
+    ),
+    "an array without dimensions": (
+        lambda w: w.rain.mgrec.linear_recurrence(np.ones(LON), dim="time"),
+        TypeError,
+        r"s must be a number, a DataArray or a name.*got ndarray: give xarray\.DataArray\(s",
+    ),
+    "a list": (
+        lambda w: w.rain.mgrec.linear_recurrence([0.5], dim="time"), TypeError, "got list"
+    ),
+    "an unknown name": (
+        lambda w: w.rain.mgrec.linear_recurrence("kept", dim="time"),
+        ValueError,
+        r"s must be one of \['lat', 'lon', 'rate', 'time'\]; got 'kept'",
+    ),
+    "a state for every step": (
+        lambda w: w.rain.mgrec.linear_recurrence(0.5, w.rain, dim="time"),
+        ValueError,
+        "initial must not have the dimension 'time'",
+    ),
+    "a number as the data": (
+        lambda w: w.mgrec.linear_recurrence("kept", 1.0, dim="lat"),
+        TypeError,
+        "t must be a variable's name or a DataArray; got 1.0",
+    ),
+    "out": (
+        lambda w: w.rain.mgrec.linear_recurrence(0.5, dim="time", out=w.rain), TypeError, "out must"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "error", "message"), REFUSED.values(), ids=REFUSED)
+def test_refused(weather, call, error, message):
+    with pytest.raises(error, match=message):
+        call(weather)

@@ -1,0 +1,55 @@
+"""What a user may write: no type checker has a word to say."""
+
+from typing import Any, assert_type
+
+import dask.array as da
+import jax
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+import mgrec
+from mgrec.signal import ewm, filtfilt, lfilter
+from mgrec.types import Memory
+
+x = np.ones(5)
+how: Memory = "two-pass"
+
+assert_type(mgrec.linear_recurrence(0.5, x), NDArray[Any])
+assert_type(mgrec.linear_recurrence(x, x, memory=how, out=x), NDArray[Any])
+assert_type(mgrec.linear_recurrence(0.5, [1.0, 2.0]), NDArray[Any])
+assert_type(mgrec.linear_recurrence(mgrec.Coefficient(lambda i: i), x), NDArray[Any])
+assert_type(mgrec.scan(mgrec.maps.max_plus, x, 0.0, initial=0.0), NDArray[Any])
+assert_type(
+    mgrec.scan(mgrec.maps.matrix2, x, 1, 1, 0, 0, 0, initial=(1, 0)), tuple[NDArray[Any], ...]
+)
+assert_type(lfilter([1.0], [1.0], x, zi=x[:1]), tuple[NDArray[Any], NDArray[Any]])
+assert_type(filtfilt([1.0], [1.0], x, padtype=None), NDArray[Any])
+assert_type(mgrec.weighted_scan(x, 0.5, operators=("min", "+")), NDArray[Any])
+mgrec.wavefront(np.ones((3, 3)), weights=(1, 1, 0), operators=("max", lambda a, b: a + b))
+score = mgrec.smith_waterman("GATT", "TACA", match=1, mismatch=-1, gap=-2).score
+mgrec.factor_tridiagonal(x, x + 2, x).solve(x)
+
+
+def of_dask(a: da.Array, b: da.Array) -> None:
+    """Lazy in, lazy out; NumPy coefficients stand beside."""
+    assert_type(mgrec.linear_recurrence(0.5, a), da.Array)
+    assert_type(mgrec.linear_recurrence(x, a, initial=x[0]), da.Array)
+    assert_type(mgrec.linear_recurrence(a, x), da.Array)
+    assert_type(mgrec.solve_tridiagonal(x, x, x, a), da.Array)
+    assert_type(mgrec.weighted_scan(a, x), da.Array)
+    assert_type(mgrec.solve_tridiagonal(a, b, a, b, method="thomas"), da.Array)
+    assert_type(mgrec.scan(mgrec.maps.max_plus, a, initial=0.0), da.Array)
+    mgrec.dask.progress(a)
+
+
+def of_jax(a: jax.Array) -> jax.Array:
+    """Arrays that DLPack hands over."""
+    assert_type(mgrec.summed_area_table(a), jax.Array)
+    return mgrec.rational_recurrence(a, 1.0, 1.0, 2.0, initial=0.5)
+
+
+def of_pandas(a: pd.Series, b: pd.DataFrame) -> pd.DataFrame:
+    """Series and tables."""
+    assert_type(ewm(a, span=3), pd.Series)
+    return mgrec.linear_recurrence(0.5, b, axis=0)
