@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..algebra.coefficient import Coefficient
+from .layout import shape_of
 
 _COMPUTED = "bhilqBHILQfdFDe"
 
@@ -104,9 +105,7 @@ def broadcast(operands: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _shape_of(value: Any) -> Any:
-    return (
-        [np.shape(a) for a in value.arrays] if isinstance(value, Coefficient) else np.shape(value)
-    )
+    return list(map(shape_of, value.arrays)) if isinstance(value, Coefficient) else shape_of(value)
 
 
 def as_scalar(name: str, value: Any, dtype: np.dtype[Any]) -> np.ndarray:

@@ -10,6 +10,7 @@ from typing import Any, ParamSpec
 from ..arrays.kinds import is_lazy
 from ..families.problem import Composed, Problem
 from . import local
+from .expressions import keeps_kind
 from .replays import call_of, keep, ordered_leaves, replayed
 
 Given = ParamSpec("Given")
@@ -45,6 +46,7 @@ def solved(build: Callable[Given, Problem | Composed]) -> Callable[Given, Any]:
     Plans and ``warm_up`` use the builder, the attribute ``build``.
     """
 
+    @keeps_kind
     def recurrence(*operands: Given.args, **options: Given.kwargs) -> Any:
         return solve(build(*operands, **options))
 
@@ -60,6 +62,7 @@ def solved_by_kind(
     operands and states are not: kernels take them as they come.
     """
 
+    @keeps_kind
     def recurrence(*operands: Given.args, **options: Given.kwargs) -> Any:
         call = call_of(build, operands, options, by_numbers)
         if call is not None and (found := replayed(call)) is not None:

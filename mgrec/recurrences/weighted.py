@@ -11,6 +11,8 @@ from ..arrays.arguments import as_axis, as_flag
 from ..arrays.door import as_array, as_scalar, broadcast
 from ..arrays.kinds import check_together, is_lazy
 from ..arrays.out import check_out
+from ..placement.expressions import keeps_kind
+from ..placement.functions import broadcast_to, concatenate, full_like
 from .custom import scan
 from .linear import linear_recurrence
 from .maps import max_plus, min_plus
@@ -18,6 +20,7 @@ from .maps import max_plus, min_plus
 Index = tuple[slice, ...]
 
 
+@keeps_kind
 def weighted_scan(
     x: Any,
     weights: Any,
@@ -141,7 +144,7 @@ def _with_first(terms: Any, x: Any, axis: int, shape: Any) -> Any:
     """x_0, and the terms of all steps after it."""
     first = _from(0, 1, axis, shape)
     if is_lazy(terms):
-        before = np.broadcast_to(x, shape)[first]
+        before = broadcast_to(x, shape)[first]
         return _joined(before, terms[_from(1, None, axis, shape)], axis, terms.chunks)
     terms[first] = _part(x, first, shape)
     return terms
@@ -151,8 +154,7 @@ def _joined(first: Any, rest: Any, axis: int, chunks: Any) -> Any:
     """Lazy steps in the chunks that all of them had."""
     if first.shape[axis] == 0:
         return rest.rechunk(chunks)
-    joined: Any = np.concatenate([first, rest], axis=axis)
-    return joined.rechunk(chunks)
+    return concatenate([first, rest], axis).rechunk(chunks)
 
 
 def _start(pair: Operators, x: Any, w: Any, axis: int, shape: Any) -> Any:
@@ -162,8 +164,11 @@ def _start(pair: Operators, x: Any, w: Any, axis: int, shape: Any) -> Any:
         return pair.identity(dtype)
     # Modulo 2**bits; the lowest integer itself would wrap around.
     first = _from(0, 1, axis, shape)
-    own = np.broadcast_to(x, shape)[first].astype(dtype)
-    return (own - _part(w, first, shape)).sum(axis, dtype)
+    own = broadcast_to(x, shape)[first].astype(dtype)
+    start = own - _part(w, first, shape)
+    if start.shape[axis] == 0:
+        return np.zeros(shape[:axis] + shape[axis + 1 :], dtype)
+    return start[(slice(None),) * axis + (0,)]
 
 
 def _exclusive(pair: Operators, x: Any, w: Any, axis: int, shape: Any, out: Any) -> Any:
@@ -176,7 +181,7 @@ def _exclusive(pair: Operators, x: Any, w: Any, axis: int, shape: Any, out: Any)
     identity = pair.identity(c.dtype)
     if is_lazy(c):
         moved = distribute(c[before], factors)
-        first = np.full_like(c[_from(0, 1, axis, shape)], identity)
+        first = full_like(c[_from(0, 1, axis, shape)], identity)
         return _joined(first, moved, axis, c.chunks)
     distribute(c[before], factors, out=result[after], casting="same_kind")
     result[_from(0, 1, axis, shape)] = identity
@@ -200,7 +205,7 @@ def _part(operand: Any, index: Index, shape: Any) -> Any:
     """Some steps of an operand, or a number that is the same in all."""
     if operand.ndim == 0:
         return _value(operand)
-    return np.broadcast_to(operand, shape)[index]
+    return broadcast_to(operand, shape)[index]
 
 
 def _from(begin: int, end: int | None, axis: int, shape: Any) -> Index:

@@ -10,6 +10,7 @@ import numpy as np
 from ...arrays.arguments import as_axis, as_integer, as_real
 from ...arrays.door import as_array, as_plain_array, as_scalar
 from ...arrays.kinds import check_together, is_lazy, is_on_gpu
+from ...arrays.layout import shape_of
 from ..problem import Problem, varying
 from .recurrence import SummedAreaTable
 from .relaxation import Relaxation
@@ -60,7 +61,7 @@ def check_relaxation(
     given = {"x": x} if rhs is None else {"x": x, "rhs": rhs}
     named = {name: as_array(name, value) for name, value in given.items()}
     check_together(list(named.items()), [])
-    shape = np.shape(named["x"])
+    shape = shape_of(named["x"])
     if len(shape) < 2:
         raise ValueError(f"x must have two axes or more; got shape {shape}")
     dtype = _dtype_of_points(named)

@@ -19,10 +19,13 @@ from ...families.filters.door import (
 )
 from ...families.filters.recurrence import filter_problem
 from ...placement import solve
+from ...placement.expressions import keeps_kind
+from ...placement.functions import concatenate
 from .chunks import chunked_like, without_empty_chunks
 from .initial import lfilter_zi, sosfilt_zi
 
 
+@keeps_kind
 def filtfilt(
     b: Any,
     a: Any,
@@ -88,6 +91,7 @@ def filtfilt(
     return _forward_backward(cascade, states, x, axis, padtype, padlen, taps, dtype)
 
 
+@keeps_kind
 def sosfiltfilt(
     sos: Any, x: Any, axis: int = -1, padtype: str | None = "odd", padlen: int | None = None
 ) -> Any:
@@ -186,7 +190,7 @@ def _extended(
         )
     if edge <= 0:
         return edge, x
-    return edge, np.concatenate(_ends(x, axis, padtype, edge), axis)
+    return edge, concatenate(_ends(x, axis, padtype, edge), axis)
 
 
 def _ends(x: Any, axis: int, padtype: str | None, edge: int) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import dask.array as da
+import dask.array.core as da
 from distributed import Client, default_client
 
 from ....families.family import AlongAxis

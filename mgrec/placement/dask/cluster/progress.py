@@ -8,7 +8,7 @@ from contextlib import closing
 from importlib import import_module
 from typing import Any
 
-import dask.array as da
+import dask.array.core as da
 import numpy as np
 from distributed import Client, Future, as_completed
 from distributed.client import futures_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import dask.array as da
+import dask.array.core as da
 import numpy as np
 from dask import annotate
 from dask.base import optimize, tokenize

@@ -16,7 +16,7 @@ from __future__ import annotations
 from itertools import groupby
 from operator import getitem
 
-import dask.array as da
+import dask.array.core as da
 from dask.array.utils import meta_from_array
 from dask.highlevelgraph import HighLevelGraph
 from dask.task_spec import Alias, List, Task, TaskRef

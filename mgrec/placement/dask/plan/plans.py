@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any
 from uuid import uuid4
 
-import dask.array as da
+import dask.array.core as da
 from dask.array.utils import meta_from_array
 from dask.highlevelgraph import HighLevelGraph
 from distributed import Client, Future, wait
