@@ -27,6 +27,8 @@ from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph, Layer, MaterializedLayer
 from distributed import Future
 
+__all__ = ["Array", "ExpressionArray", "are_on", "as_expression", "as_graph"]
+
 
 class Awaited(Layer):  # type: ignore[misc]
     """The tasks of an expression, which are made when somebody asks for them."""
@@ -135,20 +137,27 @@ def are_on() -> bool:
 def as_graph(array: ExpressionArray) -> Array:
     """An array with a graph in place of an expression."""
     expression = array.expr
-    name = expression._name
-    layer = _held(expression) or Awaited(expression)
+    held = _held(expression)
+    name = next(iter(held))[0] if held else expression._name
+    layer = MaterializedLayer(held) if held else Awaited(expression)
     graph = HighLevelGraph({name: layer}, {name: set()})
     return Array(graph, name, expression.chunks, meta=expression._meta)
 
 
-def _held(expression: ArrayExpr) -> MaterializedLayer | None:
-    """The layer of an array whose blocks workers hold, or are computing."""
+def _held(expression: ArrayExpr) -> dict[Any, Future]:
+    """The blocks that workers hold, or are computing, by the keys that the scheduler knows.
+
+    Dask gives the array that it persists another name.
+    """
     if not isinstance(expression, (FromGraph, Solved)) or expression.dependencies():
-        return None
+        return {}
     tasks = expression._layer()
-    if all(isinstance(each, Future) for each in tasks.values()):
-        return MaterializedLayer(tasks)
-    return None
+    if not all(isinstance(each, Future) for each in tasks.values()):
+        return {}
+    keys = {each.key for each in tasks.values()}
+    is_one = len({_name_of(key) for key in keys}) == 1 and len(keys) == len(tasks)
+    is_in_order = is_one and all(each.key[1:] == key[1:] for key, each in tasks.items())
+    return {each.key: each for each in tasks.values()} if is_in_order else {}
 
 
 def as_expression(array: Array) -> ExpressionArray:

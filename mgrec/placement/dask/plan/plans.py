@@ -20,6 +20,7 @@ from distributed.protocol.pickle import dumps
 
 from ....families.family import Place
 from ....families.problem import Problem
+from ...expressions import keeps_kind
 from ...logs import log_planned
 from ..cluster.door import client_of, problem_of
 from ..graph.build import Solved, cut
@@ -103,6 +104,7 @@ class Plan:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
+    @keeps_kind
     def __call__(self, *operands: Any, **options: Any) -> Any:
         """Solve once more.
 
