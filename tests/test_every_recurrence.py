@@ -12,6 +12,7 @@ from cases import (
     map_arrays,
     on_cupy,
 )
+from graphs import check_graph
 
 import mgrec
 from mgrec.placement.dask.graph import groups
@@ -98,7 +99,7 @@ def test_any_chunks(case, chunks, memory, monkeypatch):
         result = case.solve(*lazy, initial=initial, reverse=reverse, memory=memory)
         assert {state.chunks for state in as_tuple(result)} == {(chunks,)}
         for state in as_tuple(result):
-            state.dask.validate()
+            check_graph(state)
         solved = [state.compute(scheduler="sync") for state in as_tuple(result)]
         solved = tuple(solved) if isinstance(result, tuple) else solved[0]
         case.check(solved, operands, initial, "float64", 0, reverse)

@@ -12,6 +12,7 @@ import numpy as np
 from ..algebra.coefficient import Coefficient
 from .casts import cast
 from .foreign import refuse
+from .layout import shape_of
 
 _COMPUTED = "bhilqBHILQfdFDe"
 
@@ -110,9 +111,7 @@ def broadcast(operands: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _shape_of(value: Any) -> Any:
-    return (
-        [np.shape(a) for a in value.arrays] if isinstance(value, Coefficient) else np.shape(value)
-    )
+    return list(map(shape_of, value.arrays)) if isinstance(value, Coefficient) else shape_of(value)
 
 
 def as_scalar(name: str, value: Any, dtype: np.dtype[Any]) -> np.ndarray:

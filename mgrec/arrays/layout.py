@@ -63,6 +63,19 @@ def _contiguous(array: Any) -> Any:
     return array if array.flags.c_contiguous else array.copy(order="C")
 
 
+def shape_of(value: Any) -> tuple[Any, ...]:
+    """The shape of an array or a number, also of a Dask array, lazily."""
+    shape = getattr(value, "shape", None)
+    return np.shape(value) if shape is None else shape
+
+
+def moved_axis(array: Any, source: int, destination: int) -> Any:
+    """An array with one axis in another place."""
+    order = [k for k in range(array.ndim) if k != source % array.ndim]
+    order.insert(destination % array.ndim, source % array.ndim)
+    return array.transpose(order)
+
+
 def lay_out_entry(state: Any, shape: tuple[int, ...], axis: int) -> Any:
     """A state, broadcast and reshaped to (outer, inner)."""
     outer, _, inner = canonical_shape(shape, axis)

@@ -20,7 +20,7 @@ from distributed.comm import connect
 from distributed.security import Security
 from distributed.utils import LoopRunner, sync
 
-from . import signals
+from . import hints, signals
 from .devices import gpus
 from .failure import BadInput
 
@@ -80,7 +80,7 @@ def _cuda() -> Any:
         raise BadInput("cluster cuda needs an NVIDIA GPU and its driver: nvidia-smi shows none")
     if importlib.util.find_spec("dask_cuda") is None:
         extra = gpus()[0].extra
-        raise BadInput(f"cluster cuda needs dask-cuda: pip install 'mgrec[{extra}]'")
+        raise BadInput(f"cluster cuda needs dask-cuda: {hints.install(extra)}")
     from dask_cuda import LocalCUDACluster
 
     return LocalCUDACluster(dashboard_address=":0", silence_logs=logging.CRITICAL)

@@ -8,10 +8,13 @@ from typing import Any
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from . import cluster as clusters
-from . import devices, earth, failure, picture, records, trial
+from . import devices, earth, failure, hints, picture, records, trial
+
+PICTURES = (".png", ".pdf", ".svg")
 
 HELP = f"""Solve a long recurrence over real data on a cluster, check, time and plot it.
 
@@ -36,12 +39,15 @@ is the share of maritime air. Every step is then checked against the sequential 
 def demo(out: Path, turns: int | None, cluster: str | None) -> None:
     console = Console()
     with failure.in_one_line("the demo was stopped"):
+        if out.suffix.lower() not in PICTURES:
+            raise failure.BadInput(f"{out} must end in {', '.join(PICTURES)}")
         if not out.absolute().parent.is_dir():
             raise failure.BadInput(f"the folder of {out} does not exist")
         run = trial.solve_and_verify(earth.MaritimeAir(turns or _turns()), cluster, console)
         console.print(_table(run))
         if importlib.util.find_spec("matplotlib") is None:
-            console.print("No picture without matplotlib: pip install 'mgrec\\[plot]' adds it.")
+            command = escape(hints.install("plot"))
+            console.print(f"No picture without matplotlib: {command} adds it.", soft_wrap=True)
         else:
             picture.draw(run, out)
             console.print(f"The picture: {out}", soft_wrap=True)

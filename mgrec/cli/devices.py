@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
 import subprocess
@@ -15,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from distributed.system import MEMORY_LIMIT
 
-from ..backends.cpu.threads import cuts
+from ..backends.cpu.threads import cuts, processors
 
 # Larger than the caches of most processors, small enough for a laptop.
 COPY_BYTES = 256 << 20
@@ -66,13 +65,6 @@ def gpus() -> list[Gpu]:
 def _parsed(answer: str) -> list[Gpu]:
     fields = [[field.strip() for field in line.split(",")] for line in answer.splitlines()]
     return [Gpu(f[0], int(f[1]), f[2]) for f in fields if len(f) == 3 and f[1].isdigit()]
-
-
-def processors() -> int:
-    """Processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def processor_name() -> str:

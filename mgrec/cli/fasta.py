@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from . import hints
 from .failure import BadInput
 
 _KINDS = {
@@ -35,7 +36,7 @@ def read(path: Path) -> list[Record]:
     try:
         from Bio import SeqIO
     except ImportError:
-        raise BadInput("align needs Biopython: pip install 'mgrec[align]'") from None
+        raise BadInput(f"align needs Biopython: {hints.install('align')}") from None
     try:
         with _opened(path) as file:
             records = [_record(each) for each in SeqIO.parse(file, kind)]

@@ -14,9 +14,10 @@ import numpy as np
 from ..recurrences.filters.causal import lfilter, sosfilt
 from ..recurrences.filters.zero_phase import filtfilt, sosfiltfilt
 from . import cluster as clusters
-from . import failure, options, recordings, stores
+from . import failure, hints, options, recordings, stores
 from . import report as reports
 from .output import check_output, in_place_when_complete
+from .places import Place, PlaceType
 from .writing import describe, fill
 
 HELP = f"""Filter IN along an axis.
@@ -61,7 +62,7 @@ def _butterworth(order: int, edges: dict[str, Any], rate: float) -> Design:
     try:
         from scipy.signal import butter
     except ImportError:
-        raise failure.BadInput("--butter needs SciPy: pip install 'mgrec[scipy]'") from None
+        raise failure.BadInput(f"--butter needs SciPy: {hints.install('scipy')}") from None
     try:
         return Design(butter(order, edge, f"{kind}pass", fs=rate, output="sos"))
     except ValueError as error:
@@ -113,7 +114,7 @@ def _positive(context: Any, parameter: Any, value: Any) -> Any:
 
 
 @click.command("filter", help=HELP, short_help="Filter a recording in a file.")
-@click.argument("source", metavar="IN", type=click.Path(path_type=Path))
+@click.argument("source", metavar="IN", type=PlaceType())
 @options.output(".npy, .zarr or .wav")
 @click.option("--butter", "order", type=click.IntRange(1), help="Order of a Butterworth filter.")
 @click.option(
@@ -137,7 +138,7 @@ def _positive(context: Any, parameter: Any, value: Any) -> Any:
 @options.chunk("samples")
 @options.running
 def filter_(
-    source: Path, out: Path, order: int | None, low: float | None, high: float | None,
+    source: Place, out: Place, order: int | None, low: float | None, high: float | None,
     band: tuple[float, float] | None, rate: float | None, sos: Path | None, ba: Path | None,
     zero_phase: bool, axis: int | None, chunk: int | None, cluster: str, report: Path | None,
     overwrite: bool,

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from . import stores
+from . import hints, stores, workers
 from .failure import BadInput
+from .places import Place, kind_of
 
 _decoding = threading.Lock()
 
@@ -41,7 +42,7 @@ class Picture:
         return len(self.shape)
 
     def __getitem__(self, index: Any) -> np.ndarray:
-        with _decoding:  # threads that ask at once would decode it each
+        with workers.told(self.path), _decoding:  # threads that ask at once would decode it each
             array = _decoded(self.path, os.stat(self.path).st_mtime_ns)
         if array.shape != self.shape or array.dtype != self.dtype:
             raise OSError(f"{self.path} has changed since it was opened")
@@ -61,12 +62,14 @@ def _decoded(path: str, time: int) -> np.ndarray:
         return np.asarray(image.convert("RGB") if image.mode == "P" else image)
 
 
-def find(path: Path) -> Any:
+def find(path: Place) -> Any:
     """Open an input: an image, or an array in a .npy file or a .zarr store."""
-    if path.suffix in stores.KINDS:
+    if kind_of(path) in stores.KINDS:
         return stores.find(path)
+    if not isinstance(path, Path):
+        raise BadInput(f"{path} must be a file of this file system: copy it first")
     if importlib.util.find_spec("PIL") is None:
-        raise BadInput(f"{path} needs Pillow: pip install 'mgrec[image]'")
+        raise BadInput(f"{path} needs Pillow: {hints.install('image')}")
     if not path.is_file():
         raise BadInput(f"{path} does not exist")
     absolute = path.resolve()

@@ -7,20 +7,24 @@ from importlib.metadata import PackageNotFoundError, version
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from .. import __version__
-from . import devices, failure
+from ..backends.cpu.threads import processors
+from . import devices, failure, hints
 
 CORE = ("numpy", "numba", "dask", "distributed")
-# For pip, where they are missing.
+# The extras that have them, and what they are for.
 OPTIONAL = {
-    "zarr": "'mgrec\\[zarr]'",
-    "xarray": "'mgrec\\[xarray]'",
-    "matplotlib": "'mgrec\\[plot]'",
-    "pillow": "'mgrec\\[image]', for mgrec sat",
-    "bokeh": "'mgrec\\[report]', for --report",
-    "scipy": "'mgrec\\[scipy]', for mgrec filter --butter",
+    "zarr": ("zarr", ""),
+    "xarray": ("xarray", ""),
+    "matplotlib": ("plot", ""),
+    "pillow": ("image", ", for mgrec sat"),
+    "soundfile": ("audio", ", for recordings"),
+    "fsspec": ("remote", ", for URLs"),
+    "bokeh": ("report", ", for --report"),
+    "scipy": ("scipy", ", for mgrec filter --butter"),
 }
 CUPY = ("cupy-cuda12x", "cupy-cuda13x", "cupy")
 
@@ -44,14 +48,15 @@ def _versions() -> Table:
     table.add_row("python", platform.python_version())
     for package in CORE:
         table.add_row(package, installed(package) or "not installed")
-    for package, wanted in OPTIONAL.items():
-        table.add_row(package, installed(package) or f"missing: pip install {wanted}")
+    for package, (extra, purpose) in OPTIONAL.items():
+        missing = escape(f"missing: {hints.install(extra)}{purpose}")
+        table.add_row(package, installed(package) or missing)
     return table
 
 
 def _devices(gpus: list[devices.Gpu], copy: devices.Bandwidth) -> Table:
     table = _plain("Devices")
-    table.add_row("processor", f"{devices.processor_name()}, {devices.processors()} to use")
+    table.add_row("processor", f"{devices.processor_name()}, {processors()} to use")
     table.add_row("memory", f"{devices.memory_bytes() / 2**30:.1f} GiB to use")
     table.add_row(
         "copy bandwidth",
@@ -82,13 +87,13 @@ def for_gpus(gpus: list[devices.Gpu]) -> str:
     """What is missing to use the GPUs, and the extra that adds it."""
     if not gpus:
         return (
-            "none: no NVIDIA driver answers (nvidia-smi). On a machine with one, "
-            "pip install 'mgrec\\[cuda12]' or 'mgrec\\[cuda13]' adds CuPy and dask-cuda"
+            "none: no NVIDIA driver answers (nvidia-smi). On a machine with one, CuPy and "
+            f"dask-cuda are added by {escape(hints.install('cuda13'))}, or cuda12 in its place"
         )
     missing = [] if any(map(installed, CUPY)) else ["CuPy"]
     missing += [] if installed("dask-cuda") else ["dask-cuda"]
     if missing:
-        return f"missing {' and '.join(missing)}: pip install 'mgrec\\[{gpus[0].extra}]'"
+        return f"missing {' and '.join(missing)}: {escape(hints.install(gpus[0].extra))}"
     return "CuPy and dask-cuda are installed"
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..recurrences.linear import linear_recurrence
 from . import failure, operands, options, stores
+from .places import Place, PlaceType
 from .writing import solve_to_file
 
 HELP = f"""Solve w_i = s_i·w_(i-1) + t_i for arrays in files.
@@ -70,7 +71,7 @@ def _broadcast(inputs: list[stores.Stored]) -> tuple[int, ...]:
     context_settings={"ignore_unknown_options": True},
 )
 @click.argument("s")
-@click.argument("t", type=click.Path(path_type=Path))
+@click.argument("t", type=PlaceType())
 @options.output(".npy or .zarr")
 @click.option("--initial", default="0", help="w before the first step: a number or a file.")
 @options.axis("steps")
@@ -79,7 +80,7 @@ def _broadcast(inputs: list[stores.Stored]) -> tuple[int, ...]:
 @options.memory("Hold a group of chunks between the phases, or read the inputs twice.")
 @options.running
 def linear(
-    s: str, t: Path, initial: str, axis: int, reverse: bool, chunk: int | None, memory: str,
+    s: str, t: Place, initial: str, axis: int, reverse: bool, chunk: int | None, memory: str,
     **running: Any,
 ) -> None:  # fmt: skip
     def lazy() -> da.Array:

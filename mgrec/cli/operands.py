@@ -5,13 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import click
 
 from ..placement.dask.graph.build import MANY_CHUNKS
 from . import failure, stores
+from .places import kind_of, place_of
 
 
 def number_or_file(value: str) -> Any:
@@ -22,10 +22,10 @@ def number_or_file(value: str) -> Any:
             return parse(value)
         except ValueError:
             continue
-    path = Path(value)
-    if path.suffix not in stores.KINDS:
+    place = place_of(value)
+    if kind_of(place) not in stores.KINDS:
         raise failure.BadInput(f"{value} is no number, and does not end in .npy or .zarr")
-    return stores.find(path)
+    return stores.find(place)
 
 
 def stored(values: Sequence[Any]) -> list[stores.Stored]:

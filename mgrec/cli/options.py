@@ -10,16 +10,16 @@ import click
 
 from . import cluster as clusters
 from . import report as reports
+from .places import PlaceType
 
 Option = Callable[[Any], Any]
 
 
 def output(kinds: str) -> Option:
     """Where the result goes; `kinds` are the suffixes it may have."""
-    path = click.Path(path_type=Path)
     text = f"The result: {kinds}."
     return click.option(
-        "-o", "--output", "out", required=True, type=path, metavar="OUT", help=text
+        "-o", "--output", "out", required=True, type=PlaceType(), metavar="OUT", help=text
     )  # fmt: skip
 
 

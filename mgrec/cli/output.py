@@ -7,14 +7,21 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from . import signals
 from .failure import BadInput
+from .places import Place, Remote, kind_of
 
 
-def check_output(path: Path, overwrite: bool) -> None:
+def check_output(path: Place, overwrite: bool) -> None:
     """Raise unless `path` can be written to."""
+    if kind_of(path) != path.suffix:
+        raise BadInput(f"{path} must be a store of its own: none is written into a group")
+    if isinstance(path, Remote):
+        _check_remote(path, overwrite)
+        return
     if not path.parent.is_dir():
         raise BadInput(f"the folder of {path} does not exist")
     if not os.access(path.parent, os.W_OK):
@@ -27,7 +34,16 @@ def check_output(path: Path, overwrite: bool) -> None:
         raise BadInput(f"{path} is not a zarr array, or holds more than one: remove it first")
 
 
-def _is_array(folder: Path) -> bool:
+def _check_remote(place: Remote, overwrite: bool) -> None:
+    if place.suffix != ".zarr":
+        raise BadInput(f"{place} must end in .zarr: other files cannot be written there in parts")
+    if place.exists() and not overwrite:
+        raise BadInput(f"{place} exists: pass --overwrite to replace it")
+    if place.exists() and not _is_array(place):
+        raise BadInput(f"{place} is not a zarr array, or holds more than one: remove it first")
+
+
+def _is_array(folder: Place) -> bool:
     """Whether a folder is the store of one array: to replace it removes all in it."""
     import zarr
 
@@ -38,11 +54,16 @@ def _is_array(folder: Path) -> bool:
 
 
 @contextmanager
-def in_place_when_complete(path: Path) -> Iterator[Path]:
+def in_place_when_complete(path: Place) -> Iterator[Any]:
     """Yield a temporary path, where the body creates a file or a folder.
 
-    It replaces `path` if the body succeeds, and is removed if the body raises anything.
+    It replaces `path` if the body succeeds, and is removed if the body raises anything. A URL has
+    no other name meanwhile: most object stores cannot rename.
     """
+    if isinstance(path, Remote):
+        with _removed_unless_complete(path):
+            yield path
+        return
     path = path.absolute()
     part = path.with_name(f".{path.stem}.{uuid4().hex[:8]}.part{path.suffix}")
     try:
@@ -54,6 +75,17 @@ def in_place_when_complete(path: Path) -> Iterator[Path]:
     except BaseException:
         with signals.held_back():
             _remove(part)
+        raise
+
+
+@contextmanager
+def _removed_unless_complete(place: Remote) -> Iterator[None]:
+    place.remove()
+    try:
+        yield
+    except BaseException:
+        with signals.held_back():
+            place.remove()
         raise
 
 

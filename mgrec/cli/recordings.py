@@ -1,32 +1,34 @@
-"""Recordings in files: arrays as elsewhere, and .wav, read and written chunk by chunk."""
+"""Recordings in files: arrays as elsewhere, and sound, read and written chunk by chunk."""
 
 from __future__ import annotations
 
+import importlib.util
+import re
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import dask.array as da
 import numpy as np
 
-from . import mapped, stores
+from . import hints, stores, workers
 from .failure import BadInput
+from .places import Place, kind_of
 
-_PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
-_KINDS = {(_PCM, 8): "u1", (_PCM, 16): "<i2", (_PCM, 24): "3u1", (_PCM, 32): "<i4",
-          (_FLOAT, 32): "<f4", (_FLOAT, 64): "<f8"}  # fmt: skip
-# What integers are divided by; three bytes are read as the upper ones of four.
-_SCALES = {"u1": 2**7, "<i2": 2**15, "3u1": 2**31, "<i4": 2**31}
-# Sizes of RIFF chunks have 32 bits.
-_LARGEST = 2**32 - 1024
-# Recorders that do not know the size write this: the samples go on to the end.
-_UNTOLD = 2**32 - 1
+SOUNDS = (".wav", ".rf64", ".w64", ".flac", ".aiff", ".ogg")
+"""What libsndfile reads from any sample on, by soundfile."""
+_WRITTEN = (".wav", ".rf64")
+# Sizes of RIFF chunks have 32 bits; RF64 has others, and this in their place.
+_LARGEST, _ELSEWHERE = 2**32 - 1024, 2**32 - 1
+_FLOAT = 3
+# What libsndfile notes of a file that is shorter than its header tells.
+_SHORT = re.compile(r"^data\s*:\s*(\d+) \(should be (\d+)\)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Wave:
-    """The samples of a .wav file, which every access opens anew.
+class Sound:
+    """The samples of a file, which every access opens anew.
 
     Attributes
     ----------
@@ -36,44 +38,34 @@ class Wave:
         (samples,) or (samples, channels).
     dtype : numpy.dtype
         float32 or float64; integers of the file are scaled to −1 … 1.
-    raw : str
-        The dtype in the file.
-    offset : int
-        Of the first sample, in bytes.
     """
 
     path: str
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    raw: str
-    offset: int
     chunks: None = None
 
     @property
     def ndim(self) -> int:
         return len(self.shape)
 
-    def _samples(self, mode: Any) -> Any:
-        if 0 in self.shape:
-            return np.empty(self.shape, self.raw)
-        return np.memmap(self.path, self.raw, mode, self.offset, self.shape)
-
     def __getitem__(self, index: Any) -> np.ndarray:
-        block = mapped.read(self._samples("r"), index)
-        block = (_of_three_bytes(block) if self.raw == "3u1" else block).astype(self.dtype)
-        if self.raw == "u1":
-            block -= 128
-        return block / self.dtype.type(_SCALES[self.raw]) if self.raw in _SCALES else block
+        samples, *channels = index if isinstance(index, tuple) else (index,)
+        start, stop, _ = samples.indices(self.shape[0])
+        with workers.told(self.path), _opened(self.path) as file:
+            file.seek(start)
+            block = file.read(stop - start, self.dtype.name, always_2d=self.ndim == 2)
+        if len(block) < stop - start:
+            raise OSError(f"{self.path} has become shorter since it was opened")
+        return np.asarray(block[(slice(None), *channels)])
 
-    def __setitem__(self, index: Any, block: np.ndarray) -> None:
-        mapped.write(self._samples("r+"), index, block)
 
+def _opened(path: str) -> Any:
+    import soundfile
 
-def _of_three_bytes(samples: np.ndarray) -> np.ndarray:
-    """Integers of 24 bits, bytes along the last axis, as the upper ones of 32 bits."""
-    wide = np.zeros((*samples.shape[:-1], 4), "u1")
-    wide[..., 1:] = samples
-    return wide.view("<i4")[..., 0]
+    # libsndfile says of it no more than that there is a system error.
+    Path(path).stat()
+    return soundfile.SoundFile(path)
 
 
 @dataclass(frozen=True)
@@ -85,72 +77,53 @@ class Recording:
     rate: float | None
 
 
-def check_kind(path: Path) -> None:
-    """Raise unless a path names a kind of file that can be read and written here."""
-    if path.suffix != ".wav":
-        if path.suffix not in stores.KINDS:
+def check_kind(path: Place) -> None:
+    """Raise unless a path names a kind of file that can be written here."""
+    if path.suffix not in _WRITTEN:
+        if kind_of(path) not in stores.KINDS:
             raise BadInput(f"{path} must end in .npy, .zarr or .wav")
         stores.check_kind(path)
 
 
-def find(path: Path) -> Recording:
+def find(path: Place) -> Recording:
     """Open an input."""
-    check_kind(path)
-    if path.suffix != ".wav":
+    if path.suffix not in SOUNDS:
+        if kind_of(path) not in stores.KINDS:
+            raise BadInput(f"{path} must end in .npy, .zarr, {', '.join(SOUNDS)}")
         return Recording(stores.find(path), -1, None)
+    if not isinstance(path, Path):
+        raise BadInput(f"{path} must be a file of this file system: copy it first")
+    if importlib.util.find_spec("soundfile") is None:
+        raise BadInput(f"{path} needs soundfile: {hints.install('audio')}")
     if not path.is_file():
         raise BadInput(f"{path} does not exist")
+    return _found(path)
+
+
+def _found(path: Path) -> Recording:
+    import soundfile
+
     try:
-        with path.open("rb") as file:
-            return _parsed(path, file)
-    except (OSError, struct.error) as error:
-        raise BadInput(f"{path} cannot be read as a .wav file: {error}") from error
-
-
-def _parsed(path: Path, file: BinaryIO) -> Recording:
-    """The chunks ``fmt`` and ``data`` of a RIFF file."""
-    head = file.read(12)
-    if head[:4] != b"RIFF" or head[8:] != b"WAVE":
-        raise BadInput(f"{path} is no .wav file: it begins with {head[:4]!r}")
-    layout: tuple[int, ...] = ()
-    while True:
-        header = file.read(8)
-        if len(header) < 8:
-            raise BadInput(f"{path} has no samples")
-        name, size = header[:4], struct.unpack("<I", header[4:])[0]
-        if name == b"data":
-            break
-        body = file.read(size + size % 2)
-        if name == b"fmt ":
-            kind, channels, rate, _, _, bits = struct.unpack("<HHIIHH", body[:16])
-            kind = struct.unpack("<H", body[24:26])[0] if kind == _EXTENSIBLE else kind
-            layout = kind, channels, rate, bits
-    if not layout:
-        raise BadInput(f"{path} does not say how its samples are laid out")
-    kind, channels, rate, bits = layout
-    if (kind, bits) not in _KINDS:
+        with _opened(str(path)) as file:
+            frames, channels, rate = file.frames, file.channels, file.samplerate
+            subtype, notes = file.subtype, file.extra_info
+    except (OSError, soundfile.LibsndfileError) as error:
+        raise BadInput(f"{path} cannot be read as a recording: {error}") from error
+    told = _SHORT.search(notes)
+    # Recorders that do not know the size write the largest one: the samples go on to the end.
+    if told and int(told[2]) < int(told[1]) < _ELSEWHERE:
         raise BadInput(
-            f"{path} must have samples of 8, 16, 24 or 32 bits, or floats; got {bits} bits of "
-            f"format {kind}"
+            f"{path} was cut short: {int(told[1]):,} bytes of samples are told, "
+            f"{int(told[2]):,} there"
         )
-    if not channels or not rate:
-        raise BadInput(
-            f"{path} must have at least one channel and one sample a second; its header tells "
-            f"{channels} and {rate}"
-        )
-    raw = _KINDS[kind, bits]
-    there = path.stat().st_size - file.tell()
-    if there < size < _UNTOLD:
-        raise BadInput(f"{path} was cut short: {size:,} bytes of samples are told, {there:,} there")
-    samples = min(size, there) // (channels * bits // 8)
-    shape = (samples,) if channels == 1 else (samples, channels)
-    dtype = np.dtype(np.float64 if (bits == 32 and kind == _PCM) or bits == 64 else np.float32)
-    return Recording(Wave(str(path.resolve()), shape, dtype, raw, file.tell()), 0, rate)
+    dtype = np.dtype(np.float64 if subtype in ("PCM_32", "DOUBLE") else np.float32)
+    shape = (frames,) if channels == 1 else (frames, channels)
+    return Recording(Sound(str(path.resolve()), shape, dtype), 0, rate)
 
 
-def as_output(path: Path, y: da.Array, rate: float) -> da.Array:
+def as_output(path: Place, y: da.Array, rate: float) -> da.Array:
     """The result in a dtype that its file can hold: float32 in a .wav file."""
-    if path.suffix != ".wav":
+    if path.suffix not in _WRITTEN:
         return y
     if y.ndim > 2 or y.dtype.kind == "c":
         raise BadInput(
@@ -162,23 +135,33 @@ def as_output(path: Path, y: da.Array, rate: float) -> da.Array:
             f"{path} must have whole samples a second; got {rate:g}: use .npy or .zarr, or round "
             f"--rate"
         )
-    if y.size * 4 > _LARGEST:
-        raise BadInput(f"{path} cannot hold {y.size * 4:,} bytes: use .npy or .zarr")
     return y.astype(np.float32)
 
 
-def create(path: Path, y: da.Array, rate: float) -> Any:
+def create(path: Place, y: da.Array, rate: float) -> Any:
     """A new file for a result; disk space of a .wav file is reserved."""
-    if path.suffix != ".wav":
+    if path.suffix not in _WRITTEN or not isinstance(path, Path):
         return stores.create(path, y.shape, y.dtype, y.chunks)
     channels = y.shape[1] if y.ndim == 2 else 1
-    size = y.size * 4
-    frame, rate = channels * 4, int(rate)
-    layout = struct.pack("<HHIIHH", _FLOAT, channels, rate, rate * frame, frame, 32)
-    parts = b"WAVEfmt " + struct.pack("<I", 16) + layout + b"data" + struct.pack("<I", size)
-    header = b"RIFF" + struct.pack("<I", len(parts) + size) + parts
+    is_long = path.suffix == ".rf64" or y.size * 4 > _LARGEST
+    header = _header(len(y), channels, int(rate), is_long)
     with path.open("wb") as file:
         file.write(header)
         file.flush()
-        stores.reserve(file.fileno(), len(header) + size, path)
-    return Wave(str(path), y.shape, y.dtype, "<f4", len(header))
+        stores.reserve(file.fileno(), len(header) + y.size * 4, path)
+    return stores.Stored(str(path), y.shape, np.dtype("<f4"), None, len(header))
+
+
+def _header(samples: int, channels: int, rate: int, is_long: bool) -> bytes:
+    """What comes before the samples: RIFF, or RF64 with sizes of 64 bits (EBU Tech 3306)."""
+    frame = 4 * channels
+    size = samples * frame
+    layout = struct.pack("<HHIIHH", _FLOAT, channels, rate, rate * frame, frame, 32)
+    body = b"fmt " + struct.pack("<I", 16) + layout + b"data"
+    if not is_long:
+        parts = b"WAVE" + body + struct.pack("<I", size)
+        return b"RIFF" + struct.pack("<I", len(parts) + size) + parts
+    whole = len(b"WAVE") + 36 + len(body) + 4 + size
+    sizes = b"ds64" + struct.pack("<IQQQI", 28, whole, size, samples, 0)
+    elsewhere = struct.pack("<I", _ELSEWHERE)
+    return b"RF64" + elsewhere + b"WAVE" + sizes + body + elsewhere

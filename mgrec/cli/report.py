@@ -9,6 +9,7 @@ from pathlib import Path
 
 from distributed import Client, performance_report
 
+from . import hints
 from .failure import BadInput
 
 HELP = "An HTML page that shows what the workers did and when (needs bokeh)."
@@ -21,7 +22,7 @@ def check_report(path: Path | None) -> None:
     if not path.absolute().parent.is_dir():
         raise BadInput(f"the folder of {path} does not exist")
     if importlib.util.find_spec("bokeh") is None:
-        raise BadInput("--report needs bokeh: pip install 'mgrec[report]'")
+        raise BadInput(f"--report needs bokeh: {hints.install('report')}")
 
 
 @contextmanager

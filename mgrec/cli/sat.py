@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
@@ -10,6 +9,7 @@ import dask.array as da
 
 from ..recurrences.tables import summed_area_table
 from . import failure, images, operands, options, stores
+from .places import Place, PlaceType
 from .writing import solve_to_file
 
 DTYPES = ("uint32", "int32", "uint64", "int64", "float32", "float64")
@@ -27,7 +27,7 @@ OUT appears when it is complete, and not before.
 
 
 def lazy_table(
-    path: Path, axes: tuple[int, int] | None, dtype: str | None, chunk: int | None
+    path: Place, axes: tuple[int, int] | None, dtype: str | None, chunk: int | None
 ) -> da.Array:
     """The table, not computed yet."""
     stored = images.find(path)
@@ -45,7 +45,7 @@ def lazy_table(
 
 
 @click.command("sat", help=HELP, short_help="Write the summed-area table of an image.")
-@click.argument("image", type=click.Path(path_type=Path))
+@click.argument("image", type=PlaceType())
 @options.output(".npy or .zarr")
 @click.option(
     "--axes", type=int, nargs=2,
@@ -58,6 +58,6 @@ def lazy_table(
 @options.chunk("rows, and columns")
 @options.running
 def sat(
-    image: Path, axes: tuple[int, int] | None, dtype: str | None, chunk: int | None, **running: Any
+    image: Place, axes: tuple[int, int] | None, dtype: str | None, chunk: int | None, **running: Any
 ) -> None:
     solve_to_file(lambda: lazy_table(image, axes, dtype, chunk), "pixels", **running)

@@ -13,8 +13,9 @@ import dask.array as da
 import numpy as np
 from dask.base import tokenize
 
-from . import mapped
+from . import hints, mapped, members, remote, workers
 from .failure import BadInput
+from .places import Place, Remote, kind_of
 
 # A worker holds several of these at a time, beside a group of 64 MiB.
 CHUNK_BYTES = 32 << 20
@@ -52,15 +53,19 @@ class Stored:
         return len(self.shape)
 
     def __getitem__(self, index: Any) -> np.ndarray:
-        if self.offset is None:
-            return np.asarray(_open_zarr(self.path, "r")[index])
-        return mapped.read(self._mapped("r"), index)
+        with workers.told(self.path):
+            if self.offset is None:
+                return np.asarray(_open_zarr(self.path, "r")[index])
+            if "://" in self.path:
+                return remote.read(self, index)
+            return mapped.read(self._mapped("r"), index)
 
     def __setitem__(self, index: Any, block: np.ndarray) -> None:
-        if self.offset is None:
-            _open_zarr(self.path, "r+")[index] = block
-        else:
-            mapped.write(self._mapped("r+"), index, block)
+        with workers.told(self.path):
+            if self.offset is None:
+                _open_zarr(self.path, "r+")[index] = block
+            else:
+                mapped.write(self._mapped("r+"), index, block)
 
     def _mapped(self, mode: Any) -> Any:
         # np.load parses the header, which fails now and then where threads do it at once
@@ -74,43 +79,62 @@ def _open_zarr(path: str, mode: Any) -> Any:
     return zarr.open_array(path, mode=mode)
 
 
-def check_kind(path: Path) -> None:
+def check_kind(place: Place) -> None:
     """Raise unless a path names a kind of file that can be read and written here."""
-    if path.suffix not in KINDS:
-        raise BadInput(f"{path} must end in .npy or .zarr")
-    if path.suffix == ".zarr" and importlib.util.find_spec("zarr") is None:
-        raise BadInput(f"{path} needs zarr: pip install 'mgrec[zarr]'")
+    kind = kind_of(place)
+    if kind not in KINDS:
+        raise BadInput(f"{place} must end in .npy or .zarr, or name an array of a .zarr store")
+    if kind == ".zarr" and importlib.util.find_spec("zarr") is None:
+        raise BadInput(f"{place} needs zarr: {hints.install('zarr')}")
 
 
-def find(path: Path) -> Stored:
+def find(place: Place) -> Stored:
     """Open an input."""
-    check_kind(path)
-    if not path.exists():
-        raise BadInput(f"{path} does not exist")
-    absolute = str(path.resolve())
+    check_kind(place)
+    if not place.exists():
+        raise BadInput(f"{place} does not exist{members.instead(place)}")
+    absolute = str(place.resolve()) if isinstance(place, Path) else str(place)
     try:
-        is_zarr = path.suffix == ".zarr"
-        array = _open_zarr(absolute, "r") if is_zarr else np.load(absolute, mmap_mode="r")
+        if kind_of(place) == ".zarr":
+            return _found_in_zarr(place, absolute)
+        if isinstance(place, Remote):
+            shape, is_fortran, dtype, offset = remote.header(place)
+            check_numbers(place, dtype)
+            return Stored(absolute, shape, dtype, None, offset, "F" if is_fortran else "C")
+        array = np.load(absolute, mmap_mode="r")
+    except BadInput:
+        raise
     except Exception as error:
-        raise BadInput(f"{path} cannot be read as an array: {error}") from error
+        raise BadInput(f"{place} cannot be read as an array: {error}") from error
     if not hasattr(array, "shape"):
-        raise BadInput(f"{path} holds several arrays; wanted one")
-    dtype = np.dtype(array.dtype)
-    if dtype.kind not in "iufc":
-        raise BadInput(f"{path} must hold numbers; its dtype is {dtype}")
-    shape = tuple(array.shape)
-    if is_zarr:
-        return Stored(absolute, shape, dtype, array.chunks)
+        raise BadInput(f"{place} holds several arrays; wanted one")
+    check_numbers(place, np.dtype(array.dtype))
     order: Literal["C", "F"] = "C" if array.flags.c_contiguous else "F"
-    return Stored(absolute, shape, dtype, None, array.offset, order)
+    return Stored(absolute, tuple(array.shape), array.dtype, None, array.offset, order)
 
 
-def create(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], chunks: Any) -> Stored:
+def _found_in_zarr(place: Place, absolute: str) -> Stored:
+    import zarr
+
+    found = zarr.open(absolute, mode="r")
+    if isinstance(found, zarr.Group):
+        name = members.only_one(place, found)
+        absolute, found = f"{absolute.rstrip('/')}/{name}", found[name]
+    check_numbers(place, np.dtype(found.dtype))
+    return Stored(absolute, tuple(found.shape), np.dtype(found.dtype), found.chunks)
+
+
+def check_numbers(place: Place, dtype: np.dtype[Any]) -> None:
+    if dtype.kind not in "iufc":
+        raise BadInput(f"{place} must hold numbers; its dtype is {dtype}")
+
+
+def create(path: Place, shape: tuple[int, ...], dtype: np.dtype[Any], chunks: Any) -> Stored:
     """A new array; disk space of a .npy file is reserved.
 
     Else a chunk written through the page cache to a full disk would kill the worker with SIGBUS.
     """
-    if path.suffix == ".npy":
+    if path.suffix == ".npy" and isinstance(path, Path):
         with path.open("wb") as file:
             header = {"descr": dtype.str, "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_1_0(file, header)
@@ -172,8 +196,13 @@ def lazy(stored: Stored, chunks: tuple[tuple[int, ...], ...], shape: tuple[int, 
     return da.from_array(
         stored,
         chunks=own,
-        name=f"load-{tokenize(stored, os.stat(stored.path).st_mtime_ns, own)}",
+        name=f"load-{tokenize(stored, _written_at(stored.path), own)}",
         meta=np.empty((0,) * stored.ndim, stored.dtype),
         inline_array=True,
         asarray=False,
     )
+
+
+def _written_at(path: str) -> Any:
+    """What tells another version of a file, where the file system does."""
+    return None if "://" in path else os.stat(path).st_mtime_ns

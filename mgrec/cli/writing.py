@@ -19,12 +19,13 @@ from . import cluster as clusters
 from . import failure, progress, stores
 from . import report as reports
 from .output import check_output, in_place_when_complete
+from .places import Place
 
 
 def solve_to_file(
     lazy: Callable[[], da.Array],
     unit: str,
-    out: Path,
+    out: Place,
     cluster: str,
     report: Path | None,
     overwrite: bool,
@@ -44,7 +45,7 @@ def solve_to_file(
     click.echo(describe(out, w, seconds, unit, workers))
 
 
-def describe(path: Path, w: da.Array, seconds: float, unit: str, workers: int) -> str:
+def describe(path: Place, w: da.Array, seconds: float, unit: str, workers: int) -> str:
     """What was written, how fast and by how many workers."""
     rate = w.size / max(seconds, 1e-9)
     return (

@@ -11,6 +11,7 @@ from ..arrays.foreign import ForeignArray
 from ..arrays.kinds import is_lazy
 from ..families.problem import Composed, Problem
 from . import local
+from .expressions import keeps_kind
 from .foreign import at_home, takes_foreign
 from .replays import Function, is_awaited, keep, replayed
 
@@ -49,6 +50,7 @@ def solved(build: Callable[Given, Problem | Composed]) -> Callable[Given, Any]:
     Plans and ``warm_up`` use the builder, the attribute ``build``.
     """
 
+    @keeps_kind
     def recurrence(*operands: Given.args, **options: Given.kwargs) -> Any:
         try:
             return solve(build(*operands, **options))
@@ -81,6 +83,7 @@ def solved_by_kind(
     """
     function = Function.of(build, by_value, by_numbers, is_on_host)
 
+    @keeps_kind
     def recurrence(*operands: Given.args, **options: Given.kwargs) -> Any:
         try:
             call = function.call(operands, options)

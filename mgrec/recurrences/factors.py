@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from ..arrays.kinds import is_lazy
+from ..arrays.layout import shape_of
 from ..families.problem import Problem
 from ..families.tridiagonal.door import check_system
 from ..placement import factors, solve, takes_foreign
+from ..placement.expressions import keeps_kind
 
 
 class TridiagonalFactor:
@@ -66,6 +68,7 @@ class TridiagonalFactor:
         )
 
     @takes_foreign
+    @keeps_kind
     def solve(self, b: Any, *, rhs_axis: int | None = None, out: Any = None) -> Any:
         """Solve for right-hand sides.
 
@@ -112,7 +115,7 @@ class TridiagonalFactor:
         axis = self._axis - len(self.shape)
         if not isinstance(rhs_axis, (int, np.integer)):
             return axis
-        ndim = max(np.ndim(b), 1 + len(self.shape))
+        ndim = max(len(shape_of(b)), 1 + len(self.shape))
         after = -rhs_axis - 1 if rhs_axis < 0 else ndim - 1 - int(rhs_axis)
         return axis - 1 if after < -axis else axis
 
@@ -123,6 +126,7 @@ def _copied(operands: Any) -> tuple[Any, Any, Any]:
 
 
 @takes_foreign
+@keeps_kind
 def factor_tridiagonal(
     dl: Any,
     d: Any,

@@ -23,6 +23,7 @@ from ..arrays.out import check_out
 from ..families.problem import Problem
 from ..families.tridiagonal.finite import NAMES, is_all_finite
 from ..placement import aligned, solve
+from ..placement.functions import concatenate, full_like
 from .linear import linear_recurrence
 from .rational import rational_recurrence
 
@@ -63,9 +64,9 @@ def _inside(problem: Problem, operands: Sequence[Any]) -> list[Any]:
 
 def _without_end(operand: Any, system: Any, ndim: int, end: slice) -> Any:
     """dl or du with 0 where it does not count; a constant counts elsewhere."""
-    own = system.axis - ndim + np.ndim(operand)
+    own = system.axis - ndim + operand.ndim
     if system.length == 1:
-        return np.zeros_like(operand)[()]
+        return full_like(operand, 0)[()]
     if own < 0 or operand.shape[own] == 1:
         return operand
     inside = operand.copy()
@@ -75,18 +76,18 @@ def _without_end(operand: Any, system: Any, ndim: int, end: slice) -> Any:
 
 def _steps_of_0(operands: Sequence[Any], axis: int) -> Any:
     """As many zeros along the axis, which is counted from the end, as there are steps."""
-    having = [each for each in operands if np.ndim(each) >= -axis]
+    having = [each for each in operands if each.ndim >= -axis]
     longest = max(having, key=lambda each: each.shape[axis])
     kept = [slice(1)] * longest.ndim
     kept[axis] = slice(None)
-    return np.zeros_like(longest[tuple(kept)])
+    return full_like(longest[tuple(kept)], 0)
 
 
 def _after_0(p: Any, axis: int) -> Any:
     """p one step later, and 0 at the first."""
     ahead: tuple[Any, ...] = (slice(None),) * (p.ndim + axis)
     first, others = p[(*ahead, slice(1))], p[(*ahead, slice(-1))]
-    later: Any = np.concatenate([np.zeros_like(first), others], axis=axis)
+    later = concatenate([full_like(first, 0), others], axis)
     return later.rechunk(p.chunks) if is_lazy(p) else later
 
 

@@ -12,6 +12,8 @@ from ..arrays.door import as_array, as_scalar, broadcast
 from ..arrays.kinds import check_together, is_lazy
 from ..arrays.out import check_out
 from ..placement import takes_foreign
+from ..placement.expressions import keeps_kind
+from ..placement.functions import broadcast_to, concatenate, full_like
 from .custom import scan
 from .linear import linear_recurrence
 from .maps import max_plus, min_plus
@@ -20,6 +22,7 @@ Index = tuple[slice, ...]
 
 
 @takes_foreign
+@keeps_kind
 def weighted_scan(
     x: Any,
     weights: Any,
@@ -143,7 +146,7 @@ def _with_first(terms: Any, x: Any, axis: int, shape: Any) -> Any:
     """x_0, and the terms of all steps after it."""
     first = _from(0, 1, axis, shape)
     if is_lazy(terms):
-        before = np.broadcast_to(x, shape)[first]
+        before = broadcast_to(x, shape)[first]
         return _joined(before, terms[_from(1, None, axis, shape)], axis, terms.chunks)
     terms[first] = _part(x, first, shape)
     return terms
@@ -153,8 +156,7 @@ def _joined(first: Any, rest: Any, axis: int, chunks: Any) -> Any:
     """Lazy steps in the chunks that all of them had."""
     if first.shape[axis] == 0:
         return rest.rechunk(chunks)
-    joined: Any = np.concatenate([first, rest], axis=axis)
-    return joined.rechunk(chunks)
+    return concatenate([first, rest], axis).rechunk(chunks)
 
 
 def _start(pair: Operators, x: Any, w: Any, axis: int, shape: Any) -> Any:
@@ -165,7 +167,10 @@ def _start(pair: Operators, x: Any, w: Any, axis: int, shape: Any) -> Any:
     # Modulo 2**bits; the lowest integer itself would wrap around.
     first = _from(0, 1, axis, shape)
     own, weight = (_part(operand, first, shape).astype(dtype) for operand in (x, w))
-    return (own - weight).sum(axis, dtype)
+    start = own - weight
+    if start.shape[axis] == 0:
+        return np.zeros(shape[:axis] + shape[axis + 1 :], dtype)
+    return start[(slice(None),) * axis + (0,)]
 
 
 def _exclusive(pair: Operators, x: Any, w: Any, axis: int, shape: Any, out: Any) -> Any:
@@ -178,7 +183,7 @@ def _exclusive(pair: Operators, x: Any, w: Any, axis: int, shape: Any, out: Any)
     identity = pair.identity(c.dtype)
     if is_lazy(c):
         moved = distribute(c[before], factors)
-        first = np.full_like(c[_from(0, 1, axis, shape)], identity)
+        first = full_like(c[_from(0, 1, axis, shape)], identity)
         return _joined(first, moved, axis, c.chunks)
     distribute(c[before], factors, out=result[after], casting="same_kind")
     result[_from(0, 1, axis, shape)] = identity
@@ -202,7 +207,7 @@ def _part(operand: Any, index: Index, shape: Any) -> Any:
     """Some steps of an operand, or a number that is the same in all."""
     if operand.ndim == 0:
         return _value(operand)
-    return np.broadcast_to(operand, shape)[index]
+    return broadcast_to(operand, shape)[index]
 
 
 def _from(begin: int, end: int | None, axis: int, shape: Any) -> Index:

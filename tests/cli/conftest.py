@@ -5,6 +5,14 @@ from click.testing import CliRunner
 from distributed import LocalCluster
 
 from mgrec import cli
+from mgrec.cli import hints
+
+
+@pytest.fixture(autouse=True)
+def as_from_an_index(monkeypatch):
+    """Hints as if an index had mgrec, however the tests were installed."""
+    monkeypatch.setattr(hints, "_origin", dict)
+    monkeypatch.setattr(hints, "_packages", lambda extra: [f"mgrec[{extra}]"])
 
 
 @pytest.fixture(scope="session")

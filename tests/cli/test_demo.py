@@ -52,6 +52,14 @@ def test_without_matplotlib_it_says_what_adds_the_picture(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_it_draws_into_no_other_file(mgrec, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    result = mgrec("demo", "-o", tmp_path / "notes.txt")
+    assert result.exit_code == 2
+    assert "notes.txt must end in .png, .pdf, .svg" in result.stderr
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
 def test_a_folder_that_is_not_there_is_told_before_the_work(mgrec, tmp_path):
     result = mgrec("demo", "-o", tmp_path / "gone" / "demo.png")
     assert result.exit_code == 2

@@ -5,6 +5,7 @@ import numba
 import numpy as np
 import pytest
 from chunkings import chunkings
+from graphs import check_graph
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,7 +56,7 @@ def on_dask(x, rhs=None, **options):
     result = mgrec.sor(lazy, rhs, **options)
     assert isinstance(result, da.Array)
     assert result.chunks == lazy.chunks
-    result.dask.validate()
+    check_graph(result)
     return result.compute(scheduler="sync")
 
 

@@ -6,6 +6,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from chunkings import chunkings
+from graphs import check_graph
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -63,7 +64,7 @@ def on_dask(local, **options):
     lazy = mgrec.wavefront(da.from_array(local, chunks=chunks), **options)
     assert isinstance(lazy, da.Array)
     assert lazy.chunks == da.from_array(local, chunks=chunks).chunks
-    lazy.dask.validate()
+    check_graph(lazy)
     return lazy.compute(scheduler="sync")
 
 

@@ -23,11 +23,16 @@ def thread_count() -> int:
     """Threads of one call: ``MGREC_NUM_THREADS``, or the processors this process may use."""
     given = os.environ.get("MGREC_NUM_THREADS")
     if given is None:
-        affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else _share()
-        return min(affinity, _share())
+        return processors()
     if not given.isdigit() or int(given) < 1:
         raise ValueError(f"MGREC_NUM_THREADS must be a positive integer; got {given!r}")
     return int(given)
+
+
+def processors() -> int:
+    """Processors that this process may use: its affinity, where there is one, and its quota."""
+    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else _share()
+    return min(affinity, _share())
 
 
 @cache

@@ -10,6 +10,7 @@ from ...arrays.arguments import as_axis
 from ...arrays.door import as_any_array
 from ...arrays.foreign import library_of
 from ...arrays.kinds import check_together, is_on_gpu, to_host
+from ...arrays.layout import moved_axis
 from ..problem import Problem
 from .cascade import Cascade
 from .recurrence import FilterRecurrence, filter_problem
@@ -105,7 +106,7 @@ def check_polynomials(b: Any, a: Any, x: Any, axis: Any, zi: Any, out: Any) -> P
             raise ValueError(
                 f"Unexpected shape for parameter zi: expected {wanted}, found {zi.shape}."
             )
-        entry = np.moveaxis(zi, axis, 0)
+        entry = moved_axis(zi, axis, 0)
     return filter_problem(cascade, x, entry, axis, dtype, out)
 
 
@@ -127,7 +128,7 @@ def check_sections(sos: Any, x: Any, axis: Any, zi: Any, out: Any) -> Problem:
                 f"Invalid zi shape. With axis={axis}, an input with shape {x.shape} and an sos "
                 f"array with {len(sos)} sections, zi must have shape {wanted}, got {zi.shape}."
             )
-        entry = np.moveaxis(zi, axis + 1, 0)
+        entry = moved_axis(zi, axis + 1, 0)
         entry = entry.swapaxes(0, 1).reshape((cascade.states, *entry.shape[2:]))
     return filter_problem(cascade, x, entry, axis, dtype, out)
 
@@ -142,6 +143,6 @@ def as_zf(recurrence: FilterRecurrence, exit: Any, is_sections: bool) -> Any:
     """The states after the last sample in SciPy's axes, from (states, other axes of x)."""
     axis = recurrence.axis
     if not is_sections:
-        return np.moveaxis(exit, 0, axis) if axis else exit
+        return moved_axis(exit, 0, axis) if axis else exit
     pairs = exit.reshape((len(recurrence.cascade.sections), 2, *exit.shape[1:]))
-    return np.moveaxis(pairs, 1, axis + 1) if axis else pairs
+    return moved_axis(pairs, 1, axis + 1) if axis else pairs

@@ -12,6 +12,7 @@ from ...arrays.arguments import as_axis, as_flag
 from ...arrays.casts import cast
 from ...arrays.door import as_array, as_scalar, broadcast
 from ...arrays.kinds import check_together
+from ...arrays.layout import shape_of
 from ..problem import Problem, varying
 from .recurrence import TridiagonalSystem
 from .sides import apart
@@ -44,7 +45,7 @@ def check_system(
     system = build(
         dtype,
         shape,
-        tuple([np.shape(value) for value in checked.values()]),
+        tuple([shape_of(value) for value in checked.values()]),
         as_axis(axis, shape),
         None if rhs_axis is None else rhs_axis % len(shape),
         method,
@@ -104,7 +105,7 @@ def _shape_of(checked: dict[str, Any], named: dict[str, Any]) -> tuple[Any, ...]
     try:
         return broadcast(checked)
     except ValueError as error:
-        shapes = {name: np.shape(value) for name, value in named.items()}
+        shapes = {name: shape_of(value) for name, value in named.items()}
         if not any(shapes.values()):
             raise
         given = ", ".join(f"{name}: {shape}" for name, shape in shapes.items())

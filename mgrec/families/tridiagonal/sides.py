@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ...arrays.arguments import as_integer
+from ...arrays.layout import shape_of
 
 
 def apart(checked: dict[str, Any], axis: Any, rhs_axis: Any) -> tuple[dict[str, Any], int]:
@@ -26,7 +25,8 @@ def apart(checked: dict[str, Any], axis: Any, rhs_axis: Any) -> tuple[dict[str, 
         `rhs_axis`, counted from the end.
     """
     *diagonals, b = checked.values()
-    ndim = max(np.ndim(b), 1 + max(map(np.ndim, diagonals)))
+    given = [len(shape_of(each)) for each in (*diagonals, b)]
+    ndim = max(given[3], 1 + max(given[:3]))
     own = as_integer("rhs_axis", rhs_axis)
     if not -ndim <= own < ndim:
         raise ValueError(f"rhs_axis must be from {-ndim} to {ndim - 1}, an axis of b; got {own}")
@@ -35,10 +35,10 @@ def apart(checked: dict[str, Any], axis: Any, rhs_axis: Any) -> tuple[dict[str, 
             f"rhs_axis must be another axis than axis={axis}, that of the unknowns; got {own}"
         )
     after = ndim - 1 - own % ndim
-    if np.ndim(b) <= after:
+    if given[3] <= after:
         raise ValueError(
             f"b must have the axis rhs_axis={rhs_axis} of {ndim} axes, one more than the "
-            f"diagonals; got shape {np.shape(b)}"
+            f"diagonals; got shape {shape_of(b)}"
         )
     names = list(checked)[:-1]
     widened = {name: _widened(checked[name], after) for name in names}
@@ -47,7 +47,7 @@ def apart(checked: dict[str, Any], axis: Any, rhs_axis: Any) -> tuple[dict[str, 
 
 def _widened(value: Any, after: int) -> Any:
     """An array with an axis of length 1 ahead of its last `after` axes."""
-    before = np.ndim(value) - after
+    before = len(shape_of(value)) - after
     if before <= 0:
         return value
     return value[(slice(None),) * before + (None,)]

@@ -11,6 +11,7 @@ from ...arrays.arguments import as_axis, as_integer, as_real
 from ...arrays.casts import cast
 from ...arrays.door import as_any_array, as_array, as_scalar
 from ...arrays.kinds import check_together, is_lazy
+from ...arrays.layout import shape_of
 from ..problem import Problem, varying
 from .recurrence import SummedAreaTable
 from .relaxation import Relaxation
@@ -61,7 +62,7 @@ def check_relaxation(
     given = {"x": x} if rhs is None else {"x": x, "rhs": rhs}
     named = {name: as_array(name, value) for name, value in given.items()}
     check_together(list(named.items()), [])
-    shape = np.shape(named["x"])
+    shape = shape_of(named["x"])
     if len(shape) < 2:
         raise ValueError(f"x must have two axes or more; got shape {shape}")
     dtype = _dtype_of_points(named)

@@ -13,6 +13,8 @@ from ...families.filters.cascade import Cascade
 from ...families.filters.door import as_signal, beside
 from ...families.filters.recurrence import filter_problem
 from ...placement import solve, takes_foreign
+from ...placement.expressions import keeps_kind
+from ...placement.functions import concatenate, where
 from ..custom import scan
 from ..linear import linear_recurrence
 from ..maps import max_plus
@@ -31,6 +33,7 @@ _ONE_STEP = np.array([0.0, 1.0], np.float32), np.ones(1, np.float32)
 
 
 @takes_foreign
+@keeps_kind
 def ewm(
     x: Any,
     *,
@@ -164,13 +167,13 @@ def _with_gaps(x: Any, rate: float, adjust: bool, axis: int, dtype: np.dtype[Any
     decay, zero, one = np.float64(1 - rate), np.float64(0), np.float64(1)
     there = np.isfinite(x)
     last = _delayed(there, axis)
-    kept = decay if adjust else np.where(last, zero, decay)
+    kept = decay if adjust else where(last, zero, decay)
     share = linear_recurrence(kept, last * decay, axis=axis)
     share /= share + (one if adjust else np.float64(rate))
     values = one - share
-    values *= np.where(there, x, x.dtype.type(0))
-    y = linear_recurrence(np.where(there, share, one), values, axis=axis)
-    return np.where(_seen(there, axis), y.astype(dtype, copy=False), dtype.type(np.nan))
+    values *= where(there, x, x.dtype.type(0))
+    y = linear_recurrence(where(there, share, one), values, axis=axis)
+    return where(_seen(there, axis), y.astype(dtype, copy=False), dtype.type(np.nan))
 
 
 def _delayed(there: Any, axis: int) -> Any:
@@ -179,7 +182,7 @@ def _delayed(there: Any, axis: int) -> Any:
         return lfilter(*_ONE_STEP, there.astype(np.float32), axis) > 0
     whole = (slice(None),) * axis
     head = there[(*whole, slice(0, 1))] & False
-    delayed: Any = np.concatenate([head, there[(*whole, slice(0, -1))]], axis)
+    delayed = concatenate([head, there[(*whole, slice(0, -1))]], axis)
     return chunked_like(delayed, there)
 
 

@@ -19,11 +19,14 @@ from ...families.filters.door import (
 )
 from ...families.filters.recurrence import filter_problem
 from ...placement import solve, takes_foreign
+from ...placement.expressions import keeps_kind
+from ...placement.functions import concatenate
 from .chunks import chunked_like, without_empty_chunks
 from .initial import lfilter_zi, sosfilt_zi
 
 
 @takes_foreign
+@keeps_kind
 def filtfilt(
     b: Any,
     a: Any,
@@ -90,6 +93,7 @@ def filtfilt(
 
 
 @takes_foreign
+@keeps_kind
 def sosfiltfilt(
     sos: Any, x: Any, axis: int = -1, padtype: str | None = "odd", padlen: int | None = None
 ) -> Any:
@@ -188,7 +192,7 @@ def _extended(
         )
     if edge <= 0:
         return edge, x
-    return edge, np.concatenate(_ends(x, axis, padtype, edge), axis)
+    return edge, concatenate(_ends(x, axis, padtype, edge), axis)
 
 
 def _ends(x: Any, axis: int, padtype: str | None, edge: int) -> list[Any]:

@@ -8,6 +8,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from cases import CASES, as_tuple, chunked, expanded, map_arrays
+from graphs import check_graph
 
 import mgrec
 from mgrec.placement.dask.graph import groups
@@ -33,7 +34,7 @@ def forbidden(*_, **__):
 
 
 def close(result, wanted=W):
-    result.dask.validate()
+    check_graph(result)
     computed = result.compute(scheduler="sync")
     assert computed.dtype == wanted.dtype == result.dtype
     np.testing.assert_allclose(computed, wanted, rtol=1e-13, atol=1e-15)

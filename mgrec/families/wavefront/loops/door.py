@@ -11,6 +11,7 @@ from ....arrays.arguments import as_axis, as_real
 from ....arrays.casts import cast
 from ....arrays.door import as_array, as_scalar
 from ....arrays.kinds import check_together
+from ....arrays.layout import shape_of
 from ...problem import Problem, varying
 from .recurrence import Loop, WavefrontLoop
 from .strategy import check_strategy
@@ -37,7 +38,7 @@ def check_loop(
     }
     given = {name: value for name, value in named.items() if value is not None}
     check_together(list(given.items()), [])
-    shape = np.shape(given["local"])
+    shape = shape_of(given["local"])
     down, right = _as_axes(axes, shape)
     dtype = _dtype_of(given, floor)
     check_distributes(pair, dtype.kind)
@@ -117,7 +118,7 @@ def _operand(
     if not lacking or value.ndim == 0:
         return value
     value = value.reshape((1,) * (len(wanted) - value.ndim) + value.shape)
-    return np.expand_dims(value, lacking)
+    return value[tuple(None if k in lacking else slice(None) for k in range(len(shape)))]
 
 
 def _fits(own: tuple[Any, ...], shape: tuple[Any, ...]) -> bool:

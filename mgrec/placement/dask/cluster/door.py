@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import dask.array as da
+import dask.array.core as da
 from distributed import Client, default_client
 
 from ....families.family import AlongAxis
 from ....families.problem import Composed, Problem
+from ...expressions import as_graphs
 
 
 def client_of(client: Any) -> Client:
@@ -28,6 +29,7 @@ def check_dask_array(name: str, array: Any) -> None:
 
 def problem_of(recurrence: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> Problem:
     """The problem that a call of a public function would solve along an axis of Dask arrays."""
+    operands, options = as_graphs((operands, options))
     if not callable(recurrence):
         raise TypeError(f"recurrence must be a function of mgrec; got {recurrence!r}")
     if not any(isinstance(operand, da.Array) for operand in (*operands, *options.values())):

@@ -8,11 +8,12 @@ from contextlib import closing
 from importlib import import_module
 from typing import Any
 
-import dask.array as da
+import dask.array.core as da
 import numpy as np
 from distributed import Client, Future, as_completed
 from distributed.client import futures_of
 
+from ...expressions import keeps_kind
 from .door import check_dask_array, client_of
 
 
@@ -56,6 +57,7 @@ def steps_of(array: da.Array, futures: Sequence[Future]) -> list[int]:
     ]
 
 
+@keeps_kind
 def progress(array: da.Array, name: str = "Solving", client: Client | None = None) -> None:
     """Show how many steps are done, in a notebook or a terminal, until all are.
 

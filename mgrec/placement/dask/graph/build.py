@@ -13,7 +13,6 @@ import warnings
 from math import isnan
 from typing import Any
 
-import dask.array as da
 from dask.base import tokenize
 
 from ....algebra.callers import level_of_caller
@@ -55,10 +54,6 @@ def cut(problem: Problem) -> Cut:
 
 def solve(problem: Problem) -> Solved:
     """Build the lazy results of a problem, and its lazy exit where it is asked for."""
-    if da.array_expr_enabled():
-        raise NotImplementedError(
-            "mgrec builds graphs for legacy Dask arrays; set array.query-planning to False"
-        )
     own = cut(problem)
     recurrence, blocks = own.recurrence, own.blocks
     check_chunks(blocks[0]._meta, own.chunks, recurrence.dtype)

@@ -8,7 +8,7 @@ from math import inf, isnan
 from operator import getitem
 from typing import Any
 
-import dask.array as da
+import dask.array.core as da
 from distributed import Future
 
 from ....arrays.kinds import is_on_gpu

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dask.array as da
+import dask.array.core as da
 import numpy as np
 from dask.array.utils import meta_from_array
 from dask.base import tokenize

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isnan
 from typing import Any
 
-import dask.array as da
+import dask.array.core as da
 import numpy as np
 from dask._task_spec import Alias, convert_legacy_graph
 from dask.base import clone_key, tokenize

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import dask.array as da
+import dask.array.core as da
 import numpy as np
 from dask.highlevelgraph import HighLevelGraph
 from dask.layers import ArrayValuesDep

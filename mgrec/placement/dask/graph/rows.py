@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Any
 
-import dask.array as da
+import dask.array.core as da
 import numpy as np
 from dask.array.utils import meta_from_array
 from dask.highlevelgraph import HighLevelGraph

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import dask.array as da
+import dask.array.core as da
 import numpy as np
 from dask import annotate
 from dask.base import optimize, tokenize
@@ -14,10 +14,12 @@ from distributed import Client, Future, wait
 
 from ....arrays.arguments import as_axis, as_integer
 from ....arrays.layout import has_unknown_sizes
+from ...expressions import keeps_kind
 from ..cluster.door import check_dask_array, client_of
 from ..tasks.keys import phase_of
 
 
+@keeps_kind
 def colocate(*arrays: da.Array, client: Client | None = None) -> tuple[da.Array, ...]:
     """Persist arrays so that chunks that belong together are on the same worker.
 
@@ -83,6 +85,7 @@ def _itself(block: Any) -> Any:
     return block
 
 
+@keeps_kind
 def persist_in_stages(
     array: da.Array, axis: int = -1, chunks: int = 1000, client: Client | None = None
 ) -> da.Array:

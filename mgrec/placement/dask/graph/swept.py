@@ -16,10 +16,11 @@ from __future__ import annotations
 from itertools import groupby
 from operator import getitem
 
-import dask.array as da
+import dask.array.core as da
+from dask._task_spec import Alias
 from dask.array.utils import meta_from_array
 from dask.highlevelgraph import HighLevelGraph
-from dask.task_spec import Alias, List, Task, TaskRef
+from dask.task_spec import List, Task, TaskRef
 
 from ....families.family import Place
 from ..tasks.phases import are_done, hold_tile, sweep_tile, write_tile

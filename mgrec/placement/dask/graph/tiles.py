@@ -15,7 +15,7 @@ from __future__ import annotations
 from operator import getitem
 from typing import Any
 
-import dask.array as da
+import dask.array.core as da
 import numpy as np
 from dask.array.utils import meta_from_array
 from dask.highlevelgraph import HighLevelGraph

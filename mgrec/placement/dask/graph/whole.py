@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import dask.array as da
+import dask.array.core as da
 from dask.array.utils import meta_from_array
 
 from ..tasks.phases import determine_whole

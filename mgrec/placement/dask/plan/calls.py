@@ -9,7 +9,7 @@ from math import prod
 from time import sleep
 from typing import Any
 
-import dask.array as da
+import dask.array.core as da
 import numpy as np
 from distributed import Client, Future, wait
 

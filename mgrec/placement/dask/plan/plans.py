@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any
 from uuid import uuid4
 
-import dask.array as da
+import dask.array.core as da
 from dask.array.utils import meta_from_array
 from dask.highlevelgraph import HighLevelGraph
 from distributed import Client, Future, wait
@@ -20,6 +20,7 @@ from distributed.protocol.pickle import dumps
 
 from ....families.family import Place
 from ....families.problem import Problem
+from ...expressions import keeps_kind
 from ...logs import log_planned
 from ..cluster.door import client_of, problem_of
 from ..graph.build import Solved, cut
@@ -103,6 +104,7 @@ class Plan:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
+    @keeps_kind
     def __call__(self, *operands: Any, **options: Any) -> Any:
         """Solve once more.
 

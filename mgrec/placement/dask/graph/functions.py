@@ -1,0 +1,9 @@
+"""NumPy's functions over arrays with graphs, whatever ``dask.array`` makes."""
+
+from __future__ import annotations
+
+from dask.array.core import broadcast_to, concatenate
+from dask.array.creation import full_like
+from dask.array.routines import where
+
+__all__ = ["broadcast_to", "concatenate", "full_like", "where"]

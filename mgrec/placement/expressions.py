@@ -1,0 +1,76 @@
+"""Expression arrays at the doors of public functions: see dask/graph/expressions.py."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Any, TypeVar
+
+from ..algebra.coefficient import Coefficient
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+# Dask imports it where query planning is on, and nowhere else.
+_EXPRESSIONS = "dask.array._array_expr"
+
+
+def keeps_kind(function: Function) -> Function:
+    """Make a function of Dask arrays with graphs one of expressions, too.
+
+    Functions that it calls in turn are given graphs, and return them.
+    """
+
+    @wraps(function)
+    def called(*operands: Any, **options: Any) -> Any:
+        if _EXPRESSIONS not in sys.modules:
+            return function(*operands, **options)
+        from .dask.graph.expressions import Array, are_on
+
+        is_inside = any(isinstance(each, Array) for each in _leaves((operands, options)))
+        own, named = as_graphs((operands, options))
+        results = function(*own, **named)
+        return results if is_inside or not are_on() else as_expressions(results)
+
+    return called  # type: ignore[return-value]
+
+
+def as_graphs(given: Any) -> Any:
+    """What a function was given, with graphs in place of expressions."""
+    if _EXPRESSIONS not in sys.modules:
+        return given
+    from .dask.graph.expressions import ExpressionArray, as_graph
+
+    return _mapped(given, ExpressionArray, as_graph)
+
+
+def as_expressions(results: Any) -> Any:
+    """The results of a function, with expressions in place of graphs."""
+    from .dask.graph.expressions import Array, as_expression
+
+    return _mapped(results, Array, as_expression)
+
+
+def _leaves(given: Any) -> Iterator[Any]:
+    if isinstance(given, (tuple, list)):
+        for each in given:
+            yield from _leaves(each)
+    elif isinstance(given, dict):
+        yield from _leaves([*given.values()])
+    elif isinstance(given, Coefficient):
+        yield from _leaves(given.arrays)
+    else:
+        yield given
+
+
+def _mapped(given: Any, kind: type, function: Callable[[Any], Any]) -> Any:
+    """The same with a function applied to all arrays of a kind."""
+    if isinstance(given, kind):
+        return function(given)
+    if isinstance(given, Coefficient):
+        return Coefficient.of(given.function, *_mapped(given.arrays, kind, function))
+    if isinstance(given, dict):
+        return {name: _mapped(each, kind, function) for name, each in given.items()}
+    if type(given) in (tuple, list):
+        return type(given)(_mapped(each, kind, function) for each in given)
+    return given
