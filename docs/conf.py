@@ -21,6 +21,7 @@ extensions = [
     "extensions.mathml",
     "extensions.notebook",
     "extensions.results",
+    "extensions.sources",
     "myst_parser",
     "numpydoc",
     "sphinx.ext.autodoc",
