@@ -59,8 +59,9 @@ def test_every_public_name_is_in_the_reference(module):
     index = (DOCS / "reference" / "index.rst").read_text()
     listed = set(re.findall(r"^   (\w+)$", index, re.MULTILINE))
     listed |= set(re.findall(r"py:data:: (\w+)", (DOCS / "reference" / "maps.rst").read_text()))
-    missing = {name for name in module.__all__ if name not in listed}
-    assert missing <= {"maps", "signal", "tuning"}
+    # Modules have pages and sections of their own.
+    missing = {name for name in module.__all__ if name not in listed} - {"maps", "signal", "tuning"}
+    assert missing == set(), "add them to docs/reference/index.rst"
 
 
 def test_examples_of_the_reference():
