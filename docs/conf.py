@@ -18,20 +18,22 @@ version = ".".join(release.split(".")[:2])
 
 extensions = [
     "extensions.docstrings",
+    "extensions.mathml",
     "extensions.notebook",
     "extensions.results",
+    "extensions.sources",
     "myst_parser",
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.intersphinx",
-    "sphinx.ext.mathjax",
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["examples", "gallery/*.py", "**/sg_execution_times.rst"]
+exclude_patterns = ["examples", "figures", "gallery/*.py"]
+# Sphinx keeps no functions in its cache, and numpydoc's and the gallery's settings have some.
 suppress_warnings = ["config.cache"]
 nitpicky = True
 # Words of numpydoc's type lines that name no class.
@@ -69,7 +71,7 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
     "show_signature": False,
     "show_memory": False,
-    "min_reported_time": 60,
+    "write_computation_times": False,
     "download_all_examples": False,
     "backreferences_dir": "reference/examples",
     "doc_module": ("mgrec",),
@@ -77,11 +79,14 @@ sphinx_gallery_conf = {
     "thumbnail_size": (480, 336),
 }
 
+html_math_renderer = "mathml"
 html_theme = "pydata_sphinx_theme"
 html_title = "mgrec"
 html_static_path = ["static"]
 html_css_files = ["mgrec.css"]
 html_show_sourcelink = False
+# Pages without pages below them: the room is for their tables.
+html_sidebars = {"index": [], "start": [], "performance": []}
 html_theme_options = {
     "show_prev_next": False,
     "show_toc_level": 2,

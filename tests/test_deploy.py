@@ -53,8 +53,15 @@ def test_the_notebook_runs_from_top_to_bottom():
     codes = ["".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "code"]
     assert len({cell["id"] for cell in notebook["cells"]}) == len(notebook["cells"])
     assert all(c["outputs"] == [] for c in notebook["cells"] if c["cell_type"] == "code")
-    result = run(*CELLS, input="\n\n".join(codes))
+    drawn = "assert plt.get_fignums() == [1, 2] and min(efficiency) > 0 and spans"
+    result = run(*CELLS, input="\n\n".join([*codes, drawn]), env=environment(MPLBACKEND="agg"))
     assert result.returncode == 0, result.stderr
+
+
+def test_the_notebook_imports_public_names_alone():
+    text = (DEPLOY / "gpus.ipynb").read_text()
+    imported = set(re.findall(r"(?:import|from) (mgrec[\w.]*)", text))
+    assert imported == {"mgrec", "mgrec.dask"}
 
 
 def test_a_notebook_that_fails_is_seen():

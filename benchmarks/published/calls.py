@@ -32,6 +32,7 @@ _CPU, _FILTERS, _SYSTEMS = "cpu-epyc-2", "filters-epyc-2", "tridiagonal-epyc-4"
 _LONG = "constant s, float64, 10^7, allocating"
 _MANY = "25,000 of 4,095 f32, dominant"
 _GPU_SYSTEMS = "cuda-tridiagonal-h100"
+_FEW = "1,000 of 64 f32, dominant"
 _TABLE = "8,192 × 8,192, uint8 to int32"
 _DNA, _PROTEIN = "10,000 × 10,000, DNA, linear, local", "10,000 × 10,000, BLOSUM62, local"
 
@@ -71,7 +72,7 @@ CALLS: dict[str, tuple[Call, ...]] = {
              ("mgrec", "cuSPARSE gtsv2")),
         Call("solve_tridiagonal, 25,000 of 4,095", "cuSPARSE", _GPU_SYSTEMS, _MANY,
              ("mgrec", "cuSPARSE gtsv2StridedBatch")),
-        Call("solve_tridiagonal, 1,000 of 64", "cuSPARSE", _GPU_SYSTEMS, "1,000 of 64 f32, dominant",
+        Call("solve_tridiagonal, 1,000 of 64", "cuSPARSE", _GPU_SYSTEMS, _FEW,
              ("mgrec", "cuSPARSE gtsv2StridedBatch")),
         Call("summed_area_table, 16,384²", "torch.cumsum twice", "cuda-summed-area-h100",
              "16,384 x 16,384 f32", ("mgrec", "torch.cumsum twice")),

@@ -66,7 +66,7 @@ def _machine(record: dict[str, Any]) -> str:
     if about.get("gpu"):
         return str(about["gpu"])
     gpus = [name.split(",")[0] for name in about.get("gpus", [])]
-    if gpus:
+    if gpus and not record.get("memory", "").startswith("memory"):
         return f"{len(gpus)} × {gpus[0]}" if len(gpus) > 1 else gpus[0]
     quiet = "" if record.get("load", {}).get("quiet", True) else ", not quiet"
     return f"{about['cores']} cores of {about['processor']}{quiet}"

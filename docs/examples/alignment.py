@@ -2,8 +2,9 @@
 Two globins and the path between them
 =====================================
 
-Haemoglobin carries oxygen in the blood, myoglobin in the muscle, and both come from one ancestor. The best local alignment
-of their amino acids (Smith and Waterman 1981) ends at the largest entry of a grid that mgrec fills; the path back is the alignment.
+Haemoglobin carries oxygen in the blood, myoglobin in the muscle, and both come from one ancestor.
+The best local alignment of their amino acids (Smith and Waterman 1981) ends at the largest entry
+of a grid that mgrec fills; the path back is the alignment.
 
 Human haemoglobin alpha and myoglobin: UniProt P69905 and P02144 (CC BY 4.0).
 """
@@ -25,8 +26,8 @@ myoglobin = (
 )
 
 # %%
-# BLOSUM62 scores a pair of amino acids by how often evolution has put one in the other's place; a gap costs 11, and each
-# further place of it 1.
+# BLOSUM62 scores a pair of amino acids by how often evolution has put one in the other's place; a
+# gap costs 11, and each further place of it 1.
 
 scoring = {"matrix": "BLOSUM62", "gap": -11, "extend": -1}
 found = mgrec.smith_waterman(hemoglobin, myoglobin, output="alignment", **scoring)

@@ -2,11 +2,12 @@
 Depth of field, by a summed-area table
 ======================================
 
-A box blur of any width costs four numbers a pixel once the table of sums is there (Crow 1984), so that the width may differ from
-pixel to pixel. A lens does that: what is far from its focus is blurred more.
+A box blur of any width costs four numbers a pixel once the table of sums is there (Crow 1984), so
+that the width may differ from pixel to pixel. A lens does that: what is far from its focus is
+blurred more.
 
-The motorcycle and its disparities, from which depth follows, are a stereo pair of the Middlebury 2014 benchmark that
-scikit-image ships.
+The motorcycle and its disparities, from which depth follows, are a stereo pair of the Middlebury
+2014 benchmark that scikit-image ships.
 """
 
 import matplotlib.pyplot as plt
@@ -20,8 +21,8 @@ depth = np.where(np.isfinite(disparity), disparity, np.nanmedian(disparity))
 
 
 # %%
-# One table a colour: sums over the first two axes. A row and a column of zeros stand before it, so that every
-# rectangle has its four corners.
+# One table a colour: sums over the first two axes. A row and a column of zeros stand before it,
+# so that every rectangle has its four corners.
 
 table = mgrec.summed_area_table(image.astype(np.int64), axes=(0, 1))
 table = np.pad(table, ((1, 0), (1, 0), (0, 0)))

@@ -2,8 +2,9 @@
 A heart, without drift and mains
 ================================
 
-An electrocardiogram of three seconds, as PyWavelets ships it: 1,024 samples at 360 Hz. Breathing moves its baseline, and
-the mains add a ripple. A band-pass filter, run forwards and backwards so that no beat is shifted, removes both.
+An electrocardiogram of three seconds, as PyWavelets ships it: 1,024 samples at 360 Hz. Breathing
+moves its baseline, and the mains add a ripple. A band-pass filter, run forwards and backwards so
+that no beat is shifted, removes both.
 """
 
 import matplotlib.pyplot as plt
@@ -18,16 +19,16 @@ ecg = pywt.data.ecg().astype(float)
 seconds = np.arange(ecg.size) / RATE
 
 # %%
-# Two sections for 0.5 to 40 Hz. :func:`mgrec.signal.sosfiltfilt` takes what SciPy's function takes, and Dask and CuPy
-# arrays besides.
+# Two sections for 0.5 to 40 Hz. :func:`mgrec.signal.sosfiltfilt` takes what SciPy's function
+# takes, and Dask and CuPy arrays besides.
 
 sos = scipy.signal.butter(2, [0.5, 40], "bandpass", fs=RATE, output="sos")
 clean = sosfiltfilt(sos, ecg)
 bool(np.allclose(clean, scipy.signal.sosfiltfilt(sos, ecg)))
 
 # %%
-# Where are the beats? The slope is steep there: square it, and let a filter of first order forget with a time constant of a
-# twentieth of a second. Pan and Tompkins (1985) detect beats so.
+# Where are the beats? The slope is steep there: square it, and let a filter of first order forget
+# with a time constant of a twentieth of a second. Pan and Tompkins (1985) detect beats so.
 
 forget = np.exp(-1 / (0.05 * RATE))
 energy = lfilter([1 - forget], [1.0, -forget], np.gradient(clean) ** 2)

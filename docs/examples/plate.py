@@ -2,9 +2,9 @@
 Coins on a cold plate
 =====================
 
-Heat spreads in a plane. The scheme of alternating directions (Peaceman and Rachford 1955) is implicit along one axis
-and then along the other: each half of a step is as many tridiagonal systems as the plate has rows, or columns. mgrec
-solves them where they lie, along either axis.
+Heat spreads in a plane. The scheme of alternating directions (Peaceman and Rachford 1955) is
+implicit along one axis and then along the other: each half of a step is as many tridiagonal
+systems as the plate has rows, or columns. mgrec solves them where they lie, along either axis.
 
 The plate starts as scikit-image's picture of Greek coins from Pompeii: bright is hot.
 """

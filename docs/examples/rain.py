@@ -6,8 +6,8 @@ The antecedent precipitation index carries a share of yesterday's wetness into t
 
 .. math:: w_i = k\\,w_{i-1} + \\text{rain}_i
 
-It is a linear recurrence of first order, here over four years of rain in Seattle (NOAA, as vega_datasets ships it), for soils
-that keep 80, 90 and 97 % a day: three rows of one call.
+It is a linear recurrence of first order, here over four years of rain in Seattle (NOAA, as
+vega_datasets ships it), for soils that keep 80, 90 and 97 % a day: three rows of one call.
 """
 
 import matplotlib.pyplot as plt
@@ -34,6 +34,6 @@ top.bar(weather["date"], rain, width=1.0, color="#2563a8")
 top.set(title="rain in Seattle, mm a day")
 for keep, row, colour in zip(keeps, wetness, ("#93c5fd", "#2563a8", "#c2570c"), strict=True):
     below.plot(weather["date"], row, color=colour, label=f"keeps {keep:.0%} a day")
-below.set(title="antecedent precipitation index, mm")
-below.legend(loc="lower right", ncols=3, bbox_to_anchor=(1, 0.98))
+below.set(title="index, mm")
+below.legend(loc="lower right", ncols=3, bbox_to_anchor=(1, 1))
 plt.show()

@@ -2,9 +2,9 @@
 How large must the reservoir be?
 ================================
 
-Rain fills it, a town drinks from it. It can neither run dry nor hold more than it holds, so that a day moves the level and
-clips it. A run of such days is again one day of that kind (a shift, a lowest and a highest level), so that
-:func:`mgrec.scan` can cut years into chunks.
+Rain fills it, a town drinks from it. It can neither run dry nor hold more than it holds, so that
+a day moves the level and clips it. A run of such days is again one day of that kind (a shift, a
+lowest and a highest level), so that :func:`mgrec.scan` can cut years into chunks.
 
 The rain is that of Seattle, 2012 to 2015 (NOAA, as vega_datasets ships it).
 """
@@ -34,8 +34,9 @@ reservoir = mgrec.TransferMap(lift, compose, apply, identity=(0.0, -np.inf, np.i
 mgrec.check_laws(reservoir)
 
 # %%
-# A tenth of a square kilometre of roofs and hills: a millimetre of rain is 100 cubic metres. The town takes 230 a
-# day, and half as much again in summer. All capacities from 500 to 40,000 cubic metres are rows of one call.
+# A tenth of a square kilometre of roofs and hills: a millimetre of rain is 100 cubic metres. The
+# town takes 230 a day, and half as much again in summer. All capacities from 500 to 40,000 cubic
+# metres are rows of one call.
 
 weather = local_data.seattle_weather()
 month = weather["date"].dt.month.to_numpy()

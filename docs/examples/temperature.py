@@ -2,11 +2,11 @@
 The sea's temperature, smoothed
 ===============================
 
-An exponentially weighted mean forgets the past at a constant rate. :func:`mgrec.signal.ewm` is that of pandas, for
-arrays of any size and kind.
+An exponentially weighted mean forgets the past at a constant rate. :func:`mgrec.signal.ewm` is
+that of pandas, for arrays of any size and kind.
 
-The temperature of the eastern Pacific (Niño 3, NOAA, ERSSTv4, public domain), as PyWavelets ships it: every third
-month from 1950 to 2015. The warm peaks of 1982 and 1997 are El Niño.
+The temperature of the eastern Pacific (Niño 3, NOAA, ERSSTv4, public domain), as PyWavelets ships
+it: every third month from 1950 to 2015. The warm peaks of 1982 and 1997 are El Niño.
 """
 
 import matplotlib.pyplot as plt
@@ -18,8 +18,9 @@ from mgrec.signal import ewm
 year, sst = pywt.data.nino()
 
 # %%
-# The series is in degrees from a mean of its own. Means with half-lives of one and of eight years, and gaps: a buoy that was lost for three
-# years is nan, which the mean passes over as pandas does.
+# The series is in degrees from a mean of its own. Means with half-lives of one and of eight
+# years, and gaps: a buoy that was lost for three years is nan, which the mean passes over as
+# pandas does.
 
 gaps = np.where((year >= 1961) & (year < 1964), np.nan, sst)
 short = ewm(gaps, halflife=4)

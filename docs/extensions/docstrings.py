@@ -1,23 +1,51 @@
-"""Formulas of docstrings as they stand: ``|s_i|`` is an absolute value, not a substitution."""
+"""Docstrings as Sphinx wants them: formulas as they stand, and summaries without citations."""
 
 import re
+from itertools import groupby
 from typing import Any
 
-# Code, in double backticks, and what begins a table or an example keeps its bars.
 _CODE = re.compile(r"(``.*?``)")
+_RELATION = re.compile(r" [=≤<] ")
+_CITED = re.compile(r"\s*(\[\d+\]_)")
 
 
 def setup(app: Any) -> dict[str, bool]:
     app.setup_extension("sphinx.ext.autodoc")
-    app.connect("autodoc-process-docstring", _escape, priority=900)
+    # Before numpydoc (500), which gives citations names of their own; and after it.
+    app.connect("autodoc-process-docstring", _cite_below, priority=400)
+    app.connect("autodoc-process-docstring", _keep_bars, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
-def _escape(
+def _cite_below(
     _app: Any, _what: str, _name: str, _object: Any, _options: Any, lines: list[str]
 ) -> None:
-    """Escape bars and the asterisks of ``*arrays``, outside of code and examples."""
-    lines[:] = [line if line.lstrip().startswith(">>>") else _escaped(line) for line in lines]
+    """Move citations from the summary, which tables of contents show, into a line below it."""
+    end = lines.index("") if "" in lines else len(lines)
+    cited = _CITED.findall(" ".join(lines[:end]))
+    if cited:
+        summary = [_CITED.sub("", line) for line in lines[:end]]
+        lines[:end] = [*summary, "", f"See {', '.join(cited)}."]
+
+
+def _keep_bars(
+    _app: Any, _what: str, _name: str, _object: Any, _options: Any, lines: list[str]
+) -> None:
+    """Keep lines of formulas apart, and ``|s_i|`` an absolute value, not a substitution."""
+    blocks = [
+        [*found] for _, found in groupby(lines, key=lambda line: bool(line.strip()))
+    ]  # by turns of text and of empty lines
+    lines[:] = [line for block in blocks for line in _as_read(block)]
+
+
+def _as_read(block: list[str]) -> list[str]:
+    if block[0].lstrip().startswith(">>>"):
+        return block
+    block = [_escaped(line) for line in block]
+    # A block quote of equations: Sphinx would join its lines to one sentence.
+    if all(line.startswith("    ") and _RELATION.search(line) for line in block):
+        return [f"    | {line[4:]}" for line in block]
+    return block
 
 
 def _escaped(line: str) -> str:

@@ -1,10 +1,12 @@
 """Tables and numbers of the performance page, from ``benchmarks/results``.
 
-``{results}`` makes a table of a study: a case a row, a candidate a column. ``{number}`` is one number.
+``{results}`` makes a table of a study, a case a row and a candidate a column: ``name → heading``,
+where ``*`` in a name stands for the best of what it matches. ``{number}`` is one number.
 What is not in the results is an error, so that the page cannot say what was not measured.
 """
 
 import re
+from fnmatch import fnmatchcase
 from typing import Any
 
 from docutils import nodes
@@ -13,6 +15,9 @@ from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 from benchmarks.published.rows import Result, newest
 
+_RATES = {"fraction", "call fraction", "efficiency", "GCUPS", "GCUPS in a row", "times"}
+"""More of these is better; less of all others."""
+
 
 def setup(app: Any) -> dict[str, bool]:
     app.add_directive("results", Table)
@@ -20,8 +25,10 @@ def setup(app: Any) -> dict[str, bool]:
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
-def shown(value: float) -> str:
+def shown(value: float | None) -> str:
     """At most three digits: clocks have no more here."""
+    if value is None:
+        return ""
     if abs(value) >= 1000:
         return f"{value:,.0f}"
     digits = f"{value:.3g}" if abs(value) >= 1e-3 else f"{value:.1g}"
@@ -54,29 +61,39 @@ class Table(SphinxDirective):
 
     def _table(self, result: Result) -> list[nodes.Node]:
         pattern = re.compile(self.options.get("cases", "(.*)"))
-        values = self.options.get("value", [("fraction", "fraction")])
         cases = dict.fromkeys(row.case for row in result.rows if pattern.fullmatch(row.case))
+        columns = self._columns(result, set(cases))
+        lines = {case: [_cell(result, case, *names) for _, *names in columns] for case in cases}
+        kept = {case: line for case, line in lines.items() if any(line)}
+        for (head, *_), *cells in zip(columns, *kept.values(), strict=True):
+            if not any(cells):
+                raise LookupError(f"{result.path.name} has no number for the column {head!r}")
+        heads = [self.options.get("first", ""), *(head for head, *_ in columns)]
+        body = [[_name(pattern, case), *map(shown, line)] for case, line in kept.items()]
+        return [_caption(result), _built(heads, body)]
+
+    def _columns(self, result: Result, cases: set[str]) -> list[tuple[str, str, str]]:
+        """Of each column its heading, its candidates and its value."""
+        values = self.options.get("value", [("fraction", "fraction")])
         found = dict.fromkeys(row.candidate for row in result.rows if row.case in cases)
         candidates = self.options.get("candidates", [(name, name) for name in found])
-        heads = [
-            name if len(values) == 1 and name else " ".join(filter(None, (name, value)))
-            for _, name in candidates
-            for _, value in values
-        ]
-        cells = {
-            (row.case, row.candidate, value): number
-            for row in result.rows
-            for value, number in row.numbers.items()
-        }
-        keys = [(name, value) for name, _ in candidates for value, _ in values]
-        lines = [[cells.get((case, *key)) for key in keys] for case in cases]
-        names = [_name(pattern, case) for case in cases]
-        kept = [(name, line) for name, line in zip(names, lines, strict=True) if any(line)]
-        if not kept or any(not any(column) for column in zip(*(line for _, line in kept))):
-            raise LookupError(f"{result.path.name}: a column of {heads} is empty, or all rows are")
-        first = self.options.get("first", "")
-        body = [[name, *("" if n is None else shown(n) for n in line)] for name, line in kept]
-        return [_caption(result), _built([first, *heads], body)]
+        return [
+            (" ".join(filter(None, (name, value_name if len(values) > 1 else ""))) or value_name,
+             candidate, value)
+            for candidate, name in candidates
+            for value, value_name in values
+        ]  # fmt: skip
+
+
+def _cell(result: Result, case: str, pattern: str, value: str) -> float | None:
+    """The best of the candidates whose name matches: each peer at its best settings."""
+    best = max if value in _RATES else min
+    found = [
+        row.numbers[value]
+        for row in result.rows
+        if row.case == case and value in row.numbers and fnmatchcase(row.candidate, pattern)
+    ]
+    return best(found, default=None)
 
 
 def _name(pattern: re.Pattern[str], case: str) -> str:
@@ -88,7 +105,8 @@ def _name(pattern: re.Pattern[str], case: str) -> str:
 def _caption(result: Result) -> nodes.paragraph:
     words = f" on {result.machine}" if result.machine else ""
     note = f" {result.note}" if result.note else ""
-    return nodes.paragraph("", "", nodes.literal(text=result.path.stem), nodes.Text(f"{words}.{note}"))
+    parts = nodes.literal(text=result.path.stem), nodes.Text(f"{words}.{note}")
+    return nodes.paragraph("", "", *parts, classes=["source"])
 
 
 def _built(heads: list[str], body: list[list[str]]) -> nodes.container:

@@ -112,13 +112,13 @@ def forgetting() -> str:
     curve = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(i, error[i]) for i in shown))
     split, level = place(head, 1)[0], place(0, 2.0**-53)[1]
     ticks = [
-        text(left - 8, place(0, 10.0**k)[1] + 4, f"10<tspan dy='-5' font-size='9'>{k}</tspan>", FAINT,
-             text_anchor="end", font_size=11)
+        text(left - 8, place(0, 10.0**k)[1] + 4, f"10<tspan dy='-5' font-size='9'>{k}</tspan>",
+             FAINT, text_anchor="end", font_size=11)
         for k in (0, -8, -16, -24)
     ]  # fmt: skip
     return card(
         740, 300, "A chunk forgets its entry",
-        text(24, 28, "relative error of a chunk that is solved from an entry of 0, s from 0.8 to 1"),
+        text(24, 28, "relative error of a chunk, solved from an entry of 0; s from 0.8 to 1"),
         f'<rect x="{left}" y="{top}" width="{split - left:.1f}" height="{bottom - top}" '
         f'fill="{PALE[PASS]}"/>',
         f'<path d="M{left},{top} V{bottom} H{right}" stroke="{LINE}" fill="none"/>',
@@ -161,8 +161,8 @@ def lookahead() -> str:
         text(406, 268, "summaries in memory: 0 · 1 · 2 · 3 · 4 · 5 · 6 · 7 · 8", "#ffffff",
              text_anchor="middle", font_size=12),
         text(24, 268, "published"),
-        text(24, 302, "A block reads its tile (blue), publishes the summary (orange), and has folded "
-             "all summaries before it when it writes (green).", FAINT, font_size=11),
+        text(24, 302, "A block reads its tile (blue), publishes the summary (orange), and has "
+             "folded all summaries before it when it writes (green).", FAINT, font_size=11),
     ]  # fmt: skip
     return card(740, 318, "Look-ahead: blocks, tiles and summaries", *parts)
 

@@ -1,0 +1,84 @@
+"""What pages show runs, every public name has a place, and figures are those of their scripts."""
+
+import doctest
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+from sybil import Sybil
+from sybil.parsers.markdown import PythonCodeBlockParser
+
+import mgrec
+import mgrec.dask
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+MADE = ("gallery", "reference")
+PAGES = [
+    path
+    for path in sorted(DOCS.rglob("*.md"))
+    if path.relative_to(DOCS).parts[0] not in MADE
+]  # fmt: skip
+MODULES = [mgrec, mgrec.signal, mgrec.dask, mgrec.tuning, mgrec.maps]
+
+
+# Docstrings say in the short run what these pages say again; they compile for some seconds each.
+LONG = {"clusters/index.md", "guide/filters.md", "guide/grids.md", "guide/linear.md"}
+LONG |= {"guide/tridiagonal.md"}
+
+
+def as_case(page):
+    name = str(page.relative_to(DOCS))
+    marks = [pytest.mark.extended] if name in LONG else []
+    return pytest.param(page, marks=marks, id=name)
+
+
+@pytest.mark.parametrize("page", [as_case(page) for page in PAGES])
+def test_python_blocks_of_a_page(page, tmp_path, monkeypatch):
+    """They share one namespace, from top to bottom."""
+    monkeypatch.chdir(tmp_path)
+    parser = PythonCodeBlockParser(doctest_optionflags=doctest.NORMALIZE_WHITESPACE)
+    for example in Sybil([parser]).parse(page):
+        example.evaluate()
+
+
+def test_pages_show_only_what_runs():
+    """Python runs above; what is not run is called text, and a directive has braces."""
+    for page in PAGES:
+        kinds = set(re.findall(r"^```(\S+)", page.read_text(), re.MULTILINE))
+        assert {kind for kind in kinds if not kind.startswith("{")} <= {"python", "text"}, page
+        for block in re.findall(
+            r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE
+        ):
+            assert block.startswith(">>> "), page
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_every_public_name_is_in_the_reference(module):
+    index = (DOCS / "reference" / "index.rst").read_text()
+    listed = set(re.findall(r"^   (\w+)$", index, re.MULTILINE))
+    listed |= set(re.findall(r"py:data:: (\w+)", (DOCS / "reference" / "maps.rst").read_text()))
+    # Modules have pages and sections of their own.
+    missing = {name for name in module.__all__ if name not in listed} - {"maps", "signal", "tuning"}
+    assert missing == set(), "add them to docs/reference/index.rst"
+
+
+def test_examples_of_the_reference():
+    failed, tried = doctest.testfile(str(DOCS / "reference" / "maps.rst"), module_relative=False)
+    assert (failed, tried) == (0, 3)
+
+
+def test_figures_are_those_that_are_drawn():
+    drawn = runpy.run_path(str(DOCS / "figures" / "draw.py"))
+    for name in ("topologies", "forgetting", "lookahead"):
+        assert (DOCS / "figures" / f"{name}.svg").read_text() == drawn[name]()
+
+
+def test_the_docs_extra_has_what_the_gallery_imports():
+    """Each script of the gallery imports what the extra installs, and mgrec."""
+    text = "".join(path.read_text() for path in (DOCS / "examples").glob("*.py"))
+    imported = {name.split(".")[0] for name in re.findall(r"^(?:import|from) ([\w.]+)", text, re.M)}
+    assert imported == {
+        "matplotlib", "mgrec", "numpy", "pywt", "scipy", "skimage", "vega_datasets",
+    }  # fmt: skip
