@@ -128,8 +128,8 @@ def _in_units_of(times: Any, halflife: Any) -> float:
             halflife = _parsed(halflife)
         if not isinstance(halflife, (datetime.timedelta, np.timedelta64)):
             raise TypeError(f"halflife must be a timedelta where times are dates; got {halflife!r}")
-        unit, count = np.datetime_data(times.dtype)
-        value = float(np.timedelta64(halflife) / np.timedelta64(count, unit))
+        step = np.ones((), times.dtype.str.replace("M8", "m8"))
+        value = float(np.timedelta64(halflife) / step)
     else:
         value = as_real("halflife", halflife, "a number in the unit of times")
     if not 0 < value < math.inf:

@@ -74,8 +74,10 @@ def _series(recurrence: EwmRecurrence, chunk: Chunk) -> tuple[Any, Any, Any, Any
     given = dict(zip(recurrence.roles, chunk.operands, strict=True))
     x = _readable(given["x"])
     y = _readable(given["y"]) if "y" in given else x
-    gaps, marks = (given.get(name) for name in ("gaps", "marks"))
-    return x, y, *(None if each is None else _full(each, chunk) for each in (gaps, marks))
+    gaps, marks = (
+        _full(given[name], chunk) if name in given else None for name in ("gaps", "marks")
+    )
+    return x, y, gaps, marks
 
 
 def _readable(x: np.ndarray) -> np.ndarray:
