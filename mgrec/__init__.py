@@ -7,6 +7,8 @@ scan
     check_laws tests.
 weighted_scan
     All entries before each one, accumulated, weighted by the steps between.
+starts
+    Where each of many sequences starts, for recurrences and filters that start anew there.
 Coefficient
     An operand that is computed on the fly.
 sor
@@ -45,6 +47,7 @@ from .recurrences.linear import linear_recurrence
 from .recurrences.plan import plan
 from .recurrences.rational import rational_recurrence
 from .recurrences.relaxation import sor
+from .recurrences.segments import starts
 from .recurrences.tables import summed_area_table
 from .recurrences.tridiagonal import solve_tridiagonal
 from .recurrences.wavefront import wavefront
@@ -65,6 +68,7 @@ __all__ = [
     "smith_waterman",
     "solve_tridiagonal",
     "sor",
+    "starts",
     "summed_area_table",
     "tuning",
     "types",

@@ -1,7 +1,7 @@
 """Filters in place of those of ``scipy.signal``, for NumPy, CuPy and Dask arrays.
 
 ewm
-    Exponentially weighted mean, as pandas computes it.
+    Exponentially weighted means, sums, variances and correlations, as pandas computes them.
 filtfilt, sosfiltfilt
     Filter forward and backward: no phase.
 lfilter, sosfilt
@@ -10,8 +10,8 @@ lfilter_zi, lfiltic, sosfilt_zi
     States to begin with.
 """
 
+from .recurrences.ewm.statistics import ewm
 from .recurrences.filters.causal import lfilter, sosfilt
-from .recurrences.filters.ewm import ewm
 from .recurrences.filters.initial import lfilter_zi, lfiltic, sosfilt_zi
 from .recurrences.filters.zero_phase import filtfilt, sosfiltfilt
 

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 from ..families.kernels import Kernels
 
-FAMILIES = ("transfer", "filters", "tridiagonal", "wavefront")
+FAMILIES = ("transfer", "filters", "ewm", "tridiagonal", "wavefront")
 """In a backend that has kernels for it, each has a module ``phases`` with ``kernels(method)``."""
 
 _MACHINES = {"cpu": "host memory", "cuda": "a GPU"}

@@ -23,6 +23,7 @@ def scan(
     initial: Any,
     axis: int = -1,
     reverse: bool = False,
+    reset: Any = None,
     memory: str = "stream",
     method: str = "auto",
     out: Any = None,
@@ -38,7 +39,7 @@ def scan(
     initial : scalar or array_like, or tuple of these
         The state before the first step; a tuple where the state is one. Each is a scalar, or
         of the shape of the result without `axis`.
-    axis, reverse, memory, method, out
+    axis, reverse, reset, memory, method, out
         See :func:`mgrec.linear_recurrence`; `out` is a tuple where the state is one.
 
     Returns
@@ -90,8 +91,9 @@ def scan(
     named = dict(zip(_names(transfer_map, len(operands)), operands, strict=True))
     kinds = "f" if transfer_map == mobius else "iufc"
     problem = check(
-        transfer_map, named, initial, axis, reverse, kinds, memory=memory, method=method, out=out
-    )
+        transfer_map, named, initial, axis, reverse, kinds,
+        memory=memory, method=method, out=out, reset=reset,
+    )  # fmt: skip
     dtype = problem.recurrence.dtype
     _check_maps(transfer_map, dtype, len(operands))
     _check_state(transfer_map, dtype, len(initial) if isinstance(initial, tuple) else 0)

@@ -19,6 +19,7 @@ def linear_recurrence(
     *,
     axis: int = -1,
     reverse: bool = False,
+    reset: Any = None,
     memory: str = "stream",
     method: str = "auto",
     out: Any = None,
@@ -40,6 +41,11 @@ def linear_recurrence(
         The axis of the broadcast operands along which the recurrence runs.
     reverse : bool, optional
         Run from the end: w_i = s_i·w_{i+1} + t_i.
+    reset : array_like, optional
+        Where the state starts anew: `initial` is the state before every step that is marked, and
+        nothing before it counts, nor does nan. A mask of bool; or labels (integers, strings or
+        dates), whose every change starts anew. 1-d along `axis`, or broadcast to the result. See
+        :func:`mgrec.starts` for sequences of many lengths.
     memory : {"stream", "two-pass"}, optional
         For Dask arrays. "stream" holds the operands of a group of chunks between the phases, or
         the results and first steps of chunks that forget (see Notes), which are read once;
@@ -108,6 +114,11 @@ def linear_recurrence(
     numbers only the positions of non-finite results are promised, and not within a factor of 4
     of overflow.
 
+    *Segments.* With `reset` the results of a segment are those of a call of its own, nan and inf as
+    well. On a GPU the products of coefficients from a mark on, or from the first step, are formed
+    as those of :func:`mgrec.scan` are: where they overflow or vanish before they meet a state that
+    is 0 or inf, the result is nan.
+
     *On a GPU* what was checked, compiled and chosen for CuPy arrays is kept for later calls of the
     same kind: of arrays of the same shapes, dtypes and strides at addresses that are as far from
     multiples of 16 bytes, of numbers of the same types, and of the same options. The numbers
@@ -142,6 +153,11 @@ def linear_recurrence(
     array([[1.5, 1. , 3. ],
            [1.5, 1. , 5. ]])
 
+    Three segments, by their labels:
+
+    >>> mgrec.linear_recurrence(1, np.ones(6, int), reset=[0, 0, 0, 1, 2, 2])
+    array([1, 2, 3, 1, 1, 2])
+
     A Dask array stays lazy:
 
     >>> import dask.array as da
@@ -152,5 +168,5 @@ def linear_recurrence(
     2.0
     """
     start = 0 if initial is None else as_rows(initial)
-    operands = {"s": s, "t": t}
-    return check(affine, operands, start, axis, reverse, memory=memory, method=method, out=out)
+    options = {"memory": memory, "method": method, "out": out, "reset": reset}
+    return check(affine, {"s": s, "t": t}, start, axis, reverse, **options)

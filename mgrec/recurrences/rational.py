@@ -21,6 +21,7 @@ def rational_recurrence(
     *,
     axis: int = -1,
     reverse: bool = False,
+    reset: Any = None,
     memory: str = "stream",
     method: str = "auto",
     out: Any = None,
@@ -33,7 +34,7 @@ def rational_recurrence(
         The coefficients; they broadcast against each other. Real.
     initial : scalar or array_like
         p before the first step; ``numpy.inf`` is a state like any other.
-    axis, reverse, memory, method, out
+    axis, reverse, reset, memory, method, out
         See :func:`mgrec.linear_recurrence`.
 
     Returns
@@ -93,5 +94,5 @@ def rational_recurrence(
     array([inf,  2.])
     """
     operands = {"a": a, "b": b, "c": c, "d": d}
-    start = as_rows(initial)
-    return check(mobius, operands, start, axis, reverse, "f", memory=memory, method=method, out=out)
+    options = {"memory": memory, "method": method, "out": out, "reset": reset}
+    return check(mobius, operands, as_rows(initial), axis, reverse, "f", **options)

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from ...algebra.coefficient import Coefficient
+from ...algebra.segments import segmented
 from ...algebra.transfer_map import TransferMap
 from ...arrays.arguments import as_axis, as_flag
 from ...arrays.casts import cast
 from ...arrays.door import arrays_of, as_array, as_scalar, as_state, broadcast
-from ...arrays.kinds import check_together, is_lazy
+from ...arrays.kinds import check_together, is_lazy, is_on_gpu
+from ...arrays.segments import as_reset
 from ..problem import Problem, varying
 from .recurrence import TransferRecurrence
 
@@ -28,6 +30,7 @@ def check(
     memory: str = "stream",
     method: str = "auto",
     out: Any = None,
+    reset: Any = None,
 ) -> Problem:
     """Check the arguments of a recurrence; see :func:`mgrec.linear_recurrence` for them.
 
@@ -44,13 +47,19 @@ def check(
         raise ValueError("initial must be a scalar where the state is one; got a tuple of 1")
     states = tuple([as_array("initial", state) for state in states])
     named = [(name, array) for name, value in checked.items() for array in arrays_of([value])]
-    check_together(named, [("initial", state) for state in states])
+    given = [] if reset is None else [("reset", reset)]
+    check_together([*named, *given], [("initial", state) for state in states])
     shape = broadcast(checked)
     axis = as_axis(axis, shape)
     result_dtype = _result_dtype(checked, states, kinds)
     dtype = np.dtype(np.float32) if result_dtype == np.float16 else result_dtype
     is_cast = transfer_map.capabilities.casts_operands
     promoted = [_promoted(name, value, dtype, is_cast) for name, value in checked.items()]
+    initial_states = tuple([as_state(state, dtype, shape, axis) for state in states])
+    reverse = as_flag("reverse", reverse)
+    if reset is not None:
+        transfer_map = segmented(transfer_map, len(states), len(operands))
+        promoted = [*_marked(reset, initial_states, shape, axis, reverse), *promoted]
     slots, arrays = _slots(promoted)
     recurrence = TransferRecurrence(
         dtype=dtype,
@@ -59,7 +68,7 @@ def check(
         block_dtypes=tuple([array.dtype for array in arrays]),
         method=method,
         axis=axis,
-        reverse=as_flag("reverse", reverse),
+        reverse=reverse,
         state_dtype=dtype,
         states=len(states),
         transfer_map=transfer_map,
@@ -68,12 +77,31 @@ def check(
     return Problem(
         recurrence,
         arrays,
-        tuple([as_state(state, dtype, shape, axis) for state in states]),
+        initial_states,
         shape,
         memory,
         out,
         isinstance(initial, tuple),
     )
+
+
+def _marked(
+    reset: Any, states: Sequence[Any], shape: tuple[Any, ...], axis: int, reverse: bool
+) -> list[Any]:
+    """The first operands of a segmented map: marks, and the states to start anew from."""
+    marks = as_reset(reset, shape, axis, reverse)
+    return [marks, *(_along_rows(state, shape, axis, marks) for state in states)]
+
+
+def _along_rows(state: Any, shape: tuple[Any, ...], axis: int, like: Any) -> Any:
+    """A state as an operand: of length 1 along the axis, beside the others."""
+    if state.ndim == 0:
+        return state
+    full = state[(None,) * (len(shape) - 1 - state.ndim) + (...,)]
+    full = np.expand_dims(full, axis)
+    if is_on_gpu(like) and not is_on_gpu(full) and not is_lazy(full):
+        full = np.asarray(full, like=getattr(like, "_meta", like))
+    return full
 
 
 def as_rows(initial: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...algebra.coefficient import Coefficient
+from ...algebra.segments import SegmentedMap
 from ...algebra.transfer_map import TransferMap
 from ...arrays.chunk import Chunk, CoefficientOperand
 from ...arrays.door import arrays_of
@@ -21,7 +22,7 @@ from ..family import Arrays, Pack, Shape
 from ..kernels import Again, Backend, Kernels, Summarise
 from .affine import AffineSummary
 from .head import LARGE, LEAST
-from .summary import ComposedMaps
+from .summary import ComposedMaps, SegmentedSummary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,10 +122,7 @@ class TransferRecurrence(Chain):
 
     def _with_code(self, summary: Any) -> Any:
         """Put back what :func:`without_code` left out, which every task has."""
-        if not isinstance(summary, AffineSummary):
-            return ComposedMaps(self.transfer_map, summary)
-        functions = [slot[0] if isinstance(slot, tuple) else None for slot in self.operands]
-        return _with_functions(summary, functions) if summary.redo else summary
+        return _with_map(summary, self.transfer_map, self.operands)
 
 
 def _fill(slot: Any, blocks: Sequence[Any]) -> Any:
@@ -141,7 +139,22 @@ def without_code(summary: Any) -> Any:
     """A summary as it travels: numbers, no functions."""
     if isinstance(summary, ComposedMaps):
         return summary.maps
-    return _with_functions(summary, None) if summary.redo else summary
+    if isinstance(summary, SegmentedSummary):
+        return replace(summary, inner=without_code(summary.inner))
+    return _with_functions(summary, None) if summary and summary.redo else summary
+
+
+def _with_map(summary: Any, transfer_map: TransferMap, operands: Sequence[Any]) -> Any:
+    """A summary that travelled, with the code of its map and of its operands."""
+    if isinstance(summary, SegmentedSummary) and isinstance(transfer_map, SegmentedMap):
+        if summary.inner is None and summary.is_reset.all():
+            return summary
+        own = operands[1 + transfer_map.states :]
+        return replace(summary, inner=_with_map(summary.inner, transfer_map.inner, own))
+    if not isinstance(summary, AffineSummary):
+        return ComposedMaps(transfer_map, summary)
+    functions = [slot[0] if isinstance(slot, tuple) else None for slot in operands]
+    return _with_functions(summary, functions) if summary.redo else summary
 
 
 def _with_functions(summary: AffineSummary, functions: Sequence[Any] | None) -> AffineSummary:

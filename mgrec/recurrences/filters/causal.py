@@ -6,15 +6,20 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from ...arrays.kinds import check_together
+from ...arrays.segments import as_reset
 from ...families.family import Arrays
 from ...families.filters.door import as_zf, check_polynomials, check_sections
+from ...families.filters.segments import with_marks
 from ...families.problem import Problem
 from ...placement import solved_by_kind
 from .chunks import without_empty_chunks
 
 
 @partial(solved_by_kind, by_value=("b", "a"))
-def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any = None) -> Problem:
+def lfilter(
+    b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None, *, reset: Any = None, out: Any = None
+) -> Problem:
     """Filter data along an axis with a rational transfer function.
 
     Computes
@@ -34,6 +39,10 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any 
     zi : array_like, CuPy or dask.array.Array, optional
         States before the first sample: the shape of `x` with max(len(a), len(b)) − 1 along
         `axis`; other axes may have length 1. As ``lfilter_zi`` and ``lfiltic`` give them.
+    reset : array_like, optional
+        Where the states start anew, from `zi`, or from 0: a mask of bool, or labels whose every
+        change starts anew. 1-d along `axis`, or broadcast to `x`. Each segment is then filtered
+        as by a call of its own.
     out : array, optional
         Where to write y: a C-contiguous array of its shape and dtype that shares no memory
         with `x` or `zi`. Saves the allocation, which for large arrays costs as much as the
@@ -120,6 +129,11 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any 
     >>> lfilter([1.0], [1.0, -0.5], np.array([4.0, 1.0, -1.0]))
     array([4. , 3. , 0.5])
 
+    Recordings one after the other, each from states of 0:
+
+    >>> lfilter([1.0], [1.0, -0.5], np.ones(4), reset=np.array([1, 1, 2, 2]))
+    array([1. , 1.5, 1. , 1.5])
+
     A Dask array stays lazy, and is filtered across its chunks:
 
     >>> import dask.array as da
@@ -127,11 +141,14 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any 
     >>> float(y[-1].compute())
     1.0
     """
-    return _finished(check_polynomials(b, a, x, axis, zi, out), is_sections=False)
+    problem = check_polynomials(b, a, x, axis, zi, out)
+    return _finished(_segmented(problem, reset), is_sections=False)
 
 
 @partial(solved_by_kind, by_value=("sos",))
-def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any = None) -> Problem:
+def sosfilt(
+    sos: Any, x: Any, axis: int = -1, zi: Any = None, *, reset: Any = None, out: Any = None
+) -> Problem:
     """Filter data along an axis with a cascade of second-order sections.
 
     All sections go over the data in one pass, with the arguments, results and states of
@@ -147,6 +164,8 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any = None
     zi : array_like or dask.array.Array, optional
         States before the first sample: (sections, ..., 2, ...), the shape of `x` with 2 in
         place of `axis`.
+    reset : array_like, optional
+        As for :func:`lfilter`.
     out : array, optional
         Where to write y, as for :func:`lfilter`.
 
@@ -181,7 +200,15 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None, *, out: Any = None
     array([1.   , 1.5  , 0.75 , 0.375])
     """
     problem = check_sections(sos, x, axis, without_empty_chunks(zi), out)
-    return _finished(problem, is_sections=True)
+    return _finished(_segmented(problem, reset), is_sections=True)
+
+
+def _segmented(problem: Problem, reset: Any) -> Problem:
+    if reset is None:
+        return problem
+    axis = problem.recurrence.axis
+    check_together([("x", problem.operands[0]), ("reset", reset)], [])
+    return with_marks(problem, as_reset(reset, problem.shape, axis, False))
 
 
 def _finished(problem: Problem, is_sections: bool) -> Problem:

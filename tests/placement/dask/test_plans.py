@@ -74,6 +74,14 @@ def test_a_plan_has_the_bits_of_the_graph(arrays, name, reverse):
             np.testing.assert_array_equal(got, wanted)
 
 
+def test_a_plan_takes_other_marks(client):
+    x = da.ones(12, chunks=4)
+    first, second = (np.arange(12) % k == 0 for k in (5, 6))
+    with mgrec.plan(mgrec.linear_recurrence, 1.0, x, reset=first) as solve:
+        np.testing.assert_array_equal(solve(), np.arange(12) % 5 + 1)
+        np.testing.assert_array_equal(solve(1.0, x, reset=second), np.arange(12) % 6 + 1)
+
+
 def test_rows_of_chunks_and_their_states(client):
     rng = np.random.default_rng(1)
     t, s, start = rng.normal(size=(4, 90, 3)), rng.uniform(size=(90, 1)), rng.normal(size=(4, 3))

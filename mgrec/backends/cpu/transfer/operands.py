@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +32,15 @@ class Flat:
 
 def flatten(chunk: Chunk) -> Flat:
     """The operands of a chunk for kernels along rows (inner = 1) or columns."""
-    kind = _row_kind if chunk.shape[2] == 1 else _column_kind
+    return _flatten(chunk, _row_kind if chunk.shape[2] == 1 else _column_kind)
+
+
+def flatten_columns(chunk: Chunk) -> Flat:
+    """The operands of a chunk for kernels along columns, also where there is one."""
+    return _flatten(chunk, _column_kind)
+
+
+def _flatten(chunk: Chunk, kind: Callable[[np.ndarray, Chunk], np.ndarray]) -> Flat:
     operands: list[Any] = []
     sources: list[tuple[Any, int]] = []
     for operand in chunk.operands:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from ....algebra.affine import affine as affine_map
+from ....algebra.segments import SegmentedMap
 from ....algebra.transfer_map import TransferMap
 from ....arrays.chunk import Chunk
 from ....families.kernels import Kernels, at_once
 from ....families.transfer.affine import NAN, REDO, AffineSummary, propagate_affine
-from ....families.transfer.summary import ComposedMaps
+from ....families.transfer.summary import ComposedMaps, SegmentedSummary
 from ..affine import blocks as affine_blocks
 from ..affine import columns as affine_columns
 from ..affine import precompute as affine_precompute
@@ -19,12 +20,13 @@ from ..affine.summary import FOLD, limits
 from ..compilation.kernels import writable
 from .kernels import Fused, fused_lift, transfer_kernels
 from .operands import Flat, flatten
+from .segments import propagate_segments, summarise_segments
 
 # Shorter rows gain nothing from composing steps first.
 LONG = 64
 
 Arrays = tuple[np.ndarray, ...]
-Summary = AffineSummary | ComposedMaps
+Summary = AffineSummary | ComposedMaps | SegmentedSummary
 
 
 def kernels(method: str) -> Kernels:
@@ -40,6 +42,8 @@ def kernels(method: str) -> Kernels:
 
 def precompute(transfer_map: TransferMap, chunk: Chunk) -> Summary:
     """Reduce every row of a chunk to one map."""
+    if isinstance(transfer_map, SegmentedMap):
+        return summarise_segments(transfer_map, chunk, precompute)
     if transfer_map.redoes_rows_of(chunk.dtype):
         return _precompute_affine(chunk)
     if chunk.steps == 0:
@@ -114,6 +118,8 @@ def _row_alone(chunk: Chunk, outer: int, inner: int) -> Chunk:
 
 def propagate(summary: Summary, entry: Arrays) -> Arrays:
     """The exit of a chunk from its entry: arrays (outer, inner), one a scalar of the state."""
+    if isinstance(summary, SegmentedSummary):
+        return propagate_segments(summary, entry, propagate)
     if isinstance(summary, AffineSummary):
         exit = propagate_affine(summary, entry[0])
         for row, chunk in summary.redo.items():

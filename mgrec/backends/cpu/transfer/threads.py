@@ -137,14 +137,12 @@ def _solve_by_phases(
     _, *summaries = together([determine(0, entry), *map(precompute, range(1, threads))])
     if any(getattr(summary, "redo", None) for summary in summaries):
         return cpu.determine(transfer_map, chunk, entry, results)
-    before = exit_of(parts[0], targets[0])
-    calls = [determine(1, before)]
-    for k, summary in enumerate(summaries, 2):
-        before = cpu.propagate(summary, before)
-        calls.append(determine(k, before))
-    together(calls)
-    last = 0 if chunk.reverse else -1
-    if not all(np.isfinite(result[0, last, 0]) for result in results):
+    entries = [exit_of(parts[0], targets[0])]
+    for summary in summaries:
+        entries.append(cpu.propagate(summary, entries[-1]))
+    together([determine(k, before) for k, before in enumerate(entries, 1)])
+    entries.append(exit_of(chunk, results))
+    if not all(np.isfinite(state).all() for before in entries for state in before):
         # Rounding may have decided whether the row overflows: the loop decides.
         cpu.determine(transfer_map, chunk, entry, results)
     return None

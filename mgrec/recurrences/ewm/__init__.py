@@ -1,0 +1,1 @@
+"""Exponentially weighted statistics."""

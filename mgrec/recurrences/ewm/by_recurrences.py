@@ -1,0 +1,161 @@
+"""Exponentially weighted statistics as linear recurrences one after the other: for GPUs.
+
+What the weights so far are worth at a step is a linear recurrence; so is the mean, given these, and
+so are the variances, given the means.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...arrays.layout import has_unknown_sizes
+from ...families.ewm.weights import Weights
+from ...families.filters.cascade import Cascade
+from ...families.filters.door import beside
+from ...families.filters.recurrence import filter_problem
+from ...placement import solve
+from ...placement.functions import concatenate, where
+from ..filters.causal import lfilter
+from ..filters.chunks import chunked_like
+from ..linear import linear_recurrence
+
+# Sizes of float32 that keep a filter of a gain of 1 far from overflow.
+_SAFE = 2.0**100
+# 1 − exp(−38) is 1 in float64.
+_FULL = 38.0
+# b and a of a filter that delays by one sample.
+_ONE_STEP = np.array([0.0, 1.0], np.float32), np.ones(1, np.float32)
+_ZERO, _ONE = np.float64(0), np.float64(1)
+
+
+def largest_size(x: Any) -> float:
+    """The largest size; nan or inf where a value is missing."""
+    return 0.0 if x.dtype.kind in "iu" else max(-float(x.min()), float(x.max()))
+
+
+def mean_without_gaps(x: Any, largest: float, weights: Weights, axis: int) -> Any:
+    """The mean where no value is missing: a filter, whose first outputs are divided."""
+    whole, rate = (slice(None),) * axis, weights.share
+    # The mean before the first value is the first value.
+    first = None if weights.is_adjusted else x[(*whole, 0)].astype(np.float64)[None]
+    entry = None if first is None else (1 - rate) * first
+    cascade = Cascade.of_polynomials([rate], [1.0, rate - 1.0])
+    # Rows near overflow are done again in the dtype of the results: float32 is too coarse.
+    is_narrow = x.dtype.char == "f" and largest < _SAFE
+    dtype = np.dtype(np.float32 if is_narrow else np.float64)
+    y = solve(filter_problem(cascade, x, entry, axis, dtype))
+    if weights.is_adjusted:
+        fall = -math.log1p(-rate) if rate < 1 else math.inf
+        count = math.ceil(min(_FULL / fall, x.shape[axis]))
+        weight = -np.expm1(-fall * np.arange(1, count + 1))
+        head = y[(*whole, slice(0, count))]
+        head /= beside(weight.reshape(-1, *[1] * (x.ndim - axis - 1)), x)
+    return y
+
+
+class Recurrences:
+    """The recurrences of a statistic.
+
+    Parameters
+    ----------
+    weights : Weights
+    series : dict, role -> array
+        Of :class:`mgrec.families.ewm.recurrence.EwmRecurrence`.
+    axis : int
+    """
+
+    def __init__(self, weights: Weights, series: dict[str, Any], axis: int) -> None:
+        self.weights, self.axis, self.marks = weights, axis, series.get("marks")
+        self.there = np.isfinite(series["x"])
+        if "y" in series:
+            self.there = self.there & np.isfinite(series["y"])
+        falls = np.float64(weights.decay)
+        falls = falls ** series["gaps"] if "gaps" in series else falls
+        self.falls = where(self.there, falls, _ONE) if weights.ignores_missing else falls
+
+    def statistic(self, x: Any, y: Any) -> Any:
+        """The statistic after every step, whatever min_periods is."""
+        name = self.weights.statistic
+        if name == "sum":
+            return self._along(self.falls, self._where_there(x))
+        self._weigh()
+        mean = self._mean(x)
+        if name == "mean":
+            return mean
+        other = self._mean(y) if y is not x else mean
+        off_x, off_y = x - mean, y - other
+        if name == "corr":
+            sizes = self._moment(off_x, off_x) * self._moment(off_y, off_y)
+            return self._moment(off_x, off_y) / np.sqrt(sizes)
+        moment = self._moment(off_x, off_y)
+        factor = _ONE if self.weights.is_biased else self._unbiased()
+        return np.sqrt(factor * moment) if name == "std" else factor * moment
+
+    def count(self) -> Any:
+        """Observations so far."""
+        return self._along(np.int64(1), self.there.astype(np.int64))
+
+    def _along(self, s: Any, t: Any) -> Any:
+        return linear_recurrence(s, t, axis=self.axis, reset=self.marks)
+
+    def _where_there(self, values: Any, otherwise: Any = _ZERO) -> Any:
+        return where(self.there, values, otherwise)
+
+    def _weigh(self) -> None:
+        """The weights of what was before, and of the new observation, as shares of both."""
+        weights, last = self.weights, delayed(self.there, self.axis)
+        if self.marks is not None:
+            last = last & (self.marks == 0)
+        kept = self.falls if weights.is_adjusted else where(last, _ZERO, self.falls)
+        self.old = self._along(kept, where(last, self.falls, _ZERO))
+        self.own: Any = _ONE if weights.is_adjusted else np.float64(weights.share)
+        if weights.is_complement:
+            self.own = _ONE - self.old
+        self.total = self.old + self.own
+        self.kept, self.gain = self.old / self.total, self.own / self.total
+
+    def _mean(self, x: Any) -> Any:
+        return self._along(self._where_there(self.kept, _ONE), self._where_there(self.gain * x))
+
+    def _moment(self, off_x: Any, off_y: Any) -> Any:
+        """The weighted mean of products of distances to the means, kept·(x − mean before)."""
+        part = self.gain * off_x * off_y / where(self.kept > 0, self.kept, _ONE)
+        part = where(self.kept > 0, part, _ZERO)
+        return self._along(self._where_there(self.kept, _ONE), self._where_there(part))
+
+    def _unbiased(self) -> Any:
+        is_adjusted = self.weights.is_adjusted
+        after = self._where_there(self.total if is_adjusted else _ONE, self.old)
+        unit = _ONE if is_adjusted else self._where_there(_ONE / self.total, _ONE)
+        falls, own = self.falls * unit, self.own * unit
+        squares = self._along(falls * falls, self._where_there(own * own))
+        whole = after * after
+        rest = whole - squares
+        return where(rest > 0, whole / where(rest > 0, rest, _ONE), np.nan)
+
+
+def by_recurrences(
+    weights: Weights, series: dict[str, Any], axis: int, dtype: np.dtype[Any]
+) -> Any:
+    """A statistic of series, CuPy arrays or Dask arrays of them."""
+    given = Recurrences(weights, series, axis)
+    x = where(given.there, series["x"], series["x"].dtype.type(0))
+    y = x
+    if "y" in series:
+        y = where(given.there, series["y"], series["y"].dtype.type(0))
+    result = given.statistic(x, y)
+    is_enough = given.count() >= weights.least
+    return where(is_enough, result.astype(dtype, copy=False), dtype.type(np.nan))
+
+
+def delayed(there: Any, axis: int) -> Any:
+    """Whether the value before each is there; there is none before the first."""
+    if has_unknown_sizes(getattr(there, "chunks", ())):
+        return lfilter(*_ONE_STEP, there.astype(np.float32), axis) > 0
+    whole = (slice(None),) * axis
+    head = there[(*whole, slice(0, 1))] & False
+    joined = concatenate([head, there[(*whole, slice(0, -1))]], axis)
+    return chunked_like(joined, there)

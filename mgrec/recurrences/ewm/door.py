@@ -1,0 +1,160 @@
+"""The door of exponentially weighted statistics: weights, times and series."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from typing import Any
+
+import numpy as np
+
+from ...arrays.arguments import as_flag, as_integer, as_real
+from ...arrays.door import as_any_array
+from ...arrays.kinds import is_lazy, is_on_gpu
+from ...families.ewm.weights import PAIRS, STATISTICS, Weights
+from ...families.filters.door import as_signal, beside
+
+_RANGES = {
+    "alpha": "0 < alpha <= 1", "span": "span >= 1", "halflife": "halflife > 0", "com": "com >= 0"
+}  # fmt: skip
+
+
+def as_weights(
+    rates: dict[str, Any], has_times: bool, statistic: str, adjust: Any, ignore_na: Any, bias: Any,
+    min_periods: Any,
+) -> Weights:  # fmt: skip
+    """What pandas' ``ewm`` is told; `rates` are alpha, span, halflife and com."""
+    if statistic not in STATISTICS:
+        raise ValueError(f"statistic must be one of {', '.join(STATISTICS)}; got {statistic!r}")
+    is_adjusted = as_flag("adjust", adjust)
+    if statistic == "sum" and not is_adjusted:
+        raise ValueError("adjust must be True for a sum, whose weights are not divided by anything")
+    least = 0 if min_periods is None else as_integer("min_periods", min_periods)
+    if least < 0:
+        raise ValueError(f"min_periods must be 0 or more; got {least}")
+    return Weights(
+        statistic,
+        _share(rates, has_times, is_adjusted),
+        is_adjusted,
+        as_flag("ignore_na", ignore_na),
+        as_flag("bias", bias),
+        max(least, 1),
+    )
+
+
+def _share(rates: dict[str, Any], has_times: bool, is_adjusted: bool) -> float:
+    """α. With times a halflife is one of them, and α is 1/2 unless another is given as well."""
+    names = [name for name, value in rates.items() if value is not None]
+    if has_times:
+        if "halflife" not in names:
+            raise ValueError(
+                "halflife must be given beside times: how long a weight takes to halve"
+            )
+        names.remove("halflife")
+        if not names:
+            return 0.5
+        if not is_adjusted:
+            raise ValueError(f"adjust must be True where times and {names[0]} are given")
+    if len(names) != 1:
+        got = " and ".join(names) or "none"
+        raise ValueError(f"one of alpha, span, halflife and com must be given; got {got}")
+    return _share_of(names[0], rates[names[0]])
+
+
+def _share_of(name: str, given: Any) -> float:
+    if name == "halflife" and isinstance(given, (str, datetime.timedelta, np.timedelta64)):
+        raise TypeError(
+            f"halflife must be a finite number, {_RANGES[name]}; got {given!r}, without times"
+        )
+    value = as_real(name, given, f"a finite number, {_RANGES[name]}")
+    fits = {
+        "alpha": 0 < value <= 1, "span": value >= 1, "halflife": value > 0, "com": value >= 0
+    }  # fmt: skip
+    if not fits[name] or math.isinf(value):
+        raise ValueError(f"{name} must be a finite number, {_RANGES[name]}; got {value}")
+    if name == "span":
+        return 2 / (value + 1)
+    if name == "halflife":
+        return -math.expm1(-math.log(2) / value)
+    return value if name == "alpha" else 1 / (1 + value)
+
+
+def as_series(x: Any, other: Any, statistic: str) -> dict[str, Any]:
+    """The series by their roles, of the same shape."""
+    given = {"x": as_signal(x)}
+    if (other is None) == (statistic in PAIRS):
+        wanted = "given" if other is None else "None"
+        raise ValueError(f"other must be {wanted} for statistic {statistic!r}")
+    if other is not None:
+        given["y"] = as_signal(other, "other")
+        if given["y"].shape != given["x"].shape:
+            shapes = given["x"].shape, given["y"].shape
+            raise ValueError(f"other must have the shape of x, {shapes[0]}; got {shapes[1]}")
+        if is_on_gpu(given["x"]) != is_on_gpu(given["y"]):
+            raise TypeError("x and other must both be on a GPU or both in host memory")
+    for name, values in given.items():
+        if values.dtype.kind not in "iuf":
+            raise TypeError(f"{'other' if name == 'y' else name} must be real; got {values.dtype}")
+    return {
+        name: values.astype(np.float64) if values.dtype.char == "g" else values
+        for name, values in given.items()
+    }
+
+
+def as_gaps(times: Any, halflife: Any, x: Any, axis: int) -> Any:
+    """How many halflives lie before each observation, 0 before the first one, along `axis`."""
+    times = times if is_on_gpu(times) and not is_lazy(times) else as_any_array("times", times)
+    if times.ndim != 1 or not (times.size == x.shape[axis] or x.shape[axis] != x.shape[axis]):
+        raise ValueError(f"times must have shape ({x.shape[axis]},); got {times.shape}")
+    unit = _in_units_of(times, halflife)
+    if times.dtype.kind == "M":
+        if not is_lazy(times) and np.isnat(times).any():
+            raise ValueError("times must not be missing; got NaT")
+        times = times.view(np.int64)
+    gaps = _differences(times, unit)
+    index: list[Any] = [None] * x.ndim
+    index[axis] = slice(None)
+    gaps = gaps if is_lazy(gaps) or is_on_gpu(gaps) else beside(gaps, x)
+    return gaps[tuple(index)]
+
+
+def _in_units_of(times: Any, halflife: Any) -> float:
+    """A halflife in the unit of the times."""
+    kind = times.dtype.kind
+    if kind not in "Miuf":
+        raise TypeError(f"times must be datetime64, or numbers; got {times.dtype}")
+    if kind == "M":
+        if isinstance(halflife, str):
+            halflife = _parsed(halflife)
+        if not isinstance(halflife, (datetime.timedelta, np.timedelta64)):
+            raise TypeError(f"halflife must be a timedelta where times are dates; got {halflife!r}")
+        step = np.ones((), times.dtype.str.replace("M8", "m8"))
+        value = float(np.timedelta64(halflife) / step)
+    else:
+        value = as_real("halflife", halflife, "a number in the unit of times")
+    if not 0 < value < math.inf:
+        raise ValueError(f"halflife must be above 0; got {halflife!r}")
+    return value
+
+
+def _parsed(halflife: str) -> Any:
+    """A text such as "4 days", as pandas reads it."""
+    try:
+        from pandas import Timedelta
+    except ImportError as error:
+        raise TypeError(
+            f"halflife must be a numpy.timedelta64 where pandas is not installed, which would read "
+            f"{halflife!r}"
+        ) from error
+    return Timedelta(halflife).to_timedelta64()
+
+
+def _differences(times: Any, unit: float) -> Any:
+    if is_lazy(times):
+        steps = (times[1:] - times[:-1]) / unit
+        joined: Any = np.concatenate([np.zeros_like(steps, shape=1), steps])
+        return joined.rechunk(times.chunks)
+    gaps = np.zeros_like(times, dtype=np.float64)
+    np.subtract(times[1:], times[:-1], out=gaps[1:], casting="same_kind")
+    gaps /= unit
+    return gaps

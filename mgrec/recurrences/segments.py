@@ -1,0 +1,85 @@
+"""Sequences of different lengths, one after the other in one array."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..arrays.arguments import as_flag
+from ..arrays.door import as_plain_array
+from ..arrays.kinds import is_lazy, is_on_gpu
+
+
+def starts(lengths: Any = None, *, offsets: Any = None, reverse: bool = False) -> Any:
+    """Mark where each of many sequences starts that stand one after the other in one array.
+
+    The marks are what recurrences and filters take as ``reset``.
+
+    Parameters
+    ----------
+    lengths : array_like or CuPy array
+        Of the sequences, 1-d: integers of 0 or more. A sequence of length 0 has no step to mark.
+    offsets : array_like or CuPy array, optional
+        In place of `lengths`: where each sequence begins, from 0 on, and at last where all end,
+        as Arrow, awkward and nested tensors of torch have them.
+    reverse : bool, optional
+        Mark the last step of each, where a recurrence in reverse starts.
+
+    Returns
+    -------
+    array of bool
+        As long as all sequences together; a CuPy array if `lengths` or `offsets` is.
+
+    Raises
+    ------
+    TypeError
+        They are no integers, or lazy, or not one of both is given.
+    ValueError
+        They are not 1-d, a length is negative, or `offsets` do not begin with 0.
+
+    Examples
+    --------
+    >>> import numpy as np, mgrec
+    >>> mgrec.starts([2, 0, 3])
+    array([ True, False,  True, False, False])
+
+    Discounted returns of three episodes, G_i = r_i + 0.5·G_{i+1} up to the end of each:
+
+    >>> rewards, lengths = np.ones(6), [1, 2, 3]
+    >>> last = mgrec.starts(lengths, reverse=True)
+    >>> mgrec.linear_recurrence(0.5, rewards, reverse=True, reset=last)
+    array([1.  , 1.5 , 1.  , 1.75, 1.5 , 1.  ])
+
+    Generalised advantage estimates are the same of the temporal differences, with the discount
+    times λ as the coefficient.
+    """
+    reverse = as_flag("reverse", reverse)
+    if (lengths is None) == (offsets is None):
+        raise TypeError("one of lengths and offsets must be given; got both or none")
+    if offsets is None:
+        lengths = _integers("lengths", lengths)
+        ends = lengths.cumsum()
+        begins = ends - lengths
+    else:
+        offsets = _integers("offsets", offsets)
+        begins, ends = offsets[:-1], offsets[1:]
+        if offsets.size == 0 or offsets[0] != 0:
+            raise ValueError(f"offsets must begin with 0; got {offsets[:1]}")
+    if (ends < begins).any():
+        name = "lengths must be 0 or more" if offsets is None else "offsets must not fall"
+        raise ValueError(f"{name}; got {int((ends - begins).min())} between two")
+    marks = np.zeros_like(ends, dtype=bool, shape=int(ends[-1]) if ends.size else 0)
+    marks[(ends - 1 if reverse else begins)[ends > begins]] = True
+    return marks
+
+
+def _integers(name: str, values: Any) -> Any:
+    if is_lazy(values):
+        raise TypeError(f"{name} must be in memory; got a Dask array: compute it first")
+    array = values if is_on_gpu(values) else as_plain_array(name, values)
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be 1-d; got {array.ndim} axes")
+    if array.size and array.dtype.kind not in "iu":
+        raise TypeError(f"{name} must be integers; got {array.dtype}")
+    return array.astype(np.int64)

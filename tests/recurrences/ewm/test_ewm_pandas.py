@@ -1,0 +1,119 @@
+"""Exponentially weighted statistics under every option: pandas', however they are computed."""
+
+import dask.array as da
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mgrec.recurrences.ewm import statistics
+from mgrec.signal import ewm
+
+RATES = [
+    {"alpha": 0.3},
+    {"com": 1},
+    {"span": 9},
+    {"halflife": 2.5},
+    {"alpha": 1.0},
+    {"alpha": 1e-3},
+]
+DAY = np.timedelta64(1, "D")
+
+
+@st.composite
+def options(draw):
+    chosen = {
+        "statistic": draw(st.sampled_from(["mean", "sum", "var", "std", "cov", "corr"])),
+        "ignore_na": draw(st.booleans()),
+        "min_periods": draw(st.sampled_from([0, 1, 2, 5])),
+        "adjust": draw(st.booleans()),
+        "bias": draw(st.booleans()),
+        **draw(st.sampled_from(RATES)),
+    }
+    chosen["adjust"] |= chosen["statistic"] == "sum"
+    if chosen["statistic"] == "mean" and draw(st.booleans()):
+        for name in {"com", "span", "alpha"} if not chosen["adjust"] else {"halflife"}:
+            chosen.pop(name, None)
+        chosen["halflife"] = draw(st.sampled_from([DAY, np.timedelta64(36, "h"), "2 days"]))
+        chosen["times"] = True
+    return chosen
+
+
+@st.composite
+def series(draw, values=None):
+    """Two series with gaps of all lengths, constants and infinities among them."""
+    length = draw(st.integers(1, 40))
+    rng = np.random.default_rng(draw(st.integers(0, 1000)))
+    x, y = rng.normal(size=(2, length)) * draw(st.sampled_from([1.0, 1e-3, 1e6]))
+    if draw(st.booleans()):
+        x[length // 3 :] = x[0]
+    share = draw(st.sampled_from([0.0, 0.1, 0.5, 0.95, 1.0]))
+    for each in (x, y):
+        each[rng.random(length) < share] = draw(st.sampled_from([np.nan, np.inf]))
+    days = np.cumsum(rng.integers(0, 4, length)).astype("M8[D]").astype("M8[s]")
+    return x, y, days
+
+
+def by_pandas(x, y, times, chosen):
+    own = dict(chosen)
+    statistic, bias = own.pop("statistic"), own.pop("bias")
+    if own.pop("times", None) is not None:
+        own["times"] = pd.DatetimeIndex(times)
+    weighted = pd.Series(x).ewm(**own)
+    further = {"bias": bias} if statistic in ("var", "std", "cov") else {}
+    given = (pd.Series(y),) if statistic in ("cov", "corr") else ()
+    return getattr(weighted, statistic)(*given, **further).to_numpy()
+
+
+def assert_close(result, wanted, x, statistic):
+    """Within rounding; a variance cancels, and a quotient of vanishing variances is anything."""
+    size = np.max(np.abs(x[np.isfinite(x)]), initial=0.0)
+    power = {"var": 2, "cov": 2, "corr": 0}.get(statistic, 1)
+    assert result.dtype == np.float64
+    np.testing.assert_allclose(result, wanted, rtol=1e-9, atol=1e-13 * size**power + 1e-300)
+
+
+@settings(max_examples=150, deadline=None)
+@given(chosen=options(), values=series(), data=st.data())
+def test_every_option_is_pandas(chosen, values, data):
+    x, y, times = values
+    wanted = by_pandas(x, y, times, chosen)
+    statistic = chosen["statistic"]
+    own = dict(chosen)
+    if statistic in ("cov", "corr"):
+        own["other"] = y
+    if "times" in own:
+        own["times"] = times
+    assert_close(ewm(x, **own), wanted, x, statistic)
+    cut = data.draw(st.integers(0, x.size))
+    chunks = ((cut, x.size - cut),) if data.draw(st.booleans()) else 3
+    for name in ("other", "times"):
+        if name in own and data.draw(st.booleans()):
+            own[name] = da.from_array(own[name], chunks=chunks)
+    result = ewm(da.from_array(x, chunks=chunks), **own).compute(scheduler="sync")
+    assert_close(result, wanted, x, statistic)
+
+
+@settings(max_examples=60, deadline=None)
+@given(chosen=options(), values=series())
+def test_linear_recurrences_one_after_the_other_are_pandas(chosen, values):
+    """What a GPU does, here on NumPy and Dask arrays."""
+    x, y, times = values
+    wanted = by_pandas(x, y, times, chosen)
+    own = dict(chosen)
+    if own["statistic"] in ("cov", "corr"):
+        own["other"] = y
+    if "times" in own:
+        own["times"] = times
+    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
+        patch.setattr(statistics, "is_on_gpu", lambda array: True)
+        for data in (x, da.from_array(x, chunks=7)):
+            result = np.asarray(ewm(data, **own))
+            if own["statistic"] == "corr":
+                # Of variances that are rounding errors: 0 over 0 in pandas.
+                is_sure = np.isfinite(wanted) & (np.abs(wanted) < 1)
+                result, want = result[is_sure], wanted[is_sure]
+                np.testing.assert_allclose(result, want, rtol=0, atol=1e-3)
+            else:
+                assert_close(result, wanted, x, own["statistic"])

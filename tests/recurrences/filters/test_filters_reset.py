@@ -1,0 +1,108 @@
+"""Filters that start anew: every segment is a call of its own."""
+
+import dask.array as da
+import numpy as np
+import pytest
+from scipy import signal
+
+from mgrec.signal import lfilter, sosfilt
+
+FILTERS = {
+    "one": ([0.5], [1.0, -0.5]),
+    "three": signal.butter(3, 0.2),
+    "taps": ([1.0, 2.0, 0.5], [1.0]),
+    "nothing": ([2.0], [1.0]),
+}
+
+
+def by_segments(solve, x, states, marks, axis):
+    """SciPy's filter of each segment of each row; states are (count, *rows)."""
+    y, last = np.empty(x.shape), np.empty_like(states)
+    moved, out = np.moveaxis(x, axis, -1), np.moveaxis(y, axis, -1)
+    full = np.moveaxis(np.broadcast_to(marks, x.shape), axis, -1)
+    for row in np.ndindex(moved.shape[:-1]):
+        begins = [0, *np.flatnonzero(full[row])]
+        z = states[(slice(None), *row)]
+        for begin, end in zip(begins, [*begins[1:], x.shape[axis]], strict=True):
+            if end > begin or end == x.shape[axis]:
+                out[row][begin:end], z = solve(moved[row][begin:end], states[(slice(None), *row)])
+        last[(slice(None), *row)] = z
+    return y, last
+
+
+def draw(shape, axis, share, form):
+    rng = np.random.default_rng(sum(shape))
+    own = [1] * len(shape)
+    own[axis] = shape[axis]
+    marks = rng.random(own if form == "along" else shape) < share
+    return rng.normal(size=shape), marks
+
+
+@pytest.mark.parametrize("name", FILTERS)
+@pytest.mark.parametrize("form", ["along", "full"])
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((200,), 0), ((3, 90), 1), ((90, 3), 0), ((2, 60, 3), 1)]
+)
+def test_segments_are_scipys(name, form, shape, axis):
+    b, a = FILTERS[name]
+    x, marks = draw(shape, axis, 0.05, form)
+    count = max(len(a), len(b)) - 1
+    rows = np.delete(shape, axis)
+    zi = np.random.default_rng(1).normal(size=(count, *rows))
+    wanted, last = by_segments(lambda part, z: signal.lfilter(b, a, part, zi=z), x, zi, marks, axis)
+    quiet, _ = by_segments(lambda part, z: signal.lfilter(b, a, part, zi=z), x, 0 * zi, marks, axis)
+    given = np.moveaxis(zi, 0, axis)
+    chunks = tuple(13 if k == axis else 2 for k in range(len(shape)))
+    for data in (x, da.from_array(x, chunks=chunks)):
+        np.testing.assert_allclose(lfilter(b, a, data, axis, reset=marks), quiet, atol=1e-12)
+        y, zf = lfilter(b, a, data, axis, zi=given, reset=marks)
+        np.testing.assert_allclose(y, wanted, atol=1e-12)
+        np.testing.assert_allclose(np.moveaxis(np.asarray(zf), axis, 0), last, atol=1e-12)
+
+
+def test_sections_and_labels():
+    sos = signal.butter(6, 0.3, output="sos")
+    x = np.random.default_rng(2).normal(size=(2, 300))
+    labels = np.repeat([3, 1, 1, 4], 75)
+    zi = np.random.default_rng(3).normal(size=(3, 2, 2))
+    parts = [signal.sosfilt(sos, x[:, a:b], zi=zi) for a, b in ((0, 75), (75, 225), (225, 300))]
+    for data in (x, da.from_array(x, chunks=(1, 80))):
+        y, zf = sosfilt(sos, data, zi=zi, reset=labels)
+        np.testing.assert_allclose(y, np.concatenate([part for part, _ in parts], 1), atol=1e-12)
+        np.testing.assert_allclose(zf, parts[-1][1], atol=1e-12)
+
+
+@pytest.mark.parametrize("share", [0.001, 0.2])
+def test_what_was_before_is_forgotten(share):
+    b, a = FILTERS["three"]
+    x, marks = draw((5000,), 0, share, "along")
+    marks[[100, 2000]] = True
+    x[50], x[1500] = np.nan, np.inf
+    wanted, _ = by_segments(
+        lambda part, z: signal.lfilter(b, a, part, zi=z), x, np.zeros((3,)), marks, 0
+    )
+    for data in (x, da.from_array(x, chunks=700)):
+        y = np.asarray(lfilter(b, a, data, reset=marks))
+        np.testing.assert_allclose(y, wanted, atol=1e-12)
+        assert np.isnan(y).any()
+        assert np.isfinite(y[2000:]).all()
+
+
+@pytest.mark.parametrize("dtype", ["f4", "c8", "i2"])
+def test_dtypes_and_out(dtype):
+    b, a = FILTERS["three"]
+    x = np.arange(40).astype(dtype)
+    marks = np.arange(40) % 7 == 3
+    wanted = lfilter(b, a, x[3:10])
+    y = lfilter(b, a, x, reset=marks)
+    assert y.dtype == wanted.dtype
+    np.testing.assert_allclose(y[3:10], wanted)
+    out = np.empty_like(y)
+    assert lfilter(b, a, x, reset=marks, out=out) is out
+    np.testing.assert_array_equal(out, y)
+    assert lfilter(b, a, x[:0], reset=marks[:0]).shape == (0,)
+
+
+def test_reset_of_other_shapes_is_refused():
+    with pytest.raises(ValueError, match="reset must have shape"):
+        lfilter([1.0], [1.0], np.ones(4), reset=np.ones(3, bool))

@@ -1,0 +1,200 @@
+"""States that start anew at marked steps: every segment is a call of its own."""
+
+import dask.array as da
+import numpy as np
+import oracles
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mgrec
+
+STEPS = {
+    mgrec.maps.affine: (oracles.linear, 2, 1),
+    mgrec.maps.max_plus: (oracles.max_plus, 2, 1),
+    mgrec.maps.matrix2: (oracles.matrix2, 6, 2),
+}
+
+
+def by_segments(step, operands, initial, marks, reverse):
+    """The loop, in which `initial` is the state before every marked step."""
+    states, rows = initial, []
+    order = range(len(marks))
+    for i in reversed(order) if reverse else order:
+        states = initial if marks[i] else states
+        with np.errstate(all="ignore"):
+            states = step(states, *(x[i] for x in operands))
+        rows.append(states if isinstance(states, tuple) else (states,))
+    return np.array(rows[::-1] if reverse else rows).reshape(
+        len(marks), len(rows[0]) if rows else 1
+    )
+
+
+def chunked(x, chunks):
+    return da.from_array(np.asarray(x), chunks=(chunks,)) if np.ndim(x) else x
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=st.data(), length=st.integers(0, 60), reverse=st.booleans())
+def test_segments_of_any_map_are_loops_of_their_own(data, length, reverse):
+    transfer_map = data.draw(st.sampled_from(sorted(STEPS, key=lambda m: m.name)))
+    step, count, states = STEPS[transfer_map]
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    operands = [rng.normal(size=length) for _ in range(count)]
+    # Composed maps of other kinds may have nan where the loop has none.
+    for x in operands if transfer_map == mgrec.maps.affine else ():
+        x[rng.random(length) < 0.05] = data.draw(
+            st.sampled_from([np.nan, np.inf, -np.inf, 0, 1e300])
+        )
+    marks = rng.random(length) < data.draw(st.sampled_from([0, 0.1, 0.5, 1]))
+    initial = tuple(rng.normal(size=states)) if states > 1 else rng.normal()
+    wanted = by_segments(step, operands, initial, marks, reverse)
+    cut = data.draw(st.lists(st.integers(0, 20), max_size=4))
+    chunks = (*cut, length - sum(cut)) if sum(cut) <= length else (length,)
+    for convert in (np.asarray, lambda x: chunked(x, chunks)):
+        options = {"initial": initial, "reverse": reverse, "reset": convert(marks)}
+        result = mgrec.scan(transfer_map, *map(convert, operands), **options)
+        result = np.stack(result if states > 1 else (result,), -1)
+        np.testing.assert_allclose(result, wanted.reshape(length, states), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("form", ["along", "rows", "full"])
+def test_marks_broadcast_to_the_rows(axis, reverse, form):
+    rng = np.random.default_rng(axis)
+    shape = (4, 30, 5)
+    s, t = rng.normal(size=(2, *shape))
+    initial = rng.normal(size=np.delete(shape, axis))
+    own = {"along": (shape[axis],), "full": shape, "rows": (*shape[:2], 1)}[form]
+    marks = rng.random(own) < 0.2
+    index = [None] * 3
+    index[axis] = slice(None)
+    full = np.broadcast_to(marks[tuple(index)] if form == "along" else marks, shape)
+    moved = [np.moveaxis(x, axis, 0) for x in (s, t, full)]
+    wanted = np.empty(moved[0].shape)
+    for row in np.ndindex(initial.shape):
+        x, y, m = (part[(slice(None), *row)] for part in moved)
+        wanted[(slice(None), *row)] = by_segments(oracles.linear, (x, y), initial[row], m, reverse)[
+            :, 0
+        ]
+    wanted = np.moveaxis(wanted, 0, axis)
+    lazy = [da.from_array(x, chunks=(2, 7, 3)) for x in (s, t)]
+    for given_s, given_t in ((s, t), lazy):
+        result = mgrec.linear_recurrence(
+            given_s, given_t, initial, axis=axis, reverse=reverse, reset=marks
+        )
+        np.testing.assert_allclose(result, wanted, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("dtype", ["i8", "U2", "M8[D]"])
+def test_labels_start_anew_where_they_change(reverse, dtype):
+    labels = np.array([7, 7, 7, 2, 2, 7, 7, 7, 1]).astype("i8" if dtype != "U2" else dtype)
+    labels = labels.astype(dtype)
+    wanted = np.array([1, 2, 3, 1, 2, 1, 2, 3, 1])
+    wanted = np.array([3, 2, 1, 2, 1, 3, 2, 1, 1]) if reverse else wanted
+    x = np.ones(9, np.int8)
+    for chunks in (9, 3, (1, 4, 0, 4)):
+        given_x, given = (da.from_array(each, chunks=(chunks,)) for each in (x, labels))
+        for operand, reset in ((x, labels), (given_x, given), (given_x, labels)):
+            result = mgrec.linear_recurrence(1, operand, reverse=reverse, reset=reset)
+            assert result.dtype == np.int8
+            np.testing.assert_array_equal(result, wanted)
+
+
+def test_threads_solve_segments_as_one_does(eager_threads, monkeypatch):
+    rng = np.random.default_rng(3)
+    s, t = rng.uniform(-1, 1, (2, 70_000))
+    t[rng.integers(0, t.size, 9)] = np.inf
+    for share in (0.0001, 0.05):
+        marks = rng.random(t.size) < share
+        results = []
+        for threads in ("1", "3", "9"):
+            monkeypatch.setenv("MGREC_NUM_THREADS", threads)
+            results.append(mgrec.linear_recurrence(s, t, 0.5, reset=marks))
+        np.testing.assert_allclose(results[1], results[0], rtol=1e-12, atol=1e-15)
+        np.testing.assert_allclose(results[2], results[0], rtol=1e-12, atol=1e-15)
+
+
+def test_coefficients_count_on_through_segments():
+    s = mgrec.Coefficient(lambda i: 1.0 * i)
+    marks = np.array([False, False, True, False])
+    for t in (np.ones(4), da.ones(4, chunks=3)):
+        np.testing.assert_array_equal(mgrec.linear_recurrence(s, t, reset=marks), [1, 2, 1, 4])
+
+
+def test_rational_segments():
+    a = np.array([1.0, 1.0, 1.0, 2.0, 1.0])
+    marks = [False, False, True, False, False]
+    result = mgrec.rational_recurrence(a, 1.0, 1.0, 0.0, initial=1.0, reset=marks)
+    np.testing.assert_allclose(result, [2, 1.5, 2, 2.5, 1.4])
+
+
+def test_a_map_of_ones_own_starts_anew():
+    running_best = mgrec.TransferMap(
+        lift=lambda x: (x,),
+        compose=lambda earlier, later: (np.maximum(earlier[0], later[0]),),
+        apply=lambda largest, state: np.maximum(largest[0], state),
+        identity=(-np.inf,),
+    )
+    x = np.array([1.0, 5.0, 2.0, 3.0])
+    result = mgrec.scan(running_best, x, initial=0.0, reset=[False, False, True, False])
+    np.testing.assert_array_equal(result, [1, 5, 2, 3])
+
+
+@pytest.mark.parametrize(
+    ("reset", "error", "words"),
+    [
+        (np.ones(3, bool), ValueError, r"reset must have shape \(4,\), the steps along axis 0"),
+        (np.ones((4, 1), bool), ValueError, "or one that broadcasts to"),
+        (True, ValueError, "reset must have shape"),
+        (np.ones(4), TypeError, "reset must be a mask of bool, or labels that are integers"),
+        (np.array(["a", None, 1, 2], object), TypeError, "got object"),
+        (np.ma.masked_array(np.ones(4, bool)), TypeError, "masked"),
+    ],
+)
+def test_what_reset_refuses(reset, error, words):
+    with pytest.raises(error, match=words):
+        mgrec.linear_recurrence(1.0, np.ones(4), reset=reset)
+
+
+def test_labels_in_chunks_of_unknown_sizes_are_refused():
+    x = da.ones(6, chunks=2)
+    x = x[x > 0]
+    with pytest.raises(ValueError, match="must be a mask where sizes of chunks are unknown"):
+        mgrec.linear_recurrence(1.0, x, reset=x.astype(int))
+    result = mgrec.linear_recurrence(1.0, x, reset=x > 0)
+    np.testing.assert_array_equal(result, np.ones(6))
+
+
+LENGTHS = [[3, 0, 2, 1], [0, 0], [], [5]]
+
+
+@pytest.mark.parametrize("lengths", LENGTHS)
+@pytest.mark.parametrize("reverse", [False, True])
+def test_starts_of_sequences(lengths, reverse):
+    wanted = [k == (n - 1 if reverse else 0) for n in lengths for k in range(n)]
+    for marks in (
+        mgrec.starts(lengths, reverse=reverse),
+        mgrec.starts(offsets=np.r_[0, np.cumsum(lengths, dtype=int)], reverse=reverse),
+    ):
+        assert marks.dtype == bool
+        np.testing.assert_array_equal(marks, wanted)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "words"),
+    [
+        ({}, TypeError, "one of lengths and offsets must be given"),
+        ({"lengths": [1, -1]}, ValueError, "lengths must be 0 or more; got -1"),
+        ({"lengths": [1.5]}, TypeError, "lengths must be integers; got float64"),
+        ({"lengths": [[1]]}, ValueError, "lengths must be 1-d; got 2 axes"),
+        ({"offsets": [0, 3, 2]}, ValueError, "offsets must not fall; got -1"),
+        ({"offsets": [1, 3]}, ValueError, "offsets must begin with 0"),
+        ({"lengths": da.ones(3)}, TypeError, "lengths must be in memory"),
+    ],
+)
+def test_what_starts_refuses(given, error, words):
+    with pytest.raises(error, match=words):
+        mgrec.starts(**given)
