@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,3 +22,7 @@ class Begun:
     results: tuple[Any, ...]
     summary: Any
     head: Any
+
+
+Begin = Callable[[], Begun | None]
+"""Waits for a chunk that is being begun; None where it does not forget its entry after all."""

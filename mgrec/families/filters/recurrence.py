@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...arrays.chunk import Chunk
+from ...arrays.kinds import is_writeable
 from ...arrays.layout import canonical_shape, is_one
-from ..begun import Begun
+from ..begun import Begin, Begun
 from ..family import Arrays, Chain, Pack, Shape
 from ..kernels import Again, Backend, Kernels, Summarise
 from ..problem import Problem
@@ -56,26 +57,32 @@ class FilterRecurrence(Chain):
     def forgets(self) -> bool:
         return self.cascade.states > 0 and self.cascade.radius < 1
 
-    def may_begin(self, shape: Sequence[float]) -> bool:
+    def may_begin(self, shape: Sequence[float], is_on_gpu: bool) -> bool:
+        if is_on_gpu or not self.forgets:
+            return False
         steps = shape[self.axis]
-        is_long = steps >= LEAST_DECAYS * max(1.0, self.cascade.decay)
-        return self.forgets and is_long and prod(shape) >= LARGE
+        return steps >= LEAST_DECAYS * max(1.0, self.cascade.decay) and prod(shape) >= LARGE
 
-    def begin(self, backend: Backend, pack: Pack, shape: Shape) -> Begun | None:
+    def begin(self, backend: Backend, pack: Pack, shape: Shape) -> Begin | None:
         begin = backend.kernels(self.family).begin
-        if begin is None or not self.may_begin(shape):
+        if begin is None or not self.may_begin(shape, False):
             return None
         chunk = self._chunk(pack)
         results = (backend.empty(chunk.shape, self.dtype),)
-        found = begin(self.cascade, chunk, results)
-        if found is None:
-            return None
-        logger.debug("begin: chunk %s forgets its entry", pack.place)
-        return Begun(results, *found)
+        wait = begin(self.cascade, chunk, results)
+
+        def begun() -> Begun | None:
+            found = wait()
+            if found is None:
+                return None
+            logger.debug("begin: chunk %s forgets its entry", pack.place)
+            return Begun(results, *found)
+
+        return begun
 
     def finish(self, backend: Backend, shape: Shape, begun: Begun, entry: Any) -> Arrays:
         # What came from another worker may be read-only.
-        results = tuple([r if r.flags.writeable else r.copy() for r in begun.results])
+        results = tuple([r if is_writeable(r) else r.copy() for r in begun.results])
         (result,) = backend.kernels(self.family).finish(begun.head, entry, results)
         return (result.reshape(shape),)
 

@@ -15,13 +15,13 @@ from ...algebra.coefficient import Coefficient
 from ...algebra.transfer_map import TransferMap
 from ...arrays.chunk import Chunk, CoefficientOperand
 from ...arrays.door import arrays_of
-from ...arrays.kinds import is_on_gpu
+from ...arrays.kinds import is_on_gpu, is_writeable
 from ...arrays.layout import as_result, is_one, lay_out, lay_out_entry
-from ..begun import Begun
+from ..begun import Begin, Begun
 from ..family import Arrays, Chain, Pack, Shape
 from ..kernels import Again, Backend, Kernels, Summarise
 from .affine import AffineSummary
-from .head import LARGE, LEAST
+from .head import LARGE, LARGE_ON_GPU, LEAST
 from .summary import ComposedMaps
 
 logger = logging.getLogger("mgrec")
@@ -88,25 +88,36 @@ class TransferRecurrence(Chain):
         is_linear = self.transfer_map.capabilities.is_affine and self.dtype.kind == "f"
         return is_linear and not self.indexed_by
 
-    def may_begin(self, shape: Sequence[float]) -> bool:
-        return self.forgets and shape[self.axis] >= LEAST and prod(shape) >= LARGE
+    def may_begin(self, shape: Sequence[float], is_on_gpu: bool) -> bool:
+        size, steps = prod(shape), shape[self.axis]
+        if not is_on_gpu:
+            return self.forgets and steps >= LEAST and size >= LARGE
+        s = self.operands[0]
+        is_able = steps == size if isinstance(s, int) else s.ndim == 0 and abs(s) < 1
+        is_able = is_able and self.method != "p-scheme"
+        return self.forgets and bool(is_able) and size >= LARGE_ON_GPU
 
-    def begin(self, backend: Backend, pack: Pack, shape: Shape) -> Begun | None:
+    def begin(self, backend: Backend, pack: Pack, shape: Shape) -> Begin | None:
         begin = backend.kernels(self.family).begin
-        if begin is None or not self.may_begin(shape):
+        if begin is None or not self.may_begin(shape, any(map(is_on_gpu, pack.blocks))):
             return None
         chunk = self._chunk(pack, shape)
         results = tuple([backend.empty(chunk.shape, self.dtype) for _ in range(self.states)])
-        found = begin(self.transfer_map, chunk, results)
-        if found is None:
-            return None
-        summary, head = found
-        logger.debug("begin: chunk %s forgets its entry after %d steps", pack.place, head.steps)
-        return Begun(results, summary, head)
+        wait = begin(self.transfer_map, chunk, results)
+
+        def begun() -> Begun | None:
+            found = wait()
+            if found is None:
+                return None
+            summary, head = found
+            logger.debug("begin: chunk %s forgets its entry after %d steps", pack.place, head.steps)
+            return Begun(results, summary, head)
+
+        return begun if wait else None
 
     def finish(self, backend: Backend, shape: Shape, begun: Begun, entry: Any) -> Arrays:
         # What came from another worker may be read-only.
-        results = tuple([r if r.flags.writeable else r.copy() for r in begun.results])
+        results = tuple([r if is_writeable(r) else r.copy() for r in begun.results])
         results = backend.kernels(self.family).finish(begun.head, entry, results)
         return tuple([as_result(result, shape, self.result_dtype) for result in results])
 

@@ -57,7 +57,7 @@ def kernels(method: str) -> Kernels:
 
     determine = determine_on_threads if method == "threads" else _determine
     precompute = at_once(precompute_filter)
-    return Kernels(determine, precompute, propagate_filter, begin=begin, finish=finish)
+    return Kernels(determine, precompute, propagate_filter, begin=at_once(begin), finish=finish)
 
 
 def _determine(cascade: Cascade, chunk: Chunk, entry: Any, result: np.ndarray) -> np.ndarray:

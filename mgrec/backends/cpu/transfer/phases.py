@@ -33,7 +33,7 @@ def kernels(method: str) -> Kernels:
     from .threads import determine_on_threads
 
     own = determine_on_threads if method == "threads" else determine
-    return Kernels(own, at_once(precompute), propagate, begin=begin, finish=finish)
+    return Kernels(own, at_once(precompute), propagate, begin=at_once(begin), finish=finish)
 
 
 def precompute(transfer_map: TransferMap, chunk: Chunk) -> Summary:
