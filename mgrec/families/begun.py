@@ -17,11 +17,17 @@ class Begun:
         In the form of the kernels. `finish` writes into them: nobody else may see them.
     summary : what `precompute` gives
     head : what `finish` needs besides
+    held : int
+        Bytes of the operands that `head` holds.
     """
 
     results: tuple[Any, ...]
     summary: Any
     head: Any
+    held: int = 0
+
+    def __sizeof__(self) -> int:
+        return self.held + sum(result.nbytes for result in self.results)
 
 
 Begin = Callable[[], Begun | None]

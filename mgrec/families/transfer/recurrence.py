@@ -111,7 +111,7 @@ class TransferRecurrence(Chain):
                 return None
             summary, head = found
             logger.debug("begin: chunk %s forgets its entry after %d steps", pack.place, head.steps)
-            return Begun(results, summary, head)
+            return Begun(results, summary, head, head.s.nbytes)
 
         return begun if wait else None
 

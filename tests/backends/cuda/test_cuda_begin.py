@@ -43,8 +43,8 @@ def _on_host(compiler: BlockCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launches, "compile_kernel", compiler)
     monkeypatch.setattr(launches, "descriptors", Space())
     monkeypatch.setattr(Device, "current", staticmethod(lambda: Device(90, 3, 227 * 1024)))
-    monkeypatch.setattr(begin_module, "_SHARE", 4)
-    monkeypatch.setattr(begin_module, "_SHARE_OF_CONSTANT", 4)
+    monkeypatch.setattr(begin_module, "_SHARE", 3)
+    monkeypatch.setattr(begin_module, "_SHARE_OF_CONSTANT", 2)
 
 
 def loop(s: Any, t: Any, state: Any, reverse: bool) -> Any:
@@ -57,21 +57,25 @@ def loop(s: Any, t: Any, state: Any, reverse: bool) -> Any:
     return w
 
 
-def solve(s: Any, t: Any, entry: Any, reverse: bool) -> tuple[Any, Any]:
-    """Begin, then finish twice: the results, and the exit by the summary."""
+def started(s: Any, t: Any, reverse: bool) -> Any:
+    """What begins a chunk finds, and the results; None if the chunk must wait for its entry."""
     shape, dtype = t.shape, t.dtype
     given = np.asarray(s) if np.ndim(s) == 0 else as_device(s)
     chunk = Chunk((given.reshape(given.shape or (1, 1, 1)), as_device(t)), shape, dtype, reverse)
     results = (as_device(poisoned(shape, dtype)),)
     wait = begin(affine, chunk, results)
     found = wait and wait()
-    if not found:
-        return None
-    summary, head = found
-    entry = (np.broadcast_to(np.asarray(entry, dtype), chunk.row_shape).copy(),)
-    (exit,) = propagate(summary, entry)
-    finish(head, entry, results)
-    return np.array(finish(head, entry, results)[0]), exit
+    return (*found, results) if found else None
+
+
+def solve(s: Any, t: Any, entry: Any, reverse: bool) -> tuple[Any, Any]:
+    """Begin, then finish twice: the results, and the exit by the summary."""
+    summary, head, results = started(s, t, reverse)
+    rows = t.shape[::2]
+    given = (np.broadcast_to(np.asarray(entry, t.dtype), rows).copy(),)
+    (exit,) = propagate(summary, given)
+    finish(head, given, results)
+    return np.array(finish(head, given, results)[0]), exit
 
 
 def check(s: Any, t: Any, entry: Any, reverse: bool) -> None:
@@ -89,8 +93,9 @@ def draw(dtype: str, shape: Any = (1, STEPS, 1), low: float = 0.1) -> Any:
     return rng.uniform(low, 0.8, shape).astype(dtype), rng.uniform(0.5, 1, shape).astype(dtype)
 
 
-@pytest.mark.parametrize("dtype", ["f4", pytest.param("f8", marks=pytest.mark.extended)])
-@pytest.mark.parametrize("reverse", [False, pytest.param(True, marks=pytest.mark.extended)])
+@pytest.mark.extended
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("entry", [0.0, -1e30])
 def test_coefficients_in_an_array(dtype: str, reverse: bool, entry: float) -> None:
     check(*draw(dtype), entry, reverse)
@@ -114,24 +119,34 @@ def test_what_does_not_forget_waits_for_its_entry(reverse: bool) -> None:
     slow, infinite = s.copy(), t.copy()
     slow[:, first] = 0.999
     infinite[:, 20_000] = np.inf
-    assert solve(np.ones_like(s), t, 1.0, reverse) is None
-    assert solve(slow, t, 1.0, reverse) is None
-    assert solve(s, infinite, 1.0, reverse) is None
-    assert solve(np.float32(1), t, 1.0, reverse) is None
-    assert solve(np.float32(0.999), t, 1.0, reverse) is None
+    assert started(np.ones_like(s), t, reverse) is None
+    assert started(slow, t, reverse) is None
+    assert started(s, infinite, reverse) is None
+    assert started(np.float32(1), t, reverse) is None
+    assert started(np.float32(0.999), t, reverse) is None
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("entry", [np.inf, -np.inf, np.nan, 3e38])
-@pytest.mark.parametrize("kind", ["signs", pytest.param("zero", marks=pytest.mark.extended)])
-def test_states_that_are_not_finite(entry: float, kind: str) -> None:
+@pytest.mark.parametrize("last", [0, 1])
+@pytest.mark.parametrize("turned", [-1, 1])
+def test_states_that_are_not_finite(entry: float, last: float, turned: float) -> None:
     """Also one that overflows by the fourth coefficient."""
     s, t = draw("f4", low=-0.7)
+    s[0, 3], s[0, 17_000] = 1e3, turned * s[0, 17_000]
+    s[0, 29_000] *= last
+    w, exit = solve(s, t, entry, False)
+    wanted = loop(s, t, np.float32(entry), False)
+    assert not np.isfinite(wanted[0, -1, 0])
+    np.testing.assert_array_equal(w[:, 4:], wanted[:, 4:])
+    np.testing.assert_array_equal(exit, wanted[:, -1])
+
+
+def test_the_pass_of_a_chunk_that_is_begun_tells_the_signs() -> None:
+    s, t = draw("f4", (1, STEPS // 2, 1), low=-0.7)
     s[0, 3] = 1e3
-    s[0, 17_000] = 0 if kind == "zero" else -0.5
-    for turned in (1, -1):
-        s[0, 29_000] *= turned
-        w, exit = solve(s, t, entry, False)
-        wanted = loop(s, t, np.float32(entry), False)
-        assert not np.isfinite(wanted[0, -1, 0])
-        np.testing.assert_array_equal(w[:, 4:], wanted[:, 4:])
-        np.testing.assert_array_equal(exit, wanted[:, -1])
+    summary, _, (w,) = started(s, t, False)
+    np.testing.assert_allclose(w, loop(s, t, np.float32(0), False), rtol=1e-3, atol=1e-5)
+    for entry in (-3e38, np.inf):
+        (exit,) = propagate(summary, (np.full((1, 1), entry, "f4"),))
+        np.testing.assert_array_equal(exit, loop(s, t, np.float32(entry), False)[:, -1])

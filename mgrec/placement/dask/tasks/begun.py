@@ -8,9 +8,10 @@ from typing import Any
 
 from ....backends import backend_of
 from ....families.begun import Begun
-from ....families.family import AlongAxis, Pack, Shape, Where
+from ....families.family import AlongAxis, Arrays, Pack, Shape, Where
 from .errors import in_chunk
 from .phases import Entries, Run, chunk_of, determine_block, precompute_blocks
+from .spilling import register
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,14 @@ class Waiting:
     shape: Shape = ()
 
     def __sizeof__(self) -> int:
-        own = sum(result.nbytes for result in self.begun.results) if self.begun else 0
-        return own + self.pack.__sizeof__()
+        return self.pack.__sizeof__() + (self.begun.__sizeof__() if self.begun else 0)
+
+    @property
+    def arrays(self) -> Arrays:
+        return self.begun.results if self.begun else self.pack.blocks
+
+
+register(Waiting, lambda waiting: waiting.arrays)
 
 
 def begin_block(pack: Pack, recurrence: AlongAxis) -> Waiting:
