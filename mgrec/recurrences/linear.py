@@ -42,10 +42,10 @@ def linear_recurrence(
         Run from the end: w_i = s_i·w_{i+1} + t_i.
     memory : {"stream", "two-pass"}, optional
         For Dask arrays. "stream" holds the operands of a group of chunks between the phases, or
-        the results and first steps of chunks that forget (see Notes), which are read once (on a
-        GPU with their coefficients);
-        "two-pass" reads every chunk twice instead and holds none, which pays when the
-        propagation must wait, as with many rows of chunks, or when reading is cheap.
+        the results and first steps of chunks that forget (see Notes), which are read once, on a
+        GPU with their coefficients; "two-pass" reads every chunk twice instead and holds none,
+        which pays when the propagation must wait, as with many rows of chunks, or when reading is
+        cheap.
     method : {"auto", "single-pass", "p-scheme"}, optional
         For arrays on a GPU. "single-pass" reads every operand once; "p-scheme" is the scheme of
         [1]_ with its policy for blocks and threads (see :mod:`mgrec.tuning`), which reads them

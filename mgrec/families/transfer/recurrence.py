@@ -89,13 +89,13 @@ class TransferRecurrence(Chain):
         return is_linear and not self.indexed_by
 
     def may_begin(self, shape: Sequence[float], is_on_gpu: bool) -> bool:
-        size, steps = prod(shape), shape[self.axis]
+        if not self.forgets:
+            return False
+        size, steps, s = prod(shape), shape[self.axis], self.operands[0]
         if not is_on_gpu:
-            return self.forgets and steps >= LEAST and size >= LARGE
-        s = self.operands[0]
-        is_able = steps == size if isinstance(s, int) else s.ndim == 0 and abs(s) < 1
-        is_able = is_able and self.method != "p-scheme"
-        return self.forgets and bool(is_able) and size >= LARGE_ON_GPU
+            return steps >= LEAST and size >= LARGE
+        may_forget = steps == size if isinstance(s, int) else s.size == 1 and abs(s.item()) < 1
+        return size >= LARGE_ON_GPU and may_forget and self.method != "p-scheme"
 
     def begin(self, backend: Backend, pack: Pack, shape: Shape) -> Begin | None:
         begin = backend.kernels(self.family).begin

@@ -76,7 +76,7 @@ def begin(
         return None
     told = cupy.empty(_TOLD + 2 * math.prod(chunk.row_shape), np.float64)
     given = np.zeros((), chunk.dtype), np.array(limit, np.int64)
-    run_prepared(_prepare, transfer_map, chunk, given, (*results, told))
+    run_prepared(prepare_begin, transfer_map, chunk, given, (*results, told))
     return lambda: _found(chunk, limit, told.get())
 
 
@@ -95,7 +95,20 @@ def _limit(chunk: Chunk) -> int:
     return 1 << most.bit_length() - 1 if is_row and most >= SHORTEST else 0
 
 
-def _prepare(transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results: Arrays) -> Prepared:
+def prepare_begin(
+    transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results: Arrays
+) -> Prepared:
+    """Compile the launches for chunks of a kind.
+
+    Parameters
+    ----------
+    transfer_map : TransferMap
+    chunk : Chunk
+    entry : (number, number)
+        0, and the head of a constant coefficient or the longest of an array.
+    results : (array, array)
+        The states, and what is told of the chunk.
+    """
     (state, limit), (result, told), s = entry, results, chunk.operands[0]
     sizes, is_constant = (np.int64(chunk.steps), np.int64(chunk.shape[2])), is_value(s)
     own = prepare(transfer_map, chunk, (state,), (result,), told=None if is_constant else told)
