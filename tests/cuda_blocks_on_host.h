@@ -112,6 +112,9 @@ inline void atomicMax(unsigned long long* address, unsigned long long value) {
   unsigned long long old = __atomic_load_n(address, __ATOMIC_RELAXED);
   while (old < value && !__atomic_compare_exchange_n(address, &old, value, false, 5, 5)) {}
 }
+inline void atomicXor(unsigned* address, unsigned value) {
+  __atomic_fetch_xor(address, value, __ATOMIC_RELAXED);
+}
 inline void atomicMin(int* address, int value) {
   if (*address > value) *address = value;  // in shared memory
 }

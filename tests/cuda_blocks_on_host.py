@@ -23,6 +23,8 @@ _STATEMENTS = {
     "cp.async.bulk.global": "host_bulk_store(to, from, bytes)",
     "cp.async.bulk.commit": "",
     "cp.async.bulk.wait": "",
+    "cp.async.c": "",  # threads copy by themselves here
+    "cp.async.wait": "",
     "fence": "",
     "{\\n.reg": "host_wait(barrier, parity)",
 }

@@ -27,6 +27,12 @@ class Coefficient:
     the dtype of the result. It costs its arithmetic twice where an array is cut into chunks,
     once to precompute and once to determine, and no memory.
 
+    The function computes in the dtypes in which NumPy would: a Python number times the index is
+    float64. On a GPU sines and cosines of float64 in a float32 recurrence are within 2**-30 of
+    themselves, where sums and products alone make of them a coefficient that is then within
+    0.63 units in its last place of the function's value; elsewhere, and in float64, they are
+    CUDA's own.
+
     Values that the function reads from modules and its closure are read once, when it is
     compiled; a function that reads other numbers is compiled anew: see :class:`mgrec.TransferMap`.
     Numbers that change from call to call belong in `arrays`, where a scalar stays a scalar:

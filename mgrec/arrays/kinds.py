@@ -30,6 +30,11 @@ def to_host(array: Any) -> np.ndarray:
     return np.asarray(array.get() if is_on_gpu(array) else array)
 
 
+def is_writeable(array: Any) -> bool:
+    """Whether an array may be written into: all of a GPU's may."""
+    return is_on_gpu(array) or bool(array.flags.writeable)
+
+
 @cache
 def _has(kind: Any, name: str) -> bool:
     # Of the type: a CuPy array takes a microsecond to raise AttributeError.

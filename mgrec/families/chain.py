@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..arrays.chunk import Chunk
+from ..arrays.kinds import is_on_gpu, is_writeable
 from ..arrays.layout import as_result
-from .begun import Begun
+from .begun import Begin, Begun
 from .family import AlongAxis, Arrays, Pack, Shape
 from .kernels import Backend, Kernels
 
@@ -40,20 +41,26 @@ class Chain(AlongAxis):
             entries.append(self.advance(kernels, summary, entries[-1]))
         return entries
 
-    def begin(self, backend: Backend, pack: Pack, shape: Shape) -> Begun | None:
+    def begin(self, backend: Backend, pack: Pack, shape: Shape) -> Begin | None:
         begin = backend.kernels(self.family).begin
-        if begin is None or not self.may_begin(shape):
+        if begin is None or not self.may_begin(shape, any(map(is_on_gpu, pack.blocks))):
             return None
         chunk = self.lay_out(pack, shape)
         results = tuple([backend.empty(chunk.shape, self.dtype) for _ in range(self.results)])
-        found = begin(self.algebra, chunk, results)
-        if found is None:
-            return None
-        logger.debug("begin: chunk %s forgets its entry", pack.place)
-        return Begun(results, *found)
+        wait = begin(self.algebra, chunk, results)
+
+        def begun() -> Begun | None:
+            found = wait()
+            if found is None:
+                return None
+            summary, head = found
+            logger.debug("begin: chunk %s forgets its entry", pack.place)
+            return Begun(results, summary, head, head.held)
+
+        return begun if wait else None
 
     def finish(self, backend: Backend, shape: Shape, begun: Begun, entry: Any) -> Arrays:
         # What came from another worker may be read-only.
-        results = tuple([r if r.flags.writeable else r.copy() for r in begun.results])
+        results = tuple([r if is_writeable(r) else r.copy() for r in begun.results])
         results = backend.kernels(self.family).finish(begun.head, entry, results)
         return tuple([as_result(result, shape, self.result_dtype) for result in results])

@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
 
-from .begun import Begun
+from .begun import Begin, Begun
 from .kernels import Again, Backend, Kernels, Summarise
 
 Shape = tuple[int, ...]
@@ -214,14 +214,14 @@ class AlongAxis(Recurrence):
         """Whether its chunks may forget their entries, and be begun where a backend can."""
         return False
 
-    def may_begin(self, shape: Sequence[float]) -> bool:
-        """Whether a chunk of this shape is large enough to be begun; inf for unknown lengths."""
+    def may_begin(self, shape: Sequence[float], is_on_gpu: bool) -> bool:
+        """Whether a chunk of this shape can be begun, and should; inf for unknown lengths."""
         return False
 
-    def begin(self, backend: Backend, pack: Pack, shape: Shape) -> Begun | None:
-        """Determine a chunk that forgets its entry, from another one, and summarise it.
+    def begin(self, backend: Backend, pack: Pack, shape: Shape) -> Begin | None:
+        """Launch what determines a chunk from another entry than its own, and summarises it.
 
-        None where it does not forget, or that is not to be had: it waits for its entry. The choice
+        None, or a wait for None, where it does not forget its entry: it waits for that. The choice
         depends on the chunk alone, so that it has the same bits wherever it is solved.
         """
         return None

@@ -38,9 +38,10 @@ class Kernels:
     propagate : callable
         On the CPU: ``(summary, entry) -> entry`` of the next chunk of a chain;
         ``(summaries) -> entries`` of a line.
-    begin : callable, ``(algebra, chunk, results) -> (summary, head) or None``, optional
-        Determines a chunk from a provisional entry and summarises it, in one pass. None where the
-        chunk is to wait for its entry; the results are then of no use.
+    begin : callable, ``(algebra, chunk, results) -> (() -> (summary, head) or None)``, optional
+        Launches what determines a chunk from a provisional entry and summarises it, in one pass;
+        what it returns waits for it. None, or a wait for None, where the chunk is to wait for its
+        entry; the results are then of no use.
     finish : callable, ``(head, entry, results) -> results``
         Writes what the true entry changes of the results of `begin`, such that it may run twice.
     determine_pairs : callable, ``(scoring, queries, targets, dtype) -> array (pairs, 3)``
@@ -89,11 +90,11 @@ class Backend:
     spreads: bool = False
 
 
-def at_once(precompute: Callable[[Any, Chunk], Any]) -> Callable[[Any, Chunk], Summarise]:
-    """Wrap a `precompute` that returns the summary itself."""
+def at_once(phase: Callable[..., Any]) -> Callable[..., Summarise]:
+    """Wrap a `precompute` or `begin` that returns what it finds itself."""
 
-    def launch(algebra: Any, chunk: Chunk) -> Summarise:
-        summary = precompute(algebra, chunk)
-        return lambda: summary
+    def launch(*given: Any) -> Summarise:
+        found = phase(*given)
+        return lambda: found
 
     return launch

@@ -48,9 +48,10 @@ def linear_recurrence(
         :func:`mgrec.starts` for sequences of many lengths.
     memory : {"stream", "two-pass"}, optional
         For Dask arrays. "stream" holds the operands of a group of chunks between the phases, or
-        the results and first steps of chunks that forget (see Notes), which are read once;
-        "two-pass" reads every chunk twice instead and holds none, which pays when the
-        propagation must wait, as with many rows of chunks, or when reading is cheap.
+        the results and first steps of chunks that forget (see Notes), which are read once, on a
+        GPU with their coefficients; "two-pass" reads every chunk twice instead and holds none,
+        which pays when the propagation must wait, as with many rows of chunks, or when reading is
+        cheap.
     method : {"auto", "single-pass", "p-scheme"}, optional
         For arrays on a GPU. "single-pass" reads every operand once; "p-scheme" is the scheme of
         [1]_ with its policy for blocks and threads (see :mod:`mgrec.tuning`), which reads them
@@ -133,8 +134,10 @@ def linear_recurrence(
     one, until what is left of that is below u·|w_i|: the product of the coefficients tells. That
     is so for real numbers in arrays, in chunks of 2**19 numbers or more in host memory whose first
     steps, an eighth of them at most, shrink the largest number of the dtype below the rounding
-    error of a result. Results of one long row depend, in their last bits, on its chunks and on
-    the number of threads (``MGREC_NUM_THREADS``), and on nothing else.
+    error of a result; and in chunks of 2**26 numbers or more of CuPy arrays, of one row or with a
+    constant coefficient, whose first steps, a 256th (of a constant an eighth) at most, shrink it
+    below the smallest number. Results of one long row depend, in their last bits, on its chunks
+    and on the number of threads (``MGREC_NUM_THREADS``), and on nothing else.
 
     References
     ----------

@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 
 import mgrec
 import mgrec.dask
+from mgrec.algebra.affine import affine
 from mgrec.backends.cpu import threads
 from mgrec.backends.cpu.affine.reference import Judge
 from mgrec.families.filters import recurrence as filters
 from mgrec.families.transfer import recurrence as transfer
+from mgrec.families.transfer.door import check
 from mgrec.signal import lfilter
 
 STEPS = 1 << 14
@@ -222,6 +224,22 @@ def test_chunks_of_prefix_sums_are_not_begun(caplog):
     with caplog.at_level(logging.DEBUG, "mgrec"):
         np.testing.assert_array_equal(w.compute(scheduler="sync"), np.cumsum(t))
     assert begun(caplog) == []
+
+
+@pytest.mark.parametrize(
+    ("s", "shape", "may"),
+    [
+        (np.ones(1), (1 << 26,), True),  # what the array holds is not known yet
+        (np.ones(1), (1 << 25,), False),
+        (np.ones((1, 2)), (1 << 26, 2), False),
+        (-0.5, (1 << 26, 2), True),
+        (1.0, (1 << 26,), False),
+        (mgrec.Coefficient(lambda i: 0.5), (1 << 26,), False),
+    ],
+)
+def test_chunks_of_a_gpu_are_begun_by_what_is_known_of_them(s, shape, may):
+    problem = check(affine, {"s": s, "t": np.ones((1,) * len(shape))}, 0, 0, False)
+    assert problem.recurrence.may_begin(shape, True) is may
 
 
 @pytest.mark.extended

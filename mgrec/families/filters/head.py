@@ -26,3 +26,8 @@ class FilterHead:
 
     cascade: Cascade
     outputs: np.ndarray
+
+    @property
+    def held(self) -> int:
+        """Bytes of operands: none."""
+        return 0

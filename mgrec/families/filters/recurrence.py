@@ -59,10 +59,11 @@ class FilterRecurrence(Chain):
     def forgets(self) -> bool:
         return self.cascade.states > 0 and self.cascade.radius < 1
 
-    def may_begin(self, shape: Sequence[float]) -> bool:
+    def may_begin(self, shape: Sequence[float], is_on_gpu: bool) -> bool:
+        if is_on_gpu or not self.forgets:
+            return False
         steps = shape[self.axis]
-        is_long = steps >= LEAST_DECAYS * max(1.0, self.cascade.decay)
-        return self.forgets and is_long and prod(shape) >= LARGE
+        return steps >= LEAST_DECAYS * max(1.0, self.cascade.decay) and prod(shape) >= LARGE
 
     def again(
         self, backend: Backend, pack: Pack, shape: Shape, initial: Arrays, results: Arrays

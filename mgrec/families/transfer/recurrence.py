@@ -21,7 +21,7 @@ from ..chain import Chain
 from ..family import Arrays, Pack, Shape
 from ..kernels import Again, Backend, Kernels, Summarise
 from .affine import AffineSummary
-from .head import LARGE, LEAST
+from .head import LARGE, LARGE_ON_GPU, LEAST
 from .summary import ComposedMaps, SegmentedSummary
 
 
@@ -90,8 +90,14 @@ class TransferRecurrence(Chain):
         is_linear = self.transfer_map.capabilities.is_affine and self.dtype.kind == "f"
         return is_linear and not self.indexed_by
 
-    def may_begin(self, shape: Sequence[float]) -> bool:
-        return self.forgets and shape[self.axis] >= LEAST and prod(shape) >= LARGE
+    def may_begin(self, shape: Sequence[float], is_on_gpu: bool) -> bool:
+        if not self.forgets:
+            return False
+        size, steps, s = prod(shape), shape[self.axis], self.operands[0]
+        if not is_on_gpu:
+            return steps >= LEAST and size >= LARGE
+        may_forget = steps == size if isinstance(s, int) else s.size == 1 and abs(s.item()) < 1
+        return size >= LARGE_ON_GPU and may_forget and self.method != "p-scheme"
 
     def given(self, operands: Sequence[Any], initial: Sequence[Any]) -> list[Any]:
         return [*arrays_of(self._filled(operands)), *initial]

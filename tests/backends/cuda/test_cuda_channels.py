@@ -50,7 +50,7 @@ def _on_host(compiler: BlockCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # Tiles of 8 parts of 3 steps, and groups of 32 of them.
-SMALL = Layout(32, 3, 3, bulk=True, channels=1, ahead=1)
+SMALL = Layout(32, 3, 4, bulk=True, channels=1, ahead=1, distance=2)
 
 
 def layout_of(channels: int, vector: int = 4, **options: Any) -> Layout:
@@ -137,7 +137,8 @@ def test_bits_do_not_depend_on_the_grid_nor_on_the_way_into_shared_memory() -> N
     first = solve(maps.affine, operands, entry, shape, layout)[0].view("i4")
     for other, blocks in (
         (layout, 1), (layout, 7), (replace(layout, ahead=2), 4), (replace(layout, bulk=False), 3),
-        (replace(layout, stages=2), 3),
+        (replace(layout, stages=3), 5), (replace(layout, stages=2, distance=1), 3),
+        (replace(layout, distance=1), 7),
     ):  # fmt: skip
         found = solve(maps.affine, operands, entry, shape, other, blocks)[0].view("i4")
         np.testing.assert_array_equal(found, first)

@@ -8,15 +8,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from cuda_cases import chunk_of
 
 from mgrec.algebra.affine import affine
 from mgrec.algebra.fingerprint import StepFunction
 from mgrec.arrays.chunk import CoefficientOperand
+from mgrec.backends.cuda.device import launches
 from mgrec.backends.cuda.device.compilation import Device
 from mgrec.backends.cuda.device.cubins import OPTIONS
+from mgrec.backends.cuda.device.launches import Slot
 from mgrec.backends.cuda.trace.tracing import state_count
+from mgrec.backends.cuda.transfer.begin import prepare_begin
 from mgrec.backends.cuda.transfer.determine import launch_single_pass
 from mgrec.backends.cuda.transfer.layouts import choose_layout
 from mgrec.backends.cuda.transfer.long_coefficients import print_evaluation
@@ -81,6 +85,25 @@ def test_kernels_compile(nvrtc: ctypes.CDLL, case: Any, architecture: int) -> No
     what, given = (transfer_map, chunk, source, layout), [(None,) * states] * 2
     compile_text(nvrtc, launch_single_pass(*what, *given, 132)[0].text, architecture)
     compile_text(nvrtc, launch_reduction(*what, ())[0].text, architecture)
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rows_that_are_begun_compile(
+    nvrtc: ctypes.CDLL, dtype: str, architecture: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts: list[str] = []
+    monkeypatch.setattr(launches, "compile_kernel", lambda text, *_, **__: texts.append(text))
+    device = Device(architecture, 132, 227 * 1024 if architecture >= 90 else 64 * 1024)
+    monkeypatch.setattr(Device, "current", staticmethod(lambda: device))
+    transfer_map, chunk = chunk_of("affine", dtype, (1, 10**6, 1), reverse=dtype == "float64")
+    told, limit = Slot(3, (5,), np.dtype("f8")), Slot(4, (), np.dtype("i8"), None)
+    entry, result = Slot(5, (), chunk.dtype, None), Slot(6, chunk.shape, chunk.dtype)
+    prepare_begin(transfer_map, chunk, (entry, limit), (result, told))
+    assert sum("Signs signs;" in text for text in set(texts)) == 1
+    for text in set(texts):
+        compile_text(nvrtc, text, architecture)
 
 
 def long_formula(i: Any) -> Any:

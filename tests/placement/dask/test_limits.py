@@ -13,9 +13,11 @@ from distributed import Client
 from distributed.protocol import deserialize, serialize
 
 import mgrec
+from mgrec.families.begun import Begun
 from mgrec.families.family import Pack
 from mgrec.placement.dask.graph import groups
 from mgrec.placement.dask.tasks import limits
+from mgrec.placement.dask.tasks.begun import Waiting
 from mgrec.placement.dask.tasks.limits import check_chunk, check_chunks
 from mgrec.signal import lfilter
 
@@ -99,6 +101,17 @@ def test_a_pack_travels_block_by_block(serializers):
         np.testing.assert_array_equal(got, wanted)
 
 
+def test_a_chunk_that_was_begun_travels():
+    results = (np.arange(1e5),)
+    waiting = Waiting(Pack((), (1,), (10,)), Begun(results, {"exit": 3.0}, np.ones(3)), (10**5,))
+    header, frames = serialize(waiting, serializers=("dask", "pickle"))
+    assert header["serializer"] == "dask"
+    assert sum(memoryview(frame).nbytes for frame in frames) < waiting.__sizeof__() + 2000
+    again = deserialize(header, frames)
+    assert (again.pack, again.shape, again.begun.summary) == (waiting.pack, (10**5,), {"exit": 3.0})
+    np.testing.assert_array_equal(again.begun.results[0], results[0])
+
+
 # numba.cuda, which distributed moves CuPy arrays with, warns while it is imported.
 @pytest.mark.filterwarnings("ignore:The 'generic' unit:DeprecationWarning")
 @pytest.mark.gpu
@@ -111,6 +124,20 @@ def test_a_pack_of_gpu_blocks_goes_to_the_host_and_back():
     again = deserialize(header, frames)
     assert all(type(block) is cupy.ndarray for block in again.blocks)
     assert (again.blocks[0] == pack.blocks[0]).all()
+
+
+@pytest.mark.filterwarnings("ignore:The 'generic' unit:DeprecationWarning")
+@pytest.mark.gpu
+def test_a_chunk_that_was_begun_on_a_gpu_goes_to_the_host_and_back():
+    import cupy
+
+    begun = Begun((cupy.arange(6.0),), 3.0, cupy.ones(3), 24)
+    header, frames = serialize(Waiting(Pack((), (1,), (10,)), begun, (6,)), ("dask", "pickle"))
+    assert not any(hasattr(frame, "__cuda_array_interface__") for frame in frames)
+    again = deserialize(header, frames).begun
+    for got, wanted in ((again.results[0], begun.results[0]), (again.head, begun.head)):
+        assert type(got) is cupy.ndarray
+        assert (got == wanted).all()
 
 
 @pytest.mark.gpu

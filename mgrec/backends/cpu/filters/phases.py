@@ -28,7 +28,7 @@ def kernels(method: str) -> Kernels:
     determine = determine_on_threads if method == "threads" else _determine
     precompute = at_once(precompute_filter)
     phases = determine, precompute, propagate_filter
-    return Kernels(*phases, begin=begin, finish=finish, again=again)
+    return Kernels(*phases, begin=at_once(begin), finish=finish, again=again)
 
 
 def _determine(cascade: Cascade, chunk: Chunk, entry: Any, result: np.ndarray) -> np.ndarray:

@@ -37,7 +37,7 @@ def kernels(method: str) -> Kernels:
 
     own = determine_on_threads if method == "threads" else determine
     phases = own, at_once(precompute), propagate
-    return Kernels(*phases, begin=begin, finish=finish, again=again)
+    return Kernels(*phases, begin=at_once(begin), finish=finish, again=again)
 
 
 def precompute(transfer_map: TransferMap, chunk: Chunk) -> Summary:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
@@ -13,9 +14,11 @@ from ....algebra.transfer_map import TransferMap
 from .branches import print_statements
 from .cpp_names import ctype
 from .powers import record_powers
+from .precision import may_shorten_waves
 from .symbols import Record, Symbol, cast, outcomes
 
 _MOST_STATES = 8
+_WAVE = re.compile(r"np_(sin|cos)\(")
 # Programs that are held, those used last.
 _KEPT = 1024
 
@@ -95,6 +98,25 @@ def trace_coefficient(
     parameters = "".join(f", {ctype(kind)} x{k}" for k, kind in enumerate(operands))
     body = _body(record, f"return {cast(record, result, dtype)};")
     return f"\nDEVICE inline {ctype(dtype)} {name}(long long index{parameters}) {{{body}}}\n"
+
+
+@lru_cache(maxsize=_KEPT)
+def trace_quickly(
+    step: StepFunction,
+    name: str,
+    operands: tuple[np.dtype[Any], ...],
+    dtype: np.dtype[Any],
+) -> str:
+    """The same as ``<name>_quickly``, without a branch; sets `odd` where it must not be used.
+
+    Empty where the function has no such side: sines and cosines are shortened where the result,
+    a float32, does not show it.
+    """
+    if dtype != np.float32 or not may_shorten_waves(step.function, len(operands)):
+        return ""
+    text = trace_coefficient(step, name, operands, dtype)
+    text = text.replace(f" {name}(", f" {name}_quickly(bool& odd, ", 1)
+    return _WAVE.sub(r"quick_\1(odd, ", text)
 
 
 @lru_cache(maxsize=_KEPT)

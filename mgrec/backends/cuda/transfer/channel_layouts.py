@@ -76,5 +76,6 @@ def _sized(chunk: Chunk, source: Source, states: int) -> Layout:
     items -= 1 - items % 2  # odd, which keeps most accesses to shared memory apart
     ahead = min(4, max(2, -(-6 * channels // _UNITS_OF_WARP)))
     return Layout(
-        threads, items, stages, reverse=chunk.reverse, bulk=True, channels=channels, ahead=ahead
-    )
+        threads, items, stages, reverse=chunk.reverse, bulk=True, channels=channels, ahead=ahead,
+        distance=2 if stages > 3 else 1,
+    )  # fmt: skip

@@ -22,7 +22,7 @@ from .walk import launch_walk
 _ENTRY = """
 extern "C" __global__ void __launch_bounds__(THREADS + LOOKAHEAD, BLOCKS) determine_kernel(
     {parameters}, Unit* space, long long outers, long long steps, long long inners,
-    unsigned epoch) {{
+    unsigned epoch{told}) {{
   const Source source = {{{fills}}};
   const Entry entry = {{{entry}}};
   T* const results[] = {{{result}}};
@@ -32,7 +32,11 @@ extern "C" __global__ void __launch_bounds__(THREADS + LOOKAHEAD, BLOCKS) determ
 """
 _ROWS = """const long long total = outers * steps;
   determine_rows(source, entry, results, space + marked_units(outers), ledger,
-                 Shape{outers, steps, total, (total + TILE - 1) / TILE, 0}, epoch);"""
+                 Shape{outers, steps, total, (total + TILE - 1) / TILE, 0}, epoch, Unwatched());"""
+_BEGUN = f"""if (told->steps == 0) return;  // it does not forget
+  Signs signs;
+  {_ROWS.replace("Unwatched()", "signs")}
+  signs.tell(told);"""
 _COLUMNS = """const long long count = outers * inners, groups = (count + 31) / 32;
   determine_columns(source, entry, results, space + marked_units(groups), ledger,
                     Columns{outers, steps, inners, count, groups,
@@ -48,9 +52,12 @@ _RING_TURNS = 8
 
 def launch_single_pass(
     transfer_map: TransferMap, chunk: Chunk, source: Source, layout: Layout,
-    entry: tuple[Any, ...], results: tuple[Any, ...], multiprocessors: int,
+    entry: tuple[Any, ...], results: tuple[Any, ...], multiprocessors: int, told: Any = None,
 ) -> tuple[Launch, int]:  # fmt: skip
-    """The launch, and the 64-bit words of what its blocks publish."""
+    """The launch, and the 64-bit words of what its blocks publish.
+
+    One that has a `told` begins a row: see :mod:`.begin`.
+    """
     along_rows, states = chunk.shape[2] == 1, len(entry)
     outers, steps, inners = chunk.shape
     words = -(-max(len(transfer_map.identity), states) * chunk.dtype.itemsize // 4)
@@ -73,14 +80,17 @@ def launch_single_pass(
         published = blocks * _RING_TURNS * width * units
         if layout.team == 1:
             threads, published = layout.threads, 0
+    files, further = [f"{kernel}/determine"], () if told is None else (told,)
+    if further:
+        files, call = [*files, "forgetting/signs"], _BEGUN
     launch = Launch(
         print_program(
-            transfer_map, states, source, layout,
-            (f"{kernel}/determine",), _ENTRY, tuple(map(is_value, entry)), call=call,
+            transfer_map, states, source, layout, files, _ENTRY, tuple(map(is_value, entry)),
+            call=call, told=", Told* told" if further else "",
         ),
         "determine_kernel", blocks, threads,
         (*source.streams, *source.arguments, *map(as_argument, entry), *results,
-         SPACE, *map(np.int64, chunk.shape), EPOCH),
+         SPACE, *map(np.int64, chunk.shape), EPOCH, *further),
         shared_bytes(chunk, source, layout, stores=states),
         is_cooperative=True,
     )  # fmt: skip
@@ -109,6 +119,7 @@ def prepare(
     results: tuple[Any, ...],
     layout: Layout | None = None,
     multiprocessors: int | None = None,
+    told: Any = None,
 ) -> Prepared:
     """Compile the launches of a chunk, or those of chunks of its kind: what returns runs them.
 
@@ -124,6 +135,8 @@ def prepare(
         Chosen by :func:`mgrec.backends.cuda.transfer.layouts.choose_layout` when not given.
     multiprocessors : int, optional
         Fewer than the device has: the grid of a smaller one.
+    told : array, optional
+        What a row tells that is begun.
     """
     device = Device.current()
     if multiprocessors:
@@ -137,11 +150,12 @@ def prepare(
         return Prepared(launch_walk(transfer_map, chunk, source, layout, *arrays))
     layout = replace(layout, guarded=transfer_map.redoes_rows_of(chunk.dtype))
     launch, units = launch_single_pass(
-        transfer_map, chunk, source, layout, entry, results, device.multiprocessors
+        transfer_map, chunk, source, layout, entry, results, device.multiprocessors, told
     )
     repair: tuple[Launch, ...] = ()
     if layout.guarded:
-        repair = (launch_repair(chunk, source, launch.arguments, is_value(entry[0])),)
+        given = launch.arguments if told is None else launch.arguments[:-1]
+        repair = (launch_repair(chunk, source, given, is_value(entry[0])),)
     return Prepared(launch, *repair, units=max(units, 1))
 
 

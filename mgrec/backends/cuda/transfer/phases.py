@@ -19,8 +19,10 @@ from ..device.arrays import on_device
 from ..device.launches import run_prepared
 from ..device.scratch import refuse_capture
 from .again import again
+from .begin import begin
 from .determine import prepare
 from .entry import spread, states_of
+from .finish import finish
 from .long_coefficients import determine_in_pieces, is_ahead
 from .precompute import launch_precompute
 from .summary import launch_summary
@@ -64,7 +66,10 @@ def precompute(
 
 def kernels(method: str) -> Kernels:
     """The phases of a chunk, determined by the kernels of a method."""
-    return Kernels(determine_by(method), precompute, again=None if method == "p-scheme" else again)
+    own = determine_by(method)
+    if method == "p-scheme":
+        return Kernels(own, precompute)
+    return Kernels(own, precompute, again=again, begin=begin, finish=finish)
 
 
 def determine_by(method: str) -> Callable[[TransferMap, Chunk, Arrays, Arrays], None]:

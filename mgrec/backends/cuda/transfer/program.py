@@ -43,8 +43,9 @@ class Layout:
         hold neighbouring ones); several rows may begin in one
         thread's part; steps whose composed maps overflow or underflow are repaired; a
         lane walks a row step by step.
-    channels, ahead : int
-        Columns of a tile that has all columns (0: other layouts), and its warps that look ahead.
+    channels, ahead, distance : int
+        Columns of a tile that has all columns (0: other layouts), its warps that look ahead, and
+        the turns between publishing a tile and needing its entries, 1 or 2.
     staged : bool
         Tiles pass through shared memory without bulk copies; columns: by words of 16 bytes.
     """
@@ -64,9 +65,10 @@ class Layout:
     chains: int = 1
     channels: int = 0
     ahead: int = 0
+    distance: int = 1
 
     def print(self) -> str:
-        own = ("channels", "ahead") if self.channels else ()
+        own = ("channels", "ahead", "distance") if self.channels else ()
         numbers = "".join(
             f"constexpr int {name.upper()} = {getattr(self, name)};\n"
             for name in ("threads", "items", "stages", "team", "blocks", "chains", *own)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -13,7 +14,7 @@ from ....algebra.fingerprint import StepFunction
 from ....arrays.chunk import Chunk, CoefficientOperand
 from ..device.launches import as_argument, is_value
 from ..trace.cpp_names import ctype
-from ..trace.tracing import trace_coefficient
+from ..trace.tracing import trace_coefficient, trace_quickly
 
 _CHEAP = 8
 """Statements of a coefficient that is computed twice a step rather than kept in a register."""
@@ -68,6 +69,11 @@ class Source:
         What each operand of ``lift`` is, as C++ of item r.
     computed : list of str
         What each varying operand that is no stream is, as C++ of (outer, step, inner).
+    quick : list of str
+        The same without a branch, which sets `odd` where it must not be used; "" where it has no
+        such side.
+    is_gathered : bool
+        Varying operands are read from arrays: of steps that exist alone.
     costly : dict
         Of each costly coefficient, by its number: the varying operand that it is.
     has_transcendental : bool
@@ -83,6 +89,8 @@ class Source:
     functions: list[str] = field(default_factory=list)
     steps: list[str] = field(default_factory=list)
     computed: list[str] = field(default_factory=list)
+    quick: list[str] = field(default_factory=list)
+    is_gathered: bool = False
     costly: dict[int, int] = field(default_factory=dict)
     has_transcendental: bool = False
 
@@ -116,6 +124,7 @@ def describe(chunk: Chunk) -> Source:
         elif operand.size == 1:
             _add_constant(source, f"constant{k}", operand)
         else:
+            source.is_gathered = True
             _add_varying(source, f"cast<T>({_gather(source, operand)})")
     return source
 
@@ -123,10 +132,6 @@ def describe(chunk: Chunk) -> Source:
 def print_source(source: Source) -> str:
     """Print ``struct Source``; needs ``T``, ``Transfer`` and ``ITEMS``, ``REVERSE``."""
     streams, varying = len(source.streams), source.varying
-    computed = "".join(
-        f"\n        if (step >= 0) items.v[{streams + k}][r] = {expression};"
-        for k, expression in enumerate(source.computed)
-    )
     functions, members = "".join(source.functions), " ".join(source.members)
     return f"""
 constexpr int VARYING = {varying};
@@ -147,17 +152,46 @@ struct Source {{
   // contiguous row goes over into the next one.
   DEVICE void complete(Items& items, long long outer, long long step, long long inner,
                        long long outers, long long steps) const {{
-    if constexpr (VARYING > STREAMS) {{
-#pragma unroll
-      for (int r = 0; r < ITEMS; ++r) {{
-        if (step == steps) step = 0, ++outer;
-        if (outer >= outers) return;{computed}
-        ++step;
-      }}
+    if constexpr (VARYING > STREAMS) {{{_print_items(source)}
     }}
   }}
 }};
 """
+
+
+def _print_items(source: Source) -> str:
+    """Print how the varying operands of all items are found that are no streams.
+
+    In straight lines: a branch an item would keep the others from hiding its latency.
+    """
+    exact = _print_loop(source, source.computed)
+    if not any(source.quick):
+        return exact
+    quick = [a or b for a, b in zip(source.quick, source.computed, strict=True)]
+    again = exact.replace("\n", "\n  ")
+    return f"""
+      bool odd = false;
+      const long long first_outer = outer, first_step = step;{_print_loop(source, quick)}
+      if (__builtin_expect(odd, 0)) {{
+        outer = first_outer;
+        step = first_step;{again}
+      }}"""
+
+
+def _print_loop(source: Source, values: Sequence[str]) -> str:
+    streams = len(source.streams)
+    lines = "".join(
+        f"\n          items.v[{streams + k}][r] = {value};" for k, value in enumerate(values)
+    )
+    exists = "outer < outers && step >= 0 && step < steps" if source.is_gathered else "true"
+    return f"""
+#pragma unroll
+      for (int r = 0; r < ITEMS; ++r) {{
+        if (SEGMENTED && step == steps) step = 0, ++outer;
+        if ({exists}) {{{lines}
+        }}
+        ++step;
+      }}"""
 
 
 @lru_cache(maxsize=1024)
@@ -189,17 +223,20 @@ def _add_constant(source: Source, name: str, operand: Any) -> None:
     source.arguments.append(as_argument(operand))
 
 
-def _add_varying(source: Source, expression: str) -> None:
+def _add_varying(source: Source, expression: str, quick: str = "") -> None:
     source.steps.append(f"items.v[{len(source.streams) + len(source.computed)}][r]")
     source.computed.append(expression)
+    source.quick.append(quick)
 
 
 def _add_computed(source: Source, operand: CoefficientOperand, chunk: Chunk) -> None:
     name = f"coefficient{len(source.functions)}"
     traced = trace_coefficient(operand.function, name, _dtypes(operand), source.dtype)
-    if is_costly(operand, source.dtype):
-        traced = traced.replace("DEVICE inline", "DEVICE __noinline__", 1)
-    source.functions.append(traced)
+    is_long = is_costly(operand, source.dtype)
+    quick = "" if is_long else trace_quickly(operand.function, name, _dtypes(operand), source.dtype)
+    if is_long or quick:
+        traced = traced.replace("DEVICE inline", "DEVICE __attribute__((noinline))", 1)
+    source.functions.append(traced + quick)
     _add_member(source, "long long", f"{name}_first", np.int64(operand.first))
     one_row = chunk.shape[0] == 1 or chunk.shape[2] > 1
     is_transcendental = bool(_TRANSCENDENTAL.search(traced))
@@ -208,8 +245,10 @@ def _add_computed(source: Source, operand: CoefficientOperand, chunk: Chunk) -> 
     if one_row and not operand.operands and is_cheap:
         source.steps.append(f"{name}({name}_first + items.step + r)")
         return
+    source.is_gathered |= not all(map(is_value, operand.operands))
     gathered = "".join(f", {_gather(source, x)}" for x in operand.operands)
-    _add_varying(source, f"{name}({name}_first + step{gathered})")
+    given = f"{name}_first + step{gathered})"
+    _add_varying(source, f"{name}({given}", f"{name}_quickly(odd, {given}" if quick else "")
 
 
 def _gather(source: Source, operand: Any) -> str:

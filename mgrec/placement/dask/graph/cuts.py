@@ -70,10 +70,9 @@ class Cut:
     @property
     def may_begin(self) -> bool:
         """Whether some chunk may be begun before its entry is known."""
-        if any(is_on_gpu(block._meta) for block in self.blocks):
-            return False
-        largest = (max(inf if isnan(n) else n for n in lengths) for lengths in self.chunks)
-        return bool(self.recurrence.may_begin(tuple(largest)))
+        largest = tuple(max(inf if isnan(n) else n for n in lengths) for lengths in self.chunks)
+        is_device = any(is_on_gpu(block._meta) for block in self.blocks)
+        return bool(self.recurrence.may_begin(largest, is_device))
 
     @cached_property
     def _starts(self) -> list[list[int]]:

@@ -17,7 +17,7 @@ from distributed.protocol.pickle import dumps, loads
 from distributed.utils_comm import gather_from_workers
 
 from ....families.family import AlongAxis, Pack, Place
-from ..tasks.begun import Waiting, begin_block, finish_block, summarise_blocks
+from ..tasks.begun import Waiting, begin_blocks, finish_block, summarise_blocks
 from ..tasks.phases import Entries, propagate_group
 from .messages import Abandoned, Assignment, Lost, Peer, Request, call, row_of
 
@@ -122,7 +122,8 @@ class Share:
         asked = {at for at, turn in turns.items() if request.is_last_asked or not self._ends(turn)}
 
         def start(part: list[Place]) -> list[tuple[Waiting, Any]]:
-            waiting = {at: begin_block(packs[at], recurrence) for at in part}
+            begun = begin_blocks([packs[at] for at in part], recurrence)
+            waiting = dict(zip(part, begun, strict=True))
             own = [at for at in part if at in asked]
             found = summarise_blocks([waiting[at] for at in own], recurrence)
             summaries = dict(zip(own, found, strict=True))

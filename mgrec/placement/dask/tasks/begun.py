@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ....backends import backend_of
 from ....families.begun import Begun
-from ....families.family import AlongAxis, Pack, Shape, Where
+from ....families.family import AlongAxis, Arrays, Pack, Shape, Where
 from .errors import in_chunk
 from .phases import Entries, Run, chunk_of, determine_block, precompute_blocks
+from .spilling import register
 
 
 @dataclass(frozen=True)
@@ -32,18 +33,41 @@ class Waiting:
     shape: Shape = ()
 
     def __sizeof__(self) -> int:
-        own = sum(result.nbytes for result in self.begun.results) if self.begun else 0
-        return own + self.pack.__sizeof__()
+        return self.pack.__sizeof__() + (self.begun.__sizeof__() if self.begun else 0)
+
+    @property
+    def arrays(self) -> Arrays:
+        return self.begun.results if self.begun else self.pack.blocks
+
+
+register(Waiting, lambda waiting: waiting.arrays)
 
 
 def begin_block(pack: Pack, recurrence: AlongAxis) -> Waiting:
-    """Begin a chunk if it forgets its entry, and let go of its operands."""
+    """Begin a chunk if it forgets its entry, and let go of what is not needed again."""
+    return begin_blocks([pack], recurrence)[0]
+
+
+def begin_blocks(packs: Sequence[Pack], recurrence: AlongAxis) -> list[Waiting]:
+    """Begin chunks; a GPU's are launched one after the other before the first is waited for."""
+    return [wait() for wait in [_launch(pack, recurrence) for pack in packs]]
+
+
+def _launch(pack: Pack, recurrence: AlongAxis) -> Callable[[], Waiting]:
     backend = backend_of(pack.blocks, recurrence.method)
     if not recurrence.forgets or backend.kernels(recurrence.family).begin is None:
-        return Waiting(pack)
+        return lambda: Waiting(pack)
     with chunk_of("begin", recurrence, pack) as (backend, shape):
-        begun = recurrence.begin(backend, pack, shape)
-    return Waiting(Pack((), pack.place, pack.starts), begun, shape) if begun else Waiting(pack)
+        launched = recurrence.begin(backend, pack, shape)
+
+    def wait() -> Waiting:
+        if launched is None:
+            return Waiting(pack)
+        with in_chunk("begin", pack.place, pack.starts), backend.device_of(pack.blocks):
+            begun = launched()
+        return Waiting(Pack((), pack.place, pack.starts), begun, shape) if begun else Waiting(pack)
+
+    return wait
 
 
 def summarise_block(waiting: Waiting, recurrence: AlongAxis) -> tuple[Any, Shape]:

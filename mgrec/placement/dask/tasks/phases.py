@@ -24,7 +24,7 @@ from .errors import in_chunk
 from .limits import check_chunk
 from .spilling import register
 
-register(Pack)
+register(Pack, lambda pack: pack.blocks)
 
 # Rows whose summaries may wait on a GPU at once, a few scalars each: 16 MB or so.
 ROWS = 1 << 18

@@ -1,13 +1,14 @@
 // Determine a few columns side by side in one pass over memory: look-ahead with persistent blocks.
 //
 // The scheme is that of rows/determine.cuh with a span for each channel of a tile: a block publishes
-// those of its next tile before it needs the states at its current one, and warps of their own
-// meanwhile fold the spans of all tiles since the block's last into these states.
+// those of a tile DISTANCE turns before it needs the states there, and warps of their own meanwhile
+// fold the spans of all tiles since the block's last into these states.
 #pragma once
 #include "channels/fold.cuh"
 #include "channels/scan.cuh"
 
 constexpr int EVERYONE = THREADS + LOOKAHEAD;
+static_assert(STAGES > DISTANCE && DISTANCE < RING - 1, "tiles between publishing and needing wait");
 
 // Hardware barriers are met by whole warps.
 DEVICE inline void announce(int barrier) {
@@ -18,6 +19,9 @@ DEVICE inline void await(int barrier) {
   __syncwarp();
   meet(barrier, EVERYONE);
 }
+// Of a turn: its spans are published, its entries are found. Barrier 6 is the look-ahead's.
+DEVICE inline int published(int turn) { return 2 + turn % RING; }
+DEVICE inline int resolved(int turn) { return 7 + turn % RING; }
 
 DEVICE inline long long time_of(long long step, const Channels& shape) {
   return REVERSE ? shape.steps - 1 - step : step;
@@ -43,7 +47,7 @@ DEVICE inline void mark_tile(const Ledger& ledger, const Tile& tile, int channel
 }
 
 // Spine: the warps that look ahead.
-DEVICE inline void resolve(Transfer::State (&tile_entry)[2][CHANNELS], Front& front,
+DEVICE inline void resolve(Transfer::State (&tile_entry)[RING][CHANNELS], Front& front,
                            const Entry& entry, const Board& board, const Ledger& ledger,
                            const Channels& shape) {
   const int channel = int(threadIdx.x) - THREADS;
@@ -58,13 +62,13 @@ DEVICE inline void resolve(Transfer::State (&tile_entry)[2][CHANNELS], Front& fr
       spine.group = begin / GROUP;
       if (channel < CHANNELS) spine.state = entry.at(tile.outer * CHANNELS + channel);
     }
-    await(2 + turn % 2);  // the tile's spans are published
+    await(published(turn));
     const Transfer::State state =
         advance(spine, front, number, board, [&](long long doubtful) {
           mark_tile(ledger, Tile(doubtful, shape), channel, shape);
         });
-    if (channel < CHANNELS) tile_entry[turn % 2][channel] = state;
-    announce(4 + turn % 2);
+    if (channel < CHANNELS) tile_entry[turn % RING][channel] = state;
+    announce(resolved(turn));
   }
 }
 
@@ -139,7 +143,7 @@ DEVICE void determine_channels(const Source& source, const Entry& entry,
   extern __shared__ __align__(128) unsigned char memory[];
   __shared__ Desk desk;
   __shared__ Front front;
-  __shared__ Transfer::State tile_entry[2][CHANNELS];
+  __shared__ Transfer::State tile_entry[RING][CHANNELS];
   const Stages stages(memory);
   const Board board(space, epoch);
   const long long stride = gridDim.x, count = shape.outers * shape.tiles;
@@ -155,13 +159,13 @@ DEVICE void determine_channels(const Source& source, const Entry& entry,
 
   const Part part;
   const Memory all = {source, results, stages, ledger, shape};
-  Span before = empty_span();
-  int stage = 0, next_stage = 0, turn = -1;
+  Span before[DISTANCE + 1];  // of the tiles between publishing and needing
+  int stage = 0, next_stage = 0, turn = -DISTANCE;
   unsigned parity = 0;
-  for (long long number = blockIdx.x - stride, next = blockIdx.x; number < count;
-       number = next, next += stride, ++turn) {
-    Span next_before = empty_span();
-    if (next < count) {  // upsweep of the next tile
+  for (long long number = blockIdx.x - DISTANCE * stride; number < count; number += stride, ++turn) {
+    const long long next = number + DISTANCE * stride;
+    before[DISTANCE] = empty_span();
+    if (next < count) {  // upsweep
       const Tile tile(next, shape);
       if (BULK && Source::STREAMS > 0) barrier_wait(stages.barriers + next_stage, parity);
       Span mine = empty_span();
@@ -170,18 +174,18 @@ DEVICE void determine_channels(const Source& source, const Entry& entry,
                                : span_of_part<false>(all, next_stage, tile, part);
       const BlockScan scan = channel_scan(mine, part, desk);
       if (part.place == PARTS - 1) board.enter(unsigned(next), part.channel, scan.total);
-      announce(2 + (turn + 1) % 2);
-      next_before = scan.before;
+      announce(published(turn + DISTANCE));
+      before[DISTANCE] = scan.before;
       if (++next_stage == STAGES) next_stage = 0, parity ^= 1;
     }
     if (number >= 0) {  // downsweep
       const Tile tile(number, shape);
       if (BULK && threadIdx.x == 0) bulk_wait_read();
-      await(4 + turn % 2);  // the tile's entries are found, and the stores may go on
+      await(resolved(turn));  // and the stores may go on
       if (part.exists) {
-        const Transfer::State entered = tile_entry[turn % 2][part.channel];
-        if (tile.is_whole()) write_part<true>(all, stage, tile, part, before, entered);
-        else write_part<false>(all, stage, tile, part, before, entered);
+        const Transfer::State entered = tile_entry[turn % RING][part.channel];
+        if (tile.is_whole()) write_part<true>(all, stage, tile, part, before[0], entered);
+        else write_part<false>(all, stage, tile, part, before[0], entered);
       }
       if (BULK) fence_proxy();
       __syncwarp();
@@ -192,6 +196,7 @@ DEVICE void determine_channels(const Source& source, const Entry& entry,
       }
       if (++stage == STAGES) stage = 0;
     }
-    before = next_before;
+#pragma unroll
+    for (int k = 0; k < DISTANCE; ++k) before[k] = before[k + 1];
   }
 }

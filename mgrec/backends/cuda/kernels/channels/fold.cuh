@@ -17,7 +17,7 @@ DEVICE inline void look_together() {
 }
 
 // Where spans are published: those of the last tiles, a ring. A block publishes a tile once it has
-// needed all tiles up to two turns before, so that nobody needs one that is six turns older.
+// needed all tiles up to three turns before, so that nobody needs one that is eight turns older.
 struct Board {
   Unit* descriptors;
   unsigned epoch, ring;

@@ -88,9 +88,15 @@ struct Part {  // a thread's part of a tile, between its upsweep and its downswe
   Span before;
 };
 
+struct Unwatched {  // nobody looks at the items that pass
+  DEVICE void see(const Source&, const Items&, const Place&, const Shape&) {}
+};
+
+template <class Watch>
 DEVICE void determine_rows(const Source& source, const Entry& entry,
                            T* const (&results)[Transfer::STATES], Unit* descriptors,
-                           const Ledger& ledger, const Shape& shape, unsigned epoch) {
+                           const Ledger& ledger, const Shape& shape, unsigned epoch,
+                           Watch&& watch) {
   extern __shared__ __align__(128) unsigned char memory[];
   __shared__ Span totals[2][WARPS];
   __shared__ Transfer::State tile_entry[RING];
@@ -121,6 +127,7 @@ DEVICE void determine_rows(const Source& source, const Entry& entry,
       next_part.walk = SEGMENTED ? Walk(position, shape, entry) : Walk();
       if (SEGMENTED) position.move(moved_rows, moved_steps, shape);
       read_items(stages, stage, parity, source, place, shape, next_part.items);
+      watch.see(source, next_part.items, place, shape);
       const Span mine = upsweep(source, next_part.items, next_part.walk, place, shape, entry,
                                 next_part.prefixes);
       const BlockScan scan = block_scan(mine, totals[(turn + 1) % 2]);

@@ -201,6 +201,7 @@ DEVICE inline double power_of_two(double k) {
 }
 
 #include "scalar/division.cuh"
+#include "scalar/waves.cuh"
 
 template <class T> DEVICE inline T frexp_mantissa(T x) { int e; return frexp(x, &e); }
 template <class T> DEVICE inline int frexp_exponent(T x) { int e = 0; frexp(x, &e); return e; }
