@@ -1,16 +1,17 @@
 """The contract: what a recurrence says of itself, and by which way information crosses chunks.
 
 A family is a folder here, and one of the same name in every backend that has kernels for it. Its
-recurrences are dataclasses of one of four topologies:
+recurrences are dataclasses of one of five topologies:
 
-==========  ==============================================  ==================================
-topology    what crosses the boundary of a chunk            families
-==========  ==============================================  ==================================
-``Chain``   a summary one way, an entry the same way        transfer maps, filters: chain.py
-``Line``    a summary to a small system, an entry back      tridiagonal systems
-``Grid``    the edges of the chunks above and to the left   wavefront loops
-``Swept``   the sides of the chunks around it (swept.py)    wavefront loops, several sweeps
-==========  ==============================================  ==================================
+=============  ==============================================  =================================
+topology       what crosses the boundary of a chunk            families
+=============  ==============================================  =================================
+``Chain``      a summary one way, an entry the same way        transfer maps, filters: chain.py
+``Line``       a summary to a small system, an entry back      tridiagonal systems
+``Grid``       the edges of the chunks above and to the left   wavefront loops
+``Swept``      the sides of the chunks around it (swept.py)    wavefront loops, several sweeps
+``Traceback``  the same edges; a path back (traceback.py)      alignments
+=============  ==============================================  =================================
 
 Placement knows nothing else of a family: not in a solve on one machine, nor in graphs or plans.
 """

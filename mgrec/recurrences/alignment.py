@@ -11,7 +11,7 @@ import numpy as np
 from ..families.family import Arrays
 from ..families.problem import Composed, Problem
 from ..families.wavefront.alignment.door import check_alignment, check_batch, is_several, pairs_of
-from ..families.wavefront.alignment.view import TracedAlignment, traced
+from ..families.wavefront.alignment.view import TracedAlignment
 from ..placement import solved
 from .filters.chunks import without_empty_chunks
 
@@ -79,7 +79,7 @@ def smith_waterman(
         Align parts of both sequences, both entirely, or so that gaps at both ends of both cost
         nothing.
     output : {"score", "matrix", "alignment"}
-        Score and end; all of H; or the alignment itself, of sequences in memory.
+        Score and end; all of H; or the alignment itself.
 
     Returns
     -------
@@ -90,8 +90,9 @@ def smith_waterman(
     numpy.ndarray or dask.array.Array (len(query), len(target))
         H, where `output` is "matrix"; of Dask arrays in the grid of their chunks, without empty
         ones.
-    TracedAlignment or list of TracedAlignment
-        Where `output` is "alignment": score, begins, ends and the CIGAR string.
+    TracedAlignment, list of TracedAlignment, or dask.delayed.Delayed
+        Where `output` is "alignment": score, begins, ends and the CIGAR string; of two sequences
+        of which one is a Dask array a value that ``compute()`` gives.
 
     Raises
     ------
@@ -102,8 +103,6 @@ def smith_waterman(
         A sequence has more than one axis or a letter that `matrix` lacks, a score is not finite,
         `gap` is above 0 or above `extend`, scores may leave the range of int64, or lists differ in
         length.
-    NotImplementedError
-        `output` is "alignment" and a sequence is a Dask array.
 
     Notes
     -----
@@ -111,7 +110,10 @@ def smith_waterman(
     "sg" are the modes.
 
     *Accuracy.* Integer scores are exact, in int64. Float scores are computed in float64, every
-    cell by the same operations wherever the grid is cut: the same bits for any chunks.
+    cell by the same operations wherever the grid is cut: the same bits for any chunks. Of equal
+    alignments that with two characters beside each other counts, from the end backwards, then
+    that with a gap of one character, then a longer one; of two gaps that in the target: the same
+    alignment for any chunks.
 
     *Cost.* len(query)·len(target) cells, at 0.04 to 0.4 ns each on one thread: scores are held in
     8, 16 or 32 bits where they fit. Threads share long pairs and lists; on Dask each tile has
@@ -119,7 +121,11 @@ def smith_waterman(
     a database is best joined, as ``Sequences``. Memory grows with the sum of the lengths, not with
     the product; "alignment" computes about a third of all cells again at most. Over Dask a tile
     starts as soon as the tiles above and to the left of it are done; one row and one column of
-    scores cross each border.
+    scores cross each border. For "alignment" those of all tiles are kept, and the tiles that it
+    crosses are computed once more: of 8 by 8 at most 15.
+
+    *A database on a cluster* is a list or ``Sequences`` a task: ``Bag.map_partitions``, or
+    ``Client.map`` over parts. Lists whose sequences are Dask arrays are not taken.
 
     References
     ----------
@@ -162,6 +168,23 @@ def smith_waterman(
     >>> best = mgrec.smith_waterman(letters, letters[700:], match=1, mismatch=-1, gap=-2)
     >>> int(best.score.compute())
     1300
+    >>> alignment = mgrec.smith_waterman(
+    ...     letters, letters[700:], match=1, mismatch=-1, gap=-2, output="alignment"
+    ... )
+    >>> alignment.compute().cigar
+    '1300='
+
+    A list in parts, a task each:
+
+    >>> import dask.bag as db
+    >>> def scores(part):
+    ...     query = "MKTAYIAKQ"
+    ...     return mgrec.smith_waterman(
+    ...         query, list(part), matrix="BLOSUM62", gap=-11, extend=-1
+    ...     ).score.tolist()
+    >>> bag = db.from_sequence(others, npartitions=2)
+    >>> bag.map_partitions(scores).compute(scheduler="sync")
+    [42, 24, 0]
     """
     scores = {
         "match": match, "mismatch": mismatch, "gap": gap, "matrix": matrix, "extend": extend,
@@ -178,8 +201,7 @@ def smith_waterman(
     if output == "matrix":
         return problem
     if output == "alignment":
-        alphabet = problem.recurrence.alphabet
-        return replace(problem, finish=lambda _, exit: traced(query, target, alphabet, *exit))
+        return replace(problem, finish=lambda _, alignment: alignment)
     return replace(problem, finish=_alignment)
 
 

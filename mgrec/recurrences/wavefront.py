@@ -53,11 +53,13 @@ def wavefront(
         added to it. Needed where ◇ is a function.
     floor : scalar, optional
         The least result.
-    strategy : {"hybrid", "tiles", "compensation"}, optional
+    strategy : {"hybrid", "tiles", "compensation", "hyperplane"}, optional
         "tiles" computes cells in the order of the loop, those of an antidiagonal side by side.
         "compensation" goes row by row in the three steps of [1]_: the part without the
         horizontal dependency, a weighted scan along the row, and both combined; not with a
         floor where ◇ is not "max", and functions must be associative, ◇ also commutative.
+        "hyperplane" computes cells as "tiles" does, over copies in which antidiagonals are
+        contiguous, as the diamond tiles that [1]_ compares with; it is slower than "tiles".
         "hybrid" takes what is faster for the shape, the operators and the machine, and logs it
         at level DEBUG, by the logger ``mgrec``.
     axes : (int, int), optional
@@ -90,13 +92,13 @@ def wavefront(
     Notes
     -----
     *Accuracy.* Integers, which wrap around, are those of the loop above for every strategy. Of
-    "tiles" floats have its bits, for any chunks, threads and devices. Of "compensation" with
-    named operators they differ by at most 8·(rows + columns)·u·W, where u is half of
-    ``numpy.finfo(dtype).eps`` and W what the loop makes of the absolute values of all finite
-    operands, with "max" in place of "min"; nan and inf stand where the loop has them, since rows
-    where a scan would put them elsewhere are run cell by cell. nan is what ``numpy.maximum``
-    makes of it. "hybrid" takes compensation for integers alone in host memory, in short rows,
-    and for all dtypes on a GPU.
+    "tiles" and "hyperplane" floats have its bits, for any chunks, threads and devices. Of
+    "compensation" with named operators they differ by at most 8·(rows + columns)·u·W, where u is
+    half of ``numpy.finfo(dtype).eps`` and W what the loop makes of the absolute values of all
+    finite operands, with "max" in place of "min"; nan and inf stand where the loop has them, since
+    rows where a scan would put them elsewhere are run cell by cell. nan is what
+    ``numpy.maximum`` makes of it. "hybrid" takes compensation for integers alone in host memory,
+    in short rows, and for all dtypes on a GPU.
 
     *Cost.* By tiles, those of an antidiagonal run side by side: on the threads of this machine,
     or in the warps of a GPU, which own strips of rows and hand their last rows on through

@@ -69,6 +69,21 @@ def test_compensation_keeps_within_its_bound(operators: Any, place: Any) -> None
     assert not is_near(result * (1 + 1e-9), wanted, size)
 
 
+@each_pair
+def test_hyperplanes_have_the_bits_of_the_loop(operators: Any) -> None:
+    """Over several tiles of their own, and odd rests of them."""
+    for shape in ((20, 27), (2, 130, 70), (3, 600)):
+        local, weights = numbers(shape), weights_of(shape)
+        borders = {"above": numbers(shape[-1:]), "left": numbers(shape[:-1]), "corner": 0.5}
+        given: dict[str, Any] = {"operators": operators, **borders}
+        for own in (weights, (0.5, weights[0], -0.25)):
+            wanted = mgrec.wavefront(local, weights=own, strategy="tiles", **given)
+            for place in (mgrec.wavefront, on_threads):
+                result = place(local, weights=own, strategy="hyperplane", **given)
+                np.testing.assert_array_equal(result, wanted)
+        assert (wanted != mgrec.wavefront(local + 1e-9, weights=own, **given)).any()
+
+
 def test_compensation_is_not_the_loop() -> None:
     """What it computes differs in its last bits, so that the bound above is one."""
     local, weights = numbers((50, 50)), weights_of((50, 50))
@@ -87,7 +102,7 @@ def test_integers_are_exact_and_wrap_around(operators: Any, dtype: str) -> None:
     weights = tuple(generator.integers(info.min, info.max, n, dtype) for n in ((20, 27), 27, 1))
     given: dict[str, Any] = {"weights": weights, "operators": operators}
     wanted = mgrec.wavefront(local, strategy="tiles", **given)
-    for strategy in STRATEGIES:
+    for strategy in (*STRATEGIES, "hyperplane"):
         for place in (mgrec.wavefront, on_threads, on_dask):
             np.testing.assert_array_equal(place(local, strategy=strategy, **given), wanted)
 
@@ -130,7 +145,9 @@ def refused(strategy: str, operators: Any = ("+", "*"), floor: float | None = No
 
 
 def test_what_compensation_refuses() -> None:
-    with pytest.raises(ValueError, match=r"strategy must be one of 'hybrid', .*; got 'diagonals'"):
+    with pytest.raises(
+        ValueError, match=r"strategy must be one of 'hybrid', .*, 'hyperplane'; got 'diagonals'"
+    ):
         refused("diagonals")
     with pytest.raises(ValueError, match=r"there is a floor and ◇ is not 'max'.*; got 'compens"):
         refused("compensation", floor=0.0)

@@ -1,8 +1,9 @@
 """Wavefront loops as Hou, Wang and Feng (2018) study them.
 
 Three loops, all as ``mgrec.wavefront``: SAT (summed-area table), SW (Smith-Waterman with a linear
-gap), SOR (the averaging sweep), over grids of one area in all aspect ratios, by compensation, tiles
-and hybrid, beside mgrec's own function of each; then weighted scans beside a library's scan.
+gap), SOR (the averaging sweep), over grids of one area in all aspect ratios, by compensation,
+tiles, hyperplanes (the paper's diamond tiles) and hybrid, beside mgrec's own function of each; then
+weighted scans beside a library's scan.
 
 usage: python -m benchmarks.papers.hou_2018 [--cpu] [--out FOLDER] [--plot RESULT]
 """

@@ -7,7 +7,7 @@ from typing import Any
 
 from .report import LOOPS, PAIRS, Rows, of_part, times
 
-COLOURS = {"compensation": "C0", "tiles": "C1", "hybrid": "C2"}
+COLOURS = {"compensation": "C0", "tiles": "C1", "hybrid": "C2", "hyperplane": "C3"}
 
 
 def draw(record: dict[str, Any]) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import mgrec
 
 Call = Callable[[], Any]
-STRATEGIES = ("compensation", "tiles", "hybrid")
+STRATEGIES = ("compensation", "tiles", "hyperplane", "hybrid")
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ def cut_for(strategy: str, kind: Kind, architecture: int) -> Any:
     return choice.cut_of(strategy, kind, (1, 2**14, 2**14), device, True), device
 
 
-@pytest.mark.parametrize("strategy", ["tiles", "compensation"])
+@pytest.mark.parametrize("strategy", ["tiles", "compensation", "hyperplane"])
 @pytest.mark.parametrize(
     ("dtype", "architecture"),
     [
@@ -51,7 +51,7 @@ def test_kernels_compile(nvrtc: ctypes.CDLL, dtype: str, architecture: int, stra
 
 
 @pytest.mark.extended
-@pytest.mark.parametrize("strategy", ["tiles", "compensation"])
+@pytest.mark.parametrize("strategy", ["tiles", "compensation", "hyperplane"])
 @pytest.mark.parametrize("along", ALONG, ids=lambda along: "-".join(a.name for a in along))
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "i8"])
 def test_all_operands_compile(nvrtc: ctypes.CDLL, dtype: str, along: Any, strategy: str) -> None:
@@ -63,7 +63,7 @@ def test_all_operands_compile(nvrtc: ctypes.CDLL, dtype: str, along: Any, strate
         kernels.compile_text(nvrtc, launch_of(cut, device).text, 90)
 
 
-@pytest.mark.parametrize("strategy", ["tiles", "compensation"])
+@pytest.mark.parametrize("strategy", ["tiles", "compensation", "hyperplane"])
 @pytest.mark.parametrize("architecture", kernels.ARCHITECTURES)
 def test_blocks_fit_a_multiprocessor(architecture: int, strategy: str) -> None:
     """As many as are launched at once wait for each other."""

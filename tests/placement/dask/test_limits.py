@@ -84,6 +84,16 @@ def test_every_family_refuses_large_chunks(monkeypatch, family):
         assert re.search(r"in the phase (begin|precompute) of chunk \(", caught.value.__notes__[0])
 
 
+def test_a_score_alone_takes_no_memory_of_a_table(monkeypatch):
+    x = da.zeros(100, dtype="u1", chunks=25)
+    monkeypatch.setattr(limits, "is_on_gpu", lambda array: True)
+    monkeypatch.setattr(limits, "_memory", lambda device: 300)
+    scores = {"match": 1, "mismatch": -1, "gap": -1}
+    assert mgrec.smith_waterman(x, x, **scores).score.compute(scheduler="sync") == 100
+    with pytest.raises(ValueError, match="at most half"):
+        mgrec.smith_waterman(x, x, output="matrix", **scores)
+
+
 def test_host_arrays_are_not_limited():
     check_chunk(np.empty(0), (1 << 60,), np.dtype(np.float64), (0,))
 

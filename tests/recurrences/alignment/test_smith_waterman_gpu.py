@@ -136,6 +136,16 @@ def test_chunks_give_the_same(scores):
     assert tuple(part.compute(scheduler="sync") for part in best) == want
 
 
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("scores", SCORES, ids=IDS)
+def test_alignments_over_chunks_are_those_of_numpy_arrays(scores, mode):
+    query, target = related(8, 3000, 4000, scores)
+    want = mgrec.smith_waterman(query, target, mode=mode, output="alignment", **scores)
+    lazy = [da.from_array(part, chunks=900) for part in on_gpu(query, target)]
+    have = mgrec.smith_waterman(*lazy, mode=mode, output="alignment", **scores)
+    assert have.compute(scheduler="sync") == want
+
+
 def test_the_same_input_gives_the_same():
     """Blocks come in any order: the best cell does not depend on it."""
     query = cupy.zeros(20_000, "u1")

@@ -1,16 +1,23 @@
-"""Alignments themselves: their columns score what they say, from begin to end."""
+"""Alignments themselves: their columns score what they say, in memory and over chunks."""
 
 import re
 
+import dask
 import dask.array as da
 import numpy as np
 import pytest
-from hypothesis import given
+from chunkings import chunkings
+from dask.callbacks import Callback
+from dask.delayed import Delayed
+from dask.sizeof import sizeof
+from distributed import Client
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sequences import read
 
 import mgrec
 from mgrec.families.wavefront.alignment import traced
+from mgrec.families.wavefront.alignment.path import Traced
 
 MODES = ["local", "global", "semi-global"]
 each_mode = pytest.mark.parametrize("mode", MODES)
@@ -148,7 +155,137 @@ def test_codes_have_alignments_too(query, target):
     assert total == found.score
 
 
-def test_a_dask_array_is_refused():
-    x = da.from_array(np.zeros(9, np.uint8), chunks=3)
-    with pytest.raises(NotImplementedError, match="needs both in memory: compute"):
-        mgrec.smith_waterman(x, x, match=1, mismatch=-1, gap=-1, output="alignment")
+extended = pytest.mark.extended
+each_scoring = pytest.mark.parametrize(
+    "scores",
+    [
+        pytest.param({"match": 2, "mismatch": -1, "gap": -2}, id="linear"),
+        pytest.param(BLOSUM, id="BLOSUM62"),
+        pytest.param(
+            {"match": 5, "mismatch": -4, "gap": -8, "extend": -1}, id="affine", marks=extended
+        ),
+        pytest.param(
+            {"match": 2, "mismatch": -3, "gap": -4, "extend": 0}, id="free", marks=extended
+        ),
+        pytest.param(
+            {"match": 1.1, "mismatch": -0.7, "gap": -2.3, "extend": -0.4}, id="real", marks=extended
+        ),
+    ],
+)
+
+
+def codes_of(text):
+    return np.frombuffer(text.encode(), np.uint8)
+
+
+def related(generator, alphabet, longest):
+    """Two texts, of which one has parts of the other and others between them."""
+    query, inserted = (
+        "".join(generator.choice(list(alphabet), n)) for n in generator.integers(0, longest, 2)
+    )
+    cut = len(query) // 3
+    return query, inserted[:3] + query[:cut] + inserted + query[2 * cut :]
+
+
+def lazily(query, target, **scores):
+    have = mgrec.smith_waterman(query, target, output="alignment", **scores)
+    assert isinstance(have, Delayed)
+    return have.compute(scheduler="sync")
+
+
+@each_mode
+@each_scoring
+@settings(max_examples=12)
+@given(data=st.data())
+def test_any_chunks_give_the_same(mode, scores, data):
+    generator = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    pair = related(generator, "ARN", 60)
+    want = mgrec.smith_waterman(*pair, mode=mode, output="alignment", **scores)
+    arrays = [codes_of(text) for text in pair]
+    lazy = [da.from_array(array, chunks=(data.draw(chunkings(array.size)),)) for array in arrays]
+    assert lazily(*lazy, mode=mode, **scores) == want
+
+
+@each_mode
+@each_scoring
+def test_alignments_in_memory_do_not_depend_on_their_tiles(mode, scores, monkeypatch):
+    generator = np.random.default_rng(5)
+    pairs = [related(generator, "ARN", 90) for _ in range(20)]
+
+    def align():
+        given = {"mode": mode, "output": "alignment", **scores}
+        return [mgrec.smith_waterman(*pair, **given) for pair in pairs]
+
+    want = align()
+    monkeypatch.setattr(traced, "WHOLE", 60)
+    monkeypatch.setattr(traced, "_SIDE", 2)
+    assert align() == want
+
+
+@extended
+def test_a_gap_over_many_chunks():
+    left, right = codes_of("ACGTTGCAAC" * 2), codes_of("GGATCCTTAG" * 2)
+    long = np.concatenate([left, codes_of("T" * 90), right])
+    pair = long, np.concatenate([left, right])
+    scores = {"match": 5, "mismatch": -4, "gap": -8, "extend": 0}
+    for query, target in (pair, pair[::-1]):
+        want = mgrec.smith_waterman(query, target, output="alignment", **scores)
+        lazy = [da.from_array(each, chunks=7) for each in (query, target)]
+        assert lazily(*lazy, **scores) == want
+        assert "90I" in want.cigar or "90D" in want.cigar
+
+
+@pytest.mark.parametrize("mode", ["local", pytest.param("global", marks=extended)])
+def test_real_proteins_in_chunks(mode):
+    alpha, beta, _ = read("globins").values()
+    want = mgrec.smith_waterman(alpha, beta.lower(), mode=mode, output="alignment", **BLOSUM)
+    lazy = da.from_array(codes_of(alpha), chunks=40), da.from_array(codes_of(beta.lower()), 50)
+    assert lazily(*lazy, mode=mode, **BLOSUM) == want
+    assert lazily(lazy[0], beta.lower(), mode=mode, **BLOSUM) == want
+
+
+def test_edges_alone_cross_chunks_and_tiles_off_the_path_are_not_repeated(monkeypatch):
+    """Of 8 by 8 tiles of 64 by 64: nothing is as large as a tile's table."""
+    largest, walked, walk = [0], [], Traced.walk
+    monkeypatch.setattr(
+        Traced, "walk", lambda tile, path: walked.append(tile.starts) or walk(tile, path)
+    )
+    query = np.random.default_rng(0).integers(0, 4, 512, dtype="u1")
+    lazy = da.from_array(query, chunks=64)
+    own = {"matrix": 4 * np.eye(4, dtype=int) - 1, "gap": -3, "extend": -1}
+    alignment = mgrec.smith_waterman(lazy, lazy, output="alignment", **own)
+
+    def measure(key, result, graph, state, worker):
+        largest[0] = max(largest[0], sum(map(sizeof, _arrays_of(result))))
+
+    with Callback(posttask=measure), dask.config.set(scheduler="sync"):
+        assert alignment.compute().cigar == "512="
+    assert 0 < largest[0] <= 5 * 65 * 8
+    assert len(walked) == 8
+
+
+def _arrays_of(result):
+    parts = result if isinstance(result, tuple) else (result,)
+    parts = [each for part in parts for each in (part, *getattr(part, "__dict__", {}).values())]
+    return [each for each in parts if isinstance(each, np.ndarray)]
+
+
+def test_the_same_call_has_the_same_key():
+    x = da.from_array(np.arange(40) % 4, chunks=10)
+    given = {"match": 1, "mismatch": -1, "gap": -2, "output": "alignment"}
+    first, second = (mgrec.smith_waterman(x, x[5:], **given) for _ in range(2))
+    assert first.key == second.key
+    assert first.key != mgrec.smith_waterman(x, x[5:], **{**given, "gap": -3}).key
+
+
+@extended
+def test_two_workers_align_one_pair():
+    generator = np.random.default_rng(1)
+    query = generator.integers(0, 4, 6000, dtype="u1")
+    target = np.concatenate([query[:2000], query[2500:]])
+    scores = {"match": 2, "mismatch": -3, "gap": -5, "extend": -2}
+    want = mgrec.smith_waterman(query, target, output="alignment", **scores)
+    with Client(n_workers=2, threads_per_worker=1, dashboard_address=None):
+        lazy = [da.from_array(each, chunks=900) for each in (query, target)]
+        have = mgrec.smith_waterman(*lazy, output="alignment", **scores)
+        assert have.compute() == want

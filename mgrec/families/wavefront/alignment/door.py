@@ -15,6 +15,7 @@ from .recurrence import Alignment
 from .scores import as_scoring
 from .scoring import Scoring
 from .sequences import Sequences, join
+from .traceback import TracedTiles
 from .traced import TracedAlignment
 
 OUTPUTS = ("score", "matrix", "alignment")
@@ -44,16 +45,13 @@ def check_alignment(query: Any, target: Any, output: Any, **scores: Any) -> Prob
     letters, code = _coded(named, alphabet)
     (n,), (m,) = (array.shape for array in letters)
     dtype = _dtype_for(scoring, n, m)
-    if output == "alignment" and any(map(is_lazy, letters)):
-        raise NotImplementedError(
-            "output must be 'score' or 'matrix' where a sequence is a Dask array; got 'alignment', "
-            "which needs both in memory: compute() them first"
-        )
+    given = [*letters, *named.values()] if output == "alignment" and alphabet else letters
+    operands = [each[:, None] if k % 2 == 0 else each[None] for k, each in enumerate(given)]
     recurrence = Alignment(
         dtype=dtype,
         result_dtype=dtype,
-        varying=(varying((n, 1), (n, m)), varying((1, m), (n, m))),
-        block_dtypes=(code, code),
+        varying=tuple(varying(operand.shape, (n, m)) for operand in operands),
+        block_dtypes=(code, code, *(each.dtype for each in given[2:])),
         axes=(0, 1),
         exit_size=3,
         scoring=scoring,
@@ -61,9 +59,10 @@ def check_alignment(query: Any, target: Any, output: Any, **scores: Any) -> Prob
         has_matrix=output == "matrix",
     )
     if output == "alignment":
+        kind = TracedTiles if any(map(is_lazy, letters)) else TracedAlignment
         own = {each.name: getattr(recurrence, each.name) for each in fields(recurrence)}
-        recurrence = TracedAlignment(alphabet=alphabet, **own)
-    return Problem(recurrence, (letters[0][:, None], letters[1][None]), (), (n, m))
+        recurrence = kind(alphabet=alphabet, **own)
+    return Problem(recurrence, tuple(operands), (), (n, m))
 
 
 def check_batch(query: Any, target: Any, output: Any, **scores: Any) -> Problem:
@@ -106,7 +105,7 @@ def pairs_of(query: Any, target: Any) -> tuple[Any, Any]:
         if any(map(is_lazy, [several.codes] if isinstance(several, Sequences) else several)):
             raise TypeError(
                 f"{name} must be of sequences in memory where there is a list of them; got a Dask "
-                f"array: compute() it, or align one pair a call"
+                f"array: compute() it, align one pair a call, or give each task a part of the list"
             )
     if is_several(query) and is_several(target) and len(queries) != len(targets):
         raise ValueError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,8 @@ class Path:
         Backwards: "M" for two characters beside each other, "I" for one of the query alone, "D"
         for one of the target alone, and how many.
     gap : {"", "I", "D"}
-        The gap that the path is in, where it goes on in the cell.
-    state : int or float
-        F of the next row or E of the next column, which the gap has there.
+        The gap that the path is in: its character in the next row or column is counted already,
+        and F of that row or E of that column is its score.
     is_done : bool
         The alignment begins after the cell.
     """
@@ -35,7 +35,6 @@ class Path:
     column: int
     runs: list[tuple[str, int]] = field(default_factory=list)
     gap: str = ""
-    state: Any = None
     is_done: bool = False
 
     def add(self, kind: str, count: int) -> None:
@@ -44,12 +43,18 @@ class Path:
         if count:
             self.runs.append((kind, count))
 
-    def finish(self, mode: str) -> None:
-        """Begin the alignment at the border of the grid, where ends of a global one cost gaps."""
+    def finish(self, mode: str, at_border: tuple[bool, bool] = (True, True)) -> None:
+        """Begin the alignment at a border of the grid, where ends of a global one cost gaps.
+
+        `at_border`: the path has come to the left border, and to the upper one.
+        """
         if mode == "global":
-            self.add("I", self.row + 1)
-            self.add("D", self.column + 1)
-            self.row = self.column = -1
+            if at_border[0]:
+                self.add("I", self.row + 1)
+                self.row = -1
+            if at_border[1]:
+                self.add("D", self.column + 1)
+                self.column = -1
 
 
 @dataclass(frozen=True)
@@ -75,21 +80,23 @@ class Traced:
     def walk(self, path: Path) -> None:
         """Follow a path, whose cell is in this tile, until it leaves the tile or begins.
 
-        Of equal alignments that with two characters beside each other counts, then that with
-        the shorter gap, then that with a gap in the target. Every score is met exactly, since it
-        is computed again as it was.
+        Of equal alignments that with two characters beside each other counts, then that with a
+        gap of one character, then that with a longer gap; of equal ones a gap in the target.
+        Where a gap may begin at several cells it begins at the last of them. What decides is H, E
+        and F of a cell and the one before: the same path wherever a grid is cut. Every score is
+        met exactly, since it is computed again as it was.
         """
         i, j = path.row - self.starts[0], path.column - self.starts[1]
         while i >= 0 and j >= 0 and not path.is_done:
             if path.gap:
-                i, j = self._along_gap(path, path.state, i, j)
+                i, j = self._along(path, path.gap, self._scores_of(path.gap, i, j, 1), i, j)
             elif self.scoring.is_local and self.h[i, j] == 0:
                 path.is_done = True
             elif self.h[i, j] == self._at(i - 1, j - 1) + self._score(i, j):
                 path.add("M", 1)
                 i, j = i - 1, j - 1
             else:
-                i, j = self._along_gap(path, self.h[i, j], i, j)
+                i, j = self._into_gap(path, i, j)
         path.row, path.column = self.starts[0] + i, self.starts[1] + j
 
     def _at(self, i: int, j: int) -> Any:
@@ -103,41 +110,40 @@ class Traced:
             return scoring.table[a][b]
         return scoring.match if a == b else scoring.mismatch
 
-    def _along_gap(self, path: Path, state: Any, i: int, j: int) -> tuple[int, int]:
-        """The cell before a gap that gives a state, or before the border of this tile.
-
-        A gap that the path is in already has a character in the next row or column.
-        """
-        done = 1 if path.gap else 0
-        ends = {"I": (i + done, j), "D": (i, j + done)}
-        ends = {path.gap: ends[path.gap]} if path.gap else ends
-        for length in range(1, max(i, j) + 2 + done):
-            for kind, (row, column) in ends.items():
-                before = (row - length, column) if kind == "I" else (row, column - length)
-                is_inside = min(before) >= -1
-                if (
-                    is_inside
-                    and self._extended(self._at(*before) + self.scoring.gap, length - 1) == state
-                ):
-                    path.add(kind, length - done)
-                    path.gap = ""
-                    return before
-        for kind, (row, column) in ends.items():
-            gaps, at, size = (
-                (self.entry.above_gaps, column, row)
-                if kind == "I"
-                else (self.entry.left_gaps, row, column)
-            )
-            if gaps is not None and self._extended(gaps[at], size) == state:
-                path.add(kind, size + 1 - done)
-                path.gap, path.state = kind, gaps[at]
-                return (-1, column) if kind == "I" else (row, -1)
+    def _into_gap(self, path: Path, i: int, j: int) -> tuple[int, int]:
+        """The cell before the gap that ends with a cell, or before the border of this tile."""
+        score, before = self.h[i, j], {"I": (i - 1, j), "D": (i, j - 1)}
+        for kind, cell in before.items():
+            if self._at(*cell) + self.scoring.gap == score:
+                path.add(kind, 1)
+                return cell
+        for kind in before:
+            scores = self._scores_of(kind, i, j, 0)
+            if scores[1][-1] == score:
+                return self._along(path, kind, scores, i, j)
         raise AssertionError("a score comes from one of the cells before it")
 
-    def _extended(self, state: Any, count: int) -> Any:
-        """A gap with so many characters more, as the recurrence adds them up."""
-        if isinstance(self.scoring.extend, int):
-            return state + count * self.scoring.extend
-        for _ in range(count):
-            state = state + self.scoring.extend
-        return state
+    def _scores_of(self, kind: str, i: int, j: int, more: int) -> tuple[list[Any], list[Any]]:
+        """Of gaps up to a cell, and `more` behind it: those that begin there, and E or F."""
+        before, gaps, line = (
+            (self.entry.above[j + 1], self.entry.above_gaps, self.h[: i + more, j])
+            if kind == "I"
+            else (self.entry.left[i], self.entry.left_gaps, self.h[i, : j + more])
+        )
+        begun = [score + self.scoring.gap for score in (before.item(), *line.tolist())]
+        first = begun[0] if gaps is None else gaps[j if kind == "I" else i].item()
+        extend = self.scoring.extend
+        best = accumulate(begun[1:], lambda e, own: max(own, e + extend), initial=first)
+        return begun, list(best)
+
+    def _along(
+        self, path: Path, kind: str, scores: tuple[list[Any], list[Any]], i: int, j: int
+    ) -> tuple[int, int]:
+        """The cell before a gap, or before the border of this tile where it begins farther on."""
+        begun, best = scores
+        at, end = len(best) - 1, i if kind == "I" else j
+        while at > 0 and best[at] != begun[at]:
+            at -= 1
+        path.add(kind, end + 1 - at)
+        path.gap = "" if best[at] == begun[at] else kind
+        return (at - 1, j) if kind == "I" else (i, at - 1)

@@ -44,7 +44,7 @@ class Alignment(Wavefront):
     def determine(
         self, backend: Backend, pack: Pack, shape: Shape, above: Any, left: Any, out: Arrays = ()
     ) -> tuple[Arrays, Edges]:
-        query, target = (block.reshape(-1) for block in pack.blocks)
+        query, target = (block.reshape(-1) for block in pack.blocks[:2])
         if self.has_matrix and not out:
             out = (backend.empty(shape, self.dtype),)
         i, j = pack.starts

@@ -21,6 +21,7 @@ from .path import Path, Traced
 from .recurrence import Alignment
 from .tiles import Edges, Entry
 from .tiling import Range, Tiling, ranges
+from .view import columns_of, traced
 
 # Cells of a tile whose H is kept whole.
 WHOLE = 1 << 18
@@ -30,7 +31,9 @@ PARTS, _SIDE = 8, 64
 
 @dataclass(frozen=True, kw_only=True)
 class TracedAlignment(Alignment):
-    """An alignment of two sequences in memory, whose exit is its best end and its path.
+    """An alignment of two sequences in memory, which is its exit.
+
+    The blocks of a pack end with both sequences as they were given.
 
     Attributes
     ----------
@@ -43,15 +46,18 @@ class TracedAlignment(Alignment):
     def determine(
         self, backend: Backend, pack: Pack, shape: Shape, above: Any, left: Any, out: Arrays = ()
     ) -> tuple[Arrays, Any]:
-        query, target = (block.reshape(-1) for block in pack.blocks)
+        query, target, *given = (block.reshape(-1) for block in pack.blocks)
         entry = enter(self.scoring, None, None, (0, 0), self.lengths, self.dtype)
-        grid = _Grid(self, backend, query, target)
+        grid = Checkpoints(self, backend, query, target)
         parts, edges = grid.cut((0, query.size), (0, target.size), entry)
         best = self.end(self.with_best(edges, (0, 0), (None, None)))
         path = Path(best.query_end, best.target_end)
         grid.follow(path, parts)
         path.finish(self.scoring.mode)
-        return (), (best, path)
+        begins = path.row + 1, path.column + 1
+        first, second = given or (query, target)
+        columns = columns_of(first, second, self.alphabet, begins, path)
+        return (), traced(best, begins, [columns])
 
     def leave(self, edges: Any) -> Any:
         return edges
@@ -83,7 +89,9 @@ class Part:
 
 
 @dataclass(frozen=True)
-class _Grid:
+class Checkpoints:
+    """Two sequences in memory, whose grid is determined again along a path."""
+
     recurrence: Alignment
     backend: Backend
     query: Any

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from ....arrays.kinds import to_host
-from .letters import Alphabet, as_sequence
+from .letters import Alphabet
 from .path import Path
 from .tiles import Best
 
@@ -61,29 +63,51 @@ class TracedAlignment:
         return "\n".join(rows[:-1])
 
 
-def traced(
-    query: Any, target: Any, alphabet: Alphabet | None, best: Best, path: Path
-) -> TracedAlignment:
-    """The result of a path between two sequences as they were given."""
-    begins = path.row + 1, path.column + 1
+@dataclass(frozen=True)
+class Columns:
+    """Columns of an alignment, one after the other.
+
+    Attributes
+    ----------
+    runs : list of (int, str)
+        How many of each kind; see `cigar` and `lines` of :class:`TracedAlignment`.
+    lines : tuple of three str
+    """
+
+    runs: list[tuple[int, str]]
+    lines: tuple[str, str, str]
+
+
+def columns_of(
+    query: Any, target: Any, alphabet: Alphabet | None, begins: tuple[int, int], path: Path
+) -> Columns:
+    """The columns on a path between two sequences, from these characters on."""
     runs = path.runs[::-1]
     counts = [count for _, count in runs]
     columns = np.repeat(np.array([kind for kind, _ in runs], "U1"), counts)
     first, second = (
-        _gapped(to_host(as_sequence(name, value)), begin, columns != alone)
-        for name, value, begin, alone in (
-            ("query", query, begins[0], "D"),
-            ("target", target, begins[1], "I"),
-        )
+        _gapped(to_host(sequence), begin, columns != alone)
+        for sequence, begin, alone in ((query, begins[0], "D"), (target, begins[1], "I"))
     )
     is_same = _are_same(first, second, alphabet)
     kinds = np.where(columns == "M", np.where(is_same, "=", "X"), columns)
     bars = "".join(np.where(kinds == "=", "|", " "))
     shown = (_shown(line, columns == gap) for line, gap in ((first, "D"), (second, "I")))
-    lines = next(shown), bars, next(shown)
+    return Columns(_runs(kinds), (next(shown), bars, next(shown)))
+
+
+def traced(best: Best, begins: tuple[int, int], pieces: Sequence[Columns]) -> TracedAlignment:
+    """An alignment of all its columns."""
+    runs: list[tuple[int, str]] = []
+    for count, kind in chain.from_iterable(piece.runs for piece in pieces):
+        before = runs.pop()[0] if runs and runs[-1][1] == kind else 0
+        runs.append((before + count, kind))
+    cigar = "".join(f"{count}{kind}" for count, kind in runs)
+    query, between, target = ("".join(piece.lines[k] for piece in pieces) for k in range(3))
     return TracedAlignment(
-        best.score, begins[0], best.query_end, begins[1], best.target_end, _cigar(kinds), lines
-    )
+        best.score, begins[0], best.query_end, begins[1], best.target_end, cigar,
+        (query, between, target),
+    )  # fmt: skip
 
 
 def _gapped(sequence: np.ndarray, begin: int, is_there: np.ndarray) -> np.ndarray:
@@ -108,10 +132,10 @@ def _shown(line: np.ndarray, is_gap: np.ndarray) -> str:
     return "".join("-" if gap else c for c, gap in zip(letters, is_gap, strict=True))
 
 
-def _cigar(kinds: np.ndarray) -> str:
+def _runs(kinds: np.ndarray) -> list[tuple[int, str]]:
     starts = np.flatnonzero(np.concatenate([[True], kinds[1:] != kinds[:-1]])[: kinds.size])
     lengths = np.diff(np.append(starts, kinds.size))
-    return "".join(f"{n}{kind}" for n, kind in zip(lengths, kinds[starts], strict=True))
+    return list(zip(lengths.tolist(), kinds[starts].tolist(), strict=True))
 
 
 def _kinds(cigar: str) -> np.ndarray:

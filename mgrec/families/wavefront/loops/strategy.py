@@ -10,7 +10,7 @@ import numpy as np
 from ....algebra.operators import Operators, check_composes
 from .recurrence import Loop
 
-STRATEGIES = ("hybrid", "tiles", "compensation")
+STRATEGIES = ("hybrid", "tiles", "compensation", "hyperplane")
 
 logger = logging.getLogger("mgrec")
 

@@ -4,7 +4,7 @@ Every family comes in by its :class:`Problem`, which is cut into chunks here. Wh
 same for all along an axis: packed chained groups where operands are yet to be loaded (packed.py),
 fewer tasks where the workers hold them already (held.py), one task a chunk where no row is cut
 (whole.py), or a plan (plan/). Grids have tiles (tiles.py),
-also those that are swept several times (swept.py).
+also those that are swept several times (swept.py) or traced back (traceback.py).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ....algebra.callers import level_of_caller
 from ....families.family import AlongAxis, Grid
 from ....families.problem import Problem
 from ....families.swept import Swept
+from ....families.traceback import Traceback
 from ...logs import log_solve
 from ..tasks.limits import check_chunks
 from .cuts import Cut
@@ -29,6 +30,7 @@ from .packed import Packed
 from .rows import Layers
 from .swept import is_cut, solve_sweeps
 from .tiles import solve_tiles
+from .traceback import solve_traceback
 from .whole import solve_whole
 
 # Graph ordering takes seconds from here on (it grows with the square of the chunks).
@@ -56,7 +58,8 @@ def solve(problem: Problem) -> Solved:
     """Build the lazy results of a problem, and its lazy exit where it is asked for."""
     own = cut(problem)
     recurrence, blocks = own.recurrence, own.blocks
-    check_chunks(blocks[0]._meta, own.chunks, recurrence.dtype)
+    if recurrence.results:
+        check_chunks(blocks[0]._meta, own.chunks, recurrence.dtype)
     are_held = all(map(is_held, blocks))
     # An array has the same name when it is persisted, but the propagations over held chunks are
     # others: a scheduler that still knows those of a lazy solve would mix the two up.
@@ -64,6 +67,8 @@ def solve(problem: Problem) -> Solved:
     token = tokenize(recurrence, names, own.initial, own.chunks, problem.memory, are_held)
     if isinstance(recurrence, Swept) and is_cut(own):
         solved: Solved = solve_sweeps(own, token), None
+    elif isinstance(recurrence, Traceback):
+        return (), solve_traceback(own, token)
     elif isinstance(recurrence, Grid):
         solved = solve_tiles(own, token)
     elif own.is_whole:

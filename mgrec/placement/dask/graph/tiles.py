@@ -29,26 +29,32 @@ from .rows import Layer, component, extended, rows_of
 
 def solve_tiles(cut: Cut, token: str) -> tuple[tuple[da.Array, ...], da.Array | None]:
     """The lazy results of a grid, or what its last tile tells of the whole."""
-    recurrence, places = cut.recurrence, list(rows_of(cut.chunks))
-    tiles, edges = f"determine-{token}", f"propagate-{token}"
-    handed_on = edges if recurrence.results else tiles
-    layer: Layer = {}
-    for place in places:
-        key, blocks = (tiles, *place), map(TaskRef, cut.keys(place))
-        before = (_before(place, axis, handed_on) for axis in recurrence.axes)
-        layer[key] = Task(key, determine_tile, recurrence, cut.at(place), *before, *blocks)
-        if recurrence.results:
-            layer[edges, *place] = Task((edges, *place), getitem, TaskRef(key), 1)
-    graph = HighLevelGraph.merge(*(block.dask for block in cut.blocks))
-    graph = extended(graph, tiles, layer, {block.name for block in cut.blocks})
+    recurrence, (graph, tiles) = cut.recurrence, determined(cut, token)
     if recurrence.results:
         ndim, dtype = len(cut.chunks), recurrence.result_dtype
         meta = meta_from_array(cut.blocks[0]._meta, ndim=ndim, dtype=dtype)
         return (component(graph, tiles, cut.chunks, 0, meta),), None
-    return (), _exit(graph, cut, (tiles, *places[-1]), f"exit-{token}")
+    *_, last = rows_of(cut.chunks)
+    return (), _exit(graph, cut, (tiles, *last), f"exit-{token}")
 
 
-def _before(place: Place, axis: int, name: str) -> TaskRef | None:
+def determined(cut: Cut, token: str) -> tuple[HighLevelGraph, str]:
+    """The graph of all tiles, and the name of its last layer."""
+    recurrence = cut.recurrence
+    tiles, edges = f"determine-{token}", f"propagate-{token}"
+    handed_on = edges if recurrence.results else tiles
+    layer: Layer = {}
+    for place in rows_of(cut.chunks):
+        key, blocks = (tiles, *place), map(TaskRef, cut.keys(place))
+        around = (before(place, axis, handed_on) for axis in recurrence.axes)
+        layer[key] = Task(key, determine_tile, recurrence, cut.at(place), *around, *blocks)
+        if recurrence.results:
+            layer[edges, *place] = Task((edges, *place), getitem, TaskRef(key), 1)
+    graph = HighLevelGraph.merge(*(block.dask for block in cut.blocks))
+    return extended(graph, tiles, layer, {block.name for block in cut.blocks}), tiles
+
+
+def before(place: Place, axis: int, name: str) -> TaskRef | None:
     """The edges of the tile before one along an axis; None at the border."""
     if place[axis] == 0:
         return None

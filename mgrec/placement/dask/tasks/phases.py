@@ -88,7 +88,7 @@ def chunk_of(phase: str, recurrence: Recurrence, pack: Pack) -> Iterator[tuple[B
     with in_chunk(phase, pack.place, pack.starts), backend.device_of(pack.blocks):
         recurrence.check(pack)
         shape = recurrence.shape(pack)
-        for block in pack.blocks[:1]:
+        for block in pack.blocks[: min(1, recurrence.results)]:
             check_chunk(block, shape, recurrence.dtype, pack.place)
         yield backend, shape
 

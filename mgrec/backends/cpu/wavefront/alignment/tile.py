@@ -10,6 +10,7 @@ from .....families.wavefront.alignment.scoring import Scoring
 from .....families.wavefront.alignment.tiles import Best, Edges, Entry
 from ...simd.registers import REGISTER
 from ..antidiagonals.align import align
+from ..striped.tile import may_stripe, run_striped
 from .codes import words_of
 from .numbers import Numbers, numbers_for
 
@@ -59,6 +60,38 @@ def _determine(
     table: np.ndarray | None,
 ) -> Edges | None:
     """The same in these numbers; None if they do not hold it."""
+    found: Any = None
+    if may_stripe(scoring, numbers, sequences[0].size, table is not None):
+        found = run_striped(scoring, numbers, sequences, entry)
+    if found is None:
+        found = _run_strips(scoring, numbers, sequences, entry, dtype, table)
+    if found is None:
+        return None
+    (score, row, column), edges = found
+    if scoring.is_local and score == numbers.ceiling and numbers.dtype.itemsize < 4:
+        return None
+    best = None
+    if scoring.is_local:
+        score = dtype.type(score + dtype.type(numbers.base)).item()
+        best = Best(score, origin[0] + row, origin[1] + column) if score > 0 else Best()
+    below, below_gaps, right, right_gaps = (
+        None if edge is None else numbers.told(edge, dtype) for edge in edges
+    )
+    return Edges(below, right, below_gaps, right_gaps, best)
+
+
+def _run_strips(
+    scoring: Scoring,
+    numbers: Numbers,
+    sequences: Pair,
+    entry: Entry,
+    dtype: np.dtype[Any],
+    table: np.ndarray | None,
+) -> Any:
+    """Along antidiagonals: the best score and its place, and H and F below, H and E to the right.
+
+    None where there are more letters than such numbers.
+    """
     n, m = (sequence.size for sequence in sequences)
     lanes = REGISTER // numbers.dtype.itemsize
     words = words_of(scoring, sequences, numbers.dtype)
@@ -71,19 +104,10 @@ def _determine(
     if scoring.is_affine:
         edge_gaps = numbers.stored(entry.above_gaps, m + lanes)
         left_gaps = numbers.stored(entry.left_gaps, n)
-    score, row, column = align(
+    best = align(
         query, target, edge, edge_gaps, left, left_gaps, numbers.of(scoring), scores, judge,
         np.empty((0, 0), dtype) if table is None else table, dtype.type(numbers.base), m,
         scoring.is_local,
     )  # fmt: skip
-    if scoring.is_local and score == numbers.ceiling and numbers.dtype.itemsize < 4:
-        return None
-    gaps: Any = (None, None)
-    if scoring.is_affine:
-        gaps = numbers.told(edge_gaps[:m], dtype), numbers.told(left_gaps, dtype)
-    best = None
-    if scoring.is_local:
-        score = dtype.type(score + dtype.type(numbers.base)).item()
-        best = Best(score, origin[0] + row, origin[1] + column) if score > 0 else Best()
-    below, right = numbers.told(edge[: m + 1], dtype), numbers.told(left, dtype)
-    return Edges(below, right, gaps[0], gaps[1], best)
+    below_gaps = edge_gaps[:m] if scoring.is_affine else None
+    return best, (edge[: m + 1], below_gaps, left, left_gaps)

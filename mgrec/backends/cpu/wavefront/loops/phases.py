@@ -18,6 +18,7 @@ from ...compilation.kernels import KEPT, compile_kernel, writable
 from ...threads import cuts, threads_for, together
 from .cell import cell_of
 from .compensation import rows_by_compensation
+from .hyperplane import rows_by_hyperplanes
 from .tiles import rows_by_tiles
 
 # Rows and columns: the first and last columns of four rows are slow.
@@ -116,9 +117,12 @@ def _parts(shape: tuple[int, ...], threads: int) -> Iterator[list[Part]]:
 @lru_cache(maxsize=KEPT)
 def _kernel(operators: Operators, dtype: np.dtype[Any], strategy: str) -> Any:
     """The loop over parts, compiled for two operators and a dtype."""
-    run_row, run_rows = rows_by_tiles(cell_of(operators, dtype.type))
+    cell = cell_of(operators, dtype.type)
+    run_row, run_rows = rows_by_tiles(cell)
     if strategy == "compensation":
         run_rows = rows_by_compensation(operators, dtype, run_row)
+    elif strategy == "hyperplane":
+        run_rows = rows_by_hyperplanes(cell)
 
     def run(
         table: Any, local: Any, b0: Any, b1: Any, b2: Any, strides: Any, over: Any, beside: Any,

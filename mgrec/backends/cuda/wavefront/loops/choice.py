@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
+from math import inf
 from typing import TypeVar
 
 from ...device.compilation import Device
-from .layout import Along, Compensation, Cut, Kind, Shape, Tiles, room
+from .layout import Along, Compensation, Cut, Hyperplanes, Kind, Shape, Tiles, room
 
 Fitted = TypeVar("Fitted", Tiles, Compensation)
 
@@ -77,6 +78,13 @@ def compensation_of(kind: Kind, shape: Shape, device: Device) -> tuple[Cut, floa
     return Cut(_fitted(best, shape, device), shape), least
 
 
+def hyperplanes_of(kind: Kind, shape: Shape, device: Device) -> tuple[Cut, float]:
+    """The only cut into hyperplanes, which is not chosen by its cycles: it is for comparison."""
+    layout = Hyperplanes(kind)
+    wanted = -(-shape[0] * layout.strips(shape) // device.multiprocessors)
+    return Cut(replace(layout, blocks=max(1, min(layout.most_blocks, wanted))), shape), inf
+
+
 def _fitted(layout: Fitted, shape: Shape, device: Device) -> Fitted:
     """With as many blocks a multiprocessor as there is work for; no stages where none fits."""
     units = shape[0] * layout.strips(shape)
@@ -90,8 +98,7 @@ def _fitted(layout: Fitted, shape: Shape, device: Device) -> Fitted:
 
 def fastest(kind: Kind, shape: Shape) -> str:
     """The faster strategy: the same on all devices, since floats depend on it."""
-    tiles, compensation = (choose(kind, shape, _H100)[1] for choose in _CHOICES.values())
-    return "tiles" if tiles <= compensation else "compensation"
+    return min(_CHOICES, key=lambda strategy: _CHOICES[strategy](kind, shape, _H100)[1])
 
 
 @lru_cache(maxsize=1024)
@@ -112,4 +119,4 @@ def cut_of(strategy: str, kind: Kind, shape: Shape, device: Device, is_compensab
     return _CHOICES[strategy](kind, shape, device)[0]
 
 
-_CHOICES = {"tiles": tiles_of, "compensation": compensation_of}
+_CHOICES = {"tiles": tiles_of, "compensation": compensation_of, "hyperplane": hyperplanes_of}

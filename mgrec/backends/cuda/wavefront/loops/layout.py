@@ -80,6 +80,7 @@ class Tiles:
     stages: int = 1
     blocks: int = 1
 
+    strategy = "tiles"
     threads = 64
     least_stages, most_stages = 3, 4
     kernel_bytes = 512
@@ -118,6 +119,7 @@ class Compensation:
     stages: int = 1
     blocks: int = 1
 
+    strategy = "compensation"
     least_stages, most_stages = 3, 6
     kernel_bytes = 1024
 
@@ -152,7 +154,31 @@ class Compensation:
         return self.kind.words(shape[0] * self.strips(shape) * shape[1])
 
 
-Layout = Tiles | Compensation
+@dataclass(frozen=True)
+class Hyperplanes:
+    """A block of one warp goes along a strip of 32 rows, of skewed arrays."""
+
+    kind: Kind
+    blocks: int = 1
+
+    strategy = "hyperplane"
+    threads, most_blocks = 32, 16
+    stages, stage_bytes, kernel_bytes = 1, 0, 0
+
+    @property
+    def numbers(self) -> Numbers:
+        return {"AHEAD": 8, "STAGES": self.stages}
+
+    def strips(self, shape: Shape) -> int:
+        """Of one grid."""
+        return -(-shape[1] // self.threads)
+
+    def words(self, shape: Shape) -> int:
+        """Words of 64 bits for the last rows of all strips."""
+        return self.kind.words(shape[0] * self.strips(shape) * shape[2])
+
+
+Layout = Tiles | Compensation | Hyperplanes
 
 
 @dataclass(frozen=True)
@@ -175,7 +201,7 @@ class Cut:
 
     @property
     def strategy(self) -> str:
-        return "tiles" if isinstance(self.layout, Tiles) else "compensation"
+        return self.layout.strategy
 
     @property
     def words(self) -> int:

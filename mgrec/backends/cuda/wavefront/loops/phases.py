@@ -16,6 +16,7 @@ from .choice import is_turned
 from .layout import Along, Kind, Shape
 from .operands import Placed, in_place, placed
 from .program import prepared_of
+from .skewed import nothing, skewed, write_back
 
 
 def determine_loop(
@@ -27,6 +28,8 @@ def determine_loop(
     """
     if table.size == 0:
         return
+    if loop.strategy == "hyperplane":
+        return _determine_skewed(loop, local, weights, borders, table)
     *batch, rows, columns = table.shape
     shape = (prod(batch), rows, columns)
     result = in_place(table, tuple(batch))
@@ -73,6 +76,24 @@ def _determine_turned(
     turned = Borders(borders.left, borders.above, borders.corner)
     loop = replace(loop, strategy="compensation")
     determine_loop(loop, local.swapaxes(-1, -2), (b1, b0, b2), turned, table.swapaxes(-1, -2))
+
+
+def _determine_skewed(
+    loop: Loop, local: Any, weights: Sequence[Any], borders: Borders, table: Any
+) -> None:
+    """By hyperplanes: the same over copies in which antidiagonals are contiguous."""
+    *batch, rows, columns = table.shape
+    operands = [placed(operand, tuple(batch)) for operand in (local, *weights)]
+    whole = nothing(table.shape, table.dtype)
+    kind = replace(_kind_of(loop, operands, whole, columns), is_aligned=False)
+    operands = [
+        skewed(each, table.shape) if own.along == Along.ARRAY else own
+        for own, each in zip(operands, (local, *weights), strict=True)
+    ]
+    words = [word for each in (*operands, *_placed_borders(borders, batch)) for word in each.words]
+    shape = prod(batch), rows, columns
+    _launch(loop, kind, shape, [*words, *whole.words[:3], *shape], table)
+    write_back(whole, table)
 
 
 def _kind_of(loop: Loop, operands: Sequence[Placed], table: Placed, columns: int) -> Kind:

@@ -15,7 +15,7 @@ from ...trace.cpp_names import ctype
 from ...trace.tracing import trace_operator
 from ...transfer.program import kernel_text
 from .choice import cut_of
-from .layout import Cut, Kind, Layout, Shape, Tiles
+from .layout import Cut, Kind, Layout, Shape
 
 _KERNEL = """
 extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, {blocks}) loop_kernel(
@@ -68,9 +68,8 @@ def _print_trust(kind: Kind) -> str:
 
 def print_loop(layout: Layout) -> str:
     """The program for a layout."""
-    kind = layout.kind
+    kind, strategy = layout.kind, layout.strategy
     numbers = layout.numbers | {"THREADS_OF_BLOCK": layout.threads}
-    strategy = "tiles" if isinstance(layout, Tiles) else "compensation"
     text = "\n#define DEVICE __device__\n" + kernel_text("scalar/numeric") + _print_kind(kind)
     text += "".join(f"constexpr int {name} = {value};\n" for name, value in numbers.items())
     text += print_operators(kind.operators, kind.dtype)
