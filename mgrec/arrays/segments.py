@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 import numpy as np
 
-from .door import as_plain_array
+from .door import as_any_array
 from .kinds import is_lazy, is_on_gpu
 from .layout import has_unknown_sizes
 
@@ -32,7 +33,7 @@ def as_reset(reset: Any, shape: tuple[Any, ...], axis: int, reverse: bool) -> An
     array or dask.array.Array
         With as many axes as `shape` has.
     """
-    reset = reset if is_on_gpu(reset) and not is_lazy(reset) else as_plain_array("reset", reset)
+    reset = reset if is_on_gpu(reset) and not is_lazy(reset) else as_any_array("reset", reset)
     if reset.dtype.kind not in f"b{_LABELS}":
         raise TypeError(
             f"reset must be a mask of bool, or labels that are integers, strings or dates; got "
@@ -82,9 +83,9 @@ def _changes(labels: Any, axis: int, reverse: bool) -> Any:
             "reset must be a mask where sizes of chunks are unknown, or call "
             "compute_chunk_sizes() first; got labels"
         )
-    same = np.zeros_like(
-        labels[tuple(slice(0, 1) if k == axis else s for k, s in enumerate(head))], dtype=bool
-    )
-    changed = labels[head] != labels[tail]
-    both: Any = np.concatenate([changed, same] if reverse else [same, changed], axis=axis)
+    first = labels[tuple(slice(0, 1) if k == axis else s for k, s in enumerate(head))]
+    same, changed = (first == first) & False, labels[head] != labels[tail]
+    # NumPy's function would be dask.array's: one of expressions where query planning is on.
+    concatenate = vars(sys.modules[type(labels).__module__])["concatenate"]
+    both = concatenate([changed, same] if reverse else [same, changed], axis=axis)
     return both.rechunk(labels.chunks)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays.arguments import as_flag
-from ..arrays.door import as_plain_array
+from ..arrays.door import as_any_array
 from ..arrays.kinds import is_lazy, is_on_gpu
 
 
@@ -77,7 +77,7 @@ def starts(lengths: Any = None, *, offsets: Any = None, reverse: bool = False) -
 def _integers(name: str, values: Any) -> Any:
     if is_lazy(values):
         raise TypeError(f"{name} must be in memory; got a Dask array: compute it first")
-    array = values if is_on_gpu(values) else as_plain_array(name, values)
+    array = values if is_on_gpu(values) else as_any_array(name, values)
     if array.ndim != 1:
         raise ValueError(f"{name} must be 1-d; got {array.ndim} axes")
     if array.size and array.dtype.kind not in "iu":

@@ -10,7 +10,8 @@ import numpy as np
 
 from ...arrays.chunk import Chunk
 from ...arrays.layout import as_result, canonical_shape, lay_out
-from ..family import Arrays, Chain, Pack, Shape
+from ..chain import Chain
+from ..family import Arrays, Pack, Shape
 from ..kernels import Backend, Kernels, Summarise
 from ..problem import Problem, varying
 from .summary import STATES
@@ -33,12 +34,17 @@ class EwmRecurrence(Chain):
     weights: Weights
     roles: tuple[str, ...]
 
+    @property
+    def algebra(self) -> EwmRecurrence:
+        """Kernels are given all of it."""
+        return self
+
     def enter(self, initial: Sequence[Any], shape: Shape) -> Any:
         outer, _, inner = canonical_shape(shape, self.axis)
         return np.zeros((STATES, outer, inner))
 
     def precompute(self, backend: Backend, pack: Pack, shape: Shape) -> Summarise:
-        return backend.kernels(self.family).precompute(self, self._chunk(pack, shape))
+        return backend.kernels(self.family).precompute(self, self.lay_out(pack, shape))
 
     def advance(self, kernels: Kernels, summary: Any, entry: Any) -> Any:
         return kernels.propagate((self.weights, summary), entry)
@@ -46,12 +52,12 @@ class EwmRecurrence(Chain):
     def determine(
         self, backend: Backend, pack: Pack, shape: Shape, entry: Any, out: Arrays = ()
     ) -> tuple[Arrays, Any]:
-        chunk = self._chunk(pack, shape)
+        chunk = self.lay_out(pack, shape)
         result = (out[0] if out else backend.empty(shape, self.dtype)).reshape(chunk.shape)
         backend.kernels(self.family).determine(self, chunk, entry, result)
         return (as_result(result, shape, self.result_dtype),), None
 
-    def _chunk(self, pack: Pack, shape: Shape) -> Chunk:
+    def lay_out(self, pack: Pack, shape: Shape) -> Chunk:
         return lay_out(self, pack.blocks, shape, 0)
 
 

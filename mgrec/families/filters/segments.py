@@ -15,7 +15,7 @@ import numpy as np
 from ...arrays.chunk import Chunk
 from ...arrays.kinds import is_lazy, is_on_gpu, to_host
 from ...arrays.layout import canonical_shape
-from ..begun import Begun
+from ..begun import Begin
 from ..family import Arrays, Pack, Shape
 from ..kernels import Again, Backend, Kernels, Summarise
 from ..problem import Problem, varying
@@ -102,7 +102,7 @@ class SegmentedFilter(FilterRecurrence):
     def forgets(self) -> bool:
         return False
 
-    def begin(self, backend: Backend, pack: Pack, shape: Shape) -> Begun | None:
+    def begin(self, backend: Backend, pack: Pack, shape: Shape) -> Begin | None:
         return None
 
     def again(
