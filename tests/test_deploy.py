@@ -38,7 +38,8 @@ def run(*command, timeout=120, **options):
 
 def test_every_file_has_a_line_in_the_readme():
     text = (DEPLOY / "README.md").read_text()
-    files = {path.name for path in DEPLOY.iterdir() if path.is_file()} - {"README.md"}
+    paths = [path for path in DEPLOY.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    files = {path.relative_to(DEPLOY).as_posix() for path in paths} - {"README.md"}
     lines = [line for line in text.splitlines() if line.startswith("| `")]
     assert {line.split("`")[1] for line in lines} == files
     assert all(len(line.strip("|").split("|")) == 3 for line in lines)
