@@ -4,8 +4,10 @@
 unless the last step is right, so that it also tells whether a cluster works.
 """
 
+import subprocess
 import sys
 import time
+from pathlib import Path
 
 import click
 import cloudpickle
@@ -38,6 +40,24 @@ def solve(client: Client, chunks: int, size: int) -> float:
     return w.size / seconds
 
 
+def solve_files(client: Client, folder: Path, size: int) -> float:
+    """Steps a second of the same from a file to a file of a folder that all workers see."""
+    source, target = folder / "mgrec-job-t.npy", folder / "mgrec-job-w.npy"
+    np.save(source, np.ones(size, np.float32))
+    address = client.scheduler.address
+    options = ["--overwrite", "--chunk", str(max(1, size // 4)), "--cluster", address]
+    command = ["-m", "mgrec", "linear", "0.5", str(source), "-o", str(target), *options]
+    start = time.perf_counter()
+    subprocess.run([sys.executable, *command], check=True)
+    seconds = time.perf_counter() - start
+    last = float(np.load(target, mmap_mode="r")[-1])
+    source.unlink()
+    target.unlink()
+    if last != 2.0:
+        raise ValueError(f"the last step in {target} must be 2.0; got {last}")
+    return size / seconds
+
+
 def has_gpu() -> bool:
     try:
         import cupy
@@ -56,10 +76,15 @@ def to_gpu(block: np.ndarray) -> np.ndarray:
 @click.option("--cluster", default="auto")
 @click.option("--chunks", default=16)
 @click.option("--size", default=1 << 22, help="Steps a chunk.")
-def main(cluster: str, chunks: int, size: int) -> None:
-    with open_cluster(cluster) as client, client.as_current():
+@click.option("--workers", default=1, help="Wait until so many are there.")
+@click.option("--folder", type=Path, help="Solve from file to file there, too.")
+def main(cluster: str, chunks: int, size: int, workers: int, folder: Path | None) -> None:
+    with open_cluster(cluster, workers) as client, client.as_current():
         speed = solve(client, chunks, size)
         click.echo(f"{chunks} chunks on {len(client.nthreads())} workers: {speed:.3g} steps/s")
+        if folder is not None:
+            speed = solve_files(client, folder, size)
+            click.echo(f"from file to file in {folder}: {speed:.3g} steps/s")
 
 
 if __name__ == "__main__":

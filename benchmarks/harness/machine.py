@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from mgrec.backends.cpu.threads import processors
+
 PACKAGES = "numpy numba dask distributed scipy pandas jax zarr cupy-cuda13x torch triton".split()
 PACKAGES += "numba-cuda cuda-cccl accelerated-scan".split()
 # A machine is quiet if others take less than this of one processor, and if the median of the
@@ -96,7 +98,7 @@ def describe_machine() -> dict[str, Any]:
     memory = re.search(r"MemTotal:\s*(\d+)", Path("/proc/meminfo").read_text())
     return {
         "processor": processor[1] if processor else platform.machine(),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": processors(),
         "memory_bytes": int(memory[1]) * 1024 if memory else None,
         "gpus": _name_gpus(),
         "system": f"{platform.system()} {platform.release()}",
@@ -134,6 +136,8 @@ def describe_commit() -> str:
 
     if told := os.environ.get("MGREC_COMMIT"):
         return told  # of a copy that is not the checkout
+    if not (Path(__file__).parents[2] / "benchmarks").is_dir():
+        return version("mgrec")  # installed
     try:
         changed = git("status", "--porcelain", "--untracked-files=no", "--", "mgrec", "benchmarks")
         return git("rev-parse", "HEAD") + (" with changes not committed" if changed else "")

@@ -1,20 +1,41 @@
-"""``mgrec bench``: the studies of ``benchmarks/``, from a clone of the repository."""
+"""``mgrec bench``: the studies of ``benchmarks/``, of a clone or as they were installed."""
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-from . import failure
+from . import failure, hints
 from .failure import BadInput
 
-STUDIES = Path(__file__).parents[2] / "benchmarks"
-"""A package beside mgrec's, in a clone alone; Python finds it from the folder that holds it."""
-# Absolute, since a study runs in the root of the clone.
+NEEDED = ("matplotlib", "scipy")
+HERE = Path(__file__).parents[1]
+# Absolute, since a study of a clone runs in its root.
 FOLDER = click.Path(path_type=Path, resolve_path=True)
+
+
+@dataclass(frozen=True)
+class Studies:
+    """A package of studies, the folder that Python finds it from, and where results go."""
+
+    name: str
+    root: Path
+    out: Path | None
+
+
+def _found() -> Studies:
+    """The studies of the clone that mgrec runs from, else those that were installed with it."""
+    clone = HERE.parent
+    if (clone / "benchmarks" / "dask" / "scaling" / "__main__.py").is_file():
+        return Studies("benchmarks", clone, None)
+    if (HERE / "_studies" / "dask" / "scaling" / "__main__.py").is_file():
+        return Studies("mgrec._studies", Path.cwd(), Path.cwd())
+    raise BadInput("bench needs the studies, which this copy of mgrec was installed without")
 
 
 @click.group("bench", short_help="Measure this machine or its cluster.")
@@ -27,7 +48,10 @@ def bench() -> None:
 @click.option("--workers", type=click.IntRange(1), help="[default: all GPUs, or 2 processes]")
 @click.option("--small", is_flag=True, help="Small arrays: seconds instead of minutes.")
 @click.option("--minutes", type=click.FloatRange(min=0.0), help="At most so many, in all.")
-@click.option("--out", type=FOLDER, help="Folder of the results.")
+@click.option(
+    "--out", type=FOLDER,
+    help="Folder of the results [default: this one, or benchmarks/results/ of a clone].",
+)  # fmt: skip
 def scaling(
     cluster: str, workers: int | None, small: bool, minutes: float | None, out: Path | None
 ) -> None:
@@ -37,16 +61,16 @@ def scaling(
     a model fitted on them, as JSON and as tables; benchmarks/README.md says how to draw them.
     """
     with failure.in_one_line("results that were written stay"):
-        if not (STUDIES / "dask" / "scaling" / "__main__.py").is_file():
-            raise BadInput(
-                "bench needs the studies of a clone of the repository: install mgrec there with "
-                "pip install -e . (or run python -m benchmarks.dask.scaling there)"
-            )
+        studies = _found()
+        lacking = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+        if lacking:
+            raise BadInput(f"bench needs {' and '.join(lacking)}: {hints.install('bench')}")
+        out = out or studies.out
         options = ["--cluster", cluster, *(["--small"] if small else [])]
         options += ["--workers", str(workers)] if workers else []
         options += ["--minutes", str(minutes)] if minutes else []
         options += ["--out", str(out)] if out else []
-        command = [sys.executable, "-m", "benchmarks.dask.scaling", *options]
-        code = subprocess.run(command, cwd=STUDIES.parent).returncode
+        command = [sys.executable, "-m", f"{studies.name}.dask.scaling", *options]
+        code = subprocess.run(command, cwd=studies.root).returncode
     if code:
         raise SystemExit(code)

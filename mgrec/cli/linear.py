@@ -70,7 +70,7 @@ def _broadcast(inputs: list[stores.Stored]) -> tuple[int, ...]:
     # A negative number for S looks like an option.
     context_settings={"ignore_unknown_options": True},
 )
-@click.argument("s")
+@click.argument("s", type=operands.NumberOrFile())
 @click.argument("t", type=PlaceType())
 @options.output(".npy or .zarr")
 @click.option("--initial", default="0", help="w before the first step: a number or a file.")

@@ -4,28 +4,46 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import click
 
 from ..placement.dask.graph.build import MANY_CHUNKS
 from . import failure, stores
-from .places import kind_of, place_of
+from .places import check_no_option, kind_of, place_of
+
+
+def _number(value: str) -> Any:
+    """The number that a text is, or None."""
+    parsers: tuple[Callable[[str], Any], ...] = (int, float, complex)
+    for parse in parsers:
+        with suppress(ValueError):
+            return parse(value)
+    return None
 
 
 def number_or_file(value: str) -> Any:
     """A number, or an array in a file."""
-    parsers: tuple[Callable[[str], Any], ...] = (int, float, complex)
-    for parse in parsers:
-        try:
-            return parse(value)
-        except ValueError:
-            continue
+    number = _number(value)
+    if number is not None:
+        return number
     place = place_of(value)
     if kind_of(place) not in stores.KINDS:
         raise failure.BadInput(f"{value} is no number, and does not end in .npy or .zarr")
     return stores.find(place)
+
+
+class NumberOrFile(click.ParamType):  # type: ignore[type-arg]  # of click 8.5
+    """The text of a number, which may be negative, or of where an array is."""
+
+    name = "number or path"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> str:
+        """As it is: a file is opened when all arguments are known."""
+        if _number(value) is None:
+            check_no_option(value, ctx)
+        return str(value)
 
 
 def stored(values: Sequence[Any]) -> list[stores.Stored]:

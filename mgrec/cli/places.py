@@ -88,4 +88,13 @@ class PlaceType(click.ParamType):  # type: ignore[type-arg]  # of click 8.5
     name = "path"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Place:
-        return place_of(value) if isinstance(value, str) else value
+        if isinstance(value, str):
+            check_no_option(value, ctx)
+            return place_of(value)
+        return value
+
+
+def check_no_option(text: str, ctx: Any) -> None:
+    """Raise for an option that a command does not have, where numbers may be negative."""
+    if text.startswith("--") or (text.startswith("-") and text[1:2].isalpha()):
+        raise click.NoSuchOption(text, ctx=ctx)

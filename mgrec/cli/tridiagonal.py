@@ -80,7 +80,7 @@ class Job:
     # A negative number looks like an option.
     context_settings={"ignore_unknown_options": True},
 )
-@click.argument("values", metavar="DL D DU B", nargs=4)
+@click.argument("values", metavar="DL D DU B", nargs=4, type=operands.NumberOrFile())
 @options.output(".npy or .zarr")
 @options.axis("unknowns")
 @click.option(
