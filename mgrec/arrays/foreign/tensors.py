@@ -28,6 +28,11 @@ def taken(name: str, value: Any, is_written: bool) -> Any:
             f"{name} must be without gradients, which are not computed; got a {_shown(value)} that "
             f"requires them: pass {name}.detach()"
         )
+    if type(value).__name__.endswith("Tracer"):
+        raise TypeError(
+            f"{name} must be an array; got what stands for one while jax traces a function: call "
+            f"mgrec outside jit, grad and vmap"
+        )
     if is_written and _is_jax(value):
         raise TypeError(f"{name} must be an array to write to; got a {_shown(value)}: none changes")
     try:
