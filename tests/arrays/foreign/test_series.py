@@ -41,6 +41,7 @@ def test_the_name_is_kept_where_all_have_it():
     found = mgrec.linear_recurrence(KEPT.rename("rain"), RAIN)
     expected = mgrec.linear_recurrence(KEPT.to_numpy(), RAIN.to_numpy())
     pd.testing.assert_series_equal(found, pd.Series(expected, index=DAYS, name="rain"))
+    assert mgrec.weighted_scan(RAIN, weights=KEPT).name == "rain"  # Options do not count.
 
 
 @pytest.mark.extended
@@ -103,7 +104,9 @@ REFUSED = {
         TypeError,
         "t must hold numbers of a NumPy dtype, and none missing but among floats; got Int64",
     ),
-    "text": (lambda: mgrec.linear_recurrence(0.5, pd.Series(["a"])), TypeError, "t must .*; got "),
+    "text": (
+        lambda: mgrec.linear_recurrence(0.5, pd.Series(["a"])), TypeError, "t must be of .*; got <U1"
+    ),
     "dates": (lambda: ewm(pd.Series(DAYS), span=3), TypeError, "x must be real; got datetime64"),
     "several dtypes": (
         lambda: mgrec.linear_recurrence(0.5, pd.DataFrame({"a": [1.0], "b": ["x"]}), axis=0),
