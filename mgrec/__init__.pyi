@@ -1,5 +1,6 @@
 # What type checkers and editors see of the public names: each function once for what gives NumPy
 # arrays, and once for arrays of another kind. A test compares it with the functions.
+# fmt: off
 
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar, overload
@@ -38,203 +39,99 @@ A = TypeVar("A", bound=Kind)
 
 @overload
 def linear_recurrence(
-    s: Operand,
-    t: Operand,
-    initial: Numbers | None = None,
-    *,
-    axis: int = -1,
-    reverse: bool = False,
-    memory: Memory = "stream",
-    method: GpuMethod = "auto",
-    out: NDArray[Any] | None = None,
+    s: Operand, t: Operand, initial: Numbers | None = None, *, axis: int = -1,
+    reverse: bool = False, memory: Memory = "stream", method: GpuMethod = "auto",
+    out: NDArray[Any] | None = None
 ) -> NDArray[Any]: ...
 @overload
 def linear_recurrence(
-    s: A,
-    t: Operand,
-    initial: Numbers | Kind | None = None,
-    *,
-    axis: int = -1,
-    reverse: bool = False,
-    memory: Memory = "stream",
-    method: GpuMethod = "auto",
-    out: A | None = None,
+    s: A, t: Operand, initial: Numbers | Kind | None = None, *, axis: int = -1,
+    reverse: bool = False, memory: Memory = "stream", method: GpuMethod = "auto",
+    out: A | None = None
 ) -> A: ...
 @overload
 def linear_recurrence(
-    s: Operand | Kind,
-    t: A,
-    initial: Numbers | Kind | None = None,
-    *,
-    axis: int = -1,
-    reverse: bool = False,
-    memory: Memory = "stream",
-    method: GpuMethod = "auto",
-    out: A | None = None,
+    s: Operand | Kind, t: A, initial: Numbers | Kind | None = None, *, axis: int = -1,
+    reverse: bool = False, memory: Memory = "stream", method: GpuMethod = "auto",
+    out: A | None = None
 ) -> A: ...
 @overload
 def rational_recurrence(
-    a: Operand,
-    b: Operand,
-    c: Operand,
-    d: Operand,
-    initial: Numbers,
-    *,
-    axis: int = -1,
-    reverse: bool = False,
-    memory: Memory = "stream",
-    method: GpuMethod = "auto",
-    out: NDArray[Any] | None = None,
+    a: Operand, b: Operand, c: Operand, d: Operand, initial: Numbers, *, axis: int = -1,
+    reverse: bool = False, memory: Memory = "stream", method: GpuMethod = "auto",
+    out: NDArray[Any] | None = None
 ) -> NDArray[Any]: ...
 @overload
 def rational_recurrence(
-    a: Operand | A,
-    b: Operand | A,
-    c: Operand | A,
-    d: Operand | A,
-    initial: Numbers | Kind,
-    *,
-    axis: int = -1,
-    reverse: bool = False,
-    memory: Memory = "stream",
-    method: GpuMethod = "auto",
-    out: A | None = None,
+    a: Operand | A, b: Operand | A, c: Operand | A, d: Operand | A, initial: Numbers | Kind, *,
+    axis: int = -1, reverse: bool = False, memory: Memory = "stream", method: GpuMethod = "auto",
+    out: A | None = None
 ) -> A: ...
 @overload
 def scan(
-    transfer_map: TransferMap,
-    *operands: Operand,
-    initial: tuple[Numbers, ...],
-    axis: int = -1,
-    reverse: bool = False,
-    memory: Memory = "stream",
-    method: GpuMethod = "auto",
-    out: tuple[NDArray[Any], ...] | None = None,
+    transfer_map: TransferMap, *operands: Operand, initial: tuple[Numbers, ...], axis: int = -1,
+    reverse: bool = False, memory: Memory = "stream", method: GpuMethod = "auto",
+    out: tuple[NDArray[Any], ...] | None = None
 ) -> tuple[NDArray[Any], ...]: ...
 @overload
 def scan(
-    transfer_map: TransferMap,
-    *operands: Operand,
-    initial: Numbers,
-    axis: int = -1,
-    reverse: bool = False,
-    memory: Memory = "stream",
-    method: GpuMethod = "auto",
-    out: NDArray[Any] | None = None,
+    transfer_map: TransferMap, *operands: Operand, initial: Numbers, axis: int = -1,
+    reverse: bool = False, memory: Memory = "stream", method: GpuMethod = "auto",
+    out: NDArray[Any] | None = None
 ) -> NDArray[Any]: ...
 @overload
 def scan(
-    transfer_map: TransferMap,
-    *operands: Operand | A,
-    initial: tuple[Numbers | Kind, ...],
-    axis: int = -1,
-    reverse: bool = False,
-    memory: Memory = "stream",
-    method: GpuMethod = "auto",
-    out: tuple[A, ...] | None = None,
+    transfer_map: TransferMap, *operands: Operand | A, initial: tuple[Numbers | Kind, ...],
+    axis: int = -1, reverse: bool = False, memory: Memory = "stream", method: GpuMethod = "auto",
+    out: tuple[A, ...] | None = None
 ) -> tuple[A, ...]: ...
 @overload
 def scan(
-    transfer_map: TransferMap,
-    *operands: Operand | A,
-    initial: Numbers | Kind,
-    axis: int = -1,
-    reverse: bool = False,
-    memory: Memory = "stream",
-    method: GpuMethod = "auto",
-    out: A | None = None,
+    transfer_map: TransferMap, *operands: Operand | A, initial: Numbers | Kind, axis: int = -1,
+    reverse: bool = False, memory: Memory = "stream", method: GpuMethod = "auto",
+    out: A | None = None
 ) -> A: ...
 @overload
 def weighted_scan(
-    x: Numbers,
-    weights: Numbers,
-    *,
-    operators: WeightedOperators = ("+", "*"),
-    axis: int = -1,
-    inclusive: bool = False,
-    out: NDArray[Any] | None = None,
+    x: Numbers, weights: Numbers, *, operators: WeightedOperators = ("+", "*"), axis: int = -1,
+    inclusive: bool = False, out: NDArray[Any] | None = None
 ) -> NDArray[Any]: ...
 @overload
 def weighted_scan(
-    x: Numbers,
-    weights: A,
-    *,
-    operators: WeightedOperators = ("+", "*"),
-    axis: int = -1,
-    inclusive: bool = False,
-    out: A | None = None,
+    x: Numbers, weights: A, *, operators: WeightedOperators = ("+", "*"), axis: int = -1,
+    inclusive: bool = False, out: A | None = None
 ) -> A: ...
 @overload
 def weighted_scan(
-    x: A,
-    weights: Numbers | Kind,
-    *,
-    operators: WeightedOperators = ("+", "*"),
-    axis: int = -1,
-    inclusive: bool = False,
-    out: A | None = None,
+    x: A, weights: Numbers | Kind, *, operators: WeightedOperators = ("+", "*"), axis: int = -1,
+    inclusive: bool = False, out: A | None = None
 ) -> A: ...
 @overload
 def solve_tridiagonal(
-    dl: Numbers,
-    d: Numbers,
-    du: Numbers,
-    b: Numbers,
-    *,
-    axis: int = -1,
-    rhs_axis: int | None = None,
-    memory: Memory = "stream",
-    method: TridiagonalMethod = "auto",
-    periodic: bool = False,
-    check_finite: bool = True,
-    out: NDArray[Any] | None = None,
+    dl: Numbers, d: Numbers, du: Numbers, b: Numbers, *, axis: int = -1,
+    rhs_axis: int | None = None, memory: Memory = "stream", method: TridiagonalMethod = "auto",
+    periodic: bool = False, check_finite: bool = True, out: NDArray[Any] | None = None
 ) -> NDArray[Any]: ...
 @overload
 def solve_tridiagonal(
-    dl: Numbers | A,
-    d: Numbers | A,
-    du: Numbers | A,
-    b: Numbers,
-    *,
-    axis: int = -1,
-    rhs_axis: int | None = None,
-    memory: Memory = "stream",
-    method: TridiagonalMethod = "auto",
-    periodic: bool = False,
-    check_finite: bool = True,
-    out: A | None = None,
+    dl: Numbers | A, d: Numbers | A, du: Numbers | A, b: Numbers, *, axis: int = -1,
+    rhs_axis: int | None = None, memory: Memory = "stream", method: TridiagonalMethod = "auto",
+    periodic: bool = False, check_finite: bool = True, out: A | None = None
 ) -> A: ...
 @overload
 def solve_tridiagonal(
-    dl: Numbers | Kind,
-    d: Numbers | Kind,
-    du: Numbers | Kind,
-    b: A,
-    *,
-    axis: int = -1,
-    rhs_axis: int | None = None,
-    memory: Memory = "stream",
-    method: TridiagonalMethod = "auto",
-    periodic: bool = False,
-    check_finite: bool = True,
-    out: A | None = None,
+    dl: Numbers | Kind, d: Numbers | Kind, du: Numbers | Kind, b: A, *, axis: int = -1,
+    rhs_axis: int | None = None, memory: Memory = "stream", method: TridiagonalMethod = "auto",
+    periodic: bool = False, check_finite: bool = True, out: A | None = None
 ) -> A: ...
 def factor_tridiagonal(
-    dl: Numbers | Kind,
-    d: Numbers | Kind,
-    du: Numbers | Kind,
-    *,
-    axis: int = -1,
-    periodic: bool = False,
-    check_finite: bool = True,
+    dl: Numbers | Kind, d: Numbers | Kind, du: Numbers | Kind, *, axis: int = -1,
+    periodic: bool = False, check_finite: bool = True
 ) -> TridiagonalFactor: ...
 @overload
 def summed_area_table(
-    x: Numbers,
-    axes: tuple[int, ...] = (-2, -1),
-    *,
-    dtype: Any = None,
-    out: NDArray[Any] | None = None,
+    x: Numbers, axes: tuple[int, ...] = (-2, -1), *, dtype: Any = None,
+    out: NDArray[Any] | None = None
 ) -> NDArray[Any]: ...
 @overload
 def summed_area_table(
@@ -242,94 +139,49 @@ def summed_area_table(
 ) -> A: ...
 @overload
 def wavefront(
-    local: Numbers,
-    *,
-    weights: tuple[Numbers, Numbers, Numbers],
-    operators: tuple[Operator, Operator] = ("+", "*"),
-    above: Numbers | None = None,
-    left: Numbers | None = None,
-    corner: Numbers | None = None,
-    floor: float | None = None,
-    strategy: Strategy = "hybrid",
-    axes: tuple[int, int] = (-2, -1),
-    out: NDArray[Any] | None = None,
+    local: Numbers, *, weights: tuple[Numbers, Numbers, Numbers],
+    operators: tuple[Operator, Operator] = ("+", "*"), above: Numbers | None = None,
+    left: Numbers | None = None, corner: Numbers | None = None, floor: float | None = None,
+    strategy: Strategy = "hybrid", axes: tuple[int, int] = (-2, -1),
+    out: NDArray[Any] | None = None
 ) -> NDArray[Any]: ...
 @overload
 def wavefront(
-    local: A,
-    *,
-    weights: tuple[Numbers | Kind, Numbers | Kind, Numbers | Kind],
-    operators: tuple[Operator, Operator] = ("+", "*"),
-    above: Numbers | Kind | None = None,
-    left: Numbers | Kind | None = None,
-    corner: Numbers | Kind | None = None,
-    floor: float | None = None,
-    strategy: Strategy = "hybrid",
-    axes: tuple[int, int] = (-2, -1),
-    out: A | None = None,
+    local: A, *, weights: tuple[Numbers | Kind, Numbers | Kind, Numbers | Kind],
+    operators: tuple[Operator, Operator] = ("+", "*"), above: Numbers | Kind | None = None,
+    left: Numbers | Kind | None = None, corner: Numbers | Kind | None = None,
+    floor: float | None = None, strategy: Strategy = "hybrid", axes: tuple[int, int] = (-2, -1),
+    out: A | None = None
 ) -> A: ...
 @overload
 def sor(
-    x: Numbers,
-    rhs: Numbers | None = None,
-    *,
-    omega: float = 1.0,
-    sweeps: int = 1,
-    tol: float | None = None,
-    check_every: int = 10,
-    callback: Callable[[int, float], None] | None = None,
-    out: NDArray[Any] | None = None,
+    x: Numbers, rhs: Numbers | None = None, *, omega: float = 1.0, sweeps: int = 1,
+    tol: float | None = None, check_every: int = 10,
+    callback: Callable[[int, float], None] | None = None, out: NDArray[Any] | None = None
 ) -> NDArray[Any]: ...
 @overload
 def sor(
-    x: A,
-    rhs: Numbers | Kind | None = None,
-    *,
-    omega: float = 1.0,
-    sweeps: int = 1,
-    tol: float | None = None,
-    check_every: int = 10,
-    callback: Callable[[int, float], None] | None = None,
-    out: A | None = None,
+    x: A, rhs: Numbers | Kind | None = None, *, omega: float = 1.0, sweeps: int = 1,
+    tol: float | None = None, check_every: int = 10,
+    callback: Callable[[int, float], None] | None = None, out: A | None = None
 ) -> A: ...
 @overload
 def smith_waterman(
-    query: Sequences | Numbers | Kind,
-    target: Sequences | Numbers | Kind,
-    *,
-    match: float | None = None,
-    mismatch: float | None = None,
-    gap: float,
-    matrix: Any = None,
-    extend: float | None = None,
-    mode: Mode = "local",
-    output: Literal["score"] = "score",
+    query: Sequences | Numbers | Kind, target: Sequences | Numbers | Kind, *,
+    match: float | None = None, mismatch: float | None = None, gap: float, matrix: Any = None,
+    extend: float | None = None, mode: Mode = "local", output: Literal["score"] = "score"
 ) -> Alignment: ...
 @overload
 def smith_waterman(
-    query: Numbers | Kind,
-    target: Numbers | Kind,
-    *,
-    match: float | None = None,
-    mismatch: float | None = None,
-    gap: float,
-    matrix: Any = None,
-    extend: float | None = None,
-    mode: Mode = "local",
-    output: Literal["matrix"],
+    query: Numbers | Kind, target: Numbers | Kind, *, match: float | None = None,
+    mismatch: float | None = None, gap: float, matrix: Any = None, extend: float | None = None,
+    mode: Mode = "local", output: Literal["matrix"]
 ) -> Any: ...
 @overload
 def smith_waterman(
-    query: Sequences | Numbers | Kind,
-    target: Sequences | Numbers | Kind,
-    *,
-    match: float | None = None,
-    mismatch: float | None = None,
-    gap: float,
-    matrix: Any = None,
-    extend: float | None = None,
-    mode: Mode = "local",
-    output: Literal["alignment"],
+    query: Sequences | Numbers | Kind, target: Sequences | Numbers | Kind, *,
+    match: float | None = None, mismatch: float | None = None, gap: float, matrix: Any = None,
+    extend: float | None = None, mode: Mode = "local", output: Literal["alignment"]
 ) -> TracedAlignment | list[TracedAlignment]: ...
 def plan(
     recurrence: Callable[..., Any], *operands: Any, client: Any = None, **options: Any

@@ -1,4 +1,5 @@
 # Like the stub of mgrec itself: once for what gives NumPy arrays, once for arrays of another kind.
+# fmt: off
 
 from typing import Any, TypeVar, overload
 
@@ -13,61 +14,33 @@ A = TypeVar("A", bound=Kind)
 
 @overload
 def lfilter(
-    b: Numbers | Kind,
-    a: Numbers | Kind,
-    x: Numbers,
-    axis: int = -1,
-    zi: None = None,
-    *,
-    out: NDArray[Any] | None = None,
+    b: Numbers | Kind, a: Numbers | Kind, x: Numbers, axis: int = -1, zi: None = None, *,
+    out: NDArray[Any] | None = None
 ) -> NDArray[Any]: ...
 @overload
 def lfilter(
-    b: Numbers | Kind,
-    a: Numbers | Kind,
-    x: Numbers,
-    axis: int = -1,
-    *,
-    zi: Numbers,
-    out: NDArray[Any] | None = None,
+    b: Numbers | Kind, a: Numbers | Kind, x: Numbers, axis: int = -1, *, zi: Numbers,
+    out: NDArray[Any] | None = None
 ) -> tuple[NDArray[Any], NDArray[Any]]: ...
 @overload
 def lfilter(
-    b: Numbers | Kind,
-    a: Numbers | Kind,
-    x: A,
-    axis: int = -1,
-    zi: None = None,
-    *,
-    out: A | None = None,
+    b: Numbers | Kind, a: Numbers | Kind, x: A, axis: int = -1, zi: None = None, *,
+    out: A | None = None
 ) -> A: ...
 @overload
 def lfilter(
-    b: Numbers | Kind,
-    a: Numbers | Kind,
-    x: A,
-    axis: int = -1,
-    *,
-    zi: Numbers | A,
-    out: A | None = None,
+    b: Numbers | Kind, a: Numbers | Kind, x: A, axis: int = -1, *, zi: Numbers | A,
+    out: A | None = None
 ) -> tuple[A, Any]: ...
 @overload
 def sosfilt(
-    sos: Numbers | Kind,
-    x: Numbers,
-    axis: int = -1,
-    zi: None = None,
-    *,
-    out: NDArray[Any] | None = None,
+    sos: Numbers | Kind, x: Numbers, axis: int = -1, zi: None = None, *,
+    out: NDArray[Any] | None = None
 ) -> NDArray[Any]: ...
 @overload
 def sosfilt(
-    sos: Numbers | Kind,
-    x: Numbers,
-    axis: int = -1,
-    *,
-    zi: Numbers,
-    out: NDArray[Any] | None = None,
+    sos: Numbers | Kind, x: Numbers, axis: int = -1, *, zi: Numbers,
+    out: NDArray[Any] | None = None
 ) -> tuple[NDArray[Any], NDArray[Any]]: ...
 @overload
 def sosfilt(
@@ -79,61 +52,32 @@ def sosfilt(
 ) -> tuple[A, Any]: ...
 @overload
 def filtfilt(
-    b: Numbers | Kind,
-    a: Numbers | Kind,
-    x: Numbers,
-    axis: int = -1,
-    padtype: Padding | None = "odd",
-    padlen: int | None = None,
-    method: FilterMethod = "pad",
-    irlen: int | None = None,
+    b: Numbers | Kind, a: Numbers | Kind, x: Numbers, axis: int = -1,
+    padtype: Padding | None = "odd", padlen: int | None = None, method: FilterMethod = "pad",
+    irlen: int | None = None
 ) -> NDArray[Any]: ...
 @overload
 def filtfilt(
-    b: Numbers | Kind,
-    a: Numbers | Kind,
-    x: A,
-    axis: int = -1,
-    padtype: Padding | None = "odd",
-    padlen: int | None = None,
-    method: FilterMethod = "pad",
-    irlen: int | None = None,
+    b: Numbers | Kind, a: Numbers | Kind, x: A, axis: int = -1, padtype: Padding | None = "odd",
+    padlen: int | None = None, method: FilterMethod = "pad", irlen: int | None = None
 ) -> A: ...
 @overload
 def sosfiltfilt(
-    sos: Numbers | Kind,
-    x: Numbers,
-    axis: int = -1,
-    padtype: Padding | None = "odd",
-    padlen: int | None = None,
+    sos: Numbers | Kind, x: Numbers, axis: int = -1, padtype: Padding | None = "odd",
+    padlen: int | None = None
 ) -> NDArray[Any]: ...
 @overload
 def sosfiltfilt(
-    sos: Numbers | Kind,
-    x: A,
-    axis: int = -1,
-    padtype: Padding | None = "odd",
-    padlen: int | None = None,
+    sos: Numbers | Kind, x: A, axis: int = -1, padtype: Padding | None = "odd",
+    padlen: int | None = None
 ) -> A: ...
 @overload
 def ewm(
-    x: Numbers,
-    *,
-    alpha: float | None = None,
-    span: float | None = None,
-    halflife: float | None = None,
-    com: float | None = None,
-    adjust: bool = True,
-    axis: int = -1,
+    x: Numbers, *, alpha: float | None = None, span: float | None = None,
+    halflife: float | None = None, com: float | None = None, adjust: bool = True, axis: int = -1
 ) -> NDArray[Any]: ...
 @overload
 def ewm(
-    x: A,
-    *,
-    alpha: float | None = None,
-    span: float | None = None,
-    halflife: float | None = None,
-    com: float | None = None,
-    adjust: bool = True,
-    axis: int = -1,
+    x: A, *, alpha: float | None = None, span: float | None = None, halflife: float | None = None,
+    com: float | None = None, adjust: bool = True, axis: int = -1
 ) -> A: ...

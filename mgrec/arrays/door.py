@@ -48,10 +48,10 @@ def as_any_array(name: str, value: Any) -> Any:
     refuse(name, value)
     if hasattr(type(value), "__cuda_array_interface__"):
         return _on_gpu(name, value)
-    return _as_plain_array(name, value)
+    return as_plain_array(name, value)
 
 
-def _as_plain_array(name: str, value: Any) -> Any:
+def as_plain_array(name: str, value: Any) -> Any:
     """A Dask array, or what NumPy makes an array of; other lazy objects are refused."""
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{name} must be a plain array; got a masked array: fill it first")

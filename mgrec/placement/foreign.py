@@ -54,10 +54,11 @@ def at_home(
     passage = Passage()
     names = _names(function, len(operands))
     own = [passage.take(name, value) for name, value in zip(names, operands, strict=True)]
+    count = len(passage.foreign)
     kept = {name: passage.take(name, value) for name, value in options.items()}
     if not passage.foreign:
         raise met
-    give = returning(passage.foreign)
+    give = returning(passage.foreign, passage.foreign[: count or None])
     return passage.give(give, function(*own, **kept))
 
 

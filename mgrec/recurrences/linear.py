@@ -67,7 +67,8 @@ def linear_recurrence(
         w, of the broadcast shape and of dtype ``numpy.result_type(s, t, initial)``, computed
         in that dtype (float16 in float32); of the kind of the operands: NumPy, CuPy on the
         operands' device and the current stream, or Dask, where an operand is one: lazy, and
-        chunked like `t`. `out`, where it was given.
+        chunked like `t`; or of another library, whose arrays they are (see Notes). `out`, where
+        it was given.
 
     Raises
     ------
@@ -127,6 +128,16 @@ def linear_recurrence(
     walked by the plain loop: many rows of up to 128 steps, or of 512 along a slow axis; `out` and
     states of `initial` must be there already. Others raise RuntimeError: blocks that wait for
     each other need a number of their own for every launch, which a graph would launch again.
+
+    *Arrays of other libraries.* Every function takes arrays of torch, jax and whatever else hands
+    memory over by DLPack, in host memory or on a GPU, without a copy, and gives back arrays of that
+    library. NumPy and CuPy arrays may stand beside those of one library, where they are on the same
+    device. Gradients are not computed: pass ``t.detach()``. torch's current stream and CuPy's wait
+    for each other; a call of jax arrays on a GPU returns when its kernels are done. jax copies
+    results in host memory that are not aligned to 64 bytes, and must have their dtype: float64 and
+    int64 only where ``jax_enable_x64`` is set. Series and tables of pandas, cuDF and Dask keep
+    their index, and their name where all have it; the axes of a table are (rows, columns), missing
+    floats are nan, and Dask's stay lazy.
 
     *Cost.* One pass over the memory on one thread. On several threads, and over Dask chunks, `s`
     and `t` are read twice, once to summarise and once to solve, unless the recurrence forgets.

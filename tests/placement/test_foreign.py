@@ -71,7 +71,8 @@ def test_numpy_arrays_may_stand_beside():
 
 
 def test_results_are_not_of_the_library_of_coefficients():
-    found = lfilter(STRICT.make(cases.B), STRICT.make(cases.A), cases.T)
+    b, a = (STRICT.make(each.astype(np.float64)) for each in (cases.B, cases.A))
+    found = lfilter(b, a, cases.T.astype(np.float64))
     assert isinstance(found, np.ndarray)
 
 
@@ -93,3 +94,33 @@ def test_an_error_of_the_call_is_that_of_numpy_arrays():
         mgrec.linear_recurrence(np.ones(3), STRICT.make(cases.T))
     with pytest.raises(TypeError, match=r"t must be of an integer, .*; got bool"):
         mgrec.linear_recurrence(0.5, STRICT.make(cases.T > 0))
+
+
+@pytest.mark.extended
+def test_results_are_of_a_dtype_that_jax_has():
+    numpy = pytest.importorskip("jax.numpy")
+    with pytest.raises(TypeError, match=r"dtype that jax has; got float64, .* jax_enable_x64"):
+        mgrec.linear_recurrence(np.full(4, 0.5), numpy.ones(4))
+    with pytest.raises(TypeError, match=r"got int64, .* jax_enable_x64"):
+        mgrec.summed_area_table(numpy.ones((2, 2), numpy.int32))
+
+
+@pytest.mark.extended
+def test_what_jax_does_not_hand_over_is_refused():
+    jax = pytest.importorskip("jax")
+    numpy = jax.numpy
+    with pytest.raises(TypeError, match=r"out must be an array to write to; got a jax.*: none cha"):
+        mgrec.linear_recurrence(0.5, numpy.ones(4), out=numpy.ones(4))
+    with pytest.raises(TypeError, match=r"t must be of an integer, .*; got a jax.* of bfloat16"):
+        mgrec.linear_recurrence(0.5, numpy.ones(4, numpy.bfloat16))
+    with pytest.raises(TypeError, match=r"t must be an array; got .* call mgrec outside jit"):
+        jax.jit(lambda t: mgrec.linear_recurrence(0.5, t))(numpy.ones(4))
+
+
+@pytest.mark.extended
+def test_what_requires_gradients_is_refused():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(TypeError, match=r"t must be without gradients.*: pass t\.detach\(\)"):
+        mgrec.linear_recurrence(0.5, torch.ones(4, requires_grad=True))
+    with pytest.raises(TypeError, match=r"t must be of an integer, .* of torch\.bfloat16"):
+        mgrec.linear_recurrence(0.5, torch.ones(4, dtype=torch.bfloat16))

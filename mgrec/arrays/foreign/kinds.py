@@ -34,14 +34,13 @@ class Library:
         The NumPy, CuPy or Dask array that one is, without a copy, by the name that messages use.
         `is_written` where it is memory for a result. TypeError where there is none: for a dtype
         of the library's own, gradients, missing integers.
-    returning : callable, ``(arrays) -> Returned``
-        What makes results arrays of the library; ValueError where the arrays that a call was given
-        have different indices.
+    returning : callable, ``(arrays, named) -> Returned``
+        What makes results arrays of the library, as :func:`returning` does.
     """
 
     name: str
     taken: Callable[[str, Any, bool], Any]
-    returning: Callable[[Sequence[Any]], Returned]
+    returning: Callable[[Sequence[Any], Sequence[Any]], Returned]
 
 
 def library_of(array: Any) -> Library | None:
@@ -84,13 +83,22 @@ def refuse(name: str, value: Any) -> None:
         )
 
 
-def returning(values: Sequence[Any]) -> Returned:
+def returning(values: Sequence[Any], named: Sequence[Any]) -> Returned:
     """What makes results arrays of the library that all these are of.
+
+    Parameters
+    ----------
+    values : sequence of arrays
+        That a call was given.
+    named : sequence of arrays
+        Those among them whose names count.
 
     Raises
     ------
     TypeError
         They are of several libraries.
+    ValueError
+        They are series of different indices.
     """
     libraries = {library.name: library for library in map(library_of, values) if library}
     if len(libraries) > 1:
@@ -101,4 +109,4 @@ def returning(values: Sequence[Any]) -> Returned:
             f"of one kind, as results are"
         )
     (library,) = libraries.values()
-    return library.returning(values)
+    return library.returning(values, named)

@@ -52,13 +52,14 @@ def _checked(name: str, value: Any, take: Callable[..., Any], *given: Any) -> An
 
 
 def _of_extension(name: str, value: Any) -> np.ndarray:
-    """Numbers of a nullable dtype; missing floats are nan."""
-    own = getattr(value.dtype, "numpy_dtype", np.dtype(object))
+    """Numbers of a nullable dtype; missing floats are nan. Text is NumPy's."""
+    is_text = value.dtype.type is str
+    own = np.dtype(str) if is_text else getattr(value.dtype, "numpy_dtype", np.dtype(object))
     missing = {"na_value": np.nan} if own.kind == "f" else {}
     return _checked(name, value, partial(value.to_numpy, dtype=own, **missing))
 
 
-def returning(values: Sequence[Any]) -> Callable[[Any], Any]:
+def returning(values: Sequence[Any], named: Sequence[Any]) -> Callable[[Any], Any]:
     """What gives results of the same shape the index that all these have."""
     first = values[0]
     for other in values[1:]:
@@ -67,19 +68,18 @@ def returning(values: Sequence[Any]) -> Callable[[Any], Any]:
                 f"series must have the same index, and no table stands beside them; got "
                 f"{_shown(first)} and {_shown(other)}: reindex one, or pass its values"
             )
-    names = _names(values)
-    return partial(_returned, first, names)
+    return partial(_returned, first, _names(named))
 
 
 def _shown(value: Any) -> str:
     return f"a {type(value).__name__} of {len(value.index)} rows"
 
 
-def _names(values: Sequence[Any]) -> dict[str, Any]:
+def _names(named: Sequence[Any]) -> dict[str, Any]:
     """The name of a series where all have it, as in pandas; the columns of a table."""
-    if values[0].ndim > 1:
-        return {"columns": values[0].columns}
-    names = [value.name for value in values]
+    if named[0].ndim > 1:
+        return {"columns": named[0].columns}
+    names = [value.name for value in named]
     return {"name": names[0] if all(name == names[0] for name in names) else None}
 
 
@@ -89,7 +89,7 @@ def _returned(first: Any, names: dict[str, Any], array: Any) -> Any:
     return type(first)(array, index=first.index, **names)
 
 
-def returning_lazily(values: Sequence[Any]) -> Callable[[Any], Any]:
+def returning_lazily(values: Sequence[Any], named: Sequence[Any]) -> Callable[[Any], Any]:
     """What gives lazy results of the same number of axes the index, and the divisions."""
     first = values[0]
     for other in values[1:]:
@@ -98,7 +98,7 @@ def returning_lazily(values: Sequence[Any]) -> Callable[[Any], Any]:
                 f"series of Dask must have the same divisions; got {first.divisions} and "
                 f"{other.divisions}: repartition one"
             )
-    names = _names(values)
+    names = _names(named)
     return partial(_returned_lazily, first, names.get("columns", names.get("name")))
 
 

@@ -28,6 +28,11 @@ def taken(name: str, value: Any, is_written: bool) -> Any:
             f"{name} must be without gradients, which are not computed; got a {_shown(value)} that "
             f"requires them: pass {name}.detach()"
         )
+    if type(value).__name__.endswith("Tracer"):
+        raise TypeError(
+            f"{name} must be an array; got what stands for one while jax traces a function: call "
+            f"mgrec outside jit, grad and vmap"
+        )
     if is_written and _is_jax(value):
         raise TypeError(f"{name} must be an array to write to; got a {_shown(value)}: none changes")
     try:
@@ -72,14 +77,14 @@ def _writeable(name: str, value: Any, array: np.ndarray) -> np.ndarray:
     return own
 
 
-def returning(values: Sequence[Any]) -> Callable[[Any], Any]:
+def returning(values: Sequence[Any], named: Sequence[Any]) -> Callable[[Any], Any]:
     """What makes arrays of torch, or of another library of the array API."""
     root = sys.modules[type(values[0]).__module__.partition(".")[0]]
     namespace = root if hasattr(root, "from_dlpack") else values[0].__array_namespace__()
     return partial(_returned, namespace)
 
 
-def returning_to_jax(values: Sequence[Any]) -> Callable[[Any], Any]:
+def returning_to_jax(values: Sequence[Any], named: Sequence[Any]) -> Callable[[Any], Any]:
     """What makes arrays of jax, if it has their dtype."""
     return partial(_returned_to_jax, values[0].__array_namespace__())
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from ...arrays.arguments import as_axis
-from ...arrays.door import as_any_array
+from ...arrays.door import as_any_array, as_plain_array
 from ...arrays.foreign import library_of
-from ...arrays.kinds import check_together, is_on_gpu, to_host
+from ...arrays.kinds import check_together, is_on_gpu
 from ...arrays.layout import moved_axis
 from ..problem import Problem
 from .cascade import Cascade
@@ -31,7 +31,7 @@ def as_coefficients(name: str, values: Any) -> np.ndarray:
     library = library_of(values)
     if library is not None:
         values = library.taken(name, values, False)
-    array = to_host(as_any_array(name, values))
+    array = np.asarray(values.get() if is_on_gpu(values) else as_plain_array(name, values))
     if array.dtype.kind == "O":
         raise TypeError(f"{name} must hold numbers of a NumPy dtype; got {values!r:.60}")
     return array

@@ -41,6 +41,7 @@ def test_the_name_is_kept_where_all_have_it():
     found = mgrec.linear_recurrence(KEPT.rename("rain"), RAIN)
     expected = mgrec.linear_recurrence(KEPT.to_numpy(), RAIN.to_numpy())
     pd.testing.assert_series_equal(found, pd.Series(expected, index=DAYS, name="rain"))
+    assert mgrec.weighted_scan(RAIN, weights=KEPT).name == "rain"  # Options do not count.
 
 
 @pytest.mark.extended
@@ -71,13 +72,41 @@ def test_missing_floats_are_nan():
     np.testing.assert_array_equal(found, ewm(np.array([1.0, np.nan, 3.0]), span=3))
 
 
+class SeriesOfCudf(pd.Series):
+    """What cuDF's series have beside pandas' protocol."""
+
+    @property
+    def _constructor(self):
+        return SeriesOfCudf
+
+    def to_cupy(self):
+        if self.hasnans:
+            raise ValueError("Column must have no nulls.")
+        return super().to_numpy().copy()
+
+    def to_numpy(self, *args, **kwargs):
+        raise TypeError("on a GPU: to host memory only by to_pandas")
+
+
+def test_a_series_on_a_gpu_hands_over_what_is_there():
+    own = SeriesOfCudf(RAIN)
+    found = mgrec.linear_recurrence(0.5, own)
+    assert isinstance(found, SeriesOfCudf)
+    assert found.index.equals(DAYS)
+    assert found.tolist() == mgrec.linear_recurrence(0.5, RAIN.to_numpy()).tolist()
+    with pytest.raises(TypeError, match="none missing but among floats; got float64: fill"):
+        mgrec.linear_recurrence(0.5, own.where(own > 1))
+
+
 REFUSED = {
     "missing integers": (
         lambda: mgrec.linear_recurrence(0.5, pd.Series([1, None], dtype="Int64")),
         TypeError,
         "t must hold numbers of a NumPy dtype, and none missing but among floats; got Int64",
     ),
-    "text": (lambda: mgrec.linear_recurrence(0.5, pd.Series(["a"])), TypeError, "t must .*; got "),
+    "text": (
+        lambda: mgrec.linear_recurrence(0.5, pd.Series(["a"])), TypeError, "t must .*; got <U1"
+    ),
     "dates": (lambda: ewm(pd.Series(DAYS), span=3), TypeError, "x must be real; got datetime64"),
     "several dtypes": (
         lambda: mgrec.linear_recurrence(0.5, pd.DataFrame({"a": [1.0], "b": ["x"]}), axis=0),
