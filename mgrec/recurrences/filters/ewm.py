@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...arrays.arguments import as_axis, as_flag, as_real
+from ...arrays.kinds import is_on_gpu, refuse_capture
 from ...arrays.layout import has_unknown_sizes
 from ...families.filters.cascade import Cascade
 from ...families.filters.door import as_signal, beside
@@ -102,6 +103,8 @@ def ewm(
     if 0 in x.shape:
         return x.astype(dtype)
     if not hasattr(x, "dask"):
+        if is_on_gpu(x):
+            refuse_capture("ewm", "the host looks for missing values")
         largest = _largest(x)
         if math.isfinite(largest):
             return _without_gaps(x, largest, rate, adjust, axis).astype(dtype, copy=False)
