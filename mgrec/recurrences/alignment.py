@@ -104,6 +104,8 @@ def smith_waterman(
         length.
     NotImplementedError
         `output` is "alignment" and a sequence is a Dask array.
+    RuntimeError
+        A CUDA graph is being captured: scores go to the host.
 
     Notes
     -----

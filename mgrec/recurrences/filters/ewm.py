@@ -84,6 +84,8 @@ def ewm(
     more unit in the last place; larger only where α·x is a subnormal number. CuPy takes
     subnormal float32 numbers for 0.
 
+    A CUDA graph cannot capture it, since the host looks for missing values: RuntimeError.
+
     Examples
     --------
     >>> import numpy as np

@@ -62,6 +62,8 @@ def filtfilt(
 
     Raises
     ------
+    RuntimeError
+        A CUDA graph is being captured: the states to begin with are copied to the device.
     ValueError
         An unknown `padtype` or `method`, `irlen` below 1, or `x` is not longer than `padlen`.
 
@@ -116,6 +118,8 @@ def sosfiltfilt(
 
     Raises
     ------
+    RuntimeError
+        A CUDA graph is being captured: the states to begin with are copied to the device.
     ValueError
         An unknown `padtype`, or `x` is not longer than `padlen`.
 
