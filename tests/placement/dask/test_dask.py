@@ -209,7 +209,7 @@ def test_very_many_small_chunks_take_two_tasks_each(call, monkeypatch):
         graph = dict(dask.optimize(found[0])[0].__dask_graph__())
         count = sum(not isinstance(task, Alias) for task in graph.values())
         is_read_again = call is SMALL["two-pass"]
-        assert count <= 300 * (2 + is_read_again) + 10  # and groups
+        assert count <= 300 * (2 + is_read_again) + 11  # and groups, and states
         assert not any(str(layer).startswith("precompute") for layer in found[0].dask.layers)
         monkeypatch.setattr(packed, "VERY_MANY", 301)
         wanted = as_tuple(call(x))
