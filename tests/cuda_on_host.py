@@ -151,8 +151,9 @@ def run_on_host(monkeypatch: pytest.MonkeyPatch, compiler: HostCompiler, phases:
     """Let the launches of a family's phases run here, over NumPy arrays."""
     cupy = numpy_as_cupy()
     cupy.empty = lambda *given: poisoned(*given).view(HostArray)  # type: ignore[attr-defined]
+    stream = types.SimpleNamespace(is_capturing=lambda: False)
     cupy.cuda = types.SimpleNamespace(  # type: ignore[attr-defined]
-        runtime=types.SimpleNamespace(getDevice=lambda: 0)
+        runtime=types.SimpleNamespace(getDevice=lambda: 0), get_current_stream=lambda: stream
     )
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setattr(launches, "compile_kernel", compiler)

@@ -94,6 +94,7 @@ def without_gpu(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     cupy.zeros = lambda n, dtype: np.zeros(n, dtype).view(DeviceArray)  # type: ignore
     cupy.asarray = lambda x, *dtype: x if isinstance(x, DeviceArray) else on_device(x)  # type: ignore
     cupy.ascontiguousarray = cupy.asarray  # type: ignore[attr-defined]
+    cupy.broadcast_to = partial(np.broadcast_to, subok=True)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setattr(launches, "compile_kernel", found)
     for module in (compilation, scratch):

@@ -132,7 +132,7 @@ def measure(study: Study, arguments: argparse.Namespace) -> None:
         study.bandwidth = on.copy_bandwidth(client, arguments.cluster, size, addresses)
         for kind in DIAGONALS:
             compare(study, client, arguments, addresses, kind)
-            client.run(on._free, arguments.cluster)
+            client.run(on.free, arguments.cluster)
     moved = sum(row.get("operand_bytes_across", 0) for row in study.cases)
     study.bar("bytes of operands that moved between workers", moved, moved, 0, is_least=False)
 

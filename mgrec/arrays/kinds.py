@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -39,6 +40,21 @@ def is_writeable(array: Any) -> bool:
 def _has(kind: Any, name: str) -> bool:
     # Of the type: a CuPy array takes a microsecond to raise AttributeError.
     return hasattr(kind, name)
+
+
+def refuse_capture(what: str, why: str) -> None:
+    """Raise where the current stream is being captured, for what a graph could not repeat.
+
+    Raises
+    ------
+    RuntimeError
+    """
+    cupy = sys.modules.get("cupy")
+    if cupy is not None and cupy.cuda.get_current_stream().is_capturing():
+        raise RuntimeError(
+            f"{what} cannot be captured into a CUDA graph, since {why}; solve it outside the "
+            f"capture"
+        )
 
 
 def check_together(named: Sequence[tuple[str, Any]], rows: Sequence[tuple[str, Any]]) -> None:

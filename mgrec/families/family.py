@@ -136,6 +136,21 @@ class Recurrence(ABC):
             )
         return tuple(found.pop() if found else 1 for found in lengths)
 
+    def given(self, operands: Sequence[Any], initial: Sequence[Any]) -> list[Any]:
+        """What :meth:`again` takes of a call, in the order of the public function's arguments."""
+        return [*operands, *initial]
+
+    def again(
+        self, backend: Backend, pack: Pack, shape: Shape, initial: Arrays, results: Arrays
+    ) -> Again | None:
+        """What determines other arrays, alike in all but their values, that are one chunk.
+
+        `initial` are the states of :meth:`AlongAxis.enter_whole`, `results` as for `determine`.
+        None where that is not to be had, or something was copied when it was laid out; see
+        :class:`.kernels.Kernels`.
+        """
+        return None
+
 
 @lru_cache(maxsize=256)
 def read_recurrence(written: bytes) -> Recurrence:
@@ -234,21 +249,6 @@ class AlongAxis(Recurrence):
     def leave(self, exit: Any, shape: Shape) -> Any:
         """The entry after the last chunk, of this shape, as an array (state_shape, *rows)."""
         raise NotImplementedError
-
-    def given(self, operands: Sequence[Any], initial: Sequence[Any]) -> list[Any]:
-        """What :meth:`again` takes of a call, in the order of the public function's arguments."""
-        return [*operands, *initial]
-
-    def again(
-        self, backend: Backend, pack: Pack, shape: Shape, initial: Arrays, results: Arrays
-    ) -> Again | None:
-        """What determines other arrays, alike in all but their values, that are one chunk.
-
-        `initial` as for :meth:`enter_whole`, `results` as for :meth:`determine`. None where that
-        is not to be had, or something was copied when it was laid out; see
-        :class:`.kernels.Kernels`.
-        """
-        return None
 
 
 @dataclass(frozen=True, kw_only=True)

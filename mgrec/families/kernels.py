@@ -49,11 +49,11 @@ class Kernels:
     hold : callable
         ``(grids, rhs) -> grids`` in the form in which they are swept.
     again : callable, ``(algebra, chunk, entry, results) -> ((given, targets) -> exit)``, optional
-        Prepares what determines whole rows of other arrays, alike in all but their values, or
-        None. It takes operands, states and results as they are in host memory, and by their
-        addresses on a GPU; where operands and states are numbers, the numbers, those of the chunk
-        if kinds are told by them. It returns what `determine` does, and raises `Anew` where that
-        raises.
+        Prepares what determines whole rows, or grids, of other arrays, alike in all but their
+        values, or None. It takes operands, states and results as they are in host memory, and by
+        their addresses on a GPU; where operands and states are numbers, the numbers, those of the
+        chunk if kinds are told by them. It returns what `determine` does, and raises `Anew` where
+        that raises.
     finds_nan : bool
         `determine` of tridiagonal systems returns whether all operands are finite, by any method.
     """
@@ -65,7 +65,7 @@ class Kernels:
     finish: Callable[..., Any] = _not_asked_for
     determine_pairs: Callable[..., Any] = _not_asked_for
     hold: Callable[..., Any] = _not_asked_for
-    again: Callable[[Any, Chunk, Any, Any], Again | None] | None = None
+    again: Callable[..., Again | None] | None = None
     finds_nan: bool = False
 
 

@@ -103,6 +103,8 @@ def smith_waterman(
         A sequence has more than one axis or a letter that `matrix` lacks, a score is not finite,
         `gap` is above 0 or above `extend`, scores may leave the range of int64, or lists differ in
         length.
+    RuntimeError
+        A CUDA graph is being captured: scores go to the host.
 
     Notes
     -----

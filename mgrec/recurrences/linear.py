@@ -121,10 +121,13 @@ def linear_recurrence(
     as those of :func:`mgrec.scan` are: where they overflow or vanish before they meet a state that
     is 0 or inf, the result is nan.
 
-    *On a GPU* what was checked, compiled and chosen for CuPy arrays is kept for later calls of the
-    same kind: of arrays of the same shapes, dtypes and strides at addresses that are as far from
-    multiples of 16 bytes, of numbers of the same types, and of the same options. The numbers
-    themselves go to kernels as they come. A CUDA graph can capture a call where every row is
+    *Many calls.* What was checked, compiled and chosen for CuPy arrays, or NumPy arrays of up to
+    65,536 numbers, is kept for later calls of the same kind: of arrays of the same shapes, dtypes
+    and strides (on a GPU at addresses that are as far from multiples of 16 bytes), of numbers of
+    the same types, and of the same options. The numbers themselves go to kernels as they come, and
+    no array is kept.
+
+    *CUDA graphs.* A graph can capture a call where every row is
     walked by the plain loop: many rows of up to 128 steps, or of 512 along a slow axis; `out` and
     states of `initial` must be there already. Others raise RuntimeError: blocks that wait for
     each other need a number of their own for every launch, which a graph would launch again.

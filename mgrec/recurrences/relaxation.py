@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ..families.problem import Problem
 from ..families.wavefront.door import check_relaxation
-from ..placement import solved
+from ..placement import solved_by_kind
 
 
-@solved
+@partial(solved_by_kind, is_on_host=False)
 def sor(
     x: Any,
     rhs: Any = None,

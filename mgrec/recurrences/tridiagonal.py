@@ -83,6 +83,8 @@ def solve_tridiagonal(
         Shapes do not fit, Dask chunks along `axis` are of unknown sizes, or there are several
         for a method that needs whole systems, or an operand holds nan or inf (the message names
         it and the index); in Dask arrays when they are computed.
+    RuntimeError
+        A CUDA graph is being captured: the host waits to see whether systems are solved.
 
     Notes
     -----

@@ -77,6 +77,8 @@ def wavefront(
 
     Raises
     ------
+    RuntimeError
+        A CUDA graph is being captured: every launch needs a number of its own.
     TypeError
         The operands promote to another dtype, one of them is no array of numbers, NumPy arrays
         stand beside CuPy arrays, or a function cannot be traced for a GPU.

@@ -71,6 +71,9 @@ def weighted_scan(
 
     Raises
     ------
+    RuntimeError
+        A CUDA graph is being captured, and it cannot capture the :func:`mgrec.linear_recurrence`,
+        or the scan, by which this is solved.
     TypeError
         A dtype is refused, or NumPy arrays stand beside CuPy arrays.
     ValueError

@@ -19,20 +19,30 @@ from . import cluster as on
 # In float32 like the signal: float64 coefficients give float64 results, as in SciPy.
 FILTER = np.array([[0.2, 0.3, 0.2], [1.0, -0.6, 0.2]], np.float32)
 ROWS = 64
-LONG, SHORT = "bar, long chunks", "bar, short chunks"
-SCALED = ("bar", LONG, "weak", "strong", SHORT)
+LONG, SHORT, HALF = "bar, long chunks", "bar, short chunks", "half"
+SCALED = ("bar", LONG, "weak", "strong", SHORT, HALF)
 """Parts of the study that run on 1, 2, 4, ... and all workers."""
 WAYS = ("graph", "solve", "plan")
 """A persisted graph, `mgrec.dask.solve`, and a solve of a built plan."""
-BAR = 0.8
-"""The bar of the first part: efficiency of weak scaling from one worker to all."""
+BARS = {
+    ("bar", "arrays"): {"plan": 0.85, "solve": 0.55, "graph": 0.5},
+    ("bar", "constant"): {"plan": 0.78, "solve": 0.45, "graph": 0.4},
+    (HALF, "arrays"): {"plan": 0.72, "solve": 0.35, "graph": 0.3},
+    (HALF, "constant"): {"plan": 0.65, "solve": 0.3, "graph": 0.22},
+}
+"""Wanted efficiencies of one sequence on all workers, by part, case and way.
+
+The efficiency of N workers is the time of one call of one worker, on an array of n steps that is
+no Dask array, over that of N·n steps in chunks; in strong scaling, over N times that of n.
+"""
 
 
 @dataclass(frozen=True)
 class Case:
     """A recurrence; words a step that each phase of a chunk reads and writes.
 
-    The words of a determination are the least any solve needs.
+    The words of a determination are the least any solve needs. Whole rows that begin without
+    `states` are one task a chunk.
     """
 
     recurrence: Callable[..., Any]
@@ -40,6 +50,7 @@ class Case:
     precompute: int
     determine: int
     options: dict[str, Any] = field(default_factory=dict)
+    has_states: bool = True
 
     def solve(self, s: Any, t: Any) -> Any:
         return self.by(self.recurrence, s, t)
@@ -55,7 +66,7 @@ CASES = {
     "max-plus": Case(
         mgrec.scan, lambda s, t: (mgrec.maps.max_plus, s, t), 2, 3, {"initial": np.float32(0)}
     ),
-    "filter, order 2": Case(lfilter, lambda s, t: (*FILTER, t), 1, 2),
+    "filter, order 2": Case(lfilter, lambda s, t: (*FILTER, t), 1, 2, has_states=False),
 }
 
 
@@ -69,14 +80,16 @@ class Sizes:
     bar: int
     weak: int
     strong: int
+    half: int
+    """Of one worker, in four chunks."""
 
 
 def sizes(kind: str, is_small: bool) -> Sizes:
     if is_small:
-        return Sizes(1 << 12, 1 << 10, 1 << 13, 1 << 14, 1 << 12, 1 << 14)
+        return Sizes(1 << 12, 1 << 10, 1 << 13, 1 << 14, 1 << 12, 1 << 14, 1 << 13)
     if kind == "cuda":
-        return Sizes(1 << 30, 1 << 28, 1 << 31, 1 << 32, 1 << 30, 1 << 32)
-    return Sizes(1 << 22, 1 << 20, 1 << 23, 1 << 24, 1 << 22, 1 << 24)
+        return Sizes(1 << 30, 1 << 28, 1 << 31, 1 << 32, 1 << 30, 1 << 32, 1 << 31)
+    return Sizes(1 << 22, 1 << 20, 1 << 23, 1 << 24, 1 << 22, 1 << 24, 1 << 23)
 
 
 @dataclass(frozen=True)
@@ -106,9 +119,17 @@ class Cell:
         if self.part == "strong":
             chunk = min(given.chunk, given.strong // self.workers)
             return chunk, given.strong // chunk
-        chunk = {LONG: given.long, SHORT: given.short}.get(self.part, given.chunk)
-        each = given.weak if self.part == "weak" else given.bar
+        own = {LONG: given.long, SHORT: given.short, HALF: given.half // 4}
+        chunk = own.get(self.part, given.chunk)
+        each = {"weak": given.weak, HALF: given.half}.get(self.part, given.bar)
         return min(chunk, each), max(1, each // chunk) * self.workers
+
+    def alone(self, given: Sizes) -> tuple[int, int]:
+        """Steps of the one call that the row is held against, and how many workers share it."""
+        chunk, chunks = self.cut(given)
+        if self.part == "strong":
+            return chunk * chunks, self.workers
+        return chunk * chunks // self.workers, 1
 
 
 def way_of(candidate: str) -> str:
@@ -125,14 +146,14 @@ def stages(parts: Sequence[str], workers: int) -> list[list[Cell]]:
     """The rows of the study, in stages, the most important first."""
     ends = sorted({1, workers})
     between = [count for count in counts(workers) if count not in ends]
-    most = tuple(part for part in SCALED if part not in (LONG, SHORT))
+    most = tuple(part for part in SCALED if part not in (LONG, SHORT, HALF))
     order: tuple[tuple[Sequence[str], int, list[int]], ...] = (
         (("bar",), 1, ends),
         (SCALED[1:], 1, ends),
         (most, ROWS, ends),
         (SCALED, 1, between),
         (most, ROWS, between),
-        ((LONG, SHORT), ROWS, [*ends, *between]),
+        ((LONG, SHORT, HALF), ROWS, [*ends, *between]),
     )
     found = [
         [cell for part in some if part in parts for cell in _cells(part, rows, those)]
@@ -144,7 +165,7 @@ def stages(parts: Sequence[str], workers: int) -> list[list[Cell]]:
 def _cells(part: str, rows: int, those: list[int]) -> Iterator[Cell]:
     for workers in those:
         for name in CASES:
-            for way in WAYS if name == "arrays" or part == SCALED[0] else WAYS[:1]:
+            for way in WAYS if name == "arrays" or part in (SCALED[0], HALF) else WAYS[:1]:
                 yield Cell(part, rows, workers, name, way)
 
 

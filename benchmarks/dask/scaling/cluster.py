@@ -113,14 +113,15 @@ class Operands:
             if not any(self.client.run(_holds, names).values()):
                 break
             time.sleep(0.02)
-        self.client.run(_free, self.kind)
+        self.client.run(free, self.kind)
 
 
 def _holds(names: Sequence[str], dask_worker: Any) -> bool:
     return any(key[0] in names for key in dask_worker.data if isinstance(key, tuple))
 
 
-def _free(kind: str) -> None:
+def free(kind: str) -> None:
+    """Give back what nobody holds, and what a GPU's pool keeps."""
     gc.collect()
     if kind != "local":
         import cupy

@@ -1,9 +1,11 @@
-"""Seconds of the phases of a solve alone, without Dask, on the busiest worker of a cluster."""
+"""Seconds without Dask: the phases of a solve on the busiest worker, and one call of one worker."""
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,8 @@ from dask.task_spec import GraphNode
 from dask.utils import key_split
 from distributed import Client
 
-from .cluster import synchronise
+from .cases import CASES
+from .cluster import fill, free, synchronise
 
 SMALL = "propagate"
 """The only phase whose results are the same few bytes for all workers."""
@@ -80,3 +83,56 @@ def _run(tasks: list[GraphNode], values: dict[Any, Any], asked: set[Any]) -> Non
         result = task({key: values[key] for key in task.dependencies})
         if task.key in asked:
             values[task.key] = result
+
+
+def one_call(
+    client: Client, kind: str, address: str, name: str, rows: int, steps: int
+) -> tuple[float, ...]:
+    """Times of one call of a case on one worker, over an array that no cluster knows.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    kind : {"local", "cuda"}
+    address : str
+        Of the worker.
+    name : str
+        Of the case.
+    rows, steps : int
+        Of the array; `steps` are those of all rows together.
+    """
+    given = kind, name, (rows, steps // rows) if rows > 1 else (steps,)
+    (found,) = client.run(_clock_call, *given, workers=[address]).values()
+    return tuple(found)
+
+
+def _clock_call(kind: str, name: str, shape: tuple[int, ...]) -> list[float]:
+    s, t = (fill(kind, (seed,), shape, low, -low) for seed, low in enumerate((-0.5, -1.0)))
+    seconds = []
+    try:
+        with _one_thread():
+            for _ in range(4):
+                synchronise(kind)
+                start = time.perf_counter()
+                result = CASES[name].solve(s, t)
+                synchronise(kind)
+                seconds.append(time.perf_counter() - start)
+                del result
+    finally:
+        del s, t
+        free(kind)
+    return seconds[1:]
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """A worker process has one."""
+    given = os.environ.get("MGREC_NUM_THREADS")
+    os.environ["MGREC_NUM_THREADS"] = "1"
+    try:
+        yield
+    finally:
+        if given is None:
+            del os.environ["MGREC_NUM_THREADS"]
+        else:
+            os.environ["MGREC_NUM_THREADS"] = given

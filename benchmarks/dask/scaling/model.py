@@ -107,12 +107,23 @@ def asked(chunks: int, workers: int) -> list[int]:
     return [*own[:-1], max(0, own[-1] - 1)]
 
 
-def tasks(chunks: int, workers: int) -> int:
-    """Tasks of the graph over held chunks, for workers of one thread."""
+def tasks(chunks: int, workers: int, begins: bool = False, has_states: bool = True) -> int:
+    """Tasks of the graph over held chunks, for workers of one thread.
+
+    Parameters
+    ----------
+    chunks, workers : int
+    begins : bool
+        Every chunk is begun by a task of its own, before its entry is known.
+    has_states : bool
+        The rows begin with states. Without them whole rows are one task a chunk.
+    """
+    if chunks == 1 and not has_states:
+        return 1
     runs = chunks - 1
     if chunks >= FEW:
         runs = sum(-(-n // run_size(n)) for n in asked(chunks, workers))
-    return chunks + runs + -(-chunks // LARGEST_HELD)
+    return chunks * (1 + begins) + runs + -(-chunks // LARGEST_HELD)
 
 
 def kernels_of(

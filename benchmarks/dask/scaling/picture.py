@@ -11,7 +11,7 @@ from distributed import Client, get_task_stream, wait
 import mgrec
 
 from ...harness.records import RESULTS, read
-from .cases import BAR, CASES, ROWS, SCALED, way_of
+from .cases import BARS, CASES, ROWS, SCALED, way_of
 
 COLOURS = {"precompute": "#4477aa", "propagate": "#ee6677", "determine": "#228833"}
 COLOUR_OF = {name: f"C{k}" for k, name in enumerate(CASES)}
@@ -60,11 +60,11 @@ def draw(record: dict[str, Any]) -> Any:
         _lines(second, own, "median", "predicted", 1e3)
         chunk = max(row["chunk"] for row in own)
         first.set(title=f"{part}: chunks of 2^{chunk.bit_length() - 1}", ylim=(0, 1.1))
-        if part == SCALED[0]:
-            first.axhline(BAR, color="grey", lw=1, ls="--")
+        if wanted := BARS.get((part, "arrays")):
+            first.axhline(wanted["plan"], color="grey", lw=1, ls="--")
         second.set(xlabel="workers", ylim=(0, None))
         if not column:
-            first.set(ylabel="efficiency")
+            first.set(ylabel="efficiency against one call")
             second.set(ylabel="milliseconds")
     if spans:
         _gantt(figure.add_subplot(grid[2, :]), spans)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -45,14 +45,22 @@ def rows_of(record: dict[str, Any], way: str = "graph") -> list[dict[str, Any]]:
             continue
         if row.get("kernels"):  # older results have none for filters
             cut = {"chunks": chunks, "chunk": chunk, "workers": workers}
-            found.append({**row, **cut, **_terms(way, chunks, workers)})
+            has_states = CASES[_name_of(row)].has_states
+            about = row.get("begins", False), has_states
+            found.append({**row, **cut, **_terms(way, chunks, workers, *about)})
     return found
 
 
-def _terms(way: str, chunks: int, workers: int) -> dict[str, Any]:
+def _name_of(row: dict[str, Any]) -> str:
+    """The case of a row; those of the latency part are of arrays."""
+    return next((name for name in CASES if row["case"].endswith(f", {name}")), "arrays")
+
+
+def _terms(way: str, chunks: int, workers: int, begins: bool, has_states: bool) -> dict[str, Any]:
     """Without a graph a solve costs messages a worker: its terms are counted by chunks."""
     if way == WAYS[0]:
-        return {"tasks": model.tasks(chunks, workers), "is_asking": chunks >= model.FEW}
+        count = model.tasks(chunks, workers, begins, has_states)
+        return {"tasks": count, "is_asking": chunks >= model.FEW}
     return {"tasks": chunks, "is_asking": False}
 
 
@@ -97,7 +105,28 @@ def kernels(record: dict[str, Any]) -> dict[str, Any]:
         ]
         if own:
             fractions[name] = min(float(np.median(own)), PERFECT)
-    return {"launch": launch, "bandwidth": bandwidth, "fractions": fractions}
+    about = {"launch": launch, "bandwidth": bandwidth, "fractions": fractions}
+    return {**about, "calls": _calls(rows, bandwidth), "begun": _begun(rows)}
+
+
+def _calls(rows: Sequence[dict[str, Any]], bandwidth: float) -> dict[str, float]:
+    """The fraction of a copy that one call of one worker reaches, by case."""
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        if row.get("one_call"):
+            share = 1 if row["case"].startswith("strong") else row["workers"]
+            floor = row["traffic"] / share / bandwidth
+            found.setdefault(_name_of(row), []).append(floor / row["one_call"])
+    return {name: min(float(np.median(own)), PERFECT) for name, own in found.items()}
+
+
+def _begun(rows: Sequence[dict[str, Any]]) -> dict[str, int]:
+    """The shortest chunks that were begun before their entries were known, by case."""
+    found: dict[str, int] = {}
+    for row in rows:
+        if row.get("begins"):
+            found[_name_of(row)] = min(row["chunk"], found.get(_name_of(row), row["chunk"]))
+    return found
 
 
 def predict(records: dict[str, dict[str, Any]], given: Sizes | None = None) -> dict[str, Any]:
@@ -134,7 +163,7 @@ def predict(records: dict[str, dict[str, Any]], given: Sizes | None = None) -> d
         "machine": {"name": name, "gpus": record["machine"]["gpus"][:1]},
         "models": models,
         "kernels": measured,
-        "cases": list(with_efficiency(rows, "predicted")),
+        "cases": rows,
     }
 
 
@@ -174,27 +203,19 @@ def _row(
         (case.precompute, case.determine), chunk, chunks, cell.workers,
         measured["launch"], measured["bandwidth"] * fraction,
     )  # fmt: skip
+    begins = chunk >= measured["begun"].get(cell.name, chunk + 1)
+    steps, share = cell.alone(given)
+    reached = measured["calls"].get(cell.name, fraction) * measured["bandwidth"]
     row = {
+        "one_call": 4 * case.determine * steps / reached,
         "case": cell.case, "candidate": cell.candidate, "rows": cell.rows, "workers": cell.workers,
         "chunks": chunks, "chunk": chunk, "kernels": alone,
-        **_terms(cell.way, chunks, cell.workers),
+        **_terms(cell.way, chunks, cell.workers, begins, case.has_states),
     }  # fmt: skip
     terms = (found[name] for name in ("latency", "asking", "scheduler", "worker", "overlap"))
-    return {**row, "predicted": model.Model(*terms).seconds(row)}
-
-
-def with_efficiency(rows: Sequence[dict[str, Any]], key: str) -> Iterable[dict[str, Any]]:
-    """Rows with their efficiency against one worker, from the seconds under `key`."""
-    name = "efficiency" if key == "median" else f"{key}_efficiency"
-    first: dict[tuple[str, str], float] = {}
-    for row in sorted(rows, key=lambda row: row["workers"]):
-        kind = (row["case"], way_of(row["candidate"]))
-        if row["workers"] == 1:
-            first[kind] = row[key]
-    for row in rows:
-        kind = (row["case"], way_of(row["candidate"]))
-        share = row["workers"] if row["case"].startswith("strong") else 1
-        yield {**row, name: first[kind] / row[key] / share if kind in first else None}
+    seconds = model.Model(*terms).seconds(row)
+    efficiency = row["one_call"] / seconds / share
+    return {**row, "predicted": seconds, "predicted_efficiency": efficiency}
 
 
 def newest(folder: Path) -> Path | None:

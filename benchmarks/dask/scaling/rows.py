@@ -15,8 +15,8 @@ import mgrec.dask
 from ...harness.clock import Times
 from ...harness.study import Study
 from . import cluster as on
-from .cases import BAR, CASES, SCALED, Budget, Cell, Sizes
-from .kernels import kernels
+from .cases import BARS, CASES, Budget, Cell, Sizes
+from .kernels import kernels, one_call
 
 GUESS = 15.0
 """Seconds of the first row of its kind: operands are filled."""
@@ -41,7 +41,7 @@ class Table:
     predicted: dict[tuple[str, str], float]
     bandwidths: dict[int, float] = field(default_factory=dict)
     alone: dict[tuple[str, int], float] = field(default_factory=dict)
-    first: dict[tuple[str, str], Times] = field(default_factory=dict)
+    calls: dict[tuple[str, int, int], Times] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.operands = on.Operands(self.client, self.kind, self.addresses)
@@ -63,6 +63,7 @@ class Table:
     def _measure(self, cell: Cell) -> None:
         client, kind, case = self.client, self.kind, CASES[cell.name]
         chunk, chunks = cell.cut(self.sizes)
+        call, share = self._one_call(cell)
         s, t = self.operands.get(cell.rows, chunk, chunks, cell.workers)
         on.transfers(client)
         if cell.way == "plan":
@@ -75,17 +76,18 @@ class Table:
             }
             seconds = Times(on.times(client, kind, calls[cell.way]))
         moved, of_operands = on.transfers(client)
-        steps = chunks * chunk
+        steps, lazy = chunks * chunk, case.solve(s, t)
         self.study.add(
             cell.case, cell.candidate, seconds, steps=steps, rows=cell.rows, workers=cell.workers,
-            chunks=chunks, chunk=chunk, tasks=_tasks(case.solve(s, t)),
+            chunks=chunks, chunk=chunk, tasks=_tasks(lazy), begins=_begins(lazy),
+            one_call=call.median, efficiency=call.median / seconds.median / share,
             traffic=4 * case.determine * steps,
             bytes_across=moved // (len(seconds.seconds) + 1), operand_bytes_across=of_operands,
             **self._shares(cell, seconds, lambda: case.solve(s, t), 4 * case.determine * steps),
-            **self._efficiencies(cell, seconds),
+            **self._predictions(cell, call.median / share),
         )  # fmt: skip
         _compare(self.study.cases[-1])
-        self._judge(cell, seconds)
+        self._judge(cell, call, seconds)
 
     def _shares(
         self, cell: Cell, seconds: Times, solve: Callable[[], Any], traffic: int
@@ -104,26 +106,32 @@ class Table:
             "worker_copy_bandwidth": bandwidth / cell.workers,
         }  # fmt: skip
 
-    def _efficiencies(self, cell: Cell, seconds: Times) -> dict[str, float]:
-        """Measured and predicted, and the predicted seconds."""
-        base = Cell(cell.part, cell.rows, 1, cell.name, cell.way)
-        share = cell.workers if cell.part == "strong" else 1
-        first = self.first.setdefault((cell.case, cell.way), seconds) if cell.workers == 1 else None
-        first = first or self.first.get((cell.case, cell.way))
-        found = {"efficiency": first.median / seconds.median / share} if first else {}
-        predicted = self.predicted.get((cell.case, cell.candidate))
-        alone = self.predicted.get((cell.case, base.candidate))
-        if predicted and alone:
-            efficiency = alone / predicted / share
-            found |= {"predicted": predicted, "predicted_efficiency": efficiency}
-        return found
+    def _one_call(self, cell: Cell) -> tuple[Times, int]:
+        """One call of one worker on an array of its own, and how many workers share its steps.
 
-    def _judge(self, cell: Cell, seconds: Times) -> None:
-        """Compare weak scaling from one worker to all with the bar."""
-        first = self.first.get((cell.case, cell.way))
-        if first and cell.part == SCALED[0] and 1 < cell.workers == len(self.addresses):
-            text = f"{cell.case}, {cell.way}: efficiency from 1 to {cell.workers} workers"
-            self.study.ratio(text, first, seconds, BAR)
+        It has the memory of its worker for itself: those of all cases are timed at once.
+        """
+        steps, share = cell.alone(self.sizes)
+        if (cell.name, cell.rows, steps) not in self.calls:
+            self.operands.drop()
+            for name in CASES:
+                own = one_call(self.client, self.kind, self.addresses[0], name, cell.rows, steps)
+                self.calls[name, cell.rows, steps] = Times(own)
+        return self.calls[cell.name, cell.rows, steps], share
+
+    def _predictions(self, cell: Cell, call: float) -> dict[str, float]:
+        """The predicted seconds, and the efficiency that they have against the measured call."""
+        predicted = self.predicted.get((cell.case, cell.candidate))
+        if not predicted:
+            return {}
+        return {"predicted": predicted, "predicted_efficiency": call / predicted}
+
+    def _judge(self, cell: Cell, call: Times, seconds: Times) -> None:
+        """Compare the efficiency of all workers with its bar."""
+        wanted = BARS.get((cell.part, cell.name), {}).get(cell.way)
+        if wanted and cell.rows == 1 and 1 < cell.workers == len(self.addresses):
+            text = f"{cell.case}, {cell.way}: one call over {cell.workers} workers' solve"
+            self.study.ratio(text, call, seconds, wanted)
 
 
 def _compare(row: dict[str, Any]) -> None:
@@ -135,3 +143,8 @@ def _compare(row: dict[str, Any]) -> None:
 def _tasks(result: Any) -> int:
     layers = result.dask.layers.items()
     return sum(len(layer) for name, layer in layers if not name.startswith("operand-"))
+
+
+def _begins(result: Any) -> bool:
+    """Whether chunks are begun by tasks of their own."""
+    return any(name.startswith("begin-") for name in result.dask.layers)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...arrays.kinds import to_host
 from ..family import Arrays, Grid, Pack, Shape
-from ..kernels import Backend
+from ..kernels import Again, Backend
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,10 +21,13 @@ class Wavefront(Grid):
 
 @dataclass(frozen=True)
 class Sums:
-    """Edges of a tile of a summed-area table: its last row of S, and its last column of R."""
+    """Edges of a tile of a summed-area table: its last row of S, and its last column of R.
 
-    below: np.ndarray
-    right: np.ndarray
+    `right` is None where the tile is the whole array and nobody asks for it.
+    """
+
+    below: Any
+    right: Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +46,12 @@ class SummedAreaTable(Wavefront):
         tile, table = (x, result) if self._are_last else self._moved(x, result)
         before = None if above is None else above.below, None if left is None else left.right
         return (result,), backend.kernels(self.family).determine(self, tile, before, table)
+
+    def again(
+        self, backend: Backend, pack: Pack, shape: Shape, initial: Arrays, results: Arrays
+    ) -> Again | None:
+        prepare = backend.kernels(self.family).again
+        return prepare(self, pack.blocks, None, results) if prepare and self._are_last else None
 
     @property
     def _are_last(self) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...arrays.kinds import to_host
 from ..family import Arrays, Pack, Shape
-from ..kernels import Backend
+from ..kernels import Again, Backend
 from ..swept import Swept
 from .sweeps import Sides, Sweeps
 
@@ -101,6 +101,17 @@ class Relaxation(Swept):
         else:
             self._sweep_and_tell(sweep, x, result)
         return (result,), None
+
+    def given(self, operands: Sequence[Any], initial: Sequence[Any]) -> list[Any]:
+        return list(reversed(operands))
+
+    def again(
+        self, backend: Backend, pack: Pack, shape: Shape, initial: Arrays, results: Arrays
+    ) -> Again | None:
+        prepare = backend.kernels(self.family).again
+        if prepare is None or self.callback is not None:
+            return None
+        return prepare(self.loop, self.given(pack.blocks, ()), None, results)
 
     def _sweep_and_tell(self, sweep: Callable[[Sweeps, Any], Any], x: Any, result: Any) -> None:
         """Sweep one grid, run by run; the callback is told of each."""

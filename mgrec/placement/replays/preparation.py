@@ -74,15 +74,14 @@ def _prepare(
     recurrence = problem.recurrence
     arrays = tuple([number for number, leaf in enumerate(call.leaves) if _is_array(leaf)])
     is_laid_out = all(call.leaves[k].flags.c_contiguous and call.leaves[k].size for k in arrays)
-    if not is_laid_out or not isinstance(recurrence, AlongAxis) or 0 in problem.shape:
-        return None
-    if not problem.is_plain and not recurrence.is_exit_asked:
+    is_exit_asked = isinstance(recurrence, AlongAxis) and recurrence.is_exit_asked
+    if not is_laid_out or 0 in problem.shape or not (problem.is_plain or is_exit_asked):
         return None
     given = recurrence.given(problem.operands, problem.initial)
     places = _found(given, leaves)
     if places is None:
         return None
-    results = result[:1] if recurrence.is_exit_asked else result
+    results = result[:1] if is_exit_asked else result
     results = results if type(results) is tuple else (results,)
     backend, shape = backend_of(problem.arrays, recurrence.method), problem.shape
     pack = Pack(problem.operands, (0,) * len(shape), (0,) * len(shape))
@@ -95,18 +94,16 @@ def _prepare(
         tuple([None if k in known or _is_array(own) else own for k, own in enumerate(given)]),
         places, arrays, outs, problem.is_several, len(results),
         partial(backend.empty, shape, recurrence.result_dtype),
-        _finish(problem),
+        _leaving(problem) if is_exit_asked else problem.finish,
     )  # fmt: skip
     if call.is_on_host:
         return OnHost(*about)
     return OnDevice(*about, tuple([getattr(leaf, "nbytes", 0) for leaf in call.leaves]))
 
 
-def _finish(problem: Problem) -> Callable[[Any, Any], Any]:
-    """What a call returns; nothing of the problem's arrays is held."""
+def _leaving(problem: Problem) -> Callable[[Any, Any], Any]:
+    """What a call returns that has an exit; nothing of the problem's arrays is held."""
     recurrence, shape, finish = problem.recurrence, problem.shape, problem.finish
-    if not recurrence.is_exit_asked:
-        return finish
     return lambda results, exit: finish(results, recurrence.leave(exit, shape))
 
 

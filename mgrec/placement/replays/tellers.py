@@ -9,7 +9,7 @@ import numpy as np
 from ...algebra.coefficient import Coefficient
 from ...algebra.transfer_map import TransferMap
 
-_PLAIN = {bool, str, type(None)}
+_PLAIN = {bool, str, type(None), type}
 _NUMBERS = {int, float, complex}
 _MOST_BYTES = 4096
 """Of a NumPy array whose values tell a kind: coefficients of a filter."""
@@ -61,6 +61,9 @@ class Teller:
         if own is Coefficient:
             self.kind += (own, value.function)
             return self.tell(value.arrays, by_type)
+        if isinstance(value, np.dtype):
+            self.kind.append(value)
+            return True
         return self._tell_numpy(value, by_type)
 
     def _tell_numpy(self, value: Any, by_type: bool) -> bool:

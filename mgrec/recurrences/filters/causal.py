@@ -92,10 +92,13 @@ def lfilter(
     float64. A lane computes the entry of its segment from the samples before it, as far back as
     the filter remembers, or from powers of the filter's matrix. It is compared with the exit of
     the segment before, and the segment is done again where digits would be lost, such as where a
-    signal falls silent shortly before it. What was checked, designed and compiled for a CuPy array
-    is kept for later calls of the same kind, with the same coefficients, without `zi`. No CUDA
-    graph can capture a filter: its kernels share memory that is of one call alone, and RuntimeError
-    says so.
+    signal falls silent shortly before it. No CUDA graph can capture a filter: its kernels share
+    memory that is of one call alone, and RuntimeError says so.
+
+    *Many calls.* What was checked, designed and compiled for a CuPy array, or a NumPy array of up
+    to 65,536 numbers, is kept for later calls of the same kind, with the same coefficients: see
+    :func:`mgrec.linear_recurrence`. `zi` must lie in memory as the states of each row side by side
+    do: that of one row, or along the first axis.
 
     *Cost.* One pass over the memory, two of reading where a filter remembers more than a
     segment of a GPU; over Dask chunks `x` is read twice, once to summarise and once to filter,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...arrays.arguments import as_axis, as_integer
+from ...arrays.kinds import is_on_gpu, refuse_capture
 from ...arrays.layout import has_unknown_sizes
 from ...families.filters.cascade import Cascade
 from ...families.filters.door import (
@@ -65,6 +66,8 @@ def filtfilt(
 
     Raises
     ------
+    RuntimeError
+        A CUDA graph is being captured: the states to begin with are copied to the device.
     ValueError
         An unknown `padtype` or `method`, `irlen` below 1, or `x` is not longer than `padlen`.
 
@@ -79,6 +82,7 @@ def filtfilt(
         raise ValueError(f"method must be 'pad' or 'gust'; got {method!r}")
     x, (b, a) = as_signal(x), as_transfer_function(b, a)
     axis = as_axis(axis, x.shape)
+    _refuse_capture(x)
     if method == "gust":
         from .gust import filtfilt_gust
 
@@ -120,6 +124,8 @@ def sosfiltfilt(
 
     Raises
     ------
+    RuntimeError
+        A CUDA graph is being captured: the states to begin with are copied to the device.
     ValueError
         An unknown `padtype`, or `x` is not longer than `padlen`.
 
@@ -132,10 +138,16 @@ def sosfiltfilt(
     """
     x, sos = as_signal(x), as_sections(sos)
     axis = as_axis(axis, x.shape)
+    _refuse_capture(x)
     taps = 2 * len(sos) + 1 - min((sos[:, 2] == 0).sum(), (sos[:, 5] == 0).sum())
     cascade, states = Cascade.of_sections(sos), sosfilt_zi(sos)
     dtype = result_dtype(sos, x, states)
     return _forward_backward(cascade, states, x, axis, padtype, padlen, int(taps), dtype)
+
+
+def _refuse_capture(x: Any) -> None:
+    if is_on_gpu(x):
+        refuse_capture("a filter", "the states to begin with are copied to the device")
 
 
 def _forward_backward(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -74,7 +75,8 @@ def _on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> Iterato
     monkeypatch.setattr(launches, "compile_kernel", compiler)
     monkeypatch.setattr(program, "descriptors", Space())
     monkeypatch.setattr(grids, "on_device", as_device)
-    backend = Backend(lambda arrays: DeviceArray.device, empty, lambda family: phases.kernels(""))
+    kernels = replace(phases.kernels(""), again=None)  # which launches by addresses
+    backend = Backend(lambda arrays: DeviceArray.device, empty, lambda family: kernels)
     monkeypatch.setattr(backends, "_gpu", lambda method: backend)
     monkeypatch.setattr(layout, "_MOST_WARPS", 4)  # low grids have several strips
     use(monkeypatch, 1000)

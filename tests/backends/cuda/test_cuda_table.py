@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -54,14 +55,16 @@ def _on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> Iterato
     cupy = numpy_as_cupy()
     cupy.empty = empty  # type: ignore[attr-defined]
     cupy.ascontiguousarray = lambda x: np.ascontiguousarray(x).view(DeviceArray)  # type: ignore
+    stream = SimpleNamespace(ptr=0, is_capturing=lambda: False)
     cupy.cuda = SimpleNamespace(  # type: ignore[attr-defined]
-        runtime=SimpleNamespace(getDevice=lambda: 0)
+        runtime=SimpleNamespace(getDevice=lambda: 0), get_current_stream=lambda: stream
     )
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setattr(launches, "compile_kernel", compiler)
     monkeypatch.setattr(program, "descriptors", Space())
     monkeypatch.setattr(table, "on_device", lambda x: np.asarray(x).view(DeviceArray))
-    backend = Backend(lambda arrays: DeviceArray.device, empty, lambda family: phases.kernels(""))
+    kernels = replace(phases.kernels(""), again=None)  # which launches by addresses
+    backend = Backend(lambda arrays: DeviceArray.device, empty, lambda family: kernels)
     monkeypatch.setattr(backends, "_gpu", lambda method: backend)
     use(monkeypatch, 1000)
     yield

@@ -8,10 +8,11 @@ import dask.array as da
 import numpy as np
 import pytest
 from cases import CASES, as_tuple, chunked, expanded, map_arrays
+from dask.task_spec import Alias
 from graphs import check_graph
 
 import mgrec
-from mgrec.placement.dask.graph import groups
+from mgrec.placement.dask.graph import groups, packed
 from mgrec.signal import lfilter
 
 T = np.linspace(-1, 1, 50)
@@ -190,6 +191,39 @@ def test_more_groups_than_one(monkeypatch):
         close(
             mgrec.linear_recurrence(lazy(S, *sizes), lazy(T, *sizes), 2.0, reverse=reverse), wanted
         )
+
+
+SMALL = {
+    "stream": lambda x: mgrec.linear_recurrence(x, x, 2.0),
+    "two-pass": lambda x: mgrec.linear_recurrence(x, x, 2.0, memory="two-pass"),
+    "from the end": lambda x: mgrec.linear_recurrence(0.5, x, reverse=True),
+    "rational": lambda x: mgrec.rational_recurrence(x, 1.0, 1.0, 2.0, 1.0),
+    "filter with states": lambda x: lfilter([1.0], [1.0, -0.5], x, zi=np.ones(1)),
+}
+
+
+@pytest.mark.parametrize("call", SMALL.values(), ids=SMALL)
+def test_very_many_small_chunks_take_two_tasks_each(call, monkeypatch):
+    x = da.linspace(0.1, 0.9, 600, chunks=2)
+    with dask.config.set(scheduler="sync"):
+        found = as_tuple(call(x))
+        graph = dict(dask.optimize(found[0])[0].__dask_graph__())
+        count = sum(not isinstance(task, Alias) for task in graph.values())
+        is_read_again = call is SMALL["two-pass"]
+        assert count <= 300 * (2 + is_read_again) + 11  # and groups, and states
+        assert not any(str(layer).startswith("precompute") for layer in found[0].dask.layers)
+        monkeypatch.setattr(packed, "VERY_MANY", 301)
+        wanted = as_tuple(call(x))
+        assert any(str(layer).startswith("precompute") for layer in wanted[0].dask.layers)
+        for result, other in zip(dask.compute(*found), dask.compute(*wanted), strict=True):
+            np.testing.assert_array_equal(result, other)
+
+
+def test_operands_of_large_chunks_do_not_travel():
+    for sizes, is_small in (((2048,), True), ((2049,), False)):
+        x = da.ones(300 * sizes[0], chunks=sizes)
+        result = mgrec.linear_recurrence(x, x)
+        assert is_small != any(str(layer).startswith("precompute") for layer in result.dask.layers)
 
 
 def test_operands_are_not_written():

@@ -177,9 +177,9 @@ def reserve_words(units: int, stream: Any) -> tuple[Any, int]:
 
     if stream.is_capturing():
         raise RuntimeError(
-            "a recurrence over few long rows, or a table of a wide or tall image, cannot be "
-            "captured into a CUDA graph, since every launch needs a number of its own; solve it "
-            "outside the capture"
+            "a recurrence over few long rows, a table of a wide or tall image, and a loop over a "
+            "grid cannot be captured into a CUDA graph, since every launch needs a number of its "
+            "own; solve it outside the capture"
         )
     if units > _MOST_KEPT:
         return cupy.zeros(units, cupy.uint64), 1

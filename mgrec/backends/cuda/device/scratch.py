@@ -9,22 +9,8 @@ _local = threading.local()
 _MOST_KEPT = 1 << 25
 
 
-def refuse_capture(what: str) -> None:
-    """Raise where the current stream is being captured.
-
-    A graph would launch again what uses memory that is given back when the call returns.
-
-    Raises
-    ------
-    RuntimeError
-    """
-    import cupy
-
-    if cupy.cuda.get_current_stream().is_capturing():
-        raise RuntimeError(
-            f"{what} cannot be captured into a CUDA graph, since its kernels share memory that "
-            f"is of one call alone; solve it outside the capture"
-        )
+SHARED = "its kernels share memory that is of one call alone"
+"""Why a graph cannot repeat a call: that memory is given back when the call returns."""
 
 
 def scratch(size: int) -> Any:

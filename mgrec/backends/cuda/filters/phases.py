@@ -10,13 +10,14 @@ import numpy as np
 
 from ....arrays.casts import cast
 from ....arrays.chunk import Chunk
+from ....arrays.kinds import refuse_capture
 from ....families.filters.cascade import Cascade
 from ....families.filters.summary import CascadeSummary, is_tame
 from ....families.kernels import Again, Kernels
 from ..device.arrays import array_at
 from ..device.bound import Bound
 from ..device.launches import Prepared
-from ..device.scratch import refuse_capture, scratch
+from ..device.scratch import SHARED, scratch
 from .cuts import LANES, cut
 from .launch import Filter, Space
 from .program import WIDE, FilterLayout
@@ -52,6 +53,7 @@ def determine_filter(cascade: Cascade, chunk: Chunk, entry: Any, result: Any) ->
     """
     import cupy
 
+    refuse_capture("a filter", SHARED)
     if entry is not None:
         entry = cupy.ascontiguousarray(cupy.asarray(entry, _wide(cascade, chunk.dtype)))
     space = _run(cascade, chunk, entry, result)
@@ -110,7 +112,7 @@ def again(cascade: Cascade, chunk: Chunk, entry: Any, result: Any) -> Again | No
     narrow = (entry.shape, entry.dtype) if is_asked and entry.dtype != wide else None
 
     def solve(given: Sequence[int], targets: Sequence[int]) -> Any:
-        refuse_capture("a filter")
+        refuse_capture("a filter", SHARED)
         before = given[1] if is_asked else 0
         if narrow:
             cast = array_at(before, *narrow).astype(wide)
@@ -131,7 +133,6 @@ def _run(cascade: Cascade, chunk: Chunk, entry: Any, result: Any) -> Space | Non
     (x,) = chunk.operands
     if chunk.steps == 0 or x.size == 0:
         return None
-    refuse_capture("a filter")
     inputs = x.dtype if is_cast_in_kernels(x.dtype, chunk.dtype) else None
     if inputs is None:
         x = cast(x, chunk.dtype)

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from ....arrays.chunk import Chunk
-from ....arrays.kinds import is_on_gpu
+from ....arrays.kinds import is_on_gpu, refuse_capture
 from ..device.launches import is_value
-from ..device.scratch import refuse_capture
 
 Arrays = tuple[Any, ...]
 
@@ -25,7 +24,7 @@ def _state(array: Any) -> Any:
     if not is_on_gpu(array) and array.size == 1:
         return np.asarray(array).reshape(())
     if not is_on_gpu(array):
-        refuse_capture("a call whose initial states are in host memory")
+        refuse_capture("a call with initial states in host memory", "they are copied once")
     return cupy.ascontiguousarray(cupy.asarray(array))
 
 

@@ -16,8 +16,9 @@ import numpy as np
 
 from ....algebra.transfer_map import TransferMap
 from ....arrays.chunk import Chunk, CoefficientOperand
+from ....arrays.kinds import refuse_capture
 from ..device.launches import Launch, is_value, run
-from ..device.scratch import refuse_capture
+from ..device.scratch import SHARED
 from ..trace.tracing import state_count
 from .program import MULTIPROCESSORS, Layout, print_program
 from .sources import Source, describe, is_costly
@@ -125,7 +126,7 @@ def determine_in_pieces(
     results: Arrays,
 ) -> None:
     """Write the states of a chunk piece after piece, each from the states after the last."""
-    refuse_capture("a recurrence with a coefficient of many operations")
+    refuse_capture("a recurrence with a coefficient of many operations", SHARED)
     evaluate = evaluated(transfer_map, chunk)
     states = entry
     for piece in pieces(chunk):

@@ -11,13 +11,13 @@ import numpy as np
 
 from ....algebra.transfer_map import TransferMap
 from ....arrays.chunk import Chunk
-from ....arrays.kinds import is_on_gpu
+from ....arrays.kinds import is_on_gpu, refuse_capture
 from ....families.kernels import Kernels
 from ....families.transfer.affine import AffineSummary
 from ....families.transfer.summary import ComposedMaps
 from ..device.arrays import on_device
 from ..device.launches import run_prepared
-from ..device.scratch import refuse_capture
+from ..device.scratch import SHARED
 from .again import again
 from .begin import begin
 from .determine import prepare
@@ -90,7 +90,7 @@ def _by_p_scheme(transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results
     from ..p_scheme import phases as p_scheme
 
     if results[0].size:
-        refuse_capture("method 'p-scheme'")
+        refuse_capture("method 'p-scheme'", SHARED)
         chunk = chunk.map_arrays(on_device, chunk.shape)
         states = [spread(state, chunk) for state in states_of(entry, chunk)]
         p_scheme.Phases(transfer_map, chunk, tuple(states), results)()

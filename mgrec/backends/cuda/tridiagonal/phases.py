@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ....arrays.chunk import Chunk
+from ....arrays.kinds import refuse_capture
 from ....families.kernels import Again, Anew, Kernels, Summarise
 from ....families.tridiagonal.ends import Ends
 from ....families.tridiagonal.singular import SingularSystemError
@@ -32,6 +33,7 @@ Reserve = Callable[[Sequence[int], int], Callable[[], bool]]
 """From addresses of operands and result to what solves, its memory reserved."""
 WITHOUT_PIVOTING = {"thomas": thomas, "cyclic-reduction": cyclic_reduction, "pcr": pcr}
 """Methods of whole systems, by the plans of their launches."""
+UNCAPTURED = "a tridiagonal system", "the host waits to see whether it is solved"
 
 
 def kernels(method: str) -> Kernels:
@@ -102,6 +104,7 @@ def determine(ends: Ends, chunk: Chunk, entry: Any, result: Any) -> bool:
     """
     if result.size == 0:
         return True
+    refuse_capture(*UNCAPTURED)
     chunk = chunk.map_arrays(on_device, chunk.shape)
     known = None if entry is None else on_device(entry).astype(chunk.dtype, order="C", copy=False)
     tries = tries_of(chunk) if ends.method == "auto" else ()
@@ -131,6 +134,7 @@ def again(ends: Ends, chunk: Chunk, entry: None, result: Any) -> Again:
 
     def solve(given: Sequence[Any], targets: Sequence[int]) -> None:
         nonlocal is_forgetting
+        refuse_capture(*UNCAPTURED)
         (target,) = targets
         addresses = [
             address if own is None else own.data.ptr
@@ -169,6 +173,7 @@ def determine_without_pivoting(ends: Ends, chunk: Chunk, entry: None, result: An
     """
     if result.size == 0:
         return True
+    refuse_capture(*UNCAPTURED)
     chunk = chunk.map_arrays(on_device, chunk.shape)
     return solve_whole(WITHOUT_PIVOTING[ends.method], chunk, result)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ....families.kernels import Kernels
+from ....families.kernels import Again, Kernels
 from ....families.wavefront.alignment.scoring import Scoring
 from ....families.wavefront.loops.recurrence import Loop
 from ....families.wavefront.recurrence import SummedAreaTable
@@ -13,9 +13,10 @@ from ....families.wavefront.sweeps import Sweeps
 from .alignment.pairs import determine_pairs
 from .alignment.tile import determine_alignment
 from .loops.phases import determine_loop
+from .relaxation.again import relaxation_again
 from .relaxation.grids import determine_relaxation
 from .relaxation.held import hold
-from .table import determine_table
+from .table import determine_table, table_again
 
 # By the type of a loop; each takes the loop and its tile.
 _KERNELS: dict[type, Callable[..., Any]] = {
@@ -25,12 +26,23 @@ _KERNELS: dict[type, Callable[..., Any]] = {
     Sweeps: determine_relaxation,
 }
 
+_AGAIN: dict[type, Callable[..., Again | None]] = {
+    SummedAreaTable: lambda loop, *arrays: table_again(*arrays),
+    Sweeps: relaxation_again,
+}
+
 
 def kernels(method: str) -> Kernels:
     """The phases of a tile, and of pairs of sequences."""
-    return Kernels(determine, determine_pairs=determine_pairs, hold=hold)
+    return Kernels(determine, determine_pairs=determine_pairs, hold=hold, again=again)
 
 
 def determine(loop: Any, *tile: Any) -> Any:
     """What the kernel of a loop returns, mostly edges of the tile; its results are written."""
     return _KERNELS[type(loop)](loop, *tile)
+
+
+def again(loop: Any, operands: Any, entry: None, results: Any) -> Again | None:
+    """Prepare what determines whole grids of the kind of these; see :class:`Kernels`."""
+    prepare = _AGAIN.get(type(loop))
+    return prepare(loop, *operands, *results) if prepare else None

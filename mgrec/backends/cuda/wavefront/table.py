@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -9,11 +10,15 @@ from typing import Any
 import numpy as np
 
 from ....arrays.kinds import to_host
+from ....families.kernels import Again
 from ....families.wavefront.recurrence import Sums
 from ..device.arrays import on_device
+from ..device.bound import Bound
+from ..device.compilation import Device
+from ..device.launches import Prepared
 from ..filters.numbers import packed
-from .layout import vector_of
-from .program import prepared_of
+from .layout import cut_of, vector_of
+from .program import launch_of, prepared_of
 
 _MOST_STRIPS = 2**30
 
@@ -32,7 +37,8 @@ def determine_table(x: Any, before: tuple[Any, Any], table: Any) -> Sums:
     Returns
     -------
     Sums
-        On the device; `below` is a part of `table`.
+        On the device; `below` is a part of `table`. Without `right` where the current stream is
+        captured.
     """
     import cupy
 
@@ -42,12 +48,34 @@ def determine_table(x: Any, before: tuple[Any, Any], table: Any) -> Sums:
         return Sums(*(new if old is None else old for old, new in zip(before, empty, strict=True)))
     operand = x if _is_in_rows(x) else cupy.ascontiguousarray(x)
     result = table if _is_in_rows(table) else cupy.empty(table.shape, table.dtype)
-    right = cupy.empty((*others, rows), table.dtype)
+    # A graph would write into what is given back when the call returns.
+    is_captured = cupy.cuda.get_current_stream().is_capturing()
+    right = None if is_captured else cupy.empty((*others, rows), table.dtype)
     edges = [None if edge is None else _as_rows(edge, table.dtype) for edge in before]
     _launch(operand, result, edges, right)
     if result is not table:
         table[...] = result
     return Sums(table[..., -1, :], right)
+
+
+def table_again(x: Any, table: Any) -> Again | None:
+    """Prepare what writes whole tables of the kind of one: of contiguous images, in one launch."""
+    *others, rows, columns = x.shape
+    shape, strides = (prod(others), rows, columns), [*_strides(x), *_strides(table)]
+    if not (_is_in_rows(x) and _is_in_rows(table)):
+        return None
+    device = Device.current()
+    cut = cut_of(shape, x.dtype, table.dtype, _is_aligned(x, table, strides), device)
+    if shape[0] > max(1, _MOST_STRIPS // cut.strips):
+        return None
+    bound = Bound(Prepared(launch_of(cut, device), units=cut.words))
+    words = [*strides, *shape, cut.strips, cut.steps]
+
+    def solve(given: Sequence[int], targets: Sequence[int]) -> None:
+        # No edges: neither above and to the left, nor for tiles further on.
+        bound([[given[0], targets[0], 0, 0, 0, 0, *words]])
+
+    return solve
 
 
 def _as_rows(edge: Any, dtype: np.dtype[Any]) -> Any:

@@ -169,6 +169,11 @@ def propagate_group(recurrence: AlongAxis, summaries: list[Any], before: Any) ->
     return Entries(states, shape=summaries[-1][1])
 
 
+def propagate_packs(recurrence: AlongAxis, packs: list[Pack], before: Any) -> Entries:
+    """The entries of a group of small chunks, which are summarised here."""
+    return propagate_group(recurrence, precompute_blocks(packs, recurrence), before)
+
+
 def determine_block(recurrence: AlongAxis, pack: Pack, entries: Entries, number: int) -> Any:
     """The results of a chunk: an array, or a tuple where there are several."""
     with chunk_of("determine", recurrence, pack) as (backend, shape):

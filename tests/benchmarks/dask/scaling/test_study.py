@@ -39,12 +39,25 @@ def test_the_most_important_rows_come_first_and_each_comes_once(load: Any) -> No
         ("weak", 4, (1 << 30, 4)),
         ("strong", 1, (1 << 30, 4)),
         ("strong", 8, (1 << 29, 8)),
+        ("half", 2, (1 << 29, 8)),
     ],
 )
 def test_every_worker_has_a_chunk(load: Any, part: str, workers: int, cut: Any) -> None:
     cases = load("dask.scaling.cases")
     cell = cases.Cell(part, 1, workers, "arrays")
     assert cell.cut(cases.sizes("cuda", False)) == cut
+
+
+@pytest.mark.parametrize(
+    ("part", "workers", "alone"),
+    [("bar", 8, (1 << 32, 1)), ("half", 2, (1 << 31, 1)), ("strong", 4, (1 << 32, 4))],
+)
+def test_rows_are_held_against_one_call_of_one_worker(
+    load: Any, part: str, workers: int, alone: Any
+) -> None:
+    cases = load("dask.scaling.cases")
+    cell = cases.Cell(part, 1, workers, "arrays")
+    assert cell.alone(cases.sizes("cuda", False)) == alone
 
 
 def test_a_study_ends_in_time(load: Any) -> None:
@@ -70,7 +83,7 @@ def test_a_small_study_from_end_to_end(
     record = json.loads(path.read_text())
     assert {each["case"] for each in record["not_measured"]} <= {"predictions"}
     cases = {each["case"] for each in record["cases"]}
-    for how in ("bar", "bar, long chunks", "bar, short chunks", "strong", "weak"):
+    for how in ("bar", "bar, long chunks", "bar, short chunks", "strong", "weak", "half"):
         for rows in ("one sequence", "64 rows"):
             assert f"{how}, {rows}, arrays" in cases
     scaled = [each for each in record["cases"] if "efficiency" in each]
@@ -78,8 +91,14 @@ def test_a_small_study_from_end_to_end(
     assert all(each["bytes_across"] < 3000 * each["chunks"] for each in scaled)
     assert not any(each["operand_bytes_across"] for each in scaled)
     assert all(each["kernels"] > 0 for each in scaled)
-    count = load("dask.scaling.model").tasks
-    assert all(each["tasks"] == count(each["chunks"], each["workers"]) for each in scaled)
+    count, known = load("dask.scaling.model").tasks, load("dask.scaling.cases").CASES
+    for each in scaled:
+        name = next(name for name in known if each["case"].endswith(f", {name}"))
+        cut = each["chunks"], each["workers"], each["begins"], known[name].has_states
+        assert each["tasks"] == count(*cut)
+        share = each["workers"] if each["case"].startswith("strong") else 1
+        wanted = each["one_call"] / each["median"] / share
+        assert each["efficiency"] == pytest.approx(wanted, rel=1e-3)
     assert record["notes"]["model"]["graph"]["errors"]["median"] >= 0
     (stream,) = (each["spans"] for each in record["cases"] if each["case"] == "task stream")
     assert {"precompute", "determine"} <= {span["task"] for span in stream}

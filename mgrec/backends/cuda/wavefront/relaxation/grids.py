@@ -53,7 +53,7 @@ def determine_relaxation(
     if loop.tol is None:
         batch.sweep(loop.omega, loop.sweeps, left)
         return updates.reshape(shape)
-    _refuse_capture("with tol", "the host reads the largest update of every checked sweep")
+    refuse_capture("with tol", "the host reads the largest update of every checked sweep")
     left = np.arange(updates.size) if left is None else left
     for sweeps in loop.runs:
         updates[left] = batch.checked(loop.omega, sweeps, left)
@@ -72,7 +72,7 @@ def _check_size(shape: tuple[int, ...]) -> None:
         )
 
 
-def _refuse_capture(which: str, why: str) -> None:
+def refuse_capture(which: str, why: str) -> None:
     import cupy
 
     if cupy.cuda.get_current_stream().is_capturing():
@@ -80,6 +80,18 @@ def _refuse_capture(which: str, why: str) -> None:
             f"sweeps {which} cannot be captured into a CUDA graph, since {why}; sweep outside "
             f"the capture"
         )
+
+
+def refuse_numbered(rows: int, sweeps: int) -> None:
+    """Raise where strips that tell each other edges are captured."""
+    which = f"over grids of {rows} rows, {sweeps} at a time,"
+    refuse_capture(which, "every launch needs a number of its own")
+
+
+def weights_of(omega: float, dtype: np.dtype[Any]) -> list[int]:
+    """Of a point and of its neighbours, rounded to a dtype, as words of float64."""
+    weights = np.array([1 - omega, omega / 4], dtype).astype(np.float64).view(np.int64)
+    return [int(word) for word in weights]
 
 
 @dataclass(frozen=True)
@@ -153,11 +165,8 @@ class Batch:
         device = cupy.cuda.runtime.getDevice()
         cut, _ = prepared_of((count, rows, columns), *kind, device)
         if cut.edge_words:
-            _refuse_capture(
-                f"over grids of {rows} rows, {sweeps} at a time,",
-                "every launch needs a number of its own",
-            )
-        weights = np.array([1 - omega, omega / 4], dtype).astype(np.float64).view(np.int64)
+            refuse_numbered(rows, sweeps)
+        weights = weights_of(omega, dtype)
         for begin, part in _parts(count, cut.edge_words, cut.strips):
             cut, run = prepared_of((part, rows, columns), *kind, device)
             places = self._places(which, updates, begin)
@@ -178,8 +187,13 @@ class Batch:
             yield 0 if array is None else array.data.ptr + number
 
 
+def most_of(words: int, strips: int) -> int:
+    """Grids of one launch, by the words of an edge and the strips of a grid."""
+    return max(1, min(_MOST, MOST_WORDS // max(words, 1)) // strips)
+
+
 def _parts(count: int, words: int, strips: int) -> Iterator[tuple[int, int]]:
     """The first grid and the number of grids of every launch."""
-    most = max(1, min(_MOST, MOST_WORDS // max(words, 1)) // strips)
+    most = most_of(words, strips)
     for begin in range(0, count, most):
         yield begin, min(most, count - begin)

@@ -14,6 +14,8 @@ from ...trace.cpp_names import ctype
 from ...transfer.program import kernel_text
 from .layout import Cut, RelaxationLayout, Shape, cut_of
 
+GRIDS = Slot(0, (14,), np.dtype(np.int64), None)
+"""The kernel's struct: five addresses, two weights, and seven sizes."""
 _KERNEL = """
 extern "C" __global__ void __launch_bounds__({threads}, {blocks}) relaxation_kernel(
     const Grids grids{parameters}) {{
@@ -40,7 +42,7 @@ def launch_of(cut: Cut, device: Device) -> Launch:
     layout = cut.layout
     return Launch(
         print_relaxation(layout, layout.blocks(device)), "relaxation_kernel", cut.blocks(device),
-        layout.threads, (Slot(0),) if layout.alone else (Slot(0), SPACE, EPOCH),
+        layout.threads, (GRIDS,) if layout.alone else (GRIDS, SPACE, EPOCH),
         layout.shared_bytes, is_cooperative=not layout.alone, is_fused=False,
     )  # fmt: skip
 
