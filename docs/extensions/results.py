@@ -125,7 +125,7 @@ def _line(cells: list[str]) -> nodes.row:
 
 
 class Number(SphinxRole):
-    """``{number}`study | case | candidate | value```; the value may have a factor, ``ms × 1000``."""
+    """``{number}`study | case | candidate | value```; a value may have a factor: ``ms × 1000``."""
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
         try:
