@@ -55,6 +55,7 @@ templates_path = ["templates"]
 
 autosummary_generate = True
 autodoc_typehints = "none"
+add_module_names = False
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
 copybutton_prompt_text = r">>> |\.\.\. |\$ "

@@ -1,38 +1,30 @@
-"""``{notebook}``: the cells of a notebook as text and code, which the tests run."""
+"""A line ``{notebook}`path``` becomes the cells of that notebook, which the tests run."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
-from docutils import nodes
-from docutils.statemachine import StringList
-from sphinx.util.docutils import SphinxDirective
+_LINE = re.compile(r"^\{notebook\}`(.+)`$", re.MULTILINE)
 
 
 def setup(app: Any) -> dict[str, bool]:
-    app.add_directive("notebook", Notebook)
+    app.connect("source-read", _insert)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
-class Notebook(SphinxDirective):
-    """Its path is relative to the page."""
+def _insert(app: Any, name: str, source: list[str]) -> None:
+    def cells_of(found: re.Match[str]) -> str:
+        path = (Path(app.srcdir) / name).parent / found[1]
+        app.env.note_dependency(str(path.resolve()))
+        return "\n\n".join(_as_markdown(cell) for cell in json.loads(path.read_text())["cells"])
 
-    required_arguments = 1
-
-    def run(self) -> list[nodes.Node]:
-        path = Path(self.get_source_info()[0]).parent / self.arguments[0]
-        self.env.note_dependency(str(path.resolve()))
-        lines: list[str] = []
-        for cell in json.loads(path.read_text())["cells"]:
-            source = "".join(cell["source"])
-            is_code = cell["cell_type"] == "code"
-            lines += [*(["```python", source, "```"] if is_code else [_lowered(source)]), ""]
-        text = "\n".join(lines).splitlines()
-        return self.parse_text_to_nodes(
-            StringList(text, source=str(path)), allow_section_headings=True
-        )
+    source[0] = _LINE.sub(cells_of, source[0])
 
 
-def _lowered(source: str) -> str:
-    """Headings one level down; that of the notebook is the page's."""
-    return "\n".join(line for line in source.splitlines() if not line.startswith("# "))
+def _as_markdown(cell: dict[str, Any]) -> str:
+    """A cell; the notebook's title is left out, since the page has one."""
+    text = "".join(cell["source"])
+    if cell["cell_type"] == "code":
+        return f"```python\n{text}\n```"
+    return "\n".join(line for line in text.splitlines() if not line.startswith("# "))

@@ -50,12 +50,13 @@ class Table(SphinxDirective):
         "value": _pairs,
         "cases": directives.unchanged,
         "candidates": _pairs,
-        "first": directives.unchanged,
     }
 
     def run(self) -> list[nodes.Node]:
         try:
-            return self._table(newest(self.arguments[0]))
+            result = newest(self.arguments[0])
+            self.env.note_dependency(str(result.path))
+            return self._table(result)
         except LookupError as error:
             raise self.error(str(error)) from None
 
@@ -68,7 +69,7 @@ class Table(SphinxDirective):
         for (head, *_), *cells in zip(columns, *kept.values(), strict=True):
             if not any(cells):
                 raise LookupError(f"{result.path.name} has no number for the column {head!r}")
-        heads = [self.options.get("first", ""), *(head for head, *_ in columns)]
+        heads = ["", *(head for head, *_ in columns)]
         body = [[_name(pattern, case), *map(shown, line)] for case, line in kept.items()]
         return [_caption(result), _built(heads, body)]
 
@@ -124,14 +125,16 @@ def _line(cells: list[str]) -> nodes.row:
 
 
 class Number(SphinxRole):
-    """``{number}`study | case | candidate | value```, with ``× 1000`` behind it for a factor."""
+    """``{number}`study | case | candidate | value```; a value may have a factor: ``ms × 1000``."""
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
-        names, _, factor = self.text.partition(" × ")
         try:
-            study, case, candidate, value = (part.strip() for part in names.split("|"))
-            number = newest(study).number(case, candidate, value) * float(factor or 1)
+            study, case, candidate, wanted = (part.strip() for part in self.text.split("|"))
+            value, _, factor = wanted.partition(" × ")
+            result = newest(study)
+            number = result.number(case, candidate, value) * float(factor or 1)
         except (LookupError, ValueError) as error:
             message = self.inliner.reporter.error(f"number: {error}", line=self.lineno)
             return [], [message]
+        self.env.note_dependency(str(result.path))
         return [nodes.Text(shown(number))], []

