@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import platform
+import re
 import time
 from collections.abc import Callable
 from datetime import date
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import cupy
 import numpy as np
 
 from ..harness.machine import describe_commit
+from ..harness.records import write
 
 REPEATS = 15
 _FLUSH = """
@@ -88,6 +91,23 @@ def copy_bandwidth() -> float:
     size = source.nbytes
     seconds = median_time(lambda: target.data.copy_from_device_async(source.data, size))
     return 2 * size / seconds
+
+
+def store(record: dict[str, Any], out: Path | None) -> None:
+    """Write a record into a folder, under the name of its study, GPU and day; or into a file."""
+    if out is None:
+        return
+    if out.suffix != ".json":
+        study, gpu = str(record["study"]).replace("_", "-"), record["machine"]["gpu"]
+        out = out / f"{study}-{short_name(gpu)}-{record['date']}.json"
+    write(record, out)
+    print(out)
+
+
+def short_name(gpu: str) -> str:
+    """ "NVIDIA H100 80GB HBM3" is an h100."""
+    words = [word for word in gpu.lower().split() if word not in ("nvidia", "tesla", "geforce")]
+    return re.sub(r"[^a-z0-9]+", "-", words[0] if words else "gpu").strip("-")
 
 
 def record_of(study: str, gpu: str, bandwidth: float, rows: Any, **more: Any) -> dict[str, Any]:

@@ -28,8 +28,7 @@ from mgrec.arrays.layout import canonical_shape
 from mgrec.backends.cuda.filters.phases import determine_filter
 from mgrec.families.filters.cascade import Cascade
 
-from ..harness.records import write
-from .clock import copy_bandwidth, median_time, queued_time, record_of
+from .clock import copy_bandwidth, median_time, queued_time, record_of, store
 
 Filter = tuple[str, tuple[Any, ...]]
 FILTERS: dict[str, Filter] = {
@@ -138,7 +137,7 @@ def measure_peers() -> Iterator[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, help="folder of the result, or its file")
     arguments = parser.parse_args()
     bandwidth = copy_bandwidth()
     gpu = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
@@ -150,8 +149,7 @@ def main() -> None:
         print(" ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}"
                        for k, v in row.items()), flush=True)  # fmt: skip
         cupy.get_default_memory_pool().free_all_blocks()
-    if arguments.out:
-        write(record_of("cuda_filters", gpu, bandwidth, rows), arguments.out)
+    store(record_of("cuda_filters", gpu, bandwidth, rows), arguments.out)
     sys.exit(any("error" in row or not row.get("same", True) for row in rows))
 
 

@@ -11,8 +11,7 @@ from typing import Any
 import cupy
 import numpy as np
 
-from ..harness.records import write
-from .clock import copy_bandwidth, device_clock, record_of
+from .clock import copy_bandwidth, device_clock, record_of, store
 
 IN_A_ROW = 20
 SLOW, VERY_SLOW = 0.02, 0.2
@@ -66,7 +65,7 @@ def run(
     """
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("cases", nargs="*")
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, help="folder of the result, or its file")
     arguments = parser.parse_args()
     bandwidth = copy_bandwidth()
     gpu = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
@@ -80,6 +79,5 @@ def run(
             print(" ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}"
                            for k, v in row.items()), flush=True)  # fmt: skip
         cupy.get_default_memory_pool().free_all_blocks()
-    if arguments.out:
-        write(record_of(study, gpu, bandwidth, rows), arguments.out)
+    store(record_of(study, gpu, bandwidth, rows), arguments.out)
     sys.exit(any(map(is_wrong, rows)))

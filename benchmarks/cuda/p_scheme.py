@@ -22,7 +22,7 @@ from mgrec.backends.cuda.p_scheme.measurement import build, seconds_of
 from mgrec.backends.cuda.p_scheme.phases import Phases
 from mgrec.backends.cuda.transfer.determine import prepare
 
-from ..harness.records import write
+from .clock import copy_bandwidth, record_of, store
 
 PHASES = ("rearrange", "precompute", "propagate", "determine", "restore")
 
@@ -89,15 +89,15 @@ def summary(row: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, help="file of all figures, as JSON")
+    parser.add_argument("--out", type=Path, help="folder of the result, or its file")
     arguments = parser.parse_args()
     rows = []
     for case in CASES:
         rows.append(study(case))
         print(rows[-1]["table"], "\n", flush=True)
         cupy.get_default_memory_pool().free_all_blocks()
-    if arguments.out:
-        write({"study": "cuda_p_scheme", "rows": rows}, arguments.out)
+    gpu = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
+    store(record_of("cuda_p_scheme", gpu, copy_bandwidth(), rows), arguments.out)
     print("fractions of the least traffic's time; transposed: with both transpositions")
     print(" | ".join(COLUMNS))
     print("\n".join(map(summary, rows)))

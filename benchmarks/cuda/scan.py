@@ -25,9 +25,8 @@ from mgrec.backends.cuda.transfer.precompute import prepare_precompute
 from mgrec.backends.cuda.transfer.sources import describe
 from mgrec.recurrences import maps
 
-from ..harness.records import write
 from .cases import CASES, Case, build, residual
-from .clock import copy_bandwidth, median_time, queued_time, record_of
+from .clock import copy_bandwidth, median_time, queued_time, record_of, store
 
 # Threads, items, stages and blocks a multiprocessor.
 LAYOUTS = {
@@ -114,7 +113,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cases", nargs="*")
     parser.add_argument("--layouts", action="store_true")
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, help="folder of the result, or its file")
     arguments = parser.parse_args()
     bandwidth = copy_bandwidth()
     name = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
@@ -133,9 +132,8 @@ def main() -> None:
             print(" ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}"
                            for k, v in row.items()), flush=True)  # fmt: skip
         cupy.get_default_memory_pool().free_all_blocks()
-    if arguments.out:
-        record = record_of("cuda_scan", name, bandwidth, rows, queued_microseconds=queued)
-        write(record, arguments.out)
+    record = record_of("cuda_scan", name, bandwidth, rows, queued_microseconds=queued)
+    store(record, arguments.out)
     sys.exit(any("error" in row or not row.get("same") for row in rows))
 
 

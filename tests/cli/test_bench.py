@@ -1,6 +1,10 @@
-"""``mgrec bench`` runs the studies of a clone, wherever it is called."""
+"""``mgrec bench`` lists and runs the studies of a clone, wherever it is called, and reports."""
 
+from __future__ import annotations
+
+import importlib.util
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,28 +12,134 @@ from click.testing import CliRunner
 
 from mgrec.cli import bench, main
 
+ROOT = Path(__file__).parents[2]
+TOLD = "import json, os, sys; json.dump([os.getcwd(), *sys.argv[1:]], open('told', 'w'))"
+CATALOGUE = """
+from types import SimpleNamespace as Entry
+STUDIES = (
+    Entry(name="cpu.one", module="cpu.one", about="one against two", minutes=1, needs=""),
+    Entry(name="cuda.two", module="cuda.two", about="two", minutes=0.5, needs="gpu"),
+    Entry(name="cpu.wrong", module="cpu.wrong", about="three", minutes=1, needs=""),
+)
+"""
 
-def test_a_study_runs_in_the_root_of_the_clone(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    study = tmp_path / "clone" / "benchmarks" / "dask" / "scaling" / "__main__.py"
-    study.parent.mkdir(parents=True)
-    study.write_text(
-        "import json, os, sys; json.dump([os.getcwd(), *sys.argv[1:]], open('told', 'w'))"
-    )
-    for folder in study.parents[:3]:
-        (folder / "__init__.py").touch()
-    monkeypatch.setattr(bench, "STUDIES", tmp_path / "clone" / "benchmarks")
+
+@pytest.fixture
+def clone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A clone with studies that write what they were called with."""
+    clone = tmp_path / "clone"
+    texts = {
+        "catalogue.py": CATALOGUE, "cpu/one.py": TOLD, "cpu/wrong.py": "raise SystemExit(3)",
+        "dask/scaling/__main__.py": TOLD, "cuda/two.py": TOLD,
+    }  # fmt: skip
+    for name, text in texts.items():
+        path = clone / "benchmarks" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        for folder in path.relative_to(clone).parents:
+            (clone / folder / "__init__.py").touch()
+    monkeypatch.setattr(bench, "HERE", clone / "mgrec")
+    for name in [name for name in sys.modules if name.split(".")[0] == "benchmarks"]:
+        monkeypatch.delitem(sys.modules, name)
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(main, ["bench", "scaling", "--small", "--out", "results"])
+    yield clone
+    for name in [name for name in sys.modules if name.split(".")[0] == "benchmarks"]:
+        del sys.modules[name]
+
+
+def invoke(*arguments: str) -> object:
+    return CliRunner().invoke(main, ["bench", *arguments])
+
+
+def told(clone: Path) -> list[str]:
+    return json.loads((clone / "told").read_text())
+
+
+def test_scaling_runs_in_the_root_of_the_clone(clone: Path, tmp_path: Path) -> None:
+    result = invoke("scaling", "--small", "--out", "results")
     assert result.exit_code == 0, result.output
-    told = json.loads((tmp_path / "clone" / "told").read_text())
     results = str(tmp_path / "results")
-    assert told == [str(tmp_path / "clone"), "--cluster", "local", "--small", "--out", results]
+    assert told(clone) == [str(clone), "--cluster", "local", "--small", "--out", results]
 
 
-def test_the_studies_need_a_clone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(bench, "STUDIES", tmp_path)
-    result = CliRunner().invoke(main, ["bench", "scaling"])
+def test_a_study_is_run_by_its_name(clone: Path, tmp_path: Path) -> None:
+    result = invoke("run", "cpu.one", "--out", "results")
+    assert result.exit_code == 0, result.output
+    assert told(clone) == [str(clone), "--out", str(tmp_path / "results")]
+    assert "1 of 1: cpu.one" in result.output
+
+
+def test_a_failure_does_not_end_the_others(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "_has_gpu", lambda: False)
+    result = invoke("run", "all")
     assert result.exit_code != 0
-    assert "clone of the repository" in result.output
+    assert told(clone) == [str(clone)]
+    assert "Left out, since there is no GPU: cuda.two" in result.output
+    assert "2 of 2: cpu.wrong" in result.output
+    assert "['cpu.wrong']" in result.output
+
+
+def test_the_studies_are_listed(clone: Path) -> None:
+    result = invoke("list")
+    assert result.exit_code == 0, result.output
+    assert "one against two" in result.output
+    assert "a GPU" in result.output
+
+
+def test_an_unknown_study_is_named(clone: Path) -> None:
+    result = invoke("run", "cpu.none")
+    assert result.exit_code != 0
+    assert "no study 'cpu.none'" in result.output
+
+
+def test_a_copy_without_studies_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(bench, "HERE", tmp_path / "mgrec")
+    for arguments in (["scaling"], ["list"], ["report"], ["run", "all"]):
+        result = invoke(*arguments)
+        assert result.exit_code != 0
+        assert "installed without" in result.output
+
+
+def test_results_are_rendered_into_one_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    results = tmp_path / "results"
+    results.mkdir()
+    stored = ROOT / "benchmarks" / "results" / "tables-xeon-2-2026-11-24.json"
+    (results / stored.name).write_text(stored.read_text())
+    result = invoke("report", "--results", "results", "--out", "page.html")
+    assert result.exit_code == 0, result.output
+    assert "8,192" in (tmp_path / "page.html").read_text()
+    assert [path.name for path in tmp_path.iterdir() if "part" in path.name] == []
+    empty = invoke("report", "--results", str(tmp_path / "none"))
+    assert empty.exit_code != 0
+    assert "there are no results in" in empty.output
+
+
+def test_the_catalogue_has_every_study(load_catalogue: object) -> None:
+    """Every module that is a command, and no other; benchmarks/README.md has a line for each."""
+    names = {entry.module for entry in load_catalogue.STUDIES}
+    folder = ROOT / "benchmarks"
+    commands = {
+        ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(".__main__")
+        for path in folder.rglob("*.py")
+        if 'if __name__ == "__main__":' in path.read_text()
+    }
+    others = {name for name in commands if name.split(".")[0] in ("applications", "published")}
+    assert names == commands - others
+    readme = (folder / "README.md").read_text()
+    assert [name for name in names if f"benchmarks.{name}`" not in readme] == []
+    assert all(entry.minutes > 0 and entry.about for entry in load_catalogue.STUDIES)
+
+
+@pytest.fixture
+def load_catalogue() -> object:
+    path = ROOT / "benchmarks" / "catalogue.py"
+    spec = importlib.util.spec_from_file_location("catalogue_of_clone", path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module

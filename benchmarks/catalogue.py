@@ -1,0 +1,61 @@
+"""The studies, for ``mgrec bench``: a line each, and what they need. Importing it costs nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One study, a module here that is run with ``python -m``.
+
+    Attributes
+    ----------
+    module : str
+        Below this package; also the study's name.
+    about : str
+        What it holds against what.
+    minutes : float
+        On two cores, or on an H100.
+    needs : str
+        "", "gpu" or "disk" (8 GB).
+    """
+
+    module: str
+    about: str
+    minutes: float
+    needs: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.module
+
+
+STUDIES = (
+    Entry("cpu.recurrences", "recurrences of NumPy arrays against loops, SciPy and pandas", 3),
+    Entry("cpu.filters", "filters of NumPy arrays against scipy.signal", 4),
+    Entry("cpu.ewm", "exponentially weighted statistics against pandas", 1),
+    Entry("cpu.tridiagonal", "tridiagonal systems against LAPACK and loops", 4),
+    Entry("cpu.tables", "summed-area tables against OpenCV and numpy.cumsum", 2),
+    Entry("cpu.alignment", "alignments against parasail and Biopython", 1),
+    Entry("cpu.relaxation", "successive over-relaxation against a loop", 4),
+    Entry("dask.graph", "graphs of 10 to 1,000 chunks against map tasks and cumsum", 3),
+    Entry("dask.streaming", "4·10^9 bytes from disk to disk against a copy", 2, "disk"),
+    Entry("dask.tridiagonal", "one tridiagonal system in chunks", 1),
+    Entry("dask.grids", "one table and one pair of sequences over two workers", 3),
+    Entry("dask.scaling", "one recurrence over 1 to all workers", 6),
+    Entry("cuda.calls", "public calls over common layouts against two libraries' sums", 1.5, "gpu"),
+    Entry("cuda.scan", "scan kernels against the traffic of memory", 1, "gpu"),
+    Entry("cuda.filters", "filters against the traffic of memory and cupyx", 1, "gpu"),
+    Entry("cuda.tridiagonal", "tridiagonal systems against cuSPARSE and JAX", 1, "gpu"),
+    Entry("cuda.summed_area", "summed-area tables against two libraries' sums", 1, "gpu"),
+    Entry("cuda.relaxation", "sweeps against a kernel a diagonal", 1, "gpu"),
+    Entry("cuda.alignment", "alignments in cells a second", 1, "gpu"),
+    Entry("cuda.sizes", "one row of 2^10 to 2^30 steps against CUB and CuPy", 1, "gpu"),
+    Entry("cuda.peers", "scans against CUB, cuda.compute, jax, torch and others", 4, "gpu"),
+    Entry("cuda.p_scheme", "the policy of P-scheme/G against all configurations", 2, "gpu"),
+    Entry("papers.wakatani_2012", "P-scheme/G by phase, against PCR", 1, "gpu"),
+    Entry("papers.wakatani_2013", "P-scheme/G by blocks and threads, and its policy", 1, "gpu"),
+    Entry("papers.pogorelskih_2019", "Thomas and reductions by kinds of memory", 1, "gpu"),
+    Entry("papers.hou_2018", "wavefront loops by strategy, and weighted scans", 1.5, "gpu"),
+)
