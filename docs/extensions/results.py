@@ -1,12 +1,15 @@
 """Tables and numbers of the performance page, from ``benchmarks/results``.
 
 ``{results}`` makes a table of a study, a case a row and a candidate a column: ``name → heading``,
-where ``*`` in a name stands for the best of what it matches. ``{number}`` is one number.
+where ``*`` in a name stands for the best of what it matches. ``{number}`` is one number, and
+``{picture}`` what a study drew.
 What is not in the results is an error, so that the page cannot say what was not measured.
 """
 
+import os
 import re
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
 
 from docutils import nodes
@@ -21,6 +24,7 @@ _RATES = {"fraction", "call fraction", "efficiency", "GCUPS", "GCUPS in a row", 
 
 def setup(app: Any) -> dict[str, bool]:
     app.add_directive("results", Table)
+    app.add_directive("picture", Picture)
     app.add_role("number", Number())
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
@@ -122,6 +126,21 @@ def _built(heads: list[str], body: list[list[str]]) -> nodes.container:
 def _line(cells: list[str]) -> nodes.row:
     entries = [nodes.entry("", nodes.paragraph(text=cell)) for cell in cells]
     return nodes.row("", *entries)
+
+
+class Picture(SphinxDirective):
+    """The picture of a study's newest result; the content says what it shows."""
+
+    required_arguments = 1
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        try:
+            path = newest(self.arguments[0]).path.with_suffix(".png")
+        except LookupError as error:
+            raise self.error(str(error)) from None
+        place = os.path.relpath(path, Path(self.env.doc2path(self.env.docname)).parent)
+        return [nodes.image(uri=place, alt=" ".join(self.content))]
 
 
 class Number(SphinxRole):
