@@ -58,7 +58,7 @@ class Studies:
 
 @contextmanager
 def _found_from(folder: Path) -> Iterator[None]:
-    sys.path.append(str(folder))
+    sys.path.insert(0, str(folder))
     try:
         yield
     finally:
