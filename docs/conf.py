@@ -20,6 +20,7 @@ extensions = [
     "extensions.docstrings",
     "extensions.mathml",
     "extensions.notebook",
+    "extensions.report",
     "extensions.results",
     "extensions.sources",
     "myst_parser",
