@@ -7,7 +7,7 @@ import pytest
 
 import mgrec
 from mgrec.arrays.door import as_any_array
-from mgrec.arrays.foreign import ForeignArray
+from mgrec.arrays.foreign import ForeignArray, library_of
 from mgrec.families.transfer.door import check
 from mgrec.placement import takes_foreign
 from mgrec.signal import lfilter
@@ -74,6 +74,16 @@ def test_results_are_not_of_the_library_of_coefficients():
     b, a = (STRICT.make(each.astype(np.float64)) for each in (cases.B, cases.A))
     found = lfilter(b, a, cases.T.astype(np.float64))
     assert isinstance(found, np.ndarray)
+
+
+def test_a_type_of_ones_own_is_of_the_library_of_its_base():
+    class Own(STRICT.kind):
+        pass
+
+    own = object.__new__(Own)
+    found = library_of(own)
+    assert found.name == "array_api_strict"
+    assert type(found.returning([own], [own])(np.ones(3))) is STRICT.kind
 
 
 def test_arrays_of_two_libraries_are_refused():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -68,9 +67,10 @@ def _library_of(kind: type) -> Library | None:
         return None
     if root in ("jax", "jaxlib"):
         return Library("jax", tensors.taken, tensors.returning_to_jax)
-    if hasattr(kind, "__array_namespace__") or hasattr(sys.modules[root], "from_dlpack"):
-        return Library(root, tensors.taken, tensors.returning)
-    return None
+    module = tensors.module_of(kind)
+    if module is None and not hasattr(kind, "__array_namespace__"):
+        return None
+    return Library(module.__name__ if module else root, tensors.taken, tensors.returning)
 
 
 def refuse(name: str, value: Any) -> None:

@@ -79,9 +79,15 @@ def _writeable(name: str, value: Any, array: np.ndarray) -> np.ndarray:
 
 def returning(values: Sequence[Any], named: Sequence[Any]) -> Callable[[Any], Any]:
     """What makes arrays of torch, or of another library of the array API."""
-    root = sys.modules[type(values[0]).__module__.partition(".")[0]]
-    namespace = root if hasattr(root, "from_dlpack") else values[0].__array_namespace__()
-    return partial(_returned, namespace)
+    module = module_of(type(values[0]))
+    return partial(_returned, module or values[0].__array_namespace__())
+
+
+def module_of(kind: type) -> Any:
+    """What has ``from_dlpack`` of the modules that a type and its bases are of, or None."""
+    roots = (base.__module__.partition(".")[0] for base in kind.__mro__)
+    modules = (sys.modules.get(root) for root in roots)
+    return next((module for module in modules if hasattr(module, "from_dlpack")), None)
 
 
 def returning_to_jax(values: Sequence[Any], named: Sequence[Any]) -> Callable[[Any], Any]:
