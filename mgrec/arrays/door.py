@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..algebra.coefficient import Coefficient
+from .casts import cast
 
 _COMPUTED = "bhilqBHILQfdFDe"
 
@@ -130,4 +131,4 @@ def as_state(state: Any, dtype: np.dtype[Any], shape: tuple[Any, ...], axis: int
             f"initial must be a scalar or have shape {rows}, the shape without axis {axis}; "
             f"got {state.shape}"
         )
-    return state if state.dtype == dtype else state.astype(dtype)
+    return cast(state, dtype)

@@ -165,8 +165,8 @@ def _start(pair: Operators, x: Any, w: Any, axis: int, shape: Any) -> Any:
         return pair.identity(dtype)
     # Modulo 2**bits; the lowest integer itself would wrap around.
     first = _from(0, 1, axis, shape)
-    own = np.broadcast_to(x, shape)[first].astype(dtype)
-    return (own - _part(w, first, shape)).sum(axis, dtype)
+    own, weight = (_part(operand, first, shape).astype(dtype) for operand in (x, w))
+    return (own - weight).sum(axis, dtype)
 
 
 def _exclusive(pair: Operators, x: Any, w: Any, axis: int, shape: Any, out: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ...arrays.casts import cast
 from ...arrays.chunk import Chunk
 from ...arrays.layout import canonical_shape, is_one
 from ..chain import Chain
@@ -34,7 +35,7 @@ class FilterRecurrence(Chain):
         outer, _, inner = canonical_shape(shape, self.axis)
         if not initial:
             return np.zeros((self.states, outer, inner), self.state_dtype)
-        states = initial[0].astype(self.state_dtype, copy=False)
+        states = cast(initial[0], self.state_dtype)
         wanted = (self.states, *shape[: self.axis], *shape[self.axis + 1 :])
         full = states if states.shape == wanted else np.broadcast_to(states, wanted)
         return full.reshape(self.states, outer, inner)

@@ -10,6 +10,7 @@ import numpy as np
 from ...algebra.coefficient import Coefficient
 from ...algebra.transfer_map import TransferMap
 from ...arrays.arguments import as_axis, as_flag
+from ...arrays.casts import cast
 from ...arrays.door import arrays_of, as_array, as_scalar, as_state, broadcast
 from ...arrays.kinds import check_together, is_lazy
 from ..problem import Problem, varying
@@ -105,9 +106,9 @@ def _promoted(name: str, value: Any, dtype: np.dtype[Any], is_cast: bool) -> Any
     if type(value) in (int, float, complex):
         return as_scalar(name, value, dtype)
     if is_cast:
-        return value if value.dtype == dtype else value.astype(dtype)
+        return cast(value, dtype)
     native = np.dtype(np.float32) if value.dtype == np.float16 else value.dtype.newbyteorder("=")
-    return value if value.dtype == native else value.astype(native)
+    return cast(value, native)
 
 
 def _slots(operands: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:

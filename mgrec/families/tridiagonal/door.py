@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...arrays.arguments import as_axis, as_flag
+from ...arrays.casts import cast
 from ...arrays.door import as_array, as_scalar, broadcast
 from ...arrays.kinds import check_together
 from ..problem import Problem, varying
@@ -116,5 +117,5 @@ def _shape_of(checked: dict[str, Any], named: dict[str, Any]) -> tuple[Any, ...]
 
 def _promoted(name: str, value: Any, dtype: np.dtype[Any]) -> Any:
     if hasattr(value, "dtype"):
-        return value if value.dtype == dtype else value.astype(dtype)
+        return cast(value, dtype)
     return as_scalar(name, value, dtype)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...arrays.arguments import as_axis, as_integer, as_real
+from ...arrays.casts import cast
 from ...arrays.door import as_array, as_plain_array, as_scalar
 from ...arrays.kinds import check_together, is_lazy, is_on_gpu
 from ..problem import Problem, varying
@@ -103,12 +104,12 @@ def _dtype_of_points(named: dict[str, Any]) -> np.dtype[Any]:
     if dtype.char not in "fd":
         names = " and ".join(named)
         raise TypeError(f"{names} must be of integers, float32 or float64; got {dtype}")
-    return dtype
+    return dtype.newbyteorder("=")
 
 
 def _promoted(name: str, value: Any, dtype: np.dtype[Any]) -> Any:
     if hasattr(value, "dtype"):
-        return value if value.dtype == dtype and dtype.isnative else value.astype(dtype)
+        return cast(value, dtype)
     return as_scalar(name, value, dtype)
 
 

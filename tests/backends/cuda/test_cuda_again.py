@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -150,19 +149,16 @@ def test_grids_are_prepared_as_rows_are(
 def test_states_of_another_dtype_are_cast(
     recorder: Recorder, solved: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cast, found = on_device(np.float64([7])), []
-
-    def array_at(*about: Any) -> Any:
-        found.append(about)
-        return SimpleNamespace(astype=lambda wide: cast if wide == np.float64 else None)
-
-    monkeypatch.setattr(filters, "array_at", array_at)
+    narrow, wide, found = on_device(np.float32([5])), on_device(np.float64([7])), []
+    monkeypatch.setattr(filters, "array_at", lambda *about: found.append(about) or narrow)
+    cast = filters.cast
+    monkeypatch.setattr(filters, "cast", lambda x, to: wide if x is narrow else cast(x, to))
     for _ in range(3):
         launched = recorder.of(lambda: lfilter([1.0], [1.0, -0.5], x, zi=rows[:1]))
     assert len(solved) == 1
     assert found == [(rows.data.ptr, (1, 1, 1), np.float32)] * 2
     for _, _, _, given, *_ in launched:
-        assert np.frombuffer(given[0], np.int64)[2] == cast.data.ptr
+        assert np.frombuffer(given[0], np.int64)[2] == wide.data.ptr
 
 
 def test_entries_are_not_made(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:

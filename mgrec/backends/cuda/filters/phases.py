@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ....arrays.casts import cast
 from ....arrays.chunk import Chunk
 from ....arrays.kinds import refuse_capture
 from ....families.filters.cascade import Cascade
@@ -114,8 +115,8 @@ def again(cascade: Cascade, chunk: Chunk, entry: Any, result: Any) -> Again | No
         refuse_capture("a filter", SHARED)
         before = given[1] if is_asked else 0
         if narrow:
-            cast = array_at(before, *narrow).astype(wide)
-            before = cast.data.ptr
+            states = cast(array_at(before, *narrow), wide)
+            before = states.data.ptr
         memory = scratch(size)
         bound([filter.words(memory.data.ptr, given[0], before, targets[0])])
         return _exit(cascade, *about, Space(filter, memory)) if is_asked else None
@@ -134,7 +135,7 @@ def _run(cascade: Cascade, chunk: Chunk, entry: Any, result: Any) -> Space | Non
         return None
     inputs = x.dtype if is_cast_in_kernels(x.dtype, chunk.dtype) else None
     if inputs is None:
-        x = x.astype(chunk.dtype, copy=False)
+        x = cast(x, chunk.dtype)
     return _prepared(cascade, chunk, x, result, inputs)(x, entry, result)
 
 

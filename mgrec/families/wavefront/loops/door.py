@@ -8,6 +8,7 @@ import numpy as np
 
 from ....algebra.operators import Operators, as_own_operators, check_distributes
 from ....arrays.arguments import as_axis, as_real
+from ....arrays.casts import cast
 from ....arrays.door import as_array, as_scalar
 from ....arrays.kinds import check_together
 from ...problem import Problem, varying
@@ -112,7 +113,7 @@ def _operand(
     wanted = tuple(n for k, n in enumerate(shape) if k not in lacking)
     if not _fits(value.shape, wanted):
         raise ValueError(f"{name} must broadcast to {wanted}; got shape {value.shape}")
-    value = value if value.dtype == dtype and value.dtype.isnative else value.astype(dtype)
+    value = cast(value, dtype)
     if not lacking or value.ndim == 0:
         return value
     value = value.reshape((1,) * (len(wanted) - value.ndim) + value.shape)
