@@ -9,11 +9,11 @@ from typing import Any
 from ..arrays.out import check_out
 from ..families.problem import Composed, Problem
 from ..families.wavefront.door import check_table
-from ..placement import solve, solved_by_kind
+from ..placement import solve, solved
 from .linear import linear_recurrence
 
 
-@partial(solved_by_kind, is_on_host=False)
+@solved
 def summed_area_table(
     x: Any, axes: tuple[int, ...] = (-2, -1), *, dtype: Any = None, out: Any = None
 ) -> Problem | Composed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from weakref import ref
@@ -65,9 +65,13 @@ CALLS: dict[str, Callable[..., Any]] = {
     "sosfilt": lambda **out: sosfilt(sections, long, **out),
 }  # fmt: skip
 FROM_STATES: dict[str, Callable[..., Any]] = {
-    "lfilter": lambda **out: lfilter([1.0], [1.0, -0.5, 0.1], x, zi=np.float32([1, 2]), **out),
-    "complex": lambda **out: lfilter([1j], [1.0, -0.5], x, zi=np.ones(1), **out),
-    "sosfilt": lambda **out: sosfilt(sections, table, 0, zi=draw(2, 2, 40, 5), **out),
+    "lfilter from states": lambda **out: lfilter(
+        [1.0], [1.0, -0.5, 0.1], x, zi=np.float32([1, 2]), **out
+    ),
+    "complex lfilter from states": lambda **out: lfilter(
+        [1j], [1.0, -0.5], x, zi=np.ones(1), **out
+    ),
+    "sosfilt from states": lambda **out: sosfilt(sections, table, 0, zi=draw(2, 2, 40, 5), **out),
 }
 
 
@@ -76,7 +80,21 @@ def as_bytes(results: Any) -> list[tuple[Any, ...]]:
     return [(array.shape, array.dtype, array.tobytes()) for array in arrays]
 
 
-@pytest.mark.parametrize("call", [*CALLS.values(), *FROM_STATES.values()])
+QUICK = ["arrays", "a constant", "max-plus", "lfilter"]
+"""Others compile kernels of their own."""
+
+
+def chosen(calls: dict[str, Any], quick: Sequence[str]) -> list[Any]:
+    extended = [pytest.mark.extended]
+    return [
+        pytest.param(call, marks=[] if name in quick else extended, id=name)
+        for name, call in calls.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    "call", [*chosen(CALLS, QUICK), *chosen(FROM_STATES, ["lfilter from states"])]
+)
 def test_later_calls_are_prepared_and_have_the_same_bits(
     call: Callable[..., Any], solved: list[Any]
 ) -> None:
@@ -142,12 +160,14 @@ KINDS: list[Callable[[], Any]] = [
 ]
 
 
+@pytest.mark.extended
 def test_whatever_counts_tells_kinds_apart(solved: list[Any]) -> None:
     for number, call in enumerate(KINDS):
         call(), call(), call()
         assert len(solved) == 2 * number + 2
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     "call",
     [
@@ -170,25 +190,44 @@ def test_what_is_copied_first_is_solved_anew(call: Callable[[], Any], solved: li
         assert len(solved) == count
 
 
-def test_errors_of_later_calls_are_those_of_the_first(solved: list[Any]) -> None:
-    whole, w = np.arange(5, dtype="i1"), np.empty(10)
+@pytest.mark.extended
+def test_results_that_are_broadcast_to_many_steps_are_for_all_threads(solved: list[Any]) -> None:
+    rows, columns = draw(300, 1), draw(300)
+    for count in (1, 2, 3):
+        mgrec.linear_recurrence(rows, columns)
+        assert len(solved) == count
+
+
+@pytest.mark.extended
+def test_numbers_that_a_dtype_does_not_hold_are_refused_in_later_calls_too() -> None:
+    whole = np.arange(5, dtype="i1")
     for out in (None, np.empty(5, "i1")):
         for _ in range(3):
             mgrec.linear_recurrence(2, whole, out=out)
         with pytest.raises(ValueError, match="s must be representable in int8; got 300"):
             mgrec.linear_recurrence(300, whole, out=out)
+
+
+def test_out_of_later_calls_is_checked_as_that_of_the_first(solved: list[Any]) -> None:
+    w, read_only = np.empty(10), np.empty(10)
     for _ in range(3):
         mgrec.linear_recurrence(y, x, out=w)
-    read_only = np.empty(10)
+    assert len(solved) == 2
     read_only.flags.writeable = False
     with pytest.raises(ValueError, match="out must be C-contiguous and writeable"):
         mgrec.linear_recurrence(y, x, out=read_only)
     with pytest.raises(ValueError, match="out must not share memory with an operand"):
         mgrec.linear_recurrence(y, x, out=x)
+
+
+@pytest.mark.extended
+def test_results_of_later_calls_share_no_memory() -> None:
     pair = np.empty(25)
-    call = lambda a, b: mgrec.scan(  # noqa: E731
-        mgrec.maps.matrix2, x, 1, 0, 0, 0, 0, initial=(1.0, 0.0), out=(a, b)
-    )
+
+    def call(first: Any, second: Any) -> Any:
+        given = x, 1, 0, 0, 0, 0
+        return mgrec.scan(mgrec.maps.matrix2, *given, initial=(1.0, 0.0), out=(first, second))
+
     for _ in range(3):
         call(pair[:10], pair[15:])
     with pytest.raises(ValueError, match="out must be arrays that share no memory"):

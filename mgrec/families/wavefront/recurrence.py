@@ -9,7 +9,7 @@ import numpy as np
 
 from ...arrays.kinds import to_host
 from ..family import Arrays, Grid, Pack, Shape
-from ..kernels import Again, Backend
+from ..kernels import Backend
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,12 +46,6 @@ class SummedAreaTable(Wavefront):
         tile, table = (x, result) if self._are_last else self._moved(x, result)
         before = None if above is None else above.below, None if left is None else left.right
         return (result,), backend.kernels(self.family).determine(self, tile, before, table)
-
-    def again(
-        self, backend: Backend, pack: Pack, shape: Shape, initial: Arrays, results: Arrays
-    ) -> Again | None:
-        prepare = backend.kernels(self.family).again
-        return prepare(self, pack.blocks, None, results) if prepare and self._are_last else None
 
     @property
     def _are_last(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from ...families.family import AlongAxis, Pack
 from ...families.problem import Problem
 from .calls import Call
 from .replay import OnDevice, OnHost, Replay
+from .tellers import MOST_STEPS
 
 Leaves = Sequence[tuple[int, Any]]
 
@@ -76,6 +78,8 @@ def _prepare(
     is_laid_out = all(call.leaves[k].flags.c_contiguous and call.leaves[k].size for k in arrays)
     is_exit_asked = isinstance(recurrence, AlongAxis) and recurrence.is_exit_asked
     if not is_laid_out or 0 in problem.shape or not (problem.is_plain or is_exit_asked):
+        return None
+    if call.is_on_host and prod(problem.shape) > MOST_STEPS:  # broadcast: for all threads
         return None
     given = recurrence.given(problem.operands, problem.initial)
     places = _found(given, leaves)

@@ -13,7 +13,7 @@ _PLAIN = {bool, str, type(None), type}
 _NUMBERS = {int, float, complex}
 _MOST_BYTES = 4096
 """Of a NumPy array whose values tell a kind: coefficients of a filter."""
-_MOST_STEPS = 1 << 16
+MOST_STEPS = 1 << 16
 """Of NumPy arrays: larger calls take long beside what is prepared for them."""
 
 
@@ -114,4 +114,4 @@ class OnHost(Teller):
             return self._tell_numpy(value, by_type)
         self.kind += (value.shape, value.strides, value.dtype)
         self.leaves.append(value)
-        return bool(value.size <= _MOST_STEPS)
+        return bool(value.size <= MOST_STEPS)

@@ -115,8 +115,8 @@ def again(cascade: Cascade, chunk: Chunk, entry: Any, result: Any) -> Again | No
         refuse_capture("a filter", SHARED)
         before = given[1] if is_asked else 0
         if narrow:
-            cast = array_at(before, *narrow).astype(wide)
-            before = cast.data.ptr
+            states = cast(array_at(before, *narrow), wide)
+            before = states.data.ptr
         memory = scratch(size)
         bound([filter.words(memory.data.ptr, given[0], before, targets[0])])
         return _exit(cascade, *about, Space(filter, memory)) if is_asked else None

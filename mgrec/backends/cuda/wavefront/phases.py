@@ -16,7 +16,7 @@ from .loops.phases import determine_loop
 from .relaxation.again import relaxation_again
 from .relaxation.grids import determine_relaxation
 from .relaxation.held import hold
-from .table import determine_table, table_again
+from .table import determine_table
 
 # By the type of a loop; each takes the loop and its tile.
 _KERNELS: dict[type, Callable[..., Any]] = {
@@ -27,7 +27,6 @@ _KERNELS: dict[type, Callable[..., Any]] = {
 }
 
 _AGAIN: dict[type, Callable[..., Again | None]] = {
-    SummedAreaTable: lambda loop, *arrays: table_again(*arrays),
     Sweeps: relaxation_again,
 }
 

@@ -14,8 +14,6 @@ from ..trace.cpp_names import ctype
 from ..transfer.program import kernel_text
 from .layout import Cut, Shape, TableLayout, cut_of
 
-IMAGES = Slot(0, (15,), np.dtype(np.int64), None)
-"""The kernel's struct: six addresses, four strides, three lengths, strips and their tiles."""
 _KERNEL = """
 extern "C" __global__ void __launch_bounds__(THREADS, {blocks}) table_kernel(
     const Images images{parameters}) {{
@@ -43,7 +41,7 @@ def print_table(layout: TableLayout) -> str:
 def launch_of(cut: Cut, device: Device) -> Launch:
     """The launch over images; its slot 0 is the struct that the kernel takes by value."""
     layout = cut.layout
-    arguments = (IMAGES,) if layout.alone else (IMAGES, SPACE, EPOCH)
+    arguments = (Slot(0),) if layout.alone else (Slot(0), SPACE, EPOCH)
     return Launch(
         print_table(layout), "table_kernel", cut.blocks(device), layout.threads, arguments,
         layout.stages * layout.tile_bytes, is_cooperative=not layout.alone,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -10,15 +9,11 @@ from typing import Any
 import numpy as np
 
 from ....arrays.kinds import to_host
-from ....families.kernels import Again
 from ....families.wavefront.recurrence import Sums
 from ..device.arrays import on_device
-from ..device.bound import Bound
-from ..device.compilation import Device
-from ..device.launches import Prepared
 from ..filters.numbers import packed
-from .layout import cut_of, vector_of
-from .program import launch_of, prepared_of
+from .layout import vector_of
+from .program import prepared_of
 
 _MOST_STRIPS = 2**30
 
@@ -56,26 +51,6 @@ def determine_table(x: Any, before: tuple[Any, Any], table: Any) -> Sums:
     if result is not table:
         table[...] = result
     return Sums(table[..., -1, :], right)
-
-
-def table_again(x: Any, table: Any) -> Again | None:
-    """Prepare what writes whole tables of the kind of one: of contiguous images, in one launch."""
-    *others, rows, columns = x.shape
-    shape, strides = (prod(others), rows, columns), [*_strides(x), *_strides(table)]
-    if not (_is_in_rows(x) and _is_in_rows(table)):
-        return None
-    device = Device.current()
-    cut = cut_of(shape, x.dtype, table.dtype, _is_aligned(x, table, strides), device)
-    if shape[0] > max(1, _MOST_STRIPS // cut.strips):
-        return None
-    bound = Bound(Prepared(launch_of(cut, device), units=cut.words))
-    words = [*strides, *shape, cut.strips, cut.steps]
-
-    def solve(given: Sequence[int], targets: Sequence[int]) -> None:
-        # No edges: neither above and to the left, nor for tiles further on.
-        bound([[given[0], targets[0], 0, 0, 0, 0, *words]])
-
-    return solve
 
 
 def _as_rows(edge: Any, dtype: np.dtype[Any]) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .....arrays.kinds import refuse_capture
 from .....families.wavefront.sweeps import Sweeps
 from ...device.arrays import on_device
 from ...device.compilation import Device
@@ -53,7 +54,7 @@ def determine_relaxation(
     if loop.tol is None:
         batch.sweep(loop.omega, loop.sweeps, left)
         return updates.reshape(shape)
-    refuse_capture("with tol", "the host reads the largest update of every checked sweep")
+    refuse_capture("sweeps with tol", "the host reads the largest update of every checked sweep")
     left = np.arange(updates.size) if left is None else left
     for sweeps in loop.runs:
         updates[left] = batch.checked(loop.omega, sweeps, left)
@@ -72,19 +73,9 @@ def _check_size(shape: tuple[int, ...]) -> None:
         )
 
 
-def refuse_capture(which: str, why: str) -> None:
-    import cupy
-
-    if cupy.cuda.get_current_stream().is_capturing():
-        raise RuntimeError(
-            f"sweeps {which} cannot be captured into a CUDA graph, since {why}; sweep outside "
-            f"the capture"
-        )
-
-
 def refuse_numbered(rows: int, sweeps: int) -> None:
     """Raise where strips that tell each other edges are captured."""
-    which = f"over grids of {rows} rows, {sweeps} at a time,"
+    which = f"sweeps over grids of {rows} rows, {sweeps} at a time,"
     refuse_capture(which, "every launch needs a number of its own")
 
 
