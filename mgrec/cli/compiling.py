@@ -19,7 +19,13 @@ def compile_on(client: Client, compile: Compile) -> None:
     if not console.is_terminal:
         console.print(text)
     with console.status(text):
+        # A worker imports this package, with all that it imports, before it calls a function of it.
+        client.run(_imported)
         compile(client)
+
+
+def _imported() -> None:
+    """Nothing more."""
 
 
 def everywhere(function: Callable[..., Any], *arguments: Any) -> Compile:
