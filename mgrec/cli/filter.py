@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,14 @@ from ..recurrences.filters.zero_phase import filtfilt, sosfiltfilt
 from . import cluster as clusters
 from . import failure, hints, options, recordings, stores
 from . import report as reports
+from .compiling import compile_on, everywhere
 from .output import check_output, in_place_when_complete
 from .places import Place, PlaceType
+from .reads import warn_if_misaligned
 from .writing import describe, fill
+
+# Samples that any filter can be tried on.
+SHORT = 1 << 16
 
 HELP = f"""Filter IN along an axis.
 
@@ -51,6 +57,15 @@ class Design:
             return (filtfilt if zero_phase else lfilter)(self.b, self.a, x, axis)
         except (TypeError, ValueError, NotImplementedError) as error:
             raise failure.BadInput(str(error)) from error
+
+    def compile(self, dtype: np.dtype[Any], ndim: int, axis: int, zero_phase: bool) -> None:
+        """Filter a few samples, in chunks."""
+        shape = [2] * ndim
+        shape[axis] = SHORT
+        chunks = tuple(max(1, length // 4) for length in shape)
+        with suppress(failure.BadInput):  # of filters that are longer than this
+            y = self.run(da.zeros(shape, chunks=chunks, dtype=dtype), axis, zero_phase)
+            y.compute(scheduler="sync")
 
 
 def _butterworth(order: int, edges: dict[str, Any], rate: float) -> Design:
@@ -155,7 +170,9 @@ def filter_(
         y = design.run(_lazy(recording.stored, axis, chunk), axis, zero_phase)
         y = recordings.as_output(out, y, rate)
         with in_place_when_complete(out) as part, clusters.open_cluster(cluster) as client:
+            about = recording.stored.dtype, recording.stored.ndim, axis, zero_phase
             target = recordings.create(part, y, rate)
+            compile_on(client, everywhere(design.compile, *about))
             with reports.reported(report, client):
                 seconds = fill(target, y, client, f"Writing {out.name}")
             workers, _ = clusters.describe(client)
@@ -166,4 +183,5 @@ def _lazy(stored: stores.Stored, axis: int, chunk: int | None) -> da.Array:
     if not -stored.ndim <= axis < stored.ndim:
         raise failure.BadInput(f"axis must fit the shape {stored.shape}; got {axis}")
     chunks = stores.chunks_for(stored.shape, axis, chunk, [stored])
+    warn_if_misaligned(stored.path, stored.chunks, chunks)
     return stores.lazy(stored, chunks, stored.shape)

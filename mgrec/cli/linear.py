@@ -10,8 +10,10 @@ import click
 import dask.array as da
 import numpy as np
 
+from ..placement.dask.cluster.warm import warm_up
 from ..recurrences.linear import linear_recurrence
 from . import failure, operands, options, stores
+from .compiling import Compile
 from .places import Place, PlaceType
 from .writing import solve_to_file
 
@@ -39,8 +41,8 @@ class Job:
     chunk: int | None
     memory: str
 
-    def lazy(self) -> da.Array:
-        """The result, not computed yet."""
+    def lazy(self) -> tuple[da.Array, Compile]:
+        """The result, not computed yet, and how to compile its kernels."""
         inputs = operands.stored((self.s, self.t))
         shape = _broadcast(inputs)
         chunks = operands.cut(shape, self.axis, self.chunk, inputs)
@@ -49,7 +51,8 @@ class Job:
         about: Any = {"axis": self.axis, "reverse": self.reverse, "memory": self.memory}
         with operands.refused():
             w: da.Array = linear_recurrence(s, t, initial, **about)
-        return w
+        about["initial"] = initial
+        return w, lambda client: warm_up(linear_recurrence, s, t, client=client, **about)
 
 
 def _broadcast(inputs: list[stores.Stored]) -> tuple[int, ...]:
@@ -83,7 +86,7 @@ def linear(
     s: str, t: Place, initial: str, axis: int, reverse: bool, chunk: int | None, memory: str,
     **running: Any,
 ) -> None:  # fmt: skip
-    def lazy() -> da.Array:
+    def lazy() -> tuple[da.Array, Compile]:
         source, start = stores.find(t), operands.number_or_file(initial)
         factor = operands.number_or_file(s)
         return Job(factor, source, start, axis, reverse, chunk, memory).lazy()

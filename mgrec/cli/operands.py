@@ -12,6 +12,7 @@ import click
 from ..placement.dask.graph.build import MANY_CHUNKS
 from . import failure, stores
 from .places import check_no_option, kind_of, place_of
+from .reads import warn_if_misaligned
 
 
 def _number(value: str) -> Any:
@@ -67,7 +68,11 @@ def cut(
 
 def lazy(value: Any, chunks: tuple[tuple[int, ...], ...], shape: tuple[int, ...]) -> Any:
     """A file as a Dask array cut like a result of `shape`; a number as it is."""
-    return stores.lazy(value, chunks, shape) if isinstance(value, stores.Stored) else value
+    if not isinstance(value, stores.Stored):
+        return value
+    array = stores.lazy(value, chunks, shape)
+    warn_if_misaligned(value.path, value.chunks, array.chunks)
+    return array
 
 
 @contextmanager

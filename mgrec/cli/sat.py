@@ -6,9 +6,11 @@ from typing import Any
 
 import click
 import dask.array as da
+import numpy as np
 
 from ..recurrences.tables import summed_area_table
 from . import failure, images, operands, options, stores
+from .compiling import Compile, everywhere
 from .places import Place, PlaceType
 from .writing import solve_to_file
 
@@ -28,8 +30,8 @@ OUT appears when it is complete, and not before.
 
 def lazy_table(
     path: Place, axes: tuple[int, int] | None, dtype: str | None, chunk: int | None
-) -> da.Array:
-    """The table, not computed yet."""
+) -> tuple[da.Array, Compile]:
+    """The table, not computed yet, and how to compile its kernels."""
     stored = images.find(path)
     axes = images.axes_of(stored) if axes is None else axes
 
@@ -41,7 +43,12 @@ def lazy_table(
     result = table(whole)  # wrong axes are told before anything is cut
     wanted = {} if chunk is None else {k: min(chunk, max(1, stored.shape[k])) for k in axes}
     chunks = stores.cut(stored.shape, wanted, result.dtype, stored.chunks)
-    return table(stores.lazy(stored, chunks, stored.shape))
+    lazy = table(stores.lazy(stored, chunks, stored.shape))
+    return lazy, everywhere(_compile, stored.dtype, dtype)
+
+
+def _compile(dtype: Any, sums: str | None) -> None:
+    summed_area_table(np.zeros((2, 2), dtype), dtype=sums)
 
 
 @click.command("sat", help=HELP, short_help="Write the summed-area table of an image.")

@@ -7,9 +7,12 @@ from typing import Any
 
 import click
 import dask.array as da
+from distributed import Client
 
+from ..placement.dask.cluster.warm import warm_up
 from ..recurrences.tridiagonal import solve_tridiagonal
 from . import failure, operands, options, stores
+from .compiling import Compile
 from .writing import solve_to_file
 
 WHOLE = ("thomas", "cyclic-reduction", "pcr")
@@ -37,8 +40,8 @@ class Job:
     chunk: int | None
     options: dict[str, Any]
 
-    def lazy(self) -> da.Array:
-        """The result, not computed yet."""
+    def lazy(self) -> tuple[da.Array, Compile]:
+        """The result, not computed yet, and how to compile its kernels."""
         inputs = operands.stored(self.values)
         if not any(stored.shape for stored in inputs):
             raise failure.BadInput("one of DL, D, DU and B must be a file of at least one axis")
@@ -56,7 +59,14 @@ class Job:
         if self.options["rhs_axis"] is not None:
             del own_chunks[self.options["rhs_axis"]], own_shape[self.options["rhs_axis"]]
         cut = [operands.lazy(value, tuple(own_chunks), tuple(own_shape)) for value in diagonals]
-        return self._solve(*cut, operands.lazy(b, chunks, shape))
+        values = (*cut, operands.lazy(b, chunks, shape))
+
+        def compile(client: Client) -> None:
+            # The P-scheme is several recurrences, which are compiled one after the other.
+            if self.options["method"] != "p-scheme":
+                warm_up(solve_tridiagonal, *values, client=client, **self.options)
+
+        return self._solve(*values), compile
 
     def _shape(self) -> tuple[int, ...]:
         """The shape of the result; bad arguments are refused on the way, nothing is read."""
@@ -108,7 +118,7 @@ def tridiagonal(
         "check_finite": check_finite, "memory": memory,
     }  # fmt: skip
 
-    def lazy() -> da.Array:
+    def lazy() -> tuple[da.Array, Compile]:
         return Job(tuple(map(operands.number_or_file, values)), chunk, about).lazy()
 
     solve_to_file(lazy, "unknowns", **running)

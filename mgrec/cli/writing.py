@@ -18,28 +18,33 @@ from ..placement.dask.cluster.progress import steps_of
 from . import cluster as clusters
 from . import failure, progress, stores
 from . import report as reports
+from .compiling import Compile, compile_on
 from .output import check_output, in_place_when_complete
 from .places import Place
 
 
 def solve_to_file(
-    lazy: Callable[[], da.Array],
+    lazy: Callable[[], tuple[da.Array, Compile]],
     unit: str,
     out: Place,
     cluster: str,
     report: Path | None,
     overwrite: bool,
 ) -> None:
-    """Compute what `lazy` makes into `out`, and say so, in `unit`; failures are one line."""
+    """Compute what `lazy` makes into `out`, and say so, in `unit`; failures are one line.
+
+    `lazy` also tells how to compile what is needed, which is not part of the time.
+    """
     with failure.in_one_line(f"{out} was not written"):
         stores.check_kind(out)
         check_output(out, overwrite)
         reports.check_report(report)
-        w = lazy()
+        w, compile = lazy()
         # The cluster is closed before the file is moved or removed: its workers have it open.
         with in_place_when_complete(out) as part, clusters.open_cluster(cluster) as client:
+            target = stores.create(part, w.shape, w.dtype, w.chunks)
+            compile_on(client, compile)
             with reports.reported(report, client):
-                target = stores.create(part, w.shape, w.dtype, w.chunks)
                 seconds = fill(target, w, client, f"Writing {out.name}")
             workers, _ = clusters.describe(client)
     click.echo(describe(out, w, seconds, unit, workers))
