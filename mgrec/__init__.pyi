@@ -20,6 +20,7 @@ from .recurrences import maps as maps
 from .recurrences.alignment import Alignment
 from .recurrences.factors import TridiagonalFactor
 from .recurrences.laws import check_laws as check_laws
+from .recurrences.segments import starts as starts
 from .types import (
     GpuMethod,
     Kind,
@@ -40,56 +41,56 @@ A = TypeVar("A", bound=Kind)
 @overload
 def linear_recurrence(
     s: Operand, t: Operand, initial: Numbers | None = None, *, axis: int = -1,
-    reverse: bool = False, memory: Memory = "stream", method: GpuMethod = "auto",
-    out: NDArray[Any] | None = None
+    reverse: bool = False, reset: Any = None, memory: Memory = "stream",
+    method: GpuMethod = "auto", out: NDArray[Any] | None = None
 ) -> NDArray[Any]: ...
 @overload
 def linear_recurrence(
     s: A, t: Operand, initial: Numbers | Kind | None = None, *, axis: int = -1,
-    reverse: bool = False, memory: Memory = "stream", method: GpuMethod = "auto",
-    out: A | None = None
+    reverse: bool = False, reset: Any = None, memory: Memory = "stream",
+    method: GpuMethod = "auto", out: A | None = None
 ) -> A: ...
 @overload
 def linear_recurrence(
     s: Operand | Kind, t: A, initial: Numbers | Kind | None = None, *, axis: int = -1,
-    reverse: bool = False, memory: Memory = "stream", method: GpuMethod = "auto",
-    out: A | None = None
+    reverse: bool = False, reset: Any = None, memory: Memory = "stream",
+    method: GpuMethod = "auto", out: A | None = None
 ) -> A: ...
 @overload
 def rational_recurrence(
     a: Operand, b: Operand, c: Operand, d: Operand, initial: Numbers, *, axis: int = -1,
-    reverse: bool = False, memory: Memory = "stream", method: GpuMethod = "auto",
-    out: NDArray[Any] | None = None
+    reverse: bool = False, reset: Any = None, memory: Memory = "stream",
+    method: GpuMethod = "auto", out: NDArray[Any] | None = None
 ) -> NDArray[Any]: ...
 @overload
 def rational_recurrence(
     a: Operand | A, b: Operand | A, c: Operand | A, d: Operand | A, initial: Numbers | Kind, *,
-    axis: int = -1, reverse: bool = False, memory: Memory = "stream", method: GpuMethod = "auto",
-    out: A | None = None
+    axis: int = -1, reverse: bool = False, reset: Any = None, memory: Memory = "stream",
+    method: GpuMethod = "auto", out: A | None = None
 ) -> A: ...
 @overload
 def scan(
     transfer_map: TransferMap, *operands: Operand, initial: tuple[Numbers, ...], axis: int = -1,
-    reverse: bool = False, memory: Memory = "stream", method: GpuMethod = "auto",
-    out: tuple[NDArray[Any], ...] | None = None
+    reverse: bool = False, reset: Any = None, memory: Memory = "stream",
+    method: GpuMethod = "auto", out: tuple[NDArray[Any], ...] | None = None
 ) -> tuple[NDArray[Any], ...]: ...
 @overload
 def scan(
     transfer_map: TransferMap, *operands: Operand, initial: Numbers, axis: int = -1,
-    reverse: bool = False, memory: Memory = "stream", method: GpuMethod = "auto",
-    out: NDArray[Any] | None = None
+    reverse: bool = False, reset: Any = None, memory: Memory = "stream",
+    method: GpuMethod = "auto", out: NDArray[Any] | None = None
 ) -> NDArray[Any]: ...
 @overload
 def scan(
     transfer_map: TransferMap, *operands: Operand | A, initial: tuple[Numbers | Kind, ...],
-    axis: int = -1, reverse: bool = False, memory: Memory = "stream", method: GpuMethod = "auto",
-    out: tuple[A, ...] | None = None
+    axis: int = -1, reverse: bool = False, reset: Any = None, memory: Memory = "stream",
+    method: GpuMethod = "auto", out: tuple[A, ...] | None = None
 ) -> tuple[A, ...]: ...
 @overload
 def scan(
     transfer_map: TransferMap, *operands: Operand | A, initial: Numbers | Kind, axis: int = -1,
-    reverse: bool = False, memory: Memory = "stream", method: GpuMethod = "auto",
-    out: A | None = None
+    reverse: bool = False, reset: Any = None, memory: Memory = "stream",
+    method: GpuMethod = "auto", out: A | None = None
 ) -> A: ...
 @overload
 def weighted_scan(

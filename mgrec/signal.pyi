@@ -8,47 +8,49 @@ from numpy.typing import NDArray
 from .recurrences.filters.initial import lfilter_zi as lfilter_zi
 from .recurrences.filters.initial import lfiltic as lfiltic
 from .recurrences.filters.initial import sosfilt_zi as sosfilt_zi
-from .types import FilterMethod, Kind, Numbers, Padding
+from .types import FilterMethod, Kind, Numbers, Padding, Statistic
 
 A = TypeVar("A", bound=Kind)
 
 @overload
 def lfilter(
     b: Numbers | Kind, a: Numbers | Kind, x: Numbers, axis: int = -1, zi: None = None, *,
-    out: NDArray[Any] | None = None
+    reset: Any = None, out: NDArray[Any] | None = None
 ) -> NDArray[Any]: ...
 @overload
 def lfilter(
     b: Numbers | Kind, a: Numbers | Kind, x: Numbers, axis: int = -1, *, zi: Numbers,
-    out: NDArray[Any] | None = None
+    reset: Any = None, out: NDArray[Any] | None = None
 ) -> tuple[NDArray[Any], NDArray[Any]]: ...
 @overload
 def lfilter(
     b: Numbers | Kind, a: Numbers | Kind, x: A, axis: int = -1, zi: None = None, *,
-    out: A | None = None
+    reset: Any = None, out: A | None = None
 ) -> A: ...
 @overload
 def lfilter(
     b: Numbers | Kind, a: Numbers | Kind, x: A, axis: int = -1, *, zi: Numbers | A,
-    out: A | None = None
+    reset: Any = None, out: A | None = None
 ) -> tuple[A, Any]: ...
 @overload
 def sosfilt(
-    sos: Numbers | Kind, x: Numbers, axis: int = -1, zi: None = None, *,
+    sos: Numbers | Kind, x: Numbers, axis: int = -1, zi: None = None, *, reset: Any = None,
     out: NDArray[Any] | None = None
 ) -> NDArray[Any]: ...
 @overload
 def sosfilt(
-    sos: Numbers | Kind, x: Numbers, axis: int = -1, *, zi: Numbers,
+    sos: Numbers | Kind, x: Numbers, axis: int = -1, *, zi: Numbers, reset: Any = None,
     out: NDArray[Any] | None = None
 ) -> tuple[NDArray[Any], NDArray[Any]]: ...
 @overload
 def sosfilt(
-    sos: Numbers | Kind, x: A, axis: int = -1, zi: None = None, *, out: A | None = None
+    sos: Numbers | Kind, x: A, axis: int = -1, zi: None = None, *, reset: Any = None,
+    out: A | None = None
 ) -> A: ...
 @overload
 def sosfilt(
-    sos: Numbers | Kind, x: A, axis: int = -1, *, zi: Numbers | A, out: A | None = None
+    sos: Numbers | Kind, x: A, axis: int = -1, *, zi: Numbers | A, reset: Any = None,
+    out: A | None = None
 ) -> tuple[A, Any]: ...
 @overload
 def filtfilt(
@@ -73,11 +75,15 @@ def sosfiltfilt(
 ) -> A: ...
 @overload
 def ewm(
-    x: Numbers, *, alpha: float | None = None, span: float | None = None,
-    halflife: float | None = None, com: float | None = None, adjust: bool = True, axis: int = -1
+    x: Numbers, *, alpha: float | None = None, span: float | None = None, halflife: Any = None,
+    com: float | None = None, adjust: bool = True, axis: int = -1, statistic: Statistic = "mean",
+    other: Any = None, min_periods: int | None = 0, ignore_na: bool = False, times: Any = None,
+    bias: bool = False, reset: Any = None
 ) -> NDArray[Any]: ...
 @overload
 def ewm(
-    x: A, *, alpha: float | None = None, span: float | None = None, halflife: float | None = None,
-    com: float | None = None, adjust: bool = True, axis: int = -1
+    x: A, *, alpha: float | None = None, span: float | None = None, halflife: Any = None,
+    com: float | None = None, adjust: bool = True, axis: int = -1, statistic: Statistic = "mean",
+    other: Any = None, min_periods: int | None = 0, ignore_na: bool = False, times: Any = None,
+    bias: bool = False, reset: Any = None
 ) -> A: ...

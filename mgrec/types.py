@@ -27,6 +27,7 @@ __all__ = [
     "Operator",
     "Output",
     "Padding",
+    "Statistic",
     "Strategy",
     "TridiagonalMethod",
     "WeightedOperators",
@@ -68,9 +69,10 @@ Operand = Numbers | Coefficient
 Memory = Literal["stream", "two-pass"]
 GpuMethod = Literal["auto", "single-pass", "p-scheme"]
 TridiagonalMethod = Literal["auto", "partition", "thomas", "cyclic-reduction", "pcr", "p-scheme"]
+Statistic = Literal["mean", "sum", "var", "std", "cov", "corr"]
 FilterMethod = Literal["pad", "gust"]
 Padding = Literal["odd", "even", "constant"]
-Strategy = Literal["hybrid", "tiles", "compensation"]
+Strategy = Literal["tiles", "hyperplane", "compensation", "hybrid"]
 Mode = Literal["local", "global", "semi-global"]
 Output = Literal["score", "matrix", "alignment"]
 Operator = Literal["+", "*", "max", "min"] | Callable[[Any, Any], Any]
