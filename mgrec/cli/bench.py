@@ -22,7 +22,13 @@ from . import failure, hints
 from .failure import BadInput
 from .output import in_place_when_complete
 
-NEEDED = ("jinja2", "markdown_it", "matplotlib", "scipy")
+NEEDED = {
+    "jinja2": "jinja2",
+    "markdown_it": "markdown-it-py",
+    "matplotlib": "matplotlib",
+    "scipy": "scipy",
+}
+"""Modules that studies and reports import, and the packages that have them."""
 HERE = Path(__file__).parents[1]
 # Absolute, since a study of a clone runs in its root.
 FOLDER = click.Path(path_type=Path, resolve_path=True)
@@ -78,9 +84,10 @@ def _found() -> Studies:
 def _complete() -> Studies:
     """The studies, and what all of them are drawn with."""
     studies = _found()
-    lacking = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    lacking = [NEEDED[name] for name in NEEDED if importlib.util.find_spec(name) is None]
     if lacking:
-        raise BadInput(f"bench needs {' and '.join(lacking)}: {hints.install('bench')}")
+        told = " and ".join(filter(None, (", ".join(lacking[:-1]), lacking[-1])))
+        raise BadInput(f"bench needs {told}: {hints.install('bench')}")
     return studies
 
 

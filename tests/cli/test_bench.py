@@ -6,6 +6,7 @@ import importlib.util
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -98,6 +99,36 @@ def test_a_copy_without_studies_says_so(monkeypatch: pytest.MonkeyPatch, tmp_pat
         result = invoke(*arguments)
         assert result.exit_code != 0
         assert "installed without" in result.output
+
+
+@pytest.mark.parametrize("options", [[], ["--out", "results"]])
+def test_installed_studies_write_where_they_are_asked_to(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: list[str]
+) -> None:
+    told: list[list[str]] = []
+
+    def run(command: list[str], cwd: Path) -> SimpleNamespace:
+        told.append([*command[1:3], *command[-2:], str(cwd)])
+        return SimpleNamespace(returncode=0)
+
+    catalogue = tmp_path / "mgrec" / "_studies" / "catalogue.py"
+    catalogue.parent.mkdir(parents=True)
+    catalogue.touch()
+    monkeypatch.setattr(bench, "HERE", tmp_path / "mgrec")
+    monkeypatch.setattr(bench.subprocess, "run", run)
+    monkeypatch.chdir(tmp_path)
+    result = invoke("scaling", *options)
+    assert result.exit_code == 0, result.output
+    out = str(tmp_path / "results") if options else str(tmp_path)
+    assert told == [["-m", "mgrec._studies.dask.scaling", "--out", out, str(tmp_path)]]
+
+
+def test_what_is_missing_is_told(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench.importlib.util, "find_spec", lambda name: None)
+    for arguments in (["scaling"], ["report"], ["run", "all"]):
+        result = invoke(*arguments)
+        assert result.exit_code == 2
+        assert "bench needs jinja2, markdown-it-py, matplotlib and scipy: pip " in result.output
 
 
 def test_results_are_rendered_into_one_page(
