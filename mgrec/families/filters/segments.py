@@ -14,7 +14,7 @@ import numpy as np
 
 from ...arrays.chunk import Chunk
 from ...arrays.kinds import is_lazy, is_on_gpu, to_host
-from ...arrays.layout import canonical_shape
+from ...arrays.layout import canonical_shape, contiguous
 from ..begun import Begun
 from ..family import Arrays, Pack, Shape
 from ..kernels import Again, Backend, Kernels, Summarise
@@ -151,7 +151,7 @@ class SegmentedFilter(FilterRecurrence):
         if out:
             out[0][...] = result
             result = out[0]
-        return (np.ascontiguousarray(result),), exit.reshape(len(exit), outer, inner)
+        return (contiguous(result),), exit.reshape(len(exit), outer, inner)
 
     def _filter(
         self, backend: Backend, samples: Any, part: Segments, states: np.ndarray, filtered: Any
@@ -177,7 +177,7 @@ class SegmentedFilter(FilterRecurrence):
             full = np.broadcast_to(array, shape)
             outer, steps, inner = canonical_shape(shape, self.axis)
             lines = full.reshape(outer, steps, inner).swapaxes(1, 2)
-            return np.ascontiguousarray(lines).reshape(outer * inner, steps)
+            return contiguous(lines).reshape(outer * inner, steps)
 
         marks = to_host(marks)
         is_shared = marks.size == marks.shape[self.axis]
@@ -190,7 +190,7 @@ class SegmentedFilter(FilterRecurrence):
         return rows(x, x.shape), marks, begin
 
     def _lines(self, samples: Any) -> Chunk:
-        samples = np.ascontiguousarray(samples)
+        samples = contiguous(samples)
         return Chunk((samples[:, :, None],), (*samples.shape, 1), self.dtype)
 
     def _side_by_side(self, samples: Any, part: Segments) -> tuple[Chunk, Any, Any]:

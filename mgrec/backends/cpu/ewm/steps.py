@@ -21,8 +21,7 @@ from ..compilation.kernels import WITHIN
 from ..simd.lanes import fma
 
 REST = (0.0,) * STATES
-# A weight below this is nothing beside that of a new observation.
-_LIGHT = 2.0**-960
+_LEAST = 2.0**-1022
 
 
 @cache
@@ -41,6 +40,7 @@ def row_loop(statistic: str, is_adjusted: bool) -> Any:
 def _loop(statistic: str, is_adjusted: bool) -> Callable[..., Any]:
     output = numba.njit(**WITHIN)(OUTPUTS[statistic])
     is_sum, is_pair = statistic == "sum", statistic in PAIRS
+    used = _used(statistic)
 
     def loop(x: Any, y: Any, gaps: Any, marks: Any, out: Any, state: Any, weights: Any) -> Any:
         decay, share, ignores, is_complement, least, is_biased = weights
@@ -56,7 +56,7 @@ def _loop(statistic: str, is_adjusted: bool) -> Callable[..., Any]:
                 state = observe(state, falls, own, value, other, is_there, is_adjusted)
             if out is not None:
                 out[i] = output(state, is_biased) if state[0] >= least else np.nan
-        return state
+        return used(state)
 
     return loop
 
@@ -66,7 +66,7 @@ def _mean_loop(careful: Any) -> Callable[..., Any]:
 
     def loop(x: Any, y: Any, gaps: Any, marks: Any, out: Any, state: Any, weights: Any) -> Any:
         decay, _, ignores, _, least, _ = weights
-        count, weight, squares, mean, other, xx, yy, xy = state
+        count, weight, _, mean, _, _, _, _ = state
         total, is_finite = mean * weight, True
         for i in range(x.size):
             if marks is not None and marks[i]:
@@ -77,18 +77,30 @@ def _mean_loop(careful: Any) -> Callable[..., Any]:
             count += 1.0 if is_there else 0.0
             weight = fma(weight, falls, 1.0 if is_there else 0.0)
             total = fma(total, falls, value)
-            if is_there:
-                mean = total / weight
-            elif weight < _LIGHT and count > 0:
-                # After a long gap: else both would vanish, and the mean with them.
-                total, weight = mean * _LIGHT, _LIGHT
+            # Held in a gap, in which both may vanish.
+            mean = total / weight if is_there else mean
             if out is not None:
                 out[i] = mean if count >= least else np.nan
         if is_finite and abs(total) < np.inf:
-            return count, weight, squares, mean, other, xx, yy, xy
+            return count, weight, 0.0, mean, 0.0, 0.0, 0.0, 0.0
         return careful(x, y, gaps, marks, out, state, weights)
 
     return loop
+
+
+def _used(statistic: str) -> Any:
+    """A state without what the statistic does not need, which is then not computed."""
+    needed = _NEEDED[statistic]
+    a, b, c, d, e, f, g, h = (k in needed for k in range(STATES))
+
+    def used(state: Any) -> Any:
+        return (
+            state[0] if a else 0.0, state[1] if b else 0.0, state[2] if c else 0.0,
+            state[3] if d else 0.0, state[4] if e else 0.0, state[5] if f else 0.0,
+            state[6] if g else 0.0, state[7] if h else 0.0,
+        )  # fmt: skip
+
+    return numba.njit(**WITHIN)(used)
 
 
 @numba.njit(**WITHIN)
@@ -133,25 +145,24 @@ def observe(
     """The state after a step; x and y are 0 where the observation is missing.
 
     West's update (1979): with d = x − mean, the mean grows by gain·d, and the variance is
-    (1 − gain)·(xx + gain·d²). A constant series keeps its mean, and has a variance of 0.
+    (1 − gain)·(xx + gain·d²), 0 for a constant series.
     """
     count, weight, squares, mean_x, mean_y, xx, yy, xy = state
     own = own if is_there else 0.0
     old = weight * falls
     whole = old + own
-    # An observation at the time of the one before weighs 1 − 1 where is_complement.
-    weighs = is_there and (is_adjusted or whole > 0)
-    unit = 1.0 / (whole if weighs else 1.0)
-    gain = own * unit
-    kept = 1.0 - gain
+    # All may weigh nothing: before the first one, or of own weight 1 − 1 where is_complement.
+    unit = 1.0 / (whole if whole > _LEAST else _LEAST)
+    kept = 1.0 - own * unit
+    gain = 1.0 - kept  # so that both are 1 together, and a constant series keeps its mean
     off_x, off_y = x - mean_x, y - mean_y
-    mean_x, mean_y = fma(gain, off_x, mean_x), fma(gain, off_y, mean_y)
+    mean_x, mean_y = fma(kept, mean_x, gain * x), fma(kept, mean_y, gain * y)
     part_x, part_y = kept * gain * off_x, kept * gain * off_y
     xx, yy = fma(kept, xx, part_x * off_x), fma(kept, yy, part_y * off_y)
     xy = fma(kept, xy, part_x * off_y)
     squares = fma(squares, falls * falls, own * own)
     if not is_adjusted:
-        squares = squares * (unit * unit)
+        squares = squares * (unit * unit if is_there else 1.0)
         whole = 1.0 if is_there else old
     return count + is_there, whole, squares, mean_x, mean_y, xx, yy, xy
 
@@ -184,4 +195,12 @@ def _unbiased(variance: float, weight: float, squares: float, is_biased: bool) -
     return variance if is_biased else factor * variance
 
 
+_NEEDED = {
+    "mean": {0, 1, 3},
+    "sum": {0, 3},
+    "var": {0, 1, 2, 3, 5},
+    "std": {0, 1, 2, 3, 5},
+    "cov": {0, 1, 2, 3, 4, 7},
+    "corr": {0, 1, 3, 4, 5, 6, 7},
+}
 OUTPUTS = {"mean": _mean, "sum": _mean, "var": _var, "std": _std, "cov": _cov, "corr": _corr}
