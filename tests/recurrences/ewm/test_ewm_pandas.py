@@ -74,6 +74,7 @@ def assert_close(result, wanted, x, statistic):
     np.testing.assert_allclose(result, wanted, rtol=1e-9, atol=1e-13 * size**power + 1e-300)
 
 
+@pytest.mark.extended
 @settings(max_examples=150, deadline=None)
 @given(chosen=options(), values=series(), data=st.data())
 def test_every_option_is_pandas(chosen, values, data):
@@ -95,6 +96,7 @@ def test_every_option_is_pandas(chosen, values, data):
     assert_close(result, wanted, x, statistic)
 
 
+@pytest.mark.extended
 @settings(max_examples=60, deadline=None)
 @given(chosen=options(), values=series())
 def test_linear_recurrences_one_after_the_other_are_pandas(chosen, values):
