@@ -120,7 +120,7 @@ def ewm(
     >>> ewm(np.array([1.0, np.nan, 3.0]), span=3)
     array([1. , 1. , 2.6])
     >>> ewm(np.array([1.0, 2.0, 4.0]), com=1, statistic="std")
-    array([       nan, 0.70710678, 1.48804762])
+    array([       nan, 0.70710678, 1.58113883])
 
     By time: a day after a value its weight is half.
 

@@ -119,3 +119,21 @@ def test_linear_recurrences_one_after_the_other_are_pandas(chosen, values):
                 np.testing.assert_allclose(result, want, rtol=0, atol=1e-3)
             else:
                 assert_close(result, wanted, x, own["statistic"])
+
+
+@pytest.mark.parametrize("statistic", ["sum", "var", "corr"])
+def test_each_statistic_is_pandas(statistic):
+    rng = np.random.default_rng(8)
+    x, y = rng.normal(size=(2, 200))
+    x[rng.random(200) < 0.2] = np.nan
+    chosen = {"statistic": statistic, "adjust": True, "bias": False, "span": 9, "min_periods": 3}
+    other = {"other": y} if statistic == "corr" else {}
+    wanted = by_pandas(x, y, None, chosen)
+    assert_close(ewm(x, **chosen, **other), wanted, x, statistic)
+
+
+def test_a_statistic_without_its_factor_is_noticed():
+    x = np.random.default_rng(9).normal(size=50)
+    chosen = {"statistic": "var", "adjust": True, "bias": False, "span": 9}
+    with pytest.raises(AssertionError):
+        assert_close(ewm(x, **{**chosen, "bias": True}), by_pandas(x, x, None, chosen), x, "var")

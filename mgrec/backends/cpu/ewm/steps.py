@@ -158,7 +158,7 @@ def _used(statistic: str) -> Any:
 
 
 @numba.njit(**WITHIN)
-def is_there(x: Any, y: Any, i: int, is_pair: bool) -> bool:
+def is_there(x: Any, y: Any, i: int, is_pair: bool) -> Any:
     """Whether both observations of a step are finite."""
     return abs(np.float64(x[i])) < np.inf and (not is_pair or abs(np.float64(y[i])) < np.inf)
 
