@@ -137,3 +137,29 @@ def test_a_statistic_without_its_factor_is_noticed():
     chosen = {"statistic": "var", "adjust": True, "bias": False, "span": 9}
     with pytest.raises(AssertionError):
         assert_close(ewm(x, **{**chosen, "bias": True}), by_pandas(x, x, None, chosen), x, "var")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("adjust", [True, False])
+@pytest.mark.parametrize("statistic", ["mean", "sum", "var", "std", "cov"])
+def test_statistics_on_a_gpu_are_those_of_numpy(statistic, adjust):
+    import cupy
+
+    rng = np.random.default_rng(10)
+    x, y = rng.normal(size=(2, 400, 7))
+    x[rng.random(x.shape) < 0.2] = np.nan
+    days = np.cumsum(rng.integers(0, 3, 400)).astype("M8[D]")
+    marks = rng.random(400) < 0.02
+    chosen = {"statistic": statistic, "adjust": adjust or statistic == "sum", "axis": 0}
+    further = [
+        ({"alpha": 0.1}, {}), ({"com": 1, "ignore_na": True, "min_periods": 3}, {}),
+        ({"times": days, "halflife": DAY}, {}), ({"span": 9}, {"reset": marks}),
+    ]  # fmt: skip
+    other = {"other": y} if statistic == "cov" else {}
+    for options, arrays in further:
+        arrays = {**arrays, **other}
+        wanted = ewm(x, **chosen, **options, **arrays)
+        moved = {name: cupy.asarray(array) for name, array in arrays.items()}
+        result = ewm(cupy.asarray(x), **chosen, **options, **moved)
+        assert isinstance(result, cupy.ndarray)
+        np.testing.assert_allclose(result.get(), wanted, rtol=1e-8, atol=1e-7)
