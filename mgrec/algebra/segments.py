@@ -85,8 +85,10 @@ def segmented(transfer_map: TransferMap, states: int, operands: int) -> Segmente
     --------
     >>> from mgrec.algebra.affine import affine
     >>> add = segmented(affine, states=1, operands=2)
-    >>> add.apply(add.lift(0, 10.0, 1.0, 2.0), 5.0), add.apply(add.lift(1, 10.0, 1.0, 2.0), 5.0)
-    (7.0, 12.0)
+    >>> float(add.apply(add.lift(0, 10.0, 1.0, 2.0), 5.0))
+    7.0
+    >>> float(add.apply(add.lift(1, 10.0, 1.0, 2.0), 5.0))
+    12.0
     """
     width = len(transfer_map.identity)
     scope: dict[str, Any] = {

@@ -40,7 +40,7 @@ def canonical_shape(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
 
 def _canonical(array: Any, shape: tuple[int, ...], axis: int, layout: tuple[int, int, int]) -> Any:
     if array.shape == shape:
-        return _contiguous(array).reshape(layout)
+        return contiguous(array).reshape(layout)
     if array.ndim == 0:
         return array.reshape(1, 1, 1)
     own = (1,) * (len(shape) - array.ndim) + array.shape
@@ -56,10 +56,11 @@ def _canonical(array: Any, shape: tuple[int, ...], axis: int, layout: tuple[int,
     if list(own) != full:
         # Axes of which only some are broadcast cannot be merged: they are expanded.
         array = np.broadcast_to(array, full)
-    return _contiguous(array).reshape(target)
+    return contiguous(array).reshape(target)
 
 
-def _contiguous(array: Any) -> Any:
+def contiguous(array: Any) -> Any:
+    """The array, or a copy of it in C order, where it is."""
     return array if array.flags.c_contiguous else array.copy(order="C")
 
 

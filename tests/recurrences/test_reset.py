@@ -34,6 +34,24 @@ def chunked(x, chunks):
     return da.from_array(np.asarray(x), chunks=(chunks,)) if np.ndim(x) else x
 
 
+@pytest.mark.parametrize("reverse", [False, pytest.param(True, marks=pytest.mark.extended)])
+def test_segments_are_loops_of_their_own(reverse):
+    rng = np.random.default_rng(5)
+    s, t = rng.normal(size=(2, 300))
+    t[[40, 150]] = np.nan, np.inf
+    for labels in (np.arange(300) // 20, np.arange(300) // 140):
+        marks = np.diff(labels, prepend=labels[0]) != 0
+        marks = np.append(marks[1:], False) if reverse else marks
+        wanted = by_segments(oracles.linear, (s, t), 0.5, marks, reverse)[:, 0]
+        for convert in (np.asarray, lambda x: da.from_array(x, chunks=70)):
+            for reset in (marks, labels):
+                result = mgrec.linear_recurrence(
+                    *map(convert, (s, t)), 0.5, reverse=reverse, reset=convert(reset)
+                )
+                np.testing.assert_allclose(result, wanted, rtol=1e-11)
+
+
+@pytest.mark.extended
 @settings(max_examples=25, deadline=None)
 @given(data=st.data(), length=st.integers(0, 60), reverse=st.booleans())
 def test_segments_of_any_map_are_loops_of_their_own(data, length, reverse):
@@ -58,6 +76,7 @@ def test_segments_of_any_map_are_loops_of_their_own(data, length, reverse):
         np.testing.assert_allclose(result, wanted.reshape(length, states), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("form", ["along", "rows", "full"])
@@ -87,6 +106,7 @@ def test_marks_broadcast_to_the_rows(axis, reverse, form):
         np.testing.assert_allclose(result, wanted, rtol=1e-11, atol=1e-12)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("dtype", ["i8", "U2", "M8[D]"])
 def test_labels_start_anew_where_they_change(reverse, dtype):
@@ -103,6 +123,7 @@ def test_labels_start_anew_where_they_change(reverse, dtype):
             np.testing.assert_array_equal(result, wanted)
 
 
+@pytest.mark.extended
 def test_threads_solve_segments_as_one_does(eager_threads, monkeypatch):
     rng = np.random.default_rng(3)
     s, t = rng.uniform(-1, 1, (2, 70_000))
@@ -117,6 +138,7 @@ def test_threads_solve_segments_as_one_does(eager_threads, monkeypatch):
         np.testing.assert_allclose(results[2], results[0], rtol=1e-12, atol=1e-15)
 
 
+@pytest.mark.extended
 def test_coefficients_count_on_through_segments():
     s = mgrec.Coefficient(lambda i: 1.0 * i)
     marks = np.array([False, False, True, False])
@@ -124,6 +146,7 @@ def test_coefficients_count_on_through_segments():
         np.testing.assert_array_equal(mgrec.linear_recurrence(s, t, reset=marks), [1, 2, 1, 4])
 
 
+@pytest.mark.extended
 def test_rational_segments():
     a = np.array([1.0, 1.0, 1.0, 2.0, 1.0])
     marks = [False, False, True, False, False]
@@ -131,6 +154,7 @@ def test_rational_segments():
     np.testing.assert_allclose(result, [2, 1.5, 2, 2.5, 1.4])
 
 
+@pytest.mark.extended
 def test_a_map_of_ones_own_starts_anew():
     running_best = mgrec.TransferMap(
         lift=lambda x: (x,),
@@ -159,6 +183,7 @@ def test_what_reset_refuses(reset, error, words):
         mgrec.linear_recurrence(1.0, np.ones(4), reset=reset)
 
 
+@pytest.mark.extended
 def test_labels_in_chunks_of_unknown_sizes_are_refused():
     x = da.ones(6, chunks=2)
     x = x[x > 0]
@@ -198,3 +223,30 @@ def test_starts_of_sequences(lengths, reverse):
 def test_what_starts_refuses(given, error, words):
     with pytest.raises(error, match=words):
         mgrec.starts(**given)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("dtype", ["f8", "f4", "c16", "i4", "u1"])
+@pytest.mark.parametrize(("shape", "axis"), [((50_001,), 0), ((300, 77), 1), ((500, 40), 0)])
+def test_segments_on_a_gpu_are_those_of_numpy(shape, axis, dtype, reverse):
+    import cupy
+
+    rng = np.random.default_rng(len(shape))
+    s, t = (rng.integers(0, 4, shape).astype(dtype) for _ in range(2))
+    if np.dtype(dtype).kind in "fc":
+        s *= np.dtype(dtype).type(0.3)
+        t[..., 7] = np.nan
+    initial = s.take(0, axis)
+    marks = rng.random(shape) < 0.05
+    options = {"axis": axis, "reverse": reverse}
+    wanted = mgrec.linear_recurrence(s, t, initial, reset=marks, **options)
+    given = [cupy.asarray(x) for x in (s, t, initial, marks)]
+    result = mgrec.linear_recurrence(*given[:3], reset=given[3], **options)
+    rtol = 1e-4 if dtype == "f4" else 1e-11
+    np.testing.assert_allclose(result.get(), wanted, rtol=rtol, atol=rtol)
+    if len(shape) > 1:
+        lazy = [da.from_array(x.get(), chunks=37).map_blocks(cupy.asarray) for x in given[:2]]
+        chunked_marks = da.from_array(marks, chunks=37).map_blocks(cupy.asarray)
+        again = mgrec.linear_recurrence(*lazy, initial, reset=chunked_marks, **options)
+        np.testing.assert_allclose(again.compute().get(), wanted, rtol=rtol, atol=rtol)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 STATISTICS = ("mean", "sum", "var", "std", "cov", "corr")
 PAIRS = ("cov", "corr")
 """Statistics of two series."""
+_GAPS = 64
 
 
 @dataclass(frozen=True)
@@ -43,9 +46,15 @@ class Weights:
         return is_mean and self.share == 0.5
 
     @property
-    def numbers(self) -> tuple[float, float, bool, bool, int, bool]:
-        """What kernels are told beside the statistic and `is_adjusted`, in their order."""
+    def numbers(self) -> tuple[float, float, bool, bool, int, bool, np.ndarray]:
+        """What kernels are told beside the statistic and `is_adjusted`, in their order.
+
+        The last is what all before an observation keep of the mean after gaps of 0, 1, … steps,
+        where they weighed 1 before.
+        """
+        old = self.decay ** np.arange(1.0, _GAPS + 1)
+        kept = old if self.is_complement else old / (old + self.share)
         return (
             self.decay, self.share, self.ignores_missing, self.is_complement, self.least,
-            self.is_biased,
+            self.is_biased, kept,
         )  # fmt: skip

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...arrays.chunk import Chunk
 from ...arrays.kinds import is_lazy, is_on_gpu, to_host
-from ...arrays.layout import canonical_shape
+from ...arrays.layout import canonical_shape, contiguous
 from ..begun import Begin
 from ..family import Arrays, Pack, Shape
 from ..kernels import Again, Backend, Kernels, Summarise
@@ -22,8 +22,9 @@ from ..problem import Problem, varying
 from .recurrence import FilterRecurrence
 from .summary import CascadeSummary
 
-# Samples that are copied at a time, and of a segment that is filtered where it lies.
-_BATCH, _LONG = 1 << 22, 1 << 15
+# Samples that are copied at a time, on a CPU and on a GPU, which takes more to be busy. Where they
+# are those of fewer segments, each segment is filtered where it lies.
+_BATCH, _BATCH_ON_GPU, _FEW = 1 << 22, 1 << 24, 100
 
 
 @dataclass(frozen=True)
@@ -52,26 +53,27 @@ class Segments:
         for length in np.unique(self.lengths):
             yield self.part(self.lengths == length)
 
-    def alike(self) -> Iterator[Segments]:
+    def alike(self, batch: int) -> Iterator[Segments]:
         """Segments of lengths from a power of 2 to the next one, few enough to be copied."""
         classes = np.frexp(self.lengths)[1]
         for each in np.unique(classes):
             chosen = np.flatnonzero(classes == each)
-            most = max(1, _BATCH >> int(each)) if 1 << int(each) < _LONG else 1
+            most = batch >> int(each)
+            most = most if most >= _FEW else 1
             for left in range(0, len(chosen), most):
                 yield self.part(chosen[left : left + most])
 
 
-def segments_of(marks: np.ndarray, rows: int) -> Segments:
-    """The segments of rows whose marks are (1 or rows, steps), in host memory."""
-    steps = marks.shape[1]
-    is_begin = marks.astype(bool)
-    is_begin[:, :1] = True
-    row, begin = np.nonzero(is_begin)
+def segments_of(marks: Any, rows: int) -> Segments:
+    """The segments of rows whose marks are (1 or rows, steps)."""
+    is_begin = marks.copy()
+    is_begin[:, :1] = 1
+    row, begin = np.divmod(to_host(np.flatnonzero(is_begin)), max(marks.shape[1], 1))
+    count, steps = marks.shape
     end = np.append(begin[1:], steps)
     end[np.append(row[1:] != row[:-1], True)] = steps
-    is_first = marks[row, begin] == 0
-    if len(marks) < rows:
+    is_first = (begin == 0) & ~to_host(marks[:, :1].any(1))[row]
+    if count < rows:
         row = np.repeat(np.arange(rows), len(begin))
         begin, end, is_first = (np.tile(each, rows) for each in (begin, end, is_first))
     return Segments(row, begin, end - begin, is_first)
@@ -114,8 +116,11 @@ class SegmentedFilter(FilterRecurrence):
         launch = backend.kernels(self.family).precompute
         samples, marks, starts = self._rows(pack)
         steps = samples.shape[1]
-        from_end = marks[:, ::-1].argmax(1) if steps else np.zeros(len(marks), int)
-        last = np.broadcast_to(np.where(marks.any(1), steps - 1 - from_end, -1), len(samples))
+        last = np.full(len(marks), -1)
+        if steps:
+            from_end, is_marked = to_host(marks[:, ::-1].argmax(1)), to_host(marks.any(1))
+            last = np.where(is_marked, steps - 1 - from_end, -1)
+        last = np.broadcast_to(last, len(samples))
         groups: list[Any] = []
         for mark in np.unique(last):
             rows = np.flatnonzero(last == mark)
@@ -139,33 +144,31 @@ class SegmentedFilter(FilterRecurrence):
         outer, steps, inner = canonical_shape(shape, self.axis)
         before = np.zeros_like(starts) if entry is None else to_host(entry)
         before = before.reshape(starts.shape)
-        filtered, exit = backend.empty(samples.shape, self.dtype), before.copy()
+        # What segments are filled up with goes to one place behind them.
+        filtered, exit = backend.empty((samples.size + 1,), self.dtype), before.copy()
         segments = segments_of(marks, len(samples))
         is_last = (segments.begins + segments.lengths == steps) & self.is_exit_asked
-        for part in (*segments.part(~is_last).alike(), *segments.part(is_last).equal()):
+        batch = _BATCH_ON_GPU if is_on_gpu(samples) else _BATCH
+        for part in (*segments.part(~is_last).alike(batch), *segments.part(is_last).equal()):
             states = np.where(part.is_first, before[:, part.rows], starts[:, part.rows])
             after = self._filter(backend, samples, part, states, filtered)
             if self.is_exit_asked:  # of use for the last segments, which are not filled up
                 exit[:, part.rows] = to_host(after)[:, :, 0]
-        result = filtered.reshape(outer, inner, steps).swapaxes(1, 2).reshape(shape)
+        result = filtered[:-1].reshape(outer, inner, steps).swapaxes(1, 2).reshape(shape)
         if out:
             out[0][...] = result
             result = out[0]
-        return (np.ascontiguousarray(result),), exit.reshape(len(exit), outer, inner)
+        return (contiguous(result),), exit.reshape(len(exit), outer, inner)
 
     def _filter(
         self, backend: Backend, samples: Any, part: Segments, states: np.ndarray, filtered: Any
     ) -> Any:
         """Filter segments side by side, and return the states after as many steps for all."""
-        chunk, index, is_own = self._side_by_side(samples, part)
+        chunk, target = self._side_by_side(samples, part)
         result = backend.empty(chunk.shape, self.dtype)
         determine = backend.kernels(self.family).determine
         after = determine(self.cascade, chunk, np.ascontiguousarray(states[:, :, None]), result)
-        if index is None:
-            row, begin = int(part.rows[0]), int(part.begins[0])
-            filtered[row, begin : begin + chunk.steps] = result[0, :, 0]
-        else:
-            filtered.reshape(-1)[index[is_own]] = result[:, :, 0][is_own]
+        filtered[target] = result[0, :, 0] if isinstance(target, slice) else result[:, :, 0]
         return after
 
     def _rows(self, pack: Pack) -> tuple[Any, np.ndarray, np.ndarray]:
@@ -177,9 +180,8 @@ class SegmentedFilter(FilterRecurrence):
             full = np.broadcast_to(array, shape)
             outer, steps, inner = canonical_shape(shape, self.axis)
             lines = full.reshape(outer, steps, inner).swapaxes(1, 2)
-            return np.ascontiguousarray(lines).reshape(outer * inner, steps)
+            return contiguous(lines).reshape(outer * inner, steps)
 
-        marks = to_host(marks)
         is_shared = marks.size == marks.shape[self.axis]
         along = tuple(steps if k == self.axis else 1 for k in range(x.ndim))
         marks = rows(marks, along if is_shared else x.shape)
@@ -190,25 +192,23 @@ class SegmentedFilter(FilterRecurrence):
         return rows(x, x.shape), marks, begin
 
     def _lines(self, samples: Any) -> Chunk:
-        samples = np.ascontiguousarray(samples)
+        samples = contiguous(samples)
         return Chunk((samples[:, :, None],), (*samples.shape, 1), self.dtype)
 
-    def _side_by_side(self, samples: Any, part: Segments) -> tuple[Chunk, Any, Any]:
-        """Segments as rows, where their samples lie, and which are theirs; or one where it is."""
-        length = int(part.lengths.max())
-        if len(part.rows) == 1:
-            row, begin = int(part.rows[0]), int(part.begins[0])
-            return self._lines(samples[row : row + 1, begin : begin + length]), None, None
-        where = part.rows * samples.shape[1] + part.begins
-        lengths = part.lengths
+    def _side_by_side(self, samples: Any, part: Segments) -> tuple[Chunk, Any]:
+        """Segments as rows, and where their outputs belong; one alone is not copied."""
+        length, size = int(part.lengths.max()), samples.size
+        where, lengths = part.rows * samples.shape[1] + part.begins, part.lengths
+        if len(where) == 1:
+            target = slice(int(where[0]), int(where[0]) + length)
+            return self._lines(samples.reshape(-1)[target][None]), target
         if is_on_gpu(samples):
             where, lengths = (np.asarray(each, like=samples) for each in (where, lengths))
         steps = np.arange(length, like=samples)
-        is_own = steps < lengths[:, None]
-        index = np.minimum(where[:, None] + steps, samples.size - 1)
-        own = samples.reshape(-1)[index]
-        own[~is_own] = 0
-        return self._lines(own), index, is_own
+        target = np.where(steps < lengths[:, None], where[:, None] + steps, size)
+        own = samples.reshape(-1)[np.minimum(target, size - 1)]
+        own = np.where(target < size, own, samples.dtype.type(0))
+        return self._lines(own), target
 
 
 def with_marks(problem: Problem, marks: Any) -> Problem:

@@ -41,14 +41,7 @@ def check(
     kinds : str
         Kinds of dtype to compute in; integers become floats where "i" is not among them.
     """
-    checked = {name: _operand(name, value) for name, value in operands.items()}
-    states = initial if isinstance(initial, tuple) else (initial,)
-    if isinstance(initial, tuple) and len(initial) < 2:
-        raise ValueError("initial must be a scalar where the state is one; got a tuple of 1")
-    states = tuple([as_array("initial", state) for state in states])
-    named = [(name, array) for name, value in checked.items() for array in arrays_of([value])]
-    given = [] if reset is None else [("reset", reset)]
-    check_together([*named, *given], [("initial", state) for state in states])
+    checked, states = _checked(operands, initial, reset)
     shape = broadcast(checked)
     axis = as_axis(axis, shape)
     result_dtype = _result_dtype(checked, states, kinds)
@@ -74,15 +67,23 @@ def check(
         transfer_map=transfer_map,
         operands=slots,
     )
-    return Problem(
-        recurrence,
-        arrays,
-        initial_states,
-        shape,
-        memory,
-        out,
-        isinstance(initial, tuple),
-    )
+    is_several = isinstance(initial, tuple)
+    return Problem(recurrence, arrays, initial_states, shape, memory, out, is_several)
+
+
+def _checked(
+    operands: dict[str, Any], initial: Any, reset: Any
+) -> tuple[dict[str, Any], tuple[Any, ...]]:
+    """Operands and states as arrays and numbers that go together."""
+    checked = {name: _operand(name, value) for name, value in operands.items()}
+    states = initial if isinstance(initial, tuple) else (initial,)
+    if isinstance(initial, tuple) and len(initial) < 2:
+        raise ValueError("initial must be a scalar where the state is one; got a tuple of 1")
+    states = tuple([as_array("initial", state) for state in states])
+    named = [(name, array) for name, value in checked.items() for array in arrays_of([value])]
+    given = [] if reset is None else [("reset", reset)]
+    check_together([*named, *given], [("initial", state) for state in states])
+    return checked, states
 
 
 def _marked(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...arrays.arguments import as_axis
-from ...arrays.kinds import is_lazy, is_on_gpu
+from ...arrays.kinds import check_together, is_lazy, is_on_gpu
 from ...arrays.segments import as_reset
 from ...families.ewm.recurrence import ewm_problem
 from ...families.ewm.weights import Weights
@@ -123,7 +123,7 @@ def ewm(
     >>> ewm(np.array([1.0, np.nan, 3.0]), span=3)
     array([1. , 1. , 2.6])
     >>> ewm(np.array([1.0, 2.0, 4.0]), com=1, statistic="std")
-    array([       nan, 0.70710678, 1.48804762])
+    array([       nan, 0.70710678, 1.58113883])
 
     By time: a day after a value its weight is half.
 
@@ -139,6 +139,7 @@ def ewm(
     if times is not None:
         series["gaps"] = as_gaps(times, halflife, x, axis)
     if reset is not None:
+        check_together([("x", x), ("reset", reset)], [])
         series["marks"] = as_reset(reset, x.shape, axis, False)
     is_narrow = all(each.dtype.char == "f" for name, each in series.items() if name in "xy")
     dtype = np.dtype(np.float32 if is_narrow else np.float64)

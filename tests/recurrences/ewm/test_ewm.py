@@ -69,6 +69,7 @@ def test_weighted_mean_of_nothing(chunks):
     assert y.compute(scheduler="sync").shape == (0,)
 
 
+@pytest.mark.extended
 def test_weighted_mean_of_other_dtypes():
     assert ewm(np.arange(5), alpha=0.5).dtype == np.float64
     single = ewm(np.arange(5, dtype="f4"), alpha=0.5)
@@ -97,6 +98,74 @@ def test_weighted_mean_of_other_dtypes():
 def test_what_the_weighted_mean_refuses(weights, error, words):
     with pytest.raises(error, match=words):
         ewm(np.ones(3), **weights)
+
+
+BAD = [
+    (
+        {"statistic": "median"},
+        ValueError,
+        "statistic must be one of mean, sum, var, std, cov, corr",
+    ),
+    ({"statistic": "cov"}, ValueError, "other must be given for statistic 'cov'"),
+    ({"other": np.ones(3)}, ValueError, "other must be None for statistic 'mean'"),
+    ({"statistic": "corr", "other": np.ones(4)}, ValueError, "other must have the shape of x"),
+    ({"statistic": "sum", "adjust": False}, ValueError, "adjust must be True for a sum"),
+    ({"min_periods": -1}, ValueError, "min_periods must be 0 or more; got -1"),
+    ({"min_periods": 1.5}, TypeError, "min_periods must be an integer"),
+    ({"times": np.arange(3)}, ValueError, "halflife must be given beside times"),
+    ({"reset": np.ones(4, bool)}, ValueError, r"reset must have shape \(3,\)"),
+]
+DAYS = np.arange(3).astype("M8[D]")
+BAD_TIMES = [
+    ({"times": DAYS[:2]}, ValueError, r"times must have shape \(3,\); got \(2,\)"),
+    ({"times": DAYS, "halflife": 2.0}, TypeError, "halflife must be a timedelta where times are"),
+    ({"times": DAYS, "halflife": np.timedelta64(0)}, ValueError, "halflife must be above 0"),
+    ({"times": np.array(["NaT"] * 3, "M8[D]")}, ValueError, "times must not be missing; got NaT"),
+    ({"times": DAYS, "alpha": 0.5, "adjust": False}, ValueError, "adjust must be True where times"),
+    ({"times": np.array(["a", "b", "c"])}, TypeError, "times must be datetime64, or numbers"),
+]
+
+
+@pytest.mark.parametrize(("options", "error", "words"), BAD)
+def test_what_other_options_are_refused(options, error, words):
+    rate = {} if "times" in options else {"alpha": 0.5}
+    with pytest.raises(error, match=words):
+        ewm(np.ones(3), **{**rate, **options})
+
+
+@pytest.mark.parametrize(("options", "error", "words"), BAD_TIMES)
+def test_what_times_are_refused(options, error, words):
+    with pytest.raises(error, match=words):
+        ewm(np.ones(3), **{"halflife": np.timedelta64(1, "D"), **options})
+
+
+def by_definition(x, alpha, times):
+    """Biased variances with weights (1 − α)**Δt, straight from the definition."""
+    found = []
+    for i in range(x.size):
+        weights = (1 - alpha) ** (times[i] - times[: i + 1]) * np.isfinite(x[: i + 1])
+        values = np.where(np.isfinite(x[: i + 1]), x[: i + 1], 0)
+        if not weights.any():
+            found.append(np.nan)
+            continue
+        mean = np.average(values, weights=weights)
+        found.append(np.average((values - mean) ** 2, weights=weights))
+    return np.array(found)
+
+
+@pytest.mark.extended
+def test_variances_by_time_and_by_group():
+    x = draw(90)
+    x[[3, 4, 30]] = np.nan
+    times = np.cumsum(np.random.default_rng(1).uniform(0, 2, 90))
+    groups = np.repeat([1, 2, 1], 30)
+    wanted = np.concatenate(
+        [by_definition(x[a : a + 30], 0.5, times[a : a + 30] / 3) for a in (0, 30, 60)]
+    )
+    options = {"halflife": 3, "statistic": "var", "bias": True}
+    for data in (x, da.from_array(x, chunks=17)):
+        result = ewm(data, times=times, reset=groups, **options)
+        np.testing.assert_allclose(result, wanted, rtol=1e-9, atol=1e-14)
 
 
 def in_wide_precision(x, alpha, adjust):
@@ -130,7 +199,7 @@ ALPHAS = [1e-9, 3e-7, 1e-5, 7e-4, 0.02, 0.3, 0.99, 1.0]
 @pytest.mark.parametrize("adjust", [True, False])
 @pytest.mark.parametrize(
     "dtype",
-    ["f4", "i2", *(pytest.param(each, marks=pytest.mark.extended) for each in ("f2", "f8", "i8"))],
+    ["f8", *(pytest.param(each, marks=pytest.mark.extended) for each in ("f2", "f4", "i2", "i8"))],
 )
 def test_errors_are_those_of_float64(dtype, adjust):
     for seed, alpha in enumerate(ALPHAS):
@@ -150,6 +219,7 @@ def test_a_mean_that_is_too_coarse_is_noticed():
         assert_as_accurate_as_told(np.full(3000, 1 - 1e-11), x, 0.5, True)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("adjust", [True, False])
 @pytest.mark.parametrize("size", [1.0, 3e38, 1e-38])
 def test_a_long_memory_in_float32(size, adjust):

@@ -74,6 +74,7 @@ def assert_close(result, wanted, x, statistic):
     np.testing.assert_allclose(result, wanted, rtol=1e-9, atol=1e-13 * size**power + 1e-300)
 
 
+@pytest.mark.extended
 @settings(max_examples=150, deadline=None)
 @given(chosen=options(), values=series(), data=st.data())
 def test_every_option_is_pandas(chosen, values, data):
@@ -95,6 +96,7 @@ def test_every_option_is_pandas(chosen, values, data):
     assert_close(result, wanted, x, statistic)
 
 
+@pytest.mark.extended
 @settings(max_examples=60, deadline=None)
 @given(chosen=options(), values=series())
 def test_linear_recurrences_one_after_the_other_are_pandas(chosen, values):
@@ -117,3 +119,47 @@ def test_linear_recurrences_one_after_the_other_are_pandas(chosen, values):
                 np.testing.assert_allclose(result, want, rtol=0, atol=1e-3)
             else:
                 assert_close(result, wanted, x, own["statistic"])
+
+
+@pytest.mark.parametrize("statistic", ["sum", "var", "corr"])
+def test_each_statistic_is_pandas(statistic):
+    rng = np.random.default_rng(8)
+    x, y = rng.normal(size=(2, 200))
+    x[rng.random(200) < 0.2] = np.nan
+    chosen = {"statistic": statistic, "adjust": True, "bias": False, "span": 9, "min_periods": 3}
+    other = {"other": y} if statistic == "corr" else {}
+    wanted = by_pandas(x, y, None, chosen)
+    assert_close(ewm(x, **chosen, **other), wanted, x, statistic)
+
+
+def test_a_statistic_without_its_factor_is_noticed():
+    x = np.random.default_rng(9).normal(size=50)
+    chosen = {"statistic": "var", "adjust": True, "bias": False, "span": 9}
+    with pytest.raises(AssertionError):
+        assert_close(ewm(x, **{**chosen, "bias": True}), by_pandas(x, x, None, chosen), x, "var")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("adjust", [True, False])
+@pytest.mark.parametrize("statistic", ["mean", "sum", "var", "std", "cov"])
+def test_statistics_on_a_gpu_are_those_of_numpy(statistic, adjust):
+    import cupy
+
+    rng = np.random.default_rng(10)
+    x, y = rng.normal(size=(2, 400, 7))
+    x[rng.random(x.shape) < 0.2] = np.nan
+    days = np.cumsum(rng.integers(0, 3, 400)).astype("M8[D]")
+    marks = rng.random(400) < 0.02
+    chosen = {"statistic": statistic, "adjust": adjust or statistic == "sum", "axis": 0}
+    further = [
+        ({"alpha": 0.1}, {}), ({"com": 1, "ignore_na": True, "min_periods": 3}, {}),
+        ({"times": days, "halflife": DAY}, {}), ({"span": 9}, {"reset": marks}),
+    ]  # fmt: skip
+    other = {"other": y} if statistic == "cov" else {}
+    for options, arrays in further:
+        arrays = {**arrays, **other}
+        wanted = ewm(x, **chosen, **options, **arrays)
+        moved = {name: cupy.asarray(array) for name, array in arrays.items()}
+        result = ewm(cupy.asarray(x), **chosen, **options, **moved)
+        assert isinstance(result, cupy.ndarray)
+        np.testing.assert_allclose(result.get(), wanted, rtol=1e-8, atol=1e-7)

@@ -38,6 +38,7 @@ def draw(shape, axis, share, form):
     return rng.normal(size=shape), marks
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("name", FILTERS)
 @pytest.mark.parametrize("form", ["along", "full"])
 @pytest.mark.parametrize(
@@ -60,6 +61,7 @@ def test_segments_are_scipys(name, form, shape, axis):
         np.testing.assert_allclose(np.moveaxis(np.asarray(zf), axis, 0), last, atol=1e-12)
 
 
+@pytest.mark.extended
 def test_sections_and_labels():
     sos = signal.butter(6, 0.3, output="sos")
     x = np.random.default_rng(2).normal(size=(2, 300))
@@ -72,6 +74,7 @@ def test_sections_and_labels():
         np.testing.assert_allclose(zf, parts[-1][1], atol=1e-12)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("share", [0.001, 0.2])
 def test_what_was_before_is_forgotten(share):
     b, a = FILTERS["three"]
@@ -88,6 +91,7 @@ def test_what_was_before_is_forgotten(share):
         assert np.isfinite(y[2000:]).all()
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("dtype", ["f4", "c8", "i2"])
 def test_dtypes_and_out(dtype):
     b, a = FILTERS["three"]
@@ -106,3 +110,21 @@ def test_dtypes_and_out(dtype):
 def test_reset_of_other_shapes_is_refused():
     with pytest.raises(ValueError, match="reset must have shape"):
         lfilter([1.0], [1.0], np.ones(4), reset=np.ones(3, bool))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("shape", "axis"), [((20_001,), 0), ((300, 7), 0), ((7, 300), 1)])
+@pytest.mark.parametrize("form", ["along", "full"])
+def test_segments_on_a_gpu_are_scipys(shape, axis, form):
+    import cupy
+
+    b, a = FILTERS["three"]
+    x, marks = draw(shape, axis, 0.02, form)
+    zi = np.random.default_rng(1).normal(size=(3, *np.delete(shape, axis)))
+    solve = lambda part, z: signal.lfilter(b, a, part, zi=z)  # noqa: E731
+    wanted, last = by_segments(solve, x, zi, marks, axis)
+    given = np.moveaxis(zi, 0, axis)
+    y, zf = lfilter(b, a, cupy.asarray(x), axis, zi=given, reset=cupy.asarray(marks))
+    np.testing.assert_allclose(y.get(), wanted, atol=1e-11)
+    zf = zf.get() if isinstance(zf, cupy.ndarray) else zf
+    np.testing.assert_allclose(np.moveaxis(zf, axis, 0), last, atol=1e-11)

@@ -14,7 +14,7 @@ from numba.extending import overload
 from ....families.ewm.summary import FIRST, STATES
 from ....families.ewm.weights import PAIRS
 from ..compilation.kernels import WITHIN, compile_kernel
-from .steps import REST, add_up, falls_at, observation, observe, own_weight, row_loop
+from .steps import REST, faded, falls_at, is_there, observe, own_weight, row_loop
 
 # A tile: columns, and steps of each before it is the next one's turn.
 COLUMNS, STEPS = 64, 128
@@ -124,26 +124,32 @@ def _reduction(statistic: str, is_adjusted: bool) -> Callable[..., Any]:
     is_pair, is_sum = statistic in PAIRS, statistic == "sum"
 
     def reduction(x: Any, y: Any, gaps: Any, weights: Any) -> Any:
-        decay, share, ignores, is_complement, _, _ = weights
+        decay, share, ignores, is_complement, _, _, _ = weights
         lead, left, first_x, first_y, count, others = 1.0, 1.0, 0.0, 0.0, 0.0, REST
         for i in range(x.size):
-            value, other, is_there = observation(x, y, i, is_pair)
-            falls = falls_at(gaps, i, decay, ignores and not is_there)
-            if is_sum or count == 0:
-                lead *= falls
+            falls, is_new = falls_at(gaps, i, decay), is_there(x, y, i, is_pair)
+            value = np.float64(x[i])
+            other = np.float64(y[i]) if is_pair else value
+            falls = falls if is_new or not ignores else 1.0
             if is_sum:
-                others = add_up(others, falls, value, is_there)
-            elif count > 0:
-                all_before = left + others[1]
-                own = own_weight(all_before, falls, share, is_adjusted, is_complement)
-                others = observe(others, falls, own, value, other, is_there and own > 0, True)
+                lead *= falls
+                total = others[3] * falls + (value if is_new else 0.0)
+                others = (0.0, 0.0, 0.0, total, 0.0, 0.0, 0.0, 0.0)
+            elif count == 0:
+                lead *= falls
+                if is_new:
+                    first_x, first_y = value, other
+            else:
+                own = own_weight(left + others[1], falls, share, is_adjusted, is_complement)
                 left *= falls
-                if is_there and not is_adjusted:
+                if is_new and own > 0:
+                    others = observe(others, falls, own, value, other, True)
+                else:
+                    others = faded(others, falls)
+                if is_new and not is_adjusted:
                     unit = 1.0 / (left + others[1])
                     left, others = left * unit, scaled(others, unit)
-            elif is_there:
-                first_x, first_y = value, other
-            count += 1.0 if is_there else 0.0
+            count += 1.0 if is_new else 0.0
         return (lead, count, first_x, first_y, left), others
 
     return reduction
@@ -190,7 +196,7 @@ def propagate_kernel(is_sum: bool, is_adjusted: bool) -> Any:
                 state = scaled(state, lead)
             else:
                 own = own_weight(state[1], lead, share, is_adjusted, is_complement)
-                first = observe(state, lead, own, parts[2, row], parts[3, row], True, is_adjusted)
+                first = observe(state, lead, own, parts[2, row], parts[3, row], is_adjusted)
                 state = joined(scaled(first, left), parts, row, count - 1.0)
             put_state(exit, (0, row), state)
 

@@ -76,7 +76,7 @@ class _Printer:
         self.printed.update(members, decided)
         shown = {k for k in members if self._is_used_later(k)}
         kinds = {k: self.statements[k].kind for k in (*members, *decided)}
-        lines = [f"{kinds[k]} v{k} = {kinds[k]}();" for k in sorted(shown)]
+        lines = [f"{kinds[k]} v{k}{{}};" for k in sorted(shown)]
         lines += [f"{kinds[k]} v{k};" for k in decided]
         # The longer side is taken for the rarer.
         longer = sum(self.sides[k] == (flag, True) for k in members) * 2 > len(members)

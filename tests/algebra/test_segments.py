@@ -1,0 +1,40 @@
+"""Segmented maps keep the laws, and are told apart by what they are made of."""
+
+import cloudpickle
+import numpy as np
+import pytest
+
+import mgrec
+from mgrec.algebra.segments import segmented
+
+
+def mark(generator):
+    return float(generator.integers(0, 2))
+
+
+def normal(generator):
+    return generator.normal()
+
+
+@pytest.mark.parametrize(
+    ("transfer_map", "states", "operands"),
+    [(mgrec.maps.affine, 1, 2), (mgrec.maps.max_plus, 1, 2), (mgrec.maps.matrix2, 2, 6)],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_laws_of_segmented_maps(transfer_map, states, operands):
+    state = None if states == 1 else lambda generator: tuple(generator.normal(size=states))
+    draws = [mark, *[normal] * (states + operands)]
+    mgrec.check_laws(segmented(transfer_map, states, operands), *draws, state=state)
+
+
+def test_nothing_before_a_mark_is_in_a_map():
+    add = segmented(mgrec.maps.affine, 1, 2)
+    before, after = add.lift(0, 1.0, np.nan, np.inf), add.lift(1, 1.0, 2.0, 3.0)
+    assert add.apply(add.compose(before, after), np.nan) == 5
+    assert np.isnan(add.apply(before, 0.0))
+
+
+def test_a_segmented_map_comes_back_from_a_worker():
+    add = segmented(mgrec.maps.affine, 1, 2)
+    assert cloudpickle.loads(cloudpickle.dumps(add)) == add
+    assert add != segmented(mgrec.maps.max_plus, 1, 2)
