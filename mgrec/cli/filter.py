@@ -28,7 +28,9 @@ SHORT = 1 << 16
 
 HELP = f"""Filter IN along an axis.
 
-IN and OUT are .npy files, .zarr stores or .wav files. The filter is one of: a Butterworth
+IN and OUT are .npy files, .zarr stores or .wav files (RF64 above 4 GiB); IN may also be an array
+of a .zarr group, a URL that fsspec opens, or a recording that libsndfile reads, such as .flac.
+Recordings need soundfile. The filter is one of: a Butterworth
 filter (--butter ORDER with --low, --high or --band, which needs SciPy), second-order sections
 (--sos FILE, an array of rows b0 b1 b2 1 a1 a2), or a transfer function (--ba FILE, two rows b
 and a). FILE is .npy, or .json with nested lists.

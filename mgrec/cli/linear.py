@@ -19,9 +19,11 @@ from .writing import solve_to_file
 
 HELP = f"""Solve w_i = s_i·w_(i-1) + t_i for arrays in files.
 
-S is a number, or an array that broadcasts against T; arrays are .npy files or .zarr stores.
-They are read and OUT is written chunk by chunk, so that neither has to fit into memory. On
-a cluster of several machines all paths must lie on a file system that every worker sees.
+S is a number, or an array that broadcasts against T. Arrays are .npy files, .zarr stores or
+arrays of .zarr groups (weather.zarr/rain), or URLs of these that fsspec opens (s3://...); OUT
+behind a URL is a .zarr store. They are read and OUT is written chunk by chunk, so that neither
+has to fit into memory. On a cluster of several machines all paths must lie on a file system that
+every worker sees.
 
 OUT appears when it is complete, and not before: whatever goes wrong, nothing half-written
 is left under its name.

@@ -19,9 +19,9 @@ DTYPES = ("uint32", "int32", "uint64", "int64", "float32", "float64")
 HELP = f"""Write the summed-area table of IMAGE, S[i, j] = the sum of IMAGE[:i + 1, :j + 1].
 
 IMAGE is a file that Pillow reads (.png, .tif, .jpg and others), with a table for each of its
-channels, or a .npy file or .zarr store with a table for each index of other axes. Tables are
-computed and OUT is written chunk by chunk. On a cluster of several machines all paths must lie on
-a file system that every worker sees.
+channels, or a .npy file or .zarr store (or a URL of one) with a table for each index of other
+axes. Tables are computed and OUT is written chunk by chunk. On a cluster of several machines all
+paths must lie on a file system that every worker sees.
 
 OUT appears when it is complete, and not before.
 

@@ -175,7 +175,8 @@ def test_on_a_cluster(client):
 @pytest.mark.skipif(ON, reason="this is that process")
 def test_with_query_planning_on():
     environment = os.environ | {"DASK_ARRAY__QUERY_PLANNING": "True"}
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider"]
+    options = ["-q", "-n", "0", "-p", "no:cacheprovider", "-m", "not extended"]
+    command = [sys.executable, "-m", "pytest", *options]
     files = [__file__, "tests/test_every_recurrence.py::test_any_chunks"]
     run = subprocess.run([*command, *files], env=environment, capture_output=True, text=True)
     assert run.returncode == 0, run.stdout[-5000:]

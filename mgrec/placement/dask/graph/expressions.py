@@ -108,16 +108,15 @@ class Solved(ArrayExpr):  # type: ignore[misc]
 def _named_anew(tasks: dict[Any, Any], renamed: dict[str, str], fresh: Any) -> dict[Any, Any]:
     """The same tasks under fresh names, over arrays of other names."""
     tasks = convert_legacy_graph(tasks, set(tasks))
-    own = {key: _with_name(key, fresh(_name_of(key))) for key in tasks}
+    names = renamed | {name: fresh(name) for name in {_name_of(key) for key in tasks}}
+
+    def named(key: Any) -> Any:
+        return _with_name(key, names[_name_of(key)])
+
     anew = {}
     for key, task in tasks.items():
-        names = own | {
-            at: _with_name(at, renamed[_name_of(at)])
-            for at in task.dependencies
-            if at not in own and _name_of(at) in renamed
-        }
-        used = {at: names[at] for at in task.dependencies if at in names}
-        anew[own[key]] = task.substitute(used, key=own[key])
+        used = {at: named(at) for at in task.dependencies if _name_of(at) in names}
+        anew[named(key)] = task.substitute(used, key=named(key))
     return anew
 
 
