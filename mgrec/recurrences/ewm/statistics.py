@@ -87,6 +87,8 @@ def ewm(
     ------
     TypeError
         `x` is complex, a weight is no number, or a flag is no bool.
+    RuntimeError
+        A CUDA graph is being captured: the host looks for missing values.
     ValueError
         None or several of the weights are given, or one is out of its range; shapes do not fit;
         `adjust` is False for a sum; `other` is missing, or not wanted.
@@ -152,6 +154,8 @@ def ewm(
 
 def _on_gpu(weights: Weights, series: dict[str, Any], axis: int, dtype: np.dtype[Any]) -> Any:
     x = series["x"]
+    if not is_lazy(x):
+        refuse_capture("ewm", "the host looks for missing values")
     if set(series) == {"x"} and weights.statistic == "mean" and weights.least == 1:
         largest = math.nan if is_lazy(x) else largest_size(x)
         if math.isfinite(largest):
