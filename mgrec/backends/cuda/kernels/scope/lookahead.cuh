@@ -42,10 +42,12 @@ DEVICE inline bool received(const Unit* descriptors, long long place, unsigned t
   return complete;
 }
 
-constexpr int RING = 4;  // entries; a block's warps and its look-ahead are never 3 tiles apart
+constexpr int RING = 4;  // entries; a block's warps and its look-ahead are never 4 tiles apart
 
-// Between a block's warps and its look-ahead warp: hardware barriers, each in two that take turns,
-// since one side may be a tile ahead. Barrier 0 is the block's, 1 that of the scanning threads.
+// Between a block's warps and its look-ahead: hardware barriers, each in RING that take turns, since
+// one side may be some tiles ahead. Barrier 0 is the block's, 1 that of the scanning threads.
+DEVICE inline int published(int turn) { return 2 + turn % RING; }
+DEVICE inline int resolved(int turn) { return 7 + turn % RING; }
 DEVICE inline void arrive(int barrier, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
@@ -53,8 +55,8 @@ DEVICE inline void meet(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 // The block's last warp has published its tile number `turn`; the look-ahead warp waits for it.
-DEVICE inline void announce_published(int turn) { arrive(2 + turn % 2, 64); }
-DEVICE inline void await_published(int turn) { meet(2 + turn % 2, 64); }
+DEVICE inline void announce_published(int turn) { arrive(published(turn), 64); }
+DEVICE inline void await_published(int turn) { meet(published(turn), 64); }
 // The look-ahead warp has found that tile's entry; all scanning threads wait for it.
-DEVICE inline void announce_resolved(int turn) { arrive(4 + turn % 2, THREADS + 32); }
-DEVICE inline void await_resolved(int turn) { meet(4 + turn % 2, THREADS + 32); }
+DEVICE inline void announce_resolved(int turn) { arrive(resolved(turn), THREADS + 32); }
+DEVICE inline void await_resolved(int turn) { meet(resolved(turn), THREADS + 32); }
