@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from cuda_cases import assert_close, draw, loop
 from test_cuda_channels import _on_host, compiler, solve  # noqa: F401
+from test_cuda_channels import layout_of as channels_of
 
 from mgrec.algebra.transfer_map import TransferMap
 from mgrec.backends.cuda.transfer.program import Layout
@@ -61,3 +62,30 @@ def test_bits_do_not_depend_on_the_distance() -> None:
     ):  # fmt: skip
         found = solve(maps.mobius, operands, entry, shape, other, blocks)[0].view("i4")
         np.testing.assert_array_equal(found, first)
+
+
+@pytest.mark.parametrize("shape", [(1, 13_001, 1), (7, 1003, 1), (1, 24 * 70 + 5, 3)])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_arrays_that_begin_anywhere(shape: Any, dtype: str, reverse: bool) -> None:
+    """Bit for bit as arrays that begin at a multiple of 16 bytes."""
+    operands, entry = operands_of(maps.affine, 2, shape, dtype), [np.ones(shape[::2], dtype)]
+    vector = 16 // np.dtype(dtype).itemsize
+    layout = replace(layout_of(dtype, shape[0], reverse=reverse), stages=2, distance=1)
+    if shape[2] > 1:
+        layout = channels_of(shape[2], vector, reverse=reverse)
+    first = solve(maps.affine, operands, entry, shape, layout)[0].view("u1")
+    for shifts in ((1, 0), (0, vector - 1), (1, 1)):
+        moved = [aligned(x, shift) for x, shift in zip(operands, shifts, strict=True)]
+        assert [x.ctypes.data % 16 // x.itemsize for x in moved] == list(shifts)
+        found = solve(maps.affine, moved, entry, shape, layout)[0].view("u1")
+        np.testing.assert_array_equal(found, first)
+
+
+def aligned(array: Any, shift: int) -> Any:
+    """A copy that begins so many items behind a multiple of 16 bytes."""
+    memory = np.empty(array.nbytes + 64, np.uint8)
+    begin = -memory.ctypes.data % 16 + shift * array.itemsize
+    copy = memory[begin : begin + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy

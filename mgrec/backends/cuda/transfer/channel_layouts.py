@@ -43,7 +43,7 @@ def choose_channels(chunk: Chunk, source: Source, states: int, device: Device) -
     layout = _sized(chunk, source, states)
     if steps < 2 * steps_of_tile(layout, size):
         return None
-    is_copied = source.is_aligned and device.capability >= _BULK_CAPABILITY
+    is_copied = device.capability >= _BULK_CAPABILITY
     return replace(
         layout, bulk=is_copied and _bytes(layout, chunk, source, states) <= device.shared_bytes
     )

@@ -113,8 +113,8 @@ def _reduced_stages(
     """
 
     def fit(stages: int, items: int, room: int) -> bool:
-        steps = layout.threads * items * len(source.streams)
-        return items > 0 and 128 + stages * steps * chunk.dtype.itemsize <= room
+        tile = layout.threads * items * chunk.dtype.itemsize + 16 * any(source.shifts)
+        return items > 0 and 128 + stages * len(source.streams) * tile <= room
 
     fewer = layout.items - 2 * 16 // chunk.dtype.itemsize
     is_close = not fit(3, layout.items, _ROW_SHARED) and fit(3, fewer, _ROW_SHARED)
@@ -143,12 +143,13 @@ def _choose_rows(
     stages = 1 if source.varying <= 1 else 2
     while vectors > 1 and _shared(threads, vectors, stages, streams, states) > _ROW_SHARED:
         vectors -= 2
-    while stages > 1 and _shared(threads, vectors, stages, streams, states) > device.shared_bytes:
+    most = device.shared_bytes - 16 * stages * streams * any(source.shifts)
+    while stages > 1 and _shared(threads, vectors, stages, streams, states) > most:
         stages -= 1
     layout = row_layout(chunk, source, device, threads, vectors * vector, stages)
     if is_heavy and not is_wide and layout.items % _HEAVY_CHAINS == 0:
         layout = replace(layout, chains=_HEAVY_CHAINS)
-    if _shared(threads, vectors, stages, streams, states) > device.shared_bytes:
+    if _shared(threads, vectors, stages, streams, states) > most:
         return replace(layout, bulk=False, staged=False)
     return layout
 
@@ -164,11 +165,11 @@ def row_layout(
     blocks: int = 1,
 ) -> Layout:  # fmt: skip
     """Complete a choice of sizes for contiguous rows."""
-    aligned, has_bulk = source.is_aligned, device.capability >= _BULK_CAPABILITY
+    has_bulk = device.capability >= _BULK_CAPABILITY
     return Layout(
         threads, items, stages,
         reverse=chunk.reverse, segmented=chunk.shape[0] > 1, crowded=chunk.shape[1] < items,
-        bulk=aligned and has_bulk, staged=aligned and not has_bulk, blocks=blocks,
+        bulk=has_bulk, staged=source.is_aligned and not has_bulk, blocks=blocks,
     )  # fmt: skip
 
 
