@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ..device.compilation import Device
     from .sources import Source
 
-_MOST_CHANNELS = 64
+_MOST_CHANNELS = 32
 _THREADS = 256
 _SHARED, _SPANS = 212 * 1024, 15 * 1024
 """Bytes of stages and stores that a block may have, and of spans beside them."""
