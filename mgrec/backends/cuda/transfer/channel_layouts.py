@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ..device.compilation import Device
     from .sources import Source
 
-_MOST_CHANNELS = 32
+_MOST_CHANNELS = 64
 _THREADS = 256
 _SHARED, _SPANS = 212 * 1024, 15 * 1024
 """Bytes of stages and stores that a block may have, and of spans beside them."""
@@ -28,9 +28,10 @@ def steps_of_tile(layout: Layout, itemsize: int) -> int:
     return layout.threads // layout.channels // vector * vector * layout.items
 
 
-def ring_of(blocks: int) -> int:
-    """Count the last tiles whose spans stay published: as ``Board`` of the kernels."""
-    return 8 * blocks + 64
+def published_of(blocks: int) -> int:
+    """Count the tiles and groups whose spans stay published: as ``Boards`` of the kernels."""
+    ring = 8 * blocks + 64
+    return ring + ring // 32 + 2
 
 
 def choose_channels(chunk: Chunk, source: Source, states: int, device: Device) -> Layout | None:
