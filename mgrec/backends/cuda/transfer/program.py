@@ -44,8 +44,8 @@ class Layout:
         thread's part; steps whose composed maps overflow or underflow are repaired; a
         lane walks a row step by step.
     channels, ahead, distance : int
-        Columns of a tile that has all columns (0: other layouts), and its warps that look ahead;
-        turns between publishing a tile and needing the states before it, 1 or 2.
+        Columns of a tile that has all columns (0: other layouts), its warps that look ahead, and
+        the turns between publishing it and needing the states before it, 1 or 2.
     staged : bool
         Tiles pass through shared memory without bulk copies; columns: by words of 16 bytes.
     """
@@ -68,10 +68,10 @@ class Layout:
     distance: int = 1
 
     def print(self) -> str:
-        own = ("channels", "ahead") if self.channels else ()
+        own = ("channels", "ahead", "distance") if self.channels else ()
         numbers = "".join(
             f"constexpr int {name.upper()} = {getattr(self, name)};\n"
-            for name in ("threads", "items", "stages", "team", "blocks", "chains", "distance", *own)
+            for name in ("threads", "items", "stages", "team", "blocks", "chains", *own)
         )
         flags = "".join(
             f"constexpr bool {name.upper()} = {str(getattr(self, name)).lower()};\n"

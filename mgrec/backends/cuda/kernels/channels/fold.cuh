@@ -64,15 +64,19 @@ struct Share {
   // False while a span is not published yet.
   DEVICE bool poll(const Boards& boards) {
     const Board& board = is_whole ? boards.groups : boards.tiles;
-    bool waiting = false;
+    bool waiting = false, wrapped[RUN];
+    Unit units[RUN][UNITS];
 #pragma unroll
     for (int k = 0; k < RUN; ++k) {
-      const bool wraps_now = place + k >= board.ring;
-      const long long other = wraps_now ? place + k - board.ring : place + k;
-      if (missing[k])
-        missing[k] = !received(board.descriptors, other * CHANNELS + channel,
-                               board.tag(wraps + wraps_now), run[k]);
-      waiting = waiting || missing[k];
+      wrapped[k] = place + k >= board.ring;
+      const long long other = wrapped[k] ? place + k - board.ring : place + k;
+      poll_if(missing[k], board.descriptors, other * CHANNELS + channel, units[k]);
+    }
+    __syncwarp();
+#pragma unroll
+    for (int k = 0; k < RUN; ++k) {
+      missing[k] = missing[k] & !taken(units[k], board.tag(wraps + wrapped[k]), missing[k], run[k]);
+      waiting = waiting | missing[k];
     }
     return !waiting;
   }

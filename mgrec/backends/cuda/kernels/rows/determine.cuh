@@ -4,9 +4,7 @@
 // state at its current one; a warp of its own meanwhile folds the spans of all tiles since the
 // block's last into that state. Under full load a poll waits behind the bulk loads of its
 // multiprocessor for about 3 µs: in the block's own warps that cost a third of the bandwidth. The
-// current tile waits in registers, so shared memory serves loads that are under way. Where maps are
-// heavy, and tiles small, a block publishes DISTANCE 2: its tiles wait in shared memory, and each is
-// read twice.
+// current tile waits in registers, so shared memory serves loads that are under way.
 #pragma once
 #include "rows/fold.cuh"
 #include "rows/walk.cuh"
@@ -83,21 +81,11 @@ DEVICE inline void resolve(Transfer::State (&tile_entry)[RING],
   }
 }
 
-constexpr bool RELOADED = DISTANCE > 1;
-static_assert(!RELOADED || (BULK && STAGES > DISTANCE && DISTANCE < RING - 1), "tiles wait in stages");
-
-struct Part {  // what a thread keeps of a tile between its upsweep and its downsweep
+struct Part {  // a thread's part of a tile, between its upsweep and its downsweep
+  Items items;
   Walk walk;
   Prefixes prefixes;
   Span before;
-};
-
-struct Turn {  // of the stages
-  int stage = 0;
-  unsigned parity = 0;
-  DEVICE void move() {
-    if (++stage == STAGES) stage = 0, parity ^= 1;
-  }
 };
 
 struct Unwatched {  // nobody looks at the items that pass
@@ -125,59 +113,48 @@ DEVICE void determine_rows(const Source& source, const Entry& entry,
   __syncthreads();
   if (threadIdx.x >= THREADS) return resolve(tile_entry, entry, descriptors, ledger, shape, epoch);
 
-  Part parts[DISTANCE + 1];
-  Items items, next_items;
-  Turn loaded, waiting;
+  Part part, next_part;
   Position position(place_of(blockIdx.x, shape), shape);
   const long long moved_rows = stride * TILE / shape.steps;
   const long long moved_steps = stride * TILE - moved_rows * shape.steps;
-  int turn = -DISTANCE;
-  for (long long tile = blockIdx.x - DISTANCE * stride, next = blockIdx.x; tile < shape.tiles;
-       tile += stride, next += stride, ++turn) {
+  int stage = 0, turn = -1;
+  unsigned parity = 0;
+  for (long long tile = blockIdx.x - stride, next = blockIdx.x; tile < shape.tiles;
+       tile = next, next += stride, ++turn) {
     if (BULK && threadIdx.x == 0) bulk_wait_read();
-    if (next < shape.tiles) {  // upsweep of a tile that is needed later
-      Part& part = parts[DISTANCE];
+    if (next < shape.tiles) {  // upsweep of the next tile
       const Place place = place_of(next, shape);
-      part.walk = SEGMENTED ? Walk(position, shape, entry) : Walk();
+      next_part.walk = SEGMENTED ? Walk(position, shape, entry) : Walk();
       if (SEGMENTED) position.move(moved_rows, moved_steps, shape);
-      read_items(stages, loaded.stage, loaded.parity, source, place, shape, next_items);
-      watch.see(source, next_items, place, shape);
-      const Span mine = upsweep(source, next_items, part.walk, place, shape, entry, part.prefixes);
-      const BlockScan scan = block_scan(mine, totals[(turn + DISTANCE) % 2]);
+      read_items(stages, stage, parity, source, place, shape, next_part.items);
+      watch.see(source, next_part.items, place, shape);
+      const Span mine = upsweep(source, next_part.items, next_part.walk, place, shape, entry,
+                                next_part.prefixes);
+      const BlockScan scan = block_scan(mine, totals[(turn + 1) % 2]);
       if (threadIdx.x >= THREADS - 32) {
         if (threadIdx.x == THREADS - 1) publish(descriptors, next, scan.total, epoch * 4);
         __syncwarp();
-        announce_published(turn + DISTANCE);
+        announce_published(turn + 1);
       }
-      if (STAGED) request_vectors(stages, loaded.stage, source, next + STAGES * stride, shape);
-      else if (!RELOADED && threadIdx.x == 0)
-        request(stages, loaded.stage, source, next + STAGES * stride, shape);
-      part.before = scan.before;
-      loaded.move();
+      if (STAGED) request_vectors(stages, stage, source, next + STAGES * stride, shape);
+      else if (threadIdx.x == 0) request(stages, stage, source, next + STAGES * stride, shape);
+      next_part.before = scan.before;
+      if (++stage == STAGES) stage = 0, parity ^= 1;
     } else {
       synchronize();
     }
     if (tile >= 0) {  // downsweep
-      const Part& part = parts[0];
-      const Place place = place_of(tile, shape);
-      if (RELOADED)
-        read_items(stages, waiting.stage, waiting.parity, source, place, shape, items);
       await_resolved(turn);
       const Transfer::State state = after(part.before, tile_entry[turn % RING]);
+      const Place place = place_of(tile, shape);
       if (GUARDED && !begins_row(part.walk) &&
           (!is_moderate(state) || is_doubtful(part.before, tile_entry[turn % RING], state)))
         mark_from(ledger, place, 0, shape);
       T w[Transfer::STATES][ITEMS];
-      downsweep(source, items, part.walk, place, shape, entry, part.prefixes, state, w);
+      downsweep(source, part.items, part.walk, place, shape, entry, part.prefixes, state, w);
       if (GUARDED) mark_growth(ledger, place, w, shape);
       write_items(stages, results, tile, place, shape, w);
-      // All threads have read the tile: they have met over its states.
-      if (RELOADED && threadIdx.x == 0)
-        request(stages, waiting.stage, source, tile + STAGES * stride, shape);
-      waiting.move();
     }
-#pragma unroll
-    for (int k = 0; k < DISTANCE; ++k) parts[k] = parts[k + 1];
-    if (!RELOADED) items = next_items;
+    part = next_part;
   }
 }
