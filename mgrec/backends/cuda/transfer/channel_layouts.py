@@ -28,10 +28,9 @@ def steps_of_tile(layout: Layout, itemsize: int) -> int:
     return layout.threads // layout.channels // vector * vector * layout.items
 
 
-def published_of(blocks: int) -> int:
-    """Count the tiles and groups whose spans stay published: as ``Boards`` of the kernels."""
-    ring = 8 * blocks + 64
-    return ring + ring // 32 + 2
+def published_of(blocks: int, tiles: int) -> int:
+    """Count the groups and last tiles whose spans stay published: as ``Boards`` of the kernels."""
+    return 8 * blocks // 32 + 4 + min(tiles, 8 * blocks + 64)
 
 
 def choose_channels(chunk: Chunk, source: Source, states: int, device: Device) -> Layout | None:

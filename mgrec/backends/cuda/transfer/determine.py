@@ -68,7 +68,7 @@ def launch_single_pass(
         kernel, call = "channels", _CHANNELS
         tiles = outers * -(-steps // steps_of_tile(layout, chunk.dtype.itemsize))
         blocks = min(resident, tiles)
-        published = published_of(blocks) * inners * units
+        published = published_of(blocks, tiles) * inners * units
         threads = layout.threads + 32 * layout.ahead
     elif along_rows:
         tiles = -(-outers * steps // (layout.threads * layout.items))

@@ -105,7 +105,8 @@ def print_program(
     parts = (
         _PRELUDE, layout.print(), kernel_text("scalar/numeric"),
         trace_transfer_map(transfer_map, source.dtype, states), "typedef Transfer::T T;\n",
-        _print_entry(values), print_source(source), kernel_text(*kernels),
+        _print_entry(values), print_source(source, source.shifts if layout.bulk else ()),
+        kernel_text(*kernels),
         entry.format(**arrays, **fields),
     )  # fmt: skip
     # Launches of many shapes share one text.

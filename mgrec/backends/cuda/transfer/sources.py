@@ -134,8 +134,11 @@ def describe(chunk: Chunk) -> Source:
     return source
 
 
-def print_source(source: Source) -> str:
-    """Print ``struct Source``; needs ``T``, ``Transfer`` and ``ITEMS``, ``REVERSE``."""
+def print_source(source: Source, shifts: Sequence[int]) -> str:
+    """Print ``struct Source``; needs ``T``, ``Transfer`` and ``ITEMS``, ``REVERSE``.
+
+    `shifts` are those of streams that are copied in vectors; none where they are not.
+    """
     streams, varying = len(source.streams), source.varying
     functions, members = "".join(source.functions), " ".join(source.members)
     return f"""
@@ -144,13 +147,13 @@ struct Items {{ T v[{max(varying, 1)}][ITEMS]; long long step; }};
 {functions}
 struct Source {{
   static constexpr int STREAMS = {streams};
-  static constexpr bool SHIFTED = {str(any(source.shifts)).lower()};
+  static constexpr bool SHIFTED = {str(any(shifts)).lower()};
   // Items that a stream begins behind a multiple of 16 bytes, and those that are loaded for a tile.
   DEVICE static constexpr int shift(int p) {{
-    return {"".join(f"p == {p} ? {n} : " for p, n in enumerate(source.shifts) if n)}0;
+    return {"".join(f"p == {p} ? {n} : " for p, n in enumerate(shifts) if n)}0;
   }}
   DEVICE static constexpr unsigned loaded(unsigned tile, unsigned vector) {{
-    return {streams} * tile + {sum(map(bool, source.shifts))} * vector;
+    return {streams} * tile + {sum(map(bool, shifts))} * vector;
   }}
   const T* stream[{max(streams, 1)}];
   {members}

@@ -32,11 +32,14 @@ struct Board {
   }
 };
 
+constexpr unsigned TURNS = 8;  // that stay published
+
 struct Boards {
-  Board tiles, groups;
+  Board groups, tiles;
   DEVICE Boards(Unit* space, unsigned epoch)
-      : tiles(space, epoch, 8 * gridDim.x + 2 * GROUP),
-        groups(space + (long long)tiles.ring * CHANNELS * UNITS, epoch, tiles.ring / GROUP + 2) {}
+      : groups(space, epoch, TURNS * gridDim.x / GROUP + 4),
+        tiles(space + (long long)groups.ring * CHANNELS * UNITS, epoch,
+              TURNS * gridDim.x + 2 * GROUP) {}
 };
 
 // What one lane polls: RUN tiles of a group, of one channel.
