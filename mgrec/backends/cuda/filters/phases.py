@@ -217,9 +217,10 @@ def choose_layout(
     # Few states wait for memory, in long runs; many for their arithmetic, with more warps.
     items, stages = (256, 2) if weight <= LIGHT and inner == 1 else (128, 3)
     # Over float32 order 2 ran at 0.865 of the floor by groups of 8 samples, at 0.823 by 4, and 8
-    # sections at 0.70 and 0.66.
-    is_grouped = weight <= 2 or LIGHT < weight <= 16
-    group = 8 if is_grouped and dtype.itemsize == 4 else 4 if weight <= 64 else 1
+    # sections at 0.71 by 16, at 0.66 by 4.
+    group = 4 if weight <= 64 else 1
+    if dtype.itemsize == 4 and (weight <= 2 or LIGHT < weight <= 16):
+        group = 8 if weight <= 2 else 16
     return FilterLayout(
         cascade.order,
         len(cascade.sections),

@@ -116,7 +116,6 @@ def trace_quickly(
         return ""
     text = trace_coefficient(step, name, operands, dtype)
     text = text.replace(f" {name}(", f" {name}_quickly(bool& odd, ", 1)
-    text = text.replace("cast<double>(index)", "quick_double(index)")
     return _WAVE.sub(r"quick_\1(odd, ", text)
 
 

@@ -11,7 +11,7 @@ from ....algebra.transfer_map import TransferMap
 from ....arrays.chunk import Chunk
 from ..device.compilation import Device
 from ..device.launches import EPOCH, SPACE, Launch, Prepared, as_argument, is_value, run_prepared
-from .channel_layouts import published_of, steps_of_tile
+from .channel_layouts import ring_of, steps_of_tile
 from .column_layouts import columns_of_lane
 from .layouts import choose_layout
 from .program import Layout, print_program
@@ -68,7 +68,7 @@ def launch_single_pass(
         kernel, call = "channels", _CHANNELS
         tiles = outers * -(-steps // steps_of_tile(layout, chunk.dtype.itemsize))
         blocks = min(resident, tiles)
-        published = published_of(blocks, tiles) * inners * units
+        published = min(tiles, ring_of(blocks)) * inners * units
         threads = layout.threads + 32 * layout.ahead
     elif along_rows:
         tiles = -(-outers * steps // (layout.threads * layout.items))

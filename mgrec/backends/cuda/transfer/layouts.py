@@ -33,9 +33,9 @@ _ROW_THREADS = 224
 _HEAVY_WIDE_THREADS = 352
 """The same for maps of many more numbers than their state, of 8 bytes: the latency of composing
 them is their limit. Möbius in float64 ran at 0.47 of the floor, with 224 threads at 0.43."""
-_HEAVY_REGISTERS, _HEAVY_CHAINS = 160, 5
-"""Of 4 bytes: Möbius in float32 ran at 0.73 with 224 threads, 20 items and 5 chains, at 0.69 with
-352 threads, 12 items and 3 chains."""
+_HEAVY_REGISTERS, _HEAVY_CHAINS = 160, 4
+"""Of 4 bytes: Möbius in float32 ran at 0.77 with 224 threads, 20 items and 4 chains, at 0.76 with 5
+chains, and at 0.72 with 352 threads, 12 items and 3 chains."""
 _ROW_REGISTERS = 144
 """A thread's, for the items of two tiles."""
 _WIDE_REGISTERS = 176

@@ -45,7 +45,7 @@ DEVICE inline void mark_tile(const Ledger& ledger, const Tile& tile, int channel
 
 // Spine: the warps that look ahead.
 DEVICE inline void resolve(Transfer::State (&tile_entry)[RING][CHANNELS], Front& front,
-                           const Entry& entry, const Boards& boards, const Ledger& ledger,
+                           const Entry& entry, const Board& board, const Ledger& ledger,
                            const Channels& shape) {
   const int channel = int(threadIdx.x) - THREADS;
   ChannelSpine spine = {Transfer::State{}, 0, -1};
@@ -61,7 +61,7 @@ DEVICE inline void resolve(Transfer::State (&tile_entry)[RING][CHANNELS], Front&
     }
     await(published(turn));
     const Transfer::State state =
-        advance(spine, front, number, boards, [&](long long doubtful) {
+        advance(spine, front, number, board, [&](long long doubtful) {
           mark_tile(ledger, Tile(doubtful, shape), channel, shape);
         });
     if (channel < CHANNELS) tile_entry[turn % RING][channel] = state;
@@ -142,7 +142,7 @@ DEVICE void determine_channels(const Source& source, const Entry& entry,
   __shared__ Front front;
   __shared__ Transfer::State tile_entry[RING][CHANNELS];
   const Stages stages(memory);
-  const Boards boards(space, epoch);
+  const Board board(space, epoch);
   const long long stride = gridDim.x, count = shape.outers * shape.tiles;
   if (BULK && threadIdx.x == 0) {
     for (int k = 0; k < STAGES; ++k) barrier_create(stages.barriers + k);
@@ -152,7 +152,7 @@ DEVICE void determine_channels(const Source& source, const Entry& entry,
   }
   __syncthreads();
   if (threadIdx.x >= THREADS)
-    return resolve(tile_entry, front, entry, boards, ledger, shape);
+    return resolve(tile_entry, front, entry, board, ledger, shape);
 
   const Part part;
   const Memory all = {source, results, stages, ledger, shape};
@@ -170,7 +170,7 @@ DEVICE void determine_channels(const Source& source, const Entry& entry,
         mine = tile.is_whole() ? span_of_part<true>(all, next_stage, tile, part)
                                : span_of_part<false>(all, next_stage, tile, part);
       const BlockScan scan = channel_scan(mine, part, desk);
-      if (part.place == PARTS - 1) boards.tiles.enter(unsigned(next), part.channel, scan.total);
+      if (part.place == PARTS - 1) board.enter(unsigned(next), part.channel, scan.total);
       announce(published(turn + DISTANCE));
       before[DISTANCE] = scan.before;
       if (++next_stage == STAGES) next_stage = 0, parity ^= 1;

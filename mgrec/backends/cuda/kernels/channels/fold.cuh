@@ -3,16 +3,13 @@
 // As rows/fold.cuh does it for one row: tiles form groups of 32, counted from the first, and the
 // group of a channel is joined by one tree, so that the arithmetic does not know how many blocks
 // share the work. Groups and channels are dealt to the quarters of several warps, whose spans are
-// polled at once; a thread a channel goes from group to group. Of many channels whole groups are
-// joined once, by the block of their last tile, and published again: 132 blocks that read all tiles
-// of 64 channels moved twice the bytes of these.
+// polled at once; a thread a channel goes from group to group.
 #pragma once
 #include "channels/tile.cuh"
 #include "rows/fold.cuh"
 
 constexpr int LOOKAHEAD = 32 * AHEAD, TEAMS = LOOKAHEAD / SHARE;
 constexpr int GROUPS = 8;  // that are joined before the channels go on
-constexpr bool GROUPED = CHANNELS >= 8;
 
 DEVICE inline void look_together() {
   __syncwarp();
@@ -24,61 +21,49 @@ DEVICE inline void look_together() {
 struct Board {
   Unit* descriptors;
   unsigned epoch, ring;
-  DEVICE Board(Unit* descriptors, unsigned epoch, unsigned ring)
-      : descriptors(descriptors), epoch(epoch), ring(ring) {}
+  DEVICE Board(Unit* space, unsigned epoch)
+      : descriptors(space), epoch(epoch), ring(8 * gridDim.x + 2 * GROUP) {}
   DEVICE unsigned tag(unsigned wraps) const { return epoch * 4 + wraps % 4; }
   DEVICE void enter(unsigned tile, int channel, const Span& span) const {
     publish(descriptors, (long long)(tile % ring) * CHANNELS + channel, span, tag(tile / ring));
   }
 };
 
-constexpr unsigned TURNS = 8;  // that stay published
-
-struct Boards {
-  Board groups, tiles;
-  DEVICE Boards(Unit* space, unsigned epoch)
-      : groups(space, epoch, TURNS * gridDim.x / GROUP + 4),
-        tiles(space + (long long)groups.ring * CHANNELS * UNITS, epoch,
-              TURNS * gridDim.x + 2 * GROUP) {}
-};
-
 // What one lane polls: RUN tiles of a group, of one channel.
 struct Share {
   Span run[RUN];
   bool missing[RUN];
+  Unit units[RUN][UNITS];  // as they were polled last
   unsigned place, wraps;
   int channel;
-  bool is_whole;  // a group that another block has joined, which is polled in the place of its tiles
 
   // Of the tiles those in begin..end-1 count.
-  DEVICE void begin(const Boards& boards, long long group, int own, long long begin, long long end) {
-    is_whole = GROUPED && (group + 1) * GROUP < end;
-    const Board& board = is_whole ? boards.groups : boards.tiles;
-    const long long mine = is_whole ? group : group * GROUP + threadIdx.x % SHARE * RUN;
+  DEVICE void begin(const Board& board, long long group, int own, long long begin, long long end) {
+    const long long mine = group * GROUP + threadIdx.x % SHARE * RUN;
     channel = own;
     wraps = unsigned(mine) / board.ring;
     place = unsigned(mine) - wraps * board.ring;
 #pragma unroll
     for (int k = 0; k < RUN; ++k) {
       run[k] = empty_span();
-      missing[k] = is_whole ? k == 0 && threadIdx.x % SHARE == 0 : mine + k >= begin && mine + k < end;
+      missing[k] = mine + k >= begin && mine + k < end;
     }
   }
-  // False while a span is not published yet.
-  DEVICE bool poll(const Boards& boards) {
-    const Board& board = is_whole ? boards.groups : boards.tiles;
-    bool waiting = false, wrapped[RUN];
-    Unit units[RUN][UNITS];
+  DEVICE bool wraps_at(const Board& board, int k) const { return place + k >= board.ring; }
+  DEVICE void ask(const Board& board) {
 #pragma unroll
     for (int k = 0; k < RUN; ++k) {
-      wrapped[k] = place + k >= board.ring;
-      const long long other = wrapped[k] ? place + k - board.ring : place + k;
+      const long long other = place + k - (wraps_at(board, k) ? board.ring : 0);
       poll_if(missing[k], board.descriptors, other * CHANNELS + channel, units[k]);
     }
-    __syncwarp();
+  }
+  // After a __syncwarp(); false while a span is not published yet.
+  DEVICE bool take(const Board& board) {
+    bool waiting = false;
 #pragma unroll
     for (int k = 0; k < RUN; ++k) {
-      missing[k] = missing[k] & !taken(units[k], board.tag(wraps + wrapped[k]), missing[k], run[k]);
+      const unsigned tag = board.tag(wraps + wraps_at(board, k));
+      missing[k] = missing[k] & !taken(units[k], tag, missing[k], run[k]);
       waiting = waiting | missing[k];
     }
     return !waiting;
@@ -111,11 +96,8 @@ struct ChannelSpine {
 // The states before `tile`. Calls doubt(tile) where one is doubtful.
 template <class Doubt>
 DEVICE inline Transfer::State advance(ChannelSpine& spine, Front& front, long long tile,
-                                      const Boards& boards, Doubt doubt) {
+                                      const Board& board, Doubt doubt) {
   const int thread = int(threadIdx.x) - THREADS;
-  // The last tile of a group is there already: its block joins the group for all others.
-  const bool joins = GROUPED && tile % GROUP == GROUP - 1;
-  const long long end_of_polls = tile + joins;
   while (true) {
     const long long left = tile / GROUP - spine.group + 1;
     const int groups = left < GROUPS ? int(left) : GROUPS, units = groups * CHANNELS;
@@ -125,25 +107,21 @@ DEVICE inline Transfer::State advance(ChannelSpine& spine, Front& front, long lo
 #pragma unroll
       for (int a = 0; a < AT_ONCE; ++a) {
         const int unit = first + a * TEAMS + thread / SHARE, number = unit / CHANNELS;
-        shares[a].begin(boards, spine.group + number, unit - number * CHANNELS, spine.begin,
-                        unit < units ? end_of_polls : 0);
+        shares[a].begin(board, spine.group + number, unit - number * CHANNELS, spine.begin,
+                        unit < units ? tile : 0);
       }
       do {
         complete = true;
 #pragma unroll
-        for (int a = 0; a < AT_ONCE; ++a) complete = shares[a].poll(boards) && complete;
+        for (int a = 0; a < AT_ONCE; ++a) shares[a].ask(board);
+        __syncwarp();
+#pragma unroll
+        for (int a = 0; a < AT_ONCE; ++a) complete = shares[a].take(board) & complete;
       } while (!__all_sync(ALL, complete));
 #pragma unroll
       for (int a = 0; a < AT_ONCE; ++a) {
         const int unit = first + a * TEAMS + thread / SHARE;
-        Span span = shares[a].joined();
-        if (joins) {  // but for itself the block needs the states before the tile
-          const bool is_last = unit < units && spine.group + unit / CHANNELS == tile / GROUP;
-          if (is_last && thread % SHARE == 0)
-            boards.groups.enter(unsigned(tile / GROUP), shares[a].channel, span);
-          if (is_last && thread % SHARE == SHARE - 1) shares[a].run[RUN - 1] = empty_span();
-          span = shares[a].joined();
-        }
+        const Span span = shares[a].joined();
         if (unit < units && thread % SHARE == 0)
           front.folded[unit / CHANNELS][shares[a].channel] = span;
       }

@@ -17,20 +17,12 @@ DEVICE inline double quick_wave(bool& odd, double x, int quarters) {
   const bool is_cosine = quarter & 1;
   const double q = r * r, first = is_cosine ? 1.0 : r;
   const double second = is_cosine ? -1.0 / 2 : -1.0 / 6, third = is_cosine ? 1.0 / 24 : 1.0 / 120;
-  const float f = float(r), z = f * f, power = (is_cosine ? 1.0f : f) * (z * z * z);
+  const float z = float(q), power = float(first) * (z * z * z);
   const float sine = fmaf(fmaf(z, -0x1.ae6456p-26f, 0x1.71de3ap-19f), z, -0x1.a01a02p-13f);
   const float cosine = fmaf(fmaf(z, -0x1.27e4fcp-22f, 0x1.a01a02p-16f), z, -0x1.6c16c2p-10f);
   const double rest = double(power * (is_cosine ? cosine : sine));
   const double wave = fma(first * q, fma(q, third, second), first) + rest;
   return quarter & 2 ? -wave : wave;
-}
-// Of an index, which is neither negative nor near 2^52: conversions take four times as long.
-DEVICE inline double quick_double(long long index) {
-#ifdef __CUDA_ARCH__
-  return __hiloint2double(0x43300000 | int(index >> 32), int(index)) - 0x1p52;
-#else
-  return double(index);
-#endif
 }
 DEVICE inline double quick_sin(bool& odd, double x) { return quick_wave(odd, x, 0); }
 DEVICE inline double quick_cos(bool& odd, double x) { return quick_wave(odd, x, 1); }
