@@ -16,6 +16,7 @@ _STATEMENTS = {
     "bar.sync %0,": "host_meet(barrier, threads)",
     "bar.arrive": "host_arrive(barrier, threads)",
     "st.relaxed": "host_store(descriptors + place * UNITS + u, first, second)",
+    "{.reg .pred asked": "if (asked) host_load(descriptors + place * UNITS + u, first, second)",
     "ld.relaxed": "host_load(descriptors + place * UNITS + u, first, second)",
     "mbarrier.init": "*barrier = 0",
     "mbarrier.arrive": "host_expect(barrier, bytes)",

@@ -129,11 +129,12 @@ def test_a_coefficient_on_the_fly() -> None:
 
 
 @pytest.mark.extended
-def test_bits_do_not_depend_on_the_grid_nor_on_the_way_into_shared_memory() -> None:
+@pytest.mark.parametrize("channels", [4, 12])
+def test_bits_do_not_depend_on_the_grid_nor_on_the_way_into_shared_memory(channels: int) -> None:
     rng = np.random.default_rng(5)
-    shape = (3, 24 * 37, 4)
-    operands, entry = [draw(rng, shape, "f4") for _ in range(2)], [draw(rng, (3, 4), "f4")]
-    layout = layout_of(4)
+    shape = (3, 24 * 75, channels)
+    operands, entry = [draw(rng, shape, "f4") for _ in range(2)], [draw(rng, (3, channels), "f4")]
+    layout = layout_of(channels)
     first = solve(maps.affine, operands, entry, shape, layout)[0].view("i4")
     for other, blocks in (
         (layout, 1), (layout, 7), (replace(layout, ahead=2), 4), (replace(layout, bulk=False), 3),

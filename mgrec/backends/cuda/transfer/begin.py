@@ -141,16 +141,15 @@ def _found(chunk: Chunk, limit: int, told: np.ndarray) -> Found | None:
     exponent = np.full(chunk.row_shape, _VANISHED, np.int64)
     mantissa, growths = (np.full(chunk.row_shape, x) for x in (0.5 * sign, growth))
     summary = AffineSummary(mantissa, exponent, exit.astype(chunk.dtype), growths)
-    first = _first(chunk, int(steps)).map_arrays(_own, _first(chunk, int(steps)).shape)
-    return summary, DeviceHead(s, first, float(growth))
+    return summary, DeviceHead(s, _first(chunk, int(steps)), float(growth))
 
 
 def _first(chunk: Chunk, steps: int) -> Chunk:
-    """The first steps of a chunk, in the order of the recurrence."""
-    if chunk.reverse:
-        return chunk.between(chunk.steps - steps, chunk.steps)
-    return chunk.between(0, steps)
+    """The first steps of a chunk, in the order of the recurrence.
 
-
-def _own(array: Any) -> Any:
-    return array if is_value(array) else array.copy()
+    Its terms are copied, which the others need not outlive.
+    """
+    begin, end = (chunk.steps - steps, chunk.steps) if chunk.reverse else (0, steps)
+    first = chunk.between(begin, end)
+    s, t = first.operands
+    return replace(first, operands=(s, t if is_value(t) else t.copy()))

@@ -105,11 +105,10 @@ def shared_bytes(chunk: Chunk, source: Source, layout: Layout, stores: int) -> i
     tile = layout.threads * layout.items * chunk.dtype.itemsize
     if layout.channels:
         tile = steps_of_tile(layout, chunk.dtype.itemsize) * layout.channels * chunk.dtype.itemsize
-        return 128 + (layout.stages * len(source.streams) + stores) * tile
     loads = layout.stages * len(source.streams)
-    if chunk.shape[2] > 1:
+    if not is_flat:
         return loads * tile
-    return 128 + (loads + stores) * tile
+    return 128 + loads * (tile + 16 * any(source.shifts)) + stores * tile
 
 
 def prepare(

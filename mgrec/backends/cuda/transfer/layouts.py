@@ -33,9 +33,9 @@ _ROW_THREADS = 224
 _HEAVY_WIDE_THREADS = 352
 """The same for maps of many more numbers than their state, of 8 bytes: the latency of composing
 them is their limit. Möbius in float64 ran at 0.47 of the floor, with 224 threads at 0.43."""
-_HEAVY_REGISTERS, _HEAVY_CHAINS = 160, 5
-"""Of 4 bytes: Möbius in float32 ran at 0.73 with 224 threads, 20 items and 5 chains, at 0.69 with
-352 threads, 12 items and 3 chains."""
+_HEAVY_REGISTERS, _HEAVY_CHAINS = 160, 4
+"""Of 4 bytes: Möbius in float32 ran at 0.77 with 224 threads, 20 items and 4 chains, at 0.76 with 5
+chains, and at 0.72 with 352 threads, 12 items and 3 chains."""
 _ROW_REGISTERS = 144
 """A thread's, for the items of two tiles."""
 _WIDE_REGISTERS = 176
@@ -45,7 +45,9 @@ _ONE_WORD_REGISTERS = 152
 _COMPUTED_REGISTERS = 120
 """The same where a coefficient is computed twice a step: 60 items ran at 0.90, 68 at 0.83."""
 _SLOW_THREADS, _SLOW_VECTORS = 480, 3
-"""Where formulas of a coefficient are their limit: twice as many warps hide their latency."""
+_QUICK_THREADS, _QUICK_VECTORS = 352, 5
+"""Where formulas of a coefficient are their limit: more warps hide their latency; fewer where they
+have no branch, and the items of a thread hide each other's."""
 _WALKING_WORD = 8
 """Bytes of neighbouring columns that a lane walks."""
 _WALKING_GROUPS = 2 * MULTIPROCESSORS
@@ -113,8 +115,8 @@ def _reduced_stages(
     """
 
     def fit(stages: int, items: int, room: int) -> bool:
-        steps = layout.threads * items * len(source.streams)
-        return items > 0 and 128 + stages * steps * chunk.dtype.itemsize <= room
+        tile = layout.threads * items * chunk.dtype.itemsize + 16 * any(source.shifts)
+        return items > 0 and 128 + stages * len(source.streams) * tile <= room
 
     fewer = layout.items - 2 * 16 // chunk.dtype.itemsize
     is_close = not fit(3, layout.items, _ROW_SHARED) and fit(3, fewer, _ROW_SHARED)
@@ -134,21 +136,26 @@ def _choose_rows(
     vectors = max(registers // (2 * source.words * vector), 1)
     threads = _HEAVY_WIDE_THREADS if is_heavy and is_wide else _ROW_THREADS
     if source.has_transcendental:
-        threads, vectors = _SLOW_THREADS, min(vectors, _SLOW_VECTORS)
+        is_quick = any(source.quick)
+        threads = _QUICK_THREADS if is_quick else _SLOW_THREADS
+        vectors = min(vectors, _QUICK_VECTORS if is_quick else _SLOW_VECTORS)
     streams = len(source.streams)
     # Where the tiles are fewer than the multiprocessors smaller ones are sooner done.
     enough = chunk.shape[0] * chunk.shape[1] // (threads * vector * MULTIPROCESSORS)
     vectors = max(min(vectors, enough), 1)
     vectors -= 1 - vectors % 2
-    stages = 1 if source.varying <= 1 else 2
+    # Polls wait behind the loads that are under way: Möbius in float32 ran at 0.76 by one tile of
+    # these, at 0.73 by two.
+    stages = 1 if source.varying <= 1 or (is_heavy and not is_wide) else 2
     while vectors > 1 and _shared(threads, vectors, stages, streams, states) > _ROW_SHARED:
         vectors -= 2
-    while stages > 1 and _shared(threads, vectors, stages, streams, states) > device.shared_bytes:
+    most = device.shared_bytes - 16 * stages * streams * any(source.shifts)
+    while stages > 1 and _shared(threads, vectors, stages, streams, states) > most:
         stages -= 1
     layout = row_layout(chunk, source, device, threads, vectors * vector, stages)
     if is_heavy and not is_wide and layout.items % _HEAVY_CHAINS == 0:
         layout = replace(layout, chains=_HEAVY_CHAINS)
-    if _shared(threads, vectors, stages, streams, states) > device.shared_bytes:
+    if _shared(threads, vectors, stages, streams, states) > most:
         return replace(layout, bulk=False, staged=False)
     return layout
 
@@ -164,11 +171,11 @@ def row_layout(
     blocks: int = 1,
 ) -> Layout:  # fmt: skip
     """Complete a choice of sizes for contiguous rows."""
-    aligned, has_bulk = source.is_aligned, device.capability >= _BULK_CAPABILITY
+    has_bulk = device.capability >= _BULK_CAPABILITY
     return Layout(
         threads, items, stages,
         reverse=chunk.reverse, segmented=chunk.shape[0] > 1, crowded=chunk.shape[1] < items,
-        bulk=aligned and has_bulk, staged=aligned and not has_bulk, blocks=blocks,
+        bulk=has_bulk, staged=source.is_aligned and not has_bulk, blocks=blocks,
     )  # fmt: skip
 
 

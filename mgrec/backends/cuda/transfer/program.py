@@ -45,7 +45,7 @@ class Layout:
         lane walks a row step by step.
     channels, ahead, distance : int
         Columns of a tile that has all columns (0: other layouts), its warps that look ahead, and
-        the turns between publishing a tile and needing its entries, 1 or 2.
+        the turns between publishing it and needing the states before it, 1 or 2.
     staged : bool
         Tiles pass through shared memory without bulk copies; columns: by words of 16 bytes.
     """
@@ -105,7 +105,8 @@ def print_program(
     parts = (
         _PRELUDE, layout.print(), kernel_text("scalar/numeric"),
         trace_transfer_map(transfer_map, source.dtype, states), "typedef Transfer::T T;\n",
-        _print_entry(values), print_source(source), kernel_text(*kernels),
+        _print_entry(values), print_source(source, source.shifts if layout.bulk else ()),
+        kernel_text(*kernels),
         entry.format(**arrays, **fields),
     )  # fmt: skip
     # Launches of many shapes share one text.

@@ -100,6 +100,11 @@ class Source:
         return all(stream.data.ptr % 16 == 0 for stream in self.streams)
 
     @property
+    def shifts(self) -> tuple[int, ...]:
+        """How many items behind a multiple of 16 bytes each stream begins."""
+        return tuple([stream.data.ptr % 16 // self.dtype.itemsize for stream in self.streams])
+
+    @property
     def words(self) -> int:
         """Registers of 4 bytes for the varying operands of a step, one operand at least."""
         return max(self.varying, 1) * max(self.dtype.itemsize // 4, 1)
@@ -129,8 +134,11 @@ def describe(chunk: Chunk) -> Source:
     return source
 
 
-def print_source(source: Source) -> str:
-    """Print ``struct Source``; needs ``T``, ``Transfer`` and ``ITEMS``, ``REVERSE``."""
+def print_source(source: Source, shifts: Sequence[int]) -> str:
+    """Print ``struct Source``; needs ``T``, ``Transfer`` and ``ITEMS``, ``REVERSE``.
+
+    `shifts` are those of streams that are copied in vectors; none where they are not.
+    """
     streams, varying = len(source.streams), source.varying
     functions, members = "".join(source.functions), " ".join(source.members)
     return f"""
@@ -139,6 +147,14 @@ struct Items {{ T v[{max(varying, 1)}][ITEMS]; long long step; }};
 {functions}
 struct Source {{
   static constexpr int STREAMS = {streams};
+  static constexpr bool SHIFTED = {str(any(shifts)).lower()};
+  // Items that a stream begins behind a multiple of 16 bytes, and those that are loaded for a tile.
+  DEVICE static constexpr int shift(int p) {{
+    return {"".join(f"p == {p} ? {n} : " for p, n in enumerate(shifts) if n)}0;
+  }}
+  DEVICE static constexpr unsigned loaded(unsigned tile, unsigned vector) {{
+    return {streams} * tile + {sum(map(bool, shifts))} * vector;
+  }}
   const T* stream[{max(streams, 1)}];
   {members}
   // Registers keep the lifted map where it needs no more of them than the operands.

@@ -19,9 +19,6 @@ DEVICE inline void await(int barrier) {
   __syncwarp();
   meet(barrier, EVERYONE);
 }
-// Of a turn: its spans are published, its entries are found. Barrier 6 is the look-ahead's.
-DEVICE inline int published(int turn) { return 2 + turn % RING; }
-DEVICE inline int resolved(int turn) { return 7 + turn % RING; }
 
 DEVICE inline long long time_of(long long step, const Channels& shape) {
   return REVERSE ? shape.steps - 1 - step : step;

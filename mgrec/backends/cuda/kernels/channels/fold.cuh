@@ -33,6 +33,7 @@ struct Board {
 struct Share {
   Span run[RUN];
   bool missing[RUN];
+  Unit units[RUN][UNITS];  // as they were polled last
   unsigned place, wraps;
   int channel;
 
@@ -48,17 +49,22 @@ struct Share {
       missing[k] = mine + k >= begin && mine + k < end;
     }
   }
-  // False while a span is not published yet.
-  DEVICE bool poll(const Board& board) {
+  DEVICE bool wraps_at(const Board& board, int k) const { return place + k >= board.ring; }
+  DEVICE void ask(const Board& board) {
+#pragma unroll
+    for (int k = 0; k < RUN; ++k) {
+      const long long other = place + k - (wraps_at(board, k) ? board.ring : 0);
+      poll_if(missing[k], board.descriptors, other * CHANNELS + channel, units[k]);
+    }
+  }
+  // After a __syncwarp(); false while a span is not published yet.
+  DEVICE bool take(const Board& board) {
     bool waiting = false;
 #pragma unroll
     for (int k = 0; k < RUN; ++k) {
-      const bool wraps_now = place + k >= board.ring;
-      const long long other = wraps_now ? place + k - board.ring : place + k;
-      if (missing[k])
-        missing[k] = !received(board.descriptors, other * CHANNELS + channel,
-                               board.tag(wraps + wraps_now), run[k]);
-      waiting = waiting || missing[k];
+      const unsigned tag = board.tag(wraps + wraps_at(board, k));
+      missing[k] = missing[k] & !taken(units[k], tag, missing[k], run[k]);
+      waiting = waiting | missing[k];
     }
     return !waiting;
   }
@@ -107,7 +113,10 @@ DEVICE inline Transfer::State advance(ChannelSpine& spine, Front& front, long lo
       do {
         complete = true;
 #pragma unroll
-        for (int a = 0; a < AT_ONCE; ++a) complete = shares[a].poll(board) && complete;
+        for (int a = 0; a < AT_ONCE; ++a) shares[a].ask(board);
+        __syncwarp();
+#pragma unroll
+        for (int a = 0; a < AT_ONCE; ++a) complete = shares[a].take(board) & complete;
       } while (!__all_sync(ALL, complete));
 #pragma unroll
       for (int a = 0; a < AT_ONCE; ++a) {

@@ -12,6 +12,8 @@ constexpr int VECTOR = 16 / int(sizeof(T));
 constexpr int PARTS = THREADS / CHANNELS / VECTOR * VECTOR;  // of a tile, one a thread each channel
 constexpr int STEPS = PARTS * ITEMS, TILE = STEPS * CHANNELS;
 static_assert(TILE * sizeof(T) % 16 == 0, "bulk copies are of whole 16 bytes");
+// Streams that begin elsewhere are copied from the multiple of 16 bytes before on: one vector more.
+constexpr int LOADED = TILE + (Source::SHIFTED ? VECTOR : 0);
 
 // Each outer part is `tiles` tiles of CHANNELS columns.
 struct Channels {
@@ -53,14 +55,14 @@ struct Part {
 
 struct Stages {
   unsigned long long* barriers;
-  T* loads;   // STAGES × STREAMS × TILE
+  T* loads;   // STAGES × STREAMS × LOADED
   T* stores;  // STATES × TILE
   DEVICE explicit Stages(unsigned char* memory) {
     barriers = reinterpret_cast<unsigned long long*>(memory);
     loads = reinterpret_cast<T*>(memory + 128);
-    stores = loads + STAGES * Source::STREAMS * TILE;
+    stores = loads + STAGES * Source::STREAMS * LOADED;
   }
-  DEVICE T* stage(int k) const { return loads + k * Source::STREAMS * TILE; }
+  DEVICE T* stage(int k) const { return loads + k * Source::STREAMS * LOADED; }
 };
 
 DEVICE inline void request(const Stages& stages, int k, const Source& source, long long number,
@@ -69,12 +71,13 @@ DEVICE inline void request(const Stages& stages, int k, const Source& source, lo
   const Tile tile(number, shape);
   // With REVERSE a partial tile is the first: its barrier must complete a phase all the same.
   barrier_expect(stages.barriers + k,
-                 tile.is_whole() ? Source::STREAMS * TILE * unsigned(sizeof(T)) : 0);
+                 tile.is_whole() ? Source::loaded(TILE, VECTOR) * unsigned(sizeof(T)) : 0);
   if (!tile.is_whole()) return;
 #pragma unroll
   for (int p = 0; p < Source::STREAMS; ++p)
-    bulk_load(stages.stage(k) + p * TILE, source.stream[p] + tile.element(shape),
-              TILE * sizeof(T), stages.barriers + k);
+    bulk_load(stages.stage(k) + p * LOADED,
+              source.stream[p] + tile.element(shape) - Source::shift(p),
+              (TILE + (Source::shift(p) ? VECTOR : 0)) * sizeof(T), stages.barriers + k);
 }
 
 // Visits a thread's steps in memory order: visit(r, its element in the tile). Where all steps are
@@ -93,7 +96,7 @@ DEVICE inline void read_items(const Stages& stages, int k, const Source& source,
 #pragma unroll
   for (int p = 0; p < Source::STREAMS; ++p)
     if (WHOLE && BULK) {
-      const T* const from = stages.stage(k) + p * TILE;
+      const T* const from = stages.stage(k) + p * LOADED + Source::shift(p);
       visit_items<WHOLE>(tile, part, [&](int r, int e) { items.v[p][r] = from[e]; });
     } else {
       const T* const from = source.stream[p] + tile.element(shape);

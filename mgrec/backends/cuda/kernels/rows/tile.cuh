@@ -13,6 +13,8 @@ constexpr int VECTOR = 16 / int(sizeof(T));
 constexpr int VECTORS = ITEMS / VECTOR;
 static_assert(!BULK || !STAGED, "one way or the other");
 static_assert(ITEMS % VECTOR == 0 && VECTORS % 2 == 1, "odd number of vectors a thread");
+// Streams that begin elsewhere are copied from the multiple of 16 bytes before on: one vector more.
+constexpr int LOADED = TILE + (Source::SHIFTED ? VECTOR : 0);
 
 // `total` elements lie in `tiles` tiles; `row` is the first of them.
 struct Shape {
@@ -36,15 +38,15 @@ DEVICE inline Place place_of(long long tile, const Shape& shape) {
 
 struct Stages {
   unsigned long long* barriers;
-  T* loads;   // STAGES × STREAMS × TILE
+  T* loads;   // STAGES × STREAMS × LOADED
   T* stores;  // STATES × TILE, of use to a kernel that writes
   DEVICE explicit Stages(unsigned char* memory) {
     static_assert(STAGES <= 16, "the first 128 bytes hold the barriers");
     barriers = reinterpret_cast<unsigned long long*>(memory);
     loads = reinterpret_cast<T*>(memory + 128);
-    stores = loads + STAGES * Source::STREAMS * TILE;
+    stores = loads + STAGES * Source::STREAMS * LOADED;
   }
-  DEVICE T* stage(int k) const { return loads + k * Source::STREAMS * TILE; }
+  DEVICE T* stage(int k) const { return loads + k * Source::STREAMS * LOADED; }
 };
 
 // visit(place in a tile): every vector of a tile is visited once, neighbours by neighbouring threads.
@@ -65,7 +67,7 @@ DEVICE inline void request_vectors(const Stages& stages, int k, const Source& so
 #pragma unroll
     for (int p = 0; p < Source::STREAMS; ++p)
       visit_vectors([&](int place) {
-        copy_vector(stages.stage(k) + p * TILE + place, source.stream[p] + start + place);
+        copy_vector(stages.stage(k) + p * LOADED + place, source.stream[p] + start + place);
       });
   }
   copies_commit();
@@ -78,21 +80,25 @@ DEVICE inline void request(const Stages& stages, int k, const Source& source, lo
   const long long start = start_of(tile, shape);
   const bool whole = start + TILE <= shape.total;
   // With REVERSE the partial tile is the first: its barrier must complete a phase all the same.
-  barrier_expect(stages.barriers + k, whole ? Source::STREAMS * TILE * sizeof(T) : 0);
+  barrier_expect(stages.barriers + k, whole ? Source::loaded(TILE, VECTOR) * sizeof(T) : 0);
   if (!whole) return;
 #pragma unroll
   for (int p = 0; p < Source::STREAMS; ++p)
-    bulk_load(stages.stage(k) + p * TILE, source.stream[p] + start, TILE * sizeof(T),
-              stages.barriers + k);
+    bulk_load(stages.stage(k) + p * LOADED, source.stream[p] + start - Source::shift(p),
+              (TILE + (Source::shift(p) ? VECTOR : 0)) * sizeof(T), stages.barriers + k);
 }
 
-DEVICE inline void read_blocked(const T* from, T (&items)[ITEMS]) {
+// The items lie `shift` behind `from`.
+DEVICE inline void read_blocked(const T* from, int shift, T (&items)[ITEMS]) {
   union { uint4 vector; T v[VECTOR]; } part;
 #pragma unroll
-  for (int k = 0; k < VECTORS; ++k) {
+  for (int k = 0; k < VECTORS + int(shift > 0); ++k) {
     part.vector = reinterpret_cast<const uint4*>(from)[k];
 #pragma unroll
-    for (int r = 0; r < VECTOR; ++r) items[k * VECTOR + r] = part.v[r];
+    for (int r = 0; r < VECTOR; ++r) {
+      const int place = k * VECTOR + r - shift;
+      if (place >= 0 && place < ITEMS) items[place] = part.v[r];
+    }
   }
 }
 DEVICE inline void write_blocked(T* to, const T (&items)[ITEMS]) {
@@ -111,13 +117,14 @@ DEVICE inline void read_items(const Stages& stages, int k, unsigned parity, cons
     if (Source::STREAMS > 0) barrier_wait(stages.barriers + k, parity);
 #pragma unroll
     for (int p = 0; p < Source::STREAMS; ++p)
-      read_blocked(stages.stage(k) + p * TILE + part_of_tile() * ITEMS, items.v[p]);
+      read_blocked(stages.stage(k) + p * LOADED + part_of_tile() * ITEMS, Source::shift(p),
+                   items.v[p]);
   } else if (STAGED && place.whole) {
     copies_wait();
     synchronize();
 #pragma unroll
     for (int p = 0; p < Source::STREAMS; ++p)
-      read_blocked(stages.stage(k) + p * TILE + part_of_tile() * ITEMS, items.v[p]);
+      read_blocked(stages.stage(k) + p * LOADED + part_of_tile() * ITEMS, 0, items.v[p]);
   } else {
 #pragma unroll
     for (int p = 0; p < Source::STREAMS; ++p)
