@@ -100,6 +100,20 @@ class Recurrence(ABC):
         """No block is broadcast."""
         return all(map(all, self.varying))
 
+    def given(self, operands: Sequence[Any], initial: Sequence[Any]) -> list[Any]:
+        """What :meth:`again` takes of a call, in the order of the public function's arguments."""
+        return [*operands, *initial]
+
+    def again(
+        self, backend: Backend, pack: Pack, shape: Shape, entry: Any, results: Arrays
+    ) -> Again | None:
+        """What determines other arrays, alike in all but their values, that are one chunk.
+
+        `entry` and `results` as for :meth:`determine`. None where that is not to be had; see
+        :class:`.kernels.Kernels`.
+        """
+        return None
+
     def check(self, pack: Pack) -> None:
         """Raise unless the blocks are of the dtypes that their arrays tell.
 
@@ -233,20 +247,6 @@ class AlongAxis(Recurrence):
     def leave(self, exit: Any, shape: Shape) -> Any:
         """The entry after the last chunk, of this shape, as an array (state_shape, *rows)."""
         raise NotImplementedError
-
-    def given(self, operands: Sequence[Any], initial: Sequence[Any]) -> list[Any]:
-        """What :meth:`again` takes of a call, in the order of the public function's arguments."""
-        return [*operands, *initial]
-
-    def again(
-        self, backend: Backend, pack: Pack, shape: Shape, entry: Any, results: Arrays
-    ) -> Again | None:
-        """What determines other arrays, alike in all but their values, that are one chunk.
-
-        `entry` and `results` as for :meth:`determine`. None where that is not to be had; see
-        :class:`.kernels.Kernels`.
-        """
-        return None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,7 +47,7 @@ class Kernels:
         Of a GPU: prepares what determines whole rows of other arrays, alike in all but their
         values, or None. It takes the addresses of operands, states and results; where these are
         numbers in host memory, the numbers, those of the chunk if kinds are told by them. False
-        where a determination raises.
+        where a determination raises. Of a grid it takes what `determine` does.
     finds_nan : bool
         `determine` of tridiagonal systems returns whether all operands are finite, by any method.
     """
@@ -59,7 +59,7 @@ class Kernels:
     finish: Callable[..., Any] = _not_asked_for
     determine_pairs: Callable[..., Any] = _not_asked_for
     hold: Callable[..., Any] = _not_asked_for
-    again: Callable[[Any, Chunk, Any, Any], Again | None] | None = None
+    again: Callable[..., Again | None] | None = None
     finds_nan: bool = False
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from ..families.problem import Problem
 from ..families.wavefront.loops.door import check_loop
-from ..placement import solved
+from ..placement import solved_by_kind
 
 
-@solved
+@solved_by_kind
 def wavefront(
     local: Any,
     *,
@@ -101,9 +101,10 @@ def wavefront(
     *Cost.* By tiles, those of an antidiagonal run side by side: on the threads of this machine,
     or in the warps of a GPU, which own strips of rows and hand their last rows on through
     memory. Compensation gives a GPU's blocks strips of columns, each a few rows behind the one
-    to the left: it is faster where rows are few and long; where columns are, "hybrid" goes along
-    these, in copies. Over Dask a chunk starts as soon as the chunks above and to the left of it
-    are done; one row and one column cross each border.
+    to the left: it is faster where rows are few and long. Where columns are, a GPU goes along
+    these, over copies, unless "compensation" is asked for; tiles have the bits of the loop then
+    too. Over Dask a chunk starts as soon as the chunks above and to the left of it are done; one
+    row and one column cross each border.
 
     References
     ----------

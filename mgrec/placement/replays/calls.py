@@ -96,7 +96,7 @@ def _tell(told: Tell, value: Any, ndarray: Any, device: int, by_type: bool) -> b
     if own in _PLAIN:
         kind += (own, value)
         return True
-    if own is TransferMap:
+    if own is TransferMap or isinstance(value, (type, np.dtype)):
         kind.append(value)
         return True
     if own is tuple or own is list:

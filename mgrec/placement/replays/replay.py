@@ -9,7 +9,7 @@ from typing import Any
 
 from ...arrays.kinds import is_on_gpu
 from ...backends import backend_of
-from ...families.family import AlongAxis, Arrays, Pack
+from ...families.family import Arrays, Pack
 from ...families.kernels import Again
 from ...families.problem import Problem
 from .calls import Call
@@ -123,7 +123,7 @@ def _prepare(
     call: Call, leaves: Leaves, outs: tuple[int, ...], problem: Problem, result: Any
 ) -> Replay | None:
     recurrence, shape = problem.recurrence, problem.shape
-    if not problem.is_plain or not isinstance(recurrence, AlongAxis) or problem.is_lazy:
+    if not problem.is_plain or problem.is_lazy:
         return None
     results: Arrays = result if problem.is_several else (result,)
     if not results[0].size or not _are_contiguous(call.leaves):
