@@ -60,6 +60,13 @@ class HostCompiler:
             self.launches.append((name, blocks, threads))
             function(blocks, threads, _pack(arguments))
 
+        def launch_by_address(
+            pointers: int, stream: int, blocks: int, threads: int, shared: int, cooperative: bool
+        ) -> None:
+            self.launches.append((name, blocks, threads))
+            function(blocks, threads, ctypes.c_void_p(pointers))
+
+        launch.launch = launch_by_address  # type: ignore[attr-defined]
         return launch
 
     def _build(self, text: str) -> ctypes.CDLL:

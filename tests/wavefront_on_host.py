@@ -13,11 +13,12 @@ from cuda_on_host import DeviceArray, HostCompiler, numpy_as_cupy, poisoned
 
 import mgrec
 from mgrec import backends
-from mgrec.backends.cuda.device import launches
+from mgrec.backends.cuda.device import bound, launches
 from mgrec.backends.cuda.device.compilation import Device
-from mgrec.backends.cuda.wavefront import phases
+from mgrec.backends.cuda.wavefront import phases, transposition
 from mgrec.backends.cuda.wavefront.loops import choice, operands, program
 from mgrec.families.kernels import Backend
+from mgrec.placement.replays import replay
 
 Array = np.ndarray[Any, Any]
 PAIRS = [("+", "*"), ("max", "+"), ("min", "+"), ("+", "+")]
@@ -39,7 +40,7 @@ class Space:
     """Memory in which strips tell each other numbers: what earlier launches left stays there."""
 
     def __init__(self) -> None:
-        self.epoch, self.words = 0, np.zeros(1 << 16, np.uint64)
+        self.epoch, self.words = 0, np.zeros(1 << 16, np.uint64).view(DeviceArray)
 
     def __call__(self, units: int) -> tuple[Any, np.uint32]:
         assert 0 < units <= self.words.size
@@ -54,12 +55,15 @@ def launched_here(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> It
     cupy.ascontiguousarray = lambda x: on_device(np.array(x, order="C"))  # type: ignore
     cupy.broadcast_to = lambda *given: on_device(np.broadcast_to(*given))  # type: ignore
     cupy.cuda = SimpleNamespace(  # type: ignore[attr-defined]
-        runtime=SimpleNamespace(getDevice=lambda: 0)
+        runtime=SimpleNamespace(getDevice=lambda: 0),
+        get_current_stream=lambda: SimpleNamespace(ptr=0),
     )
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setitem(sys.modules, "cupy.lib.stride_tricks", np.lib.stride_tricks)
     monkeypatch.setattr(launches, "compile_kernel", compiler)
-    monkeypatch.setattr(program, "descriptors", Space())
+    space = Space()
+    monkeypatch.setattr(launches, "descriptors", space)
+    monkeypatch.setattr(bound, "reserve_words", lambda units, stream: space(units))
     monkeypatch.setattr(operands, "on_device", on_device)
     backend = Backend(lambda arrays: DeviceArray.device, empty, lambda family: phases.kernels(""))
     monkeypatch.setattr(backends, "_gpu", lambda method: backend)
@@ -68,9 +72,16 @@ def launched_here(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> It
     # One program of each kind: building takes longer than running.
     monkeypatch.setattr(choice, "_ROWS_OF_A_LANE", (2,))
     monkeypatch.setattr(choice, "_WARPS_OF_A_BLOCK", (1,))
-    program.prepared_of.cache_clear()
+    forget()
     yield
+    forget()
+
+
+def forget() -> None:
+    """Forget what was prepared for other devices, and calls of a kind."""
     program.prepared_of.cache_clear()
+    transposition._copying.cache_clear()
+    replay._kept.cache_clear()
 
 
 def numbers(shape: Any, dtype: str = "f4", seed: int = 0) -> Array:

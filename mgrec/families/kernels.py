@@ -53,7 +53,7 @@ class Kernels:
         values, or None. It takes operands, states and results as they are in host memory, and by
         their addresses on a GPU; where operands and states are numbers, the numbers, those of the
         chunk if kinds are told by them. It returns what `determine` does, and raises `Anew` where
-        that raises.
+        that raises. Of a grid it takes what `determine` does.
     finds_nan : bool
         `determine` of tridiagonal systems returns whether all operands are finite, by any method.
     """

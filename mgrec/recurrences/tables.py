@@ -9,11 +9,11 @@ from typing import Any
 from ..arrays.out import check_out
 from ..families.problem import Composed, Problem
 from ..families.wavefront.door import check_table
-from ..placement import solve, solved
+from ..placement import solve, solved_by_kind
 from .linear import linear_recurrence
 
 
-@solved
+@partial(solved_by_kind, is_on_host=False)
 def summed_area_table(
     x: Any, axes: tuple[int, ...] = (-2, -1), *, dtype: Any = None, out: Any = None
 ) -> Problem | Composed:
@@ -68,7 +68,7 @@ def summed_area_table(
     row and one column of sums cross each border.
 
     *On a GPU* blocks walk strips of an image, down or to the right, and tell each other the sums
-    across the strips [2]_ as soon as a tile is read: a few words of 64 bits for every 128 numbers
+    across the strips [2]_ as soon as a tile is read: a word of 64 bits for every 64 or 128 numbers
     of float32. Where columns (the second axis) are not neighbours in memory `x` is copied first.
     A CUDA graph can capture a call only where every image is one strip: images of a few dozen rows
     and columns, or many images of a few dozen columns.

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from ..families.problem import Problem
 from ..families.wavefront.loops.door import check_loop
-from ..placement import solved
+from ..placement import solved_by_kind
 
 
-@solved
+@partial(solved_by_kind, is_on_host=False)
 def wavefront(
     local: Any,
     *,
@@ -105,9 +106,10 @@ def wavefront(
     *Cost.* By tiles, those of an antidiagonal run side by side: on the threads of this machine,
     or in the warps of a GPU, which own strips of rows and hand their last rows on through
     memory. Compensation gives a GPU's blocks strips of columns, each a few rows behind the one
-    to the left: it is faster where rows are few and long; where columns are, "hybrid" goes along
-    these, in copies. Over Dask a chunk starts as soon as the chunks above and to the left of it
-    are done; one row and one column cross each border.
+    to the left: it is faster where rows are few and long. Where columns are, a GPU goes along
+    these, over copies, unless "compensation" is asked for; tiles have the bits of the loop then
+    too. Over Dask a chunk starts as soon as the chunks above and to the left of it are done; one
+    row and one column cross each border.
 
     References
     ----------

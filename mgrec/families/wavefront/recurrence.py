@@ -9,7 +9,7 @@ import numpy as np
 
 from ...arrays.kinds import to_host
 from ..family import Arrays, Grid, Pack, Shape
-from ..kernels import Backend
+from ..kernels import Again, Backend
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +41,17 @@ class SummedAreaTable(Wavefront):
     def determine(
         self, backend: Backend, pack: Pack, shape: Shape, above: Any, left: Any, out: Arrays = ()
     ) -> tuple[Arrays, Sums]:
-        (x,) = pack.blocks
         result = out[0] if out else backend.empty(shape, self.dtype)
-        tile, table = (x, result) if self._are_last else self._moved(x, result)
+        tile, table = self._moved(*pack.blocks, result)
         before = None if above is None else above.below, None if left is None else left.right
         return (result,), backend.kernels(self.family).determine(self, tile, before, table)
+
+    def again(
+        self, backend: Backend, pack: Pack, shape: Shape, initial: Arrays, results: Arrays
+    ) -> Again | None:
+        prepare = backend.kernels(self.family).again
+        tile, table = self._moved(*pack.blocks, *results)
+        return None if prepare is None else prepare(self, tile, (None, None), table)
 
     @property
     def _are_last(self) -> bool:
@@ -53,6 +59,8 @@ class SummedAreaTable(Wavefront):
         return self.axes == (ndim - 2, ndim - 1)
 
     def _moved(self, *arrays: Any) -> Arrays:
+        if self._are_last:
+            return arrays
         return tuple(np.moveaxis(array, self.axes, (-2, -1)) for array in arrays)
 
     def hand_on(self, edges: Sums) -> Sums:

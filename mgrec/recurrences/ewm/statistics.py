@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...arrays.arguments import as_axis
-from ...arrays.kinds import is_lazy, is_on_gpu, refuse_capture
+from ...arrays.kinds import check_together, is_lazy, is_on_gpu, refuse_capture
 from ...arrays.segments import as_reset
 from ...families.ewm.recurrence import ewm_problem
 from ...families.ewm.weights import Weights

@@ -134,7 +134,8 @@ def test_every_dtype(
 def test_how_a_tile_is_cut_does_not_matter(
     rows: int, strips: int, wide: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(choice, "_WIDE", wide)
+    monkeypatch.setattr(choice, "_WIDES", {wide: (150, 8, 1.0)})
+    monkeypatch.setattr(choice, "_WIDES_WRITTEN", {wide: (150, 8, 1.0)})
     use(monkeypatch, rows, strips)
     for scoring in (LINEAR, TABLE):
         check_tile(scoring, 150, 61, np.int64, "u1", True, np.int32 if rows < 12 else None)

@@ -15,6 +15,7 @@ from mgrec.backends.cuda.device.compilation import Device
 from mgrec.backends.cuda.wavefront.loops import choice
 from mgrec.backends.cuda.wavefront.loops.layout import Along, Kind
 from mgrec.backends.cuda.wavefront.loops.program import launch_of
+from mgrec.backends.cuda.wavefront.transposition import print_copy
 
 nvrtc = kernels.nvrtc
 
@@ -30,7 +31,7 @@ ALONG = [
 
 def cut_for(strategy: str, kind: Kind, architecture: int) -> Any:
     device = Device(architecture, 100, SHARED_BYTES[architecture])
-    return choice.cut_of(strategy, kind, (1, 2**14, 2**14), device, True), device
+    return choice.cut_of(strategy, kind, (1, 2**14, 2**14), device), device
 
 
 @pytest.mark.parametrize("strategy", ["tiles", "compensation", "hyperplane"])
@@ -58,9 +59,16 @@ def test_all_operands_compile(nvrtc: ctypes.CDLL, dtype: str, along: Any, strate
     for pair, is_floored, is_aligned in (
         (MAX_PLUS, True, True), (PLUS_PLUS, False, False), (OWN, False, True),
     ):  # fmt: skip
-        kind = Kind(pair, np.dtype(dtype), along, is_floored, is_aligned)
+        kind = Kind(pair, np.dtype(dtype), along, is_floored, is_aligned, is_turned=is_floored)
         cut, device = cut_for(strategy, kind, 90)
         kernels.compile_text(nvrtc, launch_of(cut, device).text, 90)
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("size", [1, 2, 4, 8])
+def test_copies_compile(nvrtc: ctypes.CDLL, size: int) -> None:
+    for architecture in kernels.ARCHITECTURES:
+        kernels.compile_text(nvrtc, print_copy(size), architecture)
 
 
 @pytest.mark.parametrize("strategy", ["tiles", "compensation", "hyperplane"])

@@ -26,9 +26,9 @@ from wavefront_on_host import (
 
 import mgrec
 from mgrec.algebra.operators import PLUS_TIMES
-from mgrec.backends.cuda.device.compilation import Device
-from mgrec.backends.cuda.wavefront.loops import choice, phases
+from mgrec.backends.cuda.wavefront.loops import again, choice, phases
 from mgrec.backends.cuda.wavefront.loops.layout import Along, Kind
+from mgrec.placement import local as local_placement
 from mgrec.placement.dask.tasks import limits
 
 pytestmark = pytest.mark.extended
@@ -136,25 +136,65 @@ def test_dask_arrays(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_hybrid_picks_by_shape() -> None:
     """More of what is side by side; by tiles where compensation would not be the loop's."""
     kind = Kind(PLUS_TIMES, np.dtype("f4"), (Along.ARRAY, *[Along.CONSTANT] * 3), False, True)
-    device = Device(90, 132, 227 * 1024)
-    for shape, picked in [((1, 2**8, 2**15), "compensation"), ((1, 2**13, 2**10), "tiles")]:
-        assert choice.cut_of("hybrid", kind, shape, device, True).strategy == picked
-        assert choice.cut_of("hybrid", kind, shape, device, False).strategy == "tiles"
-        assert not choice.is_turned(kind, shape)
-    assert choice.is_turned(kind, (1, 2**16, 2**8))
+    for shape, picked, exact in [
+        ((1, 2**8, 2**15), "compensation", "tiles"),
+        ((1, 2**12, 2**11), "tiles", "tiles"),
+        ((1, 2**15, 2**8), "compensation by columns", "tiles by columns"),
+    ]:
+        assert str(choice.way_of("hybrid", kind, shape, True)) == picked
+        assert str(choice.way_of("hybrid", kind, shape, False)) == exact
+        assert str(choice.way_of("tiles", kind, shape, False)) == exact
+        assert str(choice.way_of("compensation", kind, shape, False)) == "compensation"
 
 
-@pytest.mark.parametrize("dtype", ["f4", pytest.param("i4", marks=pytest.mark.extended)])
+@pytest.mark.parametrize(
+    ("strategy", "dtype"),
+    [
+        ("tiles", "f4"),
+        *(pytest.param("compensation", d, marks=pytest.mark.extended) for d in ("f4", "i4")),
+    ],
+)
 def test_the_hybrid_goes_along_columns(
-    dtype: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    strategy: str, dtype: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG", "mgrec")
-    monkeypatch.setattr(phases, "is_turned", lambda *given: True)
+    monkeypatch.setattr(phases, "way_of", lambda *given: choice.Way(strategy, True))
     local, borders = numbers((2, 40, 68), dtype), {"above": numbers((2, 68), dtype, 1), "left": 2}
     for weights in ((3, -1, 2), weights_of((40, 68), dtype)):
         check(local, "hybrid", weights=weights, **borders)
-    picked = f"wavefront: compensation by columns, shape (2, 40, 68), {local.dtype}"
+        if strategy == "tiles":
+            check(local, "tiles", weights=weights, **borders)
+    picked = f"wavefront: {strategy} by columns, shape (2, 40, 68), {local.dtype}"
     assert caplog.messages.count(picked) == 2
+
+
+@pytest.mark.parametrize("way", [choice.Way("tiles"), choice.Way("tiles", True)], ids=str)
+def test_calls_of_a_kind(
+    way: choice.Way, monkeypatch: pytest.MonkeyPatch, solved: list[Any]
+) -> None:
+    """Later ones look at nothing again, and compute with their own arrays."""
+    monkeypatch.setattr(phases, "way_of", lambda *given: way)
+    monkeypatch.setattr(again, "picked", lambda *given: way)
+    for shape in [(40, 68), (2, 33, 40)]:
+        for seed in range(3):
+            weights = (*weights_of(shape)[:2], -0.5)
+            above = numbers((*shape[:-2], shape[-1]), seed=seed)
+            local = numbers(shape, seed=seed)
+            wanted = mgrec.wavefront(local, weights=weights, above=above, strategy="tiles")
+            result = run(local, weights=weights, above=above, strategy="tiles")
+            np.testing.assert_array_equal(result, wanted)
+    assert [isinstance(problem.operands[-1], DeviceArray) for problem in solved].count(True) == 2
+
+
+@pytest.fixture
+def solved(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The problems that were solved, but for calls of a kind that was solved before."""
+    found: list[Any] = []
+    solve = local_placement.solve
+    monkeypatch.setattr(
+        local_placement, "solve", lambda problem: found.append(problem) or solve(problem)
+    )
+    return found
 
 
 def test_operators_that_cannot_be_traced_are_refused() -> None:

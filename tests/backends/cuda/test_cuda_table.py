@@ -16,14 +16,15 @@ from cuda_on_host import DeviceArray, HostCompiler, numpy_as_cupy, poisoned
 
 import mgrec
 from mgrec import backends
-from mgrec.backends.cuda.device import launches
+from mgrec.backends.cuda.device import bound, launches
 from mgrec.backends.cuda.device.compilation import Device
-from mgrec.backends.cuda.wavefront import phases, program, table
+from mgrec.backends.cuda.wavefront import layout, phases, program, table, transposition
 from mgrec.backends.cuda.wavefront.layout import Cut
 from mgrec.families.family import Pack
 from mgrec.families.kernels import Backend
 from mgrec.families.wavefront.door import check_table
 from mgrec.placement.dask.tasks import limits
+from mgrec.placement.replays import replay
 
 pytestmark = pytest.mark.extended
 
@@ -41,7 +42,7 @@ class Space:
     """Memory in which strips tell each other sums: what earlier launches left stays there."""
 
     def __init__(self) -> None:
-        self.epoch, self.words = 0, np.zeros(1 << 16, np.uint64)
+        self.epoch, self.words = 0, np.zeros(1 << 16, np.uint64).view(DeviceArray)
 
     def __call__(self, units: int) -> tuple[Any, np.uint32]:
         assert 0 < units <= self.words.size
@@ -61,7 +62,9 @@ def _on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> Iterato
     )
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setattr(launches, "compile_kernel", compiler)
-    monkeypatch.setattr(program, "descriptors", Space())
+    space = Space()
+    monkeypatch.setattr(launches, "descriptors", space)
+    monkeypatch.setattr(bound, "reserve_words", lambda units, stream: space(units))
     monkeypatch.setattr(table, "on_device", lambda x: np.asarray(x).view(DeviceArray))
     kernels = replace(phases.kernels(""), again=None)  # which launches by addresses
     backend = Backend(lambda arrays: DeviceArray.device, empty, lambda family: kernels)
@@ -69,6 +72,8 @@ def _on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> Iterato
     use(monkeypatch, 1000)
     yield
     program.prepared_of.cache_clear()
+    transposition._copying.cache_clear()
+    replay._kept.cache_clear()
 
 
 def use(monkeypatch: pytest.MonkeyPatch, blocks: int, shared_bytes: int = 227 * 1024) -> None:
@@ -78,6 +83,7 @@ def use(monkeypatch: pytest.MonkeyPatch, blocks: int, shared_bytes: int = 227 * 
         monkeypatch.setattr(Cut, "blocks", lambda *given: 1)
     monkeypatch.setattr(Device, "current", staticmethod(lambda: device))
     program.prepared_of.cache_clear()
+    replay._kept.cache_clear()
 
 
 def draw(shape: tuple[int, ...], dtype: str, seed: int = 0) -> np.ndarray[Any, Any]:
@@ -113,6 +119,7 @@ def assert_is_table(
 SHAPES = [
     (1, 1), (70, 1), (5, 3), (300, 7), (2, 40, 64), (3, 65, 127), (70, 128), (64, 129),
     (65, 385), (200, 260), (130, 1000), (1100, 9), (2100, 16), (700, 130), (1, 700), (129, 516),
+    (7000, 3), (3, 3000, 5), (4100, 2),
 ]  # fmt: skip
 FEW = [(65, 385), (3, 65, 128), (700, 70)]
 FURTHER = [
@@ -180,16 +187,19 @@ def test_nan_and_inf_stand_where_the_loop_has_them(shape: tuple[int, int]) -> No
 def test_the_bits_do_not_depend_on_the_device_or_on_addresses(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for shape in [(65, 384), (700, 128), (5, 40, 64)]:
+    for shape in [(65, 384), (700, 128), (5, 40, 64), (3000, 3)]:
         x = draw(shape, "f4")
         wanted = np.asarray(mgrec.summed_area_table(x.view(DeviceArray)))
-        use(monkeypatch, 1, 64 * 1024)
+        use(monkeypatch, 1, 99 * 1024)
         np.testing.assert_array_equal(mgrec.summed_area_table(x.view(DeviceArray)), wanted)
         use(monkeypatch, 1000)
         moved = np.empty(x.size + 1, "f4")[1:].reshape(shape)
         moved[...] = x
         assert (moved.ctypes.data - x.ctypes.data) % 16
         np.testing.assert_array_equal(mgrec.summed_area_table(moved.view(DeviceArray)), wanted)
+        apart = np.empty((*shape[:-1], shape[-1] + 1), "f4")[..., 1:]
+        apart[...] = x
+        np.testing.assert_array_equal(mgrec.summed_area_table(apart.view(DeviceArray)), wanted)
 
 
 @pytest.mark.parametrize("dtype", ["f4", pytest.param("u1", marks=pytest.mark.extended)])
@@ -245,3 +255,37 @@ def test_a_wrong_sum_is_found() -> None:
     wrong[40, 300:] += 90
     with pytest.raises(AssertionError):
         assert_is_table(wrong, x)
+
+
+def test_groups_of_strips(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, "_GROUPS", (2,))
+    for blocks in (1, 1000):
+        use(monkeypatch, blocks)
+        for shape in [(3, 2000), (2, 20, 1100), (2000, 200), (16000, 3), (1, 20, 640)]:
+            check(draw(shape, "i2"), dtype="i4")
+
+
+def test_strips_of_every_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Narrow ones, and wide ones of high tiles."""
+    monkeypatch.setattr(layout, "_MULTIPROCESSORS", 4)
+    monkeypatch.setattr(layout, "_MANY", 1)
+    device = Device(90, 4, 227 * 1024)
+    for dtype, summed, tile in [("f4", "f4", (128, 64)), ("u1", "i4", (96, 128))]:
+        for rows, columns in [(300, 512), (300, 448)]:
+            cut = layout.cut_of((1, rows, columns), np.dtype(dtype), np.dtype(summed), True, device)
+            assert cut.layout.tile == tile
+            check(draw((rows, columns), dtype), dtype=summed)
+            check(draw((rows, columns - 1), dtype), dtype=summed)
+
+
+def test_calls_of_a_kind(compiler: HostCompiler) -> None:
+    for shape, axes in [((65, 385), (-2, -1)), ((2, 40, 64), (1, 2)), ((66, 3), (0, 1))]:
+        for seed in range(3):
+            check(draw(shape, "u1", seed), axes, dtype=np.dtype("i4"))
+        x, out = draw(shape, "u1", 9).view(DeviceArray), empty(shape, "u8")
+        for _ in range(2):
+            assert mgrec.summed_area_table(x, axes, out=out) is out
+            assert_is_table(np.asarray(out), np.asarray(x))
+            out[...] = 0
+    kept = replay._kept.cache_info()
+    assert kept.hits >= 6

@@ -151,13 +151,13 @@ class _Descriptors:
         return self.space, self.epoch
 
 
-_MOST_KEPT = 1 << 22
+_MOST_KEPT = 10 << 20
 
 
 def descriptors(units: int) -> tuple[Any, np.uint32]:
     """Memory for `units` 64-bit words on the current device and stream, and its epoch.
 
-    It is kept for the next launch up to 32 MB; more is of this launch alone.
+    It is kept for the next launch up to 80 MB; more is of this launch alone.
 
     Raises
     ------

@@ -15,8 +15,15 @@ Shape = tuple[int, int, int]
 _MANY = 128
 # Bytes of a group of strips: a group waits about a microsecond for the one before it.
 _GROUP_BYTES = 1 << 21
-_GROUPS = 16, 32, 64
+_GROUPS = 16, 32, 64, 96
+# Lanes beside each other where rows are narrow, and rows of a thread then: an odd number, since
+# threads would meet in the banks of shared memory.
+_NARROW, _NARROW_ITEMS = 2, 7
+# Multiprocessors of an H100, and rows of a thread where a block has one for itself.
+_MULTIPROCESSORS, _TALL = 132, 12
 _STAGES = 4
+# Bytes that are copied to shared memory at once.
+_LEAST_WORD = 4
 _LANES = 32
 
 
@@ -24,9 +31,9 @@ _LANES = 32
 class TableLayout:
     """Constants that the kernel is compiled with.
 
-    The order of additions follows from all but `stages`, `blocks` and `aligned`, so that these
-    alone may depend on anything but the shape and the dtypes. (Where a tile does not fit a block
-    of a device, it is lower there.)
+    The order of additions follows from all but `stages`, `blocks`, `aligned` and `packed`, so that
+    these alone may depend on anything but the shape and the dtypes. (Where a tile does not fit a
+    block of a device, it is lower there.)
 
     Attributes
     ----------
@@ -44,6 +51,8 @@ class TableLayout:
         An image is one strip.
     aligned : bool
         Rows begin where the words of a thread do.
+    packed : bool
+        Rows are narrow and lie one after the other: a tile is one row in memory.
     stages : int
         Tiles under way to shared memory.
     blocks : int
@@ -60,6 +69,7 @@ class TableLayout:
     down: bool
     alone: bool = False
     aligned: bool = False
+    packed: bool = False
     stages: int = 1
     blocks: int = 1
     group: int = 16
@@ -70,17 +80,25 @@ class TableLayout:
         return vector_of(self.x_dtype, self.dtype)
 
     @property
+    def in_words(self) -> bool:
+        """Whether the numbers that a thread reads of a row are a word."""
+        return self.aligned and self.vector * self.x_dtype.itemsize >= _LEAST_WORD
+
+    @property
     def most_blocks(self) -> int:
         """Of a multiprocessor, as registers allow."""
-        is_small = self.items * self.vector * self.dtype.itemsize <= 64
-        return max(1, min(16, (1024 if self.alone and is_small else 512) // self.threads))
+        size = self.items * self.vector * self.dtype.itemsize
+        threads = 1024 if self.alone and size <= 64 else 512 if size <= 128 else 256
+        return max(1, min(16, threads // self.threads))
 
     @property
     def kernel_bytes(self) -> int:
         """Shared memory that the kernel declares, at most: sums, exchanged rows, and lines."""
-        exchanged = 3 * self.threads * self.vector
-        lines = 2 * self.tile[1] + 5 * (0 if self.alone else max(self.tile))
-        return (exchanged + lines) * self.dtype.itemsize + 256
+        is_exchanged = not (self.aligned or self.packed)
+        numbers = (2 + is_exchanged) * self.threads * self.vector
+        lines = 2 * self.tile[1] + 5 * (0 if self.alone else self.lines)
+        exchanged = 32 * self.threads // self.lanes * is_exchanged
+        return (numbers + lines) * self.dtype.itemsize + exchanged + 256
 
     @property
     def tile(self) -> tuple[int, int]:
@@ -88,27 +106,53 @@ class TableLayout:
         return self.threads // self.lanes * self.items, self.lanes * self.vector
 
     @property
+    def lines(self) -> int:
+        """Of a tile, whose sums are told."""
+        return self.tile[0 if self.down else 1]
+
+    @property
+    def tellers(self) -> int:
+        """Threads that share a line."""
+        return max(1, min(32, self.threads // self.lines))
+
+    @property
     def tile_bytes(self) -> int:
-        """Shared memory of one tile: a word more a row where words cover narrow numbers."""
+        """Shared memory of one tile: a word more a row where words cover it."""
         rows, columns = self.tile
-        is_covered = not self.aligned and self.x_dtype.itemsize < 4
-        return rows * (columns * self.x_dtype.itemsize + 4 * is_covered)
+        if self.packed:
+            rows, columns = 1, rows * columns
+        size = columns * self.x_dtype.itemsize
+        return rows * (size if self.in_words else _covered(size))
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory that a launch asks for: tiles, and the results of one that is packed."""
+        rows, columns = self.tile
+        results = _covered(rows * columns * self.dtype.itemsize) if self.packed else 0
+        return self.stages * self.tile_bytes + results
 
     def print(self) -> str:
         numbers = {
             "THREADS": self.threads, "LANES": self.lanes, "V": self.vector, "ITEMS": self.items,
             "STAGES": self.stages, "GROUP": self.group,
         }  # fmt: skip
-        flags = {"DOWN": self.down, "ALONE": self.alone, "ALIGNED": self.aligned}
+        flags = {
+            "DOWN": self.down, "ALONE": self.alone, "ALIGNED": self.aligned,
+            "IN_WORDS": self.in_words, "PACKED": self.packed,
+        }  # fmt: skip
         lines = [f"constexpr int {k} = {v};" for k, v in numbers.items()]
         lines += [f"constexpr bool {k} = {str(v).lower()};" for k, v in flags.items()]
         return "\n".join(lines) + "\n"
 
 
+def _covered(size: int) -> int:
+    """Bytes of the words of 16 that cover so many bytes anywhere, and of one more at most."""
+    return -(-size // 16) * 16 + 16
+
+
 def vector_of(x_dtype: np.dtype[Any], dtype: np.dtype[Any]) -> int:
-    """Columns of a thread: words of 4 to 16 bytes are read, and of at most 32 written."""
-    read, written = x_dtype.itemsize, dtype.itemsize
-    return min(4, max(16 // max(read, written), -(-4 // read)), max(1, 32 // written))
+    """Columns of a thread: words of at most 16 bytes are read and written."""
+    return min(4, 16 // max(x_dtype.itemsize, dtype.itemsize))
 
 
 @dataclass(frozen=True)
@@ -146,18 +190,23 @@ class Cut:
         """Words of 64 bits in which strips tell each other sums."""
         if self.layout.alone:
             return 0
-        lines = self.layout.tile[0 if self.layout.down else 1] * self.steps
-        told = self.strips + (self.strips - 1) // self.layout.group + 1
-        return self.shape[0] * told * lines * -(-self.layout.dtype.itemsize // 4)
+        layout, groups = self.layout, -(-self.strips // self.layout.group)
+        lines = layout.lines * self.steps
+        return self.shape[0] * (self.strips + groups) * lines * -(-self.layout.dtype.itemsize // 4)
 
     def blocks(self, device: Device) -> int:
         return min(self.shape[0] * self.strips, self.layout.blocks * device.multiprocessors)
 
 
 def cut_of(
-    shape: Shape, x_dtype: np.dtype[Any], dtype: np.dtype[Any], aligned: bool, device: Device
+    shape: Shape,
+    x_dtype: np.dtype[Any],
+    dtype: np.dtype[Any],
+    aligned: bool,
+    device: Device,
+    packed: bool = False,
 ) -> Cut:
-    """Choose how images are cut up.
+    """Choose how images are cut up; `packed`: their rows lie one after the other.
 
     Few strips of few columns would leave a GPU idle: they are walked to the right there, from
     as many bands of rows as the image has.
@@ -169,12 +218,15 @@ def cut_of(
     items = 8 if vector * dtype.itemsize <= 16 and dtype.itemsize <= 8 else 4
     threads = 512 if vector * dtype.itemsize == 16 and dtype.itemsize == 8 else 256
     layout = TableLayout(x_dtype, dtype, threads, lanes, items, down=True, aligned=aligned)
-    layout = _in_bands(layout, shape)
+    layout = _in_bands(_as_wide_as(layout, shape), replace(layout, down=False), shape)
     if layout.down:
         layout = replace(layout, alone=Cut(layout, shape).strips == 1)
         layout = _as_high_as(layout, shape[1])
+    elif layout.lanes <= _NARROW:
+        aligned = aligned and not packed
+        layout = replace(layout, threads=256, items=_NARROW_ITEMS, packed=packed, aligned=aligned)
     layout = replace(layout, group=_group_of(Cut(layout, shape)))
-    while layout.items > 1 and layout.tile_bytes + layout.kernel_bytes > device.shared_bytes:
+    while layout.items > 1 and layout.shared_bytes + layout.kernel_bytes > device.shared_bytes:
         layout = replace(layout, items=layout.items // 2)
     return Cut(_staged(layout, device.shared_bytes), shape)
 
@@ -184,7 +236,8 @@ def _staged(layout: TableLayout, shared_bytes: int) -> TableLayout:
     blocks, tiles = layout.most_blocks + 1, 0
     while tiles < 2 and blocks > 1:
         blocks -= 1
-        tiles = ((shared_bytes + 1024) // blocks - 1024 - layout.kernel_bytes) // layout.tile_bytes
+        room = (shared_bytes + 1024) // blocks - 1024 - layout.kernel_bytes
+        tiles = (room - replace(layout, stages=0).shared_bytes) // layout.tile_bytes
     return replace(layout, blocks=blocks, stages=max(1, min(_STAGES, tiles)))
 
 
@@ -193,15 +246,35 @@ def _group_of(cut: Cut) -> int:
     layout = cut.layout
     area = layout.tile[0] * layout.tile[1] * cut.steps
     strip_bytes = area * (layout.x_dtype.itemsize + layout.dtype.itemsize)
-    return next((n for n in _GROUPS if n * strip_bytes >= _GROUP_BYTES), _GROUPS[-1])
+    # A thread has what it reads in registers, up to 32 of them.
+    most = 64 * layout.tellers // max(4, layout.dtype.itemsize)
+    group = next((n for n in _GROUPS if n * strip_bytes >= _GROUP_BYTES), _GROUPS[-1])
+    return max(1, min(group, most))
 
 
-def _in_bands(layout: TableLayout, shape: Shape) -> TableLayout:
-    """Strips down, or bands to the right where these are more, and thinner where they are few."""
-    bands = replace(layout, down=False)
-    down = Cut(layout, shape).strips
-    if shape[0] * down >= _MANY or down >= Cut(bands, shape).strips:
+def _as_wide_as(layout: TableLayout, shape: Shape) -> TableLayout:
+    """Strips down: each multiprocessor has two narrow ones, or a wide one of high tiles.
+
+    High tiles are of bytes and words of two. Where these begin anywhere two strips are faster, and
+    so only sums of integers, which have the same bits in any order, take them there.
+    """
+    if layout.lanes < _LANES or layout.dtype.itemsize != 4:
         return layout
+    is_tall = layout.x_dtype.itemsize < 4 and (layout.aligned or layout.dtype.kind == "f")
+    many = 0.75 * _MULTIPROCESSORS
+    if is_tall and many < shape[0] * Cut(layout, shape).strips <= _MULTIPROCESSORS:
+        return replace(layout, items=_TALL)
+    narrow = replace(layout, lanes=layout.lanes // 2)
+    if not is_tall and many < shape[0] * Cut(narrow, shape).strips <= 2 * _MULTIPROCESSORS:
+        return narrow
+    return layout
+
+
+def _in_bands(down: TableLayout, bands: TableLayout, shape: Shape) -> TableLayout:
+    """Strips down, or bands to the right where these are more, and thinner where they are few."""
+    strips = Cut(down, shape).strips
+    if shape[0] * strips >= _MANY or strips >= Cut(bands, shape).strips:
+        return down
     while bands.items > 2 and shape[0] * Cut(bands, shape).strips < _MANY:
         bands = replace(bands, items=bands.items // 2)
     return bands

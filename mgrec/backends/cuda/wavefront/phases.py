@@ -12,11 +12,12 @@ from ....families.wavefront.recurrence import SummedAreaTable
 from ....families.wavefront.sweeps import Sweeps
 from .alignment.pairs import determine_pairs
 from .alignment.tile import determine_alignment
+from .loops.again import again_loop
 from .loops.phases import determine_loop
 from .relaxation.again import relaxation_again
 from .relaxation.grids import determine_relaxation
 from .relaxation.held import hold
-from .table import determine_table
+from .table import again_table, determine_table
 
 # By the type of a loop; each takes the loop and its tile.
 _KERNELS: dict[type, Callable[..., Any]] = {
@@ -27,7 +28,9 @@ _KERNELS: dict[type, Callable[..., Any]] = {
 }
 
 _AGAIN: dict[type, Callable[..., Again | None]] = {
-    Sweeps: relaxation_again,
+    Loop: again_loop,
+    SummedAreaTable: lambda loop, *tile: again_table(*tile),
+    Sweeps: lambda loop, grids, entry, results: relaxation_again(loop, *grids, *results),
 }
 
 
@@ -41,7 +44,7 @@ def determine(loop: Any, *tile: Any) -> Any:
     return _KERNELS[type(loop)](loop, *tile)
 
 
-def again(loop: Any, operands: Any, entry: None, results: Any) -> Again | None:
-    """Prepare what determines whole grids of the kind of these; see :class:`Kernels`."""
+def again(loop: Any, *tile: Any) -> Again | None:
+    """What determines other whole grids of the kind of a tile."""
     prepare = _AGAIN.get(type(loop))
-    return prepare(loop, *operands, *results) if prepare else None
+    return prepare(loop, *tile) if prepare else None

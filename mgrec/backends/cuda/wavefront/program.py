@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
 
-from ..device.compilation import Device, descriptors
-from ..device.launches import EPOCH, SPACE, Launch, Prepared, Run, Slot
+from ..device.compilation import Device
+from ..device.launches import EPOCH, SPACE, Launch, Prepared, Slot
 from ..trace.cpp_names import ctype
 from ..transfer.program import kernel_text
 from .layout import Cut, Shape, TableLayout, cut_of
 
+IMAGES = Slot(0, (15,), np.dtype(np.int64), None)
+"""The struct that the kernel takes by value."""
 _KERNEL = """
 extern "C" __global__ void __launch_bounds__(THREADS, {blocks}) table_kernel(
     const Images images{parameters}) {{
@@ -39,21 +40,25 @@ def print_table(layout: TableLayout) -> str:
 
 
 def launch_of(cut: Cut, device: Device) -> Launch:
-    """The launch over images; its slot 0 is the struct that the kernel takes by value."""
+    """The launch over images."""
     layout = cut.layout
-    arguments = (Slot(0),) if layout.alone else (Slot(0), SPACE, EPOCH)
+    arguments = (IMAGES,) if layout.alone else (IMAGES, SPACE, EPOCH)
     return Launch(
         print_table(layout), "table_kernel", cut.blocks(device), layout.threads, arguments,
-        layout.stages * layout.tile_bytes, is_cooperative=not layout.alone,
+        layout.shared_bytes, is_cooperative=not layout.alone,
     )  # fmt: skip
 
 
 @lru_cache(maxsize=1024)
 def prepared_of(
-    shape: Shape, x_dtype: np.dtype[Any], dtype: np.dtype[Any], aligned: bool, number: int
-) -> tuple[Cut, Run]:
+    shape: Shape,
+    x_dtype: np.dtype[Any],
+    dtype: np.dtype[Any],
+    aligned: bool,
+    packed: bool,
+    number: int,
+) -> tuple[Cut, Prepared]:
     """How images of a kind are cut up, and what launches their tables on a device."""
     device = Device.current()
-    cut = cut_of(shape, x_dtype, dtype, aligned, device)
-    reserve: Callable[[], Any] = partial(descriptors, cut.words) if cut.words else tuple
-    return cut, Prepared(launch_of(cut, device), reserve=reserve)
+    cut = cut_of(shape, x_dtype, dtype, aligned, device, packed)
+    return cut, Prepared(launch_of(cut, device), units=cut.words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -9,11 +10,15 @@ from typing import Any
 import numpy as np
 
 from ....arrays.kinds import to_host
+from ....families.kernels import Again
 from ....families.wavefront.recurrence import Sums
 from ..device.arrays import on_device
+from ..device.bound import Bound
+from ..device.launches import Prepared
 from ..filters.numbers import packed
-from .layout import vector_of
+from .layout import Cut, Shape, vector_of
 from .program import prepared_of
+from .transposition import assign, contiguous
 
 _MOST_STRIPS = 2**30
 
@@ -41,7 +46,7 @@ def determine_table(x: Any, before: tuple[Any, Any], table: Any) -> Sums:
     if x.size == 0:
         empty = np.zeros((*others, columns), table.dtype), np.zeros((*others, rows), table.dtype)
         return Sums(*(new if old is None else old for old, new in zip(before, empty, strict=True)))
-    operand = x if _is_in_rows(x) else cupy.ascontiguousarray(x)
+    operand = x if _is_in_rows(x) else contiguous(x)
     result = table if _is_in_rows(table) else cupy.empty(table.shape, table.dtype)
     # A graph would write into what is given back when the call returns.
     is_captured = cupy.cuda.get_current_stream().is_capturing()
@@ -49,7 +54,7 @@ def determine_table(x: Any, before: tuple[Any, Any], table: Any) -> Sums:
     edges = [None if edge is None else _as_rows(edge, table.dtype) for edge in before]
     _launch(operand, result, edges, right)
     if result is not table:
-        table[...] = result
+        assign(table, result)
     return Sums(table[..., -1, :], right)
 
 
@@ -76,18 +81,50 @@ def _is_in_rows(array: Any) -> bool:
     return is_even and is_row and not any(s % size for s in (array.data.ptr, *strides))
 
 
-def _launch(x: Any, table: Any, edges: list[Any], right: Any) -> None:
-    """Launch the kernel over all images: its numbers of strips are of 32 bits."""
+def again_table(x: Any, before: tuple[Any, Any], table: Any) -> Again | None:
+    """Prepare what sums up other images of the kind of these, which have no edges."""
+    *others, rows, columns = x.shape
+    if not (_is_in_rows(x) and _is_in_rows(table)):
+        return None
+    strides, prepared = _prepare(x, table)
+    cut, run = prepared((prod(others), rows, columns))
+    if others and prod(others) > _most_images(cut):
+        return None
+    bound = Bound(run)
+    rest = [0, 0, 0, 0, *strides, prod(others), rows, columns, cut.strips, cut.steps]
+
+    def solve(given: Sequence[Any], targets: Sequence[int]) -> None:
+        bound([[given[0], targets[0], *rest]])
+
+    return solve
+
+
+def _prepare(x: Any, table: Any) -> tuple[list[int], Callable[[Shape], tuple[Cut, Prepared]]]:
+    """Strides, and what prepares the launch over so many images."""
     import cupy
 
-    *others, rows, columns = x.shape
-    shape = prod(others), rows, columns
     strides = [*_strides(x), *_strides(table)]
-    is_aligned = _is_aligned(x, table, strides)
-    device = cupy.cuda.runtime.getDevice()
-    cut, _ = prepared_of(shape, x.dtype, table.dtype, is_aligned, device)
-    most = max(1, _MOST_STRIPS // cut.strips)
-    left = edges[1]
+    is_packed = strides[1] == strides[3] == x.shape[-1]
+    is_aligned, device = _is_aligned(x, table, strides), cupy.cuda.runtime.getDevice()
+
+    def prepared(shape: Shape) -> tuple[Cut, Prepared]:
+        return prepared_of(shape, x.dtype, table.dtype, is_aligned, is_packed, device)
+
+    return strides, prepared
+
+
+def _most_images(cut: Cut) -> int:
+    """Of a launch, whose numbers of strips are of 32 bits."""
+    return max(1, _MOST_STRIPS // cut.strips)
+
+
+def _launch(x: Any, table: Any, edges: list[Any], right: Any) -> None:
+    """Launch the kernel over all images."""
+    *others, rows, columns = x.shape
+    count = prod(others)
+    strides, prepared = _prepare(x, table)
+    cut, _ = prepared((count, rows, columns))
+    left, most = edges[1], _most_images(cut)
     left_down = None if left is None or cut.layout.down else _summed_down(left)
     arrays = (
         (x, strides[0]),
@@ -98,9 +135,9 @@ def _launch(x: Any, table: Any, edges: list[Any], right: Any) -> None:
         (0, 0) if array is None else (array.data.ptr, stride * array.dtype.itemsize)
         for array, stride in arrays
     ]
-    for begin in range(0, shape[0], most):
-        part = min(most, shape[0] - begin), rows, columns
-        cut, run = prepared_of(part, x.dtype, table.dtype, is_aligned, device)
+    for begin in range(0, count, most):
+        part = min(most, count - begin), rows, columns
+        cut, run = prepared(part)
         words = [address + begin * stride for address, stride in places]
         run((packed([*words, *strides, *part, cut.strips, cut.steps]),))
 

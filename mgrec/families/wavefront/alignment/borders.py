@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,10 +21,15 @@ def border_above(scoring: Scoring, start: int, size: int, dtype: Any) -> np.ndar
     Zeros, and what is added to them, are one number in memory.
     """
     if scoring.mode != "global":
-        return np.broadcast_to(np.zeros((), dtype), (size + 1,))
+        return _zeros(size + 1, np.dtype(dtype))
     columns = np.arange(start - 1, start + size)
     gaps = scoring.gap + columns * np.asarray(scoring.extend, dtype)
     return np.where(columns < 0, 0, gaps).astype(dtype)
+
+
+@lru_cache(maxsize=64)
+def _zeros(size: int, dtype: np.dtype[Any]) -> np.ndarray:
+    return np.broadcast_to(np.zeros((), dtype), (size,))
 
 
 def enter(

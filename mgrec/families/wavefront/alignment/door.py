@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ....arrays.kinds import check_together, is_lazy
+from ....arrays.kinds import check_together, is_lazy, is_on_gpu
 from ...problem import Problem, varying
 from .batch import Batch
 from .letters import Alphabet, as_sequence, is_text
@@ -137,7 +137,12 @@ def _coded(named: dict[str, Any], alphabet: Alphabet | None) -> tuple[list[Any],
     if code.kind not in "iu":
         dtypes = " and ".join(str(array.dtype) for array in named.values())
         raise TypeError(f"query and target must be of integers that compare; got {dtypes}")
-    return [array.astype(code) for array in named.values()], code
+    return [_as_code(array, code) for array in named.values()], code
+
+
+def _as_code(array: Any, code: np.dtype[Any]) -> Any:
+    """Of a dtype: no copy on a GPU, which takes as long there as little sequences."""
+    return array if is_on_gpu(array) and array.dtype == code else array.astype(code)
 
 
 def _dtype_for(scoring: Scoring, n: Any, m: Any) -> np.dtype[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from ....algebra.operators import Operators
 from ....arrays.kinds import to_host
 from ...family import Arrays, Pack, Shape
-from ...kernels import Backend
+from ...kernels import Again, Backend
 from ..recurrence import Wavefront
 
 
@@ -79,12 +80,26 @@ class WavefrontLoop(Wavefront):
     ) -> tuple[Arrays, Any]:
         determine = backend.kernels(self.family).determine
         result = out[0] if out else backend.empty(shape, self.dtype)
-        *weights, over, beside, corner, local = (self._grid(b, len(shape)) for b in pack.blocks)
-        given = Borders(over[..., 0, :], beside[..., :, 0], corner[..., 0, 0])
+        local, weights, given, table = self._tile(pack, result)
         borders = _around(given, above, left)
-        table = self._moved(result)
         determine(self.loop, local, weights, borders, table)
         return (result,), (table, borders)
+
+    def given(self, operands: Sequence[Any], initial: Sequence[Any]) -> list[Any]:
+        *others, local = operands
+        return [local, *others]
+
+    def again(
+        self, backend: Backend, pack: Pack, shape: Shape, initial: Arrays, results: Arrays
+    ) -> Again | None:
+        prepare = backend.kernels(self.family).again
+        return None if prepare is None else prepare(self.loop, *self._tile(pack, *results))
+
+    def _tile(self, pack: Pack, result: Any) -> tuple[Any, list[Any], Borders, Any]:
+        """`local`, the weights, the borders that are given, and the table."""
+        *weights, over, beside, corner, local = (self._grid(b, result.ndim) for b in pack.blocks)
+        given = Borders(over[..., 0, :], beside[..., :, 0], corner[..., 0, 0])
+        return local, weights, given, self._moved(result)
 
     def hand_on(self, edges: tuple[Any, Borders]) -> Edges:
         table, borders = edges

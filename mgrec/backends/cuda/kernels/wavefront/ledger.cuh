@@ -4,12 +4,11 @@
 // group before has: nobody reads more than one group. Several threads share a line; what they read
 // is under way while they do other work.
 #pragma once
-#include "wavefront/tile.cuh"
+#include "wavefront/rows.cuh"
 
 constexpr int LINES = DOWN ? H : W;
 // Threads of a line.
 constexpr int TELLERS = ALONE ? 1 : THREADS / LINES < 32 ? THREADS / LINES : 32;
-constexpr int WORDS = (GROUP + TELLERS - 1) / TELLERS;                // strips of a thread
 static_assert(ALONE || LINES <= THREADS, "a line has a thread at least");
 
 // Of this thread when it asks.
@@ -37,23 +36,22 @@ struct Ledger {
   }
 };
 
-// The sum of a line in all strips before that of a tile.
-struct Question {
-  const Unit *strips, *group;  // of the first strip of this thread; null where no group is before
-  int count;                   // strips of this thread
-  Unit words[WORDS + 1][UNITS];
+// What strips of a group have told of a line: those of this thread, and their sum in all threads.
+struct Told {
+  static constexpr int WORDS = (GROUP + TELLERS - 1) / TELLERS;
+  const Unit* first;
+  int count;  // of this thread
+  Unit words[WORDS][UNITS];
 
-  DEVICE void ask(const Ledger& ledger, const Images& all, const Cursor& at) {
-    const int own = at.strip / GROUP, rest = at.strip - own * GROUP - teller();
-    const long long place = Ledger::place(at, asked_line());
-    const bool has_line = asked_line() < LINES;
-    count = has_line && rest > 0 ? (rest + TELLERS - 1) / TELLERS : 0;
-    strips = ledger.of_strip(all, at.unit - rest, place);
-    group = own > 0 && has_line && teller() == 0 ? ledger.of_group(all, at, own - 1, place) : nullptr;
+  // `last` is after the last one of them.
+  DEVICE void ask(const Images& all, const Unit* last, int told) {
+    const int rest = asked_line() < LINES ? told - teller() : 0;
+    count = rest > 0 ? (rest + TELLERS - 1) / TELLERS : 0;
+    first = last - rest * stride(all);
     read(all);
   }
-  DEVICE T answer(const Ledger& ledger, const Images& all) {
-    while (!is_complete(ledger.tag)) read(all);
+  DEVICE T sum(const Images& all, unsigned tag) {
+    while (!is_complete(tag)) read(all);
     T sum = T(0);
 #pragma unroll
     for (int w = 0; w < WORDS; ++w)
@@ -61,21 +59,43 @@ struct Question {
 #pragma unroll
     for (int distance = 1; distance < TELLERS; distance *= 2)
       sum = np_add(sum, from_lane<false>(sum, (threadIdx.x % 32) ^ distance));
-    return group == nullptr ? sum : np_add(value_of(words[WORDS]), sum);
+    return sum;
   }
 
  private:
+  DEVICE static long long stride(const Images& all) { return all.steps * LINES * UNITS; }
   DEVICE void read(const Images& all) {
-    const long long stride = all.steps * LINES * UNITS * TELLERS;
 #pragma unroll
     for (int w = 0; w < WORDS; ++w)
-      if (w < count) load_words(words[w], strips + w * stride);
-    if (group != nullptr) load_words(words[WORDS], group);
+      if (w < count) load_words(words[w], first + w * TELLERS * stride(all));
   }
   DEVICE bool is_complete(unsigned tag) const {
-    bool complete = group == nullptr || has_tag(words[WORDS], tag);
+    bool complete = true;
 #pragma unroll
     for (int w = 0; w < WORDS; ++w) complete = complete && (w >= count || has_tag(words[w], tag));
     return complete;
+  }
+};
+
+// The sum of a line in all strips before that of a tile. (Waiting for both kinds of words at once,
+// and reading all again while one lacks, took up to half as long again.)
+struct Question {
+  Told strips;
+  const Unit* group;  // null where none is before, or another thread asks
+  Unit words[UNITS];
+
+  DEVICE void ask(const Ledger& ledger, const Images& all, const Cursor& at) {
+    const int own = at.strip / GROUP;
+    const long long place = Ledger::place(at, asked_line());
+    strips.ask(all, ledger.of_strip(all, at.unit, place), at.strip - own * GROUP);
+    const bool asks = own > 0 && asked_line() < LINES && teller() == 0;
+    group = asks ? ledger.of_group(all, at, own - 1, place) : nullptr;
+    if (asks) load_words(words, group);
+  }
+  DEVICE T answer(const Ledger& ledger, const Images& all) {
+    const T sum = strips.sum(all, ledger.tag);
+    if (group == nullptr) return sum;
+    while (!has_tag(words, ledger.tag)) load_words(words, group);
+    return np_add(value_of(words), sum);
   }
 };

@@ -1,14 +1,18 @@
 // Tiles of an image: PARTS runs of ITEMS rows, each by LANES threads with V neighbouring columns.
 //
 // Rows come to shared memory by asynchronous copies of whole words, some tiles ahead. Where rows
-// begin anywhere, narrow numbers come by the words that cover them.
+// begin anywhere, they come by the words that cover them; narrow ones that lie one after the other
+// (PACKED) come as one row of a whole tile.
 #pragma once
 #include "wavefront/words.cuh"
 #include "memory/copies.cuh"
 
 constexpr int PARTS = THREADS / LANES, H = PARTS * ITEMS, W = LANES * V;  // H rows, W columns
-constexpr bool COVERED = !ALIGNED && sizeof(X) < 4;
-constexpr int PITCH = W * int(sizeof(X)) + (COVERED ? 4 : 0);  // bytes of a row in shared memory
+// Bytes of a row in shared memory, and of a tile.
+DEVICE constexpr int covered(int bytes) { return (bytes + 15) / 16 * 16 + 16; }
+constexpr int PITCH = IN_WORDS ? W * int(sizeof(X)) : covered(W * int(sizeof(X)));
+constexpr int TILE_BYTES = PACKED ? covered(H * W * int(sizeof(X))) : H * PITCH;
+static_assert(!PACKED || !(ALIGNED || DOWN), "a packed tile is a band");
 static_assert(LANES <= 32 && PARTS * LANES == THREADS, "a part's threads are in one warp");
 
 extern __shared__ __align__(16) unsigned char shared_bytes[];
@@ -20,22 +24,6 @@ template <> struct word_of<1> { typedef unsigned char type; };
 template <> struct word_of<2> { typedef unsigned short type; };
 template <> struct word_of<4> { typedef unsigned type; };
 template <> struct word_of<16> { typedef ulonglong2 type; };
-
-// One store. From an assignment the compiler makes one of every number, a quarter of a sector each.
-DEVICE inline void store_pack(T* to, const Pack<T>& pack) {
-#ifdef __CUDA_ARCH__
-  unsigned word[(sizeof(Pack<T>) + 3) / 4];
-  memcpy(word, &pack, sizeof(pack));
-  if constexpr (sizeof(pack) == 16)
-    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(word[0]), "r"(word[1]),
-                 "r"(word[2]), "r"(word[3]) : "memory");
-  else if constexpr (sizeof(pack) == 8)
-    asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(word[0]), "r"(word[1])
-                 : "memory");
-  else
-#endif
-    *(Pack<T>*)to = pack;
-}
 
 // Strides in numbers; neighbouring columns are neighbours in memory. Edges are contiguous:
 // `above` has the table over the first row, `left` and `right` the sums of rows before the first
@@ -78,88 +66,76 @@ DEVICE inline int lane() { return threadIdx.x % LANES; }
 DEVICE inline int first_row() { return threadIdx.x / LANES * ITEMS; }
 DEVICE inline int first_column() { return lane() * V; }
 
-DEVICE inline const X* first_of_x(const Images& all, const Cursor& at) {
-  return all.x + at.image * all.batch_of_x + (at.row() + first_row()) * all.row_of_x + at.column();
-}
-DEVICE inline unsigned char* slot(int stage, int k) {
-  return shared_bytes + (stage * H + first_row() + k) * PITCH;
+// Threads that share a row, and which of them this one is.
+constexpr int SHARERS = PACKED ? THREADS : LANES;
+DEVICE inline int sharer() { return PACKED ? threadIdx.x : lane(); }
+DEVICE inline void sync_sharers() {
+  if (PACKED) __syncthreads();
+  else if (!IN_WORDS) __syncwarp();
 }
 
-// The words of a row that hold numbers of the tile: all lanes of a part share them.
+// Where a row begins: that of this thread's first numbers.
+DEVICE inline const X* first_of_x(const Images& all, const Cursor& at) {
+  const long long row = at.row() + (PACKED ? 0 : first_row());
+  return all.x + at.image * all.batch_of_x + row * all.row_of_x + at.column();
+}
+DEVICE inline unsigned char* slot(int stage, int k) {
+  return shared_bytes + stage * TILE_BYTES + (PACKED ? 0 : first_row() + k) * PITCH;
+}
+
+// Bytes of a word of 16 before an address.
+DEVICE inline int bytes_before(const void* address) { return int((unsigned long long)address % 16); }
+
+// The words of a row that hold numbers of the tile.
 DEVICE inline void copy_row(unsigned char* to, const X* from, int count) {
-  typedef typename word_of<ALIGNED ? V * int(sizeof(X)) : COVERED ? 4 : int(sizeof(X))>::type Word;
-  const int before = COVERED ? int((unsigned long long)from % 4) : 0;
+  typedef typename word_of<IN_WORDS ? V * int(sizeof(X)) : 16>::type Word;
+  constexpr int SIZE = int(sizeof(Word)), BYTES = PACKED ? TILE_BYTES : PITCH;
+  constexpr int MOST = (BYTES + SIZE * SHARERS - 1) / (SIZE * SHARERS);
+  const int before = IN_WORDS ? 0 : bytes_before(from);
   const Word* words = (const Word*)((const unsigned char*)from - before);
-  const int number = (before + count * int(sizeof(X)) + int(sizeof(Word)) - 1) / int(sizeof(Word));
-  constexpr int MOST = (PITCH + int(sizeof(Word)) * LANES - 1) / (int(sizeof(Word)) * LANES);
+  const int number = (before + count * int(sizeof(X)) + SIZE - 1) / SIZE;
 #pragma unroll
   for (int m = 0; m < MOST; ++m)
-    if (m * LANES + lane() < number)
-      copy_word((Word*)to + m * LANES + lane(), words + m * LANES + lane());
+    if (m * SHARERS + sharer() < number)
+      copy_word((Word*)to + m * SHARERS + sharer(), words + m * SHARERS + sharer());
 }
 
 DEVICE inline void request(int stage, const Images& all, const Cursor& at) {
   if (at.exists(all)) {
-    const int rows = at.rows(all) - first_row(), columns = at.columns(all);
+    const int rows = at.rows(all), columns = at.columns(all);
     const X* from = first_of_x(all, at);
+    if (PACKED) copy_row(slot(stage, 0), from, rows * columns);
 #pragma unroll
-    for (int k = 0; k < ITEMS; ++k, from += all.row_of_x)
-      if (k < rows) copy_row(slot(stage, k), from, columns);
+    for (int k = 0; k < (PACKED ? 0 : ITEMS); ++k, from += all.row_of_x)
+      if (first_row() + k < rows) copy_row(slot(stage, k), from, columns);
   }
   copies_commit();
 }
 
-// The copies of this part have come, but for those of the last REST requests.
+// The copies of those that share rows have come, but for those of the last REST requests.
 template <int REST> DEVICE inline void await() {
   copies_wait_but<REST>();
-  if (!ALIGNED) __syncwarp();
+  sync_sharers();
 }
 
 // The numbers of this thread; 0 outside the image.
 DEVICE inline void read(int stage, const Images& all, const Cursor& at, T (&own)[ITEMS][V]) {
   const int rows = at.rows(all) - first_row(), columns = at.columns(all) - first_column();
-  const unsigned long long address = (unsigned long long)first_of_x(all, at);
+  const X* row = first_of_x(all, at);
 #pragma unroll
-  for (int k = 0; k < ITEMS; ++k) {
-    const int before = COVERED ? int((address + k * all.row_of_x * sizeof(X)) % 4) : 0;
-    const X* from = (const X*)(slot(stage, k) + before) + first_column();
+  for (int k = 0; k < ITEMS; ++k, row += PACKED ? 0 : all.row_of_x) {
+    const X* from = (const X*)(slot(stage, k) + (IN_WORDS ? 0 : bytes_before(row))) + first_column();
+    if (PACKED) from += (first_row() + k) * int(all.columns);
     typedef typename word_of<V * int(sizeof(X))>::type Word;
     Word word = {};  // whole: numbers that are chosen one by one take twice the instructions
-    if (ALIGNED && k < rows && columns > 0) word = *(const Word*)from;
+    if (IN_WORDS && k < rows && columns > 0) word = *(const Word*)from;
     Pack<X> pack;
     memcpy(&pack, &word, sizeof(word));
 #pragma unroll
     for (int v = 0; v < V; ++v) {
-      if (!ALIGNED) pack.v[v] = k < rows && v < columns ? from[v] : X(0);
+      if (!IN_WORDS) pack.v[v] = k < rows && v < columns ? from[v] : X(0);
       own[k][v] = cast<T>(pack.v[v]);
     }
   }
-  if (!ALIGNED) __syncwarp();
-}
-
-// Write the numbers of this thread: where its own are no word of the row, lanes exchange them.
-DEVICE inline void store(const Images& all, const Cursor& at, const T (&own)[ITEMS][V]) {
-  constexpr bool DIRECT = ALIGNED && sizeof(T) * V <= 16;
-  typedef typename word_of<ALIGNED ? 16 : int(sizeof(T))>::type Word;
-  __shared__ __align__(16) T exchanged[DIRECT ? 1 : THREADS * V];
-  const int rows = at.rows(all) - first_row(), columns = at.columns(all);
-  const int words = columns * int(sizeof(T)) / int(sizeof(Word));
-  T* to = all.table + at.image * all.batch_of_table +
-          (at.row() + first_row()) * all.row_of_table + at.column();
-  T* row = exchanged + (threadIdx.x - lane()) * V;
-#pragma unroll
-  for (int k = 0; k < ITEMS; ++k, to += all.row_of_table) {
-    Pack<T> pack;
-#pragma unroll
-    for (int v = 0; v < V; ++v) pack.v[v] = own[k][v];
-    if constexpr (DIRECT) {
-      if (k < rows && first_column() < columns) store_pack(to + first_column(), pack);
-      continue;
-    }
-    *(Pack<T>*)(row + first_column()) = pack;
-    __syncwarp();
-    if (k < rows)
-      for (int m = lane(); m < words; m += LANES) ((Word*)to)[m] = ((const Word*)row)[m];
-    __syncwarp();
-  }
+  sync_sharers();
 }

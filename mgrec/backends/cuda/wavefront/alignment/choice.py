@@ -9,19 +9,22 @@ from itertools import product
 from typing import Any
 
 from ...device.compilation import Device
-from .layout import LANES, AlignmentLayout
+from .layout import AlignmentLayout
 
 _ROWS = (2, 4, 6, 8, 12, 16)
 # Of a block: a warp for every scheduler of a multiprocessor, or one where memory is short.
 _STRIPS = (4, 1)
 # Blocks of a multiprocessor, at most.
 _CROWD = 4
-# Columns of a step.
-_WIDE = 1
-# Cycles of a column: what a strip waits for, and what its scheduler is busy for; of each row more.
-_WAIT, _WAIT_A_ROW, _STEP, _STEP_A_ROW = 150, 8, 24, 6
-# Columns that a block is behind the one whose rows are above its own.
-_BEHIND = 80
+# By the columns of a step: what a strip waits for in a column, in cycles, and for each row more;
+# and how much longer than its columns tell it is behind the strip above.
+_WIDES = {1: (150.0, 8.0, 1.0), 4: (96.0, 9.6, 2.0)}
+# The same where H is written.
+_WIDES_WRITTEN = {1: (200.0, 32.0, 1.0)}
+# Cycles that a scheduler is busy for in a column, and for each row more.
+_STEP, _STEP_A_ROW = 24, 6
+# Columns that a block is behind the one whose rows are above its own, more than a strip is.
+_BEHIND = 32
 # Shared memory that a kernel declares itself, at most.
 _DECLARED = 20 * 1024
 
@@ -71,11 +74,16 @@ class Cut:
         # Strips of a scheduler: it has a quarter of those of a multiprocessor.
         strips = min(self.per_processor, max(1.0, self.bands / processors)) * layout.strips
         crowd = max(1.0, strips / 4)
-        step = max(_WAIT + _WAIT_A_ROW * layout.rows, crowd * (_STEP + _STEP_A_ROW * layout.rows))
-        lag = layout.lag * (layout.strips - 1) + _BEHIND
+        wait, wait_a_row, slower = _wides(layout)[layout.wide]
+        step = max(wait + wait_a_row * layout.rows, crowd * (_STEP + _STEP_A_ROW * layout.rows))
+        lag = slower * (layout.lag * layout.strips + _BEHIND)
         waves = -(-self.bands // self.blocks)
         last = self.bands - (waves - 1) * self.blocks
         return step * max(waves * columns + lag * last, columns + lag * self.bands)
+
+
+def _wides(layout: AlignmentLayout) -> dict[int, tuple[float, float, float]]:
+    return _WIDES_WRITTEN if layout.has_matrix else _WIDES
 
 
 def cut_of(shape: tuple[int, int], device: Device, *, kinds: int, **layout: Any) -> Cut:
@@ -87,17 +95,15 @@ def cut_of(shape: tuple[int, int], device: Device, *, kinds: int, **layout: Any)
 def _cut_of(
     shape: tuple[int, int], device: Device, kinds: int, layout: tuple[tuple[str, Any], ...]
 ) -> Cut:
-    base = AlignmentLayout(rows=0, wide=_WIDE, **dict(layout))
-    if base.has_matrix:
-        base = replace(base, columns=LANES)
+    base = AlignmentLayout(rows=0, **dict(layout))
     return min(_ways(base, shape, device, kinds), key=lambda cut: cut.cycles)
 
 
 def _ways(
     base: AlignmentLayout, shape: tuple[int, int], device: Device, kinds: int
 ) -> Iterator[Cut]:
-    for rows, strips in product(_ROWS, _STRIPS):
-        layout = replace(base, rows=rows, strips=strips)
+    for rows, strips, wide in product(_ROWS, _STRIPS, _wides(base)):
+        layout = replace(base, rows=rows, strips=strips, wide=wide)
         shared = strips * (layout.profile_bytes(kinds) + layout.staged_bytes)
         room = (device.shared_bytes + 1024) // (shared + _DECLARED + 1024)
         for crowd in range(1, min(_CROWD, room) + 1):

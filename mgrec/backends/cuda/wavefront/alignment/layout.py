@@ -35,7 +35,9 @@ class AlignmentLayout:
     wide : int
         Columns of a step, so that a lane waits less often for the lane before it.
     columns : int
-        That a strip goes forward at once, a round.
+        That a strip goes forward at once, a round; of the table, a line of memory.
+    at_once : int
+        Neighbours of the table that a lane writes at once.
     is_chain_short : bool
         A row's score comes from that of the row above by one instruction, where otherwise two
         share one of the additions with the next column: fewer instructions, but a longer wait.
@@ -52,6 +54,7 @@ class AlignmentLayout:
     wide: int = 1
     columns: int = 16
     written: np.dtype[Any] | None = None
+    at_once: int = 1
     is_chain_short: bool = True
 
     @property
@@ -60,7 +63,7 @@ class AlignmentLayout:
 
     @property
     def threads(self) -> int:
-        return LANES * self.strips
+        return LANES * self.strips * (1 + self.has_matrix)
 
     @property
     def strip_rows(self) -> int:
@@ -89,11 +92,12 @@ class AlignmentLayout:
         """Shared memory in which a strip's scores wait to be written."""
         if not self.has_matrix:
             return 0
-        return self.strip_rows * (self.columns + 1) * self.score.itemsize
+        pitch = 3 * self.columns + (1 if self.wide % 2 == 0 else 2)
+        return self.strip_rows * pitch * self.score.itemsize
 
     def print(self) -> str:
         numbers = {
-            "R": self.rows, "K": self.wide, "C": self.columns,
+            "R": self.rows, "K": self.wide, "C": self.columns, "N": self.at_once,
             "SOURCE": _SOURCES.index(self.source),
         }  # fmt: skip
         flags = {

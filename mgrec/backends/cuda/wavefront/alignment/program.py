@@ -9,7 +9,7 @@ from ...transfer.program import kernel_text
 from .layout import AlignmentLayout
 
 _TILE = """
-extern "C" __global__ void __launch_bounds__(32 * W, {blocks}) tile_kernel(
+extern "C" __global__ void __launch_bounds__(THREADS, {blocks}) tile_kernel(
     const Tile tile, const Scores scores) {{
   align_tile(tile, scores);
 }}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import gcd
 from typing import Any
 
 import numpy as np
@@ -56,14 +57,15 @@ def determine_alignment(
         raise ValueError(f"a tile on a GPU must have at most {_MOST} rows and columns; got {n, m}")
     above = _above(scoring, entry)
     score = score_dtype(scoring, n + m, _largest(above), dtype)
+    written = table if table is None or _is_in_rows(table) else cupy.empty((n, m), table.dtype)
     cut = cut_of(
         (n, m), Device.current(), letter=query.dtype, score=score, dtype=dtype,
         source=source_of(scoring, score), mode=scoring.mode, is_affine=scoring.is_affine,
-        written=None if table is None else table.dtype, kinds=len(scoring.table or ()),
+        written=None if table is None else table.dtype, at_once=_at_once(written),
+        kinds=len(scoring.table or ()),
     )  # fmt: skip
     if _may_skip(cut.layout, scoring, above):
         cut = replace(cut, skip=-n % cut.layout.rows)
-    written = table if table is None or _is_in_rows(table) else cupy.empty((n, m), table.dtype)
     tile = Tile.of(cut, (query, target), above, written)
     tile.run(scoring)
     if written is not table:
@@ -114,6 +116,15 @@ def _is_in_rows(table: Any) -> bool:
     size = table.dtype.itemsize
     is_row = table.strides[1] == size or table.shape[1] == 1
     return is_row and not any(s % size for s in (table.data.ptr, table.strides[0]))
+
+
+def _at_once(table: Any) -> int:
+    """Numbers of every row, from the first on, that are words of up to 16 bytes."""
+    if table is None:
+        return 1
+    size, row = table.dtype.itemsize, table.strides[0]
+    shared = gcd(16, table.data.ptr, row)
+    return max(1, min(4, shared // size))
 
 
 def _as_edge(edge: Any, dtype: np.dtype[Any]) -> Any:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import inf
+from math import inf, prod
 from typing import TypeVar
 
 from ...device.compilation import Device
@@ -28,8 +28,8 @@ _BEHIND = 52
 # warps share a scheduler; of the way of an entry from strip to strip.
 _ROW, _ROW_OF_WARPS, _ROW_WORK, _HOP = 950, 1500, 16, 1800
 
-# Bytes that are copied into another order in a cycle, and what is by far the fastest.
-_COPIED, _BY_FAR = 70, 0.8
+# Of a copy into another order: its launch, bytes in a cycle, and what is by far the fastest.
+_LAUNCH, _COPIED, _BY_FAR = 5000, 450, 0.9
 
 
 def tiles_cycles(layout: Tiles, shape: Shape, blocks: int) -> float:
@@ -96,26 +96,40 @@ def _fitted(layout: Fitted, shape: Shape, device: Device) -> Fitted:
     return replace(layout, blocks=1, stages=0)
 
 
-def fastest(kind: Kind, shape: Shape) -> str:
-    """The faster strategy: the same on all devices, since floats depend on it."""
-    return min(_CHOICES, key=lambda strategy: _CHOICES[strategy](kind, shape, _H100)[1])
+@dataclass(frozen=True)
+class Way:
+    """A strategy, along rows or, over transposed copies, along columns."""
+
+    strategy: str
+    is_turned: bool = False
+
+    def __str__(self) -> str:
+        return self.strategy + " by columns" * self.is_turned
 
 
 @lru_cache(maxsize=1024)
-def is_turned(kind: Kind, shape: Shape) -> bool:
-    """Whether compensation along columns, of transposed copies, is by far the fastest."""
-    grids, rows, columns = shape
+def way_of(strategy: str, kind: Kind, shape: Shape, is_compensable: bool) -> Way:
+    """The fastest way: the same on all devices, since floats depend on it."""
+    strategies = ["tiles", "compensation"][: 1 + is_compensable]
+    if strategy != "hybrid":
+        strategies = [strategy]
+    cycles = {Way(each): _CHOICES[each](kind, shape, _H100)[1] for each in strategies}
+    if strategy != "compensation":  # which goes row by row
+        grids, rows, columns = shape
+        copies, turned = _copies_cycles(kind, shape), (grids, columns, rows)
+        for each in strategies:
+            own = _CHOICES[each](kind, turned, _H100)[1]
+            cycles[Way(each, True)] = (own + copies) / _BY_FAR
+    return min(cycles, key=lambda way: cycles[way])
+
+
+def _copies_cycles(kind: Kind, shape: Shape) -> float:
     arrays = 1 + sum(each == Along.ARRAY for each in kind.along)
-    copies = arrays * grids * rows * columns * kind.dtype.itemsize / _COPIED
-    turned = compensation_of(kind, (grids, columns, rows), _H100)[1] + copies
-    others = [choose(kind, shape, _H100)[1] for choose in _CHOICES.values()]
-    return turned < _BY_FAR * min(others)
+    return arrays * (_LAUNCH + prod(shape) * kind.dtype.itemsize / _COPIED)
 
 
-def cut_of(strategy: str, kind: Kind, shape: Shape, device: Device, is_compensable: bool) -> Cut:
+def cut_of(strategy: str, kind: Kind, shape: Shape, device: Device) -> Cut:
     """How grids are cut by a strategy."""
-    if strategy == "hybrid":
-        strategy = fastest(kind, shape) if is_compensable else "tiles"
     return _CHOICES[strategy](kind, shape, device)[0]
 
 

@@ -37,6 +37,8 @@ class Kind:
     is_floored : bool
     is_aligned : bool
         Rows begin at, and are of, words of 16 bytes.
+    is_turned : bool
+        Rows are the columns of the loop: what is to the left here is above there.
     """
 
     operators: Operators
@@ -44,6 +46,7 @@ class Kind:
     along: tuple[Along, ...]
     is_floored: bool
     is_aligned: bool
+    is_turned: bool = False
 
     @property
     def vector(self) -> int:

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from ...device.arrays import on_device
+from ..transposition import contiguous
 from .layout import Along
 
 Strides = tuple[int, int, int]
@@ -48,13 +49,19 @@ def placed(operand: Any, batch: tuple[int, ...], is_border: bool = False) -> Pla
         return Placed(array, (0, 0, 0))
     strides = _strides(array, batch, is_border)
     if strides is None:
-        array = cupy.ascontiguousarray(array)
+        array = contiguous(array)
         strides = _strides(array, batch, is_border)
     if strides is None:
         array = cupy.ascontiguousarray(cupy.broadcast_to(array, (*batch, *array.shape[-2:])))
         strides = _strides(array, batch, is_border)
     assert strides is not None
     return Placed(array, strides)
+
+
+def along_of(operand: Any) -> Along:
+    """What an operand (..., rows, columns) is along a row, if it is no broadcast view."""
+    rows, columns = operand.shape[-2:]
+    return Along.CONSTANT if columns == 1 else Along.ROW if rows == 1 else Along.ARRAY
 
 
 def in_place(table: Any, batch: tuple[int, ...]) -> Placed | None:

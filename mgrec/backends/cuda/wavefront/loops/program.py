@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from .....algebra.fingerprint import StepFunction
 from .....algebra.operators import Operators
-from ...device.compilation import Device, descriptors
-from ...device.launches import EPOCH, SPACE, Launch, Prepared, Run, Slot
+from ...device.compilation import Device
+from ...device.launches import EPOCH, SPACE, Launch, Prepared, Slot
 from ...trace.cpp_names import ctype
 from ...trace.tracing import trace_operator
 from ...transfer.program import kernel_text
 from .choice import cut_of
 from .layout import Cut, Kind, Layout, Shape
 
+GRIDS = Slot(0, (36,), np.dtype(np.int64), None)
+"""The struct that the kernel takes by value."""
 _KERNEL = """
 extern "C" __global__ void __launch_bounds__(THREADS_OF_BLOCK, {blocks}) loop_kernel(
     const Grids grids, Unit* descriptors, unsigned epoch) {{
@@ -42,7 +44,7 @@ def _print_operator(name: str, operator: str | StepFunction, dtype: np.dtype[Any
 
 def _print_kind(kind: Kind) -> str:
     kinds = " : ".join(f"o == {o} ? {int(each)}" for o, each in enumerate(kind.along))
-    flags = {"ALIGNED": kind.is_aligned, "FLOORED": kind.is_floored}
+    flags = {"ALIGNED": kind.is_aligned, "FLOORED": kind.is_floored, "TURNED": kind.is_turned}
     lines = [f"constexpr bool {name} = {str(value).lower()};" for name, value in flags.items()]
     lines.append(f"DEVICE constexpr int kind_of(int o) {{ return {kinds} : 0; }}")
     return "\n".join(lines) + f"\ntypedef {ctype(kind.dtype)} T;\n"
@@ -80,21 +82,19 @@ def print_loop(layout: Layout) -> str:
 
 
 def launch_of(cut: Cut, device: Device) -> Launch:
-    """The launch over grids; its slot 0 is the struct that the kernel takes by value.
+    """The launch over grids.
 
     Products are rounded before they are added, as in the plain loop.
     """
     return Launch(
         print_loop(cut.layout), "loop_kernel", cut.blocks(device), cut.layout.threads,
-        (Slot(0), SPACE, EPOCH), cut.shared_bytes, is_cooperative=True, is_fused=False,
+        (GRIDS, SPACE, EPOCH), cut.shared_bytes, is_cooperative=True, is_fused=False,
     )  # fmt: skip
 
 
 @lru_cache(maxsize=1024)
-def prepared_of(
-    strategy: str, kind: Kind, shape: Shape, is_compensable: bool, number: int
-) -> tuple[Cut, Run]:
+def prepared_of(strategy: str, kind: Kind, shape: Shape, number: int) -> tuple[Cut, Prepared]:
     """How grids of a kind are cut up, and what launches their loop on a device."""
     device = Device.current()
-    cut = cut_of(strategy, kind, shape, device, is_compensable)
-    return cut, Prepared(launch_of(cut, device), reserve=partial(descriptors, cut.words))
+    cut = cut_of(strategy, kind, shape, device)
+    return cut, Prepared(launch_of(cut, device), units=cut.words)

@@ -33,6 +33,8 @@ extern __shared__ __align__(16) unsigned char shared_bytes[];
 
 DEVICE inline int lane() { return threadIdx.x % 32; }
 DEVICE inline int warp() { return threadIdx.x / 32; }
+// Of the block's strips: where others write its scores, two warps have one.
+DEVICE inline int strip_of_warp() { return warp() % W; }
 
 // Letters of a target as a warp looks for their scores: those of a profile are that many bytes on.
 DEVICE inline Code as_code(X letter) {

@@ -6,7 +6,7 @@
 #pragma once
 #include "wavefront/alignment/written.cuh"
 
-constexpr int LAG = 1 + 32 * K / C;
+constexpr int LAG = 1 + 32 * K / C, THREADS = 32 * W * (1 + MATRIX);
 static_assert(32 * K % C == 0 && C <= 32 && C % K == 0, "a round is at most a warp's columns");
 
 __shared__ int taken;
@@ -19,11 +19,18 @@ struct Band {
     const long long strips_left = (tile.rows - first + ROWS - 1) / ROWS;
     strips = strips_left < W ? int(strips_left) : W;
     rounds = rounds_of(tile.columns);
-    at = place_of(first + warp() * ROWS, tile.rows);
+    at = place_of(first + strip_of_warp() * ROWS, tile.rows);
   }
   DEVICE bool is_last(const Tile& tile) const {
-    return ((long long)band * W + warp() + 1) * ROWS >= tile.rows + tile.skip;
+    return ((long long)band * W + strip_of_warp() + 1) * ROWS >= tile.rows + tile.skip;
   }
+  // Until all strips are done, and written: that takes a round more, one meeting later.
+  DEVICE int meetings() const { return rounds + LAG * (strips - 1) + 2 * MATRIX; }
+  // That of this warp's strip; outside of its rounds where it has none.
+  DEVICE int round_of(int meeting) const {
+    return strip_of_warp() < strips ? meeting - LAG * strip_of_warp() : rounds + 2;
+  }
+  DEVICE bool has(int round) const { return round >= 0 && round < rounds; }
 };
 
 DEVICE inline Profile* profile_of(const Tile& tile) {
@@ -94,31 +101,30 @@ struct Walk {
   const Band& band;
   const Scores& scores;
 
-  template <class Leave> DEVICE void advance_by(Strip& strip, int first, Leave leave) const {
-    const int columns = int(tile.columns), w = warp();
-    const Keep keep = {MATRIX ? staged_of(tile) : nullptr};
+  template <class Leave> DEVICE void advance_by(Strip& strip, int round, Leave leave) const {
+    const int columns = int(tile.columns), w = warp(), first = round * C;
+    const Keep keep(tile, round);
     const T* table = tile.alphabet.table;
     if (first < 32 * K || first + C > columns)
       advance<BORDER>(strip, rings[w], codes, first, columns, band.at, scores, table, leave, keep);
     else
       advance<INSIDE>(strip, rings[w], codes, first, columns, band.at, scores, table, leave, keep);
   }
-  DEVICE void advance_last(Strip& strip, int first) const {
+  DEVICE void advance_last(Strip& strip, int round) const {
     const ToTile leave = {tile.below, tile.below_gaps};
-    if (band.at.last == R - 1) return advance_by(strip, first, leave);
-    const Keep keep = {MATRIX ? staged_of(tile) : nullptr};
-    advance<LAST>(strip, rings[warp()], codes, first, int(tile.columns), band.at, scores,
+    if (band.at.last == R - 1) return advance_by(strip, round, leave);
+    const Keep keep(tile, round);
+    advance<LAST>(strip, rings[warp()], codes, round * C, int(tile.columns), band.at, scores,
                   tile.alphabet.table, leave, keep);
   }
   DEVICE void operator()(Strip& strip, int round) const {
     const int first = round * C, w = warp();
     if (band.is_last(tile)) {
-      advance_last(strip, first);
+      advance_last(strip, round);
     } else {
-      advance_by(strip, first, ToStrip(rings[w + 1], first));
+      advance_by(strip, round, ToStrip(rings[w + 1], first));
       if (w + 1 == W) publish_round(tile, rings[W], first, unsigned(band.band) + 1);
     }
-    if (MATRIX) write_rows(tile, band.at, first);
   }
 };
 
@@ -135,13 +141,12 @@ DEVICE inline void walk_band(const Tile& tile, const Scores& s, const Band& band
     coming.ask_letter(tile, lane() + C);
   }
   const Walk walk = {tile, band, s};
-  const int rounds = band.rounds + LAG * (band.strips - 1);
-  for (int round = 0; round < rounds; ++round) {
-    if (w == 0 && round < band.rounds) feed(tile, s, band.band, round, coming);
-    const int own = round - LAG * w;
-    if (is_strip && own >= 0 && own < band.rounds) {
-      if (own == 0) strip.letters.start(codes);
-      walk(strip, own);
+  for (int meeting = 0; meeting < band.meetings(); ++meeting) {
+    if (w == 0 && meeting < band.rounds) feed(tile, s, band.band, meeting, coming);
+    const int round = band.round_of(meeting);
+    if (band.has(round)) {
+      if (round == 0) strip.letters.start(codes);
+      walk(strip, round);
     }
     __syncthreads();
   }
@@ -151,9 +156,17 @@ DEVICE inline void walk_band(const Tile& tile, const Scores& s, const Band& band
   strip.best.reduce();
   if (lane() == 0) tile.found[(long long)band.band * W + w] = strip.best.found();
 }
+// By the warps that write: what has been computed up to the last meeting.
+DEVICE inline void write_band(const Tile& tile, const Band& band) {
+  for (int meeting = 0; meeting < band.meetings(); ++meeting) {
+    const int round = band.round_of(meeting) - 1;
+    if (round >= 0 && round <= band.rounds) write_rows(tile, band.at, round);
+    __syncthreads();
+  }
+}
 
 DEVICE inline void align_tile(const Tile& tile, const Scores& s) {
-  codes.clear(threadIdx.x, 32 * W);
+  codes.clear(threadIdx.x, THREADS);
   __syncthreads();
   if (blockIdx.x == 0 && threadIdx.x == 0) tile.below[0] = tile.left == nullptr ? B(0) : tile.left[tile.rows - 1];
   const int bands = int((tile.rows + tile.skip + W * ROWS - 1) / (W * ROWS));
@@ -162,7 +175,8 @@ DEVICE inline void align_tile(const Tile& tile, const Scores& s) {
     __syncthreads();
     const int band = taken;
     if (band >= bands) return;
-    walk_band(tile, s, Band(tile, band));
+    if (warp() < W) walk_band(tile, s, Band(tile, band));
+    else write_band(tile, Band(tile, band));
     __syncthreads();
   }
 }

@@ -63,10 +63,12 @@ DEVICE inline T corner_of(const Grids& all, long long grid, long long row) {
   return row == 0 ? *all.corner.at(grid, 0, 0) : *all.left.at(grid, row - 1, 0);
 }
 
-// The three neighbours and weights of a cell, and its own term, in the order of the loop.
+// The three neighbours and weights of a cell, and its own term, in the order of the loop: where rows
+// are its columns, what is above comes first.
 struct Weights { T b0, b1, b2; };
 DEVICE inline T cell(T left, T up, T corner, const Weights& b, T local, T floor) {
-  T a = accumulate(distribute(left, b.b0), distribute(up, b.b1));
+  const T from_left = distribute(left, b.b0), from_up = distribute(up, b.b1);
+  T a = TURNED ? accumulate(from_up, from_left) : accumulate(from_left, from_up);
   a = accumulate(a, distribute(corner, b.b2));
   return at_least(accumulate(a, local), floor);
 }
