@@ -18,7 +18,7 @@ from mgrec.backends.cuda.device.compilation import Device
 from mgrec.backends.cuda.wavefront import phases, transposition
 from mgrec.backends.cuda.wavefront.loops import choice, operands, program
 from mgrec.families.kernels import Backend
-from mgrec.placement.replays import replay
+from mgrec.placement.replays import preparation
 
 Array = np.ndarray[Any, Any]
 PAIRS = [("+", "*"), ("max", "+"), ("min", "+"), ("+", "+")]
@@ -81,7 +81,7 @@ def forget() -> None:
     """Forget what was prepared for other devices, and calls of a kind."""
     program.prepared_of.cache_clear()
     transposition._copying.cache_clear()
-    replay._kept.cache_clear()
+    preparation._kept.cache_clear()
 
 
 def numbers(shape: Any, dtype: str = "f4", seed: int = 0) -> Array:

@@ -24,7 +24,7 @@ from mgrec.families.family import Pack
 from mgrec.families.kernels import Backend
 from mgrec.families.wavefront.door import check_table
 from mgrec.placement.dask.tasks import limits
-from mgrec.placement.replays import replay
+from mgrec.placement.replays import preparation
 
 pytestmark = pytest.mark.extended
 
@@ -73,7 +73,7 @@ def _on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> Iterato
     yield
     program.prepared_of.cache_clear()
     transposition._copying.cache_clear()
-    replay._kept.cache_clear()
+    preparation._kept.cache_clear()
 
 
 def use(monkeypatch: pytest.MonkeyPatch, blocks: int, shared_bytes: int = 227 * 1024) -> None:
@@ -83,7 +83,7 @@ def use(monkeypatch: pytest.MonkeyPatch, blocks: int, shared_bytes: int = 227 * 
         monkeypatch.setattr(Cut, "blocks", lambda *given: 1)
     monkeypatch.setattr(Device, "current", staticmethod(lambda: device))
     program.prepared_of.cache_clear()
-    replay._kept.cache_clear()
+    preparation._kept.cache_clear()
 
 
 def draw(shape: tuple[int, ...], dtype: str, seed: int = 0) -> np.ndarray[Any, Any]:
@@ -287,5 +287,5 @@ def test_calls_of_a_kind(compiler: HostCompiler) -> None:
             assert mgrec.summed_area_table(x, axes, out=out) is out
             assert_is_table(np.asarray(out), np.asarray(x))
             out[...] = 0
-    kept = replay._kept.cache_info()
+    kept = preparation._kept.cache_info()
     assert kept.hits >= 6
