@@ -41,6 +41,7 @@ def rescored(alignment, matrix):
     return total
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("mode", ["local", "semi-global"])
 def test_biopython_reads_the_alignments(mgrec, mode):
     result = mgrec("align", GLOBINS, GLOBINS, *BLOSUM, "--mode", mode, "-o", "out.sam")

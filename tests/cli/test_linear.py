@@ -90,7 +90,11 @@ def test_result_is_that_of_the_function(
         (np.arange(10, dtype=">i4"), np.int32),
         (np.zeros((0, 4)), np.float64),
         (np.zeros((4, 0)), np.float64),
-        (np.asfortranarray(np.ones((4, 6), np.complex64)), np.complex64),
+        pytest.param(
+            np.asfortranarray(np.ones((4, 6), np.complex64)),
+            np.complex64,
+            marks=pytest.mark.extended,
+        ),
     ],
 )
 def test_every_kind_of_file(mgrec, address, tmp_path, t, dtype):

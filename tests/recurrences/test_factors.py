@@ -16,6 +16,7 @@ def draw(*shapes, seed=0):
     return [generator.normal(size=shape) for shape in shapes]
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("name", NAMES)
 def test_errors_are_those_of_gtsv(name):
     """Of lines one by one, and side by side."""

@@ -211,6 +211,7 @@ def check_drawn(dtype, draws, places, initial, layout, form, reverse, way):
 drawn = given(segments, spots, initials, layouts, forms, st.booleans(), ways)
 
 
+@pytest.mark.extended
 @drawn
 def test_contract_in_float64(draws, places, initial, layout, form, reverse, way):
     check_drawn("float64", draws, places, initial, layout, form, reverse, way)

@@ -34,6 +34,7 @@ def close(dtype):
     return {"rtol": 0, "atol": 30 * np.finfo(dtype).eps}
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("axis", [0, -1])
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 63, 64, 65, 1000])
 @pytest.mark.parametrize("method", METHODS)

@@ -217,6 +217,7 @@ def test_own_operators(place):
     same(place(local, weights=weights, operators=own, **borders), wanted)
 
 
+@pytest.mark.extended
 def test_an_own_operator_beside_a_named_one():
     local, weights = numbers((20, 27)), weights_of((20, 27))
     for own in (("max", lambda a, b: a + b), (lambda a, b: np.maximum(a, b), "+")):

@@ -154,6 +154,7 @@ def draw_cuts(generator, size):
     return list(pairwise([0, *np.sort(again).tolist(), size]))
 
 
+@pytest.mark.extended
 @each_scoring
 def test_any_tiles_give_the_whole(dtype, scoring):
     generator = np.random.default_rng(2)

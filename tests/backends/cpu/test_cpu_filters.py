@@ -97,6 +97,7 @@ def test_long_filters_of_other_orders_share_a_kernel(kind):
     assert len(kernels) == 1
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("name", SINGLE)
 def test_rows_of_float32_are_computed_in_float64_and_rounded_once(name, length):
@@ -141,7 +142,9 @@ def test_a_row_of_float32_that_comes_near_overflow_is_scipys_loops(name, value, 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("length", [*LENGTHS, BLOCK - 1, BLOCK, BLOCK + 1, BLOCK + LAG * 8, 30_001])
-@pytest.mark.parametrize("count", [2, 4, 5, 8, 9, 17])
+@pytest.mark.parametrize(
+    "count", [2, 4, *(pytest.param(count, marks=pytest.mark.extended) for count in (5, 8, 9, 17))]
+)
 def test_pipelines_are_scipys(count, length, dtype):
     sos, x = sections(count), draw(2, length).astype(dtype)
     entry = draw(count, 2, 2, seed=8)

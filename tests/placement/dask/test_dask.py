@@ -368,7 +368,9 @@ LIARS = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["f4", "i8", "c16"])
+@pytest.mark.parametrize(
+    "dtype", ["f4", *(pytest.param(d, marks=pytest.mark.extended) for d in ("i8", "c16"))]
+)
 @pytest.mark.parametrize("name", LIARS)
 def test_chunks_of_another_dtype_than_their_array_tells_are_refused(name, dtype):
     t = da.ones(30, chunks=10)

@@ -162,6 +162,7 @@ def test_a_worker_dies_while_it_reads_a_store(client, tmp_path, store, t):
     assert_same_bits(result, linear_recurrence(0.5, t).compute())
 
 
+@pytest.mark.extended
 def test_a_worker_dies_while_it_writes_a_store(client, tmp_path, store, t):
     fill(store, linear_recurrence(0.5, t), client, "Writing")
     assert claimed(tmp_path, "writing") == 1

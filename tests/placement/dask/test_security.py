@@ -117,7 +117,9 @@ def crossing(array, prefix):
 
 
 @pytest.mark.parametrize("prefix", ["precompute-", "propagate-"])
-@pytest.mark.parametrize("family", ["linear", "redone", "custom", "filter"])
+@pytest.mark.parametrize(
+    "family", ["linear", pytest.param("redone", marks=pytest.mark.extended), "custom", "filter"]
+)
 def test_what_crosses_a_chunk_boundary_holds_no_code(t, family, prefix):
     results = {
         "linear": lambda: mgrec.linear_recurrence(t * 0.1, t),
