@@ -58,6 +58,7 @@ def test_it_does_not_change_the_dtype():
     assert mgrec.linear_recurrence(s, np.ones(3, np.complex64)).dtype == np.complex64
 
 
+@pytest.mark.extended
 def test_the_papers_cases():
     # Wakatani: a light coefficient, and one of 200 multiplications and 200 divisions.
     def middle(i, x):

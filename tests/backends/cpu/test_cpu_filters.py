@@ -109,6 +109,7 @@ def test_rows_of_float32_are_computed_in_float64_and_rounded_once(name, length):
     np.testing.assert_array_equal(exit, state)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     ("name", "dtype"), [("order 5", np.float32), ("order 8, crowded", np.float64)]
 )

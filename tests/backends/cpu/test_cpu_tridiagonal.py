@@ -86,6 +86,7 @@ def test_an_error_in_the_ninth_digit_is_found():
     assert error(right * (1 + 1e-9), x) > 1e6 * error(right, x)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     "dtype", ["f", *(pytest.param(k, marks=pytest.mark.extended) for k in "DF")]
 )

@@ -234,6 +234,7 @@ def test_held_signals_need_no_pack(client, rng, name, chunks):
         np.testing.assert_array_equal(got, wanted)
 
 
+@pytest.mark.extended
 def test_what_rides_on_filters_takes_held_signals(client, rng):
     values = rng.standard_normal(120)
     x = client.persist(da.from_array(values, chunks=10))

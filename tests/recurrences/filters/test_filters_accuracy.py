@@ -101,6 +101,7 @@ def test_sections(name):
     assert_as_accurate([sosfilt(sos, x), chunked], signal.sosfilt(sos, x), reference)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("name", ["Butterworth 2, 0.5", "Butterworth 4, 0.2", "notch at 1e-4"])
 def test_float32_is_at_least_as_accurate(name):
     b, a = (part.astype("f4") for part in POLYNOMIALS[name])
