@@ -8,7 +8,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from cases import CASES, as_tuple, chunked, expanded, map_arrays
-from dask.task_spec import Alias
+from dask._task_spec import Alias
 from graphs import check_graph
 
 import mgrec

@@ -58,7 +58,7 @@ def steps_of(array: da.Array, futures: Sequence[Future]) -> list[int]:
 
 
 @keeps_kind
-def progress(array: da.Array, name: str = "Solving", client: Client | None = None) -> None:
+def progress(array: Any, name: str = "Solving", client: Client | None = None) -> None:
     """Show how many steps are done, in a notebook or a terminal, until all are.
 
     Parameters
