@@ -114,6 +114,7 @@ def assert_same(have, want):
     assert type(have.best) is type(want.best)
 
 
+@pytest.mark.extended
 @each_scoring
 def test_tiles_of_any_size_are_those_of_the_loop(dtype, scoring):
     generator = np.random.default_rng(0)

@@ -70,6 +70,7 @@ def test_resonances_are_as_accurate_as_scipys(design, width):
     assert errors[0] <= 3 * errors[1]
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     "dtype", [np.float64, pytest.param(np.float32, marks=pytest.mark.extended)]
 )

@@ -219,6 +219,7 @@ UNSTABLE = {
 }
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [

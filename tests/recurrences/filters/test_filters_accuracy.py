@@ -78,6 +78,7 @@ BETWEEN = {
 }
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     "name",
     [pytest.param(n, marks=pytest.mark.extended) if n in BETWEEN else n for n in POLYNOMIALS],
