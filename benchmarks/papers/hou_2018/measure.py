@@ -15,7 +15,7 @@ from ...harness.clock import Clock
 from ...harness.study import Study
 from .loops import STRATEGIES, Call, Loop, loops
 
-REPETITIONS = 3
+REPETITIONS = 7
 TOLERANCE = 1e-4
 # The paper's pairs: ∘ ≠ ◇, and ∘ = ◇.
 PAIRS = {"∘ ≠ ◇": ("+", "*"), "∘ = ◇": ("+", "+")}

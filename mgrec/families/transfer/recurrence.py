@@ -97,7 +97,9 @@ class TransferRecurrence(Chain):
         if not is_on_gpu:
             return steps >= LEAST and size >= LARGE
         may_forget = steps == size if isinstance(s, int) else s.size == 1 and abs(s.item()) < 1
-        return size >= LARGE_ON_GPU and may_forget and self.method != "p-scheme"
+        words = sum(isinstance(slot, int) for slot in self.operands)
+        is_large = words * size * self.dtype.itemsize >= LARGE_ON_GPU
+        return is_large and may_forget and self.method != "p-scheme"
 
     def given(self, operands: Sequence[Any], initial: Sequence[Any]) -> list[Any]:
         return [*arrays_of(self._filled(operands)), *initial]

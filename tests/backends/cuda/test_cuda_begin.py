@@ -43,6 +43,7 @@ def _on_host(compiler: BlockCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launches, "compile_kernel", compiler)
     monkeypatch.setattr(launches, "descriptors", Space())
     monkeypatch.setattr(Device, "current", staticmethod(lambda: Device(90, 3, 227 * 1024)))
+    monkeypatch.setattr(begin_module, "fetch", lambda array: array.get)
     monkeypatch.setattr(begin_module, "_SHARE", 3)
     monkeypatch.setattr(begin_module, "_SHARE_OF_CONSTANT", 2)
 

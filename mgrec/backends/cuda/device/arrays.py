@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -35,6 +36,26 @@ def _scalar(value: bytes, dtype: np.dtype[Any], device: int) -> Any:
     array = cupy.asarray(np.frombuffer(value, dtype))
     cupy.cuda.get_current_stream().synchronize()
     return array
+
+
+def fetch(array: Any) -> Callable[[], np.ndarray]:
+    """Copy an array to the host behind what is launched already; what it returns waits for it.
+
+    ``array.get()`` would wait for all that is launched before it is called.
+    """
+    import cupy
+    from cupyx import empty_pinned
+
+    host = empty_pinned(array.shape, array.dtype)
+    array.get(out=host, blocking=False)
+    copied = cupy.cuda.Event(disable_timing=True)
+    copied.record()
+
+    def wait() -> np.ndarray:
+        copied.synchronize()
+        return host
+
+    return wait
 
 
 def array_at(address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:

@@ -23,6 +23,7 @@ from ....arrays.chunk import Chunk
 from ....families.transfer.affine import AffineSummary
 from ....families.transfer.head import DeviceHead
 from ....families.transfer.margins import margins
+from ..device.arrays import fetch
 from ..device.launches import Launch, Prepared, is_value, run_prepared
 from .determine import prepare
 from .program import Layout, print_program
@@ -77,7 +78,8 @@ def begin(
     told = cupy.empty(_TOLD + 2 * math.prod(chunk.row_shape), np.float64)
     given = np.zeros((), chunk.dtype), np.array(limit, np.int64)
     run_prepared(prepare_begin, transfer_map, chunk, given, (*results, told))
-    return lambda: _found(chunk, limit, told.get())
+    wait = fetch(told)
+    return lambda: _found(chunk, limit, wait())
 
 
 def _limit(chunk: Chunk) -> int:
