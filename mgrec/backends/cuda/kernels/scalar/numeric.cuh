@@ -142,7 +142,7 @@ template <class T> DEVICE inline T np_copysign(T x, T y) { return copysign(x, y)
 template <class T> DEVICE inline bool np_signbit(T x) { return copysign(T(1), x) < T(0); }
 template <class T> DEVICE inline T np_sign(T x) { return x > T(0) ? T(1) : x < T(0) ? T(-1) : x; }
 
-// Powers of two by their bits (algebra/powers.py says what they are).
+// Powers of two by their bits (algebra/powers.py says what they are), and signs: -x where `parity` is odd.
 union Bits32 { float number; int bits; };
 union Bits64 { double number; long long bits; };
 DEVICE inline int bits_of(float x) { Bits32 u; u.number = x; return u.bits; }
@@ -151,6 +151,9 @@ DEVICE inline float number_of(int bits, float) { Bits32 u; u.bits = bits; return
 DEVICE inline int top_bits_of(double x) { return __double2hiint(x); }
 DEVICE inline int low_bits_of(double x) { return __double2loint(x); }
 DEVICE inline double number_of(int top, double) { return __hiloint2double(top, 0); }
+DEVICE inline double negated_if(double x, int parity) {
+  return __hiloint2double(__double2hiint(x) ^ int(unsigned(parity) << 31), __double2loint(x));
+}
 #else
 DEVICE inline int top_bits_of(double x) { Bits64 u; u.number = x; return int(u.bits >> 32); }
 DEVICE inline int low_bits_of(double x) { Bits64 u; u.number = x; return int(u.bits); }
@@ -159,6 +162,7 @@ DEVICE inline double number_of(int top, double) {
   u.bits = (long long)(unsigned long long)(unsigned)top << 32;
   return u.number;
 }
+DEVICE inline double negated_if(double x, int parity) { return parity & 1 ? -x : x; }
 #endif
 // 2^e for |e| <= 126 (1022).
 DEVICE inline float power_of_two(int e, float) { return number_of((e + 127) << 23, 0.0f); }
