@@ -88,6 +88,14 @@ struct Part {  // a thread's part of a tile, between its upsweep and its downswe
   Span before;
 };
 
+// Möbius maps take as many instructions to scan as to sweep twice, and a third of them asked for
+// kinds of spans: where no row begins and no step is missing these are known.
+DEVICE inline BlockScan scan_tile(const Span& mine, Span (&totals)[WARPS], bool whole) {
+  if constexpr (Transfer::QUICK && !SEGMENTED)
+    if (whole) return block_scan<true>(mine, totals);
+  return block_scan(mine, totals);
+}
+
 struct Unwatched {  // nobody looks at the items that pass
   DEVICE void see(const Source&, const Items&, const Place&, const Shape&) {}
 };
@@ -130,7 +138,7 @@ DEVICE void determine_rows(const Source& source, const Entry& entry,
       watch.see(source, next_part.items, place, shape);
       const Span mine = upsweep(source, next_part.items, next_part.walk, place, shape, entry,
                                 next_part.prefixes);
-      const BlockScan scan = block_scan(mine, totals[(turn + 1) % 2]);
+      const BlockScan scan = scan_tile(mine, totals[(turn + 1) % 2], place.whole);
       if (threadIdx.x >= THREADS - 32) {
         if (threadIdx.x == THREADS - 1) publish(descriptors, next, scan.total, epoch * 4);
         __syncwarp();

@@ -13,13 +13,16 @@ struct BlockScan {
   Span total;   // join of the whole block, in every thread
 };
 
-// Holds one barrier; `totals` may be reused after the caller's next one.
+// Holds one barrier; `totals` may be reused after the caller's next one. Where ALL_MAPS every
+// thread has a map.
+template <bool ALL_MAPS = false>
 DEVICE inline BlockScan block_scan(const Span& mine, Span (&totals)[WARPS]) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const Span inclusive = warp_scan(mine, lane);
+  const Span inclusive = warp_scan<ALL_MAPS>(mine, lane);
   if (lane == 31) totals[warp] = inclusive;
   synchronize();
-  const Span warps = warp_scan(lane < WARPS ? totals[lane] : empty_span(), lane, WARPS);
+  const Span warps =
+      warp_scan<ALL_MAPS>(lane < WARPS ? totals[lane] : empty_span(), lane, WARPS);
   const Span earlier_warps = from_lane(warps, warp > 0 ? warp - 1 : 0);
   Span before = exclusive(inclusive, lane);
   if (warp > 0) before = join(earlier_warps, before);

@@ -21,23 +21,31 @@ DEVICE inline Span from_lane(const Span& span, int lane) {
   return shuffled(span, [=](unsigned word) { return __shfl_sync(ALL, word, lane); });
 }
 
-// The scan below without branches; `odd` in any lane that it is not good in.
+// The scan below without branches; `odd` in any lane that it is not good in. Where ALL_MAPS the
+// first `width` lanes have one each: no kind is asked for.
+template <bool ALL_MAPS>
 DEVICE inline Span quick_warp_scan(Span span, int lane, int width, bool& odd) {
 #pragma unroll
   for (int distance = 1; distance < width; distance *= 2) {
-    const Span below = from_below(span, distance);
+    Span below = from_below(span, distance);
+    if (ALL_MAPS) below.kind = span.kind = MAP;
     bool is_odd = false;
     const Span joined = join_quickly(below, span, is_odd);
-    if (lane >= distance) span = joined, odd = odd | is_odd;
+    const bool has_below = lane >= distance;
+#pragma unroll
+    for (int k = 0; k < SLOTS; ++k) span.v[k] = has_below ? joined.v[k] : span.v[k];
+    span.kind = has_below ? joined.kind : span.kind;
+    odd = odd | (is_odd & has_below & (lane < width));
   }
   return span;
 }
 
 // Lane l receives the join of lanes 0..l, over the first `width` lanes.
+template <bool ALL_MAPS = false>
 DEVICE inline Span warp_scan(Span span, int lane, int width = 32) {
   if constexpr (Transfer::QUICK) {
     bool odd = false;
-    const Span quick = quick_warp_scan(span, lane, width, odd);
+    const Span quick = quick_warp_scan<ALL_MAPS>(span, lane, width, odd);
     if (!__any_sync(ALL, odd)) return quick;
   }
 #pragma unroll(Transfer::QUICK ? 1 : 5)
