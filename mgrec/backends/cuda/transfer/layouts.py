@@ -33,9 +33,11 @@ _ROW_THREADS = 224
 _HEAVY_WIDE_THREADS = 352
 """The same for maps of many more numbers than their state, of 8 bytes: the latency of composing
 them is their limit. Möbius in float64 ran at 0.47 of the floor, with 224 threads at 0.43."""
-_HEAVY_REGISTERS, _HEAVY_CHAINS = 160, 4
-"""Of 4 bytes: Möbius in float32 ran at 0.77 with 224 threads, 20 items and 4 chains, at 0.76 with 5
-chains, and at 0.72 with 352 threads, 12 items and 3 chains."""
+_HEAVY_REGISTERS, _HEAVY_CHAINS = 160, 2
+"""Of 4 bytes: Möbius in float32 ran at 0.80 with 224 threads, 20 items and 2 chains, at 0.78 with 4
+chains, at 0.76 with 5; of 4 at 0.72 with 192 threads and at 0.44 with two blocks of 96; with 352
+threads, 12 items and 3 chains at 0.68. All these asked for each stream again as soon as it was
+read, which by itself brought nothing: 4 chains ran at 0.78 without it."""
 _ROW_REGISTERS = 144
 """A thread's, for the items of two tiles."""
 _WIDE_REGISTERS = 176
@@ -47,7 +49,9 @@ _COMPUTED_REGISTERS = 120
 _SLOW_THREADS, _SLOW_VECTORS = 480, 3
 _QUICK_THREADS, _QUICK_VECTORS = 352, 5
 """Where formulas of a coefficient are their limit: more warps hide their latency; fewer where they
-have no branch, and the items of a thread hide each other's."""
+have no branch, and the items of a thread hide each other's. 0.5 + 0.4·sin(0.001·i) ran at 0.64,
+with 28 items at 0.61, with 224 threads of 28 at 0.60. To compute it a tile early, while the
+look-ahead warp finds the state, cost more than it hid: 0.56."""
 _WALKING_WORD = 8
 """Bytes of neighbouring columns that a lane walks."""
 _WALKING_GROUPS = 2 * MULTIPROCESSORS
@@ -144,8 +148,8 @@ def _choose_rows(
     enough = chunk.shape[0] * chunk.shape[1] // (threads * vector * MULTIPROCESSORS)
     vectors = max(min(vectors, enough), 1)
     vectors -= 1 - vectors % 2
-    # Polls wait behind the loads that are under way: Möbius in float32 ran at 0.76 by one tile of
-    # these, at 0.73 by two.
+    # Polls wait behind the loads that are under way: Möbius in float32 ran at 0.78 by one tile of
+    # these, at 0.74 by two.
     stages = 1 if source.varying <= 1 or (is_heavy and not is_wide) else 2
     while vectors > 1 and _shared(threads, vectors, stages, streams, states) > _ROW_SHARED:
         vectors -= 2
@@ -153,7 +157,7 @@ def _choose_rows(
     while stages > 1 and _shared(threads, vectors, stages, streams, states) > most:
         stages -= 1
     layout = row_layout(chunk, source, device, threads, vectors * vector, stages)
-    if is_heavy and not is_wide and layout.items % _HEAVY_CHAINS == 0:
+    if is_heavy and not is_wide:
         layout = replace(layout, chains=_HEAVY_CHAINS)
     if _shared(threads, vectors, stages, streams, states) > most:
         return replace(layout, bulk=False, staged=False)
