@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -89,8 +89,10 @@ class Filter:
         blocks = -(-self.lanes // 32)
         if self.layout.inner:
             blocks = -(-outer * self.cuts.segments // (32 // inner))
-        arguments = (_ARRAYS, coefficients(self.cascade, self.layout), self._sizes())
-        text = print_walk(self.layout, write, entered)
+        # States that every segment begins with are those of the transposed form.
+        layout = replace(self.layout, direct=False) if entered else self.layout
+        arguments = (_ARRAYS, coefficients(self.cascade, layout), self._sizes())
+        text = print_walk(layout, write, entered)
         return Launch(text, "filter_kernel", blocks, 32, arguments)
 
     def _propagate(self) -> Launch:

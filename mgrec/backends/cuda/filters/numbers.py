@@ -9,6 +9,7 @@ import numpy as np
 
 from ....families.filters.cascade import Cascade
 from ....families.filters.power import doubled_powers
+from .direct import direct_coefficients
 from .program import FilterLayout
 
 # A scan of a warp's lanes, and one of its block's warps.
@@ -29,22 +30,25 @@ def packed(words: list[int]) -> np.ndarray:
 def coefficients(cascade: Cascade, layout: FilterLayout) -> Any:
     """b and −a of all sections: one value, or a function that finds many on the device."""
     if layout.is_by_value:
-        return _packed(cascade, layout.states)
-    return lambda: _kept(cascade, layout.states, _device())
+        return _packed(cascade, layout.states, layout.direct)
+    return lambda: _kept(cascade, layout.states, layout.direct, _device())
 
 
 @lru_cache(maxsize=256)
-def _packed(cascade: Cascade, dtype: np.dtype[Any]) -> np.ndarray:
+def _packed(cascade: Cascade, dtype: np.dtype[Any], direct: bool) -> np.ndarray:
     """b and −a of all sections as one value that a kernel takes."""
-    b = np.array([section.b for section in cascade.sections], dtype)
-    a = np.array([section.a for section in cascade.sections], dtype)
+    if direct:
+        b, a = direct_coefficients(cascade)
+    else:
+        b = np.array([section.b for section in cascade.sections], dtype)
+        a = np.array([section.a for section in cascade.sections], dtype)
     both = np.concatenate([b.ravel(), -a.ravel()])
     return both.view(f"V{both.nbytes}")
 
 
 @lru_cache(maxsize=64)
-def _kept(cascade: Cascade, dtype: np.dtype[Any], device: int) -> Any:
-    return _on_device(_packed(cascade, dtype).view(np.uint8))
+def _kept(cascade: Cascade, dtype: np.dtype[Any], direct: bool, device: int) -> Any:
+    return _on_device(_packed(cascade, dtype, direct).view(np.uint8))
 
 
 def powers(cascade: Cascade, length: int, chunk: int) -> Any:

@@ -62,6 +62,8 @@ class FilterLayout:
         Runs of inputs are aligned to 16 bytes.
     runs : int
         Of such narrower inputs so many are asked for together.
+    direct : bool
+        Sections are walked in direct form I, with b_0 = 1.
     """
 
     order: int
@@ -77,6 +79,7 @@ class FilterLayout:
     inputs: np.dtype[np.generic] | None = None
     aligned: bool = False
     runs: int = 1
+    direct: bool = False
 
     def print(self, write: bool, entered: bool, halves: int = 1, threads: int = 32) -> str:
         """The constants and types of a program."""
@@ -88,7 +91,7 @@ class FilterLayout:
         }  # fmt: skip
         flags = {
             "FEEDBACK": self.feedback, "WRITE": write, "ENTERED": entered, "BULK": self.bulk,
-            "ALIGNED": self.aligned, "IN_PLACE": self.inputs is None,
+            "ALIGNED": self.aligned, "IN_PLACE": self.inputs is None, "DIRECT": self.direct,
         }  # fmt: skip
         types = {"E": self.dtype, "S": self.states, "X": self.inputs or self.dtype}
         lines = ["\n#define DEVICE __device__"]

@@ -1,48 +1,14 @@
 // Filters: a lane walks one segment of one row, sample by sample, its states in float64.
 //
 // A segment begins with states that its lane found by walking the samples before it from states
-// of 0, where the filter forgets that fast (warm-up), or that were propagated. filter_repair.cuh
+// of 0, where the filter forgets that fast (warm-up), or that were propagated. repair.cuh
 // compares them with where the segment before has ended.
 //
 // Samples X are read as they are, and cast in registers to the outputs' E, as NumPy would have
 // cast them: int16 under float64 moves 10 bytes a sample, where a cast before moves 26.
 #pragma once
+#include "filters/form.cuh"
 #include "memory/copies.cuh"
-
-constexpr unsigned ALL = 0xffffffffu;
-constexpr int STATES = ORDER * SECTIONS, HELD = STATES > 0 ? STATES : 1;
-constexpr int UNROLLED = STATES <= 64 ? STATES + 1 : 4;
-
-struct State { S v[HELD]; };
-
-// b_0, b_1, … and −a_0, −a_1, … of each section, with a_0 = 1.
-struct Coefficients { S b[SECTIONS][ORDER + 1], a[SECTIONS][ORDER + 1]; };
-
-DEVICE inline double multiply_add(double x, double y, double z) { return fma(x, y, z); }
-template <class R> DEVICE inline complex<R> multiply_add(complex<R> x, complex<R> y, complex<R> z) {
-  return {fma(-x.im, y.im, fma(x.re, y.re, z.re)), fma(x.re, y.im, fma(x.im, y.re, z.im))};
-}
-
-// One sample through all sections, direct form II transposed.
-DEVICE inline S advance(const Coefficients& with, State& state, S value) {
-#pragma unroll(UNROLLED)
-  for (int s = 0; s < SECTIONS; ++s) {
-    const S x = value;
-    if (ORDER == 0) {
-      value = with.b[s][0] * x;
-      continue;
-    }
-    value = multiply_add(with.b[s][0], x, state.v[s * ORDER]);
-#pragma unroll(UNROLLED)
-    for (int i = 0; i < ORDER; ++i) {
-      const int at = s * ORDER + i;
-      const S fed = i + 1 < ORDER ? multiply_add(with.b[s][i + 1], x, state.v[i + 1 < ORDER ? at + 1 : at])
-                                  : with.b[s][i + 1] * x;
-      state.v[at] = FEEDBACK ? multiply_add(with.a[s][i + 1], value, fed) : fed;
-    }
-  }
-  return value;
-}
 
 // The upper bits of a size, which order as the sizes do; nan is above inf.
 DEVICE inline int magnitude(float y) { return bits_of(y) & 0x7fffffff; }
@@ -56,6 +22,13 @@ struct Shape {
   long long segments, length, warm;  // segments of a row, their steps, steps of a warm-up
   DEVICE long long lanes() const { return outer * segments * inner; }
 };
+
+// A number that the compiler takes to be new here, in direct form. Otherwise it kept the addresses of
+// all states in registers all the while: the walk of 8 sections took 242, and now takes 134.
+DEVICE inline long long here(long long number) {
+  if (DIRECT) asm volatile("" : "+l"(number));
+  return number;
+}
 
 struct Arrays {
   const X* x;
@@ -88,14 +61,15 @@ template <class Access> struct Walker {
   const Arrays& arrays;
   const Shape& shape;
   Access& access;
-  State state;
+  Form<DIRECT> form;
   int largest;
 
   DEVICE void begin(const Lane& lane) {
     largest = 0;
     if (lane.high == 0) return;
     const bool known = ENTERED && lane.segment;
-    const long long lanes = shape.lanes(), rows = shape.outer * shape.inner;
+    const long long lanes = here(shape.lanes()), rows = here(shape.outer * shape.inner);
+    State state = form.states(with);
 #pragma unroll(UNROLLED)
     for (int q = 0; q < STATES; ++q) {
       if (known) state.v[q] = arrays.assumed[q * lanes + lane.id];
@@ -103,18 +77,34 @@ template <class Access> struct Walker {
       else if (arrays.entry) state.v[q] = arrays.entry[q * rows + lane.row];
       else state.v[q] = S();
     }
+    if (known || lane.segment == 0) form.enter(with, state);
     if (lane.segment == 0) arrays.failures[lane.row] = 0;
   }
 
   DEVICE void end(const Lane& lane) {
-    const long long lanes = shape.lanes();
+    const long long lanes = here(shape.lanes());
+    const State state = form.states(with);
 #pragma unroll(UNROLLED)
     for (int q = 0; q < STATES; ++q) arrays.exits[q * lanes + lane.id] = state.v[q];
     arrays.tops[lane.id] = largest > TOP;
   }
 
-  DEVICE E advanced(X x) {
-    const E y = cast<E>(advance(with, state, cast<S>(cast<E>(x))));
+  // Whether the first samples take what the row's entry adds to them.
+  DEVICE bool is_entered(const Lane& lane) const {
+    return DIRECT && arrays.entry && lane.segment == 0 && lane.high > 0;
+  }
+  DEVICE State entry_of(const Lane& lane) const {
+    State added = {};
+    if (!is_entered(lane)) return added;
+    const long long rows = here(shape.outer * shape.inner);
+#pragma unroll(UNROLLED)
+    for (int q = 0; q < STATES; ++q)
+      added.v[q] = Form<DIRECT>::scaled(with, q, arrays.entry[q * rows + lane.row]);
+    return added;
+  }
+
+  DEVICE E kept(S value) {
+    const E y = cast<E>(value);
     largest = max(largest, magnitude(y));
     return y;
   }
@@ -127,22 +117,24 @@ template <class Access> struct Walker {
       E y[GROUP];
       access.read(stage, part + k, x);
 #pragma unroll
-      for (int r = 0; r < GROUP; ++r) y[r] = advanced(x[r]);
+      for (int r = 0; r < GROUP; ++r) y[r] = kept(form.advance(with, cast<S>(cast<E>(x[r]))));
       if (WRITE && step >= 0 && step < lane.high) access.write(stage, step, k, y);
     }
   }
 
-  // Where the row ends inside these steps.
+  // Where the row ends inside these steps, or an entry is added to the first of them.
   DEVICE void walk_partly(int stage, int part, long long step, const Lane& lane) {
+    State added = step == 0 ? entry_of(lane) : State{};
 #pragma unroll 1
     for (int k = 0; k < ITEMS && step + k < lane.high; ++k) {
-      const E y = advanced(access.read_one(stage, part + k));
+      const X x = access.read_one(stage, part + k);
+      const E y = kept(form.advance(with, cast<S>(cast<E>(x)), added));
       if (WRITE) access.write_one(stage, step, k, y);
     }
   }
 
   DEVICE void run(const Lane& lane) {
-    state = State();
+    form = {};
     largest = 0;
     const int first = -int(shape.warm / ITEMS), last = int((shape.length + ITEMS - 1) / ITEMS);
     for (int k = 0; k < STAGES; ++k) access.request(k, (first + k * RUNS) * (long long)ITEMS);
@@ -154,7 +146,8 @@ template <class Access> struct Walker {
       if (part == 0) copies_wait();
       __syncwarp();
       const bool ends = p >= 0 && step < lane.high && lane.high <= step + ITEMS;
-      if (__any_sync(ALL, ends && lane.high < step + ITEMS)) walk_partly(stage, part, step, lane);
+      const bool is_part = (ends && lane.high < step + ITEMS) || (p == 0 && is_entered(lane));
+      if (__any_sync(ALL, is_part)) walk_partly(stage, part, step, lane);
       else walk(stage, part, step, lane);
       if (ends) end(lane);
       __syncwarp();
