@@ -59,6 +59,11 @@ def layout_of(channels: int, vector: int = 4, **options: Any) -> Layout:
     return replace(SMALL, threads=threads, channels=channels, **options)
 
 
+def lines_of(team: int, **options: Any) -> Layout:
+    """Tiles of 32 bytes of each step, which teams of blocks share."""
+    return replace(layout_of(8, team=team, lines=True, bulk=False), **options)
+
+
 def solve(
     transfer_map: TransferMap, operands: Any, entry: Any, shape: Any, layout: Layout,
     blocks: int = 3,
@@ -89,6 +94,27 @@ def test_arrays(channels: int, steps: int, reverse: bool) -> None:
     wide = [x.astype("f8") for x in (*operands, *entry)]
     wanted = loop(maps.affine, wide[:2], wide[2:], shape, reverse)
     assert_close(maps.affine, solve(maps.affine, operands, entry, shape, layout), wanted)
+
+
+@pytest.mark.parametrize("steps", [1, 792, pytest.param(1685, marks=pytest.mark.extended)])
+@pytest.mark.parametrize("reverse", [False, pytest.param(True, marks=pytest.mark.extended)])
+@pytest.mark.parametrize("inners", [16, pytest.param(24, marks=pytest.mark.extended)])
+def test_lines_of_columns(inners: int, steps: int, reverse: bool) -> None:
+    rng = np.random.default_rng(steps)
+    shape = (2, steps, inners)
+    operands, entry = [draw(rng, shape, "f4") for _ in range(2)], [draw(rng, (2, inners), "f4")]
+    wide = [x.astype("f8") for x in (*operands, *entry)]
+    wanted = loop(maps.affine, wide[:2], wide[2:], shape, reverse)
+    first = None
+    for layout, blocks in (
+        (lines_of(2, reverse=reverse), 5), (lines_of(1, reverse=reverse), 2),
+        (lines_of(3, reverse=reverse, stages=3, distance=1), 3),
+        (lines_of(2, reverse=reverse, stages=0), 8),
+    ):  # fmt: skip
+        found = solve(maps.affine, operands, entry, shape, layout, blocks)
+        assert_close(maps.affine, found, wanted)
+        first = found[0].view("i4") if first is None else first
+        np.testing.assert_array_equal(found[0].view("i4"), first)
 
 
 def mixed(i: Any, x: Any) -> Any:

@@ -91,14 +91,14 @@ def column_layout(
     if device.capability < ASYNC_CAPABILITY:
         stages = 0
     tile = threads // 32 * run
-    team = _choose_team(chunk, 32 * pack, tile, blocks * device.multiprocessors)
+    groups, tiles = -(-chunk.shape[0] * chunk.shape[2] // (32 * pack)), -(-chunk.shape[1] // tile)
+    team = choose_team(groups, tiles, blocks * device.multiprocessors)
     layout = Layout(threads, items, stages, reverse=chunk.reverse, team=team, blocks=blocks)
     return in_words(layout, word if pack > 1 else 0)
 
 
-def _choose_team(chunk: Chunk, width: int, tile_steps: int, resident: int) -> int:
-    """Find the smallest team that leaves few blocks without work."""
-    groups, tiles = -(-chunk.shape[0] * chunk.shape[2] // width), -(-chunk.shape[1] // tile_steps)
+def choose_team(groups: int, tiles: int, resident: int) -> int:
+    """Find the smallest team that leaves few blocks without work, for so many groups of tiles."""
 
     def used(team: int) -> float:
         turns = -(-groups // max(1, resident // team)) * -(-tiles // team)

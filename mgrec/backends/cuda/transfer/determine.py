@@ -43,7 +43,7 @@ _COLUMNS = """const long long count = outers * inners, groups = (count + 31) / 3
                             (steps + STEPS - 1) / STEPS}, epoch);"""
 _CHANNELS = """const long long lines = (outers * inners + 31) / 32;
   determine_channels(source, entry, results, space + marked_units(lines), ledger,
-                     Channels{outers, steps, (steps + STEPS - 1) / STEPS}, epoch);"""
+                     Channels(outers, steps, inners), epoch);"""
 
 
 _RING_TURNS = 8
@@ -67,8 +67,11 @@ def launch_single_pass(
     if layout.channels:
         kernel, call = "channels", _CHANNELS
         tiles = outers * -(-steps // steps_of_tile(layout, chunk.dtype.itemsize))
-        blocks = min(resident, tiles)
-        published = min(tiles, ring_of(blocks)) * inners * units
+        lines = outers * inners // layout.channels
+        team = layout.team if layout.lines else min(resident, tiles)
+        teams = min(lines, max(1, resident // team)) if layout.lines else 1
+        blocks = teams * team
+        published = teams * ring_of(team) * layout.channels * units
         threads = layout.threads + 32 * layout.ahead
     elif along_rows:
         tiles = -(-outers * steps // (layout.threads * layout.items))
@@ -100,14 +103,14 @@ def launch_single_pass(
 def shared_bytes(chunk: Chunk, source: Source, layout: Layout, stores: int) -> int:
     """Count the dynamic shared memory of a block: tiles of loads, of stores, and barriers."""
     is_flat = chunk.shape[2] == 1 or layout.channels
-    if is_flat and not (layout.bulk or layout.staged):
+    if is_flat and not (layout.bulk or layout.staged or layout.lines):
         return 0
     tile = layout.threads * layout.items * chunk.dtype.itemsize
     if layout.channels:
         tile = steps_of_tile(layout, chunk.dtype.itemsize) * layout.channels * chunk.dtype.itemsize
     loads = layout.stages * len(source.streams)
-    if not is_flat:
-        return loads * tile
+    if not is_flat or layout.lines:
+        return loads * tile + 128 * layout.lines
     return 128 + loads * (tile + 16 * any(source.shifts)) + stores * tile
 
 

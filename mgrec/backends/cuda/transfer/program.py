@@ -44,8 +44,10 @@ class Layout:
         thread's part; steps whose composed maps overflow or underflow are repaired; a
         lane walks a row step by step.
     channels, ahead, distance : int
-        Columns of a tile that has all columns (0: other layouts), its warps that look ahead, and
+        Columns of a tile of few columns (0: other layouts), its warps that look ahead, and
         the turns between publishing it and needing the states before it, 1 or 2.
+    lines : bool
+        A tile of few columns has 32 bytes of each step.
     staged : bool
         Tiles pass through shared memory without bulk copies; columns: by words of 16 bytes.
     """
@@ -66,6 +68,7 @@ class Layout:
     channels: int = 0
     ahead: int = 0
     distance: int = 1
+    lines: bool = False
 
     def print(self) -> str:
         own = ("channels", "ahead", "distance") if self.channels else ()
@@ -73,9 +76,10 @@ class Layout:
             f"constexpr int {name.upper()} = {getattr(self, name)};\n"
             for name in ("threads", "items", "stages", "team", "blocks", "chains", *own)
         )
+        own_flags = ("lines",) if self.channels else ()
         flags = "".join(
             f"constexpr bool {name.upper()} = {str(getattr(self, name)).lower()};\n"
-            for name in ("reverse", "segmented", "bulk", "crowded", "guarded", "staged")
+            for name in ("reverse", "segmented", "bulk", "crowded", "guarded", "staged", *own_flags)
         )
         return numbers + flags
 

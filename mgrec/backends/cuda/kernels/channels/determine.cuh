@@ -8,7 +8,7 @@
 #include "channels/scan.cuh"
 
 constexpr int EVERYONE = THREADS + LOOKAHEAD;
-static_assert(STAGES > DISTANCE && DISTANCE < RING - 1, "tiles between publishing and needing wait");
+static_assert((STAGES > DISTANCE || !STAGES) && DISTANCE < RING - 1, "tiles between them wait");
 
 // Hardware barriers are met by whole warps.
 DEVICE inline void announce(int barrier) {
@@ -28,7 +28,7 @@ DEVICE inline long long time_of(long long step, const Channels& shape) {
 DEVICE inline void mark_steps(const Ledger& ledger, const Tile& tile, int channel, long long time,
                               const Channels& shape) {
   const long long end = shape.steps - 1, last = time + ITEMS - 1;
-  ledger.enter((tile.outer * CHANNELS + channel) / 32, time < end ? time : end,
+  ledger.enter(tile.row(channel, shape) / 32, time < end ? time : end,
                last < end ? last : end);
 }
 DEVICE inline void mark_part(const Ledger& ledger, const Tile& tile, const Part& part,
@@ -50,14 +50,12 @@ DEVICE inline void resolve(Transfer::State (&tile_entry)[RING][CHANNELS], Front&
   const int channel = int(threadIdx.x) - THREADS;
   ChannelSpine spine = {Transfer::State{}, 0, -1};
   int turn = 0;
-  for (long long number = blockIdx.x; number < shape.outers * shape.tiles;
-       number += gridDim.x, ++turn) {
+  for (long long number = shape.rank; number < shape.count(); number += shape.team, ++turn) {
     const Tile tile(number, shape);
-    const long long begin = tile.outer * shape.tiles;
-    if (begin != spine.begin) {
-      spine.begin = begin;
-      spine.group = begin / GROUP;
-      if (channel < CHANNELS) spine.state = entry.at(tile.outer * CHANNELS + channel);
+    if (tile.begin != spine.begin) {
+      spine.begin = tile.begin;
+      spine.group = tile.begin / GROUP;
+      if (channel < CHANNELS) spine.state = entry.at(tile.row(channel, shape));
     }
     await(published(turn));
     const Transfer::State state =
@@ -142,14 +140,17 @@ DEVICE void determine_channels(const Source& source, const Entry& entry,
   __shared__ Front front;
   __shared__ Transfer::State tile_entry[RING][CHANNELS];
   const Stages stages(memory);
-  const Board board(space, epoch);
-  const long long stride = gridDim.x, count = shape.outers * shape.tiles;
+  const Board board(space, epoch, shape);
+  const long long stride = shape.team, count = shape.count();
   if (BULK && threadIdx.x == 0) {
     for (int k = 0; k < STAGES; ++k) barrier_create(stages.barriers + k);
     fence_proxy();
     for (int k = 0; k < STAGES; ++k)
-      request(stages, k, source, blockIdx.x + k * stride, shape);
+      request(stages, k, source, shape.rank + k * stride, shape);
   }
+  if (COPIED && threadIdx.x < THREADS)
+    for (int k = 0; k < STAGES; ++k)
+      request_vectors(stages, k, source, shape.rank + k * stride, shape);
   __syncthreads();
   if (threadIdx.x >= THREADS)
     return resolve(tile_entry, front, entry, board, ledger, shape);
@@ -159,7 +160,15 @@ DEVICE void determine_channels(const Source& source, const Entry& entry,
   Span before[DISTANCE + 1];  // of the tiles between publishing and needing
   int stage = 0, next_stage = 0, turn = -DISTANCE;
   unsigned parity = 0;
-  for (long long number = blockIdx.x - DISTANCE * stride; number < count; number += stride, ++turn) {
+  for (long long number = shape.rank - DISTANCE * stride; number < count; number += stride, ++turn) {
+    if (COPIED) {  // the next tile is there, and the last one's stage is free
+      copies_wait_but<COPIED ? STAGES - DISTANCE - 2 : 0>();
+      __syncwarp();
+      synchronize();
+      if (turn > 0)
+        request_vectors(stages, stage > 0 ? stage - 1 : STAGES - 1, source,
+                      number + (STAGES - 1) * stride, shape);
+    }
     const long long next = number + DISTANCE * stride;
     before[DISTANCE] = empty_span();
     if (next < count) {  // upsweep
@@ -185,8 +194,10 @@ DEVICE void determine_channels(const Source& source, const Entry& entry,
         else write_part<false>(all, stage, tile, part, before[0], entered);
       }
       if (BULK) fence_proxy();
-      __syncwarp();
-      synchronize();
+      if (!COPIED) {
+        __syncwarp();
+        synchronize();
+      }
       if (threadIdx.x == 0) {
         if (BULK && tile.is_whole()) store(stages, results, tile, shape);
         request(stages, stage, source, number + STAGES * stride, shape);

@@ -21,8 +21,10 @@ DEVICE inline void look_together() {
 struct Board {
   Unit* descriptors;
   unsigned epoch, ring;
-  DEVICE Board(Unit* space, unsigned epoch)
-      : descriptors(space), epoch(epoch), ring(8 * gridDim.x + 2 * GROUP) {}
+  DEVICE Board(Unit* space, unsigned epoch, const Channels& shape)
+      : epoch(epoch), ring(8 * shape.team + 2 * GROUP) {
+    descriptors = space + (long long)shape.first * ring * CHANNELS * UNITS;  // each team's own
+  }
   DEVICE unsigned tag(unsigned wraps) const { return epoch * 4 + wraps % 4; }
   DEVICE void enter(unsigned tile, int channel, const Span& span) const {
     publish(descriptors, (long long)(tile % ring) * CHANNELS + channel, span, tag(tile / ring));
