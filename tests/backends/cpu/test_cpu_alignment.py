@@ -173,7 +173,8 @@ def test_any_tiles_give_the_whole(dtype, scoring):
         assert_same(tiling.edges(), whole)
 
 
-@pytest.mark.parametrize("mode", ["local", pytest.param("global", marks=extended)])
+@extended
+@pytest.mark.parametrize("mode", ["local", "global"])
 def test_threads_and_parts_give_the_whole(monkeypatch, mode):
     generator = np.random.default_rng(3)
     scoring, sequences = by_table(-3, -1, mode=mode), draw(generator, 300, 400)
