@@ -2,41 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from cuda_blocks_on_host import BlockCompiler
 from cuda_cases import loop, small_layout
 from cuda_on_host import as_device, poisoned
-from test_cuda_channels import Space
+from test_cuda_channels import _on_host, compiler  # noqa: F401
 
 from mgrec.arrays.chunk import Chunk
-from mgrec.backends.cuda.device import launches
-from mgrec.backends.cuda.device.compilation import Device
 from mgrec.backends.cuda.transfer.determine import prepare
 from mgrec.recurrences import maps
 
 TILE = 768
 SHAPES = [(1, 5 * TILE + 5, 1), (1, 3 * TILE, 1), (3, 2500, 1)]
 """A partial tile, the first in reverse; none; several rows."""
-
-
-@pytest.fixture(scope="module")
-def compiler(tmp_path_factory: pytest.TempPathFactory) -> BlockCompiler:
-    return BlockCompiler(tmp_path_factory.mktemp("kernels"))
-
-
-@pytest.fixture(autouse=True)
-def _on_host(compiler: BlockCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
-    cuda = SimpleNamespace(runtime=SimpleNamespace(getDevice=lambda: 0))
-    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
-    monkeypatch.setattr(launches, "compile_kernel", compiler)
-    monkeypatch.setattr(launches, "descriptors", Space())
-    monkeypatch.setattr(Device, "current", staticmethod(lambda: Device(90, 132, 227 * 1024)))
 
 
 def case(name: str, shape: Any) -> tuple[list[Any], float]:
