@@ -170,7 +170,7 @@ def measure(study: Study, arguments: argparse.Namespace) -> None:
         size = min(arguments.side**2, 1 << 28)
         study.bandwidth = on.copy_bandwidth(client, kind, size, own)
         measure_table(study, client, kind, arguments.side, own)
-        client.run(on._free, kind)
+        client.run(on.free, kind)
         measure_pair(study, client, kind, arguments.letters, own)
 
 
