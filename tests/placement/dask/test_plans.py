@@ -17,7 +17,7 @@ from scipy import signal
 
 import mgrec
 import mgrec.dask
-from mgrec.placement.dask.plan import shares as plan_shares
+from mgrec.placement.dask.plan import operands as plan_operands
 from mgrec.signal import filtfilt, lfilter, sosfilt
 
 STEPS, CHUNK = 120, 10
@@ -181,9 +181,8 @@ def test_a_replica_that_is_dropped_while_others_are_fetched(monkeypatch):
     async def gather(where, rpc):
         return dict.fromkeys(where, 2.0), [], [], []
 
-    monkeypatch.setattr(plan_shares, "get_worker", Worker)
-    monkeypatch.setattr(plan_shares, "gather_from_workers", gather)
-    found = asyncio.run(plan_shares._blocks({(0,): ["replica"], (1,): ["other"]}))
+    monkeypatch.setattr(plan_operands, "gather_from_workers", gather)
+    found = asyncio.run(plan_operands.blocks_of(Worker(), {(0,): ["replica"], (1,): ["other"]}))
     assert found == {(0,): [1.0], (1,): [2.0]}
 
 
@@ -203,18 +202,18 @@ def test_a_plan_holds_its_operands_from_when_it_is_built(client, arrays):
 
 def _hide(keys):
     """Let shares believe that their worker does not have these, and that nobody has."""
-    from mgrec.placement.dask.plan import shares as plan_shares
+    from mgrec.placement.dask.plan import office
 
     if keys:
-        plan_shares.hidden = plan_shares._blocks
+        office.hidden = office.blocks_of
 
-        async def blocks(asked):
+        async def blocks(worker, asked):
             assert not {str(key) for own in asked.values() for key in own} & set(keys)
-            return await plan_shares.hidden(asked)
+            return await office.hidden(worker, asked)
 
-        plan_shares._blocks = blocks
+        office.blocks_of = blocks
     else:
-        plan_shares._blocks = plan_shares.hidden
+        office.blocks_of = office.hidden
 
 
 def test_carries_do_not_go_through_the_scheduler(client, arrays):

@@ -7,7 +7,6 @@ import gc
 import signal
 import threading
 import time
-from types import SimpleNamespace
 
 import dask.array as da
 import numpy as np
@@ -15,9 +14,12 @@ import pytest
 from distributed import Client, wait
 
 import mgrec
+from mgrec.placement.dask.plan import inbox
+from mgrec.placement.dask.plan import office as dask_office
 from mgrec.placement.dask.plan import plans as dask_plans
+from mgrec.placement.dask.plan import post as dask_post
 from mgrec.placement.dask.plan import shares as plan_shares
-from mgrec.placement.dask.plan.messages import Lost
+from mgrec.placement.dask.plan.lines import Lost
 
 LOST = "the plan lost its worker .*Build the plan anew"
 
@@ -77,16 +79,15 @@ def test_a_worker_is_lost_when_it_has_answered(client, t, monkeypatch, is_heard)
     solve = mgrec.plan(mgrec.linear_recurrence, 0.5, t)
     address = client.cluster.workers[0].address
 
-    async def watch(plan, *arguments):
-        errors = await watching(plan, *arguments)
-        if not errors:
-            await lose(client, 0)
-        while is_heard and plan._actors[address].status == "finished":
-            await asyncio.sleep(0.01)
-        return errors
+    def ask(post, *arguments):
+        answers, errors = asking(post, *arguments)
+        client.sync(lose, client, 0)
+        if is_heard:
+            wait_until(lambda: address in post.lost([address]))
+        return answers, errors
 
-    watching = dask_plans.Plan._watch
-    monkeypatch.setattr(dask_plans.Plan, "_watch", watch)
+    asking = dask_post.Post.ask
+    monkeypatch.setattr(dask_post.Post, "ask", ask)
     if is_heard:
         with pytest.raises(RuntimeError, match=LOST):
             solve()
@@ -102,47 +103,69 @@ def test_the_scheduler_does_not_drop_a_client_whose_worker_is_lost(client, t):
     there, gone = (worker.address for worker in workers_of(client))
     sizes = {gone: {("solved-gone", 0): 8}, there: {("solved-there", 0): 8}}
     client.sync(lose, client, 1)
-    assert isinstance(client.sync(solve._register, sizes)[gone], Lost)
+    running = dask_plans._Solve(solve, solve._first, "solved")
+    assert isinstance(client.sync(running._register, sizes)[gone], Lost)
     np.testing.assert_array_equal(kept.compute(), 2)
     assert client.cluster.scheduler.clients[client.id].wants_what >= {
         client.cluster.scheduler.tasks["solved-there", 0]
     }
 
 
-def test_all_shares_are_waited_for_when_one_has_failed():
-    async def ends(seconds, error=None):
-        await asyncio.sleep(seconds)
-        if error is not None:
-            raise error
+def test_all_shares_are_waited_for_when_one_has_failed(client, t, monkeypatch):
+    """The next solve would else take the answers of this one."""
+    first, ended = t.chunks[0][0], []
 
-    async def watched():
-        errors = ZeroDivisionError(), ValueError()
-        given = {"a": (0, errors[0]), "b": (0.02, errors[1]), "c": (0.06,)}
-        calls = {name: asyncio.ensure_future(ends(*each)) for name, each in given.items()}
-        plan = SimpleNamespace(_is_there=lambda address: True)
-        first = await dask_plans.Plan._watch(plan, calls, asyncio.FIRST_EXCEPTION)
-        assert first == {"a": errors[0]}
-        both = await dask_plans.Plan._watch(plan, calls, asyncio.ALL_COMPLETED)
-        assert both == {"a": errors[0], "b": errors[1]}
-        assert calls["c"].done()
+    def finish(recurrence, waiting, *arguments):
+        if waiting.pack.place == (3,):
+            raise ZeroDivisionError("the last chunk")
+        time.sleep(0.05)
+        ended.append(waiting.pack.place)
+        return finishing(recurrence, waiting, *arguments)
 
-    asyncio.run(watched())
+    solve = mgrec.plan(mgrec.linear_recurrence, 0.5, t)
+    finishing = plan_shares.finish_block
+    monkeypatch.setattr(plan_shares, "finish_block", finish)
+    with pytest.raises(ZeroDivisionError, match="the last chunk"):
+        solve()
+    assert {(0,), (1,)} <= set(ended)
+    monkeypatch.setattr(plan_shares, "finish_block", finishing)
+    np.testing.assert_array_equal(solve()[:2].compute(), [1, 1.5])
+    assert first == 10
+
+
+def test_who_waits_for_a_share_that_failed_is_told(client, t, monkeypatch):
+    """Two threads: the solve would not end else."""
+
+    def summarise(chunks, recurrence):
+        if any(chunk.pack.place == (0,) for chunk in chunks):
+            raise ZeroDivisionError("the first chunk")
+        return summarising(chunks, recurrence)
+
+    solve = mgrec.plan(mgrec.linear_recurrence, 0.5, t)
+    summarising = plan_shares.summarise_blocks
+    monkeypatch.setattr(plan_shares, "summarise_blocks", summarise)
+    start = time.monotonic()
+    with pytest.raises(ZeroDivisionError, match="the first chunk"):
+        solve()
+    assert time.monotonic() - start < 0.9 * inbox.WATCH
 
 
 def test_a_share_does_not_wait_for_summaries_that_nobody_asks_for(client, t, monkeypatch):
-    monkeypatch.setattr(plan_shares, "WATCH", 0.05)
+    monkeypatch.setattr(inbox, "WATCH", 0.05)
     own = Client(client.scheduler.address, set_as_default=False)
     solve = mgrec.plan(mgrec.linear_recurrence, 0.5, da.ones(40, chunks=10), client=own)
-    requests = dict(solve._requests(solve._first, 1, ("solved",)))
     address = next(a for a, own in solve._assignments.items() if own.senders)
+    messages = dict(solve._messages(solve._first))
     (worker,) = (w for w in workers_of(client) if w.address == address)
-    (share,) = worker.state.actors.values()
-    own.loop.add_callback(solve._call, address, "solve", requests[address])
-    wait_until(lambda: share.exchanges)
+    office, ended = worker.plugins[dask_office.NAME], []
+    answering = office.answer
+    office.answer = lambda *arguments: ended.append(answering(*arguments)) or ended[-1]
+    alone = {address: messages[address]}
+    threading.Thread(target=solve._post.ask, args=(own, "solved", alone), daemon=True).start()
+    time.sleep(0.2)
+    assert not ended
     own.close()
-    del solve
-    gc.collect()
-    wait_until(lambda: not share.exchanges and not share.waiting)
+    wait_until(lambda: ended)
     assert not any("solved" in str(key) for key in worker.data)
 
 
@@ -158,7 +181,7 @@ def test_an_interrupted_solve_leaves_nothing_on_the_workers(client, t, monkeypat
         threading.Event(),
     )
     solve = mgrec.plan(mgrec.linear_recurrence, 0.5, t)
-    shares = [each for w in workers_of(client) for each in w.state.actors.values()]
+    offices = [worker.plugins[dask_office.NAME] for worker in workers_of(client)]
     monkeypatch.setattr(plan_shares, "finish_block", slow)
     main = threading.get_ident()
     # A shell's background jobs ignore it.
@@ -175,7 +198,10 @@ def test_an_interrupted_solve_leaves_nothing_on_the_workers(client, t, monkeypat
     gc.collect()
     time.sleep(0.1)
     may_end.set()
-    wait_until(lambda: all(share.done == 1 for share in shares))
+    number = next(solve._post._numbers) - 1
+    wait_until(
+        lambda: all(office.inbox.has_ended((solve._post.client, number)) for office in offices)
+    )
     wait_until(lambda: not any("solved" in str(key) for w in workers_of(client) for key in w.data))
     np.testing.assert_array_equal(solve()[:2].compute(), [1, 1.5])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations
 from math import prod
@@ -122,11 +122,8 @@ def _states_of(state: Any, rows: list[slice]) -> Any:
     return state[tuple(slice(None) if length == 1 else part for part, length in own)]
 
 
-def deal(call: Call, client: Client, key: Callable[[int], str]) -> dict[str, Assignment]:
-    """Assign every chunk to the worker that holds most of its operands.
-
-    `key` gives the key of the share with a number. Returns the assignments by addresses.
-    """
+def deal(call: Call, client: Client) -> dict[str, Assignment]:
+    """Assign every chunk to the worker that holds most of its operands: by addresses."""
     recurrence, count = call.cut.recurrence, call.cut.count
     axis, is_reverse = recurrence.axis, recurrence.reverse
     where = call.holders(client)
@@ -153,7 +150,7 @@ def deal(call: Call, client: Client, key: Callable[[int], str]) -> dict[str, Ass
     senders: dict[str, list[int]] = {address: [] for address in owned}
     for sender, receiver in permutations(owned, 2):
         if sent := asked(sender, receiver):
-            receivers[sender].append(Peer(receiver, key(numbers[receiver]), sent))
+            receivers[sender].append(Peer(numbers[receiver], sent))
             senders[receiver].append(numbers[sender])
     return {
         address: Assignment(

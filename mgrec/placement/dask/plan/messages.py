@@ -1,22 +1,20 @@
-"""Messages between the client of a plan and the shares on its workers."""
+"""What the client of a plan and the shares on its workers tell each other."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from distributed.protocol import to_serialize
-
 from ....families.family import AlongAxis, Place, Where
+from .lines import Door
 
 
 @dataclass(frozen=True)
 class Peer:
     """Another share, and the chunks whose summaries it waits for."""
 
-    address: str
-    key: str
+    number: int
     places: tuple[Place, ...]
 
 
@@ -43,6 +41,28 @@ class Assignment:
     peers: tuple[Peer, ...]
     senders: tuple[int, ...]
 
+    @property
+    def receivers(self) -> tuple[int, ...]:
+        return tuple(peer.number for peer in self.peers)
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a worker must know of a plan.
+
+    Attributes
+    ----------
+    assignment : Assignment
+    doors : dict, number -> Door
+        Of the workers of all shares.
+    keys : dict, place -> keys
+        Of the operands.
+    """
+
+    assignment: Assignment
+    doors: Mapping[int, Door]
+    keys: Mapping[Place, Sequence[Any]]
+
 
 @dataclass(frozen=True)
 class Request:
@@ -50,32 +70,24 @@ class Request:
 
     Attributes
     ----------
-    number : int
-        Of the solve.
     recurrence : AlongAxis
     initial : dict, row of chunks -> list of arrays
-    names : tuple of str
-        Of the results, one a scalar of the state.
     is_last_asked : bool
         The last chunk of a row is summarised, too.
+    plan : str
+        Whose operands a worker holds; "" where `share` tells all.
+    share : Share, optional
+        None for that of the plan.
     keys : dict, place -> keys of operands, optional
-        None for the operands of the plan.
+        None for those of the share.
     """
 
-    number: int
     recurrence: AlongAxis
-    initial: Mapping[Place, list[Any]]
-    names: tuple[str, ...]
-    is_last_asked: bool
+    initial: Mapping[Place, list[Any]] = field(default_factory=dict)
+    is_last_asked: bool = False
+    plan: str = ""
+    share: Share | None = None
     keys: Mapping[Place, Sequence[Any]] | None = None
-
-
-class Lost(Exception):
-    """The worker at an address cannot be reached, or was replaced."""
-
-
-class Abandoned(Exception):
-    """Another share failed."""
 
 
 def row_of(place: Place, axis: int) -> Place:
@@ -83,19 +95,6 @@ def row_of(place: Place, axis: int) -> Place:
     return place[:axis] + place[axis + 1 :]
 
 
-async def call(rpc: Any, key: str, function: str, *arguments: Any) -> Any:
-    """Call a coroutine of an actor, directly on its worker.
-
-    Raises
-    ------
-    Lost
-        The worker cannot be reached, or has no such actor.
-    """
-    given = [to_serialize(argument) for argument in arguments]
-    try:
-        answer = await rpc.actor_execute(function=function, actor=key, args=given, kwargs={})
-    except (OSError, KeyError) as error:
-        raise Lost from error
-    if answer["status"] == "OK":
-        return answer["result"]
-    raise answer["exception"]
+def name_of(solve: str, number: int) -> str:
+    """The name of a result of a solve, one a scalar of the state."""
+    return f"{solve}-{number}"

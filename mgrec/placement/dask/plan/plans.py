@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+import weakref
+from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from typing import Any
 from uuid import uuid4
@@ -14,11 +14,9 @@ from uuid import uuid4
 import dask.array.core as da
 from dask.array.utils import meta_from_array
 from dask.highlevelgraph import HighLevelGraph
-from distributed import Client, Future, wait
-from distributed.actor import ProxyRPC
+from distributed import Client, Future
 from distributed.protocol.pickle import dumps
 
-from ....families.family import Place
 from ....families.problem import Problem
 from ...expressions import keeps_kind
 from ...logs import log_planned
@@ -26,13 +24,9 @@ from ..cluster.door import client_of, problem_of
 from ..graph.build import Solved, cut
 from ..graph.cuts import Cut
 from .calls import Call, Sizes, deal
-from .messages import Abandoned, Assignment, Lost, Request, call, row_of
-from .shares import Share
-
-# Seconds to connect to a worker; after that its messages go by the scheduler.
-REACH = 5.0
-# Seconds between two checks that a worker is still there.
-WATCH = 0.2
+from .lines import Abandoned, Lost
+from .messages import Request, Share, name_of, row_of
+from .post import Errors, post_of
 
 
 class WorkerLostError(RuntimeError):
@@ -51,51 +45,30 @@ class Plan:
             raise TypeError("a plan needs a client that waits; got an asynchronous one")
         self._given = (recurrence, operands, options)
         self._lock, self._numbers, self._name = threading.Lock(), count(1), uuid4().hex[:16]
+        self._end, self._held, self._again = "", "", dict[str, bytes]()
         self._first = Call(cut(self._problem), self.client)
-        self._assignments = deal(self._first, self.client, self._key)
-        self._actors = {a: self._build(a, own) for a, own in self._assignments.items()}
-        self._end = ""
-        self._rpcs = self.client.sync(self._reach)
-        self._settle()
-
-    def _key(self, number: int) -> str:
-        return f"plan-{self._name}-{number}"
-
-    def _build(self, address: str, own: Assignment) -> Future:
-        """Build the share of a worker, where its operands are."""
-        # Pickled: Dask would look for futures in each of them.
-        keys = {at: self._first.cut.keys(at) for at, _ in own.chunks}
-        key = self._key(own.number)
-        return self.client.submit(Share, own, dumps(keys), key=key, actor=True, workers=[address])
-
-    def _settle(self) -> None:
-        """Wait for the shares; raise if a worker is lost, since its share will never come."""
-        while not all(map(self._is_there, self._actors)):
-            with suppress(TimeoutError):
-                wait(list(self._actors.values()), timeout=WATCH)
-            errors = {
-                a: each.exception() for a, each in self._actors.items() if each.status == "error"
-            }
-            there = self.client.nthreads(workers=list(self._actors))
-            self._raise(errors | {a: Lost() for a in self._actors if a not in there})
-
-    async def _reach(self) -> dict[str, Any]:
-        """Connections to the workers: direct ones where the network allows them."""
-
-        async def reach(address: str) -> Any:
-            direct = self.client.rpc(address)
-            try:
-                await asyncio.wait_for(direct.identity(), REACH)
-            except (OSError, TimeoutError):
-                return ProxyRPC(self.client.scheduler, address)
-            return direct
-
-        found = await asyncio.gather(*map(reach, self._assignments))
-        return dict(zip(self._assignments, found, strict=True))
+        self._assignments = deal(self._first, self.client)
+        self._post = post_of(self.client)
+        try:
+            doors = self._post.reach(self.client, self._assignments)
+        except Lost as error:
+            self._raise({error.args[0]: error})
+        by_number = {own.number: doors[address] for address, own in self._assignments.items()}
+        self._shares = {
+            address: Share(own, by_number, {at: self._first.cut.keys(at) for at, _ in own.chunks})
+            for address, own in self._assignments.items()
+        }
 
     def hold(self) -> Plan:
-        """Let the shares take hold of their operands now, not in the first solve."""
-        self._raise(self.client.sync(self._all, list(self._actors), "hold"))
+        """Let the workers take hold of their operands now: replicas may be dropped meanwhile."""
+        if self._post.is_direct:
+            addresses = list(self._shares)
+            self._forget = weakref.finalize(self, self._post.forget, self._name, addresses)
+            messages = {address: dumps(share) for address, share in self._shares.items()}
+            _, errors = self._post.ask(self.client, self._name, messages)
+            self._raise(errors)
+            self._held = self._name
+            self._again = dict(self._messages(self._first))
         return self
 
     def __enter__(self) -> Plan:
@@ -144,115 +117,31 @@ class Plan:
         return call
 
     def _solve(self, solve: Call) -> Solved:
-        number, recurrence, start = next(self._numbers), solve.cut.recurrence, time.perf_counter()
-        names = tuple(f"solved-{self._name}-{number}-{k}" for k in range(recurrence.results))
-        requests = dict(self._requests(solve, number, names))
-        sizes = {a: solve.sizes(own, names) for a, own in self._assignments.items()}
-        futures = {key: Future(key, self.client) for own in sizes.values() for key in own}
-        try:
-            exits = self.client.sync(self._ask, number, requests, sizes, futures)
-        except Exception:
-            for future in futures.values():
-                future.release()
-            raise
-        arrays = tuple(_array(solve.cut, name, futures) for name in names)
+        start, name = time.perf_counter(), f"solved-{self._name}-{next(self._numbers)}"
+        messages = self._again if solve is self._first and self._again else None
+        running = _Solve(self, solve, name)
+        answers, errors = self._post.ask(
+            self.client, name, messages or dict(self._messages(solve)), running.begin, running.held
+        )
+        arrays = running.end(errors | self._post.lost(self._shares))
         log_planned(arrays[0], len(self._assignments), time.perf_counter() - start)
-        return arrays, solve.exit(exits) if recurrence.is_exit_asked else None
+        exits = {row: exit for own in answers.values() for row, exit in own.items()}
+        return arrays, solve.exit(exits) if solve.cut.recurrence.is_exit_asked else None
 
-    def _requests(
-        self, solve: Call, number: int, names: tuple[str, ...]
-    ) -> Iterator[tuple[str, Request]]:
+    def _messages(self, solve: Call) -> Iterator[tuple[str, bytes]]:
         initial, is_first = solve.initial(), solve is self._first
-        for address, assignment in self._assignments.items():
-            places = [at for at, _ in assignment.chunks]
-            keys = None if is_first else {at: solve.cut.keys(at) for at in places}
+        for address, share in self._shares.items():
+            places = [at for at, _ in share.assignment.chunks]
             rows = {row_of(at, solve.cut.recurrence.axis) for at in places}
-            own = {row: initial[row] for row in rows}
-            yield (
-                address,
-                Request(number, solve.cut.recurrence, own, names, solve.cut.is_last_asked, keys),
+            request = Request(
+                solve.cut.recurrence,
+                {row: initial[row] for row in rows},
+                solve.cut.is_last_asked,
+                self._held,
+                None if self._held else share,
+                None if is_first else {at: solve.cut.keys(at) for at in places},
             )
-
-    async def _ask(
-        self,
-        number: int,
-        requests: Mapping[str, Request],
-        sizes: Mapping[str, Sizes],
-        futures: Mapping[Any, Future],
-    ) -> dict[Place, Any]:
-        """Ask every share, and wait for all: the exits by their rows of chunks."""
-        registered = asyncio.ensure_future(self._register(sizes))
-        calls = {
-            address: asyncio.ensure_future(self._call(address, "solve", request))
-            for address, request in requests.items()
-        }
-        for each in calls.values():
-            # Held until then even after ctrl-C: a result stored after its release stays for good.
-            each.add_done_callback(lambda _: futures)
-        errors = await self._watch(calls, asyncio.FIRST_EXCEPTION)
-        if errors:
-            await self._all([each for each in calls if each not in errors], "abandon", number)
-            errors |= await self._watch(calls, asyncio.ALL_COMPLETED)
-        lost = {address: Lost() for address in calls if not self._is_there(address)}
-        self._raise({**errors, **await registered, **lost})
-        for state in (self.client.futures[key] for key in futures):
-            if state.status == "pending":  # the scheduler's message is on its way
-                state.finish()
-        return {row: exit for each in calls.values() for row, exit in each.result().items()}
-
-    async def _watch(
-        self, calls: Mapping[str, asyncio.Future[Any]], until: str
-    ) -> dict[str, BaseException]:
-        """Wait for all calls, or until the first fails; what the failed ones raised."""
-        running = set(calls.values())
-        errors: dict[str, BaseException] = {}
-        while running and not (errors and until == asyncio.FIRST_EXCEPTION):
-            _, running = await asyncio.wait(running, timeout=WATCH, return_when=until)
-            for address, each in calls.items():
-                # Connecting to a dead worker is tried for half a minute.
-                if not each.done() and not self._is_there(address):
-                    each.cancel()
-            ended = {address: _error(each) for address, each in calls.items() if each.done()}
-            errors = {address: error for address, error in ended.items() if error}
-        return errors
-
-    def _is_there(self, address: str) -> bool:
-        """Whether a share is built, and its worker is not known to be lost."""
-        return bool(self._actors[address].status == "finished")
-
-    def _call(self, address: str, function: str, *arguments: Any) -> Any:
-        key = self._key(self._assignments[address].number)
-        return call(self._rpcs[address], key, function, *arguments)
-
-    async def _all(
-        self, addresses: Iterable[str], function: str, *arguments: Any
-    ) -> dict[str, BaseException]:
-        """Call a coroutine of shares; what failed or lost ones raised."""
-        calls = {a: asyncio.ensure_future(self._call(a, function, *arguments)) for a in addresses}
-        return await self._watch(calls, asyncio.ALL_COMPLETED)
-
-    async def _register(self, sizes: Mapping[str, Sizes]) -> dict[str, BaseException]:
-        """Register the results with the scheduler while they are computed; the workers it lost.
-
-        By a call, not on the client's stream: on results of a lost worker that come there, the
-        scheduler (Dask 2026.7) drops the client, and all that the client holds is gone.
-        """
-        left = dict(sizes)
-        lost: dict[str, BaseException] = {}
-        while left:
-            who_has = {key: [address] for address, own in left.items() for key in own}
-            nbytes = {key: size for own in left.values() for key, size in own.items()}
-            try:
-                await self.client.scheduler.update_data(
-                    who_has=who_has, nbytes=nbytes, client=self.client.id
-                )
-            except KeyError as error:
-                (address,) = error.args
-                del left[address]
-                lost[address] = Lost()
-            else:
-                break
-        return lost
+            yield address, dumps(request)
 
     def _raise(self, errors: Mapping[str, BaseException]) -> None:
         """Raise an error, if there is one: a lost worker first, else what a chunk raised."""
@@ -271,14 +160,63 @@ class Plan:
     def close(self) -> None:
         """Release the plan's operands; its results stay."""
         with self._lock:
-            if not self._end and self.client.status == "running":
-                self.client.sync(self._all, list(self._actors), "close")
+            if self._held:
+                self._forget()
             self._end = self._end or "the plan is closed"
-            self._actors.clear()
 
 
-def _error(call: asyncio.Future[Any]) -> BaseException | None:
-    return Lost() if call.cancelled() else call.exception()
+class _Solve:
+    """The results of a solve that is asked for, built while the workers compute them."""
+
+    def __init__(self, plan: Plan, solve: Call, name: str) -> None:
+        self.plan, self.solve, self.name, self.client = plan, solve, name, plan.client
+        self.held: list[Any] = []
+
+    def begin(self) -> None:
+        cut = self.solve.cut
+        names = [name_of(self.name, k) for k in range(cut.recurrence.results)]
+        sizes = {a: self.solve.sizes(own, names) for a, own in self.plan._assignments.items()}
+        loop = self.client.loop.asyncio_loop
+        self.registered = asyncio.run_coroutine_threadsafe(self._register(sizes), loop)
+        self.futures = {key: Future(key, self.client) for own in sizes.values() for key in own}
+        self.held.append(self.futures)
+        self.arrays = tuple(_array(cut, name, self.futures) for name in names)
+
+    def end(self, errors: Errors) -> tuple[da.Array, ...]:
+        """The results, when all workers have answered; raises what one of them raised."""
+        try:
+            self.plan._raise(errors | self.registered.result())
+        except Exception:
+            for future in self.futures.values():
+                future.release()
+            raise
+        for state in (self.client.futures[key] for key in self.futures):
+            if state.status == "pending":  # the scheduler's message is on its way
+                state.finish()
+        return self.arrays
+
+    async def _register(self, sizes: Mapping[str, Sizes]) -> Errors:
+        """Register the results with the scheduler while they are computed; the workers it lost.
+
+        By a call, not on the client's stream: on results of a lost worker that come there, the
+        scheduler (Dask 2026.7) drops the client, and all that the client holds is gone.
+        """
+        left = dict(sizes)
+        lost: Errors = {}
+        while left:
+            who_has = {key: [address] for address, own in left.items() for key in own}
+            nbytes = {key: size for own in left.values() for key, size in own.items()}
+            try:
+                await self.client.scheduler.update_data(
+                    who_has=who_has, nbytes=nbytes, client=self.client.id
+                )
+            except KeyError as error:
+                (address,) = error.args
+                del left[address]
+                lost[address] = Lost(address)
+            else:
+                break
+        return lost
 
 
 def _array(cut: Cut, name: str, futures: Mapping[Any, Future]) -> da.Array:
