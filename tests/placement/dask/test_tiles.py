@@ -210,7 +210,7 @@ def test_a_loop(name, deal, is_cut):
 
 
 def test_a_loop_whose_bits_depend_on_the_cut_is_not_cut_further():
-    lazy = da.ones((4000, 4000), chunks=2000)
+    lazy = da.ones((8000, 4000), chunks=(4000, 2000))
     for strategy, is_cut_further in (("tiles", True), ("compensation", False), ("hybrid", False)):
         problem = mgrec.wavefront.build(lazy, weights=(0.5, 0.5, -0.25), strategy=strategy)
         assignment = deal_tiles(cut(problem), {at: at[1] for at in np.ndindex(2, 2)})[0]
