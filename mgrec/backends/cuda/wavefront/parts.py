@@ -60,8 +60,10 @@ def _of_table(
     if any(height % layout.tile[0] for layout in whole):
         return None
     least = max(1, -(-least // height)) * height
-    is_alike = _layouts((prod(others), least, columns), x_dtype, dtype) == whole
-    return Part(height, least) if least <= rows and is_alike else None
+    # Low images may be walked otherwise, or heard of in larger groups.
+    while least <= rows and _layouts((prod(others), least, columns), x_dtype, dtype) != whole:
+        least *= 2
+    return Part(height, least) if least <= rows else None
 
 
 def _layouts(
