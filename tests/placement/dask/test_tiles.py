@@ -218,6 +218,14 @@ def test_a_loop_whose_bits_depend_on_the_cut_is_not_cut_further():
         assert max(map(len, assignment.parts[1])) == 1
 
 
+def test_a_large_table_is_cut_where_its_edges_go_elsewhere():
+    x = np.random.default_rng(3).normal(size=(2048, 2048)).astype("f4")
+    lazy = da.from_array(x, chunks=(2048, 1024))
+    own, outcomes, post = solved(mgrec.summed_area_table.build(lazy), by_columns)
+    np.testing.assert_array_equal(joined(own, outcomes), mgrec.summed_area_table(x))
+    assert post.count == 2
+
+
 def test_parts_are_handed_on_one_by_one(is_cut):
     x = da.ones((64, 32), chunks=(32, 16))
     problem = mgrec.summed_area_table.build(x)
