@@ -8,7 +8,7 @@ topology       what crosses the boundary of a chunk            families
 =============  ==============================================  =================================
 ``Chain``      a summary one way, an entry the same way        transfer maps, filters: chain.py
 ``Line``       a summary to a small system, an entry back      tridiagonal systems
-``Grid``       the edges of the chunks above and to the left   wavefront loops
+``Grid``       the edges above and to the left (grid.py)        wavefront loops
 ``Swept``      the sides of the chunks around it (swept.py)    wavefront loops, several sweeps
 ``Traceback``  the same edges; a path back (traceback.py)      alignments
 =============  ==============================================  =================================
@@ -256,38 +256,3 @@ class Line(AlongAxis):
     """Two-sided: the summaries of all chunks of a row make a small system, solved in one task."""
 
     is_two_sided: ClassVar[bool] = True
-
-
-@dataclass(frozen=True, kw_only=True)
-class Grid(Recurrence):
-    """A chunk, or tile, needs the edges of the tiles above and to the left of it; no summaries.
-
-    Attributes
-    ----------
-    axes : (int, int)
-        Down and to the right, 0 or more; tiles along other axes know nothing of each other.
-    exit_size : int
-        Numbers that the last tile tells of the whole, where tiles have no results.
-    """
-
-    axes: tuple[int, int]
-    exit_size: int = 0
-
-    @abstractmethod
-    def determine(
-        self, backend: Backend, pack: Pack, shape: Shape, above: Any, left: Any, out: Arrays = ()
-    ) -> tuple[Arrays, Any]:
-        """The results of a tile, as many as `results` (0 or 1), and its edges.
-
-        Parameters
-        ----------
-        above, left : what the tiles there hand on, or None at the border of the array
-        """
-
-    def hand_on(self, edges: Any) -> Any:
-        """The edges of a tile as other tiles get them: in host memory, without the tile's own."""
-        return edges
-
-    def leave(self, edges: Any) -> Any:
-        """What the edges of the last tile tell of the whole: an array of `exit_size`, or None."""
-        return None

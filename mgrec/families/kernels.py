@@ -23,6 +23,30 @@ def _not_asked_for(*given: Any) -> Any:
     raise NotImplementedError("this backend has no such phase of the family")
 
 
+def _no_part(*given: Any) -> None:
+    return None
+
+
+def _at_hand(array: Any) -> Callable[[], Any]:
+    return lambda: array
+
+
+@dataclass(frozen=True)
+class Part:
+    """Parts of a tile that have its bits.
+
+    Attributes
+    ----------
+    unit : int
+        Each begins at a multiple of so many steps.
+    least : int
+        Steps from which a part takes longer than what it costs beside its cells.
+    """
+
+    unit: int
+    least: int
+
+
 @dataclass(frozen=True)
 class Kernels:
     """The phases of a family's chunks on one machine.
@@ -54,6 +78,8 @@ class Kernels:
         their addresses on a GPU; where operands and states are numbers, the numbers, those of the
         chunk if kinds are told by them. It returns what `determine` does, and raises `Anew` where
         that raises. Of a grid it takes what `determine` does.
+    part : callable, ``(algebra, shape, side) -> Part or None``
+        Into which parts a tile (..., rows, columns) may be cut, of its rows (side 0) or columns.
     finds_nan : bool
         `determine` of tridiagonal systems returns whether all operands are finite, by any method.
     """
@@ -66,6 +92,7 @@ class Kernels:
     determine_pairs: Callable[..., Any] = _not_asked_for
     hold: Callable[..., Any] = _not_asked_for
     again: Callable[..., Again | None] | None = None
+    part: Callable[[Any, Sequence[int], int], Part | None] = _no_part
     finds_nan: bool = False
 
 
@@ -82,12 +109,15 @@ class Backend:
     kernels : callable, ``(family) -> Kernels``
     spreads : bool
         Kernels take a state that all rows share as one number.
+    fetch : callable, ``(array) -> (() -> array)``
+        Begins to copy an array to the host; what it returns waits for the copy.
     """
 
     device_of: Callable[[Iterable[Any]], AbstractContextManager[Any]]
     empty: Callable[[tuple[int, ...], np.dtype[Any]], Any]
     kernels: Callable[[str], Kernels]
     spreads: bool = False
+    fetch: Callable[[Any], Callable[[], Any]] = _at_hand
 
 
 def at_once(phase: Callable[..., Any]) -> Callable[..., Summarise]:

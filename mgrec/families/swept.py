@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .family import Arrays, Grid, Pack, Shape
+from .family import Arrays, Pack, Shape
+from .grid import Grid
 from .kernels import Backend
 
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .family import Grid, Pack
+from .family import Pack
+from .grid import Grid
 from .kernels import Backend
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from ..arrays.out import check_out
 from ..backends import CPU_THREADS, backend_of
-from ..families.family import Arrays, Grid, Pack
+from ..families.family import Arrays, Pack
+from ..families.grid import Grid
 from ..families.problem import Problem
 
 

@@ -124,7 +124,8 @@ def smith_waterman(
     the product; "alignment" computes about a third of all cells again at most. Over Dask a tile
     starts as soon as the tiles above and to the left of it are done; one row and one column of
     scores cross each border. For "alignment" those of all tiles are kept, and the tiles that it
-    crosses are computed once more: of 8 by 8 at most 15.
+    crosses are computed once more: of 8 by 8 at most 15. :func:`mgrec.plan` and
+    :func:`mgrec.dask.solve` give the score, as numbers, or the matrix without a graph.
 
     *A database on a cluster* is a list or ``Sequences`` a task: ``Bag.map_partitions``, or
     ``Client.map`` over parts. Lists whose sequences are Dask arrays are not taken.

@@ -11,14 +11,16 @@ def plan(recurrence: Callable[..., Any], *operands: Any, client: Any = None, **o
 
     A solve by graph takes three rounds of the scheduler, 20 to 30 ms whatever its size. A plan is
     built once; after that a solve is one message to each worker, and workers send each other the
-    summaries of their chunks. It pays in time stepping.
+    summaries of their chunks. It pays in time stepping, and over grids, of which a graph has a
+    round for every antidiagonal of chunks.
 
     Parameters
     ----------
     recurrence : callable
         :func:`mgrec.linear_recurrence`, :func:`mgrec.rational_recurrence`,
-        :func:`mgrec.scan`, :func:`mgrec.solve_tridiagonal`, :func:`mgrec.signal.lfilter` or
-        :func:`mgrec.signal.sosfilt`.
+        :func:`mgrec.scan`, :func:`mgrec.solve_tridiagonal`, :func:`mgrec.signal.lfilter`,
+        :func:`mgrec.signal.sosfilt`, :func:`mgrec.summed_area_table` over two axes,
+        :func:`mgrec.wavefront`, or :func:`mgrec.smith_waterman` for a score or the matrix.
     *operands, **options
         As of the recurrence; at least one operand is a Dask array. They are persisted, and held
         until the plan is closed.
@@ -32,7 +34,8 @@ def plan(recurrence: Callable[..., Any], *operands: Any, client: Any = None, **o
         others of the same shapes, chunks and dtypes, and any ``initial=`` or ``zi=``. It
         returns what the recurrence does, as Dask arrays that are in the memory of the workers
         already. The states after the last sample, `zf` of a filter, come as a NumPy array,
-        which the next solve takes as its `zi`. ``close()`` it, or use it in a ``with`` statement.
+        which the next solve takes as its `zi`; the score and the ends of an alignment come as
+        numbers. ``close()`` it, or use it in a ``with`` statement.
 
     Raises
     ------
@@ -50,6 +53,11 @@ def plan(recurrence: Callable[..., Any], *operands: Any, client: Any = None, **o
     -----
     Every worker folds the summaries of all chunks before its own in the order of the
     recurrence: results have the same bits as those of the graph, on any number of workers.
+
+    Of a grid every worker has the tiles most of whose operands it holds: of an alignment those in
+    the row or the column of the longer chunk. Workers send each other the edges of tiles. Where
+    another worker waits for a tile it is cut into parts, unless its bits would change, and so
+    results have the bits of the graph.
 
     Each solve fetches chunks of operands that do not lie where the plan's do. Results of a GPU are
     queued on its stream when a solve returns, as those of Dask tasks are. Messages go straight to

@@ -65,7 +65,8 @@ def summed_area_table(
 
     *Cost.* One reading and one writing, on all threads, and one more of each for every axis beyond
     two. Over Dask a chunk starts as soon as the chunks above and to the left of it are done; one
-    row and one column of sums cross each border.
+    row and one column of sums cross each border. :func:`mgrec.plan` and :func:`mgrec.dask.solve`
+    need no graph, whose tasks take longer than a GPU takes for a chunk of 10^9 numbers.
 
     *On a GPU* blocks walk strips of an image, down or to the right, and tell each other the sums
     across the strips [2]_ as soon as a tile is read: a word of 64 bits for every 64 or 128 numbers

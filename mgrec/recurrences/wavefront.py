@@ -109,7 +109,8 @@ def wavefront(
     to the left: it is faster where rows are few and long. Where columns are, a GPU goes along
     these, over copies, unless "compensation" is asked for; tiles have the bits of the loop then
     too. Over Dask a chunk starts as soon as the chunks above and to the left of it are done; one
-    row and one column cross each border.
+    row and one column cross each border. :func:`mgrec.plan` and :func:`mgrec.dask.solve` need no
+    graph.
 
     References
     ----------

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ...arrays.kinds import to_host
-from ..family import Arrays, Grid, Pack, Shape
-from ..kernels import Again, Backend
+from ..family import Arrays, Pack, Shape
+from ..grid import Grid
+from ..kernels import Again, Backend, Part
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,6 +19,17 @@ class Wavefront(Grid):
     """A grid whose tiles run ``determine`` alone."""
 
     family: ClassVar[str] = "wavefront"
+
+    @property
+    def algebra(self) -> Any:
+        """What kernels know of the loop."""
+        return self
+
+    def part(self, backend: Backend, shape: Shape, axis: int) -> Part | None:
+        others = (n for k, n in enumerate(shape) if k not in self.axes)
+        tile = (*others, *(shape[k] for k in self.axes))
+        part = backend.kernels(self.family).part
+        return part(self.algebra, tile, self.axes.index(axis))
 
 
 @dataclass(frozen=True)
@@ -37,6 +50,8 @@ class SummedAreaTable(Wavefront):
     S crosses the lower border of a tile and R the right one, so that every sum is added up in
     the order of ``numpy.cumsum`` along the second axis, then the first: the same bits.
     """
+
+    is_early: ClassVar[bool] = True
 
     def determine(
         self, backend: Backend, pack: Pack, shape: Shape, above: Any, left: Any, out: Arrays = ()
@@ -65,3 +80,16 @@ class SummedAreaTable(Wavefront):
 
     def hand_on(self, edges: Sums) -> Sums:
         return Sums(to_host(edges.below), to_host(edges.right))
+
+    def keep(self, edges: Sums) -> Sums:
+        return edges
+
+    def begin_to_hand_on(
+        self, backend: Backend, edges: Sums, axes: Collection[int]
+    ) -> Callable[[], Sums]:
+        down, right = self.axes
+        waits = (
+            backend.fetch(edges.below) if down in axes else None,
+            backend.fetch(edges.right) if right in axes else None,
+        )
+        return lambda: Sums(*(wait and wait() for wait in waits))

@@ -18,11 +18,12 @@ import mgrec
 from mgrec import backends
 from mgrec.backends.cuda.device import bound, launches
 from mgrec.backends.cuda.device.compilation import Device
-from mgrec.backends.cuda.wavefront import layout, phases, program, table, transposition
+from mgrec.backends.cuda.wavefront import layout, parts, phases, program, table, transposition
 from mgrec.backends.cuda.wavefront.layout import Cut
 from mgrec.families.family import Pack
 from mgrec.families.kernels import Backend
 from mgrec.families.wavefront.door import check_table
+from mgrec.families.wavefront.recurrence import Sums
 from mgrec.placement.dask.tasks import limits
 from mgrec.placement.replays import preparation
 
@@ -226,6 +227,34 @@ def check_tiles(x: Any, rows: tuple[int, ...], columns: tuple[int, ...]) -> None
             assert type(left.below) is type(left.right) is np.ndarray
             result[..., i:end, j:stop] = tile
     assert_is_table(result, x)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_parts_have_the_bits_of_the_whole(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
+    monkeypatch.setattr(layout, "_MANY", 2)
+    monkeypatch.setattr(parts, "_CELLS", 1 << 16)
+    monkeypatch.setattr(layout, "_GROUP_BYTES", 1 << 16)
+    x, left = draw((2, 700, 520), dtype), Sums(None, draw((2, 700), dtype, 1))
+    recurrence = check_table(x, (-2, -1), None, None)[0].recurrence
+    backend = backends.backend_of([x.view(DeviceArray)])
+    part = recurrence.part(backend, x.shape, 1)
+    assert part is not None
+    assert 2 * part.least <= 700
+    assert recurrence.part(backend, x.shape, 2) is None
+
+    def solve(begin: int, end: int, above: Any) -> tuple[Any, Any]:
+        own = x[:, begin:end].view(DeviceArray)
+        pack = Pack((own,), (0,) * 3, (0, begin, 0))
+        beside = Sums(None, left.right[:, begin:end])
+        (result,), edges = recurrence.determine(backend, pack, own.shape, above, beside)
+        return np.asarray(result), edges
+
+    whole, last = solve(0, 700, None)
+    first, edges = solve(0, part.least, None)
+    second, end = solve(part.least, 700, edges)
+    np.testing.assert_array_equal(np.concatenate([first, second], 1), whole)
+    np.testing.assert_array_equal(end.below, last.below)
+    np.testing.assert_array_equal(end.right, last.right[:, part.least :])
 
 
 def test_dask_arrays(monkeypatch: pytest.MonkeyPatch) -> None:

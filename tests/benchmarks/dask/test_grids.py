@@ -18,6 +18,10 @@ def test_parts_of_a_sequence_are_those_of_the_whole(load: Any) -> None:
     assert 0.8 < (letters("local", "query", 1000) == letters("local", "target", 1000)).mean() < 1
 
 
+WAYS = ("graph", "solve", "plan")
+
+
+@pytest.mark.skip("plans take grids once their workers have direct messages")
 @pytest.mark.extended
 def test_a_small_study(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     grids = load("dask.grids")
@@ -27,12 +31,16 @@ def test_a_small_study(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     given = argparse.Namespace(cluster="local", workers=2, side=256, letters=900)
     grids.measure(study, given)
     assert [each["candidate"] for each in study.cases] == [
-        "one worker's share, one call", "2 workers, 8 chunks",
-        *["one worker, one call", "2 workers, 2 x 2 chunks", "2 workers, 2 x 4 chunks"] * 2,
-    ]  # fmt: skip
+        "one worker's share, one call",
+        *[f"2 workers, 8 chunks, {way}" for way in WAYS],
+        "one worker, one call",
+        *[f"2 workers, 2 x {columns} chunks, {way}" for columns in (2, 4) for way in WAYS],
+        "one worker, one call",
+        *[f"2 workers, 2 x {columns} chunks, graph" for columns in (2, 4)],
+    ]
     assert [each["wanted"] for each in study.bars] == ["≥ 0.7", "≥ 1.7"]
-    (table,) = (each for each in study.cases if "operand_bytes_across" in each)
-    assert table["operand_bytes_across"] == 0
-    moved = [each["bytes_across"] for each in study.cases if "bytes_across" in each]
+    tables = [each for each in study.cases if each["case"].startswith("summed-area table")]
+    assert all(each["operand_bytes_across"] == 0 for each in tables[1:])
+    graphs = [each for each in study.cases if each["candidate"].endswith("graph")]
     # Rows and columns of the table; those of the alignments are 8 and 16 bytes a letter.
-    assert all(0 < size < 64 * 900 for size in moved)
+    assert all(0 < each["bytes_across"] < 64 * 900 for each in graphs)

@@ -41,8 +41,13 @@ def _scalar(value: bytes, dtype: np.dtype[Any], device: int) -> Any:
 def fetch(array: Any) -> Callable[[], np.ndarray]:
     """Copy an array to the host behind what is launched already; what it returns waits for it.
 
+    One that is in host memory is there already.
+
+
     ``array.get()`` would wait for all that is launched before it is called.
     """
+    if not is_on_gpu(array):
+        return lambda: array
     import cupy
     from cupyx import empty_pinned
 

@@ -14,6 +14,7 @@ from .alignment.pairs import determine_pairs
 from .alignment.tile import determine_alignment
 from .loops.again import again_loop
 from .loops.phases import determine_loop
+from .parts import part
 from .relaxation.again import relaxation_again
 from .relaxation.grids import determine_relaxation
 from .relaxation.held import hold
@@ -36,7 +37,7 @@ _AGAIN: dict[type, Callable[..., Again | None]] = {
 
 def kernels(method: str) -> Kernels:
     """The phases of a tile, and of pairs of sequences."""
-    return Kernels(determine, determine_pairs=determine_pairs, hold=hold, again=again)
+    return Kernels(determine, determine_pairs=determine_pairs, hold=hold, again=again, part=part)
 
 
 def determine(loop: Any, *tile: Any) -> Any:

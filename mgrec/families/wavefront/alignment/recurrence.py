@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,6 +33,10 @@ class Alignment(Wavefront):
     scoring: Scoring
     lengths: tuple[int, int]
     has_matrix: bool = False
+
+    @property
+    def algebra(self) -> Scoring:
+        return self.scoring
 
     @property
     def results(self) -> int:
@@ -72,6 +77,27 @@ class Alignment(Wavefront):
             return Edges(below, right, best=edges.best)
         gaps = to_host(edges.below_gaps), to_host(edges.right_gaps)
         return Edges(below, right, *gaps, edges.best)
+
+    def keep(self, edges: Edges) -> Edges:
+        return edges
+
+    def begin_to_hand_on(
+        self, backend: Backend, edges: Edges, axes: Collection[int]
+    ) -> Callable[[], Edges]:
+        down, right = (axis in axes for axis in self.axes)
+        own = {"below": down, "right": right, "below_gaps": down, "right_gaps": right}
+        asked = {name for name, is_asked in own.items() if is_asked}
+        waits = {
+            name: backend.fetch(getattr(edges, name))
+            for name in asked
+            if getattr(edges, name) is not None
+        }
+
+        def wait() -> Edges:
+            found = {name: waits[name]() if name in waits else None for name in own}
+            return Edges(best=edges.best, **found)
+
+        return wait
 
     def end(self, edges: Edges) -> Best:
         """Score and end of the whole, from the edges of the last tile."""

@@ -75,6 +75,10 @@ class WavefrontLoop(Wavefront):
 
     loop: Loop
 
+    @property
+    def algebra(self) -> Loop:
+        return self.loop
+
     def determine(
         self, backend: Backend, pack: Pack, shape: Shape, above: Any, left: Any, out: Arrays = ()
     ) -> tuple[Arrays, Any]:

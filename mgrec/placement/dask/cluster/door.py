@@ -9,8 +9,13 @@ import dask.array.core as da
 from distributed import Client, default_client
 
 from ....families.family import AlongAxis
+from ....families.grid import Grid
 from ....families.problem import Composed, Problem
+from ....families.swept import Swept
+from ....families.traceback import Traceback
 from ...expressions import as_graphs
+
+_KINDS = AlongAxis, Grid
 
 
 def client_of(client: Any) -> Client:
@@ -27,8 +32,17 @@ def check_dask_array(name: str, array: Any) -> None:
         raise TypeError(f"{name} must be a Dask array; got {type(array).__name__}")
 
 
-def problem_of(recurrence: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> Problem:
-    """The problem that a call of a public function would solve along an axis of Dask arrays."""
+def problem_of(
+    recurrence: Any,
+    operands: Sequence[Any],
+    options: Mapping[str, Any],
+    *,
+    may_be_grid: bool = False,
+) -> Problem:
+    """The problem that a call of a public function would solve over Dask arrays.
+
+    Along an axis, or over a grid where that may be.
+    """
     operands, options = as_graphs((operands, options))
     if not callable(recurrence):
         raise TypeError(f"recurrence must be a function of mgrec; got {recurrence!r}")
@@ -41,9 +55,27 @@ def problem_of(recurrence: Any, operands: Sequence[Any], options: Mapping[str, A
             f"recurrence must be one recurrence here; got {problem.name}, which is several, one "
             f"after the other: plan or solve them one by one"
         )
-    if not isinstance(problem, Problem) or not isinstance(problem.recurrence, AlongAxis):
+    own, name = getattr(problem, "recurrence", None), getattr(recurrence, "__name__", recurrence)
+    if may_be_grid:
+        _check_grid(own, name)
+    if isinstance(problem, Problem) and isinstance(own, _KINDS[: 1 + may_be_grid]):
+        return problem
+    grids = ", or over a grid once, such as summed_area_table" if may_be_grid else ""
+    raise TypeError(
+        f"recurrence must be a function that solves one recurrence along an axis, such as "
+        f"linear_recurrence, scan or lfilter{grids}; got {name}"
+    )
+
+
+def _check_grid(recurrence: Any, name: str) -> None:
+    """Raise where tiles are visited more than once."""
+    if isinstance(recurrence, Traceback):
         raise TypeError(
-            "recurrence must be a function that solves one recurrence along an axis, such as "
-            f"linear_recurrence, scan or lfilter; got {getattr(recurrence, '__name__', recurrence)}"
+            f"output of {name} must be 'score' or 'matrix' here; got 'alignment', whose path goes "
+            f"back over the tiles: call {name} itself, which gives a value to compute()"
         )
-    return problem
+    if isinstance(recurrence, Swept):
+        raise TypeError(
+            f"recurrence must go over its grid once here; got {name}, which sweeps it several "
+            f"times: call {name} itself, which gives a Dask array to persist()"
+        )

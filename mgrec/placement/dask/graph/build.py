@@ -16,7 +16,8 @@ from typing import Any
 from dask.base import tokenize
 
 from ....algebra.callers import level_of_caller
-from ....families.family import AlongAxis, Grid
+from ....families.family import AlongAxis
+from ....families.grid import Grid
 from ....families.problem import Problem
 from ....families.swept import Swept
 from ....families.traceback import Traceback

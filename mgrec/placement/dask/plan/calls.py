@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import permutations
 from math import prod
 from time import sleep
@@ -14,7 +15,8 @@ import numpy as np
 from distributed import Client, Future, wait
 
 from ....arrays.kinds import to_host
-from ....families.family import Place
+from ....backends import backend_of
+from ....families.family import AlongAxis, Place
 from ..graph.cuts import Cut, starts_of
 from ..graph.held import is_held
 from ..graph.rows import rows_of
@@ -43,7 +45,6 @@ class Call:
         self.cut = replace(cut, blocks=tuple(blocks))
         if any(future.status != "finished" for future in self.cut.futures()):
             _finish(self.cut.futures())
-        self._slices = [_slices(lengths) for lengths in cut.rows]
 
     def holders(self, client: Client) -> dict[Any, tuple[str, ...]]:
         """The workers that hold each block."""
@@ -73,6 +74,10 @@ class Call:
             whole[at] = own
         return whole
 
+    @cached_property
+    def _slices(self) -> list[list[slice]]:
+        return [_slices(lengths) for lengths in self.cut.rows]
+
     def _slices_of(self, row: Place) -> list[slice]:
         return [own[k] for own, k in zip(self._slices, row, strict=True)]
 
@@ -92,14 +97,27 @@ class Call:
             ("chunks", wanted.chunks, own.chunks),
             ("chunks of operands", *([b.chunks for b in c.blocks] for c in (wanted, own))),
             ("dtype", wanted.recurrence.dtype, own.recurrence.dtype),
-            ("axis", wanted.recurrence.axis, own.recurrence.axis),
-            ("reverse", wanted.recurrence.reverse, own.recurrence.reverse),
             ("states", wanted.recurrence.results, own.recurrence.results),
+            *zip(_WAYS, _way(wanted), _way(own), strict=False),
         ):
             if want != got:
                 raise ValueError(
                     f"{what} of a plan's solve must be {want}, as it was built; got {got}"
                 )
+
+
+_WAYS = "axis", "reverse", "parts of tiles"
+
+
+def _way(cut: Cut) -> tuple[Any, ...]:
+    """Along which axes a recurrence goes, and how; of a grid also how its tiles may be cut."""
+    recurrence = cut.recurrence
+    if isinstance(recurrence, AlongAxis):
+        return recurrence.axis, recurrence.reverse
+    backend = backend_of(block._meta for block in cut.blocks)
+    shape = tuple(max(lengths) for lengths in cut.chunks)
+    parts = tuple(recurrence.part(backend, shape, axis) for axis in recurrence.axes)
+    return recurrence.axes, False, parts
 
 
 def _finish(futures: list[Future]) -> None:

@@ -30,8 +30,9 @@ def solve(
     ----------
     recurrence : callable
         :func:`mgrec.linear_recurrence`, :func:`mgrec.rational_recurrence`,
-        :func:`mgrec.scan`, :func:`mgrec.solve_tridiagonal`, :func:`mgrec.signal.lfilter` or
-        :func:`mgrec.signal.sosfilt`.
+        :func:`mgrec.scan`, :func:`mgrec.solve_tridiagonal`, :func:`mgrec.signal.lfilter`,
+        :func:`mgrec.signal.sosfilt`, :func:`mgrec.summed_area_table` over two axes,
+        :func:`mgrec.wavefront`, or :func:`mgrec.smith_waterman` for a score or the matrix.
     *operands, **options
         As of the recurrence; at least one operand is a Dask array. Those that are not persisted
         are persisted first, and must fit into the memory of the workers together.
@@ -42,7 +43,8 @@ def solve(
     -------
     dask.array.Array, or tuple of these
         What the recurrence returns, with the same bits, in the memory of the workers. The states
-        after the last sample, `zf` of a filter, come as a NumPy array.
+        after the last sample, `zf` of a filter, come as a NumPy array, and the score and the ends
+        of an alignment as numbers.
 
     Raises
     ------

@@ -17,7 +17,8 @@ import numpy as np
 
 from ....arrays.kinds import is_on_gpu, to_host
 from ....backends import CPU, backend_of
-from ....families.family import AlongAxis, Grid, Pack, Recurrence, Shape, Where
+from ....families.family import AlongAxis, Pack, Recurrence, Shape, Where
+from ....families.grid import Grid
 from ....families.kernels import Backend, Summarise
 from ....families.swept import Swept
 from .errors import in_chunk
