@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 from .dask.tasks.keys import phase_of
@@ -23,11 +24,11 @@ def log_solve(array: Any) -> None:
     logger.debug("solve: %s, tasks %s", _about(array), counts)
 
 
-def log_planned(array: Any, workers: int, seconds: float) -> None:
-    """Log the time of a solve without a graph."""
+def log_planned(arrays: Sequence[Any], workers: int, seconds: float) -> None:
+    """Log the time of a solve without a graph, whose results are arrays, or a score."""
     if logger.isEnabledFor(logging.DEBUG):
-        milliseconds = seconds * 1e3
-        logger.debug("solve: %s, %d workers, %.1f ms", _about(array), workers, milliseconds)
+        about = _about(arrays[0]) if arrays else "a score"
+        logger.debug("solve: %s, %d workers, %.1f ms", about, workers, seconds * 1e3)
 
 
 def _about(array: Any) -> str:

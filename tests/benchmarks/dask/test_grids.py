@@ -21,7 +21,6 @@ def test_parts_of_a_sequence_are_those_of_the_whole(load: Any) -> None:
 WAYS = ("graph", "solve", "plan")
 
 
-@pytest.mark.skip("plans take grids once their workers have direct messages")
 @pytest.mark.extended
 def test_a_small_study(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     grids = load("dask.grids")

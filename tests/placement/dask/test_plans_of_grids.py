@@ -11,7 +11,6 @@ from distributed import Client, LocalCluster
 import mgrec
 import mgrec.dask
 
-pytestmark = pytest.mark.skip("plans take grids once their workers have direct messages")
 SCORES = {"match": 2, "mismatch": -3, "gap": -5, "extend": -2}
 
 

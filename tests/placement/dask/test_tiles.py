@@ -18,7 +18,7 @@ from mgrec.families.wavefront.recurrence import Wavefront
 from mgrec.placement.dask.graph.build import cut
 from mgrec.placement.dask.graph.rows import rows_of
 from mgrec.placement.dask.plan.grids import deal_tiles
-from mgrec.placement.dask.plan.messages import Abandoned
+from mgrec.placement.dask.plan.lines import Abandoned
 from mgrec.placement.dask.plan.tiles import solve_tiles
 
 SECONDS = 60

@@ -161,7 +161,7 @@ def test_chunks_of_unknown_sizes_are_refused():
         mgrec.smith_waterman(x[x > 0], x, **SCORES)
 
 
-def test_a_plan_does_not_take_a_grid():
+def test_a_plan_does_not_take_an_alignment():
     x = da.from_array(letters(0, 20), chunks=5)
-    with pytest.raises(TypeError, match="one recurrence along an axis"):
-        mgrec.plan(mgrec.smith_waterman, x, x, **SCORES)
+    with pytest.raises(TypeError, match="output of smith_waterman must be 'score' or 'matrix'"):
+        mgrec.plan(mgrec.smith_waterman, x, x, **SCORES, output="alignment")

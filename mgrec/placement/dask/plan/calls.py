@@ -17,9 +17,11 @@ from distributed import Client, Future, wait
 from ....arrays.kinds import to_host
 from ....backends import backend_of
 from ....families.family import AlongAxis, Place
+from ....families.grid import Grid
 from ..graph.cuts import Cut, starts_of
 from ..graph.held import is_held
 from ..graph.rows import rows_of
+from .grids import GridAssignment, deal_tiles, holders_of_tiles
 from .messages import Assignment, Peer, row_of
 
 Sizes = dict[Any, int]
@@ -81,7 +83,7 @@ class Call:
     def _slices_of(self, row: Place) -> list[slice]:
         return [own[k] for own, k in zip(self._slices, row, strict=True)]
 
-    def sizes(self, assignment: Assignment, names: Sequence[str]) -> Sizes:
+    def sizes(self, assignment: Assignment | GridAssignment, names: Sequence[str]) -> Sizes:
         """The results of a share by their keys, one array a name and chunk."""
         chunks, itemsize = self.cut.chunks, self.cut.recurrence.result_dtype.itemsize
         return {
@@ -140,11 +142,17 @@ def _states_of(state: Any, rows: list[slice]) -> Any:
     return state[tuple(slice(None) if length == 1 else part for part, length in own)]
 
 
-def deal(call: Call, client: Client) -> dict[str, Assignment]:
+def deal(call: Call, client: Client) -> Mapping[str, Assignment | GridAssignment]:
     """Assign every chunk to the worker that holds most of its operands: by addresses."""
+    where = call.holders(client)
+    if isinstance(call.cut.recurrence, Grid):
+        return deal_tiles(call.cut, holders_of_tiles(call.cut, where))
+    return _deal_chain(call, where)
+
+
+def _deal_chain(call: Call, where: dict[Any, tuple[str, ...]]) -> dict[str, Assignment]:
     recurrence, count = call.cut.recurrence, call.cut.count
     axis, is_reverse = recurrence.axis, recurrence.reverse
-    where = call.holders(client)
     owned: dict[str, list[Place]] = {}
     for place in rows_of(call.cut.chunks):
         owned.setdefault(_holder(call.cut, place, where), []).append(place)

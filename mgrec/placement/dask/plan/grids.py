@@ -43,6 +43,8 @@ class GridAssignment:
         The shares that have the chunks, and those above, below and to both sides of them.
     last : tuple of int
         The place of the last chunk of the grid.
+    senders, receivers : tuple of int
+        The shares whose edges it waits for, and those that wait for its own.
     """
 
     number: int
@@ -50,6 +52,8 @@ class GridAssignment:
     parts: tuple[Lengths, Lengths]
     owners: Mapping[Place, int]
     last: Place
+    senders: tuple[int, ...]
+    receivers: tuple[int, ...]
 
 
 def holders_of_tiles(cut: Cut, where: Mapping[Any, Any]) -> dict[Place, str]:
@@ -89,6 +93,7 @@ def deal_tiles(cut: Cut, holders: Mapping[Place, Address]) -> dict[Address, Grid
             (parts[0], parts[1]),
             {near: owners[near] for place in places for near in _near(place, axes, owners)},
             tuple(n - 1 for n in count),
+            *(_others(places, axes, step, owners) for step in (-1, 1)),
         )
         for holder, places in owned.items()
     }
@@ -97,6 +102,14 @@ def deal_tiles(cut: Cut, holders: Mapping[Place, Address]) -> dict[Address, Grid
 def beside(place: Place, axis: int, distance: int) -> Place:
     """The place so many tiles further along an axis."""
     return (*place[:axis], place[axis] + distance, *place[axis + 1 :])
+
+
+def _others(
+    places: list[Place], axes: tuple[int, int], step: int, owners: Mapping[Place, int]
+) -> tuple[int, ...]:
+    """The other shares that have chunks before (-1) or after (1) some of a share's own."""
+    near = (beside(place, axis, step) for place in places for axis in axes)
+    return tuple(sorted({owners[n] for n in near if n in owners} - {owners[places[0]]}))
 
 
 def _near(place: Place, axes: tuple[int, int], owners: Mapping[Place, int]) -> Iterator[Place]:

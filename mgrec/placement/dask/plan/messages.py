@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ....families.family import AlongAxis, Place, Where
+from ....families.grid import Grid
+from .grids import GridAssignment
 from .lines import Door
 
 
@@ -52,14 +54,14 @@ class Share:
 
     Attributes
     ----------
-    assignment : Assignment
+    assignment : Assignment or GridAssignment
     doors : dict, number -> Door
         Of the workers of all shares.
     keys : dict, place -> keys
         Of the operands.
     """
 
-    assignment: Assignment
+    assignment: Assignment | GridAssignment
     doors: Mapping[int, Door]
     keys: Mapping[Place, Sequence[Any]]
 
@@ -70,7 +72,7 @@ class Request:
 
     Attributes
     ----------
-    recurrence : AlongAxis
+    recurrence : AlongAxis or Grid
     initial : dict, row of chunks -> list of arrays
     is_last_asked : bool
         The last chunk of a row is summarised, too.
@@ -82,7 +84,7 @@ class Request:
         None for those of the share.
     """
 
-    recurrence: AlongAxis
+    recurrence: AlongAxis | Grid
     initial: Mapping[Place, list[Any]] = field(default_factory=dict)
     is_last_asked: bool = False
     plan: str = ""

@@ -137,9 +137,7 @@ class Office:
             blocks = self._blocks(share.keys if request.keys is None else request.keys)
         mail = Mail(self, solve, share, line)
         try:
-            results, told = solve_share(
-                request, name, share.assignment, blocks, mail, self._threads
-            )
+            results, told = solve_share(request, name, share, blocks, mail, self._threads)
         except BaseException:
             mail.fail()
             raise

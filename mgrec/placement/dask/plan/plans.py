@@ -17,6 +17,7 @@ from dask.highlevelgraph import HighLevelGraph
 from distributed import Client, Future
 from distributed.protocol.pickle import dumps
 
+from ....families.family import AlongAxis, Place
 from ....families.problem import Problem
 from ...expressions import keeps_kind
 from ...logs import log_planned
@@ -39,7 +40,7 @@ class Plan:
     def __init__(
         self, recurrence: Callable[..., Any], operands: Any, options: Any, client: Client | None
     ) -> None:
-        self._problem = problem_of(recurrence, operands, options)
+        self._problem = problem_of(recurrence, operands, options, may_be_grid=True)
         self.client = client_of(client)
         if self.client.asynchronous:
             raise TypeError("a plan needs a client that waits; got an asynchronous one")
@@ -108,7 +109,9 @@ class Plan:
             recurrence, first, given = self._given
             if not operands and not options:
                 return self._problem.finish(*self._solve(self._first))
-            problem = problem_of(recurrence, operands or first, {**given, **options})
+            problem = problem_of(
+                recurrence, operands or first, {**given, **options}, may_be_grid=True
+            )
             return problem.finish(*self._solve(self._like(problem)))
 
     def _like(self, problem: Problem) -> Call:
@@ -124,22 +127,24 @@ class Plan:
             self.client, name, messages or dict(self._messages(solve)), running.begin, running.held
         )
         arrays = running.end(errors | self._post.lost(self._shares))
-        log_planned(arrays[0], len(self._assignments), time.perf_counter() - start)
-        exits = {row: exit for own in answers.values() for row, exit in own.items()}
-        return arrays, solve.exit(exits) if solve.cut.recurrence.is_exit_asked else None
+        log_planned(arrays, len(self._assignments), time.perf_counter() - start)
+        return arrays, _told(solve, answers)
 
     def _messages(self, solve: Call) -> Iterator[tuple[str, bytes]]:
-        initial, is_first = solve.initial(), solve is self._first
+        cut, is_first, initial = solve.cut, solve is self._first, dict[Place, list[Any]]()
+        is_chain = isinstance(cut.recurrence, AlongAxis)
+        if is_chain:
+            initial = solve.initial()
         for address, share in self._shares.items():
             places = [at for at, _ in share.assignment.chunks]
-            rows = {row_of(at, solve.cut.recurrence.axis) for at in places}
+            rows = {row_of(at, cut.recurrence.axis) for at in places} if is_chain else ()
             request = Request(
-                solve.cut.recurrence,
+                cut.recurrence,
                 {row: initial[row] for row in rows},
-                solve.cut.is_last_asked,
+                is_chain and cut.is_last_asked,
                 self._held,
                 None if self._held else share,
-                None if is_first else {at: solve.cut.keys(at) for at in places},
+                None if is_first else {at: cut.keys(at) for at in places},
             )
             yield address, dumps(request)
 
@@ -163,6 +168,15 @@ class Plan:
             if self._held:
                 self._forget()
             self._end = self._end or "the plan is closed"
+
+
+def _told(solve: Call, answers: Mapping[str, Any]) -> Any:
+    """What the shares told: the exits of a chain where they are asked for, the exit of a grid."""
+    recurrence = solve.cut.recurrence
+    if not isinstance(recurrence, AlongAxis):
+        return next((exit for exit in answers.values() if exit is not None), None)
+    exits = {row: exit for own in answers.values() for row, exit in own.items()}
+    return solve.exit(exits) if recurrence.is_exit_asked else None
 
 
 class _Solve:

@@ -12,12 +12,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....families.family import AlongAxis, Pack, Place
+from ....families.grid import Grid
 from ..tasks.begun import Waiting, begin_blocks, finish_block, summarise_blocks
 from ..tasks.phases import Entries, propagate_group
+from .grids import GridAssignment
 from .inbox import Mail
-from .messages import Assignment, Request, name_of, row_of
+from .messages import Assignment, Request, Share, name_of, row_of
+from .tiles import solve_tiles
 
 Summaries = dict[Place, Any]
+Blocks = Mapping[Place, list[Any]]
 
 
 @dataclass(frozen=True)
@@ -37,15 +41,22 @@ class Threads:
 
 
 def solve_share(
-    request: Request,
-    name: str,
-    assignment: Assignment,
-    blocks: Mapping[Place, list[Any]],
-    mail: Mail,
-    threads: Threads,
-) -> tuple[dict[Any, Any], dict[Place, Any]]:
-    """The results of a share by their keys, and the exits by their rows of chunks."""
-    return _Chain(request, name, assignment, mail, threads).solve(blocks)
+    request: Request, name: str, share: Share, blocks: Blocks, mail: Mail, threads: Threads
+) -> tuple[dict[Any, Any], Any]:
+    """The results of a share by their keys, and what it tells the client.
+
+    Along an axis the exits, by their rows of chunks; of a grid without results what its last tile
+    tells, or None.
+    """
+    recurrence, assignment = request.recurrence, share.assignment
+    starts = dict(assignment.chunks)
+    packs = {at: Pack(tuple(own), at, starts[at]) for at, own in blocks.items()}
+    if isinstance(recurrence, Grid):
+        assert isinstance(assignment, GridAssignment)
+        found, told = solve_tiles(recurrence, assignment, packs, mail)
+        return {(name_of(name, 0), *at): array for at, array in found.items()}, told
+    assert isinstance(assignment, Assignment)
+    return _Chain(request, recurrence, name, assignment, mail, threads).solve(packs)
 
 
 @dataclass(frozen=True)
@@ -53,18 +64,13 @@ class _Chain:
     """The chunks of a share along the axis of their recurrence."""
 
     request: Request
+    recurrence: AlongAxis
     name: str
     assignment: Assignment
     mail: Mail
     threads: Threads
 
-    @property
-    def recurrence(self) -> AlongAxis:
-        return self.request.recurrence
-
-    def solve(self, blocks: Mapping[Place, list[Any]]) -> tuple[dict[Any, Any], dict[Place, Any]]:
-        at = dict(self.assignment.chunks)
-        packs = {place: Pack(tuple(own), place, at[place]) for place, own in blocks.items()}
+    def solve(self, packs: Mapping[Place, Pack]) -> tuple[dict[Any, Any], dict[Place, Any]]:
         waiting, found = self._summarise(packs)
         for peer in self.assignment.peers:
             own = {place: found[place] for place in peer.places}

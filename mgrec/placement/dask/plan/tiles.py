@@ -29,7 +29,7 @@ class Mail(Protocol):
         """Send to the share of a number; the value is written before this returns."""
 
     def receive(self, name: Hashable) -> Any:
-        """Wait for a message; raises ``messages.Abandoned`` if another share failed."""
+        """Wait for a message; raises ``lines.Abandoned`` if another share failed."""
 
     def has(self, name: Hashable) -> bool:
         """Whether `receive` would return at once."""
