@@ -104,6 +104,7 @@ class _Solve:
         self.outbox: deque[tuple[Tile, int, Callable[[], Any]]] = deque()
         self.results: dict[Place, Any] = {}
         self.exit: Any = None
+        self.laid_out: dict[Place, tuple[Pack, Shape, tuple[Any, ...]]] = {}
         for place in self.tiles:
             for before in self.lacking[place]:
                 self.users[before] = self.users.get(before, 0) + 1
@@ -128,7 +129,10 @@ class _Solve:
             self._send(len(self.outbox))
             self._look_for_edges()
         while not self.ready:
-            self._receive(min(self.asked, key=self._turn))
+            first = min(self.asked, key=self._turn)
+            for place in self.asked[first]:
+                self._lay_out(self.tiles[place])
+            self._receive(first)
             self._look_for_edges()
         return heappop(self.ready)[1]
 
@@ -158,7 +162,10 @@ class _Solve:
         recurrence, pack = self.recurrence, self.packs[tile.chunk]
         above, left = (self._take(tile.place, axis) for axis in self.axes)
         with chunk_of("determine", recurrence, pack) as (backend, shape):
-            out, (part, own) = self._out(tile, backend, shape), _part(recurrence, pack, tile, shape)
+            is_laid_out = tile.place in self.laid_out
+            part, own, out = (
+                self.laid_out.pop(tile.place) if is_laid_out else self._parts(tile, backend, shape)
+            )
             results, edges = recurrence.determine(backend, part, own, above, left, out)
             if results and not out:
                 self.results[tile.chunk] = results[0]
@@ -167,6 +174,19 @@ class _Solve:
                 self.outbox.append((tile, receiver, begun))
             self._keep(tile, edges)
         return recurrence.is_early and any(map(is_on_gpu, pack.blocks))
+
+    def _lay_out(self, tile: Tile) -> None:
+        """Take the parts of a tile before its edges are there: who waits has time for it."""
+        if tile.place not in self.laid_out:
+            with chunk_of("determine", self.recurrence, self.packs[tile.chunk]) as known:
+                self.laid_out[tile.place] = self._parts(tile, *known)
+
+    def _parts(
+        self, tile: Tile, backend: Backend, shape: Shape
+    ) -> tuple[Pack, Shape, tuple[Any, ...]]:
+        """The pack and the shape of a tile, and where it writes."""
+        out = self._out(tile, backend, shape)
+        return *_part(self.recurrence, self.packs[tile.chunk], tile, shape), out
 
     def _take(self, place: Place, axis: int) -> Any:
         """The edges of the tile before one; None at the border."""
