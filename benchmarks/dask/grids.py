@@ -8,14 +8,15 @@ with every tenth letter drawn anew. Each is solved by a graph, by `mgrec.dask.so
 that is built before; the best of these is judged.
 
 usage: python -m benchmarks.dask.grids [--cluster local|cuda] [--workers N] [--side N]
-                                       [--letters N] [--out FOLDER] [--machine NAME]
+                                       [--letters N] [--outputs OUTPUT ...] [--out FOLDER]
+                                       [--machine NAME]
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -35,6 +36,7 @@ from .scaling import cluster as on
 
 ROWS, COLUMNS, REPETITIONS = 4, (8, 16, 32), 5
 SCORES = {"match": 2, "mismatch": -3, "gap": -5, "extend": -2}
+OUTPUTS = "score", "alignment"
 EFFICIENCY, SPEEDUP = 0.7, 1.7
 """Least ones, of a table and of a pair on two GPUs."""
 
@@ -170,8 +172,10 @@ def measure_ways(
     return min(found, key=lambda times: times.median)
 
 
-def measure_pair(study: Study, client: Client, kind: str, size: int, own: list[str]) -> None:
-    for output in ("score", "alignment"):
+def measure_pair(
+    study: Study, client: Client, kind: str, size: int, own: list[str], outputs: Sequence[str]
+) -> None:
+    for output in outputs:
         case = f"{size:,} x {size:,} letters, {output}"
         found, seconds = client.submit(one_pair, kind, size, output).result()
         first, all_times = Times(tuple(seconds)), []
@@ -222,7 +226,7 @@ def measure(study: Study, arguments: argparse.Namespace) -> None:
         study.bandwidth = on.copy_bandwidth(client, kind, size, own)
         measure_table(study, client, kind, arguments.side, own)
         client.run(on.free, kind)
-        measure_pair(study, client, kind, arguments.letters, own)
+        measure_pair(study, client, kind, arguments.letters, own, arguments.outputs)
 
 
 def draw(record: dict[str, Any]) -> Any:
@@ -234,5 +238,8 @@ if __name__ == "__main__":
     parser.add_argument("--cluster", choices=("local", "cuda"), default="local")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--side", type=int, default=1 << 16, help="of the image")
+    parser.add_argument(
+        "--outputs", nargs="+", choices=OUTPUTS, default=OUTPUTS, help="of the pair"
+    )
     parser.add_argument("--letters", type=int, default=400_000, help="of either sequence")
     run("grids-dask", measure, draw, parser)

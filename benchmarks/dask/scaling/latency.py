@@ -17,10 +17,12 @@ import mgrec.dask
 from ...harness.clock import Times
 from ...harness.study import Study
 from . import cluster as on
-from .kernels import kernels
+from .kernels import kernels, one_call
 
 CHUNKS = (2, 8, 32, 128, 256)
 SHORT = 1024
+OVER = 2.5
+"""Milliseconds."""
 
 
 def measure_latency(study: Study, client: Client, arguments: Any, addresses: list[str]) -> None:
@@ -32,8 +34,26 @@ def measure_latency(study: Study, client: Client, arguments: Any, addresses: lis
     few = CHUNKS[:2] if arguments.small else CHUNKS
     for chunks in few:
         _measure_chunks(study, client, kind, chunks, SHORT, addresses, chain, repetitions)
-    size = {"cuda": 1 << 30, "local": 1 << 22}[kind] if not arguments.small else 1 << 12
-    _measure_chunks(study, client, kind, len(addresses), size, addresses, chain, repetitions)
+    large = {"cuda": (1 << 29, 1 << 30), "local": (1 << 22,)}[kind]
+    for size in (1 << 12,) if arguments.small else large:
+        _measure_chunks(study, client, kind, len(addresses), size, addresses, chain, repetitions)
+    if kind == "cuda" and not arguments.small:
+        _judge_plan(study, client, addresses, large[0])
+
+
+def _judge_plan(study: Study, client: Client, addresses: list[str], size: int) -> None:
+    """What a plan over a chunk a worker takes beside one call on one chunk."""
+    alone = np.array(one_call(client, "cuda", addresses[0], "arrays", 1, size))
+    case = f"{len(addresses)} chunks of {size:,}, persisted"
+    study.add(case, "one call on one chunk", Times(tuple(alone)))
+    plans = {row["candidate"]: row for row in study.cases if row["case"] == case}
+    over = [1e3 * (plans["plan"][each] - value) for each, value in _both(alone)]
+    text = f"{case}: milliseconds of a plan over one call on one chunk"
+    study.bar(text, over[0], over[1], OVER, is_least=False)
+
+
+def _both(seconds: np.ndarray) -> list[tuple[str, float]]:
+    return [("median", float(np.median(seconds))), ("min", float(seconds.min()))]
 
 
 def measure_first(study: Study, client: Client, kind: str, addresses: list[str]) -> None:

@@ -85,8 +85,8 @@ def sections(arguments: argparse.Namespace, table: Table) -> Iterator[Section]:
     late = [name for name in asked if name not in early]
     for number, cells in enumerate(stages(scaled, len(own)), 1):
         if number == 3:
-            yield from ((name, others[name]) for name in late if name in ("latency", "stream"))
-            late = [name for name in late if name not in ("latency", "stream")]
+            yield from ((name, others[name]) for name in late if name != "simulation")
+            late = [name for name in late if name == "simulation"]
         for cell in cells:
             yield f"rows {number}", lambda cell=cell: table.measure(cell)
         yield f"operands {number}", table.operands.drop

@@ -23,9 +23,9 @@ Lengths = tuple[tuple[int, ...], ...]
 """Of the parts of every chunk along an axis."""
 Address = TypeVar("Address", bound=Hashable)
 
-# Parts along an axis of a whole grid: an H100 adds up a table of 2^31 cells in 6.6 ms, and each
-# launch takes some 0.03 ms more, so that 10 to 20 parts are best.
-PARTS = 16
+# Parts along an axis of a whole grid. An H200 adds up a table of 2^31 cells in 5 ms, its host
+# launches a part and hands on its edge in 0.4: it must be done with a part before the GPU is.
+PARTS = 8
 
 
 @dataclass(frozen=True)
