@@ -20,7 +20,7 @@ from ...arrays.layout import as_result, is_one, lay_out, lay_out_entry
 from ..chain import Chain
 from ..family import Arrays, Pack, Shape
 from ..kernels import Again, Backend, Kernels, Summarise
-from .affine import AffineSummary
+from .affine import AffineSummary, are_short, propagate_short
 from .head import LARGE, LARGE_ON_GPU, LEAST
 from .summary import ComposedMaps, SegmentedSummary
 
@@ -70,6 +70,11 @@ class TransferRecurrence(Chain):
         launch = backend.kernels(self.family).precompute
         summary = launch(self.transfer_map, self.lay_out(pack, shape))
         return lambda: without_code(summary())
+
+    def propagate(self, kernels: Kernels, summaries: Sequence[Any], entry: Any) -> list[Any]:
+        if are_short(summaries):
+            return [entry, *((exit,) for exit in propagate_short(summaries, entry[0]))]
+        return super().propagate(kernels, summaries, entry)
 
     def advance(self, kernels: Kernels, summary: Any, entry: Any) -> Any:
         return kernels.propagate(self._with_code(summary), entry)
