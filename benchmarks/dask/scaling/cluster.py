@@ -136,26 +136,44 @@ def synchronise(kind: str) -> None:
         cupy.cuda.Device().synchronize()
 
 
-def sequential(client: Client, kind: str) -> Callable[[], None]:
-    """Wait until the devices of all workers are idle."""
-    return lambda: client.run(synchronise, kind)
+class Stamps:
+    """A plugin of a worker: when its GPU was done with the last result of a task or of a plan."""
+
+    def __init__(self) -> None:
+        self.last = 0.0
+
+    def transition(self, key: Any, start: str, finish: str, **more: Any) -> None:
+        if finish == "memory":
+            import cupy
+
+            cupy.cuda.get_current_stream().launch_host_func(self.stamp, None)
+
+    def stamp(self, _: Any) -> None:
+        self.last = time.perf_counter()
+
+
+STAMPS = "stamps"
+
+
+def _watch(dask_worker: Any) -> None:
+    dask_worker.plugins.setdefault(STAMPS, Stamps())
+
+
+def _last_stamp(dask_worker: Any) -> float:
+    """Wait for the GPU; when it was done."""
+    synchronise("cuda")
+    return float(dask_worker.plugins[STAMPS].last)
 
 
 def times(
     client: Client, kind: str, call: Callable[[], Any], repetitions: int = 3
 ) -> tuple[float, ...]:
-    """Seconds of calls, each until its results are computed and the devices idle.
+    """Seconds of calls, each until it returned, its results are there and the devices are done.
 
-    What asking the devices takes, on a cluster that was idle as long as before the call, is
-    subtracted.
+    Devices tell themselves when they are done, by the clock that all processes of a machine have.
     """
-    idle, asked = sequential(client, kind), []
-    for _ in range(5 if kind != "local" else 0):
-        settle(client)
-        start = time.perf_counter()
-        idle()
-        asked.append(time.perf_counter() - start)
-    asking = float(np.median(asked)) if kind != "local" else 0.0
+    if kind != "local":
+        client.run(_watch)
     seconds = []
     for _ in range(repetitions + 1):
         settle(client)
@@ -163,9 +181,10 @@ def times(
         result = call()
         if result is not None:
             wait(result)
+        end = time.perf_counter()
         if kind != "local":
-            idle()
-        seconds.append(time.perf_counter() - start - asking)
+            end = max(end, *client.run(_last_stamp).values())
+        seconds.append(end - start)
         del result
     return tuple(seconds[1:])
 

@@ -233,7 +233,7 @@ def test_parts_are_handed_on_one_by_one(is_cut):
     np.testing.assert_array_equal(
         joined(own, outcomes), np.outer(np.arange(64) + 1, np.arange(32) + 1)
     )
-    assert post.count == (16 if is_cut else 2)
+    assert post.count == (8 if is_cut else 2)
 
 
 def test_shares_end_where_one_of_them_fails(monkeypatch):

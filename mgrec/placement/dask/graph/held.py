@@ -10,8 +10,8 @@
 a run of chunks that lie on one worker, as the scheduler says: a chunk then costs little more than
 one task. Two chunks take three rounds instead of four.
 
-Chunks that may forget their entries are begun first, each by a task of its own, and ``determine``
-takes what was begun.
+Chunks that may forget their entries are begun first, and ``determine`` takes what was begun: on a
+GPU one task begins a run of them, which it launches one after the other.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from dask.task_spec import List, Task, TaskRef
 from distributed import Future
 
+from ....arrays.kinds import is_on_gpu
 from ....families.family import Place
 from ..tasks.begun import begin_held, finish_held, summarise_held
 from ..tasks.phases import determine_held, precompute_held, propagate_held
@@ -32,8 +33,8 @@ from .cuts import Cut
 from .rows import Layer, Layers, extended, rows_of
 
 # Below this many chunks a request to the scheduler, about 2 ms, does not pay: a task less saves
-# 0.3 ms where kernels hide the scheduler.
-FEW = 16
+# 0.3 to 1 ms.
+FEW = 6
 # Chunks that one task precomputes: longer runs save nothing measurable, and a lost worker loses a
 # whole run.
 RUN = 32
@@ -57,6 +58,8 @@ class Held(Layers):
         self.summaries: Layer = {}
         self.begun: Layer = {}
         self.may_begin = cut.may_begin
+        self.is_on_gpu = any(is_on_gpu(block._meta) for block in cut.blocks)
+        self.begun_in: dict[Place, tuple[TaskRef, int]] = {}
         places = rows_of(cut.chunks)
         self.refs = {place: tuple(map(TaskRef, cut.keys(place))) for place in places}
 
@@ -64,10 +67,10 @@ class Held(Layers):
         cut, name, runs = self.cut, self.names[0], self._runs(places)
         for run in runs:
             own: Any = (name, *run[0])
-            refs = List(*(ref for place in run for ref in self.refs[place]))
-            about = tuple(map(cut.at, run))
+            about, refs = self._about(run)
             if self.may_begin:
-                waiting = List(*map(self._begun, run))
+                begun = [run] if self.is_on_gpu else [[place] for place in run]
+                waiting = List(*map(self._begin, begun))
                 given = (cut.recurrence, about, waiting, refs)
                 self.summaries[own] = Task(own, summarise_held, *given)
             else:
@@ -81,16 +84,24 @@ class Held(Layers):
         key, cut = (self.names[2], *place), self.cut
         given = (cut.recurrence, cut.at(place), entries, number)
         if self.may_begin:
-            own = (self._begun(place), *self.refs[place])
+            if place not in self.begun_in:
+                self._begin([place])
+            own = (*self.begun_in[place], *self.refs[place])
             self.results[key] = Task(key, finish_held, *given, *own)
         else:
             self.results[key] = Task(key, determine_held, *given, *self.refs[place])
 
-    def _begun(self, place: Place) -> TaskRef:
-        """What a chunk is after it was begun."""
-        key, cut = (f"begin-{self.token}", *place), self.cut
-        self.begun[key] = Task(key, begin_held, cut.recurrence, cut.at(place), *self.refs[place])
+    def _begin(self, run: list[Place]) -> TaskRef:
+        """What some chunks are after they were begun."""
+        key = (f"begin-{self.token}", *run[0])
+        self.begun[key] = Task(key, begin_held, self.cut.recurrence, *self._about(run))
+        self.begun_in |= {place: (TaskRef(key), k) for k, place in enumerate(run)}
         return TaskRef(key)
+
+    def _about(self, run: list[Place]) -> tuple[Any, List]:
+        """Where some chunks are, and their blocks one after the other."""
+        refs = List(*(ref for place in run for ref in self.refs[place]))
+        return tuple(map(self.cut.at, run)), refs
 
     def graph(self, initial: list[da.Array]) -> HighLevelGraph:
         first, second, *_ = self.names

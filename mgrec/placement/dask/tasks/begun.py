@@ -104,28 +104,53 @@ def determine_again(recurrence: AlongAxis, pack: Pack, entries: Entries, number:
     return finish_block(recurrence, begin_block(pack, recurrence), entries, number)
 
 
-def begin_held(recurrence: AlongAxis, at: Where, *blocks: Any) -> Waiting:
-    """Begin a chunk if it forgets its entry. Its operands are held: other tasks have them."""
-    waiting = begin_block(Pack(blocks, *at), recurrence)
-    return waiting if waiting.begun else Waiting(Pack((), *at))
+@dataclass(frozen=True)
+class BegunRun:
+    """Chunks of one worker that wait for their entries."""
+
+    chunks: tuple[Waiting, ...]
+
+    def __sizeof__(self) -> int:
+        return sum(chunk.__sizeof__() for chunk in self.chunks)
+
+    @property
+    def arrays(self) -> Arrays:
+        return tuple(array for chunk in self.chunks for array in chunk.arrays)
+
+
+register(BegunRun, lambda run: run.arrays)
+
+
+def begin_held(recurrence: AlongAxis, chunks: Sequence[Where], blocks: list[Any]) -> BegunRun:
+    """Begin those chunks that forget their entries, from all their blocks one after the other.
+
+    Their operands are held: other tasks have them.
+    """
+    begun = begin_blocks(_packs(recurrence, chunks, blocks), recurrence)
+    pairs = zip(begun, chunks, strict=True)
+    return BegunRun(tuple(own if own.begun else Waiting(Pack((), *at)) for own, at in pairs))
 
 
 def summarise_held(
-    recurrence: AlongAxis, chunks: Sequence[Where], waiting: list[Waiting], blocks: list[Any]
+    recurrence: AlongAxis, chunks: Sequence[Where], begun: list[BegunRun], blocks: list[Any]
 ) -> Run:
     """The summaries of a run of chunks, from all their blocks one after the other."""
-    count = len(recurrence.varying)
-    own = (tuple(blocks[k * count :][:count]) for k in range(len(chunks)))
-    given = zip(waiting, own, chunks, strict=True)
-    return Run(summarise_blocks([_with_blocks(*each) for each in given], recurrence))
+    waiting = [chunk for run in begun for chunk in run.chunks]
+    packs = _packs(recurrence, chunks, blocks)
+    given = [own if own.begun else Waiting(p) for own, p in zip(waiting, packs, strict=True)]
+    return Run(summarise_blocks(given, recurrence))
 
 
 def finish_held(
-    recurrence: AlongAxis, at: Where, entries: Entries, number: int, waiting: Waiting, *blocks: Any
-) -> Any:
-    """The results of a chunk, from its blocks where it was not begun."""
-    return finish_block(recurrence, _with_blocks(waiting, blocks, at), entries, number)
+    recurrence: AlongAxis, at: Where, entries: Entries, number: int,
+    begun: BegunRun, place: int, *blocks: Any,
+) -> Any:  # fmt: skip
+    """The results of the chunk at a place of a run, from its blocks where it was not begun."""
+    own = begun.chunks[place]
+    waiting = own if own.begun else Waiting(Pack(blocks, *at))
+    return finish_block(recurrence, waiting, entries, number)
 
 
-def _with_blocks(waiting: Waiting, blocks: tuple[Any, ...], at: Where) -> Waiting:
-    return waiting if waiting.begun else Waiting(Pack(blocks, *at))
+def _packs(recurrence: AlongAxis, chunks: Sequence[Where], blocks: list[Any]) -> list[Pack]:
+    count = len(recurrence.varying)
+    return [Pack(tuple(blocks[k * count :][:count]), *at) for k, at in enumerate(chunks)]
