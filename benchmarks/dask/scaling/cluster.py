@@ -222,7 +222,9 @@ def transfers(client: Client) -> tuple[int, int]:
     Summaries and entries may be larger than the blocks of small studies: names tell them apart.
     """
     found = [each for log in client.run(_outgoing).values() for each in log]
-    of_operands = sum(size for name, size in found if name not in ("precompute", "propagate"))
+    of_operands = sum(
+        size for name, size in found if name not in ("begin", "precompute", "propagate")
+    )
     return sum(size for _, size in found), of_operands
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import time
 
 import dask
@@ -14,9 +15,12 @@ from distributed import Client, LocalCluster, wait
 
 import mgrec
 import mgrec.dask
+from mgrec.families.transfer import recurrence as transfer_recurrence
+from mgrec.placement.dask.plan import early as plan_early
 from mgrec.placement.dask.plan import operands as plan_operands
 from mgrec.placement.dask.plan import plans as dask_plans
 from mgrec.placement.dask.plan import solve as dask_solve
+from mgrec.placement.dask.tasks import begun, phases
 from mgrec.signal import lfilter, sosfilt
 
 CHUNKS, CHUNK = 40, 10
@@ -72,6 +76,54 @@ def test_a_solve_has_the_bits_of_the_graph(client, values, name, monkeypatch):
     assert len(first.dask) == CHUNKS
     for got, own in zip(dask.compute(solved)[0], wanted, strict=True):
         np.testing.assert_array_equal(got, own)
+
+
+@pytest.mark.parametrize("initial", [0.0, 1e30, np.inf, np.nan])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_begun_chunks_are_finished_before_their_entries_are_known(
+    client, monkeypatch, initial, reverse
+):
+    taken = []
+
+    def take(early, *arguments):
+        taken.append(taking(early, *arguments))
+        return taken[-1]
+
+    taking = plan_early.Early.take
+    monkeypatch.setattr(plan_early.Early, "take", take)
+    monkeypatch.setattr(transfer_recurrence, "LARGE", 1)
+    t = da.from_array(np.random.default_rng(2).normal(size=160_000), chunks=20_000)
+    addresses = sorted(client.nthreads())
+    with dask.annotate(workers=lambda key: [addresses[key[-1] // 4]]):
+        halves = t.map_blocks(np.copy, name=f"halves-{reverse}-{initial}", meta=t._meta)
+    t = client.persist(halves, optimize_graph=False)
+    wait(t)
+    given = mgrec.linear_recurrence, 0.5, t
+    options = {"initial": initial, "reverse": reverse}
+    wanted = given[0](*given[1:], **options).compute()
+    np.testing.assert_array_equal(mgrec.dask.solve(*given, **options).compute(), wanted)
+    # But for the first of each share, whose entry comes from elsewhere, or is no number.
+    found = sum(each is not None for each in taken)
+    assert found >= 6 if np.isfinite(initial) else found < 2
+    whole = mgrec.linear_recurrence(0.5, t.compute(), **options)
+    np.testing.assert_allclose(wanted, whole, rtol=1e-12, atol=1e-13)
+
+
+def test_what_was_begun_on_another_worker_is_begun_again(monkeypatch):
+    monkeypatch.setattr(transfer_recurrence, "LARGE", 1)
+    t = np.random.default_rng(3).normal(size=(2, 20_000))
+    problem = mgrec.linear_recurrence.build(0.5, da.from_array(t.ravel(), chunks=20_000))
+    chunks = tuple(((k,), (20_000 * k,)) for k in range(2))
+    run = begun.begin_held(problem.recurrence, chunks, list(t))
+    assert all(chunk.begun for chunk in run.waiting)
+    entries = phases.propagate_group(problem.recurrence, run.summaries, problem.initial)
+    given = problem.recurrence, chunks[1], entries, 1
+    travelled = pickle.loads(pickle.dumps(run))
+    assert not hasattr(travelled, "waiting")
+    found = begun.finish_held(*given, travelled, 1, t[1])
+    np.testing.assert_array_equal(found, begun.finish_held(*given, run, 1, t[1]))
+    whole = mgrec.linear_recurrence(0.5, t.ravel())
+    np.testing.assert_allclose(found, whole[20_000:], rtol=1e-12, atol=1e-13)
 
 
 def test_operands_that_are_not_persisted_are(client):

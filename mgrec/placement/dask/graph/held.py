@@ -10,8 +10,8 @@
 a run of chunks that lie on one worker, as the scheduler says: a chunk then costs little more than
 one task. Two chunks take three rounds instead of four.
 
-Chunks that may forget their entries are begun first, and ``determine`` takes what was begun: on a
-GPU one task begins a run of them, which it launches one after the other.
+Where chunks may forget their entries ``begin`` takes the place of ``precompute``: what it begins
+stays on its worker, and ``determine`` finds it there.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from dask.task_spec import List, Task, TaskRef
 from distributed import Future
 
-from ....arrays.kinds import is_on_gpu
 from ....families.family import Place
-from ..tasks.begun import begin_held, finish_held, summarise_held
+from ..tasks.begun import begin_held, finish_held
 from ..tasks.phases import determine_held, precompute_held, propagate_held
 from .cuts import Cut
 from .rows import Layer, Layers, extended, rows_of
@@ -56,25 +55,22 @@ class Held(Layers):
         self.where, self.threads = _find(cut)
         super().__init__(cut, _named_by(token, self.where, self.threads))
         self.summaries: Layer = {}
-        self.begun: Layer = {}
         self.may_begin = cut.may_begin
-        self.is_on_gpu = any(is_on_gpu(block._meta) for block in cut.blocks)
-        self.begun_in: dict[Place, tuple[TaskRef, int]] = {}
+        if self.may_begin:
+            self.names = (f"begin-{self.token}", *self.names[1:])
+        self.run_of: dict[Place, tuple[TaskRef, int]] = {}
         places = rows_of(cut.chunks)
         self.refs = {place: tuple(map(TaskRef, cut.keys(place))) for place in places}
 
     def propagate(self, places: list[Place], before: Any, key: tuple[Any, ...]) -> None:
         cut, name, runs = self.cut, self.names[0], self._runs(places)
+        summarise = begin_held if self.may_begin else precompute_held
         for run in runs:
-            own: Any = (name, *run[0])
-            about, refs = self._about(run)
-            if self.may_begin:
-                begun = [run] if self.is_on_gpu else [[place] for place in run]
-                waiting = List(*map(self._begin, begun))
-                given = (cut.recurrence, about, waiting, refs)
-                self.summaries[own] = Task(own, summarise_held, *given)
-            else:
-                self.summaries[own] = Task(own, precompute_held, cut.recurrence, about, refs)
+            own = (name, *run[0])
+            refs = List(*(ref for place in run for ref in self.refs[place]))
+            about = tuple(map(cut.at, run))
+            self.summaries[own] = Task(own, summarise, cut.recurrence, about, refs)
+            self.run_of |= {place: (TaskRef(own), k) for k, place in enumerate(run)}
         order = {place: (n, k) for n, run in enumerate(runs) for k, place in enumerate(run)}
         asked = List(*(TaskRef((name, *run[0])) for run in runs))
         in_order = tuple(order[place] for place in places)
@@ -84,41 +80,24 @@ class Held(Layers):
         key, cut = (self.names[2], *place), self.cut
         given = (cut.recurrence, cut.at(place), entries, number)
         if self.may_begin:
-            if place not in self.begun_in:
-                self._begin([place])
-            own = (*self.begun_in[place], *self.refs[place])
+            own = (*self.run_of.get(place, (None, 0)), *self.refs[place])
             self.results[key] = Task(key, finish_held, *given, *own)
         else:
             self.results[key] = Task(key, determine_held, *given, *self.refs[place])
-
-    def _begin(self, run: list[Place]) -> TaskRef:
-        """What some chunks are after they were begun."""
-        key = (f"begin-{self.token}", *run[0])
-        self.begun[key] = Task(key, begin_held, self.cut.recurrence, *self._about(run))
-        self.begun_in |= {place: (TaskRef(key), k) for k, place in enumerate(run)}
-        return TaskRef(key)
-
-    def _about(self, run: list[Place]) -> tuple[Any, List]:
-        """Where some chunks are, and their blocks one after the other."""
-        refs = List(*(ref for place in run for ref in self.refs[place]))
-        return tuple(map(self.cut.at, run)), refs
 
     def graph(self, initial: list[da.Array]) -> HighLevelGraph:
         first, second, *_ = self.names
         graph = HighLevelGraph.merge(*(array.dask for array in (*self.cut.blocks, *initial)))
         asked = {array.name for array in initial}
-        if self.may_begin:
-            blocks = {block.name for block in self.cut.blocks}
-            graph = extended(graph, f"begin-{self.token}", self.begun, blocks)
         if self.cut.is_summarised:
-            graph = extended(graph, first, self.summaries, self.read)
+            graph = extended(graph, first, self.summaries, {b.name for b in self.cut.blocks})
             asked.add(first)
         return extended(graph, second, self.entries, asked)
 
     @property
     def read(self) -> set[str]:
         blocks = {block.name for block in self.cut.blocks}
-        return {f"begin-{self.token}", *blocks} if self.may_begin else blocks
+        return {self.names[0], *blocks} if self.may_begin and self.cut.is_summarised else blocks
 
     def _runs(self, places: list[Place]) -> list[list[Place]]:
         """Chunks that one worker holds together, in runs that keep its threads busy."""

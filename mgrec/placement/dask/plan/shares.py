@@ -13,8 +13,9 @@ from typing import Any
 
 from ....families.family import AlongAxis, Pack, Place
 from ....families.grid import Grid
-from ..tasks.begun import Waiting, begin_blocks, finish_block, summarise_blocks
+from ..tasks.begun import Waiting, begin_in_turn, finish_block, summarise_blocks
 from ..tasks.phases import Entries, propagate_group
+from .early import Early, turn_of
 from .grids import GridAssignment
 from .inbox import Mail
 from .messages import Assignment, Request, Share, name_of, row_of
@@ -56,7 +57,8 @@ def solve_share(
         found, told = solve_tiles(recurrence, assignment, packs, mail)
         return {(name_of(name, 0), *at): array for at, array in found.items()}, told
     assert isinstance(assignment, Assignment)
-    return _Chain(request, recurrence, name, assignment, mail, threads).solve(packs)
+    early = Early(recurrence, assignment.count, request.initial)
+    return _Chain(request, recurrence, name, assignment, mail, threads, early).solve(packs)
 
 
 @dataclass(frozen=True)
@@ -69,12 +71,15 @@ class _Chain:
     assignment: Assignment
     mail: Mail
     threads: Threads
+    early: Early
 
     def solve(self, packs: Mapping[Place, Pack]) -> tuple[dict[Any, Any], dict[Place, Any]]:
         waiting, found = self._summarise(packs)
         for peer in self.assignment.peers:
             own = {place: found[place] for place in peer.places}
             self.mail.send(peer.number, self.assignment.number, own)
+        for at in waiting if self.assignment.senders else ():
+            self.early.finish(at, waiting)
         for sender in self.assignment.senders:
             found |= self.mail.receive(sender)
         return self._determine(waiting, found)
@@ -82,18 +87,24 @@ class _Chain:
     def _summarise(self, packs: Mapping[Place, Pack]) -> tuple[dict[Place, Waiting], Summaries]:
         """Begin the chunks that forget; the summaries of all that somebody asks for."""
         recurrence, is_last_asked = self.recurrence, self.request.is_last_asked
-        turns = {at: self._turn(at[recurrence.axis]) for at in packs}
+        turns = {at: self._turn(at) for at in packs}
         asked = {at for at, turn in turns.items() if is_last_asked or not self._ends(turn)}
 
         def start(part: list[Place]) -> list[tuple[Waiting, Any]]:
-            begun = begin_blocks([packs[at] for at in part], recurrence)
-            waiting = dict(zip(part, begun, strict=True))
+            begun = begin_in_turn([packs[at] for at in part], recurrence)
+            waiting: dict[Place, Waiting] = {}
+            for k, (at, chunk) in enumerate(zip(part, begun, strict=True)):
+                waiting[at] = chunk
+                # Not the last one, whose summary others wait for.
+                for before in part[max(0, k - 1) : k]:
+                    self.early.finish(before, waiting)
             own = [at for at in part if at in asked]
             found = summarise_blocks([waiting[at] for at in own], recurrence)
             summaries = dict(zip(own, found, strict=True))
             return [(waiting[at], summaries.get(at)) for at in part]
 
-        found = dict(zip(packs, self.threads.spread(start, list(packs)), strict=True))
+        order = sorted(packs, key=turns.__getitem__)
+        found = dict(zip(order, self.threads.spread(start, order), strict=True))
         waiting = {at: chunk for at, (chunk, _) in found.items()}
         return waiting, {at: summary for at, (_, summary) in found.items() if at in asked}
 
@@ -104,7 +115,7 @@ class _Chain:
         rows: dict[Place, list[int]] = {}
         for at in waiting:
             own = rows.setdefault(row_of(at, recurrence.axis), [])
-            own.append(self._turn(at[recurrence.axis]))
+            own.append(self._turn(at))
 
         def enter(part: list[Place]) -> list[Entries]:
             before = ([found[at] for at in self._before(row, max(rows[row]))] for row in part)
@@ -115,15 +126,13 @@ class _Chain:
         entries = dict(zip(rows, self.threads.spread(enter, list(rows)), strict=True))
 
         def determine(part: list[Place]) -> list[Any]:
-            return [
-                finish_block(
-                    recurrence,
-                    waiting[at],
-                    entries[row_of(at, recurrence.axis)],
-                    self._turn(at[recurrence.axis]),
-                )
-                for at in part
-            ]
+            found = []
+            for at in part:
+                own = entries[row_of(at, recurrence.axis)], self._turn(at)
+                early = self.early.take(at, waiting[at], *own)
+                late = finish_block(recurrence, waiting[at], *own) if early is None else early
+                found.append(late)
+            return found
 
         results = self.threads.spread(determine, list(waiting))
         keyed = {
@@ -134,12 +143,11 @@ class _Chain:
         ended = [row for row in rows if recurrence.is_exit_asked and self._ends(max(rows[row]))]
         return keyed, {row: entries[row].leave(recurrence) for row in ended}
 
-    def _turn(self, k: int) -> int:
-        """The position of a chunk in its row, in the order of the recurrence."""
-        return self.assignment.count - 1 - k if self.recurrence.reverse else k
-
     def _ends(self, turn: int) -> bool:
         return turn == self.assignment.count - 1
+
+    def _turn(self, at: Place) -> int:
+        return turn_of(self.recurrence, self.assignment.count, at[self.recurrence.axis])
 
     def _before(self, row: Place, last: int) -> list[Place]:
         """The chunks of a row whose summaries this worker needs, in order.
@@ -149,4 +157,5 @@ class _Chain:
         recurrence, axis = self.recurrence, self.recurrence.axis
         is_all = recurrence.is_two_sided or self._ends(last)
         turns = range(self.assignment.count if is_all and self.request.is_last_asked else last)
-        return [(*row[:axis], self._turn(turn), *row[axis:]) for turn in turns]
+        places = (turn_of(recurrence, self.assignment.count, turn) for turn in turns)
+        return [(*row[:axis], place, *row[axis:]) for place in places]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,7 +50,13 @@ def begin_block(pack: Pack, recurrence: AlongAxis) -> Waiting:
 
 def begin_blocks(packs: Sequence[Pack], recurrence: AlongAxis) -> list[Waiting]:
     """Begin chunks; a GPU's are launched one after the other before the first is waited for."""
-    return [wait() for wait in [_launch(pack, recurrence) for pack in packs]]
+    return list(begin_in_turn(packs, recurrence))
+
+
+def begin_in_turn(packs: Sequence[Pack], recurrence: AlongAxis) -> Iterator[Waiting]:
+    """The same, each as soon as it is begun."""
+    launched = [_launch(pack, recurrence) for pack in packs]
+    return (wait() for wait in launched)
 
 
 def _launch(pack: Pack, recurrence: AlongAxis) -> Callable[[], Waiting]:
@@ -106,51 +112,44 @@ def determine_again(recurrence: AlongAxis, pack: Pack, entries: Entries, number:
 
 @dataclass(frozen=True)
 class BegunRun:
-    """Chunks of one worker that wait for their entries."""
+    """A run of chunks that were begun.
 
-    chunks: tuple[Waiting, ...]
+    Attributes
+    ----------
+    summaries : list
+    waiting : list of Waiting
+        On the worker that began them alone: these neither travel nor are spilled. Who needs one
+        begins it again.
+    """
 
-    def __sizeof__(self) -> int:
-        return sum(chunk.__sizeof__() for chunk in self.chunks)
+    summaries: list[Any]
+    waiting: list[Waiting]
 
-    @property
-    def arrays(self) -> Arrays:
-        return tuple(array for chunk in self.chunks for array in chunk.arrays)
-
-
-register(BegunRun, lambda run: run.arrays)
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return Run(self.summaries).__reduce_ex__(protocol)
 
 
 def begin_held(recurrence: AlongAxis, chunks: Sequence[Where], blocks: list[Any]) -> BegunRun:
-    """Begin those chunks that forget their entries, from all their blocks one after the other.
+    """Begin chunks that forget their entries, and summarise all.
 
-    Their operands are held: other tasks have them.
+    Their blocks come one after the other. They are held: the tasks that finish chunks have them.
     """
-    begun = begin_blocks(_packs(recurrence, chunks, blocks), recurrence)
-    pairs = zip(begun, chunks, strict=True)
-    return BegunRun(tuple(own if own.begun else Waiting(Pack((), *at)) for own, at in pairs))
-
-
-def summarise_held(
-    recurrence: AlongAxis, chunks: Sequence[Where], begun: list[BegunRun], blocks: list[Any]
-) -> Run:
-    """The summaries of a run of chunks, from all their blocks one after the other."""
-    waiting = [chunk for run in begun for chunk in run.chunks]
-    packs = _packs(recurrence, chunks, blocks)
-    given = [own if own.begun else Waiting(p) for own, p in zip(waiting, packs, strict=True)]
-    return Run(summarise_blocks(given, recurrence))
+    count = len(recurrence.varying)
+    packs = [Pack(tuple(blocks[k * count :][:count]), *at) for k, at in enumerate(chunks)]
+    waiting = begin_blocks(packs, recurrence)
+    summaries = summarise_blocks(waiting, recurrence)
+    return BegunRun(summaries, [w if w.begun else Waiting(Pack((), *at))
+                                for w, at in zip(waiting, chunks, strict=True)])  # fmt: skip
 
 
 def finish_held(
     recurrence: AlongAxis, at: Where, entries: Entries, number: int,
-    begun: BegunRun, place: int, *blocks: Any,
+    run: BegunRun | Run | None, place: int, *blocks: Any,
 ) -> Any:  # fmt: skip
-    """The results of the chunk at a place of a run, from its blocks where it was not begun."""
-    own = begun.chunks[place]
-    waiting = own if own.begun else Waiting(Pack(blocks, *at))
+    """The results of the chunk at a place of a run, or of one that nobody summarised."""
+    pack = Pack(blocks, *at)
+    if isinstance(run, BegunRun):
+        waiting = run.waiting[place] if run.waiting[place].begun else Waiting(pack)
+    else:
+        waiting = begin_block(pack, recurrence)
     return finish_block(recurrence, waiting, entries, number)
-
-
-def _packs(recurrence: AlongAxis, chunks: Sequence[Where], blocks: list[Any]) -> list[Pack]:
-    count = len(recurrence.varying)
-    return [Pack(tuple(blocks[k * count :][:count]), *at) for k, at in enumerate(chunks)]
