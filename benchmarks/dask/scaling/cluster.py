@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import dask.array as da
@@ -13,6 +13,8 @@ import numpy as np
 from dask.task_spec import Task, TaskRef
 from dask.utils import key_split
 from distributed import Client, LocalCluster, wait
+
+from mgrec.placement.dask.plan import office
 
 from ..tasks import nothing
 
@@ -143,20 +145,34 @@ class Stamps:
         self.last = 0.0
 
     def transition(self, key: Any, start: str, finish: str, **more: Any) -> None:
-        if finish == "memory":
-            import cupy
+        if finish == "memory" and not str(key).startswith(f"('{SOLVED}"):
+            self.put()
 
-            cupy.cuda.get_current_stream().launch_host_func(self.stamp, None)
+    def put(self) -> None:
+        """Let the GPU tell when it is done with what it was given so far."""
+        import cupy
+
+        cupy.cuda.get_current_stream().launch_host_func(self.stamp, None)
 
     def stamp(self, _: Any) -> None:
         self.last = time.perf_counter()
 
 
-STAMPS = "stamps"
+STAMPS, SOLVED = "stamps", "solved-"
+"""The name of the plugin, and how results of plans begin, which their shares tell."""
 
 
 def _watch(dask_worker: Any) -> None:
-    dask_worker.plugins.setdefault(STAMPS, Stamps())
+    if STAMPS not in dask_worker.plugins:
+        stamps = dask_worker.plugins[STAMPS] = Stamps()
+        solving = office.solve_share
+
+        def solve_share(*given: Any) -> Any:
+            found = solving(*given)
+            stamps.put()
+            return found
+
+        office.solve_share = solve_share
 
 
 def _last_stamp(dask_worker: Any) -> float:
@@ -174,9 +190,9 @@ def times(
     """
     if kind != "local":
         client.run(_watch)
-    seconds = []
+    seconds, held = [], client.run_on_scheduler(_names)
     for _ in range(repetitions + 1):
-        settle(client)
+        settle(client, held)
         start = time.perf_counter()
         result = call()
         if result is not None:
@@ -189,17 +205,16 @@ def times(
     return tuple(seconds[1:])
 
 
-def settle(client: Client) -> None:
-    """Wait until the cluster has forgotten what ran before."""
+def settle(client: Client, held: Collection[str] = ()) -> None:
+    """Wait until the cluster has forgotten what ran before, but for tasks that somebody holds."""
     deadline = time.monotonic() + 5
-    while client.run_on_scheduler(_busy) and time.monotonic() < deadline:
+    while time.monotonic() < deadline and not client.run_on_scheduler(_names) <= set(held):
         time.sleep(0.01)
     time.sleep(0.02)
 
 
-def _busy(dask_scheduler: Any) -> int:
-    names = (str(key) for key in dask_scheduler.tasks)
-    return sum(not any(own in name for own in ("operand-", "plan-", "solved-")) for name in names)
+def _names(dask_scheduler: Any) -> set[str]:
+    return {str(key) for key in dask_scheduler.tasks}
 
 
 def empty_chain(client: Client, length: int = 3) -> Callable[[], Any]:

@@ -69,7 +69,7 @@ def measure_first(study: Study, client: Client, kind: str, addresses: list[str])
             start = time.perf_counter()
             result = mgrec.linear_recurrence(t, t, float(number == "first")).persist()
             on.wait(result)
-            on.sequential(client, kind)()
+            client.run(on.synchronise, kind)
             seconds = Times((time.perf_counter() - start,))
             study.add("first solve", f"{name}, {np.dtype(dtype)}, {number}", seconds)
 

@@ -107,14 +107,12 @@ def asked(chunks: int, workers: int) -> list[int]:
     return [*own[:-1], max(0, own[-1] - 1)]
 
 
-def tasks(chunks: int, workers: int, begins: bool = False, has_states: bool = True) -> int:
+def tasks(chunks: int, workers: int, has_states: bool = True) -> int:
     """Tasks of the graph over held chunks, for workers of one thread.
 
     Parameters
     ----------
     chunks, workers : int
-    begins : bool
-        Every chunk is begun by a task of its own, before its entry is known.
     has_states : bool
         The rows begin with states. Without them whole rows are one task a chunk.
     """
@@ -123,7 +121,7 @@ def tasks(chunks: int, workers: int, begins: bool = False, has_states: bool = Tr
     runs = chunks - 1
     if chunks >= FEW:
         runs = sum(-(-n // run_size(n)) for n in asked(chunks, workers))
-    return chunks * (1 + begins) + runs + -(-chunks // LARGEST_HELD)
+    return chunks + runs + -(-chunks // LARGEST_HELD)
 
 
 def kernels_of(
@@ -134,7 +132,8 @@ def kernels_of(
     Parameters
     ----------
     words : tuple of int
-        Words a step that a precomputation reads, and that a determination reads and writes.
+        Words a step that a precomputation reads, 0 where chunks are begun in its place, and that
+        a determination reads and writes.
     chunk, chunks, workers : int
         Steps of a chunk; chunks in all.
     launch : float

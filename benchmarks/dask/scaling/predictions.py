@@ -17,7 +17,7 @@ import numpy as np
 
 from ...harness import machine
 from . import model
-from .cases import CASES, SCALED, WAYS, Cell, Sizes, sizes, stages, way_of
+from .cases import CASES, SCALED, WAYS, Case, Cell, Sizes, sizes, stages, way_of
 
 WORKERS = (1, 2, 4, 8)
 FAR = (64, 1024)
@@ -46,8 +46,7 @@ def rows_of(record: dict[str, Any], way: str = "graph") -> list[dict[str, Any]]:
         if row.get("kernels"):  # older results have none for filters
             cut = {"chunks": chunks, "chunk": chunk, "workers": workers}
             has_states = CASES[_name_of(row)].has_states
-            about = row.get("begins", False), has_states
-            found.append({**row, **cut, **_terms(way, chunks, workers, *about)})
+            found.append({**row, **cut, **_terms(way, chunks, workers, has_states)})
     return found
 
 
@@ -56,10 +55,10 @@ def _name_of(row: dict[str, Any]) -> str:
     return next((name for name in CASES if row["case"].endswith(f", {name}")), "arrays")
 
 
-def _terms(way: str, chunks: int, workers: int, begins: bool, has_states: bool) -> dict[str, Any]:
+def _terms(way: str, chunks: int, workers: int, has_states: bool) -> dict[str, Any]:
     """Without a graph a solve costs messages a worker: its terms are counted by chunks."""
     if way == WAYS[0]:
-        count = model.tasks(chunks, workers, begins, has_states)
+        count = model.tasks(chunks, workers, has_states)
         return {"tasks": count, "is_asking": chunks >= model.FEW}
     return {"tasks": chunks, "is_asking": False}
 
@@ -96,9 +95,10 @@ def kernels(record: dict[str, Any]) -> dict[str, Any]:
     launch = float(np.median(alone)) if alone else 0.0
     fractions: dict[str, float] = {}
     for name, case in CASES.items():
-        words = (case.precompute, case.determine)
         own = [
-            model.kernels_of(words, r["chunk"], r["chunks"], r["workers"], 0.0, bandwidth)
+            model.kernels_of(
+                _words(case, r.get("begins")), r["chunk"], r["chunks"], r["workers"], 0.0, bandwidth
+            )
             / max(r["kernels"] - launch * max(model.shares(r["chunks"], r["workers"])), 1e-9)
             for r in rows
             if r["case"].endswith(f", {name}")
@@ -118,6 +118,11 @@ def _calls(rows: Sequence[dict[str, Any]], bandwidth: float) -> dict[str, float]
             floor = row["traffic"] / share / bandwidth
             found.setdefault(_name_of(row), []).append(floor / row["one_call"])
     return {name: min(float(np.median(own)), PERFECT) for name, own in found.items()}
+
+
+def _words(case: Case, begins: Any) -> tuple[int, int]:
+    """Words of both phases: a chunk that is begun is read once."""
+    return 0 if begins else case.precompute, case.determine
 
 
 def _begun(rows: Sequence[dict[str, Any]]) -> dict[str, int]:
@@ -199,18 +204,18 @@ def _row(
     # A case without timed kernels takes those of a case that moves as many words.
     fractions = measured["fractions"]
     fraction = fractions.get(cell.name, fractions.get("constant", PERFECT))
+    begins = chunk >= measured["begun"].get(cell.name, chunk + 1)
     alone = model.kernels_of(
-        (case.precompute, case.determine), chunk, chunks, cell.workers,
+        _words(case, begins), chunk, chunks, cell.workers,
         measured["launch"], measured["bandwidth"] * fraction,
     )  # fmt: skip
-    begins = chunk >= measured["begun"].get(cell.name, chunk + 1)
     steps, share = cell.alone(given)
     reached = measured["calls"].get(cell.name, fraction) * measured["bandwidth"]
     row = {
         "one_call": 4 * case.determine * steps / reached,
         "case": cell.case, "candidate": cell.candidate, "rows": cell.rows, "workers": cell.workers,
         "chunks": chunks, "chunk": chunk, "kernels": alone,
-        **_terms(cell.way, chunks, cell.workers, begins, case.has_states),
+        **_terms(cell.way, chunks, cell.workers, case.has_states),
     }  # fmt: skip
     terms = (found[name] for name in ("latency", "asking", "scheduler", "worker", "overlap"))
     seconds = model.Model(*terms).seconds(row)

@@ -18,6 +18,7 @@ from . import cluster as on
 from .cases import BARS, CASES, Budget, Cell, Sizes
 from .kernels import kernels, one_call
 
+REPETITIONS = 7
 GUESS = 15.0
 """Seconds of the first row of its kind: operands are filled."""
 
@@ -68,13 +69,13 @@ class Table:
         on.transfers(client)
         if cell.way == "plan":
             with case.by(mgrec.plan, s, t, case.recurrence, client=client) as plan:
-                seconds = Times(on.times(client, kind, plan))
+                seconds = Times(on.times(client, kind, plan, REPETITIONS))
         else:
             calls = {
                 "graph": lambda: case.solve(s, t).persist(),
                 "solve": lambda: case.by(mgrec.dask.solve, s, t, case.recurrence, client=client),
             }
-            seconds = Times(on.times(client, kind, calls[cell.way]))
+            seconds = Times(on.times(client, kind, calls[cell.way], REPETITIONS))
         moved, of_operands = on.transfers(client)
         steps, lazy = chunks * chunk, case.solve(s, t)
         self.study.add(

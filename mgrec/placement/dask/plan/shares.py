@@ -95,9 +95,9 @@ class _Chain:
             waiting: dict[Place, Waiting] = {}
             for k, (at, chunk) in enumerate(zip(part, begun, strict=True)):
                 waiting[at] = chunk
-                # Not the last one, whose summary others wait for.
-                for before in part[max(0, k - 1) : k]:
-                    self.early.finish(before, waiting)
+                # Not at the last one, whose summary others wait for.
+                if 0 < k < len(part) - 1:
+                    self.early.finish(part[k - 1], waiting)
             own = [at for at in part if at in asked]
             found = summarise_blocks([waiting[at] for at in own], recurrence)
             summaries = dict(zip(own, found, strict=True))

@@ -61,14 +61,19 @@ def test_kernels_hide_the_scheduler_or_the_scheduler_them(load: Any) -> None:
 
 @pytest.mark.parametrize(
     ("chunks", "workers", "tasks"),
-    # Determinations, precomputations (the last chunk has none, 16 chunks or more go in runs),
+    # Determinations, precomputations (the last chunk has none, 6 chunks or more go in runs),
     # and a propagation for each 128 chunks.
-    [(1, 1, 1 + 0 + 1), (8, 2, 8 + 7 + 1), (16, 4, 16 + 4 + 1), (256, 2, 256 + 8 + 2)],
+    [
+        (1, 1, 1 + 0 + 1),
+        (5, 2, 5 + 4 + 1),
+        (8, 2, 8 + 2 + 1),
+        (16, 4, 16 + 4 + 1),
+        (256, 2, 256 + 8 + 2),
+    ],
 )
 def test_tasks_of_a_graph_are_counted(load: Any, chunks: int, workers: int, tasks: int) -> None:
     count = load("dask.scaling.model").tasks
     assert count(chunks, workers) == tasks
-    assert count(chunks, workers, begins=True) == tasks + chunks
     assert count(chunks, workers, has_states=False) == (tasks if chunks > 1 else 1)
 
 

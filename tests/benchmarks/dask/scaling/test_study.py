@@ -8,9 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
-
-from mgrec.cli import bench, main
 
 pytest.importorskip("matplotlib")
 BENCHMARKS = Path(__file__).parents[4] / "benchmarks"
@@ -72,13 +69,10 @@ def test_a_study_ends_in_time(load: Any) -> None:
 
 @pytest.mark.extended
 @pytest.mark.slow
-def test_a_small_study_from_end_to_end(
-    load: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(bench, "STUDIES", BENCHMARKS)  # which an installed package lacks
-    command = ["bench", "scaling", "--small", "--minutes", "30", "--out", str(tmp_path)]
-    result = CliRunner().invoke(main, command)
-    assert result.exit_code == 0, result.output
+def test_a_small_study_from_end_to_end(load: Any, tmp_path: Path) -> None:
+    study = load("dask.scaling.__main__")
+    given = ["--small", "--minutes", "30", "--out", str(tmp_path)]
+    study.main(study.parser.parse_args(given))
     (path,) = tmp_path.glob("scaling-small-*.json")
     record = json.loads(path.read_text())
     assert {each["case"] for each in record["not_measured"]} <= {"predictions"}
@@ -94,7 +88,7 @@ def test_a_small_study_from_end_to_end(
     count, known = load("dask.scaling.model").tasks, load("dask.scaling.cases").CASES
     for each in scaled:
         name = next(name for name in known if each["case"].endswith(f", {name}"))
-        cut = each["chunks"], each["workers"], each["begins"], known[name].has_states
+        cut = each["chunks"], each["workers"], known[name].has_states
         assert each["tasks"] == count(*cut)
         share = each["workers"] if each["case"].startswith("strong") else 1
         wanted = each["one_call"] / each["median"] / share
