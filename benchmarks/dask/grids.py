@@ -34,7 +34,7 @@ from ..harness.command import run
 from ..harness.study import Study
 from .scaling import cluster as on
 
-ROWS, COLUMNS, REPETITIONS = 4, (8, 16, 32), 5
+ROWS, COLUMNS, REPETITIONS = 4, (2, 4, 8), 7
 SCORES = {"match": 2, "mismatch": -3, "gap": -5, "extend": -2}
 OUTPUTS = "score", "alignment"
 EFFICIENCY, SPEEDUP = 0.7, 1.7

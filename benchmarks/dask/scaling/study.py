@@ -30,6 +30,8 @@ PARTS = {name.replace(", ", "-").replace(" ", "-"): name for name in SCALED}
 OTHERS = ("first", "check", "latency", "stream", "peers", "simulation")
 GUESSES = {"latency": 60.0, "peers": 15.0, "simulation": 60.0}
 """Seconds of the long parts."""
+PEER = 2.5
+"""How many times da.cumsum's time a prefix sum is wanted to be faster on GPUs."""
 EVERY = 20.0
 """Seconds after which the files are written anew."""
 
@@ -47,6 +49,7 @@ def measure_peers(
     about = {"steps": size * chunks, "bytes": 8 * size * chunks}
     candidates = {
         "mgrec": lambda: mgrec.linear_recurrence(1.0, t).persist(),
+        "mgrec, solve": lambda: mgrec.dask.solve(mgrec.linear_recurrence, 1.0, t, client=client),
         "da.cumsum, sequential": lambda: da.cumsum(t, axis=0, method="sequential").persist(),
         "da.cumsum, blelloch": lambda: da.cumsum(t, axis=0, method="blelloch").persist(),
     }
@@ -54,8 +57,12 @@ def measure_peers(
         # It did not finish in four minutes over two chunks of 2^30 (anchors).
         study.miss(case, "da.cumsum, blelloch", "asked of small chunks alone")
         del candidates["da.cumsum, blelloch"]
-    for name, call in candidates.items():
-        study.add(case, name, Times(on.times(client, kind, call)), **about)
+    times = {name: Times(on.times(client, kind, call)) for name, call in candidates.items()}
+    for name, each in times.items():
+        study.add(case, name, each, **about)
+    for name in ("mgrec", "mgrec, solve") if kind == "cuda" else ():
+        text = f"{case}: da.cumsum over {name}"
+        study.ratio(text, times["da.cumsum, sequential"], times[name], PEER)
 
 
 def measure_simulation(study: Study, is_small: bool) -> None:

@@ -110,3 +110,42 @@ def _die_in_the_next():
     from mgrec.placement.dask.plan import shares as plan_shares
 
     plan_shares.finish_block = lambda *_: os._exit(1)
+
+
+GRIDS = {
+    "table": (mgrec.summed_area_table, {"dtype": "f4"}),
+    "table of integers": (mgrec.summed_area_table, {"dtype": "i8"}),
+    "loop": (mgrec.wavefront, {"weights": (0.5, 0.25, -0.5)}),
+}
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_a_plan_of_a_grid_has_the_bits_of_the_graph(client, name):
+    import cupy
+
+    recurrence, options = GRIDS[name]
+    kind = "i4" if name == "table of integers" else "f4"
+    values = (np.random.default_rng(9).normal(size=(2048, 1024)) * 100).astype(kind)
+    x = da.from_array(values, chunks=(512, 512))
+    x = x.map_blocks(on_gpu, meta=cupy.empty((0, 0), kind)).persist()
+    wanted = fetched(recurrence(x, **options))
+    with mgrec.plan(recurrence, x, **options) as plan:
+        solves = [plan(), plan(), mgrec.dask.solve(recurrence, x, **options)]
+    for solved in solves:
+        np.testing.assert_array_equal(fetched(solved), wanted)
+
+
+@pytest.mark.parametrize("mode", ["local", "global"])
+def test_a_plan_of_an_alignment_has_the_score_of_one_call(client, mode):
+    import cupy
+
+    scores = {"match": 2, "mismatch": -3, "gap": -5, "extend": -2, "mode": mode}
+    pair = np.random.default_rng(10).integers(0, 4, (2, 9000), dtype=np.uint8)
+    lazy = [
+        da.from_array(each, chunks=3000).map_blocks(on_gpu, meta=cupy.empty(0, np.uint8))
+        for each in pair
+    ]
+    wanted = tuple(mgrec.smith_waterman(*pair, **scores))
+    assert tuple(mgrec.dask.solve(mgrec.smith_waterman, *lazy, **scores)) == wanted
+    with mgrec.plan(mgrec.smith_waterman, *lazy, **scores) as plan:
+        assert tuple(plan()) == tuple(plan()) == wanted
