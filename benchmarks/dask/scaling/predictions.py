@@ -56,11 +56,11 @@ def _name_of(row: dict[str, Any]) -> str:
 
 
 def _terms(way: str, chunks: int, workers: int, has_states: bool) -> dict[str, Any]:
-    """Without a graph a solve costs messages a worker: its terms are counted by chunks."""
+    """Without a graph nobody serves all workers: what a chunk costs, it costs its worker."""
     if way == WAYS[0]:
         count = model.tasks(chunks, workers, has_states)
         return {"tasks": count, "is_asking": chunks >= model.FEW}
-    return {"tasks": chunks, "is_asking": False}
+    return {"tasks": -(-chunks // workers), "is_asking": False}
 
 
 def fit(record: dict[str, Any]) -> dict[str, Any]:

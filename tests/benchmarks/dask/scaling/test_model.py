@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 RESULTS = Path(__file__).parents[4] / "benchmarks" / "results"
-TWO = RESULTS / "scaling-h200-2-2026-11-22.json"
+TWO = RESULTS / "scaling-h200-2-2026-11-24.json"
 
 
 def rows_like(model: Any, known: Any, noise: float = 0.0) -> list[dict[str, Any]]:
