@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import time
+from dataclasses import replace
 
 import dask
 import dask.array as da
@@ -18,6 +19,8 @@ from scipy import signal
 import mgrec
 import mgrec.dask
 from mgrec.placement.dask.plan import operands as plan_operands
+from mgrec.placement.dask.plan import post
+from mgrec.placement.dask.plan.lines import Line, Lost
 from mgrec.signal import filtfilt, lfilter, sosfilt
 
 STEPS, CHUNK = 120, 10
@@ -240,6 +243,38 @@ def _settled(client):
 
 def _transitions(dask_scheduler):
     return dask_scheduler.transition_counter
+
+
+def test_a_client_that_cannot_reach_the_workers_goes_by_way_of_the_scheduler(
+    client, values, monkeypatch
+):
+    def refused(door, context):
+        raise Lost(door.worker)
+
+    s, t = (da.from_array(value, chunks=CHUNK) for value in values)
+    wanted = mgrec.linear_recurrence(s, t).compute()
+    x = da.from_array(np.arange(96.0).reshape(8, 12), chunks=(4, 4))
+    with Client(client.scheduler.address, set_as_default=False) as own:
+        monkeypatch.setattr(post.Line, "to", staticmethod(refused))
+        with mgrec.plan(mgrec.linear_recurrence, s, t, client=own) as solve:
+            assert not solve._post.is_direct
+            for _ in range(2):
+                np.testing.assert_array_equal(own.compute(solve()).result(), wanted)
+            with pytest.raises(ValueError, match="same sizes"):
+                solve(s, t.map_blocks(_shortened, dtype=float))
+        table = mgrec.dask.solve(mgrec.summed_area_table, x, client=own)
+        sums = x.compute().cumsum(0).cumsum(1)
+        np.testing.assert_array_equal(own.compute(table).result(), sums)
+
+
+def test_who_does_not_know_the_token_is_not_listened_to(client, arrays):
+    with mgrec.plan(mgrec.linear_recurrence, *arrays) as solve:
+        door = next(iter(solve._post._doors.values()))
+        with pytest.raises(Lost):
+            line = Line.to(replace(door, token=bytes(len(door.token))), None)
+            line.write(b"anything")
+            line.read()
+        wait(solve())
 
 
 def test_results_that_nobody_holds_are_freed(client, arrays):

@@ -1,6 +1,7 @@
 """A cluster over TLS, and what crosses it."""
 
 import pickle
+import socket
 from dataclasses import fields, is_dataclass
 
 import dask
@@ -12,6 +13,7 @@ from distributed import Client, LocalCluster, Security
 
 import mgrec
 from mgrec import cli
+from mgrec.placement.dask.plan.lines import Line, Lost
 from mgrec.signal import lfilter
 
 
@@ -24,8 +26,8 @@ def security():
 @pytest.fixture(scope="module")
 def cluster(security):
     with LocalCluster(
-        n_workers=1,
-        threads_per_worker=2,
+        n_workers=2,
+        threads_per_worker=1,
         protocol="tls://",
         security=security,
         dashboard_address=":0",
@@ -44,6 +46,24 @@ def test_a_solve_over_tls(cluster, security, t):
     with Client(cluster, security=security, set_as_default=False) as client:
         result = client.compute(mgrec.linear_recurrence(0.5, t)).result()
     np.testing.assert_array_equal(result, mgrec.linear_recurrence(0.5, t).compute())
+
+
+def test_a_plan_over_tls(cluster, security, t):
+    """Its lines are encrypted, from the client to the workers and from one to the other."""
+    with Client(cluster, security=security, set_as_default=False) as client:
+        with mgrec.plan(mgrec.linear_recurrence, 0.5, t, client=client) as solve:
+            post, results = solve._post, [solve(), solve()]
+            assert len(solve._shares) == 2
+            for result in results:
+                found = client.compute(result).result()
+                np.testing.assert_array_equal(found, mgrec.linear_recurrence(0.5, t).compute())
+        assert post.is_direct
+        doors = list(post._doors.values())
+        assert all(door.is_encrypted for door in doors)
+        with pytest.raises(Lost), socket.create_connection(doors[0].place) as plain:
+            line = Line(plain)
+            line.write(doors[0].token)
+            line.read()
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ class Call:
         blocks = (block if is_held(block) else client.persist(block) for block in cut.blocks)
         self.cut = replace(cut, blocks=tuple(blocks))
         if any(future.status != "finished" for future in self.cut.futures()):
-            _finish(self.cut.futures())
+            _finish(client, self.cut.futures())
 
     def holders(self, client: Client) -> dict[Any, tuple[str, ...]]:
         """The workers that hold each block."""
@@ -55,7 +55,7 @@ class Call:
         if not all(where.values()):
             # A worker was just lost: Dask computes again what it held.
             sleep(HEARD)
-            _finish(futures)
+            _finish(client, futures)
             where = client.who_has(futures)
         return where
 
@@ -122,9 +122,10 @@ def _way(cut: Cut) -> tuple[Any, ...]:
     return recurrence.axes, False, parts
 
 
-def _finish(futures: list[Future]) -> None:
+def _finish(client: Client, futures: list[Future]) -> None:
     """Wait for operands; raises what one of them raised."""
-    wait(futures)
+    with client.as_current():
+        wait(futures)
     for future in futures:
         if future.status == "error":
             future.result()
