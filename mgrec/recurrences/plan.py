@@ -60,9 +60,13 @@ def plan(recurrence: Callable[..., Any], *operands: Any, client: Any = None, **o
     results have the bits of the graph.
 
     Each solve fetches chunks of operands that do not lie where the plan's do. Results of a GPU are
-    queued on its stream when a solve returns, as those of Dask tasks are. Messages go straight to
-    the workers where the network of the client reaches them, and by way of the scheduler where it
-    does not.
+    queued on its stream when a solve returns, as those of Dask tasks are.
+
+    Every worker of a plan opens one more port, on the address it has in the cluster, for the
+    client and the other workers; it is closed with the worker. Who does not begin with a token
+    that the cluster's own connections have carried is not listened to, and over TLS these lines
+    are encrypted, too. Where the client's network does not reach the port its messages go by way
+    of the scheduler, some milliseconds a solve. Solves of one client run one after the other.
 
     Examples
     --------
