@@ -179,9 +179,13 @@ class AlongAxis(Recurrence):
         Somebody asks for the states after the last chunk, which is summarised then as well.
     is_two_sided : bool
         A chunk needs the summaries of all chunks of its row, not of those before it alone.
+    ends_alike : bool
+        A chunk that was begun ends in the same state from every finite entry, and `finish` writes
+        over the same steps from all of them.
     """
 
     is_two_sided: ClassVar[bool] = False
+    ends_alike: ClassVar[bool] = False
     axis: int
     reverse: bool = False
     state_dtype: np.dtype[Any]
@@ -243,7 +247,10 @@ class AlongAxis(Recurrence):
         return None
 
     def finish(self, backend: Backend, shape: Shape, begun: Begun, entry: Any) -> Arrays:
-        """The results of a chunk that was begun. They may be written twice, but from one entry."""
+        """The results of a chunk that was begun. They may be written twice, from one entry.
+
+        Where chunks end alike the first time may be from another one, which is finite.
+        """
         raise NotImplementedError
 
     def leave(self, exit: Any, shape: Shape) -> Any:

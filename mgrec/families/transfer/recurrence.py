@@ -38,6 +38,7 @@ class TransferRecurrence(Chain):
     """
 
     family: ClassVar[str] = "transfer"
+    ends_alike: ClassVar[bool] = True
     transfer_map: TransferMap
     operands: tuple[Any, ...]
 

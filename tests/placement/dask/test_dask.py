@@ -90,6 +90,7 @@ def test_operands_of_no_step_are_cut_alike():
     assert result.compute(scheduler="sync").shape == (0,)
 
 
+@pytest.mark.extended
 def test_chunks_of_no_row():
     t = da.ones((4, 9), chunks=((0, 3, 0, 1), 4))
     close(mgrec.linear_recurrence(0.5, t), mgrec.linear_recurrence(0.5, np.ones((4, 9))))

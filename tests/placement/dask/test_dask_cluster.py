@@ -11,6 +11,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import zarr
+from chunkings import with_extended
 from dask.utils import key_split
 from distributed import Client, LocalCluster, stealing, wait
 
@@ -219,7 +220,7 @@ FILTERS = {
 
 
 @pytest.mark.parametrize("chunks", [2, 40])
-@pytest.mark.parametrize("name", FILTERS)
+@pytest.mark.parametrize("name", with_extended(FILTERS, "sections", "lazy states"))
 def test_held_signals_need_no_pack(client, rng, name, chunks):
     lazy = da.from_array(rng.standard_normal(400), chunks=400 // chunks)
     x = client.persist(lazy)
@@ -295,7 +296,7 @@ STAGED = {
 }
 
 
-@pytest.mark.parametrize("name", STAGED)
+@pytest.mark.parametrize("name", with_extended(STAGED, "reverse"))
 def test_persist_in_stages(client, rng, name):
     t = rng.standard_normal(300)
     array = da.from_array(t, chunks=2)

@@ -84,6 +84,7 @@ def test_every_family_refuses_large_chunks(monkeypatch, family):
         assert re.search(r"in the phase (begin|precompute) of chunk \(", caught.value.__notes__[0])
 
 
+@pytest.mark.extended
 def test_a_score_alone_takes_no_memory_of_a_table(monkeypatch):
     x = da.zeros(100, dtype="u1", chunks=25)
     monkeypatch.setattr(limits, "is_on_gpu", lambda array: True)

@@ -6,6 +6,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from chunkings import with_extended
 from distributed import Client, LocalCluster
 
 import mgrec
@@ -44,7 +45,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", with_extended(CASES, "score", "matrix", "loop"))
 def test_a_solve_has_the_bits_of_the_graph(client, name):
     recurrence, operands, options = CASES[name]
     wanted = dask.compute(recurrence(*operands(), **options))[0]

@@ -15,6 +15,7 @@ from distributed import Client, LocalCluster, wait
 
 import mgrec
 import mgrec.dask
+from mgrec.families.filters import recurrence as filter_recurrence
 from mgrec.families.transfer import recurrence as transfer_recurrence
 from mgrec.placement.dask.plan import early as plan_early
 from mgrec.placement.dask.plan import operands as plan_operands
@@ -107,6 +108,17 @@ def test_begun_chunks_are_finished_before_their_entries_are_known(
     assert found >= 5 if np.isfinite(initial) else found < 2
     whole = mgrec.linear_recurrence(0.5, t.compute(), **options)
     np.testing.assert_allclose(wanted, whole, rtol=1e-12, atol=1e-13)
+
+
+def test_begun_chunks_of_a_filter_have_the_bits_of_the_graph(client, monkeypatch):
+    monkeypatch.setattr(filter_recurrence, "LARGE", 1)
+    x = np.random.default_rng(4).normal(size=80_000)
+    x[30_000:50_000] = 0
+    t = client.persist(da.from_array(x, chunks=10_000))
+    wait(t)
+    given = lfilter, [0.2, 0.3], [1.0, -0.9, 0.5], t
+    wanted = given[0](*given[1:]).compute()
+    np.testing.assert_array_equal(mgrec.dask.solve(*given).compute(), wanted)
 
 
 def test_what_was_begun_on_another_worker_is_begun_again(monkeypatch):

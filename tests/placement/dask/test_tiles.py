@@ -10,6 +10,7 @@ from itertools import accumulate
 import dask.array as da
 import numpy as np
 import pytest
+from chunkings import with_extended
 
 import mgrec
 from mgrec.families.family import Pack
@@ -170,8 +171,8 @@ SCORES = {"linear": {"gap": -3}, "affine": {"gap": -5, "extend": -1.5}}
 
 @pytest.mark.parametrize("deal", DEALS)
 @pytest.mark.parametrize("gaps", SCORES)
-@pytest.mark.parametrize("mode", ["local", "global", "semi-global"])
-@pytest.mark.parametrize("output", ["score", "matrix"])
+@pytest.mark.parametrize("mode", with_extended(["local", "global", "semi-global"], "global"))
+@pytest.mark.parametrize("output", with_extended(["score", "matrix"], "matrix"))
 def test_an_alignment(output, mode, gaps, deal, is_cut):
     rng = np.random.default_rng(1)
     query, target = rng.integers(0, 4, 61), rng.integers(0, 4, 80)

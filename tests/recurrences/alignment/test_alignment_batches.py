@@ -15,7 +15,7 @@ extended = pytest.mark.extended
 each_kind = pytest.mark.parametrize(
     ("scores", "mode"),
     [
-        pytest.param(BLOSUM, "local", id="BLOSUM62 local"),
+        pytest.param(BLOSUM, "local", id="BLOSUM62 local", marks=extended),
         *(
             pytest.param(scores, mode, id=f"{name} {mode}", marks=extended)
             for name, scores in (("BLOSUM62", BLOSUM), ("letters", LETTERS), ("reals", REALS))

@@ -35,7 +35,7 @@ class Early:
     def finish(self, at: Place, waiting: Mapping[Place, Waiting]) -> None:
         """Finish a chunk that was begun, if the chunk before it was."""
         own, axis = waiting[at], self.recurrence.axis
-        if own.begun is None or at in self.found:
+        if own.begun is None or at in self.found or not self.recurrence.ends_alike:
             return
         turn = turn_of(self.recurrence, self.count, at[axis])
         if turn == 0:

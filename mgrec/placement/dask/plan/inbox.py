@@ -82,8 +82,18 @@ class Mail:
     def __init__(self, office: Office, solve: Solve, share: Share, client: Line | None) -> None:
         self._office, self._solve, self._client = office, solve, client
         self._doors, self._assignment = share.doors, share.assignment
-        # Before anything is computed: who is gone will not send.
-        self._lines = {number: self._line(number) for number in self._assignment.senders}
+        self._lines: dict[int, Line] = {}
+
+    def open(self) -> None:
+        """Connect to those that send something, before anything is computed.
+
+        Raises
+        ------
+        Lost
+            One of them is gone.
+        """
+        for number in self._assignment.senders:
+            self._lines[number] = self._line(number)
 
     def _line(self, number: int) -> Line:
         return self._office.line_to(self._doors[number])

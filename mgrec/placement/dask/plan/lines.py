@@ -58,12 +58,12 @@ class Line:
     """One socket; frames of bytes in both directions. Several threads may write."""
 
     def __init__(self, connection: socket.socket) -> None:
-        connection.settimeout(None)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._connection = connection
         self._writing = threading.Lock()
         self.is_lost = False
+        connection.settimeout(None)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
     @classmethod
     def to(cls, door: Door, context: ssl.SSLContext | None) -> Line:

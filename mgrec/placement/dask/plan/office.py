@@ -56,8 +56,9 @@ class Office:
         is_encrypted = worker.address.startswith("tls://")
         self._context = arguments["ssl_context"] if is_encrypted else None
         self._calling = worker.security.get_connection_args("worker")["ssl_context"]
-        host = worker.ip if "://" in worker.address and not _is_inside(worker) else "127.0.0.1"
-        self._socket = socket.create_server((host, 0))
+        host = "127.0.0.1" if worker.address.startswith("inproc://") else worker.ip
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.create_server((host, 0), family=family)
         place = self._socket.getsockname()[:2]
         self.door = Door(worker.address, place, secrets.token_bytes(TOKEN), is_encrypted)
         self._lines: dict[Door, Line] = {}
@@ -137,6 +138,7 @@ class Office:
             blocks = self._blocks(share.keys if request.keys is None else request.keys)
         mail = Mail(self, solve, share, line)
         try:
+            mail.open()
             results, told = solve_share(request, name, share, blocks, mail, self._threads)
         except BaseException:
             mail.fail()
@@ -180,10 +182,6 @@ class Office:
         with self._connecting:
             if self._lines.get(door) is line:
                 del self._lines[door]
-
-
-def _is_inside(worker: Any) -> bool:
-    return bool(worker.address.startswith("inproc://"))
 
 
 def _written(error: Exception) -> bytes:

@@ -65,6 +65,7 @@ class Plan:
         if self._post.is_direct:
             addresses = list(self._shares)
             self._forget = weakref.finalize(self, self._post.forget, self._name, addresses)
+            self._forget.atexit = False
             messages = {address: dumps(share) for address, share in self._shares.items()}
             _, errors = self._post.ask(self.client, self._name, messages)
             self._raise(errors)
@@ -121,6 +122,9 @@ class Plan:
 
     def _solve(self, solve: Call) -> Solved:
         start, name = time.perf_counter(), f"solved-{self._name}-{next(self._numbers)}"
+        if not self._post.is_direct:
+            # Another worker than this plan's was out of reach: nobody holds anything any more.
+            self._held, self._again = "", {}
         messages = self._again if solve is self._first and self._again else None
         running = _Solve(self, solve, name)
         answers, errors = self._post.ask(

@@ -81,9 +81,9 @@ class Post:
             missing = [a for a in gone if self._is_direct or a not in self._doors]
             found = client.run(open_office, workers=missing, on_error="return") if missing else {}
             for address in missing:
-                door = found.get(address)
+                door = found.get(address, Lost(address))
                 if not isinstance(door, Door):
-                    raise Lost(address)
+                    raise Lost(address) if isinstance(door, OSError) else door
                 self._doors[address] = door
             for address in missing if self._is_direct else []:
                 self._connect(client, self._doors[address])
@@ -95,6 +95,8 @@ class Post:
             line = Line.to(door, context)
             line.write(dumps((True, self.client)))
         except Lost:
+            if door.worker not in client.nthreads(workers=[door.worker]):
+                raise Lost(door.worker) from None
             self._is_direct = False
         else:
             self._lines[door.worker] = line
@@ -162,7 +164,9 @@ class Post:
             call.wait()
         except BaseException:
             # Results that are stored when nobody holds them would stay for good.
-            threading.Thread(target=self._drain, args=(call, held or []), daemon=True).start()
+            threading.Thread(
+                target=self._drain, args=(call, [] if held is None else held), daemon=True
+            ).start()
             raise
         self._release()
         return call.answers, call.errors
