@@ -7,11 +7,11 @@ host while the next tile runs, and sent then.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import Any
 
 from ....arrays.kinds import is_on_gpu
 from ....families.family import Pack, Place, Shape
@@ -20,19 +20,7 @@ from ....families.kernels import Backend
 from ..tasks.errors import in_chunk
 from ..tasks.phases import chunk_of
 from .grids import GridAssignment, beside
-
-
-class Mail(Protocol):
-    """Messages between the shares of one solve."""
-
-    def send(self, number: int, name: Hashable, value: Any) -> None:
-        """Send to the share of a number; the value is written before this returns."""
-
-    def receive(self, name: Hashable) -> Any:
-        """Wait for a message; raises ``lines.Abandoned`` if another share failed."""
-
-    def has(self, name: Hashable) -> bool:
-        """Whether `receive` would return at once."""
+from .inbox import Mail
 
 
 @dataclass(frozen=True)
