@@ -1,36 +1,73 @@
-"""Compiled CUDA programs on disk, where there is one."""
+"""Compiled CUDA programs on disk."""
 
-import logging
+import sys
+from types import SimpleNamespace
 
-from mgrec.backends import uncached
+import pytest
+
 from mgrec.backends.cuda.device import cubins
 
-
-def test_what_is_kept_is_found(tmp_path, monkeypatch):
-    monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path / "kept"))
-    assert cubins._find("one.cubin") is None
-    cubins._keep(b"code", "one.cubin")
-    assert cubins._find("one.cubin") == b"code"
-    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["one.cubin"]
+PROGRAM = 'extern "C" __global__ void nothing() {}'
 
 
-def test_where_nothing_can_be_written_it_is_told_once(tmp_path, monkeypatch, caplog):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path / "file" / "kept"))
-    monkeypatch.setattr(uncached, "_told", set())
-    with caplog.at_level(logging.INFO, "mgrec"):
-        cubins._keep(b"code", "one.cubin")
-        cubins._keep(b"code", "other.cubin")
-    assert cubins._find("one.cubin") is None
-    assert len(caplog.messages) == 1
-    assert "set CUPY_CACHE_DIR" in caplog.text
+@pytest.fixture
+def compilations(monkeypatch):
+    """Programs that a compiler without a GPU, in place of CuPy's, has compiled."""
+    programs = []
+
+    def compile_program(text, *_, **__):
+        programs.append(text)
+        return f"binary of {text}".encode(), None
+
+    cuda = SimpleNamespace(
+        Device=lambda: SimpleNamespace(compute_capability="90"),
+        compiler=SimpleNamespace(compile_using_nvrtc=compile_program),
+        nvrtc=SimpleNamespace(getVersion=lambda: (13, 0)),
+    )
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda, __version__="14"))
+    monkeypatch.setitem(sys.modules, "cupy.cuda", cuda)
+    return programs
 
 
-def test_a_disk_that_is_full_keeps_no_part(tmp_path, monkeypatch):
-    def fail(*_):
-        raise OSError("No space left on device")
+def flip_a_bit(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
 
+
+def test_a_program_is_compiled_once_and_again_if_its_file_is_damaged(
+    tmp_path, monkeypatch, compilations
+):
     monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(cubins.os, "replace", fail)
-    cubins._keep(b"code", "one.cubin")
-    assert list(tmp_path.iterdir()) == []
+    expected = b"binary of one"
+    assert [cubins.compiled("one") for _ in range(2)] == [expected] * 2
+    (path,) = tmp_path.rglob("*.cubin")
+    flip_a_bit(path)
+    assert [cubins.compiled("one") for _ in range(2)] == [expected] * 2
+    assert compilations == ["one"] * 2
+
+
+def test_other_options_are_another_program(tmp_path, monkeypatch, compilations):
+    monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path))
+    cubins.compiled("one")
+    cubins.compiled("one", cubins.UNFUSED)
+    assert len(compilations) == 2
+
+
+def test_a_user_without_a_home_compiles(monkeypatch, compilations):
+    def fail(_):
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("CUPY_CACHE_DIR", raising=False)
+    monkeypatch.setattr(cubins.Path, "expanduser", fail)
+    assert cubins.compiled("one") == b"binary of one"
+
+
+@pytest.mark.gpu
+def test_a_damaged_binary_is_not_loaded(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path))
+    first = cubins.compiled(PROGRAM)
+    (path,) = tmp_path.rglob("*.cubin")
+    flip_a_bit(path)
+    assert cubins.compiled(PROGRAM) == first
+    assert path.read_bytes().endswith(first)

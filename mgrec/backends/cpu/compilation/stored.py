@@ -2,34 +2,46 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
-from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
+from numba.core.caching import FunctionCache, NullCache
+from numba.core.serialize import dumps
 
-from ...uncached import say_uncached
+from ...code_on_disk import CodeFolder, log_not_stored
 
-_FOLDER = "NUMBA_CACHE_DIR"
+_VARIABLE = "NUMBA_CACHE_DIR"
 IN_MEMORY = "in memory"
 """Part of a kernel's key that keeps it from the disk."""
 
 
-class _CacheFiles(IndexDataCacheFile):  # type: ignore[misc]
-    """An index, and one file of code named after its key.
+class _CodeFiles:
+    """One file of code for each key.
 
-    numba numbers the files by the index: two processes that compile at the same time choose
-    the same number, and one then runs the other's recurrence.
+    numba lists its files in an index and numbers them by it: two processes that compile at the
+    same time choose the same number, and one then runs the other's recurrence. It unpickles
+    whatever the files hold.
     """
 
+    def __init__(self, parent: str, base: str) -> None:
+        self._folder = CodeFolder(parent, _VARIABLE)
+        self._base = base
+
+    def load(self, key: Any) -> Any:
+        code = self._folder.load(self._name(key), repr(key))
+        return None if code is None else pickle.loads(code)
+
     def save(self, key: Any, data: Any) -> None:
-        base = self._index_name.removesuffix(".nbi")
-        name = f"{base}.{sha256(repr(key).encode()).hexdigest()[:32]}.nbc"
-        self._save_data(name, data)
-        self._save_index({**self._load_index(), key: name})
+        self._folder.store(self._name(key), repr(key), dumps(data))
+
+    def _name(self, key: Any) -> str:
+        return f"{self._base}.{sha256(repr(key).encode()).hexdigest()[:32]}.nbc"
 
 
 class StepCache(FunctionCache):  # type: ignore[misc]
@@ -42,24 +54,14 @@ class StepCache(FunctionCache):  # type: ignore[misc]
 
     def __init__(self, function: Callable[..., Any], key: str) -> None:
         super().__init__(function)
-        self._key = key
-        self._cache_file = _CacheFiles(
-            cache_path=self._cache_path,
-            filename_base=self._impl.filename_base,
-            source_stamp=self._impl.locator.get_source_stamp(),
-        )
-
-    def load_overload(self, signature: Any, target_context: Any) -> Any:
-        try:
-            return super().load_overload(signature, target_context)
-        except OSError:
-            return None
+        self._key = self._impl.locator.get_source_stamp(), key
+        self._cache_file = _CodeFiles(self._cache_path, self._impl.filename_base)
 
     def save_overload(self, signature: Any, data: Any) -> None:
         try:
             super().save_overload(signature, data)
-        except OSError as error:
-            say_uncached(_FOLDER, f"{self.cache_path} cannot be written: {error}")
+        except OSError as error:  # numba makes the parent of the folder
+            log_not_stored(_VARIABLE, f"{self.cache_path} cannot be written: {error}")
 
     def _index_key(self, signature: Any, codegen: Any) -> Any:
         return signature, codegen.magic_tuple(), self._key
@@ -70,7 +72,7 @@ class _NoFolder(NullCache):  # type: ignore[misc]
         self._reason = str(error)
 
     def save_overload(self, signature: Any, data: Any) -> None:
-        say_uncached(_FOLDER, self._reason)
+        log_not_stored(_VARIABLE, self._reason)
 
 
 def cache_on_disk(kernel: Callable[..., Any], *key: str) -> Any:
@@ -85,10 +87,10 @@ def cache_on_disk(kernel: Callable[..., Any], *key: str) -> Any:
 
 @cache
 def _versions() -> str:
-    """A hash of this package's code that may be compiled in, and NumPy's version."""
+    """A hash of this package's code that may be compiled in, and versions of NumPy and numba."""
     package = Path(__file__).parents[3]
     folders = (package / place for place in ("algebra", "families", "backends/cpu"))
     source = b"".join(
         path.read_bytes() for folder in folders for path in sorted(folder.rglob("*.py"))
     )
-    return f"{sha256(source).hexdigest()}-{np.__version__}"
+    return f"{sha256(source).hexdigest()}-{np.__version__}-{numba.__version__}"

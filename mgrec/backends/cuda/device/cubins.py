@@ -7,13 +7,12 @@ lose its subnormal numbers, which the sequential loop has.
 from __future__ import annotations
 
 import os
-import tempfile
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
-from ...uncached import say_uncached
+from ...code_on_disk import CodeFolder, log_not_stored
 
+_VARIABLE = "CUPY_CACHE_DIR"
 OPTIONS = ("-std=c++17", "-ftz=false")
 UNFUSED = (*OPTIONS, "-fmad=false")
 """Products are rounded before they are added, as in a plain loop on the host."""
@@ -46,45 +45,21 @@ def compiled(text: str, options: tuple[str, ...] = OPTIONS) -> bytes:
     version = ".".join(map(str, nvrtc.getVersion()))
     key = "\n".join((*options, capability, version, cupy.__version__, text))
     name = f"mgrec-{sha256(key.encode()).hexdigest()[:40]}.cubin"
-    found = _find(name)
-    if found is not None:
-        return found
+    folder = _folder()
+    stored = folder and folder.load(name, key)
+    if stored:
+        return stored
     binary: bytes = compiler.compile_using_nvrtc(text, options, cache_in_memory=True)[0]
-    _keep(binary, name)
+    if folder:
+        folder.store(name, key, binary)
     return binary
 
 
-def _find(name: str) -> bytes | None:
+def _folder() -> CodeFolder | None:
+    """CuPy's folder of compiled kernels; None for a user without a home."""
     try:
-        return (_folder() / name).read_bytes()
-    except (OSError, RuntimeError):
+        parent = Path(os.environ.get(_VARIABLE, "~/.cupy/kernel_cache")).expanduser()
+    except RuntimeError as error:
+        log_not_stored(_VARIABLE, str(error))
         return None
-
-
-def _keep(binary: bytes, name: str) -> None:
-    """Write under another name first: other processes look for the file at the same time.
-
-    What cannot be written, to a folder without permission or a disk that is full, is not kept.
-    """
-    try:
-        folder = _folder()
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=folder, suffix=".part", delete=False) as file:
-            _write(binary, file, folder / name)
-    except (OSError, RuntimeError) as error:
-        say_uncached("CUPY_CACHE_DIR", str(error))
-
-
-def _write(binary: bytes, file: Any, path: Path) -> None:
-    try:
-        file.write(binary)
-        file.close()
-        os.replace(file.name, path)
-    except OSError:
-        os.unlink(file.name)
-        raise
-
-
-def _folder() -> Path:
-    """CuPy's folder of compiled kernels; RuntimeError for a user without a home."""
-    return Path(os.environ.get("CUPY_CACHE_DIR", "~/.cupy/kernel_cache")).expanduser()
+    return CodeFolder(parent, _VARIABLE)

@@ -1,0 +1,107 @@
+"""Store compiled code on disk, and load only what this user stored and nothing has damaged."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+import tempfile
+from hashlib import blake2b, sha256
+from pathlib import Path
+
+logger = logging.getLogger("mgrec")
+_DIGEST_BYTES = 32
+_told: set[str] = set()
+
+
+class CodeFolder:
+    """A folder of compiled code that only this user may write.
+
+    Whoever writes such a file runs code as the user that loads it. Each user therefore has a folder
+    of their own, whose mode is 0700, even in a parent that others may write.
+
+    Parameters
+    ----------
+    parent : path
+        Where the user wants compiled code; it may be shared.
+    variable : str
+        Environment variable that names the parent, for messages.
+    """
+
+    def __init__(self, parent: str | Path, variable: str) -> None:
+        self.path = Path(parent) / f"mgrec-{os.geteuid()}"
+        self._variable = variable
+
+    def load(self, name: str, key: str) -> bytes | None:
+        """Return the code stored under a name and key; None if it is missing or damaged."""
+        try:
+            if not self._is_private():
+                return None
+            with (self.path / name).open("rb") as file:
+                # Someone may have swapped the folder since.
+                if not _is_private(os.fstat(file.fileno())):
+                    return None
+                content = file.read()
+        except OSError:
+            return None
+        digest, code = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+        return code if digest == _digest(code, key) else None
+
+    def store(self, name: str, key: str, code: bytes) -> None:
+        """Store code, or log once that it cannot be written.
+
+        The file appears whole: other processes load it, or store the same, at the same time.
+        """
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if self._is_private():
+                _write(self.path / name, _digest(code, key) + code)
+        except OSError as error:
+            log_not_stored(self._variable, str(error))
+
+    def _is_private(self) -> bool:
+        """Whether others cannot write into the folder; warn once if they can."""
+        if _is_private(self.path.lstat()):
+            return True
+        if str(self.path) not in _told:
+            _told.add(str(self.path))
+            logger.warning(
+                "%s is not loaded from, since another user owns it or may write it: every process "
+                "compiles again. Remove it, or set %s to a folder of yours",
+                self.path,
+                self._variable,
+            )
+        return False
+
+
+def log_not_stored(variable: str, reason: str) -> None:
+    """Log once, for all kernels, that code is not stored; `variable` names the folder."""
+    if variable not in _told:
+        _told.add(variable)
+        logger.info(
+            "compiled code is not kept on disk, and the next process compiles again (%s): set "
+            "%s to a folder that can be written",
+            reason,
+            variable,
+        )
+
+
+def _is_private(status: os.stat_result) -> bool:
+    return status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _digest(code: bytes, key: str) -> bytes:
+    """A checksum that tells damaged code, and that of another key."""
+    return blake2b(code, digest_size=_DIGEST_BYTES, key=sha256(key.encode()).digest()).digest()
+
+
+def _write(path: Path, content: bytes) -> None:
+    # The mode of a temporary file is 0600, whatever the umask.
+    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as file:
+        try:
+            file.write(content)
+            file.close()
+            os.replace(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise
