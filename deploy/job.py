@@ -40,22 +40,22 @@ def solve(client: Client, chunks: int, size: int) -> float:
     return w.size / seconds
 
 
-def solve_files(client: Client, folder: Path, size: int) -> float:
-    """Steps a second of the same from a file to a file of a folder that all workers see."""
+def solve_files(client: Client, folder: Path, size: int) -> None:
+    """The same from a file to a file of a folder that all workers see.
+
+    The command prints its speed: the time here would be that of starting Python, too.
+    """
     source, target = folder / "mgrec-job-t.npy", folder / "mgrec-job-w.npy"
     np.save(source, np.ones(size, np.float32))
     address = client.scheduler.address
     options = ["--overwrite", "--chunk", str(max(1, size // 4)), "--cluster", address]
     command = ["-m", "mgrec", "linear", "0.5", str(source), "-o", str(target), *options]
-    start = time.perf_counter()
     subprocess.run([sys.executable, *command], check=True)
-    seconds = time.perf_counter() - start
     last = float(np.load(target, mmap_mode="r")[-1])
     source.unlink()
     target.unlink()
     if last != 2.0:
         raise ValueError(f"the last step in {target} must be 2.0; got {last}")
-    return size / seconds
 
 
 def has_gpu() -> bool:
@@ -83,8 +83,8 @@ def main(cluster: str, chunks: int, size: int, workers: int, folder: Path | None
         speed = solve(client, chunks, size)
         click.echo(f"{chunks} chunks on {len(client.nthreads())} workers: {speed:.3g} steps/s")
         if folder is not None:
-            speed = solve_files(client, folder, size)
-            click.echo(f"from file to file in {folder}: {speed:.3g} steps/s")
+            solve_files(client, folder, size)
+            click.echo(f"from file to file in {folder}: the last step is right")
 
 
 if __name__ == "__main__":

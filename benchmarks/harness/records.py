@@ -65,9 +65,10 @@ def tables(record: dict[str, Any]) -> str:
         *(f"- {name}: {value}" for name, value in record["notes"].items()),
     ]
     if record["bars"]:
-        lines += ["", "| bar | figure | of the best times | wanted | met |", "|---" * 5 + "|"]
+        head = "| goal of development | figure | of the best times | wanted | reached |"
+        lines += ["", head, "|---" * 5 + "|"]
     for bar in record["bars"]:
-        met = "yes" if bar["met"] else "**missed**"
+        met = "yes" if bar["met"] else "no"
         lines.append(
             f"| {bar['bar']} | {bar['figure']:.3g} | {bar['best']:.3g} | {bar['wanted']} | {met} |"
         )

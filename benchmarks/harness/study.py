@@ -76,12 +76,12 @@ class Study:
     def bar(
         self, text: str, figure: float, best: float, wanted: float, is_least: bool = True
     ) -> None:
-        """Compare a figure (of the medians, and of the best times) with its bar."""
+        """Compare a figure (of the medians, and of the best times) with its bar, a goal."""
         met = figure >= wanted if is_least else figure <= wanted
         sign = "≥" if is_least else "≤"
         row = {"bar": text, "figure": figure, "best": best, "wanted": f"{sign} {wanted:g}"}
         self.bars.append({**row, "met": bool(met)})
-        verdict = f"wanted {sign} {wanted:g}: {'met' if met else 'MISSED'}"
+        verdict = f"goal {sign} {wanted:g}, {'reached' if met else 'not reached here'}"
         print(f"* {text}: {figure:.3g} (best times: {best:.3g}), {verdict}", flush=True)
 
     def ratio(

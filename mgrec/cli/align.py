@@ -125,7 +125,7 @@ def _write(
     """Lines of all pairs; of a query with several targets, one is its primary line."""
     write = _write_sam if is_sam else _write_table
     with progress.bars(Console(stderr=True)) as shown:
-        bar = progress.add_bar(shown, "Aligning", cells)
+        bar = progress.add_bar(shown, "Aligning", cells, "cells")
         for queries, targets in groups:
             texts = [[record.letters for record in records] for records in (queries, targets)]
             with operands.refused():

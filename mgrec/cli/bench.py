@@ -178,7 +178,7 @@ def report(results: Path | None, out: Path) -> None:
 @bench.command("scaling", short_help="One recurrence over 1 to all GPUs, or processes.")
 @click.option("--cluster", type=click.Choice(["local", "cuda"]), default="local", show_default=True)
 @click.option("--workers", type=click.IntRange(1), help="[default: all GPUs, or 2 processes]")
-@click.option("--small", is_flag=True, help="Small arrays: seconds instead of minutes.")
+@click.option("--small", is_flag=True, help="Small arrays: about two minutes.")
 @click.option("--minutes", type=click.FloatRange(min=0.0), help="At most so many, in all.")
 @click.option(
     "--out", type=FOLDER,

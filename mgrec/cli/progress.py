@@ -1,4 +1,4 @@
-"""A live bar that counts steps, while chunks finish on a cluster."""
+"""A live bar that counts steps, pixels or cells, while chunks finish on a cluster."""
 
 from __future__ import annotations
 
@@ -27,15 +27,17 @@ def bars(console: Console) -> Iterator[Progress]:
         yield progress
 
 
-def add_bar(progress: Progress, name: str, steps: int) -> TaskID:
-    return progress.add_task(name, total=max(steps, 1), count="0 steps")
+def add_bar(progress: Progress, name: str, total: int, unit: str = "steps") -> TaskID:
+    return progress.add_task(name, total=max(total, 1), count=f"0 {unit}", unit=unit)
 
 
-def advance(progress: Progress, bar: TaskID, steps: int) -> None:
-    done = int(progress.tasks[bar].completed) + steps
-    total = progress.tasks[bar].total
-    is_last = steps == 0 and total == 1
-    progress.update(bar, completed=1 if is_last else done, count=f"{done:.3g} steps")
+def advance(progress: Progress, bar: TaskID, number: int) -> None:
+    """Advance a bar by a number of its unit."""
+    task = progress.tasks[bar]
+    done = int(task.completed) + number
+    is_last = number == 0 and task.total == 1
+    count = f"{done:.3g} {task.fields['unit']}"
+    progress.update(bar, completed=1 if is_last else done, count=count)
 
 
 def follow(
@@ -45,8 +47,8 @@ def follow(
     progress: Progress,
     bar: TaskID,
 ) -> None:
-    """Advance a bar by the steps of every chunk as it finishes; raise what a chunk raised."""
+    """Advance a bar by the size of every chunk as it finishes; raise what a chunk raised."""
     with closing(dask_progress.follow(client, futures, sizes)) as finished:
-        for steps in finished:
-            advance(progress, bar, steps)
+        for size in finished:
+            advance(progress, bar, size)
             signals.check()

@@ -45,7 +45,7 @@ def solve_to_file(
             target = stores.create(part, w.shape, w.dtype, w.chunks)
             compile_on(client, compile)
             with reports.reported(report, client):
-                seconds = fill(target, w, client, f"Writing {out.name}")
+                seconds = fill(target, w, client, f"Writing {out.name}", unit)
             workers, _ = clusters.describe(client)
     click.echo(describe(out, w, seconds, unit, workers))
 
@@ -59,7 +59,7 @@ def describe(path: Place, w: da.Array, seconds: float, unit: str, workers: int) 
     )
 
 
-def fill(target: Any, w: da.Array, client: Client, title: str) -> float:
+def fill(target: Any, w: da.Array, client: Client, title: str, unit: str) -> float:
     """Compute an array into a file that is there, chunk by chunk; the seconds it took."""
     written = w.map_blocks(
         _write_block,
@@ -68,7 +68,7 @@ def fill(target: Any, w: da.Array, client: Client, title: str) -> float:
         meta=np.empty((0,) * w.ndim, np.int64),
     )
     with progress.bars(Console(stderr=True)) as shown:
-        bar = progress.add_bar(shown, title, w.size)
+        bar = progress.add_bar(shown, title, w.size, unit)
         start = time.perf_counter()
         futures = futures_of(client.persist(written))
         progress.follow(client, futures, steps_of(w, futures), shown, bar)

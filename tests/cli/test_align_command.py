@@ -81,6 +81,7 @@ def test_a_table_of_scores(mgrec, out):
     where = ["-o", out] if out else []
     result = mgrec("align", GLOBINS, GLOBINS, *BLOSUM, *where)
     assert result.exit_code == 0, result.output
+    assert " cells" in result.stderr
     text = Path(out).read_text() if out else result.stdout
     head, *rows = (line.split("\t") for line in text.splitlines())
     assert head == ["query", "target", "score", "query_end", "target_end"]

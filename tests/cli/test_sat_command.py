@@ -28,6 +28,7 @@ def test_a_photograph(mgrec, address, out):
     path = cbook.get_sample_data("grace_hopper.jpg", asfileobj=False)
     result = mgrec("sat", path, "-o", out, "--cluster", address, "--chunk", 200)
     assert result.exit_code == 0, result.output
+    assert f"{image.size:.3g} pixels" in result.stderr
     table = load(out)
     assert table.dtype == np.uint64 and table.shape == image.shape and image.ndim == 3
     np.testing.assert_array_equal(table, cumulated(image))
