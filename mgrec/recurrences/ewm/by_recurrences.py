@@ -68,7 +68,9 @@ class Recurrences:
     """
 
     def __init__(self, weights: Weights, series: dict[str, Any], axis: int) -> None:
-        self.weights, self.axis, self.marks = weights, axis, series.get("marks")
+        self.weights, self.axis, marks = weights, axis, series.get("marks")
+        # A mask: linear_recurrence would take integers for labels.
+        self.marks = None if marks is None else marks != 0
         self.there = np.isfinite(series["x"])
         if "y" in series:
             self.there = self.there & np.isfinite(series["y"])
@@ -108,7 +110,7 @@ class Recurrences:
         """The weights of what was before, and of the new observation, as shares of both."""
         weights, last = self.weights, delayed(self.there, self.axis)
         if self.marks is not None:
-            last = last & (self.marks == 0)
+            last = last & ~self.marks
         kept = self.falls if weights.is_adjusted else where(last, _ZERO, self.falls)
         self.old = self._along(kept, where(last, self.falls, _ZERO))
         self.own: Any = _ONE if weights.is_adjusted else np.float64(weights.share)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mgrec.arrays.kinds import is_on_gpu
 from mgrec.recurrences.ewm import statistics
 from mgrec.signal import ewm
 
@@ -139,12 +140,23 @@ def test_a_statistic_without_its_factor_is_noticed():
         assert_close(ewm(x, **{**chosen, "bias": True}), by_pandas(x, x, None, chosen), x, "var")
 
 
-@pytest.mark.gpu
+@pytest.fixture(params=["host", pytest.param("gpu", marks=pytest.mark.gpu)])
+def to_device(request, monkeypatch):
+    """Move an array to the GPU; on the host, let NumPy arrays take the way of those of a GPU."""
+    if request.param == "host":
+        monkeypatch.setattr(statistics, "is_on_gpu", lambda array: True)
+        return np.array
+    return pytest.importorskip("cupy").asarray
+
+
+def to_numpy(array):
+    return array.get() if hasattr(array, "get") else array
+
+
 @pytest.mark.parametrize("adjust", [True, False])
 @pytest.mark.parametrize("statistic", ["mean", "sum", "var", "std", "cov"])
-def test_statistics_on_a_gpu_are_those_of_numpy(statistic, adjust):
-    import cupy
-
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+def test_statistics_on_a_gpu_are_those_of_numpy(statistic, adjust, to_device, monkeypatch):
     rng = np.random.default_rng(10)
     x, y = rng.normal(size=(2, 400, 7))
     x[rng.random(x.shape) < 0.2] = np.nan
@@ -158,8 +170,10 @@ def test_statistics_on_a_gpu_are_those_of_numpy(statistic, adjust):
     other = {"other": y} if statistic == "cov" else {}
     for options, arrays in further:
         arrays = {**arrays, **other}
-        wanted = ewm(x, **chosen, **options, **arrays)
-        moved = {name: cupy.asarray(array) for name, array in arrays.items()}
-        result = ewm(cupy.asarray(x), **chosen, **options, **moved)
-        assert isinstance(result, cupy.ndarray)
-        np.testing.assert_allclose(result.get(), wanted, rtol=1e-8, atol=1e-7)
+        with monkeypatch.context() as patch:
+            patch.setattr(statistics, "is_on_gpu", is_on_gpu)
+            wanted = ewm(x, **chosen, **options, **arrays)
+        moved = {name: to_device(array) for name, array in arrays.items()}
+        result = ewm(to_device(x), **chosen, **options, **moved)
+        assert type(result) is type(to_device(x))
+        np.testing.assert_allclose(to_numpy(result), wanted, rtol=1e-8, atol=1e-7)
