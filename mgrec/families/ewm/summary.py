@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 STATES = 8
-"""Scalars of a state: count, weight, squares, x, y, xx, yy, xy; see the CPU's ``steps``."""
+"""Scalars of a state: count, weight, divisor, x, y, xx, yy, xy; see the CPU's ``steps``."""
 FIRST = 5
 PARTS = FIRST + STATES - 1
 """Of a row that is nowhere marked: how weights fall up to its first observation, or all along

@@ -17,7 +17,7 @@ from ...families.filters.cascade import Cascade
 from ...families.filters.door import beside
 from ...families.filters.recurrence import filter_problem
 from ...placement import solve
-from ...placement.functions import concatenate, where
+from ...placement.functions import concatenate, full_like, where
 from ..filters.causal import lfilter
 from ..filters.chunks import chunked_like
 from ..linear import linear_recurrence
@@ -28,7 +28,7 @@ _SAFE = 2.0**100
 _FULL = 38.0
 # b and a of a filter that delays by one sample.
 _ONE_STEP = np.array([0.0, 1.0], np.float32), np.ones(1, np.float32)
-_ZERO, _ONE = np.float64(0), np.float64(1)
+_ZERO, _ONE, _TWO = np.float64(0), np.float64(1), np.float64(2)
 
 
 def largest_size(x: Any) -> float:
@@ -88,13 +88,16 @@ class Recurrences:
         if name == "mean":
             return mean
         other = self._mean(y) if y is not x else mean
-        off_x, off_y = x - mean, y - other
+        # Distances to the means before each step: those after it lose all digits where gain is 1.
+        off_x = x - delayed(mean, self.axis)
+        off_y = y - delayed(other, self.axis) if y is not x else off_x
         if name == "corr":
             sizes = self._moment(off_x, off_x) * self._moment(off_y, off_y)
             return self._moment(off_x, off_y) / np.sqrt(sizes)
         moment = self._moment(off_x, off_y)
-        factor = _ONE if self.weights.is_biased else self._unbiased()
-        return np.sqrt(factor * moment) if name == "std" else factor * moment
+        if not self.weights.is_biased:
+            moment = moment / self._divisor()
+        return np.sqrt(moment) if name == "std" else moment
 
     def count(self) -> Any:
         """Observations so far."""
@@ -123,20 +126,15 @@ class Recurrences:
         return self._along(self._where_there(self.kept, _ONE), self._where_there(self.gain * x))
 
     def _moment(self, off_x: Any, off_y: Any) -> Any:
-        """The weighted mean of products of distances to the means, kept·(x − mean before)."""
-        part = self.gain * off_x * off_y / where(self.kept > 0, self.kept, _ONE)
-        part = where(self.kept > 0, part, _ZERO)
+        """The weighted mean of products of distances to the means."""
+        part = self.kept * self.gain * off_x * off_y
         return self._along(self._where_there(self.kept, _ONE), self._where_there(part))
 
-    def _unbiased(self) -> Any:
-        is_adjusted = self.weights.is_adjusted
-        after = self._where_there(self.total if is_adjusted else _ONE, self.old)
-        unit = _ONE if is_adjusted else self._where_there(_ONE / self.total, _ONE)
-        falls, own = self.falls * unit, self.own * unit
-        squares = self._along(falls * falls, self._where_there(own * own))
-        whole = after * after
-        rest = whole - squares
-        return where(rest > 0, whole / where(rest > 0, rest, _ONE), np.nan)
+    def _divisor(self) -> Any:
+        """1 − Σw²/(Σw)², as a sum over pairs; nan where one observation has all the weight."""
+        pairs = self._where_there(_TWO * self.kept * self.gain)
+        divisor = self._along(self._where_there(self.kept * self.kept, _ONE), pairs)
+        return where(divisor > 0, divisor, np.nan)
 
 
 def by_recurrences(
@@ -153,11 +151,13 @@ def by_recurrences(
     return where(is_enough, result.astype(dtype, copy=False), dtype.type(np.nan))
 
 
-def delayed(there: Any, axis: int) -> Any:
-    """Whether the value before each is there; there is none before the first."""
-    if has_unknown_sizes(getattr(there, "chunks", ())):
-        return lfilter(*_ONE_STEP, there.astype(np.float32), axis) > 0
+def delayed(values: Any, axis: int) -> Any:
+    """The value before each of an array of bool or float64; before the first one 0."""
+    if has_unknown_sizes(getattr(values, "chunks", ())):
+        is_bool = values.dtype.kind == "b"
+        before = lfilter(*_ONE_STEP, values.astype(np.float32) if is_bool else values, axis)
+        return before > 0 if is_bool else before
     whole = (slice(None),) * axis
-    head = there[(*whole, slice(0, 1))] & False
-    joined = concatenate([head, there[(*whole, slice(0, -1))]], axis)
-    return chunked_like(joined, there)
+    zero = full_like(values[(*whole, slice(0, 1))], 0)
+    joined = concatenate([zero, values[(*whole, slice(0, -1))]], axis)
+    return chunked_like(joined, values)

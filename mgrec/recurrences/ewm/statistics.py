@@ -43,6 +43,10 @@ def ewm(
     Each value weighs 1 − α times what the value after it weighs. One of `alpha`, `span`,
     `halflife` and `com` must be given.
 
+    The result is the statistic itself: pandas' ``x.ewm(span=3).std()`` is
+    ``ewm(x, span=3, statistic="std")``, while ``ewm(x, span=3).std()`` is one number, the standard
+    deviation of the means.
+
     Parameters
     ----------
     x : array_like, CuPy or dask.array.Array
@@ -73,7 +77,7 @@ def ewm(
         When each step was, 1-d: datetime64, or numbers with a number as `halflife`. Weights
         fall by 2**(−Δt/halflife), or with `alpha`, `span` or `com` by (1 − α)**(Δt/halflife).
     bias : bool, optional
-        False: "var", "std" and "cov" are divided by 1 − Σw²/(Σw)².
+        False: variances and covariances are divided by 1 − Σw²/(Σw)².
     reset : array_like, optional
         Where a statistic starts anew: a mask, or labels of groups that follow each other; see
         :func:`mgrec.linear_recurrence`.
@@ -99,6 +103,12 @@ def ewm(
     is at most 4·(min(i, 1/α) + 1)·2⁻⁵³ of the largest size among x_0 … x_i, and that of float32
     one more unit in the last place; larger only where α·x is a subnormal number, and where
     differences of values overflow. CuPy takes subnormal float32 numbers for 0.
+
+    *Variances* are those of exact arithmetic but for relative rounding errors of the weights. Of
+    one value they are 0 with `bias` and nan without, also after steps without a value. Of two they
+    are (x_1 − x_2)²/2 without `bias`, however little the first one weighs. pandas subtracts Σw²
+    from (Σw)², and has nan or fewer digits where one value has nearly all the weight. nan without
+    `bias` means that one value has all of it: the only one, or every new one with α = 1.
 
     *As pandas.* Where α is 1/2 and `adjust` is False, a new value weighs 1 less what the mean so
     far weighs, 2**−g after g steps: pandas does so for com = 1. pandas refuses `times` for all

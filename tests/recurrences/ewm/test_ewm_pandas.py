@@ -1,5 +1,7 @@
 """Exponentially weighted statistics under every option: pandas', however they are computed."""
 
+from fractions import Fraction
+
 import dask.array as da
 import numpy as np
 import pandas as pd
@@ -150,7 +152,7 @@ def to_device(request, monkeypatch):
 
 
 def to_numpy(array):
-    return array.get() if hasattr(array, "get") else array
+    return array.get() if hasattr(array, "get") else np.asarray(array)
 
 
 @pytest.mark.parametrize("adjust", [True, False])
@@ -177,3 +179,57 @@ def test_statistics_on_a_gpu_are_those_of_numpy(statistic, adjust, to_device, mo
         result = ewm(to_device(x), **chosen, **options, **moved)
         assert type(result) is type(to_device(x))
         np.testing.assert_allclose(to_numpy(result), wanted, rtol=1e-8, atol=1e-7)
+
+
+# The first of these times its reciprocal is not 1.
+SHARES = [1 / 3.0934119885611606, 0.9, 1e-3]
+LESS_OFTEN = [pytest.param(name, marks=pytest.mark.extended) for name in ("std", "cov")]
+
+
+def assert_variance_of_one_value(move, statistic, adjust):
+    """Exactly 0, biased, and nan otherwise, also after gaps: pandas divides rounding errors."""
+    x = np.full((12, 2), np.nan)
+    x[0], x[4, 1], x[8, 1] = 3.0, 1e6, 1e-200
+    reset = move(np.arange(12) % 4 == 0)
+    other = {"other": move(x)} if statistic == "cov" else {}
+    for share in SHARES:
+        for bias in (True, False):
+            wanted = np.full((12, 2), 0.0 if bias else np.nan)
+            wanted[4:, 0] = np.nan
+            options = {"alpha": share, "adjust": adjust, "statistic": statistic, "bias": bias}
+            result = ewm(move(x), axis=0, reset=reset, **options, **other)
+            np.testing.assert_array_equal(to_numpy(result), wanted)
+
+
+def assert_variance_of_two_values(move, adjust):
+    """Unbiased (x − y)²/2, whatever little the first one still weighs; pandas has nan there."""
+    for gap in (1, 40):
+        x = np.full(gap + 1, np.nan)
+        x[[0, gap]] = 1000, 1000.125
+        for share in SHARES:
+            fallen = (1 - Fraction(share)) ** gap
+            kept = fallen / (fallen + (1 if adjust else Fraction(share)))
+            for bias, wanted in ((True, float(kept * (1 - kept)) / 64), (False, 1 / 128)):
+                options = {"alpha": share, "adjust": adjust, "statistic": "var", "bias": bias}
+                result = to_numpy(ewm(move(x), **options))[-1]
+                np.testing.assert_allclose(result, wanted, rtol=1e-11)
+
+
+@pytest.mark.parametrize("adjust", [True, False])
+@pytest.mark.parametrize("statistic", ["var", *LESS_OFTEN])
+@pytest.mark.parametrize("is_lazy", [False, True])
+def test_variances_of_one_and_two_values(statistic, adjust, is_lazy):
+    def move(array):
+        return da.from_array(array, chunks=min(5, len(array) - 1)) if is_lazy else array
+
+    assert_variance_of_one_value(move, statistic, adjust)
+    if statistic == "var":
+        assert_variance_of_two_values(move, adjust)
+
+
+@pytest.mark.parametrize("adjust", [True, False])
+@pytest.mark.parametrize("statistic", ["var", *LESS_OFTEN])
+def test_variances_of_one_and_two_values_on_a_gpu(statistic, adjust, to_device):
+    assert_variance_of_one_value(to_device, statistic, adjust)
+    if statistic == "var":
+        assert_variance_of_two_values(to_device, adjust)

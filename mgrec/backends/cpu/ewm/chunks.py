@@ -177,8 +177,8 @@ def _last_mark(marks: Any) -> Any:
 @numba.njit(**WITHIN)
 def scaled(state: Any, unit: float) -> Any:
     """A state whose weights are all multiplied."""
-    count, weight, squares, x, y, xx, yy, xy = state
-    return count, weight * unit, squares * (unit * unit), x, y, xx, yy, xy
+    count, weight, divisor, x, y, xx, yy, xy = state
+    return count, weight * unit, divisor, x, y, xx, yy, xy
 
 
 @cache
@@ -206,15 +206,15 @@ def propagate_kernel(is_sum: bool, is_adjusted: bool) -> Any:
 @numba.njit(**WITHIN)
 def joined(state: Any, parts: Any, row: int, further: float) -> Any:
     """The state of two groups of observations (Chan, Golub and LeVeque 1979)."""
-    count, weight, squares, x, y, xx, yy, xy = state
+    count, weight, divisor, x, y, xx, yy, xy = state
     own = parts[5, row]
     if own == 0:
-        return count + further, weight, squares, x, y, xx, yy, xy
+        return count + further, weight, divisor, x, y, xx, yy, xy
     whole = weight + own
     gain, kept = own / whole, weight / whole
     off_x, off_y = parts[7, row] - x, parts[8, row] - y
     xx = kept * xx + gain * parts[9, row] + kept * gain * off_x * off_x
     yy = kept * yy + gain * parts[10, row] + kept * gain * off_y * off_y
     xy = kept * xy + gain * parts[11, row] + kept * gain * off_x * off_y
-    squares = squares + parts[6, row]
-    return count + further, whole, squares, x + gain * off_x, y + gain * off_y, xx, yy, xy
+    divisor = kept * kept * divisor + gain * gain * parts[6, row] + 2.0 * kept * gain
+    return count + further, whole, divisor, x + gain * off_x, y + gain * off_y, xx, yy, xy

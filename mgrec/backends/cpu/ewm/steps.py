@@ -1,8 +1,8 @@
 """One step after the other: the loops that every statistic is.
 
-The state of a row is (count, weight, squares, x, y, xx, yy, xy): observations so far, the sum of
-their weights and of the squares of these, the means of both series, and their variances and
-covariance; of "sum", x is the sum. What a statistic does not return, the compiler leaves out.
+The state of a row is (count, weight, divisor, x, y, xx, yy, xy): observations so far, the sum of
+their weights w, 1 − Σw²/(Σw)², the means of both series, and their variances and covariance; of
+"sum", x is the sum. What a statistic does not return, the compiler leaves out.
 """
 
 from __future__ import annotations
@@ -184,8 +184,8 @@ def own_weight(
 @numba.njit(**WITHIN)
 def faded(state: Any, falls: float) -> Any:
     """The state after a step without an observation."""
-    count, weight, squares, x, y, xx, yy, xy = state
-    return count, weight * falls, squares * (falls * falls), x, y, xx, yy, xy
+    count, weight, divisor, x, y, xx, yy, xy = state
+    return count, weight * falls, divisor, x, y, xx, yy, xy
 
 
 @numba.njit(**WITHIN)
@@ -193,24 +193,25 @@ def observe(state: Any, falls: float, own: float, x: float, y: float, is_adjuste
     """The state after an observation.
 
     West's update (1979): with d = x − mean, the mean grows by gain·d, and the variance is
-    (1 − gain)·(xx + gain·d²), 0 for a constant series.
+    kept·(xx + gain·d²), 0 for a constant series. Nothing cancels: `kept` and `gain` are quotients,
+    0 and 1 for a first observation, and the divisor is a sum over pairs of observations,
+    2·Σ_{i<j} w_i·w_j/(Σw)².
     """
-    count, weight, squares, mean_x, mean_y, xx, yy, xy = state
-    whole = fma(weight, falls, own)
+    count, weight, divisor, mean_x, mean_y, xx, yy, xy = state
+    old = weight * falls
+    whole = old + own
     # All may weigh nothing: those of own weight 1 − 1, where is_complement.
-    unit = 1.0 / (whole if whole > 0 else 1.0)
-    gain = own * unit
-    kept = 1.0 - gain
+    whole = whole if whole > 0 else 1.0
+    kept, gain = old / whole, own / whole
     off_x, off_y = x - mean_x, y - mean_y
     mean_x, mean_y = fma(gain, off_x, mean_x), fma(gain, off_y, mean_y)
-    part_x, part_y = kept * gain * off_x, kept * gain * off_y
+    part = kept * gain
+    part_x, part_y = part * off_x, part * off_y
     xx, yy = fma(kept, xx, part_x * off_x), fma(kept, yy, part_y * off_y)
     xy = fma(kept, xy, part_x * off_y)
-    squares = fma(squares, falls * falls, own * own)
-    if not is_adjusted:
-        squares *= unit * unit
-        whole = 1.0
-    return count + 1.0, whole, squares, mean_x, mean_y, xx, yy, xy
+    divisor = fma(kept * kept, divisor, 2.0 * part)
+    weight = whole if is_adjusted else 1.0
+    return count + 1.0, weight, divisor, mean_x, mean_y, xx, yy, xy
 
 
 def _mean(state: Any, is_biased: bool) -> Any:
@@ -218,15 +219,15 @@ def _mean(state: Any, is_biased: bool) -> Any:
 
 
 def _var(state: Any, is_biased: bool) -> Any:
-    return _unbiased(state[5], state[1], state[2], is_biased)
+    return _unbiased(state[5], state[2], is_biased)
 
 
 def _std(state: Any, is_biased: bool) -> Any:
-    return math.sqrt(_unbiased(state[5], state[1], state[2], is_biased))
+    return math.sqrt(_unbiased(state[5], state[2], is_biased))
 
 
 def _cov(state: Any, is_biased: bool) -> Any:
-    return _unbiased(state[7], state[1], state[2], is_biased)
+    return _unbiased(state[7], state[2], is_biased)
 
 
 def _corr(state: Any, is_biased: bool) -> Any:
@@ -234,11 +235,9 @@ def _corr(state: Any, is_biased: bool) -> Any:
 
 
 @numba.njit(**WITHIN)
-def _unbiased(variance: float, weight: float, squares: float, is_biased: bool) -> float:
-    square = weight * weight
-    rest = square - squares
-    factor = square / rest if rest > 0 else np.nan
-    return variance if is_biased else factor * variance
+def _unbiased(variance: float, divisor: float, is_biased: bool) -> float:
+    unbiased = variance / divisor if divisor > 0 else np.nan
+    return variance if is_biased else unbiased
 
 
 _NEEDED = {
