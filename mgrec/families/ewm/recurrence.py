@@ -69,13 +69,15 @@ def ewm_problem(
     Parameters
     ----------
     series : dict, role -> array
-        See :class:`EwmRecurrence`; in its order.
+        See :class:`EwmRecurrence`.
     axis : int
         0 or more.
     dtype : numpy.dtype
         Of the results, float32 or float64.
     """
-    arrays = tuple(series.values())
+    # Results are chunked like the last one, x.
+    roles = tuple(sorted(series, key=lambda role: role == "x"))
+    arrays = tuple(series[role] for role in roles)
     shape = tuple(series["x"].shape)
     recurrence = EwmRecurrence(
         dtype=dtype,
@@ -87,6 +89,6 @@ def ewm_problem(
         state_shape=(STATES,),
         states=STATES,
         weights=weights,
-        roles=tuple(series),
+        roles=roles,
     )
     return Problem(recurrence, arrays, (), shape)

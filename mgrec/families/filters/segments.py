@@ -96,8 +96,8 @@ class SegmentedSummary:
 class SegmentedFilter(FilterRecurrence):
     """A filter whose states start anew where it is marked.
 
-    The blocks of a pack are the samples, the marks, and what each state starts from, if it is
-    not 0.
+    The blocks of a pack are the marks, what each state starts from, if it is not 0, and the
+    samples.
     """
 
     @property
@@ -141,6 +141,9 @@ class SegmentedFilter(FilterRecurrence):
         self, backend: Backend, pack: Pack, shape: Shape, entry: Any, out: Arrays = ()
     ) -> tuple[Arrays, Any]:
         samples, marks, starts = self._rows(pack)
+        if not samples.size:
+            nothing = replace(pack, blocks=pack.blocks[-1:])
+            return super().determine(backend, nothing, shape, entry, out)
         outer, steps, inner = canonical_shape(shape, self.axis)
         before = np.zeros_like(starts) if entry is None else to_host(entry)
         before = before.reshape(starts.shape)
@@ -173,7 +176,7 @@ class SegmentedFilter(FilterRecurrence):
 
     def _rows(self, pack: Pack) -> tuple[Any, np.ndarray, np.ndarray]:
         """Samples (rows, steps), marks (1 or rows, steps) and starts (states, rows)."""
-        x, marks, *starts = pack.blocks
+        marks, *starts, x = pack.blocks
         outer, steps, inner = canonical_shape(x.shape, self.axis)
 
         def rows(array: Any, shape: Shape) -> Any:
@@ -182,8 +185,8 @@ class SegmentedFilter(FilterRecurrence):
             lines = full.reshape(outer, steps, inner).swapaxes(1, 2)
             return contiguous(lines).reshape(outer * inner, steps)
 
-        is_shared = marks.size == marks.shape[self.axis]
         along = tuple(steps if k == self.axis else 1 for k in range(x.ndim))
+        is_shared = marks.shape in (along, (1,) * x.ndim)
         marks = rows(marks, along if is_shared else x.shape)
         begin = np.zeros((self.cascade.states, outer * inner), self.state_dtype)
         whole = tuple(1 if k == self.axis else n for k, n in enumerate(x.shape))
@@ -226,7 +229,8 @@ def with_marks(problem: Problem, marks: Any) -> Problem:
     if is_on_gpu(x):
         beside = getattr(x, "_meta", x)
         starts = [s if is_on_gpu(s) or is_lazy(s) else np.asarray(s, like=beside) for s in starts]
-    blocks = (x, marks, *starts)
+    # Results are chunked like the last one.
+    blocks = (marks, *starts, x)
     own = {each.name: getattr(problem.recurrence, each.name) for each in fields(problem.recurrence)}
     own["varying"] = tuple([varying(block.shape, x.shape) for block in blocks])
     own["block_dtypes"] = tuple([block.dtype for block in blocks])

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import signal
 
-from mgrec.signal import lfilter, sosfilt
+from mgrec.signal import ewm, lfilter, sosfilt
 
 FILTERS = {
     "one": ([0.5], [1.0, -0.5]),
@@ -105,6 +105,39 @@ def test_dtypes_and_out(dtype):
     assert lfilter(b, a, x, reset=marks, out=out) is out
     np.testing.assert_array_equal(out, y)
     assert lfilter(b, a, x[:0], reset=marks[:0]).shape == (0,)
+
+
+SOS = [[1, 0, 0, 1, -0.5, 0], [1, 1, 0, 1, 0, 0]]
+
+
+@pytest.mark.parametrize("call", [
+    lambda x, **more: lfilter([1.0], [1.0, -0.5], x, 0, **more),
+    lambda x, **more: sosfilt(SOS, x, 0, **more),
+    lambda x, **more: ewm(x, alpha=0.3, axis=0, **more),
+])  # fmt: skip
+def test_results_are_chunked_like_x_whatever_marks_are(call):
+    x, marks = draw((40, 6), 0, 0.2, "full")
+    chunked = da.from_array(x, chunks=((7, 0, 20, 13), (4, 2)))
+    for reset in (marks, marks[:, 0], np.cumsum(marks[:, 0])):
+        y = call(chunked, reset=da.from_array(reset, chunks=13))
+        assert y.chunks == chunked.chunks
+        np.testing.assert_allclose(y.compute(scheduler="sync"), call(x, reset=reset), atol=1e-13)
+
+
+@pytest.mark.parametrize("is_lazy", [False, True])
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (32, 0, 4, 4)])
+def test_segments_of_nothing(shape, is_lazy):
+    x = da.zeros(shape, chunks=16) if is_lazy else np.zeros(shape)
+    for axis in range(len(shape)):
+        sections = (2, *shape[:axis], 2, *shape[axis + 1 :])
+        zi = np.arange(np.prod(sections, dtype=int)).reshape(sections) * 1.0
+        for marks in (np.zeros(shape[axis], bool), np.zeros(shape, bool)):
+            y, zf = sosfilt(SOS, x, axis, zi=zi, reset=marks)
+            assert np.asarray(y).shape == shape
+            assert zf.shape == zi.shape
+            if not shape[axis]:
+                np.testing.assert_array_equal(zf, zi)
+            assert lfilter([1.0], [1.0, -0.5], x, axis, reset=marks).shape == shape
 
 
 def test_reset_of_other_shapes_is_refused():
