@@ -13,6 +13,7 @@ from ..algebra.coefficient import Coefficient
 from .casts import cast
 from .foreign import refuse
 from .layout import shape_of
+from .native import as_native
 
 _COMPUTED = "bhilqBHILQfdFDe"
 
@@ -23,13 +24,26 @@ def as_array(name: str, value: Any) -> Any:
         return value
     if isinstance(value, bool):
         raise TypeError(f"{name} must be a number; got a bool")
-    array = value if type(value) is np.ndarray else as_any_array(name, value)
-    if array.dtype.char not in _COMPUTED:
+    array = as_any_array(name, value)
+    check_computed(name, array, value)
+    return array
+
+
+def check_computed(name: str, array: Any, value: Any, others: str = "") -> None:
+    """Raise TypeError unless numbers of an array's dtype can be computed with.
+
+    Parameters
+    ----------
+    value : object
+        Of which the array was made.
+    others : str
+        Characters of dtypes that are taken besides.
+    """
+    if array.dtype.char not in _COMPUTED + others:
         raise TypeError(
             f"{name} must be of an integer, floating or complex dtype of at most 64 bits a "
             f"component; got {array.dtype}{_kind_of(value)}"
         )
-    return array
 
 
 def _kind_of(value: Any) -> str:
@@ -42,9 +56,9 @@ def _kind_of(value: Any) -> str:
 
 
 def as_any_array(name: str, value: Any) -> Any:
-    """A CuPy or Dask array, or what NumPy makes an array of, of any dtype."""
+    """A CuPy or Dask array, or what NumPy makes an array of, of any dtype, as kernels read it."""
     if type(value) is np.ndarray:
-        return value
+        return as_native(value)
     refuse(name, value)
     if hasattr(type(value), "__cuda_array_interface__"):
         return _on_gpu(name, value)
@@ -52,20 +66,23 @@ def as_any_array(name: str, value: Any) -> Any:
 
 
 def as_plain_array(name: str, value: Any) -> Any:
-    """A Dask array, or what NumPy makes an array of; other lazy objects are refused."""
+    """A Dask array, or what NumPy makes an array of, as kernels read it.
+
+    Masked arrays and other lazy objects are refused.
+    """
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{name} must be a plain array; got a masked array: fill it first")
     if hasattr(value, "dask") and hasattr(value, "chunks") and hasattr(value, "_meta"):
         if isinstance(value._meta, np.ma.MaskedArray):
             raise TypeError(f"{name} must be plain; got chunks of masked arrays: fill them first")
-        return value
+        return as_native(value)
     if hasattr(value, "__dask_graph__") and value.__dask_graph__() is not None:
         kind, instead = type(value).__name__, "make a Dask array of it"
         if hasattr(type(value), "dims"):  # a Delayed has every attribute
             instead = "pass its .data, or import mgrec.xarray for the methods of .mgrec"
         raise TypeError(f"{name} must be a NumPy or Dask array; got a lazy {kind}: {instead}")
     try:
-        return np.asarray(value)
+        return as_native(np.asarray(value))
     except (TypeError, ValueError) as error:
         wrong = TypeError if isinstance(error, TypeError) else ValueError
         raise wrong(

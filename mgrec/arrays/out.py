@@ -19,9 +19,9 @@ def check_out(
 ) -> tuple[Any, ...]:
     """The arrays to write results to, checked; empty where `out` is None.
 
-    They must be writeable and C-contiguous, of the result's shape, dtype and kind, and share no
-    memory with operands: a kernel may read these again. `count` results come as a tuple, one
-    array where None.
+    They must be writeable, aligned and C-contiguous, of the result's shape, dtype and kind, and
+    share no memory with operands: a kernel may read these again. `count` results come as a tuple,
+    one array where None.
     """
     if out is None:
         return ()
@@ -52,8 +52,10 @@ def _check(
         raise ValueError(
             f"out must have shape {shape} and dtype {dtype}; got {array.shape} and {array.dtype}"
         )
-    if not array.flags.c_contiguous or not getattr(array.flags, "writeable", True):
-        raise ValueError("out must be C-contiguous and writeable; got an array that is not")
+    flags = array.flags
+    is_aligned = getattr(flags, "aligned", True)
+    if not (flags.c_contiguous and getattr(flags, "writeable", True) and is_aligned):
+        raise ValueError("out must be C-contiguous, writeable and aligned; got one that is not")
     if any(_overlap(array, operand) for operand in operands):
         raise ValueError("out must not share memory with an operand; got an array that does")
 

@@ -28,6 +28,7 @@ from typing import Any, ClassVar
 import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
 
+from ..arrays.native import as_native
 from .begun import Begin, Begun
 from .kernels import Again, Backend, Kernels, Summarise
 
@@ -40,11 +41,20 @@ Arrays = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Pack:
-    """The blocks of one chunk, its place among the chunks, and where it starts."""
+    """The blocks of one chunk, its place among the chunks, and where it starts.
+
+    Blocks are made native: those that a worker was sent lie where the message left them.
+    """
 
     blocks: Arrays
     place: Place
     starts: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "blocks", tuple([as_native(block) for block in self.blocks]))
+
+    def __reduce__(self) -> Any:
+        return Pack, (self.blocks, self.place, self.starts)
 
     def __sizeof__(self) -> int:
         return sum(block.nbytes for block in self.blocks)

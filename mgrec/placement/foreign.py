@@ -90,7 +90,10 @@ class Passage:
     def take(self, name: str, value: Any) -> Any:
         """An argument, or what a tuple, a list or an operand of mgrec holds, at home."""
         if isinstance(value, (tuple, list)):
-            own = [self.take(name, item) for item in value]
+            try:
+                own = [self.take(name, item) for item in value]
+            except RecursionError:
+                raise TypeError(f"{name} must be numbers; got a list of itself") from None
             return own if isinstance(value, list) else tuple(own)
         if isinstance(value, Coefficient):
             return Coefficient.of(value.function, *self.take(name, value.arrays))

@@ -6,6 +6,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
+from ..arrays.kinds import is_lazy
+from ..arrays.layout import contiguous
 from ..arrays.out import check_out
 from ..families.problem import Composed, Problem
 from ..families.wavefront.door import check_table
@@ -43,7 +47,7 @@ def summed_area_table(
     Raises
     ------
     TypeError
-        `x` or `dtype` is of another kind.
+        `x` or `dtype` is of another kind, or `dtype` of another byte order.
     ValueError
         `axes` are not two or more different axes of `x`.
     RuntimeError
@@ -54,7 +58,8 @@ def summed_area_table(
     *Accuracy.* In host memory sums are added up in the order of
     ``x.cumsum(axes[1], dtype).cumsum(axes[0])``, whatever the chunks are: the same bits. Over more
     axes the table of the last two is summed along the others by :func:`mgrec.linear_recurrence`:
-    integers have the bits of ``cumsum``, and others that function's error in addition.
+    integers have the bits of ``cumsum``, and others that function's error in addition, with nan and
+    inf where ``cumsum`` has them.
 
     On a GPU integers have the same bits too. Other sums are added up in an order that follows from
     shape and dtypes, and over Dask from the chunks: the same bits in every run and on every GPU
@@ -114,5 +119,29 @@ def _sum_on(problem: Problem, others: tuple[int, ...]) -> Any:
     table = solve(replace(problem, out=None))
     for axis in reversed(others):
         is_last = axis == others[0]
-        table = linear_recurrence(1, table, axis=axis, out=out if is_last else None)
+        table = _sum_along(axis, table, out if is_last else None)
     return table
+
+
+def _sum_along(axis: int, table: Any, out: Any) -> Any:
+    """Sums along an axis; those of complex numbers part by part, as (1 + 0j)·inf has a nan."""
+    if table.dtype.kind != "c":
+        return linear_recurrence(1, table, axis=axis, out=out)
+    if not is_lazy(table):
+        room = None if out is None else _parts(out)
+        sums = _joined(linear_recurrence(1, _parts(table), axis=axis, out=room))
+        return sums if out is None else out
+    chunks, meta = table.chunks, _parts(table._meta)
+    parts = table.map_blocks(_parts, chunks=(*chunks, (2,)), new_axis=table.ndim, meta=meta)
+    sums = linear_recurrence(1, parts, axis=axis)
+    return sums.map_blocks(_joined, chunks=chunks, drop_axis=table.ndim, meta=table._meta)
+
+
+def _parts(table: Any) -> Any:
+    """The real and imaginary parts of complex numbers, along a new last axis."""
+    return contiguous(table).view(table.real.dtype).reshape(*table.shape, 2)
+
+
+def _joined(parts: Any) -> Any:
+    """Complex numbers of their parts along the last axis."""
+    return contiguous(parts).view(np.result_type(parts.dtype, np.complex64))[..., 0]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...arrays.arguments import as_axis
-from ...arrays.door import as_any_array, as_plain_array
+from ...arrays.door import as_any_array, as_plain_array, check_computed
 from ...arrays.foreign import library_of
 from ...arrays.kinds import check_together, is_on_gpu
 from ...arrays.layout import moved_axis
@@ -20,10 +20,11 @@ _COMPUTED = "fdFD"
 
 def as_signal(x: Any, name: str = "x") -> Any:
     """An array of at least one axis, NumPy's, CuPy's or Dask's."""
-    x = as_any_array(name, x)
-    if x.ndim == 0:
-        raise ValueError(f"{name} must be at least 1-D; got a single value of {x.dtype}")
-    return x
+    array = as_any_array(name, x)
+    check_computed(name, array, x, "?")
+    if array.ndim == 0:
+        raise ValueError(f"{name} must be at least 1-D; got a single value of {array.dtype}")
+    return array
 
 
 def as_coefficients(name: str, values: Any) -> np.ndarray:
@@ -32,8 +33,7 @@ def as_coefficients(name: str, values: Any) -> np.ndarray:
     if library is not None:
         values = library.taken(name, values, False)
     array = np.asarray(values.get() if is_on_gpu(values) else as_plain_array(name, values))
-    if array.dtype.kind == "O":
-        raise TypeError(f"{name} must hold numbers of a NumPy dtype; got {values!r:.60}")
+    check_computed(name, array, values, "?")
     return array
 
 
@@ -84,7 +84,7 @@ def result_dtype(*arrays: Any) -> np.dtype[Any]:
             f"Parameter's dtypes produced result type '{dtype}', which is not supported: filters "
             f"are computed in float32, float64, complex64 and complex128"
         )
-    return np.dtype(dtype.newbyteorder("="))
+    return dtype
 
 
 def check_polynomials(b: Any, a: Any, x: Any, axis: Any, zi: Any, out: Any) -> Problem:
@@ -134,9 +134,10 @@ def check_sections(sos: Any, x: Any, axis: Any, zi: Any, out: Any) -> Problem:
 
 
 def _as_states(zi: Any, x: Any) -> Any:
-    zi = as_any_array("zi", zi)
-    check_together([("x", x)], [("zi", zi)])
-    return zi
+    array = as_any_array("zi", zi)
+    check_computed("zi", array, zi, "?")
+    check_together([("x", x)], [("zi", array)])
+    return array
 
 
 def as_zf(recurrence: FilterRecurrence, exit: Any, is_sections: bool) -> Any:

@@ -136,7 +136,7 @@ def _promoted(name: str, value: Any, dtype: np.dtype[Any], is_cast: bool) -> Any
         return as_scalar(name, value, dtype)
     if is_cast:
         return cast(value, dtype)
-    native = np.dtype(np.float32) if value.dtype == np.float16 else value.dtype.newbyteorder("=")
+    native = np.dtype(np.float32) if value.dtype == np.float16 else value.dtype
     return cast(value, native)
 
 

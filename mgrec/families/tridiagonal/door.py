@@ -91,7 +91,6 @@ def _as_periodic(periodic: Any, method: str) -> bool:
 def _dtype_of(checked: dict[str, Any]) -> np.dtype[Any]:
     given = [getattr(value, "dtype", value) for value in checked.values()]
     is_one = isinstance(given[0], np.dtype) and given.count(given[0]) == len(given)
-    is_one = is_one and given[0].isnative
     dtype = given[0] if is_one else np.result_type(*given)
     if dtype.kind in "iu":
         return np.dtype(np.float64)

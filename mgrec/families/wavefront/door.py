@@ -48,8 +48,13 @@ def check_table(x: Any, axes: Any, dtype: Any, out: Any) -> tuple[Problem, tuple
 def _dtype_of_sums(own: np.dtype[Any], asked: Any) -> np.dtype[Any]:
     """What ``numpy.cumsum`` adds up in: at least the platform's integer."""
     if asked is None:
-        return np.cumsum(np.empty(0, own.newbyteorder("="))).dtype
-    dtype = np.dtype(asked)
+        return np.cumsum(np.empty(0, own)).dtype
+    try:
+        dtype = np.dtype(asked)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"dtype must be one of NumPy's; got {asked!r}") from error
+    if not dtype.isnative:
+        raise TypeError(f"dtype must be in native byte order; got {dtype}")
     if dtype.char not in _SUMMED or dtype.kind == "b" or not np.can_cast(own, dtype, "same_kind"):
         raise TypeError(f"dtype must be one that x of {own} can be added up in; got {dtype}")
     return dtype
@@ -105,7 +110,7 @@ def _dtype_of_points(named: dict[str, Any]) -> np.dtype[Any]:
     if dtype.char not in "fd":
         names = " and ".join(named)
         raise TypeError(f"{names} must be of integers, float32 or float64; got {dtype}")
-    return dtype.newbyteorder("=")
+    return dtype
 
 
 def _promoted(name: str, value: Any, dtype: np.dtype[Any]) -> Any:

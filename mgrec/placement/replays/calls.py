@@ -80,7 +80,10 @@ class Function:
         else:
             return None
         teller.kind += (self.build, *options)
-        if not self._tell(teller, operands, options):
+        try:
+            if not self._tell(teller, operands, options):
+                return None
+        except RecursionError:  # a list that contains itself
             return None
         is_on_host = type(teller) is OnHost
         return Call(tuple(teller.kind), teller.leaves, options.get("out"), is_on_host)

@@ -69,7 +69,7 @@ class Teller:
     def _tell_numpy(self, value: Any, by_type: bool) -> bool:
         if not by_type:
             return self.tell_value(value)
-        if not isinstance(value, (np.generic, np.ndarray)) or value.ndim:
+        if not _is_numpy(value) or value.ndim:
             return False
         self.kind += (type(value), value.dtype)
         self.leaves.append(value)
@@ -78,7 +78,7 @@ class Teller:
     def tell_value(self, value: Any) -> bool:
         """Add numbers that a kind tells, all of them; False where they are none, or too many."""
         own = type(value)
-        if isinstance(value, (np.generic, np.ndarray)):
+        if _is_numpy(value):
             if value.nbytes > _MOST_BYTES:
                 return False
             self.kind += (own, value.dtype, value.shape, value.tobytes())
@@ -88,6 +88,11 @@ class Teller:
             return all(self.tell_value(item) for item in value)
         self.kind += (own, repr(value) if own in _NUMBERS else None)  # 0.0 is not -0.0
         return own in _NUMBERS
+
+
+def _is_numpy(value: Any) -> bool:
+    """Whether a value is an array or a number of NumPy's; a subclass may be masked."""
+    return type(value) is np.ndarray or isinstance(value, np.generic)
 
 
 class OnDevice(Teller):
@@ -112,6 +117,6 @@ class OnHost(Teller):
     def tell_array(self, value: Any, by_type: bool) -> bool:
         if not value.ndim:
             return self._tell_numpy(value, by_type)
-        self.kind += (value.shape, value.strides, value.dtype)
+        self.kind += (value.shape, value.strides, value.dtype, value.flags.aligned)
         self.leaves.append(value)
         return bool(value.size <= MOST_STEPS)

@@ -95,10 +95,7 @@ def as_series(x: Any, other: Any, statistic: str) -> dict[str, Any]:
     for name, values in given.items():
         if values.dtype.kind not in "iuf":
             raise TypeError(f"{'other' if name == 'y' else name} must be real; got {values.dtype}")
-    return {
-        name: values.astype(np.float64) if values.dtype.char == "g" else values
-        for name, values in given.items()
-    }
+    return given
 
 
 def as_gaps(times: Any, halflife: Any, x: Any, axis: int) -> Any:

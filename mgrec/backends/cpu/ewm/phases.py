@@ -81,7 +81,7 @@ def _series(recurrence: EwmRecurrence, chunk: Chunk) -> tuple[Any, Any, Any, Any
 
 
 def _readable(x: np.ndarray) -> np.ndarray:
-    is_read = x.dtype.char in _READ and x.dtype.isnative
+    is_read = x.dtype.char in _READ
     return writable(x if is_read else x.astype(np.float64))
 
 

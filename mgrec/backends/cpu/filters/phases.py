@@ -111,7 +111,7 @@ def _samples(cascade: Cascade, chunk: Chunk) -> np.ndarray:
     """x in the dtype of the results, or as it is where a loop casts it block by block."""
     x: np.ndarray = chunk.operands[0]
     _, steps, inner = chunk.shape
-    is_cast = chunk.dtype == np.float64 and x.dtype.char in _CAST and x.dtype.isnative
+    is_cast = chunk.dtype == np.float64 and x.dtype.char in _CAST
     if is_cast and len(cascade.sections) == 1 and steps >= LONG and inner == 1:
         return x
     return x.astype(chunk.dtype, copy=False)

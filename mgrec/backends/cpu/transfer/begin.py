@@ -73,6 +73,8 @@ def begin(
 def _may_forget(s: np.ndarray, chunk: Chunk) -> bool:
     """Whether the first coefficients say that the head will be short."""
     count = min(_MOST_EVIDENCE, chunk.steps // _EVIDENCE_SHARE)
+    if count == 0:
+        return False
     first = s[0, -count:, 0] if chunk.reverse else s[0, :count, 0]
     with np.errstate(all="ignore"):
         bits = -float(np.log2(np.abs(first.astype(np.float64))).mean())

@@ -91,7 +91,7 @@ def _dtype_of(given: dict[str, Any], floor: Any) -> np.dtype[Any]:
             f"local, weights and borders must promote to {', '.join(_DTYPES)}; got {dtype}: "
             f"cast them first"
         )
-    return dtype.newbyteorder("=")
+    return dtype
 
 
 def _border(name: str, pair: Operators, dtype: np.dtype[Any]) -> Any:

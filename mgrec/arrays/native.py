@@ -1,0 +1,34 @@
+"""Arrays as compiled kernels read them: in the machine's byte order, aligned, of no subclass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .kinds import is_lazy
+
+
+def as_native(array: Any) -> Any:
+    """Return the array, or a copy in native byte order that is aligned.
+
+    numba tells arrays inside of tuples apart by their dtype's number alone, and other arrays too
+    once a subclass or an unaligned array was seen: it runs code for native arrays on the bytes of
+    others. A Dask array's chunks are converted, except for their alignment, which
+    :class:`mgrec.families.family.Pack` sees to.
+
+    Examples
+    --------
+    >>> as_native(np.array([1, 2], ">i4")).dtype.isnative
+    True
+    """
+    if type(array) is np.ndarray:
+        dtype = array.dtype
+        if dtype.isnative and array.flags.aligned:
+            return array
+        return array.astype(dtype.newbyteorder("="))
+    if isinstance(array, np.ndarray):
+        return as_native(np.asarray(array))
+    if is_lazy(array) and not array.dtype.isnative:
+        return array.astype(array.dtype.newbyteorder("="))
+    return array
