@@ -27,6 +27,7 @@ affine = TransferMap(
     _affine_apply,
     (1, 0),
     "affine",
+    check_laws=False,
     capabilities=Capabilities(
         casts_operands=True, is_affine=True, redoes_rows=True, composes_cheaply=True
     ),

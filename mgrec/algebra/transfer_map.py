@@ -61,6 +61,11 @@ class TransferMap:
     name : str, optional
         Shown in the keys of a Dask graph and in messages; the name of `lift`
         when not given.
+    check_laws : bool, optional
+        Check the laws below on sampled steps of the first call, and of the first one with 128
+        steps or more, of every process and dtype: a broken law is a ``ValueError``. Floats may
+        differ by 1e-6 of the largest state, integers by what rounding does. False leaves the
+        check out, for a map that keeps its laws less closely.
     capabilities : Capabilities, optional
         What the ready-made maps declare for the sake of speed; leave it alone for your own.
 
@@ -106,6 +111,7 @@ class TransferMap:
     apply: Callable[[Map, Any], Any]
     identity: Map
     name: str = ""
+    check_laws: bool = field(default=True, repr=False, kw_only=True)
     capabilities: Capabilities = field(default=GENERAL, repr=False, kw_only=True)
     fingerprint: str = field(init=False, repr=False)
 
@@ -121,6 +127,8 @@ class TransferMap:
             raise TypeError(
                 f"identity must be a tuple of scalars, as every map is; got {self.identity!r}"
             )
+        if not isinstance(self.check_laws, bool):
+            raise TypeError(f"check_laws must be True or False; got {self.check_laws!r}")
         if not self.name:
             name = self.lift.__name__.strip("_<>").removesuffix("_lift")
             object.__setattr__(self, "name", name)

@@ -42,6 +42,12 @@ def _has(kind: Any, name: str) -> bool:
     return hasattr(kind, name)
 
 
+def is_capturing() -> bool:
+    """Whether the current stream is being captured into a CUDA graph."""
+    cupy = sys.modules.get("cupy")
+    return cupy is not None and bool(cupy.cuda.get_current_stream().is_capturing())
+
+
 def refuse_capture(what: str, why: str) -> None:
     """Raise where the current stream is being captured, for what a graph could not repeat.
 
@@ -49,8 +55,7 @@ def refuse_capture(what: str, why: str) -> None:
     ------
     RuntimeError
     """
-    cupy = sys.modules.get("cupy")
-    if cupy is not None and cupy.cuda.get_current_stream().is_capturing():
+    if is_capturing():
         raise RuntimeError(
             f"{what} cannot be captured into a CUDA graph, since {why}; solve it outside the "
             f"capture"

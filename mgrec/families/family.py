@@ -211,6 +211,10 @@ class AlongAxis(Recurrence):
         """States before the first step, all 0, in the form in which they are given."""
         return ()
 
+    def for_warm_up(self) -> AlongAxis:
+        """The recurrence for chunks of :meth:`sample`, whose results nobody reads."""
+        return self
+
     @abstractmethod
     def enter(self, initial: Sequence[Any], shape: Shape) -> Any:
         """The entry of a first chunk of this shape, from arrays (state_shape, *rows)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
@@ -56,8 +57,9 @@ def scan(
         `transfer_map` is no :class:`TransferMap`, its functions cannot be compiled or return
         no tuples as long as its identity, or a dtype is refused (``maps.mobius`` is real).
     ValueError
-        Shapes or chunks do not fit, ``lift`` takes another number of operands, or `initial`
-        is no state that ``apply`` takes.
+        Shapes or chunks do not fit, ``lift`` takes another number of operands, `initial`
+        is no state that ``apply`` takes, or a map of your own breaks a law on sampled steps of
+        the first call (over Dask when the first chunk is computed).
 
     Notes
     -----
@@ -66,7 +68,9 @@ def scan(
     same bits. Else threads, and Dask chunks, need ``compose`` and are as accurate as it is. Where
     it adds or multiplies numbers that the loop does not (``max_plus`` with an `s` of +inf,
     ``min_plus`` with one of -inf), they may have nan where the loop has none.
-    :func:`mgrec.check_laws` tests a map of your own. CUDA graphs capture what those of
+    So the first call with a map of your own, and the first one of 128 steps, compiles ``compose``
+    and checks it on some of its steps, which takes some 10 ms;
+    :func:`mgrec.check_laws` tests more. CUDA graphs capture what those of
     :func:`mgrec.linear_recurrence` do.
 
     Examples
@@ -122,6 +126,8 @@ def _check_maps(transfer_map: TransferMap, dtype: np.dtype[Any], operands: int) 
     """Call `lift` and `compose` with zeros: a map must be a tuple as long as the identity."""
     zero, width = dtype.type(0), len(transfer_map.identity)
     step = (zero,) * width
+    _check_count("compose", transfer_map, "(earlier, later)", step, step)
+    _check_count("apply", transfer_map, "(map, state)", step, zero)
     for role, arguments in (("lift", (zero,) * operands), ("compose", (step, step))):
         with np.errstate(all="ignore"):
             try:
@@ -133,6 +139,17 @@ def _check_maps(transfer_map: TransferMap, dtype: np.dtype[Any], operands: int) 
                 f"{role} of {transfer_map.name} must return a tuple of {width}, as the identity "
                 f"is; got {found!r}"
             )
+
+
+def _check_count(role: str, transfer_map: TransferMap, wanted: str, *arguments: Any) -> None:
+    """Raise unless a function of a map takes as many arguments as these."""
+    signature = inspect.signature(getattr(transfer_map, role))
+    try:
+        signature.bind(*arguments)
+    except TypeError:
+        raise TypeError(
+            f"{role} of {transfer_map.name} must take {wanted}; got a function of {signature}"
+        ) from None
 
 
 @lru_cache(maxsize=1024)

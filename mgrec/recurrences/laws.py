@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..algebra.transfer_map import Map, TransferMap
-from ..arrays.arguments import as_integer
+from ..arrays.arguments import as_integer, as_real
 
 
 def check_laws(
@@ -32,13 +32,16 @@ def check_laws(
     rtol, atol : float, optional
         How far two states may differ that should be equal; 0 for exact maps.
     samples : int, optional
-        Number of random triples of maps, each with a random state.
+        Number of random triples of maps, each with a random state; at least 1.
     seed : int, optional
 
     Raises
     ------
     AssertionError
         A law does not hold; the message names it and shows the operands of the counterexample.
+    TypeError, ValueError
+        `samples` is below 1, a tolerance is no number, or the state is a tuple and `state` is
+        not given.
 
     Notes
     -----
@@ -69,12 +72,19 @@ def check_laws(
     """
     if not isinstance(transfer_map, TransferMap):
         raise TypeError(f"transfer_map must be a TransferMap; got {transfer_map!r}")
-    samples = as_integer("samples", samples)
+    samples, seed = as_integer("samples", samples), as_integer("seed", seed)
+    if samples < 1 or seed < 0:
+        raise ValueError(
+            f"samples must be at least 1, and seed at least 0; got {samples} and {seed}"
+        )
+    rtol, atol = as_real("rtol", rtol), as_real("atol", atol)
     generator = np.random.default_rng(seed)
     count = transfer_map.lift.__code__.co_argcount
     draws = operands or (_normal,) * count
     if len(draws) != count:
         raise ValueError(f"lift takes {count} operands; got {len(draws)} functions to draw them")
+    if state is None:
+        _check_state(transfer_map, draws)
     with np.errstate(all="ignore"):
         for _ in range(samples):
             given = [tuple(draw(generator) for draw in draws) for _ in range(3)]
@@ -85,6 +95,23 @@ def check_laws(
                         f"{law} does not hold: {left} against {right} for f, g, h lifted from "
                         f"{given} and x = {x}"
                     )
+
+
+def _check_state(transfer_map: TransferMap, draws: Sequence[Callable[..., Any]]) -> None:
+    """Raise if ``apply`` takes another state than a number."""
+    generator = np.random.default_rng(0)
+    with np.errstate(all="ignore"):
+        step = transfer_map.lift(*[draw(generator) for draw in draws])
+        try:
+            is_number = not isinstance(transfer_map.apply(step, _normal(generator)), tuple)
+        except (TypeError, IndexError):
+            is_number = False
+    if not is_number:
+        raise ValueError(
+            f"state must be given where the state is a tuple, as apply of {transfer_map.name} "
+            f"takes it: pass state=, a function that draws one, such as "
+            f"lambda generator: tuple(generator.standard_normal(2))"
+        )
 
 
 def _normal(generator: np.random.Generator) -> Any:

@@ -1,5 +1,6 @@
 """check_laws finds every law that is broken, and names it."""
 
+import dask.array as da
 import numpy as np
 import pytest
 
@@ -64,3 +65,32 @@ def test_exact_maps_can_be_asked_to_be_exact():
 def test_the_number_of_draws_is_checked():
     with pytest.raises(ValueError, match="lift takes 2 operands; got 1 functions to draw them"):
         mgrec.check_laws(affine_like(), lambda g: 1.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "wrong", "message"),
+    [
+        ({"samples": 0}, ValueError, "samples must be at least 1"),
+        ({"samples": -1}, ValueError, "samples must be at least 1"),
+        ({"seed": -1}, ValueError, "seed at least 0; got 200 and -1"),
+        ({"seed": np.matrix([1])}, TypeError, "seed must be an integer"),
+        ({"rtol": da.ones(3)}, TypeError, "rtol must be a real number"),
+        ({"atol": da.ones(3)}, TypeError, "atol must be a real number"),
+    ],
+)
+def test_options_are_checked(options, wrong, message):
+    with pytest.raises(wrong, match=message):
+        mgrec.check_laws(affine_like(), **options)
+
+
+def test_a_state_that_is_a_tuple_must_be_drawn():
+    sums = mgrec.TransferMap(
+        lift=lambda x: (x, x, x),
+        compose=lambda f, g: (f[0] + g[0], f[1] + g[1], f[2] + g[2]),
+        apply=lambda f, state: (state[0] + f[0], state[1] + f[1], state[2] + f[2]),
+        identity=(0.0, 0.0, 0.0),
+        name="sums",
+    )
+    with pytest.raises(ValueError, match="apply of sums takes it: pass state=, a function"):
+        mgrec.check_laws(sums)
+    mgrec.check_laws(sums, state=lambda generator: tuple(generator.standard_normal(3)))

@@ -50,6 +50,7 @@ def check(
     promoted = [_promoted(name, value, dtype, is_cast) for name, value in checked.items()]
     initial_states = tuple([as_state(state, dtype, shape, axis) for state in states])
     reverse = as_flag("reverse", reverse)
+    checks_laws = transfer_map.check_laws
     if reset is not None:
         transfer_map = segmented(transfer_map, len(states), len(operands))
         promoted = [*_marked(reset, initial_states, shape, axis, reverse), *promoted]
@@ -66,6 +67,7 @@ def check(
         states=len(states),
         transfer_map=transfer_map,
         operands=slots,
+        checks_laws=checks_laws,
     )
     is_several = isinstance(initial, tuple)
     return Problem(recurrence, arrays, initial_states, shape, memory, out, is_several)

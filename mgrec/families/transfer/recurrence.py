@@ -22,6 +22,7 @@ from ..family import Arrays, Pack, Shape
 from ..kernels import Again, Backend, Kernels, Summarise
 from .affine import AffineSummary, are_short, propagate_short
 from .head import LARGE, LARGE_ON_GPU, LEAST
+from .laws import check_laws_once
 from .summary import ComposedMaps, SegmentedSummary
 
 
@@ -35,12 +36,15 @@ class TransferRecurrence(Chain):
     operands : tuple
         Of each operand: the number of its block in a pack, a 0-d array, or
         ``(function, slots)`` of a coefficient.
+    checks_laws : bool
+        The laws of the map are checked on steps of the first chunk that is determined.
     """
 
     family: ClassVar[str] = "transfer"
     ends_alike: ClassVar[bool] = True
     transfer_map: TransferMap
     operands: tuple[Any, ...]
+    checks_laws: bool = False
 
     @property
     def algebra(self) -> Any:
@@ -56,6 +60,9 @@ class TransferRecurrence(Chain):
 
     def rest(self) -> Arrays:
         return (np.zeros((), self.dtype),) * self.states
+
+    def for_warm_up(self) -> TransferRecurrence:
+        return replace(self, checks_laws=False)
 
     def enter(self, initial: Sequence[Any], shape: Shape) -> Arrays:
         return tuple([lay_out_entry(state, shape, self.axis) for state in initial])
@@ -88,7 +95,12 @@ class TransferRecurrence(Chain):
         given = out if self.dtype == self.result_dtype else ()
         results = given or [backend.empty(chunk.shape, self.dtype) for _ in range(self.states)]
         results = tuple([array.reshape(chunk.shape) for array in results])
-        backend.kernels(self.family).determine(self.transfer_map, chunk, entry, results)
+        kernels = backend.kernels(self.family)
+        kernels.determine(self.transfer_map, chunk, entry, results)
+        if self.checks_laws:
+            # The algebra of a GPU's kernels is traced and compiled whole.
+            compile_compose = None if any(map(is_on_gpu, results)) else kernels.precompute
+            check_laws_once(self.transfer_map, chunk, entry, results, compile_compose)
         return tuple([as_result(result, shape, self.result_dtype) for result in results]), None
 
     @cached_property

@@ -69,7 +69,10 @@ def _reason(message: str) -> str:
     """What numba says first, and of which function, without the 50 lines that follow."""
     lines = dropwhile(lambda line: line.startswith("Failed in "), message.splitlines())
     first = takewhile(lambda line: not line.startswith(("During: ", "File ", "There ")), lines)
-    return " ".join((*" ".join(first).split(), _location(message)))
+    reason = " ".join((*" ".join(first).split(), _location(message)))
+    if "yield in a closure" in reason:
+        reason += ": write out the terms of a generator expression, such as sum(x for x in step)"
+    return reason
 
 
 def _location(message: str) -> str:

@@ -53,10 +53,11 @@ class WarmUp(WorkerPlugin):  # type: ignore[misc]
 
     def _solve(self, pack: Pack) -> None:
         """Solve a chunk as if it forgot its entry and as if it did not."""
-        summary = precompute_block(pack, self.recurrence)
-        entries = propagate_group(self.recurrence, [summary], self.recurrence.rest())
-        determine_block(self.recurrence, pack, entries, 0)
-        determine_again(self.recurrence, pack, entries, 0)
+        recurrence = self.recurrence.for_warm_up()
+        summary = precompute_block(pack, recurrence)
+        entries = propagate_group(recurrence, [summary], recurrence.rest())
+        determine_block(recurrence, pack, entries, 0)
+        determine_again(recurrence, pack, entries, 0)
 
 
 def longest(shape: tuple[int, ...], axis: int) -> list[int]:
