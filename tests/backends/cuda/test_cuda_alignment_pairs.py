@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,7 @@ LENGTHS = [
     ("scoring", "mode"),
     [
         (TABLE, "local"),
+        (replace(TABLE, table=((0,) * len(TABLE.table),) * len(TABLE.table)), "local"),
         (AFFINE, "semi-global"),
         *(pytest.param(TABLE, mode, marks=extended) for mode in MODES[1:]),
         *(pytest.param(LINEAR, mode, marks=extended) for mode in MODES),

@@ -58,6 +58,13 @@ def test_one_sequence_with_each_of_a_list(scores, mode):
             np.testing.assert_array_equal(part, wanted, strict=True)
 
 
+def test_pairs_without_a_positive_cell_have_no_end():
+    queries, targets = ["A" * 5, "AC" * 300, "A"], ["AC" * 12, "GGT" * 84, "C"]
+    have = mgrec.smith_waterman(queries, targets, match=0, mismatch=0, gap=-4)
+    for part, wanted in zip(have, (0, -1, -1), strict=True):
+        assert part.tolist() == [wanted] * 3
+
+
 @extended
 def test_scores_past_a_byte_and_past_two():
     long = "W" * 6000

@@ -109,6 +109,14 @@ def test_lists_are_aligned_pair_by_pair(scores, mode):
         assert_same(have, mgrec.smith_waterman(own, other, mode=mode, **scores))
 
 
+def test_pairs_without_a_positive_cell_have_no_end():
+    queries, targets = ([np.full(n, code, "u1") for n in (5, 600, 1)] for code in (65, 67))
+    have = mgrec.smith_waterman(
+        [*on_gpu(*queries)], [*on_gpu(*targets)], match=0, mismatch=0, gap=-4
+    )
+    assert_same(have, [[0] * 3, [-1] * 3, [-1] * 3])
+
+
 def assert_same(have, want):
     for own, other in zip(have, want, strict=True):
         assert isinstance(own, np.ndarray)

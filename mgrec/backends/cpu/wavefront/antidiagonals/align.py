@@ -103,7 +103,8 @@ def _best(state: Any, places: Any, begin: int, count: int, best: Any) -> Any:
     lanes = places.size
     for r in range((count + ROWS - 1) // ROWS):
         peak, column = state[PEAK * lanes + r], places[r] - r
-        if peak > score or (peak == score and column < target_end):
+        # A lane whose cells are all at the floor has no peak: its column is below 0.
+        if peak > score or (peak == score and 0 <= column < target_end):
             row = begin + ROWS * r + int(state[PEAK_ROW * lanes + r])
             score, end, target_end = peak, row, column
     return score, end, target_end
