@@ -28,6 +28,10 @@ table goes to standard output.
 Scores are those of a matrix (--matrix BLOSUM62), or of --match and --mismatch; --gap is that of
 the first letter of a gap and --extend of each further one, all as they are added: below 0.
 
+Lower-case letters count as capitals; with --match, --case-sensitive makes them differ. With
+--match, the N of nucleotides mismatches every letter, N included. Sequences are nucleotides if at
+least nine in ten letters of A and B are A, C, G, T, U or N.
+
 OUT appears when it is complete, and not before.
 
 {failure.EXIT_CODES}"""
@@ -48,6 +52,7 @@ Pairs = tuple[Sequence[Record], Sequence[Record]]
 @click.option("--matrix", help="BLOSUM45, 50, 62, 80 or 90, or PAM30, 70 or 250.")
 @click.option("--match", type=float, help="Score of two letters that are equal.")
 @click.option("--mismatch", type=float, help="Score of two letters that are not.")
+@click.option("--case-sensitive", is_flag=True, help="With --match: a is not equal to A.")
 @click.option("--gap", type=float, required=True, help="Score of the first letter of a gap.")
 @click.option("--extend", type=float, help="Score of each further one [default: as --gap].")
 @click.option(
@@ -57,8 +62,9 @@ Pairs = tuple[Sequence[Record], Sequence[Record]]
 @click.option("--pairs", is_flag=True, help="The first of A with the first of B, and so on.")
 @click.option("--overwrite", is_flag=True, help="Replace OUT if it exists.")
 def align(
-    a: Path, b: Path, out: Path | None, pairs: bool, overwrite: bool, mode: str, **scores: Any
-) -> None:
+    a: Path, b: Path, out: Path | None, case_sensitive: bool, pairs: bool, overwrite: bool,
+    mode: str, **scores: Any,
+) -> None:  # fmt: skip
     left = "the table is not complete" if out is None else f"{out} was not written"
     with failure.in_one_line(left):
         if out is not None:
@@ -68,7 +74,7 @@ def align(
         given = {name: _whole(value) for name, value in scores.items()} | {"mode": mode}
         with operands.refused():
             smith_waterman("", "", **given)
-        queries, targets = fasta.read(a), fasta.read(b)
+        queries, targets = fasta.read(a, case_sensitive), fasta.read(b, case_sensitive)
         if pairs and len(queries) != len(targets):
             raise failure.BadInput(
                 f"--pairs wants as many sequences in {a} as in {b}; got {len(queries)} and "
@@ -77,6 +83,8 @@ def align(
         is_sam = out is not None and out.suffix == ".sam"
         if is_sam:
             sam.check_names(queries, targets)
+        if given["matrix"] is None and fasta.are_nucleotides([*queries, *targets]):
+            targets = [target.without_n() for target in targets]
         with _opened(out) as file:
             file.write(sam.header(targets, shlex.join(sys.argv)) if is_sam else _COLUMNS)
             groups = _partners(queries, targets) if pairs else _all(queries, targets)
@@ -127,7 +135,7 @@ def _write(
     with progress.bars(Console(stderr=True)) as shown:
         bar = progress.add_bar(shown, "Aligning", cells, "cells")
         for queries, targets in groups:
-            texts = [[record.letters for record in records] for records in (queries, targets)]
+            texts = [[record.compared for record in records] for records in (queries, targets)]
             with operands.refused():
                 found = smith_waterman(*texts, **scores)
             best = int(np.argmax(found.score)) if one_is_best else None
@@ -147,5 +155,5 @@ def _write_table(
 def _write_sam(
     file: TextIO, query: Record, target: Record, found: Any, k: int, is_primary: bool, scores: Any
 ) -> None:
-    traced = smith_waterman(query.letters, target.letters, output="alignment", **scores)
+    traced = smith_waterman(query.compared, target.compared, output="alignment", **scores)
     file.write(sam.line(query, target, traced, is_primary))

@@ -64,7 +64,9 @@ def smith_waterman(
         aligned chunk by chunk: the chunks of both make a grid of tiles. Two lists, or
         :class:`mgrec.Sequences`, are pairs; one sequence is aligned with each of a list.
     match, mismatch : int or float, optional
-        Score of two characters that are equal, and that are not.
+        Score of two characters that are equal, and that are not, by their code points: "a"
+        differs from "A" and "N" equals "N", as in Biopython's ``PairwiseAligner``. parasail's
+        ``matrix_create`` folds case and scores "N" as 0: see Examples.
     gap : int or float
         Score of the first character of a run opposite to none; at most 0.
     matrix : str, array_like or tuple, optional
@@ -163,6 +165,14 @@ def smith_waterman(
     >>> others = ["MKTAYLAKQ", "AYIAK", "GGG"]
     >>> mgrec.smith_waterman("MKTAYIAKQ", others, matrix="BLOSUM62", gap=-11, extend=-1).score
     array([42, 24,  0])
+
+    Lower case counts as upper case, and letters beyond the alphabet, such as N, score 0, as in
+    parasail:
+
+    >>> import numpy as np
+    >>> scores = np.pad(np.where(np.eye(4, dtype=bool), 2, -3), (0, 1))
+    >>> mgrec.smith_waterman("acgtNN", "ACGTNN", matrix=("ACGT*", scores), gap=-5)
+    Alignment(score=8, query_end=3, target_end=3)
 
     Sequences too long for one worker, in chunks:
 

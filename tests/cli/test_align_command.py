@@ -105,6 +105,31 @@ def test_compressed_genes_in_pairs_by_letters(mgrec):
     ]
 
 
+@pytest.mark.parametrize(
+    ("options", "scores"),
+    [([], {"acgtnn": (8, 4), "ACGTNN": (8, 4)}), (["--case-sensitive"], {"ACGTNN": (8, 4)})],
+)
+def test_case_and_n_of_nucleotides(mgrec, options, scores):
+    Path("a.fa").write_text(">soft\nacgtnn\n>hard\nACGTNN\n")
+    Path("b.fa").write_text(">b\nACGTNN\n")
+    words = ("align", "a.fa", "b.fa", "--match", 2, "--mismatch", -3, "--gap", -5, *options)
+    assert mgrec(*words, "-o", "out.sam").exit_code == 0
+    lines = [line.split("\t") for line in Path("out.sam").read_text().splitlines()[3:]]
+    assert [line[9] for line in lines] == ["acgtnn", "ACGTNN"]
+    have = {line[9]: (int(line[11][5:]), int(line[5][0])) for line in lines if line[5] != "*"}
+    assert have == scores
+    rows = mgrec(*words).stdout.splitlines()[1:]
+    assert [int(row.split("\t")[2]) for row in rows] == [
+        scores.get(text, (0,))[0] for text in ("acgtnn", "ACGTNN")
+    ]
+
+
+def test_n_of_a_protein_is_a_letter(mgrec):
+    Path("a.fa").write_text(">a\nMKNNLV\n")
+    rows = mgrec("align", "a.fa", "a.fa", "--match", 2, "--mismatch", -3, "--gap", -5).stdout
+    assert rows.splitlines()[1].split("\t")[2] == "12"
+
+
 def test_qualities_and_queries_that_do_not_align(mgrec):
     with open("reads.fastq", "w") as file:
         file.write("@one\nWWAW\n+\nIIII\n@none\nC\n+\n#\n")
