@@ -1,5 +1,6 @@
 """``python -m mgrec``: the command, where its script is not on the path."""
 
-from .cli import main
+from mgrec_command import main
 
-main(prog_name="mgrec")
+if __name__ == "__main__":
+    main()

@@ -54,6 +54,8 @@ def test_the_recipe_wants_what_the_project_wants(project):
     assert wanted.pop("dask-core") == wanted["distributed"]
     admitted = lowest(project["dependencies"])
     assert wanted == {name: version for name, version in admitted.items() if name != "dask"}
+    scripts = [f"{name} = {function}" for name, function in project["scripts"].items()]
+    assert recipe["build"]["python"]["entry_points"] == scripts
 
 
 def test_links_are_those_of_papers(project):

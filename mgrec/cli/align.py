@@ -85,7 +85,7 @@ def align(
             sam.check_names(queries, targets)
         if given["matrix"] is None and fasta.are_nucleotides([*queries, *targets]):
             targets = [target.without_n() for target in targets]
-        with _opened(out) as file:
+        with _opened(out, overwrite) as file:
             file.write(sam.header(targets, shlex.join(sys.argv)) if is_sam else _COLUMNS)
             groups = _partners(queries, targets) if pairs else _all(queries, targets)
             _write(file, groups, _cells(queries, targets, pairs), is_sam, not pairs, given)
@@ -97,11 +97,12 @@ def _whole(score: Any) -> Any:
 
 
 @contextmanager
-def _opened(out: Path | None) -> Iterator[TextIO]:
+def _opened(out: Path | None, overwrite: bool) -> Iterator[TextIO]:
     if out is None:
-        yield sys.stdout
+        with failure.quiet_if_closed(sys.stdout):
+            yield sys.stdout
         return
-    with in_place_when_complete(out) as part, part.open("w") as file:
+    with in_place_when_complete(out, overwrite) as part, part.open("w") as file:
         yield file
 
 

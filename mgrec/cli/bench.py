@@ -20,7 +20,7 @@ from rich.table import Table
 
 from . import failure, hints
 from .failure import BadInput
-from .output import in_place_when_complete
+from .output import check_output, in_place_when_complete
 
 NEEDED = {
     "jinja2": "jinja2",
@@ -164,6 +164,7 @@ def report(results: Path | None, out: Path) -> None:
     A picture a result, its machine, versions and tables.
     """
     with failure.in_one_line("nothing was written"):
+        check_output(out, overwrite=True)
         studies = _complete()
         render = studies.module("published.report").render
         try:

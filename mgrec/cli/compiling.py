@@ -1,4 +1,4 @@
-"""Kernels are compiled before the work is timed, and the command says so."""
+"""Kernels are compiled before the work is timed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,8 @@ Compile = Callable[[Client], None]
 
 
 def compile_on(client: Client, compile: Compile) -> None:
-    """Compile, or load what was compiled before, on every worker."""
-    workers = len(client.scheduler_info(n_workers=-1)["workers"])
-    text = f"Compiling on {workers} worker{'s' * (workers != 1)} (the first time only)"
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        console.print(text)
-    with console.status(text):
+    """Load the kernels on every worker; those that are not in the cache are compiled."""
+    with Console(stderr=True).status("Loading kernels; the first time they are compiled"):
         # A worker imports this package, with all that it imports, before it calls a function of it.
         client.run(_imported)
         compile(client)

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from . import cluster as clusters
 from . import devices, earth, failure, hints, picture, records, trial
+from .output import check_output
 
 PICTURES = (".png", ".pdf", ".svg")
 
@@ -41,8 +42,7 @@ def demo(out: Path, turns: int | None, cluster: str | None) -> None:
     with failure.in_one_line("the demo was stopped"):
         if out.suffix.lower() not in PICTURES:
             raise failure.BadInput(f"{out} must end in {', '.join(PICTURES)}")
-        if not out.absolute().parent.is_dir():
-            raise failure.BadInput(f"the folder of {out} does not exist")
+        check_output(out, overwrite=True)
         run = trial.solve_and_verify(earth.MaritimeAir(turns or _turns()), cluster, console)
         console.print(_table(run))
         if importlib.util.find_spec("matplotlib") is None:

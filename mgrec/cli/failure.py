@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import os
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TextIO
 
 import click
 from distributed import KilledWorker
@@ -23,6 +25,7 @@ Exit codes:
   2    bad usage or input, or a cluster that cannot be reached
   129  hung up (SIGHUP), but for nohup
   130  interrupted (ctrl-C)
+  141  standard output was closed, as by head
   143  terminated (SIGTERM)"""
 
 
@@ -32,7 +35,7 @@ class Failure(click.ClickException):
     exit_code = COMPUTING_FAILED
 
     def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.split()))
+        super().__init__(_with_flags(" ".join(message.split())))
 
 
 class BadInput(Failure):
@@ -54,31 +57,63 @@ class Interrupted(Failure):
             super().show(file)
 
 
+def _with_flags(message: str) -> str:
+    """Name options as the command does: --method auto where a function says method='auto'."""
+    context = click.get_current_context(silent=True)
+    for option in context.command.params if context else ():
+        flag = str(option.name).replace("_", "-")
+        message = message.replace(f"{option.name}=False", f"--no-{flag}")
+        message = re.sub(rf"\b{option.name}='(\S+?)'", rf"--{flag} \1", message)
+    return message
+
+
+class Closed(Failure):
+    """Whoever read standard output wants no more: nothing is shown."""
+
+    exit_code = 128 + signal.SIGPIPE
+
+    def show(self, file: Any = None) -> None:
+        """Show nothing."""
+
+
 @contextmanager
-def in_one_line(interrupted: str) -> Iterator[None]:
+def quiet_if_closed(file: TextIO) -> Iterator[None]:
+    """Raise :class:`Closed` if the reader of a pipe, such as ``head``, closes it."""
+    try:
+        yield
+        file.flush()
+    except BrokenPipeError:
+        # Python writes the rest of the buffer when it ends, and would complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), file.fileno())
+        raise Closed("standard output was closed") from None
+
+
+@contextmanager
+def in_one_line(left: str) -> Iterator[None]:
     """Turn whatever is raised inside into a :class:`Failure`.
 
-    `interrupted` is the message after a signal: what it leaves behind.
+    `left` is the state after a failure, such as "w.npy was not written": messages of signals and
+    of full disks end with it.
     """
     with signals.raised():
         try:
             yield
         except KeyboardInterrupt:
-            raise Interrupted(signals.first() or signal.SIGINT, interrupted) from None
+            raise Interrupted(signals.first() or signal.SIGINT, left) from None
         except Exception as error:
             if stopped := signals.first():
                 # Errors on the way out, as of writing to a terminal that is gone, do not count.
-                raise Interrupted(stopped, interrupted) from error
+                raise Interrupted(stopped, left) from error
             if isinstance(error, click.ClickException):
                 raise
-            raise Failure(_described(error)) from error
+            raise Failure(_described(error, left)) from error
 
 
-def _described(error: Exception) -> str:
+def _described(error: Exception, left: str) -> str:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"the disk is full: {_named(error)}"
+        return f"the disk is full: {_named(error)}; {left}"
     if isinstance(error, OSError) and error.errno == errno.EFBIG:
-        return f"the file is larger than this system allows (ulimit -f): {_named(error)}"
+        return f"the file is larger than this system allows (ulimit -f): {_named(error)}; {left}"
     if isinstance(error, KilledWorker):
         return (
             "computing failed: workers died again and again, most likely for want of memory: use "

@@ -90,7 +90,7 @@ def _read_numbers(path: Path) -> Any:
     try:
         if path.suffix == ".json":
             return json.loads(path.read_text())
-        return np.load(path)
+        return np.lib.format.open_memmap(path, mode="r")
     except (OSError, ValueError) as error:
         raise failure.BadInput(f"{path} cannot be read as numbers: {error}") from error
 
@@ -171,7 +171,10 @@ def filter_(
         design = _design(order, edges, rate, sos, ba)
         y = design.run(_lazy(recording.stored, axis, chunk), axis, zero_phase)
         y = recordings.as_output(out, y, rate)
-        with in_place_when_complete(out) as part, clusters.open_cluster(cluster) as client:
+        with (
+            in_place_when_complete(out, overwrite) as part,
+            clusters.open_cluster(cluster) as client,
+        ):
             about = recording.stored.dtype, recording.stored.ndim, axis, zero_phase
             target = recordings.create(part, y, rate)
             compile_on(client, everywhere(design.compile, *about))

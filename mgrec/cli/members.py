@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import click
+
 from .failure import BadInput
 from .places import Place, Remote, kind_of
 
@@ -17,7 +19,9 @@ def only_one(place: Place, group: Any) -> str:
         example = f": name one of them, as in {place}/{next(iter(wanted))}" if wanted else ""
         raise BadInput(f"{place} is a group of {len(wanted)} arrays{f', {shown}' * bool(wanted)}"
                        f"{example}")  # fmt: skip
-    return next(iter(wanted))
+    name = next(iter(wanted))
+    click.echo(f"Reading {place}/{name}, the array of the group", err=True)
+    return name
 
 
 def _is_coordinate(name: str, array: Any) -> bool:

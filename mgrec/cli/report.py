@@ -11,6 +11,7 @@ from distributed import Client, performance_report
 
 from . import hints
 from .failure import BadInput
+from .output import check_output, in_place_when_complete
 
 HELP = "An HTML page that shows what the workers did and when (needs bokeh)."
 
@@ -19,8 +20,7 @@ def check_report(path: Path | None) -> None:
     """Raise unless a report can be written to `path`, or none is wanted."""
     if path is None:
         return
-    if not path.absolute().parent.is_dir():
-        raise BadInput(f"the folder of {path} does not exist")
+    check_output(path, overwrite=True)
     if importlib.util.find_spec("bokeh") is None:
         raise BadInput(f"--report needs bokeh: {hints.install('report')}")
 
@@ -34,16 +34,15 @@ def reported(path: Path | None, client: Client) -> Iterator[None]:
     if path is None:
         yield
         return
-    part = path.with_name(f".{path.name}")
-    try:
-        with client.as_current(), performance_report(filename=str(part)):
-            failed = None
-            try:
-                yield
-            except BaseException as error:
-                failed = error
-        part.replace(path)
-        if failed is not None:
-            raise failed
-    finally:
-        part.unlink(missing_ok=True)
+    failed = None
+    with (
+        in_place_when_complete(path) as part,
+        client.as_current(),
+        performance_report(filename=str(part)),
+    ):
+        try:
+            yield
+        except BaseException as error:
+            failed = error
+    if failed is not None:
+        raise failed

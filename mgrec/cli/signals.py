@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-_NAMED = {"SIGINT": "interrupted", "SIGTERM": "terminated", "SIGHUP": "hung up"}
-WORDS = {signal.Signals[name]: _NAMED[name] for name in _NAMED if hasattr(signal, name)}
+from mgrec_command import WORDS
 
 _arrived: list[int] = []
 _held = threading.Event()

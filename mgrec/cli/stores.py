@@ -101,13 +101,11 @@ def find(place: Place) -> Stored:
             shape, is_fortran, dtype, offset = remote.header(place)
             check_numbers(place, dtype)
             return Stored(absolute, shape, dtype, None, offset, "F" if is_fortran else "C")
-        array = np.load(absolute, mmap_mode="r")
+        array = np.lib.format.open_memmap(absolute, mode="r")
     except BadInput:
         raise
     except Exception as error:
         raise BadInput(f"{place} cannot be read as an array: {error}") from error
-    if not hasattr(array, "shape"):
-        raise BadInput(f"{place} holds several arrays; wanted one")
     check_numbers(place, np.dtype(array.dtype))
     order: Literal["C", "F"] = "C" if array.flags.c_contiguous else "F"
     return Stored(absolute, tuple(array.shape), array.dtype, None, array.offset, order)

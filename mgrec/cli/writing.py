@@ -41,7 +41,10 @@ def solve_to_file(
         reports.check_report(report)
         w, compile = lazy()
         # The cluster is closed before the file is moved or removed: its workers have it open.
-        with in_place_when_complete(out) as part, clusters.open_cluster(cluster) as client:
+        with (
+            in_place_when_complete(out, overwrite) as part,
+            clusters.open_cluster(cluster) as client,
+        ):
             target = stores.create(part, w.shape, w.dtype, w.chunks)
             compile_on(client, compile)
             with reports.reported(report, client):

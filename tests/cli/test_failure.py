@@ -2,20 +2,25 @@
 
 import errno
 import gc
+import os
+import shutil
 import signal
+import subprocess
+import sys
 
 import click
 import pytest
 from distributed import KilledWorker
 
-from mgrec.cli import failure, signals
+import mgrec_command
+from mgrec.cli import failure, signals, tridiagonal
 
 
 @pytest.mark.parametrize(
     ("error", "code", "words"),
     [
-        (OSError(errno.ENOSPC, "No space left", "w.npy"), 1, ["disk is full", "w.npy"]),
-        (OSError(errno.EDQUOT, "Quota exceeded"), 1, ["disk is full", "Quota"]),
+        (OSError(errno.ENOSPC, "No space left", "part"), 1, ["disk is full: part; w.npy was not"]),
+        (OSError(errno.EDQUOT, "Quota exceeded"), 1, ["disk is full: Quota exceeded; w.npy was"]),
         (OSError(errno.EFBIG, "File too large", "w.npy"), 1, ["ulimit -f", "w.npy"]),
         (MemoryError("Unable to allocate"), 1, ["out of memory", "allocate"]),
         (KilledWorker("determine", None, 3), 1, ["workers died", "smaller chunks"]),
@@ -50,6 +55,42 @@ def test_a_signal_becomes_a_line(number, code, word):
     assert caught.value.exit_code == code
     assert caught.value.message == f"{word}: w.npy is not there"
     assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize(("number", "code", "word"), SIGNALS)
+def test_a_signal_while_imports_run_becomes_a_line(tmp_path, number, code, word):
+    shutil.copy(mgrec_command.__file__, tmp_path)
+    slow = "import time\nprint('importing', flush=True)\ntime.sleep(60)\n"
+    (tmp_path / "mgrec.py").write_text(slow)
+    running = subprocess.Popen(
+        [sys.executable, "-c", "from mgrec_command import main; main()"],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert running.stdout.readline() == "importing\n"
+    running.send_signal(number)
+    _, errors = running.communicate(timeout=30)
+    assert (running.returncode, errors) == (code, f"Error: {word}\n")
+
+
+def test_a_closed_pipe_ends_quietly(capsys):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with (
+        os.fdopen(writer, "w") as file,
+        pytest.raises(failure.Closed) as caught,
+        failure.in_one_line("the table is not complete"),
+        failure.quiet_if_closed(file),
+    ):
+        file.write("a line")
+    caught.value.show()
+    assert caught.value.exit_code == 141
+    assert capsys.readouterr() == ("", "")
+
+
+def test_messages_name_the_options_of_the_command():
+    with click.Context(tridiagonal.tridiagonal):
+        error = failure.Failure("method='auto' pivots; with check_finite=False x is nan; a='b'")
+    assert error.message == "--method auto pivots; with --no-check-finite x is nan; a='b'"
 
 
 def test_what_fails_after_a_signal_is_no_news():

@@ -1,16 +1,18 @@
 """An output appears when it is complete, or not at all."""
 
+import errno
 import os
 import signal
+import stat
 
 import pytest
 
 from mgrec.cli import failure, output
-from mgrec.cli.output import in_place_when_complete
+from mgrec.cli.output import check_output, in_place_when_complete
 
 
 def make_folder(path, text):
-    path.mkdir()
+    path.mkdir(exist_ok=True)
     (path / "chunk").write_text(text)
 
 
@@ -85,3 +87,75 @@ def test_a_second_ctrl_c_does_not_keep_the_part(tmp_path, name, make, monkeypatc
         make(part, "half")
         signal.raise_signal(signal.SIGINT)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("mode", [0o750, 0o440])
+@pytest.mark.parametrize(("name", "make"), KINDS)
+def test_a_replaced_output_keeps_its_mode_and_owner(tmp_path, name, make, mode):
+    path = tmp_path / name
+    make(path, "old")
+    path.chmod(mode)
+    if os.geteuid() == 0:
+        os.chown(path, 65534, 65533)
+    before = path.stat()
+    with in_place_when_complete(path) as part:
+        make(part, "new")
+        assert not part.stat().st_mode & 0o077, "others read what is not complete"
+    after = path.stat()
+    assert content(path) == "new"
+    assert stat.S_IMODE(after.st_mode) == mode
+    assert (after.st_uid, after.st_gid) == (before.st_uid, before.st_gid)
+
+
+@pytest.mark.parametrize("is_dangling", [False, True])
+@pytest.mark.parametrize(("name", "make"), KINDS)
+def test_a_link_stays_and_its_target_is_written(tmp_path, name, make, is_dangling):
+    (tmp_path / "far").mkdir()
+    link, target = tmp_path / name, tmp_path / "far" / "object"
+    link.symlink_to(target)
+    if not is_dangling:
+        make(target, "old")
+    with in_place_when_complete(link) as part:
+        assert part.suffix == link.suffix
+        make(part, "new")
+    assert link.readlink() == target
+    assert content(target) == "new"
+    assert sorted(path.name for path in tmp_path.rglob("*")) == sorted(
+        {"far", "object", name} | ({"chunk"} if target.is_dir() else set())
+    )
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to(path)])
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_what_is_no_file_is_refused(tmp_path, make, overwrite):
+    make(tmp_path / "w.npy")
+    with pytest.raises(failure.BadInput, match="neither a file nor a folder"):
+        check_output(tmp_path / "w.npy", overwrite)
+
+
+@pytest.mark.parametrize("has_hard_links", [True, False])
+@pytest.mark.parametrize(("name", "make"), KINDS)
+def test_the_second_of_two_writers_fails(tmp_path, name, make, has_hard_links, monkeypatch):
+    def link(*paths):
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    if not has_hard_links:
+        monkeypatch.setattr(os, "link", link)
+    path = tmp_path / name
+    with (
+        pytest.raises(failure.BadInput, match="exists: pass --overwrite"),
+        in_place_when_complete(path, overwrite=False) as slow,
+    ):
+        make(slow, "slow")
+        with in_place_when_complete(path, overwrite=False) as quick:
+            make(quick, "quick")
+    assert content(path) == "quick"
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("name", ["w" * 251 + ".npy", "ü" * 125 + ".npy"])
+def test_names_may_be_as_long_as_the_file_system_allows(tmp_path, name):
+    for text in ("old", "new"):
+        with in_place_when_complete(tmp_path / name) as part:
+            make_file(part, text)
+    assert content(tmp_path / name) == "new"

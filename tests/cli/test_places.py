@@ -34,6 +34,7 @@ def test_groups_and_members(mgrec, address, tmp_path, rain, source):
     result = mgrec("linear", 0.5, tmp_path / source, "-o", out, "--cluster", address)
     assert result.exit_code == 0, result.output
     np.testing.assert_allclose(zarr.open_array(out, mode="r")[...], by_loop(rain))
+    assert ("weather.zarr/rain, the array" in result.stderr) == (source == "weather.zarr")
 
 
 @pytest.mark.parametrize(
