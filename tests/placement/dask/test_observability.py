@@ -126,6 +126,12 @@ def test_progress_of_chunks_of_several_axes(client, notebook):
     assert max(counts) == 40
 
 
+def test_progress_is_not_that_of_a_persisted_operand(client):
+    t = da.ones(1000, chunks=100).persist()
+    with pytest.raises(ValueError, match="array must be persisted"):
+        mgrec.dask.progress(mgrec.linear_recurrence(0.25, t), client=client)
+
+
 def failing(block, block_info=None):
     if block_info[0]["chunk-location"] == (3,):
         raise OSError("the disk is away")

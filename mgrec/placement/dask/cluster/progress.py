@@ -10,6 +10,7 @@ from typing import Any
 
 import dask.array.core as da
 import numpy as np
+from dask.core import flatten
 from distributed import Client, Future, as_completed
 from distributed.client import futures_of
 
@@ -75,7 +76,7 @@ def progress(array: Any, name: str = "Solving", client: Client | None = None) ->
     TypeError
         `array` is not Dask's.
     ValueError
-        It is not persisted.
+        It is not persisted, whether its operands are or not.
     Exception
         What the first chunk that failed raised, with a note that names the chunk. The others
         are cancelled.
@@ -89,7 +90,9 @@ def progress(array: Any, name: str = "Solving", client: Client | None = None) ->
     ...     mgrec.dask.progress(w)
     """
     check_dask_array("array", array)
-    futures = futures_of(array)
+    keys = set(flatten(array.__dask_keys__()))
+    # Futures of its graph may also be those of a persisted operand.
+    futures = [future for future in futures_of(array) if future.key in keys]
     if len(futures) < array.npartitions:
         raise ValueError("array must be persisted: its chunks are tasks; call persist() on it")
     client = client_of(client)
