@@ -179,7 +179,7 @@ def filter_(
             target = recordings.create(part, y, rate)
             compile_on(client, everywhere(design.compile, *about))
             with reports.reported(report, client):
-                seconds = fill(target, y, client, f"Writing {out.name}")
+                seconds = fill(target, y, client, f"Writing {out.name}", "samples")
             workers, _ = clusters.describe(client)
     click.echo(describe(out, y, seconds, "samples", workers))
 
