@@ -34,52 +34,44 @@ types, xarray
 from importlib import import_module
 from typing import Any
 
-from . import signal, tuning, types
-from .algebra.coefficient import Coefficient
-from .algebra.transfer_map import TransferMap
-from .families.wavefront.alignment.sequences import Sequences
-from .recurrences import maps
-from .recurrences.alignment import smith_waterman
-from .recurrences.custom import scan
-from .recurrences.factors import factor_tridiagonal
-from .recurrences.laws import check_laws
-from .recurrences.linear import linear_recurrence
-from .recurrences.plan import plan
-from .recurrences.rational import rational_recurrence
-from .recurrences.relaxation import sor
-from .recurrences.segments import starts
-from .recurrences.tables import summed_area_table
-from .recurrences.tridiagonal import solve_tridiagonal
-from .recurrences.wavefront import wavefront
-from .recurrences.weighted import weighted_scan
+_HOMES = {
+    "Coefficient": ".algebra.coefficient",
+    "Sequences": ".families.wavefront.alignment.sequences",
+    "TransferMap": ".algebra.transfer_map",
+    "check_laws": ".recurrences.laws",
+    "factor_tridiagonal": ".recurrences.factors",
+    "linear_recurrence": ".recurrences.linear",
+    "maps": ".recurrences",
+    "plan": ".recurrences.plan",
+    "rational_recurrence": ".recurrences.rational",
+    "scan": ".recurrences.custom",
+    "smith_waterman": ".recurrences.alignment",
+    "solve_tridiagonal": ".recurrences.tridiagonal",
+    "sor": ".recurrences.relaxation",
+    "starts": ".recurrences.segments",
+    "summed_area_table": ".recurrences.tables",
+    "wavefront": ".recurrences.wavefront",
+    "weighted_scan": ".recurrences.weighted",
+}
+"""The module that has each public name."""
+_MODULES = "signal", "tuning", "types"
 
-__all__ = [
-    "Coefficient",
-    "Sequences",
-    "TransferMap",
-    "check_laws",
-    "factor_tridiagonal",
-    "linear_recurrence",
-    "maps",
-    "plan",
-    "rational_recurrence",
-    "scan",
-    "signal",
-    "smith_waterman",
-    "solve_tridiagonal",
-    "sor",
-    "starts",
-    "summed_area_table",
-    "tuning",
-    "types",
-    "wavefront",
-    "weighted_scan",
-]
+__all__ = [*_HOMES, *_MODULES]
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    # Imports distributed, which takes as long as all the rest: for those who ask for it.
-    if name == "dask":
-        return import_module(".dask", __name__)
+    # Imported when first used: all of mgrec takes half a second, and a signal to the command must
+    # find its handler before.
+    if name in _HOMES:
+        value = getattr(import_module(_HOMES[name], __name__), name)
+        globals()[name] = value
+        return value
+    # dask is not in __all__: it imports distributed, which takes as long as all the rest.
+    if name in _MODULES or name == "dask":
+        return import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "dask", "__version__"])

@@ -1,6 +1,31 @@
-"""``python -m mgrec``: the command, where its script is not on the path."""
+"""The command ``mgrec``; a signal ends it in one line, also while its imports run."""
 
-from mgrec_command import main
+from __future__ import annotations
+
+import os
+import signal
+
+from .cli.signals import WORDS
+
+
+def main() -> None:
+    """Run the command; a signal before or after its work ends the process at once."""
+    for number in WORDS:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _stop)
+    # Imports of a second or more, during which the handlers stand already.
+    from .cli.command import main as command
+
+    command(prog_name="mgrec")
+
+
+def _stop(number: int, frame: object) -> None:
+    # There is nothing to clean up, and an exception may be lost in an import.
+    try:
+        os.write(2, f"Error: {WORDS[signal.Signals(number)]}\n".encode())
+    finally:
+        os._exit(128 + number)
+
 
 if __name__ == "__main__":
     main()

@@ -202,7 +202,7 @@ def test_a_lawful_house_passes(tmp_path):
         ("placement/new.py", "from ..recurrences.scan import scan"),
         ("recurrences/new.py", "from ..backends import cpu"),
         ("recurrences/new.py", "from .. import linear_recurrence"),
-        ("recurrences/new.py", "from ..cli import main"),
+        ("recurrences/new.py", "from ..cli.command import main"),
         ("__init__.py", "from . import backends"),
         ("recurrences/new.py", "import dask.array as da"),
         ("placement/local.py", "from dask import array"),

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from mgrec_command import WORDS
+_NAMED = {"SIGINT": "interrupted", "SIGTERM": "terminated", "SIGHUP": "hung up"}
+WORDS = {signal.Signals[name]: _NAMED[name] for name in _NAMED if hasattr(signal, name)}
+"""Signals that stop the command, and the words that say so."""
 
 _arrived: list[int] = []
 _held = threading.Event()

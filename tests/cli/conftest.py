@@ -4,8 +4,8 @@ import pytest
 from click.testing import CliRunner
 from distributed import LocalCluster
 
-from mgrec import cli
 from mgrec.cli import hints
+from mgrec.cli.command import main
 
 
 @pytest.fixture(autouse=True)
@@ -38,6 +38,6 @@ def mgrec():
     """Run the command in this process: ``mgrec("linear", ...)``."""
 
     def run(*arguments):
-        return CliRunner().invoke(cli.main, [str(argument) for argument in arguments])
+        return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
     return run

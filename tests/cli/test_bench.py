@@ -11,7 +11,8 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from mgrec.cli import bench, main
+from mgrec.cli import bench
+from mgrec.cli.command import main
 
 ROOT = Path(__file__).parents[2]
 TOLD = "import json, os, sys; json.dump([os.getcwd(), *sys.argv[1:]], open('told', 'w'))"

@@ -3,16 +3,16 @@
 import errno
 import gc
 import os
-import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
 from distributed import KilledWorker
 
-import mgrec_command
+import mgrec
 from mgrec.cli import failure, signals, tridiagonal
 
 
@@ -59,11 +59,11 @@ def test_a_signal_becomes_a_line(number, code, word):
 
 @pytest.mark.parametrize(("number", "code", "word"), SIGNALS)
 def test_a_signal_while_imports_run_becomes_a_line(tmp_path, number, code, word):
-    shutil.copy(mgrec_command.__file__, tmp_path)
     slow = "import time\nprint('importing', flush=True)\ntime.sleep(60)\n"
-    (tmp_path / "mgrec.py").write_text(slow)
+    (tmp_path / "click.py").write_text(slow)
+    places = [str(tmp_path), str(Path(mgrec.__file__).parents[1])]
     running = subprocess.Popen(
-        [sys.executable, "-c", "from mgrec_command import main; main()"],
+        [sys.executable, "-m", "mgrec"], env={**os.environ, "PYTHONPATH": os.pathsep.join(places)},
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert running.stdout.readline() == "importing\n"

@@ -18,7 +18,7 @@ from mgrec import linear_recurrence
 from mgrec.cli import cluster as clusters
 from mgrec.cli import operands, stores
 
-COMMAND = [sys.executable, "-c", "from mgrec.cli import main; main()"]
+COMMAND = [sys.executable, "-c", "from mgrec.__main__ import main; main()"]
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from faults import CHUNKS, SIZE, loaded, solved
 
 import mgrec
 import mgrec.dask
-from mgrec import cli
+from mgrec.cli.command import main
 
 PHASES = {"pack", "precompute", "propagate", "determine"}
 
@@ -182,7 +182,7 @@ def command(client, tmp_path):
 
     def run(*options):
         arguments = ["linear", "0.5", tmp_path / "t.npy", "-o", tmp_path / "w.npy", "--chunk", 100]
-        return CliRunner().invoke(cli.main, [str(a) for a in (*arguments, *options)])
+        return CliRunner().invoke(main, [str(a) for a in (*arguments, *options)])
 
     return run
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from distributed import Client, LocalCluster, Security
 
 import mgrec
-from mgrec import cli
+from mgrec.cli.command import main
 from mgrec.placement.dask.plan.lines import Line, Lost
 from mgrec.signal import lfilter
 
@@ -86,7 +86,7 @@ def command(cluster, tmp_path, t):
     def run():
         arguments = ["linear", "0.5", tmp_path / "t.npy", "-o", tmp_path / "w.npy"]
         arguments += ["--chunk", 100, "--cluster", cluster.scheduler_address]
-        return CliRunner().invoke(cli.main, [str(a) for a in arguments])
+        return CliRunner().invoke(main, [str(a) for a in arguments])
 
     return run
 
