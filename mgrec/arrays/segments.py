@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import math
 import sys
+import warnings
 from typing import Any
 
 import numpy as np
 
+from ..algebra.callers import level_of_caller
 from .door import as_any_array
+from .foreign import refuse
 from .kinds import is_lazy, is_on_gpu
 from .layout import has_unknown_sizes
 
 _LABELS = "iuSUTMm"
+_COMPARED = 4096
+"""Segments among whose labels those that recur are looked for."""
 
 
 def as_reset(reset: Any, shape: tuple[Any, ...], axis: int, reverse: bool) -> Any:
@@ -33,15 +38,66 @@ def as_reset(reset: Any, shape: tuple[Any, ...], axis: int, reverse: bool) -> An
     array or dask.array.Array
         With as many axes as `shape` has.
     """
-    reset = reset if is_on_gpu(reset) and not is_lazy(reset) else as_any_array("reset", reset)
-    if reset.dtype.kind not in f"b{_LABELS}":
-        raise TypeError(
-            f"reset must be a mask of bool, or labels that are integers, strings or dates; got "
-            f"{reset.dtype}"
-        )
-    reset = _along(reset, shape, axis)
-    marks = reset if reset.dtype.kind == "b" else _changes(reset, axis, reverse)
+    reset = _along(_as_labels(reset), shape, axis)
+    if reset.dtype.kind == "b":
+        marks = reset
+    else:
+        marks = _changes(reset, axis, reverse)
+        if not is_lazy(reset) and not is_on_gpu(reset) and reset.size == reset.shape[axis]:
+            _warn_of_recurring(reset.reshape(-1), marks.reshape(-1), reverse)
     return marks.astype(np.uint8) if is_lazy(marks) else marks.view(np.uint8)
+
+
+def _as_labels(reset: Any) -> Any:
+    """A mask or labels as an array whose elements can be compared."""
+    if hasattr(type(reset), "factorize"):
+        reset = _codes(reset)
+    elif is_lazy(reset) or not is_on_gpu(reset):
+        reset = as_any_array("reset", reset)
+    if reset.dtype.kind == "O":
+        return reset.map_blocks(_as_text, dtype="U1") if is_lazy(reset) else _as_text(reset)
+    if reset.dtype.kind not in f"b{_LABELS}":
+        raise _not_labels(reset.dtype)
+    return reset
+
+
+def _codes(labels: Any) -> Any:
+    """The labels of an index, a categorical or an array of pandas; numbers where it holds some."""
+    refuse("reset", labels)
+    return np.asarray(labels) if labels.dtype.kind in "biuf" else labels.factorize()[0]
+
+
+def _as_text(labels: np.ndarray) -> np.ndarray:
+    """Objects that are strings as NumPy's strings."""
+    if not all(isinstance(label, str) for label in labels.flat):
+        kinds = sorted({type(label).__name__ for label in labels.flat})
+        raise _not_labels(f"{labels.dtype} of {', '.join(kinds)}")
+    return labels.astype(np.str_)
+
+
+def _not_labels(got: Any) -> TypeError:
+    return TypeError(
+        f"reset must be a mask of bool, or labels that are integers, strings, dates or categories; "
+        f"got {got}"
+    )
+
+
+def _warn_of_recurring(labels: np.ndarray, changes: np.ndarray, reverse: bool) -> None:
+    """Warn where a label comes again after another one."""
+    begins = np.flatnonzero(changes)[: _COMPARED - 1] + int(reverse)
+    begins = np.append(0, begins)
+    order = np.argsort(labels[begins], kind="stable")
+    own = labels[begins[order]]
+    again = np.flatnonzero(own[1:] == own[:-1])
+    if len(again):
+        k = again[np.argmin(order[again + 1])]
+        warnings.warn(
+            f"reset has the label of step {begins[order[k]]} again at step {begins[order[k + 1]]}, "
+            f"after other labels: the state starts anew at every change, and groups that are "
+            f"interleaved are not solved as groups. Sort by label, or call pandas' "
+            f"groupby(...).transform; pass a mask of bool where every change is meant",
+            stacklevel=level_of_caller(),
+        )
 
 
 def _along(reset: Any, shape: tuple[Any, ...], axis: int) -> Any:
@@ -81,7 +137,8 @@ def _changes(labels: Any, axis: int, reverse: bool) -> Any:
     if has_unknown_sizes(labels.chunks):
         raise ValueError(
             "reset must be a mask where sizes of chunks are unknown, or call "
-            "compute_chunk_sizes() first; got labels"
+            "compute_chunk_sizes() first, of a column of Dask to_dask_array(lengths=True); got "
+            "labels"
         )
     first = labels[tuple(slice(0, 1) if k == axis else s for k, s in enumerate(head))]
     same, changed = (first == first) & False, labels[head] != labels[tail]

@@ -43,9 +43,10 @@ def linear_recurrence(
         Run from the end: w_i = s_i·w_{i+1} + t_i.
     reset : array_like, optional
         Where the state starts anew: `initial` is the state before every step that is marked, and
-        nothing before it counts, nor does nan. A mask of bool; or labels (integers, strings or
-        dates), whose every change starts anew. 1-d along `axis`, or broadcast to the result. See
-        :func:`mgrec.starts` for sequences of many lengths.
+        nothing before it counts, nor does nan. A mask of bool; or labels (integers, strings,
+        dates, or an index or a categorical of pandas), whose every change starts anew. 1-d along
+        `axis`, or broadcast to the result. A UserWarning says where a label in host memory comes
+        again after others. See :func:`mgrec.starts` for sequences of many lengths.
     memory : {"stream", "two-pass"}, optional
         For Dask arrays. "stream" holds the operands of a group of chunks between the phases, or
         the results and first steps of chunks that forget (see Notes), which are read once, on a

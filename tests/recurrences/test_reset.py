@@ -3,11 +3,13 @@
 import dask.array as da
 import numpy as np
 import oracles
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mgrec
+from mgrec.signal import ewm
 
 STEPS = {
     mgrec.maps.affine: (oracles.linear, 2, 1),
@@ -107,6 +109,7 @@ def test_marks_broadcast_to_the_rows(axis, reverse, form):
 
 
 @pytest.mark.extended
+@pytest.mark.filterwarnings("ignore:reset has the label:UserWarning")
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("dtype", ["i8", "U2", "M8[D]"])
 def test_labels_start_anew_where_they_change(reverse, dtype):
@@ -121,6 +124,25 @@ def test_labels_start_anew_where_they_change(reverse, dtype):
             result = mgrec.linear_recurrence(1, operand, reverse=reverse, reset=reset)
             assert result.dtype == np.int8
             np.testing.assert_array_equal(result, wanted)
+
+
+def test_a_label_that_comes_again_is_warned_of():
+    x, said = np.ones(7), "the label of step 0 again at step 4, after other labels"
+    for labels in (
+        list("aabbaab"),
+        np.array([1, 1, 2, 2, 1, 1, 2], np.int8),
+        pd.Series([3, 3, 5, 5, 3, 3, 5]),
+    ):
+        for reverse in (False, True):
+            with pytest.warns(UserWarning, match=said) as warned:
+                mgrec.linear_recurrence(1, x, reverse=reverse, reset=labels)
+            assert [each.filename for each in warned] == [__file__]
+    with pytest.warns(UserWarning, match=said):
+        ewm(x, alpha=0.5, reset=list("aabbaab"))
+    # Nothing is computed, nor warned of, for the labels of a Dask array; a mask says what it is.
+    mgrec.linear_recurrence(1, x, reset=da.from_array(np.array([1, 1, 2, 2, 1, 1, 2]), chunks=3))
+    mgrec.linear_recurrence(1, x, reset=[True, False, True, False, True, False, True])
+    mgrec.linear_recurrence(1, x, reset=[5, 5, 3, 3, 3, 1, 1])
 
 
 @pytest.mark.extended

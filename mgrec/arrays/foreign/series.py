@@ -51,8 +51,13 @@ def _checked(name: str, value: Any, take: Callable[..., Any], *given: Any) -> An
         ) from error
 
 
-def _of_extension(name: str, value: Any) -> np.ndarray:
-    """Numbers of a nullable dtype; missing floats are nan. Text is NumPy's."""
+def _of_extension(name: str, value: Any) -> Any:
+    """Numbers of a nullable dtype; missing floats are nan. Text is NumPy's.
+
+    Labels stay what they are: the validation of `reset` compares those of any dtype.
+    """
+    if name == "reset" and value.dtype.kind not in "biuf":
+        return value.array
     is_text = value.dtype.type is str
     own = np.dtype(str) if is_text else getattr(value.dtype, "numpy_dtype", np.dtype(object))
     missing = {"na_value": np.nan} if own.kind == "f" else {}

@@ -1,5 +1,6 @@
 """Series keep their index and name, in memory and lazily."""
 
+import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
@@ -42,6 +43,50 @@ def test_the_name_is_kept_where_all_have_it():
     expected = mgrec.linear_recurrence(KEPT.to_numpy(), RAIN.to_numpy())
     pd.testing.assert_series_equal(found, pd.Series(expected, index=DAYS, name="rain"))
     assert mgrec.weighted_scan(RAIN, weights=KEPT).name == "rain"  # Options do not count.
+
+
+GROUPS = ["b", "b", "a", "a", "a", "c"]
+LABELS = {
+    "index": pd.Index(GROUPS),
+    "index of objects": pd.Index(GROUPS, dtype=object),
+    "level": pd.MultiIndex.from_arrays([GROUPS, range(6)], names=["g", "i"]).get_level_values("g"),
+    "categorical": pd.Categorical(GROUPS),
+    "series of categories": pd.Series(GROUPS, dtype="category"),
+    "series": pd.Series(GROUPS),
+    "series of objects": pd.Series(GROUPS, dtype=object),
+    "values of a series": pd.Series(GROUPS).values,
+    "arrow": pd.array(GROUPS, dtype="string[pyarrow]"),
+    "objects": np.array(GROUPS, object),
+    "missing": pd.Series(["b", "b", None, None, None, "c"]),
+    "dates": pd.DatetimeIndex(["2026-01-01"] * 2 + ["2026-02-01"] * 3 + ["2026-03-01"], tz="UTC"),
+    "nullable mask": pd.array([True, False, True, False, False, True], dtype="boolean"),
+}
+
+
+@pytest.mark.parametrize("labels", LABELS.values(), ids=LABELS)
+def test_labels_of_pandas_start_anew(labels):
+    for x in (np.ones(6, int), da.ones(6, int, chunks=4)):
+        found = mgrec.linear_recurrence(1, x, reset=labels)
+        np.testing.assert_array_equal(found, [1, 2, 1, 2, 3, 1])
+
+
+@pytest.mark.filterwarnings("ignore:Dask currently has limited support:UserWarning")
+@pytest.mark.parametrize("dtype", ["str", "category"])
+def test_labels_of_dask_start_anew(dtype):
+    frames = pytest.importorskip("dask.dataframe")
+    column = frames.from_pandas(pd.Series(GROUPS, dtype=dtype), npartitions=2)
+    labels = column.to_dask_array(lengths=True)
+    found = mgrec.linear_recurrence(1, da.ones(6, int, chunks=4), reset=labels)
+    np.testing.assert_array_equal(found, [1, 2, 1, 2, 3, 1])
+    with pytest.raises(ValueError, match=r"to_dask_array\(lengths=True\)"):
+        mgrec.linear_recurrence(1, da.ones(6, int, chunks=4), reset=column)
+
+
+def test_numbers_of_pandas_are_no_labels():
+    with pytest.raises(TypeError, match="reset must be a mask of bool, or labels"):
+        mgrec.linear_recurrence(1, np.ones(2), reset=pd.Index([0.5, 1.5]))
+    with pytest.raises(TypeError, match="got object of NoneType, str"):
+        mgrec.linear_recurrence(1, np.ones(2), reset=np.array(["a", None], object))
 
 
 @pytest.mark.extended

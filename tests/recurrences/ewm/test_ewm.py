@@ -133,6 +133,13 @@ def test_what_other_options_are_refused(options, error, words):
         ewm(np.ones(3), **{**rate, **options})
 
 
+def test_times_may_be_a_coordinate():
+    days = np.array(["2026-01-01", "2026-01-02", "2026-01-05"], "M8[ns]")
+    time = pytest.importorskip("xarray").DataArray(days, dims="time", coords={"time": days})
+    x, options = np.array([1.0, 2.0, 4.0]), {"halflife": "1D"}
+    np.testing.assert_array_equal(ewm(x, times=time, **options), ewm(x, times=days, **options))
+
+
 @pytest.mark.parametrize(("options", "error", "words"), BAD_TIMES)
 def test_what_times_are_refused(options, error, words):
     with pytest.raises(error, match=words):
@@ -154,6 +161,7 @@ def by_definition(x, alpha, times):
 
 
 @pytest.mark.extended
+@pytest.mark.filterwarnings("ignore:reset has the label:UserWarning")
 def test_variances_by_time_and_by_group():
     x = draw(90)
     x[[3, 4, 30]] = np.nan
