@@ -43,7 +43,8 @@ def as_reset(reset: Any, shape: tuple[Any, ...], axis: int, reverse: bool) -> An
         marks = reset
     else:
         marks = _changes(reset, axis, reverse)
-        if not is_lazy(reset) and not is_on_gpu(reset) and reset.size == reset.shape[axis]:
+        is_in_memory = not is_lazy(reset) and not is_on_gpu(reset)
+        if is_in_memory and 0 < reset.size == reset.shape[axis]:
             _warn_of_recurring(reset.reshape(-1), marks.reshape(-1), reverse)
     return marks.astype(np.uint8) if is_lazy(marks) else marks.view(np.uint8)
 
@@ -70,8 +71,8 @@ def _codes(labels: Any) -> Any:
 def _as_text(labels: np.ndarray) -> np.ndarray:
     """Objects that are strings as NumPy's strings."""
     if not all(isinstance(label, str) for label in labels.flat):
-        kinds = sorted({type(label).__name__ for label in labels.flat})
-        raise _not_labels(f"{labels.dtype} of {', '.join(kinds)}")
+        types = sorted({type(label).__name__ for label in labels.flat})
+        raise _not_labels(f"{labels.dtype} of {', '.join(types)}")
     return labels.astype(np.str_)
 
 
@@ -84,18 +85,18 @@ def _not_labels(got: Any) -> TypeError:
 
 def _warn_of_recurring(labels: np.ndarray, changes: np.ndarray, reverse: bool) -> None:
     """Warn where a label comes again after another one."""
-    begins = np.flatnonzero(changes)[: _COMPARED - 1] + int(reverse)
-    begins = np.append(0, begins)
-    order = np.argsort(labels[begins], kind="stable")
-    own = labels[begins[order]]
-    again = np.flatnonzero(own[1:] == own[:-1])
-    if len(again):
-        k = again[np.argmin(order[again + 1])]
+    starts = np.append(0, np.flatnonzero(changes)[: _COMPARED - 1] + int(reverse))
+    order = np.argsort(labels[starts], kind="stable")
+    ordered = labels[starts[order]]
+    recurring = np.flatnonzero(ordered[1:] == ordered[:-1])
+    if len(recurring):
+        first = recurring[np.argmin(order[recurring + 1])]
+        earlier, later = starts[order[first : first + 2]]
         warnings.warn(
-            f"reset has the label of step {begins[order[k]]} again at step {begins[order[k + 1]]}, "
-            f"after other labels: the state starts anew at every change, and groups that are "
-            f"interleaved are not solved as groups. Sort by label, or call pandas' "
-            f"groupby(...).transform; pass a mask of bool where every change is meant",
+            f"reset has the label of step {earlier} again at step {later}, after other labels: the "
+            f"state is reset at every change, and groups that are interleaved are not solved as "
+            f"groups. Sort by label, or call pandas' groupby(...).transform; pass a mask of bool "
+            f"where every change is meant",
             stacklevel=level_of_caller(),
         )
 

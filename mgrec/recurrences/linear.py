@@ -44,7 +44,7 @@ def linear_recurrence(
     reset : array_like, optional
         Where the state starts anew: `initial` is the state before every step that is marked, and
         nothing before it counts, nor does nan. A mask of bool; or labels (integers, strings,
-        dates, or an index or a categorical of pandas), whose every change starts anew. 1-d along
+        dates, or an index or a categorical of pandas), of which every change is a mark. 1-d along
         `axis`, or broadcast to the result. A UserWarning says where a label in host memory comes
         again after others. See :func:`mgrec.starts` for sequences of many lengths.
     memory : {"stream", "two-pass"}, optional

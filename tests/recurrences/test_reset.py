@@ -143,6 +143,7 @@ def test_a_label_that_comes_again_is_warned_of():
     mgrec.linear_recurrence(1, x, reset=da.from_array(np.array([1, 1, 2, 2, 1, 1, 2]), chunks=3))
     mgrec.linear_recurrence(1, x, reset=[True, False, True, False, True, False, True])
     mgrec.linear_recurrence(1, x, reset=[5, 5, 3, 3, 3, 1, 1])
+    mgrec.linear_recurrence(1, x[:0], reset=np.zeros(0, int))
 
 
 @pytest.mark.extended
