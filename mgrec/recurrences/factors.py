@@ -80,7 +80,7 @@ class TridiagonalFactor:
         rhs_axis : int, optional
             The axis of `b` that the diagonals do not have.
         out : array, optional
-            Where to write x.
+            Where to write x: C-contiguous, of its shape and dtype, sharing no memory with `b`.
 
         Returns
         -------
@@ -158,8 +158,8 @@ def factor_tridiagonal(
     Raises
     ------
     numpy.linalg.LinAlgError
-        A matrix is singular: a pivot is 0. NumPy arrays say so here, Dask arrays when they are
-        computed.
+        A matrix is singular: a pivot is 0, in :func:`mgrec.solve_tridiagonal` as well. NumPy
+        arrays say so here, Dask arrays when they are computed.
     TypeError, ValueError
         As :func:`mgrec.solve_tridiagonal`.
 

@@ -63,7 +63,8 @@ def solve_tridiagonal(
         other, which is what False gives; so finite operands are not read once more. False is not
         faster, and over Dask by "auto" slower: see Cost.
     out : array, optional
-        Where to write x: C-contiguous, of its shape and dtype. Not for Dask arrays.
+        Where to write x: C-contiguous, of its shape and dtype, sharing no memory with an operand.
+        Not for Dask arrays.
 
     Returns
     -------
@@ -76,7 +77,8 @@ def solve_tridiagonal(
     numpy.linalg.LinAlgError
         A system is singular: a pivot is 0. The message names it by its index over all axes but
         `axis` and `rhs_axis`. From Dask arrays when they are computed. A system that is singular
-        but for rounding has large numbers instead, as in LAPACK.
+        but for rounding has large numbers instead, as in LAPACK. Where 1 by the condition number
+        is below the smallest number of the dtype, a pivot may also underflow to 0.
     TypeError
         An operand is no array of numbers, or is float16.
     ValueError

@@ -214,6 +214,7 @@ def test_a_factor_can_be_pickled():
 @pytest.mark.parametrize("row", [0, 14, 15, 16, 29])
 def test_a_singular_matrix_is_named(row):
     dl, d, du = draw((3, 30), (3, 30), (3, 30))
+    d = d * (1 + 1j) if row == 15 else d
     for part in (dl, d, du):
         part[2, row] = 0
     with pytest.raises(np.linalg.LinAlgError, match=r"^system \(2,\) is singular"):
@@ -247,6 +248,16 @@ def test_factors_that_overflow_are_not_used():
     [
         (lambda d: mgrec.factor_tridiagonal(1, 3, 1), ValueError, "at least one array"),
         (lambda d: mgrec.factor_tridiagonal(d, d[1:], d), ValueError, "must broadcast"),
+        (
+            lambda d: mgrec.solve_tridiagonal(1, np.ones((2, 8)), np.ones((2, 7)), np.ones((2, 8))),
+            ValueError,
+            "put a 0 before dl",
+        ),
+        (
+            lambda d: mgrec.factor_tridiagonal(d[1:], d, d[1:]),
+            ValueError,
+            r"got dl: \(7,\), .* put a 0 before dl and one after du",
+        ),
         (lambda d: mgrec.factor_tridiagonal(1, d.astype("f2"), 1), TypeError, "float16"),
         (lambda d: mgrec.factor_tridiagonal(1, d, 1, periodic=2), TypeError, "periodic must"),
         (lambda d: mgrec.factor_tridiagonal(1, d, 1).solve(d[1:]), ValueError, "must broadcast"),

@@ -108,11 +108,24 @@ def _shape_of(checked: dict[str, Any], named: dict[str, Any]) -> tuple[Any, ...]
         if not any(shapes.values()):
             raise
         given = ", ".join(f"{name}: {shape}" for name, shape in shapes.items())
+        if _lacks_an_end(shapes):
+            raise ValueError(
+                f"dl and du must have as many entries as there are unknowns; got {given}. dl[0] "
+                f"and du[-1] do not count: put a 0 before dl and one after du"
+            ) from error
         raise ValueError(
             f"shapes of dl, d, du and b must broadcast, those of the diagonals without the "
             f"rhs_axis of b if it is given; got {given}. Give rhs_axis where b has an axis of "
             f"right-hand sides that the diagonals do not have"
         ) from error
+
+
+def _lacks_an_end(shapes: dict[str, tuple[Any, ...]]) -> bool:
+    """Whether `dl` or `du` has one entry less than there are unknowns, as LAPACK takes them."""
+    full = shapes["d"] or shapes["b"]
+    short = [own for own in (shapes["dl"], shapes["du"]) if len(own) == len(full)]
+    missing = [[n - k for n, k in zip(full, own, strict=True)] for own in short]
+    return any(sorted(each) == [0] * (len(full) - 1) + [1] for each in missing)
 
 
 def _promoted(name: str, value: Any, dtype: np.dtype[Any]) -> Any:

@@ -29,14 +29,19 @@ class SingularSystemError(np.linalg.LinAlgError):
 
 @contextmanager
 def named(system: TridiagonalSystem, starts: Sequence[int], shape: Shape) -> Iterator[None]:
-    """Name the system that kernels find to be singular, in a chunk of this shape."""
+    """Name the system whose elimination meets a pivot of 0, in a chunk of this shape."""
     try:
         yield
     except SingularSystemError as error:
         which = _which(system, starts, shape, error.number)
-        raise np.linalg.LinAlgError(
-            f"{which} is singular: elimination meets a pivot of 0"
-        ) from None
+        if system.method in system.by_partitions:
+            message = f"{which} is singular: elimination meets a pivot of 0"
+        else:
+            message = (
+                f"{which} has a pivot of 0: method {system.method!r} does not pivot, and the "
+                f"system may be regular. method='auto' pivots, and says whether it is singular"
+            )
+        raise np.linalg.LinAlgError(message) from None
 
 
 def _which(system: TridiagonalSystem, starts: Sequence[int], shape: Shape, number: int) -> str:

@@ -42,7 +42,9 @@ def _pivoted(factor: Any, at: Any, held: Any, size: Any, row: Any, own: Any, one
     else:
         pivot, other = (held[0], held[1], zero), row
         size = own
-    m, inv = other[0] / pivot[0], one / pivot[0]
+    # Of a pivot of 0 any divisor will do, and complex numbers are not divided by 0.
+    divisor = pivot[0] if pivot[0] != zero else one
+    m, inv = other[0] / divisor, one / divisor
     multiplier[at], inverse[at], is_swapped[at] = m, inv, swaps
     after[at], second[at] = pivot[1] * inv, pivot[2] * inv
     near, far = other[1] - m * pivot[1], other[2] - m * pivot[2]
@@ -92,9 +94,9 @@ def _factor(diagonals: Any, factor: Any, middle: int, ones: Any) -> int:
             # What is left for x[middle] and x[middle + 1]: one more step, and a last pivot.
             row = up[1], up[0], one - one
             left, _, is_zero = _pivoted(factor, (o, middle, k), down, size, row, size_up, one)
-            factor[1][o, middle + 1, k] = one / left[0]
             if is_singular or is_zero or left[0] == 0:
                 return o * inner + k
+            factor[1][o, middle + 1, k] = one / left[0]
     return -1
 
 
