@@ -10,7 +10,7 @@ import numpy as np
 
 from ..algebra.coefficient import Coefficient
 from .chunk import Chunk, CoefficientOperand
-from .kinds import is_on_gpu
+from .kinds import is_lazy, is_on_gpu
 
 
 def lay_out(recurrence: Any, operands: Sequence[Any], shape: tuple[int, ...], first: int) -> Chunk:
@@ -75,6 +75,12 @@ def moved_axis(array: Any, source: int, destination: int) -> Any:
     order = [k for k in range(array.ndim) if k != source % array.ndim]
     order.insert(destination % array.ndim, source % array.ndim)
     return array.transpose(order)
+
+
+def reversed_copy(array: Any, axis: int) -> Any:
+    """An array in the other order of an axis, in memory of its own; a Dask array stays lazy."""
+    turned = array[tuple(slice(None, None, -1 if k == axis else 1) for k in range(array.ndim))]
+    return turned if is_lazy(array) else turned.copy(order="C")
 
 
 def lay_out_entry(state: Any, shape: tuple[int, ...], axis: int) -> Any:

@@ -107,7 +107,8 @@ def lfilter(
     states of 0, and the response to the true ones is added until it is below 2**-75 of the
     outputs. Filter designs are float64, and so is the result of filtering float32 with one, as in
     SciPy: with coefficients cast to float32 it takes half of the memory, and on a GPU two thirds
-    of the time.
+    of the time. NumPy data of a smaller dtype than the result are cast to it first, in one more
+    array, along other axes than the last one and where sections follow each other.
 
     References
     ----------

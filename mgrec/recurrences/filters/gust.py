@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...arrays.layout import reversed_copy
 from ...families.filters.cascade import Cascade
 from ...families.filters.door import as_coefficients, beside, result_dtype
 from ...families.filters.recurrence import filter_problem
@@ -59,11 +60,25 @@ def filtfilt_gust(b: np.ndarray, a: np.ndarray, x: Any, axis: int, irlen: int | 
         matrix = np.block([[filtered[::-1] - observed, none], [none, observed[::-1] - filtered]])
         weights = np.block([[filtered[::-1], none], [none, observed[::-1]]])
         ends = [slice(reach), slice(length - reach, None)]
-    y = run(run(x)[..., ::-1])[..., ::-1]
-    other = run(run(x[..., ::-1])[..., ::-1])
-    missing = as_coefficients("x", np.concatenate([(other - y)[..., end] for end in ends], axis=-1))
+
+    def both_ways(data: Any) -> Any:
+        # A name is taken off what has been read: two arrays are in memory at once.
+        first = run(data)
+        turned = reversed_copy(first, first.ndim - 1)
+        del first
+        return run(turned)
+
+    # The copy of both ends alone stays of the other order.
+    other = _joined(both_ways(x[..., ::-1]), ends)
+    y = both_ways(x)[..., ::-1]
+    missing = as_coefficients("x", other - _joined(y, ends))
     chosen = np.linalg.lstsq(matrix, missing.reshape(-1, missing.shape[-1]).T)[0]
     added = beside((weights @ chosen).T.reshape(missing.shape), x)
     for number, end in enumerate(ends):
         y[..., end] += added[..., number * reach : (number + 1) * reach]
     return np.moveaxis(y, -1, axis)
+
+
+def _joined(x: Any, ends: list[slice]) -> Any:
+    """Both ends of all rows."""
+    return np.concatenate([x[..., end] for end in ends], axis=-1)

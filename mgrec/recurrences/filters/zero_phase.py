@@ -9,7 +9,7 @@ import numpy as np
 
 from ...arrays.arguments import as_axis, as_integer
 from ...arrays.kinds import is_on_gpu, refuse_capture
-from ...arrays.layout import has_unknown_sizes
+from ...arrays.layout import has_unknown_sizes, reversed_copy
 from ...families.filters.cascade import Cascade
 from ...families.filters.door import (
     as_sections,
@@ -71,6 +71,12 @@ def filtfilt(
     ValueError
         An unknown `padtype` or `method`, `irlen` below 1, or `x` is not longer than `padlen`.
 
+    Notes
+    -----
+    *Memory.* One more array of the size of the result. "gust" also solves least squares with some
+    10·max(len(a), len(b)) numbers for each of 2·irlen samples, or for each sample of a row where
+    `irlen` is not given.
+
     Examples
     --------
     >>> import numpy as np
@@ -129,6 +135,10 @@ def sosfiltfilt(
     ValueError
         An unknown `padtype`, or `x` is not longer than `padlen`.
 
+    Notes
+    -----
+    *Memory.* One more array of the size of the result.
+
     Examples
     --------
     >>> import numpy as np
@@ -161,15 +171,19 @@ def _forward_backward(
     dtype: np.dtype[Any],
 ) -> Any:
     """Both passes begin with the steady `states` of the first sample they see."""
-    full = without_empty_chunks(x)
-    edge, extended = _extended(full, axis, padtype, padlen, taps)
+    edge, extended = _extended(without_empty_chunks(x), axis, padtype, padlen, taps, dtype)
     steady = beside(states.reshape(-1, *[1] * (x.ndim - 1)), x)
 
     def run(data: Any) -> Any:
         entry = steady * data[(slice(None),) * axis + (0,)]
         return solve(filter_problem(cascade, data, entry, axis, dtype))
 
-    backward = _reversed(run(_reversed(run(extended), axis)), axis)
+    # No more than two arrays are in memory at once: a name is taken off what has been read.
+    forward = run(extended)
+    del extended
+    turned = reversed_copy(forward, axis)
+    del forward
+    backward = _reversed(run(turned), axis)
     inside = _part(backward, axis, edge, backward.shape[axis] - edge) if edge > 0 else backward
     return chunked_like(inside, x)
 
@@ -183,7 +197,7 @@ def _reversed(x: Any, axis: int) -> Any:
 
 
 def _extended(
-    x: Any, axis: int, padtype: str | None, padlen: int | None, taps: int
+    x: Any, axis: int, padtype: str | None, padlen: int | None, taps: int, dtype: np.dtype[Any]
 ) -> tuple[int, Any]:
     if padtype not in ("even", "odd", "constant", None):
         raise ValueError(
@@ -204,7 +218,10 @@ def _extended(
         )
     if edge <= 0:
         return edge, x
-    return edge, concatenate(_ends(x, axis, padtype, edge), axis)
+    parts = _ends(x, axis, padtype, edge)
+    if type(x) is np.ndarray:  # in the dtype of the results: a filter might cast a copy of it
+        return edge, np.concatenate(parts, axis, dtype=dtype)
+    return edge, concatenate(parts, axis)
 
 
 def _ends(x: Any, axis: int, padtype: str | None, edge: int) -> list[Any]:
