@@ -1,6 +1,8 @@
 """Kernels of transfer maps: which of them are kept, on disk and in memory."""
 
+import numpy as np
 import pytest
+from numba.core import event
 
 import mgrec
 from mgrec.algebra.affine import affine
@@ -54,3 +56,14 @@ def test_further_coefficients_of_one_code_stay_in_memory():
 )  # fmt: skip
 def test_what_is_held_for_maps_is_bounded(held):
     assert 256 <= held.cache_parameters()["maxsize"] <= 1024
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((9, 70), 1), ((70, 9), 0)])
+def test_read_only_states_compile_nothing_again(shape, axis):
+    x, initial = np.ones(shape), np.zeros(9)
+    wanted = mgrec.scan(mgrec.maps.max_plus, x, x, initial=initial, axis=axis)
+    initial.flags.writeable = False
+    with event.install_recorder("numba:compile") as compiled:
+        result = mgrec.scan(mgrec.maps.max_plus, x, x, initial=initial, axis=axis)
+    assert compiled.buffer == []
+    np.testing.assert_array_equal(result, wanted)

@@ -158,7 +158,7 @@ def determine_columns(
             operands, result = tuple(map(flat_rows, (s, t))), flat_rows(results[0])
             return affine_columns.determine_columns(operands, states, result, begin, end)
     kernel = transfer_kernels(transfer_map, flat.sources, len(entry) > 1).determine_columns
-    before = tuple(np.ascontiguousarray(part, chunk.dtype) for part in entry)
+    before = tuple(writable(np.ascontiguousarray(part, chunk.dtype)) for part in entry)
     kernel(flat.operands, before, results, chunk.reverse, begin, end)
 
 
@@ -166,7 +166,7 @@ def _determine_rows(
     transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results: Arrays
 ) -> None:
     flat = flatten(chunk)
-    before = tuple(np.ascontiguousarray(part[:, 0], chunk.dtype) for part in entry)
+    before = tuple(writable(np.ascontiguousarray(part[:, 0], chunk.dtype)) for part in entry)
     after = tuple(part[:, :, 0] for part in results)
     is_affine = transfer_map.capabilities.is_affine
     if is_affine and chunk.dtype.kind == "f" and chunk.steps >= LONG:
