@@ -338,12 +338,16 @@ CASES = [
 ]
 # Each is compiled for itself: these say what the others of their kind and size say again.
 AGAIN = {np.dtype(char).name for char in "bhiBHI"}
+# 12 and 2 s: test_coefficient.py has coefficients in float32, and others matrices of integers.
+LONG = {("linear, coefficients", "float32"), ("scan, matrix2", "int32")}
 CASES_OF_ALL_DTYPES = [
     pytest.param(
         case,
         dtype,
         id=f"{case.name}-{dtype}",
-        marks=pytest.mark.extended if dtype in AGAIN and case.dtypes == EVERY_DTYPE else (),
+        marks=pytest.mark.extended
+        if (dtype in AGAIN and case.dtypes == EVERY_DTYPE) or (case.name, dtype) in LONG
+        else (),
     )
     for case in CASES
     for dtype in case.dtypes

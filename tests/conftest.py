@@ -43,15 +43,23 @@ def missing_for_gpu() -> str | None:
     return None if devices else "CuPy finds no GPU"
 
 
-def pytest_collection_modifyitems(items):
+def pytest_report_header(config):
+    if not config.getoption("extended"):
+        return "left out to keep the suite short: tests marked extended (give --extended)"
+
+
+def pytest_collection_modifyitems(config, items):
     """Files with slow tests first: at the end no process is left alone with one."""
+    if not config.getoption("extended"):
+        # Skipped one by one, two thousand tests take seconds.
+        left_out = [item for item in items if item.get_closest_marker("extended")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("extended")]
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
 
 
 def pytest_runtest_setup(item):
-    if item.get_closest_marker("extended") and not item.config.getoption("extended"):
-        pytest.skip("left out to keep the suite short: give --extended")
     if item.get_closest_marker("gpu") is None:
         return
     missing = missing_for_gpu()

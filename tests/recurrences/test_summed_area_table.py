@@ -66,7 +66,7 @@ def test_every_pair_of_axes(axes, place):
 
 
 @pytest.mark.parametrize("place", [on_numpy, on_dask])
-@pytest.mark.parametrize("dtype", ["u1", "f8", "c16"])
+@pytest.mark.parametrize("dtype", ["u1", "f8", pytest.param("c16", marks=pytest.mark.extended)])
 @pytest.mark.parametrize("axes", [(0, 1, 2), (2, 0, 1), (3, 1, 0, 2)])
 def test_integral_volumes(axes, dtype, place):
     x = numbers((4, 5, 6, 3), dtype)

@@ -1,5 +1,7 @@
 """The methods of solve_tridiagonal against LAPACK's gtsv and each other."""
 
+from itertools import product
+
 import dask.array as da
 import numpy as np
 import pytest
@@ -45,9 +47,13 @@ def test_every_length_along_both_axes(method, n, axis):
 
 
 @pytest.mark.parametrize(
-    "dtype", ["f", *(pytest.param(k, marks=pytest.mark.extended) for k in "DF")]
+    ("method", "dtype"),
+    [
+        pytest.param(method, dtype, marks=() if is_short else pytest.mark.extended)
+        for method, dtype in product(METHODS, "fDF")
+        for is_short in [dtype == "f" and method not in WITHOUT_PIVOTING]
+    ],
 )
-@pytest.mark.parametrize("method", METHODS)
 def test_every_dtype_along_both_axes(method, dtype):
     for axis in (0, 1):
         operands = dominant((MANY, 65), axis, dtype)

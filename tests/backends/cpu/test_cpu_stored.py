@@ -102,9 +102,6 @@ def test_a_second_process_finds_compiled_code_on_disk(tmp_path):
     again, compiled = run(tmp_path, "0.5")
     assert again == first
     assert compiled == 0
-    other, compiled = run(tmp_path, "0.25")
-    assert other == [1.0, 0.75, 2.75]
-    assert compiled > 0
 
 
 @pytest.mark.extended

@@ -17,7 +17,13 @@ SCORES = {"match": 2, "mismatch": -3, "gap": -5, "extend": -2}
 
 @pytest.fixture(scope="module")
 def client():
-    own = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0")
+    own = LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        processes=False,
+        protocol="tcp://",
+        dashboard_address=":0",
+    )
     with own, Client(own) as client:
         yield client
 
