@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,11 @@ import numpy as np
 
 from ..recurrences.filters.causal import lfilter, sosfilt
 from ..recurrences.filters.zero_phase import filtfilt, sosfiltfilt
-from . import cluster as clusters
 from . import failure, hints, options, recordings, stores
-from . import report as reports
-from .compiling import compile_on, everywhere
-from .output import check_output, in_place_when_complete
+from .compiling import everywhere
 from .places import Place, PlaceType
 from .reads import warn_if_misaligned
-from .writing import describe, fill
+from .writing import Solve, solve_to_file
 
 # Samples that any filter can be tried on.
 SHORT = 1 << 16
@@ -155,33 +153,23 @@ def _positive(context: Any, parameter: Any, value: Any) -> Any:
 @options.chunk("samples")
 @options.running
 def filter_(
-    source: Place, out: Place, order: int | None, low: float | None, high: float | None,
+    source: Place, order: int | None, low: float | None, high: float | None,
     band: tuple[float, float] | None, rate: float | None, sos: Path | None, ba: Path | None,
-    zero_phase: bool, axis: int | None, chunk: int | None, cluster: str, report: Path | None,
-    overwrite: bool,
+    zero_phase: bool, axis: int | None, chunk: int | None, **running: Any,
 ) -> None:  # fmt: skip
-    with failure.in_one_line(f"{out} was not written"):
-        recordings.check_kind(out)
-        check_output(out, overwrite)
-        reports.check_report(report)
+    def lazy() -> Solve:
         recording = recordings.find(source)
-        axis = recording.axis if axis is None else axis
-        rate = rate or recording.rate or 1.0
+        along = recording.axis if axis is None else axis
+        samples_a_second = rate or recording.rate or 1.0
         edges = {"low": low, "high": high, "band": band}
-        design = _design(order, edges, rate, sos, ba)
-        y = design.run(_lazy(recording.stored, axis, chunk), axis, zero_phase)
-        y = recordings.as_output(out, y, rate)
-        with (
-            in_place_when_complete(out, overwrite) as part,
-            clusters.open_cluster(cluster) as client,
-        ):
-            about = recording.stored.dtype, recording.stored.ndim, axis, zero_phase
-            target = recordings.create(part, y, rate)
-            compile_on(client, everywhere(design.compile, *about))
-            with reports.reported(report, client):
-                seconds = fill(target, y, client, f"Writing {out.name}", "samples")
-            workers, _ = clusters.describe(client)
-    click.echo(describe(out, y, seconds, "samples", workers))
+        design = _design(order, edges, samples_a_second, sos, ba)
+        y = design.run(_lazy(recording.stored, along, chunk), along, zero_phase)
+        y = recordings.as_output(running["out"], y, samples_a_second)
+        about = recording.stored.dtype, recording.stored.ndim, along, zero_phase
+        create = partial(recordings.create, rate=samples_a_second)
+        return Solve(y, everywhere(design.compile, *about), create)
+
+    solve_to_file(lazy, "samples", check_kind=recordings.check_kind, **running)
 
 
 def _lazy(stored: stores.Stored, axis: int, chunk: int | None) -> da.Array:

@@ -13,9 +13,8 @@ import numpy as np
 from ..placement.dask.cluster.warm import warm_up
 from ..recurrences.linear import linear_recurrence
 from . import failure, operands, options, stores
-from .compiling import Compile
 from .places import Place, PlaceType
-from .writing import solve_to_file
+from .writing import Solve, solve_to_file
 
 HELP = f"""Solve w_i = s_i·w_(i-1) + t_i for arrays in files.
 
@@ -43,7 +42,7 @@ class Job:
     chunk: int | None
     memory: str
 
-    def lazy(self) -> tuple[da.Array, Compile]:
+    def lazy(self) -> Solve:
         """The result, not computed yet, and how to compile its kernels."""
         inputs = operands.stored((self.s, self.t))
         shape = _broadcast(inputs)
@@ -54,7 +53,7 @@ class Job:
         with operands.refused():
             w: da.Array = linear_recurrence(s, t, initial, **about)
         about["initial"] = initial
-        return w, lambda client: warm_up(linear_recurrence, s, t, client=client, **about)
+        return Solve(w, lambda client: warm_up(linear_recurrence, s, t, client=client, **about))
 
 
 def _broadcast(inputs: list[stores.Stored]) -> tuple[int, ...]:
@@ -88,7 +87,7 @@ def linear(
     s: str, t: Place, initial: str, axis: int, reverse: bool, chunk: int | None, memory: str,
     **running: Any,
 ) -> None:  # fmt: skip
-    def lazy() -> tuple[da.Array, Compile]:
+    def lazy() -> Solve:
         source, start = stores.find(t), operands.number_or_file(initial)
         factor = operands.number_or_file(s)
         return Job(factor, source, start, axis, reverse, chunk, memory).lazy()

@@ -10,9 +10,9 @@ import numpy as np
 
 from ..recurrences.tables import summed_area_table
 from . import failure, images, operands, options, stores
-from .compiling import Compile, everywhere
+from .compiling import everywhere
 from .places import Place, PlaceType
-from .writing import solve_to_file
+from .writing import Solve, solve_to_file
 
 DTYPES = ("uint32", "int32", "uint64", "int64", "float32", "float64")
 
@@ -30,7 +30,7 @@ OUT appears when it is complete, and not before.
 
 def lazy_table(
     path: Place, axes: tuple[int, int] | None, dtype: str | None, chunk: int | None
-) -> tuple[da.Array, Compile]:
+) -> Solve:
     """The table, not computed yet, and how to compile its kernels."""
     stored = images.find(path)
     axes = images.axes_of(stored) if axes is None else axes
@@ -44,7 +44,7 @@ def lazy_table(
     wanted = {} if chunk is None else {k: min(chunk, max(1, stored.shape[k])) for k in axes}
     chunks = stores.cut(stored.shape, wanted, result.dtype, stored.chunks)
     lazy = table(stores.lazy(stored, chunks, stored.shape))
-    return lazy, everywhere(_compile, stored.dtype, dtype)
+    return Solve(lazy, everywhere(_compile, stored.dtype, dtype))
 
 
 def _compile(dtype: Any, sums: str | None) -> None:

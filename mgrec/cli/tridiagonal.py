@@ -12,8 +12,7 @@ from distributed import Client
 from ..placement.dask.cluster.warm import warm_up
 from ..recurrences.tridiagonal import solve_tridiagonal
 from . import failure, operands, options, stores
-from .compiling import Compile
-from .writing import solve_to_file
+from .writing import Solve, solve_to_file
 
 WHOLE = ("thomas", "cyclic-reduction", "pcr")
 METHODS = ("auto", "partition", *WHOLE, "p-scheme")
@@ -40,7 +39,7 @@ class Job:
     chunk: int | None
     options: dict[str, Any]
 
-    def lazy(self) -> tuple[da.Array, Compile]:
+    def lazy(self) -> Solve:
         """The result, not computed yet, and how to compile its kernels."""
         inputs = operands.stored(self.values)
         if not any(stored.shape for stored in inputs):
@@ -66,7 +65,7 @@ class Job:
             if self.options["method"] != "p-scheme":
                 warm_up(solve_tridiagonal, *values, client=client, **self.options)
 
-        return self._solve(*values), compile
+        return Solve(self._solve(*values), compile)
 
     def _shape(self) -> tuple[int, ...]:
         """The shape of the result; bad arguments are refused on the way, nothing is read."""
@@ -118,7 +117,7 @@ def tridiagonal(
         "check_finite": check_finite, "memory": memory,
     }  # fmt: skip
 
-    def lazy() -> tuple[da.Array, Compile]:
+    def lazy() -> Solve:
         return Job(tuple(map(operands.number_or_file, values)), chunk, about).lazy()
 
     solve_to_file(lazy, "unknowns", **running)

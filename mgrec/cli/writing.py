@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import dask.array as da
@@ -23,29 +23,42 @@ from .output import check_output, in_place_when_complete
 from .places import Place
 
 
+def _create(path: Place, w: da.Array) -> stores.Stored:
+    return stores.create(path, w.shape, w.dtype, w.chunks)
+
+
+class Solve(NamedTuple):
+    """A lazy result, how its kernels are compiled, and how its file is created."""
+
+    result: da.Array
+    compile: Compile
+    create: Callable[[Place, da.Array], Any] = _create
+
+
 def solve_to_file(
-    lazy: Callable[[], tuple[da.Array, Compile]],
+    lazy: Callable[[], Solve],
     unit: str,
     out: Place,
     cluster: str,
     report: Path | None,
     overwrite: bool,
+    check_kind: Callable[[Place], None] = stores.check_kind,
 ) -> None:
-    """Compute what `lazy` makes into `out`, and say so, in `unit`; failures are one line.
+    """Compute the solve that `lazy` returns into `out`, and print its speed in `unit` a second.
 
-    `lazy` also tells how to compile what is needed, which is not part of the time.
+    Failures are one line. Compiling is not part of the time.
     """
     with failure.in_one_line(f"{out} was not written"):
-        stores.check_kind(out)
+        check_kind(out)
         check_output(out, overwrite)
         reports.check_report(report)
-        w, compile = lazy()
+        w, compile, create = lazy()
         # The cluster is closed before the file is moved or removed: its workers have it open.
         with (
             in_place_when_complete(out, overwrite) as part,
             clusters.open_cluster(cluster) as client,
         ):
-            target = stores.create(part, w.shape, w.dtype, w.chunks)
+            target = create(part, w)
             compile_on(client, compile)
             with reports.reported(report, client):
                 seconds = fill(target, w, client, f"Writing {out.name}", unit)
