@@ -60,7 +60,9 @@ def solve_and_verify(air: earth.MaritimeAir, cluster: str | None, console: Conso
     name = cluster or clusters.default_cluster()
     console.print(f"Opening the cluster: {name}")
     with clusters.open_cluster(name) as client:
-        with console.status("Compiling the kernels (the first time only, about half a minute)"):
+        with console.status(
+            "Loading kernels; the first time they are compiled, about half a minute"
+        ):
             client.run(_warm_up)
         series = _series(air)
         judge = Judge(np.dtype(np.float64))
