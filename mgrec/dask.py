@@ -12,12 +12,23 @@ solve
     Solve at once over operands that workers hold, without a graph.
 warm_up
     Compile and load what a recurrence needs, on every worker, before the first solve.
+WorkerLostError
+    Raised by a plan that lost a worker, and by solve after four losses in a row.
 """
 
 from .placement.dask.cluster.pins import pin_operands
 from .placement.dask.cluster.progress import progress
 from .placement.dask.cluster.warm import warm_up
 from .placement.dask.graph.stages import colocate, persist_in_stages
+from .placement.dask.plan.plans import WorkerLostError
 from .placement.dask.plan.solve import solve
 
-__all__ = ["colocate", "persist_in_stages", "pin_operands", "progress", "solve", "warm_up"]
+__all__ = [
+    "WorkerLostError",
+    "colocate",
+    "persist_in_stages",
+    "pin_operands",
+    "progress",
+    "solve",
+    "warm_up",
+]

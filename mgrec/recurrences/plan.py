@@ -44,10 +44,12 @@ def plan(recurrence: Callable[..., Any], *operands: Any, client: Any = None, **o
         is one.
     ValueError
         Sizes of chunks are unknown.
+    mgrec.dask.WorkerLostError
+        One of its workers is lost, while it is built or in a solve: a RuntimeError, raised by
+        every later call, too. Results of a plan are not computed again when their worker is
+        lost: build a new plan.
     RuntimeError
-        The plan is closed, or one of its workers is lost, while it is built or in a solve.
-        Results of a plan are not computed again when their worker is lost, and the plan must
-        be built anew.
+        The plan or its client is closed.
 
     Notes
     -----

@@ -8,6 +8,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
+from math import prod
 from typing import Any
 from uuid import uuid4
 
@@ -31,7 +32,10 @@ from .post import Errors, post_of
 
 
 class WorkerLostError(RuntimeError):
-    """A worker of a plan is gone, and what it held."""
+    """A worker of a plan is lost, with the operands and results in its memory.
+
+    Every later call of the plan raises it again: build a new plan.
+    """
 
 
 class Plan:
@@ -46,7 +50,8 @@ class Plan:
             raise TypeError("a plan needs a client that waits; got an asynchronous one")
         self._given = (recurrence, operands, options)
         self._lock, self._numbers, self._name = threading.Lock(), count(1), uuid4().hex[:16]
-        self._end, self._held, self._again = "", "", dict[str, bytes]()
+        self._end: tuple[type[RuntimeError], str] | None = None
+        self._held, self._again = "", dict[str, bytes]()
         self._first = Call(cut(self._problem), self.client)
         self._assignments = deal(self._first, self.client)
         self._post = post_of(self.client)
@@ -73,6 +78,17 @@ class Plan:
             self._again = dict(self._messages(self._first))
         return self
 
+    def __repr__(self) -> str:
+        function = getattr(self._given[0], "__name__", repr(self._given[0]))
+        chunks = self._first.cut.chunks
+        largest, count = tuple(map(max, chunks)), prod(map(len, chunks))
+        error, _ = self._end or (None, "")
+        state = "open" if error is None else "lost" if error is WorkerLostError else "closed"
+        return (
+            f"<mgrec.plan of {function}: results of shape {tuple(map(sum, chunks))} in {count} "
+            f"chunks of up to {largest}, {len(self._shares)} workers, {state}>"
+        )
+
     def __enter__(self) -> Plan:
         return self
 
@@ -97,14 +113,17 @@ class Plan:
 
         Raises
         ------
+        mgrec.dask.WorkerLostError
+            A worker is lost, in this solve or in one before it.
         RuntimeError
-            The plan is closed, or a worker is lost.
+            The plan or its client is closed.
         ValueError
             Operands of another shape, other chunks or another dtype.
         """
         with self._lock:
             if self._end:
-                raise RuntimeError(self._end)
+                error, message = self._end
+                raise error(message)
             if self.client.status != "running":
                 raise RuntimeError("the client of the plan is closed: build it anew with another")
             recurrence, first, given = self._given
@@ -156,12 +175,13 @@ class Plan:
         """Raise an error, if there is one: a lost worker first, else what a chunk raised."""
         for address, error in errors.items():
             if isinstance(error, Lost):
-                self._end = (
+                message = (
                     f"the plan lost its worker {error.args[0] if error.args else address}: what it "
                     f"held is gone. Build the plan anew with mgrec.plan, from operands that are "
                     f"there or are computed again"
                 )
-                raise WorkerLostError(self._end) from error
+                self._end = WorkerLostError, message
+                raise WorkerLostError(message) from error
         for error in errors.values():
             if not isinstance(error, Abandoned):
                 raise error
@@ -171,7 +191,7 @@ class Plan:
         with self._lock:
             if self._held:
                 self._forget()
-            self._end = self._end or "the plan is closed"
+            self._end = self._end or (RuntimeError, "the plan is closed")
 
 
 def _told(solve: Call, answers: Mapping[str, Any]) -> Any:

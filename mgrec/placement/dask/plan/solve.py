@@ -52,7 +52,7 @@ def solve(
         is one.
     ValueError
         Sizes of chunks are unknown.
-    RuntimeError
+    mgrec.dask.WorkerLostError
         Workers were lost in four solves in a row.
 
     Notes
