@@ -19,6 +19,7 @@ __all__ = [
     "FilterMethod",
     "GpuMethod",
     "Kind",
+    "Labelled",
     "LazyArray",
     "Memory",
     "Mode",
@@ -59,7 +60,15 @@ class Columns(Protocol):
         """The same in another dtype."""
 
 
-Kind = DlpackArray | LazyArray | Columns
+class Labelled(Protocol):
+    """A DataArray of xarray."""
+
+    @property
+    def dims(self) -> Any:
+        """The names of its dimensions."""
+
+
+Kind = DlpackArray | LazyArray | Columns | Labelled
 """An array of another kind than NumPy's: results are of the same kind."""
 Numbers = complex | np.generic | np.ndarray[Any, Any] | Sequence[Any]
 """What NumPy makes an array of."""

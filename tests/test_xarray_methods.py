@@ -122,6 +122,50 @@ def test_every_method(weather, name, chunks):
     assert_like(found, weather.rain, function(weather.rain.values, weather.rate.values))
 
 
+CHUNKED = {
+    "rational_recurrence": lambda x, k: x.mgrec.rational_recurrence(k, k, k, 0.5, dim="time"),
+    "scan": lambda x, k: x.mgrec.scan(mgrec.maps.max_plus, k, initial=0.0, dim="time"),
+    "weighted_scan": lambda x, k: x.mgrec.weighted_scan(k, operators=("+", "+"), dim="time"),
+    "ewm": lambda x, k: x.mgrec.ewm(dim="time", other=k, span=3, statistic="cov"),
+}
+
+
+@pytest.mark.parametrize("name", CHUNKED)
+def test_results_have_the_chunks_of_the_data(weather, name):
+    data, other = weather.rain.chunk(CHUNKS), (weather.rain + 1).chunk(time=4, lat=1)
+    found = CHUNKED[name](data, other)
+    assert isinstance(found.data, da.Array)
+    assert found.chunks == data.chunks
+
+
+def test_times_and_marks_are_coordinates(weather):
+    """By name, or as DataArrays."""
+    wanted = ewm(weather.rain.values, axis=1, halflife="5D", times=weather.time.values)
+    for data, times in (
+        (weather.rain, "time"),
+        (weather.rain, weather.time),
+        (weather.rain, weather.time.values),
+        (weather.rain.chunk(CHUNKS), weather.time),
+    ):
+        found = data.mgrec.ewm(dim="time", halflife="5D", times=times)
+        assert_like(found, weather.rain, wanted)
+    table = weather.mgrec.ewm(dim="time", halflife="5D", times="time")
+    assert_like(table.rain, weather.rain, wanted)
+    marks = weather.assign_coords(month=weather.time.dt.month)
+    found = marks.rain.mgrec.linear_recurrence(1.0, dim="time", reset="month")
+    wanted = mgrec.linear_recurrence(1.0, weather.rain.values, axis=1, reset=marks.month.values)
+    np.testing.assert_allclose(found.values, wanted, rtol=1e-12)
+
+
+@pytest.mark.extended
+def test_states_of_a_filter(weather):
+    y, zf = weather.rain.mgrec.lfilter(B, A, dim="time", zi=weather.start.expand_dims("order"))
+    wanted, states = lfilter(B, A, weather.rain.values, 1, zi=weather.start.values[:, None])
+    assert_like(y, weather.rain, wanted)
+    assert zf.dims == ("lat", "order", "lon")
+    np.testing.assert_allclose(zf.values, states, rtol=1e-12)
+
+
 @pytest.mark.extended
 def test_several_states(weather):
     states = weather.mgrec.scan(
@@ -232,6 +276,9 @@ REFUSED = {
     ),
     "out": (
         lambda w: w.rain.mgrec.linear_recurrence(0.5, dim="time", out=w.rain), TypeError, "out must"
+    ),
+    "an unknown argument": (
+        lambda w: w.rain.mgrec.ewm(dim="time", spam=3), TypeError, "unexpected .* 'spam'"
     ),
 }  # fmt: skip
 

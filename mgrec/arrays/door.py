@@ -79,7 +79,7 @@ def as_plain_array(name: str, value: Any) -> Any:
     if hasattr(value, "__dask_graph__") and value.__dask_graph__() is not None:
         kind, instead = type(value).__name__, "make a Dask array of it"
         if hasattr(type(value), "dims"):  # a Delayed has every attribute
-            instead = "pass its .data, or import mgrec.xarray for the methods of .mgrec"
+            instead = "pass a DataArray, or import mgrec.xarray for the methods of .mgrec"
         raise TypeError(f"{name} must be a NumPy or Dask array; got a lazy {kind}: {instead}")
     try:
         return as_native(np.asarray(value))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from typing import Any, ParamSpec
 
 from ..arrays.foreign import ForeignArray
@@ -13,9 +13,19 @@ from ..families.problem import Composed, Problem
 from . import local
 from .expressions import keeps_kind
 from .foreign import at_home, takes_foreign
+from .labelled import solve_beside, solve_labelled, solve_pair
 from .replays import Function, is_awaited, keep, replayed
 
-__all__ = ["aligned", "solve", "solved", "solved_by_kind", "takes_foreign"]
+__all__ = [
+    "aligned",
+    "solve",
+    "solve_beside",
+    "solve_labelled",
+    "solve_pair",
+    "solved",
+    "solved_by_kind",
+    "takes_foreign",
+]
 
 Given = ParamSpec("Given")
 
@@ -44,10 +54,13 @@ def aligned(problem: Problem) -> list[Any]:
     ]
 
 
-def solved(build: Callable[Given, Problem | Composed]) -> Callable[Given, Any]:
+def solved(
+    build: Callable[Given, Problem | Composed], labelled: Callable[..., Any] = solve_labelled
+) -> Callable[Given, Any]:
     """Make a public function of one that builds the problem.
 
-    Plans and ``warm_up`` use the builder, the attribute ``build``.
+    Plans and ``warm_up`` use the builder, the attribute ``build``; `labelled` is that of
+    :func:`takes_foreign`.
     """
 
     @keeps_kind
@@ -56,9 +69,9 @@ def solved(build: Callable[Given, Problem | Composed]) -> Callable[Given, Any]:
             return solve(build(*operands, **options))
         except ForeignArray as error:
             met = error
-        return at_home(recurrence, operands, options, met)
+        return at_home(recurrence, operands, options, met, labelled)
 
-    return _public(recurrence, build)
+    return _public(recurrence, build, labelled)
 
 
 def solved_by_kind(
@@ -82,6 +95,7 @@ def solved_by_kind(
         Calls of NumPy arrays are prepared as well, not those of CuPy arrays alone.
     """
     function = Function.of(build, by_value, by_numbers, is_on_host)
+    labelled = partial(solve_labelled, by_value=by_value)
 
     @keeps_kind
     def recurrence(*operands: Given.args, **options: Given.kwargs) -> Any:
@@ -96,16 +110,16 @@ def solved_by_kind(
             return result
         except ForeignArray as error:
             met = error
-        return at_home(recurrence, operands, options, met)
+        return at_home(recurrence, operands, options, met, labelled)
 
-    return _public(recurrence, build)
+    return _public(recurrence, build, labelled)
 
 
-def _public(recurrence: Any, build: Any) -> Any:
+def _public(recurrence: Any, build: Any, labelled: Callable[..., Any]) -> Any:
     """A function as its builder is documented."""
     update_wrapper(recurrence, build)
     del recurrence.__wrapped__
     recurrence.__signature__ = inspect.signature(build).replace(return_annotation="Any")
     recurrence.__annotations__ = {**build.__annotations__, "return": "Any"}
-    recurrence.build = build
+    recurrence.build, recurrence.labelled = build, labelled
     return recurrence

@@ -27,7 +27,7 @@ def keeps_kind(function: Function) -> Function:
             return function(*operands, **options)
         from .dask.graph.expressions import Array, are_on
 
-        is_inside = any(isinstance(each, Array) for each in _leaves((operands, options)))
+        is_inside = any(isinstance(each, Array) for each in leaves((operands, options)))
         own, named = as_graphs((operands, options))
         results = function(*own, **named)
         return results if is_inside or not are_on() else as_expressions(results)
@@ -41,36 +41,37 @@ def as_graphs(given: Any) -> Any:
         return given
     from .dask.graph.expressions import ExpressionArray, as_graph
 
-    return _mapped(given, ExpressionArray, as_graph)
+    return mapped(given, ExpressionArray, as_graph)
 
 
 def as_expressions(results: Any) -> Any:
     """The results of a function, with expressions in place of graphs."""
     from .dask.graph.expressions import Array, as_expression
 
-    return _mapped(results, Array, as_expression)
+    return mapped(results, Array, as_expression)
 
 
-def _leaves(given: Any) -> Iterator[Any]:
+def leaves(given: Any) -> Iterator[Any]:
+    """All that tuples, lists, dicts and Coefficients hold."""
     if isinstance(given, (tuple, list)):
         for each in given:
-            yield from _leaves(each)
+            yield from leaves(each)
     elif isinstance(given, dict):
-        yield from _leaves([*given.values()])
+        yield from leaves([*given.values()])
     elif isinstance(given, Coefficient):
-        yield from _leaves(given.arrays)
+        yield from leaves(given.arrays)
     else:
         yield given
 
 
-def _mapped(given: Any, kind: type, function: Callable[[Any], Any]) -> Any:
+def mapped(given: Any, kind: type, function: Callable[[Any], Any]) -> Any:
     """The same with a function applied to all arrays of a kind."""
     if isinstance(given, kind):
         return function(given)
     if isinstance(given, Coefficient):
-        return Coefficient.of(given.function, *_mapped(given.arrays, kind, function))
+        return Coefficient.of(given.function, *mapped(given.arrays, kind, function))
     if isinstance(given, dict):
-        return {name: _mapped(each, kind, function) for name, each in given.items()}
+        return {name: mapped(each, kind, function) for name, each in given.items()}
     if type(given) in (tuple, list):
-        return type(given)(_mapped(each, kind, function) for each in given)
+        return type(given)(mapped(each, kind, function) for each in given)
     return given

@@ -11,12 +11,17 @@ from typing import Any, TypeVar
 from ..algebra.coefficient import Coefficient
 from ..arrays.foreign import ForeignArray, Returned, library_of, returning
 from ..families.wavefront.alignment.sequences import Sequences
+from .expressions import leaves
+from .labelled import solve_labelled
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def takes_foreign(function: Function) -> Function:
-    """Let a function whose door raises ForeignArray take arrays of other libraries."""
+def takes_foreign(function: Function, labelled: Callable[..., Any] = solve_labelled) -> Function:
+    """Let a function whose door raises ForeignArray take arrays of other libraries.
+
+    `labelled` calls it where these are DataArrays, as :func:`.labelled.solve_labelled` does.
+    """
 
     @wraps(function)
     def public(*operands: Any, **options: Any) -> Any:
@@ -24,8 +29,9 @@ def takes_foreign(function: Function) -> Function:
             return function(*operands, **options)
         except ForeignArray as error:
             met = error
-        return at_home(function, operands, options, met)
+        return at_home(function, operands, options, met, labelled)
 
+    public.labelled = labelled  # type: ignore[attr-defined]
     return public  # type: ignore[return-value]
 
 
@@ -34,6 +40,7 @@ def at_home(
     operands: Sequence[Any],
     options: dict[str, Any],
     met: ForeignArray,
+    labelled: Callable[..., Any],
 ) -> Any:
     """Call a function with what arrays of other libraries are at home; its results are theirs.
 
@@ -45,12 +52,17 @@ def at_home(
         Public.
     met : ForeignArray
         What it raised.
+    labelled : callable, ``(function, operands, options) -> results``
+        Calls it where the arrays are DataArrays.
 
     Raises
     ------
     ForeignArray
         There is no such array where one can be taken.
     """
+    libraries = filter(None, map(library_of, leaves((operands, options))))
+    if {library.name for library in libraries} == {"xarray"}:
+        return labelled(function, operands, options)
     passage = Passage()
     names = _names(function, len(operands))
     own = [passage.take(name, value) for name, value in zip(names, operands, strict=True)]

@@ -12,7 +12,7 @@ from ..families.family import Arrays
 from ..families.problem import Composed, Problem
 from ..families.wavefront.alignment.door import check_alignment, check_batch, is_several, pairs_of
 from ..families.wavefront.alignment.view import TracedAlignment
-from ..placement import solved
+from ..placement import solve_pair, solved
 from .filters.chunks import without_empty_chunks
 
 
@@ -33,7 +33,7 @@ class Alignment(NamedTuple):
     target_end: Any
 
 
-@solved
+@partial(solved, labelled=solve_pair)
 def smith_waterman(
     query: Any,
     target: Any,
@@ -91,7 +91,7 @@ def smith_waterman(
         arrays where a sequence is one; arrays (pairs,) where one is a list.
     numpy.ndarray or dask.array.Array (len(query), len(target))
         H, where `output` is "matrix"; of Dask arrays in the grid of their chunks, without empty
-        ones.
+        ones. Of DataArrays a DataArray with the dimensions of both.
     TracedAlignment, list of TracedAlignment, or dask.delayed.Delayed
         Where `output` is "alignment": score, begins, ends and the CIGAR string; of two sequences
         of which one is a Dask array a value that ``compute()`` gives.

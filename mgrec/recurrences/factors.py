@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from ..arrays.kinds import is_lazy
 from ..arrays.layout import shape_of
 from ..families.problem import Problem
 from ..families.tridiagonal.door import check_system
-from ..placement import factors, solve, takes_foreign
+from ..placement import factors, solve, solve_beside, takes_foreign
 from ..placement.expressions import keeps_kind
 
 
@@ -24,11 +25,14 @@ class TridiagonalFactor:
         Of the broadcast diagonals.
     dtype : numpy.dtype
         Of every solution.
+    labels : xarray.DataArray or None
+        Of the diagonals' dimensions and coordinates, where these are DataArrays.
     """
 
     def __init__(
         self, diagonals: tuple[Any, Any, Any], axis: Any, periodic: bool, check_finite: bool
     ) -> None:
+        self.labels: Any = None
         self._diagonals, self._periodic, self._check_finite = diagonals, periodic, check_finite
         problem = self._problem(0, axis)
         self.shape, self.dtype = problem.shape, problem.recurrence.dtype
@@ -67,7 +71,7 @@ class TridiagonalFactor:
             f"{periodic}): {how}"
         )
 
-    @takes_foreign
+    @partial(takes_foreign, labelled=solve_beside)
     @keeps_kind
     def solve(self, b: Any, *, rhs_axis: int | None = None, out: Any = None) -> Any:
         """Solve for right-hand sides.
@@ -85,7 +89,8 @@ class TridiagonalFactor:
         Returns
         -------
         array or dask.array.Array
-            As :func:`mgrec.solve_tridiagonal` with these diagonals.
+            As :func:`mgrec.solve_tridiagonal` with these diagonals. A DataArray `b` is aligned
+            with diagonals that were DataArrays by name; one without names counts axes.
 
         Raises
         ------

@@ -144,6 +144,13 @@ def linear_recurrence(
     Dask keep their index, and their name where all operands have it; the axes of a table are (rows,
     columns), missing floats are nan, and Dask's stay lazy.
 
+    *DataArrays of xarray* are aligned exactly and broadcast by the names of their dimensions, and
+    results are DataArrays with their coordinates. `axis` counts the dimensions of the first
+    DataArray of those with the most, which must have all; results have them in its order. `initial`
+    has them without `axis`. The name stays where all operands have it, and attributes stay where
+    they agree, unless ``xarray.set_options(keep_attrs=False)``. NumPy and CuPy arrays may stand
+    beside DataArrays; they count axes. Methods that take dimensions by name: :mod:`mgrec.xarray`.
+
     *Cost.* One pass over the memory on one thread. On several threads, and over Dask chunks, `s`
     and `t` are read twice, once to summarise and once to solve, unless the recurrence forgets.
     Then each part is solved at once from a state of 0, and its first steps again from the true

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..arrays.arguments import as_flag
 from ..arrays.door import as_any_array
+from ..arrays.foreign import taken
 from ..arrays.kinds import is_lazy, is_on_gpu
 
 
@@ -75,6 +76,7 @@ def starts(lengths: Any = None, *, offsets: Any = None, reverse: bool = False) -
 
 
 def _integers(name: str, values: Any) -> Any:
+    values = taken(name, values)
     if is_lazy(values):
         raise TypeError(f"{name} must be in memory; got a Dask array: compute it first")
     array = values if is_on_gpu(values) else as_any_array(name, values)

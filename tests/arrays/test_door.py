@@ -168,11 +168,11 @@ def test_refused(name):
         call()
 
 
-def test_a_lazy_xarray_says_how_to_pass_it():
+def test_a_lazy_dataset_says_how_to_pass_it():
     xarray = pytest.importorskip("xarray")
-    lazy = xarray.DataArray(da.ones(4, chunks=2))
+    lazy = xarray.Dataset({"rain": ("day", da.ones(4, chunks=2))})
     with pytest.raises(
-        TypeError, match=r"got a lazy DataArray: pass its \.data, or import mgrec\.xarray"
+        TypeError, match=r"got a lazy Dataset: pass a DataArray, or import mgrec\.xarray"
     ):
         mgrec.linear_recurrence(0.5, lazy)
 

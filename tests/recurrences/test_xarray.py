@@ -112,14 +112,6 @@ def test_places_do_not_wait_for_each_other(weather):
     assert len(packs) == 1
 
 
-def test_a_filter_does_not_compute_what_is_lazy(weather):
-    rain = weather.chunk(time=7).rain
-    with pytest.raises(TypeError, match=r"x .* lazy DataArray"):
-        lfilter([1.0], [1.0, -0.5], rain)
-    with pytest.raises(TypeError, match=r"zi .* lazy DataArray"):
-        lfilter([1.0], [1.0, -0.5], rain.data, axis=0, zi=rain[:1])
-
-
 def test_a_forgotten_day_is_seen(weather):
     weather.rain[10] += 1
     wet = wetness(weather)

@@ -6,6 +6,7 @@ import dask.array as da
 import jax
 import numpy as np
 import pandas as pd
+import xarray as xr
 from numpy.typing import NDArray
 
 import mgrec
@@ -53,3 +54,9 @@ def of_pandas(a: pd.Series, b: pd.DataFrame) -> pd.DataFrame:
     """Series and tables."""
     assert_type(ewm(a, span=3), pd.Series)
     return mgrec.linear_recurrence(0.5, b, axis=0)
+
+
+def of_xarray(a: xr.DataArray, b: xr.DataArray) -> xr.DataArray:
+    """DataArrays, and numbers beside them."""
+    assert_type(ewm(a, span=3), xr.DataArray)
+    return mgrec.linear_recurrence(b, a, initial=b[0])

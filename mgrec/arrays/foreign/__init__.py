@@ -5,6 +5,6 @@ it is at home (see ``placement/foreign.py``): calls of NumPy and CuPy arrays pay
 library is found by the type of its arrays and is never imported.
 """
 
-from .kinds import ForeignArray, Library, Returned, library_of, refuse, returning
+from .kinds import ForeignArray, Library, Returned, library_of, refuse, returning, taken
 
-__all__ = ["ForeignArray", "Library", "Returned", "library_of", "refuse", "returning"]
+__all__ = ["ForeignArray", "Library", "Returned", "library_of", "refuse", "returning", "taken"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from . import series, tensors
+from . import labelled, series, tensors
 
 Returned = Callable[[Any], Any]
 """What makes an array of a library's own of a NumPy, CuPy or Dask array."""
@@ -59,6 +59,8 @@ def _library_of(kind: type) -> Library | None:
     root = kind.__module__.partition(".")[0]
     if issubclass(kind, _AT_HOME) or root == "cupy":
         return None
+    if labelled.is_labelled(kind):
+        return Library("xarray", labelled.taken, labelled.returning)
     if series.is_lazy(kind):
         return Library(root, series.taken_lazily, series.returning_lazily)
     if series.is_series(kind):
@@ -77,10 +79,18 @@ def refuse(name: str, value: Any) -> None:
     """Raise ForeignArray where an array is of another library."""
     library = library_of(value)
     if library is not None:
+        instead = "numpy.asarray, or cupy.from_dlpack on a GPU, makes one of it"
+        if library.name == "xarray":
+            instead = "pass its .data"
         raise ForeignArray(
-            f"{name} must be a NumPy, CuPy or Dask array here; got one of {library.name}: "
-            f"numpy.asarray, or cupy.from_dlpack on a GPU, makes one of it"
+            f"{name} must be a NumPy, CuPy or Dask array here; got one of {library.name}: {instead}"
         )
+
+
+def taken(name: str, value: Any) -> Any:
+    """An array of another library as a NumPy, CuPy or Dask array; anything else as it is."""
+    library = library_of(value)
+    return value if library is None else library.taken(name, value, False)
 
 
 def returning(values: Sequence[Any], named: Sequence[Any]) -> Returned:

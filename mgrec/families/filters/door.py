@@ -8,7 +8,7 @@ import numpy as np
 
 from ...arrays.arguments import as_axis
 from ...arrays.door import as_any_array, as_plain_array, check_computed
-from ...arrays.foreign import library_of
+from ...arrays.foreign import taken
 from ...arrays.kinds import check_together, is_on_gpu
 from ...arrays.layout import moved_axis
 from ..problem import Problem
@@ -29,9 +29,7 @@ def as_signal(x: Any, name: str = "x") -> Any:
 
 def as_coefficients(name: str, values: Any) -> np.ndarray:
     """A few numbers, in host memory; of any library, which results are not of for that."""
-    library = library_of(values)
-    if library is not None:
-        values = library.taken(name, values, False)
+    values = taken(name, values)
     array = np.asarray(values.get() if is_on_gpu(values) else as_plain_array(name, values))
     check_computed(name, array, values, "?")
     return array

@@ -54,7 +54,8 @@ def lfilter(
         Of the shape and the chunks of `x`, and of ``numpy.result_type(b, a, x, zi)``; `out`,
         where it was given.
     zf : array or dask.array.Array
-        States after the last sample; only if `zi` was given. Lazy if `y` is.
+        States after the last sample; only if `zi` was given. Lazy if `y` is. Of a DataArray they
+        have the dimension "state" in place of `axis`, or that which `zi` has.
 
     Raises
     ------
@@ -179,7 +180,8 @@ def sosfilt(
         Of the shape and the chunks of `x`, and of ``numpy.result_type(sos, x, zi)``; `out`,
         where it was given.
     zf : array or dask.array.Array
-        States after the last sample; only if `zi` was given. Lazy if `y` is.
+        States after the last sample; only if `zi` was given. Lazy if `y` is. Of a DataArray they
+        have a dimension "section" first, and "state" in place of `axis`, or those that `zi` has.
 
     Raises
     ------

@@ -11,7 +11,7 @@ def without_empty_chunks(x: Any) -> Any:
     Dask (2026.7) slices, joins and broadcasts to wrong shapes, or to graphs with missing keys,
     where chunks are empty.
     """
-    chunks = getattr(x, "chunks", ())
+    chunks = getattr(x, "chunks", None) or ()  # None of a DataArray in memory
     if all(all(lengths) for lengths in chunks):
         return x
     return x.rechunk(tuple(tuple(filter(None, lengths)) or (0,) for lengths in chunks))

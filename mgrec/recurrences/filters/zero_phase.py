@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import isnan
 from typing import Any
 
@@ -19,14 +20,14 @@ from ...families.filters.door import (
     result_dtype,
 )
 from ...families.filters.recurrence import filter_problem
-from ...placement import solve, takes_foreign
+from ...placement import solve, solve_labelled, takes_foreign
 from ...placement.expressions import keeps_kind
 from ...placement.functions import concatenate
 from .chunks import chunked_like, without_empty_chunks
 from .initial import lfilter_zi, sosfilt_zi
 
 
-@takes_foreign
+@partial(takes_foreign, labelled=partial(solve_labelled, by_value=("b", "a")))
 @keeps_kind
 def filtfilt(
     b: Any,
@@ -102,7 +103,7 @@ def filtfilt(
     return _forward_backward(cascade, states, x, axis, padtype, padlen, taps, dtype)
 
 
-@takes_foreign
+@partial(takes_foreign, labelled=partial(solve_labelled, by_value=("sos",)))
 @keeps_kind
 def sosfiltfilt(
     sos: Any, x: Any, axis: int = -1, padtype: str | None = "odd", padlen: int | None = None

@@ -8,6 +8,7 @@ from typing import Any
 import dask.array.core as da
 from distributed import Client, default_client
 
+from ....arrays.foreign import refuse
 from ....families.family import AlongAxis
 from ....families.grid import Grid
 from ....families.problem import Composed, Problem
@@ -46,6 +47,8 @@ def problem_of(
     operands, options = as_graphs((operands, options))
     if not callable(recurrence):
         raise TypeError(f"recurrence must be a function of mgrec; got {recurrence!r}")
+    for operand in operands:
+        refuse("operands", operand)
     if not any(isinstance(operand, da.Array) for operand in (*operands, *options.values())):
         raise TypeError("the recurrence needs a Dask array among its operands; got none")
     build = getattr(recurrence, "build", None)

@@ -1,0 +1,167 @@
+"""The methods of ``.mgrec``, each made of a public function by one wrapper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from inspect import Parameter, Signature, signature
+from typing import Any
+
+import xarray as xr
+
+from .. import signal
+from ..algebra.coefficient import Coefficient
+from ..recurrences.custom import scan
+from ..recurrences.linear import linear_recurrence
+from ..recurrences.rational import rational_recurrence
+from ..recurrences.tables import summed_area_table
+from ..recurrences.tridiagonal import solve_tridiagonal
+from ..recurrences.weighted import weighted_scan
+
+RECURRENCES: dict[Any, str] = {
+    linear_recurrence: "t",
+    rational_recurrence: "b",
+    scan: "operands",
+    weighted_scan: "x",
+    solve_tridiagonal: "b",
+}
+"""Functions of several operands, and the argument that is the data."""
+FILTERS: dict[Any, str] = dict.fromkeys(
+    (
+        signal.lfilter,
+        signal.sosfilt,
+        signal.filtfilt,
+        signal.sosfiltfilt,
+        signal.ewm,
+        summed_area_table,
+    ),
+    "x",
+)
+"""Functions of the data alone, and of coefficients or options."""
+
+_ALONG = ("reset", "times", "zi")
+"""Arguments by the name of a coordinate, or arrays without names of dimensions."""
+_AXES = {"dim": "axis", "dims": "axes", "rhs_dim": "rhs_axis"}
+"""Arguments of methods, and what functions call them."""
+
+
+def method_of(function: Any, data: str | None, call: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that calls a public function, with `dim` or `dims` in place of its axes.
+
+    Parameters
+    ----------
+    function : callable
+    data : str, optional
+        The argument that the method does not take, since it is called on that.
+    call : callable, ``(self, function, arguments) -> result``
+        `arguments` are those of the method by the names that the function has for them.
+    """
+    taken = _signature(function, data)
+
+    def method(self: Any, *operands: Any, **options: Any) -> Any:
+        bound = taken.bind(self, *operands, **options)
+        bound.apply_defaults()
+        arguments = {_AXES.get(name, name): value for name, value in bound.arguments.items()}
+        return call(arguments.pop("self"), function, arguments)
+
+    name = function.__name__
+    module = "mgrec.signal" if hasattr(signal, name) else "mgrec"
+    where = "" if data is None else f", where the array is `{data}`"
+    summary, *_ = (function.__doc__ or name).splitlines()
+    method.__doc__ = f"{summary}\n\nSee :func:`{module}.{name}`{where}.\n"
+    method.__name__ = method.__qualname__ = name
+    method.__signature__ = taken  # type: ignore[attr-defined]
+    return method
+
+
+def _signature(function: Any, data: str | None) -> Signature:
+    """The signature of a method: after its dimension, arguments are given by name."""
+    parameters = [Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)]
+    is_by_name = False
+    for name, parameter in signature(function).parameters.items():
+        if name == "axis":
+            is_by_name = True
+            parameter = Parameter("dim", Parameter.KEYWORD_ONLY, default=None)
+        elif name == "axes":
+            parameter = parameter.replace(name="dims", default=())
+        elif name == "rhs_axis":
+            parameter = parameter.replace(name="rhs_dim")
+        elif name == data and parameter.kind is not Parameter.VAR_POSITIONAL:
+            continue
+        elif is_by_name:
+            parameter = parameter.replace(kind=Parameter.KEYWORD_ONLY)
+        parameters.append(parameter)
+    return Signature(parameters)
+
+
+def solve_by_name(
+    function: Any, data: str, arguments: Mapping[str, Any], known: xr.DataArray | xr.Dataset
+) -> Any:
+    """Call a public function along dimensions, with operands by name.
+
+    Parameters
+    ----------
+    function : callable
+    data : str
+        The argument whose dimensions come first.
+    arguments : mapping
+        By the names that the function has for them; axes are names of dimensions.
+    known : DataArray or Dataset
+        Whose coordinates and variables operands may name.
+    """
+    labelled = function.labelled
+    by_value = getattr(labelled, "keywords", {}).get("by_value", ())
+    parameters = signature(function).parameters
+    bound = signature(function).bind_partial()
+    for name, parameter in parameters.items():
+        if name not in arguments:
+            continue
+        value = arguments[name]
+        if name in _ALONG:
+            value = named(name, value, known) if isinstance(value, str) else value
+        elif _is_operand(parameter) and name not in ("transfer_map", *by_value):
+            value = as_operand(name, value, known)
+        bound.arguments[name] = value
+    array = bound.arguments[data]
+    if parameters[data].kind is Parameter.VAR_POSITIONAL:
+        array, data = (array[0] if array else None), f"the first of {data}"
+    if not isinstance(array, xr.DataArray):
+        raise TypeError(f"{data} must be a variable's name or a DataArray; got {array!r}")
+    return labelled(function, bound.args, bound.kwargs, like=array)
+
+
+def _is_operand(parameter: Parameter) -> bool:
+    return parameter.default is Parameter.empty or parameter.name in ("initial", "other")
+
+
+def named(name: str, value: str, known: xr.DataArray | xr.Dataset) -> xr.DataArray:
+    """The variable or the coordinate of a name."""
+    variables = known if isinstance(known, xr.Dataset) else known.coords
+    if value not in variables:
+        raise ValueError(f"{name} must be one of {sorted(map(str, variables))}; got {value!r}")
+    return variables[value]
+
+
+def as_operand(name: str, value: Any, known: xr.DataArray | xr.Dataset) -> Any:
+    """A number, a DataArray, a Coefficient of these, or the variable of a name."""
+    if isinstance(value, str):
+        return named(name, value, known)
+    if isinstance(value, tuple):
+        return tuple(as_operand(name, each, known) for each in value)
+    arrays = value.arrays if isinstance(value, Coefficient) else (value,)
+    for array in arrays:
+        if getattr(array, "ndim", 0) and not isinstance(array, xr.DataArray):
+            raise TypeError(
+                f"{name} must be a number, a DataArray or a name, so that its dimensions are "
+                f"known; got {type(value).__name__}: give xarray.DataArray({name}, dims=...)"
+            )
+    if isinstance(value, (list, dict, xr.Dataset)):
+        raise TypeError(
+            f"{name} must be a number, a DataArray or a name; got {type(value).__name__}"
+        )
+    return value
+
+
+def check_dims(dims: Any, known: tuple[Any, ...]) -> None:
+    """Raise unless a table has two dimensions or more."""
+    if isinstance(dims, str) or len(dims) < 2:
+        raise ValueError(f"dims must be two or more of the dimensions {known}; got {dims!r}")
