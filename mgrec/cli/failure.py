@@ -13,8 +13,6 @@ from typing import Any, TextIO
 import click
 from distributed import KilledWorker
 
-from mgrec_command import WORDS
-
 from . import signals
 
 COMPUTING_FAILED = 1
@@ -50,7 +48,7 @@ class Interrupted(Failure):
     """The user pressed ctrl-C, a batch system ended the job, or the terminal was closed."""
 
     def __init__(self, number: signal.Signals, left: str) -> None:
-        super().__init__(f"{WORDS[number]}: {left}")
+        super().__init__(f"{signals.WORDS[number]}: {left}")
         self.exit_code = 128 + number  # type: ignore[misc]  # as of a shell
 
     def show(self, file: Any = None) -> None:
