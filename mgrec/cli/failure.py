@@ -61,9 +61,10 @@ def _with_flags(message: str) -> str:
     """Name options as the command does: --method auto where a function says method='auto'."""
     context = click.get_current_context(silent=True)
     for option in context.command.params if context else ():
-        flag = str(option.name).replace("_", "-")
-        message = message.replace(f"{option.name}=False", f"--no-{flag}")
-        message = re.sub(rf"\b{option.name}='(\S+?)'", rf"--{flag} \1", message)
+        if isinstance(option, click.Option):
+            message = re.sub(rf"\b{option.name}='(\S+?)'", rf"{option.opts[-1]} \1", message)
+            for flag in option.secondary_opts:
+                message = message.replace(f"{option.name}=False", flag)
     return message
 
 
