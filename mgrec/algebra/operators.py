@@ -66,9 +66,10 @@ PAIRS = (PLUS_TIMES, MAX_PLUS, MIN_PLUS, PLUS_PLUS)
 
 def as_operators(value: Any) -> Operators:
     """One of PAIRS, from the tuple of its names."""
-    for pair in PAIRS:
-        if isinstance(value, (tuple, list)) and tuple(value) == (pair.accumulate, pair.distribute):
-            return pair
+    if isinstance(value, (tuple, list)) and all(isinstance(name, str) for name in value):
+        for pair in PAIRS:
+            if tuple(value) == (pair.accumulate, pair.distribute):
+                return pair
     raise ValueError(f"operators must be one of {_WANTED}; got {value!r}")
 
 

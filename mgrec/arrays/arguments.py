@@ -6,6 +6,7 @@ A bool is not a number here, nor a number a flag: `axis` and `reverse` are easil
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ def as_integer(name: str, value: Any) -> int:
     try:
         if not isinstance(value, (bool, np.bool_)):
             return operator.index(value)
-    except TypeError:
+    except (TypeError, ValueError):
         pass
     raise TypeError(f"{name} must be an integer; got {value!r}")
 
@@ -34,6 +35,11 @@ def as_flag(name: str, value: Any) -> bool:
     if not isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name} must be True or False; got {value!r}")
     return bool(value)
+
+
+def is_one_of(value: Any, choices: Iterable[Any]) -> bool:
+    """Whether a value is a text among the choices; an array is none, whatever it compares with."""
+    return isinstance(value, str) and value in choices
 
 
 def as_real(name: str, value: Any, wanted: str = "a real number") -> float:

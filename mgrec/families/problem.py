@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ..arrays.arguments import is_one_of
 from ..arrays.kinds import is_lazy, is_on_gpu
 from .family import Arrays, Recurrence
 
@@ -56,7 +57,7 @@ class Problem:
     finish: Callable[[Arrays, Any], Any] = first_result
 
     def __post_init__(self) -> None:
-        if self.memory not in ("stream", "two-pass"):
+        if not is_one_of(self.memory, ("stream", "two-pass")):
             raise ValueError(f"memory must be 'stream' or 'two-pass'; got {self.memory!r}")
         is_on_host = not any(map(is_on_gpu, self.arrays))
         check_method(self.recurrence, is_on_host)
@@ -96,7 +97,7 @@ class Composed:
 def check_method(recurrence: Recurrence, is_on_host: bool) -> None:
     """Raise unless a recurrence has the method that it is given, for arrays on this machine."""
     method = recurrence.method
-    if method not in recurrence.methods:
+    if not is_one_of(method, recurrence.methods):
         wanted = ", ".join(map(repr, recurrence.methods))
         raise ValueError(f"method must be one of {wanted}; got {method!r}")
     if is_on_host and method not in recurrence.host_methods:

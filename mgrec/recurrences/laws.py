@@ -37,11 +37,12 @@ def check_laws(
 
     Raises
     ------
+    TypeError
+        An argument is of another kind, or the state is a tuple and `state` is not given.
+    ValueError
+        `samples` is below 1, `seed` below 0, or `operands` are not those of ``lift``.
     AssertionError
         A law does not hold; the message names it and shows the operands of the counterexample.
-    TypeError, ValueError
-        `samples` is below 1, a tolerance is no number, or the state is a tuple and `state` is
-        not given.
 
     Notes
     -----
@@ -73,22 +74,27 @@ def check_laws(
     if not isinstance(transfer_map, TransferMap):
         raise TypeError(f"transfer_map must be a TransferMap; got {transfer_map!r}")
     samples, seed = as_integer("samples", samples), as_integer("seed", seed)
-    if samples < 1 or seed < 0:
-        raise ValueError(
-            f"samples must be at least 1, and seed at least 0; got {samples} and {seed}"
-        )
+    for name, value, least in (("samples", samples, 1), ("seed", seed, 0)):
+        if value < least:
+            raise ValueError(f"{name} must be {least} or more; got {value}")
     rtol, atol = as_real("rtol", rtol), as_real("atol", atol)
     generator = np.random.default_rng(seed)
     count = transfer_map.lift.__code__.co_argcount
     draws = operands or (_normal,) * count
     if len(draws) != count:
         raise ValueError(f"lift takes {count} operands; got {len(draws)} functions to draw them")
+    for name, draw in (
+        *(("operands", draw) for draw in draws),
+        ("state", _normal if state is None else state),
+    ):
+        if not callable(draw):
+            raise TypeError(f"{name} must be drawn by functions of a generator; got {draw!r}")
     if state is None:
         _check_state(transfer_map, draws)
     with np.errstate(all="ignore"):
         for _ in range(samples):
             given = [tuple(draw(generator) for draw in draws) for _ in range(3)]
-            x = (state or _normal)(generator)
+            x = (_normal if state is None else state)(generator)
             for law, left, right in _laws(transfer_map, [transfer_map.lift(*g) for g in given], x):
                 if not _is_close(left, right, rtol, atol):
                     raise AssertionError(

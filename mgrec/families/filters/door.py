@@ -32,7 +32,7 @@ def as_coefficients(name: str, values: Any) -> np.ndarray:
     values = taken(name, values)
     array = np.asarray(values.get() if is_on_gpu(values) else as_plain_array(name, values))
     check_computed(name, array, values, "?")
-    return array
+    return array.astype(np.int8) if array.dtype.kind == "b" else array
 
 
 def beside(values: np.ndarray, x: Any) -> Any:

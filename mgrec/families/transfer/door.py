@@ -12,7 +12,7 @@ from ...algebra.segments import segmented
 from ...algebra.transfer_map import TransferMap
 from ...arrays.arguments import as_axis, as_flag
 from ...arrays.casts import cast
-from ...arrays.door import arrays_of, as_array, as_scalar, as_state, broadcast
+from ...arrays.door import arrays_of, as_array, as_plain_array, as_scalar, as_state, broadcast
 from ...arrays.kinds import check_together, is_lazy, is_on_gpu
 from ...arrays.segments import as_reset
 from ..problem import Problem, varying
@@ -109,7 +109,7 @@ def _along_rows(state: Any, shape: tuple[Any, ...], axis: int, like: Any) -> Any
 
 def as_rows(initial: Any) -> Any:
     """`initial` of a recurrence whose state is one scalar: a tuple is an array of rows."""
-    return np.asarray(initial) if isinstance(initial, tuple) else initial
+    return as_plain_array("initial", initial) if isinstance(initial, tuple) else initial
 
 
 def _operand(name: str, value: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays.arguments import as_axis, as_flag
+from ...arrays.arguments import as_axis, as_flag, is_one_of
 from ...arrays.casts import cast
 from ...arrays.door import as_array, as_scalar, broadcast
 from ...arrays.kinds import check_together
@@ -81,7 +81,7 @@ def _system(
 def _as_periodic(periodic: Any, method: str) -> bool:
     is_periodic = as_flag("periodic", periodic)
     known = set(TridiagonalSystem.methods) - set(TridiagonalSystem.by_partitions)
-    if is_periodic and method in known:
+    if is_periodic and is_one_of(method, known):
         raise ValueError(
             f"method must be 'auto' or 'partition' for periodic systems; got {method!r}"
         )

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays.arguments import as_flag, as_integer, as_real
+from ...arrays.arguments import as_flag, as_integer, as_real, is_one_of
 from ...arrays.door import as_any_array
 from ...arrays.kinds import is_lazy, is_on_gpu
 from ...families.ewm.weights import PAIRS, STATISTICS, Weights
@@ -24,7 +24,7 @@ def as_weights(
     min_periods: Any,
 ) -> Weights:  # fmt: skip
     """What pandas' ``ewm`` is told; `rates` are alpha, span, halflife and com."""
-    if statistic not in STATISTICS:
+    if not is_one_of(statistic, STATISTICS):
         raise ValueError(f"statistic must be one of {', '.join(STATISTICS)}; got {statistic!r}")
     is_adjusted = as_flag("adjust", adjust)
     if statistic == "sum" and not is_adjusted:

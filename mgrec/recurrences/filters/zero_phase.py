@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays.arguments import as_axis, as_integer
+from ...arrays.arguments import as_axis, as_integer, is_one_of
 from ...arrays.kinds import is_on_gpu, refuse_capture
 from ...arrays.layout import has_unknown_sizes, reversed_copy
 from ...families.filters.cascade import Cascade
@@ -85,7 +85,7 @@ def filtfilt(
     >>> filtfilt([0.5, 0.5], [1.0], np.array([0.0, 0.0, 4.0, 0.0, 0.0]), padlen=1)
     array([0., 1., 2., 1., 0.])
     """
-    if method not in ("pad", "gust"):
+    if not is_one_of(method, ("pad", "gust")):
         raise ValueError(f"method must be 'pad' or 'gust'; got {method!r}")
     x, (b, a) = as_signal(x), as_transfer_function(b, a)
     axis = as_axis(axis, x.shape)
@@ -200,7 +200,7 @@ def _reversed(x: Any, axis: int) -> Any:
 def _extended(
     x: Any, axis: int, padtype: str | None, padlen: int | None, taps: int, dtype: np.dtype[Any]
 ) -> tuple[int, Any]:
-    if padtype not in ("even", "odd", "constant", None):
+    if not (padtype is None or is_one_of(padtype, ("even", "odd", "constant"))):
         raise ValueError(
             f"Unknown value '{padtype}' given to padtype: it must be 'even', 'odd', 'constant', "
             f"or None."

@@ -44,6 +44,8 @@ def compile_kernel(kernel: Callable[..., Any], *key: str) -> Any:
     compile_for = dispatcher.compile
 
     def compile_ours(signature: Any) -> Any:
+        if numba.types.pyobject in signature:
+            raise TypeError("kernels must be given arrays in native byte order, and numbers")
         token = _IS_OURS.set(True)
         try:
             return compile_for(signature)

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ....arrays.arguments import is_one_of
 from ....arrays.kinds import check_together, is_lazy, is_on_gpu
+from ....arrays.native import as_native
 from ...problem import Problem, varying
 from .batch import Batch
 from .letters import Alphabet, as_sequence, is_text
@@ -34,7 +36,7 @@ def is_several(value: Any) -> bool:
 
 def check_alignment(query: Any, target: Any, output: Any, **scores: Any) -> Problem:
     """Arguments of ``smith_waterman`` of two sequences."""
-    if output not in OUTPUTS:
+    if not is_one_of(output, OUTPUTS):
         raise ValueError(f"output must be one of {', '.join(map(repr, OUTPUTS))}; got {output!r}")
     scoring, alphabet = as_scoring(**scores)
     named = {
@@ -67,7 +69,7 @@ def check_alignment(query: Any, target: Any, output: Any, **scores: Any) -> Prob
 
 def check_batch(query: Any, target: Any, output: Any, **scores: Any) -> Problem:
     """Arguments of ``smith_waterman`` of lists: pairs, or one sequence with each of a list."""
-    if output not in ("score", "alignment"):
+    if not is_one_of(output, ("score", "alignment")):
         raise ValueError(f"output must be 'score' or 'alignment' of many pairs; got {output!r}")
     scoring, alphabet = as_scoring(**scores)
     queries, targets = pairs_of(query, target)
@@ -94,13 +96,13 @@ def check_batch(query: Any, target: Any, output: Any, **scores: Any) -> Problem:
 def _joined(name: str, several: Any, alphabet: Alphabet | None) -> Sequences:
     if not isinstance(several, Sequences):
         return join([_as_one(name, each, alphabet) for each in several])
-    several.check(name)
-    return Sequences(_as_one(name, several.codes, alphabet), several.offsets)
+    codes, offsets = _as_one(name, several.codes, alphabet), as_native(np.asarray(several.offsets))
+    return Sequences(codes, offsets)
 
 
 def pairs_of(query: Any, target: Any) -> tuple[Any, Any]:
     """Queries and targets, lists or joined; one that is neither stands for itself."""
-    queries, targets = map(_listed, (query, target))
+    queries, targets = _listed("query", query), _listed("target", target)
     for name, several in (("query", queries), ("target", targets)):
         if any(map(is_lazy, [several.codes] if isinstance(several, Sequences) else several)):
             raise TypeError(
@@ -115,8 +117,9 @@ def pairs_of(query: Any, target: Any) -> tuple[Any, Any]:
     return queries, targets
 
 
-def _listed(value: Any) -> Any:
+def _listed(name: str, value: Any) -> Any:
     if isinstance(value, Sequences):
+        value.check(name)
         return value
     return list(value) if is_several(value) else [value]
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ....arrays.door import as_array
 from ....arrays.kinds import is_lazy
+from ....arrays.native import as_native
 
 _MISSING = 255
 # Codes are uint8; the last one says that a letter is missing.
@@ -21,6 +22,8 @@ def as_sequence(name: str, value: Any) -> Any:
         return np.frombuffer(value.encode("utf-32-le", "surrogatepass"), "<u4")
     if isinstance(value, (bytes, bytearray, memoryview)):
         return np.frombuffer(value, np.uint8)
+    if isinstance(value, np.ndarray) and value.dtype.char in "SU":
+        value = as_native(value)
     if isinstance(value, np.ndarray) and value.dtype.str in ("|S1", "<U1"):
         return np.ascontiguousarray(value).view(np.uint8 if value.itemsize == 1 else "<u4")
     array = as_array(name, value)

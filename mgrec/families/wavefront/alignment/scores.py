@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ....arrays.arguments import as_real
+from ....arrays.arguments import as_real, is_one_of
 from .letters import MOST_LETTERS, Alphabet
 from .matrices import NAMES, load
 from .scoring import Scoring
@@ -19,7 +19,7 @@ def as_scoring(
     match: Any, mismatch: Any, gap: Any, matrix: Any, extend: Any, mode: Any
 ) -> tuple[Scoring, Alphabet | None]:
     """The scoring, and the alphabet of its matrix; None where letters are compared."""
-    if mode not in MODES:
+    if not is_one_of(mode, MODES):
         raise ValueError(f"mode must be one of {', '.join(map(repr, MODES))}; got {mode!r}")
     alphabet, table = None, None
     given = {"gap": gap, "extend": gap if extend is None else extend}

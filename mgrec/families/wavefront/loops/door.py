@@ -82,9 +82,10 @@ def _as_axes(axes: Any, shape: tuple[Any, ...]) -> tuple[int, int]:
 def _dtype_of(given: dict[str, Any], floor: Any) -> np.dtype[Any]:
     values = [getattr(value, "dtype", value) for value in given.values()]
     if floor is not None:
-        if np.isnan(as_real("floor", floor, "a real number or None")):
+        real = as_real("floor", floor, "a real number or None")
+        if np.isnan(real):
             raise ValueError("floor must be a real number or None; got nan")
-        values.append(getattr(floor, "dtype", floor))
+        values.append(getattr(floor, "dtype", floor if isinstance(floor, int) else real))
     dtype = np.result_type(*values)
     if dtype.name not in _DTYPES:
         raise TypeError(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....algebra.operators import Operators, check_composes
+from ....arrays.arguments import is_one_of
 from .recurrence import Loop
 
 STRATEGIES = ("hybrid", "tiles", "compensation", "hyperplane")
@@ -17,7 +18,7 @@ logger = logging.getLogger("mgrec")
 
 def check_strategy(strategy: Any, operators: Operators, kind: str, has_floor: bool) -> None:
     """Raise unless a strategy is known and does for these operators and numbers of a kind."""
-    if strategy not in STRATEGIES:
+    if not is_one_of(strategy, STRATEGIES):
         wanted = ", ".join(map(repr, STRATEGIES))
         raise ValueError(f"strategy must be one of {wanted}; got {strategy!r}")
     if strategy != "compensation":
