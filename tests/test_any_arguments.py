@@ -98,15 +98,17 @@ ENDLESS = {"sweeps", "samples"}
 CALLED = {"callback", "state"}
 """Functions of the caller's, whose errors are the caller's."""
 NAMED = {
+    "arrays",
     "axis",
-    "shapes",
+    "functions",
+    "lift",
+    "operand",
     "operands",
     "operators",
-    "states",
-    "lift",
+    "scores",
     "series",
-    "arrays",
-    "functions",
+    "shapes",
+    "states",
 }
 """What messages may name in place of arguments."""
 BROADCAST = {

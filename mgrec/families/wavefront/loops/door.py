@@ -118,7 +118,7 @@ def _operand(
     value = cast(value, dtype)
     if not lacking or value.ndim == 0:
         return value
-    value = value.reshape((1,) * (len(wanted) - value.ndim) + value.shape)
+    value = value[(None,) * (len(wanted) - value.ndim) + (...,)]
     return value[tuple(None if k in lacking else slice(None) for k in range(len(shape)))]
 
 
