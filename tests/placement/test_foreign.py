@@ -115,6 +115,15 @@ def test_results_are_of_a_dtype_that_jax_has():
         mgrec.summed_area_table(numpy.ones((2, 2), numpy.int32))
 
 
+def test_lists_beside_jax_are_of_its_dtypes():
+    numpy = pytest.importorskip("jax.numpy")
+    found = lfilter([0.5], [1, -0.5], numpy.ones(3))
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, [0.5, 0.75, 0.875])
+    with pytest.raises(TypeError, match=r"dtype that jax has; got float64, .* jax_enable_x64"):
+        lfilter(np.array([0.5]), [1, -0.5], numpy.ones(3))
+
+
 @pytest.mark.extended
 def test_what_jax_does_not_hand_over_is_refused():
     jax = pytest.importorskip("jax")

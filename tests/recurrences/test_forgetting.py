@@ -218,6 +218,14 @@ def test_chunks_that_forget_are_begun(dtype, initial, caplog):
     assert holds(found, s, t, initial)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_chunks_too_short_to_tell_whether_they_forget(reverse):
+    s, t = np.full(STEPS, 0.5), np.ones(STEPS)
+    lazy = in_chunks((STEPS - 10, 10), s, t)
+    w = mgrec.linear_recurrence(*lazy, reverse=reverse).compute(scheduler="sync")
+    np.testing.assert_allclose(w, mgrec.linear_recurrence(s, t, reverse=reverse))
+
+
 def test_chunks_of_prefix_sums_are_not_begun(caplog):
     t = np.arange(STEPS, dtype=float)
     w = mgrec.linear_recurrence(1.0, *in_chunks((STEPS // 2,) * 2, t))

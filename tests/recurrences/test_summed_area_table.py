@@ -80,6 +80,23 @@ def test_integral_volumes(axes, dtype, place):
 
 
 @pytest.mark.parametrize("place", [on_numpy, on_dask])
+@pytest.mark.parametrize("special", [np.inf, np.nan])
+def test_special_values_of_complex_volumes_stand_where_cumsum_has_them(special, place):
+    x = numbers((4, 5, 6, 3), "c16")
+    x[1, 2, 3, 1] = special
+    wanted = x
+    with np.errstate(invalid="ignore"):
+        for axis in (2, 1, 0):
+            wanted = wanted.cumsum(axis)
+        found = place(x, (0, 1, 2))
+    np.testing.assert_allclose(found, wanted)
+    out = np.empty_like(x)
+    if place is on_numpy:
+        assert place(x, (0, 1, 2), out=out) is out
+        np.testing.assert_array_equal(out, found)
+
+
+@pytest.mark.parametrize("place", [on_numpy, on_dask])
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0), (1, 1), (1, 5), (5, 1), (0, 2, 3)])
 def test_small_and_empty(shape, place):
     x = numbers(shape, "f8")

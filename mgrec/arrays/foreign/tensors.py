@@ -95,6 +95,12 @@ def returning_to_jax(values: Sequence[Any], named: Sequence[Any]) -> Callable[[A
     return partial(_returned_to_jax, values[0].__array_namespace__())
 
 
+def number_of_jax(value: Any) -> Any:
+    """A number as an array of jax holds it: of 32 bits unless jax_enable_x64 is set."""
+    number = np.asarray(value)
+    return number.astype(sys.modules["jax"].dtypes.canonicalize_dtype(number.dtype))[()]
+
+
 def _returned(namespace: Any, array: Any) -> Any:
     """An array of torch, or of the array API: no strides below 0."""
     if is_on_gpu(array) and namespace.__name__ != "torch":
