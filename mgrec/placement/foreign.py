@@ -71,20 +71,15 @@ def at_home(
     if not passage.foreign:
         raise met
     for library in map(library_of, passage.foreign):
-        if library and library.number:
-            own = [_listed(value, library.number) for value in own]
-            kept = {name: _listed(value, library.number) for name, value in kept.items()}
+        if library and library.listed:
+            own = [_listed(value, library.listed) for value in own]
+            kept = {name: _listed(value, library.listed) for name, value in kept.items()}
     give = returning(passage.foreign, passage.foreign[: count or None])
     return passage.give(give, function(*own, **kept))
 
 
-def _listed(value: Any, number: Callable[[Any], Any]) -> Any:
-    """An argument, whose Python floats are a library's if they stand in a list."""
-    if not isinstance(value, list):
-        return value
-    return [
-        number(item) if type(item) in (float, complex) else _listed(item, number) for item in value
-    ]
+def _listed(value: Any, listed: Callable[[list[Any]], list[Any]]) -> Any:
+    return listed(value) if isinstance(value, list) else value
 
 
 @lru_cache(maxsize=256)

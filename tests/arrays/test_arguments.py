@@ -79,9 +79,9 @@ REFUSED = {
     "samples": (
         lambda: mgrec.check_laws(mgrec.maps.affine, samples=True), TypeError, "samples must be an"
     ),
-    "huge y": (lambda: lfiltic(B, A, [HUGE]), TypeError, "y must hold numbers of a NumPy dtype"),
-    "huge x": (lambda: lfiltic(B, A, [1.0], [HUGE]), TypeError, "x must hold numbers"),
-    "huge b": (lambda: lfiltic([HUGE], A, [1.0]), TypeError, "b must hold numbers"),
+    "huge y": (lambda: lfiltic(B, A, [HUGE]), TypeError, "y must be of an integer"),
+    "huge x": (lambda: lfiltic(B, A, [1.0], [HUGE]), TypeError, "x must be of an integer"),
+    "huge b": (lambda: lfiltic([HUGE], A, [1.0]), TypeError, "b must be of an integer"),
     "masked b": (lambda: lfilter(MASKED, A, X), TypeError, "b must be a plain array; got a masked"),
     "masked a": (lambda: filtfilt(B, MASKED, X), TypeError, "a must be a plain array"),
     "masked zi": (lambda: lfilter(B, A, X, zi=MASKED[:1]), TypeError, "zi must be a plain array"),

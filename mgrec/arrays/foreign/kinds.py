@@ -35,14 +35,14 @@ class Library:
         of the library's own, gradients, missing integers.
     returning : callable, ``(arrays, named) -> Returned``
         What makes results arrays of the library, as :func:`returning` does.
-    number : callable, ``(float or complex) -> numpy.generic``, optional
-        The dtype that the library gives a number in a list, if that is not NumPy's.
+    listed : callable, ``(list) -> list``, optional
+        Numbers in a list, of the dtype that the library gives them if that is not NumPy's.
     """
 
     name: str
     taken: Callable[[str, Any, bool], Any]
     returning: Callable[[Sequence[Any], Sequence[Any]], Returned]
-    number: Callable[[Any], Any] | None = None
+    listed: Callable[[list[Any]], list[Any]] | None = None
 
 
 def library_of(array: Any) -> Library | None:
@@ -71,7 +71,7 @@ def _library_of(kind: type) -> Library | None:
     if not hasattr(kind, "__dlpack__"):
         return None
     if root in ("jax", "jaxlib"):
-        return Library("jax", tensors.taken, tensors.returning_to_jax, tensors.number_of_jax)
+        return Library("jax", tensors.taken, tensors.returning_to_jax, tensors.listed_by_jax)
     module = tensors.module_of(kind)
     if module is None and not hasattr(kind, "__array_namespace__"):
         return None

@@ -95,10 +95,15 @@ def returning_to_jax(values: Sequence[Any], named: Sequence[Any]) -> Callable[[A
     return partial(_returned_to_jax, values[0].__array_namespace__())
 
 
-def number_of_jax(value: Any) -> Any:
-    """A number as an array of jax holds it: of 32 bits unless jax_enable_x64 is set."""
-    number = np.asarray(value)
-    return number.astype(sys.modules["jax"].dtypes.canonicalize_dtype(number.dtype))[()]
+def listed_by_jax(values: list[Any]) -> list[Any]:
+    """Floats and complex numbers as jax makes arrays of them: of 32 bits unless it has 64."""
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError):
+        return values
+    if array.dtype.kind not in "fc":
+        return values
+    return list(array.astype(sys.modules["jax"].dtypes.canonicalize_dtype(array.dtype)))
 
 
 def _returned(namespace: Any, array: Any) -> Any:

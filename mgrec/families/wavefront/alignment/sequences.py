@@ -46,7 +46,8 @@ class Sequences:
 
     def check(self, name: str) -> None:
         """Raise unless the offsets are those of the codes."""
-        offsets, shape = np.asarray(self.offsets), getattr(self.codes, "shape", ())
+        offsets = np.asarray(self.offsets)
+        shape: Any = getattr(self.codes, "shape", ())
         if len(shape) != 1:
             raise ValueError(f"{name} must have codes of one axis; got {self.codes!r:.60}")
         (size,) = shape
