@@ -52,10 +52,10 @@ def _check(
         raise ValueError(
             f"out must have shape {shape} and dtype {dtype}; got {array.shape} and {array.dtype}"
         )
-    flags = array.flags
-    is_aligned = getattr(flags, "aligned", True)
-    if not (flags.c_contiguous and getattr(flags, "writeable", True) and is_aligned):
-        raise ValueError("out must be C-contiguous, writeable and aligned; got one that is not")
+    if not array.flags.c_contiguous or not getattr(array.flags, "writeable", True):
+        raise ValueError("out must be C-contiguous and writeable; got an array that is not")
+    if not getattr(array.flags, "aligned", True):
+        raise ValueError("out must be aligned; got an array at an address that is not")
     if any(_overlap(array, operand) for operand in operands):
         raise ValueError("out must not share memory with an operand; got an array that does")
 

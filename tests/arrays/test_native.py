@@ -213,7 +213,7 @@ def test_blocks_are_native_where_a_worker_takes_them():
 
 
 def test_out_is_native_or_refused():
-    with pytest.raises(ValueError, match="out must be C-contiguous, writeable and aligned"):
+    with pytest.raises(ValueError, match="out must be aligned"):
         mgrec.linear_recurrence(0.5, LINE, out=unaligned(LINE))
     with pytest.raises(ValueError, match=r"out must have shape .* dtype float64; got .* >f8"):
         mgrec.linear_recurrence(0.5, LINE, out=swapped(LINE))

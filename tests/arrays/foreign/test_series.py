@@ -152,7 +152,7 @@ REFUSED = {
     "text": (
         lambda: mgrec.linear_recurrence(0.5, pd.Series(["a"])), TypeError, "t must .*; got <U1"
     ),
-    "dates": (lambda: ewm(pd.Series(DAYS), span=3), TypeError, "x must be of an integer, .*; got datetime64"),
+    "dates": (lambda: ewm(pd.Series(DAYS), span=3), TypeError, "x must be .*; got datetime64"),
     "several dtypes": (
         lambda: mgrec.linear_recurrence(0.5, pd.DataFrame({"a": [1.0], "b": ["x"]}), axis=0),
         TypeError,
