@@ -63,7 +63,8 @@ def lfilter(
         The result would not be float32, float64, complex64 or complex128; integers alone
         are refused, as by SciPy.
     TypeError
-        An array is masked, or `out` is not of its kind, or is given for a Dask array.
+        An array is masked or of another dtype than numbers of up to 64 bits a
+        component, or `out` is not of its kind, or is given for a Dask array.
     ValueError
         a[0] is 0, or shapes do not fit, also that of `out`.
 
@@ -189,7 +190,8 @@ def sosfilt(
         The result would not be float32, float64, complex64 or complex128; integers alone
         are refused, as by SciPy.
     TypeError
-        An array is masked, or `out` is not of its kind, or is given for a Dask array.
+        An array is masked or of another dtype than numbers of up to 64 bits a
+        component, or `out` is not of its kind, or is given for a Dask array.
     ValueError
         Shapes that do not fit, also that of `out`, or a section whose a_0 is not 1.
 
