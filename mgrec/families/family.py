@@ -212,7 +212,7 @@ class AlongAxis(Recurrence):
         return ()
 
     def for_warm_up(self) -> AlongAxis:
-        """The recurrence for chunks of :meth:`sample`, whose results nobody reads."""
+        """The recurrence for chunks of :meth:`sample`, whose results are not used."""
         return self
 
     @abstractmethod

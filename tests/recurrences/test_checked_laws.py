@@ -1,5 +1,7 @@
 """The first scan with a map of a user's own compiles compose and checks the laws on its steps."""
 
+import math
+
 import dask.array as da
 import numpy as np
 import pytest
@@ -103,6 +105,12 @@ def test_coefficients_are_checked_by_their_values(place):
     index = mgrec.Coefficient(lambda i, rate: i * rate, 2.0)
     with pytest.raises(ValueError, match=r"by the steps lift\(0.0, 1.0\), lift\(2.0, 1.0\)"):
         solve(mgrec.scan(wrong, index, place(np.ones(9)), initial=0.0))
+
+
+def test_functions_that_raise_in_python_alone():
+    logarithm = mgrec.Coefficient(lambda i: math.log(i))
+    total_of_two = total(lift=lambda s, x: (s + x,))
+    assert mgrec.scan(total_of_two, logarithm, np.ones(9), initial=0.0)[-1] == -np.inf
 
 
 @pytest.mark.parametrize(

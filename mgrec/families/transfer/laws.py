@@ -18,14 +18,14 @@ from ...algebra.transfer_map import TransferMap
 from ...arrays.chunk import Chunk, CoefficientOperand
 from ...arrays.kinds import is_capturing, to_host
 
-RUNS, LENGTH = 16, 8
-"""Runs of steps that are sampled, and the steps of each, a power of two."""
-LONG = RUNS * LENGTH
+WINDOWS, LENGTH = 16, 8
+"""Windows that are sampled, and steps of each, a power of two."""
+LONG = WINDOWS * LENGTH
 """Steps of a chunk that is checked although a shorter one was: short calls often show little."""
 TRIES = 4
 """Chunks that are sampled at most where no step can be judged."""
 RTOL = 1e-6
-"""Of floats, relative to the largest state of a run. Runs are evaluated in double precision."""
+"""Of floats, which are evaluated in double precision, relative to the largest state of a window."""
 
 COMPOSED, ASSOCIATIVE, *IDENTITY = LAWS = (
     "apply(compose(f, g), x) == apply(g, apply(f, x))",
@@ -47,17 +47,17 @@ class _Record:
 
 
 @dataclass(frozen=True)
-class _Place:
-    """Where a run is in a chunk: its row, its steps in array order, and its column."""
+class _Position:
+    """Where a window lies in a chunk: its row, its steps in array order, and its column."""
 
     row: int
-    begin: int
-    end: int
+    start: int
+    stop: int
     column: int
 
 
 @dataclass(frozen=True)
-class _Run:
+class _Window:
     """Consecutive steps of a row: the operands of each, and the state before the first."""
 
     steps: list[tuple[Any, ...]]
@@ -66,12 +66,12 @@ class _Run:
 
 @dataclass(frozen=True)
 class _Comparison:
-    """Two states that a law equates, after the first `count` steps of a run."""
+    """Two states that a law equates, after the first `count` steps of a window."""
 
     law: str
     composed: State
     stepwise: State
-    run: _Run
+    window: _Window
     count: int
     scale: float
 
@@ -119,7 +119,7 @@ def check_laws_once(
         return
     if compile_compose is not None:
         compile_compose(transfer_map, _first_steps(chunk))
-    has_judged = _check(transfer_map, chunk.dtype, _runs(chunk, entry, results))
+    has_judged = _check(transfer_map, chunk.dtype, _windows(chunk, entry, results))
     record.tries += 1
     record.is_checked = has_judged or record.tries >= TRIES
 
@@ -136,45 +136,50 @@ def _first_steps(chunk: Chunk) -> Chunk:
     return part.map_arrays(lambda array: np.ascontiguousarray(array[:, :, :columns]), shape)
 
 
-def _runs(chunk: Chunk, entry: Sequence[Any], results: Sequence[Any]) -> Iterator[_Run]:
-    """The first steps of the first row, and runs drawn from everywhere."""
+def _windows(chunk: Chunk, entry: Sequence[Any], results: Sequence[Any]) -> Iterator[_Window]:
+    """The first steps of the first row, and windows drawn from everywhere."""
     generator = np.random.default_rng(0)
     outer, steps, inner = chunk.shape
-    for number in range(RUNS):
+    for number in range(WINDOWS):
         drawn = generator.integers(0, (outer, max(1, steps - LENGTH + 1), inner))
         row, first, column = map(int, drawn if number else (0, 0, 0))
         last = min(first + LENGTH, steps)
         ends = (steps - last, steps - first) if chunk.reverse else (first, last)
-        place = _Place(row, *ends, column)
-        values = [_values(operand, place, chunk.reverse) for operand in chunk.operands]
-        before = [_before(result, place, chunk.reverse) for result in results] if first else entry
+        position = _Position(row, *ends, column)
+        try:
+            values = [_values(operand, position, chunk.reverse) for operand in chunk.operands]
+        except Exception:  # as below, of the function of a coefficient
+            continue
+        before = entry
+        if first:
+            before = [_before(result, position, chunk.reverse) for result in results]
         state = [_wide(part if part.ndim == 0 else part[row, column]) for part in before]
         if np.isfinite(state).all() and all(np.isfinite(each).all() for each in values):
-            yield _Run(list(zip(*values, strict=True)), tuple(part[()] for part in state))
+            yield _Window(list(zip(*values, strict=True)), tuple(part[()] for part in state))
 
 
-def _before(result: Any, place: _Place, reverse: bool) -> Any:
-    """The states of all rows before a run."""
-    return result[:, place.end if reverse else place.begin - 1]
+def _before(result: Any, position: _Position, reverse: bool) -> Any:
+    """The states of all rows before a window."""
+    return result[:, position.stop if reverse else position.start - 1]
 
 
-def _values(operand: Any, place: _Place, reverse: bool) -> np.ndarray:
-    """An operand at the steps of a run; fewer steps than a run takes are repeated."""
-    steps = slice(place.begin, place.end)
+def _values(operand: Any, position: _Position, reverse: bool) -> np.ndarray:
+    """An operand at the steps of a window; fewer steps than a window takes are repeated."""
+    steps = slice(position.start, position.stop)
 
     def values(array: Any) -> np.ndarray:
         outer, length, inner = array.shape
-        row, column = place.row if outer > 1 else 0, place.column if inner > 1 else 0
-        own = _wide(array[row, steps if length > 1 else slice(1), column])
-        return np.resize(own[::-1] if reverse else own, LENGTH)
+        row, column = position.row if outer > 1 else 0, position.column if inner > 1 else 0
+        line = _wide(array[row, steps if length > 1 else slice(1), column])
+        return np.resize(line[::-1] if reverse else line, LENGTH)
 
     if not isinstance(operand, CoefficientOperand):
         return values(operand)
-    indices = np.arange(place.begin, place.end, dtype=np.int64) + operand.first
+    indices = np.arange(position.start, position.stop, dtype=np.int64) + operand.first
     indices = np.resize(indices[::-1] if reverse else indices, LENGTH)
     further = [values(array) for array in operand.operands]
     function = operand.function.function
-    return np.array([function(*given) for given in zip(indices, *further, strict=True)])
+    return np.array([function(*arguments) for arguments in zip(indices, *further, strict=True)])
 
 
 def _wide(array: Any) -> np.ndarray:
@@ -187,14 +192,14 @@ def _widest(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(f"{dtype.kind}{16 if dtype.kind == 'c' else 8}")
 
 
-def _check(transfer_map: TransferMap, dtype: np.dtype[Any], runs: Iterator[_Run]) -> bool:
-    """Raise if a law does not hold; False where no run can be judged."""
+def _check(transfer_map: TransferMap, dtype: np.dtype[Any], windows: Iterator[_Window]) -> bool:
+    """Raise if a law does not hold; False where no window can be judged."""
     comparisons: list[_Comparison] = []
     rounds = dtype.kind not in "iu"
     with np.errstate(all="ignore"):
-        for run in runs:
+        for window in windows:
             try:
-                compared, is_associative = _compared(transfer_map, run, dtype)
+                compared, is_associative = _compared(transfer_map, window, dtype)
             except Exception:  # math.log(0) raises in Python, and not in compiled code
                 continue
             comparisons += compared
@@ -206,12 +211,12 @@ def _check(transfer_map: TransferMap, dtype: np.dtype[Any], runs: Iterator[_Run]
 
 
 def _rank(comparison: _Comparison) -> tuple[int, int]:
-    """The order in which broken laws are told."""
+    """The order in which broken laws are reported."""
     return LAWS.index(comparison.law), comparison.count
 
 
 def _compared(
-    transfer_map: TransferMap, run: _Run, dtype: np.dtype[Any]
+    transfer_map: TransferMap, window: _Window, dtype: np.dtype[Any]
 ) -> tuple[list[_Comparison], bool]:
     """States by ``compose`` against those by ``apply`` alone; whether two orders give one map."""
 
@@ -221,8 +226,8 @@ def _compared(
     def apply(step: State, state: State) -> State:
         return _cast(transfer_map.apply(step, state if len(state) > 1 else state[0]), dtype)
 
-    maps = [_cast(transfer_map.lift(*operands), dtype) for operands in run.steps]
-    states = list(accumulate(maps, lambda state, step: apply(step, state), initial=run.state))
+    maps = [_cast(transfer_map.lift(*operands), dtype) for operands in window.steps]
+    states = list(accumulate(maps, lambda state, step: apply(step, state), initial=window.state))
     folded = list(accumulate(maps, compose))
     tree = maps
     while len(tree) > 1:
@@ -235,7 +240,7 @@ def _compared(
         same = identity, compose(identity, maps[0]), compose(maps[0], identity)
         laws += zip(IDENTITY, same, (0, 1, 1), strict=True)
     compared = [
-        _Comparison(law, apply(composed, run.state), states[count], run, count, scale)
+        _Comparison(law, apply(composed, window.state), states[count], window, count, scale)
         for law, composed, count in laws
     ]
     return [each for each in compared if each.is_finite], folded[-1] == tree[0]
@@ -264,10 +269,11 @@ def _is_close(comparison: _Comparison, dtype: np.dtype[Any], rounds: bool) -> bo
 
 def _message(transfer_map: TransferMap, broken: _Comparison) -> str:
     operands = ", ".join(
-        f"lift({', '.join(map(str, step))})" for step in broken.run.steps[: max(1, broken.count)]
+        f"lift({', '.join(map(str, step))})" for step in broken.window.steps[: max(1, broken.count)]
     )
     composed, stepwise, state = (
-        ", ".join(map(str, each)) for each in (broken.composed, broken.stepwise, broken.run.state)
+        ", ".join(map(str, each))
+        for each in (broken.composed, broken.stepwise, broken.window.state)
     )
     return (
         f"compose of {transfer_map.name} must keep the law {broken.law}; got {composed} against "

@@ -123,8 +123,8 @@ def _shape_of(checked: dict[str, Any], named: dict[str, Any]) -> tuple[Any, ...]
 def _lacks_an_end(shapes: dict[str, tuple[Any, ...]]) -> bool:
     """Whether `dl` or `du` has one entry less than there are unknowns, as LAPACK takes them."""
     full = shapes["d"] or shapes["b"]
-    short = [own for own in (shapes["dl"], shapes["du"]) if len(own) == len(full)]
-    missing = [[n - k for n, k in zip(full, own, strict=True)] for own in short]
+    others = [shape for shape in (shapes["dl"], shapes["du"]) if len(shape) == len(full)]
+    missing = [[n - k for n, k in zip(full, shape, strict=True)] for shape in others]
     return any(sorted(each) == [0] * (len(full) - 1) + [1] for each in missing)
 
 

@@ -62,13 +62,13 @@ def filtfilt_gust(b: np.ndarray, a: np.ndarray, x: Any, axis: int, irlen: int | 
         ends = [slice(reach), slice(length - reach, None)]
 
     def both_ways(data: Any) -> Any:
-        # A name is taken off what has been read: two arrays are in memory at once.
+        # At most two arrays are in memory at once: each is released after it was read.
         first = run(data)
         turned = reversed_copy(first, first.ndim - 1)
         del first
         return run(turned)
 
-    # The copy of both ends alone stays of the other order.
+    # Only a copy of both ends is kept of the other order.
     other = _joined(both_ways(x[..., ::-1]), ends)
     y = both_ways(x)[..., ::-1]
     missing = as_coefficients("x", other - _joined(y, ends))

@@ -179,7 +179,7 @@ def _forward_backward(
         entry = steady * data[(slice(None),) * axis + (0,)]
         return solve(filter_problem(cascade, data, entry, axis, dtype))
 
-    # No more than two arrays are in memory at once: a name is taken off what has been read.
+    # At most two arrays are in memory at once: each is released after it was read.
     forward = run(extended)
     del extended
     turned = reversed_copy(forward, axis)

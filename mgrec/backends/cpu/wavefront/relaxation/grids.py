@@ -95,15 +95,15 @@ def skewed(grid: np.ndarray, threads: int = 1) -> np.ndarray:
     return values
 
 
-def _skew(grid: np.ndarray, strips: np.ndarray, begin: int, end: int) -> None:
-    skew(writable(grid), strips, begin, end)
+def _skew(grid: np.ndarray, strips: np.ndarray, start: int, stop: int) -> None:
+    skew(writable(grid), strips, start, stop)
 
 
-def _skew_copies(grid: np.ndarray, strips: np.ndarray, begin: int, end: int) -> None:
+def _skew_copies(grid: np.ndarray, strips: np.ndarray, start: int, stop: int) -> None:
     """Write strips from a grid that is not contiguous, some rows after the other."""
     lanes = strips.shape[-1]
-    for first in range(begin, end, _COPIED):
-        part = strips[first : min(first + _COPIED, end)]
+    for first in range(start, stop, _COPIED):
+        part = strips[first : min(first + _COPIED, stop)]
         rows = grid[first * lanes : (first + len(part)) * lanes]
         skew(np.array(rows, order="C"), part, 0, len(part))
 
