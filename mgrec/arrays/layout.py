@@ -79,7 +79,7 @@ def moved_axis(array: Any, source: int, destination: int) -> Any:
 
 def reversed_copy(array: Any, axis: int) -> Any:
     """An array in the other order of an axis, in memory of its own; a Dask array stays lazy."""
-    turned = array[tuple(slice(None, None, -1 if k == axis else 1) for k in range(array.ndim))]
+    turned = array[(slice(None),) * axis + (slice(None, None, -1),)]
     return turned if is_lazy(array) else turned.copy(order="C")
 
 
