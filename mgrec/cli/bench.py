@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +140,9 @@ def _chosen(entries: Sequence[Any], names: tuple[str, ...], console: Console) ->
     known = {entry.name: entry for entry in entries}
     unknown = [name for name in names if name not in known and name != "all"]
     if unknown:
-        raise BadInput(f"there is no study {unknown[0]!r}; mgrec bench list shows them")
+        near = _near(unknown[0], [*known])
+        meant = f"did you mean {' or '.join(near)}? " if near else ""
+        raise BadInput(f"there is no study {unknown[0]!r}; {meant}mgrec bench list shows them")
     if "all" not in names:
         return [entry for entry in entries if entry.name in names]
     has_gpu = _has_gpu()
@@ -147,6 +150,11 @@ def _chosen(entries: Sequence[Any], names: tuple[str, ...], console: Console) ->
     if left:
         console.print(f"Left out, since there is no GPU: {', '.join(left)}", highlight=False)
     return [entry for entry in entries if entry.name not in left]
+
+
+def _near(word: str, names: Sequence[str]) -> list[str]:
+    """Names that contain a word, or are spelt nearly like it."""
+    return [name for name in names if word in name] or get_close_matches(word, names)
 
 
 def _has_gpu() -> bool:

@@ -94,6 +94,13 @@ def test_an_unknown_study_is_named(clone: Path) -> None:
     assert "no study 'cpu.none'" in result.output
 
 
+@pytest.mark.parametrize("word", ["one", "cpu.oen"])
+def test_a_study_of_nearly_that_name_is_proposed(clone: Path, word: str) -> None:
+    result = invoke("run", word)
+    assert result.exit_code != 0
+    assert "did you mean cpu.one" in " ".join(result.output.split())
+
+
 def test_a_copy_without_studies_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(bench, "HERE", tmp_path / "mgrec")
     for arguments in (["scaling"], ["list"], ["report"], ["run", "all"]):
