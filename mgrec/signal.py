@@ -10,6 +10,8 @@ lfilter_zi, lfiltic, sosfilt_zi
     States to begin with.
 """
 
+from typing import Any
+
 from .recurrences.ewm.statistics import ewm
 from .recurrences.filters.causal import lfilter, sosfilt
 from .recurrences.filters.initial import lfilter_zi, lfiltic, sosfilt_zi
@@ -25,3 +27,15 @@ __all__ = [
     "sosfilt_zi",
     "sosfiltfilt",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+def __getattr__(name: str) -> Any:
+    raise AttributeError(
+        f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}. If it is a "
+        f"function of SciPy, call scipy.signal.{name}",
+        name=name,
+    )

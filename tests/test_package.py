@@ -58,6 +58,25 @@ def test_the_recipe_wants_what_the_project_wants(project):
     assert recipe["build"]["python"]["entry_points"] == scripts
 
 
+def test_the_names_of_modules_are_the_public_ones():
+    assert dir(mgrec) == sorted([*mgrec.__all__, "__version__", "dask"])
+    assert dir(mgrec.signal) == sorted(mgrec.signal.__all__)
+    assert dir(mgrec.maps) == sorted(mgrec.maps.__all__)
+
+
+def test_functions_of_scipy_are_named():
+    with pytest.raises(
+        AttributeError, match=r"no attribute 'butter'; .*call scipy\.signal\.butter"
+    ):
+        mgrec.signal.butter  # noqa: B018
+
+
+def test_start_has_every_extra(project):
+    page = (ROOT / "docs" / "start.md").read_text()
+    extras = {*project["optional-dependencies"]} - {"bench", "dev", "docs", "test"}
+    assert [name for name in sorted(extras) if f"`{name}`" not in page] == []
+
+
 def test_links_are_those_of_papers(project):
     assert project["urls"]
     assert all(url.startswith("https://doi.org/10.") for url in project["urls"].values())

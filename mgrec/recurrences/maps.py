@@ -24,6 +24,10 @@ from ..algebra.transfer_map import Map, TransferMap
 __all__ = ["affine", "matrix2", "max_plus", "min_plus", "mobius"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 # A Möbius map (a, b, c, d, k) is the matrix with the columns (a, c) and (b, d)·2**k: the images of
 # infinity and 0 in homogeneous coordinates, each with its own scale. With one scale for all four
 # numbers the smaller column would vanish after some steps, and the image of infinity or 0 with it.
