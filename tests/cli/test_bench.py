@@ -94,7 +94,7 @@ def test_an_unknown_study_is_named(clone: Path) -> None:
     assert "no study 'cpu.none'" in result.output
 
 
-@pytest.mark.parametrize("word", ["one", "cpu.oen"])
+@pytest.mark.parametrize("word", ["one", "cpu.onx"])
 def test_a_study_of_nearly_that_name_is_proposed(clone: Path, word: str) -> None:
     result = invoke("run", word)
     assert result.exit_code != 0
