@@ -45,13 +45,13 @@ def test_every_dtype(case, dtype, place):
 
 
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("length", LENGTHS)
 @each(CASES)
-def test_every_length(case, length, place):
-    operands, initial = case.draw(seeded(case.name, length), (length,), 0, "float64")
-    for reverse in (False, True):
-        result = place(case, operands, initial, 0, reverse)
-        case.check(result, operands, initial, "float64", 0, reverse)
+def test_every_length(case, place):
+    for length in LENGTHS:
+        operands, initial = case.draw(seeded(case.name, length), (length,), 0, "float64")
+        for reverse in (False, True):
+            result = place(case, operands, initial, 0, reverse)
+            case.check(result, operands, initial, "float64", 0, reverse)
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -76,10 +76,9 @@ def test_every_method(case, shape, axis, method):
 
 
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("shape", EMPTY)
 @each(CASES)
-def test_empty_arrays(case, shape, place):
-    for axis in range(len(shape)):
+def test_empty_arrays(case, place):
+    for shape, axis in [(empty, k) for empty in EMPTY for k in range(len(empty))]:
         operands, initial = case.draw(seeded(case.name), shape, axis, "float64")
         for state in as_tuple(place(case, operands, initial, axis)):
             assert state.shape == shape
