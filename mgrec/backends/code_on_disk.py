@@ -91,7 +91,7 @@ def _is_private(status: os.stat_result) -> bool:
 
 
 def _digest(code: bytes, key: str) -> bytes:
-    """A checksum that tells damaged code, and that of another key."""
+    """Return a checksum that differs for damaged code and for another key."""
     return blake2b(code, digest_size=_DIGEST_BYTES, key=sha256(key.encode()).digest()).digest()
 
 
