@@ -69,7 +69,7 @@ REFUSED = [
     {1.0}, {"a": X}, slice(3), lambda x: x, np.add, range(3), iter([1.0]), Decimal(1), LOOP,
     (LOOP,), Fraction(1, 3), np.ma.masked, np.ma.ones(40), np.random.default_rng(0), np.dtype("f8"),
     "f8", ">f8", np.ones(40, bool), np.full(40, "a"), np.full(40, b"ab"), np.array([1, None]),
-    np.array("x"), np.zeros(40, "M8[s]"), np.timedelta64(1, "s"), np.datetime64("NaT"),
+    np.array("x"), np.zeros(40, "M8[s]"), np.timedelta64(1, "s"), np.datetime64("NaT", "s"),
     np.ones(40, "g"), np.ones(40, "G"), np.zeros(40, [("a", "f8")]), np.zeros(2, "V3"),
     [[1.0], [1.0, 2.0]], [X, TABLE], ["a", 1.0], [None], ((),), [[]], [object()],
     mgrec.maps.max_plus, mgrec.Coefficient(lambda i: i), UNKNOWN, mgrec.Sequences(None, None),

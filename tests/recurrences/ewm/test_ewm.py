@@ -119,7 +119,7 @@ DAYS = np.arange(3).astype("M8[D]")
 BAD_TIMES = [
     ({"times": DAYS[:2]}, ValueError, r"times must have shape \(3,\); got \(2,\)"),
     ({"times": DAYS, "halflife": 2.0}, TypeError, "halflife must be a timedelta where times are"),
-    ({"times": DAYS, "halflife": np.timedelta64(0)}, ValueError, "halflife must be above 0"),
+    ({"times": DAYS, "halflife": np.timedelta64(0, "D")}, ValueError, "halflife must be above 0"),
     ({"times": np.array(["NaT"] * 3, "M8[D]")}, ValueError, "times must not be missing; got NaT"),
     ({"times": DAYS, "alpha": 0.5, "adjust": False}, ValueError, "adjust must be True where times"),
     ({"times": np.array(["a", "b", "c"])}, TypeError, "times must be datetime64, or numbers"),
