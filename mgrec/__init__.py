@@ -41,7 +41,6 @@ _HOMES = {
     "check_laws": ".recurrences.laws",
     "factor_tridiagonal": ".recurrences.factors",
     "linear_recurrence": ".recurrences.linear",
-    "maps": ".recurrences",
     "plan": ".recurrences.plan",
     "rational_recurrence": ".recurrences.rational",
     "scan": ".recurrences.custom",
@@ -53,8 +52,13 @@ _HOMES = {
     "wavefront": ".recurrences.wavefront",
     "weighted_scan": ".recurrences.weighted",
 }
-"""The module that has each public name."""
-_MODULES = "signal", "tuning", "types"
+"""The module of each public function and class."""
+_MODULES = {
+    "maps": ".recurrences.maps",
+    "signal": ".signal",
+    "tuning": ".tuning",
+    "types": ".types",
+}
 
 __all__ = [*_HOMES, *_MODULES]
 __version__ = "0.1.0"
@@ -69,7 +73,7 @@ def __getattr__(name: str) -> Any:
         return value
     # dask is not in __all__: it imports distributed, which takes as long as all the rest.
     if name in _MODULES or name == "dask":
-        return import_module(f".{name}", __name__)
+        return import_module(_MODULES.get(name, ".dask"), __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -64,6 +64,13 @@ def test_the_names_of_modules_are_the_public_ones():
     assert dir(mgrec.maps) == sorted(mgrec.maps.__all__)
 
 
+@pytest.mark.parametrize("name", ["maps", "scan", "signal"])
+def test_a_public_name_is_there_where_nothing_else_was_imported(name):
+    """Names are imported when they are first used."""
+    script = f"import sys, mgrec; assert 'numba' not in sys.modules; mgrec.{name}"
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
 def test_functions_of_scipy_are_named():
     with pytest.raises(
         AttributeError, match=r"no attribute 'butter'; .*call scipy\.signal\.butter"
