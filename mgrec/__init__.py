@@ -59,11 +59,6 @@ _MODULES = {
     "tuning": ".tuning",
     "types": ".types",
 }
-    "maps": ".recurrences.maps",
-    "signal": ".signal",
-    "tuning": ".tuning",
-    "types": ".types",
-}
 
 __all__ = [*_HOMES, *_MODULES]
 __version__ = "0.1.0"

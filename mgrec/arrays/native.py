@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .kinds import is_lazy
+from .kinds import is_lazy, is_on_gpu
 
 
 def as_native(array: Any) -> Any:
@@ -27,7 +27,7 @@ def as_native(array: Any) -> Any:
         if dtype.isnative and array.flags.aligned:
             return array
         return array.astype(dtype.newbyteorder("="))
-    if isinstance(array, np.ndarray):
+    if isinstance(array, np.ndarray) and not is_on_gpu(array):
         return as_native(np.asarray(array))
     if is_lazy(array) and not array.dtype.isnative:
         return array.astype(array.dtype.newbyteorder("="))

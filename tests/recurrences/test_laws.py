@@ -70,9 +70,9 @@ def test_the_number_of_draws_is_checked():
 @pytest.mark.parametrize(
     ("options", "wrong", "message"),
     [
-        ({"samples": 0}, ValueError, "samples must be at least 1"),
-        ({"samples": -1}, ValueError, "samples must be at least 1"),
-        ({"seed": -1}, ValueError, "seed at least 0; got 200 and -1"),
+        ({"samples": 0}, ValueError, "samples must be 1 or more; got 0"),
+        ({"samples": -1}, ValueError, "samples must be 1 or more"),
+        ({"seed": -1}, ValueError, "seed must be 0 or more; got -1"),
         ({"seed": np.matrix([1])}, TypeError, "seed must be an integer"),
         ({"rtol": da.ones(3)}, TypeError, "rtol must be a real number"),
         ({"atol": da.ones(3)}, TypeError, "atol must be a real number"),

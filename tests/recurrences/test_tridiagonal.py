@@ -209,7 +209,8 @@ def test_two_readings_are_two():
     ("call", "wrong", "message"),
     [
         (lambda: mgrec.solve_tridiagonal(1, 2, 1, 3.0), ValueError, "at least one array"),
-        (lambda: mgrec.solve_tridiagonal(1, 2, np.ones(3), np.ones(4)), ValueError, "broadcast"),
+        (lambda: mgrec.solve_tridiagonal(1, 2, np.ones(3), np.ones(4)), ValueError, "put a 0"),
+        (lambda: mgrec.solve_tridiagonal(1, 2, np.ones(5), np.ones(7)), ValueError, "broadcast"),
         (lambda: mgrec.solve_tridiagonal(1, 2, 1, np.ones(4), axis=1), ValueError, "axis must"),
         (lambda: mgrec.solve_tridiagonal(1, None, 1, np.ones(4)), TypeError, "d must be of"),
         (lambda: mgrec.solve_tridiagonal(1, 2, 1, np.ones(4, "f2")), TypeError, "float16"),

@@ -1,5 +1,7 @@
 """Series keep their index and name, in memory and lazily."""
 
+import importlib.util
+
 import dask.array as da
 import numpy as np
 import pandas as pd
@@ -55,12 +57,13 @@ LABELS = {
     "series": pd.Series(GROUPS),
     "series of objects": pd.Series(GROUPS, dtype=object),
     "values of a series": pd.Series(GROUPS).values,
-    "arrow": pd.array(GROUPS, dtype="string[pyarrow]"),
     "objects": np.array(GROUPS, object),
     "missing": pd.Series(["b", "b", None, None, None, "c"]),
     "dates": pd.DatetimeIndex(["2026-01-01"] * 2 + ["2026-02-01"] * 3 + ["2026-03-01"], tz="UTC"),
     "nullable mask": pd.array([True, False, True, False, False, True], dtype="boolean"),
 }
+if importlib.util.find_spec("pyarrow"):
+    LABELS["arrow"] = pd.array(GROUPS, dtype="string[pyarrow]")
 
 
 @pytest.mark.parametrize("labels", LABELS.values(), ids=LABELS)

@@ -25,7 +25,7 @@ from faults import (
     wait_until_started,
 )
 
-from mgrec import Coefficient, cli, linear_recurrence
+from mgrec import Coefficient, linear_recurrence
 from mgrec.cli.writing import fill
 
 WORKERS = 2
@@ -175,7 +175,7 @@ def test_a_worker_dies_under_the_command(client, plugin, tmp_path, store, t):
     plugin(DieAt(str(tmp_path), "determine", 9))
     address = client.cluster.scheduler_address
     arguments = ["linear", "0.5", store.path, "-o", out, "--cluster", address, "--chunk", SIZE]
-    run = CliRunner().invoke(cli.main, [str(argument) for argument in arguments])
+    run = CliRunner().invoke(main, [str(argument) for argument in arguments])
     assert run.exit_code == 0, run.output
     assert claimed(tmp_path, "death") == 1
     expected = linear_recurrence(0.5, t).compute()
