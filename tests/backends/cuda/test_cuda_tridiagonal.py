@@ -18,6 +18,7 @@ from mgrec import backends
 from mgrec.arrays.chunk import Chunk
 from mgrec.backends.cpu.tridiagonal import phases as cpu
 from mgrec.backends.cuda.tridiagonal import line, memory, phases, window
+from mgrec.families import family
 from mgrec.families.kernels import Backend
 from mgrec.families.tridiagonal.ends import Ends
 from mgrec.families.tridiagonal.singular import SingularSystemError
@@ -135,15 +136,44 @@ def test_chunks_of_lines(shape: tuple[int, int, int]) -> None:
         assert error(np.asarray(result), wanted[:, a:b]) < 1e-9
 
 
+def make_singular(operands: list[Any], kind: str, at: int, system: Any = ...) -> None:
+    """Set a row or a column of the matrix to 0, in one of the systems (outer, steps, inner)."""
+    dl, d, du = (np.moveaxis(part, 1, -1)[system] for part in operands[:3])
+    below, above = (at, at) if kind == "row" else ((at + 1) % d.shape[-1], at - 1)
+    dl[..., below] = d[..., at] = du[..., above] = 0
+
+
 @pytest.mark.parametrize("inner", [1, 2])
-@pytest.mark.parametrize("at", [0, 31, 64, 299])
-def test_the_number_of_a_singular_system_is_told(at: int, inner: int) -> None:
-    operands = draw((3, 300, inner), "f8")
-    for part in operands[:3]:
-        part[1, at, -1] = 0
-    with pytest.raises(SingularSystemError) as raised:
-        solve(operands, (3, 300, inner))
-    assert raised.value.number == 2 * inner - 1
+@pytest.mark.parametrize("kind", ["row", "column"])
+def test_the_number_of_a_singular_system_is_told(kind: str, inner: int) -> None:
+    # A partition is eliminated from both its ends: rows of both halves, and those at cuts.
+    for at in (0, 5, 15, 16, 20, 31, 32, 64, 280, 299):
+        for dtype in ("f8", "c8"):
+            operands = draw((3, 300, inner), dtype)
+            make_singular(operands, kind, at, (1, -1))
+            for ends in (WHOLE, ANY):
+                with pytest.raises(SingularSystemError) as raised:
+                    solve(operands, (3, 300, inner), ends)
+                assert raised.value.number == 2 * inner - 1, at
+
+
+def test_every_column_of_zeros_makes_a_system_singular() -> None:
+    for n in (1, 2, 5, 31, 33, 70):
+        for at in range(n):
+            operands = draw((1, n, 1), "f8")
+            make_singular(operands, "column", at)
+            with pytest.raises(SingularSystemError):
+                solve(operands, (1, n, 1))
+
+
+@pytest.mark.parametrize("value", [np.nan, complex(np.nan, 0), complex(0, np.nan)])
+@pytest.mark.parametrize("operand", range(4))
+def test_a_system_of_nan_is_not_called_singular(operand: int, value: complex) -> None:
+    operands = list(np.zeros((4, 1, 70, 1), type(value)))
+    operands[operand][0, 30] = value
+    x, is_finite = solve(operands, (1, 70, 1))
+    assert not is_finite
+    assert np.isnan(x).all()
 
 
 @pytest.mark.parametrize("special", [np.nan, -np.inf])
@@ -206,10 +236,11 @@ def determine_between(operands: list[Any], x: Any, begin: int, end: int) -> Any:
     return np.asarray(result)
 
 
-def test_a_chunk_that_cannot_be_solved_says_so() -> None:
+@pytest.mark.parametrize("kind", ["row", "column"])
+@pytest.mark.parametrize("at", [100, 120])
+def test_a_chunk_that_cannot_be_solved_says_so(at: int, kind: str) -> None:
     operands = draw((2, 200, 1), "f4")
-    for part in operands[:3]:
-        part[1, 100] = 0
+    make_singular(operands, kind, at, (1, 0))
     x = np.ones((2, 300, 1), "f4")
     with pytest.raises(SingularSystemError) as raised:
         determine_between(operands, x, 3, 190)
@@ -243,6 +274,8 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(local, "solve", seeing)
     monkeypatch.setattr(backends, "_gpu", lambda method: BACKEND)
     monkeypatch.setattr(phases, "on_device", on_device)
+    # CuPy's arrays are no subclass of NumPy's, which a chunk would take for arrays of the host.
+    monkeypatch.setattr(family, "as_native", lambda block: block)
     return solved
 
 
@@ -291,11 +324,15 @@ def test_what_is_wrong_in_a_later_call_raises_as_in_a_first(seen: list[Any]) -> 
     operands[3][17] = np.nan
     with pytest.raises(ValueError, match=r"b must hold no nan or inf; got nan at index \(17,\)"):
         mgrec.solve_tridiagonal(*operands)
-    operands = given(300, 5)
-    for part in operands[:3]:
-        part[100] = 0
-    with pytest.raises(np.linalg.LinAlgError, match="the system is singular"):
-        mgrec.solve_tridiagonal(*operands)
+    for at in (100, 120):
+        dl, d, du, b = given(300, 5)
+        dl[at + 1] = d[at] = du[at - 1] = 0
+        with pytest.raises(np.linalg.LinAlgError, match="the system is singular"):
+            mgrec.solve_tridiagonal(dl, d, du, b)
+        with pytest.raises(np.linalg.LinAlgError, match="the system is singular"):
+            mgrec.solve_tridiagonal(dl, d, du, b, periodic=True)
+        with pytest.raises(np.linalg.LinAlgError, match="the system is singular"):
+            mgrec.factor_tridiagonal(dl, d, du).solve(b)
     out = empty(300, "f8")
     mgrec.solve_tridiagonal(*given(300, 6), out=out)
     operands = given(300, 7)

@@ -75,7 +75,10 @@ DEVICE inline void join_halves(Held<T>& upper, const Held<T>& lower, Pivots<T>& 
 #pragma unroll
     for (int k = 0; k < 5; ++k) cell[5 * r + k] = numbers[k];
   }
+  // Operands that hold nan or inf were seen as rows were read. Here nan comes of a pivot of 0, too.
+  const T odd = seen.odd;
   advance_part(upper, cell, seen, pivot, second);
+  seen.odd = odd;
 }
 
 // What is known around a part: the unknown before it, its first, its last, and the one after it.
@@ -256,7 +259,8 @@ DEVICE inline void solve_lines(const T* cells, T* cuts, long long parts, long lo
     seen.take(magnitude(held.upper[0]));
     last = Inverse<T>(held.upper[0]).ratio(held.upper[4]);
     substitute_parts(run.own, run.count, last, T(0), seen.odd);
-    const bool is_odd = !(magnitude(seen.odd) == 0);
+    // The product is nan in both parts where one part was.
+    const bool is_odd = !(magnitude(seen.odd * seen.odd) == 0);
     if (is_odd) atomicMin(status + 1, (unsigned long long)run.line);
     if (!(seen.least > 0) && !is_odd) atomicMin(status, (unsigned long long)run.line);
   }
