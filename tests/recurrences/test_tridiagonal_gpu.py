@@ -98,12 +98,52 @@ def test_a_singular_system_is_named(at):
         solve(dl, d, du, b)
 
 
-def test_singular_columns_within_a_partition_are_seen():
-    """No pivot of the whole is 0 before the last one."""
-    dl, d, du, b = system((500,), "f8")
-    d[130], dl[131], du[129] = 0, 0, 0
-    with pytest.raises(np.linalg.LinAlgError):
-        solve(dl, d, du, b)
+@pytest.mark.parametrize(
+    ("shape", "axis", "dtype"),
+    [((500,), 0, "f8"), ((128,), 0, "c8"), ((27, 4), 0, "f8"), ((4, 67), 1, "f4")],
+)
+def test_a_column_of_zeros_makes_systems_singular(shape, axis, dtype):
+    """Wherever the column lies in a partition, which is eliminated from both its ends."""
+    n = shape[axis]
+    for at in {0, 5, 17, 20, 26, n // 2, n - 1}:
+        operands = system(shape, dtype)
+        dl, d, du = (np.moveaxis(part, axis, -1) for part in operands[:3])
+        dl[..., (at + 1) % n] = d[..., at] = du[..., at - 1] = 0
+        given = [cupy.asarray(part) for part in operands]
+        with pytest.raises(np.linalg.LinAlgError, match="singular"):
+            mgrec.solve_tridiagonal(*given, axis=axis)
+        with pytest.raises(np.linalg.LinAlgError, match="singular"):
+            mgrec.solve_tridiagonal(*given, axis=axis, check_finite=False, method="partition")
+        with pytest.raises(np.linalg.LinAlgError, match="singular"):
+            mgrec.solve_tridiagonal(*given, axis=axis, periodic=True)
+        with pytest.raises(np.linalg.LinAlgError, match="singular"):
+            mgrec.factor_tridiagonal(*given[:3], axis=axis).solve(given[3])
+        if dtype == "f8":
+            lazy = [da.from_array(part, chunks=170) for part in given]
+            with pytest.raises(np.linalg.LinAlgError, match="singular"):
+                mgrec.solve_tridiagonal(*lazy, axis=axis).compute(scheduler="sync")
+
+
+def test_a_later_call_that_meets_a_column_of_zeros_raises():
+    """Calls of CuPy arrays of one kind are prepared once."""
+    for at in (None, None, 5, 20):
+        given = [cupy.asarray(part) for part in system((500,), "f8")]
+        if at is None:
+            mgrec.solve_tridiagonal(*given)
+            continue
+        dl, d, du, b = given
+        dl[at + 1] = d[at] = du[at - 1] = 0
+        with pytest.raises(np.linalg.LinAlgError, match="the system is singular"):
+            mgrec.solve_tridiagonal(dl, d, du, b)
+
+
+@pytest.mark.parametrize("value", [np.nan, complex(np.nan, 0)])
+def test_a_system_of_nan_is_not_called_singular(value):
+    operands = list(np.zeros((4, 70), type(value)))
+    operands[3][30] = value
+    assert np.isnan(solve(*operands, check_finite=False)).all()
+    with pytest.raises(ValueError, match="b must hold no nan"):
+        solve(*operands)
 
 
 @pytest.mark.parametrize("special", [np.nan, np.inf])
