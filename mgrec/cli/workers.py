@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import socket
+import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -27,6 +27,6 @@ def told(path: str) -> Iterator[None]:
 
 def _here() -> str:
     try:
-        return f"worker {get_worker().address} on {socket.gethostname()}"
+        return f"worker {get_worker().address} on {platform.node()}"
     except ValueError:
-        return f"this process on {socket.gethostname()}"
+        return f"this process on {platform.node()}"
