@@ -72,7 +72,8 @@ def as_plain_array(name: str, value: Any) -> Any:
     """
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{name} must be a plain array; got a masked array: fill it first")
-    if hasattr(value, "dask") and hasattr(value, "chunks") and hasattr(value, "_meta"):
+    # Of the type: reading the graph of a result of a plan waits for it.
+    if hasattr(type(value), "dask") and hasattr(value, "chunks") and hasattr(value, "_meta"):
         if isinstance(value._meta, np.ma.MaskedArray):
             raise TypeError(f"{name} must be plain; got chunks of masked arrays: fill them first")
         return as_native(value)

@@ -6,7 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 
-def plan(recurrence: Callable[..., Any], *operands: Any, client: Any = None, **options: Any) -> Any:
+def plan(
+    recurrence: Callable[..., Any],
+    *operands: Any,
+    client: Any = None,
+    timeout: float = 10.0,
+    in_flight: int = 2,
+    **options: Any,
+) -> Any:
     """Prepare a recurrence over Dask arrays for repeated solves of one shape.
 
     A solve by graph takes three rounds of the scheduler, 20 to 30 ms whatever its size. A plan is
@@ -26,6 +33,13 @@ def plan(recurrence: Callable[..., Any], *operands: Any, client: Any = None, **o
         until the plan is closed.
     client : distributed.Client, optional
         The default client when not given.
+    timeout : float, optional
+        Seconds after which a worker that does not answer is lost. A worker that answers, but
+        computes, has ten times as long as the plan's fastest solve, and at least this; thirty
+        times this in the first solve, which may compile.
+    in_flight : int, optional
+        How many solves of `submit` may be unfinished at once. Workers need the memory of so many
+        results beside those to which the program refers.
 
     Returns
     -------
@@ -35,7 +49,9 @@ def plan(recurrence: Callable[..., Any], *operands: Any, client: Any = None, **o
         returns what the recurrence does, as Dask arrays that are in the memory of the workers
         already. The states after the last sample, `zf` of a filter, come as a NumPy array,
         which the next solve takes as its `zi`; the score and the ends of an alignment come as
-        numbers. ``close()`` it, or use it in a ``with`` statement.
+        numbers. Its method ``submit`` does the same without waiting for the results, such that
+        solves are queued; ``map`` solves for many operands. ``close()`` it, or use it in a
+        ``with`` statement.
 
     Raises
     ------
@@ -64,11 +80,13 @@ def plan(recurrence: Callable[..., Any], *operands: Any, client: Any = None, **o
     Each solve fetches chunks of operands that do not lie where the plan's do. Results of a GPU are
     queued on its stream when a solve returns, as those of Dask tasks are.
 
-    Every worker of a plan opens one more port, on the address it has in the cluster, for the
-    client and the other workers; it is closed with the worker. Who does not begin with a token
-    that the cluster's own connections have carried is not listened to, and over TLS these lines
-    are encrypted, too. Where the client's network does not reach the port its messages go by way
-    of the scheduler, some milliseconds a solve. Solves of one client run one after the other.
+    Messages go over Dask's own connections, from the client to the workers and from one worker to
+    another, by way of the scheduler where the client cannot connect to a worker. Workers handle
+    the solves of one client in the order of its calls; those of several clients run side by side.
+
+    A result is freed as soon as the program no longer refers to it, before the next solve
+    allocates its own. The scheduler hears of results that are used outside of the plan, or that
+    the program keeps for more than a quarter of a second.
 
     Examples
     --------
@@ -81,6 +99,16 @@ def plan(recurrence: Callable[..., Any], *operands: Any, client: Any = None, **o
     ...         w = solve(0.5, w, initial=1.0)
     ...         float(w[-1].compute())
     4.0
+
+    Steps of time are queued: a result is the operand of the next solve before it is computed.
+
+    >>> with Client(processes=False, n_workers=2, dashboard_address=None):
+    ...     u = da.ones(1000, chunks=100)
+    ...     with mgrec.plan(mgrec.linear_recurrence, 0.5, u) as step:
+    ...         for _ in range(10):
+    ...             u = step.submit(0.5, u)
+    ...         float(u[-1].compute())
+    1024.0
 
     A signal that comes in parts goes through a filter, which keeps its states:
 
@@ -96,4 +124,4 @@ def plan(recurrence: Callable[..., Any], *operands: Any, client: Any = None, **o
     """
     from ..placement.dask.plan.plans import Plan
 
-    return Plan(recurrence, operands, options, client).hold()
+    return Plan(recurrence, operands, options, client, timeout, in_flight).hold()

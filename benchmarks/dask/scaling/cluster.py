@@ -14,7 +14,7 @@ from dask.task_spec import Task, TaskRef
 from dask.utils import key_split
 from distributed import Client, LocalCluster, wait
 
-from mgrec.placement.dask.plan import office
+from mgrec.placement.dask.plan import worker as plan_worker
 
 from ..tasks import nothing
 
@@ -159,20 +159,20 @@ class Stamps:
 
 
 STAMPS, SOLVED = "stamps", "solved-"
-"""The name of the plugin, and how results of plans begin, which their shares tell."""
+"""The name of the plugin, and how the names of plans' results begin."""
 
 
 def _watch(dask_worker: Any) -> None:
     if STAMPS not in dask_worker.plugins:
         stamps = dask_worker.plugins[STAMPS] = Stamps()
-        solving = office.solve_share
+        solving = plan_worker.solve_shard
 
-        def solve_share(*given: Any) -> Any:
-            found = solving(*given)
+        def solve_shard(*given: Any) -> Any:
+            found = yield from solving(*given)
             stamps.put()
             return found
 
-        office.solve_share = solve_share
+        plan_worker.solve_shard = solve_shard
 
 
 def _last_stamp(dask_worker: Any) -> float:

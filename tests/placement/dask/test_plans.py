@@ -6,7 +6,6 @@ import asyncio
 import gc
 import os
 import time
-from dataclasses import replace
 
 import dask
 import dask.array as da
@@ -18,9 +17,7 @@ from scipy import signal
 
 import mgrec
 import mgrec.dask
-from mgrec.placement.dask.plan import operands as plan_operands
-from mgrec.placement.dask.plan import post
-from mgrec.placement.dask.plan.lines import Line, Lost
+from mgrec.placement.dask.plan import internals
 from mgrec.signal import filtfilt, lfilter, sosfilt
 
 STEPS, CHUNK = 120, 10
@@ -184,8 +181,8 @@ def test_a_replica_that_is_dropped_while_others_are_fetched(monkeypatch):
     async def gather(where, rpc):
         return dict.fromkeys(where, 2.0), [], [], []
 
-    monkeypatch.setattr(plan_operands, "gather_from_workers", gather)
-    found = asyncio.run(plan_operands.blocks_of(Worker(), {(0,): ["replica"], (1,): ["other"]}))
+    monkeypatch.setattr(internals, "gather_from_workers", gather)
+    found = asyncio.run(internals.blocks_of(Worker(), {(0,): ["replica"], (1,): ["other"]}))
     assert found == {(0,): [1.0], (1,): [2.0]}
 
 
@@ -204,19 +201,19 @@ def test_a_plan_holds_its_operands_from_when_it_is_built(client, arrays):
 
 
 def _hide(keys):
-    """Let shares believe that their worker does not have these, and that nobody has."""
-    from mgrec.placement.dask.plan import office
+    """Let shards believe that their worker does not have these, and that nobody has."""
+    from mgrec.placement.dask.plan import worker as plan_worker
 
     if keys:
-        office.hidden = office.blocks_of
+        plan_worker.hidden = plan_worker.blocks_of
 
-        async def blocks(worker, asked):
-            assert not {str(key) for own in asked.values() for key in own} & set(keys)
-            return await office.hidden(worker, asked)
+        async def blocks(worker, wanted):
+            assert not {str(key) for own in wanted.values() for key in own} & set(keys)
+            return await plan_worker.hidden(worker, wanted)
 
-        office.blocks_of = blocks
+        plan_worker.blocks_of = blocks
     else:
-        office.blocks_of = office.hidden
+        plan_worker.blocks_of = plan_worker.hidden
 
 
 def test_carries_do_not_go_through_the_scheduler(client, arrays):
@@ -243,38 +240,6 @@ def _settled(client):
 
 def _transitions(dask_scheduler):
     return dask_scheduler.transition_counter
-
-
-def test_a_client_that_cannot_reach_the_workers_goes_by_way_of_the_scheduler(
-    client, values, monkeypatch
-):
-    def refused(door, context):
-        raise Lost(door.worker)
-
-    s, t = (da.from_array(value, chunks=CHUNK) for value in values)
-    wanted = mgrec.linear_recurrence(s, t).compute()
-    x = da.from_array(np.arange(96.0).reshape(8, 12), chunks=(4, 4))
-    with Client(client.scheduler.address, set_as_default=False) as own:
-        monkeypatch.setattr(post.Line, "to", staticmethod(refused))
-        with mgrec.plan(mgrec.linear_recurrence, s, t, client=own) as solve:
-            assert not solve._post.is_direct
-            for _ in range(2):
-                np.testing.assert_array_equal(own.compute(solve()).result(), wanted)
-            with pytest.raises(ValueError, match="same sizes"):
-                solve(s, t.map_blocks(_shortened, dtype=float))
-        table = mgrec.dask.solve(mgrec.summed_area_table, x, client=own)
-        sums = x.compute().cumsum(0).cumsum(1)
-        np.testing.assert_array_equal(own.compute(table).result(), sums)
-
-
-def test_who_does_not_know_the_token_is_not_listened_to(client, arrays):
-    with mgrec.plan(mgrec.linear_recurrence, *arrays) as solve:
-        door = next(iter(solve._post._doors.values()))
-        with pytest.raises(Lost):
-            line = Line.to(replace(door, token=bytes(len(door.token))), None)
-            line.write(b"anything")
-            line.read()
-        wait(solve())
 
 
 def test_results_that_nobody_holds_are_freed(client, arrays):
@@ -403,10 +368,6 @@ def _die():
 
 
 def _die_at_the_next_summary():
-    from mgrec.placement.dask.plan import shares as plan_shares
+    from mgrec.placement.dask.plan import shards
 
-    def dies(*_):
-        os._exit(1)
-
-    plan_shares.summarise_blocks = dies
-    plan_shares.finish_block = dies
+    shards.summarise_blocks = shards.finish_block = lambda *_: os._exit(1)

@@ -107,9 +107,9 @@ def test_a_worker_that_dies_in_a_solve_costs_time_alone(client, arrays):
 
 
 def _die_in_the_next():
-    from mgrec.placement.dask.plan import shares as plan_shares
+    from mgrec.placement.dask.plan import shards
 
-    plan_shares.finish_block = lambda *_: os._exit(1)
+    shards.finish_block = lambda *_: os._exit(1)
 
 
 GRIDS = {

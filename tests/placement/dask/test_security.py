@@ -1,19 +1,20 @@
-"""A cluster over TLS, and what crosses it."""
+"""A cluster over TLS, what crosses it, and that plans open no ports."""
 
+import ast
 import pickle
-import socket
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 
 import dask
 import dask.array as da
 import numpy as np
+import psutil
 import pytest
 from click.testing import CliRunner
 from distributed import Client, LocalCluster, Security
 
 import mgrec
 from mgrec.cli.command import main
-from mgrec.placement.dask.plan.lines import Line, Lost
 from mgrec.signal import lfilter
 
 
@@ -48,22 +49,49 @@ def test_a_solve_over_tls(cluster, security, t):
     np.testing.assert_array_equal(result, mgrec.linear_recurrence(0.5, t).compute())
 
 
-def test_a_plan_over_tls(cluster, security, t):
-    """Its lines are encrypted, from the client to the workers and from one to the other."""
+def listening(dask_worker=None):
+    """The ports on which this process and its children listen."""
+    return {c.laddr for c in psutil.Process().net_connections() if c.status == psutil.CONN_LISTEN}
+
+
+def test_a_plan_over_tls_opens_no_ports(cluster, security, t):
+    """Its messages are Dask's, from the client to the workers and from one to the other."""
     with Client(cluster, security=security, set_as_default=False) as client:
+        before = client.run(listening), listening()
         with mgrec.plan(mgrec.linear_recurrence, 0.5, t, client=client) as solve:
-            post, results = solve._post, [solve(), solve()]
-            assert len(solve._shares) == 2
+            results = [solve(), solve.submit(0.5, t)]
+            assert len(solve._shards) == 2
             for result in results:
                 found = client.compute(result).result()
                 np.testing.assert_array_equal(found, mgrec.linear_recurrence(0.5, t).compute())
-        assert post.is_direct
-        doors = list(post._doors.values())
-        assert all(door.is_encrypted for door in doors)
-        with pytest.raises(Lost), socket.create_connection(doors[0].place) as plain:
-            line = Line(plain)
-            line.write(doors[0].token)
-            line.read()
+            comms = [stream.comm for stream in solve._session.streams.values()]
+            assert all(comm.peer_address.startswith("tls://") for comm in comms)
+            assert (client.run(listening), listening()) == before
+
+
+def test_a_plan_over_web_sockets_is_encrypted(security, t):
+    options = {"protocol": "wss://", "security": security, "dashboard_address": ":0"}
+    cluster = LocalCluster(n_workers=2, threads_per_worker=1, processes=False, **options)
+    with cluster, Client(cluster, security=security, set_as_default=False) as client:
+        x = client.persist(t)
+        with mgrec.plan(mgrec.linear_recurrence, 0.5, x, client=client) as solve:
+            found = client.compute(solve()).result()
+            comms = [stream.comm for stream in solve._session.streams.values()]
+            assert all(comm.peer_address.startswith("wss://") for comm in comms)
+    np.testing.assert_array_equal(found, mgrec.linear_recurrence(0.5, t).compute())
+
+
+def test_the_package_has_no_network_code_of_its_own():
+    refused = {"socket", "socketserver", "ssl", "selectors", "hmac", "http.server"}
+    for path in Path(mgrec.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                imported = {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                imported = {node.module}
+            else:
+                continue
+            assert not imported & refused, f"{path} imports {imported & refused}"
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ import mgrec
 import mgrec.dask
 from mgrec.families.filters import recurrence as filter_recurrence
 from mgrec.families.transfer import recurrence as transfer_recurrence
-from mgrec.placement.dask.plan import early as plan_early
-from mgrec.placement.dask.plan import operands as plan_operands
+from mgrec.placement.dask.plan import internals
 from mgrec.placement.dask.plan import plans as dask_plans
+from mgrec.placement.dask.plan import shards as plan_shards
 from mgrec.placement.dask.plan import solve as dask_solve
 from mgrec.placement.dask.tasks import begun, phases
 from mgrec.signal import lfilter, sosfilt
@@ -66,7 +66,7 @@ def test_a_solve_has_the_bits_of_the_graph(client, values, name, monkeypatch):
     def gather(*arguments, **options):
         raise AssertionError("operands move")
 
-    monkeypatch.setattr(plan_operands, "gather_from_workers", gather)
+    monkeypatch.setattr(internals, "gather_from_workers", gather)
     arrays = mgrec.dask.colocate(*(da.from_array(value, chunks=CHUNK) for value in values))
     # Not every case reads both: the first is still on its way to the second.
     wait(arrays)
@@ -84,14 +84,14 @@ def test_a_solve_has_the_bits_of_the_graph(client, values, name, monkeypatch):
 def test_begun_chunks_are_finished_before_their_entries_are_known(
     client, monkeypatch, initial, reverse
 ):
-    taken = []
+    predicted = []
 
-    def take(early, *arguments):
-        taken.append(taking(early, *arguments))
-        return taken[-1]
+    def compare(*carry_ins):
+        predicted.append(comparing(*carry_ins))
+        return predicted[-1]
 
-    taking = plan_early.Early.take
-    monkeypatch.setattr(plan_early.Early, "take", take)
+    comparing = plan_shards._have_same_bits
+    monkeypatch.setattr(plan_shards, "_have_same_bits", compare)
     monkeypatch.setattr(transfer_recurrence, "LARGE", 1)
     t = da.from_array(np.random.default_rng(2).normal(size=160_000), chunks=20_000)
     addresses = sorted(client.nthreads())
@@ -103,9 +103,8 @@ def test_begun_chunks_are_finished_before_their_entries_are_known(
     options = {"initial": initial, "reverse": reverse}
     wanted = given[0](*given[1:], **options).compute()
     np.testing.assert_array_equal(mgrec.dask.solve(*given, **options).compute(), wanted)
-    # But for the first of each share, whose entry comes from elsewhere, or is no number.
-    found = sum(each is not None for each in taken)
-    assert found >= 5 if np.isfinite(initial) else found < 2
+    # But for the first of each shard, whose carry-in comes from elsewhere, or is no number.
+    assert sum(predicted) >= 5 if np.isfinite(initial) else sum(predicted) < 2
     whole = mgrec.linear_recurrence(0.5, t.compute(), **options)
     np.testing.assert_allclose(wanted, whole, rtol=1e-12, atol=1e-13)
 
@@ -155,18 +154,18 @@ def lonely():
 def test_a_worker_that_is_lost_is_done_without(lonely, monkeypatch):
     t = lonely.persist(da.ones(40, chunks=10) + 0)
     wait(t)
-    dealt = []
+    assigned = []
 
-    def deal(*arguments):
-        dealt.append(dealing(*arguments))
-        if len(dealt) == 1:
+    def assign(*arguments):
+        assigned.append(assigning(*arguments))
+        if len(assigned) == 1:
             lonely.sync(lonely.cluster.workers[0].close)
-        return dealt[-1]
+        return assigned[-1]
 
-    dealing = dask_plans.deal
-    monkeypatch.setattr(dask_plans, "deal", deal)
+    assigning = dask_plans.assign
+    monkeypatch.setattr(dask_plans, "assign", assign)
     w = mgrec.dask.solve(mgrec.linear_recurrence, 0.5, t)
-    assert list(map(len, dealt)) == [2, 1]
+    assert list(map(len, assigned)) == [2, 1]
     np.testing.assert_array_equal(w[:3].compute(), [1, 1.5, 1.75])
 
 
@@ -175,7 +174,7 @@ def test_it_does_not_begin_anew_for_ever(client, monkeypatch):
 
     def plan(*arguments):
         begun.append(arguments)
-        raise dask_plans.WorkerLostError("the plan lost its worker")
+        raise mgrec.dask.WorkerLostError("the plan lost its worker")
 
     monkeypatch.setattr(dask_solve, "Plan", plan)
     with pytest.raises(RuntimeError, match="lost its worker"):
@@ -210,9 +209,9 @@ def test_a_worker_that_dies_in_a_phase_costs_time_alone(values, phase):
 
 
 def _die_in(phase):
-    from mgrec.placement.dask.plan import shares as plan_shares
+    from mgrec.placement.dask.plan import shards
 
-    setattr(plan_shares, phase, lambda *_: os._exit(1))
+    setattr(shards, phase, lambda *_: os._exit(1))
 
 
 def test_nothing_is_left_but_the_results(lonely):

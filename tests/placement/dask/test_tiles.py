@@ -1,4 +1,4 @@
-"""Shares of grids, on threads, with messages through queues: the bits of one call."""
+"""Shards of grids, on threads, with messages through queues: the bits of one call."""
 
 from __future__ import annotations
 
@@ -18,26 +18,38 @@ from mgrec.families.kernels import Part
 from mgrec.families.wavefront.recurrence import Wavefront
 from mgrec.placement.dask.graph.build import cut
 from mgrec.placement.dask.graph.rows import rows_of
-from mgrec.placement.dask.plan.grids import deal_tiles
-from mgrec.placement.dask.plan.lines import Abandoned
+from mgrec.placement.dask.plan.grids import assign_tiles
+from mgrec.placement.dask.plan.messages import Abandoned
 from mgrec.placement.dask.plan.tiles import solve_tiles
 
 SECONDS = 60
 
 
-class Post:
-    """The messages of all shares, and whether one of them has failed."""
+class Network:
+    """The messages of all shards, and whether one of them has failed."""
 
     def __init__(self):
-        self.changed, self.boxes, self.is_abandoned, self.count = (
-            threading.Condition(),
-            {},
-            False,
-            0,
-        )
+        self.changed, self.boxes, self.is_abandoned = threading.Condition(), {}, False
+        self.count = 0
 
-    def mail(self, number):
-        return Mail(self, number)
+    def run(self, shard, program):
+        """Run the program of a shard, as a worker does."""
+        while True:
+            try:
+                names = next(program)
+            except StopIteration as end:
+                return end.value
+            with self.changed:
+                arrived = self.changed.wait_for(
+                    lambda names=names: (
+                        self.is_abandoned
+                        or all((shard.number, name) in self.boxes for name in names)
+                    ),
+                    SECONDS,
+                )
+                assert arrived, names
+                if self.is_abandoned:
+                    raise Abandoned
 
     def abandon(self):
         with self.changed:
@@ -45,52 +57,47 @@ class Post:
             self.changed.notify_all()
 
 
-class Mail:
-    def __init__(self, post, number):
-        self.post, self.number = post, number
+class QueueExchange:
+    def __init__(self, network, number):
+        self.network, self.number = network, number
 
     def send(self, number, name, value):
-        with self.post.changed:
-            assert (number, name) not in self.post.boxes
-            self.post.boxes[number, name] = pickle.loads(pickle.dumps(value))
-            self.post.count += 1
-            self.post.changed.notify_all()
+        with self.network.changed:
+            assert (number, name) not in self.network.boxes
+            self.network.boxes[number, name] = pickle.loads(pickle.dumps(value))
+            self.network.count += 1
+            self.network.changed.notify_all()
 
     def receive(self, name):
-        with self.post.changed:
-            arrived = self.post.changed.wait_for(
-                lambda: self.post.is_abandoned or self.has(name), SECONDS
-            )
-            assert arrived, name
-            if self.post.is_abandoned:
-                raise Abandoned
-            return self.post.boxes[self.number, name]
+        if not self.has(name):
+            yield (name,)
+        return self.network.boxes[self.number, name]
 
     def has(self, name):
-        return (self.number, name) in self.post.boxes
+        return (self.number, name) in self.network.boxes
 
 
 def solved(problem, holders_of):
-    """What a problem gives by shares whose tiles a function of all places deals, and messages."""
+    """What a problem gives by shards whose tiles a function of all places assigns, and messages."""
     own = cut(problem)
     places = list(rows_of(own.chunks))
-    assignments = deal_tiles(own, dict(zip(places, holders_of(places), strict=True)))
+    shards = assign_tiles(own, dict(zip(places, holders_of(places), strict=True)))
     blocks = [block.compute(scheduler="sync") for block in own.blocks]
-    post, outcomes = Post(), {}
+    network, outcomes = Network(), {}
 
-    def share(assignment):
-        packs = {at: pack_of(own, blocks, at, starts) for at, starts in assignment.chunks}
+    def run(shard):
+        packs = {at: pack_of(own, blocks, at, starts) for at, starts in shard.chunks}
+        exchange = QueueExchange(network, shard.number)
         try:
-            outcomes[assignment.number] = solve_tiles(
-                own.recurrence, assignment, packs, post.mail(assignment.number)
-            )
+            program = solve_tiles(own.recurrence, shard, packs, exchange)
+            outcomes[shard.number] = network.run(shard, program)
         except Exception as error:
-            outcomes[assignment.number] = error
-            post.abandon()
+            outcomes[shard.number] = error
+            network.abandon()
 
-    with ThreadPoolExecutor(len(assignments) or 1) as pool:
-        list(pool.map(share, assignments.values()))
-    return own, outcomes, post
+    with ThreadPoolExecutor(len(shards) or 1) as pool:
+        list(pool.map(run, shards.values()))
+    return own, outcomes, network
 
 
 def pack_of(own, blocks, at, starts):
@@ -214,30 +221,30 @@ def test_a_loop_whose_bits_depend_on_the_cut_is_not_cut_further():
     lazy = da.ones((8000, 4000), chunks=(4000, 2000))
     for strategy, is_cut_further in (("tiles", True), ("compensation", False), ("hybrid", False)):
         problem = mgrec.wavefront.build(lazy, weights=(0.5, 0.5, -0.25), strategy=strategy)
-        assignment = deal_tiles(cut(problem), {at: at[1] for at in np.ndindex(2, 2)})[0]
-        assert (max(map(len, assignment.parts[0])) > 1) == is_cut_further
-        assert max(map(len, assignment.parts[1])) == 1
+        shard = assign_tiles(cut(problem), {at: at[1] for at in np.ndindex(2, 2)})[0]
+        assert (max(map(len, shard.parts[0])) > 1) == is_cut_further
+        assert max(map(len, shard.parts[1])) == 1
 
 
 def test_a_large_table_is_cut_where_its_edges_go_elsewhere():
     x = np.random.default_rng(3).normal(size=(2048, 2048)).astype("f4")
     lazy = da.from_array(x, chunks=(2048, 1024))
-    own, outcomes, post = solved(mgrec.summed_area_table.build(lazy), by_columns)
+    own, outcomes, network = solved(mgrec.summed_area_table.build(lazy), by_columns)
     np.testing.assert_array_equal(joined(own, outcomes), mgrec.summed_area_table(x))
-    assert post.count == 2
+    assert network.count == 2
 
 
 def test_parts_are_handed_on_one_by_one(is_cut):
     x = da.ones((64, 32), chunks=(32, 16))
     problem = mgrec.summed_area_table.build(x)
-    own, outcomes, post = solved(problem, by_columns)
+    own, outcomes, network = solved(problem, by_columns)
     np.testing.assert_array_equal(
         joined(own, outcomes), np.outer(np.arange(64) + 1, np.arange(32) + 1)
     )
-    assert post.count == (8 if is_cut else 2)
+    assert network.count == (8 if is_cut else 2)
 
 
-def test_shares_end_where_one_of_them_fails(monkeypatch):
+def test_shards_end_where_one_of_them_fails(monkeypatch):
     problem = mgrec.summed_area_table.build(da.ones((40, 40), chunks=10))
     kind = type(problem.recurrence)
     determine = kind.determine

@@ -1,4 +1,4 @@
-"""The calls of a plan, and how it assigns chunks to the workers that hold their operands."""
+"""The calls of a plan, and how it assigns chunks to the workers that have their operands."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from ....families.grid import Grid
 from ..graph.cuts import Cut, starts_of
 from ..graph.held import is_held
 from ..graph.rows import rows_of
-from .grids import GridAssignment, deal_tiles, holders_of_tiles
-from .messages import Assignment, Peer, row_of
+from .grids import GridShard, assign_tiles, holders_of_tiles
+from .messages import ChainShard, row_of
+from .results import Solution, solution_of
 
 Sizes = dict[Any, int]
 """Bytes by keys."""
@@ -32,9 +33,15 @@ HEARD = 0.2
 
 
 class Call:
-    """One call of a recurrence: blocks in the memory of workers, states in that of the client."""
+    """One call of a recurrence: blocks in the memory of workers, states in that of the client.
 
-    def __init__(self, cut: Cut, client: Client) -> None:
+    Attributes
+    ----------
+    solutions : list of Solution
+        The solves of the same plan whose results are operands; they need not have ended.
+    """
+
+    def __init__(self, cut: Cut, client: Client, plan: str = "") -> None:
         if cut.has_unknown_sizes:
             raise ValueError(
                 "a plan needs the sizes of all chunks: call compute_chunk_sizes() on the arrays"
@@ -43,10 +50,19 @@ class Call:
             raise TypeError(
                 "initial of a plan must be in host memory, and so must zi; got a Dask array"
             )
-        blocks = (block if is_held(block) else client.persist(block) for block in cut.blocks)
+        self.solutions: list[Solution] = []
+        blocks, futures = [], []
+        for block in cut.blocks:
+            solution = solution_of(block)
+            if solution is not None and solution.name.startswith(f"solved-{plan}-"):
+                self.solutions.append(solution)
+            else:
+                block = block if is_held(block) else client.persist(block)
+                futures += block.dask.layers[block.name].values()
+            blocks.append(block)
         self.cut = replace(cut, blocks=tuple(blocks))
-        if any(future.status != "finished" for future in self.cut.futures()):
-            _finish(client, self.cut.futures())
+        if any(future.status != "finished" for future in futures):
+            _finish(client, futures)
 
     def holders(self, client: Client) -> dict[Any, tuple[str, ...]]:
         """The workers that hold each block."""
@@ -83,12 +99,12 @@ class Call:
     def _slices_of(self, row: Place) -> list[slice]:
         return [own[k] for own, k in zip(self._slices, row, strict=True)]
 
-    def sizes(self, assignment: Assignment | GridAssignment, names: Sequence[str]) -> Sizes:
-        """The results of a share by their keys, one array a name and chunk."""
+    def sizes(self, shard: ChainShard | GridShard, names: Sequence[str]) -> Sizes:
+        """The bytes of a shard's results by their keys, one array a name and chunk."""
         chunks, itemsize = self.cut.chunks, self.cut.recurrence.result_dtype.itemsize
         return {
             (name, *at): prod(own[k] for own, k in zip(chunks, at, strict=True)) * itemsize
-            for at, _ in assignment.chunks
+            for at, _ in shard.chunks
             for name in names
         }
 
@@ -143,48 +159,45 @@ def _states_of(state: Any, rows: list[slice]) -> Any:
     return state[tuple(slice(None) if length == 1 else part for part, length in own)]
 
 
-def deal(call: Call, client: Client) -> Mapping[str, Assignment | GridAssignment]:
-    """Assign every chunk to the worker that holds most of its operands: by addresses."""
+def assign(call: Call, client: Client) -> Mapping[str, ChainShard | GridShard]:
+    """Assign every chunk to the worker that has most of its operands: shards by addresses."""
     where = call.holders(client)
     if isinstance(call.cut.recurrence, Grid):
-        return deal_tiles(call.cut, holders_of_tiles(call.cut, where))
-    return _deal_chain(call, where)
+        return assign_tiles(call.cut, holders_of_tiles(call.cut, where))
+    return _assign_chunks(call.cut, where)
 
 
-def _deal_chain(call: Call, where: dict[Any, tuple[str, ...]]) -> dict[str, Assignment]:
-    recurrence, count = call.cut.recurrence, call.cut.count
+def _assign_chunks(cut: Cut, where: dict[Any, tuple[str, ...]]) -> dict[str, ChainShard]:
+    recurrence, count = cut.recurrence, cut.count
     axis, is_reverse = recurrence.axis, recurrence.reverse
-    owned: dict[str, list[Place]] = {}
-    for place in rows_of(call.cut.chunks):
-        owned.setdefault(_holder(call.cut, place, where), []).append(place)
+    places_of: dict[str, list[Place]] = {}
+    for place in rows_of(cut.chunks):
+        places_of.setdefault(_holder(cut, place, where), []).append(place)
 
     def turn(place: Place) -> int:
         return count - 1 - place[axis] if is_reverse else place[axis]
 
-    latest: dict[str, dict[Place, int]] = {address: {} for address in owned}
-    for address, places in owned.items():
+    # Of every row of chunks: how many summaries, from its first chunk on, a worker needs.
+    needed: dict[str, dict[Place, int]] = {address: {} for address in places_of}
+    for address, places in places_of.items():
         for place in places:
-            row, own = row_of(place, axis), latest[address]
-            needed = count if recurrence.is_two_sided else turn(place)
-            own[row] = max(own.get(row, 0), needed)
-
-    def asked(sender: str, receiver: str) -> tuple[Place, ...]:
-        until = latest[receiver]
-        return tuple(p for p in owned[sender] if turn(p) < until.get(row_of(p, axis), 0))
-
-    numbers = {address: number for number, address in enumerate(owned)}
-    receivers: dict[str, list[Peer]] = {address: [] for address in owned}
-    senders: dict[str, list[int]] = {address: [] for address in owned}
-    for sender, receiver in permutations(owned, 2):
-        if sent := asked(sender, receiver):
-            receivers[sender].append(Peer(numbers[receiver], sent))
+            row, needs = row_of(place, axis), needed[address]
+            needs[row] = max(needs.get(row, 0), count if recurrence.is_two_sided else turn(place))
+    numbers = {address: number for number, address in enumerate(places_of)}
+    receivers: dict[str, dict[int, tuple[Place, ...]]] = {address: {} for address in places_of}
+    senders: dict[str, list[int]] = {address: [] for address in places_of}
+    for sender, receiver in permutations(places_of, 2):
+        needs = needed[receiver]
+        sent = tuple(p for p in places_of[sender] if turn(p) < needs.get(row_of(p, axis), 0))
+        if sent:
+            receivers[sender][numbers[receiver]] = sent
             senders[receiver].append(numbers[sender])
     return {
-        address: Assignment(
+        address: ChainShard(
             number,
-            tuple(map(call.cut.at, owned[address])),
+            tuple(map(cut.at, places_of[address])),
             count,
-            tuple(receivers[address]),
+            receivers[address],
             tuple(senders[address]),
         )
         for address, number in numbers.items()

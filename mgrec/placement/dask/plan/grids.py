@@ -29,22 +29,22 @@ PARTS = 8
 
 
 @dataclass(frozen=True)
-class GridAssignment:
-    """What a share of a grid computes, and who has the chunks beside its own.
+class GridShard:
+    """Tiles of a grid that one worker computes, and the shards of the chunks next to them.
 
     Attributes
     ----------
     number : int
-        Of the share.
+        Of the shard.
     chunks : tuple of (place, starts)
     parts : (Lengths, Lengths)
-        Along both axes of the grid, the same for all shares.
+        Along both axes of the grid, the same for all shards.
     owners : dict, place -> int
-        The shares that have the chunks, and those above, below and to both sides of them.
+        The shards of the chunks, and of those above, below and to both sides of them.
     last : tuple of int
         The place of the last chunk of the grid.
     senders, receivers : tuple of int
-        The shares whose edges it waits for, and those that wait for its own.
+        The shards whose edges it waits for, and those that wait for its own.
     """
 
     number: int
@@ -77,8 +77,8 @@ def _holder(cut: Cut, place: Place, where: Mapping[Any, Any]) -> str:
     return max(sorted(held), key=lambda address: (sum(held[address]), held[address]))
 
 
-def deal_tiles(cut: Cut, holders: Mapping[Place, Address]) -> dict[Address, GridAssignment]:
-    """The assignments of all shares, by the holders of their tiles."""
+def assign_tiles(cut: Cut, holders: Mapping[Place, Address]) -> dict[Address, GridShard]:
+    """Return the shards by the holders of their tiles."""
     owned: dict[Address, list[Place]] = {}
     for place, holder in holders.items():
         owned.setdefault(holder, []).append(place)
@@ -87,7 +87,7 @@ def deal_tiles(cut: Cut, holders: Mapping[Place, Address]) -> dict[Address, Grid
     axes, count = cut.recurrence.axes, tuple(map(len, cut.chunks))
     parts = tuple(_parts(cut, owners, axis, other) for axis, other in (axes, axes[::-1]))
     return {
-        holder: GridAssignment(
+        holder: GridShard(
             numbers[holder],
             tuple(map(cut.at, places)),
             (parts[0], parts[1]),
@@ -107,7 +107,7 @@ def beside(place: Place, axis: int, distance: int) -> Place:
 def _others(
     places: list[Place], axes: tuple[int, int], step: int, owners: Mapping[Place, int]
 ) -> tuple[int, ...]:
-    """The other shares that have chunks before (-1) or after (1) some of a share's own."""
+    """The other shards of chunks before (-1) or after (1) those of one shard."""
     near = (beside(place, axis, step) for place in places for axis in axes)
     return tuple(sorted({owners[n] for n in near if n in owners} - {owners[places[0]]}))
 

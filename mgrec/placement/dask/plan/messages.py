@@ -1,4 +1,4 @@
-"""What the client of a plan and the shares on its workers tell each other."""
+"""Messages between the client of plans and the shards on its workers."""
 
 from __future__ import annotations
 
@@ -8,87 +8,79 @@ from typing import Any
 
 from ....families.family import AlongAxis, Place, Where
 from ....families.grid import Grid
-from .grids import GridAssignment
-from .lines import Door
+from .grids import GridShard
+
+
+class PeerLost(Exception):
+    """A worker cannot be reached, or is gone; the argument is its address."""
+
+
+class Abandoned(Exception):
+    """The client has given a solve up: another shard failed, or its worker is lost."""
 
 
 @dataclass(frozen=True)
-class Peer:
-    """Another share, and the chunks whose summaries it waits for."""
-
-    number: int
-    places: tuple[Place, ...]
-
-
-@dataclass(frozen=True)
-class Assignment:
-    """What a share computes, and with whom it exchanges summaries.
+class ChainShard:
+    """Chunks along an axis that one worker solves, and with which shards it exchanges summaries.
 
     Attributes
     ----------
     number : int
-        Of the share.
+        Of the shard.
     chunks : tuple of (place, starts)
     count : int
         Chunks along the axis of the recurrence.
-    peers : tuple of Peer
-        The shares that it sends summaries to.
+    receivers : dict, number -> places
+        The shards that need summaries of this one, and of which chunks.
     senders : tuple of int
-        The numbers of the shares that send it summaries.
+        The shards whose summaries this one needs.
     """
 
     number: int
     chunks: tuple[Where, ...]
     count: int
-    peers: tuple[Peer, ...]
+    receivers: Mapping[int, tuple[Place, ...]]
     senders: tuple[int, ...]
-
-    @property
-    def receivers(self) -> tuple[int, ...]:
-        return tuple(peer.number for peer in self.peers)
 
 
 @dataclass(frozen=True)
-class Share:
-    """What a worker must know of a plan.
+class PlanShard:
+    """What a worker keeps of a plan.
 
     Attributes
     ----------
-    assignment : Assignment or GridAssignment
-    doors : dict, number -> Door
-        Of the workers of all shares.
+    shard : ChainShard or GridShard
+    addresses : dict, number -> address
+        Of the workers of all shards.
     keys : dict, place -> keys
         Of the operands.
     """
 
-    assignment: Assignment | GridAssignment
-    doors: Mapping[int, Door]
+    shard: ChainShard | GridShard
+    addresses: Mapping[int, str]
     keys: Mapping[Place, Sequence[Any]]
 
 
 @dataclass(frozen=True)
 class Request:
-    """One solve, as the client asks a share for it.
+    """One solve of a shard.
 
     Attributes
     ----------
+    plan : str
+        The name by which the worker keeps the plan's shard.
     recurrence : AlongAxis or Grid
     initial : dict, row of chunks -> list of arrays
-    is_last_asked : bool
+    needs_last : bool
         The last chunk of a row is summarised, too.
-    plan : str
-        Whose operands a worker holds; "" where `share` tells all.
-    share : Share, optional
-        None for that of the plan.
     keys : dict, place -> keys of operands, optional
-        None for those of the share.
+        None for those of the plan.
     """
 
+    plan: str
     recurrence: AlongAxis | Grid
     initial: Mapping[Place, list[Any]] = field(default_factory=dict)
-    is_last_asked: bool = False
-    plan: str = ""
-    share: Share | None = None
+    needs_last: bool = False
     keys: Mapping[Place, Sequence[Any]] | None = None
 
 

@@ -1,92 +1,99 @@
-"""Repeated solves of one shape: messages straight to the workers, no graph."""
+"""Repeated solves of one shape: one message to each worker, and no graph."""
 
 from __future__ import annotations
 
-import asyncio
-import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from math import prod
+from threading import BoundedSemaphore
 from typing import Any
 from uuid import uuid4
 
-import dask.array.core as da
-from dask.array.utils import meta_from_array
-from dask.highlevelgraph import HighLevelGraph
-from distributed import Client, Future
+from distributed import Client
 from distributed.protocol.pickle import dumps
 
 from ....families.family import AlongAxis, Place
-from ....families.problem import Problem
 from ...expressions import keeps_kind
 from ...logs import log_planned
 from ..cluster.door import client_of, problem_of
-from ..graph.build import Solved, cut
-from ..graph.cuts import Cut
-from .calls import Call, Sizes, deal
-from .lines import Abandoned, Lost
-from .messages import Request, Share, name_of, row_of
-from .post import Errors, post_of
-
-
-class WorkerLostError(RuntimeError):
-    """A worker of a plan is lost, with the operands and results in its memory.
-
-    Every later call of the plan raises it again: build a new plan.
-    """
+from ..graph.build import cut
+from .calls import Call, assign
+from .messages import PeerLost, PlanShard, Request, name_of, row_of
+from .results import Solution, WorkerLostError, array_of, solution_of
+from .session import FIRST, PATIENCE, Ask, session_of
 
 
 class Plan:
     """A recurrence over one shape, ready on the workers: see :func:`mgrec.plan`."""
 
     def __init__(
-        self, recurrence: Callable[..., Any], operands: Any, options: Any, client: Client | None
+        self,
+        recurrence: Callable[..., Any],
+        operands: Any,
+        options: Any,
+        client: Client | None,
+        timeout: float = 10.0,
+        in_flight: int = 2,
     ) -> None:
+        _check_positive("timeout", timeout)
+        _check_positive("in_flight", in_flight)
         self._problem = problem_of(recurrence, operands, options, may_be_grid=True)
         self.client = client_of(client)
         if self.client.asynchronous:
             raise TypeError("a plan needs a client that waits; got an asynchronous one")
         self._given = (recurrence, operands, options)
-        self._lock, self._numbers, self._name = threading.Lock(), count(1), uuid4().hex[:16]
-        self._end: tuple[type[RuntimeError], str] | None = None
-        self._held, self._again = "", dict[str, bytes]()
-        self._first = Call(cut(self._problem), self.client)
-        self._assignments = deal(self._first, self.client)
-        self._post = post_of(self.client)
-        try:
-            doors = self._post.reach(self.client, self._assignments)
-        except Lost as error:
-            self._raise({error.args[0]: error})
-        by_number = {own.number: doors[address] for address, own in self._assignments.items()}
-        self._shares = {
-            address: Share(own, by_number, {at: self._first.cut.keys(at) for at, _ in own.chunks})
-            for address, own in self._assignments.items()
-        }
+        self._name, self._numbers = uuid4().hex[:16], count(1)
+        self._timeout, self._in_flight = float(timeout), in_flight
+        self._slots = BoundedSemaphore(in_flight)
+        self._state = _State()
+        self._session = session_of(self.client)
+        for attempt in range(2):
+            self._first = Call(cut(self._problem), self.client)
+            self._shards = assign(self._first, self.client)
+            try:
+                self.client.sync(self._session.connect, self._shards, self._timeout)
+                break
+            except PeerLost as error:  # Dask may compute again what the worker held.
+                if attempt:
+                    raise WorkerLostError.of(error.args[0]) from error
+        self._held = self._hold()
+        self._again = self._messages(self._first)
+
+    def _hold(self) -> Ask:
+        """Let the workers keep their shards and operands, which Dask may drop otherwise."""
+        by_number = {shard.number: address for address, shard in self._shards.items()}
+        keys_of, messages = self._first.cut.keys, {}
+        for address, shard in self._shards.items():
+            keys = {place: keys_of(place) for place, _ in shard.chunks}
+            messages[address] = dumps(PlanShard(shard, by_number, keys))
+        session, ask = self._session, self._ask()
+        session.ask(ask, "hold", self._name, messages)
+        self._forget = weakref.finalize(
+            self, session.call, session.tell, list(messages), "forget", self._name
+        )
+        self._forget.atexit = False
+        return ask
 
     def hold(self) -> Plan:
-        """Let the workers take hold of their operands now: replicas may be dropped meanwhile."""
-        if self._post.is_direct:
-            addresses = list(self._shares)
-            self._forget = weakref.finalize(self, self._post.forget, self._name, addresses)
-            self._forget.atexit = False
-            messages = {address: dumps(share) for address, share in self._shares.items()}
-            _, errors = self._post.ask(self.client, self._name, messages)
-            self._raise(errors)
-            self._held = self._name
-            self._again = dict(self._messages(self._first))
+        """Wait until the workers hold their operands."""
+        try:
+            self._session.wait(self._held)
+        except PeerLost as error:
+            raise WorkerLostError.of(error.args[0]) from error
         return self
 
     def __repr__(self) -> str:
         function = getattr(self._given[0], "__name__", repr(self._given[0]))
         chunks = self._first.cut.chunks
         largest, count = tuple(map(max, chunks)), prod(map(len, chunks))
-        error, _ = self._end or (None, "")
-        state = "open" if error is None else "lost" if error is WorkerLostError else "closed"
+        error = self._state.error
+        state = "lost" if isinstance(error, WorkerLostError) else "closed" if error else "open"
         return (
             f"<mgrec.plan of {function}: results of shape {tuple(map(sum, chunks))} in {count} "
-            f"chunks of up to {largest}, {len(self._shares)} workers, {state}>"
+            f"chunks of up to {largest}, {len(self._shards)} workers, {state}>"
         )
 
     def __enter__(self) -> Plan:
@@ -97,7 +104,7 @@ class Plan:
 
     @keeps_kind
     def __call__(self, *operands: Any, **options: Any) -> Any:
-        """Solve once more.
+        """Solve once more, and wait for the results.
 
         Parameters
         ----------
@@ -120,146 +127,193 @@ class Plan:
         ValueError
             Operands of another shape, other chunks or another dtype.
         """
-        with self._lock:
-            if self._end:
-                error, message = self._end
-                raise error(message)
-            if self.client.status != "running":
-                raise RuntimeError("the client of the plan is closed: build it anew with another")
-            recurrence, first, given = self._given
-            if not operands and not options:
-                return self._problem.finish(*self._solve(self._first))
-            problem = problem_of(
-                recurrence, operands or first, {**given, **options}, may_be_grid=True
+        return self._start(operands, options).result()
+
+    @keeps_kind
+    def submit(self, *operands: Any, **options: Any) -> Any:
+        """Start one more solve, and return its results before they are computed.
+
+        Workers solve in the order of the calls. A result may be an operand of the next solve at
+        once; any other use waits for it. Where `in_flight` solves are unfinished, the call waits
+        for one of them, which bounds the memory of the workers.
+
+        Parameters
+        ----------
+        *operands, **options
+            As those of a call of the plan.
+
+        Returns
+        -------
+        dask.array.Array, or tuple of these
+            What a solve raises is raised where its result is used, also as an operand of a later
+            solve.
+
+        Raises
+        ------
+        TypeError
+            The function returns more than Dask arrays, such as final states or a score.
+        mgrec.dask.WorkerLostError
+            A worker was lost in a solve before.
+        RuntimeError
+            The plan or its client is closed.
+        ValueError
+            Operands of another shape, other chunks or another dtype.
+
+        Examples
+        --------
+        >>> import dask.array as da, mgrec
+        >>> from distributed import Client
+        >>> with Client(processes=False, n_workers=2, dashboard_address=None):
+        ...     u = da.ones(1000, chunks=100)
+        ...     with mgrec.plan(mgrec.linear_recurrence, 0.5, u) as step:
+        ...         for _ in range(10):
+        ...             u = step.submit(0.5, u)
+        ...         float(u[-1].compute())
+        1024.0
+        """
+        recurrence = self._first.cut.recurrence
+        if not recurrence.results or getattr(recurrence, "is_exit_asked", False):
+            raise TypeError(
+                f"submit needs a function that returns Dask arrays alone; {self!r} returns values "
+                f"of the client, too: call the plan, or use its map"
             )
-            return problem.finish(*self._solve(self._like(problem)))
+        started = self._start(operands, options, self._slots)
+        return started.problem.finish(started.arrays, None)
 
-    def _like(self, problem: Problem) -> Call:
-        call = Call(cut(problem), self.client)
-        call.check_like(self._first)
-        return call
+    def map(self, operands: Iterable[Any], *, in_flight: int | None = None) -> Iterator[Any]:
+        """Solve for many operands, and return the results one by one.
 
-    def _solve(self, solve: Call) -> Solved:
-        start, name = time.perf_counter(), f"solved-{self._name}-{next(self._numbers)}"
-        if not self._post.is_direct:
-            # Another worker than this plan's was out of reach: nobody holds anything any more.
-            self._held, self._again = "", {}
-        messages = self._again if solve is self._first and self._again else None
-        running = _Solve(self, solve, name)
-        answers, errors = self._post.ask(
-            self.client, name, messages or dict(self._messages(solve)), running.begin, running.held
-        )
-        arrays = running.end(errors | self._post.lost(self._shares))
-        log_planned(arrays, len(self._assignments), time.perf_counter() - start)
-        return arrays, _told(solve, answers)
+        Parameters
+        ----------
+        operands : iterable
+            The operands of each solve: a tuple, or an array where there is one.
+        in_flight : int, optional
+            How many solves are unfinished at once; that of the plan when not given.
 
-    def _messages(self, solve: Call) -> Iterator[tuple[str, bytes]]:
-        cut, is_first, initial = solve.cut, solve is self._first, dict[Place, list[Any]]()
-        is_chain = isinstance(cut.recurrence, AlongAxis)
-        if is_chain:
-            initial = solve.initial()
-        for address, share in self._shares.items():
-            places = [at for at, _ in share.assignment.chunks]
-            rows = {row_of(at, cut.recurrence.axis) for at in places} if is_chain else ()
-            request = Request(
-                cut.recurrence,
-                {row: initial[row] for row in rows},
-                is_chain and cut.is_last_asked,
-                self._held,
-                None if self._held else share,
-                None if is_first else {at: cut.keys(at) for at in places},
-            )
-            yield address, dumps(request)
+        Yields
+        ------
+        dask.array.Array, or what else the function returns
+            In order, each when it is computed. What a solve raises is raised there.
+        """
+        _check_positive("in_flight", in_flight := in_flight or self._in_flight)
+        slots, started = BoundedSemaphore(in_flight), deque[_Started]()
+        for given in operands:
+            if len(started) == in_flight:
+                yield self._result(started.popleft())
+            given = given if isinstance(given, tuple) else (given,)
+            started.append(self._start(given, {}, slots))
+        while started:
+            yield self._result(started.popleft())
 
-    def _raise(self, errors: Mapping[str, BaseException]) -> None:
-        """Raise an error, if there is one: a lost worker first, else what a chunk raised."""
-        for address, error in errors.items():
-            if isinstance(error, Lost):
-                message = (
-                    f"the plan lost its worker {error.args[0] if error.args else address}: what it "
-                    f"held is gone. Build the plan anew with mgrec.plan, from operands that are "
-                    f"there or are computed again"
-                )
-                self._end = WorkerLostError, message
-                raise WorkerLostError(message) from error
-        for error in errors.values():
-            if not isinstance(error, Abandoned):
-                raise error
+    @keeps_kind
+    def _result(self, started: _Started) -> Any:
+        return started.result()
 
     def close(self) -> None:
         """Release the plan's operands; its results stay."""
-        with self._lock:
-            if self._held:
-                self._forget()
-            self._end = self._end or (RuntimeError, "the plan is closed")
+        self._forget()
+        self._state.error = self._state.error or RuntimeError("the plan is closed")
+
+    def _start(
+        self, operands: Any, options: Any, slots: BoundedSemaphore | None = None
+    ) -> _Started:
+        start, (recurrence, first, given) = time.perf_counter(), self._given
+        self._check_open()
+        if operands or options:
+            options = {**given, **options}
+            problem = problem_of(recurrence, operands or first, options, may_be_grid=True)
+            call = Call(cut(problem), self.client, self._name)
+            call.check_like(self._first)
+            messages = self._messages(call)
+        else:
+            problem, call, messages = self._problem, self._first, self._again
+        while slots and not slots.acquire(timeout=1.0):
+            self._check_open()
+        name, state, ask = f"solved-{self._name}-{next(self._numbers)}", self._state, self._ask()
+        ask.needs = self._held, *(operand.ask for operand in call.solutions)
+        ask.operands = tuple(map(weakref.ref, call.solutions))
+        ask.kept = [block for block in call.cut.blocks if solution_of(block) not in call.solutions]
+        names = [name_of(name, k) for k in range(call.cut.recurrence.results)]
+        ask.on_end = lambda error: state.end(error, start, slots)
+        self._session.ask(ask, "solve", name, messages)
+        sizes = {address: call.sizes(shard, names) for address, shard in self._shards.items()}
+        solution = Solution(self._session, name, ask, sizes)
+        like, dtype = call.cut.blocks[0]._meta, call.cut.recurrence.result_dtype
+        arrays = tuple(array_of(solution, n, call.cut.chunks, like, dtype) for n in names)
+        return _Started(solution, arrays, problem, call, start)
+
+    def _check_open(self) -> None:
+        if self.client.status != "running":
+            raise RuntimeError("the client of the plan is closed: build a plan with another client")
+        if self._state.error is not None:
+            raise type(self._state.error)(*self._state.error.args)
+
+    def _ask(self) -> Ask:
+        shortest = self._state.shortest
+        limit = FIRST * self._timeout if shortest is None else PATIENCE * shortest
+        return Ask(self._shards, self._timeout, max(self._timeout, limit))
+
+    def _messages(self, call: Call) -> dict[str, bytes]:
+        """The requests of a solve, by addresses."""
+        cut, is_first, initial = call.cut, call is self._first, dict[Place, list[Any]]()
+        is_chain, messages = isinstance(cut.recurrence, AlongAxis), dict[str, bytes]()
+        if is_chain:
+            initial = call.initial()
+        for address, shard in self._shards.items():
+            places = [place for place, _ in shard.chunks]
+            rows = {row_of(place, cut.recurrence.axis) for place in places} if is_chain else ()
+            request = Request(
+                self._name,
+                cut.recurrence,
+                {row: initial[row] for row in rows},
+                is_chain and cut.is_last_asked,
+                None if is_first else {place: cut.keys(place) for place in places},
+            )
+            messages[address] = dumps(request)
+        return messages
 
 
-def _told(solve: Call, answers: Mapping[str, Any]) -> Any:
-    """What the shares told: the exits of a chain where they are asked for, the exit of a grid."""
-    recurrence = solve.cut.recurrence
-    if not isinstance(recurrence, AlongAxis):
-        return next((exit for exit in answers.values() if exit is not None), None)
-    exits = {row: exit for own in answers.values() for row, exit in own.items()}
-    return solve.exit(exits) if recurrence.is_exit_asked else None
+class _State:
+    """Why a plan ended, and the seconds of its shortest solve."""
+
+    error: RuntimeError | None = None
+    shortest: float | None = None
+
+    def end(
+        self, error: BaseException | None, start: float, slots: BoundedSemaphore | None
+    ) -> None:
+        """Take note of a solve that has ended."""
+        if slots is not None:
+            slots.release()
+        if error is None:
+            seconds = time.perf_counter() - start
+            self.shortest = min(self.shortest or seconds, seconds)
+        elif isinstance(error, PeerLost):
+            self.error = WorkerLostError.of(error.args[0])
 
 
-class _Solve:
-    """The results of a solve that is asked for, built while the workers compute them."""
+class _Started:
+    """A solve that has started."""
 
-    def __init__(self, plan: Plan, solve: Call, name: str) -> None:
-        self.plan, self.solve, self.name, self.client = plan, solve, name, plan.client
-        self.held: list[Any] = []
+    def __init__(
+        self, solution: Solution, arrays: Any, problem: Any, call: Call, start: float
+    ) -> None:
+        self.solution, self.arrays, self.problem = solution, arrays, problem
+        self.call, self.start = call, start
 
-    def begin(self) -> None:
-        cut = self.solve.cut
-        names = [name_of(self.name, k) for k in range(cut.recurrence.results)]
-        sizes = {a: self.solve.sizes(own, names) for a, own in self.plan._assignments.items()}
-        loop = self.client.loop.asyncio_loop
-        self.registered = asyncio.run_coroutine_threadsafe(self._register(sizes), loop)
-        self.futures = {key: Future(key, self.client) for own in sizes.values() for key in own}
-        self.held.append(self.futures)
-        self.arrays = tuple(_array(cut, name, self.futures) for name in names)
-
-    def end(self, errors: Errors) -> tuple[da.Array, ...]:
-        """The results, when all workers have answered; raises what one of them raised."""
-        try:
-            self.plan._raise(errors | self.registered.result())
-        except Exception:
-            for future in self.futures.values():
-                future.release()
-            raise
-        for state in (self.client.futures[key] for key in self.futures):
-            if state.status == "pending":  # the scheduler's message is on its way
-                state.finish()
-        return self.arrays
-
-    async def _register(self, sizes: Mapping[str, Sizes]) -> Errors:
-        """Register the results with the scheduler while they are computed; the workers it lost.
-
-        By a call, not on the client's stream: on results of a lost worker that come there, the
-        scheduler (Dask 2026.7) drops the client, and all that the client holds is gone.
-        """
-        left = dict(sizes)
-        lost: Errors = {}
-        while left:
-            who_has = {key: [address] for address, own in left.items() for key in own}
-            nbytes = {key: size for own in left.values() for key, size in own.items()}
-            try:
-                await self.client.scheduler.update_data(
-                    who_has=who_has, nbytes=nbytes, client=self.client.id
-                )
-            except KeyError as error:
-                (address,) = error.args
-                del left[address]
-                lost[address] = Lost(address)
-            else:
-                break
-        return lost
+    def result(self) -> Any:
+        """Wait, and return what the function returns."""
+        answers = self.solution.wait()
+        log_planned(self.arrays, len(answers), time.perf_counter() - self.start)
+        recurrence = self.call.cut.recurrence
+        if not isinstance(recurrence, AlongAxis):
+            final = next((exit for exit in answers.values() if exit is not None), None)
+        else:
+            rows = {row: exit for shard in answers.values() for row, exit in shard.items()}
+            final = self.call.exit(rows) if recurrence.is_exit_asked else None
+        return self.problem.finish(self.arrays, final)
 
 
-def _array(cut: Cut, name: str, futures: Mapping[Any, Future]) -> da.Array:
-    layer = {key: future for key, future in futures.items() if key[0] == name}
-    graph = HighLevelGraph({name: layer}, {name: set()})
-    like, dtype = cut.blocks[0]._meta, cut.recurrence.result_dtype
-    meta = meta_from_array(like, ndim=len(cut.chunks), dtype=dtype)
-    return da.Array(graph, name, cut.chunks, meta=meta)
+def _check_positive(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+        raise ValueError(f"{name} must be a positive number; got {value!r}")

@@ -9,7 +9,8 @@ from typing import Any
 from distributed import Client
 
 from ..cluster.door import client_of
-from .plans import Plan, WorkerLostError
+from .plans import Plan
+from .results import WorkerLostError
 
 # As often as Dask retries a task whose workers die (distributed.scheduler.allowed-failures).
 ATTEMPTS = 4
@@ -73,8 +74,8 @@ def solve(
     client = client_of(client)
 
     def once() -> Any:
-        # Not closed, which would be one more message: its shares are freed with it.
-        return Plan(recurrence, operands, options, client)()
+        with Plan(recurrence, operands, options, client) as plan:
+            return plan()
 
     for _ in range(ATTEMPTS - 1):
         with suppress(WorkerLostError):

@@ -1,6 +1,6 @@
-"""The tiles of a share of a grid, one after the other, as the edges before them come in.
+"""The tiles of a shard of a grid, one after the other, as the edges before them come in.
 
-Edges between tiles of one share stay where they are. Those for other shares are copied to the
+Edges between tiles of one shard stay where they are. Those for other shards are copied to the
 host while the next tile runs, and sent then.
 """
 
@@ -19,8 +19,8 @@ from ....families.grid import Grid
 from ....families.kernels import Backend
 from ..tasks.errors import in_chunk
 from ..tasks.phases import chunk_of
-from .grids import GridAssignment, beside
-from .inbox import Mail
+from .exchange import Exchange, Program
+from .grids import GridShard, beside
 
 
 @dataclass(frozen=True)
@@ -42,17 +42,17 @@ class Tile:
 
 
 def solve_tiles(
-    recurrence: Grid, assignment: GridAssignment, packs: Mapping[Place, Pack], mail: Mail
-) -> tuple[dict[Place, Any], Any]:
-    """Determine all tiles of a share.
+    recurrence: Grid, shard: GridShard, packs: Mapping[Place, Pack], exchange: Exchange
+) -> Program[tuple[dict[Place, Any], Any]]:
+    """Determine all tiles of a shard.
 
     Parameters
     ----------
     recurrence : Grid
-    assignment : GridAssignment
+    shard : GridShard
     packs : dict, place -> Pack
-        The chunks of the share.
-    mail : Mail
+        The chunks of the shard.
+    exchange : Exchange
         Of this solve.
 
     Returns
@@ -60,30 +60,30 @@ def solve_tiles(
     results : dict, place -> array
         Of every chunk; empty where a grid has no results.
     exit : numpy.ndarray or None
-        What the last tile tells of the whole, where a grid has no results and this share has it.
+        What the last tile tells of the whole, where a grid has no results and this shard has it.
 
     Notes
     -----
     The first message that is waited for is that of the tile which comes first in the order of
-    antidiagonals. What it needs of this share is done then, so that no two shares wait for each
+    antidiagonals. What it needs of this shard is done then, so that no two shards wait for each
     other.
     """
-    return _Solve(recurrence, assignment, packs, mail).run()
+    return (yield from _Solve(recurrence, shard, packs, exchange).run())
 
 
 class _Solve:
-    """A solve of a share: tiles that may begin, that wait for others, and edges to be sent."""
+    """A solve of a shard: tiles that may begin, that wait for others, and edges to be sent."""
 
     def __init__(
         self,
         recurrence: Grid,
-        assignment: GridAssignment,
+        shard: GridShard,
         packs: Mapping[Place, Pack],
-        mail: Mail,
+        exchange: Exchange,
     ) -> None:
-        self.recurrence, self.assignment, self.packs = recurrence, assignment, packs
-        self.mail, self.axes = mail, recurrence.axes
-        self.tiles = {tile.place: tile for tile in _tiles(assignment, recurrence.axes)}
+        self.recurrence, self.shard, self.packs = recurrence, shard, packs
+        self.exchange, self.axes = exchange, recurrence.axes
+        self.tiles = {tile.place: tile for tile in _tiles(shard, recurrence.axes)}
         self.lacking = {place: set(self._before(place)) for place in self.tiles}
         self.edges: dict[Place, Any] = {}
         self.users = dict.fromkeys(self.tiles, 0)
@@ -100,9 +100,9 @@ class _Solve:
                     self.asked.setdefault(before, []).append(place)
             self._look(place)
 
-    def run(self) -> tuple[dict[Place, Any], Any]:
+    def run(self) -> Program[tuple[dict[Place, Any], Any]]:
         for _ in self.tiles:
-            tile = self.tiles[self._next()]
+            tile = self.tiles[(yield from self._next())]
             early = list(self.outbox)
             is_early = self._determine(tile)
             # The device has a tile to run while the edges of those before are sent.
@@ -110,26 +110,26 @@ class _Solve:
         self._send(len(self.outbox))
         return self.results, self.exit
 
-    def _next(self) -> Place:
+    def _next(self) -> Program[Place]:
         """A tile whose edges are there, first one whose edges others wait for."""
-        self._look_for_edges()
+        yield from self._look_for_edges()
         if not self.ready:
             self._send(len(self.outbox))
-            self._look_for_edges()
+            yield from self._look_for_edges()
         while not self.ready:
             first = min(self.asked, key=self._turn)
             for place in self.asked[first]:
                 self._lay_out(self.tiles[place])
-            self._receive(first)
-            self._look_for_edges()
+            yield from self._receive(first)
+            yield from self._look_for_edges()
         return heappop(self.ready)[1]
 
-    def _look_for_edges(self) -> None:
-        for name in [name for name in self.asked if self.mail.has(name)]:
-            self._receive(name)
+    def _look_for_edges(self) -> Program[None]:
+        for name in [name for name in self.asked if self.exchange.has(name)]:
+            yield from self._receive(name)
 
-    def _receive(self, name: Place) -> None:
-        self.edges[name] = self.mail.receive(name)
+    def _receive(self, name: Place) -> Program[None]:
+        self.edges[name] = yield from self.exchange.receive(name)
         for place in self.asked.pop(name):
             self.lacking[place].remove(name)
             self._look(place)
@@ -194,7 +194,7 @@ class _Solve:
         return (self.results[tile.chunk][_at(tile, recurrence.axes, len(shape))],)
 
     def _keep(self, tile: Tile, edges: Any) -> None:
-        """Hold the edges for tiles of this share, and what the last tile tells."""
+        """Hold the edges for tiles of this shard, and what the last tile tells."""
         if self.users[tile.place]:
             self.edges[tile.place] = self.recurrence.keep(edges)
             for axis in self.axes:
@@ -211,19 +211,19 @@ class _Solve:
             tile, receiver, wait = self.outbox.popleft()
             with in_chunk("determine", tile.chunk, self.packs[tile.chunk].starts):
                 edges = wait()
-            self.mail.send(receiver, tile.place, edges)
+            self.exchange.send(receiver, tile.place, edges)
 
     def _before(self, place: Place) -> Iterator[Place]:
         return (beside(place, axis, -1) for axis in self.axes if place[axis])
 
     def _receivers(self, place: Place) -> dict[int, list[int]]:
-        """The other shares that wait for a tile, and along which axes."""
+        """The other shards that wait for a tile, and along which axes."""
         found: dict[int, list[int]] = {}
         chunk = self.tiles[place].chunk
         for axis in self.axes:
             if beside(place, axis, 1) not in self.tiles:
                 # At the end of its chunk: a part of one is followed by the next part.
-                owner = self.assignment.owners.get(beside(chunk, axis, 1))
+                owner = self.shard.owners.get(beside(chunk, axis, 1))
                 if owner is not None:
                     found.setdefault(owner, []).append(axis)
         return found
@@ -231,20 +231,20 @@ class _Solve:
     @property
     def _last(self) -> Place:
         """The place of the last part of the grid."""
-        place = list(self.assignment.last)
-        for axis, parts in zip(self.axes, self.assignment.parts, strict=True):
+        place = list(self.shard.last)
+        for axis, parts in zip(self.axes, self.shard.parts, strict=True):
             place[axis] = sum(map(len, parts)) - 1
         return tuple(place)
 
 
-def _tiles(assignment: GridAssignment, axes: tuple[int, int]) -> Iterator[Tile]:
-    """The parts of all chunks of a share."""
+def _tiles(shard: GridShard, axes: tuple[int, int]) -> Iterator[Tile]:
+    """The parts of all chunks of a shard."""
     down, right = axes
-    firsts = [[0, *accumulate(map(len, parts))] for parts in assignment.parts]
-    for chunk, _ in assignment.chunks:
+    firsts = [[0, *accumulate(map(len, parts))] for parts in shard.parts]
+    for chunk, _ in shard.chunks:
         rows, columns = (
             list(enumerate(_slices(parts[chunk[axis]]), first[chunk[axis]]))
-            for axis, parts, first in zip(axes, assignment.parts, firsts, strict=True)
+            for axis, parts, first in zip(axes, shard.parts, firsts, strict=True)
         )
         for i, own_rows in rows:
             for j, own_columns in columns:

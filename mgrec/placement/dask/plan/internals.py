@@ -1,0 +1,173 @@
+"""Parts of Dask that plans use and that its documentation does not promise: all are here."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from distributed import Client, Future
+from distributed.core import clean_exception
+from distributed.protocol.pickle import dumps
+from distributed.utils_comm import gather_from_workers
+from distributed.worker_state_machine import FreeKeysEvent
+
+from ....families.family import Place
+
+# Seconds that a worker waits for the scheduler to free results, and bytes for which it does.
+FREEING, LARGE = 0.5, 1 << 24
+
+
+class Sender:
+    """Sends messages on a comm in order without waiting; those of one moment go together."""
+
+    def __init__(self, comm: Any) -> None:
+        self.comm = comm
+        self._buffer: list[Any] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def send(self, *message: Any) -> None:
+        """Send a message; it is dropped if the comm is closed."""
+        self._buffer.append(message)
+        if self._task is None:
+            self._task = asyncio.create_task(self._write())
+
+    async def _write(self) -> None:
+        try:
+            while self._buffer:
+                messages, self._buffer = self._buffer, []
+                await self.comm.write(messages, on_error="raise")
+        except OSError:
+            self.comm.abort()
+        finally:
+            self._task = None
+
+
+async def run_on(
+    client: Client, address: str, function: Callable[..., Any], is_direct: bool
+) -> None:
+    """Call a function on a worker, to which the client connects itself, or the scheduler for it.
+
+    Raises
+    ------
+    OSError
+        The worker cannot be reached.
+    """
+    given = {"function": dumps(function), "args": dumps(()), "kwargs": dumps({}), "wait": True}
+    if is_direct:
+        answer = await client.rpc(address).run(**given)
+    else:
+        answer = await by_scheduler(client, address, {"op": "run", **given})
+    if answer["status"] != "OK":
+        _, error, _ = clean_exception(**answer)
+        raise error or RuntimeError(answer["text"])
+
+
+async def by_scheduler(client: Client, address: str, message: dict[str, Any]) -> Any:
+    """Call a handler of a worker by way of the scheduler.
+
+    Raises
+    ------
+    OSError
+        The scheduler cannot reach the worker, or does not know it.
+    """
+    return await client.scheduler.proxy(worker=address, msg=message)
+
+
+async def register(
+    client: Client, who_has: Mapping[Any, str], nbytes: Mapping[Any, int]
+) -> list[str]:
+    """Make the scheduler know results in the memory of workers; return the workers it lost.
+
+    By a call, not on the client's stream: on results of a lost worker that come there, the
+    scheduler (Dask 2026.7) drops the client, and all that the client holds is gone.
+    """
+    left, lost = dict(who_has), list[str]()
+    while left:
+        try:
+            await client.scheduler.update_data(
+                who_has={key: [address] for key, address in left.items()},
+                nbytes={key: nbytes[key] for key in left},
+                client=client.id,
+            )
+        except KeyError as error:
+            lost.append(error.args[0])
+            left = {key: address for key, address in left.items() if address != lost[-1]}
+        else:
+            break
+    for key in left:
+        # The scheduler's message that the key is in memory may come later.
+        if key in client.futures and client.futures[key].status == "pending":
+            client.futures[key].finish()
+    return lost
+
+
+def future_of(client: Client, key: Any) -> Future:
+    return Future(key, client)
+
+
+def fail(futures: Iterable[Future], error: BaseException) -> None:
+    """Let futures that the scheduler does not know raise an error."""
+    for future in futures:
+        future._state.set_error(error, None)
+
+
+async def remove_worker(client: Client, address: str) -> None:
+    """Make the scheduler remove a worker, as it does with one that sends no heartbeats."""
+    with suppress(OSError, AttributeError):
+        await client.scheduler.unregister(address=address, stimulus_id=f"mgrec-lost-{time.time()}")
+
+
+def store(worker: Any, results: dict[Any, Any]) -> None:
+    """Put results into a worker's memory, where Dask spills them if it must.
+
+    The worker's state does not know them: what it knows costs two messages to the scheduler.
+    """
+    for key, result in results.items():
+        worker.data[key] = result
+
+
+def publish(worker: Any, keys: Iterable[Any]) -> None:
+    """Let a worker's state know results, before the scheduler does."""
+    worker.update_data({key: worker.data[key] for key in keys})
+
+
+def free(worker: Any, keys: Sequence[Any]) -> None:
+    """Free results that no task needs, whether the worker's state knows them or not."""
+    known = [key for key in keys if key in worker.state.tasks]
+    if known:
+        stimulus = f"mgrec-free-{time.time()}"
+        worker.handle_stimulus(FreeKeysEvent(keys=known, stimulus_id=stimulus))
+    for key in keys:
+        with suppress(KeyError):
+            del worker.data[key]
+
+
+async def wait_until_freed(worker: Any, keys: Iterable[Any]) -> None:
+    """Wait a moment for the scheduler to free results that its client has released.
+
+    Tasks may still need them, so that the worker may not free them itself.
+    """
+    tasks, deadline = worker.state.tasks, time.monotonic() + FREEING
+    left = [tasks[key] for key in keys if key in tasks]
+    if sum(task.nbytes or 0 for task in left) < LARGE:
+        return
+    while any(task.key in worker.data for task in left) and time.monotonic() < deadline:
+        await asyncio.sleep(0.002)
+
+
+async def blocks_of(worker: Any, keys: Mapping[Place, Sequence[Any]]) -> dict[Place, list[Any]]:
+    """Operands of chunks from a worker's memory; those on other workers are fetched."""
+    wanted = {key for chunk_keys in keys.values() for key in chunk_keys}
+    # Taken before anything is awaited: replicas may be dropped meanwhile.
+    blocks = {key: worker.data[key] for key in wanted if key in worker.data}
+    missing = [key for key in wanted if key not in blocks]
+    if missing:
+        where = await worker.scheduler.who_has(keys=missing)
+        fetched, lost, *_ = await gather_from_workers(where, rpc=worker.rpc)
+        if lost or len(fetched) < len(missing):
+            raise RuntimeError(f"operands of a plan must be in memory; {missing[0]} is not")
+        blocks |= fetched
+    return {place: [blocks[key] for key in chunk_keys] for place, chunk_keys in keys.items()}
