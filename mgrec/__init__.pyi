@@ -185,5 +185,6 @@ def smith_waterman(
     extend: float | None = None, mode: Mode = "local", output: Literal["alignment"]
 ) -> TracedAlignment | list[TracedAlignment]: ...
 def plan(
-    recurrence: Callable[..., Any], *operands: Any, client: Any = None, **options: Any
+    recurrence: Callable[..., Any], *operands: Any, client: Any = None, timeout: float = 10.0,
+    in_flight: int = 2, **options: Any
 ) -> Plan: ...

@@ -73,5 +73,7 @@ def mapped(given: Any, kind: type, function: Callable[[Any], Any]) -> Any:
     if isinstance(given, dict):
         return {name: mapped(each, kind, function) for name, each in given.items()}
     if type(given) in (tuple, list):
-        return type(given)(mapped(each, kind, function) for each in given)
+        results = type(given)(mapped(each, kind, function) for each in given)
+        # The same object where nothing changed: a call returns the tuple that it was given as out.
+        return results if any(a is not b for a, b in zip(results, given, strict=True)) else given
     return given
