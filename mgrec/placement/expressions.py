@@ -51,29 +51,40 @@ def as_expressions(results: Any) -> Any:
     return mapped(results, Array, as_expression)
 
 
-def leaves(given: Any) -> Iterator[Any]:
-    """All that tuples, lists, dicts and Coefficients hold."""
+def leaves(given: Any, around: tuple[int, ...] = ()) -> Iterator[Any]:
+    """All that tuples, lists, dicts and Coefficients hold; a list of itself holds no more.
+
+    `around` are the identities of those that hold `given`.
+    """
+    if id(given) in around:
+        return
+    inside = (*around, id(given))
     if isinstance(given, (tuple, list)):
         for each in given:
-            yield from leaves(each)
+            yield from leaves(each, inside)
     elif isinstance(given, dict):
-        yield from leaves([*given.values()])
+        yield from leaves([*given.values()], inside)
     elif isinstance(given, Coefficient):
-        yield from leaves(given.arrays)
+        yield from leaves(given.arrays, inside)
     else:
         yield given
 
 
-def mapped(given: Any, kind: type, function: Callable[[Any], Any]) -> Any:
-    """The same with a function applied to all arrays of a kind."""
+def mapped(
+    given: Any, kind: type, function: Callable[[Any], Any], around: tuple[int, ...] = ()
+) -> Any:
+    """The same with a function applied to all arrays of a kind; `around` as of :func:`leaves`."""
     if isinstance(given, kind):
         return function(given)
+    if id(given) in around:
+        return given
+    inside = (*around, id(given))
     if isinstance(given, Coefficient):
-        return Coefficient.of(given.function, *mapped(given.arrays, kind, function))
+        return Coefficient.of(given.function, *mapped(given.arrays, kind, function, inside))
     if isinstance(given, dict):
-        return {name: mapped(each, kind, function) for name, each in given.items()}
+        return {name: mapped(each, kind, function, inside) for name, each in given.items()}
     if type(given) in (tuple, list):
-        results = type(given)(mapped(each, kind, function) for each in given)
+        results = type(given)(mapped(each, kind, function, inside) for each in given)
         # The same object where nothing changed: a call returns the tuple that it was given as out.
         return results if any(a is not b for a, b in zip(results, given, strict=True)) else given
     return given
