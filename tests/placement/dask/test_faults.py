@@ -165,7 +165,7 @@ def test_a_worker_dies_while_it_reads_a_store(client, tmp_path, store, t):
 
 @pytest.mark.extended
 def test_a_worker_dies_while_it_writes_a_store(client, tmp_path, store, t):
-    fill(store, linear_recurrence(0.5, t), client, "Writing")
+    fill(store, linear_recurrence(0.5, t), client, "Writing", "steps")
     assert claimed(tmp_path, "writing") == 1
     written = zarr.open_array(store.path, mode="r")[:]
     assert_same_bits(written, linear_recurrence(0.5, t).compute())

@@ -11,6 +11,7 @@ from typing import Any
 
 import numba
 import numpy as np
+from numba.core import config
 from numba.core.caching import FunctionCache, NullCache
 from numba.core.serialize import dumps
 
@@ -54,8 +55,10 @@ class StepCache(FunctionCache):  # type: ignore[misc]
 
     def __init__(self, function: Callable[..., Any], key: str) -> None:
         super().__init__(function)
-        self._key = self._impl.locator.get_source_stamp(), key
-        self._cache_file = _CodeFiles(self._cache_path, self._impl.filename_base)
+        self._key = function.__module__, key
+        # The key says all: installations of the same code share what they compile.
+        folder = config.CACHE_DIR or self._cache_path
+        self._cache_file = _CodeFiles(folder, self._impl.filename_base)
 
     def save_overload(self, signature: Any, data: Any) -> None:
         try:
