@@ -118,9 +118,10 @@ def linear_recurrence(
     of overflow.
 
     *Segments.* With `reset` the results of a segment are those of a call of its own, nan and inf as
-    well. On a GPU the products of coefficients from a mark on, or from the first step, are formed
-    as those of :func:`mgrec.scan` are: where they overflow or vanish before they meet a state that
-    is 0 or inf, the result is nan.
+    well. On a GPU no row is done again: steps of a segment are composed as those of
+    :func:`mgrec.scan` are, and where their coefficients or terms overflow before they meet a state,
+    the result may be nan or inf although the loop's is finite. For complex numbers the result may
+    also be nan where a product of coefficients underflows and the state is infinite.
 
     *Many calls.* What was checked, compiled and chosen for CuPy arrays, or NumPy arrays of up to
     65,536 numbers, is kept for later calls of the same kind: of arrays of the same shapes, dtypes
