@@ -62,6 +62,6 @@ signed_affine = TransferMap(
 """The map of a real w = s·w + t whose states of 0 and inf are those of the loop.
 
 In addition to the product of the coefficients s, which may overflow or underflow, it holds the
-product of their signs, in which 0, inf and nan stand for themselves. It is the coefficient of
+product of their signs, in which 0, inf and nan are kept. It is the coefficient of
 states of 0 and inf.
 """
