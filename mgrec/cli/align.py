@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import sys
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TextIO
@@ -34,8 +34,8 @@ Records = Sequence[tuple[str, str]]
 @click.option("--gap", type=float, required=True, help="Score of the first letter of a gap.")
 @click.option("--extend", type=float, help="Score of each further one [default: as --gap].")
 @click.option(
-    "--mode", type=click.Choice(["local", "global", "semi-global"]), default="local",
-    show_default=True, help="Parts, whole sequences, or whole ones whose ends are free.",
+    "--mode", default="local", show_default=True,
+    help="local: parts; global: whole sequences; semi-global: whole ones whose ends are free.",
 )  # fmt: skip
 @click.option("--pairs", is_flag=True, help="The first of A with the first of B, and so on.")
 @click.option("--cigar", is_flag=True, help="Add columns of where alignments begin, and CIGAR.")
@@ -75,12 +75,8 @@ def align(
         if out is not None:
             part = stack.enter_context(in_place_when_complete(out, overwrite))
             file = stack.enter_context(part.open("w"))
-        _write(
-            file,
-            [(queries, targets)] if pairs else [([q], targets) for q in queries],
-            cigar,
-            scoring,
-        )
+        groups = [(queries, targets)] if pairs else [([query], targets) for query in queries]
+        _write(file, groups, cigar, scoring)
 
 
 def read(path: Path) -> list[tuple[str, str]]:
@@ -105,7 +101,7 @@ def _are_nucleotides(records: Records) -> bool:
     return 10 * sum(map(text.count, "ACGTUN")) >= 9 * len(text)
 
 
-def _write(file: TextIO, groups: list[tuple[Records, Records]], cigar: bool, scoring: Any) -> None:
+def _write(file: TextIO, groups: Sequence[Any], cigar: bool, scoring: Any) -> None:
     """Write a line a pair; a group is pairs, or one query and its targets."""
     columns = ["query", "target", "score", "query_end", "target_end"]
     columns += ["query_begin", "target_begin", "cigar"] if cigar else []
@@ -114,20 +110,21 @@ def _write(file: TextIO, groups: list[tuple[Records, Records]], cigar: bool, sco
         total = sum(len(targets) for _, targets in groups)
         bar = shown.add_task("Aligning", total=total, unit="pairs")
         for queries, targets in groups:
-            names, letters = zip(*queries, strict=True)
-            names, letters = (part * (len(targets) // len(part)) for part in (names, letters))
-            found = _aligned(list(letters), [letters for _, letters in targets], cigar, scoring)
-            for query, (target, _), row in zip(names, targets, found, strict=True):
-                file.write("\t".join(map(str, (query, target, *row))) + "\n")
+            queries = list(queries) * (len(targets) // len(queries))
+            query_names, query_letters = zip(*queries, strict=True)
+            target_names, target_letters = zip(*targets, strict=True)
+            rows = _align(list(query_letters), list(target_letters), cigar, scoring)
+            for row in zip(query_names, target_names, *rows, strict=True):
+                file.write("\t".join(map(str, row)) + "\n")
             shown.advance(bar, len(targets))
 
 
-def _aligned(queries: list[str], targets: list[str], cigar: bool, scoring: Any) -> Iterable[Any]:
-    """Return the score, the ends and, if they are wanted, the begins and the CIGAR of each pair."""
+def _align(queries: list[str], targets: list[str], cigar: bool, scoring: Any) -> list[Any]:
+    """Return scores, ends and, if they are wanted, begins and CIGARs of pairs."""
     if not cigar:
         found = smith_waterman(queries, targets, **scoring)
-        return zip(found.score, found.query_end + 1, found.target_end + 1, strict=True)
-    return (
-        (p.score, p.query_end + 1, p.target_end + 1, p.query_begin + 1, p.target_begin + 1, p.cigar)
-        for p in smith_waterman(queries, targets, output="alignment", **scoring)
-    )
+        return [found.score, found.query_end + 1, found.target_end + 1]
+    paths = smith_waterman(queries, targets, output="alignment", **scoring)
+    ends = ("query_end", "target_end", "query_begin", "target_begin")
+    positions = [[getattr(path, end) + 1 for path in paths] for end in ends]
+    return [[path.score for path in paths], *positions, [path.cigar for path in paths]]

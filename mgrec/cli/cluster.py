@@ -113,7 +113,7 @@ def _connect(name: str) -> Client:
 async def _greet(address: str) -> None:
     """Raise unless a scheduler answers at an address; a listener may stay silent for good."""
     options = Security().get_connection_args("client")
-    async with asyncio.timeout(1.1 * PATIENCE):
+    async with asyncio.timeout(2 * PATIENCE):
         comm = await connect(address, timeout=PATIENCE, **options)
     await comm.close()
 

@@ -212,7 +212,7 @@ def records_of(stream: Iterable[Mapping[str, Any]]) -> list[Any]:
     return [(phase, lanes.index(lane), a - first, b - first) for phase, lane, a, b in tasks]
 
 
-def _table(run: Run, copy: machine.Bandwidth) -> Table:
+def _table(run: Run, copy: float) -> Table:
     judge, steps = run.judge, run.air.steps
     tries = ", ".join(f"{seconds:.2f}" for seconds in run.tries)
     spent = {phase: 0.0 for phase in keys.PHASES if phase != "pack"}
@@ -227,8 +227,7 @@ def _table(run: Run, copy: machine.Bandwidth) -> Table:
         "time": f"{run.solving:.2f} s, the best of {tries}; loading {run.loading:.2f} s",
         "of it, by phase": ", ".join(f"{phase} {spent[phase]:.2f} s" for phase in spent),
         "speed": f"{rate / 1e9:.2f} GB/s, at {BYTES_A_STEP} bytes a step",
-        "of copy bandwidth": f"{rate / copy.rate:.0%} of {copy.rate / 1e9:.1f} GB/s "
-        f"({copy.threads} threads)",
+        "of copy bandwidth": f"{rate / copy:.0%} of {copy / 1e9:.1f} GB/s",
         "largest error": f"{judge.largest_error:.1e} from the exact result",
         "stated bound": f"{'holds' if judge.holds else 'FAILS'}, largest error / bound "
         f"{judge.largest_share:.1e}",

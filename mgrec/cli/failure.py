@@ -26,6 +26,12 @@ Exit codes:
   141  standard output was closed, as by head
   143  terminated (SIGTERM)"""
 
+FULL = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk is full",
+    errno.EFBIG: "the file is larger than this system allows (ulimit -f)",
+}
+
 
 class Failure(click.ClickException):
     """A failure that the command shows as one line, or not at all if the message is empty."""
@@ -95,20 +101,12 @@ def _is_closed(file: TextIO) -> bool:
 
 
 def _described(error: BaseException, state: str) -> str:
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"the disk is full: {error.filename or error.strerror}; {state}"
-    if isinstance(error, OSError) and error.errno == errno.EFBIG:
-        name = error.filename or error.strerror
-        return f"the file is larger than this system allows (ulimit -f): {name}; {state}"
-    if isinstance(error, KilledWorker):
-        return (
-            "computing failed: workers died again and again, most likely for want of memory: use "
-            "smaller chunks (--chunk) or more memory a worker"
-        )
-    if isinstance(error, MemoryError):
-        return f"out of memory: {error or 'use smaller chunks'}"
+    if isinstance(error, OSError) and error.errno in FULL:
+        return f"{FULL[error.errno]}: {error.filename or error.strerror}; {state}"
     notes = [note.removeprefix("mgrec: ") for note in getattr(error, "__notes__", ())]
     if isinstance(error, (FileNotFoundError, PermissionError)):
         notes.append("files must lie on a file system that every worker sees, under one path")
+    if isinstance(error, (KilledWorker, MemoryError)):
+        notes.append("use smaller chunks (--chunk) or more memory a worker")
     where = f" ({'; '.join(notes)})" if notes else ""
     return f"computing failed: {type(error).__name__}: {error}{where}"

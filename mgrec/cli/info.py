@@ -43,8 +43,7 @@ def info() -> None:
             },
             "processor": f"{machine.processor_name()}, {processors()} to use",
             "memory": f"{MEMORY_LIMIT / 2**30:.1f} GiB to use",
-            "copy bandwidth": f"{copy.rate / 1e9:.1f} GB/s read and written, {copy.size >> 20} MiB "
-            f"copied by {copy.threads} threads",
+            "copy bandwidth": f"{copy / 1e9:.1f} GB/s read and written",
             **{
                 f"GPU {number}": f"{gpu.name}, {gpu.memory} MiB, driver {gpu.driver}"
                 for number, gpu in enumerate(gpus)

@@ -82,25 +82,16 @@ def processor_name() -> str:
     return found[1] if found else platform.processor() or platform.machine()
 
 
-class Bandwidth(NamedTuple):
-    """Bytes read and written together, a second, while `threads` threads copy `size` bytes."""
-
-    rate: float
-    size: int
-    threads: int
-
-
-def copy_bandwidth(size: int = 256 << 20, repeats: int = 6) -> Bandwidth:
-    """Measure the copy bandwidth of this machine, the best of several copies.
+def copy_bandwidth(size: int = 256 << 20, repeats: int = 6) -> float:
+    """Measure bytes read and written together, a second, by all threads, in the best of copies.
 
     `size` is in bytes, a multiple of 8: larger than the caches of most processors.
     """
     source, target = np.ones(size // 8), np.zeros(size // 8)
-    threads, seconds = processors(), []
-    pieces = [slice(*ends) for ends in cuts(source.size, threads)]
-    with ThreadPoolExecutor(threads) as pool:
+    pieces, seconds = [slice(*ends) for ends in cuts(source.size, processors())], []
+    with ThreadPoolExecutor(len(pieces)) as pool:
         for _ in range(repeats):
             start = time.perf_counter()
             list(pool.map(lambda piece: np.copyto(target[piece], source[piece]), pieces))
             seconds.append(time.perf_counter() - start)
-    return Bandwidth(2 * size / min(seconds), size, threads)
+    return 2 * size / min(seconds)

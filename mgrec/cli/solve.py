@@ -70,10 +70,8 @@ def command(name: str, unit: str, short_help: str) -> Callable[[Any], click.Comm
         for option in reversed(options):
             function = option(function)
         # A negative number looks like an option.
-        settings = {"ignore_unknown_options": True}
-        return click.command(name, short_help=short_help, epilog=EPILOG, context_settings=settings)(
-            function
-        )
+        settings: Any = {"context_settings": {"ignore_unknown_options": True}}
+        return click.command(name, short_help=short_help, epilog=EPILOG, **settings)(function)
 
     return make
 
@@ -128,6 +126,10 @@ def sat(x: Any, axes: tuple[int, int], **options: Any) -> None:
     solve(summed_area_table, (x,), "pixels", axes, axes=axes, **options)
 
 
+def _read(context: Any, option: Any, place: str | None) -> np.ndarray | None:
+    return None if place is None else np.asarray(files.open_array(place)[...])
+
+
 @command("filter", "samples", "Filter a recording in a file.")
 @click.argument("x", metavar="IN", type=Operand())
 @click.option("--butter", "order", type=click.IntRange(1), help="Order of a Butterworth filter.")
@@ -137,34 +139,36 @@ def sat(x: Any, axes: tuple[int, int], **options: Any) -> None:
     "--band", nargs=2, type=float, help="Band-pass: keep what is between two frequencies."
 )
 @click.option("--rate", type=float, default=1.0, show_default=True, help="Samples a second.")
-@click.option("--sos", type=click.Path(path_type=Path), help="A file of second-order sections.")
-@click.option("--ba", type=click.Path(path_type=Path), help="A file of b and a.")
+@click.option("--sos", callback=_read, help="A file of second-order sections.")
+@click.option("--ba", callback=_read, help="A file of b and a.")
 @click.option("--zero-phase", is_flag=True, help="Forward and backward: nothing is delayed.")
 @axis_option
 def filter_(
-    x: Any, order: int | None, rate: float, sos: Path | None, ba: Path | None, zero_phase: bool,
+    x: Any, order: int | None, rate: float, sos: Any, ba: Any, zero_phase: bool,
     axis: int, low: float | None, high: float | None, band: Any, **options: Any,
 ) -> None:  # fmt: skip
     """Filter IN, an array in a file, along an axis.
 
     The filter is one of: a Butterworth filter (--butter ORDER with --low, --high or --band, which
     needs SciPy), second-order sections (--sos FILE, rows b0 b1 b2 1 a1 a2), or a transfer function
-    (--ba FILE, two rows b and a). FILE is .npy. Frequencies are in
-    hertz where --rate gives the samples a second, else in cycles a sample.
+    (--ba FILE, two rows b and a). Frequencies are in hertz where --rate gives the samples a
+    second, else in cycles a sample.
     """
     given = {"low": low, "high": high, "band": band}
     edges = {kind: edge for kind, edge in given.items() if edge is not None}
     if sum(part is not None for part in (order, sos, ba)) != 1:
         raise BadInput("one of --butter, --sos and --ba must say what filter it is")
-    if order is not None:
-        coefficients = [_butterworth(order, edges, rate)]
-    elif edges:
+    if edges and order is None:
         raise BadInput("--low, --high and --band belong to --butter")
+    functions: Any = (sosfilt, sosfiltfilt) if ba is None else (lfilter, filtfilt)
+    if ba is not None:
+        if ba.shape[:1] != (2,):
+            raise BadInput(f"--ba must have two rows, b and a; got an array of shape {ba.shape}")
+        coefficients = [*ba]
     else:
-        coefficients = _coefficients(sos or ba or Path(), 1 if ba is None else 2)
-    filters: Any = (sosfilt, sosfiltfilt) if ba is None else (lfilter, filtfilt)
+        coefficients = [sos if order is None else _butterworth(order, edges, rate)]
     operands = (*coefficients, x)
-    solve(filters[zero_phase], operands, "samples", (axis,), axis=axis, **options)
+    solve(functions[zero_phase], operands, "samples", (axis,), axis=axis, **options)
 
 
 def _butterworth(order: int, edges: dict[str, Any], rate: float) -> np.ndarray:
@@ -181,19 +185,6 @@ def _butterworth(order: int, edges: dict[str, Any], rate: float) -> np.ndarray:
         return np.asarray(butter(order, edge, f"{kind}pass", fs=rate, output="sos"))
     except ValueError as error:
         raise BadInput(f"--{kind} {edge}: {error}") from error
-
-
-def _coefficients(path: Path, count: int) -> list[np.ndarray]:
-    """Read one array of sections, or b and a, as float64 or complex128."""
-    try:
-        numbers = np.load(path)
-        arrays = [np.atleast_2d(numbers)] if count == 1 else [np.asarray(row) for row in numbers]
-        coefficients = [array.astype(np.result_type(array, float)) for array in arrays]
-    except (OSError, TypeError, ValueError) as error:
-        raise BadInput(f"{path} cannot be read as numbers: {error}") from error
-    if len(coefficients) != count:
-        raise BadInput(f"{path} must hold two rows, b and a; got {len(coefficients)}")
-    return coefficients
 
 
 def solve(

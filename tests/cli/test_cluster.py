@@ -50,7 +50,7 @@ def test_cuda_says_what_it_needs(monkeypatch, gpus, told):
 def test_where_no_scheduler_answers_no_client_is_started(monkeypatch, scheduler, told):
     # A client that fails to start hangs for 20 s when it is thrown away.
     monkeypatch.setattr(cluster, "Client", lambda *_, **__: pytest.fail("a client was started"))
-    monkeypatch.setattr(cluster, "PATIENCE", 0.1)
+    monkeypatch.setattr(cluster, "PATIENCE", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         scheduler = scheduler or f"tcp://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(failure.BadInput, match=told), cluster.open_cluster(scheduler):

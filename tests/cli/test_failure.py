@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import pytest
@@ -22,8 +23,12 @@ from mgrec.cli import failure, signals, solve
         (OSError(errno.ENOSPC, "No space left", "part"), 1, ["disk is full: part; w.npy was not"]),
         (OSError(errno.EDQUOT, "Quota exceeded"), 1, ["disk is full: Quota exceeded; w.npy was"]),
         (OSError(errno.EFBIG, "File too large", "w.npy"), 1, ["ulimit -f", "w.npy"]),
-        (MemoryError("Unable to allocate"), 1, ["out of memory", "allocate"]),
-        (KilledWorker("determine", None, 3), 1, ["workers died", "smaller chunks"]),
+        (MemoryError("Unable to allocate"), 1, ["MemoryError", "allocate", "smaller chunks"]),
+        (
+            KilledWorker("determine", SimpleNamespace(address="tcp://a"), 3),
+            1,
+            ["KilledWorker", "smaller chunks"],
+        ),
         (ZeroDivisionError("by\nzero"), 1, ["ZeroDivisionError", "by zero"]),
         (KeyboardInterrupt(), 130, ["interrupted", "w.npy was not written"]),
         (failure.BadInput("no such axis"), 2, ["no such axis"]),

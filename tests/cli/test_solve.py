@@ -231,8 +231,9 @@ def write_bad_inputs(folder):
         ("filter t.npy --butter 2 --low 1 --rate 0", ["--low", "half of --rate, 0"]),
         ("filter t.npy --butter 2 --band 0.3 0.1", ["--band (0.3, 0.1)"]),
         ("filter t.npy --sos t.npy", ["n_sections, 6"]),
-        ("filter t.npy --ba none.npy", ["none.npy cannot be read"]),
-        ("filter t.npy --ba s.npy", ["two rows, b and a; got 3"]),
+        ("filter t.npy --ba gone.npy", ["gone.npy does not exist"]),
+        ("filter t.npy --ba s.npy", ["--ba", "two rows, b and a"]),
+        ("filter t.npy --sos 2", ["2 is no", ".npy file"]),
         ("filter t.npy --sos sos.npy --low 0.1", ["belong to --butter"]),
     ],
 )  # fmt: skip
@@ -354,7 +355,7 @@ def test_a_signal_leaves_nothing(folder, number, out, is_computing, code, word):
         file.truncate(file.tell() + 320_000_000)
     before = sorted(folder.iterdir())
     running = subprocess.Popen(
-        [*COMMAND, "linear", "long.npy", "long.npy", "-o", out, "--chunk", "100000"],
+        [*COMMAND, "linear", "long.npy", "long.npy", "-o", out, "--chunk", "200000"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     try:
