@@ -49,7 +49,7 @@ class Run:
     chunks: int = 0
     loading: float = 0.0
     tries: list[float] = field(default_factory=list)
-    # Of each task: the phase, the number of its thread, begin and end in seconds.
+    # Of each task: the phase, the number of its thread, start and stop in seconds.
     records: list[tuple[str, int, float, float]] = field(default_factory=list)
     shown: np.ndarray = field(default_factory=lambda: np.empty(0))
 
@@ -134,8 +134,8 @@ def _load(run: Run, client: Client, shown: Progress) -> list[da.Array]:
 
 
 def _load_chunk(air: earth.MaritimeAir, block_info: Any = None) -> np.ndarray:
-    begin, end = block_info[None]["array-location"][0]
-    return air[begin // 2 : end // 2].ravel()
+    start, stop = block_info[None]["array-location"][0]
+    return air[start // 2 : stop // 2].ravel()
 
 
 def _halves(series: da.Array) -> list[da.Array]:
@@ -190,8 +190,8 @@ def _verify(run: Run, futures: list[Future], shown: Progress) -> None:
     pieces = []
     for future in futures:
         w = future.result()
-        begin = run.judge.steps
-        s, t = run.air[begin : begin + w.size]
+        start = run.judge.steps
+        s, t = run.air[start : start + w.size]
         run.judge.add(s, t, w)
         pieces.append(w.reshape(-1, earth.PLACES)[:, ::EVERY].copy())
         future.release()

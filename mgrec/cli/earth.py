@@ -56,19 +56,19 @@ class MaritimeAir:
         """Return degrees north of every turn."""
         return 90.0 - (5 + 10 * np.arange(self.first, self.first + self.turns)) / 120
 
-    def is_sea(self, begin: int, end: int) -> np.ndarray:
-        """Return whether there is sea at the places of steps from `begin` to `end`."""
+    def is_sea(self, start: int, stop: int) -> np.ndarray:
+        """Return whether there is sea at the places of steps from `start` to `stop`."""
         north = self.first * PLACES
-        return is_sea(north + begin, north + end)
+        return is_sea(north + start, north + stop)
 
     def __getitem__(self, steps: slice) -> np.ndarray:
         """Return s and t of steps."""
-        begin, end, _ = steps.indices(self.steps)
-        sea = self.is_sea(begin, end)
+        start, stop, _ = steps.indices(self.steps)
+        sea = self.is_sea(start, stop)
         coefficients = np.empty((2, sea.size))
         # One exponential a parallel and kind of surface, not one a step.
-        for turn in range(begin // PLACES, -(-end // PLACES)):
-            here = slice(max(turn * PLACES - begin, 0), (turn + 1) * PLACES - begin)
+        for turn in range(start // PLACES, -(-stop // PLACES)):
+            here = slice(max(turn * PLACES - start, 0), (turn + 1) * PLACES - start)
             dx = 2 * np.pi * RADIUS / PLACES * np.cos(np.radians(self.latitude()[turn]))
             coefficients[0, here] = np.where(sea[here], *np.exp(-dx / DISTANCES))
             coefficients[1, here] = sea[here] * -np.expm1(-dx / DISTANCES[0])
@@ -81,9 +81,9 @@ def _ends() -> np.ndarray:
         return np.cumsum(np.load(file)["lengths"], dtype=np.int64)
 
 
-def is_sea(begin: int, end: int) -> np.ndarray:
-    """Return whether there is sea at places from `begin` to `end`, counted from the north pole."""
+def is_sea(start: int, stop: int) -> np.ndarray:
+    """Return whether there is sea at places from `start` to `stop`, counted from the north pole."""
     ends = _ends()
-    runs = slice(np.searchsorted(ends, begin, "right"), np.searchsorted(ends, end) + 1)
-    lengths = np.diff(np.clip(ends[runs], begin, end), prepend=begin)
+    runs = slice(np.searchsorted(ends, start, "right"), np.searchsorted(ends, stop) + 1)
+    lengths = np.diff(np.clip(ends[runs], start, stop), prepend=start)
     return np.repeat(np.arange(runs.start, runs.start + lengths.size) % 2 == 0, lengths)

@@ -13,7 +13,7 @@ import numpy as np
 from .failure import BadInput
 from .machine import require
 
-# A worker holds several of these at a time, beside a group of 64 MiB.
+# A worker holds several of these at a time, in addition to a group of 64 MiB.
 CHUNK_BYTES = 32 << 20
 
 
@@ -72,20 +72,20 @@ class NpyFile:
         return part, self.offset + part.ctypes.data - mapped.ctypes.data
 
 
-def open_array(place: str) -> Any:
+def open_array(source: str) -> Any:
     """Open an array that is an operand: a .npy file, a zarr store, a member of one or its URL."""
-    path = Path(place).resolve()
-    is_zarr = "://" in place or any(part.endswith(".zarr") for part in Path(place).parts)
+    path = Path(source).resolve()
+    is_zarr = "://" in source or any(part.endswith(".zarr") for part in Path(source).parts)
     if not is_zarr and path.suffix != ".npy":
-        raise BadInput(f"{place} is no number, no .npy file and no .zarr store")
+        raise BadInput(f"{source} is no number, no .npy file and no .zarr store")
     if is_zarr:
-        require("zarr", "zarr", place)
-    if "://" not in place and not path.exists():
-        raise BadInput(f"{place} does not exist")
+        require("zarr", "zarr", source)
+    if "://" not in source and not path.exists():
+        raise BadInput(f"{source} does not exist")
     try:
-        return _open_zarr(place) if is_zarr else _open_npy(str(path))
+        return _open_zarr(source) if is_zarr else _open_npy(str(path))
     except Exception as error:  # of damaged files, and of each package that opens a URL
-        raise BadInput(f"{place} cannot be read as an array: {error}") from error
+        raise BadInput(f"{source} cannot be read as an array: {error}") from error
 
 
 def _open_npy(path: str) -> NpyFile:
@@ -94,13 +94,13 @@ def _open_npy(path: str) -> NpyFile:
     return NpyFile(path, mapped.shape, mapped.dtype, mapped.offset, order)
 
 
-def _open_zarr(place: str) -> Any:
+def _open_zarr(source: str) -> Any:
     import zarr
 
-    opened = zarr.open(place if "://" in place else os.path.abspath(place), mode="r")
+    opened = zarr.open(source if "://" in source else os.path.abspath(source), mode="r")
     if isinstance(opened, zarr.Group):
         names = ", ".join(sorted(opened.array_keys())) or "no arrays"
-        raise ValueError(f"it is a group of {names}: name one of them, as in {place}/NAME")
+        raise ValueError(f"it is a group of {names}: name one of them, as in {source}/NAME")
     return opened
 
 
@@ -129,8 +129,8 @@ def _reserve(descriptor: int, size: int, path: Path) -> None:
     try:
         os.posix_fallocate(descriptor, 0, size)
     except OSError as error:
-        place = f"{path.parent} has no room for {size:,} bytes"
-        raise OSError(error.errno, error.strerror, place) from error
+        message = f"{path.parent} has no room for {size:,} bytes"
+        raise OSError(error.errno, error.strerror, message) from error
 
 
 def lazy(array: Any, lengths: dict[int, int]) -> da.Array:

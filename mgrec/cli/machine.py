@@ -72,14 +72,14 @@ def gpus() -> list[Gpu]:
         ).stdout  # fmt: skip
     except (OSError, subprocess.SubprocessError):
         return []
-    found = re.findall(r"^(.*), *(\d+), *(\S+)$", answer, re.MULTILINE)
-    return [Gpu(name, int(memory), driver) for name, memory, driver in found]
+    rows = re.findall(r"^(.*), *(\d+), *(\S+)$", answer, re.MULTILINE)
+    return [Gpu(name, int(memory), driver) for name, memory, driver in rows]
 
 
 def processor_name() -> str:
     path = Path("/proc/cpuinfo")
-    found = re.search(r"model name\s*: (.*)", path.read_text()) if path.exists() else None
-    return found[1] if found else platform.processor() or platform.machine()
+    match = re.search(r"model name\s*: (.*)", path.read_text()) if path.exists() else None
+    return match[1] if match else platform.processor() or platform.machine()
 
 
 def copy_bandwidth(size: int = 256 << 20, repeats: int = 6) -> float:

@@ -126,18 +126,16 @@ def sat(x: Any, axes: tuple[int, int], **options: Any) -> None:
     solve(summed_area_table, (x,), "pixels", axes, axes=axes, **options)
 
 
-def _read(context: Any, option: Any, place: str | None) -> np.ndarray | None:
-    return None if place is None else np.asarray(files.open_array(place)[...])
+def _read(context: Any, option: Any, path: str | None) -> np.ndarray | None:
+    return None if path is None else np.asarray(files.open_array(path)[...])
 
 
 @command("filter", "samples", "Filter a recording in a file.")
 @click.argument("x", metavar="IN", type=Operand())
 @click.option("--butter", "order", type=click.IntRange(1), help="Order of a Butterworth filter.")
-@click.option("--low", type=float, help="Low-pass: keep what is below this frequency.")
-@click.option("--high", type=float, help="High-pass: keep what is above this frequency.")
-@click.option(
-    "--band", nargs=2, type=float, help="Band-pass: keep what is between two frequencies."
-)
+@click.option("--low", type=float, help="Low-pass: keep frequencies below this one.")
+@click.option("--high", type=float, help="High-pass: keep frequencies above this one.")
+@click.option("--band", nargs=2, type=float, help="Band-pass: keep frequencies between two.")
 @click.option("--rate", type=float, default=1.0, show_default=True, help="Samples a second.")
 @click.option("--sos", callback=_read, help="A file of second-order sections.")
 @click.option("--ba", callback=_read, help="A file of b and a.")
@@ -154,8 +152,8 @@ def filter_(
     (--ba FILE, two rows b and a). Frequencies are in hertz where --rate gives the samples a
     second, else in cycles a sample.
     """
-    given = {"low": low, "high": high, "band": band}
-    edges = {kind: edge for kind, edge in given.items() if edge is not None}
+    bands = {"low": low, "high": high, "band": band}
+    edges = {option: edge for option, edge in bands.items() if edge is not None}
     if sum(part is not None for part in (order, sos, ba)) != 1:
         raise BadInput("one of --butter, --sos and --ba must say what filter it is")
     if edges and order is None:
@@ -175,16 +173,18 @@ def _butterworth(order: int, edges: dict[str, Any], rate: float) -> np.ndarray:
     """Return a Butterworth filter as second-order sections."""
     if len(edges) != 1:
         raise BadInput("--butter wants one of --low, --high and --band")
-    ((kind, edge),) = edges.items()
+    ((option, edge),) = edges.items()
     if not all(0 < number < rate / 2 for number in np.atleast_1d(edge)):
-        raise BadInput(f"--{kind} must lie above 0 and below half of --rate, {rate:g}; got {edge}")
+        raise BadInput(
+            f"--{option} must lie above 0 and below half of --rate, {rate:g}; got {edge}"
+        )
     require("scipy", "scipy", "--butter")
     from scipy.signal import butter
 
     try:
-        return np.asarray(butter(order, edge, f"{kind}pass", fs=rate, output="sos"))
+        return np.asarray(butter(order, edge, f"{option}pass", fs=rate, output="sos"))
     except ValueError as error:
-        raise BadInput(f"--{kind} {edge}: {error}") from error
+        raise BadInput(f"--{option} {edge}: {error}") from error
 
 
 def solve(
@@ -214,8 +214,8 @@ def solve(
         with _as_messages():
             loaded = [files.lazy(x, lengths) if _is_file(x) else x for x in operands]
             w = function(*loaded, **options)
-            # Chunks of operands that are stored differently may cut each other.
-            w = w.rechunk(tuple(max(1, *sizes) for sizes in w.chunks))
+            # Operands in unlike chunks are cut at the borders of all; a store has regular chunks.
+            w = w.rechunk(tuple(max(1, sizes[0]) for sizes in w.chunks))
         # The cluster is closed before the file is moved or removed: its workers have it open.
         part = stack.enter_context(in_place_when_complete(out, overwrite))
         target = files.create(part, w)

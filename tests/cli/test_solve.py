@@ -137,10 +137,11 @@ def test_a_store_behind_a_url(mgrec, address, folder):
     np.testing.assert_allclose(load("w.npy"), linear_recurrence(load("s.npy"), load("t.npy")))
 
 
-def test_operands_in_different_chunks_write_regular_ones(mgrec, address):
-    """Of chunks that are not, two workers would write one of the store."""
-    store = zarr.create_array("odd.zarr", shape=(3, 200), chunks=(3, 50), dtype=float)
-    store[...] = load("s.npy")
+def test_the_chunks_of_a_store_are_regular_whatever_those_of_operands(mgrec, address, monkeypatch):
+    """Two workers would write one chunk of the store if chunks of the result were not."""
+    monkeypatch.setattr(files, "CHUNK_BYTES", 1600)
+    odd = zarr.create_array("odd.zarr", shape=(3, 200), chunks=(3, 50), dtype=float)
+    odd[...] = load("s.npy")
     result = mgrec("linear", "odd.zarr", "t.zarr", "-o", "w.zarr", "--cluster", address)
     assert result.exit_code == 0, result.output
     np.testing.assert_allclose(load("w.zarr"), linear_recurrence(load("s.npy"), load("t.npy")))
