@@ -136,6 +136,7 @@ def test_what_is_missing_is_told(clone: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "markdown-it-py" in result.output
 
 
+@pytest.mark.extended
 def test_results_are_rendered_into_one_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
