@@ -48,35 +48,37 @@ def filtfilt(
     b, a : array_like
         Numerator and denominator, 1-d.
     x : array_like, CuPy or dask.array.Array
-        Longer than `padlen` along `axis`.
+        Signal, longer than `padlen` along `axis`.
     axis : int, optional
+        Axis along which to filter. The default is the last.
     padtype : {"odd", "even", "constant", None}, optional
-        How the data are extended at their ends.
+        Extension of the signal at its ends.
     padlen : int, optional
-        By how many samples at either end; 3·max(len(a), len(b)) when not given.
+        Number of samples by which each end is extended. The default is 3·max(len(a), len(b)).
     method : {"pad", "gust"}, optional
-        "gust" (Gustafsson 1996) chooses the states at the ends so that forward-backward and
-        backward-forward give the same; not for Dask arrays.
+        "pad" extends the signal. "gust" (Gustafsson 1996) chooses the initial states so that
+        filtering forward-backward and backward-forward gives the same result; Dask arrays do not
+        support it.
     irlen : int, optional
-        For "gust": where to cut the impulse response.
+        Length at which "gust" truncates the impulse response.
 
     Returns
     -------
     array or dask.array.Array
-        Of the shape of `x`.
+        Filtered signal, of the shape of `x`.
 
     Raises
     ------
     RuntimeError
-        A CUDA graph is being captured: the states to begin with are copied to the device.
+        If a CUDA graph is being captured: the initial states are copied to the device.
     ValueError
-        An unknown `padtype` or `method`, `irlen` below 1, or `x` is not longer than `padlen`.
+        If `padtype` or `method` is unknown, `irlen` is below 1, or `x` is not longer than `padlen`.
 
     Notes
     -----
-    *Memory.* One more array of the size of the result. "gust" also solves least squares with some
-    10·max(len(a), len(b)) numbers for each of 2·irlen samples, or for each sample of a row where
-    `irlen` is not given.
+    *Memory.* One array of the size of the result, in addition to it. "gust" also solves a
+    least-squares problem of some 10·max(len(a), len(b)) numbers for each of 2·irlen samples, or for
+    each sample of a row if `irlen` is not given.
 
     Examples
     --------
@@ -115,30 +117,32 @@ def sosfiltfilt(
     Parameters
     ----------
     sos : array_like (sections, 6)
+        Coefficients b_0, b_1, b_2, 1, a_1, a_2 of each section.
     x : array_like, CuPy or dask.array.Array
-        Longer than `padlen` along `axis`.
+        Signal, longer than `padlen` along `axis`.
     axis : int, optional
+        Axis along which to filter. The default is the last.
     padtype : {"odd", "even", "constant", None}, optional
-        How the data are extended at their ends.
+        Extension of the signal at its ends.
     padlen : int, optional
-        By how many samples at either end; when not given 3·(2·sections + 1 − the trailing
-        zeros that b and a have in common), as in SciPy.
+        Number of samples by which each end is extended. The default is 3·(2·sections + 1 − the
+        number of trailing zeros that b and a have in common), as in SciPy.
 
     Returns
     -------
     array or dask.array.Array
-        Of the shape of `x`.
+        Filtered signal, of the shape of `x`.
 
     Raises
     ------
     RuntimeError
-        A CUDA graph is being captured: the states to begin with are copied to the device.
+        If a CUDA graph is being captured: the initial states are copied to the device.
     ValueError
-        An unknown `padtype`, or `x` is not longer than `padlen`.
+        If `padtype` is unknown, or `x` is not longer than `padlen`.
 
     Notes
     -----
-    *Memory.* One more array of the size of the result.
+    *Memory.* One array of the size of the result, in addition to it.
 
     Examples
     --------
