@@ -20,34 +20,37 @@ def check_laws(
     samples: int = 200,
     seed: int = 0,
 ) -> None:
-    """Test on random maps that a transfer map composes as it applies.
+    """Test on random numbers that a transfer map obeys the laws of composition.
 
     Parameters
     ----------
     transfer_map : TransferMap
+        Map to test.
     *operands : callable, ``(numpy.random.Generator) -> scalar``, optional
-        Draw the operands of ``lift``; standard normal numbers when not given.
+        Functions that draw the operands of ``lift``. The default draws standard normal numbers.
     state : callable, ``(numpy.random.Generator) -> state``, optional
-        Draws a state; a standard normal number when not given. A tuple where the state is.
+        Function that draws a state, a tuple if the state is a tuple. The default draws a standard
+        normal number.
     rtol, atol : float, optional
-        How far two states may differ that should be equal; 0 for exact maps.
+        Relative and absolute tolerance between two states that should be equal; 0 for exact maps.
     samples : int, optional
         Number of random triples of maps, each with a random state; at least 1.
     seed : int, optional
+        Seed of the random generator.
 
     Raises
     ------
     TypeError
-        An argument is of another kind, or the state is a tuple and `state` is not given.
+        If an argument has the wrong type, or the state is a tuple and `state` is not given.
     ValueError
-        `samples` is below 1, `seed` below 0, or `operands` are not those of ``lift``.
+        If `samples` is below 1, `seed` is below 0, or `operands` are not those of ``lift``.
     AssertionError
-        A law does not hold; the message names it and shows the operands of the counterexample.
+        If a law does not hold. The message has the law and the operands of the counterexample.
 
     Notes
     -----
-    Maps are compared by their effect on states, since one map may have several forms. For maps
-    f, g, h made by ``lift``, and a state x::
+    Maps are compared by their effect on states, since one map may have several forms. The laws for
+    maps f, g, h that ``lift`` returns, and a state x, are::
 
         apply(compose(f, g), x) == apply(g, apply(f, x))
         apply(compose(compose(f, g), h), x) == apply(compose(f, compose(g, h)), x)
@@ -59,7 +62,7 @@ def check_laws(
     >>> import mgrec
     >>> mgrec.check_laws(mgrec.maps.affine)
 
-    An ``apply`` in place of ``compose`` does not pass:
+    A wrong ``compose`` raises AssertionError:
 
     >>> wrong = mgrec.TransferMap(
     ...     lift=lambda s, t: (s, t),

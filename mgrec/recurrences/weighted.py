@@ -32,10 +32,10 @@ def weighted_scan(
     inclusive: bool = False,
     out: Any = None,
 ) -> Any:
-    """Accumulate all entries before each one, weighted by the steps between.
+    """Accumulate all entries before each one, weighted by the steps between them.
 
-    B_j = ◇_{u<j} (x_u ∘ w_{u+1} ∘ w_{u+2} ∘ … ∘ w_j), the weighted scan of [1]_: w_j is the
-    weight of the step from j − 1 to j. It is this loop::
+    The weighted scan of [1]_ is B_j = ◇_{u<j} (x_u ∘ w_{u+1} ∘ w_{u+2} ∘ … ∘ w_j), where w_j is the
+    weight of the step from j − 1 to j. It is the result of this loop::
 
         B[0], C[0] = identity, x[0]
         for j in range(1, n):
@@ -45,51 +45,53 @@ def weighted_scan(
     Parameters
     ----------
     x : array_like, CuPy or dask.array.Array
-        Integers or floats; also complex numbers where ◇ is "+".
+        Integers or floats; also complex numbers if ◇ is "+".
     weights : scalar, array_like, CuPy or dask.array.Array
-        w, broadcast against `x`: a scalar is a constant weight. w_0 weighs nothing, but must
+        w, which broadcasts against `x`. A scalar is a constant weight. w_0 has no effect, but must
         be finite.
     operators : (str, str), optional
-        ◇ and ∘: ("+", "*"), ("max", "+"), ("min", "+") or ("+", "+"). For the last, whose
-        ∘ does not distribute over ◇, every weight is added once:
+        ◇ and ∘: ("+", "*"), ("max", "+"), ("min", "+") or ("+", "+"). In the last pair ∘ does not
+        distribute over ◇, and each weight is added once:
         B_j = x_0 + … + x_{j−1} + w_1 + … + w_j.
     axis : int, optional
-        Along which j counts, of the broadcast shape.
+        Axis of the broadcast operands along which to accumulate. The default is the last.
     inclusive : bool, optional
-        Return C_j = B_j ◇ x_j.
+        If True, return C_j = B_j ◇ x_j.
     out : array, optional
-        Where to write the result: C-contiguous, of its shape and dtype, sharing no memory with
-        an operand. Not for Dask arrays.
+        C-contiguous array of the shape and dtype of the result, into which the result is written.
+        It must not share memory with an operand. Not supported for Dask arrays.
 
     Returns
     -------
     array or dask.array.Array
-        B, or C if `inclusive`, of the broadcast shape and of dtype
-        ``numpy.result_type(x, weights)``; of the kind of the operands, as of
-        :func:`mgrec.linear_recurrence`. B_0 is the identity of ◇: 0; for "max" and "min" an
-        infinity, or the lowest or highest integer of the dtype.
+        B, or C if `inclusive`, of the broadcast shape and of dtype ``numpy.result_type(x,
+        weights)``. The array type is that of the operands, as for :func:`mgrec.linear_recurrence`.
+        B_0 is the identity of ◇: 0 for "+"; for "max" and "min" an infinity, or the lowest or
+        highest integer of the dtype.
 
     Raises
     ------
     RuntimeError
-        A CUDA graph is being captured, and it cannot capture the :func:`mgrec.linear_recurrence`,
-        or the scan, by which this is solved.
+        If a CUDA graph that is being captured cannot contain the :func:`mgrec.linear_recurrence`,
+        or the scan, that solves this.
     TypeError
-        A dtype is refused, or NumPy arrays stand beside CuPy arrays.
+        If a dtype is not supported, or NumPy and CuPy arrays are mixed.
     ValueError
-        `operators` are no such pair, shapes do not broadcast, or there is no such axis.
+        If `operators` are not such a pair, shapes do not broadcast, or `axis` is out of range.
 
     See Also
     --------
-    mgrec.linear_recurrence : accuracy and special values of ("+", "*") and ("+", "+").
-    mgrec.scan : of ("max", "+") and ("min", "+"), by ``maps.max_plus`` and ``maps.min_plus``.
+    mgrec.linear_recurrence : Accuracy and special values of ("+", "*") and ("+", "+").
+    mgrec.scan : The same of ("max", "+") and ("min", "+"), by ``maps.max_plus`` and
+        ``maps.min_plus``.
 
     Notes
     -----
-    Integers are exact modulo 2**bits for ("+", "*") and ("+", "+"), and for the others as long
-    as nothing leaves the dtype. For ("+", "+") the loop adds x_j + w_j to C_{j−1}.
+    *Accuracy.* Integers are exact modulo 2**bits for ("+", "*") and ("+", "+"). For the other pairs
+    they are exact as long as no value leaves the range of the dtype. For ("+", "+") the loop adds
+    x_j + w_j to C_{j−1}.
 
-    *Cost.* C is one scan; B takes one more pass.
+    *Cost.* C takes one scan; B takes one more pass.
 
     References
     ----------
@@ -99,11 +101,10 @@ def weighted_scan(
     Examples
     --------
     >>> import numpy as np, mgrec
-    >>> x = np.array([1.0, 2.0, 3.0, 4.0])
-    >>> mgrec.weighted_scan(x, 0.5)
+    >>> mgrec.weighted_scan(np.array([1.0, 2.0, 3.0, 4.0]), 0.5)
     array([0.   , 0.5  , 1.25 , 2.125])
 
-    How much the best of the scores before an entry is worth there, if each step costs 2:
+    The value at each entry of the best score so far, if each step costs 2:
 
     >>> scores = np.array([0, 5, 1, 0, 7, 0])
     >>> mgrec.weighted_scan(scores, -2, operators=("max", "+"), inclusive=True)
