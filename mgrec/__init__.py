@@ -65,13 +65,13 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    # Imported when first used: all of mgrec takes half a second, and a signal to the command must
-    # find its handler before.
+    # Imported at the first use: the import of all of mgrec takes half a second, and the command
+    # must install its signal handlers before.
     if name in _HOMES:
         value = getattr(import_module(_HOMES[name], __name__), name)
         globals()[name] = value
         return value
-    # dask is not in __all__: it imports distributed, which takes as long as all the rest.
+    # dask is not in __all__: it imports distributed, which takes as long as everything else.
     if name in _MODULES or name == "dask":
         return import_module(_MODULES.get(name, ".dask"), __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -19,7 +19,7 @@ from .placement import tuning
 __all__ = ["Configuration", "Constants", "Measurement", "Report", "measure", "report"]
 
 _KINDS = {"arrays": 3, "constant": 2, "computed": 2}
-"""Numbers that a step must move."""
+"""Numbers that a step must read and write."""
 _DTYPES = "bBhHiIlLqQfdFD"
 
 
@@ -61,7 +61,7 @@ class Report:
     @property
     def best(self) -> Measurement:
         """Fastest configuration over arrays that are rearranged already."""
-        return min(self.measurements, key=lambda each: each.rearranged)
+        return min(self.measurements, key=lambda measurement: measurement.rearranged)
 
     @property
     def floor(self) -> float:
@@ -74,18 +74,18 @@ class Report:
 
     def __str__(self) -> str:
         constants = self.constants
-        head = (
+        header = (
             f"P-scheme/G on {self.device}: N = {self.n:,}, {self.dtype}, {self.kind}\n"
             f"alpha {constants.alpha * 1e9:.3g} ns, beta {constants.beta * 1e9:.3g} ns, "
             f"gamma {constants.gamma * 1e9:.3g} ns; floor {constants.floor * 1e12:.3g} ps a step\n"
             f"{'':9}    G     T         P  predicted ms  measured ms  of the floor  transposed ms"
         )
-        ranked = sorted(self.measurements, key=lambda each: each.rearranged)
-        return "\n".join([head, *map(self._line, ranked)])
+        ranked = sorted(self.measurements, key=lambda measurement: measurement.rearranged)
+        return "\n".join([header, *map(self._line, ranked)])
 
     def __rich__(self) -> str:
-        title, rest = str(self).split("\n", 1)
-        return f"[bold]{title}[/bold]\n{rest}"
+        title, table = str(self).split("\n", 1)
+        return f"[bold]{title}[/bold]\n{table}"
 
     def _line(self, measured: Measurement) -> str:
         configuration = measured.configuration

@@ -69,11 +69,11 @@ class Labelled(Protocol):
 
 
 Kind = DlpackArray | LazyArray | Columns | Labelled
-"""An array of another kind than NumPy's: results are of the same kind."""
+"""An array of another type than NumPy's; results have the same type."""
 Numbers = complex | np.generic | np.ndarray[Any, Any] | Sequence[Any]
-"""What NumPy makes an array of."""
+"""Values that NumPy converts to an array."""
 Operand = Numbers | Coefficient
-"""An operand of a recurrence that gives a NumPy array."""
+"""An operand of a recurrence whose result is a NumPy array."""
 
 Memory = Literal["stream", "two-pass"]
 GpuMethod = Literal["auto", "single-pass", "p-scheme"]

@@ -1,4 +1,4 @@
-"""Coefficients computed on the fly."""
+"""Coefficients that kernels compute."""
 
 from __future__ import annotations
 

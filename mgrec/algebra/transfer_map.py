@@ -1,4 +1,4 @@
-"""The algebra of a recurrence: maps from state to state that compose."""
+"""Transfer maps: the algebra of a recurrence."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class TransferMap:
                 )
         if not isinstance(self.identity, tuple):
             raise TypeError(
-                f"identity must be a tuple of scalars, as every map is; got {self.identity!r}"
+                f"identity must be a tuple of scalars, as each map is; got {self.identity!r}"
             )
         if not isinstance(self.check_laws, bool):
             raise TypeError(f"check_laws must be True or False; got {self.check_laws!r}")
@@ -137,11 +137,11 @@ class TransferMap:
 
     @property
     def codes(self) -> tuple[CodeType, ...]:
-        """The code of the functions, whatever they read."""
+        """Code objects of the functions, without the values that they read."""
         return self.lift.__code__, self.compose.__code__, self.apply.__code__
 
     def redoes_rows_of(self, dtype: Any) -> bool:
-        """Whether summaries of this dtype say which rows must be done again."""
+        """Return whether summaries of this dtype flag rows that must be computed again."""
         return self.capabilities.redoes_rows and dtype.kind in "fc"
 
     @property
@@ -149,10 +149,10 @@ class TransferMap:
         return self.lift, self.compose, self.apply, self.identity
 
     def require_unchanged(self) -> None:
-        """Raise unless the functions still read what they read when the map was made."""
+        """Raise unless the values that the functions read are unchanged since the map was made."""
         require_unchanged("TransferMap", self.fingerprint, *self._own)
 
-    # Maps that compute the same are equal: one that a worker has unpickled finds compiled code.
+    # Maps that compute the same are equal: a map that a worker unpickles uses compiled code.
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TransferMap):
             return False

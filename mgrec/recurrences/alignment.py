@@ -137,7 +137,7 @@ def smith_waterman(
         if output == "alignment":
             return Composed("alignments of many pairs", partial(_each, query, target, scores))
         return replace(problem, finish=_alignments)
-    # An axis of one character that comes in several chunks would be cut where it is broadcast.
+    # Broadcasting an axis of one character that has several chunks would divide it.
     sequences = without_empty_chunks(query), without_empty_chunks(target)
     problem = check_alignment(*sequences, output, **scores)
     if output == "matrix":
@@ -147,15 +147,16 @@ def smith_waterman(
     return replace(problem, finish=_alignment)
 
 
-def _alignment(results: Arrays, exit: Any) -> Alignment:
-    if isinstance(exit, np.ndarray):
-        score, *ends = exit.tolist()
+def _alignment(results: Arrays, carry_out: Any) -> Alignment:
+    if isinstance(carry_out, np.ndarray):
+        score, *ends = carry_out.tolist()
         return Alignment(score, *map(int, ends))
-    return Alignment(exit[0], exit[1].astype(np.int64), exit[2].astype(np.int64))
+    return Alignment(carry_out[0], carry_out[1].astype(np.int64), carry_out[2].astype(np.int64))
 
 
-def _alignments(results: Arrays, exit: np.ndarray) -> Alignment:
-    return Alignment(exit[:, 0].copy(), *(exit[:, k].astype(np.int64) for k in (1, 2)))
+def _alignments(results: Arrays, carry_out: np.ndarray) -> Alignment:
+    ends = (carry_out[:, k].astype(np.int64) for k in (1, 2))
+    return Alignment(carry_out[:, 0].copy(), *ends)
 
 
 def _each(query: Any, target: Any, scores: dict[str, Any]) -> list[TracedAlignment]:

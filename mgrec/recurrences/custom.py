@@ -1,4 +1,4 @@
-"""Recurrences by any transfer map, ready-made or the user's own."""
+"""Recurrences of any transfer map, ready-made or your own."""
 
 from __future__ import annotations
 
@@ -94,9 +94,9 @@ def scan(
     if not isinstance(transfer_map, TransferMap):
         raise TypeError(f"transfer_map must be a TransferMap; got {transfer_map!r}")
     named = dict(zip(_names(transfer_map, len(operands)), operands, strict=True))
-    kinds = "f" if transfer_map == mobius else "iufc"
+    dtype_kinds = "f" if transfer_map == mobius else "iufc"
     problem = check(
-        transfer_map, named, initial, axis, reverse, kinds,
+        transfer_map, named, initial, axis, reverse, dtype_kinds,
         memory=memory, method=method, out=out, reset=reset,
     )  # fmt: skip
     dtype = problem.recurrence.dtype
@@ -105,26 +105,29 @@ def scan(
     return replace(problem, finish=_states) if problem.is_several else problem
 
 
-def _states(results: Arrays, exit: Any) -> Arrays:
+def _states(results: Arrays, carry_out: Any) -> Arrays:
     return results
 
 
-def _names(transfer_map: TransferMap, given: int) -> tuple[str, ...]:
-    """The parameters of ``lift``, for messages."""
+def _names(transfer_map: TransferMap, count: int) -> tuple[str, ...]:
+    """Return the names of the parameters of ``lift``, for messages."""
     code = transfer_map.lift.__code__
     most = code.co_argcount
     least = most - len(transfer_map.lift.__defaults__ or ())
-    if not least <= given <= most:
+    if not least <= count <= most:
         raise ValueError(
             f"lift of {transfer_map.name} takes {most} operands "
-            f"{code.co_varnames[:most]}; got {given}"
+            f"{code.co_varnames[:most]}; got {count}"
         )
-    return code.co_varnames[:given]
+    return code.co_varnames[:count]
 
 
 @lru_cache(maxsize=1024)
 def _check_maps(transfer_map: TransferMap, dtype: np.dtype[Any], operands: int) -> None:
-    """Call `lift` and `compose` with zeros: a map must be a tuple as long as the identity."""
+    """Raise TypeError unless `lift` and `compose` return tuples as long as the identity.
+
+    Both are called with zeros.
+    """
     zero, width = dtype.type(0), len(transfer_map.identity)
     step = (zero,) * width
     _check_count("compose", transfer_map, "(earlier, later)", step, step)
@@ -132,18 +135,18 @@ def _check_maps(transfer_map: TransferMap, dtype: np.dtype[Any], operands: int) 
     for role, arguments in (("lift", (zero,) * operands), ("compose", (step, step))):
         with np.errstate(all="ignore"):
             try:
-                found = getattr(transfer_map, role)(*arguments)
+                returned = getattr(transfer_map, role)(*arguments)
             except Exception:
                 continue  # The compiler decides: math.log(0) raises in Python alone.
-        if not isinstance(found, tuple) or len(found) != width:
+        if not isinstance(returned, tuple) or len(returned) != width:
             raise TypeError(
                 f"{role} of {transfer_map.name} must return a tuple of {width}, as the identity "
-                f"is; got {found!r}"
+                f"is; got {returned!r}"
             )
 
 
 def _check_count(role: str, transfer_map: TransferMap, wanted: str, *arguments: Any) -> None:
-    """Raise unless a function of a map takes as many arguments as these."""
+    """Raise unless a function of a map takes the given number of arguments."""
     signature = inspect.signature(getattr(transfer_map, role))
     try:
         signature.bind(*arguments)

@@ -38,7 +38,7 @@ class TridiagonalFactor:
         self.shape, self.dtype = problem.shape, problem.recurrence.dtype
         self._axis = problem.recurrence.axis
         self._factors = factors.factor(problem)
-        # Copies: a diagonal that is overwritten later changes nothing.
+        # Copies, so that a diagonal that is overwritten later has no effect.
         self._diagonals = getattr(self._factors, "diagonals", None) or _copied(problem.operands)
 
     def persist(self, **options: Any) -> TridiagonalFactor:
@@ -53,10 +53,10 @@ class TridiagonalFactor:
         -------
         TridiagonalFactor
         """
-        own = copy(self)
+        persisted = copy(self)
         if is_lazy(self._factors):
-            own._factors = self._factors.persist(**options)
-        return own
+            persisted._factors = self._factors.persist(**options)
+        return persisted
 
     def _problem(self, b: Any, axis: Any, rhs_axis: Any = None, out: Any = None) -> Problem:
         dl, d, du = self._diagonals
@@ -113,13 +113,15 @@ class TridiagonalFactor:
         return solve(problem) if x is None else x
 
     def _shape_beside(self, problem: Problem) -> tuple[int, ...]:
-        """The shape of the diagonals, with an axis of length 1 for right-hand sides."""
+        """Return the shape of the diagonals, with an axis of length 1 for right-hand sides."""
         rhs_axis, shape = problem.recurrence.rhs_axis, problem.shape
-        own = (1,) * (len(shape) - len(self.shape) - (rhs_axis is not None)) + self.shape
-        return own if rhs_axis is None else (*own[:rhs_axis], 1, *own[rhs_axis:])
+        full_shape = (1,) * (len(shape) - len(self.shape) - (rhs_axis is not None)) + self.shape
+        if rhs_axis is None:
+            return full_shape
+        return (*full_shape[:rhs_axis], 1, *full_shape[rhs_axis:])
 
     def _axis_beside(self, b: Any, rhs_axis: Any) -> int:
-        """The axis of the unknowns, from the end, of the result for `b`."""
+        """Return the axis of the unknowns, from the end, in the result for `b`."""
         axis = self._axis - len(self.shape)
         if not isinstance(rhs_axis, (int, np.integer)):
             return axis

@@ -1,4 +1,4 @@
-"""Test the laws that a transfer map must keep."""
+"""Tests of the laws of a transfer map."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ def check_laws(
     Raises
     ------
     TypeError
-        If an argument has the wrong type, or the state is a tuple and `state` is not given.
+        If an argument has the wrong type.
     ValueError
-        If `samples` is below 1, `seed` is below 0, or `operands` are not those of ``lift``.
+        If `samples` is below 1, `seed` is below 0, `operands` are not those of ``lift``, or the
+        state is a tuple and `state` is not given.
     AssertionError
         If a law does not hold. The message has the law and the operands of the counterexample.
 
@@ -96,13 +97,13 @@ def check_laws(
         _check_state(transfer_map, draws)
     with np.errstate(all="ignore"):
         for _ in range(samples):
-            given = [tuple(draw(generator) for draw in draws) for _ in range(3)]
+            drawn = [tuple(draw(generator) for draw in draws) for _ in range(3)]
             x = (_normal if state is None else state)(generator)
-            for law, left, right in _laws(transfer_map, [transfer_map.lift(*g) for g in given], x):
+            for law, left, right in _laws(transfer_map, [transfer_map.lift(*d) for d in drawn], x):
                 if not _is_close(left, right, rtol, atol):
                     raise AssertionError(
                         f"{law} does not hold: {left} against {right} for f, g, h lifted from "
-                        f"{given} and x = {x}"
+                        f"{drawn} and x = {x}"
                     )
 
 

@@ -1,4 +1,4 @@
-"""Sequences of different lengths, one after the other in one array."""
+"""Masks of concatenated sequences."""
 
 from __future__ import annotations
 
@@ -61,17 +61,17 @@ def starts(lengths: Any = None, *, offsets: Any = None, reverse: bool = False) -
     if offsets is None:
         lengths = _integers("lengths", lengths)
         ends = lengths.cumsum()
-        begins = ends - lengths
+        first_steps = ends - lengths
     else:
         offsets = _integers("offsets", offsets)
-        begins, ends = offsets[:-1], offsets[1:]
+        first_steps, ends = offsets[:-1], offsets[1:]
         if offsets.size == 0 or offsets[0] != 0:
             raise ValueError(f"offsets must begin with 0; got {offsets[:1]}")
-    if (ends < begins).any():
+    if (ends < first_steps).any():
         name = "lengths must be 0 or more" if offsets is None else "offsets must not fall"
-        raise ValueError(f"{name}; got {int((ends - begins).min())} between two")
+        raise ValueError(f"{name}; got {int((ends - first_steps).min())} between two")
     marks = np.zeros_like(ends, dtype=bool, shape=int(ends[-1]) if ends.size else 0)
-    marks[(ends - 1 if reverse else begins)[ends > begins]] = True
+    marks[(ends - 1 if reverse else first_steps)[ends > first_steps]] = True
     return marks
 
 

@@ -91,7 +91,7 @@ def summed_area_table(
 
 
 def _sum_on(problem: Problem, others: tuple[int, ...]) -> Any:
-    """The table of a problem, summed along further axes."""
+    """Sum the table of a problem along further axes."""
     out, shape = problem.out, problem.shape
     if out is not None:
         check_out(out, shape, problem.recurrence.dtype, problem.operands)
@@ -103,7 +103,10 @@ def _sum_on(problem: Problem, others: tuple[int, ...]) -> Any:
 
 
 def _sum_along(axis: int, table: Any, out: Any) -> Any:
-    """Sums along an axis; those of complex numbers part by part, as (1 + 0j)·inf has a nan."""
+    """Sum along an axis.
+
+    The parts of complex numbers are summed separately, because (1 + 0j)·inf contains nan.
+    """
     if table.dtype.kind != "c":
         return linear_recurrence(1, table, axis=axis, out=out)
     if not is_lazy(table):
@@ -117,10 +120,10 @@ def _sum_along(axis: int, table: Any, out: Any) -> Any:
 
 
 def _parts(table: Any) -> Any:
-    """The real and imaginary parts of complex numbers, along a new last axis."""
+    """Return the real and imaginary parts of complex numbers along a new last axis."""
     return contiguous(table).view(table.real.dtype).reshape(*table.shape, 2)
 
 
 def _joined(parts: Any) -> Any:
-    """Complex numbers of their parts along the last axis."""
+    """Return complex numbers from their parts along the last axis."""
     return contiguous(parts).view(np.result_type(parts.dtype, np.complex64))[..., 0]

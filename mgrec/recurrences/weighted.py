@@ -120,7 +120,7 @@ def weighted_scan(
 
 
 def _checked(pair: Operators, x: Any, weights: Any) -> list[Any]:
-    """Both operands as arrays of dtypes that promote to that of the result."""
+    """Return both operands as arrays of dtypes that promote to that of the result."""
     named = {"x": as_array("x", x), "weights": as_array("weights", weights)}
     check_together(list(named.items()), [])
     dtype = np.result_type(*(getattr(value, "dtype", value) for value in named.values()))
@@ -147,7 +147,7 @@ def _inclusive(pair: Operators, x: Any, w: Any, axis: int, shape: Any, out: Any)
 
 
 def _with_first(terms: Any, x: Any, axis: int, shape: Any) -> Any:
-    """x_0, and the terms of all steps after it."""
+    """Return x_0, followed by the terms of all later steps."""
     first = _from(0, 1, axis, shape)
     if is_lazy(terms):
         before = broadcast_to(x, shape)[first]
@@ -156,29 +156,29 @@ def _with_first(terms: Any, x: Any, axis: int, shape: Any) -> Any:
     return terms
 
 
-def _joined(first: Any, rest: Any, axis: int, chunks: Any) -> Any:
-    """Lazy steps in the chunks that all of them had."""
+def _joined(first: Any, later: Any, axis: int, chunks: Any) -> Any:
+    """Concatenate lazy steps, and restore the chunks of all steps."""
     if first.shape[axis] == 0:
-        return rest.rechunk(chunks)
-    return concatenate([first, rest], axis).rechunk(chunks)
+        return later.rechunk(chunks)
+    return concatenate([first, later], axis).rechunk(chunks)
 
 
 def _start(pair: Operators, x: Any, w: Any, axis: int, shape: Any) -> Any:
-    """What gives x_0 after the first step: max(start + w_0, x_0) = x_0."""
+    """Return the state that gives x_0 after the first step: max(start + w_0, x_0) = x_0."""
     dtype = np.result_type(x.dtype, w.dtype)
     if dtype.kind == "f":
         return pair.identity(dtype)
     # Modulo 2**bits; the lowest integer itself would wrap around.
     first = _from(0, 1, axis, shape)
-    own, weight = (_part(operand, first, shape).astype(dtype) for operand in (x, w))
-    start = own - weight
+    x_0, w_0 = (_part(operand, first, shape).astype(dtype) for operand in (x, w))
+    start = x_0 - w_0
     if start.shape[axis] == 0:
         return np.zeros(shape[:axis] + shape[axis + 1 :], dtype)
     return start[(slice(None),) * axis + (0,)]
 
 
 def _exclusive(pair: Operators, x: Any, w: Any, axis: int, shape: Any, out: Any) -> Any:
-    """B from C, whose entries move on by one step and are weighted once more."""
+    """Return B from C: C delayed by one step and weighted once more."""
     before, after = _from(0, -1, axis, shape), _from(1, None, axis, shape)
     distribute = np.multiply if pair.distribute == "*" else np.add
     c = _inclusive(pair, x, w, axis, shape, None)
@@ -203,17 +203,17 @@ def _room(c: Any, operands: tuple[Any, ...], out: Any) -> Any:
 
 
 def _value(operand: Any) -> Any:
-    """A number as one: beside CuPy arrays NumPy's have axes or are refused."""
+    """Return a 0-d array as a scalar: NumPy arrays with axes cannot be mixed with CuPy arrays."""
     return operand[()] if operand.ndim == 0 and not is_lazy(operand) else operand
 
 
 def _part(operand: Any, index: Index, shape: Any) -> Any:
-    """Some steps of an operand, or a number that is the same in all."""
+    """Return some steps of an operand; a scalar is the same in all steps."""
     if operand.ndim == 0:
         return _value(operand)
     return broadcast_to(operand, shape)[index]
 
 
-def _from(begin: int, end: int | None, axis: int, shape: Any) -> Index:
-    """An index of some steps of all rows."""
-    return tuple(slice(begin, end) if k == axis else slice(None) for k in range(len(shape)))
+def _from(start: int, stop: int | None, axis: int, shape: Any) -> Index:
+    """Return an index of some steps of all rows."""
+    return tuple(slice(start, stop) if k == axis else slice(None) for k in range(len(shape)))

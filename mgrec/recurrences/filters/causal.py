@@ -1,4 +1,4 @@
-"""Filters of any order: the recurrences of signal processing."""
+"""Filters of any order along an axis."""
 
 from __future__ import annotations
 
@@ -180,10 +180,10 @@ def _segmented(problem: Problem, reset: Any) -> Problem:
 
 
 def _finished(problem: Problem, is_sections: bool) -> Problem:
-    """The problem of a filter, which returns its states if it was given some."""
+    """Return the problem of a filter, which returns the final states if initial ones are given."""
     recurrence = problem.recurrence
 
-    def finish(results: Arrays, exit: Any) -> Any:
-        return results[0], as_zf(recurrence, without_empty_chunks(exit), is_sections)
+    def with_states(results: Arrays, carry_out: Any) -> Any:
+        return results[0], as_zf(recurrence, without_empty_chunks(carry_out), is_sections)
 
-    return replace(problem, finish=finish) if recurrence.is_exit_asked else problem
+    return replace(problem, finish=with_states) if recurrence.is_exit_asked else problem

@@ -1,4 +1,4 @@
-"""Filters forward and backward: no phase, twice the order."""
+"""Filters forward and backward, with zero phase and twice the order."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def sosfiltfilt(
 
 def _refuse_capture(x: Any) -> None:
     if is_on_gpu(x):
-        refuse_capture("a filter", "the states to begin with are copied to the device")
+        refuse_capture("a filter", "the initial states are copied to the device")
 
 
 def _forward_backward(
@@ -175,26 +175,26 @@ def _forward_backward(
     taps: int,
     dtype: np.dtype[Any],
 ) -> Any:
-    """Both passes begin with the steady `states` of the first sample they see."""
+    """Filter twice, each time from the steady `states` of the first sample."""
     edge, extended = _extended(without_empty_chunks(x), axis, padtype, padlen, taps, dtype)
     steady = beside(states.reshape(-1, *[1] * (x.ndim - 1)), x)
 
-    def run(data: Any) -> Any:
-        entry = steady * data[(slice(None),) * axis + (0,)]
-        return solve(filter_problem(cascade, data, entry, axis, dtype))
+    def filtered(data: Any) -> Any:
+        carry_in = steady * data[(slice(None),) * axis + (0,)]
+        return solve(filter_problem(cascade, data, carry_in, axis, dtype))
 
-    # At most two arrays are in memory at once: each is released after it was read.
-    forward = run(extended)
+    # At most two arrays are in memory: each one is released after it was read.
+    forward = filtered(extended)
     del extended
-    turned = reversed_copy(forward, axis)
+    reversed_forward = reversed_copy(forward, axis)
     del forward
-    backward = _reversed(run(turned), axis)
+    backward = _reversed(filtered(reversed_forward), axis)
     inside = _part(backward, axis, edge, backward.shape[axis] - edge) if edge > 0 else backward
     return chunked_like(inside, x)
 
 
-def _part(x: Any, axis: int, begin: int, end: int) -> Any:
-    return x[(slice(None),) * axis + (slice(begin, end),)]
+def _part(x: Any, axis: int, start: int, stop: int) -> Any:
+    return x[(slice(None),) * axis + (slice(start, stop),)]
 
 
 def _reversed(x: Any, axis: int) -> Any:
@@ -224,7 +224,7 @@ def _extended(
     if edge <= 0:
         return edge, x
     parts = _ends(x, axis, padtype, edge)
-    if type(x) is np.ndarray:  # in the dtype of the results: a filter might cast a copy of it
+    if type(x) is np.ndarray:  # in the dtype of the results, because a filter might cast a copy
         return edge, np.concatenate(parts, axis, dtype=dtype)
     return edge, concatenate(parts, axis)
 
@@ -236,8 +236,8 @@ def _ends(x: Any, axis: int, padtype: str | None, edge: int) -> list[Any]:
         ones = np.ones([edge if k == axis else 1 for k in range(x.ndim)], x.dtype)
         ones = beside(ones, x)
         return [first * ones, x, last * ones]
-    head = _reversed(_part(x, axis, 1, edge + 1), axis)
-    tail = _reversed(_part(x, axis, length - edge - 1, length - 1), axis)
+    before = _reversed(_part(x, axis, 1, edge + 1), axis)
+    after = _reversed(_part(x, axis, length - edge - 1, length - 1), axis)
     if padtype == "odd":
-        head, tail = 2 * first - head, 2 * last - tail
-    return [head, x, tail]
+        before, after = 2 * first - before, 2 * last - after
+    return [before, x, after]
