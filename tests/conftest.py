@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 PATIENT = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("quick", max_examples=25, **PATIENT)
 settings.register_profile("ci", max_examples=25, derandomize=True, **PATIENT)
-settings.register_profile("long", max_examples=400, derandomize=True, **PATIENT)
+settings.register_profile("long", max_examples=200, derandomize=True, **PATIENT)
 settings.register_profile("thorough", max_examples=5_000, **PATIENT)
 settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "quick")

@@ -2,37 +2,13 @@
 //
 // Fibers run in turns, each until it waits. A shuffle is met once every thread has had its turn, so
 // that all threads of a warp must wait equally often; a barrier, once every thread is there.
-#include <ucontext.h>
+#define SHARED_BY static
+#include "cuda_fibers_on_host.h"
 
-#include <cmath>
-#include <cstring>
-#include <utility>
-using namespace std;
-
-#define __device__
-#define __global__
-#define __shared__ static
-#define __launch_bounds__(...)
-#define __align__(bytes) __attribute__((aligned(bytes)))
-
-struct Index { unsigned x; };
-static Index threadIdx, blockIdx, blockDim, gridDim;
 struct ulonglong2 { unsigned long long x, y; };
-
-constexpr int MOST_FIBERS = 1024, STACK = 1 << 16;
-static ucontext_t scheduler, fibers[MOST_FIBERS];
-static bool ended[MOST_FIBERS];
-static char stacks[MOST_FIBERS][STACK];
-static char exchanged[MOST_FIBERS][8];
-static void (*body)(void*);
-static void* body_arguments;
 
 static bool waits[MOST_FIBERS];  // at a barrier
 
-static void wait_for_others() {
-  const unsigned mine = threadIdx.x;
-  swapcontext(&fibers[mine], &scheduler);
-}
 inline void __syncthreads() {
   waits[threadIdx.x] = true;
   wait_for_others();
@@ -45,23 +21,6 @@ inline bool __syncthreads_or(bool vote) {
   for (unsigned t = 0; t < blockDim.x; ++t) any = any || votes[t];
   __syncthreads();
   return any;
-}
-inline void __syncwarp() { wait_for_others(); }
-template <class V> inline V __shfl_sync(unsigned, V value, int lane) {
-  memcpy(exchanged[threadIdx.x], &value, sizeof(V));
-  wait_for_others();
-  V theirs;
-  memcpy(&theirs, exchanged[threadIdx.x / 32 * 32 + lane], sizeof(V));
-  wait_for_others();
-  return theirs;
-}
-template <class V> inline V __shfl_up_sync(unsigned mask, V value, int distance) {
-  const int lane = int(threadIdx.x % 32) - distance;
-  return __shfl_sync(mask, value, lane < 0 ? int(threadIdx.x % 32) : lane);
-}
-template <class V> inline V __shfl_down_sync(unsigned mask, V value, int distance) {
-  const int lane = int(threadIdx.x % 32) + distance;
-  return __shfl_sync(mask, value, lane > 31 ? int(threadIdx.x % 32) : lane);
 }
 inline bool __any_sync(unsigned, bool) { __builtin_trap(); }
 inline bool __all_sync(unsigned, bool vote) {
@@ -96,20 +55,14 @@ inline void atomicMin(unsigned long long* address, unsigned long long value) {
   if (*address > value) *address = value;
 }
 
-static void fiber() {
-  body(body_arguments);
-  ended[threadIdx.x] = true;
-}
+static Fiber all_fibers[MOST_FIBERS];
+static char all_stacks[MOST_FIBERS][STACK];
 
 static void run_block() {
-  for (unsigned t = 0; t < blockDim.x; ++t) {
-    getcontext(&fibers[t]);
-    fibers[t].uc_stack.ss_sp = stacks[t];
-    fibers[t].uc_stack.ss_size = STACK;
-    fibers[t].uc_link = &scheduler;
-    makecontext(&fibers[t], fiber, 0);
-    ended[t] = waits[t] = false;
-  }
+  fibers = all_fibers;
+  stacks = all_stacks[0];
+  memset(ended, 0, sizeof(ended));
+  memset(waits, 0, sizeof(waits));
   for (bool any = true; any;) {
     any = false;
     bool all_wait = true;
@@ -118,17 +71,12 @@ static void run_block() {
       any = true;
       if (waits[t]) continue;
       all_wait = false;
-      threadIdx.x = t;
-      swapcontext(&scheduler, &fibers[t]);
+      resume(t);
     }
     if (all_wait) memset(waits, 0, sizeof(waits));
   }
 }
 
-template <class... A, size_t... K>
-void call(void (*kernel)(A...), void** arguments, index_sequence<K...>) {
-  kernel(*static_cast<A*>(arguments[K])...);
-}
 template <auto KERNEL, class... A> void launch_as(void (*)(A...), int blocks, int threads, void** arguments) {
   gridDim.x = blocks;
   blockDim.x = threads;

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import mgrec
+from mgrec.algebra.affine import affine, signed_affine
 from mgrec.algebra.segments import segmented
 
 
@@ -38,3 +39,18 @@ def test_a_segmented_map_comes_back_from_a_worker():
     add = segmented(mgrec.maps.affine, 1, 2)
     assert cloudpickle.loads(cloudpickle.dumps(add)) == add
     assert add != segmented(mgrec.maps.max_plus, 1, 2)
+
+
+@pytest.mark.parametrize("s", [0.5, -0.25, 2.0, -8.0])
+def test_states_of_0_and_inf_outlast_products_that_underflow_or_overflow(s):
+    run = signed_affine.lift(np.float32(s), np.float32(0))
+    with np.errstate(all="ignore"):
+        for _ in range(10):
+            run = signed_affine.compose(run, run)
+        for state in (0, np.inf, -np.inf):
+            assert signed_affine.apply(run, np.float32(state)) == state
+            assert np.isnan(affine.apply(run[::2], np.float32(state))) == (
+                run[0] == 0 if state else np.isinf(run[0])
+            )
+        stopped = signed_affine.compose(run, signed_affine.lift(np.float32(0), np.float32(1)))
+        assert np.isnan(signed_affine.apply(stopped, np.float32(np.inf)))

@@ -273,3 +273,30 @@ def test_segments_on_a_gpu_are_those_of_numpy(shape, axis, dtype, reverse):
         chunked_marks = da.from_array(marks, chunks=37).map_blocks(cupy.asarray)
         again = mgrec.linear_recurrence(*lazy, initial, reset=chunked_marks, **options)
         np.testing.assert_allclose(again.compute().get(), wanted, rtol=rtol, atol=rtol)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize(("shape", "axis"), [((50_001,), 0), ((30, 2077), 1), ((2000, 40), 0)])
+def test_states_of_inf_and_0_on_a_gpu_are_those_of_numpy(shape, axis, dtype, reverse):
+    """Where products of coefficients underflow, in the first half, or overflow."""
+    import cupy
+
+    rng = np.random.default_rng(len(shape))
+    s = rng.uniform(-1, 1, shape)
+    grows = np.arange(shape[axis]) >= shape[axis] // 2
+    grows = grows if axis == len(shape) - 1 else grows[:, None]
+    s = np.where(grows, np.exp2(rng.integers(0, 9, shape)), s).astype(dtype)
+    p = [0.999, 0.0005, 0.0005]
+    t = rng.choice(np.array([0, np.inf, -np.inf], dtype), size=shape, p=p)
+    marks = rng.random(shape) < 0.002
+    options = {"axis": axis, "reverse": reverse}
+    wanted = mgrec.linear_recurrence(s, t, reset=marks, **options)
+    assert {0, np.inf, -np.inf} <= set(wanted.ravel().tolist())
+    given = [cupy.asarray(x) for x in (s, t, marks)]
+    result = mgrec.linear_recurrence(*given[:2], reset=given[2], **options).get()
+    np.testing.assert_array_equal(result, wanted)
+    lazy = [da.from_array(x, chunks=997).map_blocks(cupy.asarray) for x in (s, t, marks)]
+    result = mgrec.linear_recurrence(*lazy[:2], reset=lazy[2], **options).compute().get()
+    np.testing.assert_array_equal(result, wanted)

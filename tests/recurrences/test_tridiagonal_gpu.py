@@ -4,7 +4,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from scipy.linalg import lapack
-from tridiagonal_matrices import NAMES, ORDER, matrix, product
+from tridiagonal_matrices import NAMES, ORDER, RINGS, matrix, product, ring
 
 import mgrec
 
@@ -171,6 +171,23 @@ def test_periodic_systems(n):
     operands = system((2, n), "f8")
     wanted = mgrec.solve_tridiagonal(*operands, periodic=True)
     assert error(solve(*operands, periodic=True), wanted) < 1e-9
+
+
+@pytest.mark.parametrize("n", [2, 3, 9, 17, 33])
+@pytest.mark.parametrize("kind", RINGS)
+def test_periodic_systems_that_need_their_corners(kind, n):
+    (dl, d, du, b), full = ring(kind, n)
+    for dtype in "fdFD":
+        operands = [np.stack([part, part]).astype(dtype) for part in (dl, d, du, b)]
+        wanted = np.linalg.solve(full, b)
+        for axis in (0, 1):
+            given = [part if axis else np.ascontiguousarray(part.T) for part in operands]
+            x = solve(*given, axis=axis, periodic=True)
+            assert error(x if axis else x.T, wanted) < 1e3 * np.finfo(dtype).eps
+            lazy = [da.from_array(cupy.asarray(part), chunks=(n + 1) // 2) for part in given]
+            x = mgrec.solve_tridiagonal(*lazy, axis=axis, periodic=True)
+            x = x.compute(scheduler="sync").get()
+            assert error(x if axis else x.T, wanted) < 1e3 * np.finfo(dtype).eps
 
 
 def test_several_right_hand_sides():

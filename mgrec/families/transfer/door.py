@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...algebra.affine import affine, signed_affine
 from ...algebra.coefficient import Coefficient
 from ...algebra.segments import segmented
 from ...algebra.transfer_map import TransferMap
@@ -52,6 +53,9 @@ def check(
     reverse = as_flag("reverse", reverse)
     checks_laws = transfer_map.check_laws
     if reset is not None:
+        is_for_gpu = any(map(is_on_gpu, [*arrays_of(promoted), *initial_states, reset]))
+        if transfer_map is affine and is_for_gpu and dtype.kind == "f":
+            transfer_map = signed_affine  # kernels of segments do no rows again
         transfer_map = segmented(transfer_map, len(states), len(operands))
         promoted = [*_marked(reset, initial_states, shape, axis, reverse), *promoted]
     slots, arrays = _slots(promoted)

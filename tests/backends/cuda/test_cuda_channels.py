@@ -13,7 +13,9 @@ from cuda_blocks_on_host import BlockCompiler
 from cuda_cases import assert_close, draw, loop
 from cuda_on_host import as_device, poisoned
 
+from mgrec.algebra.affine import affine, signed_affine
 from mgrec.algebra.fingerprint import StepFunction
+from mgrec.algebra.segments import segmented
 from mgrec.algebra.transfer_map import TransferMap
 from mgrec.arrays.chunk import Chunk, CoefficientOperand
 from mgrec.backends.cuda.device import launches
@@ -198,3 +200,22 @@ def test_special_values_stand_where_the_loop_has_them(kind: str, reverse: bool) 
         np.testing.assert_array_equal(mark(got), mark(wanted))
     finite = np.isfinite(wanted)
     np.testing.assert_allclose(got[finite], wanted[finite], rtol=2e-4, atol=3e-6)
+
+
+@pytest.mark.extended
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("reverse", [False, True])
+def test_states_of_inf_and_0_in_segments(reverse: bool) -> None:
+    rng = np.random.default_rng(7)
+    shape = (2, 24 * 40, 3)
+    s = rng.uniform(-1, 1, shape)
+    s[1] = np.exp2(rng.integers(0, 9, shape[1:]))
+    t = rng.choice([0, np.inf, -np.inf], size=shape, p=[0.996, 0.002, 0.002])
+    marks = rng.random(shape) < 0.004
+    operands = [x.astype("f4") for x in (marks, np.zeros((2, 1, 3)), s, t)]
+    entry = [np.zeros((2, 3), "f4")]
+    segments = segmented(signed_affine, states=1, operands=2)
+    got = solve(segments, operands, entry, shape, layout_of(3, reverse=reverse))[0]
+    wanted = loop(segmented(affine, states=1, operands=2), operands, entry, shape, reverse)[0]
+    assert {0, np.inf, -np.inf} <= set(wanted.ravel().tolist())
+    np.testing.assert_array_equal(got, wanted)

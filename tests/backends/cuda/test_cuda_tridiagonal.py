@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cuda_on_host import DeviceArray, HostArray, HostCompiler, as_device, poisoned, run_on_host
-from tridiagonal_matrices import NAMES, gtsv, matrix, with_solutions
+from tridiagonal_matrices import NAMES, RINGS, gtsv, matrix, ring, with_solutions
 from tridiagonal_matrices import error as median_error
 
 import mgrec
@@ -306,6 +306,17 @@ def test_calls_of_a_kind_are_prepared_once(seen: list[Any], dominant: float) -> 
         assert len(seen) == (seed < 2)  # a call with out is of another kind
         assert out is None or x is out
         assert error(np.array(x), wanted) < 1e-10
+
+
+@pytest.mark.parametrize("n", [2, 3, 9, 10, 17, 33])
+@pytest.mark.parametrize("kind", RINGS)
+def test_periodic_systems_that_need_their_corners(seen: list[Any], kind: str, n: int) -> None:
+    (dl, d, du, b), full = ring(kind, n)
+    for step in (1, -1):  # backwards dl and du change places
+        operands = [part[::step].copy().view(DeviceArray) for part in (dl, d, du, b)]
+        x = mgrec.solve_tridiagonal(*operands, periodic=True)
+        assert error(np.array(x), np.linalg.solve(full, b)[::step]) < 1e-13
+        dl, du = du, dl
 
 
 def test_scalars_and_shapes_tell_kinds_apart(seen: list[Any]) -> None:

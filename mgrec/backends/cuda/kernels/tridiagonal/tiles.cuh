@@ -154,7 +154,22 @@ DEVICE inline void load_window(T* tile, const Windows& all, const Window& window
 
 extern __shared__ __align__(16) unsigned char shared_bytes[];
 
-// A row of a partition; the first and the last of a line have no unknown beside the line.
+DEVICE inline bool begins_line(const Spot& spot) { return spot.length > 0 && spot.first == 0; }
+DEVICE inline bool ends_line(const Spot& spot) { return spot.length > 0 && spot.is_last; }
+// The known unknown before or after the line of its first or last partition; else 0.
+DEVICE inline T known_before(const Windows& all, const Spot& spot) {
+  if (all.before == nullptr || !begins_line(spot)) return T(0);
+  return all.before[spot.outer * all.inner + spot.column];
+}
+DEVICE inline T known_after(const Windows& all, const Spot& spot) {
+  if (all.after == nullptr || !ends_line(spot)) return T(0);
+  return all.after[spot.outer * all.inner + spot.column];
+}
+
+// A row of a partition. The first and the last row of a line keep the coefficient of an unknown
+// outside the line if that unknown is known: the bounds then measure how the solution depends on
+// it, as on any separator. Rows that the last partition lacks hand the unknown after the line on
+// to the separator, which is equal to it.
 struct TileRow {
   T dl, d, du, b;
   template <bool IS_FULL>
@@ -163,14 +178,11 @@ struct TileRow {
     const T* own = tile + row * WIDTH;
     TileRow full = {own[place[0]], own[place[1]], own[place[2]], own[place[3]]};
     if (IS_FULL) return full;
-    const bool is_there = row < spot.length, is_first = row == 0 && spot.first == 0;
-    const bool is_last = spot.is_last && row == spot.length - 1;
-    const long long line = spot.outer * all.inner + spot.column;
-    if (is_there && is_first && all.before != nullptr)
-      full.b = minus_product(full.b, full.dl, all.before[line]);
-    if (is_there && is_last && all.after != nullptr)
-      full.b = minus_product(full.b, full.du, all.after[line]);
-    return {is_there && !is_first ? full.dl : T(0), is_there ? full.d : T(1),
-            is_there && !is_last ? full.du : T(0), is_there ? full.b : T(0)};
+    const bool is_there = row < spot.length;
+    const bool has_before = row > 0 || spot.first > 0 || all.before != nullptr;
+    const bool has_after = row < spot.length - 1 || !spot.is_last || all.after != nullptr;
+    if (is_there) return {has_before ? full.dl : T(0), full.d, has_after ? full.du : T(0), full.b};
+    if (row == ROWS - 1) return {T(0), T(1), T(0), known_after(all, spot)};
+    return {T(0), T(1), T(all.after != nullptr && ends_line(spot) ? -1 : 0), T(0)};
   }
 };

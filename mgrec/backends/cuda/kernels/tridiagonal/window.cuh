@@ -133,7 +133,7 @@ DEVICE inline void solve_windows(const Windows& all) {
     const T dl = row.dl, d = row.d, du = row.du, b = row.b;
 
     // The separator's row: before·z[-1] + z + after·z[+1] = rhs.
-    const bool is_end = lane == LANES - 1;
+    const bool is_end = lane == LANES - 1 || here.is_last;
     const int next = is_end ? own : own + WIDTH;
     T pivot = minus_product(d, dl, done.after[ROWS - 2]);
     if (!is_end) pivot = minus_product(pivot, du, published[1][0][next]);
@@ -146,6 +146,14 @@ DEVICE inline void solve_windows(const Windows& all) {
     rhs = rhs * inverse;
     bounds.ratio(before);
     bounds.ratio(after);
+    if (here.first == 0) {
+      rhs = minus_product(rhs, before, known_before(all, here));
+      before = T(0);
+    }
+    if (here.is_last) {
+      rhs = minus_product(rhs, after, known_after(all, here));
+      after = T(0);
+    }
     const Real left = sum_of_parts(before), right = sum_of_parts(after);
     passed[0][own] = left / (1 - right);
     passed[1][own] = right / (1 - left);
@@ -187,7 +195,8 @@ DEVICE inline void solve_windows(const Windows& all) {
       hangs = __syncthreads_or(!(magnitude(before) <= APART && magnitude(after) <= APART));
     }
 
-    const T z = lane > 0 ? published[from][2][own - WIDTH] : T(0);
+    const bool is_first = lane == 0 || here.first == 0;
+    const T z = is_first ? known_before(all, here) : published[from][2][own - WIDTH];
     done.rhs[ROWS - 1] = rhs;
     T odd = odd_part(rhs);
 #pragma unroll
