@@ -4,8 +4,7 @@ Coins on a cold plate
 
 The example solves the heat equation in a plane. The scheme of alternating directions (Peaceman and
 Rachford 1955) is implicit along one axis and then along the other. Each half of a step solves as
-many tridiagonal systems as the plate has rows, or columns. mgrec solves them along either axis
-without a transpose.
+many tridiagonal systems as the plate has rows, or columns. mgrec solves them along either axis.
 
 The initial temperature is scikit-image's picture of Greek coins from Pompeii: bright is hot.
 """
