@@ -42,8 +42,8 @@ def linear_recurrence(
     reverse : bool, optional
         If True, solve w_i = s_i·w_{i+1} + t_i, from the last step to the first.
     reset : array_like, optional
-        Mask or labels that split the axis into segments. The state is `initial` before each true
-        element of a mask, and before each change of label. See :ref:`guide-reset`.
+        Mask or labels that divide the axis into segments. The state is reset to `initial` before
+        each true element of a mask, and at each change of label. See :ref:`guide-reset`.
     memory : {"stream", "two-pass"}, optional
         Memory use of Dask arrays. "stream" keeps the operands of a group of chunks between the
         phases; "two-pass" reads each chunk twice instead. See :ref:`guide-chunks`.
@@ -80,13 +80,14 @@ def linear_recurrence(
 
     Notes
     -----
-    *Accuracy.* Let u be the unit roundoff and W_i = |s_i|·W_{i-1} + |t_i|, W_0 = |initial|. The
-    error of w_i is at most 4·(i + 1)·u·W_i, plus a term for subnormal numbers; complex numbers have
-    four times this bound. The sequential loop has half of it. Integers are exact modulo 2**bits.
+    *Accuracy.* Let u be the unit roundoff and W_i = |s_i|·W_{i-1} + |t_i|, W_0 = |initial|. If W
+    stays finite in the dtype, the error of w_i is at most 4·(i + 1)·u·W_i, plus a term for
+    subnormal numbers; complex numbers have four times this bound. The sequential loop has half of
+    it. Integers are exact modulo 2**bits.
 
-    *Special values.* nan, +inf and -inf occur in the same elements as in the sequential loop, with
-    two exceptions that :doc:`/how/linear` states: rounding alone decides whether the loop
-    overflows, or numbers are complex.
+    *Special values.* nan, +inf and -inf occur in the same elements as in the sequential loop, and
+    results are finite where the loop's are. :doc:`/how/linear` lists the exceptions: overflows
+    that rounding alone decides, complex numbers, and segments on a GPU.
 
     *Cost.* One thread reads the operands once. Several threads, and Dask chunks, read them twice
     unless the recurrence is contractive. An unstable recurrence over many Dask chunks runs at the

@@ -40,7 +40,7 @@ def lfilter(
         shape of `x` with max(len(a), len(b)) − 1 along `axis`; other axes may have length 1. The
         default is 0.
     reset : array_like, optional
-        Mask or labels that split the axis into segments. Each segment is filtered as by a call of
+        Mask or labels that divide the axis into segments. Each segment is filtered as by a call of
         its own, from the states `zi`. See :ref:`guide-reset`.
     out : array, optional
         C-contiguous array of the shape and dtype of the result, into which y is written. It must
