@@ -3,8 +3,8 @@ Depth of field, by a summed-area table
 ======================================
 
 A box blur takes four numbers of a summed-area table for each pixel, for any width (Crow 1984). The
-width may therefore vary from pixel to pixel. This imitates a lens, which blurs objects that are far
-from its focus.
+width may therefore vary from pixel to pixel. This imitates a lens, which blurs objects
+that are far from its focus.
 
 The data are a stereo pair of the Middlebury 2014 benchmark, which scikit-image contains: a
 motorcycle and its disparities, which determine the depth.

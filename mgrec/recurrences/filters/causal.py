@@ -61,7 +61,7 @@ def lfilter(
         If the result would not be float32, float64, complex64 or complex128. Integers alone raise
         it, as in SciPy.
     TypeError
-        If an array is masked, its dtype is not a number of at most 64 bits a component, or `out`
+        If an array is masked, its dtype is not numeric with at most 64 bits a component, or `out`
         has the wrong array type or is given for a Dask array.
     ValueError
         If a[0] is 0, or shapes do not match, that of `out` included.
@@ -148,7 +148,7 @@ def sosfilt(
         If the result would not be float32, float64, complex64 or complex128. Integers alone raise
         it, as in SciPy.
     TypeError
-        If an array is masked, its dtype is not a number of at most 64 bits a component, or `out`
+        If an array is masked, its dtype is not numeric with at most 64 bits a component, or `out`
         has the wrong array type or is given for a Dask array.
     ValueError
         If shapes do not match, that of `out` included, or a_0 of a section is not 1.
