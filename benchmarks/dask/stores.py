@@ -13,14 +13,14 @@ from typing import Any
 import dask.array as da
 import numpy as np
 
-from mgrec.cli import stores
+from mgrec.cli import files
 
 CHUNK = 2_000_000
 
 
 def create(path: Path, size: int) -> Any:
     if path.suffix == ".npy":
-        return stores.create(path, (size,), np.dtype(float), ())
+        return files.create(path, da.zeros(size, chunks=-1))
     import zarr
 
     return zarr.create_array(
@@ -31,8 +31,7 @@ def create(path: Path, size: int) -> Any:
 def load(path: Path) -> da.Array:
     if path.suffix == ".zarr":
         return da.from_zarr(str(path))
-    found = stores.find(path)
-    return stores.lazy(found, da.core.normalize_chunks((CHUNK,), found.shape), found.shape)
+    return files.lazy(files.open_array(str(path)), {-1: CHUNK})
 
 
 def write_operand(path: Path, size: int) -> None:

@@ -111,7 +111,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--results", type=Path, default=records.RESULTS, help="folder of results")
     parser.add_argument("--out", type=Path, default=Path("mgrec-report.html"), help="the page")
     given = parser.parse_args(arguments)
-    given.out.write_text(render(given.results))
+    try:
+        page = render(given.results)
+    except FileNotFoundError as error:
+        parser.error(str(error))
+    given.out.write_text(page)
     print(given.out)
 
 

@@ -1,160 +1,130 @@
-"""``mgrec align``: alignments of sequences in files."""
+"""``mgrec align``: scores of sequences in FASTA or FASTQ files."""
 
 from __future__ import annotations
 
-import shlex
+import gzip
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import zlib
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TextIO
 
 import click
-import numpy as np
-from rich.console import Console
 
 from ..recurrences.alignment import smith_waterman
-from . import failure, fasta, operands, progress, sam
-from .fasta import Record
+from .failure import EXIT_CODES, BadInput, in_one_line
+from .machine import require
 from .output import check_output, in_place_when_complete
+from .progress import bars
 
-HELP = f"""Align every sequence of A with every one of B, or with its partner.
-
-A and B are FASTA or FASTQ files (.fasta, .fa, .fna, .faa, .fastq, .fq), which may be compressed
-(.gz). OUT is a .sam file of alignments, B being the references, with the score as tag AS; or a
-.tsv file of scores and of the positions where alignments end, counted from 1. Without OUT the
-table goes to standard output.
-
-Scores are those of a matrix (--matrix BLOSUM62), or of --match and --mismatch; --gap is that of
-the first letter of a gap and --extend of each further one, all as they are added: below 0.
-
-Lower-case letters count as capitals; with --match, --case-sensitive makes them differ. With
---match, the N of nucleotides mismatches every letter, N included. Sequences are nucleotides if at
-least nine in ten letters of A and B are A, C, G, T, U or N.
-
-OUT appears when it is complete, and not before.
-
-{failure.EXIT_CODES}"""
-
-_COLUMNS = "query\ttarget\tscore\tquery_end\ttarget_end\n"
-# Pairs whose scores are computed in one call.
-_TOGETHER = 1024
-Pairs = tuple[Sequence[Record], Sequence[Record]]
+Records = Sequence[tuple[str, str]]
 
 
-@click.command("align", help=HELP, short_help="Align sequences in FASTA files.")
+@click.command("align", short_help="Align sequences in FASTA files.", epilog=EXIT_CODES)
 @click.argument("a", type=click.Path(path_type=Path))
 @click.argument("b", type=click.Path(path_type=Path))
 @click.option(
     "-o", "--output", "out", type=click.Path(path_type=Path), metavar="OUT",
-    help="The result: .sam or .tsv [default: a table on standard output].",
+    help="The table, separated by tabs [default: standard output].",
 )  # fmt: skip
 @click.option("--matrix", help="BLOSUM45, 50, 62, 80 or 90, or PAM30, 70 or 250.")
 @click.option("--match", type=float, help="Score of two letters that are equal.")
 @click.option("--mismatch", type=float, help="Score of two letters that are not.")
-@click.option("--case-sensitive", is_flag=True, help="With --match: a is not equal to A.")
 @click.option("--gap", type=float, required=True, help="Score of the first letter of a gap.")
 @click.option("--extend", type=float, help="Score of each further one [default: as --gap].")
 @click.option(
-    "--mode", type=click.Choice(["local", "global", "semi-global"]), default="local",
-    show_default=True, help="Parts, whole sequences, or whole ones whose ends are free.",
+    "--mode", default="local", show_default=True,
+    help="local: parts; global: whole sequences; semi-global: whole ones whose ends are free.",
 )  # fmt: skip
 @click.option("--pairs", is_flag=True, help="The first of A with the first of B, and so on.")
+@click.option("--cigar", is_flag=True, help="Add columns of where alignments begin, and CIGAR.")
 @click.option("--overwrite", is_flag=True, help="Replace OUT if it exists.")
 def align(
-    a: Path, b: Path, out: Path | None, case_sensitive: bool, pairs: bool, overwrite: bool,
-    mode: str, **scores: Any,
-) -> None:  # fmt: skip
-    left = "the table is not complete" if out is None else f"{out} was not written"
-    with failure.in_one_line(left):
+    a: Path, b: Path, out: Path | None, pairs: bool, cigar: bool, overwrite: bool, **scoring: Any
+) -> None:
+    """Align every sequence of A with every one of B, or with its partner.
+
+    A and B are FASTA files, or FASTQ (.fastq, .fq), which may be compressed (.gz). The result is a
+    table: a line a pair, positions counted from 1.
+
+    Scores are those of a matrix (--matrix BLOSUM62), or of --match and --mismatch; --gap is that
+    of the first letter of a gap and --extend of each further one, all as they are added: below 0.
+    Lower-case letters count as capitals. With --match, the N of nucleotides mismatches every
+    letter, N included: sequences are nucleotides if nine in ten letters are A, C, G, T, U or N.
+    """
+    state = "the table is not complete" if out is None else f"{out} was not written"
+    with in_one_line(state), ExitStack() as stack:
         if out is not None:
-            if out.suffix not in (".sam", ".tsv"):
-                raise failure.BadInput(f"{out} must end in .sam or .tsv")
             check_output(out, overwrite)
-        given = {name: _whole(value) for name, value in scores.items()} | {"mode": mode}
-        with operands.refused():
-            smith_waterman("", "", **given)
-        queries, targets = fasta.read(a, case_sensitive), fasta.read(b, case_sensitive)
+        for name, value in scoring.items():
+            if isinstance(value, float) and value.is_integer():
+                scoring[name] = int(value)  # integers are exact
+        try:
+            smith_waterman("", "", **scoring)
+        except (TypeError, ValueError) as error:
+            raise BadInput(str(error)) from error
+        queries, targets = read(a), read(b)
         if pairs and len(queries) != len(targets):
-            raise failure.BadInput(
-                f"--pairs wants as many sequences in {a} as in {b}; got {len(queries)} and "
-                f"{len(targets)}"
-            )
-        is_sam = out is not None and out.suffix == ".sam"
-        if is_sam:
-            sam.check_names(queries, targets)
-        if given["matrix"] is None and fasta.are_nucleotides([*queries, *targets]):
-            targets = [target.without_n() for target in targets]
-        with _opened(out, overwrite) as file:
-            file.write(sam.header(targets, shlex.join(sys.argv)) if is_sam else _COLUMNS)
-            groups = _partners(queries, targets) if pairs else _all(queries, targets)
-            _write(file, groups, _cells(queries, targets, pairs), is_sam, not pairs, given)
+            counts = f"{len(queries)} and {len(targets)}"
+            raise BadInput(f"--pairs wants as many sequences in {a} as in {b}; got {counts}")
+        if scoring["matrix"] is None and _are_nucleotides([*queries, *targets]):
+            # A letter that no query has.
+            targets = [(name, letters.replace("N", "\0")) for name, letters in targets]
+        file: Any = sys.stdout
+        if out is not None:
+            part = stack.enter_context(in_place_when_complete(out, overwrite))
+            file = stack.enter_context(part.open("w"))
+        groups = [(queries, targets)] if pairs else [([query], targets) for query in queries]
+        _write(file, groups, cigar, scoring)
 
 
-def _whole(score: Any) -> Any:
-    """A score as an integer if it is one: those are exact."""
-    return int(score) if isinstance(score, float) and score.is_integer() else score
+def read(path: Path) -> list[tuple[str, str]]:
+    """Return the names and the letters, as capitals, of all records of a file."""
+    require("Bio", "align", "align")
+    from Bio import SeqIO
+
+    suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+    kind = "fastq" if suffix in (".fastq", ".fq") else "fasta"
+    try:
+        with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
+            records = [(each.id, str(each.seq).upper()) for each in SeqIO.parse(file, kind)]
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise BadInput(f"{path} cannot be read as {kind.upper()}: {error}") from error
+    if not records:
+        raise BadInput(f"{path} has no sequences")
+    return records
 
 
-@contextmanager
-def _opened(out: Path | None, overwrite: bool) -> Iterator[TextIO]:
-    if out is None:
-        with failure.quiet_if_closed(sys.stdout):
-            yield sys.stdout
-        return
-    with in_place_when_complete(out, overwrite) as part, part.open("w") as file:
-        yield file
+def _are_nucleotides(records: Records) -> bool:
+    text = "".join(letters for _, letters in records)
+    return 10 * sum(map(text.count, "ACGTUN")) >= 9 * len(text)
 
 
-def _all(queries: Sequence[Record], targets: Sequence[Record]) -> Iterator[Pairs]:
-    """A query with each target."""
-    return (([query] * len(targets), targets) for query in queries)
-
-
-def _partners(queries: Sequence[Record], targets: Sequence[Record]) -> Iterator[Pairs]:
-    """As many pairs as are scored together."""
-    for begin in range(0, len(queries), _TOGETHER):
-        part = slice(begin, begin + _TOGETHER)
-        yield queries[part], targets[part]
-
-
-def _cells(queries: Sequence[Record], targets: Sequence[Record], pairs: bool) -> int:
-    n, m = ([len(record.letters) for record in records] for records in (queries, targets))
-    return sum(map(int.__mul__, n, m)) if pairs else sum(n) * sum(m)
-
-
-def _write(
-    file: TextIO,
-    groups: Iterator[Pairs],
-    cells: int,
-    is_sam: bool,
-    one_is_best: bool,
-    scores: dict[str, Any],
-) -> None:
-    """Lines of all pairs; of a query with several targets, one is its primary line."""
-    write = _write_sam if is_sam else _write_table
-    with progress.bars(Console(stderr=True)) as shown:
-        bar = progress.add_bar(shown, "Aligning", cells, "cells")
+def _write(file: TextIO, groups: Sequence[Any], cigar: bool, scoring: Any) -> None:
+    """Write a line a pair; a group is pairs, or one query and its targets."""
+    columns = ["query", "target", "score", "query_end", "target_end"]
+    columns += ["query_begin", "target_begin", "cigar"] if cigar else []
+    file.write("\t".join(columns) + "\n")
+    with bars() as shown:
+        total = sum(len(targets) for _, targets in groups)
+        bar = shown.add_task("Aligning", total=total, unit="pairs")
         for queries, targets in groups:
-            texts = [[record.compared for record in records] for records in (queries, targets)]
-            with operands.refused():
-                found = smith_waterman(*texts, **scores)
-            best = int(np.argmax(found.score)) if one_is_best else None
-            for k, (query, target) in enumerate(zip(queries, targets, strict=True)):
-                write(file, query, target, found, k, best in (None, k), scores)
-                progress.advance(shown, bar, len(query.letters) * len(target.letters))
+            queries = list(queries) * (len(targets) // len(queries))
+            query_names, query_letters = zip(*queries, strict=True)
+            target_names, target_letters = zip(*targets, strict=True)
+            rows = _align(list(query_letters), list(target_letters), cigar, scoring)
+            for row in zip(query_names, target_names, *rows, strict=True):
+                file.write("\t".join(map(str, row)) + "\n")
+            shown.advance(bar, len(targets))
 
 
-def _write_table(
-    file: TextIO, query: Record, target: Record, found: Any, k: int, is_primary: bool, scores: Any
-) -> None:
-    ends = found.query_end[k] + 1, found.target_end[k] + 1
-    fields = query.name, target.name, found.score[k], *ends
-    file.write("\t".join(map(str, fields)) + "\n")
-
-
-def _write_sam(
-    file: TextIO, query: Record, target: Record, found: Any, k: int, is_primary: bool, scores: Any
-) -> None:
-    traced = smith_waterman(query.compared, target.compared, output="alignment", **scores)
-    file.write(sam.line(query, target, traced, is_primary))
+def _align(queries: list[str], targets: list[str], cigar: bool, scoring: Any) -> list[Any]:
+    """Return scores, ends and, if they are wanted, begins and CIGARs of pairs."""
+    if not cigar:
+        found = smith_waterman(queries, targets, **scoring)
+        return [found.score, found.query_end + 1, found.target_end + 1]
+    paths = smith_waterman(queries, targets, output="alignment", **scoring)
+    ends = ("query_end", "target_end", "query_begin", "target_begin")
+    positions = [[getattr(path, end) + 1 for path in paths] for end in ends]
+    return [[path.score for path in paths], *positions, [path.cigar for path in paths]]

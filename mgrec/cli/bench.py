@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
+import os
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -19,77 +17,40 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from . import failure, hints
-from .failure import BadInput
-from .output import check_output, in_place_when_complete
+from .failure import BadInput, in_one_line
+from .machine import gpus, require
 
-NEEDED = {
-    "jinja2": "jinja2",
-    "markdown_it": "markdown-it-py",
-    "matplotlib": "matplotlib",
-    "scipy": "scipy",
-}
-"""Modules that studies and reports import, and the packages that have them."""
-HERE = Path(__file__).parents[1]
-# Absolute, since a study of a clone runs in its root.
-FOLDER = click.Path(path_type=Path, resolve_path=True)
-FILE = click.Path(path_type=Path, resolve_path=True, dir_okay=False)
+ROOT = Path(__file__).parents[2]
+"""The clone that mgrec runs from, or the folder of installed packages."""
 
 
-@dataclass(frozen=True)
-class Studies:
-    """A package of studies, the folder that Python finds it from, and where results go."""
-
-    name: str
-    root: Path
-    out: Path | None
-
-    @property
-    def results(self) -> Path:
-        """The folder of the results."""
-        return self.out or self.root / self.name / "results"
-
-    def module(self, name: str) -> Any:
-        """One of the package's modules."""
-        with _found_from(self.root):
-            return importlib.import_module(f"{self.name}.{name}")
-
-    def command(self, module: str, out: Path | None, options: Sequence[str] = ()) -> list[str]:
-        out = out or self.out
-        given = [*options, *(["--out", str(out)] if out else [])]
-        return [sys.executable, "-m", f"{self.name}.{module}", *given]
-
-    def run(self, command: list[str]) -> int:
-        return subprocess.run(command, cwd=self.root).returncode
-
-
-@contextmanager
-def _found_from(folder: Path) -> Iterator[None]:
-    sys.path.insert(0, str(folder))
-    try:
-        yield
-    finally:
-        sys.path.remove(str(folder))
-
-
-def _found() -> Studies:
-    """The studies of the clone that mgrec runs from, else those that were installed with it."""
-    clone = HERE.parent
-    if (clone / "benchmarks" / "catalogue.py").is_file():
-        return Studies("benchmarks", clone, None)
-    if (HERE / "_studies" / "catalogue.py").is_file():
-        return Studies("mgrec._studies", Path.cwd(), Path.cwd())
+def _package() -> str:
+    """Return the name of the package of studies."""
+    for name in ("benchmarks", "mgrec._studies"):
+        if (ROOT / name.replace(".", "/") / "catalogue.py").is_file():
+            return name
     raise BadInput("bench needs the studies, which this copy of mgrec was installed without")
 
 
-def _complete() -> Studies:
-    """The studies, and what all of them are drawn with."""
-    studies = _found()
-    lacking = [NEEDED[name] for name in NEEDED if importlib.util.find_spec(name) is None]
-    if lacking:
-        told = " and ".join(filter(None, (", ".join(lacking[:-1]), lacking[-1])))
-        raise BadInput(f"bench needs {told}: {hints.install('bench')}")
-    return studies
+def _catalogue() -> Sequence[Any]:
+    package = _package()
+    sys.path.insert(0, str(ROOT))
+    try:
+        return importlib.import_module(f"{package}.catalogue").STUDIES
+    finally:
+        sys.path.remove(str(ROOT))
+
+
+def _run(module: str, options: Sequence[str], folder: str = "--out") -> int:
+    """Run a module of the package in a process of its own; return its exit code."""
+    package = _package()
+    for needed in ("jinja2", "markdown_it", "matplotlib", "scipy"):
+        require(needed, "bench", "bench")
+    if package != "benchmarks":
+        options = [folder, ".", *options]  # not among the installed packages
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    command = [sys.executable, "-P", "-m", f"{package}.{module}", *options]
+    return subprocess.run(command, env={**os.environ, "PYTHONPATH": path}).returncode
 
 
 @click.group("bench", short_help="Measure this machine or its cluster; report results.")
@@ -99,11 +60,10 @@ def bench() -> None:
 
 @bench.command("list", short_help="The studies, and what they need.")
 def list_studies() -> None:
-    """Show all studies: what each holds against what, and how long it takes."""
-    with failure.in_one_line("nothing was run"):
-        entries = _found().module("catalogue").STUDIES
+    """Show all studies: what each compares with what, and how long it takes."""
+    with in_one_line("nothing was run"):
         table = Table("study", "what it measures", "minutes", "needs", box=None)
-        for entry in entries:
+        for entry in _catalogue():
             needs = {"gpu": "a GPU", "disk": "8 GB of disk"}.get(entry.needs, "")
             table.add_row(entry.name, entry.about, f"{entry.minutes:g}", needs)
         Console(width=max(100, shutil.get_terminal_size().columns)).print(table)
@@ -112,100 +72,56 @@ def list_studies() -> None:
 @bench.command("run", short_help="Run some studies, or all.")
 @click.argument("names", nargs=-1, required=True, metavar="STUDY...")
 @click.option(
-    "--out", type=FOLDER,
-    help="Folder of the results [default: this one, or benchmarks/results/ of a clone].",
-)  # fmt: skip
-def run_studies(names: tuple[str, ...], out: Path | None) -> None:
+    "--out", help="Folder of the results [default: this one, or benchmarks/results/ of a clone]."
+)
+def run_studies(names: tuple[str, ...], out: str | None) -> None:
     """Run the named studies one after the other; "all" are those that this machine can run.
 
     A study that fails does not end the others; the exit code tells.
     """
-    with failure.in_one_line("results that were written stay"):
-        studies = _complete()
-        console = Console(stderr=True)
-        chosen = _chosen(studies.module("catalogue").STUDIES, names, console)
-        failed = []
+    with in_one_line("results that were written stay"):
+        console, failed = Console(stderr=True, highlight=False), []
+        chosen = _chosen(_catalogue(), names, console)
         for number, entry in enumerate(chosen, 1):
             console.rule(f"{number} of {len(chosen)}: {entry.name}, about {entry.minutes:g} min")
-            begun = time.monotonic()
-            if studies.run(studies.command(entry.module, out)):
+            start = time.monotonic()
+            if _run(entry.module, ["--out", out] if out else []):
                 failed.append(entry.name)
-            console.print(f"{entry.name}: {time.monotonic() - begun:.0f} s", highlight=False)
+            console.print(f"{entry.name}: {time.monotonic() - start:.0f} s")
         if failed:
             raise BadInput(f"these studies failed, or say that something is wrong: {failed}")
 
 
 def _chosen(entries: Sequence[Any], names: tuple[str, ...], console: Console) -> list[Any]:
-    """The entries of the names, in the order of the list."""
-    known = {entry.name: entry for entry in entries}
-    unknown = [name for name in names if name not in known and name != "all"]
-    if unknown:
-        near = _near(unknown[0], [*known])
-        meant = f"did you mean {' or '.join(near)}? " if near else ""
-        raise BadInput(f"there is no study {unknown[0]!r}; {meant}mgrec bench list shows them")
+    """Return the entries of the names, in the order of the list."""
+    known = [entry.name for entry in entries]
+    for name in names:
+        if name not in (*known, "all"):
+            near = [k for k in known if name in k] or get_close_matches(name, known)
+            meant = f"did you mean {' or '.join(near)}? " if near else ""
+            raise BadInput(f"there is no study {name!r}; {meant}mgrec bench list shows them")
     if "all" not in names:
         return [entry for entry in entries if entry.name in names]
-    has_gpu = _has_gpu()
-    left = [entry.name for entry in entries if entry.needs == "gpu" and not has_gpu]
-    if left:
-        console.print(f"Left out, since there is no GPU: {', '.join(left)}", highlight=False)
-    return [entry for entry in entries if entry.name not in left]
+    left_out = [] if gpus() else [entry.name for entry in entries if entry.needs == "gpu"]
+    if left_out:
+        console.print(f"Left out, since there is no GPU: {', '.join(left_out)}")
+    return [entry for entry in entries if entry.name not in left_out]
 
 
-def _near(word: str, names: Sequence[str]) -> list[str]:
-    """Names that contain a word, or are spelt nearly like it."""
-    return [name for name in names if word in name] or get_close_matches(word, names)
+def _add(name: str, module: str, folder: str, short_help: str) -> None:
+    """Add a command that hands its options to a module, which documents them by --help."""
+
+    def run(options: tuple[str, ...]) -> None:
+        with in_one_line("results that were written stay"):
+            code = _run(module, options, folder)
+        if code:
+            raise SystemExit(code)
+
+    argument = click.Argument(["options"], nargs=-1, type=click.UNPROCESSED)
+    about: Any = {"short_help": short_help, "add_help_option": False}
+    settings = {"ignore_unknown_options": True}
+    bench.add_command(click.Command(name, settings, run, [argument], **about))
 
 
-def _has_gpu() -> bool:
-    from .devices import gpus
-
-    return bool(gpus())
-
-
-@bench.command("report", short_help="All results on one page.")
-@click.option("--results", type=FOLDER, help="Folder of results [default: as of bench run].")
-@click.option("--out", type=FILE, default="mgrec-report.html", show_default=True)
-def report(results: Path | None, out: Path) -> None:
-    """Render stored results into one HTML page that needs no other file.
-
-    A picture a result, its machine, versions and tables.
-    """
-    with failure.in_one_line("nothing was written"):
-        check_output(out, overwrite=True)
-        studies = _complete()
-        render = studies.module("published.report").render
-        try:
-            page = render(results or studies.results)
-        except FileNotFoundError as error:
-            raise BadInput(str(error)) from None
-        with in_place_when_complete(out) as part:
-            part.write_text(page)
-        click.echo(out)
-
-
-@bench.command("scaling", short_help="One recurrence over 1 to all GPUs, or processes.")
-@click.option("--cluster", type=click.Choice(["local", "cuda"]), default="local", show_default=True)
-@click.option("--workers", type=click.IntRange(1), help="[default: all GPUs, or 2 processes]")
-@click.option("--small", is_flag=True, help="Small arrays: about two minutes.")
-@click.option("--minutes", type=click.FloatRange(min=0.0), help="At most so many, in all.")
-@click.option(
-    "--out", type=FOLDER,
-    help="Folder of the results [default: this one, or benchmarks/results/ of a clone].",
-)  # fmt: skip
-def scaling(
-    cluster: str, workers: int | None, small: bool, minutes: float | None, out: Path | None
-) -> None:
-    """Measure strong and weak scaling, latency, plans and peers on a cluster.
-
-    Efficiency, Dask's share, bytes that crossed workers, the fraction of a copy's bandwidth, and
-    a model fitted on them, as JSON and as tables; benchmarks/README.md says how to draw them.
-    """
-    with failure.in_one_line("results that were written stay"):
-        studies = _complete()
-        options = ["--cluster", cluster, *(["--small"] if small else [])]
-        options += ["--workers", str(workers)] if workers else []
-        options += ["--minutes", str(minutes)] if minutes else []
-        code = studies.run(studies.command("dask.scaling", out, options))
-    if code:
-        raise SystemExit(code)
+_add("scaling", "dask.scaling", "--out", "One recurrence over 1 to all GPUs, or processes.")
+_add("report", "published.report", "--results", "All results on one page.")

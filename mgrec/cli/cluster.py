@@ -14,76 +14,63 @@ from pathlib import Path
 from typing import Any
 
 from dask import config
-from dask.utils import parse_timedelta
 from distributed import Client, LocalCluster
 from distributed.comm import connect
 from distributed.security import Security
-from distributed.utils import LoopRunner, sync
 
-from . import hints, signals
-from .devices import gpus
+from . import signals
 from .failure import BadInput
+from .machine import gpus, require
 
 HELP = (
     "Where to compute: local (the processors of this machine), cuda (its GPUs), auto (cuda if "
     "there are GPUs, or local), the address of a running scheduler (tcp://HOST:PORT or "
     "tls://HOST:PORT), or a scheduler file."
 )
-_PATIENCE = "10s"
-
-
-def default_cluster() -> str:
-    """cuda where this machine has GPUs and dask-cuda, local elsewhere."""
-    return "cuda" if importlib.util.find_spec("dask_cuda") and gpus() else "local"
-
-
+# Seconds in which a scheduler must answer.
+PATIENCE = 10.0
 # Dask (2026.7) gives up for good a worker that is not back 15 s after it was lost.
-PATIENT = {"distributed.deploy.lost-worker-timeout": "1 hour"}
+_PATIENT = {"distributed.deploy.lost-worker-timeout": "1 hour"}
 
 
 @contextmanager
 def open_cluster(name: str, workers: int = 1) -> Iterator[Client]:
-    """A client of the cluster (see HELP); one that is started here is closed at the end.
+    """Yield a client of the cluster (see HELP); one that is started here is closed at the end.
 
     Certificates for TLS are those of Dask's configuration (``distributed.comm.tls``). Where
     `workers` is more than 1, wait for that many workers of a cluster that is starting.
     """
-    _quieten()
-    name = default_cluster() if name == "auto" else name
-    with ExitStack() as stack:
-        if name in ("local", "cuda"):
-            stack.enter_context(config.set(PATIENT))
-            with _signals_held_back():
-                cluster = stack.enter_context(_local() if name == "local" else _cuda())
-            yield stack.enter_context(Client(cluster, set_as_default=False))
-        else:
-            client = stack.enter_context(_connected(name))
-            if workers > 1:
-                client.wait_for_workers(workers)
-            if not client.nthreads():
-                raise BadInput(f"the cluster at {name} has no workers: start one first")
-            yield client
-
-
-def _quieten() -> None:
-    """Silence distributed's log: it would bury the one line that says what went wrong."""
+    # Its log would bury the one line that says what went wrong.
     config.set({"distributed.logging.distributed": "critical"})
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    if name == "auto":
+        name = "cuda" if importlib.util.find_spec("dask_cuda") and gpus() else "local"
+    with ExitStack() as stack:
+        if name in ("local", "cuda"):
+            stack.enter_context(config.set(_PATIENT))
+            with _signals_held_back():
+                cluster = stack.enter_context(_start(name))
+            yield stack.enter_context(Client(cluster, set_as_default=False))
+            return
+        client = stack.enter_context(_connect(name))
+        if workers > 1:
+            client.wait_for_workers(workers)
+        if not client.nthreads():
+            raise BadInput(f"the cluster at {name} has no workers: start one first")
+        yield client
 
 
-def _local() -> LocalCluster:
-    return LocalCluster(dashboard_address=":0", silence_logs=logging.CRITICAL)
-
-
-def _cuda() -> Any:
-    if not gpus():
+def _start(name: str) -> Any:
+    options: Any = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
+    if name == "local":
+        return LocalCluster(**options)
+    found = gpus()
+    if not found:
         raise BadInput("cluster cuda needs an NVIDIA GPU and its driver: nvidia-smi shows none")
-    if importlib.util.find_spec("dask_cuda") is None:
-        extra = gpus()[0].extra
-        raise BadInput(f"cluster cuda needs dask-cuda: {hints.install(extra)}")
+    require("dask_cuda", found[0].extra, "cluster cuda")
     from dask_cuda import LocalCUDACluster
 
-    return LocalCUDACluster(dashboard_address=":0", silence_logs=logging.CRITICAL)
+    return LocalCUDACluster(**options)
 
 
 @contextmanager
@@ -105,48 +92,33 @@ def _signals_held_back() -> Iterator[None]:
     signals.check()
 
 
-def _connected(name: str) -> Client:
-    if "://" in name:
-        return _reached(name, name)
-    if not Path(name).is_file():
-        raise BadInput(
-            f"cluster must be auto, local, cuda, tcp://HOST:PORT, tls://HOST:PORT or an existing "
-            f"scheduler file; got {name}"
-        )
-    try:
-        address = json.loads(Path(name).read_text())["address"]
-    except (OSError, ValueError, KeyError, TypeError):
-        raise BadInput(f"{name} is no scheduler file: it names no address") from None
-    return _reached(name, address)
-
-
-def _reached(name: str, address: str) -> Client:
-    runner = LoopRunner()
-    runner.start()
+def _connect(name: str) -> Client:
+    address = name
+    if "://" not in name:
+        if not Path(name).is_file():
+            raise BadInput(f"--cluster {name} is no address, no file, and none of the names")
+        try:
+            address = str(json.loads(Path(name).read_text())["address"])
+        except (OSError, ValueError, KeyError, TypeError):
+            raise BadInput(f"{name} is no scheduler file: it names no address") from None
     try:
         # A client that fails to start hangs for 20 s when it is deleted (Dask 2026.7).
-        sync(runner.loop, _greet, address)
-        return Client(address, timeout=_PATIENCE, set_as_default=False)
+        asyncio.run(_greet(address))
+        return Client(address, timeout=PATIENCE, set_as_default=False)
     except Exception as error:  # What is no scheduler may answer anything.
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise BadInput(f"the cluster at {name} cannot be reached: {reason}") from error
-    finally:
-        runner.stop()
 
 
 async def _greet(address: str) -> None:
-    """Raise unless a scheduler answers at an address."""
+    """Raise unless a scheduler answers at an address; a listener may stay silent for good."""
     options = Security().get_connection_args("client")
-    connecting = connect(address, timeout=_PATIENCE, **options)
-    # Without a timeout a listener that never answers would block for good.
-    try:
-        comm = await asyncio.wait_for(connecting, parse_timedelta(_PATIENCE) + 1)
-    except TimeoutError:
-        raise TimeoutError("who listens there does not answer as a scheduler does") from None
+    async with asyncio.timeout(2 * PATIENCE):
+        comm = await connect(address, timeout=PATIENCE, **options)
     await comm.close()
 
 
 def describe(client: Client) -> tuple[int, int]:
-    """The numbers of workers and of their threads."""
+    """Return the numbers of workers and of their threads."""
     threads = client.nthreads().values()
     return len(threads), sum(threads)

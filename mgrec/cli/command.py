@@ -1,12 +1,11 @@
-"""The command ``mgrec``: ``demo``, ``linear``, ``tridiagonal``, ``filter``, ``align``, ..."""
+"""The command ``mgrec``."""
 
 from __future__ import annotations
 
 import click
 
 from .. import __version__
-from . import align, bench, demo, info, linear, sat, tridiagonal
-from . import filter as filtering
+from . import align, bench, demo, info, solve
 
 __all__ = ["main"]
 
@@ -18,7 +17,7 @@ def main() -> None:
 
 
 for command in (
-    demo.demo, linear.linear, tridiagonal.tridiagonal, filtering.filter_, sat.sat, align.align,
-    info.info, bench.bench,
+    demo.demo, solve.linear, solve.tridiagonal, solve.filter_, solve.sat, align.align, info.info,
+    bench.bench,
 ):  # fmt: skip
     main.add_command(command)

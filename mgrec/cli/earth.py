@@ -12,43 +12,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 import numpy as np
 
 PARALLELS = 2160
 PLACES = 43_200
 RADIUS = 6371.0  # km
-# Distance after which 1 - 1/e of the air is of the new kind, in km.
-OVER_SEA = 500.0
-OVER_LAND = 1000.0
+# Distance after which 1 - 1/e of the air is of the new kind, in km, over sea and over land.
+DISTANCES = np.array([500.0, 1000.0])
 
 
 @dataclass(frozen=True)
 class MaritimeAir:
     """Coefficients of w_i = s_i·w_{i-1} + t_i, the share of maritime air in a west wind.
 
-    Over sea the share relaxes towards 1 within about 500 km, over land towards 0 within about
-    1000 km: an exponentially weighted moving average of "is there sea?", whose
-    weights follow from the distance between two places, dx, shorter nearer to the poles::
+    Over sea the share relaxes towards 1 within about L = 500 km, over land towards 0 within about
+    1000 km; dx is the distance between two places, shorter nearer to the poles::
 
         s_i = exp(-dx_i / L_i),   t_i = 1 - s_i over sea, 0 over land
 
     At 180° the thread goes on one parallel further south: one recurrence from pole to pole.
-
-    Parameters
-    ----------
-    turns : int
-        Parallels, from 60° N southwards if these are not all.
-
-    Attributes
-    ----------
-    shape : tuple of int
-        (2, steps): s and t.
+    `turns` is the number of parallels, from 60° N southwards if these are not all.
 
     Examples
     --------
-    >>> s, t = MaritimeAir(2160)[:, 40_000_000:40_000_002]
+    >>> s, t = MaritimeAir(2160)[40_000_000:40_000_002]
     >>> s
     array([0.99819498, 0.99819498])
     """
@@ -61,40 +49,30 @@ class MaritimeAir:
         return 0 if self.turns > PARALLELS - 360 else 360
 
     @property
-    def shape(self) -> tuple[int, int]:
-        return 2, self.turns * PLACES
-
-    @property
-    def ndim(self) -> int:
-        return 2
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return np.dtype(np.float64)
-
-    def __getitem__(self, index: tuple[slice, slice]) -> np.ndarray:
-        rows, steps = index
-        begin, end, _ = steps.indices(self.shape[1])
-        north = self.first * PLACES
-        sea = is_sea(north + begin, north + end)
-        coefficients = np.empty((2, sea.size))
-        # One exponential a parallel and kind of surface, not one a step.
-        for turn in range(begin // PLACES, -(-end // PLACES)):
-            here = slice(max(turn * PLACES - begin, 0), (turn + 1) * PLACES - begin)
-            step_length = 2 * np.pi * RADIUS / PLACES * np.cos(np.radians(self.latitude()[turn]))
-            is_there = sea[here]
-            over_sea, over_land = np.exp(-step_length / np.array([OVER_SEA, OVER_LAND]))
-            coefficients[0, here] = np.where(is_there, over_sea, over_land)
-            coefficients[1, here] = is_there * -np.expm1(-step_length / OVER_SEA)
-        return coefficients[rows]
+    def steps(self) -> int:
+        return self.turns * PLACES
 
     def latitude(self) -> np.ndarray:
-        """Degrees north of every turn."""
-        return latitudes()[self.first : self.first + self.turns]
+        """Return degrees north of every turn."""
+        return 90.0 - (5 + 10 * np.arange(self.first, self.first + self.turns)) / 120
 
+    def is_sea(self, start: int, stop: int) -> np.ndarray:
+        """Return whether there is sea at the places of steps from `start` to `stop`."""
+        north = self.first * PLACES
+        return is_sea(north + start, north + stop)
 
-def latitudes() -> np.ndarray:
-    return 90.0 - (5 + 10 * np.arange(PARALLELS)) / 120
+    def __getitem__(self, steps: slice) -> np.ndarray:
+        """Return s and t of steps."""
+        start, stop, _ = steps.indices(self.steps)
+        sea = self.is_sea(start, stop)
+        coefficients = np.empty((2, sea.size))
+        # One exponential a parallel and kind of surface, not one a step.
+        for turn in range(start // PLACES, -(-stop // PLACES)):
+            here = slice(max(turn * PLACES - start, 0), (turn + 1) * PLACES - start)
+            dx = 2 * np.pi * RADIUS / PLACES * np.cos(np.radians(self.latitude()[turn]))
+            coefficients[0, here] = np.where(sea[here], *np.exp(-dx / DISTANCES))
+            coefficients[1, here] = sea[here] * -np.expm1(-dx / DISTANCES[0])
+        return coefficients
 
 
 @cache
@@ -103,10 +81,9 @@ def _ends() -> np.ndarray:
         return np.cumsum(np.load(file)["lengths"], dtype=np.int64)
 
 
-def is_sea(begin: int, end: int) -> np.ndarray:
-    """Whether there is sea at the places from `begin` to `end`, counted from the north pole."""
+def is_sea(start: int, stop: int) -> np.ndarray:
+    """Return whether there is sea at places from `start` to `stop`, counted from the north pole."""
     ends = _ends()
-    runs = slice(np.searchsorted(ends, begin, "right"), np.searchsorted(ends, end) + 1)
-    lengths = np.diff(np.clip(ends[runs], begin, end), prepend=begin)
-    kinds = np.arange(runs.start, runs.start + lengths.size) % 2 == 0
-    return np.repeat(kinds, lengths)
+    runs = slice(np.searchsorted(ends, start, "right"), np.searchsorted(ends, stop) + 1)
+    lengths = np.diff(np.clip(ends[runs], start, stop), prepend=start)
+    return np.repeat(np.arange(runs.start, runs.start + lengths.size) % 2 == 0, lengths)

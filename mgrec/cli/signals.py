@@ -21,18 +21,16 @@ _held = threading.Event()
 
 @contextmanager
 def raised() -> Iterator[None]:
-    """Raise KeyboardInterrupt for each of these signals, so that all is cleaned up.
+    """Raise KeyboardInterrupt for each of these signals, so that the command cleans up.
 
     SIGTERM and SIGHUP stay ignored if they were, as after ``nohup``.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     before = {}
     try:
-        for number in WORDS:
-            if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:
-                before[number] = signal.signal(number, _stop)
+        if threading.current_thread() is threading.main_thread():
+            for number in WORDS:
+                if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:
+                    before[number] = signal.signal(number, _stop)
         yield
     finally:
         for number, handler in before.items():
@@ -41,21 +39,16 @@ def raised() -> Iterator[None]:
 
 
 def _stop(number: int, frame: Any) -> None:
-    is_first = not _arrived
-    _arrived.append(number)
     # A closed terminal sends SIGHUP more than once: cleaning up goes on. Ctrl-C stops it.
-    is_wanted = is_first or number == signal.SIGINT
-    if is_wanted and not _held.is_set() and not _is_dropped_in(frame):
-        raise KeyboardInterrupt
-
-
-def _is_dropped_in(frame: Any) -> bool:
-    """Whether Python would print an exception raised here, and go on."""
+    is_wanted = not _arrived or number == signal.SIGINT
+    _arrived.append(number)
     while frame is not None:
+        # Python prints and drops what is raised here.
         if frame.f_code.co_name in ("_gc_callback", "__del__"):
-            return True
+            return
         frame = frame.f_back
-    return False
+    if is_wanted and not _held.is_set():
+        raise KeyboardInterrupt
 
 
 @contextmanager
@@ -71,7 +64,6 @@ def held_back() -> Iterator[None]:
 
 
 def first() -> signal.Signals | None:
-    """The first signal that came to this command."""
     return signal.Signals(_arrived[0]) if _arrived else None
 
 

@@ -4,15 +4,7 @@ import pytest
 from click.testing import CliRunner
 from distributed import LocalCluster
 
-from mgrec.cli import hints
 from mgrec.cli.command import main
-
-
-@pytest.fixture(autouse=True)
-def as_from_an_index(monkeypatch):
-    """Hints as if an index had mgrec, however the tests were installed."""
-    monkeypatch.setattr(hints, "_origin", dict)
-    monkeypatch.setattr(hints, "_packages", lambda extra: [f"mgrec[{extra}]"])
 
 
 @pytest.fixture(scope="session")
@@ -35,7 +27,7 @@ def address(cluster):
 
 @pytest.fixture
 def mgrec():
-    """Run the command in this process: ``mgrec("linear", ...)``."""
+    """Run the command in this process and folder: ``mgrec("linear", ...)``."""
 
     def run(*arguments):
         return CliRunner().invoke(main, [str(argument) for argument in arguments])

@@ -80,7 +80,7 @@ def test_a_second_ctrl_c_does_not_keep_the_part(tmp_path, name, make, monkeypatc
     monkeypatch.setattr(output, "_remove", signalled)
     stopped = failure.in_one_line("nothing")
     with (
-        pytest.raises(failure.Interrupted),
+        pytest.raises(failure.Failure),
         stopped,
         in_place_when_complete(tmp_path / name) as part,
     ):

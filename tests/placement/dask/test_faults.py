@@ -27,7 +27,7 @@ from faults import (
 
 from mgrec import Coefficient, linear_recurrence
 from mgrec.cli.command import main
-from mgrec.cli.writing import fill
+from mgrec.cli.solve import fill
 
 WORKERS = 2
 
