@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-# The extensions beside this file, and the results' reader of benchmarks.
+# The extensions in this folder, and the reader of results in benchmarks.
 sys.path[:0] = [str(ROOT / "docs"), str(ROOT)]
 
 import mgrec  # noqa: E402
@@ -34,13 +34,13 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 exclude_patterns = ["examples", "figures", "gallery/*.py"]
-# Sphinx keeps no functions in its cache, and numpydoc's and the gallery's settings have some.
+# Sphinx cannot cache functions, which the settings of numpydoc and the gallery contain.
 suppress_warnings = ["config.cache"]
 nitpicky = True
-# Words of numpydoc's type lines that name no class.
+# Words in numpydoc's type lines that are not names of classes.
 nitpick_ignore_regex = [("py:.*", r"(?!mgrec).*")]
 
-# Links to other projects need the network, and an answer: a build must not depend on either.
+# Links to other projects need the network; a build must not depend on it.
 if os.environ.get("READTHEDOCS") or os.environ.get("MGREC_DOCS_ONLINE"):
     intersphinx_mapping = {
         "python": ("https://docs.python.org/3", None),

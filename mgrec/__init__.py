@@ -1,34 +1,34 @@
-"""mgrec: recurrences that are too long, too many or too slow for one loop.
+"""mgrec: recurrences on NumPy, CuPy and Dask arrays.
 
 linear_recurrence, rational_recurrence
-    Recurrences of first order along an axis of NumPy, CuPy or Dask arrays.
+    Solve recurrences of first order along an axis.
 scan
-    Recurrences by any transfer map: those of ``maps``, or a TransferMap of your own, which
+    Solve recurrences of any transfer map: one of ``maps``, or a TransferMap of your own, which
     check_laws tests.
 weighted_scan
-    All entries before each one, accumulated, weighted by the steps between.
+    Accumulate all entries before each one, weighted by the steps between them.
 starts
-    Where each of many sequences starts, for recurrences and filters that start anew there.
+    Mark the first step of each sequence in an array of concatenated sequences.
 Coefficient
-    An operand that is computed on the fly.
+    An operand that kernels compute on the fly.
 sor
-    Successive over-relaxation of grids.
+    Apply successive over-relaxation to grids.
 smith_waterman, Sequences
-    The best alignment of two sequences, or of many.
+    Align two sequences, or many pairs.
 summed_area_table
-    Sums over all rectangles that begin at the first corner of an array.
+    Compute the sums of all rectangles that start at the first corner of an array.
 wavefront
-    Loops over grids, whose entries depend on those above and to the left.
+    Compute loops over grids in which a cell depends on the cells above and to the left.
 solve_tridiagonal
-    Tridiagonal systems of linear equations, with pivoting.
+    Solve tridiagonal systems of linear equations, with pivoting.
 factor_tridiagonal
-    Tridiagonal matrices, factored once for many right-hand sides.
+    Factor tridiagonal matrices for many right-hand sides.
 plan
-    Repeated solves of one shape on a cluster.
+    Prepare a recurrence for repeated solves of one shape on a cluster.
 signal, dask, tuning
-    Filters as in SciPy; what a Dask cluster needs beside; the constants of P-scheme/G.
+    Filters as in SciPy; functions for Dask clusters; constants of P-scheme/G.
 types, xarray
-    Types for annotations; methods of DataArrays and Datasets, once they are imported.
+    Types for annotations; methods of DataArrays and Datasets, available after their import.
 """
 
 from importlib import import_module
@@ -65,13 +65,13 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    # Imported when first used: all of mgrec takes half a second, and a signal to the command must
-    # find its handler before.
+    # Imported at the first use: the import of all of mgrec takes half a second, and the command
+    # must install its signal handlers before.
     if name in _HOMES:
         value = getattr(import_module(_HOMES[name], __name__), name)
         globals()[name] = value
         return value
-    # dask is not in __all__: it imports distributed, which takes as long as all the rest.
+    # dask is not in __all__: it imports distributed, which takes as long as everything else.
     if name in _MODULES or name == "dask":
         return import_module(_MODULES.get(name, ".dask"), __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,5 +1,5 @@
-# What type checkers and editors see of the public names: each function once for what gives NumPy
-# arrays, and once for arrays of another kind. A test compares it with the functions.
+# Types of the public names for type checkers and editors. Each function has overloads for arguments
+# that return NumPy arrays and for arrays of another type. A test compares them with the functions.
 # fmt: off
 
 from collections.abc import Callable

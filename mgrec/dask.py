@@ -1,19 +1,19 @@
-"""What mgrec adds to a Dask cluster.
+"""Functions for users of a Dask cluster.
 
 colocate
-    Persist operands so that chunks that belong together are on the same worker.
+    Persist operands so that chunks of the same steps are on the same worker.
 persist_in_stages
     Persist a recurrence over very many chunks without ordering its whole graph at once.
 pin_operands
-    Run every phase where its chunk's operands are.
+    Run each phase on the worker that stores the operands of its chunk.
 progress
     Show how many steps of a persisted result are done.
 solve
-    Solve at once over operands that workers hold, without a graph.
+    Solve at once over operands that workers store, without a graph.
 warm_up
-    Compile and load what a recurrence needs, on every worker, before the first solve.
+    Compile and load the code of a recurrence on each worker before the first solve.
 WorkerLostError
-    Raised by a plan that lost a worker, and by solve after four losses in a row.
+    Exception of a plan that lost a worker, and of solve after four losses in a row.
 """
 
 from .placement.dask.cluster.pins import pin_operands

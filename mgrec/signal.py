@@ -1,13 +1,13 @@
-"""Filters in place of those of ``scipy.signal``, for NumPy, CuPy and Dask arrays.
+"""Filters with the arguments of ``scipy.signal``, for NumPy, CuPy and Dask arrays.
 
 ewm
-    Exponentially weighted means, sums, variances and correlations, as pandas computes them.
+    Compute exponentially weighted means, sums, variances and correlations, as pandas does.
 filtfilt, sosfiltfilt
-    Filter forward and backward: no phase.
+    Filter forward and backward, with zero phase.
 lfilter, sosfilt
-    Filter along an axis: a transfer function, or second-order sections.
+    Filter along an axis, by a transfer function or by second-order sections.
 lfilter_zi, lfiltic, sosfilt_zi
-    States to begin with.
+    Return initial states.
 """
 
 from typing import Any

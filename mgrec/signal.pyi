@@ -1,4 +1,4 @@
-# Like the stub of mgrec itself: once for what gives NumPy arrays, once for arrays of another kind.
+# As in the stub of mgrec, functions have overloads for NumPy arrays and for arrays of another type.
 # fmt: off
 
 from typing import Any, TypeVar, overload

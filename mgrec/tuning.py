@@ -1,8 +1,8 @@
-"""Constants and configurations of P-scheme/G (``method="p-scheme"``), measured on this GPU.
+"""Measure the constants and configurations of P-scheme/G (``method="p-scheme"``) on this GPU.
 
-P-scheme/G splits N steps over P = G·T processors, G thread blocks of T threads. In its papers'
-model the three phases take T(P) = (alpha + gamma)·N/P + beta·P, so that P_opt is
-sqrt((alpha + gamma)·N/beta); G is chosen first, then T.
+P-scheme/G divides N steps among P = G·T processors, which are G thread blocks of T threads. In the
+model of its papers the three phases take T(P) = (alpha + gamma)·N/P + beta·P, so that P_opt is
+sqrt((alpha + gamma)·N/beta). G is chosen first, then T.
 """
 
 from __future__ import annotations
@@ -19,31 +19,34 @@ from .placement import tuning
 __all__ = ["Configuration", "Constants", "Measurement", "Report", "measure", "report"]
 
 _KINDS = {"arrays": 3, "constant": 2, "computed": 2}
-"""Numbers that a step must move."""
+"""Numbers that a step must read and write."""
 _DTYPES = "bBhHiIlLqQfdFD"
 
 
 @dataclass(frozen=True)
 class Report:
-    """The configuration that the policy chooses for one row, and measured ones.
+    """The configuration that the policy chooses for one row, and measured configurations.
 
-    ``str(report)`` and :func:`rich.print` show it as a table.
+    ``str(report)`` and :func:`rich.print` show a table.
 
     Attributes
     ----------
     device : str
+        Name of the device.
     n : int
-        Steps.
+        Number of steps.
     dtype : numpy.dtype
+        Dtype of the recurrence.
     kind : {"arrays", "constant", "computed"}
+        Form of the coefficients.
     constants : Constants
-        alpha, beta and gamma, in seconds, as measured.
+        Measured alpha, beta and gamma, in seconds.
     predicted : Configuration
-        The policy's choice.
+        Configuration that the policy chooses.
     measurements : tuple of Measurement
-        Of the policy's choice, then of all other configurations tried.
+        Measurement of that configuration, then of all others that were tried.
     bandwidth : float
-        Bytes a second, read and written, of a copy on the device.
+        Bytes per second, read and written, of a copy on the device.
     """
 
     device: str
@@ -57,32 +60,32 @@ class Report:
 
     @property
     def best(self) -> Measurement:
-        """The fastest configuration over arrays that are rearranged already."""
-        return min(self.measurements, key=lambda each: each.rearranged)
+        """Fastest configuration over arrays that are rearranged already."""
+        return min(self.measurements, key=lambda measurement: measurement.rearranged)
 
     @property
     def floor(self) -> float:
-        """Seconds of the least traffic that the recurrence needs."""
+        """Seconds that the least memory traffic of the recurrence takes."""
         return _KINDS[self.kind] * self.dtype.itemsize * self.n / self.bandwidth
 
     def predict(self, configuration: Configuration) -> float:
-        """Seconds of the three phases by the model."""
+        """Return the seconds that the three phases take according to the model."""
         return predict_time(self.n, self.constants, configuration)
 
     def __str__(self) -> str:
         constants = self.constants
-        head = (
+        header = (
             f"P-scheme/G on {self.device}: N = {self.n:,}, {self.dtype}, {self.kind}\n"
             f"alpha {constants.alpha * 1e9:.3g} ns, beta {constants.beta * 1e9:.3g} ns, "
             f"gamma {constants.gamma * 1e9:.3g} ns; floor {constants.floor * 1e12:.3g} ps a step\n"
             f"{'':9}    G     T         P  predicted ms  measured ms  of the floor  transposed ms"
         )
-        ranked = sorted(self.measurements, key=lambda each: each.rearranged)
-        return "\n".join([head, *map(self._line, ranked)])
+        ranked = sorted(self.measurements, key=lambda measurement: measurement.rearranged)
+        return "\n".join([header, *map(self._line, ranked)])
 
     def __rich__(self) -> str:
-        title, rest = str(self).split("\n", 1)
-        return f"[bold]{title}[/bold]\n{rest}"
+        title, table = str(self).split("\n", 1)
+        return f"[bold]{title}[/bold]\n{table}"
 
     def _line(self, measured: Measurement) -> str:
         configuration = measured.configuration
@@ -104,42 +107,43 @@ def measure(dtype: Any = "float32", kind: str = "arrays") -> Constants:
     Parameters
     ----------
     dtype : dtype
-        Of the recurrence.
+        Dtype of the recurrence.
     kind : {"arrays", "constant", "computed"}
-        What the coefficients are: an array, one number, or computed on the fly.
+        Form of the coefficients: an array, one number, or computed on the fly.
 
     Returns
     -------
     Constants
-        In seconds; measured once a process and device.
+        Constants in seconds, measured once for each process and device.
 
     Raises
     ------
     RuntimeError
-        There is no GPU, or no CuPy.
+        If there is no GPU, or CuPy is not installed.
     TypeError
-        A GPU does not compute in the dtype.
+        If a GPU does not support the dtype.
     ValueError
-        Another kind.
+        If `kind` is unknown.
 
     Notes
     -----
-    Takes about two seconds the first time, most of it to compile. ``method="p-scheme"``
-    itself uses constants that were measured once: its results must not depend on timing.
+    The first call takes about two seconds, most of it for compilation. ``method="p-scheme"`` itself
+    uses constants that were measured once, because its results must not depend on timing.
     """
     return tuning.measure(_check_dtype(dtype), _check_kind(kind))
 
 
 def report(n: int, dtype: Any = "float32", kind: str = "arrays") -> Report:
-    """Compare the policy's configuration with measured ones.
+    """Compare the configuration that the policy chooses with measured ones.
 
     Parameters
     ----------
     n : int
-        Steps of the recurrence, at least 1.
+        Number of steps of the recurrence, at least 1.
     dtype : dtype
+        Dtype of the recurrence.
     kind : {"arrays", "constant", "computed"}
-        As for :func:`measure`.
+        Form of the coefficients, as for :func:`measure`.
 
     Returns
     -------
@@ -148,9 +152,9 @@ def report(n: int, dtype: Any = "float32", kind: str = "arrays") -> Report:
     Raises
     ------
     RuntimeError, TypeError
-        As for :func:`measure`; n is no integer.
+        As for :func:`measure`. TypeError also if `n` is not an integer.
     ValueError
-        Another kind, or n below 1.
+        If `kind` is unknown, or `n` is below 1.
     """
     n = as_integer("n", n)
     if n < 1:

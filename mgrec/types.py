@@ -1,7 +1,7 @@
-"""Types of arguments and results, for annotations of your own and for type checkers.
+"""Types of arguments and results, for annotations in your own code and for type checkers.
 
-NumPy arrays, numbers and sequences of them give NumPy arrays. Arrays of one other kind give arrays
-of that kind: a type variable bound to :data:`Kind` stands for it.
+NumPy arrays, numbers and sequences of them return NumPy arrays. Arrays of another type return
+arrays of that type, which a type variable bound to :data:`Kind` represents.
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ __all__ = [
 
 
 class DlpackArray(Protocol):
-    """An array of CuPy, torch, jax or another library that hands its memory over by DLPack."""
+    """An array of CuPy, torch, jax or another library that supports DLPack."""
 
     def __dlpack__(self, *args: Any, **kwargs: Any) -> Any:
-        """What DLPack hands over."""
+        """Return a DLPack capsule of the array."""
 
 
 class LazyArray(Protocol):
-    """An array of Dask."""
+    """A Dask array."""
 
     def rechunk(self, *args: Any, **kwargs: Any) -> Any:
-        """The same array in other chunks."""
+        """Return the same array with other chunks."""
 
 
 class Columns(Protocol):
-    """A series or a table of pandas, cuDF or Dask."""
+    """A Series or a DataFrame of pandas, cuDF or Dask."""
 
     @property
     def index(self) -> Any:
-        """The labels of its rows."""
+        """Labels of the rows."""
 
     def astype(self, *args: Any, **kwargs: Any) -> Any:
-        """The same in another dtype."""
+        """Return a copy with another dtype."""
 
 
 class Labelled(Protocol):
@@ -65,15 +65,15 @@ class Labelled(Protocol):
 
     @property
     def dims(self) -> Any:
-        """The names of its dimensions."""
+        """Names of the dimensions."""
 
 
 Kind = DlpackArray | LazyArray | Columns | Labelled
-"""An array of another kind than NumPy's: results are of the same kind."""
+"""An array of another type than NumPy's; results have the same type."""
 Numbers = complex | np.generic | np.ndarray[Any, Any] | Sequence[Any]
-"""What NumPy makes an array of."""
+"""Values that NumPy converts to an array."""
 Operand = Numbers | Coefficient
-"""An operand of a recurrence that gives a NumPy array."""
+"""An operand of a recurrence whose result is a NumPy array."""
 
 Memory = Literal["stream", "two-pass"]
 GpuMethod = Literal["auto", "single-pass", "p-scheme"]

@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import inspect
 import pkgutil
 import re
 import tomllib
@@ -43,6 +44,20 @@ def test_examples_in_docstrings(name, tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", PUBLIC_NAMES)
 def test_every_public_name_has_an_example(name):
     assert ">>> " in (getattr(mgrec, name).__doc__ or "")
+
+
+PUBLIC = [
+    pytest.param(getattr(module, name), id=name)
+    for module in (mgrec, mgrec.signal, mgrec.tuning)
+    for name in module.__all__
+    if callable(getattr(module, name))
+]
+
+
+@pytest.mark.parametrize("value", PUBLIC)
+def test_public_docstrings_have_at_most_90_lines(value):
+    """Derivations belong in docs/how, and paragraphs that functions share in docs/guide."""
+    assert len(inspect.getdoc(value).splitlines()) <= 90
 
 
 def test_python_blocks_of_readme(tmp_path, monkeypatch):

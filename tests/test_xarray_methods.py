@@ -254,7 +254,7 @@ REFUSED = {
     "an array without dimensions": (
         lambda w: w.rain.mgrec.linear_recurrence(np.ones(LON), dim="time"),
         TypeError,
-        r"s must be a number, a DataArray or a name.*got ndarray: give xarray\.DataArray\(s",
+        r"s must be a number, a DataArray or a name.*got ndarray: pass xarray\.DataArray\(s",
     ),
     "a list": (
         lambda w: w.rain.mgrec.linear_recurrence([0.5], dim="time"), TypeError, "got list"
@@ -272,7 +272,7 @@ REFUSED = {
     "a number as the data": (
         lambda w: w.mgrec.linear_recurrence("kept", 1.0, dim="lat"),
         TypeError,
-        "t must be a variable's name or a DataArray; got 1.0",
+        "t must be the name of a variable or a DataArray; got 1.0",
     ),
     "out": (
         lambda w: w.rain.mgrec.linear_recurrence(0.5, dim="time", out=w.rain), TypeError, "out must"

@@ -2,12 +2,12 @@
 Depth of field, by a summed-area table
 ======================================
 
-A box blur of any width costs four numbers a pixel once the table of sums is there (Crow 1984), so
-that the width may differ from pixel to pixel. A lens does that: what is far from its focus is
-blurred more.
+A box blur takes four numbers of a summed-area table for each pixel, for any width (Crow 1984). The
+width may therefore vary from pixel to pixel. This imitates a lens, which blurs objects
+that are far from its focus.
 
-The motorcycle and its disparities, from which depth follows, are a stereo pair of the Middlebury
-2014 benchmark that scikit-image ships.
+The data are a stereo pair of the Middlebury 2014 benchmark, which scikit-image contains: a
+motorcycle and its disparities, which determine the depth.
 """
 
 import matplotlib.pyplot as plt
@@ -21,8 +21,8 @@ depth = np.where(np.isfinite(disparity), disparity, np.nanmedian(disparity))
 
 
 # %%
-# One table a colour: sums over the first two axes. A row and a column of zeros stand before it,
-# so that every rectangle has its four corners.
+# Sum over the first two axes, which gives one table for each colour. Pad the table with a row and a
+# column of zeros, so that each rectangle has four corners.
 
 table = mgrec.summed_area_table(image.astype(np.int64), axes=(0, 1))
 table = np.pad(table, ((1, 0), (1, 0), (0, 0)))
@@ -33,7 +33,7 @@ table.shape
 
 
 def blurred(focus):
-    """The mean over a square whose half width grows with the distance from the focus."""
+    """Average over a square whose half width increases with the distance from the focus."""
     half = np.minimum(np.abs(depth - focus) / 3, 12).astype(int)
     rows, columns = np.indices(depth.shape)
     top, left = np.maximum(rows - half, 0), np.maximum(columns - half, 0)

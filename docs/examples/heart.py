@@ -2,9 +2,9 @@
 A heart, without drift and mains
 ================================
 
-An electrocardiogram of three seconds, as PyWavelets ships it: 1,024 samples at 360 Hz. Breathing
-moves its baseline, and the mains add a ripple. A band-pass filter, run forwards and backwards so
-that no beat is shifted, removes both.
+PyWavelets contains an electrocardiogram of three seconds: 1,024 samples at 360 Hz. Breathing moves
+its baseline, and the mains add a ripple. A band-pass filter removes both. It is applied forwards
+and backwards, so that it does not shift the beats.
 """
 
 import matplotlib.pyplot as plt
@@ -19,19 +19,19 @@ ecg = pywt.data.ecg().astype(float)
 seconds = np.arange(ecg.size) / RATE
 
 # %%
-# Two sections for 0.5 to 40 Hz. :func:`mgrec.signal.sosfiltfilt` takes what SciPy's function
-# takes, and Dask and CuPy arrays besides.
+# Design two sections for 0.5 to 40 Hz. :func:`mgrec.signal.sosfiltfilt` takes the arguments of
+# SciPy's function, and also Dask and CuPy arrays.
 
 sos = scipy.signal.butter(2, [0.5, 40], "bandpass", fs=RATE, output="sos")
 clean = sosfiltfilt(sos, ecg)
 bool(np.allclose(clean, scipy.signal.sosfiltfilt(sos, ecg)))
 
 # %%
-# Where are the beats? The slope is steep there: square it, and let a filter of first order forget
-# with a time constant of a twentieth of a second. Pan and Tompkins (1985) detect beats so.
+# Detect the beats as Pan and Tompkins (1985) do. The slope is steep at a beat: square it, and
+# smooth it by a filter of first order with a time constant of a twentieth of a second.
 
-forget = np.exp(-1 / (0.05 * RATE))
-energy = lfilter([1 - forget], [1.0, -forget], np.gradient(clean) ** 2)
+decay = np.exp(-1 / (0.05 * RATE))
+energy = lfilter([1 - decay], [1.0, -decay], np.gradient(clean) ** 2)
 beats, _ = scipy.signal.find_peaks(energy, height=energy.max() / 3, distance=RATE // 3)
 # The energy peaks just after the beat.
 peaks = [beat - 30 + clean[beat - 30 : beat].argmax() for beat in beats]

@@ -2,11 +2,11 @@
 Coins on a cold plate
 =====================
 
-Heat spreads in a plane. The scheme of alternating directions (Peaceman and Rachford 1955) is
-implicit along one axis and then along the other: each half of a step is as many tridiagonal
-systems as the plate has rows, or columns. mgrec solves them where they lie, along either axis.
+The example solves the heat equation in a plane. The scheme of alternating directions (Peaceman and
+Rachford 1955) is implicit along one axis and then along the other. Each half of a step solves as
+many tridiagonal systems as the plate has rows, or columns. mgrec solves them along either axis.
 
-The plate starts as scikit-image's picture of Greek coins from Pompeii: bright is hot.
+The initial temperature is scikit-image's picture of Greek coins from Pompeii: bright is hot.
 """
 
 import matplotlib.pyplot as plt
@@ -22,7 +22,7 @@ RATE = 2.0  # dt / (2·h²): sixteen times the longest stable step of an explici
 
 
 def second_difference(u, axis):
-    """u_{i-1} - 2·u_i + u_{i+1}; beyond the rim the plate is cold."""
+    """Return u_{i-1} - 2·u_i + u_{i+1}; the surroundings of the plate are cold."""
     wide = np.pad(u, [(1, 1) if k == axis else (0, 0) for k in range(2)])
     n = u.shape[axis]
     before, after = (np.take(wide, range(k, k + n), axis) for k in (0, 2))

@@ -2,11 +2,12 @@
 How large must the reservoir be?
 ================================
 
-Rain fills it, a town drinks from it. It can neither run dry nor hold more than it holds, so that
-a day moves the level and clips it. A run of such days is again one day of that kind (a shift, a
-lowest and a highest level), so that :func:`mgrec.scan` can cut years into chunks.
+Rain fills a reservoir, and a town takes water from it. The level stays between 0 and the capacity:
+each day adds the flow to the level and clips the level. Several such days compose to one map of the
+same form, which has a shift, a lowest and a highest level. :func:`mgrec.scan` can therefore solve
+the recurrence in chunks.
 
-The rain is that of Seattle, 2012 to 2015 (NOAA, as vega_datasets ships it).
+The rain is that of Seattle, 2012 to 2015 (NOAA), which vega_datasets contains.
 """
 
 import matplotlib.pyplot as plt
@@ -34,9 +35,9 @@ reservoir = mgrec.TransferMap(lift, compose, apply, identity=(0.0, -np.inf, np.i
 mgrec.check_laws(reservoir)
 
 # %%
-# A tenth of a square kilometre of roofs and hills: a millimetre of rain is 100 cubic metres. The
-# town takes 230 a day, and half as much again in summer. All capacities from 500 to 40,000 cubic
-# metres are rows of one call.
+# The catchment is a tenth of a square kilometre, so that a millimetre of rain is 100 cubic metres.
+# The town takes 230 cubic metres a day, and half as much again in summer. One call computes all
+# capacities from 500 to 40,000 cubic metres.
 
 weather = local_data.seattle_weather()
 month = weather["date"].dt.month.to_numpy()

@@ -2,11 +2,12 @@
 The sea's temperature, smoothed
 ===============================
 
-An exponentially weighted mean forgets the past at a constant rate. :func:`mgrec.signal.ewm` is
-that of pandas, for arrays of any size and kind.
+In an exponentially weighted mean the weight of a value decays at a constant rate.
+:func:`mgrec.signal.ewm` computes it as pandas does, for arrays of any size and type.
 
-The temperature of the eastern Pacific (Niño 3, NOAA, ERSSTv4, public domain), as PyWavelets ships
-it: every third month from 1950 to 2015. The warm peaks of 1982 and 1997 are El Niño.
+The data are the temperature of the eastern Pacific (Niño 3, NOAA, ERSSTv4, public domain), which
+PyWavelets contains: every third month from 1950 to 2015. The warm peaks of 1982 and 1997 are El
+Niño.
 """
 
 import matplotlib.pyplot as plt
@@ -18,9 +19,9 @@ from mgrec.signal import ewm
 year, sst = pywt.data.nino()
 
 # %%
-# The series is in degrees from a mean of its own. Means with half-lives of one and of eight
-# years, and gaps: a buoy that was lost for three years is nan, which the mean passes over as
-# pandas does.
+# The series contains deviations from its mean, in degrees. Compute means with half-lives of one and
+# of eight years. For three years the buoy is taken as lost, and the values are nan, which the mean
+# ignores as pandas does.
 
 gaps = np.where((year >= 1961) & (year < 1964), np.nan, sst)
 short = ewm(gaps, halflife=4)

@@ -1,4 +1,4 @@
-"""Docstrings as Sphinx wants them: formulas as they stand, and summaries without citations."""
+"""Prepare docstrings for Sphinx: keep formulas, and move citations out of summaries."""
 
 import re
 from itertools import groupby
@@ -11,7 +11,7 @@ _CITED = re.compile(r"\s*(\[\d+\]_)")
 
 def setup(app: Any) -> dict[str, bool]:
     app.setup_extension("sphinx.ext.autodoc")
-    # Before numpydoc (500), which gives citations names of their own; and after it.
+    # Before numpydoc (500), which renames citations; and after it.
     app.connect("autodoc-process-docstring", _cite_below, priority=400)
     app.connect("autodoc-process-docstring", _keep_bars, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
@@ -31,10 +31,10 @@ def _cite_below(
 def _keep_bars(
     _app: Any, _what: str, _name: str, _object: Any, _options: Any, lines: list[str]
 ) -> None:
-    """Keep lines of formulas apart, and ``|s_i|`` an absolute value, not a substitution."""
+    """Keep the lines of formulas apart, and escape ``|s_i|``, which is not a substitution."""
     blocks = [
-        [*found] for _, found in groupby(lines, key=lambda line: bool(line.strip()))
-    ]  # by turns of text and of empty lines
+        [*block] for _, block in groupby(lines, key=lambda line: bool(line.strip()))
+    ]  # blocks of text alternate with blocks of empty lines
     lines[:] = [line for block in blocks for line in _as_read(block)]
 
 
@@ -42,7 +42,7 @@ def _as_read(block: list[str]) -> list[str]:
     if block[0].lstrip().startswith(">>>"):
         return block
     block = [_escaped(line) for line in block]
-    # A block quote of equations: Sphinx would join its lines to one sentence.
+    # Sphinx would join the lines of a block quote of equations to one sentence.
     if all(line.startswith("    ") and _RELATION.search(line) for line in block):
         return [f"    | {line[4:]}" for line in block]
     return block

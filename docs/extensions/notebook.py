@@ -1,4 +1,4 @@
-"""A line ``{notebook}`path``` becomes the cells of that notebook, which the tests run."""
+"""Replace a line ``{notebook}`path``` by the cells of that notebook, which the tests run."""
 
 import json
 import re
@@ -14,8 +14,8 @@ def setup(app: Any) -> dict[str, bool]:
 
 
 def _insert(app: Any, name: str, source: list[str]) -> None:
-    def cells_of(found: re.Match[str]) -> str:
-        path = (Path(app.srcdir) / name).parent / found[1]
+    def cells_of(match: re.Match[str]) -> str:
+        path = (Path(app.srcdir) / name).parent / match[1]
         app.env.note_dependency(str(path.resolve()))
         return "\n\n".join(_as_markdown(cell) for cell in json.loads(path.read_text())["cells"])
 
@@ -23,7 +23,7 @@ def _insert(app: Any, name: str, source: list[str]) -> None:
 
 
 def _as_markdown(cell: dict[str, Any]) -> str:
-    """A cell; the notebook's title is left out, since the page has one."""
+    """Return a cell without the title of the notebook, because the page has a title."""
     text = "".join(cell["source"])
     if cell["cell_type"] == "code":
         return f"```python\n{text}\n```"

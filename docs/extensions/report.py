@@ -1,4 +1,4 @@
-"""The report of all stored results, a page of its own beside the others: ``report.html``."""
+"""Write the report of all stored results to ``report.html``."""
 
 from pathlib import Path
 from typing import Any

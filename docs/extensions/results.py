@@ -1,9 +1,9 @@
 """Tables and numbers of the performance page, from ``benchmarks/results``.
 
-``{results}`` makes a table of a study, a case a row and a candidate a column: ``name → heading``,
-where ``*`` in a name stands for the best of what it matches. ``{number}`` is one number, and
-``{picture}`` what a study drew.
-What is not in the results is an error, so that the page cannot say what was not measured.
+``{results}`` is a table of a study with one row for each case and one column for each candidate:
+``name → heading``. A name with ``*`` selects the best of the matching candidates. ``{number}`` is
+one number, and ``{picture}`` is a picture of a study.
+A number that is not in the results raises an error, so that the page has only measured numbers.
 """
 
 import os
@@ -19,7 +19,7 @@ from sphinx.util.docutils import SphinxDirective, SphinxRole
 from benchmarks.published.rows import Result, newest
 
 _RATES = {"fraction", "call fraction", "efficiency", "GCUPS", "GCUPS in a row", "times"}
-"""More of these is better; less of all others."""
+"""Values of which more is better; less is better for all others."""
 
 
 def setup(app: Any) -> dict[str, bool]:
@@ -30,7 +30,7 @@ def setup(app: Any) -> dict[str, bool]:
 
 
 def shown(value: float | None) -> str:
-    """At most three digits: clocks have no more here."""
+    """Format a number with at most three digits, the precision of the clocks."""
     if value is None:
         return ""
     if abs(value) >= 1000:
@@ -40,13 +40,13 @@ def shown(value: float | None) -> str:
 
 
 def _pairs(text: str) -> list[tuple[str, str]]:
-    """``name → heading; name``: what to take, and what to call it."""
+    """Parse ``name → heading; name`` into pairs of a name and its heading."""
     pairs = [[part.strip() for part in each.split(" → ", 1)] for each in text.split(";")]
     return [(pair[0], pair[-1]) for pair in pairs]
 
 
 class Table(SphinxDirective):
-    """A study's table; ``cases`` is a regular expression whose first group, if any, is shown."""
+    """Table of a study; ``cases`` is a regular expression whose groups, if any, are shown."""
 
     required_arguments = 1
     has_content = False
@@ -78,10 +78,10 @@ class Table(SphinxDirective):
         return [_caption(result), _built(heads, body)]
 
     def _columns(self, result: Result, cases: set[str]) -> list[tuple[str, str, str]]:
-        """Of each column its heading, its candidates and its value."""
+        """Return the heading, the candidates and the value of each column."""
         values = self.options.get("value", [("fraction", "fraction")])
-        found = dict.fromkeys(row.candidate for row in result.rows if row.case in cases)
-        candidates = self.options.get("candidates", [(name, name) for name in found])
+        names = dict.fromkeys(row.candidate for row in result.rows if row.case in cases)
+        candidates = self.options.get("candidates", [(name, name) for name in names])
         return [
             (" ".join(filter(None, (name, value_name if len(values) > 1 else ""))) or value_name,
              candidate, value)
@@ -91,14 +91,14 @@ class Table(SphinxDirective):
 
 
 def _cell(result: Result, case: str, pattern: str, value: str) -> float | None:
-    """The best of the candidates whose name matches: each peer at its best settings."""
+    """Return the best of the matching candidates: each peer with its best settings."""
     best = max if value in _RATES else min
-    found = [
+    numbers = [
         row.numbers[value]
         for row in result.rows
         if row.case == case and value in row.numbers and fnmatchcase(row.candidate, pattern)
     ]
-    return best(found, default=None)
+    return best(numbers, default=None)
 
 
 def _name(pattern: re.Pattern[str], case: str) -> str:
@@ -129,7 +129,7 @@ def _line(cells: list[str]) -> nodes.row:
 
 
 class Picture(SphinxDirective):
-    """The picture of a study's newest result; the content says what it shows."""
+    """Picture of the newest result of a study; the content is its description."""
 
     required_arguments = 1
     has_content = True
@@ -139,8 +139,8 @@ class Picture(SphinxDirective):
             path = newest(self.arguments[0]).path.with_suffix(".png")
         except LookupError as error:
             raise self.error(str(error)) from None
-        place = os.path.relpath(path, Path(self.env.doc2path(self.env.docname)).parent)
-        return [nodes.image(uri=place, alt=" ".join(self.content))]
+        uri = os.path.relpath(path, Path(self.env.doc2path(self.env.docname)).parent)
+        return [nodes.image(uri=uri, alt=" ".join(self.content))]
 
 
 class Number(SphinxRole):

@@ -56,15 +56,15 @@ def arrow(path: str, kind: str = "pass", **options: object) -> str:
 
 
 def topologies() -> str:
-    """What crosses the border of two chunks: chain, line and grid."""
+    """Draw the data that cross the boundary of two chunks: chain, line and grid."""
     bold = {"font_weight": "bold"}
     chain = [
         text(24, 34, "chain", READ, **bold),
         text(24, 52, "transfer maps, filters", FAINT, font_size=11),
         *(box(24 + 70 * k, 92, 56, 40, READ, f"{k}") for k in range(3)),
         *(arrow(f"M{80 + 70 * k},112 h12") for k in range(2)),
-        text(24, 164, "a summary on,", FAINT, font_size=11),
-        text(24, 180, "an entry on", FAINT, font_size=11),
+        text(24, 164, "summaries and carry-ins,", FAINT, font_size=11),
+        text(24, 180, "in one direction", FAINT, font_size=11),
     ]
     line = [
         text(272, 34, "line", READ, **bold),
@@ -85,13 +85,13 @@ def topologies() -> str:
         ),
         *(arrow(f"M{574 + 62 * j},{79 + 42 * i} h10") for i in range(3) for j in range(2)),
         *(arrow(f"M{549 + 62 * j},{94 + 42 * i} v10") for i in range(2) for j in range(3)),
-        text(524, 198, "edges on; equal numbers run at once", FAINT, font_size=11),
+        text(524, 198, "edges; equal numbers run concurrently", FAINT, font_size=11),
     ]
-    return card(740, 214, "What crosses the border of two chunks", *chain, *line, *grid)
+    return card(740, 214, "Data that cross the boundary of two chunks", *chain, *line, *grid)
 
 
 def forgetting() -> str:
-    """The relative error of a chunk solved from an entry of 0, computed, and what is kept of it."""
+    """Draw the computed relative error of a chunk that is solved from a carry-in of 0."""
     steps = 1000
     rng = np.random.default_rng(3)
     s, t = rng.uniform(0.8, 1.0, steps), rng.uniform(0.0, 1.0, steps)
@@ -117,8 +117,8 @@ def forgetting() -> str:
         for k in (0, -8, -16, -24)
     ]  # fmt: skip
     return card(
-        740, 300, "A chunk forgets its entry",
-        text(24, 28, "relative error of a chunk, solved from an entry of 0; s from 0.8 to 1"),
+        740, 300, "The influence of the carry-in decays",
+        text(24, 28, "relative error of a chunk, solved from a carry-in of 0; s from 0.8 to 1"),
         f'<rect x="{left}" y="{top}" width="{split - left:.1f}" height="{bottom - top}" '
         f'fill="{PALE[PASS]}"/>',
         f'<path d="M{left},{top} V{bottom} H{right}" stroke="{LINE}" fill="none"/>',
@@ -127,14 +127,14 @@ def forgetting() -> str:
         text(right, level - 6, "u, the rounding error", FAINT, text_anchor="end", font_size=11),
         f'<polyline points="{curve}" fill="none" stroke="{READ}" stroke-width="2"/>',
         text(right, bottom + 18, "steps →", FAINT, text_anchor="end", font_size=11),
-        box(left, 240, split - left, 32, PASS, "solved again"),
-        box(split, 240, right - split, 32, WRITE, "final at the first reading"),
+        box(left, 240, split - left, 32, PASS, "corrected"),
+        box(split, 240, right - split, 32, WRITE, "final after the first reading"),
         text(24, 260, "the chunk"),
     )  # fmt: skip
 
 
 def _published(x: float, y: float, tile: int, memory: float) -> list[str]:
-    """A summary on its way to memory."""
+    """Draw a summary that is written to memory."""
     return [
         arrow(f"M{x:g},{y:g} V{memory:g}"),
         f'<circle cx="{x:g}" cy="{y:g}" r="9" fill="{PASS}"/>',
@@ -143,7 +143,7 @@ def _published(x: float, y: float, tile: int, memory: float) -> list[str]:
 
 
 def lookahead() -> str:
-    """Three blocks and their tiles in time."""
+    """Draw three blocks and their tiles over time."""
     parts = [
         text(24, 30, "blocks", font_weight="bold"),
         text(716, 30, "time →", FAINT, text_anchor="end", font_size=11),
@@ -161,8 +161,8 @@ def lookahead() -> str:
         text(406, 268, "summaries in memory: 0 · 1 · 2 · 3 · 4 · 5 · 6 · 7 · 8", "#ffffff",
              text_anchor="middle", font_size=12),
         text(24, 268, "published"),
-        text(24, 302, "A block reads its tile (blue), publishes the summary (orange), and has "
-             "folded all summaries before it when it writes (green).", FAINT, font_size=11),
+        text(24, 302, "A block reads its tile (blue), publishes the summary (orange), combines all "
+             "earlier summaries, and writes (green).", FAINT, font_size=11),
     ]  # fmt: skip
     return card(740, 318, "Look-ahead: blocks, tiles and summaries", *parts)
 

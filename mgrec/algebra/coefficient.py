@@ -1,4 +1,4 @@
-"""Coefficients computed on the fly."""
+"""Coefficients that kernels compute."""
 
 from __future__ import annotations
 
@@ -10,38 +10,40 @@ from .variants import warn_of_variants
 
 
 class Coefficient:
-    """A coefficient computed inside the kernels instead of read from memory.
+    """A coefficient that kernels compute instead of reading it from memory.
 
     Parameters
     ----------
     function : callable, ``(index, *values) -> scalar``
-        Plain Python on scalars: arithmetic and NumPy ufuncs. ``index`` is the position of
-        the step along the axis, an int64, 0 for the first, in either direction.
+        Plain Python function on scalars, of arithmetic and NumPy ufuncs. ``index`` is the position
+        of the step along the axis: an int64, 0 for the first element in either direction.
     *arrays : array_like
-        Further operands of the function; each broadcasts against the recurrence's others,
-        and the function gets their values at the step.
+        Further operands of the function. Each one broadcasts against the operands of the
+        recurrence, and the function gets its value at the step.
 
     Notes
     -----
-    A coefficient takes the dtype of the recurrence, like a Python scalar: it never changes
-    the dtype of the result. It costs its arithmetic twice where an array is cut into chunks,
-    once to precompute and once to determine, and no memory.
+    *Dtype.* A coefficient has the dtype of the recurrence, like a Python scalar, and never changes
+    the dtype of the result. The function computes in the dtypes of NumPy's promotion: a Python
+    float times the index is float64.
 
-    The function computes in the dtypes in which NumPy would: a Python number times the index is
-    float64. On a GPU sines and cosines of float64 in a float32 recurrence are within 2**-30 of
-    themselves, where sums and products alone make of them a coefficient that is then within
-    0.63 units in its last place of the function's value; elsewhere, and in float64, they are
-    CUDA's own.
+    *Cost.* A coefficient costs no memory. Its arithmetic is executed twice for an array that is
+    divided into chunks: in precompute and in determine.
 
-    Values that the function reads from modules and its closure are read once, when it is
-    compiled; a function that reads other numbers is compiled anew: see :class:`mgrec.TransferMap`.
-    Numbers that change from call to call belong in `arrays`, where a scalar stays a scalar:
+    *Accuracy on a GPU.* In a float32 recurrence, sines and cosines of float64 are within 2**-30 of
+    their values if only sums and products combine them to the coefficient. The coefficient is then
+    within 0.63 units in its last place of the function's value. In all other cases, and in float64,
+    they are CUDA's own.
+
+    *Constants.* Values that the function reads from modules and its closure are read once, at
+    compilation. A function with other values is compiled again: see :class:`mgrec.TransferMap`.
+    Pass numbers that change from call to call in `arrays`, where a scalar stays a scalar:
     ``mgrec.Coefficient(lambda i, rate: rate / (i + 1), rate)``.
 
     References
     ----------
     A. Wakatani's papers on the P-scheme for GPUs (P-scheme/G, 2012 and 2013): their cases L,
-    M and H differ in the operations that such a function takes.
+    M and H differ in the operations of such a function.
 
     Examples
     --------
@@ -63,7 +65,7 @@ class Coefficient:
 
     @classmethod
     def of(cls, function: StepFunction, *arrays: Any) -> Coefficient:
-        """The same function with other arrays."""
+        """Return a coefficient of the same function with other arrays."""
         coefficient = object.__new__(cls)
         coefficient.function, coefficient.arrays = function, arrays
         return coefficient

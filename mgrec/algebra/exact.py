@@ -8,7 +8,7 @@ SPLIT = 2.0**27 + 1  # halves the digits of a float64
 
 
 def exact_sum(a: Any, b: Any) -> Any:
-    """x + e == a + b exactly.
+    """Return x and e with x + e == a + b exactly.
 
     Examples
     --------
@@ -21,7 +21,7 @@ def exact_sum(a: Any, b: Any) -> Any:
 
 
 def exact_product(a: Any, b: Any) -> Any:
-    """p + e == a·b exactly, where nothing over- or underflows.
+    """Return p and e with p + e == a·b exactly, if nothing overflows or underflows.
 
     Examples
     --------

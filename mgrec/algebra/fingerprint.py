@@ -1,4 +1,4 @@
-"""A hash of what Python functions do, stable from process to process."""
+"""Hashes of Python functions that are the same in each process."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _VARIADIC = 0x04 | 0x08  # flags of a code with *args, **kwargs
 def fingerprint(*values: Any) -> str:
     """Hash functions by their bytecode and by the values they refer to.
 
-    Two functions with equal fingerprints compute the same, whichever process, module or
-    notebook cell they were defined in: compiled code and Dask keys are named by it. What a
-    function reads as ``cfg.K`` counts by its value, what it calls by its code, and what NumPy
-    and other libraries hold by its name.
+    Two functions with equal fingerprints compute the same, whichever process, module or notebook
+    cell defined them. Fingerprints are the keys of compiled code and of Dask tasks. A value that a
+    function reads as ``cfg.K`` is hashed by its value, a called function by its code, and an object
+    of NumPy or another library by its name.
 
     Parameters
     ----------
@@ -38,8 +38,8 @@ def fingerprint(*values: Any) -> str:
     Raises
     ------
     TypeError
-        A function refers to an object that cannot be compiled in, or in a way that its
-        bytecode does not show.
+        If a function refers to an object that cannot be compiled, or in a way that its bytecode
+        does not show.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def fingerprint(*values: Any) -> str:
 
 @dataclass(frozen=True, eq=False)
 class StepFunction:
-    """A function of one step that equals any other that computes the same."""
+    """A function of one step that equals any other function that computes the same."""
 
     function: Callable[..., Any]
     fingerprint: str = field(init=False, repr=False)
@@ -81,21 +81,21 @@ class StepFunction:
         require_unchanged("Coefficient", self.fingerprint, self.function)
 
 
-def require_unchanged(kind: str, before: str, *values: Any) -> None:
-    """Raise unless the fingerprint is what it was: results and code are named by it.
+def require_unchanged(owner: str, before: str, *values: Any) -> None:
+    """Raise unless the fingerprint is unchanged: it is the key of results and of compiled code.
 
     Raises
     ------
     RuntimeError
-        A value that a function reads has changed since the fingerprint was taken, or is
-        another one in this process.
+        If a value that a function reads has changed since the fingerprint was computed, or differs
+        in this process.
     """
     if fingerprint(*values) != before:
         function = next(value for value in values if callable(value))
         raise RuntimeError(
-            f"what the functions of a {kind} read must stay as it was when the {kind} was made; "
-            f"got another value in their modules or closures (of {function!r}): make a new "
-            f"{kind}, and give workers the same modules"
+            f"the values that the functions of a {owner} read must stay unchanged after it was "
+            f"created; got another value in a module or closure of {function!r}: make a new "
+            f"{owner}, and give workers the same modules"
         )
 
 
@@ -114,14 +114,14 @@ def _absorb(digest: Any, value: Any, seen: dict[int, int]) -> None:
     elif isinstance(value, Enum):
         _absorb(digest, (type(value).__qualname__, value.name, value.value), seen)
     elif type(value) in (np.ndarray, np.memmap) and not value.dtype.hasobject:
-        kind = value.dtype.descr if value.dtype.names else value.dtype.str
-        digest.update(repr((value.shape, kind)).encode() + value.tobytes())
+        dtype = value.dtype.descr if value.dtype.names else value.dtype.str
+        digest.update(repr((value.shape, dtype)).encode() + value.tobytes())
     elif not _absorb_called(digest, value, seen):
         raise _refusal(value)
 
 
 def _absorb_called(digest: Any, value: Any, seen: dict[int, int]) -> bool:
-    """Hash what can be called; False where its code is hidden."""
+    """Hash a callable; return False if its code is hidden."""
     name = _name(value)
     if name is not None:
         digest.update(f"{name};".encode())
@@ -164,7 +164,7 @@ def _absorb_code(digest: Any, code: CodeType, seen: dict[int, int]) -> None:
 
 
 def _absorb_compiled(digest: Any, dispatcher: Any, seen: dict[int, int]) -> None:
-    """A function that numba compiles; options such as fastmath change what it computes."""
+    """Hash a function that numba compiles; options such as fastmath change its results."""
     signatures = () if dispatcher._can_compile else map(str, dispatcher.nopython_signatures)
     options = _sorted(dispatcher.targetoptions), _sorted(dispatcher.locals), tuple(signatures)
     _absorb(digest, ("compiled", options, dispatcher._compiler.pipeline_class), seen)
@@ -172,7 +172,7 @@ def _absorb_compiled(digest: Any, dispatcher: Any, seen: dict[int, int]) -> None
 
 
 def _absorb_vectorized(digest: Any, ufunc: Any, seen: dict[int, int]) -> None:
-    """A function of ``numba.vectorize``; a frozen one compiles no further signatures."""
+    """Hash a function of ``numba.vectorize``; a frozen one compiles no further signatures."""
     dispatcher = ufunc._dispatcher
     signatures = tuple(map(str, dispatcher.overloads)) if ufunc._frozen else ()
     _absorb(digest, ("vectorized", _sorted(dispatcher.targetoptions), signatures), seen)
@@ -194,18 +194,19 @@ def _name(value: Any) -> str | None:
     return library_name(value)
 
 
-def _is_plain(kind: type) -> bool:
-    """A tuple, a list, or a named tuple that computes nothing."""
-    if kind in (tuple, list):
+def _is_plain(value_type: type) -> bool:
+    """Return whether a type is a tuple, a list, or a named tuple without computed attributes."""
+    if value_type in (tuple, list):
         return True
-    fields = getattr(kind, "_fields", ())
-    own = {name for name in vars(kind) if not name.startswith("_")}
-    return kind.__bases__ == (tuple,) and own == set(fields)
+    fields = getattr(value_type, "_fields", ())
+    attributes = {name for name in vars(value_type) if not name.startswith("_")}
+    return value_type.__bases__ == (tuple,) and attributes == set(fields)
 
 
-def _is_harmless(kind: type) -> bool:
-    """A class that computes nothing: an exception to raise, a state or map to return."""
-    return issubclass(kind, BaseException) or (issubclass(kind, tuple) and _is_plain(kind))
+def _is_harmless(value_type: type) -> bool:
+    """Return whether a class computes nothing: an exception to raise, a state or map to return."""
+    is_plain_tuple = issubclass(value_type, tuple) and _is_plain(value_type)
+    return is_plain_tuple or issubclass(value_type, BaseException)
 
 
 def _refusal(value: Any) -> TypeError:
@@ -215,5 +216,5 @@ def _refusal(value: Any) -> TypeError:
         f"{type(value).__name__}"
     )
     if is_namespace(value):
-        message += ": write what is read from it where it is read, as module.name"
+        message += ": write module.name where the value is read"
     return TypeError(message)

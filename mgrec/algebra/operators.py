@@ -35,14 +35,14 @@ class Operators:
     def own(self) -> list[StepFunction]:
         """The user's functions."""
         pair = self.accumulate, self.distribute
-        return [each for each in pair if isinstance(each, StepFunction)]
+        return [operator for operator in pair if isinstance(operator, StepFunction)]
 
     @property
     def has_identity(self) -> bool:
         return self.accumulate in ("+", "max", "min")
 
     def identity(self, dtype: np.dtype[Any]) -> Any:
-        """What ◇ leaves as it is, of a dtype: the lowest number for "max".
+        """Return the identity of ◇ in a dtype: the lowest number for "max".
 
         Examples
         --------
@@ -65,7 +65,7 @@ PAIRS = (PLUS_TIMES, MAX_PLUS, MIN_PLUS, PLUS_PLUS)
 
 
 def as_operators(value: Any) -> Operators:
-    """One of PAIRS, from the tuple of its names."""
+    """Return the pair of PAIRS with these names."""
     if isinstance(value, (tuple, list)) and all(isinstance(name, str) for name in value):
         for pair in PAIRS:
             if tuple(value) == (pair.accumulate, pair.distribute):
@@ -77,7 +77,7 @@ _WANTED = ", ".join(str((pair.accumulate, pair.distribute)) for pair in PAIRS)
 
 
 def as_own_operators(value: Any) -> Operators:
-    """One of PAIRS, or a pair with functions of the user."""
+    """Return a pair of PAIRS, or a pair with functions of the user."""
     if not isinstance(value, (tuple, list)) or not any(map(callable, value)):
         return as_operators(value)
     if len(value) != 2 or not all(_is_operator(f) for f in value):
@@ -87,25 +87,25 @@ def as_own_operators(value: Any) -> Operators:
         )
     accumulate, distribute = (f if f in _NAMES else StepFunction(f) for f in value)
     pair = Operators(accumulate, distribute)
-    for each in pair.own:
-        warn_of_variants("pair of operators", each.codes, each.fingerprint)
+    for operator in pair.own:
+        warn_of_variants("pair of operators", operator.codes, operator.fingerprint)
     return pair
 
 
 @lru_cache
 def check_distributes(pair: Operators, kind: str) -> None:
-    """Test on random numbers that a pair with functions of the user is what Operators says.
+    """Test on random numbers that ∘ distributes over ◇ in a pair with functions of the user.
 
     Parameters
     ----------
     pair : Operators
     kind : {"i", "f"}
-        Of the numbers: integers from -99 to 99, or normal ones.
+        Type of the numbers: integers from -99 to 99, or normal ones.
 
     Raises
     ------
     ValueError
-        ∘ is not ◇ and does not distribute over it; with the counterexample.
+        If ∘ is not ◇ and does not distribute over it. The message has the counterexample.
     """
     accumulate, distribute = (_function(each) for each in (pair.accumulate, pair.distribute))
     if not pair.own or pair.accumulate == pair.distribute:
@@ -158,7 +158,7 @@ def check_composes(pair: Operators, kind: str) -> None:
 
 
 def _drawn(kind: str) -> Iterator[Any]:
-    """Three numbers at a time: integers from -99 to 99, or normal ones."""
+    """Yield three numbers at a time: integers from -99 to 99, or normal ones."""
     generator = np.random.default_rng(0)
     for _ in range(_SAMPLES):
         yield generator.integers(-99, 100, 3) if kind == "i" else generator.standard_normal(3)

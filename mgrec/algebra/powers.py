@@ -1,7 +1,7 @@
-"""Powers of two: scaling that is exact.
+"""Powers of two, by which scaling is exact.
 
-Plain Python like every function of a step. A backend may compute them from the bits of a number:
-frexp and ldexp cost ten times as much.
+These functions are plain Python, like all functions of a step. A backend may compute them from the
+bits of a number: frexp and ldexp take ten times as long.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import numpy as np
 
 
 def inverse_power(x: Any) -> Any:
-    """The power of two s with 1 ≤ s·x < 2, or < 4 for the largest normal x > 0.
+    """Return the power of two s with 1 ≤ s·x < 2, or < 4 for the largest normal x > 0.
 
-    For a subnormal x or 0 some power with s·x < 2; for infinity and nan any.
+    The result for a subnormal x or 0 is some power with s·x < 2; for infinity and nan it is any
+    power.
 
     Examples
     --------
@@ -27,7 +28,7 @@ def inverse_power(x: Any) -> Any:
 
 
 def exponent_gap(x: Any, y: Any) -> Any:
-    """log2(x / y) of two normal powers of two.
+    """Return log2(x / y) of two normal powers of two.
 
     Examples
     --------
@@ -38,7 +39,7 @@ def exponent_gap(x: Any, y: Any) -> Any:
 
 
 def power_of_two(k: Any) -> Any:
-    """2**k for a whole number k from -126 to 126; beyond these a power not to be used.
+    """Return 2**k for a whole number k from -126 to 126; the result for other k must not be used.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What a Python function reads from its module and its closure, by its bytecode."""
+"""The values that a Python function reads from its module and its closure, by its bytecode."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import reduce
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-# The contents of these are known by name: they do not change while installed.
+# The contents of these libraries are hashed by name: they do not change while installed.
 LIBRARIES = frozenset("builtins cmath cupy math numba numpy operator _operator scipy".split())
 
 _GLOBALS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
@@ -29,12 +29,12 @@ class Read:
     Attributes
     ----------
     path : tuple of str
-        The names that lead to the value: ``("cfg", "K")``.
+        Names that lead to the value: ``("cfg", "K")``.
     value : object
-        A module or class of the user's only where the bytecode does not show what is read
-        from it.
+        The value. It is a module or class of the user only if the bytecode does not show which
+        attribute is read from it.
     is_free : bool
-        The first name belongs to the closure, not to the module.
+        Whether the first name belongs to the closure, not to the module.
     """
 
     path: tuple[str, ...]
@@ -43,16 +43,16 @@ class Read:
 
 
 def reads(function: FunctionType) -> tuple[Read, ...]:
-    """All that a function and the functions inside it read, in the order of the names.
+    """Return all values that a function and its inner functions read, in the order of the names.
 
     Raises
     ------
     TypeError
-        A name is not defined, or something is read without a name.
+        If a name is not defined, or a value is read without a name.
     """
     code, closure = function.__code__, function.__closure__ or ()
     cells = dict(zip(code.co_freevars, closure, strict=True))
-    found = {}
+    by_path = {}
     for is_free, names in sorted(set(_chains(code, frozenset(cells)))):
         name = names[0]
         if is_free:
@@ -66,28 +66,28 @@ def reads(function: FunctionType) -> tuple[Read, ...]:
         else:
             raise _undefined(name)
         path, value = _follow(names, value)
-        found[is_free, path] = Read(path, value, is_free)
-    return tuple(found.values())
+        by_path[is_free, path] = Read(path, value, is_free)
+    return tuple(by_path.values())
 
 
 def library_name(value: Any) -> str | None:
-    """The name of a library's module, class or function; None for what is no library's."""
+    """Return the name of a library's module, class or function; None for other values."""
     if isinstance(value, ModuleType):
         return value.__name__ if _is_library(value.__name__) else None
     name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
     module = getattr(value, "__module__", None)
     if not isinstance(name, str) or not isinstance(module, str | None):
         return None
-    # Ufuncs have no __module__ before NumPy 2.4, and SciPy's never have.
-    places = [module] if module else ["numpy", "scipy.special"]
-    for place in filter(_is_library, places):
-        if place in sys.modules and _at(sys.modules[place], name) is value:
-            return f"{place}:{name}"
+    # Ufuncs have no __module__ before NumPy 2.4, and those of SciPy have none at all.
+    candidates = [module] if module else ["numpy", "scipy.special"]
+    for candidate in filter(_is_library, candidates):
+        if candidate in sys.modules and _at(sys.modules[candidate], name) is value:
+            return f"{candidate}:{name}"
     return None
 
 
 def is_namespace(value: Any) -> bool:
-    """Whether a value is a user's module or class: what is read from it counts."""
+    """Return whether a value is a user's module or class, whose attributes are hashed."""
     return isinstance(value, (ModuleType, type)) and library_name(value) is None
 
 
@@ -96,10 +96,10 @@ def _is_library(module: str) -> bool:
 
 
 def _at(module: ModuleType, name: str) -> Any:
-    # vars: NumPy warns when it is asked for some of its former names.
+    # vars instead of getattr: NumPy warns when some of its former names are read.
     first, *others = name.split(".")
-    found = vars(module).get(first)
-    return reduce(lambda value, part: getattr(value, part, None), others, found)
+    attribute = vars(module).get(first)
+    return reduce(lambda value, part: getattr(value, part, None), others, attribute)
 
 
 def _content(cell: Any, name: str) -> Any:
@@ -110,7 +110,7 @@ def _content(cell: Any, name: str) -> Any:
 
 
 def _follow(names: tuple[str, ...], value: Any) -> tuple[tuple[str, ...], Any]:
-    """Read attribute after attribute, as far as modules and classes go."""
+    """Read attribute after attribute, through modules and classes."""
     length = 1
     while length < len(names) and is_namespace(value):
         if not hasattr(value, names[length]):
@@ -121,20 +121,20 @@ def _follow(names: tuple[str, ...], value: Any) -> tuple[tuple[str, ...], Any]:
 
 def _undefined(name: str) -> TypeError:
     return TypeError(
-        f"a function of a recurrence may refer to what is defined when the recurrence is made; "
-        f"got {name}, which is not defined yet"
+        f"a function of a recurrence must refer to names that are defined when the recurrence is "
+        f"created; got {name}, which is not defined yet"
     )
 
 
 def _hidden(what: str) -> TypeError:
     return TypeError(
-        f"a function of a recurrence must name what it reads, so that compiled code is known by "
-        f"it; got {what}: import outside of the function, and write module.name"
+        f"a function of a recurrence must name the values that it reads, which are part of the key "
+        f"of its compiled code; got {what}: import outside of the function, and write module.name"
     )
 
 
 def _chains(code: CodeType, free: frozenset[str]) -> Iterator[_Names]:
-    """Names that are read, each with the attributes that are read from it directly.
+    """Yield each name that is read, with the attributes that are read from it directly.
 
     A value that is stored or passed on ends the chain of its name.
     """

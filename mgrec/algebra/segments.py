@@ -1,4 +1,4 @@
-"""Segmented scans: a transfer map whose state starts anew at marked steps."""
+"""Segmented scans: transfer maps whose state is reset at marked steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from .transfer_map import Capabilities, TransferMap
 
-# Scalars are named one by one: neither numba nor tracing maps a function over a tuple.
+# Each scalar has a name: neither numba nor tracing maps a function over a tuple.
 _LIFT = """
 def lift(reset, {starts}, {operands}):
     {maps} = inner_lift({operands})
@@ -35,22 +35,22 @@ def apply(step, state):
 
 @dataclass(frozen=True, eq=False)
 class SegmentedMap(TransferMap):
-    """A transfer map of runs of steps, at some of which the state starts anew.
+    """A transfer map of runs of steps, with a reset of the state at marked steps.
 
-    A map is (flag, m, y): where a step of the run is marked, the run is the constant y, which the
-    loop gives from the start of the last segment; else it is m. So what was before a mark is
-    forgotten, nan as well, and the states of a segment have the bits of the loop::
+    A map is (flag, m, y). If a step of the run is marked, the run is the constant y, which the loop
+    gives from the start of the last segment. Otherwise it is m. Steps before a mark therefore have
+    no effect, even if they are nan, and the states of a segment have the bits of the loop::
 
         compose((f, m, y), (g, n, z)) == (g or f, compose(m, n), z if g else apply(n, y))
         apply((f, m, y), x) == y if f else apply(m, x)
 
-    ``lift`` takes the mark, the state to start from, then the operands of the map.
+    ``lift`` takes the mark, the initial state, then the operands of the map.
 
     Attributes
     ----------
     inner : TransferMap
     states, operands : int
-        Scalars of its state; operands of its ``lift``.
+        Number of scalars of its state, and of operands of its ``lift``.
     """
 
     inner: TransferMap = field(repr=False, kw_only=True)
@@ -62,7 +62,7 @@ class SegmentedMap(TransferMap):
         return *self.inner.codes, self.lift.__code__
 
     def require_unchanged(self) -> None:
-        """Raise unless the functions of the map still read what they did."""
+        """Raise unless the values that the functions of the map read are unchanged."""
         self.inner.require_unchanged()
 
     def __reduce__(self) -> Any:
@@ -71,15 +71,15 @@ class SegmentedMap(TransferMap):
 
 @lru_cache(maxsize=256)
 def segmented(transfer_map: TransferMap, states: int, operands: int) -> SegmentedMap:
-    """A transfer map that starts anew at marked steps; see :class:`SegmentedMap`.
+    """Return a transfer map that resets its state at marked steps; see :class:`SegmentedMap`.
 
     Parameters
     ----------
     transfer_map : TransferMap
     states : int
-        Scalars of its state.
+        Number of scalars of its state.
     operands : int
-        How many operands its ``lift`` is given.
+        Number of operands of its ``lift``.
 
     Examples
     --------
@@ -115,7 +115,7 @@ def segmented(transfer_map: TransferMap, states: int, operands: int) -> Segmente
 
 
 def _words(width: int, states: int, operands: int) -> dict[str, str]:
-    """What the texts above say of every scalar of maps, states and operands."""
+    """Return the parts of the templates above for each scalar of maps, states and operands."""
 
     def each(text: str, count: int) -> str:
         return "".join(f"{text.format(k=k, m=1 + k, y=1 + width + k)}, " for k in range(count))

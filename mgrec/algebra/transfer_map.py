@@ -1,4 +1,4 @@
-"""The algebra of a recurrence: maps from state to state that compose."""
+"""Transfer maps: the algebra of a recurrence."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ Map = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a map declares beyond the laws, for kernels and placement.
+    """Properties of a map beyond the laws, which kernels and placement use.
 
     Attributes
     ----------
     casts_operands : bool
-        Operands may be cast to the dtype of the result before ``lift`` sees them.
+        Operands may be cast to the dtype of the result before ``lift`` is called.
     is_affine : bool
-        A map is (s, t) and applies as s·w + t: kernels may multiply and add in an order of their
-        own.
+        A map is (s, t) and applies as s·w + t. Kernels may choose the order of multiplications and
+        additions.
     redoes_rows : bool
-        In floating point a summary flags rows that cannot be trusted: they are done again step
+        A summary of floats flags rows that cannot be trusted. These rows are computed again step
         by step.
     composes_cheaply : bool
-        To compose costs as little as to apply: two threads may share a long row.
+        ``compose`` costs as little as ``apply``, so that two threads may divide a long row.
     """
 
     casts_operands: bool = False
@@ -44,56 +44,55 @@ GENERAL = Capabilities()
 class TransferMap:
     """A family of maps ``state -> state`` that is closed under composition.
 
-    One step of a recurrence is one map, and so is any run of steps: a whole chunk is a few
+    One step of a recurrence is one map, and so is any run of steps. A chunk is therefore a few
     scalars.
 
     Parameters
     ----------
     lift : callable, ``(*operands at one step) -> map``
-        A map is a tuple of scalars.
+        Function that returns the map of a step, a tuple of scalars.
     compose : callable, ``(earlier, later) -> map``
-        Associative, not commutative: ``earlier`` acts first.
+        Function that composes two maps, of which ``earlier`` acts first. It is associative, and in
+        general not commutative.
     apply : callable, ``(map, state) -> state``
-        A state is a scalar, or a tuple of scalars where the recurrence carries
-        several.
+        Function that applies a map to a state: a scalar, or a tuple of scalars.
     identity : tuple of scalars
-        The map that leaves every state alone.
+        Map that leaves each state unchanged.
     name : str, optional
-        Shown in the keys of a Dask graph and in messages; the name of `lift`
-        when not given.
+        Name in the keys of a Dask graph and in messages. The default is the name of `lift`.
     check_laws : bool, optional
-        Check the laws below on sampled steps of the first call, and of the first one with 128
-        steps or more, of every process and dtype: a broken law is a ``ValueError``. Floats may
-        differ by 1e-6 of the largest state, integers by what rounding does. False leaves the
-        check out, for a map that keeps its laws less closely.
+        Whether to check the laws below on sampled steps of the first call, and of the first one
+        with at least 128 steps, for each process and dtype. A broken law raises ``ValueError``.
+        Floats may differ by 1e-6 of the largest state, integers by the effect of rounding. Pass
+        False for a map whose laws hold less closely.
     capabilities : Capabilities, optional
-        What the ready-made maps declare for the sake of speed; leave it alone for your own.
+        Declarations of the ready-made maps that make them faster. Do not set them for your own
+        maps.
 
     Notes
     -----
-    The laws, tested by :func:`mgrec.check_laws`::
+    The laws, which :func:`mgrec.check_laws` tests::
 
         compose(compose(f, g), h) == compose(f, compose(g, h))
         compose(identity, f) == f == compose(f, identity)
         apply(compose(f, g), x) == apply(g, apply(f, x))
 
-    The three functions are plain Python on scalars: arithmetic and NumPy ufuncs
-    (``np.maximum``, ``np.where``, ...). The CPU compiles these very functions.
-    They must not depend on anything that changes: what they read from modules
-    (``K``, or ``cfg.K``) and closures is read once, when they are compiled. Make a
-    new map when it has changed.
+    *Functions.* The three functions are plain Python on scalars: arithmetic and NumPy ufuncs
+    (``np.maximum``, ``np.where``, ...). The CPU runs these functions, compiled. They must be pure.
+    Values that they read from modules (``K``, or ``cfg.K``) and closures are read once, at
+    compilation. After such a value has changed, create a new map.
 
-    A map with other numbers in its closure is another map: it takes seconds to compile and
-    some 5 MB, which numba never frees. So numbers that change from call to call belong in
-    operands, where a scalar stays a scalar and costs no memory. With
-    ``lift=lambda x, rate: (rate * x,)`` a loop over ``mgrec.scan(one, x, rate, initial=0.0)``
-    compiles once. After 32 maps of the same code with other numbers a ``UserWarning`` says so,
-    and the CPU's code of further ones is not kept on disk. The functions of the 256 maps used
-    last are cached; numba does not free the memory of older ones.
+    *Constants.* A map with other numbers in its closure is another map. It takes seconds to compile
+    and some 5 MB, which numba never frees. Pass numbers that change from call to call as operands:
+    a scalar stays a scalar and costs no memory. With ``lift=lambda x, rate: (rate * x,)`` a loop
+    over ``mgrec.scan(one, x, rate, initial=0.0)`` compiles once. After 32 maps with the same code
+    and other numbers a ``UserWarning`` is issued, and the CPU code of further maps is not stored on
+    disk. mgrec caches the functions of the 256 maps used last; numba does not free the memory of
+    older ones.
 
     Examples
     --------
-    The largest value so far, and how far below it the present one is:
+    The maximum so far:
 
     >>> import numpy as np, mgrec
     >>> running_max = mgrec.TransferMap(
@@ -125,7 +124,7 @@ class TransferMap:
                 )
         if not isinstance(self.identity, tuple):
             raise TypeError(
-                f"identity must be a tuple of scalars, as every map is; got {self.identity!r}"
+                f"identity must be a tuple of scalars, as each map is; got {self.identity!r}"
             )
         if not isinstance(self.check_laws, bool):
             raise TypeError(f"check_laws must be True or False; got {self.check_laws!r}")
@@ -138,11 +137,11 @@ class TransferMap:
 
     @property
     def codes(self) -> tuple[CodeType, ...]:
-        """The code of the functions, whatever they read."""
+        """Code objects of the functions, without the values that they read."""
         return self.lift.__code__, self.compose.__code__, self.apply.__code__
 
     def redoes_rows_of(self, dtype: Any) -> bool:
-        """Whether summaries of this dtype say which rows must be done again."""
+        """Return whether summaries of this dtype flag rows that must be computed again."""
         return self.capabilities.redoes_rows and dtype.kind in "fc"
 
     @property
@@ -150,10 +149,10 @@ class TransferMap:
         return self.lift, self.compose, self.apply, self.identity
 
     def require_unchanged(self) -> None:
-        """Raise unless the functions still read what they read when the map was made."""
+        """Raise unless the values that the functions read are unchanged since the map was made."""
         require_unchanged("TransferMap", self.fingerprint, *self._own)
 
-    # Maps that compute the same are equal: one that a worker has unpickled finds compiled code.
+    # Maps that compute the same are equal: a map that a worker unpickles uses compiled code.
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TransferMap):
             return False

@@ -1,4 +1,4 @@
-"""Functions with the same code that read other numbers: each is compiled anew."""
+"""Functions with the same code that read other values, each of which is compiled again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import CodeType
 from .callers import level_of_caller
 
 MOST = 32
-"""Variants of one code before a warning: of more, only the numbers differ."""
+"""Number of variants of one code before a warning. Further ones differ only in their numbers."""
 _CODES = 256
 
 Codes = tuple[CodeType, ...]
@@ -28,13 +28,13 @@ _seen: OrderedDict[Codes, _Seen] = OrderedDict()
 
 
 def is_ordinary(codes: Codes, fingerprint: str) -> bool:
-    """Whether this is one of the first MOST variants of its code in this process."""
+    """Return whether a function is one of the first MOST variants of its code in this process."""
     with _lock:
         return _is_ordinary(_of(codes), fingerprint)
 
 
-def warn_of_variants(kind: str, codes: Codes, fingerprint: str) -> None:
-    """Warn once a code that numbers belong in operands."""
+def warn_of_variants(owner: str, codes: Codes, fingerprint: str) -> None:
+    """Warn once for each code that numbers belong in operands."""
     with _lock:
         seen = _of(codes)
         if _is_ordinary(seen, fingerprint) or seen.has_warned:
@@ -42,10 +42,10 @@ def warn_of_variants(kind: str, codes: Codes, fingerprint: str) -> None:
         seen.has_warned = True
     code = codes[0]
     warnings.warn(
-        f"{MOST + 1} times a {kind} was made of the same code ({code.co_name} in "
+        f"{MOST + 1} times a {owner} was made of the same code ({code.co_name} in "
         f"{code.co_filename}, line {code.co_firstlineno}) with other values in its closure or "
-        f"module: each is compiled anew, and numba never gives back the 5 to 12 MB that it takes. "
-        f"Give numbers that change as operands: a scalar stays a scalar",
+        f"module: each one is compiled again, and numba never frees the 5 to 12 MB that it takes. "
+        f"Pass numbers that change as operands: a scalar stays a scalar",
         stacklevel=level_of_caller(),
     )
 

@@ -1,1 +1,1 @@
-"""The door: arguments checked, promoted and laid out once; the chunk that every backend sees."""
+"""Validation of arrays, their types and layouts, and the chunk that each backend receives."""

@@ -1,4 +1,4 @@
-"""Casts that keep subnormal numbers where CuPy's own flush them."""
+"""Casts that keep subnormal numbers, which CuPy's own casts flush to 0."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from .kinds import is_lazy, is_on_gpu
 
 _LEAST_NORMAL, _LEAST = 0x00800000, 2.0**-149
-"""Of float32: the bits of the least normal number, and the least number."""
+"""Bits of the least normal number of float32, and the least number."""
 
 
 def cast(array: Any, dtype: np.dtype[Any]) -> Any:
-    """The array itself where it has the dtype, else a copy; a Dask array's chunks are cast."""
+    """Return the array if it has the dtype, otherwise a copy; a Dask array's chunks are cast."""
     if array.dtype == dtype:
         return array
     if not (is_on_gpu(array) and array.dtype.char in "fF" and dtype.char in "dD"):
@@ -24,7 +24,7 @@ def cast(array: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _widened(array: Any, dtype: np.dtype[Any]) -> Any:
-    """A CuPy array of float32 or complex64 in float64 or complex128."""
+    """Cast a CuPy array of float32 or complex64 to float64 or complex128."""
     wide = array.astype(dtype)
     _widen(array.real, wide.real)
     if array.dtype.kind == "c":
@@ -33,8 +33,8 @@ def _widened(array: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _widen(part: Any, wide: Any) -> None:
-    # CuPy compiles its kernels with -ftz=true, and so flushes what it converts from float32; its
-    # conversions of integers do not.
+    # CuPy compiles its kernels with -ftz=true, so that conversions from float32 flush subnormal
+    # numbers. Conversions of integers do not.
     size = part.view(np.uint32) & np.uint32(0x7FFFFFFF)
     tiny = np.copysign(size * _LEAST, wide)
     wide[...] = np.where(size < _LEAST_NORMAL, tiny, wide)

@@ -1,4 +1,4 @@
-"""One chunk of a recurrence as every backend sees it."""
+"""The chunk of a recurrence that each backend receives."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ..algebra.fingerprint import StepFunction
 
 @dataclass(frozen=True)
 class CoefficientOperand:
-    """An operand computed on the fly from the step's index.
+    """An operand that kernels compute from the index of the step.
 
     Attributes
     ----------
     function : StepFunction, ``(index, *operands at that step) -> scalar``
     first : int
-        Index of the chunk's first step (in array order) along the whole axis.
+        Index of the first step of the chunk (in array order) along the whole axis.
     operands : tuple of arrays
         Further arrays of the function, in the layout of :class:`Chunk`.
     """
@@ -31,20 +31,20 @@ class CoefficientOperand:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Operands of a run of steps, in the one layout that the backends know.
+    """Operands of a run of steps, in the layout that backends require.
 
     Attributes
     ----------
     operands : tuple of arrays and CoefficientOperand
-        Each array is C-contiguous with the axes (outer, steps, inner); an axis of
-        length 1 is broadcast and never expanded. The recurrence runs along
-        ``steps``; a row is one (outer, inner) pair.
+        Each array is C-contiguous with the axes (outer, steps, inner). An axis of length 1 is
+        broadcast and never expanded. The recurrence runs along ``steps``. A row is one
+        (outer, inner) pair.
     shape : (int, int, int)
-        The full (outer, steps, inner).
+        Full shape (outer, steps, inner).
     dtype : numpy.dtype
-        Of the states, the maps and the results.
+        Dtype of the states, the maps and the results.
     reverse : bool
-        The last step acts first.
+        Whether the last step acts first.
     """
 
     operands: tuple[Any, ...]
@@ -56,29 +56,29 @@ class Chunk:
     def steps(self) -> int:
         return self.shape[1]
 
-    def rows(self, begin: int, end: int) -> Chunk:
-        """Part of the outer rows."""
-        return self._part(0, begin, end)
+    def rows(self, start: int, stop: int) -> Chunk:
+        """Return a part of the outer rows."""
+        return self._part(0, start, stop)
 
-    def between(self, begin: int, end: int) -> Chunk:
-        """The steps from `begin` to `end`, counted in array order."""
-        return self._part(1, begin, end)
+    def between(self, start: int, stop: int) -> Chunk:
+        """Return the steps from `start` to `stop`, counted in array order."""
+        return self._part(1, start, stop)
 
-    def _part(self, axis: int, begin: int, end: int) -> Chunk:
+    def _part(self, axis: int, start: int, stop: int) -> Chunk:
         def part(array: Any) -> Any:
             if array.shape[axis] == 1 and self.shape[axis] != 1:
                 return array
-            return array[begin:end] if axis == 0 else array[:, begin:end]
+            return array[start:stop] if axis == 0 else array[:, start:stop]
 
         shape = list(self.shape)
-        shape[axis] = end - begin
-        first = begin if axis == 1 else 0
+        shape[axis] = stop - start
+        first = start if axis == 1 else 0
         return self.map_arrays(part, (shape[0], shape[1], shape[2]), first)
 
     def map_arrays(
         self, function: Callable[[Any], Any], shape: tuple[int, int, int], first: int = 0
     ) -> Chunk:
-        """The chunk with every array of its operands replaced; indices move on by `first`."""
+        """Apply a function to each array of the operands; indices advance by `first`."""
 
         def mapped(operand: Any) -> Any:
             if isinstance(operand, CoefficientOperand):
@@ -90,5 +90,5 @@ class Chunk:
 
     @property
     def row_shape(self) -> tuple[int, int]:
-        """Axes (outer, inner) of an entry."""
+        """Axes (outer, inner) of a carry-in."""
         return self.shape[0], self.shape[2]

@@ -1,4 +1,4 @@
-"""The door: checks of arrays, scalars and states, for every family."""
+"""Validation of arrays, scalars and states, for all families."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COMPUTED = "bhilqBHILQfdFDe"
 
 
 def as_array(name: str, value: Any) -> Any:
-    """A Python scalar as it is (it promotes weakly), or an array of a computable dtype."""
+    """Return a Python scalar unchanged (it promotes weakly), or an array of a supported dtype."""
     if type(value) in (int, float, complex):
         return value
     if isinstance(value, bool):
@@ -30,24 +30,24 @@ def as_array(name: str, value: Any) -> Any:
 
 
 def check_computed(name: str, array: Any, value: Any, others: str = "") -> None:
-    """Raise TypeError unless numbers of an array's dtype can be computed with.
+    """Raise TypeError unless the dtype of an array is supported.
 
     Parameters
     ----------
     value : object
-        Of which the array was made.
+        Argument from which the array was created.
     others : str
-        Characters of dtypes that are taken besides.
+        Characters of further supported dtypes.
     """
     if array.dtype.char not in _COMPUTED + others:
         raise TypeError(
             f"{name} must be of an integer, floating or complex dtype of at most 64 bits a "
-            f"component; got {array.dtype}{_kind_of(value)}"
+            f"component; got {array.dtype}{_type_suffix(value)}"
         )
 
 
-def _kind_of(value: Any) -> str:
-    """For messages: the type of a value that NumPy made an array of objects."""
+def _type_suffix(value: Any) -> str:
+    """Return the type of a value that NumPy converted to an array of objects, for messages."""
     if hasattr(value, "dtype") or isinstance(value, (str, bytes, Sequence)):
         return ""
     if isinstance(value, FunctionType):
@@ -56,7 +56,7 @@ def _kind_of(value: Any) -> str:
 
 
 def as_any_array(name: str, value: Any) -> Any:
-    """A CuPy or Dask array, or what NumPy makes an array of, of any dtype, as kernels read it."""
+    """Return a CuPy, Dask or NumPy array of any dtype, in native byte order and aligned."""
     if type(value) is np.ndarray:
         return as_native(value)
     refuse(name, value)
@@ -66,48 +66,50 @@ def as_any_array(name: str, value: Any) -> Any:
 
 
 def as_plain_array(name: str, value: Any) -> Any:
-    """A Dask array, or what NumPy makes an array of, as kernels read it.
+    """Return a Dask or NumPy array, in native byte order and aligned.
 
-    Masked arrays and other lazy objects are refused.
+    Masked arrays and other lazy objects raise TypeError.
     """
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{name} must be a plain array; got a masked array: fill it first")
-    # Of the type: reading the graph of a result of a plan waits for it.
+    # hasattr of the type: to read the graph of a plan's result waits for the solve.
     if hasattr(type(value), "dask") and hasattr(value, "chunks") and hasattr(value, "_meta"):
         if isinstance(value._meta, np.ma.MaskedArray):
             raise TypeError(f"{name} must be plain; got chunks of masked arrays: fill them first")
         return as_native(value)
     if hasattr(value, "__dask_graph__") and value.__dask_graph__() is not None:
-        kind, instead = type(value).__name__, "make a Dask array of it"
-        if hasattr(type(value), "dims"):  # a Delayed has every attribute
+        name_of_type, instead = type(value).__name__, "convert it to a Dask array"
+        if hasattr(type(value), "dims"):  # type, because a Delayed has every attribute
             instead = "pass a DataArray, or import mgrec.xarray for the methods of .mgrec"
-        raise TypeError(f"{name} must be a NumPy or Dask array; got a lazy {kind}: {instead}")
+        raise TypeError(
+            f"{name} must be a NumPy or Dask array; got a lazy {name_of_type}: {instead}"
+        )
     try:
         return as_native(np.asarray(value))
     except (TypeError, ValueError) as error:
         wrong = TypeError if isinstance(error, TypeError) else ValueError
         raise wrong(
-            f"{name} must be what NumPy makes an array of; got {type(value).__name__}: {error}"
+            f"{name} must be convertible to a NumPy array; got {type(value).__name__}: {error}"
         ) from error
 
 
 def _on_gpu(name: str, value: Any) -> Any:
     if type(value).__module__.partition(".")[0] != "cupy":
-        kind = f"{type(value).__module__}.{type(value).__name__}"
-        raise TypeError(f"{name} must be a CuPy array; got {kind}: wrap it with cupy.asarray")
+        got = f"{type(value).__module__}.{type(value).__name__}"
+        raise TypeError(f"{name} must be a CuPy array; got {got}: wrap it with cupy.asarray")
     return value
 
 
 def arrays_of(operands: Sequence[Any]) -> list[Any]:
-    """All arrays and scalars among operands, those of coefficients included."""
-    found: list[Any] = []
+    """Return all arrays and scalars among operands, those of coefficients included."""
+    arrays: list[Any] = []
     for operand in operands:
-        found += operand.arrays if isinstance(operand, Coefficient) else [operand]
-    return found
+        arrays += operand.arrays if isinstance(operand, Coefficient) else [operand]
+    return arrays
 
 
 def broadcast(operands: dict[str, Any]) -> tuple[Any, ...]:
-    """The broadcast shape; an unknown length (nan) fits any length."""
+    """Return the broadcast shape; an unknown length (nan) matches any length."""
     shapes = [getattr(value, "shape", ()) for value in arrays_of(list(operands.values()))]
     different = {shape for shape in shapes if shape}
     if len(different) == 1:
@@ -121,8 +123,8 @@ def broadcast(operands: dict[str, Any]) -> tuple[Any, ...]:
         lengths = {s[k] for s in shapes if len(s) >= -k and s[k] != 1}
         known = {length for length in lengths if not math.isnan(length)}
         if len(known) > 1:
-            given = ", ".join(f"{n}: {_shape_of(v)}" for n, v in operands.items())
-            raise ValueError(f"shapes must broadcast; got {given}")
+            got = ", ".join(f"{n}: {_shape_of(v)}" for n, v in operands.items())
+            raise ValueError(f"shapes must broadcast; got {got}")
         unknown = len(known) < len(lengths)
         shape.append(math.nan if unknown else known.pop() if known else 1)
     return tuple(shape)
@@ -140,7 +142,7 @@ def as_scalar(name: str, value: Any, dtype: np.dtype[Any]) -> np.ndarray:
 
 
 def as_state(state: Any, dtype: np.dtype[Any], shape: tuple[Any, ...], axis: int) -> Any:
-    """`state` in a dtype: a scalar, or of the shape of the result without `axis`."""
+    """Return `state` in a dtype: a scalar, or an array of the full shape without `axis`."""
     if type(state) in (int, float, complex):
         return as_scalar("initial", state, dtype)
     rows = shape[:axis] + shape[axis + 1 :]

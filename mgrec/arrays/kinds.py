@@ -1,4 +1,4 @@
-"""Kinds of arrays: NumPy, CuPy or Dask, all in host memory or all on one GPU."""
+"""Array types: NumPy, CuPy or Dask, all in host memory or all on one GPU."""
 
 from __future__ import annotations
 
@@ -11,53 +11,51 @@ import numpy as np
 
 
 def is_on_gpu(array: Any) -> bool:
-    """Whether an array, or every chunk of a Dask array, is CuPy's."""
-    kind: Any = type(array)
-    if kind is np.ndarray:
+    """Return whether an array, or each chunk of a Dask array, is a CuPy array."""
+    array_type: Any = type(array)
+    if array_type is np.ndarray:
         return False
-    if _has(kind, "_meta"):
+    if _has(array_type, "_meta"):
         return is_on_gpu(array._meta)
-    return _has(kind, "__cuda_array_interface__")
+    return _has(array_type, "__cuda_array_interface__")
 
 
 def is_lazy(array: Any) -> bool:
-    """Whether an array is Dask's."""
-    kind: Any = type(array)
-    return kind is not np.ndarray and _has(kind, "dask")
+    """Return whether an array is a Dask array."""
+    array_type: Any = type(array)
+    return array_type is not np.ndarray and _has(array_type, "dask")
 
 
 def to_host(array: Any) -> np.ndarray:
-    """The array in host memory, where entries are."""
+    """Return the array in host memory, where carry-ins are."""
     return np.asarray(array.get() if is_on_gpu(array) else array)
 
 
 def is_writeable(array: Any) -> bool:
-    """Whether an array may be written into: all of a GPU's may."""
+    """Return whether an array may be written to, as all arrays of a GPU may."""
     return is_on_gpu(array) or bool(array.flags.writeable)
 
 
 @cache
-def _has(kind: Any, name: str) -> bool:
-    # Of the type: a CuPy array takes a microsecond to raise AttributeError.
-    return hasattr(kind, name)
+def _has(array_type: Any, name: str) -> bool:
+    # Of the type, because a CuPy array takes a microsecond to raise AttributeError.
+    return hasattr(array_type, name)
 
 
 def is_capturing() -> bool:
-    """Whether the current stream is being captured into a CUDA graph."""
+    """Return whether the current stream is being captured into a CUDA graph."""
     cupy = sys.modules.get("cupy")
     return cupy is not None and bool(cupy.cuda.get_current_stream().is_capturing())
 
 
 def refuse_capture(what: str, why: str) -> None:
-    """Raise where the current stream is being captured, for what a graph could not repeat.
+    """Raise RuntimeError if the current stream is being captured into a CUDA graph.
 
-    Raises
-    ------
-    RuntimeError
+    Call it before an operation that a graph cannot repeat.
     """
     if is_capturing():
         raise RuntimeError(
-            f"{what} cannot be captured into a CUDA graph, since {why}; solve it outside the "
+            f"{what} cannot be captured into a CUDA graph, since {why}; call it outside of the "
             f"capture"
         )
 
@@ -65,8 +63,8 @@ def refuse_capture(what: str, why: str) -> None:
 def check_together(named: Sequence[tuple[str, Any]], rows: Sequence[tuple[str, Any]]) -> None:
     """Raise unless all arrays are in host memory, or all on one GPU.
 
-    Host scalars, 0-d arrays among them, go with any array, and so do `rows`, initial states in
-    host memory.
+    Host scalars and 0-d arrays may be combined with any array, and so may `rows`, which are initial
+    states in host memory.
     """
     on_gpu = [(name, array) for name, array in (*named, *rows) if is_on_gpu(array)]
     if not on_gpu:
@@ -80,5 +78,5 @@ def check_together(named: Sequence[tuple[str, Any]], rows: Sequence[tuple[str, A
             )
     devices = {array.device.id: name for name, array in on_gpu if hasattr(array, "device")}
     if len(devices) > 1:
-        places = ", ".join(f"{name} on {device}" for device, name in devices.items())
-        raise ValueError(f"arrays must be on one device; got {places}")
+        got = ", ".join(f"{name} on {device}" for device, name in devices.items())
+        raise ValueError(f"arrays must be on one device; got {got}")

@@ -1,4 +1,4 @@
-"""Arrays of any shape as the (outer, steps, inner) of the kernels."""
+"""Layout of arrays of any shape as (outer, steps, inner), which kernels require."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from .kinds import is_lazy, is_on_gpu
 
 
 def lay_out(recurrence: Any, operands: Sequence[Any], shape: tuple[int, ...], first: int) -> Chunk:
-    """Operands of one chunk as a :class:`Chunk`.
+    """Return the operands of one chunk as a :class:`Chunk`.
 
-    `shape` is that of its result, `first` the index of its first step along the whole axis.
+    `shape` is the shape of its result, and `first` the index of its first step along the whole
+    axis.
     """
     layout = canonical_shape(shape, recurrence.axis)
 
@@ -34,7 +35,7 @@ def lay_out(recurrence: Any, operands: Sequence[Any], shape: tuple[int, ...], fi
 
 
 def canonical_shape(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
-    """(outer, steps, inner) of a shape."""
+    """Return (outer, steps, inner) of a shape."""
     return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
 
 
@@ -43,48 +44,48 @@ def _canonical(array: Any, shape: tuple[int, ...], axis: int, layout: tuple[int,
         return contiguous(array).reshape(layout)
     if array.ndim == 0:
         return array.reshape(1, 1, 1)
-    own = (1,) * (len(shape) - array.ndim) + array.shape
+    full_shape = (1,) * (len(shape) - array.ndim) + array.shape
     target: list[int] = []
     full: list[int] = []
     for axes, length in zip(
         (slice(axis), slice(axis, axis + 1), slice(axis + 1, None)), layout, strict=True
     ):
-        is_broadcast = all(size == 1 for size in own[axes])
+        is_broadcast = all(size == 1 for size in full_shape[axes])
         target.append(1 if is_broadcast else length)
-        full += own[axes] if is_broadcast else shape[axes]
-    array = array.reshape(own)
-    if list(own) != full:
-        # Axes of which only some are broadcast cannot be merged: they are expanded.
+        full += full_shape[axes] if is_broadcast else shape[axes]
+    array = array.reshape(full_shape)
+    if list(full_shape) != full:
+        # Axes of which only some are broadcast cannot be merged, and are expanded.
         array = np.broadcast_to(array, full)
     return contiguous(array).reshape(target)
 
 
 def contiguous(array: Any) -> Any:
-    """The array, or a copy of it in C order, where it is."""
+    """Return the array, or a copy in C order on the same device."""
     return array if array.flags.c_contiguous else array.copy(order="C")
 
 
 def shape_of(value: Any) -> tuple[Any, ...]:
-    """The shape of an array or a number, also of a Dask array, lazily."""
+    """Return the shape of an array or a number, without computing a Dask array."""
     shape = getattr(value, "shape", None)
     return np.shape(value) if shape is None else shape
 
 
 def moved_axis(array: Any, source: int, destination: int) -> Any:
-    """An array with one axis in another place."""
+    """Return an array with one axis moved."""
     order = [k for k in range(array.ndim) if k != source % array.ndim]
     order.insert(destination % array.ndim, source % array.ndim)
     return array.transpose(order)
 
 
 def reversed_copy(array: Any, axis: int) -> Any:
-    """An array in the other order of an axis, in memory of its own; a Dask array stays lazy."""
-    turned = array[(slice(None),) * axis + (slice(None, None, -1),)]
-    return turned if is_lazy(array) else turned.copy(order="C")
+    """Return a reversed copy along an axis; a Dask array stays lazy."""
+    view = array[(slice(None),) * axis + (slice(None, None, -1),)]
+    return view if is_lazy(array) else view.copy(order="C")
 
 
 def lay_out_entry(state: Any, shape: tuple[int, ...], axis: int) -> Any:
-    """A state, broadcast and reshaped to (outer, inner)."""
+    """Broadcast a state and reshape it to (outer, inner)."""
     outer, _, inner = canonical_shape(shape, axis)
     if state.ndim == 0 and not is_on_gpu(state):
         return np.full((outer, inner), state)
@@ -93,24 +94,24 @@ def lay_out_entry(state: Any, shape: tuple[int, ...], axis: int) -> Any:
     return full.reshape(outer, inner)
 
 
-def is_one(laid_out: Any, given: Any) -> bool:
-    """Whether an operand was not copied when it was laid out; numbers count as if they were not."""
-    if is_on_gpu(given):
-        return bool(laid_out.data.ptr == given.data.ptr)
-    return given.ndim == 0 or bool(laid_out.ctypes.data == given.ctypes.data)
+def is_one(laid_out: Any, operand: Any) -> bool:
+    """Return whether an operand was not copied for its layout; True for numbers."""
+    if is_on_gpu(operand):
+        return bool(laid_out.data.ptr == operand.data.ptr)
+    return operand.ndim == 0 or bool(laid_out.ctypes.data == operand.ctypes.data)
 
 
 def as_result(computed: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-    """A computed array in its final shape and dtype."""
+    """Return a computed array in its final shape and dtype."""
     if computed.dtype == dtype:
         return computed if computed.shape == shape else computed.reshape(shape)
-    # float16 overflows to inf without a warning, as kernels do in other dtypes.
+    # Results overflow to inf in float16 without a warning, as in kernels of other dtypes.
     with np.errstate(over="ignore"):
         return computed.reshape(shape).astype(dtype)
 
 
 def has_unknown_sizes(chunks: Iterable[Iterable[Any]]) -> bool:
-    """Whether some sizes of chunks, or of a shape, are unknown.
+    """Return whether some sizes of chunks, or of a shape, are unknown.
 
     Examples
     --------

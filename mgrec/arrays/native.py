@@ -1,4 +1,4 @@
-"""Arrays as compiled kernels read them: in the machine's byte order, aligned, of no subclass."""
+"""Arrays in native byte order, aligned and of no subclass, as compiled kernels require."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from .kinds import is_lazy, is_on_gpu
 
 
 def as_native(array: Any) -> Any:
-    """Return the array, or a copy in native byte order that is aligned.
+    """Return the array, or an aligned copy in native byte order.
 
-    numba tells arrays inside of tuples apart by their dtype's number alone, and other arrays too
-    once a subclass or an unaligned array was seen: it runs code for native arrays on the bytes of
-    others. A Dask array's chunks are converted, except for their alignment, which
-    :class:`mgrec.families.family.Pack` sees to.
+    numba distinguishes arrays inside of tuples only by the number of their dtype, and other arrays
+    too after it has compiled for a subclass or an unaligned array: it would run code for native
+    arrays on the bytes of others. A Dask array's chunks are converted, except for their alignment,
+    which :class:`mgrec.families.family.Pack` ensures.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Where a state starts anew: marks along an axis, or labels of segments."""
+"""Marks along an axis, or labels of segments, at which a state is reset."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from .layout import has_unknown_sizes
 
 _LABELS = "iuSUTMm"
 _COMPARED = 4096
-"""Segments among whose labels those that recur are looked for."""
+"""Number of segments whose labels are compared to find recurring ones."""
 
 
 def as_reset(reset: Any, shape: tuple[Any, ...], axis: int, reverse: bool) -> Any:
-    """Marks, as uint8, of the steps that start anew.
+    """Return the marks of the steps at which the state is reset, as uint8.
 
     Parameters
     ----------
     reset : array_like
         See :func:`mgrec.linear_recurrence`.
     shape : tuple of int or nan
-        Of the result, to which the marks are broadcast.
+        Shape of the result, to which the marks are broadcast.
     axis : int
-        0 or more.
+        Axis of the recurrence, 0 or more.
     reverse : bool
 
     Returns
     -------
     array or dask.array.Array
-        With as many axes as `shape` has.
+        Marks, with as many axes as `shape` has.
     """
     reset = _along(_as_labels(reset), shape, axis)
     if reset.dtype.kind == "b":
@@ -50,7 +50,7 @@ def as_reset(reset: Any, shape: tuple[Any, ...], axis: int, reverse: bool) -> An
 
 
 def _as_labels(reset: Any) -> Any:
-    """A mask or labels as an array whose elements can be compared."""
+    """Return a mask or labels as an array whose elements can be compared."""
     if hasattr(type(reset), "factorize"):
         reset = _codes(reset)
     elif is_lazy(reset) or not is_on_gpu(reset):
@@ -63,13 +63,13 @@ def _as_labels(reset: Any) -> Any:
 
 
 def _codes(labels: Any) -> Any:
-    """The labels of an index, a categorical or an array of pandas; numbers where it holds some."""
+    """Return the labels of an index, a categorical or an array of pandas; numbers unchanged."""
     refuse("reset", labels)
     return np.asarray(labels) if labels.dtype.kind in "biuf" else labels.factorize()[0]
 
 
 def _as_text(labels: np.ndarray) -> np.ndarray:
-    """Objects that are strings as NumPy's strings."""
+    """Convert objects that are strings to NumPy's strings."""
     if not all(isinstance(label, str) for label in labels.flat):
         types = sorted({type(label).__name__ for label in labels.flat})
         raise _not_labels(f"{labels.dtype} of {', '.join(types)}")
@@ -84,7 +84,7 @@ def _not_labels(got: Any) -> TypeError:
 
 
 def _warn_of_recurring(labels: np.ndarray, changes: np.ndarray, reverse: bool) -> None:
-    """Warn where a label comes again after another one."""
+    """Warn if a label occurs again after another one."""
     starts = np.append(0, np.flatnonzero(changes)[: _COMPARED - 1] + int(reverse))
     order = np.argsort(labels[starts], kind="stable")
     ordered = labels[starts[order]]
@@ -94,15 +94,15 @@ def _warn_of_recurring(labels: np.ndarray, changes: np.ndarray, reverse: bool) -
         earlier, later = starts[order[first : first + 2]]
         warnings.warn(
             f"reset has the label of step {earlier} again at step {later}, after other labels: the "
-            f"state is reset at every change, and groups that are interleaved are not solved as "
-            f"groups. Sort by label, or call pandas' groupby(...).transform; pass a mask of bool "
-            f"where every change is meant",
+            f"state is reset at each change, so that interleaved groups are not solved as groups. "
+            f"Sort by label, or call pandas' groupby(...).transform. Pass a mask of bool if each "
+            f"change is intended",
             stacklevel=level_of_caller(),
         )
 
 
 def _along(reset: Any, shape: tuple[Any, ...], axis: int) -> Any:
-    """With all axes: one alone is that along which the recurrence runs."""
+    """Return the array with all axes; a single axis is that of the recurrence."""
     ndim = len(shape)
     missing = [None] * (ndim - reset.ndim)
     if reset.ndim == 1:
@@ -124,16 +124,18 @@ def _along(reset: Any, shape: tuple[Any, ...], axis: int) -> Any:
 
 
 def _changes(labels: Any, axis: int, reverse: bool) -> Any:
-    """Where a label is not that of the step before."""
+    """Return whether each label differs from that of the previous step."""
     if labels.shape[axis] == 1:
         return np.zeros_like(labels, dtype=bool)
-    head, tail = (
+    all_but_last, all_but_first = (
         tuple(part if k == axis else slice(None) for k in range(labels.ndim))
         for part in (slice(0, -1), slice(1, None))
     )
     if not is_lazy(labels):
         changes = np.zeros_like(labels, dtype=bool)
-        changes[head if reverse else tail] = labels[head] != labels[tail]
+        changes[all_but_last if reverse else all_but_first] = (
+            labels[all_but_last] != labels[all_but_first]
+        )
         return changes
     if has_unknown_sizes(labels.chunks):
         raise ValueError(
@@ -141,9 +143,9 @@ def _changes(labels: Any, axis: int, reverse: bool) -> Any:
             "compute_chunk_sizes() first, of a column of Dask to_dask_array(lengths=True); got "
             "labels"
         )
-    first = labels[tuple(slice(0, 1) if k == axis else s for k, s in enumerate(head))]
-    same, changed = (first == first) & False, labels[head] != labels[tail]
-    # NumPy's function would be dask.array's: one of expressions where query planning is on.
+    first = labels[tuple(slice(0, 1) if k == axis else s for k, s in enumerate(all_but_last))]
+    same, changed = (first == first) & False, labels[all_but_last] != labels[all_but_first]
+    # NumPy's function would dispatch to dask.array's, and to expressions if query planning is on.
     concatenate = vars(sys.modules[type(labels).__module__])["concatenate"]
     both = concatenate([changed, same] if reverse else [same, changed], axis=axis)
     return both.rechunk(labels.chunks)

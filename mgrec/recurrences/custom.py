@@ -1,4 +1,4 @@
-"""Recurrences by any transfer map, ready-made or the user's own."""
+"""Recurrences of any transfer map, ready-made or your own."""
 
 from __future__ import annotations
 
@@ -29,61 +29,62 @@ def scan(
     method: str = "auto",
     out: Any = None,
 ) -> Problem:
-    """Solve the recurrence whose steps are transfer maps.
+    """Solve a recurrence whose steps are transfer maps.
 
     Parameters
     ----------
     transfer_map : TransferMap
-        One of :mod:`mgrec.maps`, or your own: see :class:`mgrec.TransferMap`.
+        Map of :mod:`mgrec.maps`, or your own :class:`mgrec.TransferMap`.
     *operands : scalar, array_like or Coefficient
-        What ``transfer_map.lift`` takes, in its order; they broadcast against each other.
+        Arguments of ``transfer_map.lift``, in its order. They broadcast against each other.
     initial : scalar or array_like, or tuple of these
-        The state before the first step; a tuple where the state is one. Each is a scalar, or
-        of the shape of the result without `axis`.
+        State before the first step; a tuple if the state is a tuple. Each element is a scalar, or
+        an array of the shape of the result without `axis`.
     axis, reverse, reset, memory, method, out
-        See :func:`mgrec.linear_recurrence`; `out` is a tuple where the state is one.
+        See :func:`mgrec.linear_recurrence`. `out` is a tuple if the state is a tuple.
 
     Returns
     -------
     array, dask.array.Array, or tuple of these
-        The state after every step, one array a scalar of the state, of dtype
-        ``numpy.result_type`` of the operands and `initial`. States and maps are carried in
-        that dtype (float16 in float32): over integers a map of your own keeps no fractions.
-        ``maps.mobius`` takes integers as float64.
+        State after each step, one array for each scalar of the state, of dtype
+        ``numpy.result_type`` of the operands and `initial`. States and maps are computed in that
+        dtype (float16 in float32), so that a map of your own over integers keeps no fractions.
+        ``maps.mobius`` converts integers to float64.
 
     Raises
     ------
     TypeError
-        `transfer_map` is no :class:`TransferMap`, its functions cannot be compiled or return
-        no tuples as long as its identity, or a dtype is refused (``maps.mobius`` is real).
+        If `transfer_map` is not a :class:`TransferMap`, its functions cannot be compiled or do not
+        return tuples of the length of its identity, or a dtype is not supported (``maps.mobius`` is
+        real).
     ValueError
-        Shapes or chunks do not fit, ``lift`` takes another number of operands, `initial`
-        is no state that ``apply`` takes, or a map of your own breaks a law on sampled steps of
-        the first call (over Dask when the first chunk is computed).
+        If shapes or chunks do not match, ``lift`` takes another number of operands, ``apply`` does
+        not accept `initial`, or a map of your own breaks a law on sampled steps of the first call.
+        Dask arrays raise the last one when the first chunk is computed.
+    RuntimeError
+        As for :func:`mgrec.linear_recurrence`.
 
     Notes
     -----
-    On one thread the states go through ``apply`` alone and have the bits of the sequential
-    loop, and so they have on several threads where states from different entries soon have the
-    same bits. Else threads, and Dask chunks, need ``compose`` and are as accurate as it is. Where
-    it adds or multiplies numbers that the loop does not (``max_plus`` with an `s` of +inf,
-    ``min_plus`` with one of -inf), they may have nan where the loop has none.
-    So the first call with a map of your own, and the first one of 128 steps, compiles ``compose``
-    and checks it on some of its steps, which takes some 10 ms;
-    :func:`mgrec.check_laws` tests more. CUDA graphs capture what those of
-    :func:`mgrec.linear_recurrence` do.
+    *Accuracy.* On one thread ``apply`` alone computes the states, which have the bits of the
+    sequential loop. Several threads and Dask chunks also use ``compose``, and are as accurate as it
+    is; :doc:`/how/linear` states when bits and special values differ.
+
+    *Cost.* The first call with a map of your own, and the first one with at least 128 steps,
+    compiles ``compose`` and checks the laws on some of its steps, which takes some 10 ms.
+    :func:`mgrec.check_laws` tests more.
 
     Examples
     --------
     Waiting times in a queue with one server, W = max(W + s, 0), where s is the service time
-    of a customer less the time to the next arrival (Lindley 1952):
+    of a customer minus the time to the next arrival (Lindley 1952):
 
     >>> import numpy as np, mgrec
     >>> s = np.array([2.0, -1.0, -3.0, 4.0, -1.0])
     >>> mgrec.scan(mgrec.maps.max_plus, s, 0.0, initial=0.0)
     array([2., 1., 0., 4., 3.])
 
-    A recurrence of second order, here Fibonacci's, has a state of two scalars:
+    Fibonacci's recurrence, of second order, has a state of two scalars:
 
     >>> ones = np.ones(6, dtype=np.int64)
     >>> x, y = mgrec.scan(mgrec.maps.matrix2, ones, 1, 1, 0, 0, 0, initial=(1, 0))
@@ -93,9 +94,9 @@ def scan(
     if not isinstance(transfer_map, TransferMap):
         raise TypeError(f"transfer_map must be a TransferMap; got {transfer_map!r}")
     named = dict(zip(_names(transfer_map, len(operands)), operands, strict=True))
-    kinds = "f" if transfer_map == mobius else "iufc"
+    dtype_kinds = "f" if transfer_map == mobius else "iufc"
     problem = check(
-        transfer_map, named, initial, axis, reverse, kinds,
+        transfer_map, named, initial, axis, reverse, dtype_kinds,
         memory=memory, method=method, out=out, reset=reset,
     )  # fmt: skip
     dtype = problem.recurrence.dtype
@@ -104,26 +105,29 @@ def scan(
     return replace(problem, finish=_states) if problem.is_several else problem
 
 
-def _states(results: Arrays, exit: Any) -> Arrays:
+def _states(results: Arrays, carry_out: Any) -> Arrays:
     return results
 
 
-def _names(transfer_map: TransferMap, given: int) -> tuple[str, ...]:
-    """The parameters of ``lift``, for messages."""
+def _names(transfer_map: TransferMap, count: int) -> tuple[str, ...]:
+    """Return the names of the parameters of ``lift``, for messages."""
     code = transfer_map.lift.__code__
     most = code.co_argcount
     least = most - len(transfer_map.lift.__defaults__ or ())
-    if not least <= given <= most:
+    if not least <= count <= most:
         raise ValueError(
             f"lift of {transfer_map.name} takes {most} operands "
-            f"{code.co_varnames[:most]}; got {given}"
+            f"{code.co_varnames[:most]}; got {count}"
         )
-    return code.co_varnames[:given]
+    return code.co_varnames[:count]
 
 
 @lru_cache(maxsize=1024)
 def _check_maps(transfer_map: TransferMap, dtype: np.dtype[Any], operands: int) -> None:
-    """Call `lift` and `compose` with zeros: a map must be a tuple as long as the identity."""
+    """Raise TypeError unless `lift` and `compose` return tuples as long as the identity.
+
+    Both are called with zeros.
+    """
     zero, width = dtype.type(0), len(transfer_map.identity)
     step = (zero,) * width
     _check_count("compose", transfer_map, "(earlier, later)", step, step)
@@ -131,18 +135,18 @@ def _check_maps(transfer_map: TransferMap, dtype: np.dtype[Any], operands: int) 
     for role, arguments in (("lift", (zero,) * operands), ("compose", (step, step))):
         with np.errstate(all="ignore"):
             try:
-                found = getattr(transfer_map, role)(*arguments)
+                returned = getattr(transfer_map, role)(*arguments)
             except Exception:
                 continue  # The compiler decides: math.log(0) raises in Python alone.
-        if not isinstance(found, tuple) or len(found) != width:
+        if not isinstance(returned, tuple) or len(returned) != width:
             raise TypeError(
                 f"{role} of {transfer_map.name} must return a tuple of {width}, as the identity "
-                f"is; got {found!r}"
+                f"is; got {returned!r}"
             )
 
 
 def _check_count(role: str, transfer_map: TransferMap, wanted: str, *arguments: Any) -> None:
-    """Raise unless a function of a map takes as many arguments as these."""
+    """Raise unless a function of a map takes the given number of arguments."""
     signature = inspect.signature(getattr(transfer_map, role))
     try:
         signature.bind(*arguments)

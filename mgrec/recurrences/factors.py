@@ -17,16 +17,16 @@ from ..placement.expressions import keeps_kind
 
 
 class TridiagonalFactor:
-    """Tridiagonal matrices, ready for right-hand sides: see :func:`mgrec.factor_tridiagonal`.
+    """Factored tridiagonal matrices, which :func:`mgrec.factor_tridiagonal` returns.
 
     Attributes
     ----------
     shape : tuple of int
-        Of the broadcast diagonals.
+        Shape of the broadcast diagonals.
     dtype : numpy.dtype
-        Of every solution.
+        Dtype of each solution.
     labels : xarray.DataArray or None
-        Of the diagonals' dimensions and coordinates, where these are DataArrays.
+        Dimensions and coordinates of the diagonals, if these are DataArrays.
     """
 
     def __init__(
@@ -38,25 +38,25 @@ class TridiagonalFactor:
         self.shape, self.dtype = problem.shape, problem.recurrence.dtype
         self._axis = problem.recurrence.axis
         self._factors = factors.factor(problem)
-        # Copies: a diagonal that is overwritten later changes nothing.
+        # Copies, so that a diagonal that is overwritten later has no effect.
         self._diagonals = getattr(self._factors, "diagonals", None) or _copied(problem.operands)
 
     def persist(self, **options: Any) -> TridiagonalFactor:
-        """The same, with factors of Dask arrays in the memory of the workers.
+        """Return the same factor with factors of Dask arrays in the memory of the workers.
 
         Parameters
         ----------
         **options
-            Of ``dask.array.Array.persist``.
+            Options of ``dask.array.Array.persist``.
 
         Returns
         -------
         TridiagonalFactor
         """
-        own = copy(self)
+        persisted = copy(self)
         if is_lazy(self._factors):
-            own._factors = self._factors.persist(**options)
-        return own
+            persisted._factors = self._factors.persist(**options)
+        return persisted
 
     def _problem(self, b: Any, axis: Any, rhs_axis: Any = None, out: Any = None) -> Problem:
         dl, d, du = self._diagonals
@@ -79,23 +79,26 @@ class TridiagonalFactor:
         Parameters
         ----------
         b : array_like, scalar or dask.array.Array
-            Broadcasts against the diagonals, or has an axis `rhs_axis` besides. Of a dtype that
-            promotes to that of the factor.
+            Right-hand sides, which broadcast against the diagonals, or have the axis `rhs_axis` in
+            addition. Their dtype must promote to that of the factor.
         rhs_axis : int, optional
-            The axis of `b` that the diagonals do not have.
+            Axis of `b` that the diagonals do not have.
         out : array, optional
-            Where to write x: C-contiguous, of its shape and dtype, sharing no memory with `b`.
+            C-contiguous array of the shape and dtype of the result, into which x is written. It
+            must not share memory with `b`.
 
         Returns
         -------
         array or dask.array.Array
-            As :func:`mgrec.solve_tridiagonal` with these diagonals. A DataArray `b` is aligned
-            with diagonals that were DataArrays by name; one without names counts axes.
+            x, as :func:`mgrec.solve_tridiagonal` returns it for these diagonals. A DataArray `b` is
+            aligned by name with diagonals that were DataArrays. An array without names broadcasts
+            by position.
 
         Raises
         ------
         TypeError, ValueError
-            As there; a dtype that does not promote to the factor's is a TypeError.
+            As for :func:`mgrec.solve_tridiagonal`. A dtype that does not promote to that of the
+            factor raises TypeError.
         """
         problem = self._problem(b, self._axis_beside(b, rhs_axis), rhs_axis, out)
         if problem.recurrence.dtype != self.dtype:
@@ -110,13 +113,15 @@ class TridiagonalFactor:
         return solve(problem) if x is None else x
 
     def _shape_beside(self, problem: Problem) -> tuple[int, ...]:
-        """The shape of the diagonals, with an axis of length 1 for right-hand sides."""
+        """Return the shape of the diagonals, with an axis of length 1 for right-hand sides."""
         rhs_axis, shape = problem.recurrence.rhs_axis, problem.shape
-        own = (1,) * (len(shape) - len(self.shape) - (rhs_axis is not None)) + self.shape
-        return own if rhs_axis is None else (*own[:rhs_axis], 1, *own[rhs_axis:])
+        full_shape = (1,) * (len(shape) - len(self.shape) - (rhs_axis is not None)) + self.shape
+        if rhs_axis is None:
+            return full_shape
+        return (*full_shape[:rhs_axis], 1, *full_shape[rhs_axis:])
 
     def _axis_beside(self, b: Any, rhs_axis: Any) -> int:
-        """The axis of the unknowns, from the end, of the result for `b`."""
+        """Return the axis of the unknowns, from the end, in the result for `b`."""
         axis = self._axis - len(self.shape)
         if not isinstance(rhs_axis, (int, np.integer)):
             return axis
@@ -141,59 +146,51 @@ def factor_tridiagonal(
     periodic: bool = False,
     check_finite: bool = True,
 ) -> TridiagonalFactor:
-    """Factor tridiagonal matrices for repeated right-hand sides, as implicit time steps have them.
+    """Factor tridiagonal matrices for repeated right-hand sides, as in implicit time steps.
 
     Parameters
     ----------
     dl, d, du : array_like, scalar or dask.array.Array
-        The diagonals below, on and above the main one, as of :func:`mgrec.solve_tridiagonal`; an
-        array at least, which has the n unknowns along `axis`.
+        Diagonals below, on and above the main one, as for :func:`mgrec.solve_tridiagonal`. At least
+        one is an array, whose n entries along `axis` are the unknowns.
     axis : int, optional
-        The axis of the unknowns, of the broadcast diagonals.
+        Axis of the unknowns in the broadcast diagonals.
     periodic : bool, optional
         Whether the ends meet.
     check_finite : bool, optional
-        Whether nan and inf in the diagonals, and in right-hand sides, are errors.
+        Whether nan and inf in the diagonals and in right-hand sides raise an error.
 
     Returns
     -------
     TridiagonalFactor
-        Its ``solve(b)`` is ``solve_tridiagonal(dl, d, du, b)``, up to rounding.
+        Factor whose ``solve(b)`` is ``solve_tridiagonal(dl, d, du, b)``, up to rounding.
 
     Raises
     ------
     numpy.linalg.LinAlgError
-        A matrix is singular: a pivot is 0, in :func:`mgrec.solve_tridiagonal` as well. NumPy
-        arrays say so here, Dask arrays when they are computed.
+        If a matrix is singular: a pivot is 0, also in :func:`mgrec.solve_tridiagonal`. NumPy arrays
+        raise it in this call, Dask arrays when they are computed.
     TypeError, ValueError
-        As :func:`mgrec.solve_tridiagonal`.
+        As for :func:`mgrec.solve_tridiagonal`.
 
     Notes
     -----
-    *Method.* NumPy matrices are factored by Gaussian elimination with scaled partial pivoting,
-    from both ends to the middle. With its pivots and multipliers a solve is two chains of steps
-    each way, one line after the other, or lines along a slow axis side by side.
-
-    *Dask arrays.* Where systems are whole in their chunks, a task factors those of a chunk, lazily:
-    ``persist()`` keeps the factors in the memory of the workers, and a solve is then one task a
-    chunk; without it every computation factors anew. Right-hand sides are Dask arrays in the same
-    chunks, or arrays.
-
-    *Where nothing is factored.* CuPy arrays, periodic systems, lines in several chunks, Dask
-    right-hand sides of NumPy diagonals or in other chunks, and matrices whose factors overflow or
-    are singular but for rounding keep their diagonals and are solved anew each time. So is a
-    single line of 2**20 unknowns or more on more than four threads. On a cluster
-    :func:`mgrec.plan` makes repeated solves of one shape fast.
-
     *Accuracy.* That of LAPACK's ``gttrf`` and ``gttrs``.
 
-    *Cost.* Factors take 3 words an unknown of the matrices, and 4 and a byte where rows were
-    exchanged, beside a copy of the diagonals. On one core of an AMD EPYC (Zen 4), in float64, a
-    solve took 3.0 ns an unknown of one line of 10**5, where `solve_tridiagonal` took 6.0; 3.0 of
-    2**22, where that took 9.2; and 4.3 of 4,000 side by side, where that took 7.5. Factoring took
-    14 to 25. A call takes 20 µs at least. `solve_tridiagonal` eliminates several lines of up to
-    2**17 unknowns at once: of 4,000 lines of 1,000 factors saved a fifth of the time, none where
-    `dl` and `du` are numbers, and they took 1.2 times as long where `d` is one as well.
+    *Cost.* Factors take 3 to 4 numbers an unknown, and a copy of the diagonals. A solve of one long
+    line takes half to a third of the time of :func:`mgrec.solve_tridiagonal`. Many short lines gain
+    little: see :doc:`/how/tridiagonal`.
+
+    *Dask arrays.* If each system is whole in a chunk, a task factors the systems of the chunk
+    lazily. ``persist()`` keeps the factors in the memory of the workers, and a solve is then one
+    task a chunk. Without it each computation factors again. Right-hand sides are arrays, or Dask
+    arrays with the same chunks.
+
+    *Systems that are not factored.* These keep their diagonals, and each ``solve`` solves them from
+    the start: CuPy arrays, periodic systems, lines in several chunks, Dask right-hand sides of
+    NumPy diagonals or with other chunks, matrices whose factors overflow or that are singular
+    except for rounding, and a single line of at least 2**20 unknowns on more than four threads. On
+    a cluster use :func:`mgrec.plan` for repeated solves.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Test the laws that a transfer map must keep."""
+"""Tests of the laws of a transfer map."""
 
 from __future__ import annotations
 
@@ -20,34 +20,38 @@ def check_laws(
     samples: int = 200,
     seed: int = 0,
 ) -> None:
-    """Test on random maps that a transfer map composes as it applies.
+    """Test on random numbers that a transfer map obeys the laws of composition.
 
     Parameters
     ----------
     transfer_map : TransferMap
+        Map to test.
     *operands : callable, ``(numpy.random.Generator) -> scalar``, optional
-        Draw the operands of ``lift``; standard normal numbers when not given.
+        Functions that draw the operands of ``lift``. The default draws standard normal numbers.
     state : callable, ``(numpy.random.Generator) -> state``, optional
-        Draws a state; a standard normal number when not given. A tuple where the state is.
+        Function that draws a state, a tuple if the state is a tuple. The default draws a standard
+        normal number.
     rtol, atol : float, optional
-        How far two states may differ that should be equal; 0 for exact maps.
+        Relative and absolute tolerance between two states that should be equal; 0 for exact maps.
     samples : int, optional
         Number of random triples of maps, each with a random state; at least 1.
     seed : int, optional
+        Seed of the random generator.
 
     Raises
     ------
     TypeError
-        An argument is of another kind, or the state is a tuple and `state` is not given.
+        If an argument has the wrong type.
     ValueError
-        `samples` is below 1, `seed` below 0, or `operands` are not those of ``lift``.
+        If `samples` is below 1, `seed` is below 0, `operands` are not those of ``lift``, or the
+        state is a tuple and `state` is not given.
     AssertionError
-        A law does not hold; the message names it and shows the operands of the counterexample.
+        If a law does not hold. The message has the law and the operands of the counterexample.
 
     Notes
     -----
-    Maps are compared by their effect on states, since one map may have several forms. For maps
-    f, g, h made by ``lift``, and a state x::
+    Maps are compared by their effect on states, since one map may have several forms. The laws for
+    maps f, g, h that ``lift`` returns, and a state x, are::
 
         apply(compose(f, g), x) == apply(g, apply(f, x))
         apply(compose(compose(f, g), h), x) == apply(compose(f, compose(g, h)), x)
@@ -59,7 +63,7 @@ def check_laws(
     >>> import mgrec
     >>> mgrec.check_laws(mgrec.maps.affine)
 
-    An ``apply`` in place of ``compose`` does not pass:
+    A wrong ``compose`` raises AssertionError:
 
     >>> wrong = mgrec.TransferMap(
     ...     lift=lambda s, t: (s, t),
@@ -93,13 +97,13 @@ def check_laws(
         _check_state(transfer_map, draws)
     with np.errstate(all="ignore"):
         for _ in range(samples):
-            given = [tuple(draw(generator) for draw in draws) for _ in range(3)]
+            drawn = [tuple(draw(generator) for draw in draws) for _ in range(3)]
             x = (_normal if state is None else state)(generator)
-            for law, left, right in _laws(transfer_map, [transfer_map.lift(*g) for g in given], x):
+            for law, left, right in _laws(transfer_map, [transfer_map.lift(*d) for d in drawn], x):
                 if not _is_close(left, right, rtol, atol):
                     raise AssertionError(
                         f"{law} does not hold: {left} against {right} for f, g, h lifted from "
-                        f"{given} and x = {x}"
+                        f"{drawn} and x = {x}"
                     )
 
 

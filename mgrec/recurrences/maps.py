@@ -32,7 +32,7 @@ def __dir__() -> list[str]:
 # infinity and 0 in homogeneous coordinates, each with its own scale. With one scale for all four
 # numbers the smaller column would vanish after some steps, and the image of infinity or 0 with it.
 
-_APART = 40  # columns up to 2**40 apart are multiplied as they are
+_APART = 40  # columns at most 2**40 apart are multiplied without scaling
 
 
 def _mobius_lift(a: Any, b: Any, c: Any, d: Any) -> Map:
@@ -41,24 +41,26 @@ def _mobius_lift(a: Any, b: Any, c: Any, d: Any) -> Map:
 
 def _mobius_compose(earlier: Map, later: Map) -> Map:
     a, b, c, d, k = _scaled(earlier)
-    # Weights of at least 1: products may overflow, which is detected, but never underflow.
+    # Weights of at least 1: products never underflow, and an overflow is detected.
     x, y = power_of_two(np.maximum(-later[4], 0)), power_of_two(np.maximum(later[4], 0))
     e, f, g, h = _product((x * a, x * b, y * c, y * d), later)
-    odd = ~(np.abs(e) + np.abs(f) + np.abs(g) + np.abs(h) < np.inf) | (np.abs(later[4]) > _APART)
-    if np.any(odd):
+    needs_slow_path = ~(np.abs(e) + np.abs(f) + np.abs(g) + np.abs(h) < np.inf) | (
+        np.abs(later[4]) > _APART
+    )
+    if np.any(needs_slow_path):
         a, b, c, d, far = _compose_far(earlier, later)
         e, f, g, h = (
-            np.where(odd, a, e),
-            np.where(odd, b, f),
-            np.where(odd, c, g),
-            np.where(odd, d, h),
+            np.where(needs_slow_path, a, e),
+            np.where(needs_slow_path, b, f),
+            np.where(needs_slow_path, c, g),
+            np.where(needs_slow_path, d, h),
         )
-        k = np.where(odd, far, k)
+        k = np.where(needs_slow_path, far, k)
     return e, f, g, h, k
 
 
 def _compose_far(earlier: Map, later: Map) -> Map:
-    """The product of maps with entries near overflow, or with columns far apart."""
+    """Compose maps with entries near overflow, or with columns far apart."""
     a, b, c, d, k = _normalised(earlier)
     later = _normalised(later)
     a, c, m = _balanced(a, c, later[4])
@@ -73,7 +75,7 @@ def _product(earlier: Map, later: Map) -> Map:
 
 
 def _scaled(step: Map) -> Map:
-    """The same map with the larger of each column from 1 to 2."""
+    """Scale a map so that the larger entry of each column is from 1 to 2."""
     a, b, c, d, k = step
     s = inverse_power(np.fmax(np.abs(a), np.abs(c)))
     t = inverse_power(np.fmax(np.abs(b), np.abs(d)))
@@ -81,9 +83,9 @@ def _scaled(step: Map) -> Map:
 
 
 def _normalised(step: Map) -> Map:
-    """The same map, scaled, with exponent 0 beside an empty column.
+    """Scale a map, and set the exponent to 0 if a column is empty.
 
-    A step with a = c = 0 empties the column of infinity for good. Without this, scaling went on
+    A step with a = c = 0 empties the column of infinity for good. Without this, scaling continued
     to change the now meaningless exponent: past 2**-1074 the other column vanished.
     """
     a, b, c, d, k = _scaled(_in_range(step))
@@ -92,7 +94,7 @@ def _normalised(step: Map) -> Map:
 
 
 def _in_range(step: Map) -> Map:
-    """The same map, scaled so that the sum of four entries does not overflow."""
+    """Scale a map so that the sum of its four entries does not overflow."""
     a, b, c, d, k = step
     largest = np.fmax(np.fmax(np.abs(a), np.abs(b)), np.fmax(np.abs(c), np.abs(d)))
     return _limit(a, largest), _limit(b, largest), _limit(c, largest), _limit(d, largest), k
@@ -105,7 +107,7 @@ def _limit(entry: Any, largest: Any) -> Any:
 
 
 def _balanced(x: Any, y: Any, apart: Any) -> tuple[Any, Any, Any]:
-    """(x, y·2**apart)·2**-shift with the larger from 1 to 2, and the shift."""
+    """Return (x, y·2**apart)·2**-shift with the larger one from 1 to 2, and the shift."""
     s, t = inverse_power(np.abs(x)), inverse_power(np.abs(y))
     gap = exponent_gap(s, t) + apart
     second = ((gap > 0) & (y != 0)) | (x == 0)
@@ -121,10 +123,10 @@ def _mobius_apply(step: Map, p: Any) -> Any:
     a, b, c, d, k = step
     weight = power_of_two(k)
     above, below = a * p + b * weight, c * p + d * weight
-    odd = ~(np.abs(above) + np.abs(below) < np.inf) | (np.abs(k) > _APART)
-    if np.any(odd):
+    needs_slow_path = ~(np.abs(above) + np.abs(below) < np.inf) | (np.abs(k) > _APART)
+    if np.any(needs_slow_path):
         x, y = _apply_far(step, p)
-        above, below = np.where(odd, x, above), np.where(odd, y, below)
+        above, below = np.where(needs_slow_path, x, above), np.where(needs_slow_path, y, below)
     return above / below
 
 

@@ -31,47 +31,37 @@ def rational_recurrence(
     Parameters
     ----------
     a, b, c, d : scalar, array_like or Coefficient
-        The coefficients; they broadcast against each other. Real.
+        Real coefficients, which broadcast against each other.
     initial : scalar or array_like
-        p before the first step; ``numpy.inf`` is a state like any other.
+        p before the first step. ``numpy.inf`` is a valid state.
     axis, reverse, reset, memory, method, out
         See :func:`mgrec.linear_recurrence`.
 
     Returns
     -------
     array or dask.array.Array
-        p, of the broadcast shape and of dtype ``numpy.result_type`` of all arguments, float64
-        where these are integers.
+        p, of the broadcast shape and of the dtype ``numpy.result_type`` of all arguments; float64
+        for integers.
 
     Raises
     ------
-    TypeError, ValueError
-        As :func:`mgrec.linear_recurrence`; complex numbers are refused.
+    TypeError, ValueError, RuntimeError
+        As for :func:`mgrec.linear_recurrence`. Complex numbers raise TypeError.
 
     Notes
     -----
-    The state is projective: a zero denominator gives inf, and the next step gives a/c, where
-    a naive loop would give inf/inf = nan. 0/0, of a singular map, is nan.
-
-    A run of steps is the product of its 2×2 matrices, whose columns are the images of infinity
-    and 0. Each column has its own scale, a power of two, which is exact: the columns may drift
-    apart by any factor, as they do around a repelling fixed point, and none is lost. Only states
-    over- and underflow. One above the largest number is inf, one below the smallest is 0, and the
-    next steps in the same piece of the row continue from there, as in a plain loop (inf stays inf
-    until a step has c ≠ 0). The first state of the next piece comes from composed maps, which
-    neither over- nor underflow: it is right, where a plain loop has lost it. Pieces are the chunks
-    of a Dask array, the threads' shares of a long row and, on a GPU, the steps of one thread. An
-    infinite coefficient stands for its limit. Steps whose coefficients are all subnormal lose
-    digits, as in a plain loop.
-
-    *Accuracy.* Let M_i = [[a_i, b_i], [c_i, d_i]], (x_i, y_i) = M_i···M_1 (initial, 1) and
-    (X_i, Y_i) = |M_i|···|M_1| (|initial|, 1). In exact arithmetic p_i = x_i / y_i, and
+    *Accuracy.* Let M_i = [[a_i, b_i], [c_i, d_i]], (x_i, y_i) = M_i···M_1 (initial, 1) and (X_i,
+    Y_i) = |M_i|···|M_1| (|initial|, 1). To first order in the unit roundoff u, for any chunks and
+    as long as no state overflows or underflows,
 
         |p_i − exact| ≤ 8·(i + 1)·u·(X_i + |p_i|·Y_i) / |y_i|
 
-    to first order in u, for any chunks, as long as no state over- or underflows: every rounding
-    is a relative change of an entry of one M. Where all coefficients are positive this is
-    16·(i + 1)·u·|p_i|.
+    This is 16·(i + 1)·u·|p_i| if all coefficients are positive.
+
+    *Special values.* The state is projective: a zero denominator gives inf, and the next step gives
+    a/c, where a plain loop would give inf/inf = nan. 0/0, of a singular map, is nan. A state above
+    the largest number is inf, and one below the smallest is 0. :doc:`/how/linear` describes how
+    pieces of a row continue from there.
 
     References
     ----------
@@ -88,7 +78,7 @@ def rational_recurrence(
     array([2.        , 1.5       , 1.66666667, 1.6       , 1.625     ,
            1.61538462])
 
-    Through infinity:
+    A state that passes through infinity:
 
     >>> mgrec.rational_recurrence(2.0, 1.0, np.array([1.0, 1.0]), [-1.0, 0.0], initial=1.0)
     array([inf,  2.])

@@ -1,4 +1,4 @@
-"""Sequences of different lengths, one after the other in one array."""
+"""Masks of concatenated sequences."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from ..arrays.kinds import is_lazy, is_on_gpu
 
 
 def starts(lengths: Any = None, *, offsets: Any = None, reverse: bool = False) -> Any:
-    """Mark where each of many sequences starts that stand one after the other in one array.
+    """Return a mask of the first step of each sequence in an array of concatenated sequences.
 
-    The marks are what recurrences and filters take as ``reset``.
+    Pass the mask as ``reset`` to a recurrence or a filter.
 
     Parameters
     ----------
     lengths : array_like or CuPy array
-        Of the sequences, 1-d: integers of 0 or more. A sequence of length 0 has no step to mark.
+        Lengths of the sequences, 1-d: integers of at least 0. A sequence of length 0 has no step.
     offsets : array_like or CuPy array, optional
-        In place of `lengths`: where each sequence begins, from 0 on, and at last where all end,
-        as Arrow, awkward and nested tensors of torch have them.
+        Alternative to `lengths`: the start of each sequence, the first one at 0, and the end of the
+        last, as in Arrow, awkward and nested tensors of torch.
     reverse : bool, optional
-        Mark the last step of each, where a recurrence in reverse starts.
+        If True, mark the last step of each sequence, at which a reverse recurrence starts.
 
     Returns
     -------
     array of bool
-        As long as all sequences together; a CuPy array if `lengths` or `offsets` is.
+        Mask over all sequences; a CuPy array if `lengths` or `offsets` is one.
 
     Raises
     ------
     TypeError
-        They are no integers, or lazy, or not one of both is given.
+        If the values are not integers, the array is lazy, or both or none of the two are given.
     ValueError
-        They are not 1-d, a length is negative, or `offsets` do not begin with 0.
+        If the array is not 1-d, a length is negative, or `offsets` do not start with 0.
 
     Examples
     --------
@@ -45,15 +45,15 @@ def starts(lengths: Any = None, *, offsets: Any = None, reverse: bool = False) -
     >>> mgrec.starts([2, 0, 3])
     array([ True, False,  True, False, False])
 
-    Discounted returns of three episodes, G_i = r_i + 0.5·G_{i+1} up to the end of each:
+    Discounted returns of three episodes, G_i = r_i + 0.5·G_{i+1} up to the end of each episode:
 
     >>> rewards, lengths = np.ones(6), [1, 2, 3]
     >>> last = mgrec.starts(lengths, reverse=True)
     >>> mgrec.linear_recurrence(0.5, rewards, reverse=True, reset=last)
     array([1.  , 1.5 , 1.  , 1.75, 1.5 , 1.  ])
 
-    Generalised advantage estimates are the same of the temporal differences, with the discount
-    times λ as the coefficient.
+    For generalised advantage estimates, replace the rewards by the temporal differences and the
+    coefficient by the discount times λ.
     """
     reverse = as_flag("reverse", reverse)
     if (lengths is None) == (offsets is None):
@@ -61,17 +61,17 @@ def starts(lengths: Any = None, *, offsets: Any = None, reverse: bool = False) -
     if offsets is None:
         lengths = _integers("lengths", lengths)
         ends = lengths.cumsum()
-        begins = ends - lengths
+        first_steps = ends - lengths
     else:
         offsets = _integers("offsets", offsets)
-        begins, ends = offsets[:-1], offsets[1:]
+        first_steps, ends = offsets[:-1], offsets[1:]
         if offsets.size == 0 or offsets[0] != 0:
             raise ValueError(f"offsets must begin with 0; got {offsets[:1]}")
-    if (ends < begins).any():
+    if (ends < first_steps).any():
         name = "lengths must be 0 or more" if offsets is None else "offsets must not fall"
-        raise ValueError(f"{name}; got {int((ends - begins).min())} between two")
+        raise ValueError(f"{name}; got {int((ends - first_steps).min())} between two")
     marks = np.zeros_like(ends, dtype=bool, shape=int(ends[-1]) if ends.size else 0)
-    marks[(ends - 1 if reverse else begins)[ends > begins]] = True
+    marks[(ends - 1 if reverse else first_steps)[ends > first_steps]] = True
     return marks
 
 

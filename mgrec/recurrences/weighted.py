@@ -32,10 +32,10 @@ def weighted_scan(
     inclusive: bool = False,
     out: Any = None,
 ) -> Any:
-    """Accumulate all entries before each one, weighted by the steps between.
+    """Accumulate all entries before each one, weighted by the steps between them.
 
-    B_j = ◇_{u<j} (x_u ∘ w_{u+1} ∘ w_{u+2} ∘ … ∘ w_j), the weighted scan of [1]_: w_j is the
-    weight of the step from j − 1 to j. It is this loop::
+    The weighted scan of [1]_ is B_j = ◇_{u<j} (x_u ∘ w_{u+1} ∘ w_{u+2} ∘ … ∘ w_j), where w_j is the
+    weight of the step from j − 1 to j. It is the result of this loop::
 
         B[0], C[0] = identity, x[0]
         for j in range(1, n):
@@ -45,51 +45,53 @@ def weighted_scan(
     Parameters
     ----------
     x : array_like, CuPy or dask.array.Array
-        Integers or floats; also complex numbers where ◇ is "+".
+        Integers or floats; also complex numbers if ◇ is "+".
     weights : scalar, array_like, CuPy or dask.array.Array
-        w, broadcast against `x`: a scalar is a constant weight. w_0 weighs nothing, but must
+        w, which broadcasts against `x`. A scalar is a constant weight. w_0 has no effect, but must
         be finite.
     operators : (str, str), optional
-        ◇ and ∘: ("+", "*"), ("max", "+"), ("min", "+") or ("+", "+"). For the last, whose
-        ∘ does not distribute over ◇, every weight is added once:
+        ◇ and ∘: ("+", "*"), ("max", "+"), ("min", "+") or ("+", "+"). In the last pair ∘ does not
+        distribute over ◇, and each weight is added once:
         B_j = x_0 + … + x_{j−1} + w_1 + … + w_j.
     axis : int, optional
-        Along which j counts, of the broadcast shape.
+        Axis of the broadcast operands along which to accumulate. The default is the last.
     inclusive : bool, optional
-        Return C_j = B_j ◇ x_j.
+        If True, return C_j = B_j ◇ x_j.
     out : array, optional
-        Where to write the result: C-contiguous, of its shape and dtype, sharing no memory with
-        an operand. Not for Dask arrays.
+        C-contiguous array of the shape and dtype of the result, into which the result is written.
+        It must not share memory with an operand. Not supported for Dask arrays.
 
     Returns
     -------
     array or dask.array.Array
-        B, or C if `inclusive`, of the broadcast shape and of dtype
-        ``numpy.result_type(x, weights)``; of the kind of the operands, as of
-        :func:`mgrec.linear_recurrence`. B_0 is the identity of ◇: 0; for "max" and "min" an
-        infinity, or the lowest or highest integer of the dtype.
+        B, or C if `inclusive`, of the broadcast shape and of dtype ``numpy.result_type(x,
+        weights)``. The array type is that of the operands, as for :func:`mgrec.linear_recurrence`.
+        B_0 is the identity of ◇: 0 for "+"; for "max" and "min" an infinity, or the lowest or
+        highest integer of the dtype.
 
     Raises
     ------
     RuntimeError
-        A CUDA graph is being captured, and it cannot capture the :func:`mgrec.linear_recurrence`,
-        or the scan, by which this is solved.
+        If a CUDA graph that is being captured cannot contain the :func:`mgrec.linear_recurrence`,
+        or the scan, that solves this.
     TypeError
-        A dtype is refused, or NumPy arrays stand beside CuPy arrays.
+        If a dtype is not supported, or NumPy and CuPy arrays are mixed.
     ValueError
-        `operators` are no such pair, shapes do not broadcast, or there is no such axis.
+        If `operators` are not such a pair, shapes do not broadcast, or `axis` is out of range.
 
     See Also
     --------
-    mgrec.linear_recurrence : accuracy and special values of ("+", "*") and ("+", "+").
-    mgrec.scan : of ("max", "+") and ("min", "+"), by ``maps.max_plus`` and ``maps.min_plus``.
+    mgrec.linear_recurrence : Accuracy and special values of ("+", "*") and ("+", "+").
+    mgrec.scan : The same of ("max", "+") and ("min", "+"), by ``maps.max_plus`` and
+        ``maps.min_plus``.
 
     Notes
     -----
-    Integers are exact modulo 2**bits for ("+", "*") and ("+", "+"), and for the others as long
-    as nothing leaves the dtype. For ("+", "+") the loop adds x_j + w_j to C_{j−1}.
+    *Accuracy.* Integers are exact modulo 2**bits for ("+", "*") and ("+", "+"). For the other pairs
+    they are exact as long as no value leaves the range of the dtype. For ("+", "+") the loop adds
+    x_j + w_j to C_{j−1}.
 
-    *Cost.* C is one scan; B takes one more pass.
+    *Cost.* C takes one scan; B takes one more pass.
 
     References
     ----------
@@ -99,11 +101,10 @@ def weighted_scan(
     Examples
     --------
     >>> import numpy as np, mgrec
-    >>> x = np.array([1.0, 2.0, 3.0, 4.0])
-    >>> mgrec.weighted_scan(x, 0.5)
+    >>> mgrec.weighted_scan(np.array([1.0, 2.0, 3.0, 4.0]), 0.5)
     array([0.   , 0.5  , 1.25 , 2.125])
 
-    How much the best of the scores before an entry is worth there, if each step costs 2:
+    The value at each entry of the best score so far, if each step costs 2:
 
     >>> scores = np.array([0, 5, 1, 0, 7, 0])
     >>> mgrec.weighted_scan(scores, -2, operators=("max", "+"), inclusive=True)
@@ -119,7 +120,7 @@ def weighted_scan(
 
 
 def _checked(pair: Operators, x: Any, weights: Any) -> list[Any]:
-    """Both operands as arrays of dtypes that promote to that of the result."""
+    """Return both operands as arrays of dtypes that promote to that of the result."""
     named = {"x": as_array("x", x), "weights": as_array("weights", weights)}
     check_together(list(named.items()), [])
     dtype = np.result_type(*(getattr(value, "dtype", value) for value in named.values()))
@@ -146,7 +147,7 @@ def _inclusive(pair: Operators, x: Any, w: Any, axis: int, shape: Any, out: Any)
 
 
 def _with_first(terms: Any, x: Any, axis: int, shape: Any) -> Any:
-    """x_0, and the terms of all steps after it."""
+    """Return x_0, followed by the terms of all later steps."""
     first = _from(0, 1, axis, shape)
     if is_lazy(terms):
         before = broadcast_to(x, shape)[first]
@@ -155,29 +156,29 @@ def _with_first(terms: Any, x: Any, axis: int, shape: Any) -> Any:
     return terms
 
 
-def _joined(first: Any, rest: Any, axis: int, chunks: Any) -> Any:
-    """Lazy steps in the chunks that all of them had."""
+def _joined(first: Any, later: Any, axis: int, chunks: Any) -> Any:
+    """Concatenate lazy steps, and restore the chunks of all steps."""
     if first.shape[axis] == 0:
-        return rest.rechunk(chunks)
-    return concatenate([first, rest], axis).rechunk(chunks)
+        return later.rechunk(chunks)
+    return concatenate([first, later], axis).rechunk(chunks)
 
 
 def _start(pair: Operators, x: Any, w: Any, axis: int, shape: Any) -> Any:
-    """What gives x_0 after the first step: max(start + w_0, x_0) = x_0."""
+    """Return the state that gives x_0 after the first step: max(start + w_0, x_0) = x_0."""
     dtype = np.result_type(x.dtype, w.dtype)
     if dtype.kind == "f":
         return pair.identity(dtype)
     # Modulo 2**bits; the lowest integer itself would wrap around.
     first = _from(0, 1, axis, shape)
-    own, weight = (_part(operand, first, shape).astype(dtype) for operand in (x, w))
-    start = own - weight
+    x_0, w_0 = (_part(operand, first, shape).astype(dtype) for operand in (x, w))
+    start = x_0 - w_0
     if start.shape[axis] == 0:
         return np.zeros(shape[:axis] + shape[axis + 1 :], dtype)
     return start[(slice(None),) * axis + (0,)]
 
 
 def _exclusive(pair: Operators, x: Any, w: Any, axis: int, shape: Any, out: Any) -> Any:
-    """B from C, whose entries move on by one step and are weighted once more."""
+    """Return B from C: C delayed by one step and weighted once more."""
     before, after = _from(0, -1, axis, shape), _from(1, None, axis, shape)
     distribute = np.multiply if pair.distribute == "*" else np.add
     c = _inclusive(pair, x, w, axis, shape, None)
@@ -202,17 +203,17 @@ def _room(c: Any, operands: tuple[Any, ...], out: Any) -> Any:
 
 
 def _value(operand: Any) -> Any:
-    """A number as one: beside CuPy arrays NumPy's have axes or are refused."""
+    """Return a 0-d array as a scalar: NumPy arrays with axes cannot be mixed with CuPy arrays."""
     return operand[()] if operand.ndim == 0 and not is_lazy(operand) else operand
 
 
 def _part(operand: Any, index: Index, shape: Any) -> Any:
-    """Some steps of an operand, or a number that is the same in all."""
+    """Return some steps of an operand; a scalar is the same in all steps."""
     if operand.ndim == 0:
         return _value(operand)
     return broadcast_to(operand, shape)[index]
 
 
-def _from(begin: int, end: int | None, axis: int, shape: Any) -> Index:
-    """An index of some steps of all rows."""
-    return tuple(slice(begin, end) if k == axis else slice(None) for k in range(len(shape)))
+def _from(start: int, stop: int | None, axis: int, shape: Any) -> Index:
+    """Return an index of some steps of all rows."""
+    return tuple(slice(start, stop) if k == axis else slice(None) for k in range(len(shape)))

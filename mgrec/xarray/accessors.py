@@ -1,4 +1,4 @@
-"""``.mgrec`` of DataArrays and of Datasets."""
+"""The accessor ``.mgrec`` of DataArrays and of Datasets."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .methods import FILTERS, RECURRENCES, check_dims, method_of, solve_by_name
 class DataArrayMethods:
     """Recurrences and filters along a dimension of a DataArray.
 
-    Each method takes what the function of its name takes but the array itself, with `dim` in place
-    of `axis`, and operands as :mod:`mgrec.xarray` says.
+    Each method takes the arguments of the public function with the same name, except the array
+    itself. `dim` replaces `axis`. :mod:`mgrec.xarray` describes operands.
     """
 
     def __init__(self, array: xr.DataArray) -> None:
@@ -32,10 +32,10 @@ class DataArrayMethods:
 
 @xr.register_dataset_accessor("mgrec")
 class DatasetMethods:
-    """Recurrences of the variables of a Dataset, by name, and filters of all its variables.
+    """Recurrences of variables of a Dataset, by name, and filters of all its variables.
 
-    Recurrences take names, DataArrays or numbers, and give a DataArray. Filters give a Dataset:
-    variables that lack the dimension stay as they are.
+    Recurrences take names, DataArrays or numbers, and return a DataArray. Filters return a Dataset;
+    variables without the dimension are unchanged.
     """
 
     def __init__(self, dataset: xr.Dataset) -> None:

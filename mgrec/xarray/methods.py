@@ -1,4 +1,4 @@
-"""The methods of ``.mgrec``, each made of a public function by one wrapper."""
+"""The methods of ``.mgrec``, each created from a public function by one wrapper."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RECURRENCES: dict[Any, str] = {
     weighted_scan: "x",
     solve_tridiagonal: "b",
 }
-"""Functions of several operands, and the argument that is the data."""
+"""Functions of several operands, and the name of the argument that is the data."""
 FILTERS: dict[Any, str] = dict.fromkeys(
     (
         signal.lfilter,
@@ -36,24 +36,25 @@ FILTERS: dict[Any, str] = dict.fromkeys(
     ),
     "x",
 )
-"""Functions of the data alone, and of coefficients or options."""
+"""Functions of the data and of coefficients or options."""
 
 _ALONG = ("reset", "times", "zi")
-"""Arguments by the name of a coordinate, or arrays without names of dimensions."""
+"""Arguments that are names of coordinates, or arrays without names of dimensions."""
 _AXES = {"dim": "axis", "dims": "axes", "rhs_dim": "rhs_axis"}
-"""Arguments of methods, and what functions call them."""
+"""Arguments of methods, and their names in the public functions."""
 
 
 def method_of(function: Any, data: str | None, call: Callable[..., Any]) -> Callable[..., Any]:
-    """A method that calls a public function, with `dim` or `dims` in place of its axes.
+    """Return a method that calls a public function, with `dim` or `dims` in place of its axes.
 
     Parameters
     ----------
     function : callable
     data : str, optional
-        The argument that the method does not take, since it is called on that.
+        Argument that the method does not take, because the method is called on it.
     call : callable, ``(self, function, arguments) -> result``
-        `arguments` are those of the method by the names that the function has for them.
+        Function to call; `arguments` are those of the method under the names that the public
+        function uses.
     """
     taken = _signature(function, data)
 
@@ -74,7 +75,7 @@ def method_of(function: Any, data: str | None, call: Callable[..., Any]) -> Call
 
 
 def _signature(function: Any, data: str | None) -> Signature:
-    """The signature of a method: after its dimension, arguments are given by name."""
+    """Return the signature of a method; arguments after its dimension are keyword-only."""
     parameters = [Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)]
     is_by_name = False
     for name, parameter in signature(function).parameters.items():
@@ -102,11 +103,11 @@ def solve_by_name(
     ----------
     function : callable
     data : str
-        The argument whose dimensions come first.
+        Argument whose dimensions come first.
     arguments : mapping
-        By the names that the function has for them; axes are names of dimensions.
+        Arguments under the names that the function uses; axes are names of dimensions.
     known : DataArray or Dataset
-        Whose coordinates and variables operands may name.
+        Object whose coordinates and variables operands may name.
     """
     labelled = function.labelled
     by_value = getattr(labelled, "keywords", {}).get("by_value", ())
@@ -125,7 +126,7 @@ def solve_by_name(
     if parameters[data].kind is Parameter.VAR_POSITIONAL:
         array, data = (array[0] if array else None), f"the first of {data}"
     if not isinstance(array, xr.DataArray):
-        raise TypeError(f"{data} must be a variable's name or a DataArray; got {array!r}")
+        raise TypeError(f"{data} must be the name of a variable or a DataArray; got {array!r}")
     return labelled(function, bound.args, bound.kwargs, like=array)
 
 
@@ -134,7 +135,7 @@ def _is_operand(parameter: Parameter) -> bool:
 
 
 def named(name: str, value: str, known: xr.DataArray | xr.Dataset) -> xr.DataArray:
-    """The variable or the coordinate of a name."""
+    """Return the variable or the coordinate with a name."""
     variables = known if isinstance(known, xr.Dataset) else known.coords
     if value not in variables:
         raise ValueError(f"{name} must be one of {sorted(map(str, variables))}; got {value!r}")
@@ -142,7 +143,7 @@ def named(name: str, value: str, known: xr.DataArray | xr.Dataset) -> xr.DataArr
 
 
 def as_operand(name: str, value: Any, known: xr.DataArray | xr.Dataset) -> Any:
-    """A number, a DataArray, a Coefficient of these, or the variable of a name."""
+    """Return a number, a DataArray, a Coefficient of these, or the variable with a name."""
     if isinstance(value, str):
         return named(name, value, known)
     if isinstance(value, tuple):
@@ -152,7 +153,7 @@ def as_operand(name: str, value: Any, known: xr.DataArray | xr.Dataset) -> Any:
         if getattr(array, "ndim", 0) and not isinstance(array, xr.DataArray):
             raise TypeError(
                 f"{name} must be a number, a DataArray or a name, so that its dimensions are "
-                f"known; got {type(value).__name__}: give xarray.DataArray({name}, dims=...)"
+                f"known; got {type(value).__name__}: pass xarray.DataArray({name}, dims=...)"
             )
     if isinstance(value, (list, dict, xr.Dataset)):
         raise TypeError(
@@ -162,6 +163,6 @@ def as_operand(name: str, value: Any, known: xr.DataArray | xr.Dataset) -> Any:
 
 
 def check_dims(dims: Any, known: tuple[Any, ...]) -> None:
-    """Raise unless a table has two dimensions or more."""
+    """Raise unless a table has at least two dimensions."""
     if isinstance(dims, str) or len(dims) < 2:
         raise ValueError(f"dims must be two or more of the dimensions {known}; got {dims!r}")

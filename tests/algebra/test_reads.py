@@ -118,7 +118,7 @@ def early():
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        (stored, "got <module 'cfg'>.*where it is read, as module.name"),
+        (stored, "got <module 'cfg'>.*write module.name where the value is read"),
         (lambda x: getattr(cfg, "K") * x, "got <module 'cfg'>"),  # noqa: B009
         (lambda x, m=cfg: m.K * x, "got <module 'cfg'>"),
         (lambda x: (x, cfg)[1].K, "got <module 'cfg'>"),

@@ -34,7 +34,7 @@ REFUSED = {
     "None": (linear(t=None), TypeError, r"t must be of .*; got object \(None\)"),
     "a function": (linear(s=lambda i: i), TypeError, "a function: wrap it in mgrec.Coefficient"),
     "a set": (linear(t={1.0}), TypeError, "got object .of type set"),
-    "ragged": (linear(t=[[1.0], [1.0, 2.0]]), ValueError, "t must be what NumPy makes an array"),
+    "ragged": (linear(t=[[1.0], [1.0, 2.0]]), ValueError, "t must be convertible to a NumPy arr"),
     "text": (linear(s="half"), TypeError, "s must be of .*; got <U4"),
     "longdouble": (linear(t=np.ones(4, np.longdouble)), TypeError, "at most 64 bits"),
     "clongdouble": (linear(t=np.ones(4, np.clongdouble)), TypeError, "at most 64 bits"),
@@ -54,7 +54,7 @@ REFUSED = {
     "lazy": (
         linear(t=dask.delayed(ONES)),
         TypeError,
-        "t must be a NumPy or Dask array; got a lazy Delayed.*: make a Dask array of it",
+        "t must be a NumPy or Dask array; got a lazy Delayed.*: convert it to a Dask array",
     ),
     "Coefficient as initial": (
         linear(initial=mgrec.Coefficient(lambda i: i)),

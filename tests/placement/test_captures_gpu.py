@@ -47,8 +47,8 @@ def calls() -> tuple[dict[str, tuple[Any, Call]], dict[str, tuple[str, Call]]]:
             SHARED, lambda out: lfilter([1.0], [1.0, -0.5], long, zi=np.zeros(1))
         ),
         "sosfilt": (SHARED, lambda out: sosfilt(SECTIONS, long)),
-        "filtfilt": ("states to begin with", lambda out: filtfilt([1.0], [1.0, -0.5], long)),
-        "sosfiltfilt": ("states to begin with", lambda out: sosfiltfilt(SECTIONS, long)),
+        "filtfilt": ("initial states", lambda out: filtfilt([1.0], [1.0, -0.5], long)),
+        "sosfiltfilt": ("initial states", lambda out: sosfiltfilt(SECTIONS, long)),
         "ewm": ("missing values", lambda out: ewm(long, alpha=0.1)),
         "solve_tridiagonal": ("host waits", lambda out: mgrec.solve_tridiagonal(1, 4, 1, long)),
         "thomas": (

@@ -1,8 +1,8 @@
-"""Arrays of other libraries: what they are at home, and how results become theirs.
+"""Interop with arrays of other libraries: conversion to native arrays, and of results back.
 
-The door meets one, raises :class:`ForeignArray`, and the public function is called again with what
-it is at home (see ``placement/foreign.py``): calls of NumPy and CuPy arrays pay nothing for it. A
-library is found by the type of its arrays and is never imported.
+Validation raises :class:`ForeignArray` for such an array, and the public function is called again
+with native arrays (see ``placement/foreign.py``): calls of NumPy and CuPy arrays have no overhead.
+The type of an array identifies its library, which is never imported.
 """
 
 from .kinds import ForeignArray, Library, Returned, library_of, refuse, returning, taken

@@ -1,4 +1,4 @@
-"""Which library an array is of, and what it hands over."""
+"""The library that owns an array, and its adapter."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ import numpy as np
 from . import labelled, series, tensors
 
 Returned = Callable[[Any], Any]
-"""What makes an array of a library's own of a NumPy, CuPy or Dask array."""
+"""Function that converts a NumPy, CuPy or Dask array to an array of another library."""
 
-_AT_HOME = (np.ndarray, np.generic, bool, int, float, complex, str, bytes, list, tuple)
+_NATIVE = (np.ndarray, np.generic, bool, int, float, complex, str, bytes, list, tuple)
 
 
 class ForeignArray(TypeError):
-    """The door was given an array of another library."""
+    """Raised by validation for an array of another library."""
 
 
 @dataclass(frozen=True)
 class Library:
-    """How arrays of a type come in and go out.
+    """Adapter between arrays of a library and native arrays.
 
     Attributes
     ----------
     name : str
-        torch, jax, pandas, ...
+        Name of the library: torch, jax, pandas, ...
     taken : callable, ``(name, array, is_written) -> array``
-        The NumPy, CuPy or Dask array that one is, without a copy, by the name that messages use.
-        `is_written` where it is memory for a result. TypeError where there is none: for a dtype
-        of the library's own, gradients, missing integers.
+        Function that returns the NumPy, CuPy or Dask array of an array, without a copy. `name` is
+        the argument's name in messages. `is_written` states that the memory is for a result. It
+        raises TypeError for a dtype of the library's own, gradients, and missing integers.
     returning : callable, ``(arrays, named) -> Returned``
-        What makes results arrays of the library, as :func:`returning` does.
+        Function that returns the conversion of results, as :func:`returning` does.
     listed : callable, ``(list) -> list``, optional
-        Numbers in a list, of the dtype that the library gives them if that is not NumPy's.
+        Function that converts numbers of a list to the library's dtype, if it is not NumPy's.
     """
 
     name: str
@@ -46,43 +46,43 @@ class Library:
 
 
 def library_of(array: Any) -> Library | None:
-    """The library that an array is of; None of mgrec's own kinds.
+    """Return the library that owns an array; None for NumPy, CuPy and Dask.
 
     Examples
     --------
     >>> library_of(np.ones(3)) is None
     True
     """
-    kind: Any = type(array)
-    return _library_of(kind)
+    array_type: Any = type(array)
+    return _library_of(array_type)
 
 
 @cache
-def _library_of(kind: type) -> Library | None:
-    root = kind.__module__.partition(".")[0]
-    if issubclass(kind, _AT_HOME) or root == "cupy":
+def _library_of(array_type: type) -> Library | None:
+    root = array_type.__module__.partition(".")[0]
+    if issubclass(array_type, _NATIVE) or root == "cupy":
         return None
-    if labelled.is_labelled(kind):
+    if labelled.is_labelled(array_type):
         return Library("xarray", labelled.taken, labelled.returning)
-    if series.is_lazy(kind):
+    if series.is_lazy(array_type):
         return Library(root, series.taken_lazily, series.returning_lazily)
-    if series.is_series(kind):
+    if series.is_series(array_type):
         return Library(root, series.taken, series.returning)
-    if not hasattr(kind, "__dlpack__"):
+    if not hasattr(array_type, "__dlpack__"):
         return None
     if root in ("jax", "jaxlib"):
         return Library("jax", tensors.taken, tensors.returning_to_jax, tensors.listed_by_jax)
-    module = tensors.module_of(kind)
-    if module is None and not hasattr(kind, "__array_namespace__"):
+    module = tensors.module_of(array_type)
+    if module is None and not hasattr(array_type, "__array_namespace__"):
         return None
     return Library(module.__name__ if module else root, tensors.taken, tensors.returning)
 
 
 def refuse(name: str, value: Any) -> None:
-    """Raise ForeignArray where an array is of another library."""
+    """Raise ForeignArray if an array belongs to another library."""
     library = library_of(value)
     if library is not None:
-        instead = "numpy.asarray, or cupy.from_dlpack on a GPU, makes one of it"
+        instead = "convert it by numpy.asarray, or by cupy.from_dlpack on a GPU"
         if library.name == "xarray":
             instead = "pass its .data"
         raise ForeignArray(
@@ -91,35 +91,37 @@ def refuse(name: str, value: Any) -> None:
 
 
 def taken(name: str, value: Any) -> Any:
-    """An array of another library as a NumPy, CuPy or Dask array; anything else as it is."""
+    """Return the native array of an array of another library; return other values unchanged."""
     library = library_of(value)
     return value if library is None else library.taken(name, value, False)
 
 
 def returning(values: Sequence[Any], named: Sequence[Any]) -> Returned:
-    """What makes results arrays of the library that all these are of.
+    """Return the function that converts results to arrays of the library of all arguments.
 
     Parameters
     ----------
     values : sequence of arrays
-        That a call was given.
+        Arguments of a call.
     named : sequence of arrays
-        Those among them whose names count.
+        Arguments among them whose names are kept.
 
     Raises
     ------
     TypeError
-        They are of several libraries.
+        If they belong to several libraries.
     ValueError
-        They are series of different indices.
+        If they are series of different indices.
     """
     libraries = {library.name: library for library in map(library_of, values) if library}
     if len(libraries) > 1:
-        kinds = {library_of(value): type(value).__name__ for value in values}
-        got = " and ".join(f"{kind} of {own.name}" for own, kind in kinds.items() if own)
+        types = {library_of(value): type(value).__name__ for value in values}
+        got = " and ".join(
+            f"{name} of {library.name}" for library, name in types.items() if library
+        )
         raise TypeError(
-            f"arrays must be of one library, beside those of NumPy and CuPy; got {got}: make them "
-            f"of one kind, as results are"
+            f"arrays must be of one library, in addition to NumPy and CuPy; got {got}: convert "
+            f"them to one array type, which the results have"
         )
     (library,) = libraries.values()
     return library.returning(values, named)

@@ -1,4 +1,4 @@
-"""Series and tables with an index: those of pandas and cuDF, and lazily of Dask."""
+"""Series and DataFrames with an index: those of pandas and cuDF, and lazy ones of Dask."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 
 
-def is_series(kind: type) -> bool:
-    """Whether a type is of columns in memory, of pandas' protocol."""
-    return all(hasattr(kind, name) for name in ("iloc", "index", "to_numpy"))
+def is_series(array_type: type) -> bool:
+    """Return whether a type is an in-memory Series or DataFrame with pandas' protocol."""
+    return all(hasattr(array_type, name) for name in ("iloc", "index", "to_numpy"))
 
 
-def is_lazy(kind: type) -> bool:
-    """Whether a type is of columns of Dask."""
-    return hasattr(kind, "to_dask_array") and hasattr(kind, "divisions")
+def is_lazy(array_type: type) -> bool:
+    """Return whether a type is a Series or a DataFrame of Dask."""
+    return hasattr(array_type, "to_dask_array") and hasattr(array_type, "divisions")
 
 
 def taken(name: str, value: Any, is_written: bool) -> Any:
-    """The numbers of a series, or of a table, whose axes are (rows, columns)."""
+    """Return the numbers of a Series, or of a DataFrame, whose axes are (rows, columns)."""
     _check_read(name, value, is_written)
     if hasattr(value, "to_cupy"):
         return _checked(name, value, value.to_cupy)
@@ -31,7 +31,7 @@ def taken(name: str, value: Any, is_written: bool) -> Any:
 
 
 def taken_lazily(name: str, value: Any, is_written: bool) -> Any:
-    """The same of Dask, a chunk a partition; their lengths are not known."""
+    """Return a Dask array with one chunk a partition, of unknown length."""
     _check_read(name, value, is_written)
     return value.to_dask_array()
 
@@ -41,36 +41,36 @@ def _check_read(name: str, value: Any, is_written: bool) -> None:
         raise TypeError(f"{name} must be an array; got a {type(value).__name__}")
 
 
-def _checked(name: str, value: Any, take: Callable[..., Any], *given: Any) -> Any:
+def _checked(name: str, value: Any, take: Callable[..., Any]) -> Any:
     try:
-        return take(*given)
+        return take()
     except (TypeError, ValueError) as error:
         raise TypeError(
-            f"{name} must hold numbers of a NumPy dtype, and none missing but among floats; got "
+            f"{name} must contain numbers of a NumPy dtype, and missing values only of floats; got "
             f"{value.dtype if value.ndim == 1 else type(value).__name__}: fill or cast it first"
         ) from error
 
 
 def _of_extension(name: str, value: Any) -> Any:
-    """Numbers of a nullable dtype; missing floats are nan. Text is NumPy's.
+    """Return the numbers of a nullable dtype, with nan for missing floats; strings as NumPy's.
 
-    Labels stay what they are: the validation of `reset` compares those of any dtype.
+    Labels keep their dtype: the validation of `reset` compares those of any dtype.
     """
     if name == "reset" and value.dtype.kind not in "biuf":
         return value.array
     is_text = value.dtype.type is str
-    own = np.dtype(str) if is_text else getattr(value.dtype, "numpy_dtype", np.dtype(object))
-    missing = {"na_value": np.nan} if own.kind == "f" else {}
-    return _checked(name, value, partial(value.to_numpy, dtype=own, **missing))
+    dtype = np.dtype(str) if is_text else getattr(value.dtype, "numpy_dtype", np.dtype(object))
+    missing = {"na_value": np.nan} if dtype.kind == "f" else {}
+    return _checked(name, value, partial(value.to_numpy, dtype=dtype, **missing))
 
 
 def returning(values: Sequence[Any], named: Sequence[Any]) -> Callable[[Any], Any]:
-    """What gives results of the same shape the index that all these have."""
+    """Return the function that gives results of the same shape the common index."""
     first = values[0]
     for other in values[1:]:
         if other.ndim != first.ndim or not other.index.equals(first.index):
             raise ValueError(
-                f"series must have the same index, and no table stands beside them; got "
+                f"series must have the same index, and cannot be combined with tables; got "
                 f"{_shown(first)} and {_shown(other)}: reindex one, or pass its values"
             )
     return partial(_returned, first, _names(named))
@@ -81,7 +81,7 @@ def _shown(value: Any) -> str:
 
 
 def _names(named: Sequence[Any]) -> dict[str, Any]:
-    """The name of a series where all have it, as in pandas; the columns of a table."""
+    """Return the common name of series, or None, as pandas does; the columns of a DataFrame."""
     if named[0].ndim > 1:
         return {"columns": named[0].columns}
     names = [value.name for value in named]
@@ -95,7 +95,7 @@ def _returned(first: Any, names: dict[str, Any], array: Any) -> Any:
 
 
 def returning_lazily(values: Sequence[Any], named: Sequence[Any]) -> Callable[[Any], Any]:
-    """What gives lazy results of the same number of axes the index, and the divisions."""
+    """Return the function that gives lazy results the index and the divisions."""
     first = values[0]
     for other in values[1:]:
         if other.ndim != first.ndim or other.divisions != first.divisions:

@@ -1,7 +1,7 @@
-"""Exponentially weighted statistics as linear recurrences one after the other: for GPUs.
+"""Exponentially weighted statistics as a sequence of linear recurrences, for GPUs.
 
-What the weights so far are worth at a step is a linear recurrence; so is the mean, given these, and
-so are the variances, given the means.
+The sum of the weights is a linear recurrence. Given these sums, the mean is one too, and given the
+means, so are the variances.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..filters.causal import lfilter
 from ..filters.chunks import chunked_like
 from ..linear import linear_recurrence
 
-# Sizes of float32 that keep a filter of a gain of 1 far from overflow.
+# Absolute values of float32 below this keep a filter of gain 1 far from overflow.
 _SAFE = 2.0**100
 # 1 − exp(−38) is 1 in float64.
 _FULL = 38.0
@@ -32,27 +32,27 @@ _ZERO, _ONE, _TWO = np.float64(0), np.float64(1), np.float64(2)
 
 
 def largest_size(x: Any) -> float:
-    """The largest size; nan or inf where a value is missing."""
+    """Return the largest absolute value; nan or inf if a value is missing."""
     return 0.0 if x.dtype.kind in "iu" else max(-float(x.min()), float(x.max()))
 
 
 def mean_without_gaps(x: Any, largest: float, weights: Weights, axis: int) -> Any:
-    """The mean where no value is missing: a filter, whose first outputs are divided."""
+    """Return the mean of values without gaps: a filter, whose first outputs are divided."""
     whole, rate = (slice(None),) * axis, weights.share
     # The mean before the first value is the first value.
     first = None if weights.is_adjusted else x[(*whole, 0)].astype(np.float64)[None]
-    entry = None if first is None else (1 - rate) * first
+    carry_in = None if first is None else (1 - rate) * first
     cascade = Cascade.of_polynomials([rate], [1.0, rate - 1.0])
-    # Rows near overflow are done again in the dtype of the results: float32 is too coarse.
+    # Rows near overflow are computed again in the dtype of the results: float32 is too coarse.
     is_narrow = x.dtype.char == "f" and largest < _SAFE
     dtype = np.dtype(np.float32 if is_narrow else np.float64)
-    y = solve(filter_problem(cascade, x, entry, axis, dtype))
+    y = solve(filter_problem(cascade, x, carry_in, axis, dtype))
     if weights.is_adjusted:
         fall = -math.log1p(-rate) if rate < 1 else math.inf
         count = math.ceil(min(_FULL / fall, x.shape[axis]))
         weight = -np.expm1(-fall * np.arange(1, count + 1))
-        head = y[(*whole, slice(0, count))]
-        head /= beside(weight.reshape(-1, *[1] * (x.ndim - axis - 1)), x)
+        first_outputs = y[(*whole, slice(0, count))]
+        first_outputs /= beside(weight.reshape(-1, *[1] * (x.ndim - axis - 1)), x)
     return y
 
 
@@ -63,7 +63,7 @@ class Recurrences:
     ----------
     weights : Weights
     series : dict, role -> array
-        Of :class:`mgrec.families.ewm.recurrence.EwmRecurrence`.
+        Series of :class:`mgrec.families.ewm.recurrence.EwmRecurrence`.
     axis : int
     """
 
@@ -79,7 +79,7 @@ class Recurrences:
         self.falls = where(self.there, falls, _ONE) if weights.ignores_missing else falls
 
     def statistic(self, x: Any, y: Any) -> Any:
-        """The statistic after every step, whatever min_periods is."""
+        """Return the statistic after each step, without regard to min_periods."""
         name = self.weights.statistic
         if name == "sum":
             return self._along(self.falls, self._where_there(x))
@@ -88,7 +88,7 @@ class Recurrences:
         if name == "mean":
             return mean
         other = self._mean(y) if y is not x else mean
-        # Distances to the means before each step: those after it lose all digits where gain is 1.
+        # Distances to the means before each step: those after it lose all digits if the gain is 1.
         off_x = x - delayed(mean, self.axis)
         off_y = y - delayed(other, self.axis) if y is not x else off_x
         if name == "corr":
@@ -100,7 +100,7 @@ class Recurrences:
         return np.sqrt(moment) if name == "std" else moment
 
     def count(self) -> Any:
-        """Observations so far."""
+        """Return the number of observations so far."""
         return self._along(np.int64(1), self.there.astype(np.int64))
 
     def _along(self, s: Any, t: Any) -> Any:
@@ -110,7 +110,7 @@ class Recurrences:
         return where(self.there, values, otherwise)
 
     def _weigh(self) -> None:
-        """The weights of what was before, and of the new observation, as shares of both."""
+        """Compute the relative weights of the earlier observations and of the new one."""
         weights, last = self.weights, delayed(self.there, self.axis)
         if self.marks is not None:
             last = last & ~self.marks
@@ -126,12 +126,12 @@ class Recurrences:
         return self._along(self._where_there(self.kept, _ONE), self._where_there(self.gain * x))
 
     def _moment(self, off_x: Any, off_y: Any) -> Any:
-        """The weighted mean of products of distances to the means."""
+        """Return the weighted mean of products of distances to the means."""
         part = self.kept * self.gain * off_x * off_y
         return self._along(self._where_there(self.kept, _ONE), self._where_there(part))
 
     def _divisor(self) -> Any:
-        """1 − Σw²/(Σw)², as a sum over pairs; nan where one observation has all the weight."""
+        """Return 1 − Σw²/(Σw)², as a sum over pairs; nan if one observation has all the weight."""
         pairs = self._where_there(_TWO * self.kept * self.gain)
         divisor = self._along(self._where_there(self.kept * self.kept, _ONE), pairs)
         return where(divisor > 0, divisor, np.nan)
@@ -140,19 +140,19 @@ class Recurrences:
 def by_recurrences(
     weights: Weights, series: dict[str, Any], axis: int, dtype: np.dtype[Any]
 ) -> Any:
-    """A statistic of series, CuPy arrays or Dask arrays of them."""
-    given = Recurrences(weights, series, axis)
-    x = where(given.there, series["x"], series["x"].dtype.type(0))
+    """Compute a statistic of series, which are CuPy arrays or Dask arrays of them."""
+    recurrences = Recurrences(weights, series, axis)
+    x = where(recurrences.there, series["x"], series["x"].dtype.type(0))
     y = x
     if "y" in series:
-        y = where(given.there, series["y"], series["y"].dtype.type(0))
-    result = given.statistic(x, y)
-    is_enough = given.count() >= weights.least
+        y = where(recurrences.there, series["y"], series["y"].dtype.type(0))
+    result = recurrences.statistic(x, y)
+    is_enough = recurrences.count() >= weights.least
     return where(is_enough, result.astype(dtype, copy=False), dtype.type(np.nan))
 
 
 def delayed(values: Any, axis: int) -> Any:
-    """The value before each of an array of bool or float64; before the first one 0."""
+    """Return the previous value of each element of an array of bool or float64; 0 for the first."""
     if has_unknown_sizes(getattr(values, "chunks", ())):
         is_bool = values.dtype.kind == "b"
         before = lfilter(*_ONE_STEP, values.astype(np.float32) if is_bool else values, axis)

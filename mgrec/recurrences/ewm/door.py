@@ -1,4 +1,4 @@
-"""The door of exponentially weighted statistics: weights, times and series."""
+"""Validation of the weights, the times and the series of exponentially weighted statistics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def as_weights(
     rates: dict[str, Any], has_times: bool, statistic: str, adjust: Any, ignore_na: Any, bias: Any,
     min_periods: Any,
 ) -> Weights:  # fmt: skip
-    """What pandas' ``ewm`` is told; `rates` are alpha, span, halflife and com."""
+    """Validate the options of pandas' ewm; rates are alpha, span, halflife and com."""
     if not is_one_of(statistic, STATISTICS):
         raise ValueError(f"statistic must be one of {', '.join(STATISTICS)}; got {statistic!r}")
     is_adjusted = as_flag("adjust", adjust)
@@ -34,7 +34,7 @@ def as_weights(
         raise ValueError(f"min_periods must be 0 or more; got {least}")
     return Weights(
         statistic,
-        _share(rates, has_times, is_adjusted),
+        _alpha(rates, has_times, is_adjusted),
         is_adjusted,
         as_flag("ignore_na", ignore_na),
         as_flag("bias", bias),
@@ -42,14 +42,15 @@ def as_weights(
     )
 
 
-def _share(rates: dict[str, Any], has_times: bool, is_adjusted: bool) -> float:
-    """α. With times a halflife is one of them, and α is 1/2 unless another is given as well."""
+def _alpha(rates: dict[str, Any], has_times: bool, is_adjusted: bool) -> float:
+    """Return α.
+
+    `times` needs a halflife, and then α is 1/2 unless another rate is given.
+    """
     names = [name for name, value in rates.items() if value is not None]
     if has_times:
         if "halflife" not in names:
-            raise ValueError(
-                "halflife must be given beside times: how long a weight takes to halve"
-            )
+            raise ValueError("halflife must be given with times: the time in which a weight halves")
         names.remove("halflife")
         if not names:
             return 0.5
@@ -58,15 +59,15 @@ def _share(rates: dict[str, Any], has_times: bool, is_adjusted: bool) -> float:
     if len(names) != 1:
         got = " and ".join(names) or "none"
         raise ValueError(f"one of alpha, span, halflife and com must be given; got {got}")
-    return _share_of(names[0], rates[names[0]])
+    return _alpha_of(names[0], rates[names[0]])
 
 
-def _share_of(name: str, given: Any) -> float:
-    if name == "halflife" and isinstance(given, (str, datetime.timedelta, np.timedelta64)):
+def _alpha_of(name: str, rate: Any) -> float:
+    if name == "halflife" and isinstance(rate, (str, datetime.timedelta, np.timedelta64)):
         raise TypeError(
-            f"halflife must be a finite number, {_RANGES[name]}; got {given!r}, without times"
+            f"halflife must be a finite number, {_RANGES[name]}; got {rate!r}, without times"
         )
-    value = as_real(name, given, f"a finite number, {_RANGES[name]}")
+    value = as_real(name, rate, f"a finite number, {_RANGES[name]}")
     fits = {
         "alpha": 0 < value <= 1, "span": value >= 1, "halflife": value > 0, "com": value >= 0
     }  # fmt: skip
@@ -80,26 +81,26 @@ def _share_of(name: str, given: Any) -> float:
 
 
 def as_series(x: Any, other: Any, statistic: str) -> dict[str, Any]:
-    """The series by their roles, of the same shape."""
-    given = {"x": as_signal(x)}
+    """Return the series by role, all of the same shape."""
+    series = {"x": as_signal(x)}
     if (other is None) == (statistic in PAIRS):
         wanted = "given" if other is None else "None"
         raise ValueError(f"other must be {wanted} for statistic {statistic!r}")
     if other is not None:
-        given["y"] = as_signal(other, "other")
-        if given["y"].shape != given["x"].shape:
-            shapes = given["x"].shape, given["y"].shape
+        series["y"] = as_signal(other, "other")
+        if series["y"].shape != series["x"].shape:
+            shapes = series["x"].shape, series["y"].shape
             raise ValueError(f"other must have the shape of x, {shapes[0]}; got {shapes[1]}")
-        if is_on_gpu(given["x"]) != is_on_gpu(given["y"]):
+        if is_on_gpu(series["x"]) != is_on_gpu(series["y"]):
             raise TypeError("x and other must both be on a GPU or both in host memory")
-    for name, values in given.items():
+    for name, values in series.items():
         if values.dtype.kind not in "iuf":
             raise TypeError(f"{'other' if name == 'y' else name} must be real; got {values.dtype}")
-    return given
+    return series
 
 
 def as_gaps(times: Any, halflife: Any, x: Any, axis: int) -> Any:
-    """How many halflives lie before each observation, 0 before the first one, along `axis`."""
+    """Return the number of halflives since the previous observation along `axis`; 0 at first."""
     times = times if is_on_gpu(times) and not is_lazy(times) else as_any_array("times", times)
     if times.ndim != 1 or not (times.size == x.shape[axis] or x.shape[axis] != x.shape[axis]):
         raise ValueError(f"times must have shape ({x.shape[axis]},); got {times.shape}")
@@ -116,11 +117,11 @@ def as_gaps(times: Any, halflife: Any, x: Any, axis: int) -> Any:
 
 
 def _in_units_of(times: Any, halflife: Any) -> float:
-    """A halflife in the unit of the times."""
-    kind = times.dtype.kind
-    if kind not in "Miuf":
+    """Return a halflife in the unit of the times."""
+    dtype_kind = times.dtype.kind
+    if dtype_kind not in "Miuf":
         raise TypeError(f"times must be datetime64, or numbers; got {times.dtype}")
-    if kind == "M":
+    if dtype_kind == "M":
         if isinstance(halflife, str):
             halflife = _parsed(halflife)
         if not isinstance(halflife, (datetime.timedelta, np.timedelta64)):
@@ -135,7 +136,7 @@ def _in_units_of(times: Any, halflife: Any) -> float:
 
 
 def _parsed(halflife: str) -> Any:
-    """A text such as "4 days", as pandas reads it."""
+    """Parse a text such as "4 days" with pandas."""
     try:
         from pandas import Timedelta
     except ImportError as error:

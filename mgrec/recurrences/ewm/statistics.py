@@ -38,93 +38,75 @@ def ewm(
     bias: bool = False,
     reset: Any = None,
 ) -> Any:
-    """Exponentially weighted statistics along an axis, as pandas' ``ewm`` has them.
+    """Compute an exponentially weighted statistic along an axis, as pandas' ``ewm`` does.
 
-    Each value weighs 1 − α times what the value after it weighs. One of `alpha`, `span`,
-    `halflife` and `com` must be given.
+    The weight of each value is 1 − α times the weight of the next value. Exactly one of `alpha`,
+    `span`, `halflife` and `com` must be given, except that `times` takes `halflife` and may take
+    one of the others.
 
-    The result is the statistic itself: pandas' ``x.ewm(span=3).std()`` is
-    ``ewm(x, span=3, statistic="std")``, while ``ewm(x, span=3).std()`` is one number, the standard
-    deviation of the means.
+    The function returns the statistic itself: ``ewm(x, span=3, statistic="std")`` is pandas'
+    ``x.ewm(span=3).std()``, while ``ewm(x, span=3).std()`` is the standard deviation of the means.
 
     Parameters
     ----------
     x : array_like, CuPy or dask.array.Array
-        Real numbers. nan and inf count as missing, as in pandas.
+        Real numbers. nan and inf are missing values, as in pandas.
     alpha : float, optional
-        α itself, 0 < α ≤ 1.
+        α, 0 < α ≤ 1.
     span : float, optional
-        α = 2/(span + 1), span ≥ 1.
+        Span ≥ 1, with α = 2/(span + 1).
     halflife : float, or timedelta with `times`, optional
-        The steps in which a weight halves: α = 1 − 2**(−1/halflife), halflife > 0. With `times`
-        a span of time: numpy.timedelta64, datetime.timedelta, or a text that pandas reads.
+        Number of steps > 0 in which a weight halves, with α = 1 − 2**(−1/halflife). With `times` it
+        is a duration: numpy.timedelta64, datetime.timedelta, or a string that pandas parses.
     com : float, optional
-        The centre of mass: α = 1/(1 + com), com ≥ 0.
+        Centre of mass ≥ 0, with α = 1/(1 + com).
     adjust : bool, optional
-        True: divide by the sum of the weights. False: the first value stands for all before
-        it, y_i = (1 − α)·y_{i−1} + α·x_i.
+        If True, divide by the sum of the weights. If False, the first value represents all values
+        before it: y_i = (1 − α)·y_{i−1} + α·x_i.
     axis : int, optional
-        The last one when not given, as of filters; pandas runs down a table, along axis 0.
+        Axis along which to compute. The default is the last, while that of pandas is 0.
     statistic : {"mean", "sum", "var", "std", "cov", "corr"}, optional
+        Statistic to compute.
     other : array_like, optional
-        The second series of "cov" and "corr", of the shape of `x`. A step counts where both are
-        there.
+        Second series of "cov" and "corr", of the shape of `x`. Steps at which either value is
+        missing are ignored.
     min_periods : int, optional
-        Results of fewer values are nan.
+        Minimum number of values; results from fewer values are nan.
     ignore_na : bool, optional
-        Weights fall with every value that is there, and not with those that are missing.
+        If True, weights decay with each value that is not missing. If False, with each step.
     times : array_like, optional
-        When each step was, 1-d: datetime64, or numbers with a number as `halflife`. Weights
-        fall by 2**(−Δt/halflife), or with `alpha`, `span` or `com` by (1 − α)**(Δt/halflife).
+        Time of each step, 1-d: datetime64, or numbers if `halflife` is a number. Weights decay by
+        2**(−Δt/halflife), or by (1 − α)**(Δt/halflife) with `alpha`, `span` or `com`.
     bias : bool, optional
-        False: variances and covariances are divided by 1 − Σw²/(Σw)².
+        If False, divide variances and covariances by 1 − Σw²/(Σw)².
     reset : array_like, optional
-        Where a statistic starts anew: a mask, or labels of groups that follow each other; see
-        :func:`mgrec.linear_recurrence`.
+        Mask or labels at which the statistic is reset; see :ref:`guide-reset`.
 
     Returns
     -------
     array or dask.array.Array
-        float64, or float32 if `x` (and `other`) is. nan before the first value.
+        Statistic after each step: float32 if `x` (and `other`) is float32, otherwise float64. It is
+        nan before the first value.
 
     Raises
     ------
     TypeError
-        `x` is complex, a weight is no number, or a flag is no bool.
+        If `x` is complex, a weight is not a number, or a flag is not a bool.
     RuntimeError
-        A CUDA graph is being captured: the host looks for missing values.
+        If a CUDA graph is being captured: the host looks for missing values.
     ValueError
-        None or several of the weights are given, or one is out of its range; shapes do not fit;
-        `adjust` is False for a sum; `other` is missing, or not wanted.
+        If none or several of the weights are given, a weight is out of range, shapes do not match,
+        `adjust` is False for a sum, or `other` is missing or not supported by the statistic.
 
     Notes
     -----
-    *Accuracy.* Everything is computed in float64, whatever the dtype is. The error of a mean y_i
-    is at most 4·(min(i, 1/α) + 1)·2⁻⁵³ of the largest size among x_0 … x_i, and that of float32
-    one more unit in the last place; larger only where α·x is a subnormal number, and where
-    differences of values overflow. CuPy takes subnormal float32 numbers for 0.
+    *Accuracy.* The function computes in float64 for any dtype. The error of a mean y_i is at most
+    4·(min(i, 1/α) + 1)·2⁻⁵³ times the largest absolute value of x_0 … x_i, with the exceptions in
+    :doc:`/how/filters`. Variances are exact except for relative rounding errors of the weights.
 
-    *Variances* are those of exact arithmetic but for relative rounding errors of the weights. Of
-    one value they are 0 with `bias` and nan without, also after steps without a value. Of two they
-    are (x_1 − x_2)²/2 without `bias`, however little the first one weighs. pandas subtracts Σw²
-    from (Σw)², and has nan or fewer digits where one value has nearly all the weight. nan without
-    `bias` means that one value has all of it: the only one, or every new one with α = 1.
-
-    *As pandas.* Where α is 1/2 and `adjust` is False, a new value weighs 1 less what the mean so
-    far weighs, 2**−g after g steps: pandas does so for com = 1. pandas refuses `times` for all
-    but the mean.
-
-    *Cost.* In host memory one pass that reads `x` and writes the results, and a second one that
-    reads over several Dask chunks. On a GPU a mean without missing values is one filter. All
-    else are linear recurrences one after the other, 3 for a mean and 5 for a variance; there
-    the variance of a constant series may be a rounding error instead of 0.
-
-    References
-    ----------
-    .. [1] D. H. D. West, "Updating mean and variance estimates: an improved method", Comm. ACM 22
-       (1979): the steps.
-    .. [2] T. F. Chan, G. H. Golub and R. J. LeVeque, "Updating formulae and a pairwise algorithm
-       for computing sample variances" (1979): across chunks.
+    *Cost.* In host memory one pass reads `x` and writes the results; several Dask chunks take a
+    second reading. A GPU computes a mean without missing values as one filter, and other statistics
+    as three to five linear recurrences.
 
     Examples
     --------
@@ -132,13 +114,6 @@ def ewm(
     >>> from mgrec.signal import ewm
     >>> ewm(np.array([1.0, 2.0, 3.0]), alpha=0.5, adjust=False)
     array([1.  , 1.5 , 2.25])
-    >>> ewm(np.array([1.0, np.nan, 3.0]), span=3)
-    array([1. , 1. , 2.6])
-    >>> ewm(np.array([1.0, 2.0, 4.0]), com=1, statistic="std")
-    array([       nan, 0.70710678, 1.58113883])
-
-    By time: a day after a value its weight is half.
-
     >>> days = np.array(["2026-01-01", "2026-01-02", "2026-01-05"], "M8[D]")
     >>> ewm(np.array([1.0, 2.0, 4.0]), times=days, halflife=np.timedelta64(1, "D"))
     array([1.        , 1.66666667, 3.63157895])

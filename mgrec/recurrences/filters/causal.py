@@ -1,4 +1,4 @@
-"""Filters of any order: the recurrences of signal processing."""
+"""Filters of any order along an axis."""
 
 from __future__ import annotations
 
@@ -22,99 +22,73 @@ def lfilter(
 ) -> Problem:
     """Filter data along an axis with a rational transfer function.
 
-    Computes
+    The arguments, results and states are those of ``scipy.signal.lfilter``. The function solves
 
         a_0·y_n = b_0·x_n + … + b_M·x_{n−M} − a_1·y_{n−1} − … − a_N·y_{n−N}
-
-    with the arguments, results and states of ``scipy.signal.lfilter``.
 
     Parameters
     ----------
     b, a : array_like
-        Numerator and denominator, 1-d, of any lengths; a[0] need not be 1. Kept in float64
-        or complex128 whatever `x` is.
+        Numerator and denominator, 1-d, of any lengths. a[0] need not be 1. They are kept in float64
+        or complex128 for any dtype of `x`.
     x : array_like, CuPy or dask.array.Array
+        Signal.
     axis : int, optional
-        The axis along which the filter runs.
+        Axis along which to filter. The default is the last.
     zi : array_like, CuPy or dask.array.Array, optional
-        States before the first sample: the shape of `x` with max(len(a), len(b)) − 1 along
-        `axis`; other axes may have length 1. As ``lfilter_zi`` and ``lfiltic`` give them.
+        States before the first sample, as ``lfilter_zi`` and ``lfiltic`` return them. They have the
+        shape of `x` with max(len(a), len(b)) − 1 along `axis`; other axes may have length 1. The
+        default is 0.
     reset : array_like, optional
-        Where the states start anew, from `zi`, or from 0: a mask of bool, or labels whose every
-        change starts anew. 1-d along `axis`, or broadcast to `x`. Each segment is then filtered
-        as by a call of its own.
+        Mask or labels that divide the axis into segments. Each segment is filtered as by a call of
+        its own, from the states `zi`. See :ref:`guide-reset`.
     out : array, optional
-        Where to write y: a C-contiguous array of its shape and dtype that shares no memory
-        with `x` or `zi`. Saves the allocation, which for large arrays costs as much as the
-        filter. Not for Dask arrays.
+        C-contiguous array of the shape and dtype of the result, into which y is written. It must
+        not share memory with `x` or `zi`. Not supported for Dask arrays.
 
     Returns
     -------
     y : array or dask.array.Array
-        Of the shape and the chunks of `x`, and of ``numpy.result_type(b, a, x, zi)``; `out`,
-        where it was given.
+        Filtered signal, of the shape and the chunks of `x` and of the dtype
+        ``numpy.result_type(b, a, x, zi)``. `out` is returned if it is given.
     zf : array or dask.array.Array
-        States after the last sample; only if `zi` was given. Lazy if `y` is. Of a DataArray they
-        have the dimension "state" in place of `axis`, or that which `zi` has.
+        States after the last sample, only if `zi` is given. They are lazy if `y` is. For a
+        DataArray they have the dimension "state", or that of `zi`, in place of `axis`.
 
     Raises
     ------
     NotImplementedError
-        The result would not be float32, float64, complex64 or complex128; integers alone
-        are refused, as by SciPy.
+        If the result would not be float32, float64, complex64 or complex128. Integers alone raise
+        it, as in SciPy.
     TypeError
-        An array is masked or of another dtype than numbers of up to 64 bits a
-        component, or `out` is not of its kind, or is given for a Dask array.
+        If an array is masked, its dtype is not numeric with at most 64 bits a component, or `out`
+        has the wrong array type or is given for a Dask array.
     ValueError
-        a[0] is 0, or shapes do not fit, also that of `out`.
+        If a[0] is 0, or shapes do not match, that of `out` included.
+    RuntimeError
+        If a CUDA graph is being captured: the kernels share memory that belongs to one call.
 
     See Also
     --------
-    sosfilt : the better conditioned form for orders above 4 or so.
+    sosfilt : A better conditioned form for orders above about 4.
 
     Notes
     -----
-    *Accuracy.* Everything is computed in float64, or complex128, whatever the dtype is. The
-    rounding errors, as root mean squares over white signals, are those of SciPy's loop within a
-    factor of 8, also where poles crowd and both lose digits: where several steps at once would
-    lose more, each output is computed on its own. Single signals vary: a constant through a
-    high-pass filter at 0.001 of the sampling rate had errors of 1e-9 to 1e-5, 100 times SciPy's.
-    The last bits depend on the number of threads and on chunks. Coefficients are divided by a[0]
-    once, before the first step. SciPy divides complex numbers in every step: of 310,000 random
-    filters with a complex a[0], 3 had more than 8 times its errors, one of them 14 times, and half
-    had less than 0.73 times.
+    *Accuracy.* Filters compute in float64 or complex128, whatever the dtype is. For white signals
+    the root mean square of the rounding errors is within a factor of 8 of that of SciPy's loop.
+    Single signals vary: :doc:`/how/filters` has measurements. The last bits depend on the number of
+    threads and on the chunks.
 
-    *Special values.* A row that comes near overflow, or has nan or inf, is done again by
-    SciPy's loop in SciPy's order and dtype, complex64 too, so that an unstable filter gives
-    what SciPy gives. Complex filters have two exceptions. Where a[0] is not 1, SciPy's division
-    in every step may overflow at other samples. Where a is a[0] alone, SciPy convolves, and a
-    number that is not finite may have nan in either part.
+    *Special values.* A row that comes near overflow, or that contains nan or inf, is computed again
+    by SciPy's loop, so that an unstable filter returns what SciPy returns. :doc:`/how/filters` has
+    two exceptions for complex filters.
 
-    *On a GPU* a row is cut into segments of several thousand samples, each filtered by one lane, in
-    float64. A lane computes the entry of its segment from the samples before it, as far back as
-    the filter remembers, or from powers of the filter's matrix. It is compared with the exit of
-    the segment before, and the segment is done again where digits would be lost, such as where a
-    signal falls silent shortly before it. No CUDA graph can capture a filter: its kernels share
-    memory that is of one call alone, and RuntimeError says so.
+    *Cost.* A filter reads memory once, and `x` twice if its response is long on a GPU, or over Dask
+    chunks unless its response is short. float64 coefficients make a float32 signal's result
+    float64, as in SciPy: cast them to float32 to halve the memory of the result.
 
-    *Many calls.* What was checked, designed and compiled for a CuPy array, or a NumPy array of up
-    to 65,536 numbers, is kept for later calls of the same kind, with the same coefficients: see
-    :func:`mgrec.linear_recurrence`. `zi` must lie in memory as the states of each row side by side
-    do: that of one row, or along the first axis.
-
-    *Cost.* One pass over the memory, two of reading where a filter remembers more than a
-    segment of a GPU; over Dask chunks `x` is read twice, once to summarise and once to filter,
-    and max(len(a), len(b)) − 1 scalars cross each boundary. Chunks in host memory of 2**19
-    numbers or more, sixteen times as long as the filter remembers, are filtered at once from
-    states of 0, and the response to the true ones is added until it is below 2**-75 of the
-    outputs. Filter designs are float64, and so is the result of filtering float32 with one, as in
-    SciPy: with coefficients cast to float32 it takes half of the memory, and on a GPU two thirds
-    of the time. NumPy data of a smaller dtype than the result are cast to it first, in one more
-    array, along other axes than the last one and where sections follow each other.
-
-    References
-    ----------
-    .. [1] A. Wakatani, the P-scheme (2004) and, for GPUs, P-scheme/G (2012, 2013).
+    *Other arrays and repeated calls.* See :ref:`guide-dlpack`, :ref:`guide-tables`,
+    :ref:`guide-xarray` and :ref:`guide-prepared-calls`.
 
     Examples
     --------
@@ -123,29 +97,11 @@ def lfilter(
     >>> lfilter([1.0], [1.0, -0.5], np.ones(5))
     array([1.    , 1.5   , 1.75  , 1.875 , 1.9375])
 
-    In two parts, the states handed over:
+    Filter a signal in two parts:
 
     >>> first, state = lfilter([1.0], [1.0, -0.5], np.ones(3), zi=np.zeros(1))
     >>> lfilter([1.0], [1.0, -0.5], np.ones(2), zi=state)[0]
     array([1.875 , 1.9375])
-
-    Differences that a DPCM coder with the predictor a·y sends are decoded by ``[1.0]`` over
-    ``[1.0, -a]``:
-
-    >>> lfilter([1.0], [1.0, -0.5], np.array([4.0, 1.0, -1.0]))
-    array([4. , 3. , 0.5])
-
-    Recordings one after the other, each from states of 0:
-
-    >>> lfilter([1.0], [1.0, -0.5], np.ones(4), reset=np.array([1, 1, 2, 2]))
-    array([1. , 1.5, 1. , 1.5])
-
-    A Dask array stays lazy, and is filtered across its chunks:
-
-    >>> import dask.array as da
-    >>> y = lfilter([0.5], [1.0, -0.5], da.ones(10**6, chunks=10**5))
-    >>> float(y[-1].compute())
-    1.0
     """
     problem = check_polynomials(b, a, x, axis, zi, out)
     return _finished(_segmented(problem, reset), is_sections=False)
@@ -157,47 +113,51 @@ def sosfilt(
 ) -> Problem:
     """Filter data along an axis with a cascade of second-order sections.
 
-    All sections go over the data in one pass, with the arguments, results and states of
-    ``scipy.signal.sosfilt``.
+    The arguments, results and states are those of ``scipy.signal.sosfilt``. All sections are
+    applied in one pass over the data.
 
     Parameters
     ----------
     sos : array_like (sections, 6)
-        Each row b_0, b_1, b_2, 1, a_1, a_2.
+        Coefficients b_0, b_1, b_2, 1, a_1, a_2 of each section.
     x : array_like, CuPy or dask.array.Array
+        Signal.
     axis : int, optional
-        The axis along which the filter runs.
+        Axis along which to filter. The default is the last.
     zi : array_like or dask.array.Array, optional
-        States before the first sample: (sections, ..., 2, ...), the shape of `x` with 2 in
-        place of `axis`.
+        States before the first sample (sections, ..., 2, ...): the shape of `x` with 2 in place of
+        `axis`. The default is 0.
     reset : array_like, optional
         As for :func:`lfilter`.
     out : array, optional
-        Where to write y, as for :func:`lfilter`.
+        Array into which y is written, as for :func:`lfilter`.
 
     Returns
     -------
     y : array or dask.array.Array
-        Of the shape and the chunks of `x`, and of ``numpy.result_type(sos, x, zi)``; `out`,
-        where it was given.
+        Filtered signal, of the shape and the chunks of `x` and of the dtype
+        ``numpy.result_type(sos, x, zi)``. `out` is returned if it is given.
     zf : array or dask.array.Array
-        States after the last sample; only if `zi` was given. Lazy if `y` is. Of a DataArray they
-        have a dimension "section" first, and "state" in place of `axis`, or those that `zi` has.
+        States after the last sample, only if `zi` is given. They are lazy if `y` is. For a
+        DataArray the first dimension is "section", and "state" is in place of `axis`, or they have
+        the dimensions of `zi`.
 
     Raises
     ------
     NotImplementedError
-        The result would not be float32, float64, complex64 or complex128; integers alone
-        are refused, as by SciPy.
+        If the result would not be float32, float64, complex64 or complex128. Integers alone raise
+        it, as in SciPy.
     TypeError
-        An array is masked or of another dtype than numbers of up to 64 bits a
-        component, or `out` is not of its kind, or is given for a Dask array.
+        If an array is masked, its dtype is not numeric with at most 64 bits a component, or `out`
+        has the wrong array type or is given for a Dask array.
     ValueError
-        Shapes that do not fit, also that of `out`, or a section whose a_0 is not 1.
+        If shapes do not match, that of `out` included, or a_0 of a section is not 1.
+    RuntimeError
+        If a CUDA graph is being captured.
 
     See Also
     --------
-    lfilter : one transfer function; its notes on accuracy and special values hold here.
+    lfilter : A single transfer function. Its notes on accuracy and special values hold here too.
 
     Examples
     --------
@@ -220,10 +180,10 @@ def _segmented(problem: Problem, reset: Any) -> Problem:
 
 
 def _finished(problem: Problem, is_sections: bool) -> Problem:
-    """The problem of a filter, which returns its states if it was given some."""
+    """Return the problem of a filter, which returns the final states if initial ones are given."""
     recurrence = problem.recurrence
 
-    def finish(results: Arrays, exit: Any) -> Any:
-        return results[0], as_zf(recurrence, without_empty_chunks(exit), is_sections)
+    def with_states(results: Arrays, carry_out: Any) -> Any:
+        return results[0], as_zf(recurrence, without_empty_chunks(carry_out), is_sections)
 
-    return replace(problem, finish=finish) if recurrence.is_exit_asked else problem
+    return replace(problem, finish=with_states) if recurrence.is_exit_asked else problem

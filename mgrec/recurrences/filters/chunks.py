@@ -1,4 +1,4 @@
-"""Chunks as Dask's own functions need them."""
+"""Changes of chunks that Dask's own functions need."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 
 def without_empty_chunks(x: Any) -> Any:
-    """The same array without empty chunks.
+    """Return the same array without empty chunks.
 
-    Dask (2026.7) slices, joins and broadcasts to wrong shapes, or to graphs with missing keys,
-    where chunks are empty.
+    If chunks are empty, Dask (2026.7) slices, joins and broadcasts to wrong shapes, or to graphs
+    with missing keys.
     """
     chunks = getattr(x, "chunks", None) or ()  # None of a DataArray in memory
     if all(all(lengths) for lengths in chunks):
@@ -18,6 +18,6 @@ def without_empty_chunks(x: Any) -> Any:
 
 
 def chunked_like(result: Any, x: Any) -> Any:
-    """A result in the chunks of x, if x is a Dask array."""
+    """Return a result with the chunks of x, if x is a Dask array."""
     chunks = getattr(x, "chunks", None)
     return result if chunks in (None, getattr(result, "chunks", None)) else result.rechunk(chunks)

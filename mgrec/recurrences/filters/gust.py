@@ -1,4 +1,4 @@
-"""Gustafsson's forward-backward filter: states at the ends instead of data beyond them."""
+"""Gustafsson's forward-backward filter: initial states instead of extended data."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ...placement import solve
 
 
 def filtfilt_gust(b: np.ndarray, a: np.ndarray, x: Any, axis: int, irlen: int | None) -> Any:
-    """Filter so that forward-backward and backward-forward give the same.
+    """Filter so that forward-backward and backward-forward filtering give the same result.
 
     Let O (n, order) be the responses to the states at the start, and S those responses filtered
-    backwards. With y_fb and y_bf the results from states of 0, the states x_0 at the
-    start and x_N at the end solve, in the sense of least squares (eq. 6),
+    backwards. Let y_fb and y_bf be the results from states of 0. The states x_0 at the start and
+    x_N at the end solve, in the sense of least squares (eq. 6),
 
         [Sᴿ − O, Oᴿ − S]·[x_0; x_N] = y_bf − y_fb,
 
     and the result is y_fb + [Sᴿ, Oᴿ]·[x_0; x_N] (eq. 7), where ᴿ reverses the rows.
 
-    `irlen` is how many samples the states reach at either end, all when None.
+    `irlen` is the number of samples that the states affect at either end; None means all.
 
     References
     ----------
@@ -39,18 +39,20 @@ def filtfilt_gust(b: np.ndarray, a: np.ndarray, x: Any, axis: int, irlen: int | 
         return (b[0] / a[0]) ** 2 * x
     cascade = Cascade.of_polynomials(b, a)
 
-    def run(data: Any, axis: int = -1, entry: Any = None) -> Any:
-        dtype = result_dtype(b, a, data, entry)
-        return solve(filter_problem(cascade, data, entry, axis % data.ndim, dtype))
+    def filtered_along(data: Any, axis: int = -1, carry_in: Any = None) -> Any:
+        dtype = result_dtype(b, a, data, carry_in)
+        return solve(filter_problem(cascade, data, carry_in, axis % data.ndim, dtype))
 
     if x.size == 0:
-        return run(x, axis)
+        return filtered_along(x, axis)
     x = np.moveaxis(x, axis, -1)
     length = x.shape[-1]
     reach = length if irlen is None or length <= 2 * irlen else irlen
     states = np.eye(order)[:, :, None]  # one state of 1 a row
-    observed = np.concatenate([run(np.zeros((1, reach)), entry=state) for state in states]).T
-    filtered = run(observed[::-1], axis=0)
+    observed = np.concatenate(
+        [filtered_along(np.zeros((1, reach)), carry_in=state) for state in states]
+    ).T
+    filtered = filtered_along(observed[::-1], axis=0)
     if reach == length:
         matrix = np.hstack([filtered[::-1] - observed, observed[::-1] - filtered])
         weights = np.hstack([filtered[::-1], observed[::-1]])
@@ -62,13 +64,13 @@ def filtfilt_gust(b: np.ndarray, a: np.ndarray, x: Any, axis: int, irlen: int | 
         ends = [slice(reach), slice(length - reach, None)]
 
     def both_ways(data: Any) -> Any:
-        # At most two arrays are in memory at once: each is released after it was read.
-        first = run(data)
-        turned = reversed_copy(first, first.ndim - 1)
+        # At most two arrays are in memory: each one is released after it was read.
+        first = filtered_along(data)
+        backward = reversed_copy(first, first.ndim - 1)
         del first
-        return run(turned)
+        return filtered_along(backward)
 
-    # Only a copy of both ends is kept of the other order.
+    # Of the other order only a copy of both ends is kept.
     other = _joined(both_ways(x[..., ::-1]), ends)
     y = both_ways(x)[..., ::-1]
     missing = as_coefficients("x", other - _joined(y, ends))
@@ -80,5 +82,5 @@ def filtfilt_gust(b: np.ndarray, a: np.ndarray, x: Any, axis: int, irlen: int | 
 
 
 def _joined(x: Any, ends: list[slice]) -> Any:
-    """Both ends of all rows."""
+    """Return both ends of all rows."""
     return np.concatenate([x[..., end] for end in ends], axis=-1)

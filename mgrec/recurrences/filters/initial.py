@@ -10,7 +10,7 @@ from ...families.filters.door import as_coefficients
 
 
 def lfilter_zi(b: Any, a: Any) -> np.ndarray:
-    """States of ``lfilter`` in the steady state of the step response.
+    """Return the states of ``lfilter`` in the steady state of the step response.
 
     Parameters
     ----------
@@ -20,12 +20,12 @@ def lfilter_zi(b: Any, a: Any) -> np.ndarray:
     Returns
     -------
     array
-        max(len(a), len(b)) − 1 states, for an input of ones.
+        max(len(a), len(b)) − 1 states for an input of ones.
 
     Raises
     ------
     ValueError
-        b or a is not 1-d, or every a is 0.
+        If b or a is not 1-d, or all elements of a are 0.
 
     Examples
     --------
@@ -55,21 +55,22 @@ def lfilter_zi(b: Any, a: Any) -> np.ndarray:
 
 
 def sosfilt_zi(sos: Any) -> np.ndarray:
-    """States of ``sosfilt`` in the steady state of the step response.
+    """Return the states of ``sosfilt`` in the steady state of the step response.
 
     Parameters
     ----------
     sos : array_like (sections, 6)
+        Coefficients b_0, b_1, b_2, 1, a_1, a_2 of each section.
 
     Returns
     -------
     array (sections, 2)
-        For an input of ones.
+        States for an input of ones.
 
     Raises
     ------
     ValueError
-        sos has another shape.
+        If sos has another shape.
 
     Examples
     --------
@@ -91,14 +92,14 @@ def sosfilt_zi(sos: Any) -> np.ndarray:
 
 
 def lfiltic(b: Any, a: Any, y: Any, x: Any = None) -> np.ndarray:
-    """States of ``lfilter`` after given outputs and inputs.
+    """Return the states of ``lfilter`` after the given outputs and inputs.
 
     Parameters
     ----------
     b, a : array_like
         Numerator and denominator, 1-d.
     y, x : array_like
-        The last outputs and inputs, the latest first: y_{−1}, y_{−2}, …; missing ones are 0.
+        Last outputs and inputs, the latest first: y_{−1}, y_{−2}, …. Missing ones are 0.
 
     Returns
     -------
@@ -108,7 +109,7 @@ def lfiltic(b: Any, a: Any, y: Any, x: Any = None) -> np.ndarray:
     Raises
     ------
     ValueError
-        b or a is not 1-d, or a[0] is 0.
+        If b or a is not 1-d, or a[0] is 0.
 
     Examples
     --------

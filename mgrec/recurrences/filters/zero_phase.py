@@ -1,4 +1,4 @@
-"""Filters forward and backward: no phase, twice the order."""
+"""Filters forward and backward, with zero phase and twice the order."""
 
 from __future__ import annotations
 
@@ -48,35 +48,37 @@ def filtfilt(
     b, a : array_like
         Numerator and denominator, 1-d.
     x : array_like, CuPy or dask.array.Array
-        Longer than `padlen` along `axis`.
+        Signal, longer than `padlen` along `axis`.
     axis : int, optional
+        Axis along which to filter. The default is the last.
     padtype : {"odd", "even", "constant", None}, optional
-        How the data are extended at their ends.
+        Extension of the signal at its ends.
     padlen : int, optional
-        By how many samples at either end; 3·max(len(a), len(b)) when not given.
+        Number of samples by which each end is extended. The default is 3·max(len(a), len(b)).
     method : {"pad", "gust"}, optional
-        "gust" (Gustafsson 1996) chooses the states at the ends so that forward-backward and
-        backward-forward give the same; not for Dask arrays.
+        "pad" extends the signal. "gust" (Gustafsson 1996) chooses the initial states so that
+        filtering forward-backward and backward-forward gives the same result; Dask arrays do not
+        support it.
     irlen : int, optional
-        For "gust": where to cut the impulse response.
+        Length at which "gust" truncates the impulse response.
 
     Returns
     -------
     array or dask.array.Array
-        Of the shape of `x`.
+        Filtered signal, of the shape of `x`.
 
     Raises
     ------
     RuntimeError
-        A CUDA graph is being captured: the states to begin with are copied to the device.
+        If a CUDA graph is being captured: the initial states are copied to the device.
     ValueError
-        An unknown `padtype` or `method`, `irlen` below 1, or `x` is not longer than `padlen`.
+        If `padtype` or `method` is unknown, `irlen` is below 1, or `x` is not longer than `padlen`.
 
     Notes
     -----
-    *Memory.* One more array of the size of the result. "gust" also solves least squares with some
-    10·max(len(a), len(b)) numbers for each of 2·irlen samples, or for each sample of a row where
-    `irlen` is not given.
+    *Memory.* One array of the size of the result, in addition to it. "gust" also solves a
+    least-squares problem of some 10·max(len(a), len(b)) numbers for each of 2·irlen samples, or for
+    each sample of a row if `irlen` is not given.
 
     Examples
     --------
@@ -115,30 +117,32 @@ def sosfiltfilt(
     Parameters
     ----------
     sos : array_like (sections, 6)
+        Coefficients b_0, b_1, b_2, 1, a_1, a_2 of each section.
     x : array_like, CuPy or dask.array.Array
-        Longer than `padlen` along `axis`.
+        Signal, longer than `padlen` along `axis`.
     axis : int, optional
+        Axis along which to filter. The default is the last.
     padtype : {"odd", "even", "constant", None}, optional
-        How the data are extended at their ends.
+        Extension of the signal at its ends.
     padlen : int, optional
-        By how many samples at either end; when not given 3·(2·sections + 1 − the trailing
-        zeros that b and a have in common), as in SciPy.
+        Number of samples by which each end is extended. The default is 3·(2·sections + 1 − the
+        number of trailing zeros that b and a have in common), as in SciPy.
 
     Returns
     -------
     array or dask.array.Array
-        Of the shape of `x`.
+        Filtered signal, of the shape of `x`.
 
     Raises
     ------
     RuntimeError
-        A CUDA graph is being captured: the states to begin with are copied to the device.
+        If a CUDA graph is being captured: the initial states are copied to the device.
     ValueError
-        An unknown `padtype`, or `x` is not longer than `padlen`.
+        If `padtype` is unknown, or `x` is not longer than `padlen`.
 
     Notes
     -----
-    *Memory.* One more array of the size of the result.
+    *Memory.* One array of the size of the result, in addition to it.
 
     Examples
     --------
@@ -158,7 +162,7 @@ def sosfiltfilt(
 
 def _refuse_capture(x: Any) -> None:
     if is_on_gpu(x):
-        refuse_capture("a filter", "the states to begin with are copied to the device")
+        refuse_capture("a filter", "the initial states are copied to the device")
 
 
 def _forward_backward(
@@ -171,26 +175,26 @@ def _forward_backward(
     taps: int,
     dtype: np.dtype[Any],
 ) -> Any:
-    """Both passes begin with the steady `states` of the first sample they see."""
+    """Filter twice, each time from the steady `states` of the first sample."""
     edge, extended = _extended(without_empty_chunks(x), axis, padtype, padlen, taps, dtype)
     steady = beside(states.reshape(-1, *[1] * (x.ndim - 1)), x)
 
-    def run(data: Any) -> Any:
-        entry = steady * data[(slice(None),) * axis + (0,)]
-        return solve(filter_problem(cascade, data, entry, axis, dtype))
+    def filtered(data: Any) -> Any:
+        carry_in = steady * data[(slice(None),) * axis + (0,)]
+        return solve(filter_problem(cascade, data, carry_in, axis, dtype))
 
-    # At most two arrays are in memory at once: each is released after it was read.
-    forward = run(extended)
+    # At most two arrays are in memory: each one is released after it was read.
+    forward = filtered(extended)
     del extended
-    turned = reversed_copy(forward, axis)
+    reversed_forward = reversed_copy(forward, axis)
     del forward
-    backward = _reversed(run(turned), axis)
+    backward = _reversed(filtered(reversed_forward), axis)
     inside = _part(backward, axis, edge, backward.shape[axis] - edge) if edge > 0 else backward
     return chunked_like(inside, x)
 
 
-def _part(x: Any, axis: int, begin: int, end: int) -> Any:
-    return x[(slice(None),) * axis + (slice(begin, end),)]
+def _part(x: Any, axis: int, start: int, stop: int) -> Any:
+    return x[(slice(None),) * axis + (slice(start, stop),)]
 
 
 def _reversed(x: Any, axis: int) -> Any:
@@ -220,7 +224,7 @@ def _extended(
     if edge <= 0:
         return edge, x
     parts = _ends(x, axis, padtype, edge)
-    if type(x) is np.ndarray:  # in the dtype of the results: a filter might cast a copy of it
+    if type(x) is np.ndarray:  # in the dtype of the results, because a filter might cast a copy
         return edge, np.concatenate(parts, axis, dtype=dtype)
     return edge, concatenate(parts, axis)
 
@@ -232,8 +236,8 @@ def _ends(x: Any, axis: int, padtype: str | None, edge: int) -> list[Any]:
         ones = np.ones([edge if k == axis else 1 for k in range(x.ndim)], x.dtype)
         ones = beside(ones, x)
         return [first * ones, x, last * ones]
-    head = _reversed(_part(x, axis, 1, edge + 1), axis)
-    tail = _reversed(_part(x, axis, length - edge - 1, length - 1), axis)
+    before = _reversed(_part(x, axis, 1, edge + 1), axis)
+    after = _reversed(_part(x, axis, length - edge - 1, length - 1), axis)
     if padtype == "odd":
-        head, tail = 2 * first - head, 2 * last - tail
-    return [head, x, tail]
+        before, after = 2 * first - before, 2 * last - after
+    return [before, x, after]

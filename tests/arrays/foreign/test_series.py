@@ -142,7 +142,7 @@ def test_a_series_on_a_gpu_hands_over_what_is_there():
     assert isinstance(found, SeriesOfCudf)
     assert found.index.equals(DAYS)
     assert found.tolist() == mgrec.linear_recurrence(0.5, RAIN.to_numpy()).tolist()
-    with pytest.raises(TypeError, match="none missing but among floats; got float64: fill"):
+    with pytest.raises(TypeError, match="missing values only of floats; got float64: fill"):
         mgrec.linear_recurrence(0.5, own.where(own > 1))
 
 
@@ -150,7 +150,7 @@ REFUSED = {
     "missing integers": (
         lambda: mgrec.linear_recurrence(0.5, pd.Series([1, None], dtype="Int64")),
         TypeError,
-        "t must hold numbers of a NumPy dtype, and none missing but among floats; got Int64",
+        "t must contain numbers of a NumPy dtype, and missing values only of floats; got Int64",
     ),
     "text": (
         lambda: mgrec.linear_recurrence(0.5, pd.Series(["a"])), TypeError, "t must .*; got <U1"
@@ -167,7 +167,7 @@ REFUSED = {
         "series must have the same index, .*; got a Series of 40 rows and a Series of 40 rows",
     ),
     "a table beside a series": (
-        lambda: mgrec.linear_recurrence(KEPT, TABLE, axis=0), ValueError, "no table stands beside"
+        lambda: mgrec.linear_recurrence(KEPT, TABLE, axis=0), ValueError, "cannot be combined"
     ),
     "out": (
         lambda: mgrec.linear_recurrence(0.5, RAIN, out=RAIN), TypeError, "out must be an array; got"

@@ -112,7 +112,7 @@ BAD = [
     ({"statistic": "sum", "adjust": False}, ValueError, "adjust must be True for a sum"),
     ({"min_periods": -1}, ValueError, "min_periods must be 0 or more; got -1"),
     ({"min_periods": 1.5}, TypeError, "min_periods must be an integer"),
-    ({"times": np.arange(3)}, ValueError, "halflife must be given beside times"),
+    ({"times": np.arange(3)}, ValueError, "halflife must be given with times"),
     ({"reset": np.ones(4, bool)}, ValueError, r"reset must have shape \(3,\)"),
 ]
 DAYS = np.arange(3).astype("M8[D]")
