@@ -12,6 +12,9 @@ from mgrec.backends.cpu.affine.rows import LONG
 from mgrec.backends.cpu.affine.tiles import TILE
 from mgrec.backends.cpu.simd.lanes import LARGE
 
+# The tests of the public functions run the same kernels.
+pytestmark = pytest.mark.extended
+
 DTYPES = [np.float64, np.float32]
 LENGTHS = [64, BLOCK - 1, BLOCK, BLOCK + TILE - 1, LONG - 1, LONG, LONG + 7, LONG + TILE, 5 * BLOCK]
 

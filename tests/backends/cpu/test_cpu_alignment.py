@@ -14,6 +14,9 @@ from mgrec.families.wavefront.alignment.scoring import Scoring
 from mgrec.families.wavefront.alignment.tiles import Best, Edges, Entry, better
 from mgrec.families.wavefront.alignment.tiling import Tiling
 
+# The tests of the public functions run the same kernels.
+pytestmark = pytest.mark.extended
+
 # Rows of a strip: those of four lanes' rows, in the widest numbers and in int32.
 WIDE, NARROW = REGISTER // 2, REGISTER
 SIZES = [0, 1, 2, 5, WIDE - 1, WIDE, WIDE + 1, NARROW, 150]

@@ -16,6 +16,9 @@ from mgrec.backends.cpu.filters.rows import BLOCKS, FORWARD, HEAD, STEPS, sectio
 from mgrec.backends.cpu.simd.lanes import LARGE
 from mgrec.families.filters.cascade import Cascade
 
+# The tests of the public functions run the same kernels.
+pytestmark = pytest.mark.extended
+
 LENGTHS = [1, LONG - 1, LONG, LONG + 1, 70, 71, 1023, CHECKED + 28, CHECKED + 29, 5000]
 SINGLE = {
     "feed-forward": (np.arange(1.0, 9), [1.0], FORWARD),

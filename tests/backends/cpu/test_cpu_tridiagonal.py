@@ -11,6 +11,9 @@ from mgrec.backends.cpu.tridiagonal import phases
 from mgrec.backends.cpu.tridiagonal.partitions import LENGTH, cells_of, part_count, partitions_of
 from mgrec.families.tridiagonal.ends import Ends
 
+# The tests of the public functions run the same kernels.
+pytestmark = pytest.mark.extended
+
 WHOLE = Ends(has_first=True, has_last=True)
 
 

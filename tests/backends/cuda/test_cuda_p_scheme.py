@@ -22,6 +22,9 @@ from mgrec.backends.cuda.p_scheme.rearrangement import Partition, rearrange, res
 from mgrec.families.transfer.policy import Configuration
 from mgrec.recurrences import maps
 
+# Forty programs; tests/recurrences/test_p_scheme.py covers the scheme itself in the short run.
+pytestmark = pytest.mark.extended
+
 SMALL = Configuration(3, 32)
 SHAPES = [
     (1, 1, 1), (1, 2, 1), (1, 95, 1), (1, 97, 1), (1, 10_007, 1), (3, 500, 1), (200, 7, 1),
