@@ -186,5 +186,5 @@ def smith_waterman(
 ) -> TracedAlignment | list[TracedAlignment]: ...
 def plan(
     recurrence: Callable[..., Any], *operands: Any, client: Any = None, timeout: float = 10.0,
-    in_flight: int = 2, **options: Any
+    in_flight: int | None = None, **options: Any
 ) -> Plan: ...

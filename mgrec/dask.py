@@ -20,7 +20,7 @@ from .placement.dask.cluster.pins import pin_operands
 from .placement.dask.cluster.progress import progress
 from .placement.dask.cluster.warm import warm_up
 from .placement.dask.graph.stages import colocate, persist_in_stages
-from .placement.dask.plan.results import WorkerLostError
+from .placement.dask.plan.messages import WorkerLostError
 from .placement.dask.plan.solve import solve
 
 __all__ = [

@@ -11,7 +11,7 @@ def plan(
     *operands: Any,
     client: Any = None,
     timeout: float = 10.0,
-    in_flight: int = 2,
+    in_flight: int | None = None,
     **options: Any,
 ) -> Any:
     """Prepare a recurrence over Dask arrays for repeated solves of the same shape.
@@ -37,8 +37,9 @@ def plan(
         computes, is lost after ten times the duration of the plan's fastest solve, and not before
         `timeout`. The first solve, which may compile, has thirty times `timeout`.
     in_flight : int, optional
-        Number of solves of `submit` that may be unfinished at the same time. Workers need memory
-        for this number of results in addition to those that the program refers to.
+        Number of solves of `submit` and `map` that may be unfinished at the same time. Workers need
+        memory for this number of results in addition to those that the program refers to. The
+        default is 2, or up to 64 if their results take at most 4 MiB together.
 
     Returns
     -------

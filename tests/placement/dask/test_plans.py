@@ -182,8 +182,8 @@ def test_a_replica_that_is_dropped_while_others_are_fetched(monkeypatch):
         return dict.fromkeys(where, 2.0), [], [], []
 
     monkeypatch.setattr(internals, "gather_from_workers", gather)
-    found = asyncio.run(internals.blocks_of(Worker(), {(0,): ["replica"], (1,): ["other"]}))
-    assert found == {(0,): [1.0], (1,): [2.0]}
+    found = asyncio.run(internals.blocks_of(Worker(), ["replica", "other"]))
+    assert found == {"replica": 1.0, "other": 2.0}
 
 
 def test_a_plan_holds_its_operands_from_when_it_is_built(client, arrays):
@@ -208,7 +208,7 @@ def _hide(keys):
         plan_worker.hidden = plan_worker.blocks_of
 
         async def blocks(worker, wanted):
-            assert not {str(key) for own in wanted.values() for key in own} & set(keys)
+            assert not set(map(str, wanted)) & set(keys)
             return await plan_worker.hidden(worker, wanted)
 
         plan_worker.blocks_of = blocks

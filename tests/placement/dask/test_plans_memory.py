@@ -123,3 +123,9 @@ def test_a_loop_neither_spills_nor_runs_out_of_memory(client, arrays, alive, loo
     while any("solved" in str(key) for key in worker.data):
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_solves_in_progress_have_as_many_results_as_are_in_flight(client, arrays, alive):
+    with mgrec.plan(mgrec.linear_recurrence, 0.5, arrays[1]) as plan:
+        deque(plan.map(((0.5, arrays[1]) for _ in range(10)), in_flight=2), maxlen=0)
+    assert alive[0] <= 3  # two, and that to which the program refers

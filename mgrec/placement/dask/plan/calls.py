@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import permutations
-from math import prod
 from time import sleep
 from typing import Any
 
@@ -21,12 +20,9 @@ from ....families.grid import Grid
 from ..graph.cuts import Cut, starts_of
 from ..graph.held import is_held
 from ..graph.rows import rows_of
-from .grids import GridShard, assign_tiles, holders_of_tiles
+from .grids import GridShard, assign_tiles, holders_of_chunks
 from .messages import ChainShard, row_of
 from .results import Solution, solution_of
-
-Sizes = dict[Any, int]
-"""Bytes by keys."""
 
 # Seconds until a client hears that data are lost.
 HEARD = 0.2
@@ -41,7 +37,9 @@ class Call:
         The solves of the same plan whose results are operands; they need not have ended.
     """
 
-    def __init__(self, cut: Cut, client: Client, plan: str = "") -> None:
+    def __init__(
+        self, cut: Cut, client: Client, plan: str = "", persisted: Sequence[da.Array] = ()
+    ) -> None:
         if cut.has_unknown_sizes:
             raise ValueError(
                 "a plan needs the sizes of all chunks: call compute_chunk_sizes() on the arrays"
@@ -56,7 +54,7 @@ class Call:
             solution = solution_of(block)
             if solution is not None and solution.name.startswith(f"solved-{plan}-"):
                 self.solutions.append(solution)
-            else:
+            elif not any(block is own for own in persisted):
                 block = block if is_held(block) else client.persist(block)
                 futures += block.dask.layers[block.name].values()
             blocks.append(block)
@@ -99,14 +97,27 @@ class Call:
     def _slices_of(self, row: Place) -> list[slice]:
         return [own[k] for own, k in zip(self._slices, row, strict=True)]
 
-    def sizes(self, shard: ChainShard | GridShard, names: Sequence[str]) -> Sizes:
-        """The bytes of a shard's results by their keys, one array a name and chunk."""
-        chunks, itemsize = self.cut.chunks, self.cut.recurrence.result_dtype.itemsize
-        return {
-            (name, *at): prod(own[k] for own, k in zip(chunks, at, strict=True)) * itemsize
-            for at, _ in shard.chunks
-            for name in names
-        }
+    def with_operands(self, first: Sequence[Any], operands: Sequence[Any]) -> Cut | None:
+        """Return the chunks of a call that differs from this one in its Dask arrays alone.
+
+        None if it differs otherwise, or may do so.
+
+        Parameters
+        ----------
+        first, operands : sequence
+            The operands of this call, and those of the other one.
+        """
+        if len(operands) != len(first) or not all(map(_are_alike, first, operands)):
+            return None
+        pairs = zip(first, operands, strict=True)
+        others = [(own.name, other) for own, other in pairs if isinstance(own, da.Array)]
+        by_name = dict(others)
+        if len(by_name) < len(others) or by_name.keys() != {b.name for b in self.cut.blocks}:
+            return None
+        blocks = ((block, by_name[block.name]) for block in self.cut.blocks)
+        return replace(
+            self.cut, blocks=tuple(own if own.name == b.name else b for own, b in blocks)
+        )
 
     def check_like(self, first: Call) -> None:
         """Raise unless a plan that was built for `first` can solve this."""
@@ -138,6 +149,20 @@ def _way(cut: Cut) -> tuple[Any, ...]:
     return recurrence.axes, False, parts
 
 
+def _are_alike(first: Any, other: Any) -> bool:
+    """Whether operands are equal, or Dask arrays that differ in their values alone."""
+    if isinstance(first, da.Array):
+        return (
+            isinstance(other, da.Array)
+            and first.chunks == other.chunks
+            and first.dtype == other.dtype
+            and type(first._meta) is type(other._meta)
+        )
+    if isinstance(first, (int, float, complex, np.generic)):
+        return type(first) is type(other) and repr(first) == repr(other)
+    return first is other and (first is None or callable(first) or isinstance(first, str))
+
+
 def _finish(client: Client, futures: list[Future]) -> None:
     """Wait for operands; raises what one of them raised."""
     with client.as_current():
@@ -161,18 +186,18 @@ def _states_of(state: Any, rows: list[slice]) -> Any:
 
 def assign(call: Call, client: Client) -> Mapping[str, ChainShard | GridShard]:
     """Assign every chunk to the worker that has most of its operands: shards by addresses."""
-    where = call.holders(client)
-    if isinstance(call.cut.recurrence, Grid):
-        return assign_tiles(call.cut, holders_of_tiles(call.cut, where))
-    return _assign_chunks(call.cut, where)
+    holders = holders_of_chunks(call.cut, call.holders(client))
+    return (assign_tiles if isinstance(call.cut.recurrence, Grid) else _assign_chunks)(
+        call.cut, holders
+    )
 
 
-def _assign_chunks(cut: Cut, where: dict[Any, tuple[str, ...]]) -> dict[str, ChainShard]:
+def _assign_chunks(cut: Cut, holders: Mapping[Place, str]) -> dict[str, ChainShard]:
     recurrence, count = cut.recurrence, cut.count
     axis, is_reverse = recurrence.axis, recurrence.reverse
     places_of: dict[str, list[Place]] = {}
-    for place in rows_of(cut.chunks):
-        places_of.setdefault(_holder(cut, place, where), []).append(place)
+    for place, address in holders.items():
+        places_of.setdefault(address, []).append(place)
 
     def turn(place: Place) -> int:
         return count - 1 - place[axis] if is_reverse else place[axis]
@@ -202,15 +227,3 @@ def _assign_chunks(cut: Cut, where: dict[Any, tuple[str, ...]]) -> dict[str, Cha
         )
         for address, number in numbers.items()
     }
-
-
-def _holder(cut: Cut, place: Place, where: dict[Any, Any]) -> str:
-    """The worker with most bytes of a chunk's operands; the first by address among equals."""
-    held: dict[str, int] = {}
-    about = zip(cut.blocks, cut.keys(place), cut.shapes(place), strict=True)
-    for block, key, shape in about:
-        for address in where[key]:
-            held[address] = held.get(address, 0) + prod(shape) * block.dtype.itemsize
-    if not held:
-        raise RuntimeError(f"operands of a plan must be in memory; those of chunk {place} are not")
-    return max(sorted(held), key=held.__getitem__)

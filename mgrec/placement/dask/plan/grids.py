@@ -56,8 +56,8 @@ class GridShard:
     receivers: tuple[int, ...]
 
 
-def holders_of_tiles(cut: Cut, where: Mapping[Any, Any]) -> dict[Place, str]:
-    """The worker of every tile: that which holds most of its operands.
+def holders_of_chunks(cut: Cut, where: Mapping[Any, Any]) -> dict[Place, str]:
+    """The worker of every chunk: that which holds most of its operands.
 
     A block may belong to a whole row or column of tiles. Among equals the holder of the earlier
     operand has the tile, such that the tiles of a row are together, then the first by address.

@@ -11,8 +11,19 @@ from ....families.grid import Grid
 from .grids import GridShard
 
 
-class PeerLost(Exception):
-    """A worker cannot be reached, or is gone; the argument is its address."""
+class WorkerLostError(RuntimeError):
+    """A worker of a plan is lost, with the operands and results in its memory.
+
+    Every later call of the plan raises it again: build a new plan.
+    """
+
+    @classmethod
+    def of(cls, address: Any) -> WorkerLostError:
+        return cls(
+            f"the plan lost its worker {address}, with the operands and results in its memory. "
+            f"Build the plan anew with mgrec.plan, from operands that are still in memory or can "
+            f"be computed again"
+        )
 
 
 class Abandoned(Exception):
@@ -44,6 +55,23 @@ class ChainShard:
 
 
 @dataclass(frozen=True)
+class Request:
+    """What the solves of a shard have in common, but for their operands.
+
+    Attributes
+    ----------
+    recurrence : AlongAxis or Grid
+    initial : dict, row of chunks -> list of arrays
+    needs_last : bool
+        The last chunk of a row is summarised, too.
+    """
+
+    recurrence: AlongAxis | Grid
+    initial: Mapping[Place, list[Any]] = field(default_factory=dict)
+    needs_last: bool = False
+
+
+@dataclass(frozen=True)
 class PlanShard:
     """What a worker keeps of a plan.
 
@@ -54,34 +82,17 @@ class PlanShard:
         Of the workers of all shards.
     keys : dict, place -> keys
         Of the operands.
+    request : Request
+        Of the solves that come without one of their own.
+    in_flight : int
+        How many solves may be in progress at once.
     """
 
     shard: ChainShard | GridShard
     addresses: Mapping[int, str]
     keys: Mapping[Place, Sequence[Any]]
-
-
-@dataclass(frozen=True)
-class Request:
-    """One solve of a shard.
-
-    Attributes
-    ----------
-    plan : str
-        The name by which the worker keeps the plan's shard.
-    recurrence : AlongAxis or Grid
-    initial : dict, row of chunks -> list of arrays
-    needs_last : bool
-        The last chunk of a row is summarised, too.
-    keys : dict, place -> keys of operands, optional
-        None for those of the plan.
-    """
-
-    plan: str
-    recurrence: AlongAxis | Grid
-    initial: Mapping[Place, list[Any]] = field(default_factory=dict)
-    needs_last: bool = False
-    keys: Mapping[Place, Sequence[Any]] | None = None
+    request: Request
+    in_flight: int
 
 
 def row_of(place: Place, axis: int) -> Place:

@@ -5,25 +5,32 @@ from __future__ import annotations
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
 from math import prod
 from threading import BoundedSemaphore
 from typing import Any
 from uuid import uuid4
 
+from dask.array.utils import meta_from_array
 from distributed import Client
 from distributed.protocol.pickle import dumps
 
-from ....families.family import AlongAxis, Place
+from ....families.family import AlongAxis
 from ...expressions import keeps_kind
 from ...logs import log_planned
 from ..cluster.door import client_of, problem_of
 from ..graph.build import cut
+from ..graph.cuts import Cut
 from .calls import Call, assign
-from .messages import PeerLost, PlanShard, Request, name_of, row_of
-from .results import Solution, WorkerLostError, array_of, solution_of
+from .grids import GridShard
+from .messages import ChainShard, PlanShard, Request, WorkerLostError, row_of
+from .results import Layout, Solution, SolvedArray, register_later, solution_of
 from .session import FIRST, PATIENCE, Ask, session_of
+
+# Solves that may be unfinished at once when not asked otherwise: as many as have so many bytes of
+# results together, and at most so many. Their requests, carries and answers go together.
+SMALL, MOST = 1 << 22, 64
 
 
 class Plan:
@@ -36,19 +43,17 @@ class Plan:
         options: Any,
         client: Client | None,
         timeout: float = 10.0,
-        in_flight: int = 2,
+        in_flight: int | None = None,
     ) -> None:
         _check_positive("timeout", timeout)
-        _check_positive("in_flight", in_flight)
+        _check_positive("in_flight", 2 if in_flight is None else in_flight)
         self._problem = problem_of(recurrence, operands, options, may_be_grid=True)
         self.client = client_of(client)
         if self.client.asynchronous:
             raise TypeError("a plan needs a client that waits; got an asynchronous one")
         self._given = (recurrence, operands, options)
         self._name, self._numbers = uuid4().hex[:16], count(1)
-        self._timeout, self._in_flight = float(timeout), in_flight
-        self._slots = BoundedSemaphore(in_flight)
-        self._state = _State()
+        self._timeout, self._state = float(timeout), _State()
         self._session = session_of(self.client)
         for attempt in range(2):
             self._first = Call(cut(self._problem), self.client)
@@ -56,33 +61,33 @@ class Plan:
             try:
                 self.client.sync(self._session.connect, self._shards, self._timeout)
                 break
-            except PeerLost as error:  # Dask may compute again what the worker held.
+            except WorkerLostError:  # Dask may compute again what the worker held.
                 if attempt:
-                    raise WorkerLostError.of(error.args[0]) from error
+                    raise
+        self._layout = _layout(self._first.cut, self._shards)
+        self._in_flight = in_flight or max(2, min(MOST, SMALL // max(1, self._layout.nbytes)))
+        self._slots = BoundedSemaphore(self._in_flight)
         self._held = self._hold()
-        self._again = self._messages(self._first)
 
     def _hold(self) -> Ask:
         """Let the workers keep their shards and operands, which Dask may drop otherwise."""
         by_number = {shard.number: address for address, shard in self._shards.items()}
-        keys_of, messages = self._first.cut.keys, {}
+        keys_of, requests, messages = self._first.cut.keys, self._requests(self._first), {}
         for address, shard in self._shards.items():
             keys = {place: keys_of(place) for place, _ in shard.chunks}
-            messages[address] = dumps(PlanShard(shard, by_number, keys))
+            kept = PlanShard(shard, by_number, keys, requests[address], self._in_flight)
+            messages[address] = (dumps(kept),)
         session, ask = self._session, self._ask()
         session.ask(ask, "hold", self._name, messages)
         self._forget = weakref.finalize(
-            self, session.call, session.tell, list(messages), "forget", self._name
+            self, session.call, session.release, list(messages), "forget", self._name
         )
         self._forget.atexit = False
         return ask
 
     def hold(self) -> Plan:
         """Wait until the workers hold their operands."""
-        try:
-            self._session.wait(self._held)
-        except PeerLost as error:
-            raise WorkerLostError.of(error.args[0]) from error
+        self._session.wait(self._held)
         return self
 
     def __repr__(self) -> str:
@@ -133,8 +138,8 @@ class Plan:
     def submit(self, *operands: Any, **options: Any) -> Any:
         """Start one more solve, and return its results before they are computed.
 
-        Workers solve in the order of the calls. A result may be an operand of the next solve at
-        once; any other use waits for it. Where `in_flight` solves are unfinished, the call waits
+        Workers begin solves in the order of the calls. A result may be an operand of the next solve
+        at once; any other use waits for it. Where `in_flight` solves are unfinished, the call waits
         for one of them, which bounds the memory of the workers.
 
         Parameters
@@ -195,13 +200,15 @@ class Plan:
         dask.array.Array, or what else the function returns
             In order, each when it is computed. What a solve raises is raised there.
         """
-        _check_positive("in_flight", in_flight := in_flight or self._in_flight)
-        slots, started = BoundedSemaphore(in_flight), deque[_Started]()
+        in_flight, started = in_flight or self._in_flight, deque[_Started]()
+        _check_positive("in_flight", in_flight)
         for given in operands:
-            if len(started) == in_flight:
+            # Half of the solves start in one moment, so that their requests go together.
+            most = in_flight // 2 if len(started) >= in_flight else in_flight
+            while started and (len(started) > most or started[0].solution.ask.done.done()):
                 yield self._result(started.popleft())
             given = given if isinstance(given, tuple) else (given,)
-            started.append(self._start(given, {}, slots))
+            started.append(self._start(given, {}))
         while started:
             yield self._result(started.popleft())
 
@@ -217,30 +224,45 @@ class Plan:
     def _start(
         self, operands: Any, options: Any, slots: BoundedSemaphore | None = None
     ) -> _Started:
-        start, (recurrence, first, given) = time.perf_counter(), self._given
+        start = time.perf_counter()
         self._check_open()
-        if operands or options:
-            options = {**given, **options}
-            problem = problem_of(recurrence, operands or first, options, may_be_grid=True)
-            call = Call(cut(problem), self.client, self._name)
-            call.check_like(self._first)
-            messages = self._messages(call)
-        else:
-            problem, call, messages = self._problem, self._first, self._again
+        problem, call, messages = self._call(operands, options)
         while slots and not slots.acquire(timeout=1.0):
             self._check_open()
         name, state, ask = f"solved-{self._name}-{next(self._numbers)}", self._state, self._ask()
         ask.needs = self._held, *(operand.ask for operand in call.solutions)
         ask.operands = tuple(map(weakref.ref, call.solutions))
         ask.kept = [block for block in call.cut.blocks if solution_of(block) not in call.solutions]
-        names = [name_of(name, k) for k in range(call.cut.recurrence.results)]
-        ask.on_end = lambda error: state.end(error, start, slots)
+        solution = Solution(self._session, name, ask, self._layout)
+        reference = weakref.ref(solution)
+
+        def end(error: BaseException | None) -> None:
+            state.end(error, start, slots)
+            if error is None:
+                register_later(reference)
+
+        ask.on_end = end
         self._session.ask(ask, "solve", name, messages)
-        sizes = {address: call.sizes(shard, names) for address, shard in self._shards.items()}
-        solution = Solution(self._session, name, ask, sizes)
-        like, dtype = call.cut.blocks[0]._meta, call.cut.recurrence.result_dtype
-        arrays = tuple(array_of(solution, n, call.cut.chunks, like, dtype) for n in names)
+        arrays = tuple(SolvedArray.of(solution, own) for own in self._layout.names(name))
         return _Started(solution, arrays, problem, call, start)
+
+    def _call(self, operands: Any, options: Any) -> tuple[Any, Call, dict[str, Any]]:
+        """The problem and the operands of a call, and what it says to each worker."""
+        recurrence, first, given = self._given
+        if not operands and not options:
+            return self._problem, self._first, dict.fromkeys(self._shards, (self._name, None, None))
+        alike = None if options else self._first.with_operands(first, operands)
+        problem = self._problem
+        if alike is None:
+            options = {**given, **options}
+            problem = problem_of(recurrence, operands or first, options, may_be_grid=True)
+        call = Call(alike or cut(problem), self.client, self._name, self._first.cut.blocks)
+        names = [block.name for block in call.cut.blocks]
+        if alike is not None:
+            return problem, call, dict.fromkeys(self._shards, (self._name, names, None))
+        call.check_like(self._first)
+        requests = self._requests(call).items()
+        return problem, call, {to: (self._name, names, dumps(request)) for to, request in requests}
 
     def _check_open(self) -> None:
         if self.client.status != "running":
@@ -253,24 +275,17 @@ class Plan:
         limit = FIRST * self._timeout if shortest is None else PATIENCE * shortest
         return Ask(self._shards, self._timeout, max(self._timeout, limit))
 
-    def _messages(self, call: Call) -> dict[str, bytes]:
-        """The requests of a solve, by addresses."""
-        cut, is_first, initial = call.cut, call is self._first, dict[Place, list[Any]]()
-        is_chain, messages = isinstance(cut.recurrence, AlongAxis), dict[str, bytes]()
-        if is_chain:
-            initial = call.initial()
-        for address, shard in self._shards.items():
-            places = [place for place, _ in shard.chunks]
-            rows = {row_of(place, cut.recurrence.axis) for place in places} if is_chain else ()
-            request = Request(
-                self._name,
-                cut.recurrence,
-                {row: initial[row] for row in rows},
-                is_chain and cut.is_last_asked,
-                None if is_first else {place: cut.keys(place) for place in places},
-            )
-            messages[address] = dumps(request)
-        return messages
+    def _requests(self, call: Call) -> dict[str, Request]:
+        """What workers must know of a call besides its operands, by addresses."""
+        cut, places = call.cut, self._layout.places
+        if not isinstance(cut.recurrence, AlongAxis):
+            return dict.fromkeys(places, Request(cut.recurrence))
+        initial, axis = call.initial(), cut.recurrence.axis
+        rows = {address: {row_of(place, axis) for place in own} for address, own in places.items()}
+        return {
+            address: Request(cut.recurrence, {row: initial[row] for row in own}, cut.is_last_asked)
+            for address, own in rows.items()
+        }
 
 
 class _State:
@@ -288,8 +303,8 @@ class _State:
         if error is None:
             seconds = time.perf_counter() - start
             self.shortest = min(self.shortest or seconds, seconds)
-        elif isinstance(error, PeerLost):
-            self.error = WorkerLostError.of(error.args[0])
+        elif isinstance(error, WorkerLostError):
+            self.error = error
 
 
 class _Started:
@@ -309,9 +324,16 @@ class _Started:
         if not isinstance(recurrence, AlongAxis):
             final = next((exit for exit in answers.values() if exit is not None), None)
         else:
-            rows = {row: exit for shard in answers.values() for row, exit in shard.items()}
+            rows = {row: exit for own in answers.values() for row, exit in (own or {}).items()}
             final = self.call.exit(rows) if recurrence.is_exit_asked else None
         return self.problem.finish(self.arrays, final)
+
+
+def _layout(cut: Cut, shards: Mapping[str, ChainShard | GridShard]) -> Layout:
+    places = {to: tuple(place for place, _ in shard.chunks) for to, shard in shards.items()}
+    recurrence, ndim = cut.recurrence, len(cut.chunks)
+    meta = meta_from_array(cut.blocks[0]._meta, ndim, recurrence.result_dtype)
+    return Layout(places, cut.chunks, meta, recurrence.results)
 
 
 def _check_positive(name: str, value: Any) -> None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from operator import getitem
 from typing import Any
 
 import dask.array.core as da
-from dask.array.utils import meta_from_array
 from dask.highlevelgraph import HighLevelGraph
 from distributed import Future
 
-from .internals import fail, future_of, register
-from .messages import PeerLost
+from ....families.family import Place
+from .internals import array_without_graph, fail, future_of, register
+from .messages import WorkerLostError, name_of
 from .session import Ask, Session
 
 # Seconds after a solve until the scheduler hears of results that the client still refers to.
@@ -21,19 +24,41 @@ from .session import Ask, Session
 REGISTERING = 0.25
 
 
-class WorkerLostError(RuntimeError):
-    """A worker of a plan is lost, with the operands and results in its memory.
+@dataclass(frozen=True)
+class Layout:
+    """What the results of a plan's solves have in common.
 
-    Every later call of the plan raises it again: build a new plan.
+    Attributes
+    ----------
+    places : dict, address -> places of chunks
+    chunks : tuple of tuple of int
+    meta : array
+        Of the type and dtype of each result.
+    count : int
+        Results of a solve.
     """
 
-    @classmethod
-    def of(cls, address: Any) -> WorkerLostError:
-        return cls(
-            f"the plan lost its worker {address}, with the operands and results in its memory. "
-            f"Build the plan anew with mgrec.plan, from operands that are still in memory or can "
-            f"be computed again"
-        )
+    places: Mapping[str, Sequence[Place]]
+    chunks: tuple[tuple[int, ...], ...]
+    meta: Any
+    count: int
+
+    @property
+    def nbytes(self) -> int:
+        """Of all results of a solve; of one, as large as the grid, where it has none."""
+        return prod(map(sum, self.chunks)) * self.meta.itemsize * max(1, self.count)
+
+    def names(self, solve: str) -> list[str]:
+        return [name_of(solve, k) for k in range(self.count)]
+
+    def where(self, solve: str) -> dict[Any, tuple[str, int]]:
+        """The worker of each block of a solve, and its bytes, by keys."""
+        return {
+            (name, *place): (address, prod(map(getitem, self.chunks, place)) * self.meta.itemsize)
+            for address, places in self.places.items()
+            for place in places
+            for name in self.names(solve)
+        }
 
 
 class Solution:
@@ -41,24 +66,16 @@ class Solution:
 
     The message that frees them goes before those of later solves, on the same comm. Results that
     were used outside of the plan may be needed by tasks: Dask frees these.
-
-    Parameters
-    ----------
-    sizes : dict, address -> key -> bytes
     """
 
-    def __init__(
-        self, session: Session, name: str, ask: Ask, sizes: Mapping[str, Mapping[Any, int]]
-    ) -> None:
-        self.session, self.name, self.ask, self.sizes = session, name, ask, sizes
-        self._streams = {address: session.streams.get(address) for address in sizes}
+    def __init__(self, session: Session, name: str, ask: Ask, layout: Layout) -> None:
+        self.session, self.name, self.ask, self.layout = session, name, ask, layout
+        self._streams = [(address, session.streams.get(address)) for address in layout.places]
         self._futures: dict[Any, Future] = {}
         self._registered: asyncio.Task[None] | None = None
         self._use = {"outside": False}
-        arguments = session, name, [*sizes], self._use
+        arguments = session, name, [*layout.places], self._use
         weakref.finalize(self, session.call, _free, *arguments).atexit = False
-        reference = weakref.ref(self)
-        ask.done.add_done_callback(lambda done: session.call(_register_later, done, reference))
 
     def wait(self) -> dict[str, Any]:
         """Wait for the solve; return what the shards answer besides their results.
@@ -69,10 +86,7 @@ class Solution:
         Exception
             What a chunk raised.
         """
-        try:
-            return self.session.wait(self.ask)
-        except PeerLost as error:
-            raise WorkerLostError.of(error.args[0]) from error
+        return self.session.wait(self.ask)
 
     def futures(self) -> dict[Any, Future]:
         """The results as futures that the scheduler knows.
@@ -94,7 +108,7 @@ class Solution:
 
     def _create_futures(self) -> None:
         if not self._futures:
-            keys = [key for sizes in self.sizes.values() for key in sizes]
+            keys = self.layout.where(self.name)
             self._futures = {key: future_of(self.session.client, key) for key in keys}
 
     async def _settle(self) -> None:
@@ -103,8 +117,7 @@ class Solution:
             await asyncio.wrap_future(self.ask.done)
             await self.register()
         except Exception as error:
-            is_lost = isinstance(error, PeerLost)
-            fail(self._futures.values(), WorkerLostError.of(error.args[0]) if is_lost else error)
+            fail(self._futures.values(), error)
 
     @property
     def is_known(self) -> bool:
@@ -120,30 +133,26 @@ class Solution:
 
     async def _register(self) -> None:
         session, client = self.session, self.session.client
-        for address, stream in self._streams.items():
+        for address, stream in self._streams:
             if session.streams.get(address) is not stream:
                 raise WorkerLostError.of(address)
-        who_has = {key: address for address, sizes in self.sizes.items() for key in sizes}
-        nbytes = {key: size for sizes in self.sizes.values() for key, size in sizes.items()}
         self._create_futures()
-        ask = Ask(self.sizes, self.ask.timeout, self.ask.limit)
-        session.send(ask, "register", self.name, dict.fromkeys(self.sizes, b""))
-        try:
-            await asyncio.wrap_future(ask.done)
-        except PeerLost as error:
-            raise WorkerLostError.of(error.args[0]) from error
-        lost = await register(client, who_has, nbytes)
+        addresses = self.layout.places
+        ask = Ask(addresses, self.ask.timeout, self.ask.limit)
+        session.send(ask, "register", self.name, dict.fromkeys(addresses, ()))
+        await asyncio.wrap_future(ask.done)
+        lost = await register(client, self.layout.where(self.name))
         if lost:
             raise WorkerLostError.of(lost[0])
 
 
 def _free(session: Session, name: str, addresses: list[str], use: dict[str, bool]) -> None:
-    session.tell(addresses, "free", name, use["outside"])
+    session.release(addresses, "free", name, use["outside"])
 
 
-def _register_later(done: Any, reference: weakref.ref[Solution]) -> None:
-    if done.exception() is None:
-        asyncio.get_running_loop().call_later(REGISTERING, _register_if_needed, reference)
+def register_later(reference: weakref.ref[Solution]) -> None:
+    """Let the scheduler hear of results to which the client refers for a while."""
+    asyncio.get_running_loop().call_later(REGISTERING, _register_if_needed, reference)
 
 
 def _register_if_needed(reference: weakref.ref[Solution]) -> None:
@@ -163,8 +172,8 @@ class SolvedArray(da.Array):  # type: ignore[misc]
     __slots__ = ()
 
     @classmethod
-    def of(cls, solution: Solution, name: str, chunks: Any, meta: Any) -> da.Array:
-        array = cls(HighLevelGraph({name: {}}, {name: set()}), name, chunks, meta=meta)
+    def of(cls, solution: Solution, name: str) -> da.Array:
+        array = array_without_graph(cls, name, solution.layout.chunks, solution.layout.meta)
         array.solution = solution
         return array
 
@@ -172,7 +181,7 @@ class SolvedArray(da.Array):  # type: ignore[misc]
     def dask(self) -> HighLevelGraph:
         if (solution := self.__dict__.get("solution")) is not None:
             futures = solution.futures()
-            if not self.__dict__["graph"].layers[self.name]:
+            if "graph" not in self.__dict__:
                 layer = {key: future for key, future in futures.items() if key[0] == self.name}
                 self.dask = HighLevelGraph({self.name: layer}, {self.name: set()})
         return self.__dict__["graph"]
@@ -180,12 +189,6 @@ class SolvedArray(da.Array):  # type: ignore[misc]
     @dask.setter
     def dask(self, graph: HighLevelGraph) -> None:
         self.__dict__["graph"] = graph
-
-
-def array_of(solution: Solution, name: str, chunks: Any, like: Any, dtype: Any) -> da.Array:
-    """An array of a solve's results, of the type of another."""
-    meta = meta_from_array(like, ndim=len(chunks), dtype=dtype)
-    return SolvedArray.of(solution, name, chunks, meta)
 
 
 def solution_of(array: Any) -> Solution | None:

@@ -14,8 +14,9 @@ from distributed import Client
 from distributed.comm import CommClosedError
 from distributed.protocol.pickle import loads
 
-from .internals import Sender, remove_worker, run_on
-from .messages import Abandoned, PeerLost
+from .internals import remove_worker, run_on
+from .messages import Abandoned, WorkerLostError
+from .queues import Calls, sender_of
 from .relay import ClientComm
 from .worker import install
 
@@ -25,6 +26,9 @@ PINGS = 5
 # A shard may compute this many times as long as the plan's shortest solve so far; in the first
 # one, which may compile for minutes on a busy machine, this many times the timeout.
 PATIENCE, FIRST = 10.0, 30.0
+
+Messages = Mapping[str, tuple[Any, ...]]
+"""What a request says to each worker, by addresses."""
 
 _opening = threading.Lock()
 
@@ -41,8 +45,10 @@ class Stream:
     """The comm to a worker: ordered messages both ways."""
 
     def __init__(self, address: str, comm: Any) -> None:
-        self.address, self.comm, self.sender = address, comm, Sender(comm)
-        self.heard, self.busy, self.is_lost = 0, 0.0, False
+        self.address, self.comm, self.sender = address, comm, sender_of(comm)
+        self.heard, self.is_lost = 0, False
+        # The request that the worker computes, and for how many seconds.
+        self.busy = 0, 0.0
 
 
 class Ask:
@@ -83,6 +89,7 @@ class Session:
 
     def __init__(self, client: Client) -> None:
         self.client, self.name = client, uuid4().hex
+        self.call = Calls(client.loop.asyncio_loop).add
         self.streams: dict[str, Stream] = {}
         self.asks: dict[int, Ask] = {}
         self._numbers = count(1)
@@ -94,7 +101,7 @@ class Session:
 
         Raises
         ------
-        PeerLost
+        WorkerLostError
             A worker does not answer within the timeout.
         """
         async with self._connecting:
@@ -117,7 +124,7 @@ class Session:
                 self.start(self._read(stream))
                 return
         await remove_worker(self.client, address)
-        raise PeerLost(address) from failure
+        raise WorkerLostError.of(address) from failure
 
     async def _open(self, address: str, is_direct: bool) -> Any:
         await run_on(self.client, address, install, is_direct)
@@ -134,14 +141,7 @@ class Session:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def call(self, function: Callable[..., None], *arguments: Any) -> None:
-        """Call a function on the event loop, from any thread; dropped if the loop is closed."""
-        try:
-            self.client.loop.asyncio_loop.call_soon_threadsafe(function, *arguments)
-        except RuntimeError:
-            return
-
-    def ask(self, ask: Ask, op: str, name: str, messages: Mapping[str, bytes]) -> Ask:
+    def ask(self, ask: Ask, op: str, name: str, messages: Messages) -> Ask:
         """Send a request; workers handle those of a client in the order of these calls."""
         self.call(self.send, ask, op, name, messages)
         return ask
@@ -151,7 +151,7 @@ class Session:
         while True:
             try:
                 return ask.done.result(1.0)
-            except PeerLost:
+            except WorkerLostError:
                 if self.client.status == "running":
                     raise
             except TimeoutError:
@@ -162,13 +162,13 @@ class Session:
             ):
                 raise RuntimeError("the client was closed before a solve of its plan had ended")
 
-    def tell(self, addresses: Iterable[str], *message: Any) -> None:
-        """Send a message without an answer to workers, where they are connected."""
+    def release(self, addresses: Iterable[str], *message: Any) -> None:
+        """Tell workers what they need not keep, soon and before later requests."""
         for address in addresses:
             if address in self.streams:
-                self.streams[address].sender.send(*message)
+                self.streams[address].sender.add(*message)
 
-    def send(self, ask: Ask, op: str, name: str, messages: Mapping[str, bytes]) -> None:
+    def send(self, ask: Ask, op: str, name: str, messages: Messages) -> None:
         """Send a request, on the event loop."""
         ask.number = next(self._numbers)
         self.asks[ask.number] = ask
@@ -176,10 +176,10 @@ class Session:
             if (solution := operand()) is not None and solution.is_known:
                 ask.kept.append(solution)
         for address in messages.keys() - self.streams.keys():
-            self._fail(ask, PeerLost(address))
+            self._fail(ask, WorkerLostError.of(address))
             return
         for address, message in messages.items():
-            self.streams[address].sender.send(op, ask.number, name, message)
+            self.streams[address].sender.send(op, ask.number, name, *message)
         self._watch(ask)
 
     def _watch(self, ask: Ask) -> None:
@@ -192,8 +192,10 @@ class Session:
             stream = self.streams[address]
             # Pings are counted, not seconds: this event loop may be late, too.
             misses = misses + 1 if stream.heard == heard else 0
-            if misses >= PINGS - 1 or stream.busy > ask.limit:
-                if stream.busy > ask.limit:  # It would be assigned the same chunks again.
+            number, seconds = stream.busy
+            is_hung = seconds > self.asks.get(number, ask).limit
+            if misses >= PINGS - 1 or is_hung:
+                if is_hung:  # It would be assigned the same chunks again.
                     self.start(remove_worker(self.client, address))
                 self._lose(stream)
                 return
@@ -207,7 +209,7 @@ class Session:
                 for op, *content in await stream.comm.read():
                     stream.heard += 1
                     if op == "pong":
-                        (stream.busy,) = content
+                        stream.busy = tuple(content)
                     elif op == "answer":
                         self._take(stream.address, *content)
                     else:  # The worker has opened another session, without plans.
@@ -215,13 +217,14 @@ class Session:
         except OSError:
             self._lose(stream)
 
-    def _take(self, address: str, number: int, answer: bytes) -> None:
+    def _take(self, address: str, number: int, answer: bytes | None) -> None:
         """Take an answer; those to requests that have failed are dropped."""
         ask = self.asks.get(number)
         if ask is None:
             return
+        content: Any = None
         try:
-            is_solved, content = loads(answer)
+            is_solved, content = loads(answer) if answer else (True, None)
         except Exception as error:
             is_solved, content = False, error
         if not is_solved:
@@ -245,7 +248,8 @@ class Session:
         """Fail a request at once, and let the other workers give it up."""
         failed = (need.done.exception() for need in ask.needs if need.done.done())
         first = next((own for own in failed if own is not None), error)
-        self.tell(ask.waiting, "abandon", ask.number)
+        for address in ask.waiting.keys() & self.streams.keys():
+            self.streams[address].sender.send("abandon", ask.number)
         if isinstance(first, Abandoned):
             first = RuntimeError("a worker has given up a solve that its client waits for")
         self._end(ask, first)
@@ -266,4 +270,4 @@ class Session:
         stream.comm.abort()
         for ask in list(self.asks.values()):
             if stream.address in ask.waiting:
-                self._fail(ask, PeerLost(stream.address))
+                self._fail(ask, WorkerLostError.of(stream.address))

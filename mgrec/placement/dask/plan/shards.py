@@ -172,7 +172,7 @@ class _Chain:
             for k, array in enumerate(arrays if recurrence.results > 1 else [arrays])
         }
         ended = [row for row in rows if recurrence.is_exit_asked and self._is_last(rows[row])]
-        return keyed, {row: carry_ins[row].leave(recurrence) for row in ended}
+        return keyed, {row: carry_ins[row].leave(recurrence) for row in ended} or None
 
     def _is_last(self, turn: int) -> bool:
         return turn == self.shard.count - 1

@@ -9,8 +9,8 @@ from typing import Any
 from distributed import Client
 
 from ..cluster.door import client_of
+from .messages import WorkerLostError
 from .plans import Plan
-from .results import WorkerLostError
 
 # As often as Dask retries a task whose workers die (distributed.scheduler.allowed-failures).
 ATTEMPTS = 4

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
@@ -14,8 +15,9 @@ from distributed import WorkerPlugin
 from distributed.protocol.pickle import dumps, loads
 
 from .exchange import CommExchange, Program
-from .internals import Sender, blocks_of, free, publish, store, wait_until_freed
-from .messages import Abandoned, PlanShard
+from .internals import blocks_of, free, publish, store, wait_until_freed
+from .messages import Abandoned, PlanShard, WorkerLostError
+from .queues import Calls, Sender, sender_of
 from .relay import WorkerComm
 from .shards import Threads, solve_shard
 
@@ -33,21 +35,22 @@ class PlansPlugin(WorkerPlugin):  # type: ignore[misc]
     """Sessions of clients, and the threads on which their shards run.
 
     ``mgrec_session`` opens a session on a comm from a client, which lasts as long as the comm.
-    ``mgrec_carry`` takes a message from another worker. No thread ever waits for a message, so
+    ``mgrec_carries`` takes messages from another worker. No thread ever waits for a message, so
     that any number of threads is enough for any number of sessions.
     """
 
     name = NAME
 
     def setup(self, worker: Any) -> None:
-        self.worker = worker
+        self.worker, self.calls = worker, Calls(asyncio.get_running_loop())
         count = max(1, worker.state.nthreads)
         self.programs = ThreadPoolExecutor(count, "mgrec-plan")
         self.chunks = ThreadPoolExecutor(count, "mgrec-chunk") if count > 1 else None
         self.threads = Threads(count, self.chunks)
         self.sessions: dict[str, Session] = {}
+        self.peers: dict[str, Sender] = {}
         worker.handlers["mgrec_session"] = self.serve
-        worker.handlers["mgrec_carry"] = self.take_carry
+        worker.handlers["mgrec_carries"] = self.take_carries
         worker.handlers["mgrec_write"] = self.write
         worker.handlers["mgrec_read"] = self.read
 
@@ -78,32 +81,121 @@ class PlansPlugin(WorkerPlugin):  # type: ignore[misc]
             session.task = asyncio.ensure_future(session.run())
         return self.sessions[name].comm
 
-    def take_carry(self, session: str, solve: int, name: Hashable, message: bytes) -> None:
-        """Take a message from another worker; one for a session that has ended is dropped."""
-        if session in self.sessions:
-            self.sessions[session].take_carry(solve, name, message)
+    def take_carries(self, carries: Sequence[Any]) -> None:
+        """Take messages from another worker; those for a session that has ended are dropped."""
+        for session, *carry in carries:
+            if session in self.sessions:
+                self.sessions[session].take_carry(*carry)
 
-    async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function on a thread for programs."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self.programs, function, *arguments)
+    def send_carry(self, address: str, *carry: Any) -> None:
+        """Send a message to another worker: (session, solve, name, message)."""
+        if address not in self.peers:
+            rpc = self.worker.rpc(address)
+
+            def lose(carries: list[Any]) -> None:
+                for session, solve, *_ in carries:
+                    if session in self.sessions:
+                        self.sessions[session].abandon(solve, WorkerLostError.of(address))
+
+            self.peers[address] = Sender(
+                lambda carries: rpc.mgrec_carries(carries=carries, reply=False), lose
+            )
+        self.peers[address].send(*carry)
+
+
+class Solve:
+    """A solve of a shard, from its request to its answer.
+
+    Attributes
+    ----------
+    blocks : dict, key -> array
+        The operands, until the program begins.
+    sources : dict, solve -> keys
+        Unfinished solves, and the blocks that come from their results.
+    program : generator, optional
+        None before it begins.
+    missing : set
+        Names of messages for which the program waits.
+    results : dict, key -> array, optional
+        None until the program has ended.
+    error : Exception, optional
+        Why the solve fails.
+    is_freed : bool
+        The client does not refer to the results any more.
+    """
+
+    def __init__(self, number: int, name: str, kept: PlanShard, exchange: CommExchange) -> None:
+        self.number, self.name, self.kept, self.exchange = number, name, kept, exchange
+        self.request, self.keys = kept.request, kept.keys
+        self.blocks: dict[Any, Any] = {}
+        self.sources: dict[Solve, list[Any]] = {}
+        self.program: Program[Any] | None = None
+        self.missing: set[Hashable] = set()
+        self.results: dict[Any, Any] | None = None
+        self.answer: Any = None
+        self.error: BaseException | None = None
+        self.has_ended = self.is_freed = False
+
+    def take(self, source: Solve, keys: list[Any]) -> None:
+        """Take operands from the results of a solve that has ended."""
+        if source.results is None:
+            self.error = self.error or source.error
+        else:
+            self.blocks |= {key: source.results[key] for key in keys}
+
+    @property
+    def can_go_on(self) -> bool:
+        return (not self.missing and not self.sources) or self.error is not None
+
+    def step(self, threads: Threads) -> None:
+        """Run the program until it waits for messages, or ends."""
+        try:
+            if self.error is not None:
+                raise self.error
+            if self.program is None:
+                self.program = self._begin(threads)
+                self.blocks = {}
+            self.missing = set(next(self.program))
+        except StopIteration as end:
+            self.results, self.answer = end.value
+            self.has_ended = True
+        except BaseException as error:
+            # Frames of a traceback would keep the arrays of the solve.
+            self.error, self.has_ended = error.with_traceback(None), True
+            if self.program is not None:
+                self.program.close()
+        if self.has_ended:
+            self.program, self.blocks = None, {}
+
+    def _begin(self, threads: Threads) -> Program[Any]:
+        shard = self.kept.shard
+        blocks = {place: [self.blocks[key] for key in keys] for place, keys in self.keys.items()}
+        return solve_shard(self.request, self.name, shard, blocks, self.exchange, threads)
 
 
 class Session:
-    """The plans of one client; their solves run one by one, in the order of its requests."""
+    """The plans of one client.
+
+    Its solves begin in the order of requests, and go on in any: where one waits for messages, the
+    next begins. Threads step the programs, one at a time; all else runs on the event loop.
+    """
 
     def __init__(self, plugin: PlansPlugin, name: str, comm: Any) -> None:
         self.plugin, self.worker, self.name, self.comm = plugin, plugin.worker, name, comm
-        self.sender = Sender(comm)
+        self.sender = sender_of(comm)
         self.requests: asyncio.Queue[tuple[str, tuple[Any, ...]]] = asyncio.Queue()
-        self.plans: dict[str, tuple[PlanShard, Any]] = {}
+        self.plans: dict[str, tuple[PlanShard, dict[Any, Any]]] = {}
         self.results: dict[str, list[Any]] = {}
         self.registered: set[str] = set()
         self.carries: dict[int, dict[Hashable, bytes]] = {}
         self.abandoned: set[int] = set()
-        self.exchange: CommExchange | None = None
         self.task: asyncio.Task[None] | None = None
-        self.current, self.done, self.since = 0, 0, 0.0
+        # Solves from their requests to their answers, in order, and the last number before these.
+        self.solves: dict[int, Solve] = {}
+        self.last, self.has_room = 0, asyncio.Event()
+        # Held wherever it is found out, or may change, whether a solve can go on.
+        self.lock = threading.Lock()
+        self.is_stepping, self.step = False, (0, 0.0)
 
     async def run(self) -> None:
         """Read messages until the comm ends."""
@@ -125,32 +217,43 @@ class Session:
             del self.plugin.sessions[self.name]
         names = self.results.keys() - self.registered
         free(self.worker, [key for name in names for key in self.results[name]])
-        if self.exchange is not None:
-            self.exchange.abandon(Abandoned())
+        for number in list(self.solves):
+            self.abandon(number, Abandoned())
 
     def _queue(self, op: str, *given: Any) -> None:
         self.requests.put_nowait((op, given))
 
     def _take_ping(self, op: str) -> None:
-        self.sender.send("pong", time.monotonic() - self.since if self.since else 0.0)
+        number, since = self.step
+        self.sender.send("pong", number, time.monotonic() - since if number else 0.0)
 
     def _take_abandon(self, op: str, number: int) -> None:
-        if number > self.done:
-            self.abandoned.add(number)
-        if number == self.current and self.exchange is not None:
-            self.exchange.abandon(Abandoned())
+        self.abandon(number, Abandoned())
 
-    def _take_register(self, op: str, number: int, name: str, message: bytes) -> None:
+    def _take_register(self, op: str, number: int, name: str) -> None:
         """Make results of a solve Dask's, too."""
         publish(self.worker, self.results[name])
         self.registered.add(name)
-        self.sender.send("answer", number, dumps((True, None)))
+        self.sender.send("answer", number, None)
 
-    def take_carry(self, solve: int, name: Hashable, message: bytes) -> None:
-        if solve == self.current and self.exchange is not None:
-            self.exchange.put(name, message)
-        elif solve > self.done:
-            self.carries.setdefault(solve, {})[name] = message
+    def abandon(self, number: int, error: Exception) -> None:
+        """Let a solve fail, now or when it begins."""
+        if (solve := self.solves.get(number)) is not None:
+            with self.lock:
+                solve.error = solve.error or error
+            solve.exchange.abandon()
+            self._go_on()
+        elif number > self.last:
+            self.abandoned.add(number)
+
+    def take_carry(self, number: int, name: Hashable, message: bytes) -> None:
+        if (solve := self.solves.get(number)) is not None:
+            with self.lock:
+                solve.exchange.arrived[name] = message
+                solve.missing.discard(name)
+            self._go_on()
+        elif number > self.last:
+            self.carries.setdefault(number, {})[name] = message
 
     async def _work(self) -> None:
         while True:
@@ -164,11 +267,15 @@ class Session:
 
     async def hold(self, number: int, name: str, message: bytes) -> None:
         """Keep the shard of a plan and its operands."""
-        await self._answer(number, self._hold(name, message))
-
-    async def _hold(self, name: str, message: bytes) -> None:
-        shard = loads(message)
-        self.plans[name] = shard, await blocks_of(self.worker, shard.keys)
+        try:
+            kept = loads(message)
+            keys = {key for keys in kept.keys.values() for key in keys}
+            self.plans[name] = kept, await blocks_of(self.worker, keys)
+        except Exception as error:
+            self._answer(number, error)
+        else:
+            self._answer(number)
+        self.last = number
 
     async def forget(self, name: str) -> None:
         """Release a plan."""
@@ -179,6 +286,8 @@ class Session:
 
         Tasks may need results that left the plan (`is_used`): the scheduler frees these.
         """
+        for solve in self.solves.values():
+            solve.is_freed = solve.is_freed or solve.name == name
         keys, is_registered = self.results.pop(name, []), name in self.registered
         self.registered.discard(name)
         if is_used and is_registered:
@@ -186,73 +295,131 @@ class Session:
         else:
             free(self.worker, keys)
 
-    async def solve(self, number: int, name: str, message: bytes) -> None:
-        """Solve the shard of a plan."""
-        await self._answer(number, self._solve(number, name, message))
+    async def solve(
+        self, number: int, name: str, plan: str, names: Sequence[str] | None, request: bytes | None
+    ) -> None:
+        """Solve the shard of a plan, for operands with these names."""
+        if plan not in self.plans:  # Its operands were lost; the client knows.
+            self.last = number
+            self.carries.pop(number, None)
+            return self._answer(number, Abandoned())
+        kept, blocks = self.plans[plan]
+        while len(self.solves) >= kept.in_flight:
+            self.has_room.clear()
+            await self.has_room.wait()
 
-    async def _answer(self, number: int, work: Any) -> None:
-        """Send what a request returns, or what it raises."""
-        self.current = number
+        def post(address: str, *carry: Any) -> None:
+            self.plugin.calls.add(self.plugin.send_carry, address, self.name, number, *carry)
+
+        solve = Solve(number, name, kept, CommExchange(kept.addresses, post, {}))
         try:
-            answer = dumps((True, await work))
+            if request is not None:
+                solve.request = loads(request)
+            if names is not None:
+                solve.keys = {
+                    place: [(own, *key[1:]) for own, key in zip(names, keys, strict=True)]
+                    for place, keys in kept.keys.items()
+                }
+            await self._find(solve, blocks)
         except Exception as error:
-            answer = _pickled(error)
-        self.done, self.current, self.exchange = number, 0, None
-        self.carries.pop(number, None)
+            solve.error = error
+        if number in self.abandoned:
+            solve.error = Abandoned()
         self.abandoned = {later for later in self.abandoned if later > number}
-        self.sender.send("answer", number, answer)
+        solve.exchange.arrived |= self.carries.pop(number, {})
+        with self.lock:
+            self.solves[number], self.last = solve, number
+        self._go_on()
 
-    async def _solve(self, number: int, name: str, message: bytes) -> Any:
-        request = loads(message)
-        kept, blocks = self.plans[request.plan]
-        if request.keys is not None:
-            blocks = await blocks_of(self.worker, request.keys)
-        self.exchange = CommExchange(kept.addresses, self._post_for(number))
-        for carry in self.carries.pop(number, {}).items():
-            self.exchange.put(*carry)
-        if number in self.abandoned:
-            raise Abandoned
-        program = solve_shard(request, name, kept.shard, blocks, self.exchange, self.plugin.threads)
-        del blocks
-        results, answer = await self._run(program, self.exchange)
-        if number in self.abandoned:
-            raise Abandoned
-        store(self.worker, results)
-        self.results[name] = list(results)
-        return answer
+    async def _find(self, solve: Solve, kept: dict[Any, Any]) -> None:
+        """Find the operands of a solve: kept ones, results of unfinished solves, and others."""
+        unfinished = {solve.name: solve for solve in self.solves.values()}
+        others = []
+        for key in {key for keys in solve.keys.values() for key in keys}:
+            source = unfinished.get(key[0].rpartition("-")[0])
+            if key in kept:
+                solve.blocks[key] = kept[key]
+            elif source is not None:
+                solve.sources.setdefault(source, []).append(key)
+            else:
+                others.append(key)
+        solve.blocks |= await blocks_of(self.worker, others)
+        with self.lock:
+            for source in [source for source in solve.sources if source.has_ended]:
+                solve.take(source, solve.sources.pop(source))
 
-    def _post_for(self, solve: int) -> Callable[..., Any]:
-        async def post(address: str, message: Any) -> None:
-            name, content = message
-            carry = {"session": self.name, "solve": solve, "name": name, "message": content}
-            await self.worker.rpc(address).mgrec_carry(**carry, reply=False)
+    def _go_on(self) -> None:
+        """Let a thread step the programs that can go on, unless one does."""
+        with self.lock:
+            if self.is_stepping or self._next() is None:
+                return
+            self.is_stepping = True
+        self._submit()
 
-        return post
+    def _submit(self) -> None:
+        with suppress(RuntimeError):  # The worker is closing.
+            self.plugin.programs.submit(self._step)
 
-    async def _run(self, program: Program[Any], exchange: CommExchange) -> Any:
-        """Run a program on threads, and wait on the event loop for the messages that it needs."""
+    def _next(self) -> Solve | None:
+        """The first solve that can go on; none begins before the one that was requested before."""
+        for solve in self.solves.values():
+            if not solve.has_ended:
+                if solve.can_go_on:
+                    return solve
+                if solve.program is None:
+                    return None
+        return None
+
+    def _step(self) -> None:
+        """Step programs as long as one can go on."""
+        while True:
+            with self.lock:
+                solve = self._next()
+                self.is_stepping = solve is not None
+            if solve is None:
+                return
+            self._step_one(solve)
+            if len(self.plugin.sessions) > 1:  # Those of others come before the next one.
+                return self._submit()
+
+    def _step_one(self, solve: Solve) -> None:
+        self.step = solve.number, time.monotonic()
+        solve.step(self.plugin.threads)
+        self.step = 0, 0.0
+        with self.lock:
+            solve.missing = {name for name in solve.missing if not solve.exchange.has(name)}
+            for later in self.solves.values() if solve.has_ended else ():
+                if solve in later.sources:
+                    later.take(solve, later.sources.pop(solve))
+        if solve.has_ended:
+            self.plugin.calls.add(self._end, solve)
+
+    def _end(self, solve: Solve) -> None:
+        """Store the results of a solve, and answer."""
+        with self.lock:
+            del self.solves[solve.number]
+        self.has_room.set()
+        if self.plugin.sessions.get(self.name) is not self:
+            return
         try:
-            while True:
-                has_ended, value = await self.plugin.call(self._step, program)
-                if has_ended:
-                    return value
-                await exchange.wait(value)
-        finally:
-            with suppress(ValueError):  # A thread still runs a step; the program ends with it.
-                program.close()
+            if solve.results is None or solve.error is not None:
+                raise solve.error or Abandoned()
+            if not solve.is_freed:
+                store(self.worker, solve.results)
+                self.results[solve.name] = list(solve.results)
+        except BaseException as error:
+            self._answer(solve.number, error)
+        else:
+            self._answer(solve.number, solve.answer)
 
-    def _step(self, program: Program[Any]) -> tuple[bool, Any]:
-        """Run a program until it needs a message, or ends."""
-        self.since = time.monotonic()
-        try:
-            return False, next(program)
-        except StopIteration as end:
-            return True, end.value
-        finally:
-            self.since = 0.0
+    def _answer(self, number: int, answer: Any = None) -> None:
+        """Send what a request returns, or what it raises."""
+        is_error = isinstance(answer, BaseException)
+        message = _pickled(answer) if is_error else dumps((True, answer))
+        self.sender.send("answer", number, None if answer is None else message)
 
 
-def _pickled(error: Exception) -> bytes:
+def _pickled(error: BaseException) -> bytes:
     """An error as its client gets it, also where it cannot be pickled."""
     try:
         pickled = dumps((False, error))
