@@ -1,10 +1,19 @@
 """One small cluster for all tests of the command, reached as any running cluster is."""
 
+import signal
+
 import pytest
 from click.testing import CliRunner
 from distributed import LocalCluster
 
 from mgrec.cli.command import main
+
+
+@pytest.fixture(autouse=True)
+def interruptible():
+    """Handle SIGINT, which a shell lets its background jobs and their children ignore."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
