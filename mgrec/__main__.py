@@ -16,7 +16,13 @@ def main() -> None:
     # Imports of a second or more, during which the handlers stand already.
     from .cli.command import main as command
 
-    command(prog_name="mgrec")
+    try:
+        command(prog_name="mgrec")
+    finally:
+        # CPython notes a KeyboardInterrupt that passes through an exec() of text, such as that of a
+        # dataclass in an import, and would end the process by SIGINT although click has caught it.
+        # The next exec() clears the note.
+        exec("")
 
 
 def _stop(number: int, frame: object) -> None:

@@ -101,6 +101,30 @@ def test_messages_name_the_options_of_the_command():
     assert error.message == "--axis x is odd; with --no-check-finite x is nan; a='b'"
 
 
+INTERRUPTED = """
+import signal, sys, types
+from mgrec import __main__
+
+def command(prog_name):
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        exec("signal.raise_signal(signal.SIGINT)")
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+sys.modules["mgrec.cli.command"] = types.SimpleNamespace(main=command)
+__main__.main()
+"""
+
+
+def test_an_interrupt_in_an_exec_leaves_the_exit_code(tmp_path):
+    (tmp_path / "interrupted.py").write_text(INTERRUPTED)
+    ended = subprocess.run(
+        [sys.executable, "-m", "interrupted"], cwd=tmp_path, stderr=subprocess.PIPE, timeout=100
+    )
+    assert ended.returncode == 130
+
+
 def test_what_fails_after_a_signal_is_no_news():
     with pytest.raises(failure.Failure) as caught, failure.in_one_line("w.npy is not there"):
         try:

@@ -355,12 +355,15 @@ def test_a_signal_leaves_nothing(folder, number, out, is_computing, code, word):
         np.lib.format.write_array_header_1_0(file, header)
         file.truncate(file.tell() + 320_000_000)
     before = sorted(folder.iterdir())
-    processor = {min(os.sched_getaffinity(0))}  # one worker is enough
-    running = subprocess.Popen(
-        [*COMMAND, "linear", "long.npy", "long.npy", "-o", out, "--chunk", "400000"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-        preexec_fn=lambda: os.sched_setaffinity(0, processor),
-    )  # fmt: skip
+    processors = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(processors)})  # one worker is enough
+    try:
+        running = subprocess.Popen(
+            [*COMMAND, "linear", "long.npy", "long.npy", "-o", out, "--chunk", "400000"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        )  # fmt: skip
+    finally:
+        os.sched_setaffinity(0, processors)
     try:
         deadline = time.monotonic() + 150
 
