@@ -11,16 +11,16 @@ from . import dask as dask
 from . import signal as signal
 from . import tuning as tuning
 from . import types as types
-from .algebra.coefficient import Coefficient as Coefficient
-from .algebra.transfer_map import TransferMap as TransferMap
-from .families.wavefront.alignment.sequences import Sequences as Sequences
-from .families.wavefront.alignment.view import TracedAlignment
-from .placement.dask.plan.plans import Plan
-from .recurrences import maps as maps
-from .recurrences.alignment import Alignment
-from .recurrences.factors import TridiagonalFactor
-from .recurrences.laws import check_laws as check_laws
-from .recurrences.segments import starts as starts
+from .core.algebra.coefficient import Coefficient as Coefficient
+from .core.algebra.transfer_map import TransferMap as TransferMap
+from .distributed.plan.plans import Plan
+from .grids.alignment.api import Alignment
+from .grids.alignment.sequences import Sequences as Sequences
+from .grids.alignment.view import TracedAlignment
+from .scans import maps as maps
+from .scans.check_laws import check_laws as check_laws
+from .scans.starts import starts as starts
+from .tridiagonal.factor_api import TridiagonalFactor
 from .types import (
     GpuMethod,
     Kind,

@@ -16,12 +16,12 @@ WorkerLostError
     Exception of a plan that lost a worker, and of solve after four losses in a row.
 """
 
-from .placement.dask.cluster.pins import pin_operands
-from .placement.dask.cluster.progress import progress
-from .placement.dask.cluster.warm import warm_up
-from .placement.dask.graph.stages import colocate, persist_in_stages
-from .placement.dask.plan.messages import WorkerLostError
-from .placement.dask.plan.solve import solve
+from .distributed.cluster.pins import pin_operands
+from .distributed.cluster.progress import progress
+from .distributed.cluster.warm import warm_up
+from .distributed.graph.stages import colocate, persist_in_stages
+from .distributed.plan.messages import WorkerLostError
+from .distributed.plan.solve import solve
 
 __all__ = [
     "WorkerLostError",

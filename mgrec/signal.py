@@ -12,10 +12,10 @@ lfilter_zi, lfiltic, sosfilt_zi
 
 from typing import Any
 
-from .recurrences.ewm.statistics import ewm
-from .recurrences.filters.causal import lfilter, sosfilt
-from .recurrences.filters.initial import lfilter_zi, lfiltic, sosfilt_zi
-from .recurrences.filters.zero_phase import filtfilt, sosfiltfilt
+from .ewm.statistics import ewm
+from .filters.causal import lfilter, sosfilt
+from .filters.initial import lfilter_zi, lfiltic, sosfilt_zi
+from .filters.zero_phase import filtfilt, sosfiltfilt
 
 __all__ = [
     "ewm",

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from .arrays.arguments import as_integer
-from .families.transfer.policy import Configuration, Constants, Measurement, predict_time
-from .placement import tuning
+from .core.arrays.arguments import as_integer
+from .scans import tuning
+from .scans.policy import Configuration, Constants, Measurement, predict_time
 
 __all__ = ["Configuration", "Constants", "Measurement", "Report", "measure", "report"]
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from .algebra.coefficient import Coefficient
+from .core.algebra.coefficient import Coefficient
 
 __all__ = [
     "Columns",

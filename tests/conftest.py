@@ -72,8 +72,8 @@ def pytest_runtest_setup(item):
 @pytest.fixture
 def eager_threads(monkeypatch):
     """Cut rows into pieces for threads where it would not pay, so that small tests do it."""
-    from mgrec.backends.cpu import threads
-    from mgrec.backends.cpu.transfer import threads as transfer
+    from mgrec.engines.cpu import threads
+    from mgrec.scans.cpu import threads as transfer
 
     monkeypatch.setattr(threads, "SMALL", 1 << 16)
     monkeypatch.setattr(transfer, "MANY_THREADS", 2)

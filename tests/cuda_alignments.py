@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from cuda_on_host import DeviceArray, HostCompiler, numpy_as_cupy, poisoned
 
-from mgrec.backends.cuda.device import launches
-from mgrec.backends.cuda.device.compilation import Device
-from mgrec.backends.cuda.wavefront.alignment import choice, pairs, program, scores, tile
-from mgrec.families.wavefront.alignment.borders import enter
-from mgrec.families.wavefront.alignment.scoring import Scoring
-from mgrec.families.wavefront.alignment.tiles import Best, Entry, better
+from mgrec.engines.cuda.device import launches
+from mgrec.engines.cuda.device.compilation import Device
+from mgrec.grids.alignment.borders import enter
+from mgrec.grids.alignment.cuda import choice, pairs, program, scores, tile
+from mgrec.grids.alignment.scoring import Scoring
+from mgrec.grids.alignment.tiles import Best, Entry, better
 
 LINEAR = Scoring(-2, -2, 3, -1)
 AFFINE = Scoring(-5, -1, 3, -2)

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from mgrec.algebra.fingerprint import StepFunction
-from mgrec.algebra.transfer_map import TransferMap
-from mgrec.arrays.chunk import Chunk, CoefficientOperand
-from mgrec.recurrences import maps
+from mgrec.core.algebra.fingerprint import StepFunction
+from mgrec.core.algebra.transfer_map import TransferMap
+from mgrec.core.arrays.chunk import Chunk, CoefficientOperand
+from mgrec.scans import maps
 
 
 def loop(transfer_map: TransferMap, operands: Any, entry: Any, shape: Any, reverse: bool) -> Any:
@@ -42,7 +42,7 @@ def solve(
     """Determine into memory full of 0xFF, which is nan, with a layout and a grid of one's own."""
     import cupy
 
-    from mgrec.backends.cuda.transfer.determine import prepare
+    from mgrec.scans.cuda.determine import prepare
 
     results = tuple(cupy.empty(chunk.shape, chunk.dtype) for _ in entry)
     for w in results:
@@ -83,7 +83,7 @@ def check(
 
 def small_layout(kind: str, shape: Any, dtype: str, reverse: bool) -> Any:
     """Tiles so small that rows of a few thousand steps have many, and groups of 32 of them."""
-    from mgrec.backends.cuda.transfer.program import Layout
+    from mgrec.scans.cuda.program import Layout
 
     vector, steps = 16 // np.dtype(dtype).itemsize, shape[1]
     items = 3 * vector

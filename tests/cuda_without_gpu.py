@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from cuda_on_host import DeviceArray, numpy_as_cupy, poisoned
 
-from mgrec import backends
-from mgrec.backends.cuda.device import compilation, launches, scratch
-from mgrec.backends.cuda.device.compilation import Device
-from mgrec.backends.registry import kernels_of
-from mgrec.families.kernels import Backend
+from mgrec import engines as backends
+from mgrec.core.contract.kernels import Backend
+from mgrec.engines.cuda.device import compilation, launches, scratch
+from mgrec.engines.cuda.device.compilation import Device
+from mgrec.engines.registry import kernels_of
 
 
 class Recorder:

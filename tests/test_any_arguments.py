@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import mgrec
-from mgrec.placement import factors, local
 from mgrec.signal import (
     ewm,
     filtfilt,
@@ -22,6 +21,8 @@ from mgrec.signal import (
     sosfilt_zi,
     sosfiltfilt,
 )  # fmt: skip
+from mgrec.solve import local
+from mgrec.tridiagonal import factor_api
 
 X, TABLE = np.linspace(0.1, 0.9, 40), np.linspace(0.1, 0.9, 42).reshape(6, 7)
 B, A, SOS = [0.2, 0.1], [1.0, -0.7], [[0.2, 0.1, 0.0, 1.0, -0.7, 0.1]]
@@ -140,7 +141,7 @@ def takes(monkeypatch):
         raise Taken
 
     monkeypatch.setattr(local, "backend_of", lambda *arguments: Takes())
-    monkeypatch.setattr(factors, "factor_chunk", taken)
+    monkeypatch.setattr(factor_api, "factor_chunk", taken)
 
 
 def wrong_arguments(generator, function, values):

@@ -15,7 +15,7 @@ from cases import (
 from graphs import check_graph
 
 import mgrec
-from mgrec.placement.dask.graph import groups
+from mgrec.distributed.graph import groups
 
 LENGTHS = [0, 1, 2, 63, 64, 65, 127, 128, 129, 1000]
 SHAPES = [((7,), 0), *(((5, 4), k) for k in range(2)), *(((3, 70, 4), k) for k in range(-3, 0))]

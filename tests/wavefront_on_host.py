@@ -12,13 +12,13 @@ import pytest
 from cuda_on_host import DeviceArray, HostCompiler, numpy_as_cupy, poisoned
 
 import mgrec
-from mgrec import backends
-from mgrec.backends.cuda.device import bound, launches
-from mgrec.backends.cuda.device.compilation import Device
-from mgrec.backends.cuda.wavefront import phases, transposition
-from mgrec.backends.cuda.wavefront.loops import choice, operands, program
-from mgrec.families.kernels import Backend
-from mgrec.placement.replays import preparation
+from mgrec import engines as backends
+from mgrec.core.contract.kernels import Backend
+from mgrec.engines.cuda.device import bound, launches
+from mgrec.engines.cuda.device.compilation import Device
+from mgrec.grids.cuda import transposition
+from mgrec.grids.loops.cuda import choice, operands, phases, program
+from mgrec.solve.replays import preparation
 
 Array = np.ndarray[Any, Any]
 PAIRS = [("+", "*"), ("max", "+"), ("min", "+"), ("+", "+")]

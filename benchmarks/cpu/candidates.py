@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 import mgrec
-from mgrec.algebra.affine import affine
-from mgrec.arrays.chunk import Chunk
-from mgrec.arrays.layout import canonical_shape, lay_out_entry
-from mgrec.backends import cpu
+from mgrec.core.algebra.affine import affine
+from mgrec.core.arrays.chunk import Chunk
+from mgrec.core.arrays.layout import canonical_shape, lay_out_entry
+from mgrec.engines import cpu
 
 Call = Callable[[], Any]
 

@@ -11,11 +11,11 @@ import cupy
 import numpy as np
 
 import mgrec
-from mgrec.arrays.chunk import Chunk, CoefficientOperand
-from mgrec.backends.cuda.transfer.determine import prepare
-from mgrec.backends.cuda.transfer.long_coefficients import is_ahead
-from mgrec.backends.cuda.transfer.phases import determine_by
-from mgrec.recurrences import maps
+from mgrec.core.arrays.chunk import Chunk, CoefficientOperand
+from mgrec.scans import maps
+from mgrec.scans.cuda.determine import prepare
+from mgrec.scans.cuda.long_coefficients import is_ahead
+from mgrec.scans.cuda.phases import determine_by
 
 from ..harness.clock import Times
 from ..harness.study import Study

@@ -8,11 +8,11 @@ from typing import Any
 import cupy
 import numpy as np
 
-from mgrec.algebra.fingerprint import StepFunction
-from mgrec.algebra.transfer_map import TransferMap
-from mgrec.arrays.chunk import Chunk, CoefficientOperand
-from mgrec.families.transfer.growth import guarded_affine
-from mgrec.recurrences import maps
+from mgrec.core.algebra.fingerprint import StepFunction
+from mgrec.core.algebra.transfer_map import TransferMap
+from mgrec.core.arrays.chunk import Chunk, CoefficientOperand
+from mgrec.scans import maps
+from mgrec.scans.growth import guarded_affine
 
 
 @dataclass

@@ -23,10 +23,10 @@ import numpy as np
 from scipy import signal
 
 import mgrec.signal
-from mgrec.arrays.chunk import Chunk
-from mgrec.arrays.layout import canonical_shape
-from mgrec.backends.cuda.filters.phases import determine_filter
-from mgrec.families.filters.cascade import Cascade
+from mgrec.core.arrays.chunk import Chunk
+from mgrec.core.arrays.layout import canonical_shape
+from mgrec.filters.cascade import Cascade
+from mgrec.filters.cuda.phases import determine_filter
 
 from .clock import copy_bandwidth, median_time, queued_time, record_of, store
 

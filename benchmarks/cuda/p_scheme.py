@@ -17,10 +17,10 @@ import cupy
 import numpy as np
 
 from mgrec import tuning
-from mgrec.algebra.affine import affine
-from mgrec.backends.cuda.p_scheme.measurement import build, seconds_of
-from mgrec.backends.cuda.p_scheme.phases import Phases
-from mgrec.backends.cuda.transfer.determine import prepare
+from mgrec.core.algebra.affine import affine
+from mgrec.scans.cuda.determine import prepare
+from mgrec.scans.cuda.p_scheme.measurement import build, seconds_of
+from mgrec.scans.cuda.p_scheme.phases import Phases
 
 from .clock import copy_bandwidth, record_of, store
 

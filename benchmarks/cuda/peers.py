@@ -91,8 +91,8 @@ def sums(study: Study) -> None:
 
 def coefficient(study: Study, name: str, count: int) -> None:
     """The papers' cases: a coefficient of `count` multiplications and divisions a step."""
-    from mgrec.algebra.fingerprint import StepFunction
-    from mgrec.arrays.chunk import CoefficientOperand
+    from mgrec.core.algebra.fingerprint import StepFunction
+    from mgrec.core.arrays.chunk import CoefficientOperand
 
     from . import packages
     from .candidates import compare, draw_work

@@ -17,13 +17,13 @@ from typing import Any
 import cupy
 import numpy as np
 
-from mgrec.backends.cuda.device.compilation import Device, compile_kernel
-from mgrec.backends.cuda.transfer.column_layouts import column_layout
-from mgrec.backends.cuda.transfer.determine import prepare
-from mgrec.backends.cuda.transfer.layouts import row_layout
-from mgrec.backends.cuda.transfer.precompute import prepare_precompute
-from mgrec.backends.cuda.transfer.sources import describe
-from mgrec.recurrences import maps
+from mgrec.engines.cuda.device.compilation import Device, compile_kernel
+from mgrec.scans import maps
+from mgrec.scans.cuda.column_layouts import column_layout
+from mgrec.scans.cuda.determine import prepare
+from mgrec.scans.cuda.layouts import row_layout
+from mgrec.scans.cuda.precompute import prepare_precompute
+from mgrec.scans.cuda.sources import describe
 
 from .cases import CASES, Case, build, residual
 from .clock import copy_bandwidth, median_time, queued_time, record_of, store

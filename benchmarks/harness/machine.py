@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mgrec.backends.cpu.threads import processors
+from mgrec.engines.cpu.threads import processors
 
 PACKAGES = "numpy numba dask distributed scipy pandas jax zarr cupy-cuda13x torch triton".split()
 PACKAGES += "numba-cuda cuda-cccl accelerated-scan".split()

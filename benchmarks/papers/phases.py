@@ -11,12 +11,12 @@ import cupy
 import numpy as np
 
 import mgrec
-from mgrec.algebra.affine import affine
-from mgrec.algebra.fingerprint import StepFunction
-from mgrec.arrays.chunk import Chunk, CoefficientOperand
-from mgrec.backends.cuda.p_scheme.phases import Phases
-from mgrec.backends.cuda.p_scheme.rearrangement import Partition, rearrange
-from mgrec.families.transfer.policy import Configuration
+from mgrec.core.algebra.affine import affine
+from mgrec.core.algebra.fingerprint import StepFunction
+from mgrec.core.arrays.chunk import Chunk, CoefficientOperand
+from mgrec.scans.cuda.p_scheme.phases import Phases
+from mgrec.scans.cuda.p_scheme.rearrangement import Partition, rearrange
+from mgrec.scans.policy import Configuration
 
 from ..cuda.clock import copy_bandwidth, device_clock, flush_cache
 from ..harness.clock import sample

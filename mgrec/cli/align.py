@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 import click
 
-from ..recurrences.alignment import smith_waterman
+from ..grids.alignment.api import smith_waterman
 from .failure import EXIT_CODES, BadInput, in_one_line
 from .machine import require
 from .output import check_output, in_place_when_complete

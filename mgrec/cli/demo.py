@@ -21,9 +21,9 @@ from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table
 
-from ..backends.cpu.affine.reference import Judge
-from ..placement.dask.tasks import keys
-from ..recurrences.linear import linear_recurrence
+from ..distributed.tasks import keys
+from ..scans.cpu.affine.reference import Judge
+from ..scans.linear import linear_recurrence
 from . import cluster as clusters
 from . import earth, machine, picture
 from .failure import EXIT_CODES, BadInput, Failure, in_one_line

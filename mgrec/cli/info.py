@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from .. import __version__
-from ..backends.cpu.threads import processors
+from ..engines.cpu.threads import processors
 from . import machine
 from .failure import in_one_line
 from .machine import how_to_add, version_of

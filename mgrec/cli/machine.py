@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from packaging.requirements import Requirement
 
-from ..backends.cpu.threads import cuts, processors
+from ..engines.cpu.threads import cuts, processors
 from .failure import BadInput
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..placement.dask.tasks import keys
+from ..distributed.tasks import keys
 from .output import in_place_when_complete
 
 if TYPE_CHECKING:

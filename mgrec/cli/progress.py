@@ -9,7 +9,7 @@ from distributed import Client, Future
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from ..placement.dask.cluster import progress as dask_progress
+from ..distributed.cluster import progress as dask_progress
 from . import signals
 
 

@@ -17,13 +17,13 @@ from distributed import Client, performance_report
 from distributed.client import futures_of
 from rich.console import Console
 
-from ..placement.dask.cluster.progress import steps_of
-from ..placement.dask.cluster.warm import warm_up
-from ..recurrences.filters.causal import lfilter, sosfilt
-from ..recurrences.filters.zero_phase import filtfilt, sosfiltfilt
-from ..recurrences.linear import linear_recurrence
-from ..recurrences.tables import summed_area_table
-from ..recurrences.tridiagonal import solve_tridiagonal
+from ..distributed.cluster.progress import steps_of
+from ..distributed.cluster.warm import warm_up
+from ..filters.causal import lfilter, sosfilt
+from ..filters.zero_phase import filtfilt, sosfiltfilt
+from ..grids.table.api import summed_area_table
+from ..scans.linear import linear_recurrence
+from ..tridiagonal.api import solve_tridiagonal
 from . import cluster as clusters
 from . import files
 from .failure import EXIT_CODES, BadInput, in_one_line

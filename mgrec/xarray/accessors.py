@@ -6,7 +6,7 @@ from typing import Any
 
 import xarray as xr
 
-from ..placement.labelled import checked_dim
+from ..solve.labelled import checked_dim
 from .methods import FILTERS, RECURRENCES, check_dims, method_of, solve_by_name
 
 

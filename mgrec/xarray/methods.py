@@ -9,13 +9,13 @@ from typing import Any
 import xarray as xr
 
 from .. import signal
-from ..algebra.coefficient import Coefficient
-from ..recurrences.custom import scan
-from ..recurrences.linear import linear_recurrence
-from ..recurrences.rational import rational_recurrence
-from ..recurrences.tables import summed_area_table
-from ..recurrences.tridiagonal import solve_tridiagonal
-from ..recurrences.weighted import weighted_scan
+from ..core.algebra.coefficient import Coefficient
+from ..grids.table.api import summed_area_table
+from ..scans.custom import scan
+from ..scans.linear import linear_recurrence
+from ..scans.rational import rational_recurrence
+from ..scans.weighted import weighted_scan
+from ..tridiagonal.api import solve_tridiagonal
 
 RECURRENCES: dict[Any, str] = {
     linear_recurrence: "t",

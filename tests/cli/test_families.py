@@ -18,7 +18,7 @@ from scipy.signal import butter, lfilter, sosfilt, sosfiltfilt
 from mgrec import linear_recurrence, solve_tridiagonal
 from mgrec.cli import cluster as clusters
 from mgrec.cli import files
-from mgrec.placement.dask.graph import build
+from mgrec.distributed.graph import build
 
 COMMAND = [sys.executable, "-m", "mgrec"]
 SECTIONS = butter(2, 0.4, output="sos")

@@ -14,7 +14,7 @@ from dask.task_spec import Task, TaskRef
 from dask.utils import key_split
 from distributed import Client, LocalCluster, wait
 
-from mgrec.placement.dask.plan import worker as plan_worker
+from mgrec.distributed.plan import worker as plan_worker
 
 from ..tasks import nothing
 

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 from scipy.optimize import least_squares
 
-from mgrec.placement.dask.graph.groups import LARGEST_HELD
-from mgrec.placement.dask.graph.held import FEW, run_size
+from mgrec.distributed.graph.groups import LARGEST_HELD
+from mgrec.distributed.graph.held import FEW, run_size
 
 WORST = 0.25
 """Median relative error above which a model predicts nothing."""

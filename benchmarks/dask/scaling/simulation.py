@@ -17,9 +17,9 @@ from dask.task_spec import List, Task, TaskRef
 from distributed import Scheduler, Status
 from distributed.scheduler import ClientState, WorkerState
 
-from mgrec.placement.dask.cluster.pins import PinOperands
-from mgrec.placement.dask.graph.groups import LARGEST_HELD as GROUP
-from mgrec.placement.dask.graph.held import run_size
+from mgrec.distributed.cluster.pins import PinOperands
+from mgrec.distributed.graph.groups import LARGEST_HELD as GROUP
+from mgrec.distributed.graph.held import run_size
 
 from ..tasks import nothing
 

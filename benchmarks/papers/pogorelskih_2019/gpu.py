@@ -8,10 +8,10 @@ from typing import Any
 import cupy
 
 import mgrec
-from mgrec.arrays.chunk import Chunk
-from mgrec.backends.cuda.device.compilation import Device
-from mgrec.backends.cuda.tridiagonal import reduction, thomas
-from mgrec.backends.cuda.tridiagonal.whole import launch_whole
+from mgrec.core.arrays.chunk import Chunk
+from mgrec.engines.cuda.device.compilation import Device
+from mgrec.tridiagonal.cuda import reduction, thomas
+from mgrec.tridiagonal.cuda.whole import launch_whole
 
 from ...cuda.clock import device_clock, flush_cache
 from ..timing import Call

@@ -8,9 +8,9 @@ from functools import partial
 import cupy
 import numpy as np
 
-from mgrec.arrays.chunk import Chunk
-from mgrec.backends.cuda.tridiagonal import reduction
-from mgrec.backends.cuda.tridiagonal.whole import launch_whole
+from mgrec.core.arrays.chunk import Chunk
+from mgrec.tridiagonal.cuda import reduction
+from mgrec.tridiagonal.cuda.whole import launch_whole
 
 from ...harness.study import Study
 from .. import phases

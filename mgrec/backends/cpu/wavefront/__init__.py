@@ -1,1 +1,0 @@
-"""Kernels of recurrences over a grid, and their phase on a CPU."""

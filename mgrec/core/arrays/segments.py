@@ -1,0 +1,151 @@
+"""Marks along an axis, or labels of segments, at which a state is reset."""
+
+from __future__ import annotations
+
+import math
+import sys
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ..algebra.callers import level_of_caller
+from .conversion import as_any_array
+from .foreign import refuse
+from .kinds import is_lazy, is_on_gpu
+from .layout import has_unknown_sizes
+
+_LABELS = "iuSUTMm"
+_COMPARED = 4096
+"""Number of segments whose labels are compared to find recurring ones."""
+
+
+def as_reset(reset: Any, shape: tuple[Any, ...], axis: int, reverse: bool) -> Any:
+    """Return the marks of the steps at which the state is reset, as uint8.
+
+    Parameters
+    ----------
+    reset : array_like
+        See :func:`mgrec.linear_recurrence`.
+    shape : tuple of int or nan
+        Shape of the result, to which the marks are broadcast.
+    axis : int
+        Axis of the recurrence, 0 or more.
+    reverse : bool
+
+    Returns
+    -------
+    array or dask.array.Array
+        Marks, with as many axes as `shape` has.
+    """
+    reset = _along(_as_labels(reset), shape, axis)
+    if reset.dtype.kind == "b":
+        marks = reset
+    else:
+        marks = _changes(reset, axis, reverse)
+        is_in_memory = not is_lazy(reset) and not is_on_gpu(reset)
+        if is_in_memory and 0 < reset.size == reset.shape[axis]:
+            _warn_of_recurring(reset.reshape(-1), marks.reshape(-1), reverse)
+    return marks.astype(np.uint8) if is_lazy(marks) else marks.view(np.uint8)
+
+
+def _as_labels(reset: Any) -> Any:
+    """Return a mask or labels as an array whose elements can be compared."""
+    if hasattr(type(reset), "factorize"):
+        reset = _codes(reset)
+    elif is_lazy(reset) or not is_on_gpu(reset):
+        reset = as_any_array("reset", reset)
+    if reset.dtype.kind == "O":
+        return reset.map_blocks(_as_text, dtype="U1") if is_lazy(reset) else _as_text(reset)
+    if reset.dtype.kind not in f"b{_LABELS}":
+        raise _not_labels(reset.dtype)
+    return reset
+
+
+def _codes(labels: Any) -> Any:
+    """Return the labels of an index, a categorical or an array of pandas; numbers unchanged."""
+    refuse("reset", labels)
+    return np.asarray(labels) if labels.dtype.kind in "biuf" else labels.factorize()[0]
+
+
+def _as_text(labels: np.ndarray) -> np.ndarray:
+    """Convert objects that are strings to NumPy's strings."""
+    if not all(isinstance(label, str) for label in labels.flat):
+        types = sorted({type(label).__name__ for label in labels.flat})
+        raise _not_labels(f"{labels.dtype} of {', '.join(types)}")
+    return labels.astype(np.str_)
+
+
+def _not_labels(got: Any) -> TypeError:
+    return TypeError(
+        f"reset must be a mask of bool, or labels that are integers, strings, dates or categories; "
+        f"got {got}"
+    )
+
+
+def _warn_of_recurring(labels: np.ndarray, changes: np.ndarray, reverse: bool) -> None:
+    """Warn if a label occurs again after another one."""
+    starts = np.append(0, np.flatnonzero(changes)[: _COMPARED - 1] + int(reverse))
+    order = np.argsort(labels[starts], kind="stable")
+    ordered = labels[starts[order]]
+    recurring = np.flatnonzero(ordered[1:] == ordered[:-1])
+    if len(recurring):
+        first = recurring[np.argmin(order[recurring + 1])]
+        earlier, later = starts[order[first : first + 2]]
+        warnings.warn(
+            f"reset has the label of step {earlier} again at step {later}, after other labels: the "
+            f"state is reset at each change, so that interleaved groups are not solved as groups. "
+            f"Sort by label, or call pandas' groupby(...).transform. Pass a mask of bool if each "
+            f"change is intended",
+            stacklevel=level_of_caller(),
+        )
+
+
+def _along(reset: Any, shape: tuple[Any, ...], axis: int) -> Any:
+    """Return the array with all axes; a single axis is that of the recurrence."""
+    ndim = len(shape)
+    missing = [None] * (ndim - reset.ndim)
+    if reset.ndim == 1:
+        index = [None] * ndim
+        index[axis] = slice(None)  # type: ignore[call-overload]
+        full = reset[tuple(index)]
+    else:
+        full = reset[(*missing, ...)]
+    fits = 0 < reset.ndim <= ndim and all(
+        have in (1, want) or math.isnan(want) or math.isnan(have)
+        for have, want in zip(full.shape, shape, strict=True)
+    )
+    if not fits:
+        raise ValueError(
+            f"reset must have shape ({shape[axis]},), the steps along axis {axis}, or one that "
+            f"broadcasts to {shape}; got {reset.shape}"
+        )
+    return full
+
+
+def _changes(labels: Any, axis: int, reverse: bool) -> Any:
+    """Return whether each label differs from that of the previous step."""
+    if labels.shape[axis] == 1:
+        return np.zeros_like(labels, dtype=bool)
+    all_but_last, all_but_first = (
+        tuple(part if k == axis else slice(None) for k in range(labels.ndim))
+        for part in (slice(0, -1), slice(1, None))
+    )
+    if not is_lazy(labels):
+        changes = np.zeros_like(labels, dtype=bool)
+        changes[all_but_last if reverse else all_but_first] = (
+            labels[all_but_last] != labels[all_but_first]
+        )
+        return changes
+    if has_unknown_sizes(labels.chunks):
+        raise ValueError(
+            "reset must be a mask where sizes of chunks are unknown, or call "
+            "compute_chunk_sizes() first, of a column of Dask to_dask_array(lengths=True); got "
+            "labels"
+        )
+    first = labels[tuple(slice(0, 1) if k == axis else s for k, s in enumerate(all_but_last))]
+    same, changed = (first == first) & False, labels[all_but_last] != labels[all_but_first]
+    # NumPy's function would dispatch to dask.array's, and to expressions if query planning is on.
+    concatenate = vars(sys.modules[type(labels).__module__])["concatenate"]
+    both = concatenate([changed, same] if reverse else [same, changed], axis=axis)
+    return both.rechunk(labels.chunks)

@@ -1,0 +1,84 @@
+"""The door of cluster functions: checks of their arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dask.array.core as da
+from distributed import Client, default_client
+
+from ...core.arrays.foreign import refuse
+from ...core.contract.grid import Grid
+from ...core.contract.problem import Composed, Problem
+from ...core.contract.recurrence import AlongAxis
+from ...core.contract.sweeps import Swept
+from ...core.contract.traceback import Traceback
+from ..expressions import as_graphs
+
+_KINDS = AlongAxis, Grid
+
+
+def client_of(client: Any) -> Client:
+    """The client that was given, or the default one."""
+    if client is None:
+        return default_client()
+    if not isinstance(client, Client):
+        raise TypeError(f"client must be a distributed.Client; got {type(client).__name__}")
+    return client
+
+
+def check_dask_array(name: str, array: Any) -> None:
+    if not isinstance(array, da.Array):
+        raise TypeError(f"{name} must be a Dask array; got {type(array).__name__}")
+
+
+def problem_of(
+    recurrence: Any,
+    operands: Sequence[Any],
+    options: Mapping[str, Any],
+    *,
+    may_be_grid: bool = False,
+) -> Problem:
+    """The problem that a call of a public function would solve over Dask arrays.
+
+    Along an axis, or over a grid where that may be.
+    """
+    operands, options = as_graphs((operands, options))
+    if not callable(recurrence):
+        raise TypeError(f"recurrence must be a function of mgrec; got {recurrence!r}")
+    for operand in operands:
+        refuse("operands", operand)
+    if not any(isinstance(operand, da.Array) for operand in (*operands, *options.values())):
+        raise TypeError("the recurrence needs a Dask array among its operands; got none")
+    build = getattr(recurrence, "build", None)
+    problem = build(*operands, **options) if build else None
+    if isinstance(problem, Composed):
+        raise TypeError(
+            f"recurrence must be one recurrence here; got {problem.name}, which is several, one "
+            f"after the other: plan or solve them one by one"
+        )
+    own, name = getattr(problem, "recurrence", None), getattr(recurrence, "__name__", recurrence)
+    if may_be_grid:
+        _check_grid(own, name)
+    if isinstance(problem, Problem) and isinstance(own, _KINDS[: 1 + may_be_grid]):
+        return problem
+    grids = ", or over a grid once, such as summed_area_table" if may_be_grid else ""
+    raise TypeError(
+        f"recurrence must be a function that solves one recurrence along an axis, such as "
+        f"linear_recurrence, scan or lfilter{grids}; got {name}"
+    )
+
+
+def _check_grid(recurrence: Any, name: str) -> None:
+    """Raise where tiles are visited more than once."""
+    if isinstance(recurrence, Traceback):
+        raise TypeError(
+            f"output of {name} must be 'score' or 'matrix' here; got 'alignment', whose path goes "
+            f"back over the tiles: call {name} itself, which gives a value to compute()"
+        )
+    if isinstance(recurrence, Swept):
+        raise TypeError(
+            f"recurrence must go over its grid once here; got {name}, which sweeps it several "
+            f"times: call {name} itself, which gives a Dask array to persist()"
+        )

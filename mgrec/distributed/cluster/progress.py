@@ -1,0 +1,132 @@
+"""Show how many steps of a result are done."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from importlib import import_module
+from typing import Any
+
+import dask.array.core as da
+import numpy as np
+from dask.core import flatten
+from distributed import Client, Future, as_completed
+from distributed.client import futures_of
+
+from ..expressions import keeps_kind
+from .door import check_dask_array, client_of
+
+
+def follow(
+    client: Client, futures: Sequence[Future], sizes: Sequence[int]
+) -> Generator[int, None, None]:
+    """Yield the steps of every chunk as it finishes; one future and one size a chunk.
+
+    Raises
+    ------
+    Exception
+        What the first chunk that failed raised on its worker, with a note that names the
+        chunk. The others are cancelled.
+    """
+    steps: dict[Any, int] = {f.key: size for f, size in zip(futures, sizes, strict=True)}
+    try:
+        for future in as_completed(futures, loop=client.loop):
+            if future.status != "finished":
+                _raise(future)
+            yield steps[future.key]
+    except BaseException:
+        client.cancel(list(futures), force=True)
+        raise
+
+
+def _raise(future: Future) -> None:
+    try:
+        future.result()
+    except Exception as error:
+        if not hasattr(error, "__notes__"):
+            error.add_note(f"mgrec: in chunk {tuple(future.key[1:])}")
+        raise
+
+
+def steps_of(array: da.Array, futures: Sequence[Future]) -> list[int]:
+    """The steps of the chunk behind each future of a persisted array."""
+    places = [future.key[1:] for future in futures]
+    return [
+        int(np.prod([lengths[k] for lengths, k in zip(array.chunks, place, strict=True)]))
+        for place in places
+    ]
+
+
+@keeps_kind
+def progress(array: Any, name: str = "Solving", client: Client | None = None) -> None:
+    """Show how many steps are done, in a notebook or a terminal, until all are.
+
+    Parameters
+    ----------
+    array : dask.array.Array
+        Persisted: its chunks are computing, or done. Their sizes are known.
+    name : str, optional
+        Stands before the bar.
+    client : distributed.Client, optional
+        The default client when not given.
+
+    Raises
+    ------
+    TypeError
+        `array` is not Dask's.
+    ValueError
+        It is not persisted, whether its operands are or not.
+    Exception
+        What the first chunk that failed raised, with a note that names the chunk. The others
+        are cancelled.
+
+    Examples
+    --------
+    >>> import dask.array as da, mgrec.dask
+    >>> from distributed import Client
+    >>> with Client(processes=False, n_workers=1, dashboard_address=None):
+    ...     w = mgrec.linear_recurrence(0.5, da.ones(1000, chunks=100)).persist()
+    ...     mgrec.dask.progress(w)
+    """
+    check_dask_array("array", array)
+    keys = set(flatten(array.__dask_keys__()))
+    # Futures of its graph may also be those of a persisted operand.
+    futures = [future for future in futures_of(array) if future.key in keys]
+    if len(futures) < array.npartitions:
+        raise ValueError("array must be persisted: its chunks are tasks; call persist() on it")
+    client = client_of(client)
+    show, done = _display(name), 0
+    show(0, array.size)
+    with closing(follow(client, futures, steps_of(array, futures))) as finished:
+        for steps in finished:
+            done += steps
+            show(done, array.size)
+
+
+def _display(name: str) -> Callable[[int, int], None]:
+    """A bar in a notebook, an updated line on a terminal, nothing elsewhere."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if hasattr(shell, "kernel"):
+        return _in_notebook(name)
+    return _on_terminal(name) if sys.stderr.isatty() else lambda done, total: None
+
+
+def _in_notebook(name: str) -> Callable[[int, int], None]:
+    notebook = import_module("IPython.display")
+
+    def bar(done: int, total: int) -> Any:
+        told = f"{name}: {done:,} of {total:,} steps"
+        return notebook.HTML(f'<progress value="{done}" max="{max(total, 1)}"></progress> {told}')
+
+    handle = notebook.display(bar(0, 0), display_id=True)
+    return lambda done, total: handle.update(bar(done, total))
+
+
+def _on_terminal(name: str) -> Callable[[int, int], None]:
+    def show(done: int, total: int) -> None:
+        end = "\n" if done == total else ""
+        sys.stderr.write(f"\r{name}: {done:,} of {total:,} steps{end}")
+        sys.stderr.flush()
+
+    return show

@@ -1,0 +1,1 @@
+"""The CPU: compilation of kernels by numba, SIMD, and threads."""

@@ -1,0 +1,5 @@
+"""One GPU: tracing of Python functions, compilation and launches of kernels."""
+
+from .device.arrays import device_of, empty, fetch
+
+__all__ = ["device_of", "empty", "fetch"]

@@ -1,0 +1,226 @@
+// NumPy's scalar functions, with NumPy's meaning for nan, signs and wrapping integers.
+// Compiles for the device (NVRTC) and, for tests, for the host (DEVICE is then empty).
+#pragma once
+
+template <class T> struct is_real { static constexpr bool value = false; };
+template <> struct is_real<float> { static constexpr bool value = true; };
+template <> struct is_real<double> { static constexpr bool value = true; };
+
+template <class T> DEVICE inline T infinity() { return T(1e300) * T(1e300); }
+template <> DEVICE inline float infinity<float>() { return 1e38f * 1e38f; }
+template <class T> DEVICE inline T not_a_number() { return infinity<T>() - infinity<T>(); }
+
+#include "engines/cuda/scalar/complex.cuh"
+
+template <class T, class U> DEVICE inline T cast(U x) { return convert<T>::from(x); }
+
+// Integers wrap: signed overflow is undefined in C++, so sums go through unsigned.
+template <class T> DEVICE inline T np_add(T x, T y) {
+  if constexpr (is_integer<T>::value) return T((unsigned long long)x + (unsigned long long)y);
+  else return x + y;
+}
+template <class T> DEVICE inline T np_subtract(T x, T y) {
+  if constexpr (is_integer<T>::value) return T((unsigned long long)x - (unsigned long long)y);
+  else return x - y;
+}
+template <class T> DEVICE inline T np_multiply(T x, T y) {
+  if constexpr (is_integer<T>::value) return T((unsigned long long)x * (unsigned long long)y);
+  else return x * y;
+}
+DEVICE inline bool np_add(bool x, bool y) { return x || y; }
+DEVICE inline bool np_multiply(bool x, bool y) { return x && y; }
+template <class T> DEVICE inline T np_negative(T x) { return np_subtract(T(0), x); }
+DEVICE inline float np_negative(float x) { return -x; }
+DEVICE inline double np_negative(double x) { return -x; }
+template <class T> DEVICE inline complex<T> np_negative(complex<T> x) { return {-x.re, -x.im}; }
+template <class T> DEVICE inline T np_positive(T x) { return x; }
+template <class T> DEVICE inline T np_divide(T x, T y) { return x / y; }
+template <class T> DEVICE inline T np_square(T x) { return np_multiply(x, x); }
+template <class T> DEVICE inline T np_reciprocal(T x) { return T(1) / x; }
+template <class T> DEVICE inline T np_conjugate(T x) { return conjugate_of(x); }
+
+// nan wins, as in np.maximum; CUDA's fmax ignores it.
+template <class T> DEVICE inline T np_maximum(T x, T y) { return x >= y || x != x ? x : y; }
+template <class T> DEVICE inline T np_minimum(T x, T y) { return x <= y || x != x ? x : y; }
+template <class T> DEVICE inline T np_fmax(T x, T y) { return x >= y || y != y ? x : y; }
+template <class T> DEVICE inline T np_fmin(T x, T y) { return x <= y || y != y ? x : y; }
+
+DEVICE inline float np_fmax(float x, float y) { return fmax(x, y); }
+DEVICE inline float np_fmin(float x, float y) { return fmin(x, y); }
+
+template <class T> DEVICE inline bool np_less(T x, T y) { return x < y; }
+template <class T> DEVICE inline bool np_less_equal(T x, T y) { return x <= y; }
+template <class T> DEVICE inline bool np_greater(T x, T y) { return x > y; }
+template <class T> DEVICE inline bool np_greater_equal(T x, T y) { return x >= y; }
+template <class T> DEVICE inline bool np_equal(T x, T y) { return x == y; }
+template <class T> DEVICE inline bool np_not_equal(T x, T y) { return x != y; }
+template <class T> DEVICE inline bool np_logical_and(T x, T y) { return bool(x) && bool(y); }
+template <class T> DEVICE inline bool np_logical_or(T x, T y) { return bool(x) || bool(y); }
+template <class T> DEVICE inline bool np_logical_xor(T x, T y) { return bool(x) != bool(y); }
+template <class T> DEVICE inline bool np_logical_not(T x) { return !bool(x); }
+template <class T> DEVICE inline T np_bitwise_and(T x, T y) { return T(x & y); }
+template <class T> DEVICE inline T np_bitwise_or(T x, T y) { return T(x | y); }
+template <class T> DEVICE inline T np_bitwise_xor(T x, T y) { return T(x ^ y); }
+template <class T> DEVICE inline T np_invert(T x) { return T(~x); }
+DEVICE inline bool np_invert(bool x) { return !x; }
+template <class T> DEVICE inline bool out_of_width(T y) { return y < T(0) || y >= T(8 * sizeof(T)); }
+template <class T> DEVICE inline T np_left_shift(T x, T y) {
+  return out_of_width(y) ? T(0) : T((unsigned long long)x << y);
+}
+template <class T> DEVICE inline T np_right_shift(T x, T y) {
+  return out_of_width(y) ? T(x < T(0) ? -1 : 0) : T(x >> y);
+}
+
+// Rounds towards minus infinity; division of an integer by zero gives 0, as in NumPy.
+template <class T> DEVICE inline T np_floor_divide(T x, T y) {
+  if constexpr (is_integer<T>::value) {
+    if (y == T(0)) return T(0);
+    if (T(-1) < T(0) && y == T(-1)) return np_negative(x);
+    const T quotient = T(x / y);
+    return T(quotient - T((x % y != 0) && ((x < T(0)) != (y < T(0)))));
+  } else {
+    return floor(x / y);
+  }
+}
+template <class T> DEVICE inline T np_remainder(T x, T y) {
+  if constexpr (is_integer<T>::value) {
+    if (y == T(0) || (T(-1) < T(0) && y == T(-1))) return T(0);
+    const T rest = T(x % y);
+    return T(rest != 0 && ((rest < T(0)) != (y < T(0))) ? rest + y : rest);
+  } else {
+    const T rest = fmod(x, y);
+    return rest != T(0) && ((rest < T(0)) != (y < T(0))) ? rest + y : rest;
+  }
+}
+template <class T> DEVICE inline T np_fmod(T x, T y) {
+  if constexpr (is_integer<T>::value) return np_equal(y, T(0)) ? T(0) : T(x % y);
+  else return fmod(x, y);
+}
+
+#define MGREC_REAL_FUNCTION(name, spelled) \
+  DEVICE inline float np_##name(float x) { return spelled(x); } \
+  DEVICE inline double np_##name(double x) { return spelled(x); }
+MGREC_REAL_FUNCTION(sqrt, sqrt)
+MGREC_REAL_FUNCTION(cbrt, cbrt)
+MGREC_REAL_FUNCTION(exp, exp)
+MGREC_REAL_FUNCTION(exp2, exp2)
+MGREC_REAL_FUNCTION(expm1, expm1)
+MGREC_REAL_FUNCTION(log, log)
+MGREC_REAL_FUNCTION(log2, log2)
+MGREC_REAL_FUNCTION(log10, log10)
+MGREC_REAL_FUNCTION(log1p, log1p)
+MGREC_REAL_FUNCTION(sin, sin)
+MGREC_REAL_FUNCTION(cos, cos)
+MGREC_REAL_FUNCTION(tan, tan)
+MGREC_REAL_FUNCTION(arcsin, asin)
+MGREC_REAL_FUNCTION(arccos, acos)
+MGREC_REAL_FUNCTION(arctan, atan)
+MGREC_REAL_FUNCTION(sinh, sinh)
+MGREC_REAL_FUNCTION(cosh, cosh)
+MGREC_REAL_FUNCTION(tanh, tanh)
+MGREC_REAL_FUNCTION(arcsinh, asinh)
+MGREC_REAL_FUNCTION(arccosh, acosh)
+MGREC_REAL_FUNCTION(arctanh, atanh)
+MGREC_REAL_FUNCTION(floor, floor)
+MGREC_REAL_FUNCTION(ceil, ceil)
+MGREC_REAL_FUNCTION(trunc, trunc)
+MGREC_REAL_FUNCTION(rint, rint)
+MGREC_REAL_FUNCTION(fabs, fabs)
+#undef MGREC_REAL_FUNCTION
+
+template <class T> DEVICE inline T np_absolute(T x) { return x < T(0) ? np_negative(x) : x; }
+DEVICE inline float np_absolute(float x) { return fabs(x); }
+DEVICE inline double np_absolute(double x) { return fabs(x); }
+template <class T> DEVICE inline T np_arctan2(T x, T y) { return atan2(x, y); }
+template <class T> DEVICE inline T np_hypot(T x, T y) { return hypot(x, y); }
+template <class T> DEVICE inline T np_deg2rad(T x) { return x * T(0.017453292519943295); }
+template <class T> DEVICE inline T np_rad2deg(T x) { return x * T(57.29577951308232); }
+template <class T> DEVICE inline bool np_isnan(T x) { return x != x; }
+template <class T> DEVICE inline bool np_isinf(T x) { return np_absolute(x) == infinity<T>(); }
+template <class T> DEVICE inline bool np_isfinite(T x) { return np_absolute(x) < infinity<T>(); }
+template <class T> DEVICE inline T np_copysign(T x, T y) { return copysign(x, y); }
+template <class T> DEVICE inline bool np_signbit(T x) { return copysign(T(1), x) < T(0); }
+template <class T> DEVICE inline T np_sign(T x) { return x > T(0) ? T(1) : x < T(0) ? T(-1) : x; }
+
+// Powers of two by their bits (algebra/powers.py says what they are), and signs: -x where `parity` is odd.
+union Bits32 { float number; int bits; };
+union Bits64 { double number; long long bits; };
+DEVICE inline int bits_of(float x) { Bits32 u; u.number = x; return u.bits; }
+DEVICE inline float number_of(int bits, float) { Bits32 u; u.bits = bits; return u.number; }
+#ifdef __CUDA_ARCH__
+DEVICE inline int top_bits_of(double x) { return __double2hiint(x); }
+DEVICE inline int low_bits_of(double x) { return __double2loint(x); }
+DEVICE inline double number_of(int top, double) { return __hiloint2double(top, 0); }
+DEVICE inline double negated_if(double x, int parity) {
+  return __hiloint2double(__double2hiint(x) ^ int(unsigned(parity) << 31), __double2loint(x));
+}
+#else
+DEVICE inline int top_bits_of(double x) { Bits64 u; u.number = x; return int(u.bits >> 32); }
+DEVICE inline int low_bits_of(double x) { Bits64 u; u.number = x; return int(u.bits); }
+DEVICE inline double number_of(int top, double) {
+  Bits64 u;
+  u.bits = (long long)(unsigned long long)(unsigned)top << 32;
+  return u.number;
+}
+DEVICE inline double negated_if(double x, int parity) { return parity & 1 ? -x : x; }
+#endif
+// 2^e for |e| <= 126 (1022).
+DEVICE inline float power_of_two(int e, float) { return number_of((e + 127) << 23, 0.0f); }
+DEVICE inline double power_of_two(int e, double) { return number_of((e + 1023) << 20, 0.0); }
+#ifdef __CUDA_ARCH__
+// Three exact factors, found once for all numbers that are scaled alike: CUDA's ldexp costs about
+// 20 instructions each.
+template <class T, class I> DEVICE inline T np_ldexp(T x, I exponent) {
+  const int limit = sizeof(T) == 4 ? 126 : 1022, e = int(exponent);
+  const int first = max(-limit, min(limit, e));
+  const int second = max(-limit, min(limit, e - first));
+  const int third = max(-limit, min(limit, e - first - second));
+  return x * power_of_two(first, T()) * power_of_two(second, T()) * power_of_two(third, T());
+}
+#else
+template <class T, class I> DEVICE inline T np_ldexp(T x, I exponent) {
+  return ldexp(x, int(exponent));
+}
+#endif
+DEVICE inline float inverse_power(float x) {
+  const int bits = 0x7f000000 - (bits_of(x) & 0x7f800000);
+  return number_of(bits < 0x00800000 ? 0x00800000 : bits, 0.0f);
+}
+DEVICE inline double inverse_power(double x) {
+  const int bits = 0x7fe00000 - (top_bits_of(x) & 0x7ff00000);
+  return number_of(bits < 0x00100000 ? 0x00100000 : bits, 0.0);
+}
+DEVICE inline float exponent_gap(float x, float y) {
+  return float(bits_of(x) - bits_of(y)) * 0x1p-23f;
+}
+DEVICE inline double exponent_gap(double x, double y) {
+  return double(top_bits_of(x) - top_bits_of(y)) * 0x1p-20;
+}
+// The sum's last bits are k + 127 (1023): shifted, they are the exponent.
+DEVICE inline float power_of_two(float k) {
+  return number_of(int(unsigned(bits_of(k + (0x1.8p23f + 127))) << 23), 0.0f);
+}
+DEVICE inline double power_of_two(double k) {
+  return number_of(int(unsigned(low_bits_of(k + (0x1.8p52 + 1023))) << 20), 0.0);
+}
+
+#include "engines/cuda/scalar/division.cuh"
+#include "engines/cuda/scalar/waves.cuh"
+
+template <class T> DEVICE inline T frexp_mantissa(T x) { int e; return frexp(x, &e); }
+template <class T> DEVICE inline int frexp_exponent(T x) { int e = 0; frexp(x, &e); return e; }
+template <class T> DEVICE inline T modf_whole(T x) { return trunc(x); }
+template <class T> DEVICE inline T modf_fraction(T x) {
+  return copysign(np_isinf(x) ? T(0) : x - trunc(x), x);
+}
+
+template <class T> DEVICE inline T np_power(T x, T y) {
+  if constexpr (is_integer<T>::value) {
+    T result = T(1);
+    for (; y > T(0); y = T(y >> 1), x = np_multiply(x, x))
+      if (y & T(1)) result = np_multiply(result, x);
+    return result;
+  } else {
+    return power_of(x, y);
+  }
+}

@@ -1,0 +1,233 @@
+"""A recurrence's Python functions as a C++ struct, by calling them with symbols."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ....core.algebra.fingerprint import StepFunction, require_unchanged
+from ....core.algebra.transfer_map import TransferMap
+from .branches import print_statements
+from .cpp_names import ctype
+from .powers import record_powers
+from .precision import may_shorten_waves
+from .symbols import Record, Symbol, cast, outcomes
+
+_MOST_STATES = 8
+_WAVE = re.compile(r"np_(sin|cos)\(")
+# Programs that are held, those used last.
+_KEPT = 1024
+
+
+@lru_cache(maxsize=_KEPT)
+def trace_transfer_map(transfer_map: TransferMap, dtype: np.dtype[Any], states: int) -> str:
+    """Print a transfer map as ``struct Transfer``.
+
+    Parameters
+    ----------
+    transfer_map : TransferMap
+    dtype : numpy.dtype
+        Of every component of maps and states.
+    states : int
+        Number of scalars in the state.
+
+    Returns
+    -------
+    str
+        C++ that needs ``kernels/scalar/numeric.cuh`` and runs on host and device.
+
+    Raises
+    ------
+    TypeError
+        One of the functions does something that cannot be recorded; the message
+        names the function and what to write instead.
+    RuntimeError
+        What the functions read has changed since the map was made: programs are
+        known by that.
+
+    Notes
+    -----
+    A result of another dtype is converted to `dtype`, as storing it in an array
+    would.
+    """
+    transfer_map.require_unchanged()
+    arity = operand_count(transfer_map.lift)
+    width = len(transfer_map.identity)
+    name = transfer_map.name
+    lift = _trace(f"lift of {name!r}", transfer_map.lift, [("step", arity)], dtype, "Map", width)
+    compose = _operation(
+        f"compose of {name!r}", transfer_map.compose, [("earlier", "Map"), ("later", "Map")],
+        (width, width), dtype, "Map", width,
+    )  # fmt: skip
+    apply = _operation(
+        f"apply of {name!r}", transfer_map.apply, [("map", "Map"), ("state", "State")],
+        (width, states), dtype, "State", states, scalar=states == 1,
+    )  # fmt: skip
+    return f"""
+struct Transfer {{
+  typedef {ctype(dtype)} T;
+  static constexpr int OPERANDS = {arity}, WIDTH = {width}, STATES = {states};
+  static constexpr bool QUICK = {str("odd)" in compose + apply).lower()};
+  struct Map {{ T v[WIDTH]; }};
+  struct State {{ T v[STATES]; }};
+  DEVICE static Map lift(const T (&step)[OPERANDS]) {{{lift}}}
+{compose}{apply}}};
+"""
+
+
+@lru_cache(maxsize=_KEPT)
+def trace_coefficient(
+    step: StepFunction,
+    name: str,
+    operands: tuple[np.dtype[Any], ...],
+    dtype: np.dtype[Any],
+) -> str:
+    """Print ``step.function(index, *operands)`` as a C++ function `name`."""
+    step.require_unchanged()
+    function = step.function
+    record = Record(f"Coefficient {function.__name__!r}")
+    index = Symbol("index", np.dtype(np.int64), record)
+    values = [Symbol(f"x{k}", kind, record) for k, kind in enumerate(operands)]
+    result = outcomes(record, lambda: function(index, *values))
+    if isinstance(result, tuple):
+        raise record.refuse("it returns a tuple", "return one scalar")
+    parameters = "".join(f", {ctype(kind)} x{k}" for k, kind in enumerate(operands))
+    body = _body(record, f"return {cast(record, result, dtype)};")
+    return f"\nDEVICE inline {ctype(dtype)} {name}(long long index{parameters}) {{{body}}}\n"
+
+
+@lru_cache(maxsize=_KEPT)
+def trace_quickly(
+    step: StepFunction,
+    name: str,
+    operands: tuple[np.dtype[Any], ...],
+    dtype: np.dtype[Any],
+) -> str:
+    """The same as ``<name>_quickly``, without a branch; sets `odd` where it must not be used.
+
+    Empty where the function has no such side: sines and cosines are shortened where the result,
+    a float32, does not show it.
+    """
+    if dtype != np.float32 or not may_shorten_waves(step.function, len(operands)):
+        return ""
+    text = trace_coefficient(step, name, operands, dtype)
+    text = text.replace(f" {name}(", f" {name}_quickly(bool& odd, ", 1)
+    return _WAVE.sub(r"quick_\1(odd, ", text)
+
+
+@lru_cache(maxsize=_KEPT)
+def trace_operator(step: StepFunction, name: str, dtype: np.dtype[Any]) -> str:
+    """Print ``step.function(a, b)`` as a C++ function `name` of two numbers of a dtype."""
+    require_unchanged("pair of operators", step.fingerprint, step.function)
+    record = Record(f"Operator {step.function.__name__!r}")
+    operands = [Symbol(each, dtype, record) for each in "ab"]
+    result = outcomes(record, lambda: step.function(*operands))
+    if isinstance(result, tuple):
+        raise record.refuse("it returns a tuple", "return one number")
+    body, kind = _body(record, f"return {cast(record, result, dtype)};"), ctype(dtype)
+    return f"\nDEVICE inline {kind} {name}({kind} a, {kind} b) {{{body}}}\n"
+
+
+def operand_count(lift: Callable[..., Any]) -> int:
+    """Count the operands of a step."""
+    code = lift.__code__
+    if code.co_flags & 0x04:
+        raise TypeError(f"lift must name its operands one by one; got *{code.co_varnames[-1]}")
+    return int(code.co_argcount)
+
+
+@lru_cache(maxsize=_KEPT)
+def state_count(transfer_map: TransferMap) -> int:
+    """Count the scalars of a state: as many as `apply` takes and returns.
+
+    Raises
+    ------
+    TypeError
+        `apply` returns another number of scalars than it takes.
+    """
+    record = Record(f"apply of {transfer_map.name!r}")
+    dtype = np.dtype(float)
+    step = tuple(Symbol(f"m{k}", dtype, record) for k in range(len(transfer_map.identity)))
+    state = tuple(Symbol(f"w{k}", dtype, record) for k in range(_MOST_STATES))
+    problem: Exception = TypeError(f"{record.role} must return as many scalars as a state has")
+    for count in range(1, _MOST_STATES + 1):
+        try:
+            result = transfer_map.apply(step, state[:count] if count > 1 else state[0])
+        except (TypeError, ValueError, IndexError) as error:
+            problem = error
+            continue
+        if len(result if isinstance(result, tuple) else (result,)) == count:
+            return count
+    raise problem
+
+
+def _operation(
+    role: str, function: Callable[..., Any], parameters: list[tuple[str, str]],
+    counts: tuple[int, int], dtype: np.dtype[Any], returns: str, width: int, *,
+    scalar: bool = False,
+) -> str:  # fmt: skip
+    """Print a function of two tuples, and where it has a rare side the other without a branch."""
+    groups = [(f"{name}.v", count) for (name, _), count in zip(parameters, counts, strict=True)]
+    exact, quick = (
+        _trace(role, function, groups, dtype, returns, width,
+               grouped=True, scalar=scalar, quick=quick)
+        for quick in (False, True)
+    )  # fmt: skip
+    name = role.split()[0]
+    names = ", ".join(parameter for parameter, _ in parameters)
+    given = ", ".join(f"const {kind}& {parameter}" for parameter, kind in parameters)
+    if dtype.kind != "f" or "odd" not in quick:
+        return f"""  DEVICE static {returns} {name}({given}) {{{exact}}}
+  DEVICE static {returns} {name}_exactly({given}) {{ return {name}({names}); }}
+  DEVICE static {returns} {name}_quickly({given}, bool&) {{ return {name}({names}); }}
+"""
+    values = ", ".join(f"{kind} {parameter}" for parameter, kind in parameters)
+    return f"""  DEVICE static __attribute__((noinline))
+  {returns} {name}_exactly({values}) {{{exact}}}
+  DEVICE static {returns} {name}_quickly({given}, bool& odd) {{{quick}}}
+  DEVICE static {returns} {name}({given}) {{
+    bool odd = false;
+    {returns} result = {name}_quickly({names}, odd);
+    if (__builtin_expect(odd, 0)) result = {name}_exactly({names});
+    return result;
+  }}
+"""
+
+
+def _trace(
+    role: str, function: Callable[..., Any], parameters: Iterable[tuple[str, int]],
+    dtype: np.dtype[Any], returns: str, width: int, *, grouped: bool = False, scalar: bool = False,
+    quick: bool = False,
+) -> str:  # fmt: skip
+    record = Record(role)
+    groups: list[Any] = [
+        tuple(Symbol(f"{name}[{k}]", dtype, record) for k in range(count))
+        for name, count in parameters
+    ]
+    if scalar:
+        groups[-1] = groups[-1][0]
+    recorded = record_powers(function)
+    arguments = groups if grouped else groups[0]
+    if quick:
+        record.taken = (False,) * 64
+        result = recorded(*arguments)
+    else:
+        result = outcomes(record, lambda: recorded(*arguments))
+    values = result if isinstance(result, tuple) else (result,)
+    if len(values) != width:
+        raise TypeError(f"{role} must return {width} scalars; got {len(values)}")
+    components = ", ".join(cast(record, value, dtype) for value in values)
+    written = f"return {returns}{{{{{components}}}}};"
+    if not quick:
+        return _body(record, written)
+    odd = "".join(f"odd = odd | {decision.code}; " for decision in record.asked)
+    return _body(record, odd + written).replace("np_divide(", "quick_divide(odd, ")
+
+
+def _body(record: Record, result: str) -> str:
+    lines = print_statements(record.statements, result)
+    return "".join(f"\n    {line}" for line in lines) + "\n  "

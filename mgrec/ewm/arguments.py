@@ -1,0 +1,158 @@
+"""Validation of the weights, the times and the series of exponentially weighted statistics."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from typing import Any
+
+import numpy as np
+
+from ..core.arrays.arguments import as_flag, as_integer, as_real, is_one_of
+from ..core.arrays.conversion import as_any_array
+from ..core.arrays.kinds import is_lazy, is_on_gpu
+from ..filters.arguments import as_signal, beside
+from .weights import PAIRS, STATISTICS, Weights
+
+_RANGES = {
+    "alpha": "0 < alpha <= 1", "span": "span >= 1", "halflife": "halflife > 0", "com": "com >= 0"
+}  # fmt: skip
+
+
+def as_weights(
+    rates: dict[str, Any], has_times: bool, statistic: str, adjust: Any, ignore_na: Any, bias: Any,
+    min_periods: Any,
+) -> Weights:  # fmt: skip
+    """Validate the options of pandas' ewm; rates are alpha, span, halflife and com."""
+    if not is_one_of(statistic, STATISTICS):
+        raise ValueError(f"statistic must be one of {', '.join(STATISTICS)}; got {statistic!r}")
+    is_adjusted = as_flag("adjust", adjust)
+    if statistic == "sum" and not is_adjusted:
+        raise ValueError("adjust must be True for a sum, whose weights are not divided by anything")
+    least = 0 if min_periods is None else as_integer("min_periods", min_periods)
+    if least < 0:
+        raise ValueError(f"min_periods must be 0 or more; got {least}")
+    return Weights(
+        statistic,
+        _alpha(rates, has_times, is_adjusted),
+        is_adjusted,
+        as_flag("ignore_na", ignore_na),
+        as_flag("bias", bias),
+        max(least, 1),
+    )
+
+
+def _alpha(rates: dict[str, Any], has_times: bool, is_adjusted: bool) -> float:
+    """Return α.
+
+    `times` needs a halflife, and then α is 1/2 unless another rate is given.
+    """
+    names = [name for name, value in rates.items() if value is not None]
+    if has_times:
+        if "halflife" not in names:
+            raise ValueError("halflife must be given with times: the time in which a weight halves")
+        names.remove("halflife")
+        if not names:
+            return 0.5
+        if not is_adjusted:
+            raise ValueError(f"adjust must be True where times and {names[0]} are given")
+    if len(names) != 1:
+        got = " and ".join(names) or "none"
+        raise ValueError(f"one of alpha, span, halflife and com must be given; got {got}")
+    return _alpha_of(names[0], rates[names[0]])
+
+
+def _alpha_of(name: str, rate: Any) -> float:
+    if name == "halflife" and isinstance(rate, (str, datetime.timedelta, np.timedelta64)):
+        raise TypeError(
+            f"halflife must be a finite number, {_RANGES[name]}; got {rate!r}, without times"
+        )
+    value = as_real(name, rate, f"a finite number, {_RANGES[name]}")
+    fits = {
+        "alpha": 0 < value <= 1, "span": value >= 1, "halflife": value > 0, "com": value >= 0
+    }  # fmt: skip
+    if not fits[name] or math.isinf(value):
+        raise ValueError(f"{name} must be a finite number, {_RANGES[name]}; got {value}")
+    if name == "span":
+        return 2 / (value + 1)
+    if name == "halflife":
+        return -math.expm1(-math.log(2) / value)
+    return value if name == "alpha" else 1 / (1 + value)
+
+
+def as_series(x: Any, other: Any, statistic: str) -> dict[str, Any]:
+    """Return the series by role, all of the same shape."""
+    series = {"x": as_signal(x)}
+    if (other is None) == (statistic in PAIRS):
+        wanted = "given" if other is None else "None"
+        raise ValueError(f"other must be {wanted} for statistic {statistic!r}")
+    if other is not None:
+        series["y"] = as_signal(other, "other")
+        if series["y"].shape != series["x"].shape:
+            shapes = series["x"].shape, series["y"].shape
+            raise ValueError(f"other must have the shape of x, {shapes[0]}; got {shapes[1]}")
+        if is_on_gpu(series["x"]) != is_on_gpu(series["y"]):
+            raise TypeError("x and other must both be on a GPU or both in host memory")
+    for name, values in series.items():
+        if values.dtype.kind not in "iuf":
+            raise TypeError(f"{'other' if name == 'y' else name} must be real; got {values.dtype}")
+    return series
+
+
+def as_gaps(times: Any, halflife: Any, x: Any, axis: int) -> Any:
+    """Return the number of halflives since the previous observation along `axis`; 0 at first."""
+    times = times if is_on_gpu(times) and not is_lazy(times) else as_any_array("times", times)
+    if times.ndim != 1 or not (times.size == x.shape[axis] or x.shape[axis] != x.shape[axis]):
+        raise ValueError(f"times must have shape ({x.shape[axis]},); got {times.shape}")
+    unit = _in_units_of(times, halflife)
+    if times.dtype.kind == "M":
+        if not is_lazy(times) and np.isnat(times).any():
+            raise ValueError("times must not be missing; got NaT")
+        times = times.view(np.int64)
+    gaps = _differences(times, unit)
+    index: list[Any] = [None] * x.ndim
+    index[axis] = slice(None)
+    gaps = gaps if is_lazy(gaps) or is_on_gpu(gaps) else beside(gaps, x)
+    return gaps[tuple(index)]
+
+
+def _in_units_of(times: Any, halflife: Any) -> float:
+    """Return a halflife in the unit of the times."""
+    dtype_kind = times.dtype.kind
+    if dtype_kind not in "Miuf":
+        raise TypeError(f"times must be datetime64, or numbers; got {times.dtype}")
+    if dtype_kind == "M":
+        if isinstance(halflife, str):
+            halflife = _parsed(halflife)
+        if not isinstance(halflife, (datetime.timedelta, np.timedelta64)):
+            raise TypeError(f"halflife must be a timedelta where times are dates; got {halflife!r}")
+        step = np.ones((), times.dtype.str.replace("M8", "m8"))
+        value = float(np.timedelta64(halflife) / step)
+    else:
+        value = as_real("halflife", halflife, "a number in the unit of times")
+    if not 0 < value < math.inf:
+        raise ValueError(f"halflife must be above 0; got {halflife!r}")
+    return value
+
+
+def _parsed(halflife: str) -> Any:
+    """Parse a text such as "4 days" with pandas."""
+    try:
+        from pandas import Timedelta
+    except ImportError as error:
+        raise TypeError(
+            f"halflife must be a numpy.timedelta64 where pandas is not installed, which would read "
+            f"{halflife!r}"
+        ) from error
+    return Timedelta(halflife).to_timedelta64()
+
+
+def _differences(times: Any, unit: float) -> Any:
+    if is_lazy(times):
+        steps = (times[1:] - times[:-1]) / unit
+        joined: Any = np.concatenate([np.zeros_like(steps, shape=1), steps])
+        return joined.rechunk(times.chunks)
+    gaps = np.zeros_like(times, dtype=np.float64)
+    np.subtract(times[1:], times[:-1], out=gaps[1:], casting="same_kind")
+    gaps /= unit
+    return gaps

@@ -1,0 +1,163 @@
+"""Exponentially weighted statistics as a sequence of linear recurrences, for GPUs.
+
+The sum of the weights is a linear recurrence. Given these sums, the mean is one too, and given the
+means, so are the variances.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..core.arrays.chunks import chunked_like
+from ..core.arrays.layout import has_unknown_sizes
+from ..filters.arguments import beside
+from ..filters.cascade import Cascade
+from ..filters.causal import lfilter
+from ..filters.recurrence import filter_problem
+from ..scans.linear import linear_recurrence
+from ..solve import solve
+from ..solve.functions import concatenate, full_like, where
+from .weights import Weights
+
+# Absolute values of float32 below this keep a filter of gain 1 far from overflow.
+_SAFE = 2.0**100
+# 1 − exp(−38) is 1 in float64.
+_FULL = 38.0
+# b and a of a filter that delays by one sample.
+_ONE_STEP = np.array([0.0, 1.0], np.float32), np.ones(1, np.float32)
+_ZERO, _ONE, _TWO = np.float64(0), np.float64(1), np.float64(2)
+
+
+def largest_size(x: Any) -> float:
+    """Return the largest absolute value; nan or inf if a value is missing."""
+    return 0.0 if x.dtype.kind in "iu" else max(-float(x.min()), float(x.max()))
+
+
+def mean_without_gaps(x: Any, largest: float, weights: Weights, axis: int) -> Any:
+    """Return the mean of values without gaps: a filter, whose first outputs are divided."""
+    whole, rate = (slice(None),) * axis, weights.share
+    # The mean before the first value is the first value.
+    first = None if weights.is_adjusted else x[(*whole, 0)].astype(np.float64)[None]
+    carry_in = None if first is None else (1 - rate) * first
+    cascade = Cascade.of_polynomials([rate], [1.0, rate - 1.0])
+    # Rows near overflow are computed again in the dtype of the results: float32 is too coarse.
+    is_narrow = x.dtype.char == "f" and largest < _SAFE
+    dtype = np.dtype(np.float32 if is_narrow else np.float64)
+    y = solve(filter_problem(cascade, x, carry_in, axis, dtype))
+    if weights.is_adjusted:
+        fall = -math.log1p(-rate) if rate < 1 else math.inf
+        count = math.ceil(min(_FULL / fall, x.shape[axis]))
+        weight = -np.expm1(-fall * np.arange(1, count + 1))
+        first_outputs = y[(*whole, slice(0, count))]
+        first_outputs /= beside(weight.reshape(-1, *[1] * (x.ndim - axis - 1)), x)
+    return y
+
+
+class Recurrences:
+    """The recurrences of a statistic.
+
+    Parameters
+    ----------
+    weights : Weights
+    series : dict, role -> array
+        Series of :class:`mgrec.ewm.recurrence.EwmRecurrence`.
+    axis : int
+    """
+
+    def __init__(self, weights: Weights, series: dict[str, Any], axis: int) -> None:
+        self.weights, self.axis, marks = weights, axis, series.get("marks")
+        # A mask: linear_recurrence would take integers for labels.
+        self.marks = None if marks is None else marks != 0
+        self.there = np.isfinite(series["x"])
+        if "y" in series:
+            self.there = self.there & np.isfinite(series["y"])
+        falls = np.float64(weights.decay)
+        falls = falls ** series["gaps"] if "gaps" in series else falls
+        self.falls = where(self.there, falls, _ONE) if weights.ignores_missing else falls
+
+    def statistic(self, x: Any, y: Any) -> Any:
+        """Return the statistic after each step, without regard to min_periods."""
+        name = self.weights.statistic
+        if name == "sum":
+            return self._along(self.falls, self._where_there(x))
+        self._weigh()
+        mean = self._mean(x)
+        if name == "mean":
+            return mean
+        other = self._mean(y) if y is not x else mean
+        # Distances to the means before each step: those after it lose all digits if the gain is 1.
+        off_x = x - delayed(mean, self.axis)
+        off_y = y - delayed(other, self.axis) if y is not x else off_x
+        if name == "corr":
+            sizes = self._moment(off_x, off_x) * self._moment(off_y, off_y)
+            return self._moment(off_x, off_y) / np.sqrt(sizes)
+        moment = self._moment(off_x, off_y)
+        if not self.weights.is_biased:
+            moment = moment / self._divisor()
+        return np.sqrt(moment) if name == "std" else moment
+
+    def count(self) -> Any:
+        """Return the number of observations so far."""
+        return self._along(np.int64(1), self.there.astype(np.int64))
+
+    def _along(self, s: Any, t: Any) -> Any:
+        return linear_recurrence(s, t, axis=self.axis, reset=self.marks)
+
+    def _where_there(self, values: Any, otherwise: Any = _ZERO) -> Any:
+        return where(self.there, values, otherwise)
+
+    def _weigh(self) -> None:
+        """Compute the relative weights of the earlier observations and of the new one."""
+        weights, last = self.weights, delayed(self.there, self.axis)
+        if self.marks is not None:
+            last = last & ~self.marks
+        kept = self.falls if weights.is_adjusted else where(last, _ZERO, self.falls)
+        self.old = self._along(kept, where(last, self.falls, _ZERO))
+        self.own: Any = _ONE if weights.is_adjusted else np.float64(weights.share)
+        if weights.is_complement:
+            self.own = _ONE - self.old
+        self.total = self.old + self.own
+        self.kept, self.gain = self.old / self.total, self.own / self.total
+
+    def _mean(self, x: Any) -> Any:
+        return self._along(self._where_there(self.kept, _ONE), self._where_there(self.gain * x))
+
+    def _moment(self, off_x: Any, off_y: Any) -> Any:
+        """Return the weighted mean of products of distances to the means."""
+        part = self.kept * self.gain * off_x * off_y
+        return self._along(self._where_there(self.kept, _ONE), self._where_there(part))
+
+    def _divisor(self) -> Any:
+        """Return 1 − Σw²/(Σw)², as a sum over pairs; nan if one observation has all the weight."""
+        pairs = self._where_there(_TWO * self.kept * self.gain)
+        divisor = self._along(self._where_there(self.kept * self.kept, _ONE), pairs)
+        return where(divisor > 0, divisor, np.nan)
+
+
+def by_recurrences(
+    weights: Weights, series: dict[str, Any], axis: int, dtype: np.dtype[Any]
+) -> Any:
+    """Compute a statistic of series, which are CuPy arrays or Dask arrays of them."""
+    recurrences = Recurrences(weights, series, axis)
+    x = where(recurrences.there, series["x"], series["x"].dtype.type(0))
+    y = x
+    if "y" in series:
+        y = where(recurrences.there, series["y"], series["y"].dtype.type(0))
+    result = recurrences.statistic(x, y)
+    is_enough = recurrences.count() >= weights.least
+    return where(is_enough, result.astype(dtype, copy=False), dtype.type(np.nan))
+
+
+def delayed(values: Any, axis: int) -> Any:
+    """Return the previous value of each element of an array of bool or float64; 0 for the first."""
+    if has_unknown_sizes(getattr(values, "chunks", ())):
+        is_bool = values.dtype.kind == "b"
+        before = lfilter(*_ONE_STEP, values.astype(np.float32) if is_bool else values, axis)
+        return before > 0 if is_bool else before
+    whole = (slice(None),) * axis
+    zero = full_like(values[(*whole, slice(0, 1))], 0)
+    joined = concatenate([zero, values[(*whole, slice(0, -1))]], axis)
+    return chunked_like(joined, values)

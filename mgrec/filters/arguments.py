@@ -1,0 +1,147 @@
+"""The door of filters: checks coefficients, data and states, as SciPy takes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..core.arrays.arguments import as_axis
+from ..core.arrays.conversion import as_any_array, as_plain_array, check_computed
+from ..core.arrays.foreign import taken
+from ..core.arrays.kinds import check_together, is_on_gpu
+from ..core.arrays.layout import moved_axis
+from ..core.contract.problem import Problem
+from .cascade import Cascade
+from .recurrence import FilterRecurrence, filter_problem
+
+_COMPUTED = "fdFD"
+
+
+def as_signal(x: Any, name: str = "x") -> Any:
+    """An array of at least one axis, NumPy's, CuPy's or Dask's."""
+    array = as_any_array(name, x)
+    check_computed(name, array, x, "?")
+    if array.ndim == 0:
+        raise ValueError(f"{name} must be at least 1-D; got a single value of {array.dtype}")
+    return array
+
+
+def as_coefficients(name: str, values: Any) -> np.ndarray:
+    """A few numbers, in host memory; of any library, which results are not of for that."""
+    values = taken(name, values)
+    array = np.asarray(values.get() if is_on_gpu(values) else as_plain_array(name, values))
+    check_computed(name, array, values, "?")
+    return array.astype(np.int8) if array.dtype.kind == "b" else array
+
+
+def beside(values: np.ndarray, x: Any) -> Any:
+    """A host array where x is: on its GPU, or on the host."""
+    return np.asarray(values, like=getattr(x, "_meta", x)) if is_on_gpu(x) else values
+
+
+def as_polynomial(name: str, values: Any) -> np.ndarray:
+    """b or a: a 1-d array that is not empty."""
+    array = np.atleast_1d(as_coefficients(name, values))
+    if array.ndim != 1 or array.size == 0:
+        raise ValueError(f"Parameter {name} is not a non-empty 1d array; got shape {array.shape}")
+    return array
+
+
+def as_transfer_function(b: Any, a: Any) -> tuple[np.ndarray, np.ndarray]:
+    """b and a, a_0 not 0."""
+    b, a = as_polynomial("b", b), as_polynomial("a", a)
+    if a[0] == 0:
+        raise ValueError("a[0] must not be 0: the filter would need samples of the future")
+    return b, a
+
+
+def as_sections(sos: Any) -> np.ndarray:
+    """sos: an array (sections, 6) with a_0 = 1."""
+    array = np.atleast_2d(as_coefficients("sos", sos))
+    if array.ndim != 2:
+        raise ValueError(f"sos array must be 2D; got {array.ndim} axes")
+    if array.shape[1] != 6 or not len(array):
+        raise ValueError(f"sos array must be shape (n_sections, 6); got {array.shape}")
+    if not (array[:, 3] == 1).all():
+        raise ValueError("sos[:, 3] should be all ones; divide each section by it")
+    return array
+
+
+def result_dtype(*arrays: Any) -> np.dtype[Any]:
+    """The dtype of a result, as SciPy has it.
+
+    Raises
+    ------
+    NotImplementedError
+        Not float32, float64, complex64 or complex128; integers alone are none of them.
+    """
+    dtype = np.result_type(*(array.dtype for array in arrays if array is not None))
+    if dtype.char not in _COMPUTED:
+        raise NotImplementedError(
+            f"Parameter's dtypes produced result type '{dtype}', which is not supported: filters "
+            f"are computed in float32, float64, complex64 and complex128"
+        )
+    return dtype
+
+
+def check_polynomials(b: Any, a: Any, x: Any, axis: Any, zi: Any, out: Any) -> Problem:
+    """Arguments of ``lfilter``; zi has the states along `axis`."""
+    x, (b, a) = as_signal(x), as_transfer_function(b, a)
+    axis = as_axis(axis, x.shape)
+    zi = None if zi is None else _as_states(zi, x)
+    dtype = result_dtype(b, a, x, zi)
+    cascade = Cascade.of_polynomials(b, a)
+    entry = None
+    if zi is not None:
+        wanted = (*x.shape[:axis], cascade.states, *x.shape[axis + 1 :])
+        if zi.ndim != x.ndim:
+            raise ValueError(f"zi must have the axes of x, {x.ndim}; got {zi.ndim}")
+        fits = zi.shape[axis] == cascade.states and all(
+            have in (1, want) or want != want for have, want in zip(zi.shape, wanted, strict=True)
+        )
+        if not fits:
+            raise ValueError(
+                f"Unexpected shape for parameter zi: expected {wanted}, found {zi.shape}."
+            )
+        entry = moved_axis(zi, axis, 0)
+    return filter_problem(cascade, x, entry, axis, dtype, out)
+
+
+def check_sections(sos: Any, x: Any, axis: Any, zi: Any, out: Any) -> Problem:
+    """Arguments of ``sosfilt``; zi is (sections, ..., 2, ...)."""
+    x, sos = as_signal(x), as_sections(sos)
+    axis = as_axis(axis, x.shape)
+    zi = None if zi is None else _as_states(zi, x)
+    dtype = result_dtype(sos, x, zi)
+    cascade = Cascade.of_sections(sos)
+    entry = None
+    if zi is not None:
+        wanted = (len(sos), *x.shape[:axis], 2, *x.shape[axis + 1 :])
+        fits = len(zi.shape) == len(wanted) and all(
+            have == want or want != want for have, want in zip(zi.shape, wanted, strict=True)
+        )
+        if not fits:
+            raise ValueError(
+                f"Invalid zi shape. With axis={axis}, an input with shape {x.shape} and an sos "
+                f"array with {len(sos)} sections, zi must have shape {wanted}, got {zi.shape}."
+            )
+        entry = moved_axis(zi, axis + 1, 0)
+        entry = entry.swapaxes(0, 1).reshape((cascade.states, *entry.shape[2:]))
+    return filter_problem(cascade, x, entry, axis, dtype, out)
+
+
+def _as_states(zi: Any, x: Any) -> Any:
+    array = as_any_array("zi", zi)
+    check_computed("zi", array, zi, "?")
+    check_together([("x", x)], [("zi", array)])
+    return array
+
+
+def as_zf(recurrence: FilterRecurrence, exit: Any, is_sections: bool) -> Any:
+    """The states after the last sample in SciPy's axes, from (states, other axes of x)."""
+    axis = recurrence.axis
+    if not is_sections:
+        return moved_axis(exit, 0, axis) if axis else exit
+    pairs = exit.reshape((len(recurrence.cascade.sections), 2, *exit.shape[1:]))
+    return moved_axis(pairs, 1, axis + 1) if axis else pairs

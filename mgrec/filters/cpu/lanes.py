@@ -1,0 +1,169 @@
+"""SIMD operations of filters: columns of a small matrix, and lanes that pass values on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core.errors import RequireLiteralValue
+from numba.extending import intrinsic
+
+from ...engines.cpu.simd.lanes import Lanes, call_llvm, in_every_lane, pointer_to, shuffle_mask
+
+# Samples of a block, and lanes of a register: 64 bytes of float64.
+WIDTH = 8
+_I32 = ir.IntType(32)
+
+
+def _literal(value: Any, name: str) -> int:
+    if not isinstance(value, types.IntegerLiteral):
+        raise RequireLiteralValue(name)
+    return int(value.literal_value)
+
+
+@intrinsic(prefer_literal=True)
+def load_lanes(_: Any, array: Any, at: Any, width: Any) -> Any:
+    """``array[at:at + width]`` of a contiguous array, unaligned; `width` is a literal."""
+    lanes = Lanes(array.dtype, _literal(width, "width"))
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        pointer = pointer_to(context, builder, array, values[0], values[1], lanes)
+        return builder.load(pointer, align=array.dtype.bitwidth // 8)
+
+    return lanes(array, types.intp, width), code
+
+
+@intrinsic
+def load_float64(_: Any, array: Any, at: Any) -> Any:
+    """``array[at:at + WIDTH]`` of a contiguous array of float32 or float64, as float64."""
+    own, lanes = Lanes(array.dtype, WIDTH), Lanes(types.float64, WIDTH)
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        pointer = pointer_to(context, builder, array, values[0], values[1], own)
+        loaded = builder.load(pointer, align=array.dtype.bitwidth // 8)
+        return (
+            loaded
+            if own.dtype == lanes.dtype
+            else builder.fpext(loaded, context.get_value_type(lanes))
+        )
+
+    return lanes(array, types.intp), code
+
+
+@intrinsic
+def store_rounded(_: Any, array: Any, at: Any, lanes: Any) -> Any:
+    """``array[at:at + width] = lanes``, rounded to the array's dtype; nothing where it is None."""
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        if array == types.none:
+            return context.get_dummy_value()
+        own, value = Lanes(array.dtype, lanes.width), values[2]
+        if own.dtype.bitwidth < lanes.dtype.bitwidth:
+            value = builder.fptrunc(value, context.get_value_type(own))
+        pointer = pointer_to(context, builder, array, values[0], values[1], own)
+        builder.store(value, pointer, align=own.dtype.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, lanes), code
+
+
+@intrinsic(prefer_literal=True)
+def load_columns(_: Any, table: Any, at: Any, count: Any) -> Any:
+    """`count` columns of WIDTH numbers each, one after the other from ``table[at]`` on."""
+    lanes, columns = Lanes(table.dtype, WIDTH), _literal(count, "count")
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        loaded = []
+        for k in range(columns):
+            index = builder.add(values[1], ir.Constant(values[1].type, k * WIDTH))
+            pointer = pointer_to(context, builder, table, values[0], index, lanes)
+            loaded.append(builder.load(pointer, align=table.dtype.bitwidth // 8))
+        return context.make_tuple(builder, signature.return_type, loaded)
+
+    return types.UniTuple(lanes, columns)(table, types.intp, count), code
+
+
+@intrinsic
+def add_columns(_: Any, start: Any, columns: Any, array: Any, at: Any) -> Any:
+    """``start + sum(columns[k] * array[at + k])``: a matrix by a run of an array."""
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        total, matrix, data, first = values
+        base = context.make_array(array)(context, builder, data).data
+        for k in range(columns.count):
+            index = builder.add(first, ir.Constant(first.type, k))
+            number = builder.load(builder.gep(base, [index]))
+            factor = in_every_lane(context, builder, start, number)
+            column = builder.extract_value(matrix, k)
+            total = call_llvm(builder, "fmuladd", start, column, factor, total)
+        return total
+
+    return start(start, columns, array, types.intp), code
+
+
+@intrinsic
+def add_last_lanes(_: Any, start: Any, columns: Any, lanes: Any) -> Any:
+    """``start`` plus a matrix by the last lanes of a register, the last column by the last lane.
+
+    Odd and even columns are summed separately: the state waits for half as many additions.
+    """
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        matrix, register = values[1], values[2]
+        sums = [values[0], None]
+        for k in range(columns.count):
+            lane = lanes.width - columns.count + k
+            factor = builder.shuffle_vector(register, register, shuffle_mask([lane] * lanes.width))
+            column = builder.extract_value(matrix, k)
+            half = k % 2
+            if sums[half] is None:
+                sums[half] = builder.fmul(column, factor)
+            else:
+                sums[half] = call_llvm(builder, "fmuladd", start, column, factor, sums[half])
+        return sums[0] if sums[1] is None else builder.fadd(*sums)
+
+    return start(start, columns, lanes), code
+
+
+@intrinsic
+def no_lanes(_: Any, array: Any) -> Any:
+    """WIDTH zeros of an array's dtype."""
+    lanes = Lanes(array.dtype, WIDTH)
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return ir.Constant(context.get_value_type(lanes), [0.0] * WIDTH)
+
+    return lanes(array), code
+
+
+@intrinsic
+def spread(_: Any, value: Any, like: Any) -> Any:
+    """`value` in every lane of a register like `like`."""
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return in_every_lane(context, builder, like, values[0])
+
+    return like(value, like), code
+
+
+@intrinsic
+def pass_down(_: Any, lanes: Any, value: Any) -> Any:
+    """Each lane takes the lane after it, the last one `value`: one instruction with its load."""
+    width = lanes.width
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        entering = in_every_lane(context, builder, lanes, values[1])
+        return builder.shuffle_vector(values[0], entering, shuffle_mask(list(range(1, width + 1))))
+
+    return lanes(lanes, value), code
+
+
+@intrinsic
+def first(_: Any, lanes: Any) -> Any:
+    """The first lane; to store it takes no shuffle."""
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return builder.extract_element(values[0], ir.Constant(_I32, 0))
+
+    return lanes.dtype(lanes), code

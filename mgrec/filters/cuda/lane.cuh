@@ -1,0 +1,161 @@
+// Filters: a lane walks one segment of one row, sample by sample, its states in float64.
+//
+// A segment begins with states that its lane found by walking the samples before it from states
+// of 0, where the filter forgets that fast (warm-up), or that were propagated. repair.cuh
+// compares them with where the segment before has ended.
+//
+// Samples X are read as they are, and cast in registers to the outputs' E, as NumPy would have
+// cast them: int16 under float64 moves 10 bytes a sample, where a cast before moves 26.
+#pragma once
+#include "filters/cuda/form.cuh"
+#include "engines/cuda/memory/copies.cuh"
+
+// The upper bits of a size, which order as the sizes do; nan is above inf.
+DEVICE inline int magnitude(float y) { return bits_of(y) & 0x7fffffff; }
+DEVICE inline int magnitude(double y) { return top_bits_of(y) & 0x7fffffff; }
+template <class R> DEVICE inline int magnitude(complex<R> y) {
+  return max(magnitude(y.re), magnitude(y.im));
+}
+
+struct Shape {
+  long long outer, steps, inner;     // of the array
+  long long segments, length, warm;  // segments of a row, their steps, steps of a warm-up
+  DEVICE long long lanes() const { return outer * segments * inner; }
+};
+
+// A number that the compiler takes to be new here, in direct form. Otherwise it kept the addresses of
+// all states in registers all the while: the walk of 8 sections took 242, and now takes 134.
+DEVICE inline long long here(long long number) {
+  if (DIRECT) asm volatile("" : "+l"(number));
+  return number;
+}
+
+struct Arrays {
+  const X* x;
+  E* y;
+  const S* entry;       // [state][row]; null for 0
+  S *assumed, *exits;   // [state][lane]
+  unsigned char* tops;   // of lanes: outputs came near overflow
+  int* failures;         // of rows: segments from the first on that is to be repaired
+  unsigned char* marks;  // of lanes: to be repaired, where rows have several
+};
+
+// One segment of one row. Steps are counted from the segment's first, [low, high) are there.
+struct Lane {
+  long long id, row, segment, first, low, high;
+  DEVICE Lane(long long number, long long column, const Shape& shape) {
+    const long long o = number / shape.segments;
+    const bool exists = o < shape.outer && column < shape.inner;
+    segment = number - o * shape.segments;
+    id = number * shape.inner + column;
+    row = o * shape.inner + column;
+    first = (o * shape.steps + segment * shape.length) * shape.inner + column;
+    const long long left = shape.steps - segment * shape.length;
+    high = !exists ? 0 : left < shape.length ? left : shape.length;
+    low = exists && segment ? -shape.warm : 0;
+  }
+};
+
+template <class Access> struct Walker {
+  const Coefficients& with;
+  const Arrays& arrays;
+  const Shape& shape;
+  Access& access;
+  Form<DIRECT> form;
+  int largest;
+
+  DEVICE void begin(const Lane& lane) {
+    largest = 0;
+    if (lane.high == 0) return;
+    const bool known = ENTERED && lane.segment;
+    const long long lanes = here(shape.lanes()), rows = here(shape.outer * shape.inner);
+    State state = form.states(with);
+#pragma unroll(UNROLLED)
+    for (int q = 0; q < STATES; ++q) {
+      if (known) state.v[q] = arrays.assumed[q * lanes + lane.id];
+      else if (lane.segment) arrays.assumed[q * lanes + lane.id] = state.v[q];
+      else if (arrays.entry) state.v[q] = arrays.entry[q * rows + lane.row];
+      else state.v[q] = S();
+    }
+    if (known || lane.segment == 0) form.enter(with, state);
+    if (lane.segment == 0) arrays.failures[lane.row] = 0;
+  }
+
+  DEVICE void end(const Lane& lane) {
+    const long long lanes = here(shape.lanes());
+    const State state = form.states(with);
+#pragma unroll(UNROLLED)
+    for (int q = 0; q < STATES; ++q) arrays.exits[q * lanes + lane.id] = state.v[q];
+    arrays.tops[lane.id] = largest > TOP;
+  }
+
+  // Whether the first samples take what the row's entry adds to them.
+  DEVICE bool is_entered(const Lane& lane) const {
+    return DIRECT && arrays.entry && lane.segment == 0 && lane.high > 0;
+  }
+  DEVICE State entry_of(const Lane& lane) const {
+    State added = {};
+    if (!is_entered(lane)) return added;
+    const long long rows = here(shape.outer * shape.inner);
+#pragma unroll(UNROLLED)
+    for (int q = 0; q < STATES; ++q)
+      added.v[q] = Form<DIRECT>::scaled(with, q, arrays.entry[q * rows + lane.row]);
+    return added;
+  }
+
+  DEVICE E kept(S value) {
+    const E y = cast<E>(value);
+    largest = max(largest, magnitude(y));
+    return y;
+  }
+
+  // Inputs lie from `part` on in their stage.
+  DEVICE void walk(int stage, int part, long long step, const Lane& lane) {
+#pragma unroll 1
+    for (int k = 0; k < ITEMS; k += GROUP) {
+      X x[GROUP];
+      E y[GROUP];
+      access.read(stage, part + k, x);
+#pragma unroll
+      for (int r = 0; r < GROUP; ++r) y[r] = kept(form.advance(with, cast<S>(cast<E>(x[r]))));
+      if (WRITE && step >= 0 && step < lane.high) access.write(stage, step, k, y);
+    }
+  }
+
+  // Where the row ends inside these steps, or an entry is added to the first of them.
+  DEVICE void walk_partly(int stage, int part, long long step, const Lane& lane) {
+    State added = step == 0 ? entry_of(lane) : State{};
+#pragma unroll 1
+    for (int k = 0; k < ITEMS && step + k < lane.high; ++k) {
+      const X x = access.read_one(stage, part + k);
+      const E y = kept(form.advance(with, cast<S>(cast<E>(x)), added));
+      if (WRITE) access.write_one(stage, step, k, y);
+    }
+  }
+
+  DEVICE void run(const Lane& lane) {
+    form = {};
+    largest = 0;
+    const int first = -int(shape.warm / ITEMS), last = int((shape.length + ITEMS - 1) / ITEMS);
+    for (int k = 0; k < STAGES; ++k) access.request(k, (first + k * RUNS) * (long long)ITEMS);
+    int stage = 0, part = 0;
+#pragma unroll 1
+    for (int p = first; p < last; ++p) {
+      const long long step = p * (long long)ITEMS;
+      if (p == 0) begin(lane);
+      if (part == 0) copies_wait();
+      __syncwarp();
+      const bool ends = p >= 0 && step < lane.high && lane.high <= step + ITEMS;
+      const bool is_part = (ends && lane.high < step + ITEMS) || (p == 0 && is_entered(lane));
+      if (__any_sync(ALL, is_part)) walk_partly(stage, part, step, lane);
+      else walk(stage, part, step, lane);
+      if (ends) end(lane);
+      __syncwarp();
+      if (WRITE && p >= 0) access.flush(stage, step);
+      if ((part += ITEMS) < RUNS * ITEMS) continue;
+      part = 0;
+      access.request(stage, step + (STAGES * RUNS - RUNS + 1) * ITEMS);
+      if (++stage == STAGES) stage = 0;
+    }
+  }
+};

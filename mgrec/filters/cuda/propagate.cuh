@@ -1,0 +1,95 @@
+// What all segments of a row begin with: E_j = M·E_{j−1} + v_j, where v_j is where segment j ends
+// when it begins with 0, and M = A^length.
+//
+// A thread folds CHUNK segments, a warp's threads and then the warps are scanned with powers of
+// M, and each thread goes over its segments again. One block a row.
+#pragma once
+#include "filters/cuda/lane.cuh"
+
+constexpr int WARPS = THREADS / 32, CELLS = HELD * HELD;
+
+union Words {
+  S number;
+  unsigned word[sizeof(S) / 4];
+  DEVICE Words() {}
+};
+DEVICE inline State from_below(const State& state, int distance) {
+  State below;
+#pragma unroll(UNROLLED)
+  for (int q = 0; q < STATES; ++q) {
+    Words mine, theirs;
+    mine.number = state.v[q];
+#pragma unroll
+    for (int k = 0; k < int(sizeof(S) / 4); ++k)
+      theirs.word[k] = __shfl_up_sync(ALL, mine.word[k], distance);
+    below.v[q] = theirs.number;
+  }
+  return below;
+}
+
+// matrix · state + added
+constexpr int ROWS_UNROLLED = STATES <= 8 ? 8 : 1;
+DEVICE inline State weighed(const S* matrix, const State& state, const State& added) {
+  State sum = added;
+#pragma unroll(ROWS_UNROLLED)
+  for (int i = 0; i < STATES; ++i)
+#pragma unroll(ROWS_UNROLLED)
+    for (int j = 0; j < STATES; ++j)
+      sum.v[i] = multiply_add(matrix[i * STATES + j], state.v[j], sum.v[i]);
+  return sum;
+}
+
+// powers: M, then M^(chunk·1, 2, 4, …).
+DEVICE inline State scanned(State state, int lane, const S* powers) {
+#pragma unroll 1
+  for (int d = 1, k = 0; d < 32; d *= 2, ++k) {
+    const State below = from_below(state, d);
+    const State joined = weighed(powers + k * CELLS, below, state);
+    if (lane >= d) state = joined;
+  }
+  return state;
+}
+
+DEVICE void propagate(S* assumed, const S* exits, const S* powers, long long chunk,
+                      const Shape& shape) {
+  __shared__ __align__(16) unsigned char memory[WARPS * sizeof(State)];
+  State* const totals = reinterpret_cast<State*>(memory);
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const long long lanes = shape.lanes(), o = blockIdx.x / shape.inner;
+  const long long column = blockIdx.x - o * shape.inner;
+  const long long left = threadIdx.x * chunk;
+  const long long right = left + chunk < shape.segments ? left + chunk : shape.segments;
+  const auto place = [&](long long j) { return (o * shape.segments + j) * shape.inner + column; };
+  const auto ended = [&](long long j) {
+    State state;
+    for (int q = 0; q < STATES; ++q) state.v[q] = exits[q * lanes + place(j)];
+    return state;
+  };
+  State total = {};
+#pragma unroll 4
+  for (long long j = left; j < right; ++j) total = weighed(powers, total, ended(j));
+  total = scanned(total, lane, powers + CELLS);
+  if (lane == 31) totals[warp] = total;
+  __syncthreads();
+  State before = {};
+  if (warp == 0) {
+    if (lane < WARPS) before = totals[lane];
+    before = scanned(before, lane, powers + 6 * CELLS);
+  }
+  __syncthreads();
+  if (warp == 0 && lane < WARPS) totals[lane] = before;
+  __syncthreads();
+  State state = {};
+  if (warp) state = totals[warp - 1];
+#pragma unroll 1
+  for (int d = 1, k = 0; d < 32; d *= 2, ++k)
+    if (lane & d) state = weighed(powers + (1 + k) * CELLS, state, State());
+  const State below = from_below(total, 1);
+  for (int q = 0; q < STATES; ++q)
+    if (lane) state.v[q] = state.v[q] + below.v[q];
+#pragma unroll 4
+  for (long long j = left; j < right; ++j) {
+    for (int q = 0; q < STATES; ++q) assumed[q * lanes + place(j)] = state.v[q];
+    state = weighed(powers, state, ended(j));
+  }
+}

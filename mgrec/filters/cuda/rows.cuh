@@ -1,0 +1,167 @@
+// Segments of contiguous rows, or of a few columns side by side: a warp copies the segments of
+// its lanes through shared memory, so that memory is read and written in runs.
+//
+// There a segment's run takes an odd number of 16-byte vectors: lanes read across the runs
+// without bank conflicts. Outputs take the place of inputs, where they are of one dtype. Others
+// are narrower: so many runs of them fill a stage as take the bytes of one of outputs.
+#pragma once
+#include "filters/cuda/lane.cuh"
+
+DEVICE constexpr int odd(int count) { return count + 1 - count % 2; }
+
+constexpr int PER_WARP = 32 / INNER, RUN = ITEMS * INNER;
+constexpr int VECTOR = 16 / int(sizeof(E)), PITCH = odd(RUN / VECTOR);
+constexpr int X_VECTOR = 16 / int(sizeof(X)), X_RUN = RUNS * RUN;
+// Inputs that begin anywhere keep their distance from multiples of 16 bytes.
+constexpr bool SHIFTED = !IN_PLACE && !ALIGNED;
+constexpr int X_PITCH = odd(X_RUN / X_VECTOR + SHIFTED);
+static_assert(RUN % VECTOR == 0 && ITEMS % GROUP == 0 && GROUP % VECTOR == 0, "whole vectors");
+static_assert(RUN % X_VECTOR == 0 && (!IN_PLACE || RUNS == 1), "whole vectors of inputs");
+
+template <int BYTES> struct Bits { typedef uint4 type; };
+template <> struct Bits<8> { typedef unsigned long long type; };
+template <> struct Bits<4> { typedef unsigned type; };
+template <> struct Bits<2> { typedef unsigned short type; };
+
+template <class T, int COUNT> union Part {
+  typedef typename Bits<COUNT * sizeof(T)>::type Word;
+  Word vector;
+  T v[COUNT];
+  DEVICE Part() {}
+};
+
+struct Rows {
+  uint4 *memory, *results;
+  const X* x;
+  E* y;
+  const long long *firsts, *lows, *highs;  // of the warp's segments, in elements
+  int input, output;                       // of the lane's first elements in a stage
+
+  // visit(element in memory, element of a stage) for each word there is of `LONG` elements.
+  template <class Word, class T, int LONG, class Visit, class Rest>
+  DEVICE void visit_words(long long step, int pitch, Visit visit, Rest rest) const {
+    constexpr int LENGTH = sizeof(Word) / sizeof(T), COUNT = LONG / LENGTH, ALL_OF = PER_WARP * COUNT;
+#pragma unroll 8
+    for (int k = 0; k < (ALL_OF + 31) / 32; ++k) {
+      const int index = k * 32 + threadIdx.x, run = index / COUNT, word = index % COUNT * LENGTH;
+      if (ALL_OF % 32 && run >= PER_WARP) continue;
+      const long long from = step * INNER + word, high = highs[run];
+      if (from < lows[run]) continue;
+      const int to = run * pitch + word;
+      if (from + LENGTH <= high) visit(firsts[run] + from, to);
+      else
+        for (int e = 0; from + e < high && e < LENGTH; ++e) rest(firsts[run] + from + e, to + e);
+    }
+  }
+
+  template <class Word> DEVICE void request_words(X* stage, long long step) const {
+    visit_words<Word, X, X_RUN>(
+        step, X_PITCH * X_VECTOR,
+        [=](long long element, int to) {
+          copy_word(reinterpret_cast<Word*>(stage + to), reinterpret_cast<const Word*>(x + element));
+        },
+        [=](long long element, int to) { stage[to] = x[element]; });
+  }
+  // Words that lie across a segment's ends are left to its own elements.
+  DEVICE void request_shifted(X* stage, long long step) const {
+    constexpr int COUNT = X_RUN / X_VECTOR + 1, ALL_OF = PER_WARP * COUNT;
+#pragma unroll 4
+    for (int k = 0; k < (ALL_OF + 31) / 32; ++k) {
+      const int index = k * 32 + threadIdx.x, run = index / COUNT, word = index % COUNT * X_VECTOR;
+      if (run >= PER_WARP) continue;
+      const X* const first = x + firsts[run];
+      const long long from = step * INNER + word - shift_of(first), low = lows[run], high = highs[run];
+      X* const to = stage + run * (X_PITCH * X_VECTOR) + word;
+      if (from >= low && from + X_VECTOR <= high)
+        copy_word(reinterpret_cast<uint4*>(to), reinterpret_cast<const uint4*>(first + from));
+      else
+        for (int e = 0; e < X_VECTOR; ++e)
+          if (from + e >= low && from + e < high) to[e] = first[from + e];
+    }
+  }
+  static DEVICE int shift_of(const X* first) {
+    return SHIFTED ? int((unsigned long long)first % 16 / sizeof(X)) : 0;
+  }
+  DEVICE void request(int number, long long step) const {
+    X* const stage = stage_at(number);
+    if (SHIFTED) request_shifted(stage, step);
+    else if (ALIGNED) request_words<uint4>(stage, step);
+    else request_words<X>(stage, step);
+    copies_commit();
+  }
+
+  template <class Word> DEVICE void flush_words(const E* stage, long long step) const {
+    visit_words<Word, E, RUN>(
+        step, PITCH * VECTOR,
+        [=](long long element, int to) {
+          *reinterpret_cast<Word*>(y + element) = *reinterpret_cast<const Word*>(stage + to);
+        },
+        [=](long long element, int to) { y[element] = stage[to]; });
+  }
+  DEVICE void flush(int number, long long step) const {
+    if (BULK) flush_words<uint4>(results_at(number), step);
+    else flush_words<E>(results_at(number), step);
+    __syncwarp();
+  }
+
+  DEVICE X* stage_at(int number) const {
+    return reinterpret_cast<X*>(memory + number * PER_WARP * X_PITCH);
+  }
+  DEVICE E* results_at(int number) const {
+    return reinterpret_cast<E*>(IN_PLACE ? memory + number * PER_WARP * PITCH : results);
+  }
+  DEVICE bool is_idle() const { return 32 % INNER && threadIdx.x >= PER_WARP * INNER; }
+
+  DEVICE void read(int number, int k, X (&v)[GROUP]) const {
+    constexpr int COUNT = GROUP < X_VECTOR ? GROUP : X_VECTOR;
+    constexpr bool WHOLE = INNER == 1 && !SHIFTED;
+    typedef Part<X, COUNT> Run;
+    const X* const from = stage_at(number) + input + k * INNER;
+#pragma unroll
+    for (int g = 0; g < GROUP; g += COUNT) {
+      Run part;
+      if (WHOLE) part.vector = *reinterpret_cast<const typename Run::Word*>(from + g);
+#pragma unroll
+      for (int r = 0; r < COUNT; ++r) v[g + r] = WHOLE ? part.v[r] : from[(g + r) * INNER];
+    }
+  }
+  DEVICE void write(int number, long long, int k, const E (&v)[GROUP]) const {
+    E* const to = results_at(number) + output + k * INNER;
+    if (is_idle()) return;
+#pragma unroll
+    for (int g = 0; g < GROUP; g += VECTOR) {
+      Part<E, VECTOR> part;
+#pragma unroll
+      for (int r = 0; r < VECTOR; ++r)
+        if (INNER == 1) part.v[r] = v[g + r];
+        else to[(g + r) * INNER] = v[g + r];
+      if (INNER == 1) *reinterpret_cast<uint4*>(to + g) = part.vector;
+    }
+  }
+  DEVICE X read_one(int number, int k) const { return stage_at(number)[input + k * INNER]; }
+  DEVICE void write_one(int number, long long, int k, E y) const {
+    results_at(number)[output + k * INNER] = y;
+  }
+};
+
+DEVICE void filter_segments(const Arrays& arrays, const Coefficients& with, const Shape& shape) {
+  __shared__ uint4 memory[STAGES * PER_WARP * X_PITCH + (WRITE && !IN_PLACE ? PER_WARP * PITCH : 0)];
+  __shared__ long long firsts[32], lows[32], highs[32];
+  const int idle = 32 % INNER && threadIdx.x >= PER_WARP * INNER;
+  const int run = idle ? PER_WARP - 1 : threadIdx.x / INNER;
+  const long long number = blockIdx.x * (long long)PER_WARP;
+  const Lane lane(number + run, idle ? INNER : int(threadIdx.x % INNER), shape);
+  if (threadIdx.x < PER_WARP) {
+    const Lane whole(number + threadIdx.x, 0, shape);
+    firsts[threadIdx.x] = whole.first;
+    lows[threadIdx.x] = whole.low * INNER;
+    highs[threadIdx.x] = whole.high * INNER;
+  }
+  __syncwarp();
+  const int column = idle ? 0 : int(threadIdx.x % INNER);
+  Rows access = {memory, memory + STAGES * PER_WARP * X_PITCH, arrays.x, arrays.y, firsts, lows, highs,
+                 run * X_PITCH * X_VECTOR + Rows::shift_of(arrays.x + firsts[run]) + column,
+                 run * PITCH * VECTOR + column};
+  Walker<Rows> walker = {with, arrays, shape, access};
+  walker.run(lane);
+}

@@ -1,0 +1,243 @@
+"""Filters forward and backward, with zero phase and twice the order."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import isnan
+from typing import Any
+
+import numpy as np
+
+from ..core.arrays.arguments import as_axis, as_integer, is_one_of
+from ..core.arrays.chunks import chunked_like, without_empty_chunks
+from ..core.arrays.kinds import is_on_gpu, refuse_capture
+from ..core.arrays.layout import has_unknown_sizes, reversed_copy
+from ..distributed.expressions import keeps_kind
+from ..solve import solve, solve_labelled, takes_foreign
+from ..solve.functions import concatenate
+from .arguments import (
+    as_sections,
+    as_signal,
+    as_transfer_function,
+    beside,
+    result_dtype,
+)
+from .cascade import Cascade
+from .initial import lfilter_zi, sosfilt_zi
+from .recurrence import filter_problem
+
+
+@partial(takes_foreign, labelled=partial(solve_labelled, by_value=("b", "a")))
+@keeps_kind
+def filtfilt(
+    b: Any,
+    a: Any,
+    x: Any,
+    axis: int = -1,
+    padtype: str | None = "odd",
+    padlen: int | None = None,
+    method: str = "pad",
+    irlen: int | None = None,
+) -> Any:
+    """Filter data forward and backward with a rational transfer function.
+
+    The arguments and results are those of ``scipy.signal.filtfilt``.
+
+    Parameters
+    ----------
+    b, a : array_like
+        Numerator and denominator, 1-d.
+    x : array_like, CuPy or dask.array.Array
+        Signal, longer than `padlen` along `axis`.
+    axis : int, optional
+        Axis along which to filter. The default is the last.
+    padtype : {"odd", "even", "constant", None}, optional
+        Extension of the signal at its ends.
+    padlen : int, optional
+        Number of samples by which each end is extended. The default is 3·max(len(a), len(b)).
+    method : {"pad", "gust"}, optional
+        "pad" extends the signal. "gust" (Gustafsson 1996) chooses the initial states so that
+        filtering forward-backward and backward-forward gives the same result; Dask arrays do not
+        support it.
+    irlen : int, optional
+        Length at which "gust" truncates the impulse response.
+
+    Returns
+    -------
+    array or dask.array.Array
+        Filtered signal, of the shape of `x`.
+
+    Raises
+    ------
+    RuntimeError
+        If a CUDA graph is being captured: the initial states are copied to the device.
+    ValueError
+        If `padtype` or `method` is unknown, `irlen` is below 1, or `x` is not longer than `padlen`.
+
+    Notes
+    -----
+    *Memory.* One array of the size of the result, in addition to it. "gust" also solves a
+    least-squares problem of some 10·max(len(a), len(b)) numbers for each of 2·irlen samples, or for
+    each sample of a row if `irlen` is not given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mgrec.signal import filtfilt
+    >>> filtfilt([0.5, 0.5], [1.0], np.array([0.0, 0.0, 4.0, 0.0, 0.0]), padlen=1)
+    array([0., 1., 2., 1., 0.])
+    """
+    if not is_one_of(method, ("pad", "gust")):
+        raise ValueError(f"method must be 'pad' or 'gust'; got {method!r}")
+    x, (b, a) = as_signal(x), as_transfer_function(b, a)
+    axis = as_axis(axis, x.shape)
+    _refuse_capture(x)
+    if method == "gust":
+        from .gust import filtfilt_gust
+
+        reach = None if irlen is None else as_integer("irlen", irlen)
+        if reach is not None and reach < 1:
+            raise ValueError(f"irlen must be at least 1; got {irlen}")
+        return filtfilt_gust(b, a, x, axis, reach)
+    cascade, states = Cascade.of_polynomials(b, a), lfilter_zi(b, a)
+    dtype = result_dtype(b, a, x, states)
+    taps = max(b.size, a.size)
+    return _forward_backward(cascade, states, x, axis, padtype, padlen, taps, dtype)
+
+
+@partial(takes_foreign, labelled=partial(solve_labelled, by_value=("sos",)))
+@keeps_kind
+def sosfiltfilt(
+    sos: Any, x: Any, axis: int = -1, padtype: str | None = "odd", padlen: int | None = None
+) -> Any:
+    """Filter data forward and backward with second-order sections.
+
+    The arguments and results are those of ``scipy.signal.sosfiltfilt``.
+
+    Parameters
+    ----------
+    sos : array_like (sections, 6)
+        Coefficients b_0, b_1, b_2, 1, a_1, a_2 of each section.
+    x : array_like, CuPy or dask.array.Array
+        Signal, longer than `padlen` along `axis`.
+    axis : int, optional
+        Axis along which to filter. The default is the last.
+    padtype : {"odd", "even", "constant", None}, optional
+        Extension of the signal at its ends.
+    padlen : int, optional
+        Number of samples by which each end is extended. The default is 3·(2·sections + 1 − the
+        number of trailing zeros that b and a have in common), as in SciPy.
+
+    Returns
+    -------
+    array or dask.array.Array
+        Filtered signal, of the shape of `x`.
+
+    Raises
+    ------
+    RuntimeError
+        If a CUDA graph is being captured: the initial states are copied to the device.
+    ValueError
+        If `padtype` is unknown, or `x` is not longer than `padlen`.
+
+    Notes
+    -----
+    *Memory.* One array of the size of the result, in addition to it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mgrec.signal import sosfiltfilt
+    >>> sosfiltfilt([[0.5, 0.5, 0, 1, 0, 0]], np.array([0.0, 0.0, 4.0, 0.0, 0.0]), padlen=1)
+    array([0., 1., 2., 1., 0.])
+    """
+    x, sos = as_signal(x), as_sections(sos)
+    axis = as_axis(axis, x.shape)
+    _refuse_capture(x)
+    taps = 2 * len(sos) + 1 - min((sos[:, 2] == 0).sum(), (sos[:, 5] == 0).sum())
+    cascade, states = Cascade.of_sections(sos), sosfilt_zi(sos)
+    dtype = result_dtype(sos, x, states)
+    return _forward_backward(cascade, states, x, axis, padtype, padlen, int(taps), dtype)
+
+
+def _refuse_capture(x: Any) -> None:
+    if is_on_gpu(x):
+        refuse_capture("a filter", "the initial states are copied to the device")
+
+
+def _forward_backward(
+    cascade: Cascade,
+    states: np.ndarray,
+    x: Any,
+    axis: int,
+    padtype: str | None,
+    padlen: int | None,
+    taps: int,
+    dtype: np.dtype[Any],
+) -> Any:
+    """Filter twice, each time from the steady `states` of the first sample."""
+    edge, extended = _extended(without_empty_chunks(x), axis, padtype, padlen, taps, dtype)
+    steady = beside(states.reshape(-1, *[1] * (x.ndim - 1)), x)
+
+    def filtered(data: Any) -> Any:
+        carry_in = steady * data[(slice(None),) * axis + (0,)]
+        return solve(filter_problem(cascade, data, carry_in, axis, dtype))
+
+    # At most two arrays are in memory: each one is released after it was read.
+    forward = filtered(extended)
+    del extended
+    reversed_forward = reversed_copy(forward, axis)
+    del forward
+    backward = _reversed(filtered(reversed_forward), axis)
+    inside = _part(backward, axis, edge, backward.shape[axis] - edge) if edge > 0 else backward
+    return chunked_like(inside, x)
+
+
+def _part(x: Any, axis: int, start: int, stop: int) -> Any:
+    return x[(slice(None),) * axis + (slice(start, stop),)]
+
+
+def _reversed(x: Any, axis: int) -> Any:
+    return x[(slice(None),) * axis + (slice(None, None, -1),)]
+
+
+def _extended(
+    x: Any, axis: int, padtype: str | None, padlen: int | None, taps: int, dtype: np.dtype[Any]
+) -> tuple[int, Any]:
+    if not (padtype is None or is_one_of(padtype, ("even", "odd", "constant"))):
+        raise ValueError(
+            f"Unknown value '{padtype}' given to padtype: it must be 'even', 'odd', 'constant', "
+            f"or None."
+        )
+    edge = 0 if padtype is None else 3 * taps if padlen is None else as_integer("padlen", padlen)
+    length = x.shape[axis]
+    if isnan(length) or (edge > 0 and has_unknown_sizes(getattr(x, "chunks", ()))):
+        raise ValueError(
+            "x must be in chunks of known sizes to be filtered forward and backward: call "
+            "compute_chunk_sizes() on it"
+        )
+    if not length > edge:
+        raise ValueError(
+            f"The length of the input vector x must be greater than padlen, which is {edge}; "
+            f"got {length} along axis {axis}."
+        )
+    if edge <= 0:
+        return edge, x
+    parts = _ends(x, axis, padtype, edge)
+    if type(x) is np.ndarray:  # in the dtype of the results, because a filter might cast a copy
+        return edge, np.concatenate(parts, axis, dtype=dtype)
+    return edge, concatenate(parts, axis)
+
+
+def _ends(x: Any, axis: int, padtype: str | None, edge: int) -> list[Any]:
+    length = x.shape[axis]
+    first, last = _part(x, axis, 0, 1), _part(x, axis, length - 1, length)
+    if padtype == "constant":
+        ones = np.ones([edge if k == axis else 1 for k in range(x.ndim)], x.dtype)
+        ones = beside(ones, x)
+        return [first * ones, x, last * ones]
+    before = _reversed(_part(x, axis, 1, edge + 1), axis)
+    after = _reversed(_part(x, axis, length - edge - 1, length - 1), axis)
+    if padtype == "odd":
+        before, after = 2 * first - before, 2 * last - after
+    return [before, x, after]

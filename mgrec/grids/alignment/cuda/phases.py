@@ -1,0 +1,20 @@
+"""determine for one tile of an alignment, and pairs of sequences, on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ....core.contract.kernels import Kernels, Part
+from ...parts import part_of_gpu
+from ..scoring import Scoring
+from .pairs import determine_pairs
+from .tile import determine_alignment
+
+
+def kernels(method: str) -> Kernels:
+    """The phases of a tile, and of pairs of sequences."""
+    return Kernels(determine_alignment, determine_pairs=determine_pairs, part=_part)
+
+
+def _part(scoring: Scoring, shape: Sequence[int], side: int) -> Part:
+    return part_of_gpu(shape)

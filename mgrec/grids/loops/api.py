@@ -1,0 +1,113 @@
+"""Wavefront loops of any weights and operators (Hou, Wang & Feng 2018)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from ...core.contract.problem import Problem
+from ...solve import solved_by_kind
+from .arguments import check_loop
+
+
+@partial(solved_by_kind, is_on_host=False)
+def wavefront(
+    local: Any,
+    *,
+    weights: tuple[Any, Any, Any],
+    operators: tuple[str, str] = ("+", "*"),
+    above: Any = None,
+    left: Any = None,
+    corner: Any = None,
+    floor: Any = None,
+    strategy: str = "hybrid",
+    axes: tuple[int, int] = (-2, -1),
+    out: Any = None,
+) -> Problem:
+    """Compute a loop over a grid in which a cell depends on the cells to its left and above.
+
+    The result is that of the wavefront loop of [1]_ with one further term a cell::
+
+        for i in range(rows):
+            for j in range(columns):
+                a = (A[i, j-1] ∘ b0[i, j]) ◇ (A[i-1, j] ∘ b1[i, j])
+                a = (a ◇ (A[i-1, j-1] ∘ b2[i, j])) ◇ local[i, j]
+                A[i, j] = a if floor is None else max(a, floor)
+
+    Parameters
+    ----------
+    local : array_like, CuPy or dask.array.Array
+        Array of int32, int64, float32 or float64 with at least two axes.
+    weights : (b0, b1, b2), each a scalar, array_like, CuPy or dask.array.Array
+        Weights of the cells to the left, above, and above to the left. Each one broadcasts to the
+        shape of `local`: a scalar, a row (columns,), a column (rows, 1) or a whole array.
+    operators : (str, str), optional
+        ◇ and ∘: ("+", "*"), ("max", "+"), ("min", "+") or ("+", "+"). Either one may also be a
+        plain Python function of two numbers, combined with another function or with "+", "*", "max"
+        or "min". ∘ must then distribute over ◇, or be the same function; random numbers test this.
+        On a GPU functions are traced, as those of :class:`mgrec.TransferMap`: write ``np.maximum(a,
+        b)`` in place of ``max(a, b)``.
+    above, left, corner : scalar, array_like, CuPy or dask.array.Array, optional
+        A[-1, :], A[:, -1] and A[-1, -1]: scalars, or arrays of the shape of `local` without the
+        first of `axes`, the second, and both. The default is the identity of ◇: 0 for "+"; for
+        "max" and "min" an infinity, or half of the lowest or highest integer, so that weights can
+        be added. There is no default if ◇ is a function.
+    floor : scalar, optional
+        Lower bound of the results.
+    strategy : {"hybrid", "tiles", "compensation", "hyperplane"}, optional
+        "tiles" computes cells in the order of the loop. "compensation" computes a row without its
+        horizontal dependency, then adds this by a weighted scan [1]_. It needs associative
+        functions, a commutative ◇, and no `floor` unless ◇ is "max". "hyperplane" computes cells as
+        "tiles" over copies with contiguous antidiagonals, and is slower. "hybrid" chooses the
+        fastest strategy and logs it at level DEBUG with the logger ``mgrec``.
+    axes : (int, int), optional
+        Axes of i (down) and j (right). The default is the last two. Each index along the other
+        axes is a separate grid.
+    out : array, optional
+        C-contiguous array of the shape and dtype of the result, into which A is written. It must
+        not share memory with an operand. Not supported for Dask arrays.
+
+    Returns
+    -------
+    array or dask.array.Array
+        A, of the array type, the shape and the chunks of `local`, and of the dtype to which all
+        operands promote.
+
+    Raises
+    ------
+    RuntimeError
+        If a CUDA graph is being captured: each launch needs a unique number.
+    TypeError
+        If the operands promote to another dtype, an operand is not an array of numbers, NumPy and
+        CuPy arrays are mixed, or a function cannot be traced for a GPU.
+    ValueError
+        If `operators` are not such a pair, `weights` are not three, shapes do not match, `axes` are
+        not two different axes of `local`, or `strategy` is unknown or does not support the
+        operators.
+
+    See Also
+    --------
+    mgrec.summed_area_table, mgrec.smith_waterman, mgrec.sor : Faster functions for common loops.
+
+    Notes
+    -----
+    *Accuracy.* Integers, which wrap around, are those of the loop for each strategy. With "tiles"
+    and "hyperplane" floats have the bits of the loop, for any chunks, threads and devices.
+    :doc:`/how/grids` states the bound of "compensation" and the cost of each strategy.
+
+    References
+    ----------
+    .. [1] K. Hou, H. Wang, W. Feng, J. S. Vetter and S. Lee, IPDPS 2018.
+
+    Examples
+    --------
+    >>> import numpy as np, mgrec
+    >>> first = np.zeros((3, 5), dtype=np.int64)
+    >>> first[0, 0] = 1
+    >>> mgrec.wavefront(first, weights=(1, 1, 0))  # paths from the first corner to each cell
+    array([[ 1,  1,  1,  1,  1],
+           [ 1,  2,  3,  4,  5],
+           [ 1,  3,  6, 10, 15]])
+    """
+    borders = {"above": above, "left": left, "corner": corner}
+    return check_loop(local, weights, operators, borders, floor, strategy, axes, out)

@@ -1,0 +1,1 @@
+"""Successive over-relaxation of grids, red-black and by hyperplanes."""

@@ -1,0 +1,205 @@
+"""How the grids of a relaxation are cut into strips, bands and tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+
+from ....engines.cuda.device.compilation import Device
+
+Shape = tuple[int, int, int]
+LANES = 32
+_TILE_BYTES = 128
+# Bands and groups of a block: each has a scheduler of a multiprocessor to itself, or half of one
+# where a grid is one strip then.
+_WARPS, _MOST_WARPS = 2, 8
+_GROUPS = (4, 3, 2, 1)
+# Sweeps of a launch, and of a group by the bytes of a number: registers and right-hand sides set
+# that limit.
+_SWEEPS, _OF_GROUP = 16, {4: 8, 8: 4}
+# Threads of a multiprocessor, whose registers must do for the sweeps of a group, up to so many, by
+# the bytes of a number; _FEW for more.
+_THREADS, _FEW = {4: ((1, 768), (4, 512)), 8: ((1, 512),)}, 256
+# Words by which the strips of several grids pass on their edges: as many are kept for the next
+# launch.
+MOST_WORDS = 1 << 22
+
+
+@dataclass(frozen=True)
+class RelaxationLayout:
+    """Constants that the kernel is compiled with. Results do not depend on them.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+        Of the grids.
+    sweeps, groups : int
+        Of a launch: groups, one warp's sweeps each.
+    warps : int
+        Bands of a strip, each of 32 rows. Of every band and group, one warp sweeps and another
+        carries; two carry for one group.
+    has_rhs : bool
+        There is a right-hand side.
+    is_checked : bool
+        The largest update of the last sweep is asked for.
+    alone : bool
+        A grid is one strip.
+    """
+
+    dtype: np.dtype[np.floating]
+    sweeps: int
+    groups: int
+    warps: int
+    has_rhs: bool
+    is_checked: bool
+    alone: bool = False
+
+    @property
+    def steps(self) -> int:
+        """Of a tile."""
+        return _TILE_BYTES // self.dtype.itemsize
+
+    @property
+    def threads(self) -> int:
+        return LANES * self.warps * (self.groups + max(2, self.groups))
+
+    @property
+    def shared_bytes(self) -> int:
+        """Of a block: what the kernel's struct Shared takes, or a little more."""
+        word = 16 // self.dtype.itemsize
+        read = (LANES + 1) * (3 * self.steps + word)
+        computed = 2 * (LANES + 1) * (self.steps + word)
+        rhs = (LANES + self.sweeps) * (4 * self.steps + 3 * self.sweeps) if self.has_rhs else 1
+        edges = 2 * self.sweeps * self.steps
+        band = read + self.groups * (computed + rhs + edges)
+        size = self.warps * band + self.groups * edges
+        return -(-size * self.dtype.itemsize // 16) * 16
+
+    def blocks(self, device: Device) -> int:
+        """Of a multiprocessor."""
+        by_memory = (device.shared_bytes + 1024) // (self.shared_bytes + 1024)
+        return max(1, min(by_memory, self._most_threads // self.threads))
+
+    @property
+    def _most_threads(self) -> int:
+        limits = _THREADS[self.dtype.itemsize]
+        return next((threads for sweeps, threads in limits if self.sweeps <= sweeps), _FEW)
+
+    def fits(self, device_bytes: int) -> bool:
+        """Whether a multiprocessor has the registers and the shared memory for a block."""
+        return self.threads <= self._most_threads and self.shared_bytes <= device_bytes
+
+    def print(self) -> str:
+        numbers = {
+            "STEPS": self.steps, "SWEEPS": self.sweeps, "GROUPS": self.groups,
+            "WARPS": self.warps, "THREADS": self.threads, "SHARED_BYTES": self.shared_bytes,
+            "STAGES": 2,
+        }  # fmt: skip
+        flags = {"HAS_RHS": self.has_rhs, "IS_CHECKED": self.is_checked, "ALONE": self.alone}
+        lines = [f"constexpr int {k} = {v};" for k, v in numbers.items()]
+        lines += [f"constexpr bool {k} = {str(v).lower()};" for k, v in flags.items()]
+        return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Grids in strips, of which all bands have the same tiles.
+
+    Attributes
+    ----------
+    layout : RelaxationLayout
+    shape : (int, int, int)
+        Grids, rows and columns.
+    """
+
+    layout: RelaxationLayout
+    shape: Shape
+
+    @property
+    def sweeps(self) -> int:
+        """Of a launch: the last one is so many rows behind what a strip reads."""
+        return self.layout.sweeps * self.layout.groups
+
+    @property
+    def strips(self) -> int:
+        """Of a grid."""
+        return -(-(self.shape[1] + self.sweeps) // (LANES * self.layout.warps))
+
+    @property
+    def tiles(self) -> int:
+        """Of a band: a thread is two columns behind the one before, a sweep about one."""
+        behind = 2 * LANES + self.layout.groups * (self.layout.sweeps + 1)
+        return -(-(self.shape[2] + behind) // self.layout.steps)
+
+    @property
+    def edge_words(self) -> int:
+        """Words of 64 bits by which a strip passes on its edge; 0 if it is alone."""
+        told = self.tiles * self.layout.steps - 2 * LANES
+        parts = -(-self.layout.dtype.itemsize // 4)
+        return 0 if self.layout.alone else told * self.sweeps * parts
+
+    def slots(self, device: Device) -> int:
+        """How many strips pass on edges in memory of their own; others use it again.
+
+        They may where all are of one grid, and need a third as many as there are blocks.
+        """
+        strips = self.shape[0] * self.strips
+        is_much = strips * self.edge_words > MOST_WORDS
+        return max(2, -(-self.blocks(device) // 3)) if is_much and self.shape[0] == 1 else strips
+
+    def blocks(self, device: Device) -> int:
+        return min(self.shape[0] * self.strips, self.layout.blocks(device) * device.multiprocessors)
+
+
+def cut_of(
+    shape: Shape, dtype: np.dtype[np.floating], sweeps: int, has_rhs: bool, is_checked: bool,
+    device: Device
+) -> Cut:  # fmt: skip
+    """Choose how grids are cut up."""
+    groups = groups_of(dtype, has_rhs, device.shared_bytes)[sweeps]
+    warps = -(-(shape[1] + sweeps) // LANES)
+    layout = RelaxationLayout(dtype, sweeps // groups, groups, warps, has_rhs, is_checked)
+    if warps * groups > _MOST_WARPS or not layout.fits(device.shared_bytes):
+        layout = replace(layout, warps=min(warps, _WARPS))
+    while not layout.fits(device.shared_bytes):
+        layout = replace(layout, warps=layout.warps - 1)
+    return Cut(replace(layout, alone=Cut(layout, shape).strips == 1), shape)
+
+
+@lru_cache(maxsize=64)
+def groups_of(dtype: np.dtype[np.floating], has_rhs: bool, shared_bytes: int) -> dict[int, int]:
+    """The sweeps that a launch can do, and in how many groups: many, but of two or more sweeps."""
+    found: dict[int, int] = {}
+    for sweeps in range(1, _SWEEPS + 1):
+        for groups in _GROUPS:
+            own, rest = divmod(sweeps, groups)
+            layout = RelaxationLayout(dtype, own, groups, 1, has_rhs, is_checked=True)
+            is_good = rest == 0 and (own > 1 or groups == 1) and own <= _OF_GROUP[dtype.itemsize]
+            if is_good and layout.fits(shared_bytes):
+                found.setdefault(sweeps, groups)
+    return found
+
+
+def launches_of(sweeps: int, sizes: Collection[int]) -> list[int]:
+    """The sweeps of each launch, which can do so many as one of `sizes`: few launches.
+
+    Examples
+    --------
+    >>> launches_of(45, [1, 2, 4, 8, 10, 16])
+    [16, 16, 10, 2, 1]
+    """
+    parts, largest_first = [], sorted(sizes, reverse=True)
+    while sweeps > 0:
+        if sweeps in sizes:
+            part = sweeps
+        elif sweeps < 2 * largest_first[0]:
+            pair = (size for size in largest_first if sweeps - size in sizes)
+            part = next(pair, next(size for size in largest_first if size < sweeps))
+        else:
+            part = largest_first[0]
+        parts.append(part)
+        sweeps -= part
+    return parts

@@ -1,0 +1,1 @@
+"""Summed-area tables."""

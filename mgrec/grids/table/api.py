@@ -1,0 +1,129 @@
+"""Summed-area tables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...core.arrays.kinds import is_lazy
+from ...core.arrays.layout import contiguous
+from ...core.arrays.out import check_out
+from ...core.contract.problem import Composed, Problem
+from ...scans.linear import linear_recurrence
+from ...solve import solve, solved_by_kind
+from .arguments import check_table
+
+
+@partial(solved_by_kind, is_on_host=False)
+def summed_area_table(
+    x: Any, axes: tuple[int, ...] = (-2, -1), *, dtype: Any = None, out: Any = None
+) -> Problem | Composed:
+    """Compute the sums of all rectangles, or boxes, that start at the first corner of an array.
+
+    S[i, j] is the sum of x[:i + 1, :j + 1] (Crow [1]_), the integral image of computer vision. Four
+    of its elements give the sum over any rectangle. Over three axes it is the integral volume, and
+    eight elements give the sum over any box.
+
+    Parameters
+    ----------
+    x : array_like, cupy.ndarray or dask.array.Array
+        Array of bool, integers, float32, float64 or complex numbers with at least two axes.
+    axes : tuple of two ints or more, optional
+        Axes to sum over. The default is the last two. Each index along the other axes is a separate
+        table.
+    dtype : dtype, optional
+        Dtype of the sums, as for ``numpy.cumsum``. The default is that of `x`, and the platform's
+        integer if `x` is a narrower integer.
+    out : array, optional
+        C-contiguous array of the shape and dtype of the result, into which the table is written.
+        Not supported for Dask arrays.
+
+    Returns
+    -------
+    array or dask.array.Array
+        Table, of the shape and the chunks of `x`.
+
+    Raises
+    ------
+    TypeError
+        If the dtype of `x` or `dtype` is not supported, or `dtype` has another byte order.
+    ValueError
+        If `axes` are not at least two different axes of `x`.
+    RuntimeError
+        If a CUDA graph is being captured and an image has more than one strip; see
+        :ref:`guide-cuda-graphs`.
+
+    Notes
+    -----
+    *Accuracy.* In host memory the result has the bits of ``x.cumsum(axes[1],
+    dtype).cumsum(axes[0])`` for any chunks. On a GPU integers have these bits too. The error of
+    other sums is at most (m + n)·u·A[i, j] to first order in the unit roundoff u, where m and n are
+    the lengths along `axes` and A is the table of abs(x); they have the same bits in each run.
+    :doc:`/how/grids` has the details, also for more than two axes.
+
+    *Cost.* One reading and one writing, on all threads, and one more of each for each axis beyond
+    two. Over Dask a chunk starts as soon as the chunks above and to the left are done; one row and
+    one column of sums cross each boundary. :func:`mgrec.plan` and :func:`mgrec.dask.solve` need no
+    graph, whose tasks take longer than a GPU takes for a chunk of 10^9 numbers.
+
+    References
+    ----------
+    .. [1] F. C. Crow, "Summed-area tables for texture mapping", SIGGRAPH 1984.
+
+    Examples
+    --------
+    >>> import numpy as np, mgrec
+    >>> table = mgrec.summed_area_table(np.arange(12, dtype=np.uint8).reshape(3, 4))
+    >>> table
+    array([[ 0,  1,  3,  6],
+           [ 4, 10, 18, 28],
+           [12, 27, 45, 66]], dtype=uint64)
+    >>> int(table[2, 3] - table[0, 3] - table[2, 1] + table[0, 1])  # the sum of x[1:3, 2:4]
+    34
+    """
+    problem, others = check_table(x, axes, dtype, out)
+    if not others:
+        return problem
+    return Composed("summed_area_table over more than two axes", partial(_sum_on, problem, others))
+
+
+def _sum_on(problem: Problem, others: tuple[int, ...]) -> Any:
+    """Sum the table of a problem along further axes."""
+    out, shape = problem.out, problem.shape
+    if out is not None:
+        check_out(out, shape, problem.recurrence.dtype, problem.operands)
+    table = solve(replace(problem, out=None))
+    for axis in reversed(others):
+        is_last = axis == others[0]
+        table = _sum_along(axis, table, out if is_last else None)
+    return table
+
+
+def _sum_along(axis: int, table: Any, out: Any) -> Any:
+    """Sum along an axis.
+
+    The parts of complex numbers are summed separately, because (1 + 0j)·inf contains nan.
+    """
+    if table.dtype.kind != "c":
+        return linear_recurrence(1, table, axis=axis, out=out)
+    if not is_lazy(table):
+        room = None if out is None else _parts(out)
+        sums = _joined(linear_recurrence(1, _parts(table), axis=axis, out=room))
+        return sums if out is None else out
+    chunks, meta = table.chunks, _parts(table._meta)
+    parts = table.map_blocks(_parts, chunks=(*chunks, (2,)), new_axis=table.ndim, meta=meta)
+    sums = linear_recurrence(1, parts, axis=axis)
+    return sums.map_blocks(_joined, chunks=chunks, drop_axis=table.ndim, meta=table._meta)
+
+
+def _parts(table: Any) -> Any:
+    """Return the real and imaginary parts of complex numbers along a new last axis."""
+    return contiguous(table).view(table.real.dtype).reshape(*table.shape, 2)
+
+
+def _joined(parts: Any) -> Any:
+    """Return complex numbers from their parts along the last axis."""
+    return contiguous(parts).view(np.result_type(parts.dtype, np.complex64))[..., 0]

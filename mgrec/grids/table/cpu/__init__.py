@@ -1,0 +1,1 @@
+"""Kernels of summed-area tables on a CPU."""

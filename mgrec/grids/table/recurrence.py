@@ -1,0 +1,78 @@
+"""Summed-area tables as grids: S crosses the lower border of a tile, R the right one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...core.arrays.kinds import to_host
+from ...core.contract.kernels import Again, Backend
+from ...core.contract.recurrence import Arrays, Pack, Shape
+from ..recurrence import Wavefront
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Edges of a tile of a summed-area table: its last row of S, and its last column of R.
+
+    `right` is None where the tile is the whole array and nobody asks for it.
+    """
+
+    below: Any
+    right: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class SummedAreaTable(Wavefront):
+    """Prefix sums along two axes: S[i, j] = S[i-1, j] + R[i, j], R[i, j] = R[i, j-1] + x[i, j].
+
+    S crosses the lower border of a tile and R the right one, so that every sum is added up in
+    the order of ``numpy.cumsum`` along the second axis, then the first: the same bits.
+    """
+
+    family: ClassVar[str] = "grids.table"
+    is_early: ClassVar[bool] = True
+
+    def determine(
+        self, backend: Backend, pack: Pack, shape: Shape, above: Any, left: Any, out: Arrays = ()
+    ) -> tuple[Arrays, Sums]:
+        result = out[0] if out else backend.empty(shape, self.dtype)
+        tile, table = self._moved(*pack.blocks, result)
+        before = None if above is None else above.below, None if left is None else left.right
+        return (result,), backend.kernels(self.family).determine(self, tile, before, table)
+
+    def again(
+        self, backend: Backend, pack: Pack, shape: Shape, initial: Arrays, results: Arrays
+    ) -> Again | None:
+        prepare = backend.kernels(self.family).again
+        tile, table = self._moved(*pack.blocks, *results)
+        return None if prepare is None else prepare(self, tile, (None, None), table)
+
+    @property
+    def _are_last(self) -> bool:
+        ndim = len(self.varying[0])
+        return self.axes == (ndim - 2, ndim - 1)
+
+    def _moved(self, *arrays: Any) -> Arrays:
+        if self._are_last:
+            return arrays
+        return tuple(np.moveaxis(array, self.axes, (-2, -1)) for array in arrays)
+
+    def hand_on(self, edges: Sums) -> Sums:
+        return Sums(to_host(edges.below), to_host(edges.right))
+
+    def keep(self, edges: Sums) -> Sums:
+        return edges
+
+    def begin_to_hand_on(
+        self, backend: Backend, edges: Sums, axes: Collection[int]
+    ) -> Callable[[], Sums]:
+        down, right = self.axes
+        waits = (
+            backend.fetch(edges.below) if down in axes else None,
+            backend.fetch(edges.right) if right in axes else None,
+        )
+        return lambda: Sums(*(wait and wait() for wait in waits))

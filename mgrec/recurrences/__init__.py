@@ -1,1 +1,0 @@
-"""The recurrences that mgrec solves: one file a recurrence."""

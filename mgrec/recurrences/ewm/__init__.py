@@ -1,1 +1,0 @@
-"""Exponentially weighted statistics."""

@@ -1,1 +1,0 @@
-"""The functions of :mod:`mgrec.signal`."""

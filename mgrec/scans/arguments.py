@@ -1,0 +1,175 @@
+"""The door of transfer maps: checks and promotes operands and states."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core.algebra.affine import affine, signed_affine
+from ..core.algebra.coefficient import Coefficient
+from ..core.algebra.segments import segmented
+from ..core.algebra.transfer_map import TransferMap
+from ..core.arrays.arguments import as_axis, as_flag
+from ..core.arrays.casts import cast
+from ..core.arrays.conversion import (
+    arrays_of,
+    as_array,
+    as_plain_array,
+    as_scalar,
+    as_state,
+    broadcast,
+)
+from ..core.arrays.kinds import check_together, is_lazy, is_on_gpu
+from ..core.arrays.segments import as_reset
+from ..core.contract.problem import Problem, varying
+from .recurrence import TransferRecurrence
+
+
+def check(
+    transfer_map: TransferMap,
+    operands: dict[str, Any],
+    initial: Any,
+    axis: int,
+    reverse: bool,
+    kinds: str = "iufc",
+    *,
+    memory: str = "stream",
+    method: str = "auto",
+    out: Any = None,
+    reset: Any = None,
+) -> Problem:
+    """Check the arguments of a recurrence; see :func:`mgrec.linear_recurrence` for them.
+
+    Parameters
+    ----------
+    operands : dict, name -> array_like, scalar or Coefficient
+        By the names that messages use.
+    kinds : str
+        Kinds of dtype to compute in; integers become floats where "i" is not among them.
+    """
+    checked, states = _checked(operands, initial, reset)
+    shape = broadcast(checked)
+    axis = as_axis(axis, shape)
+    result_dtype = _result_dtype(checked, states, kinds)
+    dtype = np.dtype(np.float32) if result_dtype == np.float16 else result_dtype
+    is_cast = transfer_map.capabilities.casts_operands
+    promoted = [_promoted(name, value, dtype, is_cast) for name, value in checked.items()]
+    initial_states = tuple([as_state(state, dtype, shape, axis) for state in states])
+    reverse = as_flag("reverse", reverse)
+    checks_laws = transfer_map.check_laws
+    if reset is not None:
+        is_for_gpu = any(map(is_on_gpu, [*arrays_of(promoted), *initial_states, reset]))
+        if transfer_map is affine and is_for_gpu and dtype.kind == "f":
+            transfer_map = signed_affine  # kernels of segments do no rows again
+        transfer_map = segmented(transfer_map, len(states), len(operands))
+        promoted = [*_marked(reset, initial_states, shape, axis, reverse), *promoted]
+    slots, arrays = _slots(promoted)
+    recurrence = TransferRecurrence(
+        dtype=dtype,
+        result_dtype=result_dtype,
+        varying=tuple([varying(array.shape, shape) for array in arrays]),
+        block_dtypes=tuple([array.dtype for array in arrays]),
+        method=method,
+        axis=axis,
+        reverse=reverse,
+        state_dtype=dtype,
+        states=len(states),
+        transfer_map=transfer_map,
+        operands=slots,
+        checks_laws=checks_laws,
+    )
+    is_several = isinstance(initial, tuple)
+    return Problem(recurrence, arrays, initial_states, shape, memory, out, is_several)
+
+
+def _checked(
+    operands: dict[str, Any], initial: Any, reset: Any
+) -> tuple[dict[str, Any], tuple[Any, ...]]:
+    """Operands and states as arrays and numbers that go together."""
+    checked = {name: _operand(name, value) for name, value in operands.items()}
+    states = initial if isinstance(initial, tuple) else (initial,)
+    if isinstance(initial, tuple) and len(initial) < 2:
+        raise ValueError("initial must be a scalar where the state is one; got a tuple of 1")
+    states = tuple([as_array("initial", state) for state in states])
+    named = [(name, array) for name, value in checked.items() for array in arrays_of([value])]
+    given = [] if reset is None else [("reset", reset)]
+    check_together([*named, *given], [("initial", state) for state in states])
+    return checked, states
+
+
+def _marked(
+    reset: Any, states: Sequence[Any], shape: tuple[Any, ...], axis: int, reverse: bool
+) -> list[Any]:
+    """The first operands of a segmented map: marks, and the states to start anew from."""
+    marks = as_reset(reset, shape, axis, reverse)
+    return [marks, *(_along_rows(state, shape, axis, marks) for state in states)]
+
+
+def _along_rows(state: Any, shape: tuple[Any, ...], axis: int, like: Any) -> Any:
+    """A state as an operand: of length 1 along the axis, beside the others."""
+    if state.ndim == 0:
+        return state
+    full = state[(None,) * (len(shape) - 1 - state.ndim) + (...,)]
+    full = np.expand_dims(full, axis)
+    if is_on_gpu(like) and not is_on_gpu(full) and not is_lazy(full):
+        full = np.asarray(full, like=getattr(like, "_meta", like))
+    return full
+
+
+def as_rows(initial: Any) -> Any:
+    """`initial` of a recurrence whose state is one scalar: a tuple is an array of rows."""
+    return as_plain_array("initial", initial) if isinstance(initial, tuple) else initial
+
+
+def _operand(name: str, value: Any) -> Any:
+    if isinstance(value, Coefficient):
+        arrays = [as_array(f"array {k} of {name}", array) for k, array in enumerate(value.arrays)]
+        return Coefficient.of(value.function, *arrays)
+    return as_array(name, value)
+
+
+def _result_dtype(operands: dict[str, Any], states: Sequence[Any], kinds: str) -> np.dtype[Any]:
+    values = [v for v in operands.values() if not isinstance(v, Coefficient)]
+    promoting = [getattr(value, "dtype", value) for value in (*values, *states)]
+    dtype = np.result_type(*promoting)
+    if dtype.kind in "iu" and (len(values) < len(operands) or "i" not in kinds):
+        dtype = np.result_type(dtype, 1.0)
+    if dtype.kind not in kinds:
+        raise TypeError(f"{', '.join(operands)} must be real; got {dtype}")
+    return dtype
+
+
+def _promoted(name: str, value: Any, dtype: np.dtype[Any], is_cast: bool) -> Any:
+    if isinstance(value, Coefficient):
+        arrays = [_promoted(name, array, dtype, False) for array in value.arrays]
+        return Coefficient.of(value.function, *arrays)
+    if type(value) in (int, float, complex):
+        return as_scalar(name, value, dtype)
+    if is_cast:
+        return cast(value, dtype)
+    native = np.dtype(np.float32) if value.dtype == np.float16 else value.dtype
+    return cast(value, native)
+
+
+def _slots(operands: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """How operands are made of blocks, and the arrays that the blocks are cut from.
+
+    Scalars are not blocks: the recurrence holds them.
+    """
+    arrays: list[Any] = []
+
+    def slot(array: Any) -> Any:
+        if array.ndim == 0 and not is_lazy(array):
+            return array.copy()
+        arrays.append(array)
+        return len(arrays) - 1
+
+    slots = [
+        (operand.function, tuple(map(slot, operand.arrays)))
+        if isinstance(operand, Coefficient)
+        else slot(operand)
+        for operand in operands
+    ]
+    return tuple(slots), tuple(arrays)

@@ -1,0 +1,228 @@
+"""precompute for w = s·w + t in floating point: :mod:`mgrec.scans.affine`.
+
+A row goes block by block. A block is *safe* (:mod:`mgrec.scans.margins`) when its
+products are 0 or normal numbers, none can exceed the largest so far, and its offsets stay far
+from overflow: then groups of steps are composed. Any other block is tracked step by step.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+import numba
+import numpy as np
+from numba.extending import overload, register_jitable
+
+from ....engines.cpu.compilation.kernels import INNER
+from ....engines.cpu.simd.checks import extremes, none_above, none_below, widen
+from ....engines.cpu.simd.lanes import SCAN, fma, load, load_wide, splat, store
+from ...affine import FINE, NAN, REDO
+from ...margins import (
+    SAFE_BLOCK,
+    SAFE_GROWTH,
+    SAFE_HIGH,
+    SAFE_LOW,
+    SAFE_TERM,
+    margins,
+)
+from ..tuples import value_at
+
+BLOCK = SAFE_BLOCK
+FOLD = 4 * SCAN
+# The running product stays within these; products of 16 coefficients of 2**±30 fit on top.
+SMALL, LARGE, SHIFT = 2.0**-500, 2.0**500, 500
+_REBOUND_32, _REBOUND_64 = (2.0 ** margins(np.dtype(char)).rebound for char in "fd")
+
+
+@cache
+def limits(dtype: np.dtype[Any]) -> np.ndarray:
+    """(top, safe_top, low): of offsets, of t in a safe block, of its coefficients."""
+    top = margins(dtype).offset_on_cpu
+    return np.array([top, top * SAFE_TERM, SAFE_LOW], np.finfo(dtype).dtype)
+
+
+def magnitude(x: Any) -> Any:
+    raise NotImplementedError
+
+
+@overload(magnitude, strict=False)
+def _magnitude_of(x: Any) -> Any:
+    if isinstance(x, numba.types.Complex):
+        return lambda x: max(abs(x.real), abs(x.imag))
+    return lambda x: abs(x)
+
+
+@register_jitable
+def scaled_log2(x: Any) -> Any:
+    return math.log2(x) if x > 0 else -math.inf
+
+
+@register_jitable
+def most_rebound(bounds: Any) -> Any:
+    return _REBOUND_32 if bounds.itemsize == 4 else _REBOUND_64
+
+
+@numba.njit(**INNER)
+def track(s: Any, t: Any, steps: int, carry: Any, bounds: Any) -> Any:
+    """Steps one by one. carry = (product, exponent, offset, growth, rebound, flag).
+
+    rebound is the largest product of any number of last coefficients: a state that underflowed
+    on its way stays 0, and must not come back through the product.
+    """
+    product, exponent, offset, growth, rebound, flag = carry
+    top, most = bounds[0], most_rebound(bounds)
+    largest = 0.0
+    for i in range(steps):
+        a, x = value_at(s, i), value_at(t, i)
+        size = float(magnitude(a))
+        if size > LARGE or (size < SMALL and size > 0):
+            unit, shift = math.frexp(size)
+            growth = max(growth, scaled_log2(largest) + exponent)
+            largest = 0.0
+            if math.isfinite(size):
+                a = a * (unit / size) if size > 1e-300 else a * 2.0**1000 * 2.0 ** (-shift - 1000)
+                exponent += shift
+        rebound = max(rebound * float(magnitude(value_at(s, i))), 1.0)
+        product = product * a
+        size = float(magnitude(product))
+        largest = max(largest, size)
+        if size > LARGE or (size < SMALL and size > 0):
+            growth = max(growth, scaled_log2(largest) + exponent)
+            largest = 0.0
+            factor = 2.0**-SHIFT if size > LARGE else 2.0**SHIFT
+            product *= factor
+            exponent += SHIFT if size > LARGE else -SHIFT
+        offset = value_at(s, i) * offset + x
+        if not (magnitude(offset) <= top and rebound <= most):
+            flag = REDO if flag == FINE else flag
+        if value_at(s, i) != value_at(s, i) or x != x:
+            flag = NAN
+            break
+    growth = max(growth, scaled_log2(largest) + exponent)
+    return product, exponent, offset, growth, rebound, flag
+
+
+@numba.njit(**INNER)
+def _is_safe(s: Any, t: Any, carry: Any, bounds: Any) -> Any:
+    product, exponent, offset, growth, rebound, _ = carry
+    coefficients, terms = extremes(load_wide(s, 0)), extremes(load_wide(t, 0))
+    for at in range(0, BLOCK, 64 // t.itemsize):
+        coefficients = widen(coefficients, load_wide(s, at))
+        terms = widen(terms, load_wide(t, at))
+    is_inside = none_below(coefficients, bounds[2]) & none_above(terms, bounds[1])
+    if not is_inside or not abs(offset) <= bounds[1]:
+        return False
+    if none_above(coefficients, t.dtype.type(1)):
+        return True
+    if not none_above(coefficients, t.dtype.type(SAFE_HIGH)):
+        return False
+    if rebound * 2.0**SAFE_GROWTH > most_rebound(bounds):
+        return False
+    return scaled_log2(abs(product)) + exponent + SAFE_GROWTH <= growth
+
+
+@numba.njit(fastmath={"contract"}, **INNER)
+def _compose(s: Any, t: Any, product: Any, exponent: Any, offset: Any) -> Any:
+    # The product is scaled after each slab of 16 steps: a test after each group of 4 took 1 ns
+    # a step.
+    alone = 1.0
+    for slab in range(t.size // 16):
+        within = 1.0
+        for group in range(4 * slab, 4 * slab + 4):
+            a = s[4 * group : 4 * group + 4]
+            x = t[4 * group : 4 * group + 4]
+            upper = a[3] * a[2]
+            whole = upper * (a[1] * a[0])
+            later = upper * (a[1] * x[0] + x[1]) + (a[3] * x[2] + x[3])
+            offset = whole * offset + later
+            within *= whole
+        alone *= within
+        product *= within
+        if abs(product) < SMALL and product != 0:
+            product *= 2.0**SHIFT
+            exponent -= SHIFT
+    return product, exponent, offset, abs(alone)
+
+
+@numba.njit(**INNER)
+def summarise_block(s: Any, t: Any, carry: Any, bounds: Any) -> Any:
+    """The carry after one more block of coefficient arrays of a real dtype."""
+    if t.size == BLOCK and _is_safe(s, t, carry, bounds):
+        product, exponent, offset, alone = _compose(s, t, carry[0], carry[1], carry[2])
+        # Products of the block's last coefficients are at most 2**SAFE_GROWTH.
+        rebound = max(carry[4] * alone, 2.0**SAFE_GROWTH)
+        return product, exponent, offset, carry[3], rebound, carry[5]
+    return track(s, t, t.size, carry, bounds)
+
+
+@numba.njit(**INNER)
+def _power(base: Any, count: int) -> Any:
+    """base**count as (product, exponent), by squaring, scaled on the way."""
+    product, exponent = 1.0, 0
+    factor, shift = math.frexp(base)
+    while count > 0:
+        if count & 1:
+            product, more = math.frexp(product * factor)
+            exponent += more + shift
+        factor, more = math.frexp(factor * factor)
+        shift = 2 * shift + more
+        count >>= 1
+    return product, exponent
+
+
+@numba.njit(**INNER)
+def _fold(t: Any, powers: Any, top: Any) -> Any:
+    """The offset of a constant s over whole runs of FOLD steps, and whether all t are below top.
+
+    Each of FOLD lanes folds steps FOLD apart.
+    """
+    across = splat(powers[FOLD - 1])
+    a = b = c = d = splat(t.dtype.type(0))
+    terms = extremes(a)
+    for at in range(0, t.size, FOLD):
+        w, x = load(t, at), load(t, at + SCAN)
+        y, z = load(t, at + 2 * SCAN), load(t, at + 3 * SCAN)
+        a, b = fma(across, a, w), fma(across, b, x)
+        c, d = fma(across, c, y), fma(across, d, z)
+        terms = widen(widen(widen(widen(terms, w), x), y), z)
+    folded = np.empty(FOLD, t.dtype)
+    store(folded, 0, a)
+    store(folded, SCAN, b)
+    store(folded, 2 * SCAN, c)
+    store(folded, 3 * SCAN, d)
+    offset = folded[FOLD - 1]
+    for lane in range(FOLD - 1):
+        offset += powers[FOLD - 2 - lane] * folded[lane]
+    return offset, none_above(terms, top)
+
+
+@numba.njit(**INNER)
+def summarise_constant(s: Any, t: Any, start: Any, powers: Any, bounds: Any) -> Any:
+    """A whole row of a constant s, |s| <= 1, whose powers up to FOLD are normal numbers."""
+    full = t.size // FOLD * FOLD
+    offset, is_low = _fold(t[:full], powers, bounds[1])
+    if not is_low:
+        return track(s, t, t.size, start, bounds)
+    carry = (start[0], start[1], offset, start[3], start[4], start[5])
+    tail = t[full:]
+    _, _, offset, _, _, flag = track(s, tail, tail.size, carry, bounds)
+    product, exponent = _power(float(s), t.size)
+    return product, exponent, offset, 0.0, 1.0, flag
+
+
+@numba.njit(**INNER)
+def rescale(product: Any, exponent: Any, growth: Any, largest: Any) -> None:
+    """Rescale the products of a line of columns; resets `largest`."""
+    for j in range(product.size):
+        size = magnitude(product[j])
+        if largest[j] > 1 or exponent[j] != 0:
+            growth[j] = max(growth[j], scaled_log2(largest[j]) + exponent[j])
+        largest[j] = 0
+        if size > LARGE:
+            product[j] *= 2.0**-SHIFT
+            exponent[j] += SHIFT
+        elif size < SMALL and size > 0:
+            product[j] *= 2.0**SHIFT
+            exponent[j] -= SHIFT

@@ -1,0 +1,40 @@
+"""Calls of a kind that was determined before: see :class:`mgrec.core.contract.kernels.Kernels`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...core.algebra.transfer_map import TransferMap
+from ...core.arrays.chunk import Chunk
+from ...core.arrays.layout import is_one
+from ...core.contract.kernels import Again
+from ...engines.cuda.device.bound import Bound
+from ...engines.cuda.device.launches import prepare_kind
+from .determine import prepare
+from .entry import states_of
+from .long_coefficients import is_ahead
+
+
+def again(
+    transfer_map: TransferMap, chunk: Chunk, entry: tuple[Any, ...], results: tuple[Any, ...]
+) -> Again | None:
+    """Prepare what determines chunks of the kind of this one.
+
+    Returns
+    -------
+    callable, ``(given, targets) -> None``, or None
+        `given` are the chunk's operands, those of coefficients included, and the states before
+        the first step: addresses of arrays, and numbers. Nothing that it does can fail for other
+        values. None where coefficients are evaluated ahead, in launches of their own, and where
+        states are spread over rows.
+    """
+    states = states_of(entry, chunk)
+    if is_ahead(chunk) or not all(map(is_one, states, entry)):
+        return None
+    bound = Bound(prepare_kind(prepare, transfer_map, chunk, states, results))
+
+    def solve(given: Sequence[Any], targets: Sequence[int]) -> None:
+        bound([*given, *targets])
+
+    return solve

@@ -1,0 +1,185 @@
+// Few columns side by side, as samples of a few channels in time: tiles of STEPS steps.
+//
+// Where a tile has all columns it is one run of memory, and moves by bulk copies. Of more columns a
+// tile has one of LINES, 32 bytes wide, and threads copy it in vectors: the more columns share a
+// tile, the more spans everybody has to fold. A line is shared by a team of blocks, which fold for
+// themselves. In shared memory a tile stays as it is until its states are
+// written: a thread reads ITEMS consecutive steps of one channel from there twice, neighbours
+// neighbouring channels. To keep them in registers between the two would leave too few for the warps
+// that look ahead.
+#pragma once
+#include "scans/cuda/scope/block.cuh"
+#include "engines/cuda/memory/bulk.cuh"
+#include "engines/cuda/memory/copies.cuh"
+
+constexpr int VECTOR = 16 / int(sizeof(T));
+constexpr int PARTS = THREADS / CHANNELS / VECTOR * VECTOR;  // of a tile, one a thread each channel
+constexpr int STEPS = PARTS * ITEMS, TILE = STEPS * CHANNELS;
+constexpr bool COPIED = LINES && STAGES > 0;  // by threads
+static_assert(!COPIED || (!BULK && STAGES >= DISTANCE + 2), "a tile is under way meanwhile");
+static_assert(TILE * sizeof(T) % 16 == 0, "bulk copies are of whole 16 bytes");
+// Streams that begin elsewhere are copied from the multiple of 16 bytes before on: one vector more.
+constexpr int LOADED = TILE + (Source::SHIFTED ? VECTOR : 0);
+
+// Each outer part has `inners` columns in `groups` lines, and a line `tiles` tiles. A team of `team`
+// blocks goes through the lines first, first + teams, ...: `lines` of them. A block is its `rank`-th.
+struct Channels {
+  long long outers, steps, inners, tiles, lines;
+  unsigned groups, first, teams, team, rank;
+  DEVICE Channels(long long outers, long long steps, long long inners)
+      : outers(outers), steps(steps), inners(inners), tiles((steps + STEPS - 1) / STEPS) {
+    groups = unsigned(inners / CHANNELS);
+    team = LINES ? TEAM : gridDim.x;
+    teams = gridDim.x / team;
+    first = blockIdx.x % teams;  // neighbours read neighbouring columns
+    rank = blockIdx.x / teams;
+    lines = (outers * groups - first + teams - 1) / teams;
+  }
+  DEVICE long long pitch() const { return LINES ? inners : CHANNELS; }
+  DEVICE long long count() const { return lines * tiles; }  // tiles of the team
+};
+
+DEVICE inline int in_time(int r) { return REVERSE ? ITEMS - 1 - r : r; }
+
+// A tile among those of its team's lines, in time order.
+struct Tile {
+  long long begin, outer, first;  // the line's first tile; its first step in memory
+  int steps, column;              // that exist; its first
+  DEVICE Tile(long long number, const Channels& shape) {
+    const unsigned own = unsigned(number) / unsigned(shape.tiles);  // 64 bits take five times as long
+    const unsigned turn = unsigned(number) - own * unsigned(shape.tiles);
+    const unsigned line = LINES ? shape.first + own * shape.teams : own;
+    begin = (long long)own * shape.tiles;
+    outer = LINES ? line / shape.groups : line;
+    column = LINES ? int(line - unsigned(outer) * shape.groups) * CHANNELS : 0;
+    first = (long long)(REVERSE ? unsigned(shape.tiles) - 1 - turn : turn) * STEPS;
+    steps = shape.steps - first < STEPS ? int(shape.steps - first) : STEPS;
+  }
+  DEVICE bool is_whole() const { return steps == STEPS; }
+  DEVICE long long element(const Channels& shape) const {
+    return (outer * shape.steps + first) * shape.pitch() + column;
+  }
+  DEVICE long long row(int channel, const Channels& shape) const {
+    return outer * shape.pitch() + column + channel;
+  }
+};
+
+// A thread's part of every tile; the last threads may have none.
+struct Part {
+  int channel, place;  // `place` among the channel's parts, in time order
+  bool exists;
+  DEVICE Part() {
+    place = int(threadIdx.x) / CHANNELS;
+    channel = int(threadIdx.x) % CHANNELS;
+    exists = place < PARTS;
+  }
+  DEVICE int first() const { return (REVERSE ? PARTS - 1 - place : place) * ITEMS; }
+  DEVICE bool has(int r, const Tile& tile) const { return first() + r < tile.steps; }
+};
+
+struct Stages {
+  unsigned long long* barriers;
+  T* loads;   // STAGES × STREAMS × LOADED
+  T* stores;  // STATES × TILE, of tiles that move by bulk copies
+  DEVICE explicit Stages(unsigned char* memory) {
+    barriers = reinterpret_cast<unsigned long long*>(memory);
+    loads = reinterpret_cast<T*>(memory + 128);
+    stores = loads + STAGES * Source::STREAMS * LOADED;
+  }
+  DEVICE T* stage(int k) const { return loads + k * Source::STREAMS * LOADED; }
+};
+
+DEVICE inline void request(const Stages& stages, int k, const Source& source, long long number,
+                           const Channels& shape) {
+  if (!BULK || Source::STREAMS == 0 || number >= shape.count()) return;
+  const Tile tile(number, shape);
+  // With REVERSE a partial tile is the first: its barrier must complete a phase all the same.
+  barrier_expect(stages.barriers + k,
+                 tile.is_whole() ? Source::loaded(TILE, VECTOR) * unsigned(sizeof(T)) : 0);
+  if (!tile.is_whole()) return;
+#pragma unroll
+  for (int p = 0; p < Source::STREAMS; ++p)
+    bulk_load(stages.stage(k) + p * LOADED,
+              source.stream[p] + tile.element(shape) - Source::shift(p),
+              (TILE + (Source::shift(p) ? VECTOR : 0)) * sizeof(T), stages.barriers + k);
+}
+
+// The same of a line by all scanning threads.
+DEVICE inline void request_vectors(const Stages& stages, int k, const Source& source,
+                                   long long number, const Channels& shape) {
+  if (COPIED && number < shape.count()) {
+    const Tile tile(number, shape);
+    constexpr int VECTORS = LINES ? CHANNELS / VECTOR : 1, ROWS = THREADS / VECTORS;
+    const int vector = int(threadIdx.x) % VECTORS * VECTOR, row = int(threadIdx.x) / VECTORS;
+    if (tile.is_whole())
+#pragma unroll
+      for (int p = 0; p < Source::STREAMS; ++p) {
+        const T* from = source.stream[p] + tile.element(shape) + row * shape.inners + vector;
+        T* to = stages.stage(k) + p * LOADED + row * CHANNELS + vector;
+#pragma unroll 4
+        for (int r = row; r < STEPS; r += ROWS) {
+          copy_word(reinterpret_cast<uint4*>(to), reinterpret_cast<const uint4*>(from));
+          from += ROWS * shape.inners;
+          to += ROWS * CHANNELS;
+        }
+      }
+  }
+  copies_commit();
+}
+
+// Visits a thread's steps in memory order: visit(r, its element in a tile whose steps are `pitch`
+// apart). Where all steps are WHOLE no address but the first is computed: to ask of each step took
+// ten times its arithmetic.
+template <bool WHOLE, class Pitch, class Visit>
+DEVICE inline void visit_items(const Tile& tile, const Part& part, Pitch pitch, Visit visit) {
+  const Pitch first = part.first() * pitch + part.channel;
+#pragma unroll
+  for (int r = 0; r < ITEMS; ++r)
+    if (WHOLE || part.has(r, tile)) visit(r, first + r * pitch);
+}
+
+template <bool WHOLE>
+DEVICE inline void read_items(const Stages& stages, int k, const Source& source, const Tile& tile,
+                              const Part& part, const Channels& shape, Items& items) {
+#pragma unroll
+  for (int p = 0; p < Source::STREAMS; ++p)
+    if (WHOLE && (BULK || COPIED)) {
+      const T* const from = stages.stage(k) + p * LOADED + Source::shift(p);
+      visit_items<WHOLE>(tile, part, CHANNELS, [&](int r, int e) { items.v[p][r] = from[e]; });
+    } else {
+      const T* const from = source.stream[p] + tile.element(shape);
+      visit_items<WHOLE>(tile, part, shape.pitch(),
+                         [&](int r, long long e) { items.v[p][r] = from[e]; });
+    }
+  items.step = tile.first + part.first();
+  if (VARYING > Source::STREAMS)
+    source.complete(items, tile.outer, items.step, tile.column + part.channel, shape.outers,
+                    shape.steps);
+  source.lift_items(items);
+}
+
+// Whole tiles of all columns go to shared memory and leave it in one bulk store, others element by
+// element.
+template <bool WHOLE>
+DEVICE inline void write_items(const Stages& stages, T* const (&results)[Transfer::STATES],
+                               const Tile& tile, const Part& part, const Channels& shape,
+                               const T (&w)[Transfer::STATES][ITEMS]) {
+#pragma unroll
+  for (int q = 0; q < Transfer::STATES; ++q)
+    if (WHOLE && BULK) {
+      T* const to = stages.stores + q * TILE;
+      visit_items<WHOLE>(tile, part, CHANNELS, [&](int r, int e) { to[e] = w[q][r]; });
+    } else {
+      T* const to = results[q] + tile.element(shape);
+      visit_items<WHOLE>(tile, part, shape.pitch(),
+                         [&](int r, long long e) { to[e] = w[q][r]; });
+    }
+}
+
+DEVICE inline void store(const Stages& stages, T* const (&results)[Transfer::STATES],
+                         const Tile& tile, const Channels& shape) {
+#pragma unroll
+  for (int q = 0; q < Transfer::STATES; ++q)
+    bulk_store(results[q] + tile.element(shape), stages.stores + q * TILE, TILE * sizeof(T));
+  bulk_commit();
+}

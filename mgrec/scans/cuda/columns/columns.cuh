@@ -1,0 +1,219 @@
+// Columns: a lane a few neighbouring columns, a warp a run of steps, so that all accesses coalesce.
+//
+// A block is 32 × PACK columns wide and WARPS × RUN steps long. Where lines allow it a lane moves
+// words of 8 (BULK) or 16 (STAGED) bytes: lines are far apart in memory, and pieces of 256 bytes
+// of each ran at 0.89 of the floor where pieces of 128 ran at 0.73. Loads go through shared memory
+// as an extension of the registers: every thread copies and reads its own slots alone, so the
+// copies need no barrier.
+#pragma once
+#include "scans/cuda/scope/block.cuh"
+#include "engines/cuda/memory/copies.cuh"
+
+constexpr int SIZE = int(sizeof(T)), WORD = STAGED ? 16 : BULK && SIZE < 8 ? 8 : SIZE;
+constexpr int PACK = WORD <= SIZE ? 1 : WORD / SIZE > 4 ? 4 : WORD / SIZE;  // columns of a lane
+constexpr int RUN = ITEMS / PACK;                                           // steps of a thread
+constexpr int STEPS = WARPS * RUN;                                          // of a tile
+constexpr int COLUMNS = 32 * PACK;                                          // of a group
+static_assert(RUN * PACK == ITEMS, "whole steps");
+static_assert(PACK == 1 || VARYING == Source::STREAMS, "what is gathered has one column a lane");
+
+// Neighbours of one step: item r of a thread is column r % PACK of step r / PACK.
+struct alignas(PACK > 1 ? PACK * sizeof(T) : alignof(T)) Pack {
+  T v[PACK];
+};
+
+struct Columns {
+  long long outers, steps, inners, count, groups, tiles;  // tiles along the steps
+};
+
+DEVICE inline Columns grouped(Columns shape) {
+  shape.groups = (shape.count + COLUMNS - 1) / COLUMNS;
+  shape.tiles = (shape.steps + STEPS - 1) / STEPS;
+  return shape;
+}
+
+// The first column of a lane; packs are whole, since PACK divides `inners`.
+struct Column {
+  long long outer, inner, base;
+  bool exists;
+};
+
+DEVICE inline Column column_of(long long group, const Columns& shape) {
+  const long long number = group * COLUMNS + threadIdx.x % 32 * PACK;
+  Column column = {0, number, number, number < shape.count};
+  if (shape.outers > 1 && column.exists) {
+    column.outer = number / shape.inners;
+    column.inner = number - column.outer * shape.inners;
+    column.base = column.outer * shape.steps * shape.inners + column.inner;
+  }
+  return column;
+}
+
+// A tile of a group of columns; this thread's run begins at `step` in memory order.
+struct Cursor {
+  long long group, tile, step;
+  Column column;
+  bool whole;  // every step of the run exists
+  DEVICE void place(const Columns& shape) {
+    const long long run = tile * WARPS + threadIdx.x / 32;
+    step = REVERSE ? shape.steps - (run + 1) * RUN : run * RUN;
+    whole = column.exists && step >= 0 && step + RUN <= shape.steps;
+  }
+  DEVICE bool has(int k, const Columns& shape) const {
+    return column.exists && step + k >= 0 && step + k < shape.steps;
+  }
+  DEVICE bool ends(const Columns& shape) const { return group >= shape.groups; }
+};
+
+// Tiles past the end, which fill up a team's last turn, hold no step.
+DEVICE inline void advance(Cursor& at, const Columns& shape) {
+  at.tile += TEAM;
+  if (at.tile >= (shape.tiles + TEAM - 1) / TEAM * TEAM) {
+    at.tile = blockIdx.x % TEAM;
+    at.group += gridDim.x / TEAM;
+    if (!at.ends(shape)) at.column = column_of(at.group, shape);
+  }
+  at.place(shape);
+}
+
+// What a lane knows of each of its columns.
+struct States { Transfer::State of[PACK]; };
+struct Spans { Span of[PACK]; };
+
+DEVICE inline States entries_of(const Entry& entry, const Column& column,
+                                const Columns& shape) {
+  States states = {};
+  if (!column.exists) return states;
+#pragma unroll
+  for (int c = 0; c < PACK; ++c)
+    states.of[c] = entry.at(column.outer * shape.inners + column.inner + c);
+  return states;
+}
+
+DEVICE inline Spans empty_spans() {
+  Spans spans;
+#pragma unroll
+  for (int c = 0; c < PACK; ++c) spans.of[c] = empty_span();
+  return spans;
+}
+
+DEVICE inline States after(const Spans& spans, const States& states) {
+  States later;
+#pragma unroll
+  for (int c = 0; c < PACK; ++c) later.of[c] = after(spans.of[c], states.of[c]);
+  return later;
+}
+
+DEVICE inline int in_time(int k) { return REVERSE ? RUN - 1 - k : k; }
+
+DEVICE inline Pack* slot(T* slots, int stage, int p, int k) {
+  return reinterpret_cast<Pack*>(slots) +
+         ((stage * Source::STREAMS + p) * RUN + k) * THREADS + threadIdx.x;
+}
+
+DEVICE inline const Pack* pack_of(const T* from) { return reinterpret_cast<const Pack*>(from); }
+
+DEVICE inline void request(T* slots, int stage, const Source& source, const Cursor& at,
+                           const Columns& shape) {
+  if (STAGES == 0) return;
+  if (!at.ends(shape)) {
+#pragma unroll
+    for (int p = 0; p < Source::STREAMS; ++p) {
+      const T* from = source.stream[p] + at.column.base + at.step * shape.inners;
+#pragma unroll
+      for (int k = 0; k < RUN; ++k, from += shape.inners)
+        if (at.whole || at.has(k, shape)) copy_word(slot(slots, stage, p, k), pack_of(from));
+    }
+  }
+  copies_commit();
+}
+
+DEVICE inline void read_items(T* slots, int stage, const Source& source, const Cursor& at,
+                              const Columns& shape, Items& items) {
+  if (STAGES > 0) copies_wait();
+#pragma unroll
+  for (int p = 0; p < Source::STREAMS; ++p) {
+    const T* from = source.stream[p] + at.column.base + at.step * shape.inners;
+#pragma unroll
+    for (int k = 0; k < RUN; ++k, from += shape.inners) {
+      Pack pack = {};
+      if (STAGES > 0) pack = *slot(slots, stage, p, k);
+      else if (at.whole || at.has(k, shape)) pack = *pack_of(from);
+#pragma unroll
+      for (int c = 0; c < PACK; ++c) items.v[p][k * PACK + c] = pack.v[c];
+    }
+  }
+  items.step = at.step;
+  if (VARYING > Source::STREAMS && at.column.exists && at.step < shape.steps)
+    source.complete(items, at.column.outer, at.step, at.column.inner, shape.outers, shape.steps);
+  source.lift_items(items);
+}
+
+DEVICE inline Span upsweep(const Source& source, const Items& items, const Cursor& at,
+                           const Columns& shape, int c) {
+  if (at.whole) {
+    Transfer::Map map = source.map(items, in_time(0) * PACK + c);
+#pragma unroll
+    for (int k = 1; k < RUN; ++k)
+      map = Transfer::compose(map, source.map(items, in_time(k) * PACK + c));
+    return span_of(map);
+  }
+  Span span = empty_span();
+#pragma unroll
+  for (int k = 0; k < RUN; ++k)
+    if (at.has(in_time(k), shape))
+      span = join(span, span_of(source.map(items, in_time(k) * PACK + c)));
+  return span;
+}
+
+DEVICE inline Spans upsweep(const Source& source, const Items& items, const Cursor& at,
+                            const Columns& shape) {
+  Spans spans;
+#pragma unroll
+  for (int c = 0; c < PACK; ++c) spans.of[c] = upsweep(source, items, at, shape, c);
+  return spans;
+}
+
+// Returns the states after the run; see(state) is called after every step.
+template <class See>
+DEVICE inline States downsweep(const Source& source, const Items& items, const Cursor& at,
+                               const Columns& shape, States states,
+                               T* const (&results)[Transfer::STATES], See see) {
+  const long long begin = at.column.base + at.step * shape.inners;
+#pragma unroll
+  for (int k = 0; k < RUN; ++k) {
+    if (!at.whole && !at.has(in_time(k), shape)) continue;
+    Pack pack[Transfer::STATES];
+#pragma unroll
+    for (int c = 0; c < PACK; ++c) {
+      states.of[c] = Transfer::apply(source.map(items, in_time(k) * PACK + c), states.of[c]);
+      see(states.of[c]);
+#pragma unroll
+      for (int q = 0; q < Transfer::STATES; ++q) pack[q].v[c] = states.of[c].v[q];
+    }
+#pragma unroll
+    for (int q = 0; q < Transfer::STATES; ++q)
+      *reinterpret_cast<Pack*>(results[q] + begin + in_time(k) * shape.inners) = pack[q];
+  }
+  return states;
+}
+
+// Joins of a tile: of what lies before this warp's run, and of the whole.
+struct Joins { Spans before, total; };
+
+// Holds one barrier; two arrays of totals take turns.
+DEVICE inline Joins join_warps(const Spans& mine, Span (&totals)[WARPS][COLUMNS]) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+#pragma unroll
+  for (int c = 0; c < PACK; ++c) totals[warp][c * 32 + lane] = mine.of[c];
+  synchronize();
+  Joins joins = {empty_spans(), empty_spans()};
+#pragma unroll
+  for (int k = 0; k < WARPS; ++k) {
+    if (k == warp) joins.before = joins.total;
+#pragma unroll
+    for (int c = 0; c < PACK; ++c)
+      joins.total.of[c] = join(joins.total.of[c], totals[k][c * 32 + lane]);
+  }
+  return joins;
+}

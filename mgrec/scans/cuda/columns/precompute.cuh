@@ -1,0 +1,56 @@
+// Precompute along a slow axis: reads only. Every block joins a piece of 32 columns.
+#pragma once
+#include "scans/cuda/columns/columns.cuh"
+
+static_assert(PACK == 1, "a tile is joined a lane a column");
+
+// Joins what the warps of a block have, a lane a column; the first warp learns the whole.
+template <class C> struct AcrossWarps {
+  Span (&totals)[WARPS][COLUMNS];
+  C (&calm_totals)[WARPS][32];
+  DEVICE Span join_spans(const Span& mine) const {
+    return join_warps({{mine}}, totals).total.of[0];
+  }
+  DEVICE C join_calm(C calm) const {
+    const int lane = threadIdx.x % 32;
+    calm_totals[threadIdx.x / 32][lane] = calm;
+    __syncthreads();
+    if (threadIdx.x < 32)
+      for (int k = 1; k < WARPS; ++k) calm = after_calm(calm, calm_totals[k][lane]);
+    return calm;
+  }
+};
+
+DEVICE void precompute_columns(const Source& source, Span* spans, const Columns& shape,
+                               long long pieces) {
+  extern __shared__ __align__(16) unsigned char memory[];
+  T* const slots = reinterpret_cast<T*>(memory);
+  __shared__ Span totals[2][WARPS][32];
+  __shared__ Calm calm_totals[WARPS][32];
+  const long long piece = blockIdx.x % pieces, group = blockIdx.x / pieces;
+  const long long begin = shape.tiles * piece / pieces, end = shape.tiles * (piece + 1) / pieces;
+  Cursor at = {group, begin, 0, column_of(group, shape), false};
+  Cursor later = at;
+  for (int k = 0; k < STAGES; ++k, ++later.tile) {
+    if (later.tile >= end) later.group = shape.groups;  // asks for nothing
+    later.place(shape);
+    request(slots, k, source, later, shape);
+  }
+  Running running;
+  int stage = 0;
+  for (; at.tile < end; ++at.tile, ++later.tile) {
+    if (later.tile >= end) later.group = shape.groups;
+    at.place(shape);
+    later.place(shape);
+    Items items;
+    read_items(slots, stage, source, at, shape, items);
+    const auto has = [&](int r) { return at.has(r, shape); };
+    const auto load_next = [&] { request(slots, stage, source, later, shape); };
+    const auto step_by_step = [&] { return upsweep(source, items, at, shape, 0); };
+    running.take(source, items, at.whole, has, step_by_step, load_next,
+                 AcrossWarps<Calm>{totals[at.tile % 2], calm_totals});
+    if (++stage == STAGES) stage = 0;
+  }
+  if (threadIdx.x < 32 && at.column.exists)
+    spans[(group * 32 + threadIdx.x) * pieces + piece] = running.whole();
+}

@@ -1,0 +1,27 @@
+// Determine many columns: a lane a few columns, step by step, a warp 32 times as many.
+#pragma once
+#include "scans/cuda/columns/columns.cuh"
+
+static_assert(WARPS == 1 && TEAM == 1, "a block is one warp");
+
+DEVICE void walk_columns(const Source& source, const Entry& entry,
+                         T* const (&results)[Transfer::STATES], const Columns& lines) {
+  extern __shared__ __align__(16) unsigned char memory[];
+  T* const slots = reinterpret_cast<T*>(memory);
+  const Columns shape = grouped(lines);
+  Cursor at = {blockIdx.x, 0, 0, column_of(blockIdx.x, shape), false};
+  at.place(shape);
+  Cursor later = at;
+  for (int k = 0; k < STAGES; ++k, advance(later, shape))
+    request(slots, k, source, later, shape);
+  States states = {};
+  for (int stage = 0; !at.ends(shape); advance(at, shape)) {
+    Items items;
+    read_items(slots, stage, source, at, shape, items);
+    request(slots, stage, source, later, shape);
+    advance(later, shape);
+    if (at.tile == 0) states = entries_of(entry, at.column, shape);
+    states = downsweep(source, items, at, shape, states, results, [](const Transfer::State&) {});
+    if (++stage == STAGES) stage = 0;
+  }
+}

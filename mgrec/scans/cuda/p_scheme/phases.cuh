@@ -1,0 +1,165 @@
+// The three phases of P-scheme/G (Wakatani 2012, 2013): a thread a part.
+//
+// precompute: every thread composes its part; propagate: the state is carried from part to part;
+// determine: every thread walks its part from its entry. A thread asks for ITEMS steps at once, since
+// a load takes as long as hundreds of steps' arithmetic.
+#pragma once
+#include "scans/cuda/p_scheme/parts.cuh"
+#include "scans/cuda/trust/repair.cuh"
+
+// Element of step 0 of a part, and the distance to the next step's.
+struct Track { long long base, stride; };
+
+DEVICE inline Track track_of(const Part& part, const Parts& parts) {
+  if (parts.stride > 0) return {part.number, parts.stride};
+  return {part.base, parts.inners};
+}
+
+template <bool WHOLE>
+DEVICE inline void load_run(const Source& source, const Parts& parts, const Part& part,
+                            const Track& track, long long first, Items& items) {
+  items.step = part.first + first;
+#pragma unroll
+  for (int p = 0; p < Source::STREAMS; ++p)
+#pragma unroll
+    for (int r = 0; r < ITEMS; ++r)
+      if (WHOLE || (first + r >= 0 && first + r < part.steps))
+        items.v[p][r] = source.stream[p][track.base + (first + r) * track.stride];
+  source.complete(items, part.outer, items.step, part.inner, parts.outers, parts.steps);
+  source.lift_items(items);
+}
+
+// visit(map of the step, its place among the part's results, whether it is the part's first)
+template <bool WHOLE, class Visit>
+DEVICE inline void visit_run(const Source& source, const Parts& parts, const Part& part,
+                             const Track& track, long long time, Visit visit) {
+  const long long first = REVERSE ? part.steps - time - ITEMS : time;
+  Items items;
+  load_run<WHOLE>(source, parts, part, track, first, items);
+#pragma unroll
+  for (int k = 0; k < ITEMS; ++k) {
+    const int r = REVERSE ? ITEMS - 1 - k : k;
+    if (WHOLE || (first + r >= 0 && first + r < part.steps))
+      visit(source.map(items, r), track.base + (first + r) * track.stride, k == 0 && time == 0);
+  }
+}
+
+template <class Visit>
+DEVICE inline void walk_part(const Source& source, const Parts& parts, const Part& part,
+                             Visit visit) {
+  const Track track = track_of(part, parts);
+  long long time = 0;
+  for (; time + ITEMS <= part.steps; time += ITEMS)
+    visit_run<true>(source, parts, part, track, time, visit);
+  if (time < part.steps) visit_run<false>(source, parts, part, track, time, visit);
+}
+
+DEVICE void precompute_parts(const Source& source, T* const (&maps)[Transfer::WIDTH],
+                             const Parts& parts) {
+  for (long long number = first_thread(); number < parts.count(); number += thread_count()) {
+    Transfer::Map map;
+    walk_part(source, parts, part_of(number, parts),
+              [&](const Transfer::Map& step, long long, bool begins) {
+                map = begins ? step : compose(map, step);
+              });
+#pragma unroll
+    for (int k = 0; k < Transfer::WIDTH; ++k) maps[k][number] = map.v[k];
+  }
+}
+
+constexpr int AHEAD = 4;  // times 32 maps are loaded before they are needed
+
+DEVICE inline Transfer::Map map_from_lane(const Transfer::Map& map, int lane) {
+  union Words {
+    Transfer::Map map;
+    unsigned word[(sizeof(Transfer::Map) + 3) / 4];
+    DEVICE Words() {}
+  } mine, theirs;
+  mine.map = map;
+#pragma unroll
+  for (int k = 0; k < int(sizeof(mine.word) / 4); ++k)
+    theirs.word[k] = __shfl_sync(ALL, mine.word[k], lane);
+  return theirs.map;
+}
+
+// A row and its parts in time order.
+struct Line {
+  long long outer, inner;
+  DEVICE long long number(long long order, const Parts& parts) const {
+    const long long piece = REVERSE ? parts.per_row - 1 - order : order;
+    return (outer * parts.per_row + piece) * parts.inners + inner;
+  }
+};
+
+DEVICE inline void load_maps(const T* const (&maps)[Transfer::WIDTH], const Line& line,
+                             long long begin, const Parts& parts, Transfer::Map (&loaded)[AHEAD]) {
+#pragma unroll
+  for (int a = 0; a < AHEAD; ++a) {
+    const long long order = begin + a * 32 + threadIdx.x % 32;
+    if (order >= parts.per_row) return;
+#pragma unroll
+    for (int k = 0; k < Transfer::WIDTH; ++k)
+      loaded[a].v[k] = maps[k][line.number(order, parts)];
+  }
+}
+
+// Steps that `repair` walks, counted in time over all contiguous rows, or in each column.
+DEVICE inline void mark_part(Marks& marks, const Part& part, const Parts& parts, unsigned epoch) {
+  const long long before = REVERSE ? parts.outers - 1 - part.outer : part.outer;
+  const long long begin = REVERSE ? parts.steps - part.first - part.steps : part.first;
+  const long long time = begin + (parts.inners > 1 ? 0 : before * parts.steps);
+  mark(marks, time, epoch);
+  mark(marks, time + part.steps - 1, epoch);
+}
+
+// A warp a row: lane k keeps the state before the k-th part of 32. The map of each part goes to all
+// lanes by a shuffle, which waits for no state; what is left of the chain is `apply`.
+DEVICE void propagate_parts(const T* const (&maps)[Transfer::WIDTH],
+                            const Entry& entry,
+                            T* const (&entries)[Transfer::STATES], Marks& marks, const Parts& parts,
+                            unsigned epoch) {
+  const int lane = threadIdx.x % 32;
+  const long long row = first_thread() / 32;
+  if (row >= parts.outers * parts.inners) return;
+  const Line line = {row / parts.inners, row % parts.inners};
+  Transfer::State state = entry.at(row);
+  Transfer::Map now[AHEAD] = {}, next[AHEAD] = {};
+  load_maps(maps, line, 0, parts, next);
+  for (long long begin = 0; begin < parts.per_row; begin += AHEAD * 32) {
+#pragma unroll
+    for (int a = 0; a < AHEAD; ++a) now[a] = next[a];
+    load_maps(maps, line, begin + AHEAD * 32, parts, next);
+#pragma unroll
+    for (int a = 0; a < AHEAD; ++a) {
+      Transfer::State mine = state;
+      const long long first = begin + a * 32, left = parts.per_row - first;
+#pragma unroll 8
+      for (int k = 0; k < 32; ++k) {
+        if (lane == k) mine = state;
+        if (k < left) state = Transfer::apply(map_from_lane(now[a], k), state);
+      }
+      if (lane >= left) continue;
+      const long long number = line.number(first + lane, parts);
+#pragma unroll
+      for (int q = 0; q < Transfer::STATES; ++q) entries[q][number] = mine.v[q];
+      const Transfer::State after_part = Transfer::apply(now[a], mine);
+      if (GUARDED && !is_moderate(after_part))
+        mark_part(marks, part_of(number, parts), parts, epoch);
+      else if (GUARDED && lane + 1 < left && is_doubtful(span_of(now[a]), mine, after_part))
+        mark_part(marks, part_of(line.number(first + lane + 1, parts), parts), parts, epoch);
+    }
+  }
+}
+
+DEVICE void determine_parts(const Source& source, const Entry& entries,
+                            T* const (&results)[Transfer::STATES], const Parts& parts) {
+  for (long long number = first_thread(); number < parts.count(); number += thread_count()) {
+    Transfer::State state = entries.at(number);
+    walk_part(source, parts, part_of(number, parts),
+              [&](const Transfer::Map& step, long long place, bool) {
+                state = Transfer::apply(step, state);
+#pragma unroll
+                for (int q = 0; q < Transfer::STATES; ++q) results[q][place] = state.v[q];
+              });
+  }
+}

@@ -1,0 +1,141 @@
+"""Launch of the read-only pass that composes every row of a chunk to one map."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...core.algebra.transfer_map import TransferMap
+from ...core.arrays.chunk import Chunk
+from ...engines.cuda.device.compilation import Device
+from ...engines.cuda.device.launches import Launch, Prepared, Slot, run_prepared
+from ...engines.cuda.kernel_text import MULTIPROCESSORS
+from ...engines.cuda.trace.tracing import state_count
+from ..growth import guarded_affine
+from ..summary import ComposedMaps
+from .determine import shared_bytes
+from .layouts import choose_precompute
+from .long_coefficients import compose_in_pieces, is_ahead
+from .program import Layout, print_program
+from .sources import Source, describe
+
+_ENTRIES = """
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) precompute_kernel(
+    {operands}Span* spans, long long outers, long long steps, long long inners,
+    long long pieces) {{
+  const Source source = {{{fills}}};
+  {call}
+}}
+extern "C" __global__ void finish_kernel(const Span* spans, {map_out}, long long rows,
+                                         long long pieces) {{
+  T* const maps[] = {{{map}}};
+  finish(spans, rows, pieces, maps);
+}}
+"""
+_ROWS = "precompute_rows(source, spans, outers, steps, pieces);"
+_COLUMNS = """const long long count = outers * inners;
+  precompute_columns(source, spans,
+                     Columns{outers, steps, inners, count, (count + 31) / 32,
+                             (steps + STEPS - 1) / STEPS}, pieces);"""
+
+
+_SPANS = Slot(-1)
+"""What is known of every piece of a row, from one kernel to the other."""
+
+
+def launch_reduction(
+    transfer_map: TransferMap, chunk: Chunk, source: Source, layout: Layout, maps: Any
+) -> tuple[Launch, Launch, tuple[int, int, int]]:
+    """The launches that join pieces of rows and the pieces of each row, and the spans' shape."""
+    width, states = len(transfer_map.identity), state_count(transfer_map)
+    outers, steps, inners = chunk.shape
+    rows, groups, tile = outers * inners, outers, layout.threads * layout.items
+    if inners > 1:
+        groups, tile = -(-rows // 32), layout.threads // 32 * layout.items
+    pieces = max(1, min(layout.blocks * MULTIPROCESSORS // groups, -(-steps // tile)))
+    kernels = (
+        "scans/cuda/trust/calm" if layout.guarded else "scans/cuda/trust/steady",
+        "scans/cuda/rows/precompute" if inners == 1 else "scans/cuda/columns/precompute",
+        "scans/cuda/rows/finish",
+    )
+    call = _ROWS if inners == 1 else _COLUMNS
+    text = print_program(transfer_map, states, source, layout, kernels, _ENTRIES, call=call)
+    join = Launch(
+        text, "precompute_kernel", groups * pieces, layout.threads,
+        (*source.streams, *source.arguments, _SPANS, *map(np.int64, (*chunk.shape, pieces))),
+        shared_bytes(chunk, source, layout, stores=0),
+    )  # fmt: skip
+    arguments = (_SPANS, *maps, np.int64(rows), np.int64(pieces))
+    finish = Launch(text, "finish_kernel", -(-rows // 8), 256, arguments)
+    return join, finish, (rows, pieces, max(width, states) * chunk.dtype.itemsize + 16)
+
+
+def _reserve(*shape: int) -> tuple[Any, ...]:
+    import cupy
+
+    return (cupy.empty(shape, cupy.uint8),)
+
+
+def prepare_precompute(
+    transfer_map: TransferMap, chunk: Chunk, maps: Any, layout: Layout | None = None
+) -> Prepared:
+    """Compile the launches of a chunk, or those of chunks of its kind: what returns runs them.
+
+    Parameters
+    ----------
+    transfer_map : TransferMap
+    chunk : Chunk
+        With at least one step and row.
+    maps : array (components, outer, inner)
+        Receives the composed maps.
+    layout : Layout, optional
+        Chosen from the shape, dtype and device when not given.
+    """
+    source = describe(chunk)
+    width, states = len(transfer_map.identity), state_count(transfer_map)
+    layout = layout or choose_precompute(chunk, source, width, states, Device.current())
+    is_guarded = chunk.dtype.kind == "f" and transfer_map == guarded_affine(chunk.dtype)
+    layout = replace(layout, guarded=is_guarded)
+    *launches, spans = launch_reduction(transfer_map, chunk, source, layout, maps)
+    return Prepared(*launches, reserve=partial(_reserve, *spans))
+
+
+def _prepare(transfer_map: TransferMap, chunk: Chunk, entry: Any, results: Any) -> Prepared:
+    return prepare_precompute(transfer_map, chunk, results[0])
+
+
+def precompute(transfer_map: TransferMap, chunk: Chunk) -> ComposedMaps:
+    """Compose every row of a chunk to one map.
+
+    Parameters
+    ----------
+    transfer_map : TransferMap
+    chunk : Chunk
+        Of CuPy arrays on the current device.
+
+    Returns
+    -------
+    ComposedMaps
+        On the host: a few scalars a row.
+    """
+    return launch_precompute(transfer_map, chunk)()
+
+
+def launch_precompute(transfer_map: TransferMap, chunk: Chunk) -> Callable[[], ComposedMaps]:
+    """Launch :func:`precompute`; a call of what is returned waits for it."""
+    import cupy
+
+    if chunk.steps == 0:
+        return lambda: ComposedMaps(transfer_map, None)
+    if math.prod(chunk.shape) and is_ahead(chunk):
+        composed = ComposedMaps(transfer_map, compose_in_pieces(precompute, transfer_map, chunk))
+        return lambda: composed
+    maps = cupy.empty((len(transfer_map.identity), *chunk.row_shape), chunk.dtype)
+    if maps.size:
+        run_prepared(_prepare, transfer_map, chunk, (), (maps,))
+    return lambda: ComposedMaps(transfer_map, tuple(maps.get()))

@@ -1,0 +1,150 @@
+"""One program a recurrence: its traced algebra, its operands and the kernels around them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...core.algebra.transfer_map import TransferMap
+from ...engines.cuda.kernel_text import kernel_text
+from ...engines.cuda.trace.tracing import trace_transfer_map
+from .sources import Source, print_source
+
+_PRELUDE = """
+#define DEVICE __device__
+"""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Constants that a kernel is compiled with.
+
+    Attributes
+    ----------
+    threads, items, stages : int
+        Threads a block, steps a thread, tiles of loads under way (0: columns are read
+        when they are needed).
+    team : int
+        Blocks that share a group of columns.
+    blocks : int
+        Blocks a multiprocessor.
+    chains : int
+        Runs of steps that a thread walks side by side, where a map has a quick side.
+    reverse, segmented, bulk, crowded, guarded, walking : bool
+        Time runs against memory; rows begin inside tiles; tiles move by bulk copies
+        (rows that are walked: by words of 16 bytes; columns: by words of 8 bytes, which
+        hold neighbouring ones); several rows may begin in one
+        thread's part; steps whose composed maps overflow or underflow are repaired; a
+        lane walks a row step by step.
+    channels, ahead, distance : int
+        Columns of a tile of few columns (0: other layouts), its warps that look ahead, and
+        the turns between publishing it and needing the states before it, 1 or 2.
+    lines : bool
+        A tile of few columns has 32 bytes of each step.
+    staged : bool
+        Tiles pass through shared memory without bulk copies; columns: by words of 16 bytes.
+    """
+
+    threads: int
+    items: int
+    stages: int = 1
+    reverse: bool = False
+    segmented: bool = False
+    bulk: bool = False
+    crowded: bool = False
+    guarded: bool = False
+    walking: bool = False
+    staged: bool = False
+    team: int = 1
+    blocks: int = 1
+    chains: int = 1
+    channels: int = 0
+    ahead: int = 0
+    distance: int = 1
+    lines: bool = False
+
+    def print(self) -> str:
+        own = ("channels", "ahead", "distance") if self.channels else ()
+        numbers = "".join(
+            f"constexpr int {name.upper()} = {getattr(self, name)};\n"
+            for name in ("threads", "items", "stages", "team", "blocks", "chains", *own)
+        )
+        own_flags = ("lines",) if self.channels else ()
+        flags = "".join(
+            f"constexpr bool {name.upper()} = {str(getattr(self, name)).lower()};\n"
+            for name in ("reverse", "segmented", "bulk", "crowded", "guarded", "staged", *own_flags)
+        )
+        return numbers + flags
+
+
+def print_program(
+    transfer_map: TransferMap, states: int, source: Source, layout: Layout,
+    kernels: Sequence[str], entry: str, values: Sequence[bool] = (), **fields: Any,
+) -> str:  # fmt: skip
+    """Print a program.
+
+    Parameters
+    ----------
+    transfer_map : TransferMap
+    states : int
+        Scalars of a state.
+    source : Source
+    layout : Layout
+    kernels : sequence of str
+        Files of the kernels, such as ``rows/determine``.
+    entry : str
+        The ``__global__`` functions, as a format of :func:`_print_arrays` and `fields`.
+    values : sequence of bool, optional
+        Of each scalar of a state: before the first step it is one for all rows, a value.
+    """
+    values = values or [False] * states
+    arrays = _print_arrays(source, values, len(transfer_map.identity))
+    parts = (
+        _PRELUDE, layout.print(), kernel_text("engines/cuda/scalar/numeric"),
+        trace_transfer_map(transfer_map, source.dtype, states), "typedef Transfer::T T;\n",
+        _print_entry(values), print_source(source, source.shifts if layout.bulk else ()),
+        kernel_text(*kernels),
+        entry.format(**arrays, **fields),
+    )  # fmt: skip
+    # Launches of many shapes share one text.
+    return sys.intern("".join(parts))
+
+
+def _print_entry(values: Sequence[bool]) -> str:
+    """Print ``struct Entry``, the states before the first step of every row."""
+    members = "".join(f"  {_entry_type(value)} of{k};\n" for k, value in enumerate(values))
+    states = ", ".join(f"of{k}" if value else f"of{k}[row]" for k, value in enumerate(values))
+    at = f"  DEVICE Transfer::State at(long long row) const {{ return {{{{{states}}}}}; }}\n"
+    return f"struct Entry {{\n{members}{at}}};\n"
+
+
+def _entry_type(is_value: bool) -> str:
+    return "T" if is_value else "const T*"
+
+
+def _print_arrays(source: Source, values: Sequence[bool], width: int) -> dict[str, str]:
+    """Print what kernels take and make of it.
+
+    ``operands`` and the ``fills`` of a source; by ``entry``, ``result``, ``map`` and ``values``
+    the names of such arrays, with ``_in`` and ``_out`` behind it parameters; by ``parameters``
+    those of a kernel that writes states.
+    """
+    streams = [f"stream{k}" for k in range(len(source.streams))]
+    operands = [*(f"const T* {name}" for name in streams), *source.parameters]
+    fields = {
+        "operands": "".join(f"{parameter}, " for parameter in operands),
+        "fills": ", ".join([f"{{{', '.join(streams) or 'nullptr'}}}", *source.fills]),
+    }
+    states = range(len(values))
+    kinds = {"entry": states, "result": states, "map": range(width)}
+    for kind, numbers in {**kinds, "values": source.costly}.items():
+        names = [f"{kind}{k}" for k in numbers]
+        fields[kind] = ", ".join(names)
+        fields[f"{kind}_in"] = ", ".join(f"const T* {name}" for name in names)
+        fields[f"{kind}_out"] = ", ".join(f"T* {name}" for name in names)
+    given = [f"{_entry_type(value)} entry{k}" for k, value in enumerate(values)]
+    fields["entry_in"] = ", ".join(given)
+    fields["parameters"] = "{operands}{entry_in}, {result_out}".format(**fields)
+    return fields

@@ -1,0 +1,83 @@
+// The state at the beginning of any tile, from the spans of all tiles before it: one warp's work.
+//
+// Tiles form groups of 32, counted from the first, and every group is joined by one and the same
+// tree: the arithmetic does not know how many blocks share the work.
+#pragma once
+#include "scans/cuda/trust/guard.cuh"
+
+constexpr int GROUP = 32, RUN = 8, SHARE = GROUP / RUN;  // tiles of a group, of a lane; its lanes
+
+// As a tree: a chain of joins is as slow as the latencies of all.
+DEVICE inline Span join_run(const Span (&run)[RUN]) {
+  Span tree[RUN];
+  bool odd = false;
+#pragma unroll
+  for (int k = 0; k < RUN; ++k) tree[k] = run[k];
+#pragma unroll
+  for (int distance = 1; distance < RUN; distance *= 2)
+#pragma unroll
+    for (int k = 0; k < RUN; k += 2 * distance)
+      tree[k] = join_quickly(tree[k], tree[k + distance], odd);
+  if (!Transfer::QUICK || !odd) return tree[0];
+  Span span = run[0];
+#pragma unroll
+  for (int k = 1; k < RUN; ++k) span = join(span, run[k]);
+  return span;
+}
+
+// Lane SHARE·j receives the join of those tiles of the j-th group from `first` on that lie in
+// begin..end-1. All missing spans are polled as one batch (one by one cost 0.2 of the bandwidth).
+DEVICE inline Span fold_groups(const Unit* descriptors, long long first, long long begin,
+                               long long end, unsigned tag) {
+  const int lane = threadIdx.x % 32;
+  const long long mine = first * GROUP + lane * RUN;
+  Span run[RUN];
+  bool missing[RUN], waiting;
+#pragma unroll
+  for (int k = 0; k < RUN; ++k) {
+    run[k] = empty_span();
+    missing[k] = mine + k >= begin && mine + k < end;
+  }
+  do {
+    waiting = false;
+#pragma unroll
+    for (int k = 0; k < RUN; ++k) {
+      if (missing[k]) missing[k] = !received(descriptors, mine + k, tag, run[k]);
+      waiting = waiting || missing[k];
+    }
+  } while (__any_sync(ALL, waiting));
+  Span span = join_run(run);
+#pragma unroll
+  for (int distance = 1; distance < SHARE; distance *= 2) {
+    const Span above = from_above(span, distance);
+    if (lane % (2 * distance) == 0) span = join(span, above);
+  }
+  return span;
+}
+
+struct Spine {
+  Transfer::State state;  // at the beginning of the group
+  long long group;
+
+  // The state at the beginning of `tile`. Tiles before `begin` do not matter to it. Calls
+  // doubt(tile) where the state at the beginning of a tile is doubtful.
+  template <class Doubt>
+  DEVICE Transfer::State advance(long long begin, long long tile, const Unit* descriptors,
+                                 unsigned epoch, Doubt doubt) {
+    if (begin / GROUP > group) group = begin / GROUP;
+    while (true) {
+      const Span folded = fold_groups(descriptors, group, begin, tile, epoch * 4);
+#pragma unroll
+      for (int j = 0; j < 32 / SHARE; ++j) {
+        const Span span = from_lane(folded, SHARE * j);
+        const long long end = (group + 1) * GROUP;
+        const Transfer::State next = after(span, state);
+        if (GUARDED && threadIdx.x % 32 == 0 && is_doubtful(span, state, next))
+          doubt(end < tile ? end : tile);
+        if (tile < end) return next;
+        state = next;
+        ++group;
+      }
+    }
+  }
+};

@@ -1,0 +1,66 @@
+// Precompute contiguous rows: reads only. Every block joins a piece of a row, tile after tile.
+#pragma once
+#include "scans/cuda/rows/walk.cuh"
+
+// Joins what the threads of a block have; thread 0 learns the whole.
+template <class C> struct AcrossThreads {
+  Span (&totals)[WARPS];
+  C (&calm_totals)[32];
+  DEVICE Span join_spans(const Span& mine) const { return block_scan(mine, totals).total; }
+  DEVICE C join_calm(C calm) const {
+    const int lane = threadIdx.x % 32;
+    calm = reduce_calm(calm, lane, 32);
+    if (lane == 0) calm_totals[threadIdx.x / 32] = calm;
+    __syncthreads();
+    if (threadIdx.x < 32) calm = reduce_calm(calm_totals[lane < WARPS ? lane : 0], lane, WARPS);
+    return calm;
+  }
+};
+
+DEVICE void precompute_rows(const Source& whole_source, Span* spans, long long rows,
+                            long long steps, long long pieces) {
+  extern __shared__ __align__(128) unsigned char memory[];
+  __shared__ Span totals[2][WARPS];
+  __shared__ Calm calm_totals[32];
+  const long long row = blockIdx.x / pieces, piece = blockIdx.x % pieces;
+  const Shape shape = {rows, steps, steps, (steps + TILE - 1) / TILE, row};
+  Source source = whole_source;
+#pragma unroll
+  for (int p = 0; p < Source::STREAMS; ++p) source.stream[p] += row * steps;
+  const long long begin = shape.tiles * piece / pieces, end = shape.tiles * (piece + 1) / pieces;
+  const Stages stages(memory);
+  if (BULK && threadIdx.x == 0) {
+    for (int k = 0; k < STAGES; ++k) barrier_create(stages.barriers + k);
+    fence_proxy();
+    for (int k = 0; k < STAGES; ++k)
+      if (begin + k < end) request(stages, k, source, begin + k, shape);
+  }
+  if (STAGED)
+    for (int k = 0; k < STAGES; ++k)
+      request_vectors(stages, k, source, begin + k < end ? begin + k : shape.tiles, shape);
+  __syncthreads();
+  const Entry no_entry = {};
+  Running running;
+  int stage = 0;
+  unsigned parity = 0;
+  for (long long tile = begin; tile < end; ++tile) {
+    const Place place = place_of(tile, shape);
+    Items items;
+    read_items(stages, stage, parity, source, place, shape, items);
+    const auto has = [&](int r) { return place.first + r < shape.total; };
+    const auto load_next = [&] {
+      if (STAGED)
+        request_vectors(stages, stage, source, tile + STAGES < end ? tile + STAGES : shape.tiles,
+                        shape);
+      else if (threadIdx.x == 0 && tile + STAGES < end)
+        request(stages, stage, source, tile + STAGES, shape);
+    };
+    const auto step_by_step = [&] {
+      return upsweep(source, items, Walk(), place, shape, no_entry);
+    };
+    running.take(source, items, place.whole, has, step_by_step, load_next,
+                 AcrossThreads<Calm>{totals[tile % 2], calm_totals});
+    if (++stage == STAGES) stage = 0, parity ^= 1;
+  }
+  if (threadIdx.x == 0) spans[blockIdx.x] = running.whole();
+}

@@ -1,0 +1,97 @@
+// Look-ahead across the grid: every block publishes the spans of its tiles and folds all others'.
+//
+// A span is published as 64-bit words, half data and half tag. Each word is written and read whole,
+// so a span needs no fence, no flag of its own and no 128-bit access (.v4 accesses of 32 bits tear).
+// The tag tells launches, and turns of a ring, apart: nothing is cleared between them.
+#pragma once
+#include "scans/cuda/scope/block.cuh"
+
+typedef unsigned long long Unit;
+constexpr int UNITS = WORDS + WORDS % 2;  // even, so that pairs are aligned to 16 bytes
+
+DEVICE inline void publish(Unit* descriptors, long long place, const Span& span, unsigned tag) {
+  Packed packed;
+  packed.span = span;
+  const Unit high = Unit(tag * 4 + span.kind) << 32;
+#pragma unroll
+  for (int u = 0; u < UNITS; u += 2) {
+    const Unit first = high | packed.word[u];
+    const Unit second = high | (u + 1 < WORDS ? packed.word[u + 1] : 0);
+    asm volatile("st.relaxed.gpu.global.v2.u64 [%0], {%1, %2};" ::"l"(
+                     descriptors + place * UNITS + u), "l"(first), "l"(second) : "memory");
+  }
+}
+
+// False while any word is still an earlier one.
+DEVICE inline bool received(const Unit* descriptors, long long place, unsigned tag, Span& span) {
+  Packed packed;
+  bool complete = true;
+  unsigned high = 0;
+#pragma unroll
+  for (int u = 0; u < UNITS; u += 2) {
+    Unit first, second;
+    asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];"
+                 : "=l"(first), "=l"(second) : "l"(descriptors + place * UNITS + u) : "memory");
+    packed.word[u] = unsigned(first);
+    if (u + 1 < WORDS) packed.word[u + 1] = unsigned(second);
+    high = unsigned(first >> 32);
+    complete = complete && (high >> 2) == tag && unsigned(second >> 32) == high;
+  }
+  span = packed.span;
+  span.kind = high & 3;
+  return complete;
+}
+
+// The same in two parts, for several spans at a time: `taken` of them all comes after a __syncwarp().
+// Without that, and with a branch around each poll, the compiler had every one wait for the one
+// before: 0.85 of the floor became 0.57.
+DEVICE inline void poll_if(bool asked, const Unit* descriptors, long long place,
+                           Unit (&units)[UNITS]) {
+#pragma unroll
+  for (int u = 0; u < UNITS; u += 2) {
+    Unit first = 0, second = 0;
+    asm volatile(
+        "{.reg .pred asked;\nsetp.ne.b32 asked, %3, 0;\n"
+        "@asked ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];\n}"
+        : "+l"(first), "+l"(second) : "l"(descriptors + place * UNITS + u), "r"(int(asked))
+        : "memory");
+    units[u] = first;
+    units[u + 1] = second;
+  }
+}
+// Whether the span that was asked for has come; else `span` stays.
+DEVICE inline bool taken(const Unit (&units)[UNITS], unsigned tag, bool asked, Span& span) {
+  Packed packed;
+  bool complete = asked;
+  unsigned high = 0;
+#pragma unroll
+  for (int u = 0; u < UNITS; u += 2) {
+    packed.word[u] = unsigned(units[u]);
+    if (u + 1 < WORDS) packed.word[u + 1] = unsigned(units[u + 1]);
+    high = unsigned(units[u] >> 32);
+    complete = complete & ((high >> 2) == tag) & (unsigned(units[u + 1] >> 32) == high);
+  }
+#pragma unroll
+  for (int k = 0; k < SLOTS; ++k) span.v[k] = complete ? packed.span.v[k] : span.v[k];
+  span.kind = complete ? int(high & 3) : span.kind;
+  return complete;
+}
+
+constexpr int RING = 4;  // entries; a block's warps and its look-ahead are never 4 tiles apart
+
+// Between a block's warps and its look-ahead: hardware barriers, each in RING that take turns, since
+// one side may be some tiles ahead. Barrier 0 is the block's, 1 that of the scanning threads.
+DEVICE inline int published(int turn) { return 2 + turn % RING; }
+DEVICE inline int resolved(int turn) { return 7 + turn % RING; }
+DEVICE inline void arrive(int barrier, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+DEVICE inline void meet(int barrier, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+// The block's last warp has published its tile number `turn`; the look-ahead warp waits for it.
+DEVICE inline void announce_published(int turn) { arrive(published(turn), 64); }
+DEVICE inline void await_published(int turn) { meet(published(turn), 64); }
+// The look-ahead warp has found that tile's entry; all scanning threads wait for it.
+DEVICE inline void announce_resolved(int turn) { arrive(resolved(turn), THREADS + 32); }
+DEVICE inline void await_resolved(int turn) { meet(resolved(turn), THREADS + 32); }

@@ -1,0 +1,290 @@
+"""The operands of a chunk as ``struct Source``: where a kernel finds what a step needs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ...core.algebra.fingerprint import StepFunction
+from ...core.arrays.chunk import Chunk, CoefficientOperand
+from ...engines.cuda.device.launches import as_argument, is_value
+from ...engines.cuda.trace.cpp_names import ctype
+from ...engines.cuda.trace.tracing import trace_coefficient, trace_quickly
+
+_CHEAP = 8
+"""Statements of a coefficient that is computed twice a step rather than kept in a register."""
+_TRANSCENDENTAL = re.compile(
+    r"np_(arc\w+|\w*sin\w*|\w*cos\w*|\w*tan\w*|exp\w*|log\d\w*|log|cbrt|hypot|power)\(|power_of"
+)
+_INLINED = 64
+"""Statements above which a coefficient is evaluated ahead (long_coefficients.py), and is called:
+400 of them, inlined into each of 36 unrolled items, took NVRTC more than four minutes."""
+
+_LIFTING = """\
+  DEVICE Transfer::Map lift(const Items& items, int r) const {
+    T step[Transfer::OPERANDS];
+    operands(items, r, step);
+    return Transfer::lift(step);
+  }
+  DEVICE Transfer::Map map(const Items& items, int r) const {
+    if constexpr (!LIFTED) return lift(items, r);
+    Transfer::Map map;
+    if constexpr (LIFTED)
+      for (int k = 0; k < Transfer::WIDTH; ++k) map.v[k] = items.v[k][r];
+    return map;
+  }
+  DEVICE void lift_items(Items& items) const {
+    if constexpr (LIFTED) {
+#pragma unroll
+      for (int r = 0; r < ITEMS; ++r) {
+        const Transfer::Map map = lift(items, r);
+        for (int k = 0; k < Transfer::WIDTH; ++k) items.v[k][r] = map.v[k];
+      }
+    }
+  }"""
+
+
+@dataclass
+class Source:
+    """C++ of a chunk's operands, and the arguments that fill it.
+
+    Attributes
+    ----------
+    streams : list of arrays
+        Operands of the chunk's full shape and dtype: they pass through tiles.
+    varying : int
+        Words a step keeps in registers: streams, gathered and computed operands.
+    members, fills, parameters : list of str
+        C++ of the struct's members, of their values and of the kernel's parameters.
+    arguments : list
+        The kernel's arguments, one a parameter.
+    functions : list of str
+        C++ of the traced coefficients.
+    steps : list of str
+        What each operand of ``lift`` is, as C++ of item r.
+    computed : list of str
+        What each varying operand that is no stream is, as C++ of (outer, step, inner).
+    quick : list of str
+        The same without a branch, which sets `odd` where it must not be used; "" where it has no
+        such side.
+    is_gathered : bool
+        Varying operands are read from arrays: of steps that exist alone.
+    costly : dict
+        Of each costly coefficient, by its number: the varying operand that it is.
+    has_transcendental : bool
+        A coefficient takes sines, powers or the like, each tens of operations.
+    """
+
+    dtype: np.dtype[Any]
+    streams: list[Any] = field(default_factory=list)
+    members: list[str] = field(default_factory=list)
+    fills: list[str] = field(default_factory=list)
+    parameters: list[str] = field(default_factory=list)
+    arguments: list[Any] = field(default_factory=list)
+    functions: list[str] = field(default_factory=list)
+    steps: list[str] = field(default_factory=list)
+    computed: list[str] = field(default_factory=list)
+    quick: list[str] = field(default_factory=list)
+    is_gathered: bool = False
+    costly: dict[int, int] = field(default_factory=dict)
+    has_transcendental: bool = False
+
+    @property
+    def is_aligned(self) -> bool:
+        """Every stream begins at a multiple of 16 bytes."""
+        return all(stream.data.ptr % 16 == 0 for stream in self.streams)
+
+    @property
+    def shifts(self) -> tuple[int, ...]:
+        """How many items behind a multiple of 16 bytes each stream begins."""
+        return tuple([stream.data.ptr % 16 // self.dtype.itemsize for stream in self.streams])
+
+    @property
+    def words(self) -> int:
+        """Registers of 4 bytes for the varying operands of a step, one operand at least."""
+        return max(self.varying, 1) * max(self.dtype.itemsize // 4, 1)
+
+    @property
+    def varying(self) -> int:
+        return len(self.streams) + len(self.computed)
+
+
+def describe(chunk: Chunk) -> Source:
+    """Sort the operands of a chunk into streams, constants, gathered and computed ones."""
+    source = Source(chunk.dtype)
+    streamed = [k for k, operand in enumerate(chunk.operands) if _is_stream(operand, chunk)]
+    source.streams = [chunk.operands[k] for k in streamed]
+    for k, operand in enumerate(chunk.operands):
+        if k in streamed:
+            source.steps.append(f"items.v[{streamed.index(k)}][r]")
+        elif isinstance(operand, CoefficientOperand):
+            _add_computed(source, operand, chunk)
+            if is_costly(operand, chunk.dtype):
+                source.costly[k] = source.varying - 1
+        elif operand.size == 1:
+            _add_constant(source, f"constant{k}", operand)
+        else:
+            source.is_gathered = True
+            _add_varying(source, f"cast<T>({_gather(source, operand)})")
+    return source
+
+
+def print_source(source: Source, shifts: Sequence[int]) -> str:
+    """Print ``struct Source``; needs ``T``, ``Transfer`` and ``ITEMS``, ``REVERSE``.
+
+    `shifts` are those of streams that are copied in vectors; none where they are not.
+    """
+    streams, varying = len(source.streams), source.varying
+    functions, members = "".join(source.functions), " ".join(source.members)
+    return f"""
+constexpr int VARYING = {varying};
+struct Items {{ T v[{max(varying, 1)}][ITEMS]; long long step; }};
+{functions}
+struct Source {{
+  static constexpr int STREAMS = {streams};
+  static constexpr bool SHIFTED = {str(any(shifts)).lower()};
+  // Items that a stream begins behind a multiple of 16 bytes, and those that are loaded for a tile.
+  DEVICE static constexpr int shift(int p) {{
+    return {"".join(f"p == {p} ? {n} : " for p, n in enumerate(shifts) if n)}0;
+  }}
+  DEVICE static constexpr unsigned loaded(unsigned tile, unsigned vector) {{
+    return {streams} * tile + {sum(map(bool, shifts))} * vector;
+  }}
+  const T* stream[{max(streams, 1)}];
+  {members}
+  // Registers keep the lifted map where it needs no more of them than the operands.
+  static constexpr bool LIFTED = Transfer::WIDTH <= VARYING;
+  DEVICE void operands(const Items& items, int r, T (&step)[Transfer::OPERANDS]) const {{
+    const T own[] = {{{", ".join(source.steps)}}};
+    for (int k = 0; k < Transfer::OPERANDS; ++k) step[k] = own[k];
+  }}
+{_LIFTING}
+  // Fills in what is no stream, for ITEMS steps of the column (outer, inner) from `step` on; a
+  // contiguous row goes over into the next one.
+  DEVICE void complete(Items& items, long long outer, long long step, long long inner,
+                       long long outers, long long steps) const {{
+    if constexpr (VARYING > STREAMS) {{{_print_items(source)}
+    }}
+  }}
+}};
+"""
+
+
+def _print_items(source: Source) -> str:
+    """Print how the varying operands of all items are found that are no streams.
+
+    In straight lines: a branch an item would keep the others from hiding its latency.
+    """
+    exact = _print_loop(source, source.computed)
+    if not any(source.quick):
+        return exact
+    quick = [a or b for a, b in zip(source.quick, source.computed, strict=True)]
+    again = exact.replace("\n", "\n  ")
+    return f"""
+      bool odd = false;
+      const long long first_outer = outer, first_step = step;{_print_loop(source, quick)}
+      if (__builtin_expect(odd, 0)) {{
+        outer = first_outer;
+        step = first_step;{again}
+      }}"""
+
+
+def _print_loop(source: Source, values: Sequence[str]) -> str:
+    streams = len(source.streams)
+    lines = "".join(
+        f"\n          items.v[{streams + k}][r] = {value};" for k, value in enumerate(values)
+    )
+    exists = "outer < outers && step >= 0 && step < steps" if source.is_gathered else "true"
+    return f"""
+#pragma unroll
+      for (int r = 0; r < ITEMS; ++r) {{
+        if (SEGMENTED && step == steps) step = 0, ++outer;
+        if ({exists}) {{{lines}
+        }}
+        ++step;
+      }}"""
+
+
+@lru_cache(maxsize=1024)
+def _statements(function: StepFunction, operands: tuple[Any, ...], dtype: np.dtype[Any]) -> int:
+    return trace_coefficient(function, "coefficient", operands, dtype).count(";")
+
+
+def is_costly(operand: CoefficientOperand, dtype: np.dtype[Any]) -> bool:
+    """Whether a coefficient takes more operations than are worth repeating in a kernel."""
+    return _statements(operand.function, _dtypes(operand), dtype) > _INLINED
+
+
+def _dtypes(operand: CoefficientOperand) -> tuple[Any, ...]:
+    return tuple(x.dtype for x in operand.operands)
+
+
+def _is_stream(operand: Any, chunk: Chunk) -> bool:
+    if isinstance(operand, CoefficientOperand):
+        return False
+    return operand.shape == chunk.shape and operand.dtype == chunk.dtype and operand.size > 1
+
+
+def _add_constant(source: Source, name: str, operand: Any) -> None:
+    kind, is_number = ctype(operand.dtype), is_value(operand)
+    source.steps.append(name)
+    source.members.append(f"T {name};")
+    source.fills.append(f"cast<T>({'' if is_number else '*'}{name})")
+    source.parameters.append(f"{kind} {name}" if is_number else f"const {kind}* {name}")
+    source.arguments.append(as_argument(operand))
+
+
+def _add_varying(source: Source, expression: str, quick: str = "") -> None:
+    source.steps.append(f"items.v[{len(source.streams) + len(source.computed)}][r]")
+    source.computed.append(expression)
+    source.quick.append(quick)
+
+
+def _add_computed(source: Source, operand: CoefficientOperand, chunk: Chunk) -> None:
+    name = f"coefficient{len(source.functions)}"
+    traced = trace_coefficient(operand.function, name, _dtypes(operand), source.dtype)
+    is_long = is_costly(operand, source.dtype)
+    quick = "" if is_long else trace_quickly(operand.function, name, _dtypes(operand), source.dtype)
+    if is_long or quick:
+        traced = traced.replace("DEVICE inline", "DEVICE __attribute__((noinline))", 1)
+    source.functions.append(traced + quick)
+    _add_member(source, "long long", f"{name}_first", np.int64(operand.first))
+    one_row = chunk.shape[0] == 1 or chunk.shape[2] > 1
+    is_transcendental = bool(_TRANSCENDENTAL.search(traced))
+    source.has_transcendental |= is_transcendental
+    is_cheap = not is_transcendental and traced.count(";") <= _CHEAP
+    if one_row and not operand.operands and is_cheap:
+        source.steps.append(f"{name}({name}_first + items.step + r)")
+        return
+    source.is_gathered |= not all(map(is_value, operand.operands))
+    gathered = "".join(f", {_gather(source, x)}" for x in operand.operands)
+    given = f"{name}_first + step{gathered})"
+    _add_varying(source, f"{name}({given}", f"{name}_quickly(odd, {given}" if quick else "")
+
+
+def _gather(source: Source, operand: Any) -> str:
+    name = f"gather{len(source.arguments)}"
+    if is_value(operand):
+        _add_member(source, ctype(operand.dtype), name, as_argument(operand))
+        return name
+    _add_member(source, f"const {ctype(operand.dtype)}*", name, operand)
+    _, steps, inners = operand.shape
+    strides = {"outer": steps * inners, "step": inners, "inner": 1}
+    index = []
+    for (axis, stride), length in zip(strides.items(), operand.shape, strict=True):
+        if length > 1:
+            _add_member(source, "long long", f"{name}_{axis}", np.int64(stride))
+            index.append(f"{axis} * {name}_{axis}")
+    return f"{name}[{' + '.join(index) or '0'}]"
+
+
+def _add_member(source: Source, kind: str, name: str, argument: Any) -> None:
+    source.members.append(f"{kind} {name};")
+    source.fills.append(name)
+    source.parameters.append(f"{kind} {name}")
+    source.arguments.append(argument)

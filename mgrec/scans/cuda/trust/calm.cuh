@@ -1,0 +1,159 @@
+// A thread's steps of w = s·w + t by plain numbers, where those are known to be safe.
+//
+// Guarded maps (families/transfer/growth.py) take some 100 instructions to compose, plain numbers 12.
+// *Tame* steps stay far from overflow and underflow whatever comes first or last: their guarded
+// map is made once, from the products. *Calm* ones have |s| <= 1 besides: no product grows and no
+// state returns from 0, so that mantissa, exponent and offset say all, of a whole tile as well.
+#pragma once
+#include "scans/cuda/scope/block.cuh"
+
+struct Calm {
+  T mantissa;
+  int exponent;
+  T offset;
+};
+
+constexpr int NORMALISED = 6;      // steps after which a product is split again
+constexpr int FAINT = -(1 << 29);  // exponents stop here: nothing is left of any state
+
+// Mantissa and exponent of a normal number; is_normal where it is one.
+DEVICE inline float split(float x, int& exponent, bool& is_normal) {
+  const int field = bits_of(x) >> 23 & 255;
+  exponent = field - 126;
+  is_normal = field > 0 && field < 253;
+  return x * number_of((253 - field) << 23, x);
+}
+DEVICE inline double split(double x, int& exponent, bool& is_normal) {
+  const int field = top_bits_of(x) >> 20 & 2047;
+  exponent = field - 1022;
+  is_normal = field > 0 && field < 2045;
+  return x * number_of((2045 - field) << 20, x);
+}
+
+// x · 2^exponent for exponents up to 1: two factors reach from any number to 0.
+DEVICE inline T fade(T x, int exponent) {
+  const int e = max(exponent, sizeof(T) == 4 ? -250 : -2040), half = e >> 1;
+  return x * power_of_two(half, T()) * power_of_two(e - half, T());
+}
+
+DEVICE inline Calm after_calm(const Calm& earlier, const Calm& later) {
+  const T product = later.mantissa * earlier.mantissa;
+  const bool is_small = fabs(product) < T(0.5);
+  const int exponent = later.exponent + earlier.exponent - int(is_small);
+  return {is_small ? 2 * product : product, max(exponent, FAINT),
+          fade(later.mantissa * earlier.offset, later.exponent) + later.offset};
+}
+
+// One thread's steps.
+struct Part {
+  Calm calm;
+  T growth, rebound;
+  bool is_calm, is_tame;
+};
+
+template <class Has>
+DEVICE inline Part fold_part(const Source& source, const Items& items, Has has) {
+  T mantissa = T(1), product = T(1), offset = T(0), growth = T(1), rebound = T(1);
+  T highest = T(1), least = T(1), largest = T(0);
+  int exponent = 0;
+  bool is_zero = false, is_normal = true;
+#pragma unroll
+  for (int k = 0; k < ITEMS; ++k) {
+    const int r = REVERSE ? ITEMS - 1 - k : k;
+    if (has(r)) {
+      T step[Transfer::OPERANDS];
+      source.operands(items, r, step);
+      const T size = fabs(step[0]);
+      mantissa *= step[0];
+      product *= step[0];
+      offset = step[0] * offset + step[1];
+      growth = fmax(growth, fabs(product));
+      least = fmin(least, fabs(product));
+      rebound = fmax(size * rebound, T(1));
+      highest = fmax(highest, rebound);
+      largest = fmax(largest, fmax(fabs(step[1]), fabs(offset)));
+      is_zero = is_zero || step[0] == T(0);
+    }
+    if (k % NORMALISED == NORMALISED - 1 || k == ITEMS - 1) {
+      int shift;
+      bool is_split;
+      mantissa = split(mantissa, shift, is_split);
+      exponent += shift;
+      is_normal = is_normal && is_split;
+    }
+  }
+  // fmax and fmin leave nan out; product and offset do not.
+  const bool is_number = product == product && offset == offset;
+  const T most = sizeof(T) == 4 ? T(1e14) : T(1e275), top = sizeof(T) == 4 ? T(1e26) : T(1e286);
+  const T far = sizeof(T) == 4 ? T(1e30) : T(1e140), near = sizeof(T) == 4 ? T(1.2e-38) : T(2.3e-308);
+  Part part = {{mantissa, exponent, offset}, growth, rebound, false, false};
+  if (is_zero) part.calm = {T(0), 0, offset};
+  part.is_calm = is_number && highest <= T(1) && largest <= most && (is_normal || is_zero);
+  part.is_tame = is_number && highest <= far && growth <= far && least >= near && largest <= top &&
+                 is_normal;
+  return part;
+}
+
+// To ask of each step whether it exists takes as many instructions as to fold it.
+template <class Has> DEVICE inline Part fold_part(const Source& source, const Items& items,
+                                                  bool whole, Has has) {
+  return whole ? fold_part(source, items, [](int) { return true; }) : fold_part(source, items, has);
+}
+
+DEVICE inline Span guarded_of(const Calm& calm, T growth, T rebound) {
+  return span_of(Transfer::Map{{calm.mantissa, T(calm.exponent), calm.offset,
+                                frexp_mantissa(growth), T(frexp_exponent(growth)),
+                                frexp_mantissa(rebound), T(frexp_exponent(rebound)), T(0)}});
+}
+DEVICE inline Span guarded_of(const Calm& calm) { return guarded_of(calm, T(1), T(1)); }
+
+// A part that is calm or tame; elsewhere the guarded maps must decide, step by step.
+template <class Steps> DEVICE inline Span guarded_of(const Part& part, Steps step_by_step) {
+  if (part.is_calm) return guarded_of(part.calm);
+  if (part.is_tame) return guarded_of(part.calm, part.growth, part.rebound);
+  return step_by_step();
+}
+
+DEVICE inline Calm calm_from_above(const Calm& calm, int distance) {
+  return {__shfl_down_sync(ALL, calm.mantissa, distance),
+          __shfl_down_sync(ALL, calm.exponent, distance),
+          __shfl_down_sync(ALL, calm.offset, distance)};
+}
+
+// Lane 0 receives the join of the first `width` lanes.
+DEVICE inline Calm reduce_calm(Calm calm, int lane, int width) {
+#pragma unroll
+  for (int distance = 1; distance < width; distance *= 2) {
+    const Calm later = calm_from_above(calm, distance);
+    if (lane % (2 * distance) == 0 && lane + distance < width) calm = after_calm(calm, later);
+  }
+  return calm;
+}
+
+// What a block knows of its tiles so far: calm ones are joined apart, since that costs a tenth.
+struct Running {
+  Span span;
+  Calm calm;
+  bool is_calm;  // `calm` comes after `span`
+  DEVICE Running() : span(empty_span()), calm(), is_calm(false) {}
+  DEVICE Span whole() const { return is_calm ? join(span, guarded_of(calm)) : span; }
+
+  // Joins one more tile; `load_next` is called once all threads have read their items, since what
+  // follows would hold up the next loads. The first warp has the result.
+  template <class Has, class Steps, class Load, class Across>
+  DEVICE void take(const Source& source, const Items& items, bool whole, Has has,
+                   Steps step_by_step, Load load_next, Across across) {
+    const Part part = fold_part(source, items, whole, has);
+    const bool tile_is_calm = __syncthreads_and(part.is_calm);
+    load_next();
+    if (tile_is_calm) {
+      const Calm tile = across.join_calm(part.calm);
+      if (threadIdx.x < 32) calm = is_calm ? after_calm(calm, tile) : tile;
+      is_calm = true;
+    } else {
+      const Span tile = across.join_spans(guarded_of(part, step_by_step));
+      if (threadIdx.x < 32) span = join(this->whole(), tile);
+      is_calm = false;
+    }
+  }
+};

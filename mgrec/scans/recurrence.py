@@ -1,0 +1,199 @@
+"""Recurrences whose steps compose: transfer maps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..core.algebra.coefficient import Coefficient
+from ..core.algebra.segments import SegmentedMap
+from ..core.algebra.transfer_map import TransferMap
+from ..core.arrays.chunk import Chunk, CoefficientOperand
+from ..core.arrays.conversion import arrays_of
+from ..core.arrays.kinds import is_on_gpu
+from ..core.arrays.layout import as_result, is_one, lay_out, lay_out_entry
+from ..core.contract.kernels import Again, Backend, Kernels, Summarise
+from ..core.contract.recurrence import Arrays, Pack, Shape
+from ..core.contract.scan import Chain
+from .affine import AffineSummary, are_short, propagate_short
+from .laws import check_laws_once
+from .prefix import LARGE, LARGE_ON_GPU, LEAST
+from .summary import ComposedMaps, SegmentedSummary
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransferRecurrence(Chain):
+    """A recurrence of transfer maps.
+
+    Attributes
+    ----------
+    transfer_map : TransferMap
+    operands : tuple
+        Of each operand: the number of its block in a pack, a 0-d array, or
+        ``(function, slots)`` of a coefficient.
+    checks_laws : bool
+        The laws of the map are checked on steps of the first chunk that is determined.
+    """
+
+    family: ClassVar[str] = "scans"
+    ends_alike: ClassVar[bool] = True
+    transfer_map: TransferMap
+    operands: tuple[Any, ...]
+    checks_laws: bool = False
+
+    @property
+    def algebra(self) -> Any:
+        return self.transfer_map
+
+    @property
+    def results(self) -> int:
+        return self.states
+
+    @property
+    def indexed_by(self) -> str:
+        return "a Coefficient" if any(isinstance(slot, tuple) for slot in self.operands) else ""
+
+    def rest(self) -> Arrays:
+        return (np.zeros((), self.dtype),) * self.states
+
+    def for_warm_up(self) -> TransferRecurrence:
+        return replace(self, checks_laws=False)
+
+    def enter(self, initial: Sequence[Any], shape: Shape) -> Arrays:
+        return tuple([lay_out_entry(state, shape, self.axis) for state in initial])
+
+    def enter_whole(self, backend: Backend, initial: Sequence[Any], shape: Shape) -> Arrays:
+        def laid_out(state: Any) -> Any:
+            is_number = backend.spreads and state.ndim == 0 and not is_on_gpu(state)
+            return state if is_number else lay_out_entry(state, shape, self.axis)
+
+        return tuple(map(laid_out, initial))
+
+    def precompute(self, backend: Backend, pack: Pack, shape: Shape) -> Summarise:
+        launch = backend.kernels(self.family).precompute
+        summary = launch(self.transfer_map, self.lay_out(pack, shape))
+        return lambda: without_code(summary())
+
+    def propagate(self, kernels: Kernels, summaries: Sequence[Any], entry: Any) -> list[Any]:
+        if are_short(summaries):
+            return [entry, *((exit,) for exit in propagate_short(summaries, entry[0]))]
+        return super().propagate(kernels, summaries, entry)
+
+    def advance(self, kernels: Kernels, summary: Any, entry: Any) -> Any:
+        return kernels.propagate(self._with_code(summary), entry)
+
+    def determine(
+        self, backend: Backend, pack: Pack, shape: Shape, entry: Any, out: Arrays = ()
+    ) -> tuple[Arrays, Any]:
+        chunk = self.lay_out(pack, shape)
+        # float16 is computed in float32, and cast on its way out.
+        given = out if self.dtype == self.result_dtype else ()
+        results = given or [backend.empty(chunk.shape, self.dtype) for _ in range(self.states)]
+        results = tuple([array.reshape(chunk.shape) for array in results])
+        kernels = backend.kernels(self.family)
+        kernels.determine(self.transfer_map, chunk, entry, results)
+        if self.checks_laws:
+            # The algebra of a GPU's kernels is traced and compiled whole.
+            compile_compose = None if any(map(is_on_gpu, results)) else kernels.precompute
+            check_laws_once(self.transfer_map, chunk, entry, results, compile_compose)
+        return tuple([as_result(result, shape, self.result_dtype) for result in results]), None
+
+    @cached_property
+    def forgets(self) -> bool:
+        is_linear = self.transfer_map.capabilities.is_affine and self.dtype.kind == "f"
+        return is_linear and not self.indexed_by
+
+    def may_begin(self, shape: Sequence[float], is_on_gpu: bool) -> bool:
+        if not self.forgets:
+            return False
+        size, steps, s = prod(shape), shape[self.axis], self.operands[0]
+        if not is_on_gpu:
+            return steps >= LEAST and size >= LARGE
+        may_forget = steps == size if isinstance(s, int) else s.size == 1 and abs(s.item()) < 1
+        words = sum(isinstance(slot, int) for slot in self.operands)
+        is_large = words * size * self.dtype.itemsize >= LARGE_ON_GPU
+        return is_large and may_forget and self.method != "p-scheme"
+
+    def given(self, operands: Sequence[Any], initial: Sequence[Any]) -> list[Any]:
+        return [*arrays_of(self._filled(operands)), *initial]
+
+    def again(
+        self, backend: Backend, pack: Pack, shape: Shape, initial: Arrays, results: Arrays
+    ) -> Again | None:
+        prepare = backend.kernels(self.family).again
+        if prepare is None or self.dtype != self.result_dtype:
+            return None
+        chunk, entry = self.lay_out(pack, shape), self.enter_whole(backend, initial, shape)
+        laid_out = [
+            x for operand in chunk.operands for x in getattr(operand, "operands", [operand])
+        ]
+        given = self.given(pack.blocks, initial)
+        if not all(map(is_one, [*laid_out, *entry], given)):
+            return None
+        written = tuple([array.reshape(chunk.shape) for array in results])
+        return prepare(self.transfer_map, chunk, entry, written)
+
+    def lay_out(self, pack: Pack, shape: Shape) -> Chunk:
+        """The chunk laid out for a backend."""
+        return lay_out(self, self._filled(pack.blocks), shape, pack.starts[self.axis])
+
+    def _filled(self, blocks: Sequence[Any]) -> tuple[Any, ...]:
+        """The operands, blocks in their slots."""
+        return tuple([_fill(slot, blocks) for slot in self.operands])
+
+    def _with_code(self, summary: Any) -> Any:
+        """Put back what :func:`without_code` left out, which every task has."""
+        return _with_map(summary, self.transfer_map, self.operands)
+
+
+def _fill(slot: Any, blocks: Sequence[Any]) -> Any:
+    # No function within a function: one that calls itself is a cycle, which holds the blocks.
+    if isinstance(slot, int):
+        return blocks[slot]
+    if isinstance(slot, tuple):
+        function, slots = slot
+        return Coefficient.of(function, *[_fill(each, blocks) for each in slots])
+    return slot
+
+
+def without_code(summary: Any) -> Any:
+    """A summary as it travels: numbers, no functions."""
+    if isinstance(summary, ComposedMaps):
+        return summary.maps
+    if isinstance(summary, SegmentedSummary):
+        return replace(summary, inner=without_code(summary.inner))
+    return _with_functions(summary, None) if summary and summary.redo else summary
+
+
+def _with_map(summary: Any, transfer_map: TransferMap, operands: Sequence[Any]) -> Any:
+    """A summary that travelled, with the code of its map and of its operands."""
+    if isinstance(summary, SegmentedSummary) and isinstance(transfer_map, SegmentedMap):
+        if summary.inner is None and summary.is_reset.all():
+            return summary
+        own = operands[1 + transfer_map.states :]
+        return replace(summary, inner=_with_map(summary.inner, transfer_map.inner, own))
+    if not isinstance(summary, AffineSummary):
+        return ComposedMaps(transfer_map, summary)
+    functions = [slot[0] if isinstance(slot, tuple) else None for slot in operands]
+    return _with_functions(summary, functions) if summary.redo else summary
+
+
+def _with_functions(summary: AffineSummary, functions: Sequence[Any] | None) -> AffineSummary:
+    """Exchange the functions of coefficients in rows to be done again: one an operand."""
+
+    def exchanged(chunk: Chunk) -> Chunk:
+        own = functions or [None] * len(chunk.operands)
+        operands = (
+            replace(operand, function=function)
+            if isinstance(operand, CoefficientOperand)
+            else operand
+            for operand, function in zip(chunk.operands, own, strict=True)
+        )
+        return replace(chunk, operands=tuple(operands))
+
+    return replace(summary, redo={row: exchanged(c) for row, c in summary.redo.items()})

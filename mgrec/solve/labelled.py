@@ -1,0 +1,389 @@
+"""Public functions of DataArrays: operands aligned by the names of dimensions, results labelled.
+
+xarray is imported here where a caller has passed a DataArray, and so has imported it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import lru_cache
+from inspect import BoundArguments, Parameter, Signature, signature
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..core.arrays.arguments import as_axis
+from ..core.arrays.foreign import library_of, taken
+from ..distributed.expressions import leaves, mapped
+
+if TYPE_CHECKING:
+    from xarray import DataArray
+
+Dims = tuple[Hashable, ...]
+
+_STATES = {"b": ("state",), "sos": ("section", "state")}
+"""Names for the dimensions of a filter's states that its rows lack, by its coefficients."""
+
+_BESIDE = {"initial", "zi", "times", "reset", "above", "left", "corner"}
+"""Arguments that do not make the shape of a result."""
+
+
+def solve_labelled(
+    function: Callable[..., Any],
+    operands: Sequence[Any],
+    options: Mapping[str, Any],
+    *,
+    by_value: Sequence[str] = (),
+    like: DataArray | None = None,
+) -> Any:
+    """Call a public function with the arrays of DataArrays; its results are DataArrays.
+
+    DataArrays are aligned exactly and broadcast by the names of their dimensions. The result has
+    the dimensions of the reference, then further ones: the reference is `like`, or the first
+    DataArray of those with the most dimensions.
+
+    Parameters
+    ----------
+    function : callable
+        Of plain arrays.
+    operands, options
+        As the function takes them.
+    by_value : sequence of str
+        Arguments without dimensions in common with the others: coefficients of a filter.
+    like : DataArray, optional
+        The data of a method. Axes are then names of dimensions, and the result has the name, the
+        attributes and the chunks of the data. Otherwise axes count those of the reference, and
+        the name and the attributes are what the operands have in common.
+
+    Returns
+    -------
+    DataArray, or what the function returns with DataArrays in place of arrays
+        Plain arrays where no operand is a DataArray with a dimension.
+    """
+    bound = _bound(function, operands, options)
+    arguments = bound.arguments
+    for name in by_value:
+        arguments[name] = taken(name, arguments[name])
+    by_argument = {
+        name: list(filter(_is_labelled, leaves(value))) for name, value in arguments.items()
+    }
+    if by_argument.get("out"):
+        raise TypeError("out must be an array without names of dimensions; got a DataArray")
+    if like is None and not any(leaf.dims for leaf in _operands(by_argument)):
+        return _unlabelled(function, bound)
+    return _Call(function, bound, by_argument, like).solve()
+
+
+def _operands(by_argument: Mapping[str, list[Any]]) -> list[Any]:
+    """The DataArrays that make the shape of the result."""
+    return [
+        leaf for name, labelled in by_argument.items() if name not in _BESIDE for leaf in labelled
+    ]
+
+
+def _is_labelled(value: Any) -> bool:
+    library = library_of(value)
+    return library is not None and library.name == "xarray"
+
+
+def _bound(
+    function: Callable[..., Any], operands: Sequence[Any], options: Mapping[str, Any]
+) -> BoundArguments:
+    bound = _signature(function).bind(*operands, **options)
+    bound.apply_defaults()
+    return bound
+
+
+@lru_cache(maxsize=256)
+def _signature(function: Callable[..., Any]) -> Signature:
+    return signature(function)
+
+
+def _unlabelled(function: Callable[..., Any], bound: BoundArguments) -> Any:
+    """Call a function with the arrays of DataArrays, whatever their dimensions are."""
+    from xarray import DataArray
+
+    bound.arguments.update(mapped(dict(bound.arguments), DataArray, lambda leaf: leaf.data))
+    return function(*bound.args, **bound.kwargs)
+
+
+class _Call:
+    """A call with DataArrays among its arguments, at least one of which has a dimension."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        bound: BoundArguments,
+        by_argument: dict[str, list[Any]],
+        like: DataArray | None,
+    ) -> None:
+        self.function, self.bound, self.like = function, bound, like
+        self.states = by_argument.pop("zi", [])
+        self.by_argument = by_argument
+        labelled = [leaf for several in by_argument.values() for leaf in several]
+        self.reference: Any = like
+        if like is None:
+            self.reference = max(_operands(by_argument), key=lambda leaf: leaf.ndim)
+        # Each once, by identity: == of DataArrays is an array.
+        self.labelled = {id(leaf): leaf for leaf in (self.reference, *labelled)}
+        self.dims: Dims = tuple(
+            dict.fromkeys(dim for leaf in self.labelled.values() for dim in leaf.dims)
+        )
+        if like is None and len(self.dims) > self.reference.ndim:
+            raise ValueError(
+                f"one DataArray must have all dimensions, {self.dims}, so that axes can be "
+                f"counted; got {self.reference.dims} at most: xarray.broadcast gives it all, and "
+                f"the methods of mgrec.xarray take dimensions by name"
+            )
+        self.axes = {
+            name: self._numbers(name, bound.arguments[name])
+            for name in ("axis", "axes", "rhs_axis")
+            if name in bound.arguments
+        }
+        self.lacking = self._lacking()
+        self._check()
+
+    def _numbers(self, name: str, value: Any) -> tuple[int, ...]:
+        """The axes that an argument names or counts, from 0 on, as it is passed on."""
+        if value is None and name == "rhs_axis":
+            return ()
+        several = value if isinstance(value, (tuple, list)) and name == "axes" else (value,)
+        if self.like is None:
+            axes = tuple(as_axis(axis, self.reference.shape) for axis in several)
+        else:
+            axes = tuple(self.dims.index(checked_dim(dim, self.dims)) for dim in several)
+        self.bound.arguments[name] = axes if name == "axes" else axes[0]
+        return axes
+
+    def _lacking(self) -> dict[str, tuple[int, ...]]:
+        """The axes of the result that arguments do not have, by their names."""
+        lacking = {"initial": self.axes.get("axis", ())}
+        lacking |= dict.fromkeys(("dl", "d", "du"), self.axes.get("rhs_axis", ()))
+        if "above" in self.bound.arguments and len(self.axes["axes"]) == 2:
+            down, right = self.axes["axes"]
+            lacking |= {"above": (down,), "left": (right,), "corner": (down, right)}
+        return lacking
+
+    def _check(self) -> None:
+        """Raise where an argument has a dimension that it must not have, or lacks its own."""
+        for name, labelled in self.by_argument.items():
+            for leaf in labelled:
+                for dim in (self.dims[axis] for axis in self.lacking.get(name, ())):
+                    check_lacks(name, leaf, dim)
+        dim = self.dim
+        for leaf in self.by_argument.get("times", []):
+            if leaf.dims != (dim,):
+                raise ValueError(f"times must have the dimension {dim!r} alone; got {leaf.dims}")
+        for leaf in self.by_argument.get("reset", []):
+            if dim not in leaf.dims:
+                raise ValueError(f"reset must have the dimension {dim!r}; got {leaf.dims}")
+
+    @property
+    def dim(self) -> Hashable:
+        """The dimension along which the function computes; None of a grid."""
+        return self.dims[self.axes["axis"][0]] if "axis" in self.axes else None
+
+    def solve(self) -> Any:
+        """Call the function, and label its results."""
+        import xarray as xr
+
+        state_dims = self._take_states()
+        result: Any = None
+
+        def solve(*arrays: Any) -> Any:
+            nonlocal result
+            result = self._solved(arrays)
+            first = result[0] if isinstance(result, tuple) else result
+            self._check_shape(first.shape)
+            # Factors are no array: zeros take the labels of their diagonals.
+            return np.broadcast_to(0.0, first.shape) if hasattr(first, "labels") else first
+
+        first = xr.apply_ufunc(
+            solve,
+            *(_chunked_like(leaf, self.like) for leaf in self.labelled.values()),
+            join="exact",
+            dask="allowed",
+            keep_attrs=_attrs_rule("override"),
+        )
+        first = _named_like(first, self._named() if self.like is None else [self.like])
+        if hasattr(result, "labels"):
+            result.labels = first
+            return result
+        if not isinstance(result, tuple):
+            return first
+        if state_dims:
+            return first, self._states_of(result[1], first, state_dims)
+        return (first, *(first.copy(data=array) for array in result[1:]))
+
+    def _solved(self, arrays: Sequence[Any]) -> Any:
+        from xarray import DataArray
+
+        by_leaf, arguments = dict(zip(self.labelled, arrays, strict=True)), self.bound.arguments
+        for name in self.by_argument:
+
+            def arranged(leaf: Any, name: str = name) -> Any:
+                return self._placed(name, by_leaf[id(leaf)])
+
+            arguments[name] = mapped(arguments[name], DataArray, arranged)
+        return self.function(*self.bound.args, **self.bound.kwargs)
+
+    def _placed(self, name: str, array: Any) -> Any:
+        """An aligned array as an argument, without the axes of length 1 that it must not have."""
+        if name == "times":
+            return array.reshape(-1)
+        lacking = [axis - len(self.dims) for axis in self.lacking.get(name, ())]
+        if not lacking or array.ndim == 0:
+            return array
+        return array[tuple(0 if k in lacking else slice(None) for k in range(-array.ndim, 0))]
+
+    def _check_shape(self, shape: tuple[Any, ...]) -> None:
+        sizes = {dim: size for leaf in self.labelled.values() for dim, size in leaf.sizes.items()}
+        known = [(sizes[dim], have) for dim, have in zip(self.dims, shape, strict=False)]
+        if len(shape) != len(self.dims) or any(a != b for a, b in known if a == a and b == b):
+            raise ValueError(
+                f"DataArrays must have all dimensions of the result; got {self.dims}, and a result "
+                f"of shape {shape}: make DataArrays of the other arrays"
+            )
+
+    def _named(self) -> list[Any]:
+        """The DataArrays whose names and attributes count: operands by position."""
+        operands = [
+            leaf
+            for name, parameter in _signature(self.function).parameters.items()
+            if name != "initial" and parameter.kind is not Parameter.KEYWORD_ONLY
+            if parameter.default is Parameter.empty
+            for leaf in self.by_argument.get(name, ())
+        ]
+        return operands or [self.reference]
+
+    def _take_states(self) -> Dims:
+        """Align `zi` with the rows; its dimensions that they lack, or () without it."""
+        if self.bound.arguments.get("zi") is None:
+            return ()
+        names = next(dims for name, dims in _STATES.items() if name in self.bound.arguments)
+        if not self.states:
+            return names
+        import xarray as xr
+
+        rows, (states,) = self._rows(self.reference), self.states
+        check_lacks("zi", states, self.dim)
+        dims = tuple(dim for dim in states.dims if dim not in rows.dims)
+        if len(dims) != len(names):
+            raise ValueError(
+                f"zi must have the dimensions {rows.dims} and {len(names)} of its own, such as "
+                f"{names}; got {states.dims}"
+            )
+        rows, states = xr.align(rows, states, join="exact", copy=False)
+        states, _ = xr.broadcast(states, rows)
+        self.bound.arguments["zi"] = states.transpose(*self._order(dims)).data
+        return dims
+
+    def _order(self, dims: Dims) -> Dims:
+        """The dimensions of states: those of sections first, the others in place of the steps."""
+        return *dims[:-1], *(dims[-1] if dim == self.dim else dim for dim in self.dims)
+
+    def _rows(self, like: Any) -> Any:
+        """Zeros with the labels of a DataArray but for those of the steps."""
+        from xarray import DataArray
+
+        coords = like.coords.to_dataset().drop_dims(self.dim, errors="ignore").coords
+        sizes = {dim: size for dim, size in like.sizes.items() if dim != self.dim}
+        return DataArray(np.broadcast_to(0.0, tuple(sizes.values())), coords, tuple(sizes))
+
+    def _states_of(self, array: Any, result: Any, dims: Dims) -> Any:
+        from xarray import DataArray
+
+        coords = self._rows(result).coords
+        return DataArray(array, coords, self._order(dims), name=result.name, attrs=result.attrs)
+
+
+def checked_dim(dim: Hashable | None, dims: Dims) -> Hashable:
+    """`dim`, one of these; not knowing it is an error that lists them."""
+    if dim is None or dim not in dims:
+        got = "none" if dim is None else repr(dim)
+        raise ValueError(f"dim must be one of the dimensions {dims}; got {got}")
+    return dim
+
+
+def check_lacks(name: str, leaf: DataArray, dim: Hashable) -> None:
+    """Raise if an argument has a dimension of the result that it must not have."""
+    if dim in leaf.dims:
+        raise ValueError(f"{name} must not have the dimension {dim!r}; got dimensions {leaf.dims}")
+
+
+def _attrs_rule(rule: str) -> Any:
+    """How attributes are combined, as xarray.apply_ufunc takes it: by a rule, or not at all."""
+    from xarray import get_options
+
+    return rule if get_options()["keep_attrs"] is not False else False
+
+
+def _named_like(result: Any, operands: Sequence[Any]) -> Any:
+    """Give a result the name and the attributes that operands have in common."""
+    import xarray as xr
+
+    common = xr.apply_ufunc(
+        lambda *_: 0,
+        *(xr.DataArray(0, attrs=leaf.attrs) for leaf in operands),
+        keep_attrs=_attrs_rule("drop_conflicts"),
+    )
+    names = {leaf.name for leaf in operands}
+    result.name, result.attrs = names.pop() if len(names) == 1 else None, common.attrs
+    return result
+
+
+def _chunked_like(leaf: Any, like: Any) -> Any:
+    """A lazy DataArray in the chunks of the data, along the dimensions that both have."""
+    if leaf is like or like is None or like.chunks is None or leaf.chunks is None:
+        return leaf
+    return leaf.chunk({dim: like.chunksizes[dim] for dim in leaf.dims if dim in like.dims})
+
+
+def solve_beside(
+    function: Callable[..., Any], operands: Sequence[Any], options: Mapping[str, Any]
+) -> Any:
+    """Call a method of labelled factors, ``function(factors, b)``, with a DataArray `b`."""
+    import xarray as xr
+
+    bound = _bound(function, operands, options)
+    factors, b = bound.args[:2]
+    if factors.labels is None:
+        return solve_labelled(function, operands, options)
+    if bound.arguments["rhs_axis"] is not None:
+        raise ValueError("rhs_axis must be None where factors and b have names of dimensions")
+    further = {dim: size for dim, size in b.sizes.items() if dim not in factors.labels.dims}
+
+    def solve(_: Any, array: Any) -> Any:
+        bound.arguments["b"] = array
+        return function(*bound.args, **bound.kwargs)
+
+    result = xr.apply_ufunc(
+        solve,
+        factors.labels.expand_dims(further),
+        b,
+        join="exact",
+        dask="allowed",
+        keep_attrs=_attrs_rule("override"),
+    )
+    return _named_like(result.transpose(*b.dims, ...), [b])
+
+
+def solve_pair(
+    function: Callable[..., Any], operands: Sequence[Any], options: Mapping[str, Any]
+) -> Any:
+    """Call a function of two sequences; a result of two axes has the dimensions of both."""
+    from xarray import DataArray
+
+    bound = _bound(function, operands, options)
+    sequences = dict(list(bound.arguments.items())[:2])
+    result = _unlabelled(function, bound)
+    if getattr(result, "ndim", 0) != 2:
+        return result
+    named = {name: leaf for name, leaf in sequences.items() if _is_labelled(leaf)}
+    dims = {name: leaf.dims[0] for name, leaf in named.items()}
+    if len(set(dims.values())) < len(sequences):
+        return DataArray(result, dims=tuple(sequences))
+    coords: dict[Any, Any] = {}
+    for leaf in named.values():
+        coords |= leaf.coords
+    return DataArray(result, coords, tuple(dims.values()))

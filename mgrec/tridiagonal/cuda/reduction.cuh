@@ -1,0 +1,297 @@
+// Cyclic reduction: SERICR, which keeps every other row on each level, and PARACR, which keeps all.
+//
+// The names are those of X. S. Pogorelskih and L. V. Loganova (ITNT 2019), after R. W. Hockney. On
+// chip a block has a system; in memory a level is a launch over the rows of all systems; and, for
+// the study, a thread has a system. None pivots.
+#pragma once
+#include "tridiagonal/cuda/systems.cuh"
+
+extern __shared__ __align__(16) unsigned char shared_bytes[];
+
+// Division of numbers that mostly have 32 bits: that of 64 takes four times as long.
+DEVICE inline long long quotient(long long x, long long y) {
+  return (x | y) >> 32 == 0 ? unsigned(x) / unsigned(y) : x / y;
+}
+
+// Row `row` of all systems, `count` rows each: threads of a launch have neighbouring numbers.
+struct Spot {
+  Place place;
+  long long row;
+  DEVICE Spot(const Systems& all, long long number, long long count) : place(all, 0) {
+    const long long above = all.inner == 1 ? number : quotient(number, all.inner);
+    place.column = number - above * all.inner;
+    place.outer = quotient(above, count);
+    place.number = place.outer * all.inner + place.column;
+    row = above - place.outer * count;
+  }
+};
+
+// A level in memory, laid out as the operands are: (4, outer, count, inner) numbers from `offset`
+// of the scratch memory on; the operands themselves where that is below 0.
+DEVICE inline Level level_of(const Systems& all, const Place& place, long long offset, long long count) {
+  if (offset < 0) return {nullptr, count, 0, 0};
+  T* own = all.scratch + (offset + place.outer * count * all.inner + place.column);
+  return {own, count, all.inner, all.count() * count};
+}
+
+DEVICE inline void note(const Systems& all, const Place& place, const Equation& row) {
+  if (!is_finite(row)) all.note_odd(place.number);
+}
+
+// An unknown, and whether it was found.
+DEVICE inline T solved(T k, T b, bool& is_bad) {
+  const T x = k / b;
+  is_bad = is_bad || !is_pivot(b) || !is_finite(x);
+  return x;
+}
+
+DEVICE inline void finish(const Systems& all, const Place& place, T* to, T x, bool is_bad) {
+  const bool is_known = all.has_finite(place.number);
+  *to = is_known ? x : nan_of();
+  if (is_bad && is_known) all.note_singular(place.number);
+}
+
+// SERICR: row i of the level above, which has the rows of odd numbers without their neighbours.
+DEVICE inline Equation raised(const Systems& all, const Place& place, const Level& level, long long i) {
+  return reduced(level.load(all, place, 2 * i + 1), level.load(all, place, 2 * i),
+                 level.load(all, place, 2 * i + 2));
+}
+// The unknowns of rows 2·i and 2·i + 1 from those of the level above; `put` of a row and its x.
+template <class Above, class Put>
+DEVICE inline void lower(const Systems& all, const Place& place, const Level& level, long long i,
+                         Above above, bool& is_bad, Put put) {
+  const Equation row = level.load(all, place, 2 * i);
+  T k = row.k;
+  if (i > 0) k = minus_product(k, row.a, above(i - 1));
+  if (2 * i + 1 < level.count) {
+    const T x = above(i);
+    k = minus_product(k, row.c, x);
+    put(2 * i + 1, x);
+  }
+  put(2 * i, solved(k, row.b, is_bad));
+}
+
+DEVICE inline void raise_level(const Systems& all, long long from, long long count, long long to) {
+  const long long size = all.count() * (count / 2), turn = gridDim.x * (long long)blockDim.x;
+  for (long long n = blockIdx.x * (long long)blockDim.x + threadIdx.x; n < size; n += turn) {
+    const Spot spot(all, n, count / 2);
+    const Level level = level_of(all, spot.place, from, count);
+    if (from < 0)
+      for (int k = 0; k < (2 * spot.row + 3 < count ? 2 : 3); ++k)
+        note(all, spot.place, level.load(all, spot.place, 2 * spot.row + k));
+    level_of(all, spot.place, to, count / 2)
+        .store(spot.row, raised(all, spot.place, level, spot.row));
+  }
+}
+
+DEVICE inline void lower_level(const Systems& all, long long from, long long count, long long to) {
+  const long long pairs = (count + 1) / 2, size = all.count() * pairs;
+  const long long turn = gridDim.x * (long long)blockDim.x;
+  for (long long n = blockIdx.x * (long long)blockDim.x + threadIdx.x; n < size; n += turn) {
+    const Spot spot(all, n, pairs);
+    const Level level = level_of(all, spot.place, from, count);
+    const Level above = level_of(all, spot.place, to, count / 2);
+    bool is_bad = false;
+    lower(all, spot.place, level, spot.row, [&](long long i) { return above.at(3, i); }, is_bad,
+          [&](long long i, T x) {
+            T* own = from < 0 ? spot.place.result(all) + i * all.inner : &level.at(3, i);
+            finish(all, spot.place, own, x, is_bad);
+          });
+  }
+}
+
+// Threads of a block share a system: what they have seen, in the status of all.
+DEVICE inline void note_together(const Systems& all, const Place& place, bool is_odd) {
+  if (__syncthreads_or(is_odd) && threadIdx.x == 0) all.note_odd(place.number);
+  __syncthreads();
+}
+
+// The arrays of a level on chip, a gap after every 128 bytes: rows at distances of 2, 4, ... are
+// in different banks.
+struct Chip {
+  long long apart;
+  DEVICE explicit Chip(long long count) : apart(count + count / GAP + 1) {}
+  static constexpr int GAP = 128 / sizeof(T);
+  DEVICE T& at(int which, long long i) const {
+    return ((T*)shared_bytes)[which * apart + i + i / GAP];
+  }
+  DEVICE Equation load(long long i) const { return {at(0, i), at(1, i), at(2, i), at(3, i)}; }
+  DEVICE void store(long long i, const Equation& row) const {
+    at(0, i) = row.a;
+    at(1, i) = row.b;
+    at(2, i) = row.c;
+    at(3, i) = row.k;
+  }
+};
+
+// SERICR of a level by one block, in place: on the level of distance h are rows h - 1, 2·h - 1, ...
+DEVICE inline void solve_on_chip(const Systems& all, long long from, long long count) {
+  const Place place(all, blockIdx.x);
+  const Level level = level_of(all, place, from, count);
+  const Chip chip(count);
+  const Equation none = {T(0), T(1), T(0), T(0)};
+  const int n = int(count), own = threadIdx.x, threads = blockDim.x;
+  bool is_odd = false, is_bad = false;
+  for (int i = own; i < n; i += threads) {
+    const Equation row = level.load(all, place, i);
+    is_odd = is_odd || (from < 0 && !is_finite(row));
+    chip.store(i, row);
+  }
+  note_together(all, place, is_odd);
+  int h = 1;
+  for (; 2 * h <= n; h *= 2) {
+    for (int i = 2 * h * (own + 1) - 1; i < n; i += 2 * h * threads)
+      chip.store(i, reduced(chip.load(i), chip.load(i - h), i + h < n ? chip.load(i + h) : none));
+    __syncthreads();
+  }
+  for (; h > 0; h /= 2) {
+    for (int i = h * (2 * own + 1) - 1; i < n; i += 2 * h * threads) {
+      T k = chip.at(3, i);
+      if (i >= h) k = minus_product(k, chip.at(0, i), chip.at(3, i - h));
+      if (i + h < n) k = minus_product(k, chip.at(2, i), chip.at(3, i + h));
+      chip.at(3, i) = solved(k, chip.at(1, i), is_bad);
+    }
+    __syncthreads();
+  }
+  for (int i = own; i < n; i += threads) {
+    T* to = from < 0 ? place.result(all) + i * all.inner : &level.at(3, i);
+    finish(all, place, to, chip.at(3, i), is_bad);
+  }
+}
+
+// PARACR: rows at a distance are eliminated from every row.
+DEVICE inline void reduce_all(const Systems& all, long long from, long long to, long long distance) {
+  const long long size = all.count() * all.steps, turn = gridDim.x * (long long)blockDim.x;
+  for (long long n = blockIdx.x * (long long)blockDim.x + threadIdx.x; n < size; n += turn) {
+    const Spot spot(all, n, all.steps);
+    const Level level = level_of(all, spot.place, from, all.steps);
+    const Equation row = level.load(all, spot.place, spot.row);
+    if (from < 0) note(all, spot.place, row);
+    level_of(all, spot.place, to, all.steps)
+        .store(spot.row, reduced(row, level.load(all, spot.place, spot.row - distance),
+                                 level.load(all, spot.place, spot.row + distance)));
+  }
+}
+
+DEVICE inline void divide_all(const Systems& all, long long from) {
+  const long long size = all.count() * all.steps, turn = gridDim.x * (long long)blockDim.x;
+  for (long long n = blockIdx.x * (long long)blockDim.x + threadIdx.x; n < size; n += turn) {
+    const Spot spot(all, n, all.steps);
+    const Level level = level_of(all, spot.place, from, all.steps);
+    bool is_bad = false;
+    const T x = solved(level.at(3, spot.row), level.at(1, spot.row), is_bad);
+    finish(all, spot.place, all.result + n, x, is_bad);
+  }
+}
+
+// Two levels of a system, of which SHARED arrays are on chip: all four, or b and k.
+template <int SHARED> struct Pair {
+  T* memory;
+  int n;
+  DEVICE Pair(const Systems& all, const Place& place)
+      : memory(all.scratch + place.number * (2 * (4 - SHARED)) * all.steps), n(int(all.steps)) {}
+  DEVICE T& at(int level, int which, int i) const {
+    const int slot = SHARED == 4 ? which : which / 2;
+    T* on_chip = (T*)shared_bytes + (level * SHARED + slot) * n;
+    if (SHARED == 4 || which % 2 == 1) return on_chip[i];
+    return memory[(level * (4 - SHARED) + slot) * n + i];
+  }
+  DEVICE Equation load(int level, int i) const {
+    if (i < 0 || i >= n) return {T(0), T(1), T(0), T(0)};
+    return {at(level, 0, i), at(level, 1, i), at(level, 2, i), at(level, 3, i)};
+  }
+  DEVICE void store(int level, int i, const Equation& row) const {
+    at(level, 0, i) = row.a;
+    at(level, 1, i) = row.b;
+    at(level, 2, i) = row.c;
+    at(level, 3, i) = row.k;
+  }
+};
+
+// PARACR of a system by one block.
+template <int SHARED> DEVICE inline void solve_in_parallel(const Systems& all) {
+  const Place place(all, blockIdx.x);
+  const Pair<SHARED> pair(all, place);
+  const int n = pair.n, own = threadIdx.x, threads = blockDim.x;
+  bool is_odd = false, is_bad = false;
+  for (int i = own; i < n; i += threads) {
+    const Equation row = equation(all, place, i);
+    is_odd = is_odd || !is_finite(row);
+    pair.store(0, i, row);
+  }
+  note_together(all, place, is_odd);
+  int level = 0;
+  for (int h = 1; h < n; h *= 2) {
+    for (int i = own; i < n; i += threads)
+      pair.store(1 - level, i,
+                 reduced(pair.load(level, i), pair.load(level, i - h), pair.load(level, i + h)));
+    level = 1 - level;
+    __syncthreads();
+  }
+  for (int i = own; i < n; i += threads) {
+    const T x = solved(pair.at(level, 3, i), pair.at(level, 1, i), is_bad);
+    finish(all, place, place.result(all) + i * all.inner, x, is_bad);
+  }
+}
+
+// SERICR of a system by one thread, as in the source. Levels of up to ON_CHIP rows are in shared
+// memory. All levels are stored, or two of them, computed AGAIN from the operands for each level
+// of unknowns.
+template <bool AGAIN, int ON_CHIP> struct Levels {
+  const Systems& all;
+  const Place& place;
+  long long in_memory = 0;  // rows of the levels stored below
+
+  DEVICE Level level(int number) const {
+    const long long count = all.steps >> number, systems = all.count();
+    if (number == 0) return {nullptr, count, 0, 0};
+    long long first = number % 2 == 1 ? 0 : all.steps / 2;
+    if (!AGAIN) {
+      first = 0;
+      for (int below = 1; below < number; ++below) first += all.steps >> below;
+    }
+    if (count > ON_CHIP) {
+      // Systems side by side, so that neighbouring threads have neighbouring numbers.
+      T* own = all.scratch + first * 4 * systems + place.number;
+      return {own, count, systems, systems * count};
+    }
+    first = AGAIN ? number % 2 * ON_CHIP : 0;
+    if (!AGAIN)
+      for (int below = 1; below < number; ++below)
+        if (all.steps >> below <= ON_CHIP) first += all.steps >> below;
+    const int threads = blockDim.x;
+    T* own = (T*)shared_bytes + first * 4 * threads + threadIdx.x;
+    return {own, count, threads, threads * count};
+  }
+  DEVICE void raise(int number) const {
+    const Level from = level(number - 1), to = level(number);
+    for (long long i = 0; i < to.count; ++i) to.store(i, raised(all, place, from, i));
+  }
+};
+
+template <bool AGAIN, int ON_CHIP> DEVICE inline void solve_by_levels(const Systems& all) {
+  const long long number = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+  if (number >= all.count()) return;
+  const Place place(all, number);
+  const Levels<AGAIN, ON_CHIP> levels = {all, place};
+  bool is_bad = false;
+  for (long long i = 0; i < all.steps; ++i) note(all, place, equation(all, place, i));
+  int top = 0;
+  while (all.steps >> (top + 1)) levels.raise(++top);
+  // x of row i of a level is that of row (i + 1)·2^level - 1 of the system.
+  T* result = place.result(all);
+  for (int level = top; level >= 0; --level) {
+    if (AGAIN)
+      for (int below = 1; below <= level && level < top; ++below) levels.raise(below);
+    const Level from = levels.level(level);
+    const auto x = [&](long long i, int level) -> T& {
+      return result[(((i + 1) << level) - 1) * all.inner];
+    };
+    for (long long i = 0; 2 * i < from.count; ++i)
+      lower(all, place, from, i, [&](long long k) { return x(k, level + 1); }, is_bad,
+            [&](long long k, T value) { x(k, level) = value; });
+  }
+  const bool is_known = all.has_finite(number);
+  if (is_bad && is_known) all.note_singular(number);
+  for (long long i = 0; !is_known && i < all.steps; ++i) result[i * all.inner] = nan_of();
+}

@@ -1,0 +1,87 @@
+// Whole systems that are solved without pivoting, and the levels that reduction leaves of them.
+//
+// The symbols a, b, c and k for dl, d, du and the right-hand side, alpha and gamma are those of
+// X. S. Pogorelskih and L. V. Loganova (ITNT 2019, CEUR 2416).
+#pragma once
+#include "tridiagonal/cuda/elimination.cuh"
+#include "tridiagonal/cuda/operand.cuh"
+
+typedef decltype(magnitude(T())) Real;
+constexpr Real TINY = Real(sizeof(Real) == 4 ? 0x1p-126 : 0x1p-1022);
+
+struct Systems {
+  Operand operands[4];  // dl, d, du and b
+  T* result;
+  T* scratch;
+  // The first system without pivots; whether all, and each system, hold finite numbers alone.
+  long long* status;
+  long long outer, steps, inner;
+  DEVICE long long count() const { return outer * inner; }
+  DEVICE bool has_finite(long long system) const { return status[2 + system] != 0; }
+  DEVICE void note_odd(long long system) const { status[1] = status[2 + system] = 0; }
+  DEVICE void note_singular(long long system) const {
+    atomicMin((unsigned long long*)status, (unsigned long long)system);
+  }
+};
+
+DEVICE inline bool is_finite(float x) { return x - x == 0; }
+DEVICE inline bool is_finite(double x) { return x - x == 0; }
+template <class R> DEVICE inline bool is_finite(complex<R> x) { return is_finite(x.re) && is_finite(x.im); }
+DEVICE inline bool is_pivot(T x) { return magnitude(x) >= TINY && is_finite(x); }
+DEVICE inline T nan_of() { return T(not_a_number<Real>()); }
+
+// A system among all.
+struct Place {
+  long long number, outer, column;
+  DEVICE Place(const Systems& all, long long number)
+      : number(number), outer(all.inner == 1 ? number : number / all.inner),
+        column(all.inner == 1 ? 0 : number - outer * all.inner) {}
+  DEVICE const T* start(const Operand& operand) const {
+    return operand.data + (outer * operand.outer + column * operand.inner);
+  }
+  DEVICE T* result(const Systems& all) const {
+    return all.result + (outer * all.steps * all.inner + column);
+  }
+};
+
+struct Equation { T a, b, c, k; };
+
+// Row i of a system; the first a and the last c are not read.
+DEVICE inline Equation equation(const Systems& all, const Place& place, long long i) {
+  const Operand* from = all.operands;
+  return {i > 0 ? place.start(from[0])[i * from[0].step] : T(0),
+          place.start(from[1])[i * from[1].step],
+          i < all.steps - 1 ? place.start(from[2])[i * from[2].step] : T(0),
+          place.start(from[3])[i * from[3].step]};
+}
+DEVICE inline bool is_finite(const Equation& row) {
+  return is_finite(row.a) && is_finite(row.b) && is_finite(row.c) && is_finite(row.k);
+}
+
+// Where the rows of one system's level are: the operands, or arrays a, b, c and k.
+struct Level {
+  T* own;  // row 0 of a; 0 for the operands
+  long long count, step, apart;
+
+  DEVICE T& at(int which, long long i) const { return own[which * apart + i * step]; }
+  DEVICE Equation load(const Systems& all, const Place& place, long long i) const {
+    if (i < 0 || i >= count) return {T(0), T(1), T(0), T(0)};
+    if (own == nullptr) return equation(all, place, i);
+    return {at(0, i), at(1, i), at(2, i), at(3, i)};
+  }
+  DEVICE void store(long long i, const Equation& row) const {
+    at(0, i) = row.a;
+    at(1, i) = row.b;
+    at(2, i) = row.c;
+    at(3, i) = row.k;
+  }
+};
+
+// A row without the unknowns of two others; those beside a system are x = 0.
+DEVICE inline Equation reduced(const Equation& row, const Equation& before, const Equation& after) {
+  const T alpha = row.a / before.b, gamma = row.c / after.b;
+  return {T(0) - alpha * before.a,
+          minus_product(minus_product(row.b, alpha, before.c), gamma, after.a),
+          T(0) - gamma * after.c,
+          minus_product(minus_product(row.k, alpha, before.k), gamma, after.k)};
+}

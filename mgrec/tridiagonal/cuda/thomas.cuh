@@ -1,0 +1,184 @@
+// Systems side by side, one a thread: Gaussian elimination without pivoting (L. H. Thomas, 1949).
+//
+// The sweep downwards leaves p and q of every row, x[i] = q[i] - p[i]·x[i+1], the sweep upwards x.
+#pragma once
+#include "engines/cuda/memory/copies.cuh"
+#include "tridiagonal/cuda/systems.cuh"
+
+struct Sweep {
+  T p = T(0), q = T(0), odd = T(0);
+
+  DEVICE void take(const Equation& row) {
+    const T pivot = minus_product(row.b, row.a, p), inverse = T(1) / pivot;
+    p = row.c * inverse;
+    q = minus_product(row.k, row.a, q) * inverse;
+    odd = odd + odd_part(pivot);
+  }
+  // A pivot of 0, and nan and inf in a, c and k, leave nan or inf in the last q; a pivot of inf
+  // leaves nothing there.
+  DEVICE bool is_sound() const { return is_finite(q) && is_finite(odd); }
+};
+
+// What the unknown after the last one is taken for: nan makes all nan. Says which are singular.
+DEVICE inline T beyond(const Systems& all, const Place& place, const Sweep& sweep) {
+  if (sweep.is_sound()) return T(0);
+  for (long long i = 0; i < all.steps; ++i)
+    if (!is_finite(equation(all, place, i))) {
+      all.note_odd(place.number);
+      return nan_of();
+    }
+  all.note_singular(place.number);
+  return nan_of();
+}
+
+// Every thread reads and writes its own system where it lies.
+DEVICE inline void solve_in_memory(const Systems& all) {
+  const long long number = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+  if (number >= all.count()) return;
+  const Place place(all, number);
+  T *result = place.result(all), *kept = all.scratch + (result - all.result);
+  Sweep sweep;
+  for (long long i = 0; i < all.steps; ++i) {
+    sweep.take(equation(all, place, i));
+    kept[i * all.inner] = sweep.p;
+    result[i * all.inner] = sweep.q;
+  }
+  T x = beyond(all, place, sweep);
+  for (long long i = all.steps - 1; i >= 0; --i)
+    result[i * all.inner] = x = minus_product(result[i * all.inner], kept[i * all.inner], x);
+}
+
+// Tiles of ROWS rows of THREADS systems in shared memory, the next one under way. Where systems
+// are contiguous all threads copy the rows of each; where they are COLUMNS each copies its own.
+extern __shared__ __align__(16) unsigned char shared_bytes[];
+constexpr int STRIDE = ROWS + 1;  // odd: rows of neighbouring threads are in different banks
+constexpr int TILE = THREADS * STRIDE;
+
+// The rows of a tile of one array, by this thread: `at` in memory, `own` in shared memory, and how
+// far the next one is in each; `count` of them, ROWS where the tile is full.
+struct Track {
+  long long at, step;
+  int own, count;
+};
+
+struct Tiles {
+  const Systems& all;
+  long long first_system, tile_count;
+  Place own;
+  bool is_there;
+  int together;  // systems of the block
+
+  DEVICE explicit Tiles(const Systems& all)
+      : all(all), first_system(blockIdx.x * (long long)THREADS),
+        tile_count((all.steps + ROWS - 1) / ROWS), own(all, first_system + threadIdx.x),
+        is_there(own.number < all.count()) {
+    const long long rest = all.count() - first_system;
+    together = rest < THREADS ? int(rest) : THREADS;
+  }
+  DEVICE static T* tile(long long number, int which) {
+    return (T*)shared_bytes + (int(number % STAGES) * 4 + which) * TILE;
+  }
+  DEVICE static int index(int row) {
+    return COLUMNS ? row * THREADS + threadIdx.x : threadIdx.x * STRIDE + row;
+  }
+  DEVICE int length(long long number) const {
+    const long long rest = all.steps - number * ROWS;
+    return rest < ROWS ? int(rest) : ROWS;
+  }
+  // p of the rows of a tile, THREADS apart: neighbours are side by side in either layout.
+  DEVICE T* kept(long long number) const {
+    return all.scratch + ((blockIdx.x * all.steps + number * ROWS) * THREADS + threadIdx.x);
+  }
+
+  // Neighbouring threads have neighbouring columns, or neighbouring rows of a system: then ROWS
+  // threads share a system, and each goes from system to system.
+  static constexpr int SHARE = COLUMNS ? 1 : THREADS / ROWS, APART = COLUMNS ? THREADS : SHARE * STRIDE;
+  DEVICE Track track(long long outer, long long step, long long inner, long long number) const {
+    const int rows = length(number);
+    const long long first = number * ROWS;
+    if (COLUMNS)
+      return {own.outer * outer + own.column * inner + first * step, step, int(threadIdx.x),
+              is_there ? rows : 0};
+    const int row = threadIdx.x % ROWS, lane = threadIdx.x / ROWS;
+    return {(first_system + lane) * outer + (first + row) * step, SHARE * outer,
+            lane * STRIDE + row, row < rows ? (together - lane + SHARE - 1) / SHARE : 0};
+  }
+  template <class Move> DEVICE static void each(Track track, Move move) {
+    if (track.count == ROWS) {
+#pragma unroll
+      for (int k = 0; k < ROWS; ++k, track.at += track.step) move(track.at, track.own + k * APART);
+    } else {
+      for (int k = 0; k < track.count; ++k, track.at += track.step)
+        move(track.at, track.own + k * APART);
+    }
+  }
+  DEVICE void load(T* to, const Operand& from, long long number) const {
+    each(track(from.outer, from.step, from.inner, number),
+         [&](long long at, int place) { copy_word(to + place, from.data + at); });
+  }
+  DEVICE Operand results() const { return {all.result, all.steps * all.inner, all.inner, 1}; }
+  DEVICE void store(const T* from, long long number) const {
+    const Operand to = results();
+    if (!COLUMNS) __syncthreads();
+    each(track(to.outer, to.step, to.inner, number),
+         [&](long long at, int place) { all.result[at] = from[place]; });
+  }
+  DEVICE void load_operands(long long number) const {
+    if (number < tile_count) {
+#pragma unroll
+      for (int which = 0; which < 4; ++which) load(tile(number, which), all.operands[which], number);
+    }
+    copies_commit();
+  }
+  DEVICE void load_kept(long long number) const {
+    if (number >= 0) {
+      load(tile(number, 3), results(), number);
+      T* to = tile(number, 0);
+      const T* from = kept(number);
+      const int rows = length(number);
+#pragma unroll 8
+      for (int row = 0; row < rows; ++row) copy_word(to + index(row), from + row * THREADS);
+    }
+    copies_commit();
+  }
+};
+
+DEVICE inline void solve_in_tiles(const Systems& all) {
+  const Tiles tiles(all);
+  Sweep sweep;
+  tiles.load_operands(0);
+  for (long long number = 0; number < tiles.tile_count; ++number) {
+    tiles.load_operands(number + 1);
+    copies_wait();
+    __syncthreads();
+    T *a = tiles.tile(number, 0), *b = tiles.tile(number, 1);
+    T *c = tiles.tile(number, 2), *k = tiles.tile(number, 3), *kept = tiles.kept(number);
+    const int rows = tiles.length(number);
+    if (number == 0) a[tiles.index(0)] = T(0);
+    if (number == tiles.tile_count - 1) c[tiles.index(rows - 1)] = T(0);
+#pragma unroll 8
+    for (int row = 0; row < rows; ++row) {
+      const int at = tiles.index(row);
+      sweep.take({a[at], b[at], c[at], k[at]});
+      kept[row * THREADS] = sweep.p;
+      k[at] = sweep.q;
+    }
+    tiles.store(k, number);
+    __syncthreads();
+  }
+  T x = tiles.is_there ? beyond(all, tiles.own, sweep) : T(0);
+  tiles.load_kept(tiles.tile_count - 1);
+  for (long long number = tiles.tile_count - 1; number >= 0; --number) {
+    tiles.load_kept(number - 1);
+    copies_wait();
+    __syncthreads();
+    T *p = tiles.tile(number, 0), *q = tiles.tile(number, 3);
+#pragma unroll 8
+    for (int row = tiles.length(number) - 1; row >= 0; --row) {
+      const int at = tiles.index(row);
+      q[at] = x = minus_product(q[at], p[at], x);
+    }
+    tiles.store(q, number);
+    __syncthreads();
+  }
+}

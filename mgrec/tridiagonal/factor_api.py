@@ -1,0 +1,259 @@
+"""Tridiagonal matrices, factored once for many right-hand sides."""
+
+from __future__ import annotations
+
+from copy import copy
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ..core.arrays.kinds import is_lazy, is_on_gpu
+from ..core.arrays.layout import shape_of
+from ..core.arrays.out import check_out
+from ..core.contract.problem import Problem
+from ..core.contract.recurrence import Pack, Shape
+from ..distributed.expressions import keeps_kind
+from ..solve import solve, solve_beside, takes_foreign
+from .arguments import check_system
+from .factors import factor_chunk, solve_chunk
+
+
+class TridiagonalFactor:
+    """Factored tridiagonal matrices, which :func:`mgrec.factor_tridiagonal` returns.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Shape of the broadcast diagonals.
+    dtype : numpy.dtype
+        Dtype of each solution.
+    labels : xarray.DataArray or None
+        Dimensions and coordinates of the diagonals, if these are DataArrays.
+    """
+
+    def __init__(
+        self, diagonals: tuple[Any, Any, Any], axis: Any, periodic: bool, check_finite: bool
+    ) -> None:
+        self.labels: Any = None
+        self._diagonals, self._periodic, self._check_finite = diagonals, periodic, check_finite
+        problem = self._problem(0, axis)
+        self.shape, self.dtype = problem.shape, problem.recurrence.dtype
+        self._axis = problem.recurrence.axis
+        self._factors = _factor(problem)
+        # Copies, so that a diagonal that is overwritten later has no effect.
+        self._diagonals = getattr(self._factors, "diagonals", None) or _copied(problem.operands)
+
+    def persist(self, **options: Any) -> TridiagonalFactor:
+        """Return the same factor with factors of Dask arrays in the memory of the workers.
+
+        Parameters
+        ----------
+        **options
+            Options of ``dask.array.Array.persist``.
+
+        Returns
+        -------
+        TridiagonalFactor
+        """
+        persisted = copy(self)
+        if is_lazy(self._factors):
+            persisted._factors = self._factors.persist(**options)
+        return persisted
+
+    def _problem(self, b: Any, axis: Any, rhs_axis: Any = None, out: Any = None) -> Problem:
+        dl, d, du = self._diagonals
+        options = self._periodic, self._check_finite
+        return check_system(dl, d, du, b, axis, rhs_axis, "stream", "auto", *options, out)
+
+    def __repr__(self) -> str:
+        how = "factored" if self._factors is not None else "solved anew"
+        periodic = ", periodic=True" if self._periodic else ""
+        return (
+            f"TridiagonalFactor(shape={self.shape}, dtype={self.dtype}, axis={self._axis}"
+            f"{periodic}): {how}"
+        )
+
+    @partial(takes_foreign, labelled=solve_beside)
+    @keeps_kind
+    def solve(self, b: Any, *, rhs_axis: int | None = None, out: Any = None) -> Any:
+        """Solve for right-hand sides.
+
+        Parameters
+        ----------
+        b : array_like, scalar or dask.array.Array
+            Right-hand sides, which broadcast against the diagonals, or have the axis `rhs_axis` in
+            addition. Their dtype must promote to that of the factor.
+        rhs_axis : int, optional
+            Axis of `b` that the diagonals do not have.
+        out : array, optional
+            C-contiguous array of the shape and dtype of the result, into which x is written. It
+            must not share memory with `b`.
+
+        Returns
+        -------
+        array or dask.array.Array
+            x, as :func:`mgrec.solve_tridiagonal` returns it for these diagonals. A DataArray `b` is
+            aligned by name with diagonals that were DataArrays. An array without names broadcasts
+            by position.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As for :func:`mgrec.solve_tridiagonal`. A dtype that does not promote to that of the
+            factor raises TypeError.
+        """
+        problem = self._problem(b, self._axis_beside(b, rhs_axis), rhs_axis, out)
+        if problem.recurrence.dtype != self.dtype:
+            raise TypeError(
+                f"b must promote to {self.dtype}, the dtype of the factor; got "
+                f"{getattr(b, 'dtype', type(b).__name__)}: factor diagonals of the dtype "
+                f"{problem.recurrence.dtype}"
+            )
+        x = None
+        if self._factors is not None:
+            x = _solve(self._factors, self._shape_beside(problem), problem)
+        return solve(problem) if x is None else x
+
+    def _shape_beside(self, problem: Problem) -> tuple[int, ...]:
+        """Return the shape of the diagonals, with an axis of length 1 for right-hand sides."""
+        rhs_axis, shape = problem.recurrence.rhs_axis, problem.shape
+        full_shape = (1,) * (len(shape) - len(self.shape) - (rhs_axis is not None)) + self.shape
+        if rhs_axis is None:
+            return full_shape
+        return (*full_shape[:rhs_axis], 1, *full_shape[rhs_axis:])
+
+    def _axis_beside(self, b: Any, rhs_axis: Any) -> int:
+        """Return the axis of the unknowns, from the end, in the result for `b`."""
+        axis = self._axis - len(self.shape)
+        if not isinstance(rhs_axis, (int, np.integer)):
+            return axis
+        ndim = max(len(shape_of(b)), 1 + len(self.shape))
+        after = -rhs_axis - 1 if rhs_axis < 0 else ndim - 1 - int(rhs_axis)
+        return axis - 1 if after < -axis else axis
+
+
+def _copied(operands: Any) -> tuple[Any, Any, Any]:
+    dl, d, du = (each if is_lazy(each) else each.copy() for each in operands[:3])
+    return dl, d, du
+
+
+@takes_foreign
+@keeps_kind
+def factor_tridiagonal(
+    dl: Any,
+    d: Any,
+    du: Any,
+    *,
+    axis: int = -1,
+    periodic: bool = False,
+    check_finite: bool = True,
+) -> TridiagonalFactor:
+    """Factor tridiagonal matrices for repeated right-hand sides, as in implicit time steps.
+
+    Parameters
+    ----------
+    dl, d, du : array_like, scalar or dask.array.Array
+        Diagonals below, on and above the main one, as for :func:`mgrec.solve_tridiagonal`. At least
+        one is an array, whose n entries along `axis` are the unknowns.
+    axis : int, optional
+        Axis of the unknowns in the broadcast diagonals.
+    periodic : bool, optional
+        Whether the ends meet.
+    check_finite : bool, optional
+        Whether nan and inf in the diagonals and in right-hand sides raise an error.
+
+    Returns
+    -------
+    TridiagonalFactor
+        Factor whose ``solve(b)`` is ``solve_tridiagonal(dl, d, du, b)``, up to rounding.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If a matrix is singular: a pivot is 0, also in :func:`mgrec.solve_tridiagonal`. NumPy arrays
+        raise it in this call, Dask arrays when they are computed.
+    TypeError, ValueError
+        As for :func:`mgrec.solve_tridiagonal`.
+
+    Notes
+    -----
+    *Accuracy.* That of LAPACK's ``gttrf`` and ``gttrs``.
+
+    *Cost.* Factors take 3 to 4 numbers an unknown, and a copy of the diagonals. A solve of one long
+    line takes half to a third of the time of :func:`mgrec.solve_tridiagonal`. Many short lines gain
+    little: see :doc:`/how/tridiagonal`.
+
+    *Dask arrays.* If each system is whole in a chunk, a task factors the systems of the chunk
+    lazily. ``persist()`` keeps the factors in the memory of the workers, and a solve is then one
+    task a chunk. Without it each computation factors again. Right-hand sides are arrays, or Dask
+    arrays with the same chunks.
+
+    *Systems that are not factored.* These keep their diagonals, and each ``solve`` solves them from
+    the start: CuPy arrays, periodic systems, lines in several chunks, Dask right-hand sides of
+    NumPy diagonals or with other chunks, matrices whose factors overflow or that are singular
+    except for rounding, and a single line of at least 2**20 unknowns on more than four threads. On
+    a cluster use :func:`mgrec.plan` for repeated solves.
+
+    Examples
+    --------
+    Three implicit steps of the heat equation:
+
+    >>> import numpy as np, mgrec
+    >>> step = mgrec.factor_tridiagonal(-1.0, np.full(5, 3.0), -1.0)
+    >>> step
+    TridiagonalFactor(shape=(5,), dtype=float64, axis=0): factored
+    >>> u = np.array([0.0, 0.0, 1.0, 0.0, 0.0])
+    >>> for _ in range(3):
+    ...     u = step.solve(u)
+    >>> u.round(4)
+    array([0.071 , 0.1389, 0.179 , 0.1389, 0.071 ])
+    """
+    return TridiagonalFactor((dl, d, du), axis, periodic, check_finite)
+
+
+def _factor(problem: Problem) -> Any:
+    """The factors of a problem's matrices; None where their systems are solved anew instead.
+
+    That is for arrays on a GPU, periodic systems and lines in several chunks; where factors of
+    arrays in host memory overflow or are singular but for rounding.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        A matrix is singular.
+    """
+    if any(map(is_on_gpu, problem.operands)):
+        return None
+    if problem.is_lazy:
+        from .factor_dask import factor_whole
+
+        return factor_whole(problem) if not problem.recurrence.is_periodic else None
+    starts = (0,) * len(problem.shape)
+    found = factor_chunk(problem.recurrence, Pack(problem.operands, starts, starts), problem.shape)
+    return found if found.own is not None else None
+
+
+def _solve(factors: Any, of: Shape, problem: Problem) -> Any:
+    """x for the right-hand sides of a problem, or None where it is to be solved anew.
+
+    Parameters
+    ----------
+    factors : what `_factor` returned
+    of : tuple of int
+        The shape of its matrices, with as many axes as the result has.
+    problem : Problem
+    """
+    if is_lazy(factors):
+        from .factor_dask import solve_factored
+
+        return solve_factored(factors, problem)
+    if problem.is_lazy:
+        return None
+    shape, b = problem.shape, problem.operands[3]
+    out = check_out(problem.out, shape, b.dtype, problem.operands)
+    from ..engines.cpu.threads import threads_for
+
+    threads = threads_for(prod(shape))
+    return solve_chunk(factors, of, problem.recurrence.axis, shape, b, threads, out)

@@ -1,0 +1,139 @@
+"""Tridiagonal systems by three recurrences, Wakatani's P-scheme.
+
+Gaussian elimination without pivoting, from top to bottom (Wakatani 2012, equations 5 and 6)::
+
+    p_i = du_i / (d_i - dl_i·p_{i-1})
+    q_i = (b_i - dl_i·q_{i-1}) / (d_i - dl_i·p_{i-1})
+    x_i = q_i - p_i·x_{i+1}
+
+p is a rational recurrence; q and x are linear ones. Each has three phases. The chunks of a Dask
+array are the processors of the paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ..core.arrays.kinds import is_lazy
+from ..core.arrays.out import check_out
+from ..core.contract.problem import Problem
+from ..scans.linear import linear_recurrence
+from ..scans.rational import rational_recurrence
+from ..solve import aligned, solve
+from ..solve.functions import concatenate, full_like
+from .finite import NAMES, is_all_finite
+
+
+def solve_by_p_scheme(problem: Problem) -> Any:
+    """Solve the tridiagonal systems of a problem without pivoting."""
+    system, shape = problem.recurrence, problem.shape
+    if problem.out is not None:
+        check_out(problem.out, shape, system.dtype, problem.operands)
+    # Operands are aligned as those of other methods: no kernel of tridiagonal systems is called.
+    by_auto = replace(problem, recurrence=replace(system, method="auto"))
+    if system.length == 0:
+        return solve(by_auto)
+    dl, d, du, b = _inside(problem, aligned(by_auto))
+    axis = system.axis - len(shape)
+    options = {"axis": axis, "memory": problem.memory}
+    with np.errstate(all="ignore"):
+        p = rational_recurrence(0, du, -dl, d, 0, **options)
+        pivots = _checked(_check_pivots, d - dl * _after_0(p, axis), system, len(shape))
+        q = linear_recurrence(-dl / pivots, b / pivots, **options)
+        return linear_recurrence(-p, q, reverse=True, out=problem.out, **options)
+
+
+def _inside(problem: Problem, operands: Sequence[Any]) -> list[Any]:
+    """Return the operands with 0 outside the matrix, checked for nan and inf; d has all steps."""
+    system, ndim = problem.recurrence, len(problem.shape)
+    ends = {"dl": slice(1), "du": slice(-1, None)}
+    inside: list[Any] = []
+    for name, operand in zip(NAMES, operands, strict=True):
+        if name in ends:
+            operand = _without_end(operand, system, ndim, ends[name])
+        if system.check_finite:
+            operand = _checked(_check_operand, operand, system, ndim, name)
+        inside.append(operand)
+    inside[1] = inside[1] + _steps_of_0(inside, system.axis - ndim)
+    return inside
+
+
+def _without_end(operand: Any, system: Any, ndim: int, end: slice) -> Any:
+    """Return dl or du with 0 in its ignored entry; a constant is returned unchanged."""
+    axis = system.axis - ndim + operand.ndim
+    if system.length == 1:
+        return full_like(operand, 0)[()]
+    if axis < 0 or operand.shape[axis] == 1:
+        return operand
+    inside = operand.copy()
+    inside[(slice(None),) * axis + (end,)] = 0
+    return inside
+
+
+def _steps_of_0(operands: Sequence[Any], axis: int) -> Any:
+    """Return zeros for all steps along the axis, which counts from the end."""
+    with_axis = [operand for operand in operands if operand.ndim >= -axis]
+    longest = max(with_axis, key=lambda operand: operand.shape[axis])
+    kept = [slice(1)] * longest.ndim
+    kept[axis] = slice(None)
+    return full_like(longest[tuple(kept)], 0)
+
+
+def _after_0(p: Any, axis: int) -> Any:
+    """Return p delayed by one step, with 0 at the first."""
+    ahead: tuple[Any, ...] = (slice(None),) * (p.ndim + axis)
+    first, others = p[(*ahead, slice(1))], p[(*ahead, slice(-1))]
+    later = concatenate([full_like(first, 0), others], axis)
+    return later.rechunk(p.chunks) if is_lazy(p) else later
+
+
+def _checked(check: Callable[..., Any], array: Any, *about: Any) -> Any:
+    """Apply a check to an array, or lazily to each of its blocks."""
+    if is_lazy(array):
+        return array.map_blocks(check, *about, dtype=array.dtype, meta=array._meta)
+    return check(array, *about)
+
+
+def _check_operand(block: Any, system: Any, ndim: int, name: str, block_info: Any = None) -> Any:
+    """Return the block; raise ValueError if it contains nan or inf."""
+    if not is_all_finite(block):
+        rhs_axis = None if name == "b" else system.rhs_axis
+        first_index = _first_index(~np.isfinite(block), block_info)
+        index = _without(first_index, [rhs_axis], ndim)
+        where = f" at index {index}" if index else ""
+        raise ValueError(f"{name} must hold no nan or inf{where}; see check_finite")
+    return block
+
+
+def _check_pivots(block: Any, system: Any, ndim: int, block_info: Any = None) -> Any:
+    """Return the block with nan in place of inf; raise LinAlgError if it contains 0.
+
+    A pivot of inf would have no effect on the unknowns.
+    """
+    if (block == 0).any():
+        first_index = _first_index(block == 0, block_info)
+        index = _without(first_index, [system.axis, system.rhs_axis], ndim)
+        raise np.linalg.LinAlgError(
+            f"{f'system {index}' if index else 'the system'} has a pivot of 0 in row "
+            f"{first_index[system.axis - ndim]}: method 'p-scheme' does not pivot. "
+            f"method='auto' does, and reports whether the system is singular"
+        )
+    with np.errstate(invalid="ignore"):
+        return block + (block - block)
+
+
+def _first_index(mask: Any, block_info: Any) -> tuple[int, ...]:
+    """Return the index of the first true element in the whole array."""
+    in_block = np.unravel_index(int(mask.argmax()), mask.shape)
+    location = block_info[0]["array-location"] if block_info else [(0, 0)] * len(in_block)
+    return tuple(int(k) + int(start) for k, (start, _) in zip(in_block, location, strict=True))
+
+
+def _without(index: tuple[int, ...], axes: list[int | None], ndim: int) -> tuple[int, ...]:
+    """Return an index without some axes of a result of `ndim` axes."""
+    missing = ndim - len(index)
+    return tuple(k for axis, k in enumerate(index, missing) if axis not in axes)

@@ -1,0 +1,150 @@
+"""What functions read from modules and closures, as far as their bytecode tells it."""
+
+import os.path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from mgrec.core.algebra.fingerprint import fingerprint
+from mgrec.core.algebra.reads import library_name, reads
+
+
+def module_of(name, **values):
+    module = ModuleType(name)
+    vars(module).update(values)
+    return module
+
+
+def gain(x):
+    return x * cfg.K
+
+
+cfg = module_of("cfg", K=2.0, gain=gain, inner=module_of("cfg.inner", L=1.0))
+
+
+class Settings:
+    K = 2.0
+
+
+def paths(function):
+    return [".".join(read.path) for read in reads(function)]
+
+
+def aliased():
+    same = cfg
+    return lambda x: x * same.K
+
+
+def nested(x):
+    return [(lambda y: y * cfg.K)(x) for _ in range(2)]
+
+
+def shadowed(x):
+    def inner(cfg):
+        return cfg.K
+
+    return inner(x)
+
+
+def test_names_and_the_attributes_of_modules():
+    assert paths(lambda x: x * cfg.K) == ["cfg.K"]
+    assert paths(lambda x: x * cfg.inner.L + cfg.inner.L) == ["cfg.inner.L"]
+    assert paths(lambda x: x * Settings.K) == ["Settings.K"]
+    assert paths(aliased()) == ["same.K"]
+    assert paths(nested) == ["cfg.K"]
+    assert paths(shadowed) == []
+    assert paths(lambda x: np.linalg.norm(np.pi * abs(x))) == ["np"]
+
+
+def test_attributes_of_values_are_the_values_own():
+    table = np.ones(3)
+    assert paths(lambda x: x * table.size) == ["table"]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x * cfg.K,
+        aliased(),
+        nested,
+        lambda x: cfg.gain(x),
+        lambda x: gain(x),
+        lambda x: (lambda: gain(x))(),
+        lambda x, f=gain: f(x),
+    ],
+)
+def test_values_of_modules_count(function, monkeypatch):
+    before = fingerprint(function)
+    monkeypatch.setattr(cfg, "K", 3.0)
+    assert fingerprint(function) != before
+    monkeypatch.setattr(cfg, "K", 2.0)
+    assert fingerprint(function) == before
+
+
+def test_code_of_modules_counts(monkeypatch):
+    function = lambda x: cfg.gain(x)  # noqa: E731
+    before = fingerprint(function)
+    monkeypatch.setattr(cfg, "gain", lambda x: x + cfg.K)
+    assert fingerprint(function) != before
+
+
+def test_modules_inside_modules_and_classes_count(monkeypatch):
+    of_module, of_class = (lambda x: x * cfg.inner.L), (lambda x: x * Settings.K)
+    before = fingerprint(of_module), fingerprint(of_class)
+    monkeypatch.setattr(cfg.inner, "L", 3.0)
+    monkeypatch.setattr(Settings, "K", 3.0)
+    assert fingerprint(of_module) != before[0]
+    assert fingerprint(of_class) != before[1]
+
+
+def stored(x):
+    same = cfg
+    return same.K * x
+
+
+def imported(x):
+    from math import pi
+
+    return pi * x
+
+
+def early():
+    function = lambda x: x * later  # noqa: E731
+    fingerprint(function)
+    later = 2.0
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (stored, "got <module 'cfg'>.*write module.name where the value is read"),
+        (lambda x: getattr(cfg, "K") * x, "got <module 'cfg'>"),  # noqa: B009
+        (lambda x, m=cfg: m.K * x, "got <module 'cfg'>"),
+        (lambda x: (x, cfg)[1].K, "got <module 'cfg'>"),
+        (lambda x: Settings(x), "got <class .*Settings'>"),
+        (lambda x: os.path.getsize("file") * x, "got"),
+        (lambda x: globals()["cfg"].K * x, "got globals: import outside"),
+        (imported, "got an import of math: import outside"),
+        (lambda x: missing * x, "got missing, which is not defined yet"),  # noqa: F821
+        (lambda x: cfg.missing * x, r"got cfg\.missing, which is not defined yet"),
+    ],
+)
+def test_what_the_bytecode_does_not_tell_is_refused(function, words):
+    with pytest.raises(TypeError, match=words):
+        fingerprint(function)
+
+
+def test_names_that_are_bound_later_are_refused():
+    with pytest.raises(TypeError, match="got later, which is not defined yet"):
+        early()
+
+
+def test_libraries_go_by_name():
+    assert library_name(np) == "numpy"
+    assert library_name(np.where) == "numpy:where"
+    assert library_name(np.sin) == "numpy:sin"
+    assert library_name(float) == "builtins:float"
+    assert library_name(cfg) is None
+    assert library_name(gain) is None
+    assert library_name(np.frompyfunc(gain, 1, 1)) is None

@@ -1,0 +1,226 @@
+"""Every message at the door names the argument, what it got and what it wants."""
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+
+import mgrec
+from mgrec.core.algebra.affine import affine
+from mgrec.scans.arguments import check
+
+ONES = np.ones(4)
+TABLE = np.ones((2, 4))
+
+
+class OnAGpu:
+    __cuda_array_interface__ = {"version": 3}  # noqa: RUF012
+
+
+def linear(s=0.5, t=ONES, initial=None, **options):
+    return lambda: mgrec.linear_recurrence(s, t, initial, **options)
+
+
+def scan(*operands, transfer_map=mgrec.maps.max_plus, initial=0.0, **options):
+    return lambda: mgrec.scan(transfer_map, *operands, initial=initial, **options)
+
+
+REFUSED = {
+    "bool": (linear(s=True), TypeError, "s must be a number; got a bool"),
+    "bool array": (linear(t=ONES > 0), TypeError, "t must be of an integer, .*; got bool"),
+    "bool of NumPy": (linear(s=np.True_), TypeError, "s must be of an integer, .*; got bool"),
+    "bool in Dask": (linear(t=da.ones(4, dtype=bool)), TypeError, "t must be .*; got bool"),
+    "object": (linear(t=np.array([1, None])), TypeError, "t must be of .*; got object"),
+    "None": (linear(t=None), TypeError, r"t must be of .*; got object \(None\)"),
+    "a function": (linear(s=lambda i: i), TypeError, "a function: wrap it in mgrec.Coefficient"),
+    "a set": (linear(t={1.0}), TypeError, "got object .of type set"),
+    "ragged": (linear(t=[[1.0], [1.0, 2.0]]), ValueError, "t must be convertible to a NumPy arr"),
+    "text": (linear(s="half"), TypeError, "s must be of .*; got <U4"),
+    "longdouble": (linear(t=np.ones(4, np.longdouble)), TypeError, "at most 64 bits"),
+    "clongdouble": (linear(t=np.ones(4, np.clongdouble)), TypeError, "at most 64 bits"),
+    "dates": (linear(t=np.zeros(4, "M8[s]")), TypeError, r"got datetime64\[s\]"),
+    "durations": (linear(initial=np.timedelta64(1, "s")), TypeError, "initial must be of .* got"),
+    "masked": (linear(t=np.ma.ones(4)), TypeError, "t must be a plain array; got a masked array"),
+    "masked in Dask": (
+        linear(t=da.ma.masked_array(da.ones(4), mask=[1, 0, 0, 0])),
+        TypeError,
+        "t must be plain; got chunks of masked arrays",
+    ),
+    "a GPU": (
+        linear(t=OnAGpu()),
+        TypeError,
+        "t must be a CuPy array; got .*OnAGpu: wrap it with cupy.asarray",
+    ),
+    "lazy": (
+        linear(t=dask.delayed(ONES)),
+        TypeError,
+        "t must be a NumPy or Dask array; got a lazy Delayed.*: convert it to a Dask array",
+    ),
+    "Coefficient as initial": (
+        linear(initial=mgrec.Coefficient(lambda i: i)),
+        TypeError,
+        "initial must be of .* got object",
+    ),
+    "array of a coefficient": (
+        linear(s=mgrec.Coefficient(lambda i, x: x, ONES > 0)),
+        TypeError,
+        "array 0 of s must be of .* got bool",
+    ),
+    "too large for int8": (
+        linear(s=300, t=np.ones(4, np.int8)),
+        ValueError,
+        "s must be representable in int8; got 300",
+    ),
+    "negative for uint8": (
+        linear(initial=-1, s=2, t=np.ones(4, np.uint8)),
+        ValueError,
+        "initial must be representable in uint8; got -1",
+    ),
+    "too large for float64": (linear(s=10**400), ValueError, "s must be representable in float64"),
+    "shapes": (linear(s=np.ones(3)), ValueError, r"must broadcast; got s: \(3,\), t: \(4,\)"),
+    "shape of an array of a coefficient": (
+        linear(s=mgrec.Coefficient(lambda i, x: x, np.ones(3))),
+        ValueError,
+        r"must broadcast; got s: \[\(3,\)\], t: \(4,\)",
+    ),
+    "scalars": (linear(t=1.0), ValueError, "s and t must have at least one array among them"),
+    "axis too large": (linear(axis=1), ValueError, r"axis must be from -1 to 0 .*\(4,\); got 1"),
+    "axis too small": (linear(t=TABLE, axis=-3), ValueError, "axis must be from -2 to 1 .* got -3"),
+    "axis of floats": (linear(axis=0.0), TypeError, "axis must be an integer; got 0.0"),
+    "no axis": (linear(axis=None), TypeError, "axis must be an integer; got None"),
+    "initial of an array for one row": (
+        linear(initial=[1.0, 2.0]),
+        ValueError,
+        r"initial must be a scalar or have shape \(\), the shape without axis 0; got \(2,\)",
+    ),
+    "initial of too many rows": (
+        linear(t=TABLE, initial=np.ones(3)),
+        ValueError,
+        r"have shape \(2,\), the shape without axis 1; got \(3,\)",
+    ),
+    "initial like t": (linear(t=TABLE, initial=TABLE), ValueError, r"got \(2, 4\)"),
+    "memory": (
+        linear(memory="all"),
+        ValueError,
+        "memory must be 'stream' or 'two-pass'; got 'all'",
+    ),
+    "no transfer map": (
+        scan(ONES, transfer_map=np.add),
+        TypeError,
+        "transfer_map must be a TransferMap; got <ufunc 'add'>",
+    ),
+    "too few operands": (
+        scan(ONES),
+        ValueError,
+        r"lift of max_plus takes 2 operands \('s', 'c'\); got 1",
+    ),
+    "too many operands": (scan(ONES, 0, 0), ValueError, "takes 2 operands .*; got 3"),
+    "named as in lift": (scan(ONES, ONES > 0), TypeError, "c must be of .* got bool"),
+    "a state of one scalar for two": (
+        scan(ONES, 1, 1, 0, 0, 0, transfer_map=mgrec.maps.matrix2),
+        ValueError,
+        "initial must be a state that apply of matrix2 takes; got one",
+    ),
+    "a state of three scalars for two": (
+        scan(ONES, 1, 1, 0, 0, 0, transfer_map=mgrec.maps.matrix2, initial=(0, 0, 0)),
+        ValueError,
+        "initial must be a state that apply of matrix2 takes; got a tuple of 3",
+    ),
+    "a state of two scalars for one": (
+        scan(ONES, 0, initial=(0.0, 0.0)),
+        ValueError,
+        "initial must be .* apply of max_plus .* got a tuple of 2",
+    ),
+    "a tuple of one": (scan(ONES, 0, initial=(0.0,)), ValueError, "got a tuple of 1"),
+    "complex rational": (
+        lambda: mgrec.rational_recurrence(1j, ONES, 1, 0, 0),
+        TypeError,
+        "a, b, c, d must be real; got complex128",
+    ),
+    "unknown and NumPy": (
+        linear(s=ONES, t=da.ones(4, chunks=2)[da.ones(4, chunks=2) > 0]),
+        ValueError,
+        "(?i)compute_chunk_sizes",
+    ),
+    "numbers of unknown chunks": (
+        linear(
+            s=da.ones(4, chunks=1)[da.ones(4, chunks=1) > 0],
+            t=da.ones(4, chunks=2)[da.ones(4, chunks=2) > 0],
+        ),
+        ValueError,
+        "same number of chunks along axis 0; got 4 and 2",
+    ),
+    "an index in unknown chunks": (
+        linear(
+            s=mgrec.Coefficient(lambda i: 1 / (i + 1)),
+            t=da.ones(4, chunks=2)[da.ones(4, chunks=2) > 0],
+        ),
+        ValueError,
+        r"Coefficient needs the index.*compute_chunk_sizes\(\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name):
+    call, kind, message = REFUSED[name]
+    with pytest.raises(kind, match=message):
+        call()
+
+
+def test_a_lazy_dataset_says_how_to_pass_it():
+    xarray = pytest.importorskip("xarray")
+    lazy = xarray.Dataset({"rain": ("day", da.ones(4, chunks=2))})
+    with pytest.raises(
+        TypeError, match=r"got a lazy Dataset: pass a DataArray, or import mgrec\.xarray"
+    ):
+        mgrec.linear_recurrence(0.5, lazy)
+
+
+@pytest.mark.parametrize(
+    ("s", "t", "initial", "result", "computed"),
+    [
+        (0.5, np.ones(3, np.float32), None, "f4", "f4"),
+        (np.float64(0.5), np.ones(3, np.float32), None, "f8", "f8"),
+        (0.5, np.ones(3, np.float32), np.float64(1), "f8", "f8"),
+        (0.5, np.ones(3, np.float16), 1, "f2", "f4"),
+        (2, np.ones(3, np.int8), None, "i1", "i1"),
+        (np.int8(2), np.ones(3, np.uint8), None, "i2", "i2"),
+        (np.uint64(2), np.ones(3, np.int64), None, "f8", "f8"),
+        (0.5, np.ones(3, np.int8), None, "f8", "f8"),
+        (1j, np.ones(3, np.float32), None, "c8", "c8"),
+        (2, np.ones(3, ">i4"), None, "i4", "i4"),
+        (mgrec.Coefficient(lambda i: i), np.ones(3, np.float32), None, "f4", "f4"),
+        (mgrec.Coefficient(lambda i: i), np.ones(3, np.int8), None, "f8", "f8"),
+    ],
+)
+def test_dtype_of_result_and_of_computation(s, t, initial, result, computed):
+    start = 0 if initial is None else initial
+    problem = check(affine, {"s": s, "t": t}, start, -1, False)
+    recurrence = problem.recurrence
+    assert (recurrence.result_dtype, recurrence.dtype) == (np.dtype(result), np.dtype(computed))
+    assert mgrec.linear_recurrence(s, t, initial).dtype == np.dtype(result)
+
+
+def test_rational_recurrences_of_integers_are_of_floats():
+    assert mgrec.rational_recurrence(1, np.ones(3, np.int32), 1, 0, 1).dtype == np.float64
+
+
+def test_lists_and_tuples_are_arrays():
+    w = mgrec.linear_recurrence([0.5, 2.0], [[1, 1], [2, 2]], (1.0, 3.0))
+    assert w.tolist() == [[1.5, 4.0], [3.5, 9.0]]
+
+
+def test_subclasses_of_arrays_become_plain():
+    class Tagged(np.ndarray):
+        pass
+
+    w = mgrec.linear_recurrence(0.5, TABLE.view(Tagged))
+    assert type(w) is np.ndarray
+    np.testing.assert_array_equal(w, mgrec.linear_recurrence(0.5, TABLE))
+
+
+def test_initial_broadcasts_over_rows():
+    t = np.zeros((2, 3, 4))
+    for initial in (2.0, np.full(3, 2.0), np.full((2, 1), 2.0), np.full((2, 3), 2.0)):
+        assert (mgrec.linear_recurrence(1.0, t, initial) == 2).all()

@@ -1,0 +1,383 @@
+"""Dask arrays: lazy in and lazy out, the same chunks, keys that every process finds again."""
+
+import subprocess
+import sys
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from cases import CASES, as_tuple, chunked, expanded, map_arrays
+from dask._task_spec import Alias
+from graphs import check_graph
+
+import mgrec
+from mgrec.distributed.graph import groups, packed
+from mgrec.signal import lfilter
+
+T = np.linspace(-1, 1, 50)
+S = np.linspace(0.1, 0.9, 50)
+W = mgrec.linear_recurrence(S, T, 2.0)
+
+
+def lazy(array, *sizes):
+    return da.from_array(array, chunks=(sizes,) if len(sizes) > 1 else sizes)
+
+
+def unknown(array, *sizes):
+    """The same values, in chunks whose sizes Dask does not know."""
+    known = lazy(array, *sizes)
+    return known[known > -np.inf]
+
+
+def forbidden(*_, **__):
+    raise AssertionError("something was computed")
+
+
+def close(result, wanted=W):
+    check_graph(result)
+    computed = result.compute(scheduler="sync")
+    assert computed.dtype == wanted.dtype == result.dtype
+    np.testing.assert_allclose(computed, wanted, rtol=1e-13, atol=1e-15)
+
+
+@pytest.mark.parametrize("memory", ["stream", "two-pass"])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_nothing_is_computed_while_building(case, memory):
+    operands, initial = case.draw(np.random.default_rng(0), (4, 60), 1, "float64")
+
+    def raising(array):
+        chunks = chunked(array, -1, 20)
+        return chunks.map_blocks(forbidden, meta=chunks._meta) if np.ndim(array) else array
+
+    arrays = [map_arrays(raising, operand) for operand in operands]
+    with dask.config.set(scheduler=forbidden):
+        results = case.solve(*arrays, initial=initial, memory=memory)
+    for result in as_tuple(results):
+        assert isinstance(result, da.Array)
+        assert (result.shape, result.chunks) == ((4, 60), ((2, 2), (20, 20, 20)))
+        assert type(result._meta) is np.ndarray
+        assert (result._meta.ndim, result._meta.dtype, result.dtype) == (2, float, float)
+        with pytest.raises(AssertionError, match="something was computed"):
+            result.compute(scheduler="sync")
+
+
+def test_chunks_are_those_of_t():
+    s, t = lazy(S, 20, 30), lazy(T, 5, 44, 1)
+    assert mgrec.linear_recurrence(s, t, 2.0).chunks == t.chunks
+    close(mgrec.linear_recurrence(s, t, 2.0))
+    assert mgrec.linear_recurrence(s, T, 2.0).chunks == s.chunks
+    close(mgrec.linear_recurrence(s, T, 2.0))
+    close(mgrec.linear_recurrence(S, t, 2.0))
+    table = da.ones((6, 50), chunks=((1, 5), (50,)))
+    assert mgrec.linear_recurrence(s, table).chunks == table.chunks
+    assert mgrec.linear_recurrence(table, t).chunks == ((1, 5), (5, 44, 1))
+
+
+@pytest.mark.parametrize("sizes", [(0, 50), (50, 0), (0, 0, 25, 0, 25, 0), (1,) * 50, (0, 0, 50)])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_chunks_of_no_step_and_of_one(sizes, reverse):
+    wanted = mgrec.linear_recurrence(S, T, 2.0, reverse=reverse)
+    result = mgrec.linear_recurrence(lazy(S, *sizes), lazy(T, *sizes), 2.0, reverse=reverse)
+    assert result.chunks == (sizes,)
+    close(result, wanted)
+
+
+def test_operands_of_no_step_are_cut_alike():
+    s, t = lazy(np.ones(0), 0, 0, 0), lazy(np.ones(0), 0, 0)
+    result = mgrec.linear_recurrence(s, t)
+    assert result.chunks == t.chunks
+    assert result.compute(scheduler="sync").shape == (0,)
+
+
+@pytest.mark.extended
+def test_chunks_of_no_row():
+    t = da.ones((4, 9), chunks=((0, 3, 0, 1), 4))
+    close(mgrec.linear_recurrence(0.5, t), mgrec.linear_recurrence(0.5, np.ones((4, 9))))
+    close(
+        mgrec.linear_recurrence(0.5, t, axis=0),
+        mgrec.linear_recurrence(0.5, np.ones((4, 9)), axis=0),
+    )
+
+
+@pytest.mark.parametrize("memory", ["stream", "two-pass"])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_unknown_chunk_sizes(memory, reverse):
+    wanted = mgrec.linear_recurrence(S, T, 2.0, reverse=reverse)
+    sizes = (7, 20, 0, 23)
+    for s in (unknown(S, *sizes), lazy(S, *sizes)):
+        result = mgrec.linear_recurrence(s, unknown(T, *sizes), 2.0, reverse=reverse, memory=memory)
+        assert np.isnan(result.shape[0])
+        close(result, wanted)
+    constant = mgrec.linear_recurrence(0.5, unknown(T, *sizes), reverse=reverse)
+    close(constant, mgrec.linear_recurrence(0.5, T, reverse=reverse))
+
+
+def test_a_mismatch_of_unknown_chunks_names_the_chunk():
+    result = mgrec.linear_recurrence(unknown(S, 10, 20, 20), unknown(T, 10, 25, 15))
+    with pytest.raises(ValueError, match=r"same sizes; chunk \(1,\) got \(20,\) and \(25,\)"):
+        result.compute(scheduler="sync")
+
+
+DERIVED = {
+    "slice": lambda x: x[1:],
+    "chunks dropped": lambda x: x[30:],
+    "reshape": lambda x: x.reshape(2, 25).reshape(50),
+    "rechunk": lambda x: x.rechunk(((20, 5, 25),)),
+    "rechunk with empty chunks": lambda x: x.rechunk(((0, 25, 0, 25, 0),)),
+    "transpose": lambda x: x.reshape(1, 50).T[:, 0],
+    "stack": lambda x: da.stack([x, x])[1],
+    "concatenate": lambda x: da.concatenate([x, x]),
+    "filter": lambda x: x[x > 0],
+    "persist": lambda x: x.persist(scheduler="sync")[2:],
+    "overlap": lambda x: x.map_overlap(lambda b: b + 1, depth=1, boundary="none"),
+}
+
+
+@pytest.mark.parametrize("name", DERIVED)
+def test_two_pass_reads_any_array_again(name):
+    t = DERIVED[name](lazy(T, 25, 25))
+    wanted = mgrec.linear_recurrence(0.5, t.compute(scheduler="sync"))
+    result = mgrec.linear_recurrence(0.5, t, memory="two-pass")
+    close(result, wanted)
+    assert result.name == mgrec.linear_recurrence(0.5, t, memory="two-pass").name
+
+
+def test_two_pass_reads_twice():
+    reads = []
+
+    def read(block):
+        reads.append(1)
+        return block
+
+    t = lazy(T, 10, 10, 10, 20).map_blocks(read, meta=np.empty(0))
+    for memory, most in (("stream", 4), ("two-pass", 8)):
+        reads.clear()
+        mgrec.linear_recurrence(0.5, t, memory=memory).compute(scheduler="sync")
+        assert most - 1 <= len(reads) <= most
+
+
+def test_initial_as_a_dask_array():
+    table = np.arange(12.0).reshape(3, 4)
+    start = np.array([1.0, 2.0, 3.0])
+    wanted = mgrec.linear_recurrence(0.5, table, start)
+    t = da.from_array(table, chunks=(2, 2))
+    for initial in (start, lazy(start, 2, 1), lazy(start, 3), lazy(start, 1, 1, 1)):
+        close(mgrec.linear_recurrence(0.5, t, initial), wanted)
+    close(mgrec.linear_recurrence(0.5, table, lazy(start, 2, 1)), wanted)
+    close(mgrec.linear_recurrence(S, lazy(T, 10, 40), da.asarray(2.0)))
+    close(
+        mgrec.linear_recurrence(S, T, lazy(T, 10, 40).sum()), mgrec.linear_recurrence(S, T, T.sum())
+    )
+
+
+def test_states_of_several_scalars():
+    a = np.array([0.5, 0.25, 1.0, 2.0, 0.125])
+    wanted = mgrec.scan(mgrec.maps.matrix2, a, 1.0, 1.0, 0.0, 0.0, 0.0, initial=(1.0, 2.0))
+    x, y = mgrec.scan(
+        mgrec.maps.matrix2,
+        *(lazy(a, 2, 3), 1.0, 1.0, 0.0, 0.0, 0.0),
+        initial=(1.0, da.asarray(2.0)),
+    )
+    computed = dask.compute(x, y, scheduler="sync")
+    np.testing.assert_allclose(computed, wanted, rtol=1e-13)
+    assert dask.base.tokenize(x) != dask.base.tokenize(y)
+
+
+def test_more_groups_than_one(monkeypatch):
+    monkeypatch.setattr(groups, "LARGEST", 2)
+    sizes = (3, 0, 7, 10, 1, 9, 20)
+    for reverse in (False, True):
+        wanted = mgrec.linear_recurrence(S, T, 2.0, reverse=reverse)
+        close(
+            mgrec.linear_recurrence(lazy(S, *sizes), lazy(T, *sizes), 2.0, reverse=reverse), wanted
+        )
+
+
+SMALL = {
+    "stream": lambda x: mgrec.linear_recurrence(x, x, 2.0),
+    "two-pass": lambda x: mgrec.linear_recurrence(x, x, 2.0, memory="two-pass"),
+    "from the end": lambda x: mgrec.linear_recurrence(0.5, x, reverse=True),
+    "rational": lambda x: mgrec.rational_recurrence(x, 1.0, 1.0, 2.0, 1.0),
+    "filter with states": lambda x: lfilter([1.0], [1.0, -0.5], x, zi=np.ones(1)),
+}
+
+
+@pytest.mark.parametrize("call", SMALL.values(), ids=SMALL)
+def test_very_many_small_chunks_take_two_tasks_each(call, monkeypatch):
+    x = da.linspace(0.1, 0.9, 600, chunks=2)
+    with dask.config.set(scheduler="sync"):
+        found = as_tuple(call(x))
+        graph = dict(dask.optimize(found[0])[0].__dask_graph__())
+        count = sum(not isinstance(task, Alias) for task in graph.values())
+        is_read_again = call is SMALL["two-pass"]
+        assert count <= 300 * (2 + is_read_again) + 11  # and groups, and states
+        assert not any(str(layer).startswith("precompute") for layer in found[0].dask.layers)
+        monkeypatch.setattr(packed, "VERY_MANY", 301)
+        wanted = as_tuple(call(x))
+        assert any(str(layer).startswith("precompute") for layer in wanted[0].dask.layers)
+        for result, other in zip(dask.compute(*found), dask.compute(*wanted), strict=True):
+            np.testing.assert_array_equal(result, other)
+
+
+def test_operands_of_large_chunks_do_not_travel():
+    for sizes, is_small in (((2048,), True), ((2049,), False)):
+        x = da.ones(300 * sizes[0], chunks=sizes)
+        result = mgrec.linear_recurrence(x, x)
+        assert is_small != any(str(layer).startswith("precompute") for layer in result.dask.layers)
+
+
+def test_operands_are_not_written():
+    s, t = S.copy(), T.copy()
+    s.flags.writeable = t.flags.writeable = False
+    result = mgrec.linear_recurrence(lazy(s, 20, 30), lazy(t, 25, 25), 2.0)
+    close(result)
+    persisted = lazy(T.copy(), 25, 25).persist(scheduler="sync")
+    mgrec.linear_recurrence(0.5, persisted).compute(scheduler="sync")
+    np.testing.assert_array_equal(persisted.compute(scheduler="sync"), T)
+
+
+def test_the_same_bits_in_every_run():
+    s, t = lazy(np.tile(S, 40), 300), lazy(np.tile(T, 40), 300)
+    one = mgrec.linear_recurrence(s, t).compute(scheduler="sync")
+    for _ in range(3):
+        again = mgrec.linear_recurrence(s, t).compute(scheduler="threads", num_workers=4)
+        np.testing.assert_array_equal(again, one)
+
+
+def test_threads_of_dask_share_kernels():
+    t = da.ones((64, 200), chunks=(1, 50))
+    close(mgrec.linear_recurrence(0.5, t), mgrec.linear_recurrence(0.5, np.ones((64, 200))))
+    result = mgrec.linear_recurrence(0.5, t).compute(scheduler="threads", num_workers=8)
+    assert result.shape == (64, 200)
+
+
+# --- keys
+
+
+def of(rate):
+    return mgrec.Coefficient(lambda i, x: rate + np.sin(x + i), np.ones(50))
+
+
+CALLS = {
+    "plain": lambda: mgrec.linear_recurrence(lazy(S, 25, 25), lazy(T, 25, 25), 2.0),
+    "other initial": lambda: mgrec.linear_recurrence(lazy(S, 25, 25), lazy(T, 25, 25), 3.0),
+    "reverse": lambda: mgrec.linear_recurrence(lazy(S, 25, 25), lazy(T, 25, 25), 2.0, reverse=True),
+    "two-pass": lambda: mgrec.linear_recurrence(
+        lazy(S, 25, 25), lazy(T, 25, 25), 2.0, memory="two-pass"
+    ),
+    "chunks": lambda: mgrec.linear_recurrence(lazy(S, 25, 25), lazy(T, 20, 30), 2.0),
+    "scalar": lambda: mgrec.linear_recurrence(0.5, lazy(T, 25, 25), 2.0),
+    "other scalar": lambda: mgrec.linear_recurrence(0.25, lazy(T, 25, 25), 2.0),
+    "NumPy": lambda: mgrec.linear_recurrence(S, lazy(T, 25, 25), 2.0),
+    "other NumPy": lambda: mgrec.linear_recurrence(S + 1, lazy(T, 25, 25), 2.0),
+    "swapped": lambda: mgrec.linear_recurrence(lazy(T, 25, 25), lazy(S, 25, 25), 2.0),
+    "coefficient": lambda: mgrec.linear_recurrence(of(0.5), lazy(T, 25, 25), 2.0),
+    "other coefficient": lambda: mgrec.linear_recurrence(of(0.25), lazy(T, 25, 25), 2.0),
+    "max_plus": lambda: mgrec.scan(
+        mgrec.maps.max_plus, lazy(S, 25, 25), lazy(T, 25, 25), initial=2.0
+    ),
+    "min_plus": lambda: mgrec.scan(
+        mgrec.maps.min_plus, lazy(S, 25, 25), lazy(T, 25, 25), initial=2.0
+    ),
+}
+
+
+def test_equal_calls_share_keys_and_others_do_not():
+    names = {name: call().name for name, call in CALLS.items()}
+    assert {name: call().name for name, call in CALLS.items()} == names
+    assert len(set(names.values())) == len(CALLS)
+    keys = set(CALLS["plain"]().__dask_graph__())
+    assert keys == set(CALLS["plain"]().__dask_graph__())
+
+
+def test_keys_are_those_of_another_process():
+    code = "import test_dask; print(*(call().name for call in test_dask.CALLS.values()))"
+    paths = [*sys.path, *({p for p in sys.path if p.endswith("tests")}), __file__.rsplit("/", 1)[0]]
+    script = f"import sys; sys.path[:0] = {paths!r}; {code}"
+    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert out.stdout.split() == [call().name for call in CALLS.values()]
+
+
+def test_phases_have_their_names_in_the_keys():
+    graph = CALLS["two-pass"]().__dask_graph__()
+    for phase in ("pack", "pack-again", "precompute", "propagate", "determine"):
+        assert any(str(layer).startswith(phase) for layer in graph.layers)
+
+
+# --- inside xarray
+
+
+def soil_moisture(xarray, rain, loss):
+    """Water that stays from day to day: w = loss·w + rain, on the last axis of both."""
+    return xarray.apply_ufunc(
+        lambda s, t: mgrec.linear_recurrence(s, t, axis=-1),
+        *(loss, rain),
+        input_core_dims=[["time"], ["time"]],
+        output_core_dims=[["time"]],
+        dask="allowed",
+    )
+
+
+@pytest.mark.parametrize("chunks", [None, {"time": 10, "x": 2}])
+def test_xarray_along_time(chunks):
+    xarray = pytest.importorskip("xarray")
+    generator = np.random.default_rng(0)
+    days = np.arange(np.datetime64("2024-01-01"), np.datetime64("2024-02-20"))
+    rain = xarray.DataArray(
+        generator.exponential(size=(50, 3)), {"time": days, "x": [1.0, 2.0, 3.0]}, ("time", "x")
+    )
+    loss = xarray.DataArray(generator.uniform(0.5, 0.9, 50), {"time": days}, ("time",))
+    wanted = mgrec.linear_recurrence(loss.values[:, None], rain.values, axis=0)
+    if chunks:
+        rain, loss = rain.chunk(chunks), loss.chunk(time=10)
+    water = soil_moisture(xarray, rain, loss)
+    assert (water.chunks is not None) == (chunks is not None)
+    assert water.dims == ("x", "time")
+    assert (water.time == days).all()
+    np.testing.assert_allclose(water.transpose("time", "x").values, wanted, rtol=1e-13)
+
+
+def test_a_wrong_number_in_one_chunk_is_seen():
+    with pytest.raises(AssertionError):
+        close(mgrec.linear_recurrence(lazy(S, 25, 25), lazy(T + 1e-9, 25, 25), 2.0))
+
+
+def test_expanded_operands_are_the_arrays_of_a_coefficient():
+    (expected,) = expanded([mgrec.Coefficient(lambda i, x: x + i, np.ones(3))], 0)
+    assert expected.tolist() == [1, 2, 3]
+
+
+def test_one_step_may_stand_beside_an_empty_chunk():
+    s = da.full((1, 1), 0.5, chunks=((1, 0), (0, 1)))
+    t = da.ones((2, 6), chunks=(1, 3))
+    close(mgrec.linear_recurrence(s, t), mgrec.linear_recurrence(0.5, np.ones((2, 6))))
+
+
+def test_a_chunk_may_have_no_rows_of_many_columns():
+    x = np.ones((3, 8, 25))
+    t = da.from_array(x, chunks=((0, 3, 0), 4, 25))
+    close(mgrec.linear_recurrence(0.5, t, axis=1), mgrec.linear_recurrence(0.5, x, axis=1))
+
+
+LIARS = {
+    "constant": lambda t: mgrec.linear_recurrence(0.5, t),
+    "arrays": lambda t: mgrec.linear_recurrence(da.ones(30, chunks=10), t),
+    "coefficient": lambda t: mgrec.linear_recurrence(mgrec.Coefficient(lambda i, x: x, t), 1.0),
+    "scan": lambda t: mgrec.scan(mgrec.maps.max_plus, 0.5, t, initial=0.0),
+    "lfilter": lambda t: lfilter([1.0], [1.0, -0.5], t),
+}
+
+
+@pytest.mark.parametrize(
+    "dtype", ["f4", *(pytest.param(d, marks=pytest.mark.extended) for d in ("i8", "c16"))]
+)
+@pytest.mark.parametrize("name", LIARS)
+def test_chunks_of_another_dtype_than_their_array_tells_are_refused(name, dtype):
+    t = da.ones(30, chunks=10)
+    liar = t.map_blocks(lambda block: block.astype(dtype), meta=np.empty(0))
+    with pytest.raises(TypeError, match=r"that their array tells, float64; chunk \(\d,\) is"):
+        LIARS[name](liar).compute(scheduler="sync")
+    # Who tells the truth is served; a coefficient does not make a recurrence complex.
+    if (name, dtype) != ("coefficient", "c16"):
+        assert LIARS[name](t.astype(dtype)).compute(scheduler="sync").shape == (30,)

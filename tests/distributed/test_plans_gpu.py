@@ -1,0 +1,151 @@
+"""Plans and single solves over chunks of GPUs: the graph's bits, and no operand moves.
+
+One worker a GPU with dask-cuda; where it is not installed, or there is one GPU, two workers that
+share a GPU.
+"""
+
+import os
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from clusters import cluster_of_gpus
+from distributed import Client, wait
+
+import mgrec
+import mgrec.dask
+from mgrec.signal import lfilter, sosfilt
+
+pytestmark = pytest.mark.gpu
+
+CHUNKS, CHUNK = 20, 3000
+SOS = [[0.2, 0.1, 0.0, 1.0, -0.5, 0.1], [1.0, 0.5, 0.0, 1.0, -0.3, 0.2]]
+CASES = {
+    "constant": (mgrec.linear_recurrence, lambda s, t: (0.5, t), {"initial": 2.0}),
+    "arrays": (mgrec.linear_recurrence, lambda s, t: (s, t), {"reverse": True}),
+    "max-plus": (mgrec.scan, lambda s, t: (mgrec.maps.max_plus, s, t), {"initial": 0.25}),
+    "rational": (mgrec.rational_recurrence, lambda s, t: (s, t, 0.5, 2.0), {"initial": 0.25}),
+    "lfilter": (lfilter, lambda s, t: ([0.2, 0.3], [1.0, -0.9, 0.5], t), {}),
+    "sosfilt with zi": (sosfilt, lambda s, t: (SOS, t), {"zi": np.ones((2, 2))}),
+}
+
+
+@pytest.fixture(scope="module")
+def client():
+    patient = dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})
+    with patient, cluster_of_gpus() as cluster, Client(cluster) as client:
+        client.wait_for_workers(2, timeout=120)
+        mgrec.dask.pin_operands(client)
+        yield client
+
+
+def on_gpu(block):
+    import cupy
+
+    return cupy.asarray(block)
+
+
+@pytest.fixture
+def arrays(client):
+    import cupy
+
+    rng = np.random.default_rng(8)
+    values = rng.uniform(-0.9, 0.9, CHUNKS * CHUNK), rng.standard_normal(CHUNKS * CHUNK)
+    placed = mgrec.dask.colocate(
+        *(
+            da.from_array(value, chunks=CHUNK).map_blocks(on_gpu, meta=cupy.empty(0))
+            for value in values
+        )
+    )
+    # Not every case reads both: the first is still on its way to the second.
+    wait(placed)
+    return placed
+
+
+def fetched(solved):
+    """The arrays of a result, which must be on GPUs but for states, on the host."""
+    if isinstance(solved, tuple):
+        return [array for each in solved for array in fetched(each)]
+    if isinstance(solved, da.Array):
+        return [solved.map_blocks(to_host, meta=np.empty(0)).compute()]
+    return [solved]
+
+
+def to_host(block):
+    return block.get()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_without_a_graph_the_bits_are_the_graphs(client, arrays, name):
+    recurrence, of, options = CASES[name]
+    wanted = fetched(recurrence(*of(*arrays), **options))
+    client.run(lambda dask_worker: dask_worker.transfer_outgoing_log.clear())
+    with mgrec.plan(recurrence, *of(*arrays), **options) as plan:
+        solves = [plan(), plan(*of(*arrays)), mgrec.dask.solve(recurrence, *of(*arrays), **options)]
+    logs = client.run(lambda dask_worker: list(dask_worker.transfer_outgoing_log))
+    assert not {str(key) for log in logs.values() for sent in log for key in sent["keys"]}
+    for solved in solves:
+        for own, graphs in zip(fetched(solved), wanted, strict=True):
+            np.testing.assert_array_equal(own, graphs)
+
+
+def test_results_are_operands_of_the_next_solve(arrays):
+    s, t = arrays
+    wanted = fetched(mgrec.linear_recurrence(s, mgrec.linear_recurrence(s, t)))
+    with mgrec.plan(mgrec.linear_recurrence, s, t) as plan:
+        np.testing.assert_array_equal(fetched(plan(s, plan())), wanted)
+
+
+def test_a_worker_that_dies_in_a_solve_costs_time_alone(client, arrays):
+    wanted = fetched(mgrec.linear_recurrence(*arrays))
+    victim = next(iter(client.nthreads()))
+    client.run(_die_in_the_next, workers=[victim])
+    w = mgrec.dask.solve(mgrec.linear_recurrence, *arrays)
+    np.testing.assert_array_equal(fetched(w), wanted)
+    assert victim not in client.nthreads()
+
+
+def _die_in_the_next():
+    from mgrec.distributed.plan import shards
+
+    shards.finish_block = lambda *_: os._exit(1)
+
+
+GRIDS = {
+    "table": (mgrec.summed_area_table, {"dtype": "f4"}),
+    "table of integers": (mgrec.summed_area_table, {"dtype": "i8"}),
+    "loop": (mgrec.wavefront, {"weights": (0.5, 0.25, -0.5)}),
+}
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_a_plan_of_a_grid_has_the_bits_of_the_graph(client, name):
+    import cupy
+
+    recurrence, options = GRIDS[name]
+    kind = "i4" if name == "table of integers" else "f4"
+    values = (np.random.default_rng(9).normal(size=(2048, 1024)) * 100).astype(kind)
+    x = da.from_array(values, chunks=(512, 512))
+    x = x.map_blocks(on_gpu, meta=cupy.empty((0, 0), kind)).persist()
+    wanted = fetched(recurrence(x, **options))
+    with mgrec.plan(recurrence, x, **options) as plan:
+        solves = [plan(), plan(), mgrec.dask.solve(recurrence, x, **options)]
+    for solved in solves:
+        np.testing.assert_array_equal(fetched(solved), wanted)
+
+
+@pytest.mark.parametrize("mode", ["local", "global"])
+def test_a_plan_of_an_alignment_has_the_score_of_one_call(client, mode):
+    import cupy
+
+    scores = {"match": 2, "mismatch": -3, "gap": -5, "extend": -2, "mode": mode}
+    pair = np.random.default_rng(10).integers(0, 4, (2, 9000), dtype=np.uint8)
+    lazy = [
+        da.from_array(each, chunks=3000).map_blocks(on_gpu, meta=cupy.empty(0, np.uint8))
+        for each in pair
+    ]
+    wanted = tuple(mgrec.smith_waterman(*pair, **scores))
+    assert tuple(mgrec.dask.solve(mgrec.smith_waterman, *lazy, **scores)) == wanted
+    with mgrec.plan(mgrec.smith_waterman, *lazy, **scores) as plan:
+        assert tuple(plan()) == tuple(plan()) == wanted

@@ -1,0 +1,470 @@
+"""Workers that are lost around a solve of a plan: it ends, and takes nothing else along."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import threading
+import time
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster, Worker, wait
+from distributed.client import FutureCancelledError
+
+import mgrec
+import mgrec.dask
+from mgrec.distributed.plan import internals
+from mgrec.distributed.plan import plans as dask_plans
+from mgrec.distributed.plan import session as plan_session
+from mgrec.distributed.plan import shards as plan_shards
+from mgrec.distributed.plan import worker as plan_worker
+
+LOST = "the plan lost its worker .*Build the plan anew"
+
+
+@pytest.fixture
+def client():
+    with Client(processes=False, n_workers=2, threads_per_worker=1, dashboard_address=":0") as own:
+        yield own
+
+
+@pytest.fixture
+def t(client):
+    t = da.ones(40, chunks=10).persist()
+    wait(list(t.dask.layers[t.name].values()))
+    return t
+
+
+async def lose(client, number):
+    await client.cluster.workers[number].close()
+    while len(client.cluster.scheduler.workers) > 1:
+        await asyncio.sleep(0.01)
+
+
+def workers_of(client):
+    return list(client.cluster.workers.values())
+
+
+def plugins_of(client):
+    return [worker.plugins[plan_worker.NAME] for worker in workers_of(client)]
+
+
+def wait_until(is_so, seconds=10):
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_worker_is_lost_when_chunks_are_assigned(client, t, monkeypatch, moment):
+    """Its operands are computed again, and the plan is built on what is left."""
+    lost = []
+
+    def assign_and_lose(*arguments):
+        if moment == "before" and not lost:
+            lost.append(client.sync(lose, client, 0))
+        shards = assigning(*arguments)
+        if moment == "after" and not lost:
+            lost.append(client.sync(lose, client, 0))
+        return shards
+
+    assigning = dask_plans.assign
+    monkeypatch.setattr(dask_plans, "assign", assign_and_lose)
+    with mgrec.plan(mgrec.linear_recurrence, 0.5, t.map_blocks(np.copy), timeout=2.0) as solve:
+        np.testing.assert_array_equal(solve()[:2].compute(), [1, 1.5])
+
+
+def test_a_worker_is_lost_with_results_and_the_client_keeps_what_else_it_holds(client, t):
+    kept = client.persist(da.ones(2, chunks=1) + 1)
+    solve = mgrec.plan(mgrec.linear_recurrence, 0.5, t)
+    assert len(solve._shards) == 2
+    unused, used = solve(), solve()
+    wait(used)
+    client.sync(lose, client, 0)
+    for _ in range(2):  # raised by the call that loses it, and by every later call
+        with pytest.raises(mgrec.dask.WorkerLostError, match=LOST):
+            solve()
+    assert repr(solve).endswith("2 workers, lost>")
+    with pytest.raises(mgrec.dask.WorkerLostError, match=LOST):
+        unused.compute()
+    with pytest.raises(FutureCancelledError):
+        used.compute()
+    np.testing.assert_array_equal(kept.compute(), 2)
+
+
+def test_the_scheduler_does_not_drop_a_client_whose_worker_is_lost(client, t):
+    kept = client.persist(da.ones(2, chunks=1) + 1)
+    there, gone = (worker.address for worker in workers_of(client))
+    results = {"solved-gone": (gone, 8), "solved-there": (there, 8)}
+    client.sync(lose, client, 1)
+    found = client.sync(internals.register, client, results)
+    assert found == [gone]
+    np.testing.assert_array_equal(kept.compute(), 2)
+    assert client.cluster.scheduler.clients[client.id].wants_what >= {
+        client.cluster.scheduler.tasks["solved-there"]
+    }
+
+
+def failing_at(monkeypatch, phase, place):
+    """Make a phase of one chunk raise."""
+
+    def fail(*arguments):
+        chunk = arguments[1] if phase == "finish_block" else arguments[0][0]
+        if chunk.pack.place == place:
+            raise ZeroDivisionError(f"chunk {place}")
+        return phase_of(*arguments)
+
+    phase_of = getattr(plan_shards, phase)
+    monkeypatch.setattr(plan_shards, phase, fail)
+
+
+@pytest.mark.parametrize("phase", ["summarise_blocks", "finish_block"])
+def test_an_error_of_a_chunk_surfaces_at_once_and_the_plan_goes_on(client, t, monkeypatch, phase):
+    """The other shard waits for a summary that never comes: it gives the solve up."""
+    solve = mgrec.plan(mgrec.linear_recurrence, 0.5, t)
+    solve()
+    with monkeypatch.context() as patch:
+        failing_at(patch, phase, (0,))
+        start = time.monotonic()
+        with pytest.raises(ZeroDivisionError, match=r"chunk \(0,\)"):
+            solve()
+        first, second = solve.submit(0.5, t), None
+        second = solve.submit(0.5, first)
+        for failed in (second, first):  # where the result is used, and what is built on it
+            with pytest.raises(ZeroDivisionError, match=r"chunk \(0,\)"):
+                failed.compute()
+        assert time.monotonic() - start < 5
+    np.testing.assert_array_equal(solve()[:2].compute(), [1, 1.5])
+    del first, second, failed
+    gc.collect()
+    wait_until(lambda: all(not s.results for p in plugins_of(client) for s in p.sessions.values()))
+
+
+class Slow:
+    """A phase that stays at its first chunk until it may go on."""
+
+    def __init__(self, monkeypatch, phase="finish_block"):
+        self.phase, self.has_begun, self.may_end = (
+            getattr(plan_shards, phase),
+            threading.Event(),
+            threading.Event(),
+        )
+        monkeypatch.setattr(plan_shards, phase, self)
+
+    def __call__(self, *arguments):
+        self.has_begun.set()
+        self.may_end.wait(30)
+        return self.phase(*arguments)
+
+
+def no_results_left(client):
+    return not any("solved" in str(key) for worker in workers_of(client) for key in worker.data)
+
+
+def test_an_interrupted_solve_leaves_nothing_on_the_workers(client, t, monkeypatch):
+    solve = mgrec.plan(mgrec.linear_recurrence, 0.5, t)
+    slow = Slow(monkeypatch)
+    main = threading.get_ident()
+    # A shell's background jobs ignore it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    interrupt = threading.Thread(
+        target=lambda: slow.has_begun.wait() and signal.pthread_kill(main, signal.SIGINT)
+    )
+    interrupt.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            solve()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    gc.collect()
+    slow.may_end.set()
+    np.testing.assert_array_equal(solve()[:2].compute(), [1, 1.5])
+    gc.collect()
+    wait_until(lambda: no_results_left(client))
+
+
+def test_a_client_that_is_closed_in_a_solve_says_so_and_leaves_nothing(client, t, monkeypatch):
+    own = Client(client.scheduler.address, set_as_default=False)
+    with mgrec.plan(mgrec.linear_recurrence, 0.5, da.ones(40, chunks=10), client=own) as solve:
+        held = solve()
+        slow, errors = Slow(monkeypatch), []
+
+        def call():
+            try:
+                solve()
+            except RuntimeError as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=call)
+        thread.start()
+        slow.has_begun.wait(10)
+        own.close()
+        thread.join(10)
+        slow.may_end.set()
+    assert "closed" in str(errors[0])
+    wait_until(lambda: no_results_left(client))
+    wait_until(lambda: len(plugins_of(client)[0].sessions) == 0)
+    del held
+
+
+def test_a_worker_that_hangs_is_lost_and_removed(client, t, monkeypatch):
+    """A thread of it never ends, though its event loop answers."""
+    monkeypatch.setattr(dask_plans, "PATIENCE", 1.0)
+    solve = mgrec.plan(mgrec.linear_recurrence, 0.5, t, timeout=1.0)
+    solve()
+    slow = Slow(monkeypatch)
+    start = time.monotonic()
+    with pytest.raises(mgrec.dask.WorkerLostError, match=LOST):
+        solve()
+    assert time.monotonic() - start < 5
+    monkeypatch.setattr(plan_shards, "finish_block", slow.phase)
+    slow.may_end.set()
+    wait_until(lambda: len(client.cluster.scheduler.workers) < 2)
+
+
+def test_a_first_solve_may_take_its_time(client, t, monkeypatch):
+    slow = Slow(monkeypatch)
+    threading.Timer(2.0, slow.may_end.set).start()
+    with mgrec.plan(mgrec.linear_recurrence, 0.5, t, timeout=0.5) as solve:
+        np.testing.assert_array_equal(solve()[:2].compute(), [1, 1.5])
+
+
+@pytest.mark.parametrize("phase", ["summarise_blocks", "finish_block"])
+def test_a_worker_whose_event_loop_hangs_is_silent(client, t, monkeypatch, phase):
+    solve = mgrec.plan(mgrec.linear_recurrence, 0.5, t, timeout=1.0)
+    solve()
+    victim = solve._session.streams[workers_of(client)[1].address]
+    silent = threading.Event()
+
+    def hang(self, op):
+        if not silent.is_set() and self.worker.address == victim.address:
+            return
+        ping(self, op)
+
+    ping = plan_worker.Session._take_ping
+    monkeypatch.setattr(plan_worker.Session, "_take_ping", hang)
+    slow = Slow(monkeypatch, phase)
+    start = time.monotonic()
+    with pytest.raises(mgrec.dask.WorkerLostError, match=victim.address):
+        solve()
+    assert time.monotonic() - start < 3
+    silent.set()
+    slow.may_end.set()
+    with mgrec.plan(mgrec.linear_recurrence, 0.5, t) as solve:
+        np.testing.assert_array_equal(solve()[:2].compute(), [1, 1.5])
+
+
+@pytest.fixture
+def processes():
+    patient = dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})
+    own = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50)
+    with patient, own, Client(own) as client:
+        yield client
+
+
+def test_a_stopped_worker_is_lost_within_the_timeout(processes):
+    """Also where the request is larger than what the sockets' buffers take."""
+    client = processes
+    t = client.persist(da.ones((40, 100_000), chunks=(20, 50_000)))
+    wait(t)
+    initial = np.zeros(100_000)
+    wanted = mgrec.linear_recurrence(0.5, t, axis=0)[:2, -1].compute()
+    pids = {}
+    with mgrec.plan(mgrec.linear_recurrence, 0.5, t, axis=0, timeout=3.0) as solve:
+        solve(initial=initial)
+        pids = client.run(os.getpid)
+        victim = next(iter(solve._shards))
+        os.kill(pids[victim], signal.SIGSTOP)
+        try:
+            start = time.monotonic()
+            with pytest.raises(mgrec.dask.WorkerLostError, match=victim):
+                solve(initial=np.zeros((100_000,)))
+            assert time.monotonic() - start < 6
+            # The scheduler believes that the worker is there, until it does not answer us.
+            with mgrec.plan(mgrec.linear_recurrence, 0.5, t, axis=0, timeout=3.0) as anew:
+                assert victim not in anew._shards
+                np.testing.assert_array_equal(anew()[:2, -1].compute(), wanted)
+        finally:
+            os.kill(pids[victim], signal.SIGCONT)
+
+
+def test_a_worker_out_of_file_descriptors_ends_nobodys_wait(processes):
+    client = processes
+    t = client.persist(da.ones(40, chunks=10) + 0)
+    wait(t)
+    victim = next(iter(client.nthreads()))
+    client.run(_take_all_descriptors, workers=[victim])
+    try:
+        start = time.monotonic()
+        with (
+            Client(client.scheduler.address, set_as_default=False) as other,
+            mgrec.plan(mgrec.linear_recurrence, 0.5, t, client=other, timeout=3.0) as solve,
+        ):
+            np.testing.assert_array_equal(other.compute(solve()[:2]).result(), [1, 1.5])
+    except mgrec.dask.WorkerLostError:
+        pass
+    finally:
+        assert time.monotonic() - start < 60
+
+
+def _take_all_descriptors():
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")), 4096))
+
+
+@pytest.mark.parametrize("is_direct", [True, False])
+def test_a_worker_returns_at_its_old_address(client, t, monkeypatch, is_direct):
+    if not is_direct:
+        unreachable(monkeypatch)
+
+    async def start():
+        return await Worker(client.scheduler.address, port=0, nthreads=1)
+
+    async def again(port):
+        return await Worker(client.scheduler.address, port=port, nthreads=1)
+
+    def solved(address):
+        with dask.annotate(workers=[address]):
+            x = client.persist(da.ones(40, chunks=10) + 0, optimize_graph=False)
+        with mgrec.plan(mgrec.linear_recurrence, 0.5, x, timeout=5.0) as plan:
+            assert list(plan._shards) == [address]
+            return plan()[:2].compute()
+
+    scheduler = LocalCluster(n_workers=0, processes=False, dashboard_address=":0", protocol="tcp")
+    with scheduler, Client(scheduler) as client:
+        worker = client.sync(start)
+        np.testing.assert_array_equal(solved(worker.address), [1, 1.5])
+        address, port = worker.address, int(worker.address.rpartition(":")[2])
+        client.sync(worker.close)
+        worker = client.sync(again, port)
+        assert worker.address == address
+        np.testing.assert_array_equal(solved(address), [1, 1.5])
+        client.sync(worker.close)
+
+
+def unreachable(monkeypatch):
+    """Let no client connect to a worker."""
+
+    async def refuse(self, address, is_direct):
+        if is_direct:
+            raise OSError("no route to the worker")
+        return await opening(self, address, is_direct)
+
+    opening = plan_session.Session._open
+    monkeypatch.setattr(plan_session.Session, "_open", refuse)
+
+
+def test_contact_addresses_with_host_names():
+    cluster = LocalCluster(n_workers=0, processes=False, dashboard_address=":0", protocol="tcp")
+    with cluster, Client(cluster) as client:
+        port = _free_port()
+
+        async def named():
+            return await Worker(
+                cluster.scheduler_address,
+                port=port,
+                host="127.0.0.1",
+                contact_address=f"tcp://localhost:{port}",
+                nthreads=1,
+            )
+
+        worker = client.sync(named)
+        t = client.persist(da.ones(40, chunks=10))
+        with mgrec.plan(mgrec.linear_recurrence, 0.5, t) as solve:
+            np.testing.assert_array_equal(solve()[:2].compute(), [1, 1.5])
+        client.sync(worker.close)
+
+
+def _free_port():
+    import socket
+
+    with socket.socket() as own:
+        own.bind(("127.0.0.1", 0))
+        return own.getsockname()[1]
+
+
+def test_a_client_that_cannot_reach_the_workers_goes_by_way_of_the_scheduler(
+    client, t, monkeypatch
+):
+    unreachable(monkeypatch)
+    x = da.from_array(np.arange(96.0).reshape(8, 12), chunks=(4, 4))
+    with mgrec.plan(mgrec.linear_recurrence, t / 2, t) as solve:
+        for _ in range(2):
+            np.testing.assert_array_equal(solve()[:2].compute(), [1, 1.5])
+        u = solve.submit(t / 2, solve.submit(t / 2, t))
+        np.testing.assert_array_equal(u[:2].compute(), [1, 2])
+        with pytest.raises(ValueError, match="same sizes"):
+            solve(t / 2, t.map_blocks(lambda block: block[1:], dtype=float))
+    table = mgrec.dask.solve(mgrec.summed_area_table, x)
+    np.testing.assert_array_equal(table.compute(), x.compute().cumsum(0).cumsum(1))
+
+
+def test_many_clients_plans_and_threads_do_not_wait_for_each_other(client, t):
+    wanted = mgrec.linear_recurrence(0.5, t).compute()
+    others = [Client(client.scheduler.address, set_as_default=False) for _ in range(2)]
+    failures = []
+
+    def work(own):
+        try:
+            x = own.persist(da.ones(40, chunks=10) + 0)
+            with mgrec.plan(mgrec.linear_recurrence, 0.5, x, client=own) as solve:
+                for _ in range(5):
+                    solve.submit(0.5, solve())
+                np.testing.assert_array_equal(own.compute(solve()).result(), wanted)
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(own,)) for own in (client, *others) * 3]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not failures
+    assert not any(thread.is_alive() for thread in threads)
+    for own in others:
+        own.close()
+    wait_until(lambda: [len(plugin.sessions) for plugin in plugins_of(client)] == [1, 1])
+
+
+@pytest.mark.parametrize("solves", [100, pytest.param(1000, marks=pytest.mark.extended)])
+def test_solves_leave_nothing_behind(client, t, solves):
+    def state():
+        gc.collect()
+        wait_until(lambda: no_results_left(client))
+        sessions = [s for plugin in plugins_of(client) for s in plugin.sessions.values()]
+        kept = [(s.carries, s.abandoned, s.results, s.registered, s.solves) for s in sessions]
+        return {
+            "threads": threading.active_count(),
+            "files": len(os.listdir("/proc/self/fd")),
+            "futures": len(client.futures),
+            "tasks": client.sync(_count_tasks),
+            "kept by sessions": sum(len(each) for own in kept for each in own),
+            "requests": len(solve._session.asks),
+        }
+
+    with mgrec.plan(mgrec.linear_recurrence, 0.5, t) as solve:
+        solve_many(solve, t, 50)
+        before = state()
+        solve_many(solve, t, solves)
+        deadline = time.monotonic() + 20
+        # Dask opens a few connections more now and then, whatever the number of solves.
+        most = {name: count + solves // 10 for name, count in before.items()}
+        while any((after := state())[name] > most[name] for name in before):
+            assert time.monotonic() < deadline, (before, after)
+
+
+def solve_many(solve, t, count):
+    for k in range(count):
+        w = solve(0.5, t) if k % 2 else solve.submit(0.5, t)
+    wait(w)
+
+
+async def _count_tasks():
+    return len(asyncio.all_tasks())

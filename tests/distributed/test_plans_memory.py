@@ -1,0 +1,131 @@
+"""Results of plans that nobody refers to any more are freed before the next ones are allocated."""
+
+from __future__ import annotations
+
+import gc
+import time
+import weakref
+from collections import deque
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster, wait
+
+import mgrec
+from mgrec.distributed.plan import worker as plan_worker
+
+CHUNK, CHUNKS = 1 << 17, 4
+SIZE = CHUNK * 8 * CHUNKS
+# Room for two operands and two results, not for a third one. Only what Dask manages counts.
+MEMORY = {
+    "distributed.worker.memory.target": 0.6,
+    "distributed.worker.memory.spill": False,
+    "distributed.worker.memory.pause": False,
+    "distributed.worker.memory.terminate": False,
+}
+LIMIT = int(4.5 * SIZE / 0.6)
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        dask.config.set(MEMORY),
+        LocalCluster(1, processes=False, dashboard_address=":0", memory_limit=LIMIT) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def arrays(client):
+    rng = np.random.default_rng(0)
+    arrays = [da.from_array(rng.uniform(-0.5, 0.5, CHUNK * CHUNKS), chunks=CHUNK) for _ in "st"]
+    arrays = client.persist([array + 0 for array in arrays])
+    wait(arrays)
+    return arrays
+
+
+@pytest.fixture
+def alive(client, monkeypatch):
+    """The most results in memory when one is stored, in units of one array."""
+    results, most = weakref.WeakSet(), [0.0]
+
+    class Tracked:
+        pass
+
+    def store(worker, values):
+        for value in values.values():
+            owner = value
+            while owner.base is not None:
+                owner = owner.base
+            token = Tracked()
+            results.add(token)
+            weakref.finalize(owner, lambda token=token: results.discard(token))
+        most[0] = max(most[0], len(results) / CHUNKS)
+        storing(worker, values)
+
+    storing = plan_worker.store
+    monkeypatch.setattr(plan_worker, "store", store)
+    return most
+
+
+def spilled(client):
+    (worker,) = client.cluster.workers.values()
+    return len(worker.data.slow)
+
+
+def by_call(plan, s, t):
+    for _ in range(20):
+        w = plan(s, t)
+    return w
+
+
+def by_time_stepping(plan, s, t):
+    w = t
+    for _ in range(20):
+        w = plan(s, w)
+    return w
+
+
+def by_submit(plan, s, t):
+    w = t
+    for _ in range(20):
+        w = plan.submit(s, w)
+    return w
+
+
+def by_map(plan, s, t):
+    return deque(plan.map(((s, t) for _ in range(20)), in_flight=1), maxlen=1).pop()
+
+
+def with_use(plan, s, t):
+    """Tasks use every result: Dask frees it, and workers wait for that."""
+    for _ in range(20):
+        w = plan(s, t)
+        w.sum().compute()
+    return w
+
+
+@pytest.mark.parametrize("loop", [by_call, by_time_stepping, by_submit, by_map, with_use])
+def test_a_loop_neither_spills_nor_runs_out_of_memory(client, arrays, alive, loop):
+    with mgrec.plan(mgrec.linear_recurrence, *arrays) as plan:
+        w = loop(plan, *arrays)
+        assert np.isfinite(float(w.sum().compute()))
+    assert spilled(client) == 0
+    # The one before, which the client refers to or which is an operand, and the next one.
+    assert alive[0] <= 2
+    del w
+    gc.collect()
+    deadline = time.monotonic() + 10
+    (worker,) = client.cluster.workers.values()
+    while any("solved" in str(key) for key in worker.data):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_solves_in_progress_have_as_many_results_as_are_in_flight(client, arrays, alive):
+    with mgrec.plan(mgrec.linear_recurrence, 0.5, arrays[1]) as plan:
+        deque(plan.map(((0.5, arrays[1]) for _ in range(10)), in_flight=2), maxlen=0)
+    assert alive[0] <= 3  # two, and that to which the program refers

@@ -1,0 +1,172 @@
+"""Queued solves of plans: one begins while another waits for carries, and each ends on its own."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+
+import dask.array as da
+import numpy as np
+import pytest
+from distributed import Client, wait
+
+import mgrec
+from mgrec.distributed.plan import plans as dask_plans
+from mgrec.distributed.plan import shards as plan_shards
+from mgrec.distributed.plan import worker as plan_worker
+
+
+@pytest.fixture(scope="module")
+def client():
+    with Client(processes=False, n_workers=2, threads_per_worker=1, dashboard_address=":0") as own:
+        yield own
+
+
+@pytest.fixture
+def t(client):
+    """Operands of two workers, of which the second waits for the first."""
+    t = da.arange(1.0, 41.0, chunks=10).persist()
+    wait(list(t.dask.layers[t.name].values()))
+    return t
+
+
+class Phase:
+    """A phase of chunks that is counted, and that stays at one chunk until it may go on."""
+
+    def __init__(self, monkeypatch, place=(0,), name="summarise_blocks"):
+        self.place, self.phase, self.places = place, getattr(plan_shards, name), []
+        self.has_begun, self.may_end = threading.Event(), threading.Event()
+        self.error = None
+        monkeypatch.setattr(plan_shards, name, self)
+
+    def __call__(self, chunks, recurrence):
+        places = [chunk.pack.place for chunk in chunks]
+        self.places += places
+        if self.place in places:
+            self.has_begun.set()
+            assert self.may_end.wait(30)
+            error, self.error = self.error, None
+            if error is not None:
+                raise error
+        return self.phase(chunks, recurrence)
+
+
+def wait_until(is_so, seconds=10):
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def nothing_is_left(client):
+    gc.collect()
+    workers = list(client.cluster.workers.values())
+    sessions = [s for w in workers for s in w.plugins[plan_worker.NAME].sessions.values()]
+    kept = [k for s in sessions for k in (s.solves, s.carries, s.abandoned, s.results)]
+    return not any(kept) and not any("solved" in str(key) for w in workers for key in w.data)
+
+
+def last_begun(phase, solve):
+    """Whether the worker that has chunk 1 or 2, but not chunk 0, has begun so many solves."""
+    return max(phase.places.count((k,)) for k in range(1, 4)) >= solve
+
+
+def solved(operand):
+    return mgrec.linear_recurrence(0.5, np.asarray(operand))
+
+
+def test_solves_begin_while_one_waits_for_carries(client, t, monkeypatch):
+    others = [client.persist(t + k) for k in range(5)]
+    wait(others)
+    with mgrec.plan(mgrec.linear_recurrence, 0.5, t, in_flight=3) as plan:
+        phase = Phase(monkeypatch)
+        results = []
+        loop = threading.Thread(
+            target=lambda: results.extend(plan.map([(0.5, own) for own in others], in_flight=5))
+        )
+        loop.start()
+        wait_until(lambda: last_begun(phase, 3))
+        time.sleep(0.05)
+        # The first chunk's worker is at its first solve; the other one has begun as many as may be
+        # in progress at once.
+        assert phase.places.count((0,)) == 1
+        assert not last_begun(phase, 4)
+        phase.may_end.set()
+        loop.join(10)
+        for w, own in zip(results, others, strict=True):
+            np.testing.assert_allclose(w.compute(), solved(own), rtol=1e-14)
+    results.clear()
+    del w
+    wait_until(lambda: nothing_is_left(client))
+
+
+def test_a_queue_of_steps_has_the_bits_of_calls(client, t):
+    with mgrec.plan(mgrec.linear_recurrence, 0.5, t) as plan:
+        u = w = t
+        for _ in range(30):
+            u, w = plan.submit(0.5, u), plan(0.5, w)
+        np.testing.assert_array_equal(u.compute(), w.compute())
+
+
+def test_one_of_the_solves_in_progress_fails_alone(client, t, monkeypatch):
+    with mgrec.plan(mgrec.linear_recurrence, 0.5, t) as plan:
+        phase = Phase(monkeypatch)
+        phase.error = ZeroDivisionError("the first solve")
+        first, second = plan.submit(0.5, t), plan.submit(0.5, t)
+        third = plan.submit(0.5, first)
+        wait_until(lambda: last_begun(phase, 2))
+        phase.may_end.set()
+        for failed in (first, third):
+            with pytest.raises(ZeroDivisionError, match="the first solve"):
+                failed.compute()
+        np.testing.assert_allclose(second.compute(), solved(t), rtol=1e-14)
+    del first, second, third, failed
+    wait_until(lambda: nothing_is_left(client))
+
+
+def test_small_solves_are_queued_without_waiting(client, t, monkeypatch):
+    with mgrec.plan(mgrec.linear_recurrence, 0.5, t) as plan:
+        phase, u = Phase(monkeypatch), t
+        for _ in range(20):
+            u = plan.submit(0.5, u)
+        assert phase.places.count((0,)) <= 1
+        phase.may_end.set()
+        assert np.isfinite(u.compute()).all()
+    with mgrec.plan(mgrec.linear_recurrence, 0.5, t, in_flight=2) as plan:
+        phase.may_end.clear()
+        held = [plan.submit(0.5, t) for _ in range(2)]
+        blocked = threading.Thread(target=lambda: held.append(plan.submit(0.5, t)))
+        blocked.start()
+        blocked.join(0.1)
+        assert blocked.is_alive()
+        phase.may_end.set()
+        blocked.join(10)
+        assert len(held) == 3
+
+
+def test_a_solve_is_not_blamed_for_the_time_of_another_plan(client, t, monkeypatch):
+    monkeypatch.setattr(dask_plans, "PATIENCE", 1.0)
+    own = {"timeout": 0.4}
+    with mgrec.plan(mgrec.linear_recurrence, 0.5, t, **own) as quick:
+        quick()
+        with mgrec.plan(mgrec.linear_recurrence, 0.25, t, **own) as compiling:
+            phase = Phase(monkeypatch)
+            first = compiling.submit()
+            assert phase.has_begun.wait(10)
+            second = quick.submit()
+            time.sleep(1.0)
+            phase.may_end.set()
+            np.testing.assert_allclose(second.compute(), solved(t), rtol=1e-14)
+            assert np.isfinite(first.compute()).all()
+
+
+def test_calls_with_other_values_are_not_taken_for_the_first_one(client, t):
+    other = client.persist(t + 1)
+    with mgrec.plan(mgrec.linear_recurrence, 0.5, t) as plan:
+        for given in (0.5, -0.0, 0.0, np.float64(0.25)):
+            wanted = mgrec.linear_recurrence(given, other).compute()
+            np.testing.assert_array_equal(plan(given, other).compute(), wanted)
+    with mgrec.plan(mgrec.linear_recurrence, t, t) as plan:
+        wanted = mgrec.linear_recurrence(t, other).compute()
+        np.testing.assert_array_equal(plan(t, other).compute(), wanted)

@@ -1,0 +1,263 @@
+"""Shards of grids, on threads, with messages through queues: the bits of one call."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
+
+import dask.array as da
+import numpy as np
+import pytest
+from chunkings import with_extended
+
+import mgrec
+from mgrec.core.contract.kernels import Part
+from mgrec.core.contract.recurrence import Pack
+from mgrec.distributed.graph.build import cut
+from mgrec.distributed.graph.rows import rows_of
+from mgrec.distributed.plan.grids import assign_tiles
+from mgrec.distributed.plan.messages import Abandoned
+from mgrec.distributed.plan.tiles import solve_tiles
+from mgrec.grids.recurrence import Wavefront
+
+SECONDS = 60
+
+
+class Network:
+    """The messages of all shards, and whether one of them has failed."""
+
+    def __init__(self):
+        self.changed, self.boxes, self.is_abandoned = threading.Condition(), {}, False
+        self.count = 0
+
+    def run(self, shard, program):
+        """Run the program of a shard, as a worker does."""
+        while True:
+            try:
+                names = next(program)
+            except StopIteration as end:
+                return end.value
+            with self.changed:
+                arrived = self.changed.wait_for(
+                    lambda names=names: (
+                        self.is_abandoned
+                        or all((shard.number, name) in self.boxes for name in names)
+                    ),
+                    SECONDS,
+                )
+                assert arrived, names
+                if self.is_abandoned:
+                    raise Abandoned
+
+    def abandon(self):
+        with self.changed:
+            self.is_abandoned = True
+            self.changed.notify_all()
+
+
+class QueueExchange:
+    def __init__(self, network, number):
+        self.network, self.number = network, number
+
+    def send(self, number, name, value):
+        with self.network.changed:
+            assert (number, name) not in self.network.boxes
+            self.network.boxes[number, name] = pickle.loads(pickle.dumps(value))
+            self.network.count += 1
+            self.network.changed.notify_all()
+
+    def receive(self, name):
+        if not self.has(name):
+            yield (name,)
+        return self.network.boxes[self.number, name]
+
+    def has(self, name):
+        return (self.number, name) in self.network.boxes
+
+
+def solved(problem, holders_of):
+    """What a problem gives by shards whose tiles a function of all places assigns, and messages."""
+    own = cut(problem)
+    places = list(rows_of(own.chunks))
+    shards = assign_tiles(own, dict(zip(places, holders_of(places), strict=True)))
+    blocks = [block.compute(scheduler="sync") for block in own.blocks]
+    network, outcomes = Network(), {}
+
+    def run(shard):
+        packs = {at: pack_of(own, blocks, at, starts) for at, starts in shard.chunks}
+        exchange = QueueExchange(network, shard.number)
+        try:
+            program = solve_tiles(own.recurrence, shard, packs, exchange)
+            outcomes[shard.number] = network.run(shard, program)
+        except Exception as error:
+            outcomes[shard.number] = error
+            network.abandon()
+
+    with ThreadPoolExecutor(len(shards) or 1) as pool:
+        list(pool.map(run, shards.values()))
+    return own, outcomes, network
+
+
+def pack_of(own, blocks, at, starts):
+    found = []
+    for block, varying in zip(blocks, own.recurrence.varying, strict=True):
+        offset = len(at) - block.ndim
+        where = tuple(
+            slice(starts[k], starts[k] + own.chunks[k][at[k]]) if varies else slice(None)
+            for k, varies in enumerate(varying, offset)
+        )
+        found.append(block[where])
+    return Pack(tuple(found), at, starts)
+
+
+def joined(own, outcomes):
+    """The whole result."""
+    whole = np.empty(tuple(map(sum, own.chunks)), own.recurrence.result_dtype)
+    starts = [[0, *accumulate(lengths)] for lengths in own.chunks]
+    found = {}
+    for results, _ in outcomes.values():
+        found |= results
+    assert set(found) == set(rows_of(own.chunks))
+    for at, result in found.items():
+        where = tuple(slice(s[k], s[k + 1]) for s, k in zip(starts, at, strict=True))
+        whole[where] = result
+    return whole
+
+
+def scattered(shares, seed=0):
+    return lambda places: np.random.default_rng(seed).integers(0, shares, len(places)).tolist()
+
+
+def by_columns(places):
+    last = max(place[-1] for place in places)
+    return [int(place[-1] > last // 2) for place in places]
+
+
+def by_rows(places):
+    last = max(place[-2] for place in places)
+    return [int(place[-2] > last // 2) for place in places]
+
+
+DEALS = {
+    "one": scattered(1), "two": scattered(2, 1), "three": scattered(3, 2), "four": scattered(4, 3),
+    "columns": by_columns, "rows": by_rows,
+}  # fmt: skip
+
+
+@pytest.fixture(params=[False, True], ids=["chunks", "parts"])
+def is_cut(request, monkeypatch):
+    """Tiles are cut into small parts where this is so, as they are when they are large."""
+    if request.param:
+        monkeypatch.setattr(Wavefront, "part", lambda self, backend, shape, axis: Part(2, 4))
+    return request.param
+
+
+TABLES = {
+    "float32": ((37, 53), "f4", ((10, 20, 7), (13, 13, 13, 14)), (-2, -1)),
+    "integers": ((40, 40), "i2", ((40,), (20, 20)), (-2, -1)),
+    "images": ((2, 20, 3, 18), "f8", ((1, 1), (8, 12), (3,), (9, 9)), (3, 1)),
+    "empty chunks": ((12, 10), "f8", ((0, 5, 0, 7), (6, 0, 4)), (-2, -1)),
+    "nothing": ((0, 10), "f8", ((0,), (5, 5)), (-2, -1)),
+}
+
+
+@pytest.mark.parametrize("deal", DEALS)
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table(name, deal, is_cut):
+    shape, dtype, chunks, axes = TABLES[name]
+    x = (100 * np.random.default_rng(0).normal(size=shape)).astype(dtype)
+    problem = mgrec.summed_area_table.build(da.from_array(x, chunks=chunks), axes)
+    own, outcomes, _ = solved(problem, DEALS[deal])
+    np.testing.assert_array_equal(joined(own, outcomes), mgrec.summed_area_table(x, axes))
+
+
+SCORES = {"linear": {"gap": -3}, "affine": {"gap": -5, "extend": -1.5}}
+
+
+@pytest.mark.parametrize("deal", DEALS)
+@pytest.mark.parametrize("gaps", SCORES)
+@pytest.mark.parametrize("mode", with_extended(["local", "global", "semi-global"], "global"))
+@pytest.mark.parametrize("output", with_extended(["score", "matrix"], "matrix"))
+def test_an_alignment(output, mode, gaps, deal, is_cut):
+    rng = np.random.default_rng(1)
+    query, target = rng.integers(0, 4, 61), rng.integers(0, 4, 80)
+    options = {"match": 2, "mismatch": -3, "mode": mode, "output": output, **SCORES[gaps]}
+    problem = mgrec.smith_waterman.build(
+        da.from_array(query, chunks=((20, 1, 40),)), da.from_array(target, chunks=32), **options
+    )
+    own, outcomes, _ = solved(problem, DEALS[deal])
+    wanted = mgrec.smith_waterman(query, target, **options)
+    if output == "matrix":
+        np.testing.assert_array_equal(joined(own, outcomes), wanted)
+        assert all(exit is None for _, exit in outcomes.values())
+    else:
+        (exit,) = [exit for _, exit in outcomes.values() if exit is not None]
+        assert problem.finish((), exit) == wanted
+
+
+LOOPS = {
+    "tiles": {"strategy": "tiles"},
+    "max": {"operators": ("max", "+"), "floor": 0.0, "above": 1.0, "left": -1.0, "corner": 2.0},
+}
+
+
+@pytest.mark.parametrize("deal", DEALS)
+@pytest.mark.parametrize("name", LOOPS)
+def test_a_loop(name, deal, is_cut):
+    rng = np.random.default_rng(2)
+    local, row = rng.normal(size=(30, 41)), rng.normal(size=41) / 4
+    chunks = (11, 20)
+    options = {"weights": (0.25, row, -0.5), **LOOPS[name]}
+    lazy = da.from_array(local, chunks=chunks)
+    problem = mgrec.wavefront.build(lazy, **options)
+    own, outcomes, _ = solved(problem, DEALS[deal])
+    wanted = mgrec.wavefront(lazy, **options).compute(scheduler="sync")
+    np.testing.assert_array_equal(joined(own, outcomes), wanted)
+
+
+def test_a_loop_whose_bits_depend_on_the_cut_is_not_cut_further():
+    lazy = da.ones((8000, 4000), chunks=(4000, 2000))
+    for strategy, is_cut_further in (("tiles", True), ("compensation", False), ("hybrid", False)):
+        problem = mgrec.wavefront.build(lazy, weights=(0.5, 0.5, -0.25), strategy=strategy)
+        shard = assign_tiles(cut(problem), {at: at[1] for at in np.ndindex(2, 2)})[0]
+        assert (max(map(len, shard.parts[0])) > 1) == is_cut_further
+        assert max(map(len, shard.parts[1])) == 1
+
+
+def test_a_large_table_is_cut_where_its_edges_go_elsewhere():
+    x = np.random.default_rng(3).normal(size=(2048, 2048)).astype("f4")
+    lazy = da.from_array(x, chunks=(2048, 1024))
+    own, outcomes, network = solved(mgrec.summed_area_table.build(lazy), by_columns)
+    np.testing.assert_array_equal(joined(own, outcomes), mgrec.summed_area_table(x))
+    assert network.count == 2
+
+
+def test_parts_are_handed_on_one_by_one(is_cut):
+    x = da.ones((64, 32), chunks=(32, 16))
+    problem = mgrec.summed_area_table.build(x)
+    own, outcomes, network = solved(problem, by_columns)
+    np.testing.assert_array_equal(
+        joined(own, outcomes), np.outer(np.arange(64) + 1, np.arange(32) + 1)
+    )
+    assert network.count == (8 if is_cut else 2)
+
+
+def test_shards_end_where_one_of_them_fails(monkeypatch):
+    problem = mgrec.summed_area_table.build(da.ones((40, 40), chunks=10))
+    kind = type(problem.recurrence)
+    determine = kind.determine
+
+    def failing(self, backend, pack, *given):
+        if pack.place == (1, 1):
+            raise ValueError("no such tile")
+        return determine(self, backend, pack, *given)
+
+    monkeypatch.setattr(kind, "determine", failing)
+    # Later columns belong to others, and wait for what never comes.
+    _, outcomes, _ = solved(problem, lambda places: [place[1] for place in places])
+    assert isinstance(outcomes[1], ValueError)
+    assert "chunk (1, 1), which begins at [10, 10]" in outcomes[1].__notes__[0]
+    assert isinstance(outcomes[2], Abandoned)
+    assert isinstance(outcomes[3], Abandoned)

@@ -1,0 +1,230 @@
+"""Compiled code on disk: found again by what it computes, and not missed where there is no disk."""
+
+import json
+import logging
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numba.core.bytecode import FunctionIdentity
+
+import mgrec
+from mgrec.engines import code_on_disk
+from mgrec.engines.cpu.compilation.kernels import compile_kernel
+from mgrec.engines.cpu.compilation.stored import IN_MEMORY, StepCache
+
+SCRIPT = """
+import json, sys
+import numpy as np, mgrec
+from numba.core import event
+
+started = []
+class Listen(event.Listener):
+    def on_start(self, _): started.append(1)
+    def on_end(self, _): pass
+
+def make(k):
+    return mgrec.TransferMap(
+        lift=lambda x: (np.where(x > 0, x, k * x),),
+        compose=lambda earlier, later: (earlier[0] + later[0],),
+        apply=lambda step, w: step[0] + w,
+        identity=(0.0,),
+    )
+
+x = np.array([1.0, -1.0, 2.0])
+with event.install_listener("numba:compile", Listen()):
+    w = mgrec.scan(make(float(sys.argv[1])), x, initial=0.0)
+print(json.dumps([w.tolist(), len(started)]))
+"""
+
+OF_ONE_NAME = """
+import json, sys
+import numpy as np, mgrec
+
+def make(k):
+    return mgrec.Coefficient(lambda i: k + 0.0 * i)
+
+solved = [mgrec.linear_recurrence(make(float(k)), np.ones(999))[-1] for k in sys.argv[1:]]
+print(json.dumps(solved))
+"""
+
+
+OF_NO_MODULE = """
+import json
+import numpy as np, mgrec
+
+names = {"__name__": "nowhere"}
+exec("def twice(i): return 2.0 * i", names)
+print(json.dumps(mgrec.linear_recurrence(mgrec.Coefficient(names["twice"]), np.ones(5))[-1]))
+"""
+
+
+OF_A_MODULE = """
+import json
+import numpy as np, mgrec, cfg
+
+kept = mgrec.TransferMap(
+    lift=lambda x: (cfg.gain(x) * cfg.K,),
+    compose=lambda earlier, later: (earlier[0] + later[0],),
+    apply=lambda step, w: step[0] + w,
+    identity=(0.0,),
+)
+print(json.dumps(mgrec.scan(kept, np.ones(1), initial=0.0)[0]))
+"""
+
+WITHOUT_A_FOLDER = """
+import json, logging
+logging.basicConfig(level=logging.INFO)
+import numpy as np, mgrec
+
+solved = [mgrec.scan(mgrec.maps.max_plus, np.ones(3, kind), 0, initial=0) for kind in ("f8", "f4")]
+print(json.dumps([w.tolist() for w in solved]))
+"""
+
+
+def run(folder, *arguments, script=SCRIPT, **environment):
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder), **environment}
+    command = [sys.executable, "-c", script, *arguments]
+    out = subprocess.run(
+        command, env=environment, cwd=folder, capture_output=True, check=True, text=True
+    )
+    return json.loads(out.stdout)
+
+
+def copy_package(folder):
+    """Another installation of the same code, written at another time."""
+    package, ignored = Path(mgrec.__file__).parent, shutil.ignore_patterns("__pycache__")
+    shutil.copytree(package, folder / "mgrec", ignore=ignored, copy_function=shutil.copyfile)
+
+
+@pytest.mark.slow
+def test_another_process_and_installation_find_compiled_code_on_disk(tmp_path):
+    first, compiled = run(tmp_path, "0.5")
+    assert first == [1.0, 0.5, 2.5]
+    assert compiled > 0
+    copy_package(tmp_path)
+    again, compiled = run(tmp_path, "0.5")  # python -c imports from its folder first
+    assert again == first
+    assert compiled == 0
+
+
+@pytest.mark.extended
+@pytest.mark.slow
+def test_code_of_two_processes_keeps_apart_in_a_third(tmp_path):
+    for argument in ("0.5", "0.75"):
+        run(tmp_path, argument, script=OF_ONE_NAME)
+    assert run(tmp_path, "0.5", "0.75", script=OF_ONE_NAME) == [2.0, 4.0]
+
+
+@pytest.mark.slow
+@pytest.mark.extended
+def test_functions_of_a_module_that_nobody_can_import_are_found_again(tmp_path):
+    assert [run(tmp_path, script=OF_NO_MODULE) for _ in range(2)] == [633.0, 633.0]
+
+
+def test_processes_that_compile_at_once_do_not_take_each_others_code(tmp_path, monkeypatch):
+    def kernel(x):
+        return x
+
+    monkeypatch.setattr("numba.core.config.CACHE_DIR", str(tmp_path))
+    one, other = (StepCache(kernel, key)._cache_file for key in ("one", "other"))
+    one.save(("signature", "one"), "code of one")
+    other.save(("signature", "other"), "code of the other")
+    assert len(list(tmp_path.rglob("*.nbc"))) == 2
+    assert one.load(("signature", "one")) == "code of one"
+    assert other.load(("signature", "other")) == "code of the other"
+
+
+@pytest.mark.extended
+@pytest.mark.slow
+def test_another_value_or_function_of_a_module_is_other_code(tmp_path):
+    found = []
+    for number, (value, factor) in enumerate([(2.0, 3.0), (5.0, 7.0)]):
+        text = f"import numba\nK = {value}\n@numba.njit\ndef gain(x): return x * {factor}\n"
+        (tmp_path / "cfg.py").write_text(text)
+        os.utime(tmp_path / "cfg.py", (number, number))
+        path = os.pathsep.join((str(tmp_path), os.environ.get("PYTHONPATH", "")))
+        found.append(run(tmp_path, script=OF_A_MODULE, PYTHONPATH=path))
+    assert found == [6.0, 35.0]
+
+
+@pytest.mark.slow
+def test_where_no_folder_can_be_written_everything_computes(tmp_path):
+    # Files in place of folders stop root, too, whom permissions do not.
+    copy_package(tmp_path)
+    for folder in [tmp_path / "mgrec", *(tmp_path / "mgrec").rglob("*/")]:
+        (folder / "__pycache__").write_text("")
+    nowhere = str(tmp_path / "mgrec" / "__pycache__" / "home")
+    environment = {**os.environ, "HOME": nowhere, "XDG_CACHE_HOME": nowhere}
+    environment.pop("NUMBA_CACHE_DIR", None)
+    command = [sys.executable, "-B", "-c", WITHOUT_A_FOLDER]
+    out = subprocess.run(
+        command, env={**environment, "PYTHONPATH": str(tmp_path)}, cwd=tmp_path,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert out.returncode == 0, out.stderr
+    assert json.loads(out.stdout) == [[1.0, 2.0, 3.0]] * 2
+    assert out.stderr.count("set NUMBA_CACHE_DIR to a folder that can be written") == 1
+
+
+def doubled(x):
+    x[0] *= 2
+
+
+def double(kernel):
+    x = np.ones(1)
+    kernel(x)
+    return x[0]
+
+
+def test_a_folder_that_becomes_unwritable_does_no_harm(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("numba.core.config.CACHE_DIR", str(tmp_path / "kept"))
+    monkeypatch.setattr(code_on_disk, "_told", set())
+    kernels = [compile_kernel(doubled, key) for key in ("one", "other")]
+    shutil.rmtree(tmp_path / "kept")
+    (tmp_path / "kept").write_text("")
+    with caplog.at_level(logging.INFO, "mgrec"):
+        assert [double(kernel) for kernel in kernels] == [2.0, 2.0]
+    assert len(caplog.messages) == 1
+    assert "set NUMBA_CACHE_DIR" in caplog.text
+
+
+def test_what_varies_is_kept_in_memory_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr("numba.core.config.CACHE_DIR", str(tmp_path))
+    assert double(compile_kernel(doubled, "one", IN_MEMORY)) == 2.0
+    assert list(tmp_path.rglob("*.nb?")) == []
+    assert double(compile_kernel(doubled, "one")) == 2.0
+    assert len(list(tmp_path.rglob("*.nb?"))) == 1
+
+
+class Bomb:
+    """Fails whoever unpickles it."""
+
+    def __reduce__(self):
+        return pytest.fail, ("a damaged file was unpickled",)
+
+
+def test_damaged_code_is_neither_unpickled_nor_run_but_compiled_again(tmp_path, monkeypatch):
+    monkeypatch.setattr("numba.core.config.CACHE_DIR", str(tmp_path))
+    assert double(compile_kernel(doubled, "one")) == 2.0
+    (path,) = tmp_path.rglob("*.nbc")
+    right = path.read_bytes()
+    for damaged in (b"", right[:32] + pickle.dumps(Bomb())):
+        path.write_bytes(damaged)
+        assert double(compile_kernel(doubled, "one")) == 2.0
+        assert path.stat().st_size > 1000  # stored again
+    monkeypatch.setattr(StepCache, "save_overload", lambda *_: pytest.fail("compiled again"))
+    assert double(compile_kernel(doubled, "one")) == 2.0
+
+
+def test_functions_of_others_are_counted_by_numba():
+    """Random numbers are for kernels alone: what a user compiles keeps numba's names."""
+    first = FunctionIdentity.from_function(lambda x: x).unique_id
+    compile_kernel(lambda x: x + 1)(np.ones(3))
+    second = FunctionIdentity.from_function(lambda x: x).unique_id
+    assert second == first + 1

@@ -1,0 +1,214 @@
+"""Kernels of one alignment, run on this machine, against the definition cell by cell."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from cuda_alignments import (
+    AFFINE,
+    GOOD_MISMATCH,
+    HALF_TABLE,
+    HALVES,
+    LARGE,
+    LARGE_TABLE,
+    LINEAR,
+    MODES,
+    TABLE,
+    WIDE_TABLE,
+    align_on_host,
+    best_of,
+    border_of,
+    by_the_loop,
+    draw,
+    entry_of,
+    pair_by_the_loop,
+    use,
+    with_mode,
+)
+from cuda_on_host import DeviceArray, HostCompiler, poisoned
+
+import mgrec
+from mgrec import engines as backends
+from mgrec.core.contract.kernels import Backend
+from mgrec.grids.alignment.cuda import choice, phases, tile
+from mgrec.grids.alignment.scoring import Scoring
+from mgrec.grids.alignment.tiles import Best
+
+extended = pytest.mark.extended
+
+
+@pytest.fixture(scope="module")
+def compiler(tmp_path_factory: pytest.TempPathFactory) -> HostCompiler:
+    return HostCompiler(tmp_path_factory.mktemp("kernels"))
+
+
+@pytest.fixture(autouse=True)
+def _on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
+    align_on_host(compiler, monkeypatch)
+
+
+def check_tile(
+    scoring: Scoring, n: int, m: int, dtype: Any, letter: str, is_border: bool, written: Any
+) -> None:
+    """Edges, the best cell and, where it is written, H."""
+    kinds, dtype = len(scoring.table or "ACGT"), np.dtype(dtype)
+    query, target = draw(n, n, letter, kinds), draw(m + 7, m, letter, kinds)
+    entry = (border_of if is_border else entry_of)(scoring, n, m, dtype)
+    h, f, e = by_the_loop(scoring, np.asarray(query), np.asarray(target), entry, dtype)
+    table = None if written is None else poisoned((n, m), written).view(DeviceArray)
+    edges = tile.determine_alignment(scoring, (query, target), entry, (50, 900), dtype, table)
+    if table is not None:
+        np.testing.assert_array_equal(table, h[1:, 1:])
+    assert_are_edges(edges, h, f, e, scoring)
+    if scoring.is_local:
+        best = best_of(h, *np.unravel_index(np.arange(n * m), (n, m)))
+        wanted = Best(best.score, best.query_end + 50, best.target_end + 900)
+        assert edges.best == (wanted if best.score > 0 else Best())
+    else:
+        assert edges.best is None
+
+
+def assert_are_edges(edges: Any, h: Any, f: Any, e: Any, scoring: Scoring) -> None:
+    pairs = [(edges.below, h[-1]), (edges.right, h[1:, -1])]
+    if scoring.is_affine:
+        pairs += [(edges.below_gaps, f[-1, 1:]), (edges.right_gaps, e[1:, -1])]
+    for have, want in pairs:
+        assert have.dtype == want.dtype
+        np.testing.assert_array_equal(have, want)
+
+
+# Rows of one lane and more, of one strip (64) and more, of one band (256) and more.
+SHAPES = [(1, 1), (2, 40), (64, 16), (70, 33), (255, 20), (300, 50), (600, 7)]
+
+
+@pytest.mark.parametrize(
+    ("scoring", "mode"),
+    [
+        (LINEAR, "local"),
+        (TABLE, "local"),
+        pytest.param(AFFINE, "local", marks=extended),
+        pytest.param(LINEAR, "global", marks=extended),
+        pytest.param(AFFINE, "semi-global", marks=extended),
+        pytest.param(TABLE, "global", marks=extended),
+    ],
+)
+def test_every_shape(scoring: Scoring, mode: str) -> None:
+    scoring = with_mode(scoring, mode)
+    for number, (n, m) in enumerate(SHAPES):
+        check_tile(scoring, n, m, np.int64, "u1", number % 2 == 0, None)
+
+
+@pytest.mark.parametrize(
+    ("scoring", "mode", "dtype", "letter", "written"),
+    [
+        (AFFINE, "global", "i8", "i8", "i4"),
+        pytest.param(LINEAR, "local", "i8", "u4", "i8", marks=extended),
+        pytest.param(HALVES, "local", "f8", "u1", "f8", marks=extended),
+        pytest.param(HALVES, "global", "f8", "i2", None, marks=extended),
+        pytest.param(HALF_TABLE, "semi-global", "f8", "u1", None, marks=extended),
+        pytest.param(LARGE, "local", "i8", "u1", "i8", marks=extended),
+        pytest.param(LARGE_TABLE, "local", "i8", "u1", None, marks=extended),
+        pytest.param(WIDE_TABLE, "local", "i8", "u1", None, marks=extended),
+        pytest.param(GOOD_MISMATCH, "local", "i8", "u1", None, marks=extended),
+    ],
+)
+def test_every_dtype(
+    scoring: Scoring, mode: str, dtype: str, letter: str, written: str | None
+) -> None:
+    """int32 where all fits, int64 and float64; scores of letters from bytes or wider tables."""
+    scoring = with_mode(scoring, mode)
+    for is_border in (True, False):
+        check_tile(scoring, 71, 45, dtype, letter, is_border, written)
+        check_tile(scoring, 256, 33, dtype, letter, is_border, written)
+
+
+@extended
+@pytest.mark.parametrize(
+    ("rows", "strips", "wide"),
+    [(4, 4, 1), (6, 4, 2), (8, 4, 4), (12, 4, 1), (16, 4, 2), (2, 1, 1), (2, 1, 2)],
+)
+def test_how_a_tile_is_cut_does_not_matter(
+    rows: int, strips: int, wide: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choice, "_WIDES", {wide: (150, 8, 1.0)})
+    monkeypatch.setattr(choice, "_WIDES_WRITTEN", {wide: (150, 8, 1.0)})
+    use(monkeypatch, rows, strips)
+    for scoring in (LINEAR, TABLE):
+        check_tile(scoring, 150, 61, np.int64, "u1", True, np.int32 if rows < 12 else None)
+        check_tile(scoring, 32 * strips * rows + 5, 20, np.int64, "u1", False, None)
+
+
+def test_tiles_without_rows_or_columns_hand_edges_on() -> None:
+    for n, m in [(0, 5), (5, 0), (0, 0)]:
+        entry = entry_of(AFFINE, n, m, np.int64)
+        edges = tile.determine_alignment(AFFINE, (draw(0, n), draw(1, m)), entry, (0, 0), np.int64)
+        np.testing.assert_array_equal(edges.below, entry.left[-1:] if n else entry.above)
+        np.testing.assert_array_equal(edges.right, entry.left)
+        np.testing.assert_array_equal(edges.below_gaps, entry.above_gaps)
+        np.testing.assert_array_equal(edges.right_gaps, entry.left_gaps)
+        assert edges.best == Best()
+
+
+def test_a_wrong_letter_is_found() -> None:
+    """The oracle of these tests can fail."""
+    query = draw(1, 70)
+    h, *_ = by_the_loop(LINEAR, query, query, border_of(LINEAR, 70, 70, np.int64), np.int64)
+    other = query.copy()
+    other[30] = 9
+    entry = border_of(LINEAR, 70, 70, np.int64)
+    edges = tile.determine_alignment(LINEAR, (query, other), entry, (0, 0), np.int64)
+    assert edges.best.score < h.max() == 210
+
+
+def test_strided_tables_are_written() -> None:
+    query, target = draw(1, 40), draw(2, 30)
+    entry = border_of(LINEAR, 40, 30, np.int64)
+    h, *_ = by_the_loop(LINEAR, query, target, entry, np.int64)
+    whole = np.full((80, 70), -7, np.int64).view(DeviceArray)
+    for part in (whole[::2, 5:35], whole[40:, ::2][:, :30], whole[:60, :40].T[:, 10:40]):
+        whole[...] = -7
+        tile.determine_alignment(LINEAR, (query, target), entry, (0, 0), np.int64, part)
+        np.testing.assert_array_equal(part, h[1:, 1:])
+        assert (whole == -7).sum() == whole.size - part.size
+
+
+@pytest.fixture
+def _public(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = Backend(
+        lambda arrays: DeviceArray.device,
+        lambda *given: poisoned(*given).view(DeviceArray),
+        lambda family: phases.kernels(""),
+    )
+    monkeypatch.setattr(backends, "_gpu", lambda method: backend)
+
+
+@pytest.mark.usefixtures("_public")
+def test_public_calls() -> None:
+    scores = {"match": 3, "mismatch": -2, "gap": -5, "extend": -1, "mode": "global"}
+    scoring = Scoring(-5, -1, 3, -2, mode="global")
+    query, target = draw(1, 70), draw(2, 90)
+    assert mgrec.smith_waterman(query, target, **scores) == pair_by_the_loop(
+        scoring, query, target, np.int64
+    )
+    matrix = mgrec.smith_waterman(query, target, output="matrix", **scores)
+    h, *_ = by_the_loop(scoring, query, target, border_of(scoring, 70, 90, np.int64), np.int64)
+    assert isinstance(matrix, DeviceArray)
+    np.testing.assert_array_equal(matrix, h[1:, 1:])
+    words = mgrec.Sequences(target, np.array([0, 60, 60, 90]))
+    have = mgrec.smith_waterman(query, words, **scores)
+    wanted = [pair_by_the_loop(scoring, query, word, np.int64) for word in words]
+    np.testing.assert_array_equal(np.transpose(have), wanted)
+
+
+@extended
+@pytest.mark.usefixtures("_public")
+@pytest.mark.parametrize("mode", MODES)
+def test_alignments_themselves(mode: str) -> None:
+    call = partial(mgrec.smith_waterman, mode=mode, output="alignment", match=3, mismatch=-2)
+    query, target = draw(1, 70), draw(2, 150)
+    host = np.asarray(query), np.asarray(target)
+    for gaps in ({"gap": -2}, {"gap": -5, "extend": -1}):
+        assert call(query, target, **gaps) == call(*host, **gaps)

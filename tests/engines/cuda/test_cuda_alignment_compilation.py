@@ -1,0 +1,80 @@
+"""The kernels of alignments compile for every architecture, without a GPU."""
+
+from __future__ import annotations
+
+import ctypes
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+import test_cuda_compilation as kernels
+
+from mgrec.engines.cuda.device.compilation import Device
+from mgrec.grids.alignment.cuda.choice import cut_of
+from mgrec.grids.alignment.cuda.layout import AlignmentLayout
+from mgrec.grids.alignment.cuda.program import print_pairs, print_tile
+
+nvrtc = kernels.nvrtc
+
+# What a block may ask for, of the shared memory of each architecture.
+SHARED_BYTES = {75: 64 * 1024, 80: 163 * 1024, 90: 227 * 1024, 100: 227 * 1024}
+# Of the sequences, of scores, of edges, what letters score, and whether gaps are affine.
+KINDS = [
+    ("u1", "i4", "i8", "BYTES", True), ("u1", "i4", "i8", "EQUAL", False),
+    ("i8", "i8", "i8", "EQUAL", True), ("u4", "f8", "f8", "EQUAL", True),
+    ("u1", "f8", "f8", "TABLE", True), ("u1", "i4", "i8", "TABLE", False),
+    ("u1", "i8", "i8", "TABLE", False), ("u1", "i4", "i8", "BYTES", False),
+]  # fmt: skip
+SHAPES = [(100, 1000), (10**5, 10**5), (10**6, 10**6)]
+
+
+def marked(kind: Any, architecture: int, is_first: bool) -> Any:
+    """One program an architecture would take the default run too long as well."""
+    is_default = is_first and architecture == 90
+    return pytest.param(kind, architecture, marks=[] if is_default else pytest.mark.extended)
+
+
+CASES = [
+    marked(kind, architecture, kind is KINDS[0])
+    for kind, architecture in product(KINDS, kernels.ARCHITECTURES)
+]
+
+
+def described(kind: Any) -> dict[str, Any]:
+    letter, score, dtype, source, is_affine = kind
+    dtypes = {"letter": letter, "score": score, "dtype": dtype}
+    named = {name: np.dtype(code) for name, code in dtypes.items()}
+    return named | {"source": source, "is_affine": is_affine}
+
+
+@pytest.mark.parametrize(("kind", "architecture"), CASES)
+def test_tiles_compile(nvrtc: ctypes.CDLL, kind: Any, architecture: int) -> None:
+    device = Device(architecture, 132, SHARED_BYTES[architecture])
+    for mode, written in (("local", None), ("global", np.dtype("i4"))):
+        layout = described(kind) | {"mode": mode, "written": written}
+        cut = cut_of(SHAPES[1], device, kinds=24, **layout)
+        kernels.compile_text(nvrtc, print_tile(cut.layout, cut.per_processor), architecture)
+        if (kind, architecture) == (KINDS[0], 90):
+            break
+
+
+@pytest.mark.parametrize(("kind", "architecture"), CASES)
+def test_pairs_compile(nvrtc: ctypes.CDLL, kind: Any, architecture: int) -> None:
+    for mode in ("local", "semi-global"):
+        layout = AlignmentLayout(**described(kind), mode=mode, rows=7, is_chain_short=False)
+        kernels.compile_text(nvrtc, print_pairs(layout, 4), architecture)
+        if (kind, architecture) == (KINDS[0], 90):
+            break
+
+
+@pytest.mark.parametrize("architecture", kernels.ARCHITECTURES)
+def test_cuts_fit_the_device(architecture: int) -> None:
+    device = Device(architecture, 132, SHARED_BYTES[architecture])
+    for kind, shape, kinds in product(KINDS, SHAPES, (4, 64)):
+        for written in (None, np.dtype("i8")):
+            layout = described(kind) | {"mode": "local", "written": written}
+            cut = cut_of(shape, device, kinds=kinds, **layout)
+            assert cut.per_processor * (cut.shared_bytes + 20 * 1024) <= device.shared_bytes + 1024
+            assert 1 <= cut.blocks <= cut.bands
+            assert cut.bands * cut.layout.strips >= cut.strips

@@ -1,0 +1,102 @@
+"""Launches: what a run fills in, in which order things happen, and what is prepared once."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mgrec.core.algebra.affine import affine
+from mgrec.core.arrays.chunk import Chunk
+from mgrec.engines.cuda.device import compilation, launches
+from mgrec.engines.cuda.device.launches import EPOCH, SPACE, Launch, Prepared, Slot, run
+
+
+@pytest.fixture
+def events(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What is compiled and launched, in order; no kernel runs."""
+    found: list[Any] = []
+
+    def compile_kernel(text: str, name: str, shared_bytes: int, *, is_fused: bool) -> Any:
+        found.append(("compile", name, shared_bytes, is_fused))
+        return lambda *given: found.append(("launch", name, *given))
+
+    monkeypatch.setattr(launches, "compile_kernel", compile_kernel)
+    return found
+
+
+def test_a_run_fills_slots_and_asks_functions(events: list[Any]) -> None:
+    pair = Slot(1, (2, 5))
+    launch = Launch("", "one", 3, 32, (Slot(0), *pair, np.int64(7), lambda: "kept"), 16, True)
+    run(launch, given=("x", ("y", "z")))
+    arguments = ("x", "y", "z", np.int64(7), "kept")
+    assert events == [("compile", "one", 16, True), ("launch", "one", 3, 32, arguments, 16, True)]
+
+
+def test_launches_share_what_is_reserved_once_all_are_compiled(events: list[Any]) -> None:
+    def reserve() -> tuple[Any, ...]:
+        events.append("reserve")
+        return "space", len(events)
+
+    first = Launch("", "first", 1, 32, (Slot(0), SPACE, EPOCH))
+    again = Launch("", "again", 1, 32, first.arguments, is_fused=False)
+    call = Prepared(first, again, reserve=reserve)
+    call(("x",))
+    call(("y",))
+    assert [event[:2] for event in events[:2]] == [("compile", "first"), ("compile", "again")]
+    assert [event[4] for event in events if event[0] == "launch"] == [
+        ("x", "space", 3), ("x", "space", 3), ("y", "space", 6), ("y", "space", 6),
+    ]  # fmt: skip
+
+
+def array(ptr: int) -> Any:
+    return SimpleNamespace(shape=(1, 9, 1), dtype=np.dtype("f4"), data=SimpleNamespace(ptr=ptr))
+
+
+def test_chunks_of_a_kind_are_prepared_once(events: list[Any], monkeypatch: Any) -> None:
+    runtime = SimpleNamespace(getDevice=lambda: 0)
+    cupy = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime))
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+
+    def prepare(transfer_map: Any, chunk: Chunk, entry: Any, results: Any) -> Any:
+        return Prepared(Launch("", "kernel", 1, 32, (*chunk.operands, *results)))
+
+    for ptr in (512, 1024, 1028):
+        given = array(ptr), array(0)
+        chunk = Chunk(given[:1], (1, 9, 1), np.dtype("f4"))
+        launches.run_prepared(prepare, affine, chunk, (), given[1:])
+        assert events[-1][4] == given
+    # The last one is aligned otherwise.
+    assert [event[0] for event in events] == ["compile", "launch", "launch", "compile", "launch"]
+
+
+def test_a_captured_stream_is_refused_before_anything_is_launched(
+    events: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = SimpleNamespace(is_capturing=lambda: True)
+    cuda = SimpleNamespace(get_current_stream=lambda: stream)
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
+    call = Prepared(Launch("", "one", 1, 32, ()), reserve=lambda: compilation.descriptors(1))
+    with pytest.raises(RuntimeError, match="cannot be captured into a CUDA graph"):
+        call()
+    assert [event[0] for event in events] == ["compile"]
+
+
+def test_much_memory_is_of_one_launch_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = SimpleNamespace(is_capturing=lambda: False, ptr=1)
+    cuda = SimpleNamespace(
+        get_current_stream=lambda: stream, runtime=SimpleNamespace(getDevice=lambda: 0)
+    )
+    cupy = SimpleNamespace(cuda=cuda, zeros=np.zeros, uint64=np.uint64)
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setattr(compilation, "_local", SimpleNamespace())
+    monkeypatch.setattr(compilation, "_MOST_KEPT", 10)
+    (first, one), (again, two) = compilation.descriptors(10), compilation.descriptors(9)
+    assert first is again
+    assert (one, two) == (1, 2)
+    large, epoch = compilation.descriptors(11)
+    assert (large.size, epoch) == (11, 1)
+    assert compilation.descriptors(11)[0] is not large

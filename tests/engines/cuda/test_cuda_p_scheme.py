@@ -1,0 +1,295 @@
+"""P-scheme/G: its order of arrays, its kernels run on this machine, and on a GPU."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from cuda_cases import draw, loop
+from cuda_on_host import HostCompiler, numpy_as_cupy, poisoned
+
+from mgrec.core.algebra.fingerprint import StepFunction
+from mgrec.core.algebra.transfer_map import TransferMap
+from mgrec.core.arrays.chunk import Chunk, CoefficientOperand
+from mgrec.engines.cuda.device import launches
+from mgrec.engines.cuda.device.compilation import Device
+from mgrec.scans import maps
+from mgrec.scans.cuda.p_scheme import phases as p_scheme
+from mgrec.scans.cuda.p_scheme.rearrangement import Partition, rearrange, restore
+from mgrec.scans.policy import Configuration
+
+# Forty programs; tests/tridiagonal/test_p_scheme.py covers the scheme itself in the short run.
+pytestmark = pytest.mark.extended
+
+SMALL = Configuration(3, 32)
+SHAPES = [
+    (1, 1, 1), (1, 2, 1), (1, 95, 1), (1, 97, 1), (1, 10_007, 1), (3, 500, 1), (200, 7, 1),
+    (70, 33, 1), (1, 100, 40), (2, 301, 3), (1, 9, 130),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def compiler(tmp_path_factory: pytest.TempPathFactory) -> HostCompiler:
+    return HostCompiler(tmp_path_factory.mktemp("kernels"))
+
+
+@pytest.fixture
+def on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> HostCompiler:
+    """Let the launches of P-scheme/G run here, over NumPy arrays."""
+    epochs = itertools.count(1)
+    space = np.zeros(2, np.uint64)
+    monkeypatch.setitem(sys.modules, "cupy", numpy_as_cupy())
+    monkeypatch.setattr(launches, "compile_kernel", compiler)
+    monkeypatch.setattr(p_scheme, "descriptors", lambda units: (space, np.uint32(next(epochs))))
+    monkeypatch.setattr(Device, "current", staticmethod(lambda: Device(90, 4, 10**5)))
+    compiler.launches.clear()
+    return compiler
+
+
+def check(
+    transfer_map: TransferMap, operands: Any, shape: Any, dtype: str, states: int, reverse: bool,
+    configuration: Configuration = SMALL, as_device: Callable[[Any], Any] = np.asarray,
+    as_host: Callable[[Any], Any] = np.asarray,
+) -> None:  # fmt: skip
+    entry = [draw(np.random.default_rng(5), (shape[0], shape[2]), dtype) for _ in range(states)]
+    chunk = Chunk(tuple(map(as_device, operands)), shape, np.dtype(dtype), reverse)
+    results = p_scheme.determine(transfer_map, chunk, tuple(map(as_device, entry)), configuration)
+    wide = {"f": "f8", "c": "c16", "i": "i8"}[np.dtype(dtype).kind]
+    wanted = loop(
+        transfer_map, [x.astype(wide) for x in operands], [w.astype(wide) for w in entry],
+        shape, reverse,
+    )  # fmt: skip
+    tolerance = 0 if np.dtype(dtype).kind == "i" else 300 * np.finfo(dtype).eps
+    if transfer_map.name.endswith("plus"):
+        # A run's map holds the sum of its steps, a random walk of up to sqrt(steps).
+        tolerance *= 1 + shape[1] ** 0.5
+    for got, reference in zip(map(as_host, results), wanted, strict=True):
+        reference = reference.astype(dtype)
+        scale = 1 + np.abs(reference) if tolerance else 1
+        error = np.abs(got - reference) / scale
+        assert got.dtype == dtype
+        assert error.max() <= tolerance, (shape, dtype, error.max(), np.argmax(error))
+
+
+def test_rearranged_order_as_the_papers_draw_it() -> None:
+    partition = Partition.of((1, 12, 1), 4)
+    assert (partition.length, partition.per_row, partition.count) == (3, 4, 4)
+    assert partition.rearranged_shape == (4, 4)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("processors", [1, 7, 96, 5000])
+def test_parts_hold_every_step_once(shape: Any, processors: int) -> None:
+    partition = Partition.of(shape, processors)
+    rows = shape[0] * shape[2]
+    assert partition.count <= max(processors, rows)
+    length, per_row = partition.length, partition.per_row
+    assert length * (per_row - 1) < shape[1] <= length * per_row
+    assert partition.stride >= partition.count
+    assert partition.length <= 256 or partition.length % 32 == 0
+
+
+def columns_of(array: Any, partition: Partition, reverse: bool) -> Any:
+    """Rearrange by the definition, one part after the other; nan where nothing is."""
+    steps = partition.shape[1]
+    wanted = np.full(partition.rearranged_shape, np.nan)
+    for part in range(partition.count):
+        row, piece = divmod(part, partition.per_row)
+        first = piece * partition.length
+        run = array[row, first : first + partition.length, 0]
+        wanted[1 : 1 + len(run), part] = run.real
+        before = first + len(run) if reverse else first - 1
+        if 0 <= before < steps:
+            wanted[0, part] = array[row, before, 0].real
+    return wanted
+
+
+@pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape[2] == 1], ids=str)
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("dtype", ["int8", "int16", "float32", "float64", "complex128"])
+def test_rearrange_and_restore(
+    on_host: HostCompiler, shape: Any, reverse: bool, dtype: str
+) -> None:
+    partition = Partition.of(shape, 96)
+    array = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
+    moved = rearrange(array, partition, reverse=reverse)
+    wanted = columns_of(array, partition, reverse)
+    filled = ~np.isnan(wanted)
+    np.testing.assert_array_equal(moved[filled], wanted[filled])
+    assert (moved[~filled].view(np.uint8) == 0xFE).all()
+    np.testing.assert_array_equal(restore(moved, partition), array)
+
+
+def test_rows_along_a_slow_axis_are_not_rearranged(on_host: HostCompiler) -> None:
+    partition = Partition.of((1, 100, 40), 96)
+    with pytest.raises(ValueError, match="40 columns"):
+        rearrange(np.zeros((1, 100, 40)), partition)
+    with pytest.raises(ValueError, match=r"shape of the parts, \(1, 5, 1\)"):
+        rearrange(np.zeros((1, 6, 1)), Partition.of((1, 5, 1), 4))
+    with pytest.raises(ValueError, match="rearranged must have the shape"):
+        restore(np.zeros((1, 6)), Partition.of((1, 5, 1), 4))
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "int8"])
+def test_affine(on_host: HostCompiler, shape: Any, reverse: bool, dtype: str) -> None:
+    rng = np.random.default_rng(1)
+    check(maps.affine, [draw(rng, shape, dtype) for _ in range(2)], shape, dtype, 1, reverse)
+
+
+@pytest.mark.parametrize("shape", [(1, 5000, 1), (5, 500, 1), (2, 300, 40)], ids=str)
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("axes", [(1, 1, 1), (0, 1, 1), (1, 0, 1), (1, 1, 0)], ids=str)
+def test_broadcast_coefficient(on_host: HostCompiler, shape: Any, reverse: bool, axes: Any) -> None:
+    rng = np.random.default_rng(2)
+    part = tuple(1 if one else n for one, n in zip(axes, shape, strict=True))
+    operands = [draw(rng, part, "float32"), draw(rng, shape, "float32")]
+    check(maps.affine, operands, shape, "float32", 1, reverse)
+
+
+OTHER_MAPS = [(maps.mobius, 4, 1), (maps.matrix2, 6, 2), (maps.max_plus, 2, 1)]
+
+
+def draw_for(transfer_map: TransferMap, arity: int, shape: Any) -> list[Any]:
+    rng = np.random.default_rng(3)
+    operands = [draw(rng, shape, "float64", 0.45) for _ in range(arity)]
+    if transfer_map is maps.mobius:
+        operands[0] += 2
+        operands[3] += 3
+    return operands
+
+
+@pytest.mark.parametrize("shape", SHAPES[3::3], ids=str)
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("case", OTHER_MAPS, ids=lambda case: case[0].name)
+def test_other_maps(on_host: HostCompiler, case: Any, shape: Any, reverse: bool) -> None:
+    transfer_map, arity, states = case
+    operands = draw_for(transfer_map, arity, shape)
+    check(transfer_map, operands, shape, "float64", states, reverse)
+
+
+def wave(i: Any, x: Any) -> Any:
+    return x * np.sin(0.001 * i) + np.where(i % 3 == 0, 0.1, -0.1)
+
+
+@pytest.mark.parametrize("shape", [(1, 5000, 1), (5, 500, 1), (2, 300, 40)], ids=str)
+@pytest.mark.parametrize("reverse", [False, True])
+def test_coefficient_on_the_fly(on_host: HostCompiler, shape: Any, reverse: bool) -> None:
+    rng = np.random.default_rng(4)
+    x = draw(rng, (shape[0], 1, 1), "float64", 0.5)
+    t, entry = draw(rng, shape, "float64"), draw(rng, (shape[0], shape[2]), "float64")
+    index = np.arange(1000, 1000 + shape[1])[None, :, None]
+    (wanted,) = loop(maps.affine, [wave(index, x), t], [entry], shape, reverse)
+    computed = CoefficientOperand(StepFunction(wave), 1000, (x,))
+    chunk = Chunk((computed, t), shape, np.dtype("f8"), reverse)
+    (got,) = p_scheme.determine(maps.affine, chunk, (entry,), SMALL)
+    np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize(
+    "configuration",
+    [None, Configuration(1, 1), Configuration(2, 48), Configuration(1, 1024)],
+    ids=str,
+)
+def test_any_configuration(on_host: HostCompiler, configuration: Any) -> None:
+    shape = (1, 3001, 1)
+    operands = [draw(np.random.default_rng(6), shape, "float64") for _ in range(2)]
+    check(maps.affine, operands, shape, "float64", 1, False, configuration)
+
+
+def test_three_kernels_between_transpositions(on_host: HostCompiler) -> None:
+    shape = (1, 3001, 1)
+    operands = [draw(np.random.default_rng(6), shape, "float64") for _ in range(2)]
+    check(maps.affine, operands, shape, "float64", 1, False)
+    assert [name for name, _, _ in on_host.launches] == [
+        "rearrange_kernel", "rearrange_kernel", "precompute_kernel", "propagate_kernel",
+        "determine_kernel", "restore_kernel", "repair_kernel",
+    ]  # fmt: skip
+    assert on_host.launches[2][1:] == (3, 32)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_natural_order_gives_the_same_bits(on_host: HostCompiler, reverse: bool) -> None:
+    shape = (3, 3001, 1)
+    rng = np.random.default_rng(7)
+    chunk = Chunk(
+        tuple(draw(rng, shape, "float32") for _ in range(2)), shape, np.dtype("f4"), reverse
+    )
+    entry = (draw(rng, (3, 1), "float32"),)
+    solved = []
+    for is_rearranged in (True, False):
+        results = (poisoned(shape, "f4"),)
+        p_scheme.Phases(maps.affine, chunk, entry, results, SMALL, is_rearranged=is_rearranged)()
+        solved.append(results[0])
+    np.testing.assert_array_equal(*solved)
+
+
+def hostile(rng: Any, shape: Any, kind: str) -> tuple[Any, Any, Any]:
+    """Draw operands whose products overflow or underflow although the loop may stay finite."""
+    s, t = draw(rng, shape, "float32"), draw(rng, shape, "float32")
+    entry = draw(rng, (shape[0], shape[2]), "float32")
+    part = slice(shape[1] // 3, shape[1] // 2)
+    if kind == "overflowing product of a zero state":
+        s[:, part], t[:, part] = 10.0, 0.0
+        s[:, shape[1] // 3] = 0.0
+    elif kind == "nan":
+        t[:, shape[1] // 3] = np.nan
+    elif kind == "inf, later zero":
+        t[:, shape[1] // 3] = np.inf
+        s[:, shape[1] // 2] = 0.0
+    elif kind == "large entry decays":
+        s[:], t[:], entry[:] = 0.9, 0.0, 1e30
+    elif kind == "growth to infinity":
+        s[:, part] = 1.5
+    return s, t, entry
+
+
+KINDS = [
+    "overflowing product of a zero state", "nan", "inf, later zero", "large entry decays",
+    "growth to infinity",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", [(1, 20_001, 1), (4, 5000, 1), (1, 3000, 33)], ids=str)
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_special_values_stand_where_the_loop_has_them(
+    on_host: HostCompiler, shape: Any, reverse: bool, kind: str
+) -> None:
+    s, t, entry = hostile(np.random.default_rng(7), shape, kind)
+    (wanted,) = loop(maps.affine, [s, t], [entry], shape, reverse)
+    chunk = Chunk((s, t), shape, np.dtype("f4"), reverse)
+    (got,) = p_scheme.determine(maps.affine, chunk, (entry,), SMALL)
+    for mark in (np.isnan, np.isposinf, np.isneginf):
+        np.testing.assert_array_equal(mark(got), mark(wanted))
+    finite = np.isfinite(wanted)
+    np.testing.assert_allclose(got[finite], wanted[finite], rtol=3e-5, atol=3e-6)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_without_the_repair_a_part_of_overflowing_products_is_nan(on_host: HostCompiler) -> None:
+    """The papers' scheme alone: what the marks and the repair are for."""
+    s, t, entry = hostile(np.random.default_rng(7), (1, 20_001, 1), KINDS[0])
+    results = (poisoned(s.shape, "f4"),)
+    chunk = Chunk((s, t), s.shape, np.dtype("f4"))
+    phases = p_scheme.Phases(maps.affine, chunk, (entry,), results, SMALL)
+    phases.rearrange()
+    phases.solve_rearranged()
+    phases.restore()
+    assert np.isnan(results[0]).any()
+    phases.repair()
+    assert np.isfinite(results[0]).all()
+
+
+def test_a_wrong_part_is_noticed(on_host: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(p_scheme.Phases, "propagate", lambda self: None)
+    operands = [draw(np.random.default_rng(8), (1, 3001, 1), "float64") for _ in range(2)]
+    monkeypatch.setattr(p_scheme.Phases, "repair", lambda self: None)
+    with pytest.raises(AssertionError):
+        check(maps.affine, operands, (1, 3001, 1), "float64", 1, False)

@@ -1,0 +1,331 @@
+"""Kernels of successive over-relaxation, run on this machine, against the plain loop."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import dask.array as da
+import numba
+import numpy as np
+import pytest
+from cuda_on_host import DeviceArray, HostCompiler, numpy_as_cupy, poisoned
+
+import mgrec
+from mgrec import engines as backends
+from mgrec.core.contract.kernels import Backend
+from mgrec.distributed.tasks import limits
+from mgrec.engines.cuda.device import launches
+from mgrec.engines.cuda.device.compilation import Device
+from mgrec.grids.sor.cuda import grids, layout, phases, program
+from mgrec.grids.sor.cuda.layout import Cut
+
+pytestmark = pytest.mark.extended
+
+
+@pytest.fixture(scope="module")
+def compiler(tmp_path_factory: pytest.TempPathFactory) -> HostCompiler:
+    return HostCompiler(tmp_path_factory.mktemp("kernels"))
+
+
+def empty(shape: Any, dtype: Any) -> Any:
+    return poisoned(shape, dtype).view(DeviceArray)
+
+
+def as_device(x: Any, dtype: Any = None) -> Any:
+    return np.array(x, dtype, order="C").view(DeviceArray)
+
+
+class Space:
+    """Memory in which strips pass on their edges: what earlier launches left stays there."""
+
+    def __init__(self) -> None:
+        self.epoch, self.words = 0, np.zeros(1 << 18, np.uint64)
+
+    def __call__(self, units: int) -> tuple[Any, np.uint32]:
+        assert 0 < units <= self.words.size
+        self.epoch += 1
+        return self.words, np.uint32(self.epoch)
+
+
+class Stream:
+    """The current stream."""
+
+    captures = False
+
+    def is_capturing(self) -> bool:
+        return self.captures
+
+
+@pytest.fixture(autouse=True)
+def _on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let public calls of arrays of a device run their launches here."""
+    cupy: Any = numpy_as_cupy()
+    cupy.empty, cupy.asarray, cupy.ascontiguousarray = empty, as_device, as_device
+    cupy.zeros = lambda shape, dtype: np.zeros(shape, dtype).view(DeviceArray)
+    cupy.broadcast_to = np.broadcast_to
+    cupy.cuda = SimpleNamespace(
+        runtime=SimpleNamespace(getDevice=lambda: 0), get_current_stream=Stream
+    )
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setattr(launches, "compile_kernel", compiler)
+    monkeypatch.setattr(program, "descriptors", Space())
+    monkeypatch.setattr(grids, "on_device", as_device)
+    kernels = replace(phases.kernels(""), again=None)  # which launches by addresses
+    backend = Backend(lambda arrays: DeviceArray.device, empty, lambda family: kernels)
+    monkeypatch.setattr(backends, "_gpu", lambda method: backend)
+    monkeypatch.setattr(layout, "_MOST_WARPS", 4)  # low grids have several strips
+    use(monkeypatch, 1000)
+    yield
+    program.prepared_of.cache_clear()
+
+
+def use(monkeypatch: pytest.MonkeyPatch, blocks: int, shared_bytes: int = 227 * 1024) -> None:
+    """Pretend that a device has room for one block or for all: they run one after the other."""
+    device = Device(90, blocks, shared_bytes)
+    if blocks == 1:
+        monkeypatch.setattr(Cut, "blocks", lambda *given: 1)
+    monkeypatch.setattr(Device, "current", staticmethod(lambda: device))
+    program.prepared_of.cache_clear()
+
+
+@numba.njit
+def sweep_rows(x, rhs, keep, weight):  # type: ignore[no-untyped-def]
+    """The loop; returns the largest update."""
+    largest = 0.0
+    for i in range(1, x.shape[0] - 1):
+        for j in range(1, x.shape[1] - 1):
+            around = x[i - 1, j] + x[i, j - 1] + x[i + 1, j] + x[i, j + 1] - rhs[i, j]
+            new = keep * x[i, j] + weight * around
+            update = abs(new - x[i, j])
+            if update > largest or np.isnan(update):
+                largest = update
+            x[i, j] = new
+    return largest
+
+
+def by_the_loop(
+    x: Any, rhs: Any = None, *, omega: float = 1.0, sweeps: int = 1, tol: float | None = None,
+    check_every: int = 10,
+) -> Any:  # fmt: skip
+    dtype, result = x.dtype.type, np.array(x)
+    sides = np.broadcast_to(0 if rhs is None else rhs, x.shape).astype(x.dtype)
+    for k in np.ndindex(x.shape[:-2]):
+        for sweep in range(1, sweeps + 1):
+            update = sweep_rows(result[k], sides[k], dtype(1 - omega), dtype(omega / 4))
+            if tol is not None and sweep % check_every == 0 and update < tol:
+                break
+    return result
+
+
+def numbers(shape: tuple[int, ...], dtype: str = "f8", seed: int = 0) -> Any:
+    return np.random.default_rng(seed).normal(size=shape).astype(dtype)
+
+
+def check(x: Any, rhs: Any = None, **options: Any) -> None:
+    given, before = x.view(DeviceArray), x.copy()
+    side = rhs.view(DeviceArray) if isinstance(rhs, np.ndarray) else rhs
+    result = mgrec.sor(given, side, **options)
+    assert isinstance(result, DeviceArray)
+    same(result, by_the_loop(x, rhs, **options))
+    same(x, before)
+
+
+def same(result: Any, wanted: Any) -> None:
+    assert result.dtype == wanted.dtype
+    np.testing.assert_array_equal(np.asarray(result), np.asarray(wanted))
+
+
+# One band, several, and several strips; no point, less and more columns than a tile or its skew.
+SHAPES = [
+    (1, 1), (2, 9), (9, 2), (1, 70), (3, 3), (5, 80), (31, 40), (32, 3), (33, 41), (64, 100),
+    (100, 7), (128, 4), (2, 3, 30, 20), (3, 130, 9), (127, 170), (140, 200), (300, 65),
+]  # fmt: skip
+FEW = [(5, 3), (29, 75), (130, 160), (250, 9)]
+extended = pytest.mark.extended
+
+
+@pytest.mark.parametrize(
+    ("dtype", "sweeps"), [("f4", 3), *(pytest.param(*d, marks=extended) for d in [
+        ("f4", 1), ("f4", 7), ("f4", 8), ("f4", 16), ("f8", 1), ("f8", 4), ("f8", 9)])],
+)  # fmt: skip
+def test_every_shape(dtype: str, sweeps: int) -> None:
+    shapes = FEW if sweeps == 3 else SHAPES
+    for number, shape in enumerate(shapes):
+        check(numbers(shape, dtype, number), omega=1.3, sweeps=sweeps)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "sweeps"), [("f8", 2), *(pytest.param(*d, marks=extended) for d in [
+        ("f4", 1), ("f4", 7), ("f4", 10), ("f8", 4), ("f8", 16)])],
+)  # fmt: skip
+def test_right_hand_sides(dtype: str, sweeps: int) -> None:
+    shapes = FEW[1:3] if sweeps == 2 else SHAPES
+    for number, shape in enumerate(shapes):
+        x, rhs = numbers(shape, dtype, number), numbers(shape, dtype, number + 1)
+        check(x, rhs, omega=1.6, sweeps=sweeps)
+
+
+def test_right_hand_sides_broadcast() -> None:
+    x = numbers((2, 3, 20, 30), "f4")
+    for rhs in (
+        numbers((20, 30), "f4", 1), numbers((3, 1, 30), "f4", 1), numbers((2, 1, 20, 1), "f4", 1),
+        numbers((1, 1, 20, 30), "f4", 1), np.array(0.3, "f4"), 2.0,
+    ):  # fmt: skip
+        check(x, rhs, omega=0.7, sweeps=2)
+
+
+@pytest.mark.parametrize("dtype", ["f4", pytest.param("f8", marks=extended)])
+def test_more_sweeps_than_a_launch_does(dtype: str) -> None:
+    x, rhs = numbers((2, 12, 40), dtype), numbers((12, 40), dtype, 1)
+    check(x, rhs, omega=1.9, sweeps=18)
+
+
+def test_one_block_takes_all_strips(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, 1)
+    for shape in [(130, 160), (2, 300, 9)]:
+        check(numbers(shape, "f4"), omega=1.3, sweeps=3)
+
+
+@pytest.mark.parametrize("blocks", [1, 1000])
+def test_strips_pass_on_edges_in_turns(blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, blocks)
+    monkeypatch.setattr(layout, "MOST_WORDS", 100)
+    monkeypatch.setattr(layout, "_WARPS", 1)
+    x = numbers((390, 9), "f4")
+    for _ in range(2):
+        check(x, omega=1.3, sweeps=2)
+
+
+def test_low_grids_are_one_strip(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, "_MOST_WARPS", 8)
+    check(numbers((200, 9), "f4"), omega=1.3)
+
+
+def test_less_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Strips have fewer bands there, and results the same bits."""
+    use(monkeypatch, 1000, 64 * 1024)
+    check(numbers((70, 75), "f4"), numbers((70, 75), "f4", 1), omega=1.3, sweeps=3)
+
+
+@pytest.mark.parametrize("sweeps", [3, pytest.param(1, marks=extended)])
+def test_nan_and_inf_stand_where_the_loop_has_them(sweeps: int) -> None:
+    x = numbers((130, 160), "f4")
+    x[20, 7], x[3, 30], x[0, 0], x[129, 25], x[120, 159] = np.nan, np.inf, np.nan, np.inf, -np.inf
+    with np.errstate(all="ignore"):
+        check(x, omega=1.0, sweeps=sweeps)
+
+
+def test_tol_stops_each_grid_by_itself() -> None:
+    x = numbers((5, 12, 40), "f4")
+    x[1] *= 1e-3
+    x[2, 5, 5] = np.nan
+    x[3, 0, 0] = np.inf
+    options: Any = {"omega": 1.4, "sweeps": 15, "tol": 1e-4, "check_every": 5}
+    wanted = by_the_loop(x, **options)
+    assert (wanted[1] != by_the_loop(x, omega=1.4, sweeps=15)[1]).any()
+    assert (wanted[0] != by_the_loop(x, omega=1.4, sweeps=10)[0]).any()
+    check(x, **options)
+
+
+@extended
+def test_tol_over_several_strips() -> None:
+    x, rhs = numbers((3, 200, 30)) * 1e-3, numbers((200, 30), seed=1) * 1e-3
+    x[1] *= 1e-3
+    for tol in (1e-3, 3e-4, 1e-9):
+        check(x, rhs, omega=1.4, sweeps=13, tol=tol, check_every=3)
+
+
+def test_batches_are_launched_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grids, "MOST_WORDS", 900)
+    x = numbers((5, 130, 9), "f4")
+    x[::2] *= 1e-3
+    assert list(grids._parts(5, 200, 2)) == [(0, 2), (2, 2), (4, 1)]
+    check(x, omega=1.3, sweeps=6, tol=3e-3, check_every=3)
+
+
+def test_strides_and_integers() -> None:
+    wide = numbers((4, 60, 90), "f4")
+    for view in (wide[:, ::2, 3:41], wide[1:2, ::-1, ::4], wide.transpose(0, 2, 1)[::3, :20]):
+        check(view, view[0], omega=1.2, sweeps=2)
+    x = (numbers((30, 40)) * 9).astype("i4")
+    result = mgrec.sor(x.view(DeviceArray), 2, sweeps=2)
+    same(result, by_the_loop(x.astype(float), 2.0, sweeps=2))
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 4, 4), (4, 0, 0)])
+def test_empty(shape: tuple[int, ...]) -> None:
+    check(np.ones(shape), sweeps=2, tol=1.0)
+
+
+def test_out() -> None:
+    x, out = numbers((29, 40), "f4"), empty((29, 40), "f4")
+    assert mgrec.sor(x.view(DeviceArray), out=out, sweeps=3) is out
+    same(out, by_the_loop(x, sweeps=3))
+
+
+def move(x: Any) -> Any:
+    return as_device(x)
+
+
+@pytest.mark.parametrize(
+    ("tol", "sides"), [(0.2, "rhs"), pytest.param(None, "none", marks=extended)]
+)
+def test_dask_arrays(tol: float | None, sides: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(limits._KNOWN, DeviceArray.device.id, 2**30)
+    x, rhs = numbers((2, 40, 50), "f4"), numbers((40, 50), "f4", 1)
+    x[1] *= 1e-3
+    lazy_rhs = da.from_array(rhs, chunks=rhs.shape).map_blocks(move, meta=move(rhs[:0, :0]))
+    given = [(lazy_rhs, rhs), (2.0, np.float32(2))] if sides == "rhs" else [(None, None)]
+    options: Any = {"omega": 1.2, "sweeps": 5, "tol": tol, "check_every": 2}
+    for chunks, (side, own) in zip([(1, 20, 20), (2, 20, 50)], given, strict=False):
+        lazy = da.from_array(x, chunks=chunks).map_blocks(move, meta=move(x[:0, :0, :0]))
+        result = mgrec.sor(lazy, side, **options)
+        assert result.chunks == lazy.chunks
+        result = result.map_blocks(np.array, meta=np.empty((0, 0, 0), "f4"))
+        same(result.compute(scheduler="sync"), by_the_loop(x, own, **options))
+
+
+def test_captures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sweeps of grids of one strip alone, without tol."""
+    monkeypatch.setattr(Stream, "captures", True)
+    check(numbers((29, 75), "f4"), sweeps=3, omega=1.3)
+    for shape, options, message in [
+        (
+            (130, 160),
+            {"sweeps": 3},
+            "sweeps over grids of 130 rows, 3 at a time, cannot be captured",
+        ),
+        ((29, 75), {"tol": 1.0}, "sweeps with tol cannot be captured into a CUDA graph"),
+    ]:
+        with pytest.raises(RuntimeError, match=message):
+            check(numbers(shape, "f4"), **options)  # type: ignore[arg-type]
+
+
+def test_too_many_columns_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grids, "_MOST", 20)
+    with pytest.raises(ValueError, match=r"x must have at most 20 rows .* got shape \(3, 21\)"):
+        check(numbers((3, 21)))
+
+
+def test_sweeps_are_shared_among_launches() -> None:
+    for dtype, room in (("f4", 227), ("f8", 227), ("f4", 64), ("f8", 64)):
+        for has_rhs in (False, True):
+            groups = layout.groups_of(np.dtype(dtype), has_rhs, room * 1024)
+            assert all(sweeps % number == 0 for sweeps, number in groups.items())
+            for sweeps in range(1, 100):
+                parts = layout.launches_of(sweeps, groups)
+                assert sum(parts) == sweeps
+                assert set(parts) <= set(groups)
+                assert len(parts) <= sweeps // max(groups) + 2
+
+
+def test_a_wrong_bit_is_found() -> None:
+    x = numbers((29, 75), "f4")
+    wrong = by_the_loop(x, sweeps=3)
+    wrong[20, 30] = np.nextafter(wrong[20, 30], np.float32(9))
+    with pytest.raises(AssertionError):
+        same(mgrec.sor(x.view(DeviceArray), sweeps=3), wrong)

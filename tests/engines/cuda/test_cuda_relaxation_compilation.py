@@ -1,0 +1,39 @@
+"""The kernels of successive over-relaxation compile for every architecture, without a GPU."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+import test_cuda_compilation as kernels
+
+from mgrec.engines.cuda.device.compilation import Device
+from mgrec.grids.sor.cuda.layout import cut_of, groups_of
+from mgrec.grids.sor.cuda.program import launch_of
+
+nvrtc = kernels.nvrtc
+
+# What a block may ask for, of the shared memory of each architecture.
+SHARED_BYTES = {75: 64 * 1024, 80: 163 * 1024, 90: 227 * 1024, 100: 227 * 1024}
+# Several strips, and one.
+SHAPES = [(1, 16_384, 16_384), (1000, 20, 30)]
+
+
+@pytest.mark.parametrize("architecture", kernels.ARCHITECTURES)
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_kernels_compile_and_fit(nvrtc: ctypes.CDLL, dtype: str, architecture: int) -> None:
+    device = Device(architecture, 100, SHARED_BYTES[architecture])
+    own = np.dtype(dtype)
+    for has_rhs in (False, True):
+        for sweeps in groups_of(own, has_rhs, device.shared_bytes):
+            for shape in SHAPES:
+                cut = cut_of(shape, own, sweeps, has_rhs, has_rhs, device)
+                launch = launch_of(cut, device)
+                assert launch.shared_bytes <= device.shared_bytes
+                assert not launch.is_fused
+                # Few differences between architectures: one has several, others one each.
+                is_one = architecture == 90 and (sweeps, has_rhs) in {(1, True), (16, False)}
+                is_any = dtype == "f4" and (sweeps, has_rhs) == (2, False)
+                if (is_one or is_any) and cut.layout.alone == has_rhs:
+                    kernels.compile_text(nvrtc, launch.text, architecture)

@@ -1,0 +1,75 @@
+"""Every kernel of tridiagonal systems compiles for every architecture, without a GPU."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+import test_cuda_compilation as kernels
+
+from mgrec.engines.cuda.device.compilation import Device
+from mgrec.tridiagonal.cuda.line import line_of
+from mgrec.tridiagonal.cuda.program import interface_bytes
+from mgrec.tridiagonal.cuda.reduction import (
+    AGAIN,
+    STORED,
+    cyclic_reduction,
+    pcr_all,
+    pcr_none,
+    pcr_part,
+)
+from mgrec.tridiagonal.cuda.thomas import thomas, thomas_in_memory
+from mgrec.tridiagonal.cuda.window import windows_of
+
+nvrtc = kernels.nvrtc
+
+# What a block may ask for, of the shared memory of each architecture.
+SHARED_BYTES = {75: 64 * 1024, 80: 163 * 1024, 90: 227 * 1024, 100: 227 * 1024}
+
+
+@pytest.mark.parametrize("architecture", kernels.ARCHITECTURES)
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
+def test_kernels_compile_and_fit(nvrtc: ctypes.CDLL, dtype: str, architecture: int) -> None:
+    device = Device(architecture, 100, SHARED_BYTES[architecture])
+    texts = {}
+    for shape, is_aligned in [((1, 4096, 1), True), ((3, 4095, 1), True), ((2, 500, 30), False)]:
+        line = line_of(shape, np.dtype(dtype), is_aligned, device)
+        top = len(line.parts) - 1
+        for launch in [*line.reduce(top), line.solve(top), *line.substitute(top)]:
+            texts[launch.text] = launch
+            assert launch.shared_bytes <= device.shared_bytes
+    for shape in [(10**4, 64, 1), (1, 4000, 1), (1, 10**7, 1), (1, 10**5, 50)]:
+        tries = windows_of(shape, np.dtype(dtype), device)
+        assert tries or architecture == 75
+        for windows in tries:
+            assert windows.layout.all_bytes <= device.shared_bytes
+            if architecture == 90:  # a kernel of few differences between architectures
+                texts[windows.launch(device).text] = windows.launch(device)
+    assert interface_bytes(np.dtype(dtype)) <= min(SHARED_BYTES.values())
+    # Aligned rows, others, columns, and the interface's; complex128 is always aligned.
+    assert len(texts) >= (3 if dtype == "c16" else 4)
+    for text in texts:
+        kernels.compile_text(nvrtc, text, architecture)
+
+
+@pytest.mark.parametrize("architecture", kernels.ARCHITECTURES)
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
+def test_kernels_without_pivoting_compile_and_fit(
+    nvrtc: ctypes.CDLL, dtype: str, architecture: int
+) -> None:
+    device = Device(architecture, 100, SHARED_BYTES[architecture])
+    builds = [thomas, thomas_in_memory, cyclic_reduction, pcr_all, pcr_part, pcr_none]
+    builds += [*STORED.values(), *AGAIN.values()]
+    texts = set()
+    for shape in [(10, 64, 1), (10, 4095, 1), (1, 10**7, 1), (1, 500, 30)]:
+        for build in builds:
+            plan = build(shape, np.dtype(dtype), device)
+            for launch in plan.launches if plan else ():
+                texts.add(launch.text)
+                assert launch.shared_bytes <= device.shared_bytes
+    # Systems and columns, reduction, and four ways of keeping levels.
+    assert len(texts) == 7
+    for text in texts:
+        if architecture == 90 or "copy_word" in text:  # others are the same everywhere
+            kernels.compile_text(nvrtc, text, architecture)

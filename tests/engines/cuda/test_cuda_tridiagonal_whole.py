@@ -1,0 +1,178 @@
+"""Kernels of whole systems without pivoting, run on this machine, against those of the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from cuda_on_host import DeviceArray, HostArray, HostCompiler, as_device, poisoned, run_on_host
+
+import mgrec
+from mgrec import engines as backends
+from mgrec.core.arrays.chunk import Chunk
+from mgrec.core.contract.kernels import Backend
+from mgrec.engines.cuda.device.compilation import Device
+from mgrec.tridiagonal.cuda import phases, reduction, thomas, whole
+from mgrec.tridiagonal.singular import SingularSystemError
+
+pytestmark = pytest.mark.extended
+
+# Of the study, beside those that the methods choose.
+VARIANTS = {
+    **phases.WITHOUT_PIVOTING,
+    "thomas in memory": thomas.thomas_in_memory,
+    "sericr stored": reduction.STORED[False],
+    "sericr stored, shared": reduction.STORED[True],
+    "sericr again": reduction.AGAIN[False],
+    "sericr again, shared": reduction.AGAIN[True],
+    "pcr all": reduction.pcr_all,
+    "pcr part": reduction.pcr_part,
+    "pcr none": reduction.pcr_none,
+    "pcr of 3 blocks": partial(reduction.pcr_none, blocks=3, threads=32),
+}
+# Tiles have 32 or 16 rows of 32 systems; contiguous systems, columns, and few columns of many.
+SHAPES = [
+    *((3, n, 1) for n in (1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 70)),
+    (40, 33, 1), (1, 1000, 1), (1, 4095, 1), (1, 1, 5), (1, 2, 3), (2, 70, 33), (5, 37, 3),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def compiler(tmp_path_factory: pytest.TempPathFactory) -> HostCompiler:
+    return HostCompiler(tmp_path_factory.mktemp("kernels"))
+
+
+@pytest.fixture(autouse=True)
+def _on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the launches run here, over NumPy arrays."""
+    run_on_host(monkeypatch, compiler, phases)
+    whole._prepared.cache_clear()
+    yield
+    whole._prepared.cache_clear()
+
+
+def use(monkeypatch: pytest.MonkeyPatch, shared_bytes: int) -> None:
+    """Pretend that a device has so much shared memory."""
+    monkeypatch.setattr(Device, "current", staticmethod(lambda: Device(90, 2, shared_bytes)))
+    whole._prepared.cache_clear()
+
+
+def dominant(shape: tuple[int, int, int], dtype: str = "f8", seed: int = 0) -> list[Any]:
+    """Operands of random systems, diagonally dominant by rows."""
+    generator = np.random.default_rng(seed)
+    parts = generator.uniform(-1, 1, (4, *shape))
+    if np.dtype(dtype).kind == "c":
+        parts = parts + 1j * generator.uniform(-1, 1, (4, *shape))
+    parts[1] += 3 * parts[1] / abs(parts[1])
+    return list(parts.astype(dtype))
+
+
+def solve(variant: str, operands: list[Any], is_finite: bool = True) -> Any:
+    shape = np.broadcast_shapes(*(part.shape for part in operands))
+    result = poisoned(shape, operands[3].dtype).view(HostArray)
+    chunk = Chunk(tuple(map(as_device, operands)), shape, operands[3].dtype)
+    assert whole.solve_whole(VARIANTS[variant], chunk, result) == is_finite
+    return np.asarray(result)
+
+
+def close(dtype: Any) -> dict[str, Any]:
+    return {"rtol": 0, "atol": 30 * np.finfo(dtype).eps}
+
+
+@pytest.mark.parametrize(
+    "dtype", ["f8", *(pytest.param(d, marks=pytest.mark.extended) for d in ("f4", "c8", "c16"))]
+)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_shape(variant: str, dtype: str) -> None:
+    for number, shape in enumerate(SHAPES):
+        if variant in ("pcr all", "pcr part") and shape[1] > 1000:
+            continue  # more than a block has
+        operands = dominant(shape, dtype, number)
+        if number % 3 == 1:
+            operands[0], operands[2] = np.full((1, 1, 1), 0.7, dtype), operands[2][:1]
+        if number % 3 == 2:
+            operands[1], operands[3] = operands[1][:, :1], operands[3][:, :, :1]
+        wanted = mgrec.solve_tridiagonal(*operands, axis=1)
+        x = solve(variant, [*operands[:3], np.broadcast_to(operands[3], shape)])
+        np.testing.assert_allclose(x, wanted, **close(dtype), err_msg=str(shape))
+
+
+@pytest.mark.parametrize("dtype", ["f8", "c8"])
+@pytest.mark.parametrize("variant", phases.WITHOUT_PIVOTING)
+def test_methods_choose_memory_by_what_a_device_has(
+    variant: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operands = dominant((2, 300, 1), dtype)
+    wanted = mgrec.solve_tridiagonal(*operands, axis=1)
+    use(monkeypatch, 12_000)
+    np.testing.assert_allclose(solve(variant, operands), wanted, **close(dtype))
+    use(monkeypatch, 1_000)
+    np.testing.assert_allclose(solve(variant, operands), wanted, **close(dtype))
+
+
+@pytest.mark.parametrize("shape", [(5, 70, 1), (1, 70, 5)])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_number_of_a_singular_system_is_told(variant: str, shape: Any) -> None:
+    for at in (0, 33, 69):
+        operands = dominant(shape)
+        for part in operands[:3]:
+            np.moveaxis(part, 1, -1).reshape(5, 70)[3, at] = 0
+        operands = [np.ascontiguousarray(part) for part in operands]
+        with pytest.raises(SingularSystemError) as raised:
+            solve(variant, operands)
+        assert raised.value.number == 3
+
+
+@pytest.mark.parametrize("special", [np.nan, -np.inf])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_nan_and_inf_stay_in_their_system(variant: str, special: float) -> None:
+    expected = solve(variant, dominant((3, 70, 2)))
+    for number, at in enumerate((1, 33, 68, 34)):
+        operands = dominant((3, 70, 2))
+        operands[number][1, at, 1] = special
+        x = solve(variant, operands, is_finite=False)
+        assert np.isnan(x[1, :, 1]).all()
+        x[1, :, 1] = expected[1, :, 1]
+        np.testing.assert_array_equal(x, expected)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_what_lies_outside_the_matrix_is_not_read(variant: str) -> None:
+    operands = dominant((2, 90, 1))
+    wanted = solve(variant, operands)
+    operands[0][:, 0], operands[2][:, -1] = np.nan, np.inf
+    np.testing.assert_array_equal(solve(variant, operands), wanted)
+
+
+def empty(shape: Any, dtype: Any) -> Any:
+    return poisoned(shape, dtype).view(DeviceArray)
+
+
+@pytest.mark.parametrize("method", phases.WITHOUT_PIVOTING)
+def test_the_public_call(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    device, kernels = DeviceArray.device, phases.kernels(method)
+    backend = Backend(lambda arrays: device, empty, lambda family: kernels)
+    monkeypatch.setattr(backends, "_gpu", lambda method: backend)
+    for shape, axis in [((6, 50), 1), ((50, 6), 0)]:
+        operands = [part[0] for part in dominant((1, *shape))]
+        given = [part.view(DeviceArray) for part in operands]
+        wanted = mgrec.solve_tridiagonal(*operands, axis=axis)
+        call = partial(mgrec.solve_tridiagonal, axis=axis, method=method)
+        x = call(*given)
+        assert isinstance(x, DeviceArray)
+        np.testing.assert_allclose(np.asarray(x), wanted, **close("f8"))
+        out = empty(shape, "f8")
+        assert call(*given[:3], 2.0, out=out) is out
+        wanted = mgrec.solve_tridiagonal(*operands[:3], 2.0, axis=axis)
+        np.testing.assert_allclose(np.asarray(out), wanted, **close("f8"))
+        place = (4, 20) if axis == 1 else (20, 4)
+        given[0][place] = given[1][place] = given[2][place] = 0
+        with pytest.raises(np.linalg.LinAlgError, match=r"system \(4,\) has a pivot of 0"):
+            call(*given)
+        given[2][place] = np.nan
+        with pytest.raises(ValueError, match="du must hold no nan or inf; got nan at index"):
+            call(*given)
+        assert np.isnan(np.asarray(call(*given, check_finite=False))).sum() == 50

@@ -1,0 +1,305 @@
+"""Successive over-relaxation: the bits of the plain loop, wherever the grid is."""
+
+import dask.array as da
+import numba
+import numpy as np
+import pytest
+from chunkings import chunkings
+from graphs import check_graph
+from hypothesis import given
+from hypothesis import strategies as st
+
+import mgrec
+from mgrec.engines.cpu.simd.choice import WIDE
+from mgrec.grids.sor.cpu import grids
+
+# A strip has WIDE // 8 rows in float64, and WIDE // 4 in float32.
+SHAPES = [
+    (1, 1), (2, 9), (9, 2), (1, 70), (70, 1), (3, 3), (5, 80), (80, 5), (WIDE // 8, 40),
+    (WIDE // 4 + 1, 41), (WIDE // 2 + 3, WIDE // 4 + 17), (2 * WIDE // 4, 100), (2, 3, 30, 20),
+]  # fmt: skip
+
+
+@numba.njit
+def sweep_rows(x, rhs, keep, weight):
+    """The loop; returns the largest update."""
+    largest = 0.0
+    for i in range(1, x.shape[0] - 1):
+        for j in range(1, x.shape[1] - 1):
+            around = x[i - 1, j] + x[i, j - 1] + x[i + 1, j] + x[i, j + 1] - rhs[i, j]
+            new = keep * x[i, j] + weight * around
+            update = abs(new - x[i, j])
+            if update > largest or np.isnan(update):
+                largest = update
+            x[i, j] = new
+    return largest
+
+
+def by_the_loop(x, rhs=None, *, omega=1.0, sweeps=1, tol=None, check_every=10):
+    dtype = x.dtype.type
+    result = np.array(x)
+    sides = np.broadcast_to(0 if rhs is None else rhs, x.shape).astype(dtype)
+    for k in np.ndindex(x.shape[:-2]):
+        for sweep in range(1, sweeps + 1):
+            update = sweep_rows(result[k], sides[k], dtype(1 - omega), dtype(omega / 4))
+            if tol is not None and sweep % check_every == 0 and update < tol:
+                break
+    return result
+
+
+def on_numpy(x, rhs=None, **options):
+    return mgrec.sor(x, rhs, **options)
+
+
+def on_dask(x, rhs=None, **options):
+    lazy = da.from_array(x, chunks=tuple(max(1, -(-length // 3)) for length in x.shape))
+    result = mgrec.sor(lazy, rhs, **options)
+    assert isinstance(result, da.Array)
+    assert result.chunks == lazy.chunks
+    check_graph(result)
+    return result.compute(scheduler="sync")
+
+
+PLACES = [on_numpy, on_dask]
+each_place = pytest.mark.parametrize("place", PLACES)
+each_dtype = pytest.mark.parametrize("dtype", ["f4", "f8"])
+
+
+def numbers(shape, dtype="f8", seed=0):
+    return np.random.default_rng(seed).normal(size=shape).astype(dtype)
+
+
+def same(result, wanted):
+    assert result.dtype == wanted.dtype
+    np.testing.assert_array_equal(result, wanted)
+
+
+@each_place
+@each_dtype
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_shape(shape, dtype, place):
+    x, rhs = numbers(shape, dtype), numbers(shape, dtype, 1)
+    same(place(x, rhs, omega=1.3, sweeps=3), by_the_loop(x, rhs, omega=1.3, sweeps=3))
+    same(place(x, omega=0.7), by_the_loop(x, omega=0.7))
+
+
+def test_many_sweeps():
+    x, rhs = numbers((150, 70), "f4"), numbers((150, 70), "f4", 1)
+    same(mgrec.sor(x, rhs, omega=1.9, sweeps=45), by_the_loop(x, rhs, omega=1.9, sweeps=45))
+
+
+@each_dtype
+@pytest.mark.parametrize("shape", [(300, 200), (90, 900), (5, 40, 50)])
+def test_threads_give_the_same_bits(shape, dtype, monkeypatch):
+    monkeypatch.setattr(grids, "_MANY", 1)
+    monkeypatch.setattr(grids, "_MANY_TOGETHER", 1)
+    monkeypatch.setenv("MGREC_NUM_THREADS", "3")
+    x, rhs = numbers(shape, dtype), numbers(shape, dtype, 1)
+    same(mgrec.sor(x, rhs, omega=1.5, sweeps=20), by_the_loop(x, rhs, omega=1.5, sweeps=20))
+
+
+@given(st.data())
+def test_any_chunks_give_the_same_bits(data):
+    x, rhs = numbers((2, 13, 11)), numbers((13, 11), seed=data.draw(st.integers(0, 99)))
+    chunks = tuple(data.draw(chunkings(length)) for length in x.shape)
+    tol = data.draw(st.sampled_from([None, 0.3]))
+    options = {"omega": 1.2, "sweeps": 7, "tol": tol, "check_every": 2}
+    lazy = mgrec.sor(da.from_array(x, chunks=chunks), rhs, **options)
+    assert lazy.chunks == chunks
+    same(lazy.compute(scheduler="sync"), by_the_loop(x, rhs, **options))
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 4, 4), (4, 0, 0)])
+@each_place
+def test_empty(shape, place):
+    same(place(np.ones(shape), sweeps=2, tol=1.0), np.ones(shape))
+
+
+def test_the_order_shows():
+    """Another order of points, and of sums, has other bits."""
+    x = numbers((20, 20))
+    wanted = by_the_loop(x, omega=1.3)
+    assert (by_the_loop(x[::-1], omega=1.3)[::-1] != wanted).any()
+    assert (wanted != by_the_loop(np.ascontiguousarray(x.T), omega=1.3).T).any()
+
+
+@each_place
+def test_nan_and_inf_stand_where_the_loop_has_them(place):
+    x, rhs = numbers((40, 50), "f4"), numbers((40, 50), "f4", 1)
+    x[20, 7], x[3, 30], rhs[30, 40], x[0, 0], x[39, 25] = np.nan, np.inf, -np.inf, np.nan, np.inf
+    for sweeps in (1, 2, 3):
+        with np.errstate(all="ignore"):
+            wanted = by_the_loop(x, rhs, omega=1.0, sweeps=sweeps)
+        same(place(x, rhs, sweeps=sweeps), wanted)
+
+
+@each_place
+def test_tol_stops_each_grid_by_itself(place):
+    x = numbers((3, 12, 40))
+    x[1] *= 1e-3
+    x[2, 5, 5] = np.nan
+    options = {"omega": 1.4, "sweeps": 33, "tol": 1e-4, "check_every": 5}
+    wanted = by_the_loop(x, **options)
+    assert (wanted[1] != by_the_loop(x, omega=1.4, sweeps=33)[1]).any()
+    assert (wanted[0] != by_the_loop(x, omega=1.4, sweeps=10)[0]).any()
+    same(place(x, **options), wanted)
+
+
+def test_infinite_borders_do_not_keep_tol_from_stopping():
+    x = numbers((9, 9))
+    x[0, 0] = np.inf
+    assert np.isfinite(mgrec.sor(x, sweeps=500, tol=1e-3)[1:-1, 1:-1]).all()
+    same(mgrec.sor(x, sweeps=500, tol=1e-3), by_the_loop(x, sweeps=500, tol=1e-3))
+
+
+def test_it_solves_the_poisson_equation():
+    """Of u = x²·y, of which five points give the second differences exactly."""
+    i, j = np.mgrid[:30, :40]
+    wanted = (i**2 * j).astype(float)
+    border = np.pad(np.zeros((28, 38)), 1, constant_values=1) * wanted
+    found = mgrec.sor(border, 2.0 * j, omega=1.84, sweeps=2000, tol=1e-9)
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+def test_the_loop_of_the_paper():
+    """x ← (x + its four neighbours) / 5, of Hou, Wang and Feng, is omega = 4/5."""
+    x = numbers((9, 12))
+    wanted = x.copy()
+    for i in range(1, 8):
+        for j in range(1, 11):
+            sides = wanted[i, j - 1] + wanted[i - 1, j] + wanted[i + 1, j] + wanted[i, j + 1]
+            wanted[i, j] = (wanted[i, j] + sides) / 5
+    np.testing.assert_allclose(mgrec.sor(x, omega=0.8), wanted, rtol=1e-13)
+
+
+@each_place
+def test_integers_scalars_and_other_layouts(place):
+    x = (numbers((30, 40)) * 9).astype("i4")
+    wanted = by_the_loop(x.astype(float), 2.0, omega=1.1, sweeps=2)
+    same(place(x, 2, omega=1.1, sweeps=2), wanted)
+    x = x.astype(float)
+    for view in (x[::-2, 1::3], x.T, x.astype(">f8")):
+        view.flags.writeable = False
+        same(place(view, sweeps=2), by_the_loop(view.astype(float), sweeps=2))
+
+
+def test_rhs_of_other_chunks_and_dtype():
+    x, rhs = numbers((30, 40), "f4"), numbers((1, 40), "f8")
+    wanted = by_the_loop(x.astype("f8"), rhs)
+    same(mgrec.sor(x, rhs), wanted)
+    lazy = mgrec.sor(da.from_array(x, chunks=8), da.from_array(rhs, chunks=(1, 7)))
+    assert lazy.chunks == da.from_array(x, chunks=8).chunks
+    same(lazy.compute(scheduler="sync"), wanted)
+    lazy = mgrec.sor(x, da.from_array(rhs, chunks=(1, 7)))
+    same(lazy.compute(scheduler="sync"), wanted)
+
+
+def test_out():
+    x = numbers((30, 40))
+    out = np.full_like(x, np.nan)
+    assert mgrec.sor(x, out=out) is out
+    same(out, by_the_loop(x))
+    same(x, numbers((30, 40)))
+
+
+def behind(lazy, key):
+    """All tasks that one needs."""
+    graph, found, ahead = dict(lazy.__dask_graph__()), set(), [key]
+    while ahead:
+        key = ahead.pop()
+        if key not in found:
+            found.add(key)
+            ahead += graph[key].dependencies
+    return found
+
+
+def test_sweeps_overlap():
+    """The first tile's third sweep needs the first one of tiles at most two away."""
+    lazy = mgrec.sor(da.ones((10, 10), chunks=2), sweeps=4)
+    (tiles,) = {key[0] for key in lazy.__dask_graph__() if str(key[0]).startswith("determine")}
+    needed = {key[1:] for key in behind(lazy, (tiles, 3, 0, 0)) if key[0] == tiles}
+    assert max(i + j for sweep, i, j in needed if sweep == 1) == 2
+    assert not any(i + j > 3 - sweep for sweep, i, j in needed)
+
+
+def test_chunks_along_other_axes_are_one_task():
+    lazy = mgrec.sor(da.ones((4, 10, 10), chunks=(1, 10, 10)), sweeps=50)
+    assert len(dict(lazy.__dask_graph__())) < 20
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"x": np.ones(3)}, ValueError, "x must have two axes or more; got shape"),
+        ({"x": 3.0}, ValueError, "x must have two axes or more; got shape"),
+        ({"x": np.ones((3, 3), complex)}, TypeError, "x must be of integers, .* got complex128"),
+        ({"x": np.ones((3, 3), "f2")}, TypeError, "x must be of integers, .* got float16"),
+        ({"x": [["a"]]}, TypeError, "x must be"),
+        ({"rhs": np.ones(4)}, ValueError, r"rhs must broadcast to \(3, 3\), .* got \(4,\)"),
+        ({"rhs": np.ones((1, 3, 3))}, ValueError, "rhs must broadcast"),
+        ({"omega": 0}, ValueError, "omega must be a number between 0 and 2; got 0"),
+        ({"omega": 2.0}, ValueError, "omega must be a number between 0 and 2; got 2.0"),
+        ({"omega": np.nan}, ValueError, "omega must be a number between 0 and 2; got nan"),
+        ({"omega": "1"}, TypeError, "omega must be a number between 0 and 2; got '1'"),
+        ({"sweeps": 0}, ValueError, "sweeps must be 1 or more; got 0"),
+        ({"sweeps": 1.5}, TypeError, "sweeps must be an integer; got 1.5"),
+        ({"check_every": 0}, ValueError, "check_every must be 1 or more; got 0"),
+        ({"tol": 0}, ValueError, "tol must be above 0, or None; got 0"),
+        ({"tol": np.nan}, ValueError, "tol must be above 0, or None; got nan"),
+        ({"out": np.ones((3, 4))}, ValueError, "out must have shape"),
+        ({"x": da.ones((3, 3)), "out": np.ones((3, 3))}, TypeError, "out must be None"),
+    ],
+)
+def test_what_is_refused(given, error, message):
+    with pytest.raises(error, match=message):
+        mgrec.sor(**{"x": np.ones((3, 3)), **given})
+
+
+def test_chunks_of_unknown_sizes_are_refused():
+    x = da.ones((20, 20), chunks=5)
+    with pytest.raises(ValueError, match=r"a sweep needs the index .*compute_chunk_sizes"):
+        mgrec.sor(x[x[:, 0] > 0])
+
+
+def test_a_plan_does_not_take_sweeps():
+    with pytest.raises(TypeError, match="must go over its grid once here; got sor"):
+        mgrec.plan(mgrec.sor, da.ones((9, 9), chunks=5))
+
+
+def test_a_callback_follows_the_sweeps():
+    x = np.random.default_rng(5).normal(size=(40, 30))
+    told = []
+
+    def follow(sweeps, update):
+        told.append((sweeps, update))
+
+    wanted = mgrec.sor(x, omega=1.5, sweeps=995, tol=1e-9)
+    found = mgrec.sor(x, omega=1.5, sweeps=995, tol=1e-9, callback=follow)
+    np.testing.assert_array_equal(found, wanted)
+    assert [sweeps for sweeps, _ in told] == [*range(10, 10 * len(told), 10), told[-1][0]]
+    updates = [update for _, update in told]
+    assert updates == sorted(updates, reverse=True)
+    assert updates[-1] < 1e-9 <= updates[-2]
+    before = mgrec.sor(x, omega=1.5, sweeps=9)
+    one = abs(mgrec.sor(x, omega=1.5, sweeps=10) - before).max()
+    assert told[0] == (10, one)
+
+
+def test_a_callback_without_tol_is_told_of_all_sweeps():
+    x, told = np.random.default_rng(5).normal(size=(9, 9)), []
+    found = mgrec.sor(x, sweeps=25, callback=lambda *step: told.append(step[0]))
+    np.testing.assert_array_equal(found, mgrec.sor(x, sweeps=25))
+    assert told == [10, 20, 25]
+
+
+@pytest.mark.parametrize(
+    ("x", "callback", "error", "message"),
+    [
+        (np.zeros((3, 3)), 1, TypeError, "callback must be callable or None; got 1"),
+        (da.zeros((3, 3)), print, TypeError, "callback must be None where an operand is a Dask"),
+        (np.zeros((2, 3, 3)), print, ValueError, "where x is several grids; got shape"),
+    ],
+)
+def test_callbacks_that_are_refused(x, callback, error, message):
+    with pytest.raises(error, match=message):
+        mgrec.sor(x, callback=callback)

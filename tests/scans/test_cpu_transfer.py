@@ -1,0 +1,69 @@
+"""Kernels of transfer maps: which of them are kept, on disk and in memory."""
+
+import numpy as np
+import pytest
+from numba.core import event
+
+import mgrec
+from mgrec.core.algebra.affine import affine
+from mgrec.core.algebra.fingerprint import StepFunction
+from mgrec.core.algebra.variants import MOST
+from mgrec.engines.cpu.compilation import steps
+from mgrec.engines.cpu.compilation.stored import IN_MEMORY
+from mgrec.engines.cuda.device import compilation
+from mgrec.engines.cuda.trace import tracing
+from mgrec.scans.cpu.affine import precompute as affine_precompute
+from mgrec.scans.cpu.affine import rows as affine_kernels
+from mgrec.scans.cpu.kernels import fused_lift, transfer_kernels
+from mgrec.scans.cuda import sources
+
+
+def adding(amount):
+    return mgrec.TransferMap(
+        lift=lambda x: (x + amount,),
+        compose=lambda earlier, later: (earlier[0] + later[0],),
+        apply=lambda step, w: w + step[0],
+        identity=(0.0,),
+    )
+
+
+def test_further_maps_of_one_code_stay_in_memory():
+    keys = [fused_lift(adding(number), ((None, 1),)).key for number in range(MOST)]
+    assert not any(IN_MEMORY in key for key in keys)
+    with pytest.warns(UserWarning, match="numbers that change as operands"):
+        further = adding(0.5)
+    assert IN_MEMORY in fused_lift(further, ((None, 1),)).key
+    assert IN_MEMORY not in fused_lift(adding(0), ((None, 1),)).key
+
+
+def test_further_coefficients_of_one_code_stay_in_memory():
+    def parts(rate):
+        return ((StepFunction(lambda i: i * rate), 1), (None, 1))
+
+    keys = [fused_lift(affine, parts(number)).key for number in range(MOST + 1)]
+    assert [IN_MEMORY in key for key in keys] == [False] * MOST + [True]
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        steps._compiled, fused_lift, transfer_kernels, affine_kernels.determine_filled,
+        affine_precompute.precompute_filled, affine_precompute.precompute_columns,
+        affine_precompute.retrack_columns, tracing.trace_transfer_map, tracing.trace_coefficient,
+        sources._statements, compilation._compile,
+    ],
+    ids=lambda held: held.__name__,
+)  # fmt: skip
+def test_what_is_held_for_maps_is_bounded(held):
+    assert 256 <= held.cache_parameters()["maxsize"] <= 1024
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((9, 70), 1), ((70, 9), 0)])
+def test_read_only_states_compile_nothing_again(shape, axis):
+    x, initial = np.ones(shape), np.zeros(9)
+    wanted = mgrec.scan(mgrec.maps.max_plus, x, x, initial=initial, axis=axis)
+    initial.flags.writeable = False
+    with event.install_recorder("numba:compile") as compiled:
+        result = mgrec.scan(mgrec.maps.max_plus, x, x, initial=initial, axis=axis)
+    assert compiled.buffer == []
+    np.testing.assert_array_equal(result, wanted)

@@ -1,0 +1,332 @@
+"""Runs of steps that forget their entry are determined before it is known."""
+
+import logging
+from functools import partial
+
+import dask.array as da
+import numpy as np
+import pytest
+from distributed import Client
+from hypothesis import given
+from hypothesis import strategies as st
+
+import mgrec
+import mgrec.dask
+from mgrec.core.algebra.affine import affine
+from mgrec.engines.cpu import threads
+from mgrec.filters import recurrence as filters
+from mgrec.scans import recurrence as transfer
+from mgrec.scans.arguments import check
+from mgrec.scans.cpu.affine.reference import Judge
+from mgrec.signal import lfilter
+
+STEPS = 1 << 14
+
+
+@pytest.fixture(autouse=True, scope="module")
+def eager():
+    """Cut rows for threads, and begin chunks, where it would not pay."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threads, "SMALL", STEPS // 2)
+        patch.setattr(transfer, "LARGE", 1)
+        patch.setattr(filters, "LARGE", 1)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def two_threads(monkeypatch):
+    monkeypatch.setenv("MGREC_NUM_THREADS", "2")
+
+
+@st.composite
+def recurrences(draw):
+    """Coefficients, terms and an entry: (s, t, initial)."""
+    generator = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    dtype = draw(st.sampled_from([np.float32, np.float64]))
+    # 1.01 to the power of all steps is beyond float32.
+    top = draw(
+        st.sampled_from([0.5, 0.9, 0.99, 0.999, 1.0, 1.01 if dtype is np.float64 else 1.003])
+    )
+    steps = STEPS - draw(st.integers(0, 100))
+    s = generator.uniform(draw(st.sampled_from([-1.0, 0.0, 0.9, 1.0])), 1.0, steps) * top
+    s[generator.random(steps) < draw(st.sampled_from([0.0, 0.0, 0.001]))] = 0
+    t = generator.normal(size=steps)
+    t[generator.random(steps) < draw(st.sampled_from([0.0, 0.0, 0.99]))] = 0
+    t[int(draw(st.sampled_from([1.0, 1.0, 0.3, 0.0])) * steps) :] = 0
+    entry = generator.choice([-1, 1]) * 10.0 ** draw(st.integers(-8, 8))
+    return s.astype(dtype), t.astype(dtype), dtype(entry)
+
+
+def holds(w, s, t, initial):
+    judge = Judge(w.dtype, float(initial))
+    judge.add(*map(np.ascontiguousarray, (s, t, w)))
+    return judge.holds
+
+
+def in_chunks(chunks, *arrays):
+    return [da.from_array(array, chunks=(chunks,)) for array in arrays]
+
+
+def begun(caplog):
+    """Chunks that were begun before their entries were known."""
+    return [record.args[0] for record in caplog.records if "forgets its entry" in record.msg]
+
+
+def again(caplog):
+    """Steps that were determined again, of each solve that guessed its entries."""
+    return [record.args[-1] for record in caplog.records if "apart" in record.msg]
+
+
+@given(recurrences(), st.integers(2, 5), st.booleans())
+def test_any_recurrence_stays_within_the_bound(recurrence, count, reverse):
+    s, t, initial = recurrence
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MGREC_NUM_THREADS", str(count))
+        w = mgrec.linear_recurrence(s, t, initial, reverse=reverse)
+    turned = [array[::-1] if reverse else array for array in (w, s, t)]
+    assert holds(*turned, initial)
+
+
+@pytest.mark.parametrize(
+    "dtype", [np.float32, np.float64, pytest.param(np.complex128, marks=pytest.mark.extended)]
+)
+def test_threads_guess_their_entries(dtype, caplog):
+    s, t = np.random.default_rng(0).uniform(0, 0.9, (2, STEPS)).astype(dtype)
+    with caplog.at_level(logging.DEBUG, "mgrec"):
+        w = mgrec.linear_recurrence(s, t, 3)
+    assert 0 < sum(again(caplog)) < 200
+    tolerance = 8 * np.finfo(dtype).eps
+    np.testing.assert_allclose(w[1:], s[1:] * w[:-1] + t[1:], rtol=tolerance)
+
+
+def test_prefix_sums_do_not_guess(caplog):
+    t = np.arange(STEPS, dtype=np.float64)
+    with caplog.at_level(logging.DEBUG, "mgrec"):
+        np.testing.assert_array_equal(mgrec.linear_recurrence(1.0, t), np.cumsum(t))
+        mgrec.linear_recurrence(np.full(STEPS, 1.001), t)
+    assert not caplog.records
+
+
+def test_a_wrong_guess_is_made_good_and_said(caplog):
+    """The coefficients fall off at the start of the second half alone."""
+    s, t = np.ones(STEPS), np.ones(STEPS)
+    s[STEPS // 2 :][: STEPS // 64] = 0.9
+    t[STEPS // 2 :] = 1e-30
+    with caplog.at_level(logging.DEBUG, "mgrec"):
+        w = mgrec.linear_recurrence(s, t, 1e20)
+    assert holds(w, s, t, 1e20)
+    assert again(caplog) == [STEPS // 2]
+    assert "do not forget" in caplog.text
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("at", [5, STEPS // 2 + 5, STEPS - 5])
+def test_special_values_stand_where_the_loop_has_them(value, at):
+    s, t = np.random.default_rng(0).uniform(-0.9, 0.9, (2, STEPS))
+    t[at] = value
+    s[STEPS - 3] = 0
+    w, wanted = 1.0, np.empty(STEPS)
+    with np.errstate(invalid="ignore"):
+        for i in range(STEPS):
+            wanted[i] = w = s[i] * w + t[i]
+    found = mgrec.linear_recurrence(s, t, 1.0)
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(wanted))
+    np.testing.assert_array_equal(found[at:], wanted[at:])
+
+
+@pytest.mark.extended
+def test_integers_forget_at_a_zero_alone(caplog):
+    t = np.random.default_rng(0).integers(-9, 9, STEPS)
+    s = np.where(np.arange(STEPS) % 100 == 50, 0, 3)
+    with caplog.at_level(logging.DEBUG, "mgrec"):
+        found = [mgrec.linear_recurrence(each, t, 7) for each in (s, np.full(STEPS, 3))]
+    assert len(again(caplog)) == 1
+    for each, own in zip((s, np.full(STEPS, 3)), found, strict=True):
+        w, wanted = np.int64(7), []
+        for i in range(STEPS):
+            with np.errstate(over="ignore"):
+                w = each[i] * w + t[i]
+            wanted.append(w)
+        np.testing.assert_array_equal(own, wanted)
+
+
+def test_maps_whose_states_coincide_have_the_bits_of_one_thread(caplog, monkeypatch):
+    """Lindley's waiting times: every idle server forgets the customers before."""
+    s = np.random.default_rng(0).normal(-0.5, 1.0, STEPS)
+    with caplog.at_level(logging.DEBUG, "mgrec"):
+        w = mgrec.scan(mgrec.maps.max_plus, s, 0.0, initial=25.0)
+    (steps,) = again(caplog)
+    assert 0 < steps < STEPS // 4
+    monkeypatch.setenv("MGREC_NUM_THREADS", "1")
+    np.testing.assert_array_equal(w, mgrec.scan(mgrec.maps.max_plus, s, 0.0, initial=25.0))
+
+
+@pytest.mark.parametrize("reverse", [False, pytest.param(True, marks=pytest.mark.extended)])
+@pytest.mark.extended
+def test_columns_that_forget_have_the_bits_of_one_thread(reverse, caplog, monkeypatch):
+    """Also where a column never forgets, and where one holds nan from the first steps on."""
+    s, t = np.random.default_rng(0).uniform(0, 0.9, (2, STEPS, 40))
+    s[:, 7], t[5 if not reverse else -5, 9] = 1, np.nan
+    options = {"axis": 0, "reverse": reverse}
+    with caplog.at_level(logging.DEBUG, "mgrec"):
+        w = mgrec.linear_recurrence(s, t, 1e8, **options)
+    (steps,) = again(caplog)
+    assert 0 < steps < STEPS // 2
+    assert "2 columns do not forget" in caplog.text
+    monkeypatch.setenv("MGREC_NUM_THREADS", "1")
+    np.testing.assert_array_equal(w, mgrec.linear_recurrence(s, t, 1e8, **options))
+
+
+@pytest.mark.extended
+def test_columns_that_do_not_forget_go_to_threads_as_columns(caplog, monkeypatch):
+    t = np.random.default_rng(0).normal(size=(STEPS, 40))
+    s = np.ones((STEPS, 40))
+    s[:, 0] = 0.5
+    with caplog.at_level(logging.DEBUG, "mgrec"):
+        w = mgrec.linear_recurrence(s, t, axis=0)
+    assert again(caplog) == []
+    assert "39 columns do not forget" in caplog.text
+    monkeypatch.setenv("MGREC_NUM_THREADS", "1")
+    np.testing.assert_array_equal(w, mgrec.linear_recurrence(s, t, axis=0))
+
+
+@st.composite
+def cuts(draw, steps):
+    """Chunks of a row, some of which are long enough to be begun."""
+    ends = sorted(draw(st.lists(st.integers(0, steps), max_size=3)))
+    return tuple(int(n) for n in np.diff([0, *ends, steps]))
+
+
+@given(st.data(), recurrences(), st.booleans())
+def test_chunks_of_any_recurrence_stay_within_the_bound(data, recurrence, reverse):
+    s, t, initial = recurrence
+    chunks = data.draw(cuts(len(s)))
+    w = mgrec.linear_recurrence(*in_chunks(chunks, s, t), initial, reverse=reverse)
+    found = w.compute(scheduler="sync")
+    turned = [array[::-1] if reverse else array for array in (found, s, t)]
+    assert holds(*turned, initial)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("initial", [0.0, -1e30])
+def test_chunks_that_forget_are_begun(dtype, initial, caplog):
+    s, t = np.random.default_rng(0).uniform(0.1, 0.5, (2, STEPS)).astype(dtype)
+    w = mgrec.linear_recurrence(*in_chunks((STEPS // 2,) * 2, s, t), initial)
+    with caplog.at_level(logging.DEBUG, "mgrec"):
+        found = w.compute(scheduler="sync")
+    assert set(begun(caplog)) == {(0,), (1,)}
+    assert holds(found, s, t, initial)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_chunks_too_short_to_tell_whether_they_forget(reverse):
+    s, t = np.full(STEPS, 0.5), np.ones(STEPS)
+    lazy = in_chunks((STEPS - 10, 10), s, t)
+    w = mgrec.linear_recurrence(*lazy, reverse=reverse).compute(scheduler="sync")
+    np.testing.assert_allclose(w, mgrec.linear_recurrence(s, t, reverse=reverse))
+
+
+def test_chunks_of_prefix_sums_are_not_begun(caplog):
+    t = np.arange(STEPS, dtype=float)
+    w = mgrec.linear_recurrence(1.0, *in_chunks((STEPS // 2,) * 2, t))
+    with caplog.at_level(logging.DEBUG, "mgrec"):
+        np.testing.assert_array_equal(w.compute(scheduler="sync"), np.cumsum(t))
+    assert begun(caplog) == []
+
+
+@pytest.mark.parametrize(
+    ("s", "shape", "may"),
+    [
+        (np.ones(1), (1 << 26,), True),  # what the array holds is not known yet
+        (np.ones(1), (1 << 25,), False),
+        (np.ones((1, 2)), (1 << 28, 2), False),
+        (-0.5, (1 << 26, 2), True),
+        (-0.5, (1 << 26, 1), False),
+        (1.0, (1 << 29,), False),
+        (mgrec.Coefficient(lambda i: 0.5), (1 << 29,), False),
+    ],
+)
+def test_chunks_of_a_gpu_are_begun_by_what_is_known_of_them(s, shape, may):
+    problem = check(affine, {"s": s, "t": np.ones((1,) * len(shape))}, 0, 0, False)
+    assert problem.recurrence.may_begin(shape, True) is may
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("shape", [(3, STEPS), (STEPS, 3), (2, STEPS, 2)])
+def test_chunks_of_many_rows_are_begun(shape, caplog):
+    axis = shape.index(STEPS)
+    generator = np.random.default_rng(0)
+    s, t = generator.uniform(-0.5, 0.5, STEPS), generator.normal(size=shape)
+    s = s.reshape([STEPS if k == axis else 1 for k in range(len(shape))])
+    initial = generator.normal(size=shape[:axis] + shape[axis + 1 :])
+    chunks = tuple(STEPS // 2 if k == axis else -1 for k in range(len(shape)))
+    for reverse in (False, True):
+        options = {"axis": axis, "reverse": reverse}
+        lazy = [da.from_array(s, chunks=tuple(map(min, s.shape, (STEPS // 2,) * len(shape))))]
+        lazy.append(da.from_array(t, chunks=chunks))
+        with caplog.at_level(logging.DEBUG, "mgrec"):
+            w = mgrec.linear_recurrence(*lazy, initial, **options).compute(scheduler="sync")
+        assert len(begun(caplog)) > 0
+        wanted = mgrec.linear_recurrence(s, t, initial, **options)
+        np.testing.assert_allclose(w, wanted, rtol=1e-12, atol=1e-15)
+        caplog.clear()
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("initial", [np.inf, -np.inf, np.nan, 1.7e308])
+def test_special_entries_of_chunks_that_forget(initial, sign, caplog):
+    """Also where one step overflows: the recurrence never returns to a finite number."""
+    s, t = np.random.default_rng(0).uniform(0.1, 0.5, (2, STEPS))
+    s *= sign
+    s[3] = 1e5
+    s[STEPS // 2 + 100 :: 1000] *= 0 if initial == -np.inf else 1
+    wanted, w = np.empty(STEPS), initial
+    with np.errstate(over="ignore", invalid="ignore"):
+        for i in range(STEPS):
+            wanted[i] = w = s[i] * w + t[i]
+    assert not np.isfinite(wanted[-1])
+    with caplog.at_level(logging.DEBUG, "mgrec"):
+        lazy = mgrec.linear_recurrence(*in_chunks((STEPS // 2,) * 2, s, t), initial)
+        found = lazy.compute(scheduler="sync")
+    assert begun(caplog)
+    np.testing.assert_array_equal(found[3:], wanted[3:])
+
+
+def test_solves_and_graphs_of_chunks_that_forget_have_the_same_bits():
+    s, t = np.random.default_rng(0).uniform(-0.5, 0.5, (2, STEPS))
+    s[: STEPS // 4] = 1.0
+    lazy = in_chunks((STEPS // 4,) * 4, s, t)
+    wanted = mgrec.linear_recurrence(*lazy, 5.0).compute(scheduler="sync")
+    two_pass = mgrec.linear_recurrence(*lazy, 5.0, memory="two-pass")
+    np.testing.assert_array_equal(two_pass.compute(scheduler="sync"), wanted)
+    with Client(processes=False, n_workers=2, dashboard_address=":0") as client:
+        held = client.persist(lazy)
+        for solve in (mgrec.linear_recurrence, partial(mgrec.dask.solve, mgrec.linear_recurrence)):
+            np.testing.assert_array_equal(solve(*held, 5.0).compute(), wanted)
+        with mgrec.plan(mgrec.linear_recurrence, *held, initial=5.0) as solve:
+            np.testing.assert_array_equal(solve().compute(), wanted)
+            np.testing.assert_array_equal(solve().compute(), wanted)
+
+
+@pytest.mark.parametrize("rows", [(), pytest.param((2, 3), marks=pytest.mark.extended)])
+def test_chunks_of_filters_are_begun(rows, caplog):
+    """Also before silence, where the response to the states is all that there is."""
+    b, a = [0.1, 0.2], [1.0, -1.6, 0.8]
+    x, zi = np.random.default_rng(0).normal(size=(STEPS, *rows)), np.ones((2, *rows))
+    x[STEPS // 2 : -4000] = 0
+    lazy = da.from_array(x, chunks=(STEPS // 2, *rows))
+    with caplog.at_level(logging.DEBUG, "mgrec"):
+        found = [each.compute(scheduler="sync") for each in lfilter(b, a, lazy, axis=0, zi=zi)]
+    assert len(begun(caplog)) >= 2
+    for own, wanted in zip(found, lfilter(b, a, x, axis=0, zi=zi), strict=True):
+        np.testing.assert_allclose(own, wanted, rtol=1e-9, atol=1e-300)
+
+
+@pytest.mark.parametrize("state", [np.inf, -np.inf, np.nan])
+def test_states_of_filters_that_are_not_finite(state):
+    x, (b, a) = np.random.default_rng(0).normal(size=STEPS), ([0.1, 0.2], [1.0, -1.6, 0.8])
+    zi = np.array([state, 1.0])
+    found, exit = lfilter(b, a, da.from_array(x, chunks=STEPS // 2), zi=zi)
+    wanted, wanted_exit = lfilter(b, a, x, zi=zi)
+    np.testing.assert_array_equal(found.compute(scheduler="sync"), wanted)
+    np.testing.assert_array_equal(exit.compute(scheduler="sync"), wanted_exit)

@@ -1,0 +1,147 @@
+"""Every function takes arrays of other libraries, and gives back arrays of theirs."""
+
+import array_api_strict
+import foreign_cases as cases
+import numpy as np
+import pytest
+
+import mgrec
+from mgrec.core.arrays.conversion import as_any_array
+from mgrec.core.arrays.foreign import ForeignArray, library_of
+from mgrec.scans.arguments import check
+from mgrec.signal import lfilter
+from mgrec.solve import takes_foreign
+
+STRICT = cases.strict(array_api_strict)
+OTHERS = [name for name in cases.CALLS if name != "linear_recurrence"]
+
+
+def library(name):
+    if name == "jax":
+        return cases.of_jax(pytest.importorskip("jax"))
+    if name == "torch":
+        return cases.of_torch(pytest.importorskip("torch"))
+    return STRICT
+
+
+def libraries(*quick):
+    extended = {"array_api_strict", "jax", "torch"} - {*quick}
+    return [*quick, *(pytest.param(n, marks=pytest.mark.extended) for n in sorted(extended))]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["linear_recurrence", *(pytest.param(n, marks=pytest.mark.extended) for n in OTHERS)],
+)
+@pytest.mark.parametrize("of", libraries("array_api_strict"))
+def test_a_call_of_every_function(of, name):
+    cases.check(library(of), name)
+
+
+@pytest.mark.parametrize("of", libraries("array_api_strict"))
+def test_nothing_is_copied(of):
+    own, addresses = library(of), []
+    room = np.zeros(32, np.float32)
+    result = room[-room.ctypes.data % 64 // 4 :][:16]  # jax copies what is not aligned so.
+
+    @takes_foreign
+    def call(x):
+        addresses.append(as_any_array("x", x).ctypes.data)
+        return result
+
+    x = own.make(cases.LINE)
+    assert own.address(call(x)) == result.ctypes.data
+    assert addresses == [own.address(x)]
+
+
+def test_out_is_written_and_returned():
+    t, out = STRICT.make(cases.T), STRICT.make(np.zeros_like(cases.T))
+    assert mgrec.linear_recurrence(0.5, t, out=out) is out
+    np.testing.assert_array_equal(STRICT.read(out), mgrec.linear_recurrence(0.5, cases.T))
+    mine = np.zeros_like(cases.T)
+    assert mgrec.linear_recurrence(0.5, t, out=mine) is mine
+
+
+def test_numpy_arrays_may_stand_beside():
+    found = mgrec.linear_recurrence(cases.S, STRICT.make(cases.T), np.float32(2))
+    assert isinstance(found, STRICT.kind)
+    np.testing.assert_array_equal(
+        STRICT.read(found), mgrec.linear_recurrence(cases.S, cases.T, np.float32(2))
+    )
+
+
+def test_results_are_not_of_the_library_of_coefficients():
+    b, a = (STRICT.make(each.astype(np.float64)) for each in (cases.B, cases.A))
+    found = lfilter(b, a, cases.T.astype(np.float64))
+    assert isinstance(found, np.ndarray)
+
+
+def test_a_type_of_ones_own_is_of_the_library_of_its_base():
+    class Own(STRICT.kind):
+        pass
+
+    own = object.__new__(Own)
+    found = library_of(own)
+    assert found.name == "array_api_strict"
+    assert type(found.returning([own], [own])(np.ones(3))) is STRICT.kind
+
+
+def test_arrays_of_two_libraries_are_refused():
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(
+        TypeError, match=r"of one library.*Array of array_api_strict and Series of pan"
+    ):
+        mgrec.linear_recurrence(STRICT.make(cases.LINE), pandas.Series(cases.LINE))
+
+
+def test_a_plan_wants_them_at_home():
+    with pytest.raises(ForeignArray, match="t must be a NumPy, CuPy or Dask array here; got one"):
+        check(
+            mgrec.core.algebra.affine.affine, {"s": 0.5, "t": STRICT.make(cases.LINE)}, 0, -1, False
+        )
+
+
+def test_an_error_of_the_call_is_that_of_numpy_arrays():
+    with pytest.raises(ValueError, match=r"shapes must broadcast; got s: \(3,\), t: \(3, 40\)"):
+        mgrec.linear_recurrence(np.ones(3), STRICT.make(cases.T))
+    with pytest.raises(TypeError, match=r"t must be of an integer, .*; got bool"):
+        mgrec.linear_recurrence(0.5, STRICT.make(cases.T > 0))
+
+
+@pytest.mark.extended
+def test_results_are_of_a_dtype_that_jax_has():
+    numpy = pytest.importorskip("jax.numpy")
+    with pytest.raises(TypeError, match=r"dtype that jax supports; got float64, .* jax_enable_x64"):
+        mgrec.linear_recurrence(np.full(4, 0.5), numpy.ones(4))
+    with pytest.raises(TypeError, match=r"got int64, .* jax_enable_x64"):
+        mgrec.summed_area_table(numpy.ones((2, 2), numpy.int32))
+
+
+def test_lists_beside_jax_are_of_its_dtypes():
+    numpy = pytest.importorskip("jax.numpy")
+    found = lfilter([0.5], [1, -0.5], numpy.ones(3))
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, [0.5, 0.75, 0.875])
+    with pytest.raises(TypeError, match=r"dtype that jax supports; got float64, .* jax_enable_x64"):
+        lfilter(np.array([0.5]), [1, -0.5], numpy.ones(3))
+
+
+@pytest.mark.extended
+def test_what_jax_does_not_hand_over_is_refused():
+    jax = pytest.importorskip("jax")
+    numpy = jax.numpy
+    with pytest.raises(TypeError, match=r"out must be writeable; got a jax.*, which is immutable"):
+        mgrec.linear_recurrence(0.5, numpy.ones(4), out=numpy.ones(4))
+    with pytest.raises(TypeError, match=r"t must be of an integer, .*; got a jax.* of bfloat16"):
+        mgrec.linear_recurrence(0.5, numpy.ones(4, numpy.bfloat16))
+    with pytest.raises(TypeError, match=r"t must be an array; got .* call mgrec outside of jit"):
+        jax.jit(lambda t: mgrec.linear_recurrence(0.5, t))(numpy.ones(4))
+
+
+@pytest.mark.extended
+def test_what_requires_gradients_is_refused():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(TypeError, match=r"t must not require gradients.*: pass t\.detach\(\)"):
+        mgrec.linear_recurrence(0.5, torch.ones(4, requires_grad=True))
+    with pytest.raises(TypeError, match=r"t must be of an integer, .* of torch\.bfloat16"):
+        mgrec.linear_recurrence(0.5, torch.ones(4, dtype=torch.bfloat16))

@@ -1,0 +1,265 @@
+"""Calls of short NumPy arrays: those of a kind are prepared once, and nobody can tell."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from weakref import ref
+
+import numpy as np
+import pytest
+
+import mgrec
+from mgrec.signal import lfilter, sosfilt
+from mgrec.solve import local
+from mgrec.solve.replays import preparation
+
+
+@pytest.fixture
+def solved(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    """The problems that were solved as if each were the first of its kind."""
+    found: list[Any] = []
+    solve = local.solve
+    monkeypatch.setattr(local, "solve", lambda problem: found.append(problem) or solve(problem))
+    preparation._kept.cache_clear()
+    yield found
+    preparation._kept.cache_clear()
+
+
+def draw(*shape: int, dtype: str = "f8", seed: int = 0) -> Any:
+    return np.random.default_rng(seed).uniform(-0.9, 0.9, shape).astype(dtype)
+
+
+rate = mgrec.Coefficient(lambda i, x: x / (i + 1), 2.0)
+x, y, long, table = draw(10), draw(10, seed=1), draw(200), draw(3, 40, 5)
+z, rows = x + 1j * y, draw(3, 5)
+sections = [[1, 0.5, 0.1, 1, -0.5, 0.2]] * 2
+CALLS: dict[str, Callable[..., Any]] = {
+    "arrays": lambda **out: mgrec.linear_recurrence(x, y, **out),
+    "long rows": lambda **out: mgrec.linear_recurrence(long, long, **out),
+    "a constant": lambda **out: mgrec.linear_recurrence(0.5, long, 2.0, **out),
+    "a constant beyond powers": lambda **out: mgrec.linear_recurrence(1e-300, long, 2.0, **out),
+    "integers": lambda **out: mgrec.linear_recurrence(
+        np.int8([1, 2, 3]), np.int8([5, 6, 7]), 3, **out
+    ),
+    "complex numbers": lambda **out: mgrec.linear_recurrence(z, z, 1j, **out),
+    "from the end": lambda **out: mgrec.linear_recurrence(x, y, reverse=True, **out),
+    "along the middle": lambda **out: mgrec.linear_recurrence(
+        0.5, table, rows, axis=1, **out
+    ),
+    "broadcast": lambda **out: mgrec.linear_recurrence(draw(5), table, 1.5, **out),
+    "a coefficient": lambda **out: mgrec.linear_recurrence(rate, table, axis=1, **out),
+    "max-plus": lambda **out: mgrec.scan(mgrec.maps.max_plus, x, 0.0, initial=0.0, **out),
+    "several states": lambda **out: mgrec.scan(
+        mgrec.maps.matrix2, 0.5, y, x, 0.25, x, 1, initial=(1.0, np.float64(2)), **out
+    ),
+    "rational": lambda **out: mgrec.rational_recurrence(1.0, y, 1, 2.0, initial=1.0, **out),
+    "lfilter": lambda **out: lfilter([1, 0.5], [2.0, -0.5], x, **out),
+    "lfilter of float32": lambda **out: lfilter(
+        np.float32([1, 0.5]), np.float32([1, -0.5]), draw(300, dtype="f4"), **out
+    ),
+    "lfilter of integers": lambda **out: lfilter([1.0], [1.0, -0.5], np.arange(90), **out),
+    "lfilter along columns": lambda **out: lfilter([1.0], [1.0, -0.5], table, 1, **out),
+    "sosfilt": lambda **out: sosfilt(sections, long, **out),
+}  # fmt: skip
+FROM_STATES: dict[str, Callable[..., Any]] = {
+    "lfilter from states": lambda **out: lfilter(
+        [1.0], [1.0, -0.5, 0.1], x, zi=np.float32([1, 2]), **out
+    ),
+    "complex lfilter from states": lambda **out: lfilter(
+        [1j], [1.0, -0.5], x, zi=np.ones(1), **out
+    ),
+    "sosfilt from states": lambda **out: sosfilt(sections, table, 0, zi=draw(2, 2, 40, 5), **out),
+}
+
+
+def as_bytes(results: Any) -> list[tuple[Any, ...]]:
+    arrays = results if isinstance(results, tuple) else (results,)
+    return [(array.shape, array.dtype, array.tobytes()) for array in arrays]
+
+
+QUICK = ["arrays", "a constant", "max-plus", "lfilter"]
+"""Others compile kernels of their own."""
+
+
+def chosen(calls: dict[str, Any], quick: Sequence[str]) -> list[Any]:
+    extended = [pytest.mark.extended]
+    return [
+        pytest.param(call, marks=[] if name in quick else extended, id=name)
+        for name, call in calls.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    "call", [*chosen(CALLS, QUICK), *chosen(FROM_STATES, ["lfilter from states"])]
+)
+def test_later_calls_are_prepared_and_have_the_same_bits(
+    call: Callable[..., Any], solved: list[Any]
+) -> None:
+    first = call()
+    wanted = as_bytes(first)
+    for count in (2, 2, 2):
+        assert as_bytes(call()) == wanted
+        assert len(solved) == count
+    is_several = isinstance(first, tuple) and call in CALLS.values()
+    for count in (3, 4, 4, 4):
+        array = first[0] if isinstance(first, tuple) else first
+        out = tuple(np.full_like(x, 99) for x in first) if is_several else np.full_like(array, 99)
+        found = call(out=out)
+        assert as_bytes(found) == wanted
+        assert len(solved) == count
+        assert found is out or is_several or found[0] is out
+
+
+def test_values_are_those_of_each_call(solved: list[Any]) -> None:
+    def loop(s: Any, t: Any, state: float) -> list[float]:
+        states = []
+        for step in range(10):
+            state = s * state + t[step]
+            states.append(state)
+        return states
+
+    for s, state in ((0.5, 2.0), (0.25, 3.0), (-0.0, 0.0), (np.inf, 1.0), (0.5, np.nan)):
+        t = draw(10, seed=int(4 * abs(state)) if state == state else 1)
+        t.flags.writeable = s == 0.5
+        np.testing.assert_array_equal(mgrec.linear_recurrence(s, t, state), loop(s, t, state))
+    assert len(solved) == 2
+    for _ in range(3):
+        state = np.zeros(1)
+        parts = []
+        for k in range(5):
+            part, state = lfilter([1.0], [1.0, -0.5], x[2 * k : 2 * k + 2], zi=state)
+            parts.append(part)
+        np.testing.assert_array_equal(np.concatenate(parts), lfilter([1.0], [1.0, -0.5], x))
+
+
+KINDS: list[Callable[[], Any]] = [
+    lambda: mgrec.linear_recurrence(0.5, x),
+    lambda: mgrec.linear_recurrence(1, x),
+    lambda: mgrec.linear_recurrence(np.float32(0.5), x),
+    lambda: mgrec.linear_recurrence(np.array(0.5), x),
+    lambda: mgrec.linear_recurrence(0.5, x, 0.0),
+    lambda: mgrec.linear_recurrence(0.5, x, reverse=True),
+    lambda: mgrec.linear_recurrence(0.5, x[:9]),
+    lambda: mgrec.linear_recurrence(0.5, x.astype("f4")),
+    lambda: mgrec.linear_recurrence(0.5, table, axis=0),
+    lambda: mgrec.linear_recurrence(0.5, table, axis=1),
+    lambda: mgrec.scan(mgrec.maps.min_plus, x, 0.0, initial=0.0),
+    lambda: mgrec.scan(mgrec.maps.max_plus, x, 0.0, initial=0.0),
+    lambda: lfilter([1.0], [1.0, 0.0], x),
+    lambda: lfilter([1.0], [1.0, -0.0], x),
+    lambda: lfilter([1.0], np.array([1.0, -0.5]), x),
+    lambda: lfilter([1.0], np.array([1.0, -0.25]), x),
+    lambda: lfilter([1.0], np.float32([1.0, -0.5]), x),
+    lambda: lfilter([1.0], [1.0, -0.5], table, 0),
+    lambda: lfilter([1.0], [1.0, -0.5], table, axis=1),
+    lambda: sosfilt(sections, x),
+    lambda: sosfilt(sections[:1], x),
+]
+
+
+@pytest.mark.extended
+def test_whatever_counts_tells_kinds_apart(solved: list[Any]) -> None:
+    for number, call in enumerate(KINDS):
+        call(), call(), call()
+        assert len(solved) == 2 * number + 2
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: mgrec.linear_recurrence(table.T, table.T),
+        lambda: mgrec.linear_recurrence(x[::-1], x),
+        lambda: mgrec.linear_recurrence(x, x.astype(">f8")),
+        lambda: mgrec.linear_recurrence(0.5, x.astype("f2")),
+        lambda: mgrec.linear_recurrence(0.5, x[:0]),
+        lambda: mgrec.linear_recurrence(0.5, table, table[:1, :, 0]),
+        lambda: mgrec.linear_recurrence(table[:, :1], table),
+        lambda: mgrec.linear_recurrence(0.5, [1.0, 2.0]),
+        lambda: lfilter(x, x, [1.0, 2.0]),
+        lambda: lfilter(x, x, table, zi=draw(3, 40, 9)),
+    ],
+)
+def test_what_is_copied_first_is_solved_anew(call: Callable[[], Any], solved: list[Any]) -> None:
+    wanted = as_bytes(call())
+    for count in (2, 3, 4):
+        assert as_bytes(call()) == wanted
+        assert len(solved) == count
+
+
+@pytest.mark.extended
+def test_results_that_are_broadcast_to_many_steps_are_for_all_threads(solved: list[Any]) -> None:
+    rows, columns = draw(300, 1), draw(300)
+    for count in (1, 2, 3):
+        mgrec.linear_recurrence(rows, columns)
+        assert len(solved) == count
+
+
+@pytest.mark.extended
+def test_numbers_that_a_dtype_does_not_hold_are_refused_in_later_calls_too() -> None:
+    whole = np.arange(5, dtype="i1")
+    for out in (None, np.empty(5, "i1")):
+        for _ in range(3):
+            mgrec.linear_recurrence(2, whole, out=out)
+        with pytest.raises(ValueError, match="s must be representable in int8; got 300"):
+            mgrec.linear_recurrence(300, whole, out=out)
+
+
+def test_out_of_later_calls_is_checked_as_that_of_the_first(solved: list[Any]) -> None:
+    w, read_only = np.empty(10), np.empty(10)
+    for _ in range(3):
+        mgrec.linear_recurrence(y, x, out=w)
+    assert len(solved) == 2
+    read_only.flags.writeable = False
+    with pytest.raises(ValueError, match="out must be C-contiguous and writeable"):
+        mgrec.linear_recurrence(y, x, out=read_only)
+    with pytest.raises(ValueError, match="out must not share memory with an operand"):
+        mgrec.linear_recurrence(y, x, out=x)
+
+
+@pytest.mark.extended
+def test_results_of_later_calls_share_no_memory() -> None:
+    pair = np.empty(25)
+
+    def call(first: Any, second: Any) -> Any:
+        given = x, 1, 0, 0, 0, 0
+        return mgrec.scan(mgrec.maps.matrix2, *given, initial=(1.0, 0.0), out=(first, second))
+
+    for _ in range(3):
+        call(pair[:10], pair[15:])
+    with pytest.raises(ValueError, match="out must be arrays that share no memory"):
+        call(pair[:10], pair[5:15])
+
+
+def test_nothing_of_a_call_is_held(request: pytest.FixtureRequest) -> None:
+    calls: list[Callable[..., Any]] = [
+        lambda *given: mgrec.linear_recurrence(*given, initial=given[0][0]),
+        lambda *given: mgrec.linear_recurrence(*given, out=np.empty(10)),
+        lambda *given: mgrec.scan(mgrec.maps.max_plus, *given, initial=0.0),
+        lambda *given: lfilter([1.0], [1.0, -0.5], given[0], zi=given[1][:1])[0],
+    ]
+    request.addfinalizer(gc.enable)
+    gc.disable()
+    for call in calls:
+        given = draw(10), draw(10, seed=1)
+        for _ in range(3):
+            result = call(*given)
+        held = [ref(array) for array in (*given, result)]
+        del given, result
+        assert not any(array() is not None for array in held)
+
+
+def test_threads_share_what_is_prepared(solved: list[Any]) -> None:
+    def call(k: int) -> Any:
+        return mgrec.linear_recurrence(float(k), x, k), lfilter([1.0], [1.0, -0.5], k * x)
+
+    wanted = [call(k) for k in range(40)]
+    count = len(solved)
+    with ThreadPoolExecutor(4) as pool:
+        for found, own in zip(pool.map(call, range(40)), wanted, strict=True):
+            for array, other in zip(found, own, strict=True):
+                np.testing.assert_array_equal(array, other)
+    assert len(solved) == count

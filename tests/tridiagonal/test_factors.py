@@ -1,0 +1,275 @@
+"""Factored tridiagonal matrices: solves with them are those of solve_tridiagonal."""
+
+import pickle
+
+import dask.array as da
+import numpy as np
+import pytest
+from tridiagonal_matrices import NAMES, error, gtsv, matrix, with_solutions
+
+import mgrec
+from mgrec.distributed.tasks.keys import phase_of
+
+
+def draw(*shapes, seed=0):
+    generator = np.random.default_rng(seed)
+    return [generator.normal(size=shape) for shape in shapes]
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("name", NAMES)
+def test_errors_are_those_of_gtsv(name):
+    """Of lines one by one, and side by side."""
+    dl, d, du = matrix(name)
+    operands, x = with_solutions(dl, d, du, 20)
+    factor, b = mgrec.factor_tridiagonal(dl, d, du), operands[3][:, :, 0]
+    allowed = 5 * error(gtsv(operands), x) + 2 * np.finfo(float).eps
+    assert error(factor.solve(b)[:, :, None], x) <= allowed
+    assert error(factor.solve(b.T, rhs_axis=1).T[:, :, None], x) <= allowed
+
+
+def test_the_error_would_be_seen():
+    dl, d, du = matrix("-1, 4, -1")
+    operands, x = with_solutions(dl, d, du, 20)
+    other = np.where(np.arange(len(d)) == 100, d * (1 + 1e-9), d)
+    found = mgrec.factor_tridiagonal(dl, other, du).solve(operands[3][:, :, 0])
+    assert error(found[:, :, None], x) > 1000 * error(gtsv(operands), x)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 5, 6, 7])
+def test_every_length(n):
+    for shape in ((n,), (3, n), (n, 20)):
+        axis = -1 if shape[-1] == n else 0
+        dl, d, du, b = draw(shape, shape, shape, shape)
+        x = mgrec.factor_tridiagonal(dl, d, du, axis=axis).solve(b)
+        wanted = mgrec.solve_tridiagonal(dl, d, du, b, axis=axis)
+        np.testing.assert_allclose(x, wanted, rtol=1e-9)
+
+
+SHAPES = [
+    # Of dl, d, du; of b; axis of the diagonals; rhs_axis
+    ((30,), (30,), -1, None),
+    ((30,), (4, 30), -1, None),
+    ((30,), (30, 4), -1, 1),
+    ((30,), (30, 40), 0, -1),
+    ((30,), (40, 30), 0, 0),
+    ((4, 30), (4, 30), 1, None),
+    ((30, 40), (30, 40), 0, None),
+    ((4, 30), (4, 30, 20), -1, 2),
+    ((4, 30), (2, 4, 30), -1, 0),
+    ((4, 30), (4, 2, 30), -1, 1),
+    ((4, 30), (30, 20), -1, -1),
+    ((30, 3), (30, 3, 20), 0, 2),
+    ((30, 3), (30, 20, 3), 0, 1),
+    ((2, 30, 3), (2, 30, 3), 1, None),
+    ((2, 30, 1), (5, 2, 30, 20), 1, None),
+    ((2, 30), (5, 3, 2, 30), 1, 0),
+]
+
+
+@pytest.mark.parametrize(("own", "shape", "axis", "rhs_axis"), SHAPES)
+def test_every_shape(own, shape, axis, rhs_axis):
+    dl, d, du, b = draw(own, own, own, shape)
+    factor = mgrec.factor_tridiagonal(dl, d, du, axis=axis)
+    assert (factor.shape, factor.dtype) == (own, d.dtype)
+    x = factor.solve(b, rhs_axis=rhs_axis)
+    from_end = axis - len(own) if axis >= 0 else axis
+    if rhs_axis is not None and rhs_axis % len(shape) > len(shape) - 1 + from_end:
+        from_end -= 1
+    wanted = mgrec.solve_tridiagonal(dl, d, du, b, axis=from_end, rhs_axis=rhs_axis)
+    assert x.flags.c_contiguous
+    np.testing.assert_allclose(x, wanted, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("dtype", ["f4", "c16"])
+def test_other_dtypes(dtype):
+    dl, d, du, b = (part.astype(dtype) for part in draw((60,), (60,), (60,), (60, 20)))
+    if np.dtype(dtype).kind == "c":
+        d, b = d * 1j + d, b * 1j - b
+    factor = mgrec.factor_tridiagonal(dl, d, du)
+    for given, rhs_axis in ((b, 1), (b[:, 0], None)):
+        x = factor.solve(given, rhs_axis=rhs_axis)
+        wanted = mgrec.solve_tridiagonal(dl, d, du, given, axis=0, rhs_axis=rhs_axis)
+        assert x.dtype == dtype
+        np.testing.assert_allclose(x, wanted, rtol=1e-3, atol=1e-3)
+
+
+def test_constants_out_strides_and_later_changes():
+    d, b = np.full(50, 4.0), draw((50, 20))[0]
+    factor = mgrec.factor_tridiagonal(1, d, -1.0)
+    wanted = mgrec.solve_tridiagonal(1, d, -1.0, b, axis=0, rhs_axis=1)
+    d[:] = np.nan
+    out = np.empty_like(b)
+    assert factor.solve(b, rhs_axis=1, out=out) is out
+    np.testing.assert_allclose(out, wanted, rtol=1e-13)
+    given = np.repeat(b, 2, 1)[:, ::2]
+    given.flags.writeable = False
+    np.testing.assert_array_equal(factor.solve(given, rhs_axis=1), out)
+    np.testing.assert_array_equal(factor.solve(2), factor.solve(np.full(50, 2)))
+
+
+@pytest.mark.usefixtures("eager_threads")
+def test_any_number_of_threads_gives_the_same_bits(monkeypatch):
+    dl, d, du, b = draw(*[(600, 120)] * 4)
+    found = []
+    for threads in ("1", "3"):
+        monkeypatch.setenv("MGREC_NUM_THREADS", threads)
+        solved = (mgrec.factor_tridiagonal(dl, d, du, axis=axis).solve(b) for axis in (0, 1))
+        found.append(list(solved))
+    np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.usefixtures("eager_threads")
+def test_a_line_on_many_threads_is_solved_anew(monkeypatch):
+    dl, d, du, b = draw(*[(1 << 16,)] * 4)
+    monkeypatch.setenv("MGREC_NUM_THREADS", "5")
+    x = mgrec.factor_tridiagonal(dl, d, du).solve(b)
+    np.testing.assert_array_equal(x, mgrec.solve_tridiagonal(dl, d, du, b))
+
+
+@pytest.mark.parametrize("options", [{}, {"periodic": True}])
+def test_dask_arrays_and_rings(options):
+    dl, d, du, b = draw((4, 60), (4, 60), (4, 60), (4, 60))
+    lazy = [da.from_array(part, chunks=(2, 25)) for part in (dl, d, du, b)]
+    wanted = mgrec.solve_tridiagonal(dl, d, du, b, **options)
+    x = mgrec.factor_tridiagonal(*lazy[:3], **options).solve(lazy[3])
+    assert x.chunks == lazy[3].chunks
+    np.testing.assert_allclose(x.compute(scheduler="sync"), wanted, rtol=1e-7)
+    factor = mgrec.factor_tridiagonal(dl, d, du, **options)
+    np.testing.assert_allclose(factor.solve(lazy[3]), wanted, rtol=1e-7)
+    np.testing.assert_allclose(factor.solve(b), wanted, rtol=1e-7)
+
+
+WHOLE = [
+    ((4, 60), (2, 60), (4, 60), (2, 60), -1, None),
+    ((60, 40), (60, 15), (60, 40), (60, 15), 0, None),
+    ((4, 60), (2, 60), (4, 60, 3), (2, 60, 2), -1, 2),
+    ((4, 60), (2, 60), (4, 3, 60), (2, 2, 60), -1, 1),
+    ((60,), (60,), (5, 60), (2, 60), -1, None),
+    ((60,), (60,), (5, 60), (2, 60), -1, 0),
+]
+
+
+@pytest.mark.parametrize(("own", "chunks", "shape", "of_b", "axis", "rhs_axis"), WHOLE)
+def test_whole_systems_in_chunks_are_factored(own, chunks, shape, of_b, axis, rhs_axis):
+    dl, d, du, b = draw(own, own, own, shape)
+    lazy = [da.from_array(part, chunks=chunks) for part in (dl, d, du)]
+    factor = mgrec.factor_tridiagonal(*lazy, axis=axis).persist(scheduler="sync")
+    assert repr(factor).endswith(": factored")
+    x = factor.solve(da.from_array(b, chunks=of_b), rhs_axis=rhs_axis)
+    assert x.chunks == da.from_array(b, chunks=of_b).chunks
+    assert {phase_of(key) for key in dict(x.dask)} == {"determine", None}
+    wanted = mgrec.factor_tridiagonal(dl, d, du, axis=axis).solve(b, rhs_axis=rhs_axis)
+    np.testing.assert_array_equal(x.compute(scheduler="sync"), wanted)
+    again = factor.solve(b, rhs_axis=rhs_axis)
+    np.testing.assert_array_equal(again.compute(scheduler="sync"), wanted)
+
+
+def test_other_chunks_are_solved_anew():
+    dl, d, du, b = draw(*[(4, 60)] * 4)
+    lazy = [da.from_array(part, chunks=(2, 60)) for part in (dl, d, du)]
+    factor, wanted = mgrec.factor_tridiagonal(*lazy), mgrec.solve_tridiagonal(dl, d, du, b)
+    for chunks in ((3, 60), (2, 20)):
+        x = factor.solve(da.from_array(b, chunks=chunks))
+        assert x.chunks == da.from_array(b, chunks=chunks).chunks
+        np.testing.assert_allclose(x.compute(scheduler="sync"), wanted, rtol=1e-8)
+
+
+def test_errors_of_chunks_name_the_system():
+    dl, d, du, b = draw(*[(4, 60)] * 4)
+
+    def solved(*diagonals, **options):
+        lazy = [da.from_array(part, chunks=(2, 60)) for part in (*diagonals, b)]
+        x = mgrec.factor_tridiagonal(*lazy[:3], **options).solve(lazy[3])
+        return x.compute(scheduler="sync")
+
+    wrong = d.copy()
+    wrong[3, 7] = np.nan
+    with pytest.raises(ValueError, match=r"d must hold no .* at index \(3, 7\)"):
+        solved(dl, wrong, du)
+    assert np.isnan(solved(dl, wrong, du, check_finite=False)).all(1).tolist() == [0, 0, 0, 1]
+    singular = [np.where(np.arange(4)[:, None] == 2, 0, part) for part in (dl, d, du)]
+    with pytest.raises(np.linalg.LinAlgError, match=r"^system \(2,\) is singular"):
+        solved(*singular)
+    b[3, 8] = np.inf
+    with pytest.raises(ValueError, match=r"b must hold no .* at index \(3, 8\)"):
+        solved(dl, d, du)
+
+
+def test_the_repr_says_what_it_is():
+    d = np.full((2, 4), 3.0)
+    whole = mgrec.factor_tridiagonal(1, d, 1)
+    assert repr(whole) == "TridiagonalFactor(shape=(2, 4), dtype=float64, axis=1): factored"
+    ring = mgrec.factor_tridiagonal(1, d, 1, axis=0, periodic=True)
+    assert repr(ring).endswith("axis=0, periodic=True): solved anew")
+
+
+def test_a_factor_can_be_pickled():
+    factor = mgrec.factor_tridiagonal(1, np.full(9, 3.0), 1)
+    again = pickle.loads(pickle.dumps(factor))
+    np.testing.assert_array_equal(again.solve(np.ones(9)), factor.solve(np.ones(9)))
+
+
+@pytest.mark.parametrize("row", [0, 14, 15, 16, 29])
+def test_a_singular_matrix_is_named(row):
+    dl, d, du = draw((3, 30), (3, 30), (3, 30))
+    d = d * (1 + 1j) if row == 15 else d
+    for part in (dl, d, du):
+        part[2, row] = 0
+    with pytest.raises(np.linalg.LinAlgError, match=r"^system \(2,\) is singular"):
+        mgrec.factor_tridiagonal(dl, d, du)
+    with pytest.raises(np.linalg.LinAlgError, match=r"^system \(1,\) is singular"):
+        mgrec.factor_tridiagonal(0.0, np.array([[1.0], [0.0]]), 0.0)
+
+
+def test_nan_and_inf():
+    dl, d, du, b = draw((3, 30), (3, 30), (3, 30), (3, 30))
+    b[1, 7] = np.inf
+    with pytest.raises(ValueError, match=r"b must hold no .* got inf at index \(1, 7\)"):
+        mgrec.factor_tridiagonal(dl, d, du).solve(b)
+    x = mgrec.factor_tridiagonal(dl, d, du, check_finite=False).solve(b)
+    assert np.isnan(x).tolist() == [[False] * 30, [True] * 30, [False] * 30]
+    du[2, 5] = np.nan
+    with pytest.raises(ValueError, match=r"du must hold no .* got nan at index \(2, 5\)"):
+        mgrec.factor_tridiagonal(dl, d, du)
+    x = mgrec.factor_tridiagonal(dl, d, du, check_finite=False).solve(b)
+    assert np.isnan(x).all(1).tolist() == [False, True, True]
+
+
+def test_factors_that_overflow_are_not_used():
+    d = np.full(6, 1e-310)
+    factor = mgrec.factor_tridiagonal(0.0, d, 0.0)
+    np.testing.assert_allclose(factor.solve(np.full(6, 1e-310)), 1)
+
+
+@pytest.mark.parametrize(
+    ("call", "wrong", "message"),
+    [
+        (lambda d: mgrec.factor_tridiagonal(1, 3, 1), ValueError, "at least one array"),
+        (lambda d: mgrec.factor_tridiagonal(d, d[1:], d), ValueError, "must broadcast"),
+        (
+            lambda d: mgrec.solve_tridiagonal(1, np.ones((2, 8)), np.ones((2, 7)), np.ones((2, 8))),
+            ValueError,
+            "put a 0 before dl",
+        ),
+        (
+            lambda d: mgrec.factor_tridiagonal(d[1:], d, d[1:]),
+            ValueError,
+            r"got dl: \(7,\), .* put a 0 before dl and one after du",
+        ),
+        (lambda d: mgrec.factor_tridiagonal(1, d.astype("f2"), 1), TypeError, "float16"),
+        (lambda d: mgrec.factor_tridiagonal(1, d, 1, periodic=2), TypeError, "periodic must"),
+        (lambda d: mgrec.factor_tridiagonal(1, d, 1).solve(d[1:]), ValueError, "must broadcast"),
+        (lambda d: mgrec.factor_tridiagonal(1, d, 1).solve(1j * d), TypeError, "complex128: fac"),
+        (lambda d: mgrec.factor_tridiagonal(1, d, 1).solve(d, rhs_axis=0), ValueError, "rhs_axis"),
+        (
+            lambda d: mgrec.factor_tridiagonal(1, d, 1).solve(d, out=np.ones(3)),
+            ValueError,
+            "out must have shape",
+        ),
+    ],
+)
+def test_what_is_refused(call, wrong, message):
+    with pytest.raises(wrong, match=message):
+        call(np.full(8, 3.0))

@@ -1,0 +1,99 @@
+"""Chunks of tridiagonal systems whose ends tell what far rows do not change."""
+
+import dask.array as da
+import numpy as np
+import pytest
+from tridiagonal_matrices import NAMES, error, gtsv, matrix, with_solutions
+
+import mgrec
+from mgrec.core.arrays.chunk import Chunk
+from mgrec.tridiagonal.cpu import phases
+from mgrec.tridiagonal.ends import Ends
+from mgrec.tridiagonal.forgetting import joined
+
+CHUNK = 2500  # long enough that its ends are tried alone
+
+
+def draw(shape=(2 * CHUNK,), diagonal=4.0, dtype="d"):
+    dl, d, du, b = np.random.default_rng(0).normal(size=(4, *shape)).astype(dtype)
+    return np.clip(dl, -2, 2), d / 8 + np.asarray(diagonal, dtype), np.clip(du, -2, 2), b
+
+
+def in_chunks(operands, chunks=CHUNK):
+    return [da.from_array(array, chunks=chunks) for array in operands]
+
+
+def solve_chunks(operands, chunks=CHUNK, **options):
+    x = mgrec.solve_tridiagonal(*in_chunks(operands, chunks), **options)
+    return x.compute(scheduler="sync")
+
+
+def check_close(x, wanted):
+    assert np.linalg.norm(x - wanted) <= 4 * np.finfo(float).eps * np.linalg.norm(wanted)
+
+
+def rows_of(operands, begin, end, ends):
+    parts = tuple(operand[begin:end].reshape(1, -1, 1) for operand in operands)
+    return phases.precompute(ends, Chunk(parts, parts[0].shape, parts[0].dtype)).rows
+
+
+INNER = Ends(has_first=False, has_last=False)
+
+
+def rows_of_ends(operands):
+    return joined(rows_of(operands, 0, 100, INNER), rows_of(operands, 200, 300, INNER))
+
+
+def test_a_chunk_that_remembers_is_told():
+    assert rows_of_ends([np.full(300, value) for value in (-1.0, 2.0, -1.0, 1.0)]) is None
+
+
+@pytest.mark.parametrize("diagonal", [4.0, 1.0])
+def test_rows_of_both_ends_are_those_of_all(diagonal):
+    """The unknowns of random systems far apart have nothing to do with each other either."""
+    operands = draw((300,), diagonal)
+    found, rows = rows_of_ends(operands), rows_of(operands, 0, 300, INNER)
+    # As equations of the chunk's first and last unknowns.
+    matrices, rest = rows[:, 1:3, 0, 0], rows[:, [0, 3, 4], 0, 0]
+    np.testing.assert_allclose(found[:, 1:3, 0, 0], np.eye(2))
+    np.testing.assert_allclose(
+        found[:, [0, 3, 4], 0, 0], np.linalg.solve(matrices, rest), rtol=1e-13, atol=1e-16
+    )
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 3])
+def test_what_is_not_finite_is_found_where_no_end_tells(number):
+    operands = draw()
+    operands[number][1200] = np.inf
+    name = ("dl", "d", "du", "b")[number]
+    with pytest.raises(
+        ValueError, match=rf"{name} must hold no nan or inf; got inf at index \(1200,"
+    ):
+        solve_chunks(operands)
+    assert np.isnan(solve_chunks(operands, check_finite=False)).all()
+
+
+def test_what_is_singular_is_found_where_no_end_tells():
+    operands = draw((3, 2 * CHUNK))
+    for part in operands[:3]:
+        part[1, 3700] = 0
+    with pytest.raises(np.linalg.LinAlgError, match=r"^system \(1,\) is singular"):
+        solve_chunks(operands, (2, CHUNK))
+
+
+@pytest.mark.parametrize("periodic", [False, True])
+def test_chunks_and_batches_that_forget(periodic):
+    operands = draw((2 * CHUNK, 3))
+    wanted = mgrec.solve_tridiagonal(*operands, axis=0, method="partition", periodic=periodic)
+    options = {"axis": 0, "periodic": periodic}
+    for chunks in ((CHUNK, 2), (2100, 3), (2 * CHUNK, 1)):
+        x = solve_chunks(operands, chunks, **options)
+        check_close(x, wanted)
+    check_close(mgrec.solve_tridiagonal(*operands, **options), wanted)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "randsvd" not in name])
+def test_errors_over_long_chunks_are_those_of_gtsv(name):
+    operands, x = with_solutions(*matrix(name, 2 * CHUNK), sides=5)
+    allowed = 10 * error(gtsv(operands), x) + 2 * np.finfo(float).eps
+    assert error(solve_chunks(operands, (-1, CHUNK, 1), axis=1), x) <= allowed
