@@ -72,7 +72,7 @@ def draw(seed: int, size: int, dtype: str = "u1", kinds: int = 4) -> Any:
     return letters.astype(dtype).view(DeviceArray)
 
 
-def entry_of(scoring: Scoring, n: int, m: int, dtype: Any, seed: int = 0) -> Entry:
+def carry_in_of(scoring: Scoring, n: int, m: int, dtype: Any, seed: int = 0) -> Entry:
     """Edges that any neighbours may have."""
     rng = np.random.default_rng(seed)
     low = 0 if scoring.is_local else -30

@@ -13,10 +13,10 @@ from mgrec.core.arrays.chunk import Chunk, CoefficientOperand
 from mgrec.scans import maps
 
 
-def loop(transfer_map: TransferMap, operands: Any, entry: Any, shape: Any, reverse: bool) -> Any:
+def loop(transfer_map: TransferMap, operands: Any, carry_in: Any, shape: Any, reverse: bool) -> Any:
     """Run a recurrence a step at a time, all rows at once."""
-    states = tuple(entry)
-    results = [np.empty(shape, w.dtype) for w in entry]
+    states = tuple(carry_in)
+    results = [np.empty(shape, w.dtype) for w in carry_in]
     order = range(shape[1])
     for i in reversed(order) if reverse else order:
         step = transfer_map.lift(*(x[:, i if x.shape[1] > 1 else 0] for x in operands))
@@ -37,17 +37,21 @@ def draw(rng: Any, shape: Any, dtype: str, scale: float = 0.9) -> Any:
 
 
 def solve(
-    transfer_map: TransferMap, chunk: Chunk, entry: Any, layout: Any = None, sms: int | None = None
+    transfer_map: TransferMap,
+    chunk: Chunk,
+    carry_in: Any,
+    layout: Any = None,
+    sms: int | None = None,
 ) -> list[Any]:
     """Determine into memory full of 0xFF, which is nan, with a layout and a grid of one's own."""
     import cupy
 
     from mgrec.scans.cuda.determine import prepare
 
-    results = tuple(cupy.empty(chunk.shape, chunk.dtype) for _ in entry)
+    results = tuple(cupy.empty(chunk.shape, chunk.dtype) for _ in carry_in)
     for w in results:
         w.view(cupy.uint8)[...] = 0xFF
-    prepare(transfer_map, chunk, tuple(map(cupy.asarray, entry)), results, layout, sms)()
+    prepare(transfer_map, chunk, tuple(map(cupy.asarray, carry_in)), results, layout, sms)()
     return [w.get() for w in results]
 
 
@@ -70,12 +74,12 @@ def check(
     import cupy
 
     rng = np.random.default_rng(5)
-    entry = [draw(rng, (shape[0], shape[2]), dtype) for _ in range(states)]
+    carry_in = [draw(rng, (shape[0], shape[2]), dtype) for _ in range(states)]
     chunk = Chunk(tuple(map(cupy.asarray, operands)), shape, np.dtype(dtype), reverse)
-    results = solve(transfer_map, chunk, entry, layout, sms)
+    results = solve(transfer_map, chunk, carry_in, layout, sms)
     wide = {"f": "f8", "c": "c16", "i": "i8"}[np.dtype(dtype).kind]
     wanted = loop(
-        transfer_map, [x.astype(wide) for x in operands], [w.astype(wide) for w in entry],
+        transfer_map, [x.astype(wide) for x in operands], [w.astype(wide) for w in carry_in],
         shape, reverse,
     )  # fmt: skip
     assert_close(transfer_map, results, wanted)

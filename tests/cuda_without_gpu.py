@@ -80,7 +80,7 @@ def on_device(array: Any) -> Any:
 
 def backend(method: str) -> Backend:
     kernels = partial(kernels_of, "cuda", method=method)
-    return Backend(lambda arrays: DeviceArray.device, empty, kernels, spreads=True)
+    return Backend(lambda arrays: DeviceArray.device, empty, kernels, broadcasts_state=True)
 
 
 def without_gpu(monkeypatch: pytest.MonkeyPatch) -> Recorder:

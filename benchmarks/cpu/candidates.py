@@ -11,7 +11,7 @@ import numpy as np
 import mgrec
 from mgrec.core.algebra.affine import affine
 from mgrec.core.arrays.chunk import Chunk
-from mgrec.core.arrays.layout import canonical_shape, lay_out_entry
+from mgrec.core.arrays.layout import canonical_shape, lay_out_carry_in
 from mgrec.engines import cpu
 
 Call = Callable[[], Any]
@@ -20,9 +20,9 @@ Call = Callable[[], Any]
 def kernel(s: Any, t: np.ndarray) -> Call:
     """The determination of one chunk, into a result that exists, without the door."""
     chunk = chunk_of(s, t)
-    entry = (lay_out_entry(np.zeros((), t.dtype), t.shape, t.ndim - 1),)
+    carry_in = (lay_out_carry_in(np.zeros((), t.dtype), t.shape, t.ndim - 1),)
     results = (np.empty(chunk.shape, t.dtype),)
-    return lambda: cpu.determine(affine, chunk, entry, results)
+    return lambda: cpu.determine(affine, chunk, carry_in, results)
 
 
 def into_out(s: Any, t: np.ndarray, axis: int = -1) -> Call:

@@ -62,7 +62,7 @@ class Work:
         return operand.reshape(self.case.shape)
 
     @property
-    def entry(self) -> tuple[Any, ...]:
+    def carry_in(self) -> tuple[Any, ...]:
         return (cupy.zeros((self.case.shape[0], self.case.shape[2]), self.t.dtype),)
 
     @property
@@ -73,7 +73,7 @@ class Work:
     def kernel(self) -> Candidate:
         """The single pass of mgrec, into a result that exists."""
         w = cupy.empty(self.case.shape, self.t.dtype)
-        arguments = (self.case.transfer_map, self.chunk, self.entry, (w,))
+        arguments = (self.case.transfer_map, self.chunk, self.carry_in, (w,))
         if is_ahead(self.chunk):
             return Candidate(lambda: determine_by("auto")(*arguments), w)
         return Candidate(prepare(*arguments), w)
@@ -118,7 +118,7 @@ def check(work: Work, candidate: Candidate) -> dict[str, Any]:
         candidate.result.fill(np.nan)
     returned = candidate.call()
     w = to_cupy(candidate.result if candidate.result is not None else returned)
-    deviation = residual(work.case, work.chunk, work.entry, (w.reshape(work.case.shape),))
+    deviation = residual(work.case, work.chunk, work.carry_in, (w.reshape(work.case.shape),))
     if not deviation <= work.tolerance:
         raise ArithmeticError(f"deviates by {deviation:.3g}, tolerated is {work.tolerance:.3g}")
     first = w.copy()

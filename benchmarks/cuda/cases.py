@@ -89,11 +89,13 @@ def build(case: Case, seed: int) -> tuple[Chunk, tuple[Any, ...]]:
         operands[0] += 2
         operands[3] += 3
     rows = (case.shape[0], case.shape[2])
-    entry = tuple(draw(rng, rows, case.dtype, 1.0) for _ in range(max(case.states, 1)))
-    return Chunk(tuple(operands), case.shape, dtype, case.reverse), entry
+    carry_in = tuple(draw(rng, rows, case.dtype, 1.0) for _ in range(max(case.states, 1)))
+    return Chunk(tuple(operands), case.shape, dtype, case.reverse), carry_in
 
 
-def residual(case: Case, chunk: Chunk, entry: tuple[Any, ...], results: tuple[Any, ...]) -> float:
+def residual(
+    case: Case, chunk: Chunk, carry_in: tuple[Any, ...], results: tuple[Any, ...]
+) -> float:
     """Largest deviation of any step from its own recurrence, relative to the step's terms."""
     worst = 0.0
     steps = case.shape[1]
@@ -102,7 +104,7 @@ def residual(case: Case, chunk: Chunk, entry: tuple[Any, ...], results: tuple[An
         part = slice(first, min(first + piece, steps))
         values = [_at(operand, part) for operand in chunk.operands]
         before = []
-        for w, start in zip(results, entry, strict=True):
+        for w, start in zip(results, carry_in, strict=True):
             edge = start[:, None, :]
             if case.reverse:
                 after = w[:, part.stop : part.stop + 1] if part.stop < steps else edge

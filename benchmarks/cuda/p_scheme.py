@@ -47,13 +47,13 @@ COLUMNS = (
 
 def time_phases(case: Case, configuration: tuning.Configuration) -> dict[str, float]:
     """Seconds of every launch, of the phases in natural order, and of the single pass."""
-    chunk, entry, results = build(case.n, np.dtype(case.dtype), case.kind)
-    phases = Phases(affine, chunk, entry, results, configuration)
+    chunk, carry_in, results = build(case.n, np.dtype(case.dtype), case.kind)
+    phases = Phases(affine, chunk, carry_in, results, configuration)
     phases()
     seconds = {name: seconds_of(getattr(phases, name)) for name in PHASES}
-    natural = Phases(affine, chunk, entry, results, configuration, is_rearranged=False)
+    natural = Phases(affine, chunk, carry_in, results, configuration, is_rearranged=False)
     seconds["natural"] = seconds_of(natural.solve_rearranged)
-    seconds["single pass"] = seconds_of(prepare(affine, chunk, entry, results))
+    seconds["single pass"] = seconds_of(prepare(affine, chunk, carry_in, results))
     return seconds
 
 

@@ -45,9 +45,9 @@ LAYOUTS = {
 def report_latency() -> dict[str, float]:
     """Microseconds of one short row, and of empty launches of as many kernels."""
     case = next(case for case in CASES if case.name == "one row of 65,536 f32")
-    chunk, entry = build(case, 0)
+    chunk, carry_in = build(case, 0)
     results = (cupy.empty(case.shape, case.dtype),)
-    run = prepare(case.transfer_map, chunk, entry, results)
+    run = prepare(case.transfer_map, chunk, carry_in, results)
     text = 'extern "C" __global__ void empty(int* x) {}'
     kernel = compile_kernel(text, "empty")
     space = cupy.zeros(1, cupy.int32)
@@ -63,7 +63,7 @@ def report_latency() -> dict[str, float]:
 
 
 def measure(case: Case, layouts: list[Any], bandwidth: float) -> Iterator[dict[str, Any]]:
-    chunk, entry = build(case, seed=len(case.name))
+    chunk, carry_in = build(case, seed=len(case.name))
     count = max(case.states, 1)
     results, again = (
         tuple(cupy.empty(case.shape, case.dtype) for _ in range(count)) for _ in range(2)
@@ -84,16 +84,16 @@ def measure(case: Case, layouts: list[Any], bandwidth: float) -> Iterator[dict[s
                 first = maps_out.copy()
                 run()
                 row["same"] = bool((first == maps_out).all())
-                prepare(maps.affine, chunk, entry, results)()
-                last = case.transfer_map.apply(tuple(maps_out), entry[0])
+                prepare(maps.affine, chunk, carry_in, results)()
+                last = case.transfer_map.apply(tuple(maps_out), carry_in[0])
                 row["residual"] = float(cupy.abs(last - results[0][:, -1]).max())
             else:
-                run = prepare(case.transfer_map, chunk, entry, results, layout)
+                run = prepare(case.transfer_map, chunk, carry_in, results, layout)
                 for w in results:
                     w.view(cupy.uint8)[:] = 0xFF
                 run()
-                row["residual"] = residual(case, chunk, entry, results)
-                prepare(case.transfer_map, chunk, entry, again, layout)()
+                row["residual"] = residual(case, chunk, carry_in, results)
+                prepare(case.transfer_map, chunk, carry_in, again, layout)()
                 row["same"] = all(
                     bool((x.view(cupy.uint32) == y.view(cupy.uint32)).all())
                     for x, y in zip(results, again, strict=True)

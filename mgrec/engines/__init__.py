@@ -31,4 +31,4 @@ def _gpu(method: str) -> Backend:
     from . import cuda
 
     kernels = partial(kernels_of, "cuda", method=method)
-    return Backend(cuda.device_of, cuda.empty, kernels, spreads=True, fetch=cuda.fetch)
+    return Backend(cuda.device_of, cuda.empty, kernels, broadcasts_state=True, fetch=cuda.fetch)

@@ -12,7 +12,7 @@ from ..core.arrays.chunk import Chunk
 from ..core.arrays.layout import as_result, canonical_shape, lay_out
 from ..core.contract.kernels import Backend, Kernels, Summarise
 from ..core.contract.problem import Problem, varying
-from ..core.contract.recurrence import Arrays, Pack, Shape
+from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
 from ..core.contract.scan import Chain
 from .summary import STATES
 from .weights import Weights
@@ -39,26 +39,26 @@ class EwmRecurrence(Chain):
         """Kernels are given all of it."""
         return self
 
-    def enter(self, initial: Sequence[Any], shape: Shape) -> Any:
+    def first_carry_in(self, initial: Sequence[Any], shape: Shape) -> Any:
         outer, _, inner = canonical_shape(shape, self.axis)
         return np.zeros((STATES, outer, inner))
 
-    def precompute(self, backend: Backend, pack: Pack, shape: Shape) -> Summarise:
-        return backend.kernels(self.family).precompute(self, self.lay_out(pack, shape))
+    def precompute(self, backend: Backend, inputs: ChunkInputs, shape: Shape) -> Summarise:
+        return backend.kernels(self.family).precompute(self, self.lay_out(inputs, shape))
 
-    def advance(self, kernels: Kernels, summary: Any, entry: Any) -> Any:
-        return kernels.propagate((self.weights, summary), entry)
+    def advance(self, kernels: Kernels, summary: Any, carry_in: Any) -> Any:
+        return kernels.propagate((self.weights, summary), carry_in)
 
     def determine(
-        self, backend: Backend, pack: Pack, shape: Shape, entry: Any, out: Arrays = ()
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, carry_in: Any, out: Arrays = ()
     ) -> tuple[Arrays, Any]:
-        chunk = self.lay_out(pack, shape)
+        chunk = self.lay_out(inputs, shape)
         result = (out[0] if out else backend.empty(shape, self.dtype)).reshape(chunk.shape)
-        backend.kernels(self.family).determine(self, chunk, entry, result)
+        backend.kernels(self.family).determine(self, chunk, carry_in, result)
         return (as_result(result, shape, self.result_dtype),), None
 
-    def lay_out(self, pack: Pack, shape: Shape) -> Chunk:
-        return lay_out(self, pack.blocks, shape, 0)
+    def lay_out(self, inputs: ChunkInputs, shape: Shape) -> Chunk:
+        return lay_out(self, inputs.blocks, shape, 0)
 
 
 def ewm_problem(

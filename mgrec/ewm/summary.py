@@ -22,12 +22,12 @@ class EwmSummary:
     Attributes
     ----------
     parts : array (PARTS, outer, inner)
-    exits : array (STATES, outer, inner)
-        The states after rows that are marked somewhere: they need no entry.
+    carry_outs : array (STATES, outer, inner)
+        The states after rows that are marked somewhere: they need no carry-in.
     is_reset : array (outer, inner) of bool
         Whether a row is one of these.
     """
 
     parts: np.ndarray
-    exits: np.ndarray
+    carry_outs: np.ndarray
     is_reset: np.ndarray

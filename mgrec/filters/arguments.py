@@ -92,7 +92,7 @@ def check_polynomials(b: Any, a: Any, x: Any, axis: Any, zi: Any, out: Any) -> P
     zi = None if zi is None else _as_states(zi, x)
     dtype = result_dtype(b, a, x, zi)
     cascade = Cascade.of_polynomials(b, a)
-    entry = None
+    carry_in = None
     if zi is not None:
         wanted = (*x.shape[:axis], cascade.states, *x.shape[axis + 1 :])
         if zi.ndim != x.ndim:
@@ -104,8 +104,8 @@ def check_polynomials(b: Any, a: Any, x: Any, axis: Any, zi: Any, out: Any) -> P
             raise ValueError(
                 f"Unexpected shape for parameter zi: expected {wanted}, found {zi.shape}."
             )
-        entry = moved_axis(zi, axis, 0)
-    return filter_problem(cascade, x, entry, axis, dtype, out)
+        carry_in = moved_axis(zi, axis, 0)
+    return filter_problem(cascade, x, carry_in, axis, dtype, out)
 
 
 def check_sections(sos: Any, x: Any, axis: Any, zi: Any, out: Any) -> Problem:
@@ -115,7 +115,7 @@ def check_sections(sos: Any, x: Any, axis: Any, zi: Any, out: Any) -> Problem:
     zi = None if zi is None else _as_states(zi, x)
     dtype = result_dtype(sos, x, zi)
     cascade = Cascade.of_sections(sos)
-    entry = None
+    carry_in = None
     if zi is not None:
         wanted = (len(sos), *x.shape[:axis], 2, *x.shape[axis + 1 :])
         fits = len(zi.shape) == len(wanted) and all(
@@ -126,9 +126,9 @@ def check_sections(sos: Any, x: Any, axis: Any, zi: Any, out: Any) -> Problem:
                 f"Invalid zi shape. With axis={axis}, an input with shape {x.shape} and an sos "
                 f"array with {len(sos)} sections, zi must have shape {wanted}, got {zi.shape}."
             )
-        entry = moved_axis(zi, axis + 1, 0)
-        entry = entry.swapaxes(0, 1).reshape((cascade.states, *entry.shape[2:]))
-    return filter_problem(cascade, x, entry, axis, dtype, out)
+        carry_in = moved_axis(zi, axis + 1, 0)
+        carry_in = carry_in.swapaxes(0, 1).reshape((cascade.states, *carry_in.shape[2:]))
+    return filter_problem(cascade, x, carry_in, axis, dtype, out)
 
 
 def _as_states(zi: Any, x: Any) -> Any:
@@ -138,10 +138,10 @@ def _as_states(zi: Any, x: Any) -> Any:
     return array
 
 
-def as_zf(recurrence: FilterRecurrence, exit: Any, is_sections: bool) -> Any:
+def as_zf(recurrence: FilterRecurrence, carry_out: Any, is_sections: bool) -> Any:
     """The states after the last sample in SciPy's axes, from (states, other axes of x)."""
     axis = recurrence.axis
     if not is_sections:
-        return moved_axis(exit, 0, axis) if axis else exit
-    pairs = exit.reshape((len(recurrence.cascade.sections), 2, *exit.shape[1:]))
+        return moved_axis(carry_out, 0, axis) if axis else carry_out
+    pairs = carry_out.reshape((len(recurrence.cascade.sections), 2, *carry_out.shape[1:]))
     return moved_axis(pairs, 1, axis + 1) if axis else pairs

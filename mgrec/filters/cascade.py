@@ -5,7 +5,7 @@ A section of order k has k states z, and one step of it is (direct form II trans
     y = b_0·x + z_0,    z_i = z_{i+1} + b_{i+1}·x − a_{i+1}·y    (i = 0 … k−1, z_k = 0).
 
 The states of a whole cascade, one section after the other, obey z ← A·z + (terms of x). So L
-steps take an entry z to A^L·z + offset: the summary of a chunk is its offset, its entry is z.
+steps take a carry-in z to A^L·z + offset: the summary of a chunk is its offset, its carry-in is z.
 """
 
 from __future__ import annotations

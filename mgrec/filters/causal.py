@@ -186,4 +186,6 @@ def _finished(problem: Problem, is_sections: bool) -> Problem:
     def with_states(results: Arrays, carry_out: Any) -> Any:
         return results[0], as_zf(recurrence, without_empty_chunks(carry_out), is_sections)
 
-    return replace(problem, finish=with_states) if recurrence.is_exit_asked else problem
+    return (
+        replace(problem, to_return_value=with_states) if recurrence.returns_final_state else problem
+    )

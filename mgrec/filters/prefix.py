@@ -14,7 +14,7 @@ smaller ones are solved in the time of a task."""
 
 
 @dataclass(frozen=True)
-class FilterHead:
+class FilterPrefix:
     """The first outputs of a chunk, from states of 0.
 
     Attributes
@@ -28,6 +28,6 @@ class FilterHead:
     outputs: np.ndarray
 
     @property
-    def held(self) -> int:
+    def operand_bytes(self) -> int:
         """Bytes of operands: none."""
         return 0

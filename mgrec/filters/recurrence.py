@@ -12,9 +12,9 @@ import numpy as np
 from ..core.arrays.casts import cast
 from ..core.arrays.chunk import Chunk
 from ..core.arrays.layout import canonical_shape, is_one
-from ..core.contract.kernels import Again, Backend, Kernels, Summarise
+from ..core.contract.kernels import Backend, Kernels, PreparedSolver, Summarise
 from ..core.contract.problem import Problem
-from ..core.contract.recurrence import Arrays, Pack, Shape
+from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
 from ..core.contract.scan import Chain
 from .cascade import Cascade
 from .prefix import LARGE, LEAST_DECAYS
@@ -31,7 +31,7 @@ class FilterRecurrence(Chain):
     def algebra(self) -> Any:
         return self.cascade
 
-    def enter(self, initial: Sequence[Any], shape: Shape) -> Any:
+    def first_carry_in(self, initial: Sequence[Any], shape: Shape) -> Any:
         outer, _, inner = canonical_shape(shape, self.axis)
         if not initial:
             return np.zeros((self.states, outer, inner), self.state_dtype)
@@ -40,71 +40,71 @@ class FilterRecurrence(Chain):
         full = states if states.shape == wanted else np.broadcast_to(states, wanted)
         return full.reshape(self.states, outer, inner)
 
-    def precompute(self, backend: Backend, pack: Pack, shape: Shape) -> Summarise:
-        return backend.kernels(self.family).precompute(self.cascade, self.lay_out(pack, shape))
+    def precompute(self, backend: Backend, inputs: ChunkInputs, shape: Shape) -> Summarise:
+        return backend.kernels(self.family).precompute(self.cascade, self.lay_out(inputs, shape))
 
-    def advance(self, kernels: Kernels, summary: Any, entry: Any) -> np.ndarray:
-        exit: np.ndarray = kernels.propagate(summary, np.ascontiguousarray(entry))
-        return exit
+    def advance(self, kernels: Kernels, summary: Any, carry_in: Any) -> np.ndarray:
+        carry_out: np.ndarray = kernels.propagate(summary, np.ascontiguousarray(carry_in))
+        return carry_out
 
     def determine(
-        self, backend: Backend, pack: Pack, shape: Shape, entry: Any, out: Arrays = ()
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, carry_in: Any, out: Arrays = ()
     ) -> tuple[Arrays, Any]:
-        chunk = self.lay_out(pack, shape)
+        chunk = self.lay_out(inputs, shape)
         result = (out[0] if out else backend.empty(shape, self.dtype)).reshape(chunk.shape)
-        exit = backend.kernels(self.family).determine(self.cascade, chunk, entry, result)
-        return (result.reshape(shape),), exit
+        carry_out = backend.kernels(self.family).determine(self.cascade, chunk, carry_in, result)
+        return (result.reshape(shape),), carry_out
 
     @property
-    def forgets(self) -> bool:
+    def is_contractive(self) -> bool:
         return self.cascade.states > 0 and self.cascade.radius < 1
 
-    def may_begin(self, shape: Sequence[float], is_on_gpu: bool) -> bool:
-        if is_on_gpu or not self.forgets:
+    def may_speculate(self, shape: Sequence[float], is_on_gpu: bool) -> bool:
+        if is_on_gpu or not self.is_contractive:
             return False
         steps = shape[self.axis]
         return steps >= LEAST_DECAYS * max(1.0, self.cascade.decay) and prod(shape) >= LARGE
 
-    def again(
-        self, backend: Backend, pack: Pack, shape: Shape, initial: Arrays, results: Arrays
-    ) -> Again | None:
-        prepare = backend.kernels(self.family).again
+    def prepare_solver(
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, initial: Arrays, results: Arrays
+    ) -> PreparedSolver | None:
+        prepare = backend.kernels(self.family).prepare_solver
         if prepare is None:
             return None
-        chunk, entry = self.lay_out(pack, shape), None
-        if not is_one(chunk.operands[0], pack.blocks[0]):
+        chunk, carry_in = self.lay_out(inputs, shape), None
+        if not is_one(chunk.operands[0], inputs.blocks[0]):
             return None
         if initial:
             wanted = (self.states, *shape[: self.axis], *shape[self.axis + 1 :])
             if initial[0].shape != wanted or not initial[0].flags.c_contiguous:
                 return None
-            entry = initial[0].reshape(self.states, *chunk.row_shape)
-        return prepare(self.cascade, chunk, entry, results[0].reshape(chunk.shape))
+            carry_in = initial[0].reshape(self.states, *chunk.row_shape)
+        return prepare(self.cascade, chunk, carry_in, results[0].reshape(chunk.shape))
 
-    def leave(self, exit: Any, shape: Shape) -> Any:
+    def final_state(self, carry_out: Any, shape: Shape) -> Any:
         rows = shape[: self.axis] + shape[self.axis + 1 :]
-        exit = exit.reshape(*self.state_shape, *rows)
-        if exit.dtype == self.dtype:
-            return exit.copy()
+        carry_out = carry_out.reshape(*self.state_shape, *rows)
+        if carry_out.dtype == self.dtype:
+            return carry_out.copy()
         with np.errstate(over="ignore"):
-            return exit.astype(self.dtype)
+            return carry_out.astype(self.dtype)
 
-    def lay_out(self, pack: Pack, shape: Shape) -> Chunk:
+    def lay_out(self, inputs: ChunkInputs, shape: Shape) -> Chunk:
         """The signal laid out, in its own dtype: kernels cast samples as they read them."""
-        (x,) = pack.blocks
+        (x,) = inputs.blocks
         layout = canonical_shape(x.shape, self.axis)
         x = x if x.flags.c_contiguous else x.copy(order="C")
         return Chunk((x.reshape(layout),), layout, self.dtype)
 
 
 def filter_problem(
-    cascade: Cascade, x: Any, entry: Any, axis: int, dtype: np.dtype[Any], out: Any = None
+    cascade: Cascade, x: Any, carry_in: Any, axis: int, dtype: np.dtype[Any], out: Any = None
 ) -> Problem:
     """A filter over an array; nothing is checked.
 
     Parameters
     ----------
-    entry : array, optional
+    carry_in : array, optional
         The states before the first sample: their axis first, then the axes of x without
         `axis`, each full or of length 1. 0 where None.
     axis : int
@@ -122,8 +122,8 @@ def filter_problem(
         state_dtype=np.dtype(np.complex128 if is_complex else np.float64),
         state_shape=(cascade.states,),
         states=cascade.states,
-        is_exit_asked=entry is not None,
+        returns_final_state=carry_in is not None,
         cascade=cascade,
     )
-    initial = () if entry is None else (entry,)
+    initial = () if carry_in is None else (carry_in,)
     return Problem(recurrence, (x,), initial, tuple(x.shape), out=out)

@@ -15,10 +15,10 @@ import numpy as np
 from ..core.arrays.chunk import Chunk
 from ..core.arrays.kinds import is_lazy, is_on_gpu, to_host
 from ..core.arrays.layout import canonical_shape, contiguous
-from ..core.contract.kernels import Again, Backend, Kernels, Summarise
+from ..core.contract.kernels import Backend, Kernels, PreparedSolver, Summarise
 from ..core.contract.problem import Problem, varying
-from ..core.contract.recurrence import Arrays, Pack, Shape
-from ..core.contract.speculation import Begin
+from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
+from ..core.contract.speculation import SpeculationWait
 from .recurrence import FilterRecurrence
 from .summary import CascadeSummary
 
@@ -85,8 +85,8 @@ class SegmentedSummary:
 
     Attributes
     ----------
-    groups : list of (rows, entry, summary)
-        `entry` (states, rows) is None where a row is nowhere marked.
+    groups : list of (rows, carry-in, summary)
+        `carry_in` (states, rows) is None where a row is nowhere marked.
     """
 
     groups: list[tuple[np.ndarray, np.ndarray | None, CascadeSummary]]
@@ -104,17 +104,17 @@ class SegmentedFilter(FilterRecurrence):
     def forgets(self) -> bool:
         return False
 
-    def begin(self, backend: Backend, pack: Pack, shape: Shape) -> Begin | None:
+    def begin(self, backend: Backend, inputs: ChunkInputs, shape: Shape) -> SpeculationWait | None:
         return None
 
-    def again(
-        self, backend: Backend, pack: Pack, shape: Shape, entry: Any, results: Arrays
-    ) -> Again | None:
+    def prepare_solver(
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, carry_in: Any, results: Arrays
+    ) -> PreparedSolver | None:
         return None
 
-    def precompute(self, backend: Backend, pack: Pack, shape: Shape) -> Summarise:
+    def precompute(self, backend: Backend, inputs: ChunkInputs, shape: Shape) -> Summarise:
         launch = backend.kernels(self.family).precompute
-        samples, marks, starts = self._rows(pack)
+        samples, marks, starts = self._rows(inputs)
         steps = samples.shape[1]
         last = np.full(len(marks), -1)
         if steps:
@@ -125,43 +125,43 @@ class SegmentedFilter(FilterRecurrence):
         for mark in np.unique(last):
             rows = np.flatnonzero(last == mark)
             own = self._lines(samples[rows, max(mark, 0) :])
-            entry = starts[:, rows] if mark >= 0 else None
-            groups.append((rows, entry, launch(self.cascade, own)))
-        return lambda: SegmentedSummary([(rows, entry, own()) for rows, entry, own in groups])
+            carry_in = starts[:, rows] if mark >= 0 else None
+            groups.append((rows, carry_in, launch(self.cascade, own)))
+        return lambda: SegmentedSummary([(rows, carry_in, own()) for rows, carry_in, own in groups])
 
-    def advance(self, kernels: Kernels, summary: Any, entry: Any) -> np.ndarray:
-        exit = np.array(entry)
-        flat = exit.reshape(len(exit), exit.shape[1] * exit.shape[2])
+    def advance(self, kernels: Kernels, summary: Any, carry_in: Any) -> np.ndarray:
+        carry_out = np.array(carry_in)
+        flat = carry_out.reshape(len(carry_out), carry_out.shape[1] * carry_out.shape[2])
         for rows, start, own in summary.groups:
             before = np.ascontiguousarray((flat[:, rows] if start is None else start)[:, :, None])
             flat[:, rows] = super().advance(kernels, own, before)[:, :, 0]
-        return exit
+        return carry_out
 
     def determine(
-        self, backend: Backend, pack: Pack, shape: Shape, entry: Any, out: Arrays = ()
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, carry_in: Any, out: Arrays = ()
     ) -> tuple[Arrays, Any]:
-        samples, marks, starts = self._rows(pack)
+        samples, marks, starts = self._rows(inputs)
         if not samples.size:
-            nothing = replace(pack, blocks=pack.blocks[-1:])
-            return super().determine(backend, nothing, shape, entry, out)
+            nothing = replace(inputs, blocks=inputs.blocks[-1:])
+            return super().determine(backend, nothing, shape, carry_in, out)
         outer, steps, inner = canonical_shape(shape, self.axis)
-        before = np.zeros_like(starts) if entry is None else to_host(entry)
+        before = np.zeros_like(starts) if carry_in is None else to_host(carry_in)
         before = before.reshape(starts.shape)
         # What segments are filled up with goes to one place behind them.
-        filtered, exit = backend.empty((samples.size + 1,), self.dtype), before.copy()
+        filtered, carry_out = backend.empty((samples.size + 1,), self.dtype), before.copy()
         segments = segments_of(marks, len(samples))
-        is_last = (segments.begins + segments.lengths == steps) & self.is_exit_asked
+        is_last = (segments.begins + segments.lengths == steps) & self.returns_final_state
         batch = _BATCH_ON_GPU if is_on_gpu(samples) else _BATCH
         for part in (*segments.part(~is_last).alike(batch), *segments.part(is_last).equal()):
             states = np.where(part.is_first, before[:, part.rows], starts[:, part.rows])
             after = self._filter(backend, samples, part, states, filtered)
-            if self.is_exit_asked:  # of use for the last segments, which are not filled up
-                exit[:, part.rows] = to_host(after)[:, :, 0]
+            if self.returns_final_state:  # of use for the last segments, which are not filled up
+                carry_out[:, part.rows] = to_host(after)[:, :, 0]
         result = filtered[:-1].reshape(outer, inner, steps).swapaxes(1, 2).reshape(shape)
         if out:
             out[0][...] = result
             result = out[0]
-        return (contiguous(result),), exit.reshape(len(exit), outer, inner)
+        return (contiguous(result),), carry_out.reshape(len(carry_out), outer, inner)
 
     def _filter(
         self, backend: Backend, samples: Any, part: Segments, states: np.ndarray, filtered: Any
@@ -174,9 +174,9 @@ class SegmentedFilter(FilterRecurrence):
         filtered[target] = result[0, :, 0] if isinstance(target, slice) else result[:, :, 0]
         return after
 
-    def _rows(self, pack: Pack) -> tuple[Any, np.ndarray, np.ndarray]:
+    def _rows(self, inputs: ChunkInputs) -> tuple[Any, np.ndarray, np.ndarray]:
         """Samples (rows, steps), marks (1 or rows, steps) and starts (states, rows)."""
-        marks, *starts, x = pack.blocks
+        marks, *starts, x = inputs.blocks
         outer, steps, inner = canonical_shape(x.shape, self.axis)
 
         def rows(array: Any, shape: Shape) -> Any:
@@ -225,7 +225,7 @@ def with_marks(problem: Problem, marks: Any) -> Problem:
         Of as many axes as the samples, each full or of length 1.
     """
     (x,), axis = problem.operands, problem.recurrence.axis
-    starts = [np.expand_dims(state, axis) for entry in problem.initial for state in entry]
+    starts = [np.expand_dims(state, axis) for carry_in in problem.initial for state in carry_in]
     if is_on_gpu(x):
         beside = getattr(x, "_meta", x)
         starts = [s if is_on_gpu(s) or is_lazy(s) else np.asarray(s, like=beside) for s in starts]

@@ -18,14 +18,14 @@ UNSTABLE, GROWTH = 1.001, 2.0**60
 
 @dataclass(frozen=True)
 class CascadeSummary:
-    """``exit = A**steps · entry + offset``.
+    """``carry_out = A**steps · carry_in + offset``.
 
     Attributes
     ----------
     cascade : Cascade
     steps : int
     offset : array (states, outer, inner), float64 or complex128
-        The exit for an entry of 0.
+        The carry-out for a carry-in of 0.
     redo : Chunk, optional
         The chunk itself, where its offset is not enough.
     """
@@ -44,22 +44,22 @@ def is_tame(cascade: Cascade, steps: int) -> bool:
     return bool((np.abs(high) <= GROWTH).all())
 
 
-def propagate_cascade(summary: CascadeSummary, entry: np.ndarray) -> np.ndarray:
+def propagate_cascade(summary: CascadeSummary, carry_in: np.ndarray) -> np.ndarray:
     """The states after a chunk without ``redo``, from finite states before it.
 
     Products and sums are carried with their rounding errors (Ogita, Rump, Oishi 2005): a
     boundary between chunks costs one rounding, as a step does.
     """
-    if entry.size == 0:
-        return entry
+    if carry_in.size == 0:
+        return carry_in
     high, low = power(summary.cascade, summary.steps)
-    rows = entry.reshape(len(entry), -1)
+    rows = carry_in.reshape(len(carry_in), -1)
     offset = summary.offset.reshape(rows.shape)
-    if summary.cascade.is_complex or entry.dtype.kind == "c":
+    if summary.cascade.is_complex or carry_in.dtype.kind == "c":
         size = len(rows)
         after = _weighed(_real(high), _real(low), _parts(rows), _parts(offset))
-        return (after[:size] + 1j * after[size:]).reshape(entry.shape)
-    return _weighed(high, low, rows, offset).reshape(entry.shape)
+        return (after[:size] + 1j * after[size:]).reshape(carry_in.shape)
+    return _weighed(high, low, rows, offset).reshape(carry_in.shape)
 
 
 def _real(matrix: np.ndarray) -> np.ndarray:
@@ -71,11 +71,13 @@ def _parts(rows: np.ndarray) -> np.ndarray:
 
 
 def _weighed(
-    high: np.ndarray, low: np.ndarray, entry: np.ndarray, offset: np.ndarray
+    high: np.ndarray, low: np.ndarray, carry_in: np.ndarray, offset: np.ndarray
 ) -> np.ndarray:
     with np.errstate(all="ignore"):
         total, error = offset.astype(np.float64), np.zeros_like(offset)
-        for column, little, state in zip(high.T[:, :, None], low.T[:, :, None], entry, strict=True):
+        for column, little, state in zip(
+            high.T[:, :, None], low.T[:, :, None], carry_in, strict=True
+        ):
             product, rounding = exact_product(column, state)
             total, lost = exact_sum(total, product)
             error += lost + rounding + little * state

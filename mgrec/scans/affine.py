@@ -12,11 +12,12 @@ import numpy as np
 from ..core.arrays.chunk import Chunk
 
 FINE, REDO, NAN = 0, 1, 2
-"""Flags of a row's summary: it is valid, the row must be done again from its true entry, or the row
-ends in nan. The largest flag wins."""
+"""Flags of a row's summary: valid, to be done again from its true carry-in, or ends in nan.
 
-# Of so few rows the entries are made by Python's numbers: a chunk of one row takes 27 us by arrays,
-# and 3.6 us by numbers.
+The largest flag wins."""
+
+# Up to this many rows, Python's numbers compute the carry-ins: a chunk of one row takes 27 us by
+# arrays, and 3.6 us by numbers.
 FEW_ROWS = 8
 
 
@@ -32,14 +33,14 @@ class AffineSummary:
     mantissa, exponent : array (outer, inner), float64 or complex128, and int64
         The product of all coefficients.
     offset : array (outer, inner)
-        The exit for an entry of 0. nan where an operand is nan: so is the exit then.
+        The carry-out for a carry-in of 0. nan where an operand is nan: so is the carry-out then.
     growth : array (outer, inner), float64
-        log2 of the largest product of the first i coefficients, i = 0, 1, ...: whether an entry
+        log2 of the largest product of the first i coefficients, i = 0, 1, ...: whether a carry-in
         overflows on its way. The loop then never returns to a finite number, whatever the
         product of all coefficients is.
     redo : dict, (outer, inner) -> Chunk
         Rows with an infinite operand or an offset near overflow: the loop depends on every
-        step. Their operands travel along, and they are done again from their true entries.
+        step. Their operands travel along, and they are done again from their true carry-ins.
     """
 
     mantissa: np.ndarray
@@ -72,29 +73,29 @@ def _of_one_row(
     )
 
 
-def propagate_affine(summary: AffineSummary, entry: np.ndarray) -> np.ndarray:
-    """The exits of all rows but those in ``summary.redo``.
+def propagate_affine(summary: AffineSummary, carry_in: np.ndarray) -> np.ndarray:
+    """The carry-outs of all rows but those in ``summary.redo``.
 
-    A row overflows if |entry| * 2**growth exceeds the largest number of the dtype: offsets
+    A row overflows if |carry-in| * 2**growth exceeds the largest number of the dtype: offsets
     that could decide otherwise are in ``redo``.
     """
     dtype = summary.offset.dtype
     wide: Any = np.complex128 if dtype.kind == "c" else np.float64
     largest = float(np.finfo(dtype).max)
     with np.errstate(all="ignore"):
-        # Scaled as well: a mantissa within 2**±500 times an entry of any size may overflow.
+        # Scaled as well: a mantissa within 2**±500 times a carry-in of any size may overflow.
         unit, shift = _frexp(summary.mantissa)
-        state, more = _frexp(entry.astype(wide))
+        state, more = _frexp(carry_in.astype(wide))
         scaled = unit * state
         exponent = np.clip(summary.exponent + shift + more, -4400, 4400).astype(np.int32)
-        exit = (_ldexp(scaled, exponent) + summary.offset).astype(dtype)
+        carry_out = (_ldexp(scaled, exponent) + summary.offset).astype(dtype)
         most = _most(summary.growth, largest)
         # A chunk that meets nan ends in it, whether or not the state overflowed before.
-        overflows = np.isfinite(entry) & (_magnitude(entry) > most) & ~np.isnan(exit)
+        overflows = np.isfinite(carry_in) & (_magnitude(carry_in) > most) & ~np.isnan(carry_out)
         lost = np.where(summary.mantissa == 0, np.nan, scaled * np.inf)
         if dtype.kind == "c":
             lost = np.full_like(lost, complex(np.nan, np.nan))
-        return np.where(overflows, lost, exit).astype(dtype)
+        return np.where(overflows, lost, carry_out).astype(dtype)
 
 
 def are_short(summaries: Sequence[Any]) -> bool:
@@ -108,12 +109,12 @@ def are_short(summaries: Sequence[Any]) -> bool:
     )
 
 
-def propagate_short(summaries: Sequence[AffineSummary], entry: np.ndarray) -> list[np.ndarray]:
-    """The exits of chunks one after the other, each as by `propagate_affine`, bit by bit."""
+def propagate_short(summaries: Sequence[AffineSummary], carry_in: np.ndarray) -> list[np.ndarray]:
+    """The carry-outs of chunks one after the other, each as by `propagate_affine`, bit by bit."""
     if not summaries:
         return []
     first = summaries[0].offset
-    entries = np.broadcast_to(entry, first.shape).ravel().tolist()
+    entries = np.broadcast_to(carry_in, first.shape).ravel().tolist()
     parts = ("mantissa", "exponent", "offset", "growth")
     mantissa, exponent, offset, growth = (
         np.stack([getattr(each, part).ravel() for each in summaries], axis=1) for part in parts
@@ -126,32 +127,32 @@ def propagate_short(summaries: Sequence[AffineSummary], entry: np.ndarray) -> li
             entries, unit.tolist(), (exponent + shift).tolist(), offset.tolist(), most.tolist(),
             strict=True,
         )  # fmt: skip
-        exits = np.array([list(_exits(first.dtype, *row)) for row in rows], first.dtype)
-    return [exits[:, k].reshape(first.shape) for k in range(len(summaries))]
+        carry_outs = np.array([list(_carry_outs(first.dtype, *row)) for row in rows], first.dtype)
+    return [carry_outs[:, k].reshape(first.shape) for k in range(len(summaries))]
 
 
-def _exits(
-    dtype: np.dtype[Any], entry: float, units: list[float], exponents: list[int],
+def _carry_outs(
+    dtype: np.dtype[Any], carry_in: float, units: list[float], exponents: list[int],
     offsets: list[float], mosts: list[float],
 ) -> Iterator[float]:  # fmt: skip
     """Of one row, chunk by chunk."""
     rounded, is_narrow = dtype.type, dtype.itemsize < 8
     for unit, exponent, offset, most in zip(units, exponents, offsets, mosts, strict=True):
-        state, more = frexp(entry)
+        state, more = frexp(carry_in)
         scaled = unit * state
         try:
-            exit = ldexp(scaled, min(max(exponent + more, -4400), 4400)) + offset
+            carry_out = ldexp(scaled, min(max(exponent + more, -4400), 4400)) + offset
         except OverflowError:
-            exit = (inf if scaled > 0 else -inf) + offset
-        exit = float(rounded(exit)) if is_narrow else exit
-        if abs(entry) > most and isfinite(entry) and not isnan(exit):
-            exit = nan if unit == 0 else scaled * inf
-        entry = exit
-        yield exit
+            carry_out = (inf if scaled > 0 else -inf) + offset
+        carry_out = float(rounded(carry_out)) if is_narrow else carry_out
+        if abs(carry_in) > most and isfinite(carry_in) and not isnan(carry_out):
+            carry_out = nan if unit == 0 else scaled * inf
+        carry_in = carry_out
+        yield carry_out
 
 
 def _most(growth: np.ndarray, largest: float) -> np.ndarray:
-    """The largest entry that does not overflow: largest * 2**-growth, which may underflow."""
+    """The largest carry-in that does not overflow: largest * 2**-growth, which may underflow."""
     whole = np.minimum(np.floor(growth), 4400)
     return np.ldexp(largest * np.exp2(whole - growth), -whole.astype(np.int32))
 

@@ -102,7 +102,7 @@ def scan(
     dtype = problem.recurrence.dtype
     _check_maps(transfer_map, dtype, len(operands))
     _check_state(transfer_map, dtype, len(initial) if isinstance(initial, tuple) else 0)
-    return replace(problem, finish=_states) if problem.is_several else problem
+    return replace(problem, to_return_value=_states) if problem.is_several else problem
 
 
 def _states(results: Arrays, carry_out: Any) -> Arrays:

@@ -1,7 +1,7 @@
 """Affine maps that neither overflow nor underflow: :class:`AffineSummary` as a transfer map.
 
 A product is (mantissa, exponent), 1/2 <= |mantissa| < 1. Beside the product of all coefficients
-a map has the largest product of the first ones (growth: does an entry overflow on its way?) and
+a map has the largest product of the first ones (growth: does a carry-in overflow on its way?) and
 of the last ones (rebound: could a state that underflowed come back?).
 """
 

@@ -88,7 +88,7 @@ def _record(transfer_map: TransferMap, dtypes: tuple[Any, ...], is_long: bool) -
 def check_laws_once(
     transfer_map: TransferMap,
     chunk: Chunk,
-    entry: Sequence[Any],
+    carry_in: Sequence[Any],
     results: Sequence[Any],
     compile_compose: Callable[[TransferMap, Chunk], Any] | None = None,
 ) -> None:
@@ -98,7 +98,7 @@ def check_laws_once(
     ----------
     transfer_map : TransferMap
     chunk : Chunk
-    entry, results : sequence of arrays
+    carry_in, results : sequence of arrays
         The states before the first step, and after every step, one array a scalar.
     compile_compose : callable, ``(transfer_map, chunk)``, optional
         Composes the steps of a short chunk; None where ``compose`` was compiled with the rest.
@@ -119,7 +119,7 @@ def check_laws_once(
         return
     if compile_compose is not None:
         compile_compose(transfer_map, _first_steps(chunk))
-    has_judged = _check(transfer_map, chunk.dtype, _windows(chunk, entry, results))
+    has_judged = _check(transfer_map, chunk.dtype, _windows(chunk, carry_in, results))
     record.tries += 1
     record.is_checked = has_judged or record.tries >= TRIES
 
@@ -136,7 +136,7 @@ def _first_steps(chunk: Chunk) -> Chunk:
     return part.map_arrays(lambda array: np.ascontiguousarray(array[:, :, :columns]), shape)
 
 
-def _windows(chunk: Chunk, entry: Sequence[Any], results: Sequence[Any]) -> Iterator[_Window]:
+def _windows(chunk: Chunk, carry_in: Sequence[Any], results: Sequence[Any]) -> Iterator[_Window]:
     """The first steps of the first row, and windows drawn from everywhere."""
     generator = np.random.default_rng(0)
     outer, steps, inner = chunk.shape
@@ -150,7 +150,7 @@ def _windows(chunk: Chunk, entry: Sequence[Any], results: Sequence[Any]) -> Iter
             values = [_values(operand, position, chunk.reverse) for operand in chunk.operands]
         except Exception:  # as below, of the function of a coefficient
             continue
-        before = entry
+        before = carry_in
         if first:
             before = [_before(result, position, chunk.reverse) for result in results]
         state = [_wide(part if part.ndim == 0 else part[row, column]) for part in before]

@@ -100,10 +100,10 @@ def _in_range(step: Map) -> Map:
     return _limit(a, largest), _limit(b, largest), _limit(c, largest), _limit(d, largest), k
 
 
-def _limit(entry: Any, largest: Any) -> Any:
+def _limit(carry_in: Any, largest: Any) -> Any:
     # An infinite entry outweighs all finite ones: the map's limit has ones and zeros.
-    limit = np.where(np.isinf(entry), np.copysign(1.0, entry), 0.0 * entry)
-    return np.where(np.isinf(largest), limit, np.where(largest > 1, 2.0**-5 * entry, entry))
+    limit = np.where(np.isinf(carry_in), np.copysign(1.0, carry_in), 0.0 * carry_in)
+    return np.where(np.isinf(largest), limit, np.where(largest > 1, 2.0**-5 * carry_in, carry_in))
 
 
 def _balanced(x: Any, y: Any, apart: Any) -> tuple[Any, Any, Any]:

@@ -1,7 +1,7 @@
 """How far from overflow and underflow a summary of w = s·w + t is trusted, on either machine.
 
-Beyond these margins a row is marked REDO: the loop decides, from its true entry. M is the largest
-number of float32 (in brackets: float64), also of the parts of a complex number.
+Beyond these margins a row is marked REDO: the loop decides, from its true carry-in. M is the
+largest number of float32 (in brackets: float64), also of the parts of a complex number.
 
 *Offsets.* Half a unit in the last place of M is 2^-25·M (2^-54·M): no sum with an offset below
 that tips a state into overflow which the product alone would not.

@@ -1,4 +1,4 @@
-"""What a chunk that was determined from a provisional entry keeps for its true one."""
+"""What a chunk that was determined from a provisional carry-in keeps for its true one."""
 
 from __future__ import annotations
 
@@ -69,16 +69,16 @@ class Signs:
 
 
 @dataclass(frozen=True)
-class Head:
+class Prefix:
     """The first steps of every row of w = s·w + t, in the order of the recurrence.
 
-    From any finite entry whose states stay finite these suffice: the results after them stand.
+    From any finite carry-in whose states stay finite these suffice: the results after them stand.
 
     Attributes
     ----------
     s, t : array (rows, steps)
     provisional : array (rows, steps)
-        The results from an entry of 0.
+        The results from a carry-in of 0.
     signs : Signs, optional
         Of the chunk; None where all coefficients are above 0.
     reverse : bool
@@ -92,7 +92,7 @@ class Head:
     reverse: bool
 
     @property
-    def held(self) -> int:
+    def operand_bytes(self) -> int:
         """Bytes of operands."""
         return int(self.s.nbytes)
 
@@ -102,7 +102,7 @@ class Head:
 
 
 @dataclass(frozen=True)
-class DeviceHead:
+class DevicePrefix:
     """The same of a chunk on a GPU, whose first steps leave nothing of any finite state.
 
     Attributes
@@ -120,7 +120,7 @@ class DeviceHead:
     growth: float
 
     @property
-    def held(self) -> int:
+    def operand_bytes(self) -> int:
         """Bytes of operands."""
         return int(self.s.nbytes)
 

@@ -16,9 +16,9 @@ from ..core.algebra.transfer_map import TransferMap
 from ..core.arrays.chunk import Chunk, CoefficientOperand
 from ..core.arrays.conversion import arrays_of
 from ..core.arrays.kinds import is_on_gpu
-from ..core.arrays.layout import as_result, is_one, lay_out, lay_out_entry
-from ..core.contract.kernels import Again, Backend, Kernels, Summarise
-from ..core.contract.recurrence import Arrays, Pack, Shape
+from ..core.arrays.layout import as_result, is_one, lay_out, lay_out_carry_in
+from ..core.contract.kernels import Backend, Kernels, PreparedSolver, Summarise
+from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
 from ..core.contract.scan import Chain
 from .affine import AffineSummary, are_short, propagate_short
 from .laws import check_laws_once
@@ -41,7 +41,7 @@ class TransferRecurrence(Chain):
     """
 
     family: ClassVar[str] = "scans"
-    ends_alike: ClassVar[bool] = True
+    has_fixed_carry_out: ClassVar[bool] = True
     transfer_map: TransferMap
     operands: tuple[Any, ...]
     checks_laws: bool = False
@@ -58,58 +58,61 @@ class TransferRecurrence(Chain):
     def indexed_by(self) -> str:
         return "a Coefficient" if any(isinstance(slot, tuple) for slot in self.operands) else ""
 
-    def rest(self) -> Arrays:
+    def zero_state(self) -> Arrays:
         return (np.zeros((), self.dtype),) * self.states
 
     def for_warm_up(self) -> TransferRecurrence:
         return replace(self, checks_laws=False)
 
-    def enter(self, initial: Sequence[Any], shape: Shape) -> Arrays:
-        return tuple([lay_out_entry(state, shape, self.axis) for state in initial])
+    def first_carry_in(self, initial: Sequence[Any], shape: Shape) -> Arrays:
+        return tuple([lay_out_carry_in(state, shape, self.axis) for state in initial])
 
-    def enter_whole(self, backend: Backend, initial: Sequence[Any], shape: Shape) -> Arrays:
+    def whole_carry_in(self, backend: Backend, initial: Sequence[Any], shape: Shape) -> Arrays:
         def laid_out(state: Any) -> Any:
-            is_number = backend.spreads and state.ndim == 0 and not is_on_gpu(state)
-            return state if is_number else lay_out_entry(state, shape, self.axis)
+            is_number = backend.broadcasts_state and state.ndim == 0 and not is_on_gpu(state)
+            return state if is_number else lay_out_carry_in(state, shape, self.axis)
 
         return tuple(map(laid_out, initial))
 
-    def precompute(self, backend: Backend, pack: Pack, shape: Shape) -> Summarise:
+    def precompute(self, backend: Backend, inputs: ChunkInputs, shape: Shape) -> Summarise:
         launch = backend.kernels(self.family).precompute
-        summary = launch(self.transfer_map, self.lay_out(pack, shape))
+        summary = launch(self.transfer_map, self.lay_out(inputs, shape))
         return lambda: without_code(summary())
 
-    def propagate(self, kernels: Kernels, summaries: Sequence[Any], entry: Any) -> list[Any]:
+    def propagate(self, kernels: Kernels, summaries: Sequence[Any], carry_in: Any) -> list[Any]:
         if are_short(summaries):
-            return [entry, *((exit,) for exit in propagate_short(summaries, entry[0]))]
-        return super().propagate(kernels, summaries, entry)
+            return [
+                carry_in,
+                *((carry_out,) for carry_out in propagate_short(summaries, carry_in[0])),
+            ]
+        return super().propagate(kernels, summaries, carry_in)
 
-    def advance(self, kernels: Kernels, summary: Any, entry: Any) -> Any:
-        return kernels.propagate(self._with_code(summary), entry)
+    def advance(self, kernels: Kernels, summary: Any, carry_in: Any) -> Any:
+        return kernels.propagate(self._with_code(summary), carry_in)
 
     def determine(
-        self, backend: Backend, pack: Pack, shape: Shape, entry: Any, out: Arrays = ()
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, carry_in: Any, out: Arrays = ()
     ) -> tuple[Arrays, Any]:
-        chunk = self.lay_out(pack, shape)
+        chunk = self.lay_out(inputs, shape)
         # float16 is computed in float32, and cast on its way out.
         given = out if self.dtype == self.result_dtype else ()
         results = given or [backend.empty(chunk.shape, self.dtype) for _ in range(self.states)]
         results = tuple([array.reshape(chunk.shape) for array in results])
         kernels = backend.kernels(self.family)
-        kernels.determine(self.transfer_map, chunk, entry, results)
+        kernels.determine(self.transfer_map, chunk, carry_in, results)
         if self.checks_laws:
             # The algebra of a GPU's kernels is traced and compiled whole.
             compile_compose = None if any(map(is_on_gpu, results)) else kernels.precompute
-            check_laws_once(self.transfer_map, chunk, entry, results, compile_compose)
+            check_laws_once(self.transfer_map, chunk, carry_in, results, compile_compose)
         return tuple([as_result(result, shape, self.result_dtype) for result in results]), None
 
     @cached_property
-    def forgets(self) -> bool:
+    def is_contractive(self) -> bool:
         is_linear = self.transfer_map.capabilities.is_affine and self.dtype.kind == "f"
         return is_linear and not self.indexed_by
 
-    def may_begin(self, shape: Sequence[float], is_on_gpu: bool) -> bool:
-        if not self.forgets:
+    def may_speculate(self, shape: Sequence[float], is_on_gpu: bool) -> bool:
+        if not self.is_contractive:
             return False
         size, steps, s = prod(shape), shape[self.axis], self.operands[0]
         if not is_on_gpu:
@@ -119,28 +122,28 @@ class TransferRecurrence(Chain):
         is_large = words * size * self.dtype.itemsize >= LARGE_ON_GPU
         return is_large and may_forget and self.method != "p-scheme"
 
-    def given(self, operands: Sequence[Any], initial: Sequence[Any]) -> list[Any]:
+    def solver_arguments(self, operands: Sequence[Any], initial: Sequence[Any]) -> list[Any]:
         return [*arrays_of(self._filled(operands)), *initial]
 
-    def again(
-        self, backend: Backend, pack: Pack, shape: Shape, initial: Arrays, results: Arrays
-    ) -> Again | None:
-        prepare = backend.kernels(self.family).again
+    def prepare_solver(
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, initial: Arrays, results: Arrays
+    ) -> PreparedSolver | None:
+        prepare = backend.kernels(self.family).prepare_solver
         if prepare is None or self.dtype != self.result_dtype:
             return None
-        chunk, entry = self.lay_out(pack, shape), self.enter_whole(backend, initial, shape)
+        chunk, carry_in = self.lay_out(inputs, shape), self.whole_carry_in(backend, initial, shape)
         laid_out = [
             x for operand in chunk.operands for x in getattr(operand, "operands", [operand])
         ]
-        given = self.given(pack.blocks, initial)
-        if not all(map(is_one, [*laid_out, *entry], given)):
+        given = self.solver_arguments(inputs.blocks, initial)
+        if not all(map(is_one, [*laid_out, *carry_in], given)):
             return None
         written = tuple([array.reshape(chunk.shape) for array in results])
-        return prepare(self.transfer_map, chunk, entry, written)
+        return prepare(self.transfer_map, chunk, carry_in, written)
 
-    def lay_out(self, pack: Pack, shape: Shape) -> Chunk:
+    def lay_out(self, inputs: ChunkInputs, shape: Shape) -> Chunk:
         """The chunk laid out for a backend."""
-        return lay_out(self, self._filled(pack.blocks), shape, pack.starts[self.axis])
+        return lay_out(self, self._filled(inputs.blocks), shape, inputs.starts[self.axis])
 
     def _filled(self, blocks: Sequence[Any]) -> tuple[Any, ...]:
         """The operands, blocks in their slots."""

@@ -27,24 +27,24 @@ class ComposedMaps:
 
 @dataclass(frozen=True)
 class SegmentedSummary:
-    """Rows of a chunk of which some start anew on their way: their exits need no entry.
+    """Rows of a chunk of which some start anew on their way: their carry-outs need no carry-in.
 
     Attributes
     ----------
     inner : summary of the map without marks, or None
         Of use in rows without a mark; None where there are none.
-    exits : tuple of arrays (outer, inner)
-        The exits of the other rows, one array a scalar of the state.
+    carry_outs : tuple of arrays (outer, inner)
+        The carry-outs of the other rows, one array a scalar of the state.
     is_reset : array (outer, inner) of bool
         Whether a row is one of these.
     """
 
     inner: Any
-    exits: tuple[np.ndarray, ...]
+    carry_outs: tuple[np.ndarray, ...]
     is_reset: np.ndarray
 
     @property
     def redo(self) -> Any:
-        """Rows that must be done again from their true entries."""
+        """Rows that must be done again from their true carry-ins."""
         redo = getattr(self.inner, "redo", None) or {}
         return {row: chunk for row, chunk in redo.items() if not self.is_reset[row]}

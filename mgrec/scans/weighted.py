@@ -32,7 +32,7 @@ def weighted_scan(
     inclusive: bool = False,
     out: Any = None,
 ) -> Any:
-    """Accumulate all entries before each one, weighted by the steps between them.
+    """Accumulate all carry-ins before each one, weighted by the steps between them.
 
     The weighted scan of [1]_ is B_j = ◇_{u<j} (x_u ∘ w_{u+1} ∘ w_{u+2} ∘ … ∘ w_j), where w_j is the
     weight of the step from j − 1 to j. It is the result of this loop::
@@ -104,7 +104,7 @@ def weighted_scan(
     >>> mgrec.weighted_scan(np.array([1.0, 2.0, 3.0, 4.0]), 0.5)
     array([0.   , 0.5  , 1.25 , 2.125])
 
-    The value at each entry of the best score so far, if each step costs 2:
+    The value at each carry-in of the best score so far, if each step costs 2:
 
     >>> scores = np.array([0, 5, 1, 0, 7, 0])
     >>> mgrec.weighted_scan(scores, -2, operators=("max", "+"), inclusive=True)

@@ -35,10 +35,10 @@ def solve(problem: Problem | Composed) -> Any:
     if isinstance(problem, Composed):
         return problem.solve()
     if not problem.is_lazy:
-        return problem.finish(*local.solve(problem))
+        return problem.to_return_value(*local.solve(problem))
     from ..distributed.graph import build
 
-    return problem.finish(*build.solve(problem))
+    return problem.to_return_value(*build.solve(problem))
 
 
 def aligned(problem: Problem) -> list[Any]:

@@ -7,25 +7,25 @@ from typing import Any
 from ..core.arrays.out import check_out
 from ..core.contract.grid import Grid
 from ..core.contract.problem import Problem
-from ..core.contract.recurrence import Arrays, Pack
+from ..core.contract.recurrence import Arrays, ChunkInputs
 from ..engines import CPU_THREADS, backend_of
 
 
 def solve(problem: Problem) -> tuple[Arrays, Any]:
-    """The results over NumPy or CuPy arrays, in `out` where given, and the exit if asked for."""
+    """Return the results over NumPy or CuPy arrays, in `out` if given, and any final state."""
     recurrence, shape, arrays = problem.recurrence, problem.shape, problem.arrays
     backend = backend_of(arrays, recurrence.method, CPU_THREADS)
     count = recurrence.results if problem.is_several else None
     out = check_out(problem.out, shape, recurrence.result_dtype, arrays, count)
-    pack = Pack(problem.operands, (0,) * len(shape), (0,) * len(shape))
+    inputs = ChunkInputs(problem.operands, (0,) * len(shape), (0,) * len(shape))
     with backend.device_of(arrays):
         if isinstance(recurrence, Grid):
-            results, edges = recurrence.determine(backend, pack, shape, None, None, out)
-            return out or results, recurrence.leave(edges)
+            results, edges = recurrence.determine(backend, inputs, shape, None, None, out)
+            return out or results, recurrence.final_result(edges)
         initial = problem.initial
-        entry = recurrence.enter_whole(backend, initial, shape) if initial else None
-        results, exit = recurrence.determine(backend, pack, shape, entry, out)
-        left = recurrence.leave(exit, shape) if recurrence.is_exit_asked else None
+        carry_in = recurrence.whole_carry_in(backend, initial, shape) if initial else None
+        results, carry_out = recurrence.determine(backend, inputs, shape, carry_in, out)
+        left = recurrence.final_state(carry_out, shape) if recurrence.returns_final_state else None
     if recurrence.dtype != recurrence.result_dtype:  # float16 is computed elsewhere
         for array, values in zip(out, results, strict=False):
             array[...] = values

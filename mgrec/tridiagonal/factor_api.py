@@ -13,7 +13,7 @@ from ..core.arrays.kinds import is_lazy, is_on_gpu
 from ..core.arrays.layout import shape_of
 from ..core.arrays.out import check_out
 from ..core.contract.problem import Problem
-from ..core.contract.recurrence import Pack, Shape
+from ..core.contract.recurrence import ChunkInputs, Shape
 from ..distributed.expressions import keeps_kind
 from ..solve import solve, solve_beside, takes_foreign
 from .arguments import check_system
@@ -231,7 +231,9 @@ def _factor(problem: Problem) -> Any:
 
         return factor_whole(problem) if not problem.recurrence.is_periodic else None
     starts = (0,) * len(problem.shape)
-    found = factor_chunk(problem.recurrence, Pack(problem.operands, starts, starts), problem.shape)
+    found = factor_chunk(
+        problem.recurrence, ChunkInputs(problem.operands, starts, starts), problem.shape
+    )
     return found if found.own is not None else None
 
 

@@ -10,10 +10,10 @@ from dask.array.utils import meta_from_array
 from dask.base import tokenize
 
 from ..core.contract.problem import Problem
-from ..core.contract.recurrence import Pack
+from ..core.contract.recurrence import ChunkInputs
 from ..distributed.graph.build import cut
 from ..distributed.graph.packed import indexed
-from ..distributed.tasks.phases import chunk_of, pack_blocks
+from ..distributed.tasks.phases import chunk_of, inputs_of_blocks
 from .factors import Factors, factor_chunk, solve_chunk
 
 
@@ -64,24 +64,24 @@ def solve_factored(factors: da.Array, problem: Problem) -> da.Array | None:
 
 def factor_block(*values: Any, recurrence: Any, count: int) -> Factors:
     """The factors of a chunk's matrices."""
-    pack = pack_blocks(*values, recurrence=recurrence, count=count)
-    with chunk_of("factor", recurrence, pack) as (_, shape):
-        return factor_chunk(recurrence, pack, shape)
+    inputs = inputs_of_blocks(*values, recurrence=recurrence, count=count)
+    with chunk_of("factor", recurrence, inputs) as (_, shape):
+        return factor_chunk(recurrence, inputs, shape)
 
 
 def determine_factored(factors: Factors, b: Any, *values: Any, recurrence: Any) -> Any:
     """The unknowns of a chunk, by its factors, or anew where these are of no use."""
-    place, starts = tuple(p for p, _ in values), tuple(s for _, s in values)
-    after = None if recurrence.rhs_axis is None else len(place) - 1 - recurrence.rhs_axis
+    chunk_index, starts = tuple(p for p, _ in values), tuple(s for _, s in values)
+    after = None if recurrence.rhs_axis is None else len(chunk_index) - 1 - recurrence.rhs_axis
     diagonals = (_widened(each, after) for each in factors.diagonals)
-    pack = Pack((*diagonals, b), place, starts)
-    with chunk_of("determine", recurrence, pack) as (backend, shape):
+    inputs = ChunkInputs((*diagonals, b), chunk_index, starts)
+    with chunk_of("determine", recurrence, inputs) as (backend, shape):
         own = factors.shape
         if after is not None and after < len(own):
             own = (*own[: len(own) - after], 1, *own[len(own) - after :])
         of = (1,) * (len(shape) - len(own)) + own
         x = solve_chunk(factors, of, recurrence.axis, shape, b)
-        return recurrence.determine(backend, pack, shape, None)[0][0] if x is None else x
+        return recurrence.determine(backend, inputs, shape, None)[0][0] if x is None else x
 
 
 def _widened(diagonal: Any, after: int | None) -> Any:

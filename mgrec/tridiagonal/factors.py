@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.contract.recurrence import Arrays, Pack, Shape
+from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
 from ..engines import CPU
 from .finite import check_operands, is_all_finite
 from .singular import named
@@ -36,12 +36,12 @@ class Factors:
         return sum(each.nbytes for each in (*self.diagonals, self.own) if each is not None)
 
 
-def factor_chunk(system: Any, pack: Pack, shape: Shape) -> Factors:
+def factor_chunk(system: Any, inputs: ChunkInputs, shape: Shape) -> Factors:
     """The factors of a chunk of whole systems, whose b is a constant."""
     # Copies: a diagonal that is overwritten later changes nothing.
-    diagonals = tuple(block.copy() for block in pack.blocks[:3])
+    diagonals = tuple(block.copy() for block in inputs.blocks[:3])
     if system.check_finite:
-        check_operands(system, pack, shape)
+        check_operands(system, inputs, shape)
     if system.is_periodic or 0 in shape:
         return Factors(diagonals, shape, None)
     from .cpu.factor import matrices
@@ -52,12 +52,12 @@ def factor_chunk(system: Any, pack: Pack, shape: Shape) -> Factors:
         for diagonal in diagonals
     )
     try:
-        with named(system, pack.starts, shape), np.errstate(all="ignore"):
+        with named(system, inputs.starts, shape), np.errstate(all="ignore"):
             own = matrices.factored(*full)
     except np.linalg.LinAlgError:
         # Rounding makes the last pivot of a nearly singular matrix 0 in one order of the
         # unknowns and not in another: Dorr's is such a one. What solves anew decides.
-        system.determine(CPU, pack, shape, None)
+        system.determine(CPU, inputs, shape, None)
         return Factors(diagonals, shape, None)
     return Factors(diagonals, shape, own if own.is_finite else None)
 

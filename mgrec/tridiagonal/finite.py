@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from ..core.contract.recurrence import Pack, Shape
+    from ..core.contract.recurrence import ChunkInputs, Shape
     from .recurrence import TridiagonalSystem
 
 NAMES = ("dl", "d", "du", "b")
@@ -24,26 +24,28 @@ def is_all_finite(array: Any) -> bool:
         return bool(np.isfinite(array.sum())) or bool(np.isfinite(array).all())
 
 
-def check_operands(system: TridiagonalSystem, pack: Pack, shape: Shape) -> None:
+def check_operands(system: TridiagonalSystem, inputs: ChunkInputs, shape: Shape) -> None:
     """Raise if an operand of a chunk of this shape holds nan or inf.
 
     What dl and du hold outside the matrix does not count.
     """
     for number, name in enumerate(NAMES):
-        counted, ahead = _counted(system, pack, shape, number)
+        counted, ahead = _counted(system, inputs, shape, number)
         if is_all_finite(counted):
             continue
-        place = np.unravel_index(int((~np.isfinite(counted)).argmax()), counted.shape)
-        where = _index(system, pack, number, [int(k) for k in place], ahead)
+        position = np.unravel_index(int((~np.isfinite(counted)).argmax()), counted.shape)
+        where = _index(system, inputs, number, [int(k) for k in position], ahead)
         raise ValueError(
-            f"{name} must hold no nan or inf; got {counted[place]}{where}. With "
+            f"{name} must hold no nan or inf; got {counted[position]}{where}. With "
             f"check_finite=False its system becomes nan, and no other"
         )
 
 
-def _counted(system: TridiagonalSystem, pack: Pack, shape: Shape, number: int) -> tuple[Any, int]:
+def _counted(
+    system: TridiagonalSystem, inputs: ChunkInputs, shape: Shape, number: int
+) -> tuple[Any, int]:
     """What counts of an operand's block, and how many steps were cut off ahead of it."""
-    block, ends = pack.blocks[number], system.ends(pack, shape)
+    block, ends = inputs.blocks[number], system.ends(inputs, shape)
     axis = system.axis - len(shape) + block.ndim
     is_first, is_last = number == 0 and ends.has_first, number == 2 and ends.has_last
     if axis >= 0 and system.varying[number][axis]:
@@ -54,13 +56,15 @@ def _counted(system: TridiagonalSystem, pack: Pack, shape: Shape, number: int) -
     return block, 0
 
 
-def _index(system: TridiagonalSystem, pack: Pack, number: int, place: list[int], ahead: int) -> str:
+def _index(
+    system: TridiagonalSystem, inputs: ChunkInputs, number: int, position: list[int], ahead: int
+) -> str:
     """The index of a number in its operand, as the user gave it."""
-    lacking = len(pack.starts) - len(place)
+    lacking = len(inputs.starts) - len(position)
     for k, is_varying in enumerate(system.varying[number]):
         if is_varying:
-            place[k] += pack.starts[lacking + k] + (ahead if lacking + k == system.axis else 0)
+            position[k] += inputs.starts[lacking + k] + (ahead if lacking + k == system.axis else 0)
     if system.rhs_axis is not None and number < NAMES.index("b") and system.rhs_axis >= lacking:
         # The diagonals were given without this axis.
-        del place[system.rhs_axis - lacking]
-    return f" at index {tuple(place)}" if place else ""
+        del position[system.rhs_axis - lacking]
+    return f" at index {tuple(position)}" if position else ""

@@ -16,7 +16,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from ..core.contract.kernels import Summarise
-    from ..core.contract.recurrence import Pack, Shape
+    from ..core.contract.recurrence import ChunkInputs, Shape
     from .recurrence import TridiagonalSystem
 
 Launch = Callable[[Any, Any], Any]
@@ -26,7 +26,7 @@ _ALIGNED = 16  # numbers: kernels for aligned rows serve both ends
 
 
 def summarise_ends(
-    system: TridiagonalSystem, launch: Launch, pack: Pack, shape: Shape
+    system: TridiagonalSystem, launch: Launch, inputs: ChunkInputs, shape: Shape
 ) -> Summarise | None:
     """Launch the reduction of a chunk's first and last rows.
 
@@ -50,8 +50,8 @@ def summarise_ends(
     if rows < _LEAST_ROWS:
         return None
     begin = (steps - rows) // _ALIGNED * _ALIGNED
-    first = launch(*_part(system, pack, shape, 0, rows))
-    last = launch(*_part(system, pack, shape, begin, steps))
+    first = launch(*_part(system, inputs, shape, 0, rows))
+    last = launch(*_part(system, inputs, shape, begin, steps))
 
     def rows_of_ends() -> np.ndarray | None:
         return joined(first().rows, last().rows)
@@ -60,19 +60,19 @@ def summarise_ends(
 
 
 def _part(
-    system: TridiagonalSystem, pack: Pack, shape: Shape, begin: int, end: int
-) -> tuple[Pack, Shape]:
+    system: TridiagonalSystem, inputs: ChunkInputs, shape: Shape, begin: int, end: int
+) -> tuple[ChunkInputs, Shape]:
     """Some of a chunk's rows."""
     axis = system.axis
     blocks = []
-    for block, varying in zip(pack.blocks, system.varying, strict=True):
+    for block, varying in zip(inputs.blocks, system.varying, strict=True):
         own = axis - len(shape) + block.ndim
         is_cut = own >= 0 and varying[own]
         window = (slice(None),) * own + (slice(begin, end),)
         blocks.append(block[window] if is_cut else block)
-    starts = (*pack.starts[:axis], pack.starts[axis] + begin, *pack.starts[axis + 1 :])
+    starts = (*inputs.starts[:axis], inputs.starts[axis] + begin, *inputs.starts[axis + 1 :])
     own_shape = (*shape[:axis], end - begin, *shape[axis + 1 :])
-    return replace(pack, blocks=tuple(blocks), starts=starts), own_shape
+    return replace(inputs, blocks=tuple(blocks), starts=starts), own_shape
 
 
 def joined(first: np.ndarray, last: np.ndarray) -> np.ndarray | None:

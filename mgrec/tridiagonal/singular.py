@@ -47,10 +47,10 @@ def named(system: TridiagonalSystem, starts: Sequence[int], shape: Shape) -> Ite
 def _which(system: TridiagonalSystem, starts: Sequence[int], shape: Shape, number: int) -> str:
     """A system by its index over all axes but those of unknowns and right-hand sides."""
     own = [1 if k == system.axis else length for k, length in enumerate(shape)]
-    place = np.unravel_index(number, own)
+    position = np.unravel_index(number, own)
     index = tuple(
         int(k) + start if start >= 0 else "?"
-        for axis, (k, start) in enumerate(zip(place, starts, strict=True))
+        for axis, (k, start) in enumerate(zip(position, starts, strict=True))
         if axis not in (system.axis, system.rhs_axis)
     )
     told = f"({', '.join(map(str, index))}{',' if len(index) == 1 else ''})"

@@ -12,7 +12,7 @@ from distributed.protocol.pickle import dumps, loads
 
 import mgrec
 from mgrec.distributed.tasks import phases as blocks
-from mgrec.distributed.tasks.phases import Entries, Run, precompute_held, propagate_held
+from mgrec.distributed.tasks.phases import Entries, Run, precompute_persisted, propagate_persisted
 from mgrec.signal import lfilter
 
 T = np.linspace(-1, 1, 50)
@@ -40,8 +40,8 @@ def test_a_recurrence_is_read_once_a_process(recurrence):
 
 def test_summaries_and_entries_travel_as_one_frame(recurrence):
     own = (T,) * len(recurrence.varying)
-    run = precompute_held(recurrence, [((k,), (k * 50,)) for k in range(9)], list(own * 9))
-    entries = propagate_held(recurrence, [(0, k) for k in range(9)], [run], recurrence.rest())
+    run = precompute_persisted(recurrence, [((k,), (k * 50,)) for k in range(9)], list(own * 9))
+    entries = propagate_persisted(recurrence, [(0, k) for k in range(9)], [run], recurrence.rest())
     for value, kind in ((run, Run), (entries, Entries)):
         header, frames = serialize(value)
         again = deserialize(header, frames)
@@ -78,6 +78,8 @@ def test_chunks_are_launched_before_the_first_is_waited_for(
     monkeypatch.setattr(blocks, "ROWS", most)
     count = len(recurrence.varying)
     recurrence = dataclasses.replace(recurrence, block_dtypes=(block.dtype,) * count)
-    run = precompute_held(recurrence, [((k,), (k * 50,)) for k in range(5)], [block] * (5 * count))
+    run = precompute_persisted(
+        recurrence, [((k,), (k * 50,)) for k in range(5)], [block] * (5 * count)
+    )
     assert "".join(events) == order
     assert [shape for _, shape in run.summaries] == [block.shape] * 5

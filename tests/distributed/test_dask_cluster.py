@@ -139,7 +139,7 @@ def test_operands_that_must_move_are_seen(client, stores):
     assert sum(moved(client).values()) > STEPS
 
 
-def places(client: Client, array: da.Array) -> dict[Any, str]:
+def workers_of(client: Client, array: da.Array) -> dict[Any, str]:
     return {key: who[0] for key, who in client.who_has(array).items() if who}
 
 
@@ -147,7 +147,9 @@ def test_a_chunk_whose_operands_lie_apart_moves_one_of_them_once(client, stores)
     (s, t), _ = stores
     x, y = client.persist(s), client.persist(t)
     wait([x, y])
-    apart = sum(places(client, x)[(x.name, k)] != places(client, y)[(y.name, k)] for k in range(24))
+    apart = sum(
+        workers_of(client, x)[(x.name, k)] != workers_of(client, y)[(y.name, k)] for k in range(24)
+    )
     # Dask's memory manager may drop the copy that was fetched to precompute before it is wanted
     # to determine.
     client.amm.stop()
@@ -166,8 +168,8 @@ def test_colocated_operands_do_not_move(client, stores):
     x, y = mgrec.dask.colocate(client.persist(s * 1), client.persist(t * 1), client=client)
     wait([x, y])
     assert key_split(x.name) in stealing.fast_tasks
-    there = {key[1:]: place for key, place in places(client, y).items()}
-    assert {key[1:]: place for key, place in places(client, x).items()} == there
+    there = {key[1:]: worker for key, worker in workers_of(client, y).items()}
+    assert {key[1:]: worker for key, worker in workers_of(client, x).items()} == there
     assert len(set(there.values())) == 2
     forget_transfers(client)
     w = mgrec.linear_recurrence(x, y).persist()
@@ -317,9 +319,9 @@ def test_a_group_is_enough_to_finish_its_chunks():
     """Streaming: the first chunk's result needs no load beyond its group of 32."""
     w = mgrec.linear_recurrence(da.zeros(128, chunks=1) + 0.5, da.ones(128, chunks=1))
     graph = dict(dask.optimize(w.blocks[0])[0].__dask_graph__())
-    packs = {key[1] for key in graph if str(key[0]).startswith("pack")}
+    inputs_of_chunks = {key[1] for key in graph if str(key[0]).startswith("pack")}
     precomputed = {key[1] for key in graph if str(key[0]).startswith("precompute")}
-    assert packs | precomputed == set(range(32))
+    assert inputs_of_chunks | precomputed == set(range(32))
 
 
 @pytest.mark.extended

@@ -41,8 +41,8 @@ def test_runs_of_chunks_that_lie_elsewhere_have_other_names(client, monkeypatch)
     wait(list(t.dask.layers[t.name].values()))
     keys = list(t.dask.layers[t.name])
 
-    def phases(places):
-        monkeypatch.setattr(dask_held, "_find", lambda cut: (places, {"a": 1, "b": 1}))
+    def phases(chunk_indices):
+        monkeypatch.setattr(dask_held, "_find", lambda cut: (chunk_indices, {"a": 1, "b": 1}))
         return set(mgrec.linear_recurrence(0.5, t).__dask_graph__()) - set(keys)
 
     one = phases(dict.fromkeys(keys, ("a",)))

@@ -13,12 +13,12 @@ from distributed import Client
 from distributed.protocol import deserialize, serialize
 
 import mgrec
-from mgrec.core.contract.recurrence import Pack
-from mgrec.core.contract.speculation import Begun
+from mgrec.core.contract.recurrence import ChunkInputs
+from mgrec.core.contract.speculation import Speculation
 from mgrec.distributed.graph import groups
 from mgrec.distributed.tasks import limits
-from mgrec.distributed.tasks.begun import Waiting
 from mgrec.distributed.tasks.limits import check_chunk, check_chunks
+from mgrec.distributed.tasks.speculation import Waiting
 from mgrec.signal import lfilter
 
 
@@ -102,25 +102,31 @@ def test_host_arrays_are_not_limited():
 @pytest.mark.parametrize("serializers", [("dask", "pickle"), ("cuda", "dask", "pickle")])
 def test_a_pack_travels_block_by_block(serializers):
     blocks = np.arange(6.0), np.ones((2, 3), np.float32)
-    pack = Pack(blocks, (1, 2), (10, 20))
-    header, frames = serialize(pack, serializers=serializers)
+    inputs = ChunkInputs(blocks, (1, 2), (10, 20))
+    header, frames = serialize(inputs, serializers=serializers)
     assert header["serializer"] == serializers[0]
-    assert sum(memoryview(frame).nbytes for frame in frames) < pack.__sizeof__() + 1000
+    assert sum(memoryview(frame).nbytes for frame in frames) < inputs.__sizeof__() + 1000
     again = deserialize(header, frames)
-    assert (again.place, again.starts) == (pack.place, pack.starts)
+    assert (again.chunk_index, again.starts) == (inputs.chunk_index, inputs.starts)
     for got, wanted in zip(again.blocks, blocks, strict=True):
         np.testing.assert_array_equal(got, wanted)
 
 
 def test_a_chunk_that_was_begun_travels():
     results = (np.arange(1e5),)
-    waiting = Waiting(Pack((), (1,), (10,)), Begun(results, {"exit": 3.0}, np.ones(3)), (10**5,))
+    waiting = Waiting(
+        ChunkInputs((), (1,), (10,)), Speculation(results, {"exit": 3.0}, np.ones(3)), (10**5,)
+    )
     header, frames = serialize(waiting, serializers=("dask", "pickle"))
     assert header["serializer"] == "dask"
     assert sum(memoryview(frame).nbytes for frame in frames) < waiting.__sizeof__() + 2000
     again = deserialize(header, frames)
-    assert (again.pack, again.shape, again.begun.summary) == (waiting.pack, (10**5,), {"exit": 3.0})
-    np.testing.assert_array_equal(again.begun.results[0], results[0])
+    assert (again.inputs, again.shape, again.speculation.summary) == (
+        waiting.inputs,
+        (10**5,),
+        {"exit": 3.0},
+    )
+    np.testing.assert_array_equal(again.speculation.results[0], results[0])
 
 
 # numba.cuda, which distributed moves CuPy arrays with, warns while it is imported.
@@ -129,12 +135,12 @@ def test_a_chunk_that_was_begun_travels():
 def test_a_pack_of_gpu_blocks_goes_to_the_host_and_back():
     import cupy
 
-    pack = Pack((cupy.arange(6.0), cupy.ones(3, cupy.float32)), (1,), (10,))
-    header, frames = serialize(pack, serializers=("dask", "pickle"))
+    inputs = ChunkInputs((cupy.arange(6.0), cupy.ones(3, cupy.float32)), (1,), (10,))
+    header, frames = serialize(inputs, serializers=("dask", "pickle"))
     assert not any(hasattr(frame, "__cuda_array_interface__") for frame in frames)
     again = deserialize(header, frames)
     assert all(type(block) is cupy.ndarray for block in again.blocks)
-    assert (again.blocks[0] == pack.blocks[0]).all()
+    assert (again.blocks[0] == inputs.blocks[0]).all()
 
 
 @pytest.mark.filterwarnings("ignore:The 'generic' unit:DeprecationWarning")
@@ -142,11 +148,16 @@ def test_a_pack_of_gpu_blocks_goes_to_the_host_and_back():
 def test_a_chunk_that_was_begun_on_a_gpu_goes_to_the_host_and_back():
     import cupy
 
-    begun = Begun((cupy.arange(6.0),), 3.0, cupy.ones(3), 24)
-    header, frames = serialize(Waiting(Pack((), (1,), (10,)), begun, (6,)), ("dask", "pickle"))
+    speculation = Speculation((cupy.arange(6.0),), 3.0, cupy.ones(3), 24)
+    header, frames = serialize(
+        Waiting(ChunkInputs((), (1,), (10,)), speculation, (6,)), ("dask", "pickle")
+    )
     assert not any(hasattr(frame, "__cuda_array_interface__") for frame in frames)
-    again = deserialize(header, frames).begun
-    for got, wanted in ((again.results[0], begun.results[0]), (again.head, begun.head)):
+    again = deserialize(header, frames).speculation
+    for got, wanted in (
+        (again.results[0], speculation.results[0]),
+        (again.prefix, speculation.prefix),
+    ):
         assert type(got) is cupy.ndarray
         assert (got == wanted).all()
 
@@ -195,8 +206,8 @@ def test_chunks_in_memory_are_bounded_out_of_core(monkeypatch):
     """Chunks of a group's bytes or more: at most 8 are loaded at a time, of 60."""
     monkeypatch.setattr(groups, "GROUP_BYTES", 1)
     LIVE.update(now=0, most=0)
-    places = da.arange(60, chunks=1)
-    t = da.map_blocks(_load, places, 1000, chunks=(1000,), dtype=float, meta=np.empty(0))
+    chunk_indices = da.arange(60, chunks=1)
+    t = da.map_blocks(_load, chunk_indices, 1000, chunks=(1000,), dtype=float, meta=np.empty(0))
     sink = np.zeros(60_000)
     with Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=":0"):
         da.store(mgrec.linear_recurrence(0.5, t), sink, lock=False)

@@ -111,13 +111,13 @@ def test_the_scheduler_does_not_drop_a_client_whose_worker_is_lost(client, t):
     }
 
 
-def failing_at(monkeypatch, phase, place):
+def failing_at(monkeypatch, phase, chunk_index):
     """Make a phase of one chunk raise."""
 
     def fail(*arguments):
         chunk = arguments[1] if phase == "finish_block" else arguments[0][0]
-        if chunk.pack.place == place:
-            raise ZeroDivisionError(f"chunk {place}")
+        if chunk.inputs.chunk_index == chunk_index:
+            raise ZeroDivisionError(f"chunk {chunk_index}")
         return phase_of(*arguments)
 
     phase_of = getattr(plan_shards, phase)
@@ -150,7 +150,7 @@ class Slow:
     """A phase that stays at its first chunk until it may go on."""
 
     def __init__(self, monkeypatch, phase="finish_block"):
-        self.phase, self.has_begun, self.may_end = (
+        self.phase, self.has_speculated, self.may_end = (
             getattr(plan_shards, phase),
             threading.Event(),
             threading.Event(),
@@ -158,7 +158,7 @@ class Slow:
         monkeypatch.setattr(plan_shards, phase, self)
 
     def __call__(self, *arguments):
-        self.has_begun.set()
+        self.has_speculated.set()
         self.may_end.wait(30)
         return self.phase(*arguments)
 
@@ -174,7 +174,7 @@ def test_an_interrupted_solve_leaves_nothing_on_the_workers(client, t, monkeypat
     # A shell's background jobs ignore it.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     interrupt = threading.Thread(
-        target=lambda: slow.has_begun.wait() and signal.pthread_kill(main, signal.SIGINT)
+        target=lambda: slow.has_speculated.wait() and signal.pthread_kill(main, signal.SIGINT)
     )
     interrupt.start()
     try:
@@ -203,7 +203,7 @@ def test_a_client_that_is_closed_in_a_solve_says_so_and_leaves_nothing(client, t
 
         thread = threading.Thread(target=call)
         thread.start()
-        slow.has_begun.wait(10)
+        slow.has_speculated.wait(10)
         own.close()
         thread.join(10)
         slow.may_end.set()

@@ -78,6 +78,6 @@ def test_a_table_keeps_its_chunks_and_a_plan_takes_other_images(client):
 def test_a_tile_that_fails_ends_the_solve(client):
     x = da.from_array(np.ones((40, 40)), chunks=20)
     wrong = x.map_blocks(lambda block: block.astype("f4"), dtype="f8")
-    with pytest.raises(TypeError, match="chunks of the dtype that their array tells") as raised:
+    with pytest.raises(TypeError, match="chunks of the dtype that their array declares") as raised:
         mgrec.dask.solve(mgrec.summed_area_table, wrong)
     assert "in the phase determine of chunk" in raised.value.__notes__[0]

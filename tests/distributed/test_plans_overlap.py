@@ -34,17 +34,21 @@ def t(client):
 class Phase:
     """A phase of chunks that is counted, and that stays at one chunk until it may go on."""
 
-    def __init__(self, monkeypatch, place=(0,), name="summarise_blocks"):
-        self.place, self.phase, self.places = place, getattr(plan_shards, name), []
-        self.has_begun, self.may_end = threading.Event(), threading.Event()
+    def __init__(self, monkeypatch, chunk_index=(0,), name="summarise_blocks"):
+        self.chunk_index, self.phase, self.chunk_indices = (
+            chunk_index,
+            getattr(plan_shards, name),
+            [],
+        )
+        self.has_speculated, self.may_end = threading.Event(), threading.Event()
         self.error = None
         monkeypatch.setattr(plan_shards, name, self)
 
     def __call__(self, chunks, recurrence):
-        places = [chunk.pack.place for chunk in chunks]
-        self.places += places
-        if self.place in places:
-            self.has_begun.set()
+        chunk_indices = [chunk.inputs.chunk_index for chunk in chunks]
+        self.chunk_indices += chunk_indices
+        if self.chunk_index in chunk_indices:
+            self.has_speculated.set()
             assert self.may_end.wait(30)
             error, self.error = self.error, None
             if error is not None:
@@ -67,9 +71,9 @@ def nothing_is_left(client):
     return not any(kept) and not any("solved" in str(key) for w in workers for key in w.data)
 
 
-def last_begun(phase, solve):
+def last_speculation(phase, solve):
     """Whether the worker that has chunk 1 or 2, but not chunk 0, has begun so many solves."""
-    return max(phase.places.count((k,)) for k in range(1, 4)) >= solve
+    return max(phase.chunk_indices.count((k,)) for k in range(1, 4)) >= solve
 
 
 def solved(operand):
@@ -86,12 +90,12 @@ def test_solves_begin_while_one_waits_for_carries(client, t, monkeypatch):
             target=lambda: results.extend(plan.map([(0.5, own) for own in others], in_flight=5))
         )
         loop.start()
-        wait_until(lambda: last_begun(phase, 3))
+        wait_until(lambda: last_speculation(phase, 3))
         time.sleep(0.05)
         # The first chunk's worker is at its first solve; the other one has begun as many as may be
         # in progress at once.
-        assert phase.places.count((0,)) == 1
-        assert not last_begun(phase, 4)
+        assert phase.chunk_indices.count((0,)) == 1
+        assert not last_speculation(phase, 4)
         phase.may_end.set()
         loop.join(10)
         for w, own in zip(results, others, strict=True):
@@ -115,7 +119,7 @@ def test_one_of_the_solves_in_progress_fails_alone(client, t, monkeypatch):
         phase.error = ZeroDivisionError("the first solve")
         first, second = plan.submit(0.5, t), plan.submit(0.5, t)
         third = plan.submit(0.5, first)
-        wait_until(lambda: last_begun(phase, 2))
+        wait_until(lambda: last_speculation(phase, 2))
         phase.may_end.set()
         for failed in (first, third):
             with pytest.raises(ZeroDivisionError, match="the first solve"):
@@ -130,7 +134,7 @@ def test_small_solves_are_queued_without_waiting(client, t, monkeypatch):
         phase, u = Phase(monkeypatch), t
         for _ in range(20):
             u = plan.submit(0.5, u)
-        assert phase.places.count((0,)) <= 1
+        assert phase.chunk_indices.count((0,)) <= 1
         phase.may_end.set()
         assert np.isfinite(u.compute()).all()
     with mgrec.plan(mgrec.linear_recurrence, 0.5, t, in_flight=2) as plan:
@@ -153,7 +157,7 @@ def test_a_solve_is_not_blamed_for_the_time_of_another_plan(client, t, monkeypat
         with mgrec.plan(mgrec.linear_recurrence, 0.25, t, **own) as compiling:
             phase = Phase(monkeypatch)
             first = compiling.submit()
-            assert phase.has_begun.wait(10)
+            assert phase.has_speculated.wait(10)
             second = quick.submit()
             time.sleep(1.0)
             phase.may_end.set()

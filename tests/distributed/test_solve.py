@@ -19,7 +19,7 @@ from mgrec.distributed.plan import internals
 from mgrec.distributed.plan import plans as dask_plans
 from mgrec.distributed.plan import shards as plan_shards
 from mgrec.distributed.plan import solve as dask_solve
-from mgrec.distributed.tasks import begun, phases
+from mgrec.distributed.tasks import phases, speculation
 from mgrec.filters import recurrence as filter_recurrence
 from mgrec.scans import recurrence as transfer_recurrence
 from mgrec.signal import lfilter, sosfilt
@@ -125,14 +125,14 @@ def test_what_was_begun_on_another_worker_is_begun_again(monkeypatch):
     t = np.random.default_rng(3).normal(size=(2, 20_000))
     problem = mgrec.linear_recurrence.build(0.5, da.from_array(t.ravel(), chunks=20_000))
     chunks = tuple(((k,), (20_000 * k,)) for k in range(2))
-    run = begun.begin_held(problem.recurrence, chunks, list(t))
-    assert all(chunk.begun for chunk in run.waiting)
+    run = speculation.speculate_persisted(problem.recurrence, chunks, list(t))
+    assert all(chunk.speculation for chunk in run.waiting)
     entries = phases.propagate_group(problem.recurrence, run.summaries, problem.initial)
     given = problem.recurrence, chunks[1], entries, 1
     travelled = pickle.loads(pickle.dumps(run))
     assert not hasattr(travelled, "waiting")
-    found = begun.finish_held(*given, travelled, 1, t[1])
-    np.testing.assert_array_equal(found, begun.finish_held(*given, run, 1, t[1]))
+    found = speculation.correct_persisted(*given, travelled, 1, t[1])
+    np.testing.assert_array_equal(found, speculation.correct_persisted(*given, run, 1, t[1]))
     whole = mgrec.linear_recurrence(0.5, t.ravel())
     np.testing.assert_allclose(found, whole[20_000:], rtol=1e-12, atol=1e-13)
 
@@ -170,16 +170,16 @@ def test_a_worker_that_is_lost_is_done_without(lonely, monkeypatch):
 
 
 def test_it_does_not_begin_anew_for_ever(client, monkeypatch):
-    begun = []
+    speculation = []
 
     def plan(*arguments):
-        begun.append(arguments)
+        speculation.append(arguments)
         raise mgrec.dask.WorkerLostError("the plan lost its worker")
 
     monkeypatch.setattr(dask_solve, "Plan", plan)
     with pytest.raises(RuntimeError, match="lost its worker"):
         mgrec.dask.solve(mgrec.linear_recurrence, 0.5, da.ones(4))
-    assert len(begun) == dask_solve.ATTEMPTS
+    assert len(speculation) == dask_solve.ATTEMPTS
 
 
 def test_what_a_chunk_raises_is_raised_once(client):

@@ -14,7 +14,7 @@ from chunkings import with_extended
 
 import mgrec
 from mgrec.core.contract.kernels import Part
-from mgrec.core.contract.recurrence import Pack
+from mgrec.core.contract.recurrence import ChunkInputs
 from mgrec.distributed.graph.build import cut
 from mgrec.distributed.graph.rows import rows_of
 from mgrec.distributed.plan.grids import assign_tiles
@@ -80,16 +80,16 @@ class QueueExchange:
 def solved(problem, holders_of):
     """What a problem gives by shards whose tiles a function of all places assigns, and messages."""
     own = cut(problem)
-    places = list(rows_of(own.chunks))
-    shards = assign_tiles(own, dict(zip(places, holders_of(places), strict=True)))
+    chunk_indices = list(rows_of(own.chunks))
+    shards = assign_tiles(own, dict(zip(chunk_indices, holders_of(chunk_indices), strict=True)))
     blocks = [block.compute(scheduler="sync") for block in own.blocks]
     network, outcomes = Network(), {}
 
     def run(shard):
-        packs = {at: pack_of(own, blocks, at, starts) for at, starts in shard.chunks}
+        inputs_of_chunks = {at: inputs_of(own, blocks, at, starts) for at, starts in shard.chunks}
         exchange = QueueExchange(network, shard.number)
         try:
-            program = solve_tiles(own.recurrence, shard, packs, exchange)
+            program = solve_tiles(own.recurrence, shard, inputs_of_chunks, exchange)
             outcomes[shard.number] = network.run(shard, program)
         except Exception as error:
             outcomes[shard.number] = error
@@ -100,7 +100,7 @@ def solved(problem, holders_of):
     return own, outcomes, network
 
 
-def pack_of(own, blocks, at, starts):
+def inputs_of(own, blocks, at, starts):
     found = []
     for block, varying in zip(blocks, own.recurrence.varying, strict=True):
         offset = len(at) - block.ndim
@@ -109,7 +109,7 @@ def pack_of(own, blocks, at, starts):
             for k, varies in enumerate(varying, offset)
         )
         found.append(block[where])
-    return Pack(tuple(found), at, starts)
+    return ChunkInputs(tuple(found), at, starts)
 
 
 def joined(own, outcomes):
@@ -127,17 +127,19 @@ def joined(own, outcomes):
 
 
 def scattered(shares, seed=0):
-    return lambda places: np.random.default_rng(seed).integers(0, shares, len(places)).tolist()
+    return lambda chunk_indices: (
+        np.random.default_rng(seed).integers(0, shares, len(chunk_indices)).tolist()
+    )
 
 
-def by_columns(places):
-    last = max(place[-1] for place in places)
-    return [int(place[-1] > last // 2) for place in places]
+def by_columns(chunk_indices):
+    last = max(chunk_index[-1] for chunk_index in chunk_indices)
+    return [int(chunk_index[-1] > last // 2) for chunk_index in chunk_indices]
 
 
-def by_rows(places):
-    last = max(place[-2] for place in places)
-    return [int(place[-2] > last // 2) for place in places]
+def by_rows(chunk_indices):
+    last = max(chunk_index[-2] for chunk_index in chunk_indices)
+    return [int(chunk_index[-2] > last // 2) for chunk_index in chunk_indices]
 
 
 DEALS = {
@@ -194,7 +196,7 @@ def test_an_alignment(output, mode, gaps, deal, is_cut):
         assert all(exit is None for _, exit in outcomes.values())
     else:
         (exit,) = [exit for _, exit in outcomes.values() if exit is not None]
-        assert problem.finish((), exit) == wanted
+        assert problem.to_return_value((), exit) == wanted
 
 
 LOOPS = {
@@ -249,14 +251,16 @@ def test_shards_end_where_one_of_them_fails(monkeypatch):
     kind = type(problem.recurrence)
     determine = kind.determine
 
-    def failing(self, backend, pack, *given):
-        if pack.place == (1, 1):
+    def failing(self, backend, inputs, *given):
+        if inputs.chunk_index == (1, 1):
             raise ValueError("no such tile")
-        return determine(self, backend, pack, *given)
+        return determine(self, backend, inputs, *given)
 
     monkeypatch.setattr(kind, "determine", failing)
     # Later columns belong to others, and wait for what never comes.
-    _, outcomes, _ = solved(problem, lambda places: [place[1] for place in places])
+    _, outcomes, _ = solved(
+        problem, lambda chunk_indices: [chunk_index[1] for chunk_index in chunk_indices]
+    )
     assert isinstance(outcomes[1], ValueError)
     assert "chunk (1, 1), which begins at [10, 10]" in outcomes[1].__notes__[0]
     assert isinstance(outcomes[2], Abandoned)

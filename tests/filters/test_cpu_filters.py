@@ -33,14 +33,14 @@ def draw(*shape, seed=7):
     return np.random.default_rng(seed).normal(size=shape)
 
 
-def run(cascade, x, entry, result=None, reverse=False):
+def run(cascade, x, carry_in, result=None, reverse=False):
     """Results and exit of rows x, from states (states, rows)."""
     x = x[:, :, None]
     result = np.full_like(x, np.nan) if result is None else result[:, :, None]
     chunk = Chunk((x,), x.shape, x.dtype, reverse)
-    outcome = determine_filter(cascade, chunk, entry[:, :, None], result)
+    outcome = determine_filter(cascade, chunk, carry_in[:, :, None], result)
     assert not outcome.redo.any()
-    return result[:, :, 0], outcome.exit[:, :, 0]
+    return result[:, :, 0], outcome.carry_out[:, :, 0]
 
 
 def assert_near(have, want):
@@ -82,11 +82,11 @@ def test_resonances_are_as_accurate_as_scipys(design, width):
 def test_one_section_is_scipys(name, length, dtype):
     b, a, _ = SINGLE[name]
     cascade = Cascade.of_polynomials(b, a)
-    x, entry = draw(2, length).astype(dtype), draw(2, cascade.states, seed=8)
-    wanted, state = signal.lfilter(b, a, x.astype(float), zi=entry)
-    assert_near(run(cascade, x, entry.T), (wanted, state.T))
-    wanted, state = signal.lfilter(b, a, x[:, ::-1].astype(float), zi=entry)
-    assert_near(run(cascade, x, entry.T, reverse=True), (wanted[:, ::-1], state.T))
+    x, carry_in = draw(2, length).astype(dtype), draw(2, cascade.states, seed=8)
+    wanted, state = signal.lfilter(b, a, x.astype(float), zi=carry_in)
+    assert_near(run(cascade, x, carry_in.T), (wanted, state.T))
+    wanted, state = signal.lfilter(b, a, x[:, ::-1].astype(float), zi=carry_in)
+    assert_near(run(cascade, x, carry_in.T, reverse=True), (wanted[:, ::-1], state.T))
 
 
 @pytest.mark.parametrize("kind", [FORWARD, STEPS])
@@ -94,9 +94,9 @@ def test_long_filters_of_other_orders_share_a_kernel(kind):
     x, kernels = draw(2, 200), set()
     for order in (17, 40, 64):
         a = [1.0] if kind == FORWARD else [1, *(0.4 / np.arange(1.0, order + 1))]
-        b, entry = draw(order + 1, seed=9), draw(2, order, seed=8)
-        wanted, state = signal.lfilter(b, a, x, zi=entry)
-        assert_near(run(Cascade.of_polynomials(b, a), x, entry.T), (wanted, state.T))
+        b, carry_in = draw(order + 1, seed=9), draw(2, order, seed=8)
+        wanted, state = signal.lfilter(b, a, x, zi=carry_in)
+        assert_near(run(Cascade.of_polynomials(b, a), x, carry_in.T), (wanted, state.T))
         kernels.add(section_rows.cache_info().misses)
     assert len(kernels) == 1
 
@@ -106,11 +106,11 @@ def test_long_filters_of_other_orders_share_a_kernel(kind):
 @pytest.mark.parametrize("name", SINGLE)
 def test_rows_of_float32_are_computed_in_float64_and_rounded_once(name, length):
     cascade = Cascade.of_polynomials(*SINGLE[name][:2])
-    x, entry = draw(2, length).astype(np.float32), draw(cascade.states, 2, seed=8)
-    wide, state = run(cascade, x.astype(float), entry)
-    result, exit = run(cascade, x, entry)
+    x, carry_in = draw(2, length).astype(np.float32), draw(cascade.states, 2, seed=8)
+    wide, state = run(cascade, x.astype(float), carry_in)
+    result, carry_out = run(cascade, x, carry_in)
     np.testing.assert_array_equal(result, wide.astype(np.float32))
-    np.testing.assert_array_equal(exit, state)
+    np.testing.assert_array_equal(carry_out, state)
 
 
 @pytest.mark.extended
@@ -122,8 +122,8 @@ def test_a_section_ends_alike_whether_its_results_are_written(name, length, dtyp
     cascade = Cascade.of_polynomials(*SINGLE[name][:2])
     x = draw(2, length).astype(dtype)
     chunk = Chunk((x[:, :, None],), (2, length, 1), x.dtype)
-    exit = run(cascade, x, np.zeros((cascade.states, 2)))[1]
-    np.testing.assert_array_equal(precompute_filter(cascade, chunk).offset[:, :, 0], exit)
+    carry_out = run(cascade, x, np.zeros((cascade.states, 2)))[1]
+    np.testing.assert_array_equal(precompute_filter(cascade, chunk).offset[:, :, 0], carry_out)
 
 
 @pytest.mark.parametrize("at", [0, 13, 14, 700, 2999])
@@ -152,10 +152,10 @@ def test_a_row_of_float32_that_comes_near_overflow_is_scipys_loops(name, value, 
 )
 def test_pipelines_are_scipys(count, length, dtype):
     sos, x = sections(count), draw(2, length).astype(dtype)
-    entry = draw(count, 2, 2, seed=8)
-    wanted, state = signal.sosfilt(sos, x.astype(float), zi=entry.swapaxes(1, 2))
+    carry_in = draw(count, 2, 2, seed=8)
+    wanted, state = signal.sosfilt(sos, x.astype(float), zi=carry_in.swapaxes(1, 2))
     state = state.swapaxes(1, 2).reshape(2 * count, 2)
-    cascade, before = Cascade.of_sections(sos), entry.reshape(2 * count, 2)
+    cascade, before = Cascade.of_sections(sos), carry_in.reshape(2 * count, 2)
     assert_near(run(cascade, x, before), (wanted, state))
     chunk = Chunk((x[:, :, None],), (2, length, 1), x.dtype)
     offset = precompute_filter(cascade, chunk).offset[:, :, 0]
@@ -170,17 +170,17 @@ def test_large_results_are_the_same_wherever_they_lie(filter_):
     else:
         cascade = Cascade.of_polynomials(*SINGLE[filter_][:2])
     length = LARGE // 8 + 29
-    x, entry = draw(1, length), np.zeros((cascade.states, 1))
+    x, carry_in = draw(1, length), np.zeros((cascade.states, 1))
     memory = np.empty(length + 16)
     at = -(memory.ctypes.data + 8 * HEAD) % 64 // 8  # there the blocks begin lines of memory
     found = []
     for offset in (at, at + 1, at + 5):
         memory[:] = np.nan
         result = memory[offset : offset + length].reshape(1, -1)
-        found.append(run(cascade, x, entry, result)[0].copy())
+        found.append(run(cascade, x, carry_in, result)[0].copy())
         assert np.isnan(memory[:offset]).all()
         assert np.isnan(memory[offset + length :]).all()
-    short = run(cascade, x[:, : length // 2].copy(), entry)[0]
+    short = run(cascade, x[:, : length // 2].copy(), carry_in)[0]
     np.testing.assert_array_equal(found[0], found[1])
     np.testing.assert_array_equal(found[0], found[2])
     np.testing.assert_array_equal(found[0][:, : length // 2 - 40], short[:, :-40])
@@ -194,9 +194,9 @@ def test_a_row_that_comes_near_overflow_is_scipys_loops(count, value, at):
     x[1, at] = value
     cascade, shape = Cascade.of_sections(sos), (3, 3000, 1)
     result = np.empty(shape)
-    entry = np.zeros((cascade.states, 3, 1))
+    carry_in = np.zeros((cascade.states, 3, 1))
     chunk = Chunk((x.reshape(shape),), shape, x.dtype)
-    outcome = determine_filter(cascade, chunk, entry, result)
+    outcome = determine_filter(cascade, chunk, carry_in, result)
     with np.errstate(all="ignore"):
         wanted = signal.sosfilt(sos, x)
     is_low = np.abs(wanted).max(axis=1) <= 2.0**1000
@@ -213,9 +213,9 @@ def test_these_find_a_section_that_is_left_out():
         assert_near([computed], [signal.sosfilt(sos, x)])
 
 
-def propagated(cascade, x, entry, length):
+def propagated(cascade, x, carry_in, length):
     """States after x from its summaries, a chunk of so many samples after the other."""
-    states = entry[:, None, None]
+    states = carry_in[:, None, None]
     for left in range(0, x.size, length):
         part = x[None, left : left + length, None]
         states = propagate_filter(
@@ -231,12 +231,12 @@ def test_coefficients_that_are_zero_keep_a_nan(a, value):
     b, x = np.array([0.0, -2.0, 0.5]), draw(100)
     x[3] = value
     cascade = Cascade.of_polynomials(b, np.array(a))
-    wanted, exit = signal.lfilter(b, a, x, zi=np.zeros(cascade.states))
+    wanted, carry_out = signal.lfilter(b, a, x, zi=np.zeros(cascade.states))
     chunk = Chunk((x[None, :, None],), (1, 100, 1), x.dtype)
     result = np.empty(chunk.shape)
     outcome = determine_filter(cascade, chunk, np.zeros((cascade.states, 1, 1)), result)
     np.testing.assert_allclose(result[0, :, 0], wanted)
-    np.testing.assert_allclose(outcome.exit[:, 0, 0], exit)
+    np.testing.assert_allclose(outcome.carry_out[:, 0, 0], carry_out)
 
 
 @pytest.mark.parametrize(

@@ -68,14 +68,14 @@ def test_overflow_is_where_it_was():
 
 def test_a_chunk_that_comes_along_has_its_own_dtype_and_the_same_states():
     cascade = Cascade.of_polynomials(*UNSTABLE["complex poles"])
-    x, entry = samples((1, 500, 1), "i2"), np.ones((2, 1, 1))
+    x, carry_in = samples((1, 500, 1), "i2"), np.ones((2, 1, 1))
     narrow, wide = (
         precompute_filter(cascade, Chunk((part,), x.shape, np.dtype(float)))
         for part in (x, widened(x))
     )
     assert narrow.redo.operands[0].dtype == np.int16
     assert same_bits(narrow.offset, wide.offset)
-    assert same_bits(propagate_filter(narrow, entry), propagate_filter(wide, entry))
+    assert same_bits(propagate_filter(narrow, carry_in), propagate_filter(wide, carry_in))
 
 
 def test_threads_cast_their_own_parts(monkeypatch):

@@ -35,11 +35,11 @@ def summary(generator, shape, dtype):
     )
 
 
-def one_by_one(summaries, entry):
-    exits = [entry]
+def one_by_one(summaries, carry_in):
+    carry_outs = [carry_in]
     for each in summaries:
-        exits.append(propagate_affine(each, exits[-1]))
-    return exits[1:]
+        carry_outs.append(propagate_affine(each, carry_outs[-1]))
+    return carry_outs[1:]
 
 
 def assert_same_bits(got, wanted):
@@ -56,18 +56,18 @@ def assert_same_bits(got, wanted):
 def test_few_rows_give_the_bits_of_arrays(dtype, seed, count, shape):
     generator = np.random.default_rng(seed)
     summaries = [summary(generator, shape, dtype) for _ in range(count)]
-    entry = drawn(generator, shape, generator.choice([dtype, "float64"]))
+    carry_in = drawn(generator, shape, generator.choice([dtype, "float64"]))
     assert are_short(summaries)
-    assert_same_bits(propagate_short(summaries, entry), one_by_one(summaries, entry))
+    assert_same_bits(propagate_short(summaries, carry_in), one_by_one(summaries, carry_in))
 
 
 def test_other_bits_show(monkeypatch):
-    entry = np.ones((1, 1), np.float32)
-    summaries = [AffineSummary(entry / 3.0, np.zeros((1, 1), int), entry, 0.0 * entry)] * 8
-    wanted = one_by_one(summaries, entry)
+    carry_in = np.ones((1, 1), np.float32)
+    summaries = [AffineSummary(carry_in / 3.0, np.zeros((1, 1), int), carry_in, 0.0 * carry_in)] * 8
+    wanted = one_by_one(summaries, carry_in)
     monkeypatch.setattr(module, "ldexp", lambda value, power: np.ldexp(value, power + 1))
     with pytest.raises(AssertionError):
-        assert_same_bits(propagate_short(summaries, entry), wanted)
+        assert_same_bits(propagate_short(summaries, carry_in), wanted)
 
 
 def test_many_rows_complex_rows_and_rows_to_be_done_again_are_not_short():

@@ -30,7 +30,7 @@ def composed(s, t, seed):
     return maps[0]
 
 
-def exits(step, dtype):
+def carry_outs(step, dtype):
     """What `propagate_affine` makes of the map, for every entry."""
     mantissa, exponent, offset, growth, more = (np.asarray(part) for part in step[:5])
     wide = np.result_type(dtype, np.float64)
@@ -47,8 +47,8 @@ def looped(s, t, dtype):
     results = np.empty((1, s.size, 1), dtype)
     chunk = Chunk((s.reshape(1, -1, 1), t.reshape(1, -1, 1)), (1, s.size, 1), np.dtype(dtype))
     ends = []
-    for entry in ENTRIES:
-        cpu.determine(affine, chunk, (np.full((1, 1), entry, dtype),), (results,))
+    for carry_in in ENTRIES:
+        cpu.determine(affine, chunk, (np.full((1, 1), carry_in, dtype),), (results,))
         ends.append(results[0, -1, 0])
     return ends
 
@@ -78,12 +78,12 @@ def test_a_map_that_is_fine_gives_the_loops_exit(dtype, powers, seed, size):
     largest = np.finfo(dtype).max / (4 if s.dtype.kind == "c" else 1)
     with np.errstate(all="ignore"):
         highest = np.abs(np.cumprod(np.r_[1, s].astype(complex))).max()
-        for entry, got, wanted in zip(
-            ENTRIES, exits(step, dtype), looped(s, t, dtype), strict=True
+        for carry_in, got, wanted in zip(
+            ENTRIES, carry_outs(step, dtype), looped(s, t, dtype), strict=True
         ):
-            if s.dtype.kind == "c" and largest < abs(entry) * highest < 8 * largest:
+            if s.dtype.kind == "c" and largest < abs(carry_in) * highest < 8 * largest:
                 continue
-            assert np.isfinite(got) == np.isfinite(wanted), (entry, got, wanted)
+            assert np.isfinite(got) == np.isfinite(wanted), (carry_in, got, wanted)
             if np.isfinite(wanted):
                 bound = unit * (np.abs(wanted) + size * grown) + lost
                 assert abs(complex(got) - complex(wanted)) <= bound

@@ -19,8 +19,8 @@ DTYPES = [np.float64, np.float32]
 LENGTHS = [64, BLOCK - 1, BLOCK, BLOCK + TILE - 1, LONG - 1, LONG, LONG + 7, LONG + TILE, 5 * BLOCK]
 
 
-def loop(s, t, entry):
-    w, states = entry, np.empty_like(t)
+def loop(s, t, carry_in):
+    w, states = carry_in, np.empty_like(t)
     with np.errstate(all="ignore"):
         for i in range(t.shape[1]):
             w = np.broadcast_to(s, t.shape)[:, i] * w + t[:, i]
@@ -28,9 +28,9 @@ def loop(s, t, entry):
     return states
 
 
-def determine(s, t, entry, result=None):
+def determine(s, t, carry_in, result=None):
     result = np.full(t.shape, np.nan, t.dtype) if result is None else result
-    cpu.determine(affine, Chunk((s, t), t.shape, t.dtype), (entry,), (result,))
+    cpu.determine(affine, Chunk((s, t), t.shape, t.dtype), (carry_in,), (result,))
     return result
 
 
@@ -40,9 +40,9 @@ def draw(shape, dtype, seed=0):
     return s, t, generator.uniform(-1, 1, (shape[0], shape[2])).astype(dtype)
 
 
-def judge(s, t, entry, result):
+def judge(s, t, carry_in, result):
     for row in range(t.shape[0]):
-        judged = Judge(t.dtype, float(entry[row, 0]))
+        judged = Judge(t.dtype, float(carry_in[row, 0]))
         judged.add(np.broadcast_to(s, t.shape)[row, :, 0].copy(), t[row, :, 0], result[row, :, 0])
         assert judged.holds
 
@@ -50,54 +50,58 @@ def judge(s, t, entry, result):
 @pytest.mark.parametrize("steps", LENGTHS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_rows_of_any_length_are_within_the_bound(steps, dtype):
-    s, t, entry = draw((2, steps, 1), dtype)
-    judge(s, t, entry, determine(s, t, entry))
+    s, t, carry_in = draw((2, steps, 1), dtype)
+    judge(s, t, carry_in, determine(s, t, carry_in))
     constant = np.full((1, 1, 1), 0.9, dtype)
-    judge(constant, t, entry, determine(constant, t, entry))
+    judge(constant, t, carry_in, determine(constant, t, carry_in))
 
 
 @pytest.mark.parametrize("offset", [0, 1, 2, 5, 8])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_large_results_are_whole_and_the_same_wherever_they_lie(offset, dtype):
     steps = LARGE // np.dtype(dtype).itemsize + 13
-    s, t, entry = draw((1, steps, 1), dtype)
+    s, t, carry_in = draw((1, steps, 1), dtype)
     for coefficient in (s, np.full((1, 1, 1), 0.9, dtype)):
         memory = np.full(steps + 16, np.nan, dtype)
         result = memory[offset : offset + steps].reshape(t.shape)
-        determine(coefficient, t, entry, result)
-        judge(coefficient, t, entry, result)
+        determine(coefficient, t, carry_in, result)
+        judge(coefficient, t, carry_in, result)
         assert np.isnan(memory[:offset]).all()
         assert np.isnan(memory[offset + steps :]).all()
-        np.testing.assert_array_equal(result, determine(coefficient, t, entry))
+        np.testing.assert_array_equal(result, determine(coefficient, t, carry_in))
 
 
 @pytest.mark.parametrize("size", [1e-40, 1e-25, 1e-3, 0.0, 1.5, 3.0])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_coefficients_of_any_size_are_within_the_bound(size, dtype):
-    s, t, entry = draw((1, 3 * BLOCK, 1), dtype)
+    s, t, carry_in = draw((1, 3 * BLOCK, 1), dtype)
     # Up and down by turns: products of eight steps stay, those of fewer may not.
     s[:, 10 : 2 * BLOCK : 2] = size
     s[:, 11 : 2 * BLOCK : 2] = min(1 / size, 1e30) if size else 1
-    judge(s, t, entry, determine(s, t, entry))
+    judge(s, t, carry_in, determine(s, t, carry_in))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_products_that_underflow_within_a_tile_are_done_again(dtype):
-    s, t, entry = np.ones((1, 128, 1), dtype), np.zeros((1, 128, 1), dtype), np.ones((1, 1), dtype)
+    s, t, carry_in = (
+        np.ones((1, 128, 1), dtype),
+        np.zeros((1, 128, 1), dtype),
+        np.ones((1, 1), dtype),
+    )
     tiny = np.sqrt(np.finfo(dtype).tiny) / 4
     s[0, 64:68, 0] = tiny, tiny, 1 / tiny, 1 / tiny
-    result = determine(s, t, entry * dtype(2.0**20))
-    np.testing.assert_array_equal(result, loop(s, t, entry * dtype(2.0**20)))
+    result = determine(s, t, carry_in * dtype(2.0**20))
+    np.testing.assert_array_equal(result, loop(s, t, carry_in * dtype(2.0**20)))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("place", [0, LONG + 100, 3 * BLOCK - 1])
 @pytest.mark.parametrize("operand", [0, 1])
 def test_a_row_with_what_is_not_finite_is_that_of_the_loop(value, place, operand):
-    *operands, entry = draw((1, 3 * BLOCK, 1), np.float64)
+    *operands, carry_in = draw((1, 3 * BLOCK, 1), np.float64)
     operands[operand][0, place] = value
-    result = determine(*operands, entry)
-    wanted = loop(*operands, entry)
+    result = determine(*operands, carry_in)
+    wanted = loop(*operands, carry_in)
     np.testing.assert_array_equal(np.isnan(result), np.isnan(wanted))
     np.testing.assert_array_equal(result[np.isinf(wanted)], wanted[np.isinf(wanted)])
     assert np.isfinite(result[np.isfinite(wanted)]).all()
@@ -106,10 +110,10 @@ def test_a_row_with_what_is_not_finite_is_that_of_the_loop(value, place, operand
 @pytest.mark.parametrize("spike", [0.5, 0.999, 1.0])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_row_that_comes_near_overflow_has_the_bits_of_the_loop(spike, dtype):
-    s, t, entry = draw((1, 3 * BLOCK, 1), dtype)
+    s, t, carry_in = draw((1, 3 * BLOCK, 1), dtype)
     t[0, 700], s[0, 701] = np.finfo(dtype).max * dtype(spike), 0
     with np.errstate(all="ignore"):
-        np.testing.assert_array_equal(determine(s, t, entry), loop(s, t, entry))
+        np.testing.assert_array_equal(determine(s, t, carry_in), loop(s, t, carry_in))
     assert np.finfo(dtype).max * spike > safe_limits(np.dtype(dtype))[0]
 
 
@@ -118,18 +122,18 @@ def test_a_row_that_comes_near_overflow_has_the_bits_of_the_loop(spike, dtype):
 @pytest.mark.parametrize("s_shape", ["full", "one", "row"])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_columns_have_the_bits_of_the_loop(columns, steps, s_shape, dtype):
-    s, t, entry = draw((2, steps, columns), dtype)
+    s, t, carry_in = draw((2, steps, columns), dtype)
     s = {"full": s, "one": s[:1, :1, :1], "row": np.ascontiguousarray(s[:, :1, :1])}[s_shape]
-    np.testing.assert_array_equal(determine(s, t, entry), loop(s, t, entry))
+    np.testing.assert_array_equal(determine(s, t, carry_in), loop(s, t, carry_in))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_window_of_columns_leaves_the_others_alone(dtype):
-    s, t, entry = draw((2, 6, 60), dtype)
+    s, t, carry_in = draw((2, 6, 60), dtype)
     result = np.full(t.shape, np.nan, dtype)
     chunk = Chunk((s, t), t.shape, t.dtype)
-    cpu.determine_columns(affine, chunk, (entry,), (result,), 5, 44)
-    np.testing.assert_array_equal(result[:, :, 5:44], loop(s, t, entry)[:, :, 5:44])
+    cpu.determine_columns(affine, chunk, (carry_in,), (result,), 5, 44)
+    np.testing.assert_array_equal(result[:, :, 5:44], loop(s, t, carry_in)[:, :, 5:44])
     assert np.isnan(result[:, :, :5]).all()
     assert np.isnan(result[:, :, 44:]).all()
 
@@ -138,23 +142,23 @@ def test_a_window_of_columns_leaves_the_others_alone(dtype):
 @pytest.mark.parametrize("offset", [0, 2, 5])
 def test_large_tables_have_the_bits_of_the_loop_wherever_they_lie(columns, offset):
     shape = (1, LARGE // 8 // columns + 1, columns)
-    s, t, entry = draw(shape, np.float64)
+    s, t, carry_in = draw(shape, np.float64)
     for coefficient in (s, s[:, :1, :1].copy()):
         memory = np.full(t.size + 16, np.nan)
         result = memory[offset : offset + t.size].reshape(shape)
         np.testing.assert_array_equal(
-            determine(coefficient, t, entry, result), loop(coefficient, t, entry)
+            determine(coefficient, t, carry_in, result), loop(coefficient, t, carry_in)
         )
         assert np.isnan(memory[:offset]).all()
         assert np.isnan(memory[offset + t.size :]).all()
 
 
 def test_the_judge_refuses_a_row_with_one_wrong_state():
-    s, t, entry = draw((1, 200, 1), np.float64)
-    result = determine(s, t, entry)
+    s, t, carry_in = draw((1, 200, 1), np.float64)
+    result = determine(s, t, carry_in)
     result[0, 150] += 1e-9
     with pytest.raises(AssertionError):
-        judge(s, t, entry, result)
+        judge(s, t, carry_in, result)
 
 
 @pytest.mark.parametrize("columns", [1, 3])

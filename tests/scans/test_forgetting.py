@@ -53,8 +53,8 @@ def recurrences(draw):
     t = generator.normal(size=steps)
     t[generator.random(steps) < draw(st.sampled_from([0.0, 0.0, 0.99]))] = 0
     t[int(draw(st.sampled_from([1.0, 1.0, 0.3, 0.0])) * steps) :] = 0
-    entry = generator.choice([-1, 1]) * 10.0 ** draw(st.integers(-8, 8))
-    return s.astype(dtype), t.astype(dtype), dtype(entry)
+    carry_in = generator.choice([-1, 1]) * 10.0 ** draw(st.integers(-8, 8))
+    return s.astype(dtype), t.astype(dtype), dtype(carry_in)
 
 
 def holds(w, s, t, initial):
@@ -67,9 +67,9 @@ def in_chunks(chunks, *arrays):
     return [da.from_array(array, chunks=(chunks,)) for array in arrays]
 
 
-def begun(caplog):
+def speculation(caplog):
     """Chunks that were begun before their entries were known."""
-    return [record.args[0] for record in caplog.records if "forgets its entry" in record.msg]
+    return [record.args[0] for record in caplog.records if "does not depend on its carry-in" in record.msg]
 
 
 def again(caplog):
@@ -116,7 +116,7 @@ def test_a_wrong_guess_is_made_good_and_said(caplog):
         w = mgrec.linear_recurrence(s, t, 1e20)
     assert holds(w, s, t, 1e20)
     assert again(caplog) == [STEPS // 2]
-    assert "do not forget" in caplog.text
+    assert "depend on their carry-in" in caplog.text
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
@@ -172,7 +172,7 @@ def test_columns_that_forget_have_the_bits_of_one_thread(reverse, caplog, monkey
         w = mgrec.linear_recurrence(s, t, 1e8, **options)
     (steps,) = again(caplog)
     assert 0 < steps < STEPS // 2
-    assert "2 columns do not forget" in caplog.text
+    assert "2 columns depend on their carry-in" in caplog.text
     monkeypatch.setenv("MGREC_NUM_THREADS", "1")
     np.testing.assert_array_equal(w, mgrec.linear_recurrence(s, t, 1e8, **options))
 
@@ -185,7 +185,7 @@ def test_columns_that_do_not_forget_go_to_threads_as_columns(caplog, monkeypatch
     with caplog.at_level(logging.DEBUG, "mgrec"):
         w = mgrec.linear_recurrence(s, t, axis=0)
     assert again(caplog) == []
-    assert "39 columns do not forget" in caplog.text
+    assert "39 columns depend on their carry-in" in caplog.text
     monkeypatch.setenv("MGREC_NUM_THREADS", "1")
     np.testing.assert_array_equal(w, mgrec.linear_recurrence(s, t, axis=0))
 
@@ -214,7 +214,7 @@ def test_chunks_that_forget_are_begun(dtype, initial, caplog):
     w = mgrec.linear_recurrence(*in_chunks((STEPS // 2,) * 2, s, t), initial)
     with caplog.at_level(logging.DEBUG, "mgrec"):
         found = w.compute(scheduler="sync")
-    assert set(begun(caplog)) == {(0,), (1,)}
+    assert set(speculation(caplog)) == {(0,), (1,)}
     assert holds(found, s, t, initial)
 
 
@@ -231,7 +231,7 @@ def test_chunks_of_prefix_sums_are_not_begun(caplog):
     w = mgrec.linear_recurrence(1.0, *in_chunks((STEPS // 2,) * 2, t))
     with caplog.at_level(logging.DEBUG, "mgrec"):
         np.testing.assert_array_equal(w.compute(scheduler="sync"), np.cumsum(t))
-    assert begun(caplog) == []
+    assert speculation(caplog) == []
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_chunks_of_prefix_sums_are_not_begun(caplog):
 )
 def test_chunks_of_a_gpu_are_begun_by_what_is_known_of_them(s, shape, may):
     problem = check(affine, {"s": s, "t": np.ones((1,) * len(shape))}, 0, 0, False)
-    assert problem.recurrence.may_begin(shape, True) is may
+    assert problem.recurrence.may_speculate(shape, True) is may
 
 
 @pytest.mark.extended
@@ -266,7 +266,7 @@ def test_chunks_of_many_rows_are_begun(shape, caplog):
         lazy.append(da.from_array(t, chunks=chunks))
         with caplog.at_level(logging.DEBUG, "mgrec"):
             w = mgrec.linear_recurrence(*lazy, initial, **options).compute(scheduler="sync")
-        assert len(begun(caplog)) > 0
+        assert len(speculation(caplog)) > 0
         wanted = mgrec.linear_recurrence(s, t, initial, **options)
         np.testing.assert_allclose(w, wanted, rtol=1e-12, atol=1e-15)
         caplog.clear()
@@ -288,7 +288,7 @@ def test_special_entries_of_chunks_that_forget(initial, sign, caplog):
     with caplog.at_level(logging.DEBUG, "mgrec"):
         lazy = mgrec.linear_recurrence(*in_chunks((STEPS // 2,) * 2, s, t), initial)
         found = lazy.compute(scheduler="sync")
-    assert begun(caplog)
+    assert speculation(caplog)
     np.testing.assert_array_equal(found[3:], wanted[3:])
 
 
@@ -317,7 +317,7 @@ def test_chunks_of_filters_are_begun(rows, caplog):
     lazy = da.from_array(x, chunks=(STEPS // 2, *rows))
     with caplog.at_level(logging.DEBUG, "mgrec"):
         found = [each.compute(scheduler="sync") for each in lfilter(b, a, lazy, axis=0, zi=zi)]
-    assert len(begun(caplog)) >= 2
+    assert len(speculation(caplog)) >= 2
     for own, wanted in zip(found, lfilter(b, a, x, axis=0, zi=zi), strict=True):
         np.testing.assert_allclose(own, wanted, rtol=1e-9, atol=1e-300)
 
@@ -326,7 +326,7 @@ def test_chunks_of_filters_are_begun(rows, caplog):
 def test_states_of_filters_that_are_not_finite(state):
     x, (b, a) = np.random.default_rng(0).normal(size=STEPS), ([0.1, 0.2], [1.0, -1.6, 0.8])
     zi = np.array([state, 1.0])
-    found, exit = lfilter(b, a, da.from_array(x, chunks=STEPS // 2), zi=zi)
-    wanted, wanted_exit = lfilter(b, a, x, zi=zi)
+    found, carry_out = lfilter(b, a, da.from_array(x, chunks=STEPS // 2), zi=zi)
+    wanted, wanted_carry_out = lfilter(b, a, x, zi=zi)
     np.testing.assert_array_equal(found.compute(scheduler="sync"), wanted)
-    np.testing.assert_array_equal(exit.compute(scheduler="sync"), wanted_exit)
+    np.testing.assert_array_equal(carry_out.compute(scheduler="sync"), wanted_carry_out)

@@ -6,12 +6,12 @@ import dask.array as da
 import numpy as np
 import pytest
 from distributed import Client
-from test_forgetting import begun, holds
+from test_forgetting import holds, speculation
 
 import mgrec
 import mgrec.dask
 from mgrec.scans import recurrence as transfer
-from mgrec.scans.cuda import begin
+from mgrec.scans.cuda import speculate
 
 pytestmark = pytest.mark.gpu
 
@@ -22,7 +22,7 @@ STEPS = 1 << 17
 def eager(monkeypatch):
     """Begin chunks where it would not pay."""
     monkeypatch.setattr(transfer, "LARGE_ON_GPU", 1)
-    monkeypatch.setattr(begin, "_SHARE", 8)
+    monkeypatch.setattr(speculate, "_SHARE", 8)
 
 
 def in_chunks(count, *arrays):
@@ -43,7 +43,7 @@ def solved(lazy, caplog):
 def test_arrays(dtype, reverse, initial, caplog):
     s, t = np.random.default_rng(0).uniform(-0.8, 0.8, (2, STEPS)).astype(dtype)
     w = solved(mgrec.linear_recurrence(*in_chunks(2, s, t), initial, reverse=reverse), caplog)
-    assert set(begun(caplog)) == {(0,), (1,)}
+    assert set(speculation(caplog)) == {(0,), (1,)}
     turned = [array[::-1] if reverse else array for array in (w, s, t)]
     assert holds(*turned, initial)
 
@@ -59,7 +59,7 @@ def test_a_constant_of_many_rows(axis, reverse, caplog):
 
     lazy = da.from_array(t, chunks=chunks).map_blocks(cupy.asarray)
     w = solved(mgrec.linear_recurrence(-0.5, lazy, **options), caplog)
-    assert len(begun(caplog)) == 2
+    assert len(speculation(caplog)) == 2
     np.testing.assert_allclose(
         w, mgrec.linear_recurrence(-0.5, t, **options), rtol=1e-10, atol=1e-13
     )
@@ -70,7 +70,7 @@ def test_what_does_not_forget_is_not_begun(s, caplog):
     t = np.ones(STEPS)
     lazy = in_chunks(2, s, t) if np.ndim(s) else [s, *in_chunks(2, t)]
     w = solved(mgrec.linear_recurrence(*lazy), caplog)
-    assert begun(caplog) == []
+    assert speculation(caplog) == []
     assert holds(w, np.broadcast_to(s, t.shape).copy(), t, 0.0)
 
 
@@ -85,7 +85,7 @@ def test_special_entries(initial, zero, caplog):
         for i in range(STEPS):
             wanted[i] = w = s[i] * w + t[i]
     found = solved(mgrec.linear_recurrence(*in_chunks(2, s, t), initial), caplog)
-    assert begun(caplog)
+    assert speculation(caplog)
     np.testing.assert_array_equal(found[3:], wanted[3:])
 
 

@@ -306,9 +306,9 @@ SCALED = {
 @pytest.mark.parametrize("name", SCALED)
 @pytest.mark.parametrize("columns", [1, 3])
 def test_products_of_a_chunk_are_kept_in_scale(name, columns):
-    s, entry = SCALED[name]
+    s, carry_in = SCALED[name]
     s = np.repeat(s[None, :, None], columns, 2)
-    check(s, np.zeros_like(s), entry, 1, way=("dask", [0.999], "stream"))
+    check(s, np.zeros_like(s), carry_in, 1, way=("dask", [0.999], "stream"))
 
 
 def test_zero_stays_zero_through_a_product_that_overflows():
@@ -387,13 +387,13 @@ def test_the_largest_numbers_add_up_as_in_the_loop(sign):
 @pytest.mark.parametrize("after", [0.5, 0.0])
 def test_overflow_inside_a_chunk_is_not_lost_when_its_products_decay_again(after):
     s = np.r_[1.0, 2.0, np.full(198, after)]
-    for entry in (np.finfo(float).max, -np.finfo(float).max, np.finfo(float).max / 2):
+    for carry_in in (np.finfo(float).max, -np.finfo(float).max, np.finfo(float).max / 2):
         for way in [
             ("threads", 3, "stream"),
             ("dask", [0.5], "stream"),
             ("dask", [0.3], "two-pass"),
         ]:
-            check(s, np.zeros(200), entry, way=way)
+            check(s, np.zeros(200), carry_in, way=way)
 
 
 @pytest.mark.parametrize("columns", [1, 3])

@@ -40,8 +40,8 @@ def solve_chunks(operands, lengths):
         at += length
     entries = phases.propagate([phases.precompute(*job) for job in jobs])
     results = [np.full(chunk.shape, np.nan, dtype) for _, chunk in jobs]
-    for job, entry, result in zip(jobs, entries, results, strict=True):
-        phases.determine(*job, entry, result)
+    for job, carry_in, result in zip(jobs, entries, results, strict=True):
+        phases.determine(*job, carry_in, result)
     return np.concatenate(results, 1)
 
 
@@ -187,12 +187,12 @@ def test_entries_are_the_unknowns_around_each_chunk():
     chunk = Chunk(tuple(operands), (2, 300, 3), np.dtype("d"))
     cuts = [(0, 0), (0, 120), (120, 121), (121, 121), (121, 300)]
     summaries = [phases.precompute(Ends(a == 0, b == 300), chunk.between(a, b)) for a, b in cuts]
-    for (a, b), entry in zip(cuts, phases.propagate(summaries), strict=True):
+    for (a, b), carry_in in zip(cuts, phases.propagate(summaries), strict=True):
         if a == b:
-            assert entry is None
+            assert carry_in is None
         else:
             around = x[:, [a, a + 1, b, b + 1]].transpose(1, 0, 2)
-            np.testing.assert_allclose(entry, around, atol=1e-11)
+            np.testing.assert_allclose(carry_in, around, atol=1e-11)
 
 
 @pytest.mark.parametrize("chunks", [1, 3])

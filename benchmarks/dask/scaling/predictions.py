@@ -106,7 +106,7 @@ def kernels(record: dict[str, Any]) -> dict[str, Any]:
         if own:
             fractions[name] = min(float(np.median(own)), PERFECT)
     about = {"launch": launch, "bandwidth": bandwidth, "fractions": fractions}
-    return {**about, "calls": _calls(rows, bandwidth), "begun": _begun(rows)}
+    return {**about, "calls": _calls(rows, bandwidth), "begun": _speculation(rows)}
 
 
 def _calls(rows: Sequence[dict[str, Any]], bandwidth: float) -> dict[str, float]:
@@ -125,7 +125,7 @@ def _words(case: Case, begins: Any) -> tuple[int, int]:
     return 0 if begins else case.precompute, case.determine
 
 
-def _begun(rows: Sequence[dict[str, Any]]) -> dict[str, int]:
+def _speculation(rows: Sequence[dict[str, Any]]) -> dict[str, int]:
     """The shortest chunks that were begun before their entries were known, by case."""
     found: dict[str, int] = {}
     for row in rows:

@@ -33,7 +33,7 @@ def on_gpu() -> Study:
     from ...cuda.clock import copy_bandwidth, device_clock, flush_cache, host_clock
 
     study = Study("hou-2018", "the device, 1 GiB", copy_bandwidth())
-    place = measure.Place(cupy, flush_cache, device_clock, host_clock)
+    place = measure.ChunkIndex(cupy, flush_cache, device_clock, host_clock)
     measure.shapes(study, place, AREA, POWERS)
     measure.scans(study, place, SIZES)
     return study
@@ -44,8 +44,8 @@ def on_cpu(area: int = CPU_AREA, powers: range = CPU_POWERS, sizes: range = CPU_
     import numpy as np
 
     study = Study("hou-2018-cpu")
-    measure.shapes(study, measure.Place(np), area, powers)
-    measure.scans(study, measure.Place(np), sizes)
+    measure.shapes(study, measure.ChunkIndex(np), area, powers)
+    measure.scans(study, measure.ChunkIndex(np), sizes)
     return study
 
 

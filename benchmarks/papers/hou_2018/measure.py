@@ -22,7 +22,7 @@ PAIRS = {"∘ ≠ ◇": ("+", "*"), "∘ = ◇": ("+", "+")}
 
 
 @dataclass(frozen=True)
-class Place:
+class ChunkIndex:
     """NumPy or CuPy, and how calls are timed there; those with streams of their own by the host."""
 
     xp: Any
@@ -35,7 +35,7 @@ class Place:
             self.xp.get_default_memory_pool().free_all_blocks()
 
 
-def shapes(study: Study, place: Place, area: int, powers: range) -> None:
+def shapes(study: Study, place: ChunkIndex, area: int, powers: range) -> None:
     """All loops over grids of 2^area cells."""
     for power in powers:
         rows, columns = 2**power, 2 ** (area - power)
@@ -44,7 +44,7 @@ def shapes(study: Study, place: Place, area: int, powers: range) -> None:
         place.free()
 
 
-def one_shape(study: Study, place: Place, loop: Loop, rows: int, columns: int) -> None:
+def one_shape(study: Study, place: ChunkIndex, loop: Loop, rows: int, columns: int) -> None:
     """One loop by all strategies, checked against its tiles, which have the loop's bits."""
     case = f"{loop.name} {rows:,} x {columns:,}"
     calls: dict[str, Call] = {name: partial(loop.call, strategy=name) for name in STRATEGIES}
@@ -96,7 +96,7 @@ def picks() -> Iterator[list[str]]:
         logger.removeHandler(listener)
 
 
-def scans(study: Study, place: Place, sizes: range) -> None:
+def scans(study: Study, place: ChunkIndex, sizes: range) -> None:
     """Weighted scans of one row, with one weight, beside scans of a library."""
     for power in sizes:
         x = place.xp.random.default_rng(power).random(2**power, dtype="f4")

@@ -84,7 +84,7 @@ def reversed_copy(array: Any, axis: int) -> Any:
     return view if is_lazy(array) else view.copy(order="C")
 
 
-def lay_out_entry(state: Any, shape: tuple[int, ...], axis: int) -> Any:
+def lay_out_carry_in(state: Any, shape: tuple[int, ...], axis: int) -> Any:
     """Broadcast a state and reshape it to (outer, inner)."""
     outer, _, inner = canonical_shape(shape, axis)
     if state.ndim == 0 and not is_on_gpu(state):

@@ -15,7 +15,7 @@ def as_native(array: Any) -> Any:
     numba distinguishes arrays inside of tuples only by the number of their dtype, and other arrays
     too after it has compiled for a subclass or an unaligned array: it would run code for native
     arrays on the bytes of others. A Dask array's chunks are converted, except for their alignment,
-    which :class:`mgrec.core.contract.recurrence.Pack` ensures.
+    which :class:`mgrec.core.contract.recurrence.ChunkInputs` ensures.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The contract of grids, whose tiles know nothing but the edges of those before them."""
+"""The contract of grids, where each tile depends on the edges of earlier tiles only."""
 
 from __future__ import annotations
 
@@ -8,60 +8,69 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from .kernels import Backend, Part
-from .recurrence import Arrays, Pack, Recurrence, Shape
+from .recurrence import Arrays, ChunkInputs, Recurrence, Shape
 
 
 @dataclass(frozen=True, kw_only=True)
 class Grid(Recurrence):
-    """A chunk, or tile, needs the edges of the tiles above and to the left of it; no summaries.
+    """A recurrence whose chunks, or tiles, need the edges of the tiles above and to the left.
 
     Attributes
     ----------
     axes : (int, int)
-        Down and to the right, 0 or more; tiles along other axes know nothing of each other.
-    exit_size : int
-        Numbers that the last tile tells of the whole, where tiles have no results.
-    is_early : bool
-        On a GPU `determine` returns before the tile is done, also where it takes edges on the
-        device.
+        The axes down and to the right, 0 or more. Tiles along other axes are independent.
+    result_size : int
+        Length of `final_result`, if tiles have no results.
+    is_asynchronous : bool
+        On a GPU `determine` returns before the tile is done, with edges in host memory or on
+        the device.
     """
 
-    is_early: ClassVar[bool] = False
+    is_asynchronous: ClassVar[bool] = False
     axes: tuple[int, int]
-    exit_size: int = 0
+    result_size: int = 0
 
     @abstractmethod
     def determine(
-        self, backend: Backend, pack: Pack, shape: Shape, above: Any, left: Any, out: Arrays = ()
+        self,
+        backend: Backend,
+        inputs: ChunkInputs,
+        shape: Shape,
+        above: Any,
+        left: Any,
+        out: Arrays = (),
     ) -> tuple[Arrays, Any]:
-        """The results of a tile, as many as `results` (0 or 1), and its edges.
+        """Return the results of a tile, `results` (0 or 1) of them, and its edges.
 
         Parameters
         ----------
-        above, left : what the tiles there hand on, or None at the border of the array
+        above, left : exported edges of these tiles, or None at the border of the array
         """
 
-    def hand_on(self, edges: Any) -> Any:
-        """The edges of a tile as other tiles get them: in host memory, without the tile's own."""
+    def export_edges(self, edges: Any) -> Any:
+        """Return the edges that other workers need, in host memory."""
         return edges
 
-    def keep(self, edges: Any) -> Any:
-        """The edges of a tile as tiles in the same memory may get them, where they are."""
-        return self.hand_on(edges)
+    def retain_edges(self, edges: Any) -> Any:
+        """Return the edges that tiles in the same memory need, without a copy."""
+        return self.export_edges(edges)
 
-    def begin_to_hand_on(
+    def start_export(
         self, backend: Backend, edges: Any, axes: Collection[int]
     ) -> Callable[[], Any]:
-        """Begin to hand on what the tiles after one along `axes` need; what it returns waits."""
-        return lambda: self.hand_on(edges)
+        """Start to copy the edges that the next tiles along `axes` need.
+
+        The returned function waits for the copy and returns the edges.
+        """
+        return lambda: self.export_edges(edges)
 
     def part(self, backend: Backend, shape: Shape, axis: int) -> Part | None:
-        """Into which parts along an axis a tile may be cut with the same bits; None if it may not.
+        """Return how a tile can be split along an axis with the same bits, or None.
 
         A function of shape, dtypes and backend, the same in every process.
         """
         return None
 
-    def leave(self, edges: Any) -> Any:
-        """What the edges of the last tile tell of the whole: an array of `exit_size`, or None."""
+    def final_result(self, edges: Any) -> Any:
+        """Return an array of `result_size` from the edges of the last tile, or None."""
         return None

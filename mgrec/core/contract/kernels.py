@@ -1,4 +1,4 @@
-"""What a family asks of a backend: kernels, and memory for their results."""
+"""The kernels of a family, and the backend that runs them."""
 
 from __future__ import annotations
 
@@ -12,35 +12,38 @@ import numpy as np
 from ..arrays.chunk import Chunk
 
 Summarise = Callable[[], Any]
-Again = Callable[[Sequence[Any], Sequence[Any]], Any]
+"""Waits for a summary, and returns it."""
+
+PreparedSolver = Callable[[Sequence[Any], Sequence[Any]], Any]
+"""``(operands, results) -> carry_out``: solves other arrays of the same shapes and dtypes."""
 
 
-class Anew(Exception):
-    """What was prepared for calls of a kind does not do for this one."""
+class CacheMiss(Exception):
+    """The prepared call does not apply to these arguments."""
 
 
-def _not_asked_for(*given: Any) -> Any:
-    raise NotImplementedError("this backend has no such phase of the family")
+def _not_implemented(*arguments: Any) -> Any:
+    raise NotImplementedError("this backend does not implement the phase")
 
 
-def _no_part(*given: Any) -> None:
+def _no_part(*arguments: Any) -> None:
     return None
 
 
-def _at_hand(array: Any) -> Callable[[], Any]:
+def _fetched(array: Any) -> Callable[[], Any]:
     return lambda: array
 
 
 @dataclass(frozen=True)
 class Part:
-    """Parts of a tile that have its bits.
+    """How a tile can be split into parts that give the same bits as the whole tile.
 
     Attributes
     ----------
     unit : int
-        Each begins at a multiple of so many steps.
+        Each part starts at a multiple of this number of steps.
     least : int
-        Steps from which a part takes longer than what it costs beside its cells.
+        Number of steps from which the cells of a part take longer than its fixed cost.
     """
 
     unit: int
@@ -49,82 +52,85 @@ class Part:
 
 @dataclass(frozen=True)
 class Kernels:
-    """The phases of a family's chunks on one machine.
+    """The phases of a family on one backend.
 
     Attributes
     ----------
-    determine : callable, ``(algebra, chunk, entry, results) -> exit``
-        Writes the result of every step. Returns the exit where the family computes it, else
-        None. The entry and the exit of a tile are its edges.
+    determine : callable, ``(algebra, chunk, carry_in, results) -> carry_out``
+        Write the result of every step. Return the carry-out if the family computes it, else
+        None. The carry-in and the carry-out of a tile are its edges.
     precompute : callable, ``(algebra, chunk) -> (() -> summary)``
-        Launches the summary of a chunk; what it returns waits for it. The summary is in host
-        memory. Tiles of a grid have none.
+        Launch the summary of a chunk; the returned function waits for it. The summary is in
+        host memory. Grids have none.
     propagate : callable
-        On the CPU: ``(summary, entry) -> entry`` of the next chunk of a chain;
-        ``(summaries) -> entries`` of a line.
-    begin : callable, ``(algebra, chunk, results) -> (() -> (summary, head) or None)``, optional
-        Launches what determines a chunk from a provisional entry and summarises it, in one pass;
-        what it returns waits for it. None, or a wait for None, where the chunk is to wait for its
-        entry; the results are then of no use.
-    finish : callable, ``(head, entry, results) -> results``
-        Writes what the true entry changes of the results of `begin`, such that it may run twice.
+        On the CPU. Chains: ``(summary, carry_in) -> carry_in`` of the next chunk. Two-sided
+        recurrences: ``(summaries) -> carry_ins``.
+    speculate : callable, optional
+        ``(algebra, chunk, results) -> (() -> (summary, prefix) or None) or None``. Launch one
+        pass that determines a chunk from a provisional carry-in and summarises it; the returned
+        function waits for it. None, from either call, means that the chunk has to wait for its
+        carry-in; `results` then have no meaning.
+    correct : callable, ``(prefix, carry_in, results) -> results``
+        Replace the results of `speculate` that the true carry-in changes. May run twice.
     determine_pairs : callable, ``(scoring, queries, targets, dtype) -> array (pairs, 3)``
-        Of alignments: score, query_end and target_end of many pairs of sequences at once.
-    hold : callable
-        ``(grids, rhs) -> grids`` in the form in which they are swept.
-    again : callable, ``(algebra, chunk, entry, results) -> ((given, targets) -> exit)``, optional
-        Prepares what determines whole rows, or grids, of other arrays, alike in all but their
-        values, or None. It takes operands, states and results as they are in host memory, and by
-        their addresses on a GPU; where operands and states are numbers, the numbers, those of the
-        chunk if kinds are told by them. It returns what `determine` does, and raises `Anew` where
-        that raises. Of a grid it takes what `determine` does.
+        Return score, query_end and target_end of many pairs of sequences.
+    lay_out_grids : callable, ``(grids, rhs) -> grids``
+        Return the grids in the layout in which the family sweeps them.
+    prepare_solver : callable, optional
+        ``(algebra, chunk, carry_in, results) -> PreparedSolver or None``. Prepare a solver for
+        whole arrays that differ in their values only. The solver takes operands, states and
+        results: as arrays in host memory, by their addresses on a GPU, and numbers as numbers
+        (those of the chunk if they are part of the signature). It returns what `determine`
+        returns, and raises `CacheMiss` if `determine` would raise. For grids the arguments are
+        those of `determine`.
     part : callable, ``(algebra, shape, side) -> Part or None``
-        Into which parts a tile (..., rows, columns) may be cut, of its rows (side 0) or columns.
+        Return how a tile (..., rows, columns) can be split along its rows (side 0) or columns.
     finds_nan : bool
-        `determine` of tridiagonal systems returns whether all operands are finite, by any method.
+        `determine` of tridiagonal systems returns whether all operands are finite, for every
+        method.
     """
 
     determine: Callable[..., Any]
-    precompute: Callable[[Any, Chunk], Summarise] = _not_asked_for
-    propagate: Callable[..., Any] = _not_asked_for
-    begin: Callable[[Any, Chunk, Any], Any] | None = None
-    finish: Callable[..., Any] = _not_asked_for
-    determine_pairs: Callable[..., Any] = _not_asked_for
-    hold: Callable[..., Any] = _not_asked_for
-    again: Callable[..., Again | None] | None = None
+    precompute: Callable[[Any, Chunk], Summarise] = _not_implemented
+    propagate: Callable[..., Any] = _not_implemented
+    speculate: Callable[[Any, Chunk, Any], Any] | None = None
+    correct: Callable[..., Any] = _not_implemented
+    determine_pairs: Callable[..., Any] = _not_implemented
+    lay_out_grids: Callable[..., Any] = _not_implemented
+    prepare_solver: Callable[..., PreparedSolver | None] | None = None
     part: Callable[[Any, Sequence[int], int], Part | None] = _no_part
     finds_nan: bool = False
 
 
 @dataclass(frozen=True)
 class Backend:
-    """A machine, as families and placement see it.
+    """A kind of device: how to allocate on it, copy from it, and find its kernels.
 
     Attributes
     ----------
     device_of : callable, ``(arrays) -> context manager``
-        Makes the device that the arrays are on the current one.
+        Make the device of the arrays the current one.
     empty : callable, ``(shape, dtype) -> array``
-        Memory for results, on the current device.
+        Allocate results on the current device.
     kernels : callable, ``(family) -> Kernels``
-    spreads : bool
-        Kernels take a state that all rows share as one number.
+    broadcasts_state : bool
+        Whether kernels take a state that all rows share as one number.
     fetch : callable, ``(array) -> (() -> array)``
-        Begins to copy an array to the host; what it returns waits for the copy.
+        Start a copy of an array to the host; the returned function waits for the copy.
     """
 
     device_of: Callable[[Iterable[Any]], AbstractContextManager[Any]]
     empty: Callable[[tuple[int, ...], np.dtype[Any]], Any]
     kernels: Callable[[str], Kernels]
-    spreads: bool = False
-    fetch: Callable[[Any], Callable[[], Any]] = _at_hand
+    broadcasts_state: bool = False
+    fetch: Callable[[Any], Callable[[], Any]] = _fetched
 
 
 def at_once(phase: Callable[..., Any]) -> Callable[..., Summarise]:
-    """Wrap a `precompute` or `begin` that returns what it finds itself."""
+    """Wrap a synchronous `precompute` or `speculate`: the wait returns its result."""
 
-    def launch(*given: Any) -> Summarise:
-        found = phase(*given)
-        return lambda: found
+    def launch(*arguments: Any) -> Summarise:
+        result = phase(*arguments)
+        return lambda: result
 
     return launch

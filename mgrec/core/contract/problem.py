@@ -1,4 +1,4 @@
-"""A recurrence and its arrays: what every public function makes of its arguments."""
+"""A checked call: a recurrence, its arrays, and how to build the public function's result."""
 
 from __future__ import annotations
 
@@ -11,40 +11,41 @@ from ..arrays.kinds import is_lazy, is_on_gpu
 from .recurrence import Arrays, Recurrence
 
 
-def varying(own: tuple[Any, ...], shape: tuple[Any, ...]) -> tuple[bool, ...]:
-    """Whether an array of a shape varies along each of its axes, broadcast to another."""
-    if own == shape:
-        return (True,) * len(own)
-    wanted = shape[len(shape) - len(own) :]
-    return tuple(have != 1 or want == 1 for have, want in zip(own, wanted, strict=True))
+def varying(array_shape: tuple[Any, ...], shape: tuple[Any, ...]) -> tuple[bool, ...]:
+    """Return for each axis of an array whether it varies, or is broadcast to `shape`."""
+    if array_shape == shape:
+        return (True,) * len(array_shape)
+    wanted = shape[len(shape) - len(array_shape) :]
+    return tuple(have != 1 or want == 1 for have, want in zip(array_shape, wanted, strict=True))
 
 
-def first_result(results: Arrays, exit: Any) -> Any:
-    """What most public functions return."""
+def first_result(results: Arrays, final_state: Any) -> Any:
+    """Return the first result, as most public functions do."""
     return results[0]
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A recurrence and its arrays, checked: what a public function makes of its arguments.
+    """A recurrence and its arrays, checked: the arguments of a public function, validated.
 
     Attributes
     ----------
     recurrence : Recurrence
     operands : tuple of arrays
-        The blocks of a chunk are cut from them; they broadcast to `shape`.
+        They broadcast to `shape`; the blocks of a chunk are parts of them.
     initial : tuple of arrays or scalars
         States before the first step: the recurrence's state_shape, then the rows, broadcast.
-        Empty where none are given.
+        Empty if the call has none.
     shape : tuple of int or nan
-        Of every result. nan where a Dask array does not know.
+        Shape of every result; nan if a Dask array does not know its size.
     memory : {"stream", "two-pass"}
-        Of a Dask graph: see :func:`mgrec.linear_recurrence`.
+        Schedule of a Dask graph: see :func:`mgrec.linear_recurrence`.
     out : array, or tuple of arrays, optional
         Where to write the results.
     is_several : bool
-        The result, and `out`, is a tuple.
-    finish : callable, ``(results, exit) -> what the public function returns``
+        Whether the result, and `out`, is a tuple.
+    to_return_value : callable, ``(results, final_state) -> return value``
+        Build the return value of the public function.
     """
 
     recurrence: Any
@@ -54,7 +55,7 @@ class Problem:
     memory: str = "stream"
     out: Any = None
     is_several: bool = False
-    finish: Callable[[Arrays, Any], Any] = first_result
+    to_return_value: Callable[[Arrays, Any], Any] = first_result
 
     def __post_init__(self) -> None:
         if not is_one_of(self.memory, ("stream", "two-pass")):
@@ -70,24 +71,24 @@ class Problem:
 
     @property
     def is_plain(self) -> bool:
-        """The public function returns the results and nothing else."""
-        return self.is_several or self.finish is first_result
+        """Whether the public function returns the results and nothing else."""
+        return self.is_several or self.to_return_value is first_result
 
     @property
     def is_lazy(self) -> bool:
-        """An array is Dask's, and so are the results."""
+        """Whether an argument is a Dask array; the results then are Dask arrays too."""
         return any(map(is_lazy, self.operands)) or any(map(is_lazy, self.initial))
 
 
 @dataclass(frozen=True)
 class Composed:
-    """What several recurrences solve, one after the other.
+    """A call that solves several recurrences, one after the other.
 
     Attributes
     ----------
     name : str
-        For messages.
-    solve : callable, ``() -> what the public function returns``
+        Name of the function, for messages.
+    solve : callable, ``() -> return value``
     """
 
     name: str
@@ -95,7 +96,7 @@ class Composed:
 
 
 def check_method(recurrence: Recurrence, is_on_host: bool) -> None:
-    """Raise unless a recurrence has the method that it is given, for arrays on this machine."""
+    """Raise ValueError if the recurrence has no such method for arrays in this memory."""
     method = recurrence.method
     if not is_one_of(method, recurrence.methods):
         wanted = ", ".join(map(repr, recurrence.methods))

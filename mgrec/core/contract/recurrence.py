@@ -1,19 +1,19 @@
-"""The contract: what a recurrence says of itself, and by which way information crosses chunks.
+"""The contract of a recurrence: its description, and what crosses the boundary of a chunk.
 
-A family is a folder here, and one of the same name in every backend that has kernels for it. Its
-recurrences are dataclasses of one of five topologies:
+A family is one folder, with a subfolder of kernels for each backend. Its recurrences are frozen
+dataclasses of one of five topologies:
 
-=============  ==============================================  =================================
-topology       what crosses the boundary of a chunk            families
-=============  ==============================================  =================================
-``Chain``      a summary one way, an entry the same way        transfer maps, filters: chain.py
-``Line``       a summary to a small system, an entry back      tridiagonal systems
-``Grid``       the edges above and to the left (grid.py)        wavefront loops
-``Swept``      the sides of the chunks around it (swept.py)    wavefront loops, several sweeps
-``Traceback``  the same edges; a path back (traceback.py)      alignments
-=============  ==============================================  =================================
+=============  =============================================  ==================================
+topology       what crosses the boundary of a chunk           families
+=============  =============================================  ==================================
+``Chain``      a summary one way, a carry-in the same way     scans, filters, ewm (scan.py)
+``Line``       a summary to a small system, a carry-in back   tridiagonal systems
+``Grid``       the edges above and to the left                wavefront loops (grid.py)
+``Swept``      the sides of the four tiles around it          loops of several sweeps (sweeps.py)
+``Traceback``  the edges; then a path backwards               alignments (traceback.py)
+=============  =============================================  ==================================
 
-Placement knows nothing else of a family: not in a solve on one machine, nor in graphs or plans.
+The code that solves, builds graphs or runs plans knows families by this contract only.
 """
 
 from __future__ import annotations
@@ -29,32 +29,33 @@ import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
 
 from ..arrays.native import as_native
-from .kernels import Again, Backend, Kernels, Summarise
-from .speculation import Begin, Begun
+from .kernels import Backend, Kernels, PreparedSolver, Summarise
+from .speculation import Speculation, SpeculationWait
 
 Shape = tuple[int, ...]
-Place = tuple[int, ...]
-Where = tuple[Place, tuple[int, ...]]
-"""A chunk's place among the chunks, and the indices of its first step and rows."""
+ChunkIndex = tuple[int, ...]
+ChunkPosition = tuple[ChunkIndex, tuple[int, ...]]
+"""The index of a chunk among the chunks, and the indices of its first step and rows."""
 Arrays = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class Pack:
-    """The blocks of one chunk, its place among the chunks, and where it starts.
+class ChunkInputs:
+    """The blocks of one chunk, its index among the chunks, and the index of its first step.
 
-    Blocks are made native: those that a worker was sent lie where the message left them.
+    Blocks become native in byte order and alignment: a block from another worker lies where its
+    message left it.
     """
 
     blocks: Arrays
-    place: Place
+    chunk_index: ChunkIndex
     starts: tuple[int, ...]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "blocks", tuple([as_native(block) for block in self.blocks]))
 
     def __reduce__(self) -> Any:
-        return Pack, (self.blocks, self.place, self.starts)
+        return ChunkInputs, (self.blocks, self.chunk_index, self.starts)
 
     def __sizeof__(self) -> int:
         return sum(block.nbytes for block in self.blocks)
@@ -62,20 +63,20 @@ class Pack:
 
 @dataclass(frozen=True, kw_only=True)
 class Recurrence(ABC):
-    """A recurrence without its arrays: what a task must know.
+    """A recurrence without its arrays: the part that every task carries.
 
     Attributes
     ----------
     family : str
-        The folder of its kernels in every backend.
+        Folder of its kernels in every backend, such as ``"scans"`` or ``"grids.table"``.
     dtype, result_dtype : numpy.dtype
-        In which a chunk is computed, and of its results.
+        Dtype of the computation; dtype of the results.
     varying : tuple of tuple of bool
-        Of each block of a pack: the axes along which it is not broadcast, the last ones of all.
+        For each block, whether it varies along its axes, or is broadcast; the last axes of all.
     block_dtypes : tuple of numpy.dtype
-        Of each block of a pack, as its array tells.
+        For each block, the dtype that its array declares.
     method : str
-        Which kernels solve it: one of `methods`, and of `host_methods` in host memory.
+        Name of the kernels: one of `methods`, and of `host_methods` in host memory.
     """
 
     family: ClassVar[str]
@@ -89,84 +90,88 @@ class Recurrence(ABC):
 
     @property
     def results(self) -> int:
-        """Arrays that a chunk gives."""
+        """Number of result arrays of a chunk."""
         return 1
 
     @property
     def indexed_by(self) -> str:
-        """What needs the index of a chunk's first step, for messages; "" where nothing does."""
+        """Name of the operand that needs the index of the first step, for messages; or ""."""
         return ""
 
     def __reduce__(self) -> Any:
-        return read_recurrence, (self._written,)
+        return read_recurrence, (self._pickled,)
 
     @cached_property
-    def _written(self) -> bytes:
-        own = {each.name: getattr(self, each.name) for each in fields(self)}
-        # Functions of users may be known in this process alone.
-        return bytes(cloudpickle.dumps((type(self), own)))
+    def _pickled(self) -> bytes:
+        attributes = {field.name: getattr(self, field.name) for field in fields(self)}
+        # Functions of users may be importable in this process only.
+        return bytes(cloudpickle.dumps((type(self), attributes)))
 
     @cached_property
     def _is_full(self) -> bool:
-        """No block is broadcast."""
+        """Whether no block is broadcast."""
         return all(map(all, self.varying))
 
-    def check(self, pack: Pack) -> None:
-        """Raise unless the blocks are of the dtypes that their arrays tell.
+    def check(self, inputs: ChunkInputs) -> None:
+        """Raise TypeError unless each block has the dtype that its array declares.
 
-        Kernels are chosen by these. Dask believes what ``map_blocks`` is told.
+        The dtype selects the kernels, and Dask does not verify what ``map_blocks`` declares.
         """
-        for block, dtype in zip(pack.blocks, self.block_dtypes, strict=True):
+        for block, dtype in zip(inputs.blocks, self.block_dtypes, strict=True):
             if block.dtype != dtype:
                 raise TypeError(
-                    f"operands must have chunks of the dtype that their array tells, {dtype}; "
-                    f"chunk {pack.place} is {block.dtype}. Give map_blocks, or what else made "
-                    f"the array, the right dtype or meta"
+                    f"operands must have chunks of the dtype that their array declares, {dtype}; "
+                    f"chunk {inputs.chunk_index} is {block.dtype}. Pass the right dtype or meta to "
+                    f"map_blocks, or to the function that made the array"
                 )
 
     def check_chunks(self, chunks: Sequence[Sequence[Any]]) -> None:  # noqa: B027
         """Raise unless Dask arrays in these chunks, one tuple an axis, can be solved."""
 
-    def shape(self, pack: Pack) -> Shape:
-        """The shape of a chunk's result; unknown sizes are checked here, where they show."""
-        ndim, (first, *others) = len(pack.place), (block.shape for block in pack.blocks)
+    def shape(self, inputs: ChunkInputs) -> Shape:
+        """Return the shape of a chunk's result; raise ValueError if its blocks disagree.
+
+        Chunks of unknown sizes are first checked here.
+        """
+        ndim, (first, *others) = len(inputs.chunk_index), (block.shape for block in inputs.blocks)
         if self._is_full and len(first) == ndim and all(shape == first for shape in others):
             return first
         lengths: list[set[int]] = [set() for _ in range(ndim)]
-        for block, varying in zip(pack.blocks, self.varying, strict=True):
+        for block, varying in zip(inputs.blocks, self.varying, strict=True):
             for k, length, is_varying in zip(
                 range(ndim - block.ndim, ndim), block.shape, varying, strict=True
             ):
                 if is_varying:
                     lengths[k].add(length)
-        if any(len(found) > 1 for found in lengths):
-            shapes = " and ".join(str(block.shape) for block in pack.blocks)
+        if any(len(sizes) > 1 for sizes in lengths):
+            shapes = " and ".join(str(block.shape) for block in inputs.blocks)
             raise ValueError(
-                f"operands must have chunks of the same sizes; chunk {pack.place} got {shapes}"
+                f"operands must have chunks of the same sizes; chunk {inputs.chunk_index} got "
+                f"{shapes}"
             )
-        return tuple(found.pop() if found else 1 for found in lengths)
+        return tuple(sizes.pop() if sizes else 1 for sizes in lengths)
 
-    def given(self, operands: Sequence[Any], initial: Sequence[Any]) -> list[Any]:
-        """What :meth:`again` takes of a call, in the order of the public function's arguments."""
+    def solver_arguments(self, operands: Sequence[Any], initial: Sequence[Any]) -> list[Any]:
+        """Return the operands of a prepared solver, in the order of the public function."""
         return [*operands, *initial]
 
-    def again(
-        self, backend: Backend, pack: Pack, shape: Shape, initial: Arrays, results: Arrays
-    ) -> Again | None:
-        """What determines other arrays, alike in all but their values, that are one chunk.
+    def prepare_solver(
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, initial: Arrays, results: Arrays
+    ) -> PreparedSolver | None:
+        """Return a solver for other arrays of the same shapes and dtypes, in one chunk.
 
-        `initial` are the states of :meth:`AlongAxis.enter_whole`, `results` as for `determine`.
-        None where that is not to be had, or something was copied when it was laid out; see
+        `initial` are the states of :meth:`AlongAxis.whole_carry_in`, `results` as for
+        `determine`. None if the call cannot be prepared, or its layout needs a copy; see
         :class:`.kernels.Kernels`.
         """
         return None
 
 
 @lru_cache(maxsize=256)
-def read_recurrence(written: bytes) -> Recurrence:
-    """A recurrence as it was pickled: it is in every task, but read once a process."""
-    kind, own = pickle.loads(written)
-    return kind(**own)
+def read_recurrence(pickled: bytes) -> Recurrence:
+    """Unpickle a recurrence once a process; every task of a graph has it."""
+    cls, attributes = pickle.loads(pickled)
+    return cls(**attributes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,102 +183,106 @@ class AlongAxis(Recurrence):
     axis : int
         0 or more.
     reverse : bool
-        The last step acts first.
+        Whether the last step acts first.
     state_dtype : numpy.dtype
-        Of the states between chunks.
+        Dtype of the states between chunks.
     state_shape : tuple of int
-        Axes that the states before the first step have ahead of those of the rows.
+        Leading axes of the states before the first step; the axes of the rows follow.
     states : int
-        Scalars of the state, a row.
-    is_exit_asked : bool
-        Somebody asks for the states after the last chunk, which is summarised then as well.
+        Scalars in the state of one row.
+    returns_final_state : bool
+        Whether the states after the last chunk are requested; the last chunk is then summarised.
     is_two_sided : bool
-        A chunk needs the summaries of all chunks of its row, not of those before it alone.
-    ends_alike : bool
-        A chunk that was begun ends in the same state from every finite entry, and `finish` writes
-        over the same steps from all of them.
+        Whether a chunk needs the summaries of all chunks of its row, not only of those before it.
+    has_fixed_carry_out : bool
+        Whether a speculative chunk ends in the same state for every finite carry-in, and
+        `correct` writes the same steps for all of them.
     """
 
     is_two_sided: ClassVar[bool] = False
-    ends_alike: ClassVar[bool] = False
+    has_fixed_carry_out: ClassVar[bool] = False
     axis: int
     reverse: bool = False
     state_dtype: np.dtype[Any]
     state_shape: Shape = ()
     states: int
-    is_exit_asked: bool = False
+    returns_final_state: bool = False
 
-    def sample(self, number: int) -> float:
-        """A value for a block of a pack with which every chunk can be solved."""
+    def example_value(self, number: int) -> float:
+        """Return a value for block `number` with which every chunk can be solved."""
         return 0.5
 
-    def rest(self) -> Arrays:
-        """States before the first step, all 0, in the form in which they are given."""
+    def zero_state(self) -> Arrays:
+        """Return states of zero before the first step, in the form of `initial`."""
         return ()
 
     def for_warm_up(self) -> AlongAxis:
-        """The recurrence for chunks of :meth:`sample`, whose results are not used."""
+        """Return the recurrence for chunks of `example_value`, whose results are not used."""
         return self
 
     @abstractmethod
-    def enter(self, initial: Sequence[Any], shape: Shape) -> Any:
-        """The entry of a first chunk of this shape, from arrays (state_shape, *rows)."""
+    def first_carry_in(self, initial: Sequence[Any], shape: Shape) -> Any:
+        """Return the carry-in of a first chunk of this shape, from arrays (state_shape, *rows)."""
 
-    def enter_whole(self, backend: Backend, initial: Sequence[Any], shape: Shape) -> Any:
-        """The entry of an array that is one chunk, as the kernels of a backend take it."""
-        return self.enter(initial, shape)
+    def whole_carry_in(self, backend: Backend, initial: Sequence[Any], shape: Shape) -> Any:
+        """Return the carry-in of an array that is one chunk, as kernels of the backend take it."""
+        return self.first_carry_in(initial, shape)
 
     @abstractmethod
-    def precompute(self, backend: Backend, pack: Pack, shape: Shape) -> Summarise:
+    def precompute(self, backend: Backend, inputs: ChunkInputs, shape: Shape) -> Summarise:
         """Launch the summary of a chunk: numbers and arrays in host memory, no functions."""
 
     @abstractmethod
-    def propagate(self, kernels: Kernels, summaries: Sequence[Any], entry: Any) -> list[Any]:
-        """The entries of chunks in the order of the recurrence, and of the chunk after them.
+    def propagate(self, kernels: Kernels, summaries: Sequence[Any], carry_in: Any) -> list[Any]:
+        """Return the carry-ins of these chunks, in the recurrence's order, and the one after them.
 
-        `entry` is that of the first of them. Along a line no chunk comes after the last.
+        `carry_in` is that of the first chunk. A two-sided recurrence has none after the last.
         """
 
     @abstractmethod
     def determine(
-        self, backend: Backend, pack: Pack, shape: Shape, entry: Any, out: Arrays = ()
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, carry_in: Any, out: Arrays = ()
     ) -> tuple[Arrays, Any]:
-        """The results of a chunk, written to `out` where it is given, and its exit or None.
+        """Return the results of a chunk, written to `out` if given, and its carry-out or None.
 
-        None for `entry` is what no states before the first step are: a call without them.
+        A `carry_in` of None stands for a call without states before the first step.
         """
 
     @property
-    def forgets(self) -> bool:
-        """Whether its chunks may forget their entries, and be begun where a backend can."""
+    def is_contractive(self) -> bool:
+        """Whether chunks may turn out not to depend on their carry-ins."""
         return False
 
-    def may_begin(self, shape: Sequence[float], is_on_gpu: bool) -> bool:
-        """Whether a chunk of this shape can be begun, and should; inf for unknown lengths."""
+    def may_speculate(self, shape: Sequence[float], is_on_gpu: bool) -> bool:
+        """Return whether to try speculation on a chunk of this shape; inf for unknown lengths."""
         return False
 
-    def begin(self, backend: Backend, pack: Pack, shape: Shape) -> Begin | None:
-        """Launch what determines a chunk from another entry than its own, and summarises it.
+    def speculate(
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape
+    ) -> SpeculationWait | None:
+        """Launch one pass that determines a chunk from a provisional carry-in and summarises it.
 
-        None, or a wait for None, where it does not forget its entry: it waits for that. The choice
-        depends on the chunk alone, so that it has the same bits wherever it is solved.
+        None, or a wait that returns None, if the chunk depends on its carry-in. The choice is a
+        function of the chunk alone: its bits are the same wherever it is solved.
         """
         return None
 
-    def finish(self, backend: Backend, shape: Shape, begun: Begun, entry: Any) -> Arrays:
-        """The results of a chunk that was begun. They may be written twice, from one entry.
+    def correct(
+        self, backend: Backend, shape: Shape, speculation: Speculation, carry_in: Any
+    ) -> Arrays:
+        """Return the results of a speculative chunk. May run twice with the same carry-in.
 
-        Where chunks end alike the first time may be from another one, which is finite.
+        If the recurrence has a fixed carry-out, the first run may have any finite carry-in.
         """
         raise NotImplementedError
 
-    def leave(self, exit: Any, shape: Shape) -> Any:
-        """The entry after the last chunk, of this shape, as an array (state_shape, *rows)."""
+    def final_state(self, carry_out: Any, shape: Shape) -> Any:
+        """Return the state after a last chunk of this shape, as an array (state_shape, *rows)."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line(AlongAxis):
-    """Two-sided: the summaries of all chunks of a row make a small system, solved in one task."""
+    """A two-sided recurrence: the summaries of a row form a small system, solved in one task."""
 
     is_two_sided: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""The contract of chains: a chunk needs the chunks before it alone, or nobody where it forgets."""
+"""The contract of chains, where each chunk depends on the chunks before it only."""
 
 from __future__ import annotations
 
@@ -12,55 +12,60 @@ from ..arrays.chunk import Chunk
 from ..arrays.kinds import is_on_gpu, is_writeable
 from ..arrays.layout import as_result
 from .kernels import Backend, Kernels
-from .recurrence import AlongAxis, Arrays, Pack, Shape
-from .speculation import Begin, Begun
+from .recurrence import AlongAxis, Arrays, ChunkInputs, Shape
+from .speculation import Speculation, SpeculationWait
 
 logger = logging.getLogger("mgrec")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chain(AlongAxis):
-    """Summaries compose: a chunk needs those of the chunks before it."""
+    """A recurrence whose summaries compose: a chunk needs those of the chunks before it."""
 
     @property
     @abstractmethod
     def algebra(self) -> Any:
-        """What kernels are given beside a chunk: a transfer map, or a cascade of sections."""
+        """The argument of kernels besides the chunk: a transfer map, or a cascade of sections."""
 
     @abstractmethod
-    def lay_out(self, pack: Pack, shape: Shape) -> Chunk:
-        """A chunk, whose result is of this shape, laid out for kernels."""
+    def lay_out(self, inputs: ChunkInputs, shape: Shape) -> Chunk:
+        """Return a chunk, with results of this shape, in the layout of the kernels."""
 
     @abstractmethod
-    def advance(self, kernels: Kernels, summary: Any, entry: Any) -> Any:
-        """The entry of the chunk after, from the summary and the entry of a chunk."""
+    def advance(self, kernels: Kernels, summary: Any, carry_in: Any) -> Any:
+        """Return the carry-in of the next chunk, from a chunk's summary and carry-in."""
 
-    def propagate(self, kernels: Kernels, summaries: Sequence[Any], entry: Any) -> list[Any]:
-        entries = [entry]
+    def propagate(self, kernels: Kernels, summaries: Sequence[Any], carry_in: Any) -> list[Any]:
+        carry_ins = [carry_in]
         for summary in summaries:
-            entries.append(self.advance(kernels, summary, entries[-1]))
-        return entries
+            carry_ins.append(self.advance(kernels, summary, carry_ins[-1]))
+        return carry_ins
 
-    def begin(self, backend: Backend, pack: Pack, shape: Shape) -> Begin | None:
-        begin = backend.kernels(self.family).begin
-        if begin is None or not self.may_begin(shape, any(map(is_on_gpu, pack.blocks))):
+    def speculate(
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape
+    ) -> SpeculationWait | None:
+        speculate = backend.kernels(self.family).speculate
+        is_on_device = any(map(is_on_gpu, inputs.blocks))
+        if speculate is None or not self.may_speculate(shape, is_on_device):
             return None
-        chunk = self.lay_out(pack, shape)
+        chunk = self.lay_out(inputs, shape)
         results = tuple([backend.empty(chunk.shape, self.dtype) for _ in range(self.results)])
-        wait = begin(self.algebra, chunk, results)
+        wait = speculate(self.algebra, chunk, results)
 
-        def begun() -> Begun | None:
-            found = wait()
-            if found is None:
+        def wait_for_speculation() -> Speculation | None:
+            outcome = wait()
+            if outcome is None:
                 return None
-            summary, head = found
-            logger.debug("begin: chunk %s forgets its entry", pack.place)
-            return Begun(results, summary, head, head.held)
+            summary, prefix = outcome
+            logger.debug("speculate: chunk %s does not depend on its carry-in", inputs.chunk_index)
+            return Speculation(results, summary, prefix, prefix.operand_bytes)
 
-        return begun if wait else None
+        return wait_for_speculation if wait else None
 
-    def finish(self, backend: Backend, shape: Shape, begun: Begun, entry: Any) -> Arrays:
-        # What came from another worker may be read-only.
-        results = tuple([r if is_writeable(r) else r.copy() for r in begun.results])
-        results = backend.kernels(self.family).finish(begun.head, entry, results)
+    def correct(
+        self, backend: Backend, shape: Shape, speculation: Speculation, carry_in: Any
+    ) -> Arrays:
+        # Results from another worker may be read-only.
+        results = tuple([r if is_writeable(r) else r.copy() for r in speculation.results])
+        results = backend.kernels(self.family).correct(speculation.prefix, carry_in, results)
         return tuple([as_result(result, shape, self.result_dtype) for result in results])

@@ -1,4 +1,4 @@
-"""Chunks that are determined from a provisional entry, before their own is known."""
+"""Chunks that are determined from a provisional carry-in, before the true one is known."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Begun:
-    """A chunk that was determined before its entry was known; its operands are not needed again.
+class Speculation:
+    """A chunk determined before its carry-in is known. Its operands are not needed any more.
 
     Attributes
     ----------
     results : tuple of arrays
-        In the form of the kernels. `finish` writes into them: nobody else may see them.
-    summary : what `precompute` gives
-    head : what `finish` needs besides
-    held : int
-        Bytes of the operands that `head` holds.
+        In the layout of the kernels. `correct` writes into them: share them with no one else.
+    summary : what `precompute` returns
+    prefix : what `correct` needs besides
+    operand_bytes : int
+        Size of the operands that `prefix` references.
     """
 
     results: tuple[Any, ...]
     summary: Any
-    head: Any
-    held: int = 0
+    prefix: Any
+    operand_bytes: int = 0
 
     def __sizeof__(self) -> int:
-        return self.held + sum(result.nbytes for result in self.results)
+        return self.operand_bytes + sum(result.nbytes for result in self.results)
 
 
-Begin = Callable[[], Begun | None]
-"""Waits for a chunk that is being begun; None where it does not forget its entry after all."""
+SpeculationWait = Callable[[], Speculation | None]
+"""Waits for a speculative chunk; None if the chunk turns out to depend on its carry-in."""

@@ -9,37 +9,37 @@ from typing import Any
 
 from .grid import Grid
 from .kernels import Backend
-from .recurrence import Pack
+from .recurrence import ChunkInputs
 
 
 @dataclass(frozen=True, kw_only=True)
 class Traceback(Grid):
-    """A grid without results, through which a path goes back when all its edges are known.
+    """A grid without results, through which a path is traced once all edges are known.
 
-    From a tile the path goes on in the one above, to the left, or between the two. A tile is
-    determined again where the path crosses it, from the same edges.
+    From a tile the path continues in the tile above, to the left, or diagonally between them.
+    A tile that the path crosses is determined a second time, from the same edges.
     """
 
     @abstractmethod
-    def begin(self, edges: Any) -> Any:
-        """The path before the first tile of the way back, from the edges of the last tile."""
+    def start_path(self, edges: Any) -> Any:
+        """Return the path at the last tile, where the traceback starts, from its edges."""
 
     @abstractmethod
     def follow(
-        self, backend: Backend, pack: Pack, above: Any, left: Any, paths: Sequence[Any]
+        self, backend: Backend, inputs: ChunkInputs, above: Any, left: Any, paths: Sequence[Any]
     ) -> tuple[Any, Any]:
-        """The path when it has left a tile, and the piece of it there; None where there is none.
+        """Return the path where it leaves a tile, and its piece in the tile or None.
 
         Parameters
         ----------
-        above, left : what the tiles there hand on, or None at the border of the array
+        above, left : exported edges of these tiles, or None at the border of the array
         paths : sequence
-            As the tiles below and to the right leave it, of which one may be behind the other.
+            The paths from the tiles below and to the right; one of them may be further along.
         """
 
     @abstractmethod
     def join(self, edges: Any, path: Any, pieces: Sequence[Any]) -> Any:
-        """The result, from the edges of the last tile, the path's begin and all pieces.
+        """Return the result, from the edges of the last tile, the path's start and its pieces.
 
-        Pieces are in the order of tiles, which is that of the path.
+        Pieces are in the order of tiles, which is the order of the path.
         """

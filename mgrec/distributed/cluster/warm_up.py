@@ -12,9 +12,9 @@ import numpy as np
 from distributed.diagnostics.plugin import WorkerPlugin
 
 from ...core.arrays.kinds import is_on_gpu
-from ...core.contract.recurrence import AlongAxis, Pack
-from ..tasks.begun import determine_again
+from ...core.contract.recurrence import AlongAxis, ChunkInputs
 from ..tasks.phases import determine_block, precompute_block, propagate_group
+from ..tasks.speculation import determine_from_blocks
 
 # On a CPU no kernel depends on the length of a row beyond this, nor on more numbers of a chunk.
 LONGEST, LARGEST = 4096, 1 << 19
@@ -46,18 +46,20 @@ class WarmUp(WorkerPlugin):  # type: ignore[misc]
             ndim = max(len(shape) for shape in shapes)
             most = longest(np.broadcast_shapes(*shapes), self.recurrence.axis)
             blocks = tuple(
-                _filled(meta, shape, self.recurrence.sample(number), most[ndim - len(shape) :])
+                _filled(
+                    meta, shape, self.recurrence.example_value(number), most[ndim - len(shape) :]
+                )
                 for number, (meta, shape) in enumerate(zip(self.metas, shapes, strict=True))
             )
-            self._solve(Pack(blocks, (0,) * ndim, (0,) * ndim))
+            self._solve(ChunkInputs(blocks, (0,) * ndim, (0,) * ndim))
 
-    def _solve(self, pack: Pack) -> None:
+    def _solve(self, inputs: ChunkInputs) -> None:
         """Solve a chunk as if it forgot its entry and as if it did not."""
         recurrence = self.recurrence.for_warm_up()
-        summary = precompute_block(pack, recurrence)
-        entries = propagate_group(recurrence, [summary], recurrence.rest())
-        determine_block(recurrence, pack, entries, 0)
-        determine_again(recurrence, pack, entries, 0)
+        summary = precompute_block(inputs, recurrence)
+        entries = propagate_group(recurrence, [summary], recurrence.zero_state())
+        determine_block(recurrence, inputs, entries, 0)
+        determine_from_blocks(recurrence, inputs, entries, 0)
 
 
 def longest(shape: tuple[int, ...], axis: int) -> list[int]:

@@ -25,7 +25,7 @@ from ..logs import log_solve
 from ..tasks.limits import check_chunks
 from .cuts import Cut
 from .groups import group_size
-from .held import Held, is_held
+from .held import Held, is_persisted
 from .operands import align, reference_chunks
 from .packed import Packed
 from .rows import Layers
@@ -38,7 +38,7 @@ from .whole import solve_whole
 MANY_CHUNKS = 2000
 
 Solved = tuple[tuple[Any, ...], Any]
-"""The results, one array a scalar of the state, and the exit, or None."""
+"""The results, one array a scalar of the state, and the carry-out, or None."""
 
 
 def cut(problem: Problem) -> Cut:
@@ -56,16 +56,16 @@ def cut(problem: Problem) -> Cut:
 
 
 def solve(problem: Problem) -> Solved:
-    """Build the lazy results of a problem, and its lazy exit where it is asked for."""
+    """Build the lazy results of a problem, and its lazy carry-out where it is asked for."""
     own = cut(problem)
     recurrence, blocks = own.recurrence, own.blocks
     if recurrence.results:
         check_chunks(blocks[0]._meta, own.chunks, recurrence.dtype)
-    are_held = all(map(is_held, blocks))
+    are_persisted = all(map(is_persisted, blocks))
     # An array has the same name when it is persisted, but the propagations over held chunks are
     # others: a scheduler that still knows those of a lazy solve would mix the two up.
     names = [block.name for block in blocks]
-    token = tokenize(recurrence, names, own.initial, own.chunks, problem.memory, are_held)
+    token = tokenize(recurrence, names, own.initial, own.chunks, problem.memory, are_persisted)
     if isinstance(recurrence, Swept) and is_cut(own):
         solved: Solved = solve_sweeps(own, token), None
     elif isinstance(recurrence, Traceback):
@@ -76,10 +76,10 @@ def solve(problem: Problem) -> Solved:
         solved = solve_whole(own, token), None
     else:
         _advise(own.count)
-        layers: Layers = Held(own, token) if are_held else Packed(own, token, problem.memory)
-        solved = layers.chain(group_size(own.chunks, recurrence, are_held))
-    results, exit = solved
-    log_solve((*results, exit)[0])
+        layers: Layers = Held(own, token) if are_persisted else Packed(own, token, problem.memory)
+        solved = layers.chain(group_size(own.chunks, recurrence, are_persisted))
+    results, carry_out = solved
+    log_solve((*results, carry_out)[0])
     return solved
 
 

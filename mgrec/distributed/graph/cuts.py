@@ -13,7 +13,7 @@ from distributed import Future
 
 from ...core.arrays.kinds import is_on_gpu
 from ...core.arrays.layout import has_unknown_sizes
-from ...core.contract.recurrence import Place, Where
+from ...core.contract.recurrence import ChunkIndex, ChunkPosition
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Cut:
     def is_last_asked(self) -> bool:
         """Whether the summary of the last chunk along the axis is needed."""
         is_needed = self.recurrence.is_two_sided and self.count > 1
-        return is_needed or self.recurrence.is_exit_asked
+        return is_needed or self.recurrence.returns_final_state
 
     @property
     def is_summarised(self) -> bool:
@@ -61,18 +61,18 @@ class Cut:
     @property
     def is_whole(self) -> bool:
         """Whether every row is whole in its chunk and begins without states."""
-        return self.count == 1 and not self.initial and not self.recurrence.is_exit_asked
+        return self.count == 1 and not self.initial and not self.recurrence.returns_final_state
 
     @property
     def has_unknown_sizes(self) -> bool:
         return has_unknown_sizes(self.chunks)
 
     @property
-    def may_begin(self) -> bool:
-        """Whether some chunk may be begun before its entry is known."""
+    def may_speculate(self) -> bool:
+        """Whether some chunk may be begun before its carry-in is known."""
         largest = tuple(max(inf if isnan(n) else n for n in lengths) for lengths in self.chunks)
         is_device = any(is_on_gpu(block._meta) for block in self.blocks)
-        return bool(self.recurrence.may_begin(largest, is_device))
+        return bool(self.recurrence.may_speculate(largest, is_device))
 
     @cached_property
     def _starts(self) -> list[list[int]]:
@@ -87,22 +87,29 @@ class Cut:
             found.append((block.name, offset, None if numblocks == counts[offset:] else numblocks))
         return found
 
-    def at(self, place: Place) -> Where:
+    def at(self, chunk_index: ChunkIndex) -> ChunkPosition:
         """A chunk's place, and the indices of its first step and rows."""
-        return place, tuple(map(getitem, self._starts, place))
+        return chunk_index, tuple(map(getitem, self._starts, chunk_index))
 
-    def keys(self, place: Place) -> list[Any]:
+    def keys(self, chunk_index: ChunkIndex) -> list[Any]:
         """Of the blocks of a chunk."""
         return [
-            (name, *(place[offset:] if numblocks is None else within(place[offset:], numblocks)))
+            (
+                name,
+                *(
+                    chunk_index[offset:]
+                    if numblocks is None
+                    else within(chunk_index[offset:], numblocks)
+                ),
+            )
             for name, offset, numblocks in self._own
         ]
 
-    def shapes(self, place: Place) -> tuple[tuple[int, ...], ...]:
+    def shapes(self, chunk_index: ChunkIndex) -> tuple[tuple[int, ...], ...]:
         """Of the blocks of a chunk."""
         return tuple(
             tuple(lengths[k] for lengths, k in zip(block.chunks, key[1:], strict=True))
-            for block, key in zip(self.blocks, self.keys(place), strict=True)
+            for block, key in zip(self.blocks, self.keys(chunk_index), strict=True)
         )
 
     def futures(self) -> list[Future]:
@@ -110,9 +117,9 @@ class Cut:
         return [v for block in self.blocks for v in block.dask.layers[block.name].values()]
 
 
-def within(place: Place, numblocks: tuple[int, ...]) -> Place:
+def within(chunk_index: ChunkIndex, numblocks: tuple[int, ...]) -> ChunkIndex:
     """A chunk's place in an array that is broadcast along axes of one chunk."""
-    return tuple(0 if n == 1 else k for k, n in zip(place, numblocks, strict=True))
+    return tuple(0 if n == 1 else k for k, n in zip(chunk_index, numblocks, strict=True))
 
 
 def starts_of(lengths: tuple[Any, ...]) -> list[int]:

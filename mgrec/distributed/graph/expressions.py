@@ -113,11 +113,11 @@ def _named_anew(tasks: dict[Any, Any], renamed: dict[str, str], fresh: Any) -> d
     def named(key: Any) -> Any:
         return _with_name(key, names[_name_of(key)])
 
-    anew = {}
+    renamed = {}
     for key, task in tasks.items():
         used = {at: named(at) for at in task.dependencies if _name_of(at) in names}
-        anew[named(key)] = task.substitute(used, key=named(key))
-    return anew
+        renamed[named(key)] = task.substitute(used, key=named(key))
+    return renamed
 
 
 def _name_of(key: Any) -> str:

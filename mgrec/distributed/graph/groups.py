@@ -19,7 +19,7 @@ ENTRY_BYTES = 64 << 10
 
 
 def group_size(
-    chunks: tuple[tuple[Any, ...], ...], recurrence: AlongAxis, is_held: bool = False
+    chunks: tuple[tuple[Any, ...], ...], recurrence: AlongAxis, is_persisted: bool = False
 ) -> int:
     """Chunks along the axis in one group.
 
@@ -34,7 +34,7 @@ def group_size(
     -------
     int
         At most 32, with at most 64 MiB of operands; or at most 128 where operands are held.
-        Fewer where the group's entries, which travel to each of its chunks, exceed an eighth of a
+        Fewer where the group's carry-ins, which travel to each of its chunks, exceed an eighth of a
         chunk's operands (and 64 KiB). All chunks of a row where the recurrence is two-sided.
     """
     if recurrence.is_two_sided:
@@ -47,6 +47,6 @@ def group_size(
     entry = max(1, rows * recurrence.state_dtype.itemsize * recurrence.states)
     by_memory = GROUP_BYTES // operands
     by_travel = max(ENTRY_BYTES, operands // 8) // entry
-    if is_held:
+    if is_persisted:
         return max(1, min(LARGEST_HELD, by_travel))
     return max(1, min(LARGEST, by_memory, by_travel))

@@ -6,11 +6,11 @@
               │                         propagate g ─ (propagate g + 1)
               └─ determine k ──────────────────┘
 
-``pack`` would bring the loads of a chunk to one worker: here they are there. One task precomputes
+``inputs`` would bring the loads of a chunk to one worker: here they are there. One task precomputes
 a run of chunks that lie on one worker, as the scheduler says: a chunk then costs little more than
 one task. Two chunks take three rounds instead of four.
 
-Where chunks may forget their entries ``begin`` takes the place of ``precompute``: what it begins
+Where chunks may forget their carry-ins ``begin`` takes the place of ``precompute``: what it begins
 stays on its worker, and ``determine`` finds it there.
 """
 
@@ -25,9 +25,9 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from dask.task_spec import List, Task, TaskRef
 from distributed import Future
 
-from ...core.contract.recurrence import Place
-from ..tasks.begun import begin_held, finish_held
-from ..tasks.phases import determine_held, precompute_held, propagate_held
+from ...core.contract.recurrence import ChunkIndex
+from ..tasks.phases import determine_persisted, precompute_persisted, propagate_persisted
+from ..tasks.speculation import correct_persisted, speculate_persisted
 from .cuts import Cut
 from .rows import Layer, Layers, extended, rows_of
 
@@ -39,7 +39,7 @@ FEW = 6
 RUN = 32
 
 
-def is_held(array: da.Array) -> bool:
+def is_persisted(array: da.Array) -> bool:
     """Whether all blocks of an array are on workers, or being computed there.
 
     Blocks in this process may go to any worker: they need their pack.
@@ -55,35 +55,39 @@ class Held(Layers):
         self.where, self.threads = _find(cut)
         super().__init__(cut, _named_by(token, self.where, self.threads))
         self.summaries: Layer = {}
-        self.may_begin = cut.may_begin
-        if self.may_begin:
+        self.may_speculate = cut.may_speculate
+        if self.may_speculate:
             self.names = (f"begin-{self.token}", *self.names[1:])
-        self.run_of: dict[Place, tuple[TaskRef, int]] = {}
-        places = rows_of(cut.chunks)
-        self.refs = {place: tuple(map(TaskRef, cut.keys(place))) for place in places}
+        self.run_of: dict[ChunkIndex, tuple[TaskRef, int]] = {}
+        chunk_indices = rows_of(cut.chunks)
+        self.refs = {
+            chunk_index: tuple(map(TaskRef, cut.keys(chunk_index))) for chunk_index in chunk_indices
+        }
 
-    def propagate(self, places: list[Place], before: Any, key: tuple[Any, ...]) -> None:
-        cut, name, runs = self.cut, self.names[0], self._runs(places)
-        summarise = begin_held if self.may_begin else precompute_held
+    def propagate(self, chunk_indices: list[ChunkIndex], before: Any, key: tuple[Any, ...]) -> None:
+        cut, name, runs = self.cut, self.names[0], self._runs(chunk_indices)
+        summarise = speculate_persisted if self.may_speculate else precompute_persisted
         for run in runs:
             own = (name, *run[0])
-            refs = List(*(ref for place in run for ref in self.refs[place]))
+            refs = List(*(ref for chunk_index in run for ref in self.refs[chunk_index]))
             about = tuple(map(cut.at, run))
             self.summaries[own] = Task(own, summarise, cut.recurrence, about, refs)
-            self.run_of |= {place: (TaskRef(own), k) for k, place in enumerate(run)}
-        order = {place: (n, k) for n, run in enumerate(runs) for k, place in enumerate(run)}
+            self.run_of |= {chunk_index: (TaskRef(own), k) for k, chunk_index in enumerate(run)}
+        order = {
+            chunk_index: (n, k) for n, run in enumerate(runs) for k, chunk_index in enumerate(run)
+        }
         asked = List(*(TaskRef((name, *run[0])) for run in runs))
-        in_order = tuple(order[place] for place in places)
-        self.entries[key] = Task(key, propagate_held, cut.recurrence, in_order, asked, before)
+        in_order = tuple(order[chunk_index] for chunk_index in chunk_indices)
+        self.entries[key] = Task(key, propagate_persisted, cut.recurrence, in_order, asked, before)
 
-    def determine(self, place: Place, entries: TaskRef, number: int) -> None:
-        key, cut = (self.names[2], *place), self.cut
-        given = (cut.recurrence, cut.at(place), entries, number)
-        if self.may_begin:
-            own = (*self.run_of.get(place, (None, 0)), *self.refs[place])
-            self.results[key] = Task(key, finish_held, *given, *own)
+    def determine(self, chunk_index: ChunkIndex, entries: TaskRef, number: int) -> None:
+        key, cut = (self.names[2], *chunk_index), self.cut
+        given = (cut.recurrence, cut.at(chunk_index), entries, number)
+        if self.may_speculate:
+            own = (*self.run_of.get(chunk_index, (None, 0)), *self.refs[chunk_index])
+            self.results[key] = Task(key, correct_persisted, *given, *own)
         else:
-            self.results[key] = Task(key, determine_held, *given, *self.refs[place])
+            self.results[key] = Task(key, determine_persisted, *given, *self.refs[chunk_index])
 
     def graph(self, initial: list[da.Array]) -> HighLevelGraph:
         first, second, *_ = self.names
@@ -97,15 +101,15 @@ class Held(Layers):
     @property
     def read(self) -> set[str]:
         blocks = {block.name for block in self.cut.blocks}
-        return {self.names[0], *blocks} if self.may_begin and self.cut.is_summarised else blocks
+        return {self.names[0], *blocks} if self.may_speculate and self.cut.is_summarised else blocks
 
-    def _runs(self, places: list[Place]) -> list[list[Place]]:
+    def _runs(self, chunk_indices: list[ChunkIndex]) -> list[list[ChunkIndex]]:
         """Chunks that one worker holds together, in runs that keep its threads busy."""
-        by_worker: dict[Any, list[Place]] = {}
-        for place in places:
-            first, *others = (self.where.get(ref.key, ()) for ref in self.refs[place])
+        by_worker: dict[Any, list[ChunkIndex]] = {}
+        for chunk_index in chunk_indices:
+            first, *others = (self.where.get(ref.key, ()) for ref in self.refs[chunk_index])
             common = [each for each in first if all(each in other for other in others)]
-            by_worker.setdefault(min(common, default=place), []).append(place)
+            by_worker.setdefault(min(common, default=chunk_index), []).append(chunk_index)
         runs = []
         for worker, own in by_worker.items():
             size = run_size(len(own), self.threads.get(worker, 1))
@@ -117,11 +121,11 @@ def _named_by(token: str, where: dict[Any, Any], threads: dict[str, int]) -> str
     """A token of where the chunks lie, on which the runs depend.
 
     A scheduler keeps the first task of a name, long after its graph. Without the places in the
-    name it took the runs of one graph for those of another: chunks got each other's entries
+    name it took the runs of one graph for those of another: chunks got each other's carry-ins
     after a worker was lost.
     """
-    places = sorted(map(str, (*where.items(), *threads.items())))
-    return tokenize(token, " ".join(places)) if where else token
+    chunk_indices = sorted(map(str, (*where.items(), *threads.items())))
+    return tokenize(token, " ".join(chunk_indices)) if where else token
 
 
 def run_size(chunks: int, threads: int = 1) -> int:

@@ -6,12 +6,12 @@ The graph from one chunk k of a group g to the result::
                     │                propagate g ─ (propagate g + 1)
                     └─ determine k ──┘
 
-``pack`` gathers the blocks of one chunk, so that its loads fuse into one root task on one worker.
-A propagation takes the summaries of its group and the entries of the group before. ``determine``
-picks its entry from those of its group: a task for each entry would be placed without regard to
-data.
+``inputs`` gathers the blocks of one chunk, so that its loads fuse into one root task on one worker.
+A propagation takes the summaries of its group and the carry-ins of the group before. ``determine``
+picks its carry-in from those of its group: Dask would place a task for each carry-in without regard
+to data.
 
-Where chunks may forget their entries the loads, the pack and ``begin`` are one task::
+Where chunks may forget their carry-ins the loads, the pack and ``begin`` are one task::
 
     loads ─ begin k ─┬─ precompute k ─┐
                      │                propagate g ─ (propagate g + 1)
@@ -34,20 +34,20 @@ from dask.layers import ArrayValuesDep
 from dask.task_spec import List, Task, TaskRef
 
 from ...core.arrays.kinds import is_on_gpu
-from ...core.contract.recurrence import Place
-from ..tasks.begun import (
-    begin_block,
-    determine_again,
-    finish_block,
-    precompute_again,
-    summarise_block,
-)
+from ...core.contract.recurrence import ChunkIndex
 from ..tasks.phases import (
     determine_block,
-    pack_blocks,
+    inputs_of_blocks,
     precompute_block,
     propagate_group,
-    propagate_packs,
+    propagate_inputs,
+)
+from ..tasks.speculation import (
+    correct_block,
+    determine_from_blocks,
+    precompute_from_blocks,
+    speculate_block,
+    summarise_block,
 )
 from .cuts import Cut, starts_of
 from .operands import read_again
@@ -65,28 +65,30 @@ class Packed(Layers):
         super().__init__(cut, token)
         summarise: Callable[..., Any] = precompute_block
         self.finish: Callable[..., Any] = determine_block
-        self.packs = self.again = _pack(cut, cut.blocks, f"pack-{token}")
+        self.inputs_of_chunks = self.again = _inputs(cut, cut.blocks, f"pack-{token}")
         if memory == "two-pass":
             fresh = [read_again(block, token) for block in cut.blocks]
-            self.again = _pack(cut, fresh, f"pack-again-{token}")
-            if cut.may_begin:
-                summarise, self.finish = precompute_again, determine_again
-        elif cut.may_begin:
-            self.packs = self.again = _each(cut, begin_block, self.packs, f"begin-{token}")
-            summarise, self.finish = summarise_block, finish_block
+            self.again = _inputs(cut, fresh, f"pack-again-{token}")
+            if cut.may_speculate:
+                summarise, self.finish = precompute_from_blocks, determine_from_blocks
+        elif cut.may_speculate:
+            self.inputs_of_chunks = self.again = _each(
+                cut, speculate_block, self.inputs_of_chunks, f"begin-{token}"
+            )
+            summarise, self.finish = summarise_block, correct_block
         self.is_small = _is_small(cut)
-        self.summarised = self.packs
+        self.summarised = self.inputs_of_chunks
         if not self.is_small:
-            self.summarised = _each(cut, summarise, self.packs, self.names[0])
+            self.summarised = _each(cut, summarise, self.inputs_of_chunks, self.names[0])
 
-    def propagate(self, places: list[Place], before: Any, key: tuple[Any, ...]) -> None:
-        refs = (TaskRef((self.summarised.name, *place)) for place in places)
-        phase = propagate_packs if self.is_small else propagate_group
+    def propagate(self, chunk_indices: list[ChunkIndex], before: Any, key: tuple[Any, ...]) -> None:
+        refs = (TaskRef((self.summarised.name, *chunk_index)) for chunk_index in chunk_indices)
+        phase = propagate_inputs if self.is_small else propagate_group
         self.entries[key] = Task(key, phase, self.cut.recurrence, List(*refs), before)
 
-    def determine(self, place: Place, entries: TaskRef, number: int) -> None:
-        key, pack = (self.names[2], *place), TaskRef((self.again.name, *place))
-        self.results[key] = Task(key, self.finish, self.cut.recurrence, pack, entries, number)
+    def determine(self, chunk_index: ChunkIndex, entries: TaskRef, number: int) -> None:
+        key, inputs = (self.names[2], *chunk_index), TaskRef((self.again.name, *chunk_index))
+        self.results[key] = Task(key, self.finish, self.cut.recurrence, inputs, entries, number)
 
     def graph(self, initial: list[da.Array]) -> HighLevelGraph:
         asked = [self.summarised, *initial] if self.cut.is_summarised else initial
@@ -108,13 +110,13 @@ def _is_small(cut: Cut) -> bool:
     return sum(sizes) <= SMALL
 
 
-def _each(cut: Cut, phase: Callable[..., Any], packs: da.Array, name: str) -> da.Array:
+def _each(cut: Cut, phase: Callable[..., Any], inputs_of_chunks: da.Array, name: str) -> da.Array:
     """A phase of each chunk."""
     index = tuple(range(len(cut.chunks)))
     return da.blockwise(
         phase,
         index,
-        packs,
+        inputs_of_chunks,
         index,
         name=name,
         meta=np.empty((0,) * len(index), object),
@@ -123,10 +125,10 @@ def _each(cut: Cut, phase: Callable[..., Any], packs: da.Array, name: str) -> da
     )
 
 
-def _pack(cut: Cut, blocks: Sequence[da.Array], name: str) -> da.Array:
+def _inputs(cut: Cut, blocks: Sequence[da.Array], name: str) -> da.Array:
     index = tuple(range(len(cut.chunks)))
     return da.blockwise(
-        pack_blocks,
+        inputs_of_blocks,
         index,
         *indexed(cut, blocks),
         name=name,

@@ -13,20 +13,20 @@ from dask.array.utils import meta_from_array
 from dask.highlevelgraph import HighLevelGraph
 from dask.task_spec import List, Task, TaskRef
 
-from ...core.contract.recurrence import Place
-from ..tasks.phases import exit_block
+from ...core.contract.recurrence import ChunkIndex
+from ..tasks.phases import final_state_block
 from .cuts import Cut, within
 from .operands import align
 
 Layer = dict[Any, Task]
 
 
-def rows_of(rows: Any) -> Iterator[Place]:
+def rows_of(rows: Any) -> Iterator[ChunkIndex]:
     """The places of all chunks of these axes."""
     return product(*(range(len(lengths)) for lengths in rows))
 
 
-def place_of(row: Place, axis: int, k: int) -> Place:
+def place_of(row: ChunkIndex, axis: int, k: int) -> ChunkIndex:
     """The place of chunk k of a row."""
     return (*row[:axis], k, *row[axis:])
 
@@ -40,8 +40,8 @@ def groups_of(count: int, size: int, reverse: bool) -> list[range]:
 class Layers(ABC):
     """The tasks of a solve, added phase by phase.
 
-    `names` are those of the layers of precompute, propagate, determine and exit; `entries`,
-    `results` and `exits` are the tasks of the last three.
+    `names` are those of the layers of precompute, propagate, determine and carry-out; `entries`,
+    `results` and `carry_outs` are the tasks of the last three.
     """
 
     def __init__(self, cut: Cut, token: str) -> None:
@@ -50,15 +50,15 @@ class Layers(ABC):
         self.names = tuple(f"{phase}-{token}" for phase in phases)
         self.entries: Layer = {}
         self.results: Layer = {}
-        self.exits: Layer = {}
+        self.carry_outs: Layer = {}
 
     @abstractmethod
-    def propagate(self, places: list[Place], before: Any, key: tuple[Any, ...]) -> None:
+    def propagate(self, chunk_indices: list[ChunkIndex], before: Any, key: tuple[Any, ...]) -> None:
         """Add the propagation of a group: the summaries of these chunks, after `before`."""
 
     @abstractmethod
-    def determine(self, place: Place, entries: TaskRef, number: int) -> None:
-        """Add the determination of a chunk, whose entry is that of this number in its group."""
+    def determine(self, chunk_index: ChunkIndex, entries: TaskRef, number: int) -> None:
+        """Add the determination of a chunk, whose carry-in is that of this number in its group."""
 
     @abstractmethod
     def graph(self, initial: list[da.Array]) -> HighLevelGraph:
@@ -70,7 +70,7 @@ class Layers(ABC):
         """Names of the layers that determine reads its operands from."""
 
     def chain(self, size: int) -> tuple[tuple[da.Array, ...], da.Array | None]:
-        """The results, and the exit if it is asked for, with groups of this many chunks."""
+        """The results, and the carry-out if it is asked for, with groups of this many chunks."""
         recurrence, cut = self.cut.recurrence, self.cut
         groups = groups_of(cut.count, size, recurrence.reverse)
         last = groups[-1][-1]
@@ -78,27 +78,29 @@ class Layers(ABC):
         for row in rows_of(cut.rows):
             before: Any = initial(row)
             for group, members in enumerate(groups):
-                places = [place_of(row, recurrence.axis, k) for k in members]
+                chunk_indices = [place_of(row, recurrence.axis, k) for k in members]
                 # The last chunk is summarised only if something needs it.
                 asked = [
-                    at for at, k in zip(places, members, strict=True)
+                    at for at, k in zip(chunk_indices, members, strict=True)
                     if k != last or self.cut.is_last_asked
                 ]  # fmt: skip
                 key = (self.names[1], group, *row)
                 self.propagate(asked, before, key)
                 before = TaskRef(key)
-                for number, place in enumerate(places):
-                    self.determine(place, before, number)
-            if recurrence.is_exit_asked:
+                for number, chunk_index in enumerate(chunk_indices):
+                    self.determine(chunk_index, before, number)
+            if recurrence.returns_final_state:
                 self._leave(row, before)
         graph = self.graph(arrays)
-        return self._results(graph), self._exit(graph) if recurrence.is_exit_asked else None
+        return self._results(graph), self._carry_out(
+            graph
+        ) if recurrence.returns_final_state else None
 
-    def _leave(self, row: Place, entries: TaskRef) -> None:
+    def _leave(self, row: ChunkIndex, entries: TaskRef) -> None:
         recurrence, like = self.cut.recurrence, self.cut.blocks[0]._meta
         key = (self.names[3], *(0 for _ in recurrence.state_shape), *row)
-        self.exits[key] = Task(
-            key, exit_block, recurrence, entries, _like(like, 1, recurrence.dtype)
+        self.carry_outs[key] = Task(
+            key, final_state_block, recurrence, entries, _like(like, 1, recurrence.dtype)
         )
 
     def _results(self, graph: HighLevelGraph) -> tuple[da.Array, ...]:
@@ -112,15 +114,15 @@ class Layers(ABC):
             for number in range(cut.recurrence.results)
         )
 
-    def _exit(self, graph: HighLevelGraph) -> da.Array:
+    def _carry_out(self, graph: HighLevelGraph) -> da.Array:
         cut, name = self.cut, self.names[3]
-        graph = extended(graph, name, self.exits, {self.names[1]})
+        graph = extended(graph, name, self.carry_outs, {self.names[1]})
         chunks = (*((length,) for length in cut.recurrence.state_shape), *cut.rows)
         meta = _like(cut.blocks[0]._meta, len(chunks), cut.recurrence.dtype)
         return da.Array(graph, name, chunks, meta=meta)
 
 
-def _initial(cut: Cut) -> tuple[Callable[[Place], List], list[da.Array]]:
+def _initial(cut: Cut) -> tuple[Callable[[ChunkIndex], List], list[da.Array]]:
     """The initial states of each row of chunks, as a function of the row."""
     own = cut.recurrence.state_shape
     chunks = (*((length,) for length in own), *cut.rows)
@@ -132,11 +134,11 @@ def _initial(cut: Cut) -> tuple[Callable[[Place], List], list[da.Array]]:
         for state in cut.initial
     ]
 
-    def at(row: Place) -> List:
-        place = (*(0 for _ in own), *row)
+    def at(row: ChunkIndex) -> List:
+        chunk_index = (*(0 for _ in own), *row)
         return List(
             *(
-                TaskRef((s.name, *within(place[len(place) - s.ndim :], s.numblocks)))
+                TaskRef((s.name, *within(chunk_index[len(chunk_index) - s.ndim :], s.numblocks)))
                 if isinstance(s, da.Array)
                 else s
                 for s in states
@@ -161,8 +163,10 @@ def component(graph: HighLevelGraph, name: str, chunks: Any, number: int, meta: 
     """One scalar of the state as an array, from determine's tuples."""
     own = f"state-{number}-{name}"
     tasks = {
-        (own, *place): Task((own, *place), _state_of, TaskRef((name, *place)), number)
-        for place in rows_of(chunks)
+        (own, *chunk_index): Task(
+            (own, *chunk_index), _state_of, TaskRef((name, *chunk_index)), number
+        )
+        for chunk_index in rows_of(chunks)
     }
     return da.Array(extended(graph, own, tasks, {name}), own, chunks, meta=meta)
 

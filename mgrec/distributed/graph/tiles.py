@@ -21,8 +21,8 @@ from dask.array.utils import meta_from_array
 from dask.highlevelgraph import HighLevelGraph
 from dask.task_spec import Task, TaskRef
 
-from ...core.contract.recurrence import Place
-from ..tasks.phases import determine_tile, leave_grid
+from ...core.contract.recurrence import ChunkIndex
+from ..tasks.phases import determine_tile, final_result_block
 from .cuts import Cut
 from .rows import Layer, component, extended, rows_of
 
@@ -35,7 +35,7 @@ def solve_tiles(cut: Cut, token: str) -> tuple[tuple[da.Array, ...], da.Array | 
         meta = meta_from_array(cut.blocks[0]._meta, ndim=ndim, dtype=dtype)
         return (component(graph, tiles, cut.chunks, 0, meta),), None
     *_, last = rows_of(cut.chunks)
-    return (), _exit(graph, cut, (tiles, *last), f"exit-{token}")
+    return (), _carry_out(graph, cut, (tiles, *last), f"exit-{token}")
 
 
 def determined(cut: Cut, token: str) -> tuple[HighLevelGraph, str]:
@@ -44,26 +44,26 @@ def determined(cut: Cut, token: str) -> tuple[HighLevelGraph, str]:
     tiles, edges = f"determine-{token}", f"propagate-{token}"
     handed_on = edges if recurrence.results else tiles
     layer: Layer = {}
-    for place in rows_of(cut.chunks):
-        key, blocks = (tiles, *place), map(TaskRef, cut.keys(place))
-        around = (before(place, axis, handed_on) for axis in recurrence.axes)
-        layer[key] = Task(key, determine_tile, recurrence, cut.at(place), *around, *blocks)
+    for chunk_index in rows_of(cut.chunks):
+        key, blocks = (tiles, *chunk_index), map(TaskRef, cut.keys(chunk_index))
+        around = (before(chunk_index, axis, handed_on) for axis in recurrence.axes)
+        layer[key] = Task(key, determine_tile, recurrence, cut.at(chunk_index), *around, *blocks)
         if recurrence.results:
-            layer[edges, *place] = Task((edges, *place), getitem, TaskRef(key), 1)
+            layer[edges, *chunk_index] = Task((edges, *chunk_index), getitem, TaskRef(key), 1)
     graph = HighLevelGraph.merge(*(block.dask for block in cut.blocks))
     return extended(graph, tiles, layer, {block.name for block in cut.blocks}), tiles
 
 
-def before(place: Place, axis: int, name: str) -> TaskRef | None:
+def before(chunk_index: ChunkIndex, axis: int, name: str) -> TaskRef | None:
     """The edges of the tile before one along an axis; None at the border."""
-    if place[axis] == 0:
+    if chunk_index[axis] == 0:
         return None
-    return TaskRef((name, *place[:axis], place[axis] - 1, *place[axis + 1 :]))
+    return TaskRef((name, *chunk_index[:axis], chunk_index[axis] - 1, *chunk_index[axis + 1 :]))
 
 
-def _exit(graph: HighLevelGraph, cut: Cut, last: tuple[Any, ...], name: str) -> da.Array:
+def _carry_out(graph: HighLevelGraph, cut: Cut, last: tuple[Any, ...], name: str) -> da.Array:
     recurrence = cut.recurrence
-    layer: Layer = {(name, 0): Task((name, 0), leave_grid, recurrence, TaskRef(last))}
+    layer: Layer = {(name, 0): Task((name, 0), final_result_block, recurrence, TaskRef(last))}
     graph = extended(graph, name, layer, {last[0]})
     meta = np.empty(0, recurrence.result_dtype)
-    return da.Array(graph, name, ((recurrence.exit_size,),), meta=meta)
+    return da.Array(graph, name, ((recurrence.result_size,),), meta=meta)

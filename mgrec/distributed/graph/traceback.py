@@ -17,8 +17,8 @@ from typing import Any
 from dask.delayed import Delayed
 from dask.task_spec import List, Task, TaskRef
 
-from ...core.contract.recurrence import Place
-from ..tasks.traceback import begin_path, follow_path, join_path
+from ...core.contract.recurrence import ChunkIndex
+from ..tasks.traceback import follow_path, join_path, start_path
 from .cuts import Cut
 from .rows import Layer, extended, rows_of
 from .tiles import before, determined
@@ -27,26 +27,26 @@ from .tiles import before, determined
 def solve_traceback(cut: Cut, token: str) -> Delayed:
     """The lazy result of a grid that is traced back."""
     recurrence, (graph, tiles) = cut.recurrence, determined(cut, token)
-    places, name, first = list(rows_of(cut.chunks)), f"traceback-{token}", f"turn-{token}"
-    last = TaskRef((tiles, *places[-1]))
-    layer: Layer = {first: Task(first, begin_path, recurrence, last)}
-    for place in places:
-        key, blocks = (name, *place), map(TaskRef, cut.keys(place))
-        edges = (before(place, axis, tiles) for axis in recurrence.axes)
-        after = [_after(cut, place, axis, name) for axis in recurrence.axes]
+    chunk_indices, name, first = list(rows_of(cut.chunks)), f"traceback-{token}", f"turn-{token}"
+    last = TaskRef((tiles, *chunk_indices[-1]))
+    layer: Layer = {first: Task(first, start_path, recurrence, last)}
+    for chunk_index in chunk_indices:
+        key, blocks = (name, *chunk_index), map(TaskRef, cut.keys(chunk_index))
+        edges = (before(chunk_index, axis, tiles) for axis in recurrence.axes)
+        after = [_after(cut, chunk_index, axis, name) for axis in recurrence.axes]
         paths = List(*(filter(None, after) if any(after) else [TaskRef(first)]))
-        layer[key] = Task(key, follow_path, recurrence, cut.at(place), paths, *edges, *blocks)
+        layer[key] = Task(key, follow_path, recurrence, cut.at(chunk_index), paths, *edges, *blocks)
     graph = extended(graph, name, layer, {tiles, *(block.name for block in cut.blocks)})
     end = f"alignment-{token}"
-    pieces = List(*(TaskRef((name, *place)) for place in places))
+    pieces = List(*(TaskRef((name, *chunk_index)) for chunk_index in chunk_indices))
     graph = extended(
         graph, end, {end: Task(end, join_path, recurrence, last, pieces)}, {name, tiles}
     )
     return Delayed(end, graph)
 
 
-def _after(cut: Cut, place: Place, axis: int, name: str) -> Any:
+def _after(cut: Cut, chunk_index: ChunkIndex, axis: int, name: str) -> Any:
     """The path after the next tile along an axis; None at the border."""
-    if place[axis] + 1 == len(cut.chunks[axis]):
+    if chunk_index[axis] + 1 == len(cut.chunks[axis]):
         return None
-    return TaskRef((name, *place[:axis], place[axis] + 1, *place[axis + 1 :]))
+    return TaskRef((name, *chunk_index[:axis], chunk_index[axis] + 1, *chunk_index[axis + 1 :]))

@@ -1,6 +1,6 @@
 """Rows that are whole in their chunks: each chunk is solved on its own, in one task.
 
-No summary and no entry: operands are read once, and the loads of a chunk fuse with its task.
+No summary and no carry-in: operands are read once, and the loads of a chunk fuse with its task.
 """
 
 from __future__ import annotations

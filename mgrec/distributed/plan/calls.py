@@ -15,10 +15,10 @@ from distributed import Client, Future, wait
 
 from ...core.arrays.kinds import to_host
 from ...core.contract.grid import Grid
-from ...core.contract.recurrence import AlongAxis, Place
+from ...core.contract.recurrence import AlongAxis, ChunkIndex
 from ...engines import backend_of
 from ..graph.cuts import Cut, starts_of
-from ..graph.held import is_held
+from ..graph.held import is_persisted
 from ..graph.rows import rows_of
 from .grids import GridShard, assign_tiles, holders_of_chunks
 from .messages import ChainShard, row_of
@@ -55,7 +55,7 @@ class Call:
             if solution is not None and solution.name.startswith(f"solved-{plan}-"):
                 self.solutions.append(solution)
             elif not any(block is own for own in persisted):
-                block = block if is_held(block) else client.persist(block)
+                block = block if is_persisted(block) else client.persist(block)
                 futures += block.dask.layers[block.name].values()
             blocks.append(block)
         self.cut = replace(cut, blocks=tuple(blocks))
@@ -73,7 +73,7 @@ class Call:
             where = client.who_has(futures)
         return where
 
-    def initial(self) -> dict[Place, list[Any]]:
+    def initial(self) -> dict[ChunkIndex, list[Any]]:
         """The states before the first chunk of every row of chunks."""
         states = list(map(to_host, self.cut.initial))
         return {
@@ -81,11 +81,11 @@ class Call:
             for row in rows_of(self.cut.rows)
         }
 
-    def exit(self, exits: Mapping[Place, np.ndarray]) -> np.ndarray:
-        """The exits of all rows of chunks as one array."""
+    def carry_out(self, carry_outs: Mapping[ChunkIndex, np.ndarray]) -> np.ndarray:
+        """The carry-outs of all rows of chunks as one array."""
         recurrence = self.cut.recurrence
         whole = np.empty((*recurrence.state_shape, *map(sum, self.cut.rows)), recurrence.dtype)
-        for row, own in exits.items():
+        for row, own in carry_outs.items():
             at: Any = (..., *self._slices_of(row))
             whole[at] = own
         return whole
@@ -94,7 +94,7 @@ class Call:
     def _slices(self) -> list[list[slice]]:
         return [_slices(lengths) for lengths in self.cut.rows]
 
-    def _slices_of(self, row: Place) -> list[slice]:
+    def _slices_of(self, row: ChunkIndex) -> list[slice]:
         return [own[k] for own, k in zip(self._slices, row, strict=True)]
 
     def with_operands(self, first: Sequence[Any], operands: Sequence[Any]) -> Cut | None:
@@ -192,35 +192,39 @@ def assign(call: Call, client: Client) -> Mapping[str, ChainShard | GridShard]:
     )
 
 
-def _assign_chunks(cut: Cut, holders: Mapping[Place, str]) -> dict[str, ChainShard]:
+def _assign_chunks(cut: Cut, holders: Mapping[ChunkIndex, str]) -> dict[str, ChainShard]:
     recurrence, count = cut.recurrence, cut.count
     axis, is_reverse = recurrence.axis, recurrence.reverse
-    places_of: dict[str, list[Place]] = {}
-    for place, address in holders.items():
-        places_of.setdefault(address, []).append(place)
+    indices_of: dict[str, list[ChunkIndex]] = {}
+    for chunk_index, address in holders.items():
+        indices_of.setdefault(address, []).append(chunk_index)
 
-    def turn(place: Place) -> int:
-        return count - 1 - place[axis] if is_reverse else place[axis]
+    def turn(chunk_index: ChunkIndex) -> int:
+        return count - 1 - chunk_index[axis] if is_reverse else chunk_index[axis]
 
     # Of every row of chunks: how many summaries, from its first chunk on, a worker needs.
-    needed: dict[str, dict[Place, int]] = {address: {} for address in places_of}
-    for address, places in places_of.items():
-        for place in places:
-            row, needs = row_of(place, axis), needed[address]
-            needs[row] = max(needs.get(row, 0), count if recurrence.is_two_sided else turn(place))
-    numbers = {address: number for number, address in enumerate(places_of)}
-    receivers: dict[str, dict[int, tuple[Place, ...]]] = {address: {} for address in places_of}
-    senders: dict[str, list[int]] = {address: [] for address in places_of}
-    for sender, receiver in permutations(places_of, 2):
+    needed: dict[str, dict[ChunkIndex, int]] = {address: {} for address in indices_of}
+    for address, chunk_indices in indices_of.items():
+        for chunk_index in chunk_indices:
+            row, needs = row_of(chunk_index, axis), needed[address]
+            needs[row] = max(
+                needs.get(row, 0), count if recurrence.is_two_sided else turn(chunk_index)
+            )
+    numbers = {address: number for number, address in enumerate(indices_of)}
+    receivers: dict[str, dict[int, tuple[ChunkIndex, ...]]] = {
+        address: {} for address in indices_of
+    }
+    senders: dict[str, list[int]] = {address: [] for address in indices_of}
+    for sender, receiver in permutations(indices_of, 2):
         needs = needed[receiver]
-        sent = tuple(p for p in places_of[sender] if turn(p) < needs.get(row_of(p, axis), 0))
+        sent = tuple(p for p in indices_of[sender] if turn(p) < needs.get(row_of(p, axis), 0))
         if sent:
             receivers[sender][numbers[receiver]] = sent
             senders[receiver].append(numbers[sender])
     return {
         address: ChainShard(
             number,
-            tuple(map(cut.at, places_of[address])),
+            tuple(map(cut.at, indices_of[address])),
             count,
             receivers[address],
             tuple(senders[address]),

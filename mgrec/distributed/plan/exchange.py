@@ -30,7 +30,7 @@ from typing import Any, TypeVar
 
 from distributed.protocol.pickle import dumps, loads
 
-from ...core.contract.recurrence import Place
+from ...core.contract.recurrence import ChunkIndex
 from .messages import ChainShard
 
 Result = TypeVar("Result")
@@ -44,11 +44,11 @@ class Exchange(ABC):
     """The messages of one shard in one solve; see the module."""
 
     @abstractmethod
-    def publish(self, shard: ChainShard, summaries: Mapping[Place, Any]) -> None:
+    def publish(self, shard: ChainShard, summaries: Mapping[ChunkIndex, Any]) -> None:
         """Start the exchange of summaries with those of a shard's chunks."""
 
     @abstractmethod
-    def collect(self, shard: ChainShard) -> Program[dict[Place, Any]]:
+    def collect(self, shard: ChainShard) -> Program[dict[ChunkIndex, Any]]:
         """Return the summaries of other shards that a shard needs, by their chunks."""
 
     @abstractmethod
@@ -83,12 +83,16 @@ class CommExchange(Exchange):
     ) -> None:
         self._addresses, self._post, self.arrived = addresses, post, arrived
 
-    def publish(self, shard: ChainShard, summaries: Mapping[Place, Any]) -> None:
-        for number, places in shard.receivers.items():
-            self.send(number, shard.number, {place: summaries[place] for place in places})
+    def publish(self, shard: ChainShard, summaries: Mapping[ChunkIndex, Any]) -> None:
+        for number, chunk_indices in shard.receivers.items():
+            self.send(
+                number,
+                shard.number,
+                {chunk_index: summaries[chunk_index] for chunk_index in chunk_indices},
+            )
 
-    def collect(self, shard: ChainShard) -> Program[dict[Place, Any]]:
-        gathered: dict[Place, Any] = {}
+    def collect(self, shard: ChainShard) -> Program[dict[ChunkIndex, Any]]:
+        gathered: dict[ChunkIndex, Any] = {}
         if shard.senders:
             yield shard.senders
         for sender in shard.senders:

@@ -14,7 +14,7 @@ from math import lcm, prod
 from typing import Any, TypeVar
 
 from ...core.contract.kernels import Backend, Part
-from ...core.contract.recurrence import Place, Where
+from ...core.contract.recurrence import ChunkIndex, ChunkPosition
 from ...engines import backend_of
 from ..graph.cuts import Cut
 from ..graph.rows import rows_of
@@ -48,89 +48,100 @@ class GridShard:
     """
 
     number: int
-    chunks: tuple[Where, ...]
+    chunks: tuple[ChunkPosition, ...]
     parts: tuple[Lengths, Lengths]
-    owners: Mapping[Place, int]
-    last: Place
+    owners: Mapping[ChunkIndex, int]
+    last: ChunkIndex
     senders: tuple[int, ...]
     receivers: tuple[int, ...]
 
 
-def holders_of_chunks(cut: Cut, where: Mapping[Any, Any]) -> dict[Place, str]:
+def holders_of_chunks(cut: Cut, where: Mapping[Any, Any]) -> dict[ChunkIndex, str]:
     """The worker of every chunk: that which holds most of its operands.
 
     A block may belong to a whole row or column of tiles. Among equals the holder of the earlier
     operand has the tile, such that the tiles of a row are together, then the first by address.
     """
-    return {place: _holder(cut, place, where) for place in rows_of(cut.chunks)}
+    return {chunk_index: _holder(cut, chunk_index, where) for chunk_index in rows_of(cut.chunks)}
 
 
-def _holder(cut: Cut, place: Place, where: Mapping[Any, Any]) -> str:
+def _holder(cut: Cut, chunk_index: ChunkIndex, where: Mapping[Any, Any]) -> str:
     held: dict[str, list[int]] = {}
-    about = zip(cut.blocks, cut.keys(place), cut.shapes(place), strict=True)
+    about = zip(cut.blocks, cut.keys(chunk_index), cut.shapes(chunk_index), strict=True)
     for number, (block, key, shape) in enumerate(about):
         size = prod(shape) * block.dtype.itemsize
         for address in where[key]:
             held.setdefault(address, [0] * len(cut.blocks))[number] = size
     if not held:
-        raise RuntimeError(f"operands of a plan must be in memory; those of chunk {place} are not")
+        raise RuntimeError(
+            f"operands of a plan must be in memory; those of chunk {chunk_index} are not"
+        )
     return max(sorted(held), key=lambda address: (sum(held[address]), held[address]))
 
 
-def assign_tiles(cut: Cut, holders: Mapping[Place, Address]) -> dict[Address, GridShard]:
+def assign_tiles(cut: Cut, holders: Mapping[ChunkIndex, Address]) -> dict[Address, GridShard]:
     """Return the shards by the holders of their tiles."""
-    owned: dict[Address, list[Place]] = {}
-    for place, holder in holders.items():
-        owned.setdefault(holder, []).append(place)
+    owned: dict[Address, list[ChunkIndex]] = {}
+    for chunk_index, holder in holders.items():
+        owned.setdefault(holder, []).append(chunk_index)
     numbers = {holder: number for number, holder in enumerate(owned)}
-    owners = {place: numbers[holder] for place, holder in holders.items()}
+    owners = {chunk_index: numbers[holder] for chunk_index, holder in holders.items()}
     axes, count = cut.recurrence.axes, tuple(map(len, cut.chunks))
     parts = tuple(_parts(cut, owners, axis, other) for axis, other in (axes, axes[::-1]))
     return {
         holder: GridShard(
             numbers[holder],
-            tuple(map(cut.at, places)),
+            tuple(map(cut.at, chunk_indices)),
             (parts[0], parts[1]),
-            {near: owners[near] for place in places for near in _near(place, axes, owners)},
+            {
+                near: owners[near]
+                for chunk_index in chunk_indices
+                for near in _near(chunk_index, axes, owners)
+            },
             tuple(n - 1 for n in count),
-            *(_others(places, axes, step, owners) for step in (-1, 1)),
+            *(_others(chunk_indices, axes, step, owners) for step in (-1, 1)),
         )
-        for holder, places in owned.items()
+        for holder, chunk_indices in owned.items()
     }
 
 
-def beside(place: Place, axis: int, distance: int) -> Place:
+def beside(chunk_index: ChunkIndex, axis: int, distance: int) -> ChunkIndex:
     """The place so many tiles further along an axis."""
-    return (*place[:axis], place[axis] + distance, *place[axis + 1 :])
+    return (*chunk_index[:axis], chunk_index[axis] + distance, *chunk_index[axis + 1 :])
 
 
 def _others(
-    places: list[Place], axes: tuple[int, int], step: int, owners: Mapping[Place, int]
+    chunk_indices: list[ChunkIndex],
+    axes: tuple[int, int],
+    step: int,
+    owners: Mapping[ChunkIndex, int],
 ) -> tuple[int, ...]:
     """The other shards of chunks before (-1) or after (1) those of one shard."""
-    near = (beside(place, axis, step) for place in places for axis in axes)
-    return tuple(sorted({owners[n] for n in near if n in owners} - {owners[places[0]]}))
+    near = (beside(chunk_index, axis, step) for chunk_index in chunk_indices for axis in axes)
+    return tuple(sorted({owners[n] for n in near if n in owners} - {owners[chunk_indices[0]]}))
 
 
-def _near(place: Place, axes: tuple[int, int], owners: Mapping[Place, int]) -> Iterator[Place]:
+def _near(
+    chunk_index: ChunkIndex, axes: tuple[int, int], owners: Mapping[ChunkIndex, int]
+) -> Iterator[ChunkIndex]:
     """A chunk and those around it."""
-    yield place
+    yield chunk_index
     for axis in axes:
-        for near in (beside(place, axis, -1), beside(place, axis, 1)):
+        for near in (beside(chunk_index, axis, -1), beside(chunk_index, axis, 1)):
             if near in owners:
                 yield near
 
 
-def _parts(cut: Cut, owners: Mapping[Place, int], axis: int, other: int) -> Lengths:
+def _parts(cut: Cut, owners: Mapping[ChunkIndex, int], axis: int, other: int) -> Lengths:
     """The lengths of parts along an axis, of chunks whose edges along the other go elsewhere."""
     backend = backend_of(block._meta for block in cut.blocks)
     shapes: dict[int, set[tuple[int, ...]]] = {}
     crossed = set()
-    for place, owner in owners.items():
-        shape = tuple(lengths[k] for lengths, k in zip(cut.chunks, place, strict=True))
-        shapes.setdefault(place[axis], set()).add(shape)
-        if owners.get(beside(place, other, 1), owner) != owner:
-            crossed.add(place[axis])
+    for chunk_index, owner in owners.items():
+        shape = tuple(lengths[k] for lengths, k in zip(cut.chunks, chunk_index, strict=True))
+        shapes.setdefault(chunk_index[axis], set()).add(shape)
+        if owners.get(beside(chunk_index, other, 1), owner) != owner:
+            crossed.add(chunk_index[axis])
     total = sum(cut.chunks[axis])
     return tuple(
         _lengths(length, total, _part(cut, backend, shapes[k], axis)) if k in crossed else (length,)

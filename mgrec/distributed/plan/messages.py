@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...core.contract.grid import Grid
-from ...core.contract.recurrence import AlongAxis, Place, Where
+from ...core.contract.recurrence import AlongAxis, ChunkIndex, ChunkPosition
 from .grids import GridShard
 
 
@@ -48,9 +48,9 @@ class ChainShard:
     """
 
     number: int
-    chunks: tuple[Where, ...]
+    chunks: tuple[ChunkPosition, ...]
     count: int
-    receivers: Mapping[int, tuple[Place, ...]]
+    receivers: Mapping[int, tuple[ChunkIndex, ...]]
     senders: tuple[int, ...]
 
 
@@ -67,7 +67,7 @@ class Request:
     """
 
     recurrence: AlongAxis | Grid
-    initial: Mapping[Place, list[Any]] = field(default_factory=dict)
+    initial: Mapping[ChunkIndex, list[Any]] = field(default_factory=dict)
     needs_last: bool = False
 
 
@@ -90,14 +90,14 @@ class PlanShard:
 
     shard: ChainShard | GridShard
     addresses: Mapping[int, str]
-    keys: Mapping[Place, Sequence[Any]]
+    keys: Mapping[ChunkIndex, Sequence[Any]]
     request: Request
     in_flight: int
 
 
-def row_of(place: Place, axis: int) -> Place:
+def row_of(chunk_index: ChunkIndex, axis: int) -> ChunkIndex:
     """The row of chunks along the axis."""
-    return place[:axis] + place[axis + 1 :]
+    return chunk_index[:axis] + chunk_index[axis + 1 :]
 
 
 def name_of(solve: str, number: int) -> str:

@@ -74,7 +74,7 @@ class Plan:
         by_number = {shard.number: address for address, shard in self._shards.items()}
         keys_of, requests, messages = self._first.cut.keys, self._requests(self._first), {}
         for address, shard in self._shards.items():
-            keys = {place: keys_of(place) for place, _ in shard.chunks}
+            keys = {chunk_index: keys_of(chunk_index) for chunk_index, _ in shard.chunks}
             kept = PlanShard(shard, by_number, keys, requests[address], self._in_flight)
             messages[address] = (dumps(kept),)
         session, ask = self._session, self._ask()
@@ -177,13 +177,13 @@ class Plan:
         1024.0
         """
         recurrence = self._first.cut.recurrence
-        if not recurrence.results or getattr(recurrence, "is_exit_asked", False):
+        if not recurrence.results or getattr(recurrence, "returns_final_state", False):
             raise TypeError(
                 f"submit needs a function that returns Dask arrays alone; {self!r} returns values "
                 f"of the client, too: call the plan, or use its map"
             )
         started = self._start(operands, options, self._slots)
-        return started.problem.finish(started.arrays, None)
+        return started.problem.to_return_value(started.arrays, None)
 
     def map(self, operands: Iterable[Any], *, in_flight: int | None = None) -> Iterator[Any]:
         """Solve for many operands, and return the results one by one.
@@ -277,11 +277,14 @@ class Plan:
 
     def _requests(self, call: Call) -> dict[str, Request]:
         """What workers must know of a call besides its operands, by addresses."""
-        cut, places = call.cut, self._layout.places
+        cut, chunk_indices = call.cut, self._layout.chunk_indices
         if not isinstance(cut.recurrence, AlongAxis):
-            return dict.fromkeys(places, Request(cut.recurrence))
+            return dict.fromkeys(chunk_indices, Request(cut.recurrence))
         initial, axis = call.initial(), cut.recurrence.axis
-        rows = {address: {row_of(place, axis) for place in own} for address, own in places.items()}
+        rows = {
+            address: {row_of(chunk_index, axis) for chunk_index in own}
+            for address, own in chunk_indices.items()
+        }
         return {
             address: Request(cut.recurrence, {row: initial[row] for row in own}, cut.is_last_asked)
             for address, own in rows.items()
@@ -322,18 +325,24 @@ class _Started:
         log_planned(self.arrays, len(answers), time.perf_counter() - self.start)
         recurrence = self.call.cut.recurrence
         if not isinstance(recurrence, AlongAxis):
-            final = next((exit for exit in answers.values() if exit is not None), None)
+            final = next(
+                (carry_out for carry_out in answers.values() if carry_out is not None), None
+            )
         else:
-            rows = {row: exit for own in answers.values() for row, exit in (own or {}).items()}
-            final = self.call.exit(rows) if recurrence.is_exit_asked else None
-        return self.problem.finish(self.arrays, final)
+            rows = {
+                row: carry_out for own in answers.values() for row, carry_out in (own or {}).items()
+            }
+            final = self.call.carry_out(rows) if recurrence.returns_final_state else None
+        return self.problem.to_return_value(self.arrays, final)
 
 
 def _layout(cut: Cut, shards: Mapping[str, ChainShard | GridShard]) -> Layout:
-    places = {to: tuple(place for place, _ in shard.chunks) for to, shard in shards.items()}
+    chunk_indices = {
+        to: tuple(chunk_index for chunk_index, _ in shard.chunks) for to, shard in shards.items()
+    }
     recurrence, ndim = cut.recurrence, len(cut.chunks)
     meta = meta_from_array(cut.blocks[0]._meta, ndim, recurrence.result_dtype)
-    return Layout(places, cut.chunks, meta, recurrence.results)
+    return Layout(chunk_indices, cut.chunks, meta, recurrence.results)
 
 
 def _check_positive(name: str, value: Any) -> None:

@@ -14,7 +14,7 @@ import dask.array.core as da
 from dask.highlevelgraph import HighLevelGraph
 from distributed import Future
 
-from ...core.contract.recurrence import Place
+from ...core.contract.recurrence import ChunkIndex
 from .internals import array_without_graph, fail, future_of, register
 from .messages import WorkerLostError, name_of
 from .session import Ask, Session
@@ -38,7 +38,7 @@ class Layout:
         Results of a solve.
     """
 
-    places: Mapping[str, Sequence[Place]]
+    chunk_indices: Mapping[str, Sequence[ChunkIndex]]
     chunks: tuple[tuple[int, ...], ...]
     meta: Any
     count: int
@@ -54,9 +54,12 @@ class Layout:
     def where(self, solve: str) -> dict[Any, tuple[str, int]]:
         """The worker of each block of a solve, and its bytes, by keys."""
         return {
-            (name, *place): (address, prod(map(getitem, self.chunks, place)) * self.meta.itemsize)
-            for address, places in self.places.items()
-            for place in places
+            (name, *chunk_index): (
+                address,
+                prod(map(getitem, self.chunks, chunk_index)) * self.meta.itemsize,
+            )
+            for address, chunk_indices in self.chunk_indices.items()
+            for chunk_index in chunk_indices
             for name in self.names(solve)
         }
 
@@ -70,11 +73,13 @@ class Solution:
 
     def __init__(self, session: Session, name: str, ask: Ask, layout: Layout) -> None:
         self.session, self.name, self.ask, self.layout = session, name, ask, layout
-        self._streams = [(address, session.streams.get(address)) for address in layout.places]
+        self._streams = [
+            (address, session.streams.get(address)) for address in layout.chunk_indices
+        ]
         self._futures: dict[Any, Future] = {}
         self._registered: asyncio.Task[None] | None = None
         self._use = {"outside": False}
-        arguments = session, name, [*layout.places], self._use
+        arguments = session, name, [*layout.chunk_indices], self._use
         weakref.finalize(self, session.call, _free, *arguments).atexit = False
 
     def wait(self) -> dict[str, Any]:
@@ -137,7 +142,7 @@ class Solution:
             if session.streams.get(address) is not stream:
                 raise WorkerLostError.of(address)
         self._create_futures()
-        addresses = self.layout.places
+        addresses = self.layout.chunk_indices
         ask = Ask(addresses, self.ask.timeout, self.ask.limit)
         session.send(ask, "register", self.name, dict.fromkeys(addresses, ()))
         await asyncio.wrap_future(ask.done)

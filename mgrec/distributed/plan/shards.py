@@ -20,15 +20,15 @@ from typing import Any
 import numpy as np
 
 from ...core.contract.grid import Grid
-from ...core.contract.recurrence import Pack, Place
-from ..tasks.begun import Waiting, begin_in_turn, finish_block, summarise_blocks
+from ...core.contract.recurrence import ChunkIndex, ChunkInputs
 from ..tasks.phases import Entries, propagate_group
+from ..tasks.speculation import Waiting, correct_block, speculate_in_turn, summarise_blocks
 from .exchange import Exchange, Program
 from .grids import GridShard
 from .messages import ChainShard, Request, name_of, row_of
 from .tiles import solve_tiles
 
-Blocks = Mapping[Place, list[Any]]
+Blocks = Mapping[ChunkIndex, list[Any]]
 
 
 @dataclass(frozen=True)
@@ -58,16 +58,23 @@ def solve_shard(
     """Return the results of a shard by their keys, and its answer to the client.
 
     The answer along an axis is the final states by rows of chunks; of a grid without results it
-    is the exit of the last tile, or None.
+    is the carry-out of the last tile, or None.
     """
     starts = dict(shard.chunks)
-    packs = {place: Pack(tuple(own), place, starts[place]) for place, own in blocks.items()}
+    inputs_of_chunks = {
+        chunk_index: ChunkInputs(tuple(own), chunk_index, starts[chunk_index])
+        for chunk_index, own in blocks.items()
+    }
     del blocks
     if isinstance(shard, GridShard):
         assert isinstance(request.recurrence, Grid)
-        tiles, answer = yield from solve_tiles(request.recurrence, shard, packs, exchange)
-        return {(name_of(name, 0), *place): array for place, array in tiles.items()}, answer
-    return (yield from _Chain(request, name, shard, exchange, threads).solve(packs))
+        tiles, answer = yield from solve_tiles(
+            request.recurrence, shard, inputs_of_chunks, exchange
+        )
+        return {
+            (name_of(name, 0), *chunk_index): array for chunk_index, array in tiles.items()
+        }, answer
+    return (yield from _Chain(request, name, shard, exchange, threads).solve(inputs_of_chunks))
 
 
 @dataclass(frozen=True)
@@ -79,122 +86,144 @@ class _Chain:
     shard: ChainShard
     exchange: Exchange
     threads: Threads
-    predicted: dict[Place, tuple[Any, Any]] = field(default_factory=dict)
+    predicted: dict[ChunkIndex, tuple[Any, Any]] = field(default_factory=dict)
     """Carry-ins that were predicted, and the results that were corrected by them."""
 
     @property
     def recurrence(self) -> Any:
         return self.request.recurrence
 
-    def solve(self, packs: dict[Place, Pack]) -> Program[tuple[dict[Any, Any], Any]]:
-        waiting, summaries = self._summarise(packs)
+    def solve(
+        self, inputs_of_chunks: dict[ChunkIndex, ChunkInputs]
+    ) -> Program[tuple[dict[Any, Any], Any]]:
+        waiting, summaries = self._summarise(inputs_of_chunks)
         # Chunks that were solved speculatively no longer need their operands.
-        packs.clear()
+        inputs_of_chunks.clear()
         self.exchange.publish(self.shard, summaries)
-        for place in waiting if self.shard.senders else ():
-            self._predict(place, waiting)
+        for chunk_index in waiting if self.shard.senders else ():
+            self._predict(chunk_index, waiting)
         summaries |= yield from self.exchange.collect(self.shard)
         return self._determine(waiting, summaries)
 
-    def _summarise(self, packs: Mapping[Place, Pack]) -> tuple[dict[Place, Waiting], Any]:
+    def _summarise(
+        self, inputs_of_chunks: Mapping[ChunkIndex, ChunkInputs]
+    ) -> tuple[dict[ChunkIndex, Waiting], Any]:
         """Solve contractive chunks speculatively; return the summaries that a shard needs."""
         recurrence, needs_last = self.recurrence, self.request.needs_last
-        order = sorted(packs, key=self._turn)
-        needed = {place for place in order if needs_last or not self._is_last(self._turn(place))}
+        order = sorted(inputs_of_chunks, key=self._turn)
+        needed = {
+            chunk_index
+            for chunk_index in order
+            if needs_last or not self._is_last(self._turn(chunk_index))
+        }
 
-        def start(part: list[Place]) -> list[tuple[Waiting, Any]]:
-            launched = begin_in_turn([packs[place] for place in part], recurrence)
-            waiting: dict[Place, Waiting] = {}
-            for k, (place, chunk) in enumerate(zip(part, launched, strict=True)):
-                waiting[place] = chunk
+        def start(part: list[ChunkIndex]) -> list[tuple[Waiting, Any]]:
+            launched = speculate_in_turn(
+                [inputs_of_chunks[chunk_index] for chunk_index in part], recurrence
+            )
+            waiting: dict[ChunkIndex, Waiting] = {}
+            for k, (chunk_index, chunk) in enumerate(zip(part, launched, strict=True)):
+                waiting[chunk_index] = chunk
                 # Not at the last one, whose summary others wait for.
                 if 0 < k < len(part) - 1:
                     self._predict(part[k - 1], waiting)
-            own = [place for place in part if place in needed]
-            found = summarise_blocks([waiting[place] for place in own], recurrence)
+            own = [chunk_index for chunk_index in part if chunk_index in needed]
+            found = summarise_blocks([waiting[chunk_index] for chunk_index in own], recurrence)
             summaries = dict(zip(own, found, strict=True))
-            return [(waiting[place], summaries.get(place)) for place in part]
+            return [(waiting[chunk_index], summaries.get(chunk_index)) for chunk_index in part]
 
         started = dict(zip(order, self.threads.map(start, order), strict=True))
-        waiting = {place: chunk for place, (chunk, _) in started.items()}
-        return waiting, {place: started[place][1] for place in order if place in needed}
+        waiting = {chunk_index: chunk for chunk_index, (chunk, _) in started.items()}
+        return waiting, {
+            chunk_index: started[chunk_index][1] for chunk_index in order if chunk_index in needed
+        }
 
-    def _predict(self, place: Place, waiting: Mapping[Place, Waiting]) -> None:
+    def _predict(self, chunk_index: ChunkIndex, waiting: Mapping[ChunkIndex, Waiting]) -> None:
         """Correct a chunk that was solved speculatively, if the chunk before it was, too."""
-        recurrence, chunk, turn = self.recurrence, waiting[place], self._turn(place)
-        if chunk.begun is None or place in self.predicted or not recurrence.ends_alike:
+        recurrence, chunk, turn = self.recurrence, waiting[chunk_index], self._turn(chunk_index)
+        if (
+            chunk.speculation is None
+            or chunk_index in self.predicted
+            or not recurrence.has_fixed_carry_out
+        ):
             return
         if turn == 0:
-            initial = self.request.initial[row_of(place, recurrence.axis)]
+            initial = self.request.initial[row_of(chunk_index, recurrence.axis)]
             entries = propagate_group(recurrence, [], initial)
         else:
-            before = waiting.get(self._place(row_of(place, recurrence.axis), turn - 1))
-            if before is None or before.begun is None:
+            before = waiting.get(self._chunk_index(row_of(chunk_index, recurrence.axis), turn - 1))
+            if before is None or before.speculation is None:
                 return
-            summary = before.begun.summary, before.shape
-            states = propagate_group(recurrence, [summary], recurrence.rest()).states
+            summary = before.speculation.summary, before.shape
+            states = propagate_group(recurrence, [summary], recurrence.zero_state()).states
             entries = Entries(states[1:])
         carry_in = entries.at(0, recurrence, chunk.shape)
-        self.predicted[place] = carry_in, finish_block(recurrence, chunk, entries, 0)
+        self.predicted[chunk_index] = carry_in, correct_block(recurrence, chunk, entries, 0)
 
-    def _correct(self, place: Place, chunk: Waiting, entries: Entries) -> Any:
+    def _correct(self, chunk_index: ChunkIndex, chunk: Waiting, entries: Entries) -> Any:
         """The results of a chunk: those by its predicted carry-in, if that has the same bits."""
-        carry_in, results = self.predicted.pop(place, (None, None))
+        carry_in, results = self.predicted.pop(chunk_index, (None, None))
         if carry_in is not None:
-            exact = entries.at(self._turn(place), self.recurrence, chunk.shape)
+            exact = entries.at(self._turn(chunk_index), self.recurrence, chunk.shape)
             if _have_same_bits(carry_in, exact):
                 return results
-        return finish_block(self.recurrence, chunk, entries, self._turn(place))
+        return correct_block(self.recurrence, chunk, entries, self._turn(chunk_index))
 
-    def _determine(self, waiting: Mapping[Place, Waiting], summaries: Any) -> Any:
+    def _determine(self, waiting: Mapping[ChunkIndex, Waiting], summaries: Any) -> Any:
         recurrence = self.recurrence
-        rows: dict[Place, int] = {}
-        for place in waiting:
-            row = row_of(place, recurrence.axis)
-            rows[row] = max(rows.get(row, 0), self._turn(place))
+        rows: dict[ChunkIndex, int] = {}
+        for chunk_index in waiting:
+            row = row_of(chunk_index, recurrence.axis)
+            rows[row] = max(rows.get(row, 0), self._turn(chunk_index))
 
-        def propagate(part: list[Place]) -> list[Entries]:
-            before = ([summaries[place] for place in self._before(row, rows[row])] for row in part)
+        def propagate(part: list[ChunkIndex]) -> list[Entries]:
+            before = (
+                [summaries[chunk_index] for chunk_index in self._before(row, rows[row])]
+                for row in part
+            )
             states = (self.request.initial[row] for row in part)
             pairs = zip(before, states, strict=True)
             return [propagate_group(recurrence, *pair) for pair in pairs]
 
-        def determine(part: list[Place]) -> list[Any]:
-            entries = (carry_ins[row_of(place, recurrence.axis)] for place in part)
+        def determine(part: list[ChunkIndex]) -> list[Any]:
+            entries = (carry_ins[row_of(chunk_index, recurrence.axis)] for chunk_index in part)
             pairs = zip(part, entries, strict=True)
-            return [self._correct(place, waiting[place], entry) for place, entry in pairs]
+            return [
+                self._correct(chunk_index, waiting[chunk_index], carry_in)
+                for chunk_index, carry_in in pairs
+            ]
 
         carry_ins = dict(zip(rows, self.threads.map(propagate, list(rows)), strict=True))
         results = self.threads.map(determine, list(waiting))
         keyed = {
-            (name_of(self.name, k), *place): array
-            for place, arrays in zip(waiting, results, strict=True)
+            (name_of(self.name, k), *chunk_index): array
+            for chunk_index, arrays in zip(waiting, results, strict=True)
             for k, array in enumerate(arrays if recurrence.results > 1 else [arrays])
         }
-        ended = [row for row in rows if recurrence.is_exit_asked and self._is_last(rows[row])]
-        return keyed, {row: carry_ins[row].leave(recurrence) for row in ended} or None
+        ended = [row for row in rows if recurrence.returns_final_state and self._is_last(rows[row])]
+        return keyed, {row: carry_ins[row].final_state(recurrence) for row in ended} or None
 
     def _is_last(self, turn: int) -> bool:
         return turn == self.shard.count - 1
 
-    def _turn(self, place: Place) -> int:
+    def _turn(self, chunk_index: ChunkIndex) -> int:
         """The position of a chunk in its row, in the order of the recurrence."""
-        k = place[self.recurrence.axis]
+        k = chunk_index[self.recurrence.axis]
         return self.shard.count - 1 - k if self.recurrence.reverse else k
 
-    def _place(self, row: Place, turn: int) -> Place:
+    def _chunk_index(self, row: ChunkIndex, turn: int) -> ChunkIndex:
         axis = self.recurrence.axis
         k = self.shard.count - 1 - turn if self.recurrence.reverse else turn
         return (*row[:axis], k, *row[axis:])
 
-    def _before(self, row: Place, last: int) -> list[Place]:
+    def _before(self, row: ChunkIndex, last: int) -> list[ChunkIndex]:
         """The chunks of a row whose summaries this worker needs, in order.
 
         Those before its last one; all for the final states, or of a two-sided recurrence.
         """
         is_all = self.recurrence.is_two_sided or self._is_last(last)
         count = self.shard.count if is_all and self.request.needs_last else last
-        return [self._place(row, turn) for turn in range(count)]
+        return [self._chunk_index(row, turn) for turn in range(count)]
 
 
 def _have_same_bits(first: Any, second: Any) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 from ...core.arrays.kinds import is_on_gpu
 from ...core.contract.grid import Grid
 from ...core.contract.kernels import Backend
-from ...core.contract.recurrence import Pack, Place, Shape
+from ...core.contract.recurrence import ChunkIndex, ChunkInputs, Shape
 from ..tasks.errors import in_chunk
 from ..tasks.phases import chunk_of
 from .exchange import Exchange, Program
@@ -36,14 +36,17 @@ class Tile:
         Along both axes, inside of the chunk.
     """
 
-    place: Place
-    chunk: Place
+    chunk_index: ChunkIndex
+    chunk: ChunkIndex
     within: tuple[slice, slice]
 
 
 def solve_tiles(
-    recurrence: Grid, shard: GridShard, packs: Mapping[Place, Pack], exchange: Exchange
-) -> Program[tuple[dict[Place, Any], Any]]:
+    recurrence: Grid,
+    shard: GridShard,
+    inputs_of_chunks: Mapping[ChunkIndex, ChunkInputs],
+    exchange: Exchange,
+) -> Program[tuple[dict[ChunkIndex, Any], Any]]:
     """Determine all tiles of a shard.
 
     Parameters
@@ -59,7 +62,7 @@ def solve_tiles(
     -------
     results : dict, place -> array
         Of every chunk; empty where a grid has no results.
-    exit : numpy.ndarray or None
+    carry_out : numpy.ndarray or None
         What the last tile tells of the whole, where a grid has no results and this shard has it.
 
     Notes
@@ -68,7 +71,7 @@ def solve_tiles(
     antidiagonals. What it needs of this shard is done then, so that no two shards wait for each
     other.
     """
-    return (yield from _Solve(recurrence, shard, packs, exchange).run())
+    return (yield from _Solve(recurrence, shard, inputs_of_chunks, exchange).run())
 
 
 class _Solve:
@@ -78,39 +81,39 @@ class _Solve:
         self,
         recurrence: Grid,
         shard: GridShard,
-        packs: Mapping[Place, Pack],
+        inputs_of_chunks: Mapping[ChunkIndex, ChunkInputs],
         exchange: Exchange,
     ) -> None:
-        self.recurrence, self.shard, self.packs = recurrence, shard, packs
+        self.recurrence, self.shard, self.inputs_of_chunks = recurrence, shard, inputs_of_chunks
         self.exchange, self.axes = exchange, recurrence.axes
-        self.tiles = {tile.place: tile for tile in _tiles(shard, recurrence.axes)}
-        self.lacking = {place: set(self._before(place)) for place in self.tiles}
-        self.edges: dict[Place, Any] = {}
+        self.tiles = {tile.chunk_index: tile for tile in _tiles(shard, recurrence.axes)}
+        self.lacking = {chunk_index: set(self._before(chunk_index)) for chunk_index in self.tiles}
+        self.edges: dict[ChunkIndex, Any] = {}
         self.users = dict.fromkeys(self.tiles, 0)
-        self.ready: list[tuple[tuple[bool, int, Place], Place]] = []
-        self.asked: dict[Place, list[Place]] = {}
+        self.ready: list[tuple[tuple[bool, int, ChunkIndex], ChunkIndex]] = []
+        self.asked: dict[ChunkIndex, list[ChunkIndex]] = {}
         self.outbox: deque[tuple[Tile, int, Callable[[], Any]]] = deque()
-        self.results: dict[Place, Any] = {}
-        self.exit: Any = None
-        self.laid_out: dict[Place, tuple[Pack, Shape, tuple[Any, ...]]] = {}
-        for place in self.tiles:
-            for before in self.lacking[place]:
+        self.results: dict[ChunkIndex, Any] = {}
+        self.carry_out: Any = None
+        self.laid_out: dict[ChunkIndex, tuple[ChunkInputs, Shape, tuple[Any, ...]]] = {}
+        for chunk_index in self.tiles:
+            for before in self.lacking[chunk_index]:
                 self.users[before] = self.users.get(before, 0) + 1
                 if before not in self.tiles:
-                    self.asked.setdefault(before, []).append(place)
-            self._look(place)
+                    self.asked.setdefault(before, []).append(chunk_index)
+            self._look(chunk_index)
 
-    def run(self) -> Program[tuple[dict[Place, Any], Any]]:
+    def run(self) -> Program[tuple[dict[ChunkIndex, Any], Any]]:
         for _ in self.tiles:
             tile = self.tiles[(yield from self._next())]
             early = list(self.outbox)
-            is_early = self._determine(tile)
+            is_asynchronous = self._determine(tile)
             # The device has a tile to run while the edges of those before are sent.
-            self._send(len(early) if is_early else len(self.outbox))
+            self._send(len(early) if is_asynchronous else len(self.outbox))
         self._send(len(self.outbox))
-        return self.results, self.exit
+        return self.results, self.carry_out
 
-    def _next(self) -> Program[Place]:
+    def _next(self) -> Program[ChunkIndex]:
         """A tile whose edges are there, first one whose edges others wait for."""
         yield from self._look_for_edges()
         if not self.ready:
@@ -118,8 +121,8 @@ class _Solve:
             yield from self._look_for_edges()
         while not self.ready:
             first = min(self.asked, key=self._turn)
-            for place in self.asked[first]:
-                self._lay_out(self.tiles[place])
+            for chunk_index in self.asked[first]:
+                self._lay_out(self.tiles[chunk_index])
             yield from self._receive(first)
             yield from self._look_for_edges()
         return heappop(self.ready)[1]
@@ -128,59 +131,61 @@ class _Solve:
         for name in [name for name in self.asked if self.exchange.has(name)]:
             yield from self._receive(name)
 
-    def _receive(self, name: Place) -> Program[None]:
+    def _receive(self, name: ChunkIndex) -> Program[None]:
         self.edges[name] = yield from self.exchange.receive(name)
-        for place in self.asked.pop(name):
-            self.lacking[place].remove(name)
-            self._look(place)
+        for chunk_index in self.asked.pop(name):
+            self.lacking[chunk_index].remove(name)
+            self._look(chunk_index)
 
-    def _look(self, place: Place) -> None:
+    def _look(self, chunk_index: ChunkIndex) -> None:
         """See whether a tile may begin."""
-        if not self.lacking[place]:
-            heappush(self.ready, (self._rank(place), place))
+        if not self.lacking[chunk_index]:
+            heappush(self.ready, (self._rank(chunk_index), chunk_index))
 
-    def _rank(self, place: Place) -> tuple[bool, int, Place]:
-        return not self._receivers(place), *self._turn(place)
+    def _rank(self, chunk_index: ChunkIndex) -> tuple[bool, int, ChunkIndex]:
+        return not self._receivers(chunk_index), *self._turn(chunk_index)
 
-    def _turn(self, place: Place) -> tuple[int, Place]:
-        return sum(place[axis] for axis in self.axes), place
+    def _turn(self, chunk_index: ChunkIndex) -> tuple[int, ChunkIndex]:
+        return sum(chunk_index[axis] for axis in self.axes), chunk_index
 
     def _determine(self, tile: Tile) -> bool:
         """Determine a tile; whether its device may be at it yet."""
-        recurrence, pack = self.recurrence, self.packs[tile.chunk]
-        above, left = (self._take(tile.place, axis) for axis in self.axes)
-        with chunk_of("determine", recurrence, pack) as (backend, shape):
-            is_laid_out = tile.place in self.laid_out
+        recurrence, inputs = self.recurrence, self.inputs_of_chunks[tile.chunk]
+        above, left = (self._take(tile.chunk_index, axis) for axis in self.axes)
+        with chunk_of("determine", recurrence, inputs) as (backend, shape):
+            is_laid_out = tile.chunk_index in self.laid_out
             part, own, out = (
-                self.laid_out.pop(tile.place) if is_laid_out else self._parts(tile, backend, shape)
+                self.laid_out.pop(tile.chunk_index)
+                if is_laid_out
+                else self._parts(tile, backend, shape)
             )
             results, edges = recurrence.determine(backend, part, own, above, left, out)
             if results and not out:
                 self.results[tile.chunk] = results[0]
-            for receiver, axes in self._receivers(tile.place).items():
-                begun = recurrence.begin_to_hand_on(backend, edges, axes)
-                self.outbox.append((tile, receiver, begun))
+            for receiver, axes in self._receivers(tile.chunk_index).items():
+                speculation = recurrence.start_export(backend, edges, axes)
+                self.outbox.append((tile, receiver, speculation))
             self._keep(tile, edges)
-        return recurrence.is_early and any(map(is_on_gpu, pack.blocks))
+        return recurrence.is_asynchronous and any(map(is_on_gpu, inputs.blocks))
 
     def _lay_out(self, tile: Tile) -> None:
         """Take the parts of a tile before its edges are there: who waits has time for it."""
-        if tile.place not in self.laid_out:
-            with chunk_of("determine", self.recurrence, self.packs[tile.chunk]) as known:
-                self.laid_out[tile.place] = self._parts(tile, *known)
+        if tile.chunk_index not in self.laid_out:
+            with chunk_of("determine", self.recurrence, self.inputs_of_chunks[tile.chunk]) as known:
+                self.laid_out[tile.chunk_index] = self._parts(tile, *known)
 
     def _parts(
         self, tile: Tile, backend: Backend, shape: Shape
-    ) -> tuple[Pack, Shape, tuple[Any, ...]]:
+    ) -> tuple[ChunkInputs, Shape, tuple[Any, ...]]:
         """The pack and the shape of a tile, and where it writes."""
         out = self._out(tile, backend, shape)
-        return *_part(self.recurrence, self.packs[tile.chunk], tile, shape), out
+        return *_part(self.recurrence, self.inputs_of_chunks[tile.chunk], tile, shape), out
 
-    def _take(self, place: Place, axis: int) -> Any:
+    def _take(self, chunk_index: ChunkIndex, axis: int) -> Any:
         """The edges of the tile before one; None at the border."""
-        if place[axis] == 0:
+        if chunk_index[axis] == 0:
             return None
-        before = beside(place, axis, -1)
+        before = beside(chunk_index, axis, -1)
         self.users[before] -= 1
         return self.edges[before] if self.users[before] else self.edges.pop(before)
 
@@ -195,33 +200,33 @@ class _Solve:
 
     def _keep(self, tile: Tile, edges: Any) -> None:
         """Hold the edges for tiles of this shard, and what the last tile tells."""
-        if self.users[tile.place]:
-            self.edges[tile.place] = self.recurrence.keep(edges)
+        if self.users[tile.chunk_index]:
+            self.edges[tile.chunk_index] = self.recurrence.retain_edges(edges)
             for axis in self.axes:
-                after = beside(tile.place, axis, 1)
+                after = beside(tile.chunk_index, axis, 1)
                 if after in self.tiles:
-                    self.lacking[after].remove(tile.place)
+                    self.lacking[after].remove(tile.chunk_index)
                     self._look(after)
-        if tile.place == self._last and not self.recurrence.results:
-            self.exit = self.recurrence.leave(self.recurrence.hand_on(edges))
+        if tile.chunk_index == self._last and not self.recurrence.results:
+            self.carry_out = self.recurrence.final_result(self.recurrence.export_edges(edges))
 
     def _send(self, count: int) -> None:
         """Send so many edges, when they are on the host."""
         for _ in range(count):
             tile, receiver, wait = self.outbox.popleft()
-            with in_chunk("determine", tile.chunk, self.packs[tile.chunk].starts):
+            with in_chunk("determine", tile.chunk, self.inputs_of_chunks[tile.chunk].starts):
                 edges = wait()
-            self.exchange.send(receiver, tile.place, edges)
+            self.exchange.send(receiver, tile.chunk_index, edges)
 
-    def _before(self, place: Place) -> Iterator[Place]:
-        return (beside(place, axis, -1) for axis in self.axes if place[axis])
+    def _before(self, chunk_index: ChunkIndex) -> Iterator[ChunkIndex]:
+        return (beside(chunk_index, axis, -1) for axis in self.axes if chunk_index[axis])
 
-    def _receivers(self, place: Place) -> dict[int, list[int]]:
+    def _receivers(self, chunk_index: ChunkIndex) -> dict[int, list[int]]:
         """The other shards that wait for a tile, and along which axes."""
         found: dict[int, list[int]] = {}
-        chunk = self.tiles[place].chunk
+        chunk = self.tiles[chunk_index].chunk
         for axis in self.axes:
-            if beside(place, axis, 1) not in self.tiles:
+            if beside(chunk_index, axis, 1) not in self.tiles:
                 # At the end of its chunk: a part of one is followed by the next part.
                 owner = self.shard.owners.get(beside(chunk, axis, 1))
                 if owner is not None:
@@ -229,12 +234,12 @@ class _Solve:
         return found
 
     @property
-    def _last(self) -> Place:
+    def _last(self) -> ChunkIndex:
         """The place of the last part of the grid."""
-        place = list(self.shard.last)
+        chunk_index = list(self.shard.last)
         for axis, parts in zip(self.axes, self.shard.parts, strict=True):
-            place[axis] = sum(map(len, parts)) - 1
-        return tuple(place)
+            chunk_index[axis] = sum(map(len, parts)) - 1
+        return tuple(chunk_index)
 
 
 def _tiles(shard: GridShard, axes: tuple[int, int]) -> Iterator[Tile]:
@@ -248,9 +253,9 @@ def _tiles(shard: GridShard, axes: tuple[int, int]) -> Iterator[Tile]:
         )
         for i, own_rows in rows:
             for j, own_columns in columns:
-                place = list(chunk)
-                place[down], place[right] = i, j
-                yield Tile(tuple(place), chunk, (own_rows, own_columns))
+                chunk_index = list(chunk)
+                chunk_index[down], chunk_index[right] = i, j
+                yield Tile(tuple(chunk_index), chunk, (own_rows, own_columns))
 
 
 def _slices(lengths: tuple[int, ...]) -> list[slice]:
@@ -273,10 +278,12 @@ def _at(tile: Tile, axes: tuple[int, int], ndim: int) -> tuple[slice, ...]:
     return tuple(where)
 
 
-def _part(recurrence: Grid, pack: Pack, tile: Tile, shape: Shape) -> tuple[Pack, Shape]:
+def _part(
+    recurrence: Grid, inputs: ChunkInputs, tile: Tile, shape: Shape
+) -> tuple[ChunkInputs, Shape]:
     """The pack and the shape of a tile."""
     if _is_whole(tile, recurrence.axes, shape):
-        return pack, shape
+        return inputs, shape
     where = _at(tile, recurrence.axes, len(shape))
     blocks = tuple(
         block[
@@ -285,10 +292,10 @@ def _part(recurrence: Grid, pack: Pack, tile: Tile, shape: Shape) -> tuple[Pack,
                 for own, is_varying in zip(where[len(shape) - block.ndim :], varying, strict=True)
             )
         ]
-        for block, varying in zip(pack.blocks, recurrence.varying, strict=True)
+        for block, varying in zip(inputs.blocks, recurrence.varying, strict=True)
     )
-    starts, lengths = list(pack.starts), list(shape)
+    starts, lengths = list(inputs.starts), list(shape)
     for axis, own in zip(recurrence.axes, tile.within, strict=True):
         starts[axis] += own.start
         lengths[axis] = own.stop - own.start
-    return replace(pack, blocks=blocks, starts=tuple(starts)), tuple(lengths)
+    return replace(inputs, blocks=blocks, starts=tuple(starts)), tuple(lengths)

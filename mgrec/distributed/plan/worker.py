@@ -169,7 +169,10 @@ class Solve:
 
     def _begin(self, threads: Threads) -> Program[Any]:
         shard = self.kept.shard
-        blocks = {place: [self.blocks[key] for key in keys] for place, keys in self.keys.items()}
+        blocks = {
+            chunk_index: [self.blocks[key] for key in keys]
+            for chunk_index, keys in self.keys.items()
+        }
         return solve_shard(self.request, self.name, shard, blocks, self.exchange, threads)
 
 
@@ -317,8 +320,8 @@ class Session:
                 solve.request = loads(request)
             if names is not None:
                 solve.keys = {
-                    place: [(own, *key[1:]) for own, key in zip(names, keys, strict=True)]
-                    for place, keys in kept.keys.items()
+                    chunk_index: [(own, *key[1:]) for own, key in zip(names, keys, strict=True)]
+                    for chunk_index, keys in kept.keys.items()
                 }
             await self._find(solve, blocks)
         except Exception as error:

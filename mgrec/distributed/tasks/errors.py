@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def in_chunk(phase: str, place: tuple[int, ...], starts: tuple[int, ...]) -> Iterator[None]:
+def in_chunk(phase: str, chunk_index: tuple[int, ...], starts: tuple[int, ...]) -> Iterator[None]:
     """Add a note to whatever is raised inside.
 
     `starts` is the index of the chunk's first element, -1 along an axis of unknown chunk sizes.
@@ -25,5 +25,7 @@ def in_chunk(phase: str, place: tuple[int, ...], starts: tuple[int, ...]) -> Ite
         yield
     except Exception as error:
         begins = ", ".join("?" if start < 0 else str(start) for start in starts)
-        error.add_note(f"mgrec: in the phase {phase} of chunk {place}, which begins at [{begins}]")
+        error.add_note(
+            f"mgrec: in the phase {phase} of chunk {chunk_index}, which begins at [{begins}]"
+        )
         raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-PHASES = ("pack", "begin", "precompute", "propagate", "determine")
+PHASES = ("pack", "speculate", "precompute", "propagate", "determine")
 """In their order; a pack loads the operands of a chunk, which is begun where it may forget."""
 
 

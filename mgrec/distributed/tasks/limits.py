@@ -13,7 +13,7 @@ from ...core.arrays.kinds import is_on_gpu
 FRACTION = 0.5
 
 
-def check_chunk(like: Any, shape: tuple[int, ...], dtype: np.dtype[Any], place: Any) -> None:
+def check_chunk(like: Any, shape: tuple[int, ...], dtype: np.dtype[Any], chunk_index: Any) -> None:
     """Refuse a result that takes more than half of the memory of its GPU, which `like` is on."""
     if not is_on_gpu(like) or any(map(isnan, shape)):
         return
@@ -22,8 +22,8 @@ def check_chunk(like: Any, shape: tuple[int, ...], dtype: np.dtype[Any], place: 
         parts = int(-(-size // (most / 4)))
         raise ValueError(
             f"a chunk must take at most half of a GPU's memory, {most / 2**30:.1f} GiB; chunk "
-            f"{place} of shape {shape} takes {size / 2**30:.1f} GiB: cut it into {parts} along its "
-            f"longest axis with array.rechunk"
+            f"{chunk_index} of shape {shape} takes {size / 2**30:.1f} GiB: rechunk it into {parts} "
+            f"parts along its longest axis with array.rechunk"
         )
 
 
@@ -31,12 +31,14 @@ def check_chunks(like: Any, chunks: Any, dtype: np.dtype[Any]) -> None:
     """Check the largest chunk of an array, if this process has a GPU."""
     if is_on_gpu(like):
         largest = tuple(max(lengths, default=0) for lengths in chunks)
-        place = tuple(lengths.index(most) for lengths, most in zip(chunks, largest, strict=True))
+        chunk_index = tuple(
+            lengths.index(most) for lengths, most in zip(chunks, largest, strict=True)
+        )
         try:
             _memory(like.device)
         except RuntimeError:
             return  # The client of a cluster may have no GPU: the tasks check.
-        check_chunk(like, largest, dtype, place)
+        check_chunk(like, largest, dtype, chunk_index)
 
 
 # By device number: every chunk asks, and the driver is slow to answer.

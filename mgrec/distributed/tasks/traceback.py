@@ -5,23 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...core.contract.recurrence import Pack, Where
+from ...core.contract.recurrence import ChunkInputs, ChunkPosition
 from ...core.contract.traceback import Traceback
 from .phases import chunk_of
 
 
-def begin_path(recurrence: Traceback, last: Any) -> Any:
+def start_path(recurrence: Traceback, last: Any) -> Any:
     """The path before the first tile of the way back, and no piece of it."""
-    return recurrence.begin(last), None
+    return recurrence.start_path(last), None
 
 
 def follow_path(
-    recurrence: Traceback, at: Where, before: Sequence[Any], above: Any, left: Any, *blocks: Any
+    recurrence: Traceback,
+    at: ChunkPosition,
+    before: Sequence[Any],
+    above: Any,
+    left: Any,
+    *blocks: Any,
 ) -> tuple[Any, Any]:
     """The path when it has left a tile, and its piece there."""
-    pack = Pack(blocks, *at)
-    with chunk_of("traceback", recurrence, pack) as (backend, _):
-        return recurrence.follow(backend, pack, above, left, [path for path, _ in before])
+    inputs = ChunkInputs(blocks, *at)
+    with chunk_of("traceback", recurrence, inputs) as (backend, _):
+        return recurrence.follow(backend, inputs, above, left, [path for path, _ in before])
 
 
 def join_path(recurrence: Traceback, last: Any, found: Sequence[Any]) -> Any:

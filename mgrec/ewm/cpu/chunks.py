@@ -53,11 +53,11 @@ def put_state(states: Any, place: Any, state: Any) -> None:
 
 @cache
 def determine_kernel(statistic: str, is_adjusted: bool) -> Any:
-    """``(x, y, gaps, marks, entry, out, weights)``: `gaps`, `marks` or None, `entry` or empty."""
+    """``(x, y, gaps, marks, carry_in, out, weights)``; gaps, marks: or None; carry_in: or empty."""
     loop = row_loop(statistic, is_adjusted)
 
     def determine(
-        x: Any, y: Any, gaps: Any, marks: Any, entry: Any, out: Any, weights: Any
+        x: Any, y: Any, gaps: Any, marks: Any, carry_in: Any, out: Any, weights: Any
     ) -> None:
         outers, steps, inners = out.shape
         states = np.empty((STATES, 1, COLUMNS))
@@ -66,9 +66,9 @@ def determine_kernel(statistic: str, is_adjusted: bool) -> Any:
             for first in range(0, inners, COLUMNS):
                 count = min(COLUMNS, inners - first)
                 states[:] = 0.0
-                if entry.size > 0:
+                if carry_in.size > 0:
                     for k in range(count):
-                        put_state(states, (0, k), state_at(entry, (outer, first + k)))
+                        put_state(states, (0, k), state_at(carry_in, (outer, first + k)))
                 for left in range(0, steps, tile):
                     right = min(left + tile, steps)
                     for k in range(count):
@@ -94,7 +94,14 @@ def precompute_kernel(statistic: str, is_adjusted: bool) -> Any:
     reduce = numba.njit(**WITHIN)(_reduction(statistic, is_adjusted))
 
     def precompute(
-        x: Any, y: Any, gaps: Any, marks: Any, weights: Any, parts: Any, exits: Any, is_reset: Any
+        x: Any,
+        y: Any,
+        gaps: Any,
+        marks: Any,
+        weights: Any,
+        parts: Any,
+        carry_outs: Any,
+        is_reset: Any,
     ) -> None:
         outers, inners = is_reset.shape
         steps = x.shape[1]
@@ -108,7 +115,7 @@ def precompute_kernel(statistic: str, is_adjusted: bool) -> Any:
                 own_gaps = line_of(gaps, outer, begin, steps, inner)
                 if mark >= 0:
                     state = loop(own_x, own_y, own_gaps, None, None, REST, weights)
-                    put_state(exits, (outer, inner), state)
+                    put_state(carry_outs, (outer, inner), state)
                 else:
                     first, others = reduce(own_x, own_y, own_gaps, weights)
                     for k in range(FIRST):
@@ -183,11 +190,13 @@ def scaled(state: Any, unit: float) -> Any:
 
 @cache
 def propagate_kernel(is_sum: bool, is_adjusted: bool) -> Any:
-    """``(parts, entry, exit, share, is_complement)``: rows (…, rows) from entry to exit."""
+    """``(parts, carry_in, carry_out, share, is_complement)`` of rows (…, rows)."""
 
-    def propagate(parts: Any, entry: Any, exit: Any, share: float, is_complement: bool) -> None:
-        for row in range(entry.shape[2]):
-            state = state_at(entry, (0, row))
+    def propagate(
+        parts: Any, carry_in: Any, carry_out: Any, share: float, is_complement: bool
+    ) -> None:
+        for row in range(carry_in.shape[2]):
+            state = state_at(carry_in, (0, row))
             lead, count, left = parts[0, row], parts[1, row], parts[4, row]
             if is_sum:
                 total = state[3] * lead + parts[7, row]
@@ -198,7 +207,7 @@ def propagate_kernel(is_sum: bool, is_adjusted: bool) -> Any:
                 own = own_weight(state[1], lead, share, is_adjusted, is_complement)
                 first = observe(state, lead, own, parts[2, row], parts[3, row], is_adjusted)
                 state = joined(scaled(first, left), parts, row, count - 1.0)
-            put_state(exit, (0, row), state)
+            put_state(carry_out, (0, row), state)
 
     return compile_kernel(propagate, str(is_sum), str(is_adjusted))
 

@@ -26,22 +26,24 @@ def kernels(method: str) -> Kernels:
     return Kernels(own, at_once(precompute), propagate)
 
 
-def determine(recurrence: EwmRecurrence, chunk: Chunk, entry: Any, result: np.ndarray) -> None:
+def determine(recurrence: EwmRecurrence, chunk: Chunk, carry_in: Any, result: np.ndarray) -> None:
     """Write the statistic after every step."""
     weights = recurrence.weights
     kernel = determine_kernel(weights.statistic, weights.is_adjusted)
-    entry = np.empty((0, 0, 0)) if entry is None else np.ascontiguousarray(entry, np.float64)
-    kernel(*_series(recurrence, chunk), entry, result, weights.numbers)
+    carry_in = (
+        np.empty((0, 0, 0)) if carry_in is None else np.ascontiguousarray(carry_in, np.float64)
+    )
+    kernel(*_series(recurrence, chunk), carry_in, result, weights.numbers)
 
 
 def determine_on_threads(
-    recurrence: EwmRecurrence, chunk: Chunk, entry: Any, result: np.ndarray
+    recurrence: EwmRecurrence, chunk: Chunk, carry_in: Any, result: np.ndarray
 ) -> None:
     """The same by all threads, which share the outer rows."""
     threads = threads_for(result.size)
 
     def rows(left: int, right: int) -> Callable[[], None]:
-        before = None if entry is None else entry[:, left:right]
+        before = None if carry_in is None else carry_in[:, left:right]
         part = chunk.rows(left, right)
         return lambda: determine(recurrence, part, before, result[left:right])
 
@@ -51,22 +53,24 @@ def determine_on_threads(
 def precompute(recurrence: EwmRecurrence, chunk: Chunk) -> EwmSummary:
     """Reduce every row to how it changes a state."""
     weights, rows = recurrence.weights, chunk.row_shape
-    parts, exits = np.zeros((PARTS, *rows)), np.zeros((STATES, *rows))
+    parts, carry_outs = np.zeros((PARTS, *rows)), np.zeros((STATES, *rows))
     is_reset = np.zeros(rows, bool)
     kernel = precompute_kernel(weights.statistic, weights.is_adjusted)
-    kernel(*_series(recurrence, chunk), weights.numbers, parts, exits, is_reset)
-    return EwmSummary(parts, exits, is_reset)
+    kernel(*_series(recurrence, chunk), weights.numbers, parts, carry_outs, is_reset)
+    return EwmSummary(parts, carry_outs, is_reset)
 
 
-def propagate(algebra: tuple[Weights, EwmSummary], entry: np.ndarray) -> np.ndarray:
+def propagate(algebra: tuple[Weights, EwmSummary], carry_in: np.ndarray) -> np.ndarray:
     """The states after a chunk."""
     weights, summary = algebra
-    flat = (len(entry), 1, summary.is_reset.size)
-    before = np.ascontiguousarray(entry, np.float64).reshape(flat)
-    exit = np.empty(flat)
+    flat = (len(carry_in), 1, summary.is_reset.size)
+    before = np.ascontiguousarray(carry_in, np.float64).reshape(flat)
+    carry_out = np.empty(flat)
     kernel = propagate_kernel(weights.statistic == "sum", weights.is_adjusted)
-    kernel(summary.parts.reshape(PARTS, -1), before, exit, weights.share, weights.is_complement)
-    return np.where(summary.is_reset, summary.exits, exit.reshape(entry.shape))
+    kernel(
+        summary.parts.reshape(PARTS, -1), before, carry_out, weights.share, weights.is_complement
+    )
+    return np.where(summary.is_reset, summary.carry_outs, carry_out.reshape(carry_in.shape))
 
 
 def _series(recurrence: EwmRecurrence, chunk: Chunk) -> tuple[Any, Any, Any, Any]:

@@ -36,21 +36,21 @@ class Outcome:
 
     Attributes
     ----------
-    exit : array (states, outer, inner), float64 or complex128
+    carry_out : array (states, outer, inner), float64 or complex128
     redo : array (outer, inner) of bool
     """
 
-    exit: np.ndarray
+    carry_out: np.ndarray
     redo: np.ndarray
 
 
 def filter_real(
-    cascade: Cascade, x: np.ndarray, entry: np.ndarray, result: Any, dtype: Any, reverse: bool
+    cascade: Cascade, x: np.ndarray, carry_in: np.ndarray, result: Any, dtype: Any, reverse: bool
 ) -> Outcome:
     """Real numbers by the fastest loop; nothing is written where `result` is None."""
     write = result is not None
     target = result if write else np.empty((1, 1, 1), dtype)
-    states = np.array(entry, np.float64, order="C")
+    states = np.array(carry_in, np.float64, order="C")
     redo = np.zeros(states.shape[1:], bool)
     top = np.float64(TOP[dtype.char]).view(np.int64)
     x = writable(x)

@@ -24,42 +24,42 @@ def at_rest(cascade: Cascade, chunk: Chunk) -> np.ndarray:
 
 
 def determine_filter(
-    cascade: Cascade, chunk: Chunk, entry: np.ndarray, result: np.ndarray
+    cascade: Cascade, chunk: Chunk, carry_in: np.ndarray, result: np.ndarray
 ) -> Outcome:
     """Write the outputs of a chunk, whose operand is x and whose dtype is that of the results.
 
-    `entry` is an array (states, outer, inner) of float64 or complex128.
+    `carry_in` is an array (states, outer, inner) of float64 or complex128.
     """
     x = _samples(cascade, chunk)
-    outcome = _in_float64(cascade, x, entry, result, chunk)
+    outcome = _in_float64(cascade, x, carry_in, result, chunk)
     redo = outcome.redo
     if not redo.any():
         return outcome
-    exit, _ = _plain(cascade, x, entry, result, chunk.reverse, redo, chunk.dtype)
-    return Outcome(np.where(redo, exit, outcome.exit), redo)
+    carry_out, _ = _plain(cascade, x, carry_in, result, chunk.reverse, redo, chunk.dtype)
+    return Outcome(np.where(redo, carry_out, outcome.carry_out), redo)
 
 
 def precompute_filter(cascade: Cascade, chunk: Chunk) -> CascadeSummary:
     """The states after a chunk that begins with states of 0, or the chunk to be done again."""
-    entry = at_rest(cascade, chunk)
-    outcome = _in_float64(cascade, _samples(cascade, chunk), entry, None, chunk)
+    carry_in = at_rest(cascade, chunk)
+    outcome = _in_float64(cascade, _samples(cascade, chunk), carry_in, None, chunk)
     redo = chunk if outcome.redo.any() or not is_tame(cascade, chunk.steps) else None
-    return CascadeSummary(cascade, chunk.steps, outcome.exit, redo)
+    return CascadeSummary(cascade, chunk.steps, outcome.carry_out, redo)
 
 
-def propagate_filter(summary: CascadeSummary, entry: np.ndarray) -> np.ndarray:
+def propagate_filter(summary: CascadeSummary, carry_in: np.ndarray) -> np.ndarray:
     """The states (states, outer, inner) after a chunk, from those before it."""
     if summary.redo is not None:
         result = np.empty(summary.redo.shape, summary.redo.dtype)
-        return determine_filter(summary.cascade, summary.redo, entry, result).exit
-    is_finite = np.isfinite(entry)
+        return determine_filter(summary.cascade, summary.redo, carry_in, result).carry_out
+    is_finite = np.isfinite(carry_in)
     if is_finite.all():
-        return propagate_cascade(summary, entry)
-    exit = propagate_cascade(summary, np.where(is_finite, entry, 0))
+        return propagate_cascade(summary, carry_in)
+    carry_out = propagate_cascade(summary, np.where(is_finite, carry_in, 0))
     odd = ~is_finite.all(0)
-    lost = _through_silence(summary.cascade, entry[:, odd], summary.steps)
-    exit[:, odd] = np.where(np.isfinite(lost), exit[:, odd], lost)
-    return exit
+    lost = _through_silence(summary.cascade, carry_in[:, odd], summary.steps)
+    carry_out[:, odd] = np.where(np.isfinite(lost), carry_out[:, odd], lost)
+    return carry_out
 
 
 def _through_silence(cascade: Cascade, states: np.ndarray, steps: int) -> np.ndarray:
@@ -113,21 +113,21 @@ def _halves(array: np.ndarray) -> np.ndarray:
 
 def _whole(outcome: Outcome, like: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if like.dtype.kind != "c":
-        return outcome.exit, outcome.redo
+        return outcome.carry_out, outcome.redo
     redo = np.asarray(outcome.redo.reshape(*like.shape[1:], 2).any(-1))
-    return outcome.exit.view(np.complex128), redo
+    return outcome.carry_out.view(np.complex128), redo
 
 
-def _in_float64(cascade: Cascade, x: Any, entry: Any, result: Any, chunk: Chunk) -> Outcome:
+def _in_float64(cascade: Cascade, x: Any, carry_in: Any, result: Any, chunk: Chunk) -> Outcome:
     """All rows in float64 or complex128; nothing is written where `result` is None."""
     real = np.empty(0, chunk.dtype).real.dtype
     if cascade.is_complex:
         rows, wide = np.ones(x.shape[::2], bool), np.dtype(np.complex128)
-        exit, y = _plain(cascade, x, entry, result, chunk.reverse, rows, wide)
-        return Outcome(exit, _rows_beyond(TOP[real.char], y))
+        carry_out, y = _plain(cascade, x, carry_in, result, chunk.reverse, rows, wide)
+        return Outcome(carry_out, _rows_beyond(TOP[real.char], y))
     target = None if result is None else _halves(result)
-    outcome = filter_real(cascade, _halves(x), _halves(entry), target, real, chunk.reverse)
-    return Outcome(*_whole(outcome, entry))
+    outcome = filter_real(cascade, _halves(x), _halves(carry_in), target, real, chunk.reverse)
+    return Outcome(*_whole(outcome, carry_in))
 
 
 def _rows_beyond(top: float, y: np.ndarray) -> np.ndarray:
@@ -142,13 +142,13 @@ def _rows_beyond(top: float, y: np.ndarray) -> np.ndarray:
 
 
 def _plain(
-    cascade: Cascade, x: Any, entry: Any, result: Any, reverse: bool, rows: Any,
+    cascade: Cascade, x: Any, carry_in: Any, result: Any, reverse: bool, rows: Any,
     dtype: np.dtype[Any],
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """The plain loop in `dtype` over some rows: their exit, and what goes into `result`."""
+    """The plain loop in `dtype` over some rows: their carry-out, and what goes into `result`."""
     with np.errstate(all="ignore"):
         shape = (len(cascade.sections), cascade.order, *rows.shape)
-        states = np.array(entry, dtype).reshape(shape)
+        states = np.array(carry_in, dtype).reshape(shape)
         b, a = cascade.coefficients(dtype)
         target = (
             result if result is not None and result.dtype == dtype else np.empty(x.shape, dtype)
@@ -158,4 +158,4 @@ def _plain(
         plain_rows(*views, states, b, a, rows)
         if result is not None and target is not result:
             result[...] = target
-    return states.reshape(entry.shape).astype(entry.dtype), target
+    return states.reshape(carry_in.shape).astype(carry_in.dtype), target

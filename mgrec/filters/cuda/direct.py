@@ -11,7 +11,7 @@ from ..cascade import Cascade
 
 # Inputs of float32 times gains, and over them, stay far from the ends of float64.
 _LEAST, _MOST = 2.0**-300, 2.0**300
-# Fewer steps may have no room for an entry, which is added to the first ones; more states are
+# Fewer steps may have no room for a carry-in, which is added to the first ones; more states are
 # left to the transposed form: 64 of them spill registers within the loop.
 _SHORT, _MANY = 64, 32
 

@@ -89,7 +89,7 @@ template <class Access> struct Walker {
     arrays.tops[lane.id] = largest > TOP;
   }
 
-  // Whether the first samples take what the row's entry adds to them.
+  // Whether the first samples take what the row's carry-in adds to them.
   DEVICE bool is_entered(const Lane& lane) const {
     return DIRECT && arrays.entry && lane.segment == 0 && lane.high > 0;
   }
@@ -122,7 +122,7 @@ template <class Access> struct Walker {
     }
   }
 
-  // Where the row ends inside these steps, or an entry is added to the first of them.
+  // Where the row ends inside these steps, or a carry-in is added to the first of them.
   DEVICE void walk_partly(int stage, int part, long long step, const Lane& lane) {
     State added = step == 0 ? entry_of(lane) : State{};
 #pragma unroll 1

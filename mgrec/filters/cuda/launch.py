@@ -44,10 +44,10 @@ class Filter:
     repaired: FilterLayout
     writes: bool
 
-    def __call__(self, x: Any, entry: Any, result: Any) -> Space:
+    def __call__(self, x: Any, carry_in: Any, result: Any) -> Space:
         """Launch all kernels; what they leave of every segment."""
         space = Space.reserve(self)
-        run(*self.launches, given=(space.point(x, entry, result),))
+        run(*self.launches, given=(space.point(x, carry_in, result),))
         return space
 
     @cached_property
@@ -72,11 +72,11 @@ class Filter:
         sizes = [side, side, 4 * outer * inner, self.lanes, self.lanes]
         return [sum(sizes[:count]) for count in range(len(sizes) + 1)]
 
-    def words(self, base: int, x: int, entry: int, result: int) -> list[int]:
+    def words(self, base: int, x: int, carry_in: int, result: int) -> list[int]:
         """The kernels' struct of pointers, by addresses: 0 where there is nothing."""
-        begun, ended, failures, tops, marks, _ = self.offsets
+        speculation, ended, failures, tops, marks, _ = self.offsets
         return [
-            x, result, entry, base + begun, base + ended, base + tops, base + failures,
+            x, result, carry_in, base + speculation, base + ended, base + tops, base + failures,
             base + marks,
         ]  # fmt: skip
 
@@ -141,9 +141,9 @@ class Space:
 
         return cls(filter, cupy.empty(filter.offsets[-1], np.uint8))
 
-    def point(self, x: Any, entry: Any, result: Any) -> np.ndarray:
+    def point(self, x: Any, carry_in: Any, result: Any) -> np.ndarray:
         """The kernels' struct of pointers."""
-        given = (0 if array is None else array.data.ptr for array in (x, entry, result))
+        given = (0 if array is None else array.data.ptr for array in (x, carry_in, result))
         return packed(self.filter.words(self.memory.data.ptr, *given))
 
     def _part(self, number: int, dtype: Any) -> Any:
@@ -151,7 +151,7 @@ class Space:
         return self.memory[left:right].view(dtype)
 
     @property
-    def exits(self) -> Any:
+    def carry_outs(self) -> Any:
         """Array (states, lanes)."""
         return self._part(1, self.filter.layout.states).reshape(-1, self.filter.lanes)
 

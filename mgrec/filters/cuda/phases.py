@@ -12,7 +12,7 @@ import numpy as np
 from ...core.arrays.casts import cast
 from ...core.arrays.chunk import Chunk
 from ...core.arrays.kinds import refuse_capture
-from ...core.contract.kernels import Again, Kernels
+from ...core.contract.kernels import Kernels, PreparedSolver
 from ...engines.cuda.device.arrays import array_at
 from ...engines.cuda.device.bound import Bound
 from ...engines.cuda.device.launches import Prepared
@@ -32,10 +32,10 @@ _READ = "bBhHiIlLqQefd"
 
 def kernels(method: str) -> Kernels:
     """The phases of a chunk; filters have one method."""
-    return Kernels(determine_filter, precompute_filter, again=again)
+    return Kernels(determine_filter, precompute_filter, prepare_solver=prepare_solver)
 
 
-def determine_filter(cascade: Cascade, chunk: Chunk, entry: Any, result: Any) -> Any:
+def determine_filter(cascade: Cascade, chunk: Chunk, carry_in: Any, result: Any) -> Any:
     """Write the outputs of every step of a chunk.
 
     Parameters
@@ -44,24 +44,24 @@ def determine_filter(cascade: Cascade, chunk: Chunk, entry: Any, result: Any) ->
     chunk : Chunk
         Its operand is x, a CuPy array on the current device; its dtype that of the results.
         Real results of a real x are cast sample by sample, without a copy of x.
-    entry : array (states, outer, inner), float64 or complex128; or None
+    carry_in : array (states, outer, inner), float64 or complex128; or None
         On the device or in host memory; None for 0.
     result : CuPy array (outer, steps, inner)
 
     Returns
     -------
     CuPy array (states, outer, inner), or None
-        The states after the chunk; None where `entry` is: nobody asks.
+        The states after the chunk; None where `carry_in` is: nobody asks.
     """
     import cupy
 
     refuse_capture("a filter", SHARED)
-    if entry is not None:
-        entry = cupy.ascontiguousarray(cupy.asarray(entry, _wide(cascade, chunk.dtype)))
-    space = _run(cascade, chunk, entry, result)
-    if space is None or entry is None:
-        return entry
-    return _exit(cascade, chunk.shape, chunk.dtype, space)
+    if carry_in is not None:
+        carry_in = cupy.ascontiguousarray(cupy.asarray(carry_in, _wide(cascade, chunk.dtype)))
+    space = _run(cascade, chunk, carry_in, result)
+    if space is None or carry_in is None:
+        return carry_in
+    return _carry_out(cascade, chunk.shape, chunk.dtype, space)
 
 
 def precompute_filter(cascade: Cascade, chunk: Chunk) -> Callable[[], CascadeSummary]:
@@ -80,11 +80,11 @@ def precompute_filter(cascade: Cascade, chunk: Chunk) -> Callable[[], CascadeSum
         offset = np.zeros((cascade.states, *chunk.row_shape), _wide(cascade, chunk.dtype))
         return lambda: CascadeSummary(cascade, chunk.steps, offset)
     # The launch's memory is free again, for the next one of the stream.
-    exit = cupy.ascontiguousarray(_exit(cascade, chunk.shape, chunk.dtype, space))
+    carry_out = cupy.ascontiguousarray(_carry_out(cascade, chunk.shape, chunk.dtype, space))
     overflows = space.tops.any()
 
     def summary() -> CascadeSummary:
-        offset = exit.get()
+        offset = carry_out.get()
         bad = not np.isfinite(offset).all() or bool(overflows)
         redo = None
         if bad or not is_tame(cascade, chunk.steps):
@@ -94,10 +94,12 @@ def precompute_filter(cascade: Cascade, chunk: Chunk) -> Callable[[], CascadeSum
     return summary
 
 
-def again(cascade: Cascade, chunk: Chunk, entry: Any, result: Any) -> Again | None:
+def prepare_solver(
+    cascade: Cascade, chunk: Chunk, carry_in: Any, result: Any
+) -> PreparedSolver | None:
     """Prepare what filters chunks of the kind of this one.
 
-    `given` are x and, where `entry` is not None, the states before the first step: on the
+    `given` are x and, where `carry_in` is not None, the states before the first step: on the
     device. None where x is cast by a kernel of CuPy's.
     """
     (x,) = chunk.operands
@@ -109,9 +111,9 @@ def again(cascade: Cascade, chunk: Chunk, entry: Any, result: Any) -> Again | No
     about, wide, is_asked = (
         (chunk.shape, chunk.dtype),
         _wide(cascade, chunk.dtype),
-        entry is not None,
+        carry_in is not None,
     )
-    narrow = (entry.shape, entry.dtype) if is_asked and entry.dtype != wide else None
+    narrow = (carry_in.shape, carry_in.dtype) if is_asked and carry_in.dtype != wide else None
 
     def solve(given: Sequence[int], targets: Sequence[int]) -> Any:
         refuse_capture("a filter", SHARED)
@@ -121,7 +123,7 @@ def again(cascade: Cascade, chunk: Chunk, entry: Any, result: Any) -> Again | No
             before = states.data.ptr
         memory = scratch(size)
         bound([filter.words(memory.data.ptr, given[0], before, targets[0])])
-        return _exit(cascade, *about, Space(filter, memory)) if is_asked else None
+        return _carry_out(cascade, *about, Space(filter, memory)) if is_asked else None
 
     return solve
 
@@ -130,7 +132,7 @@ def _wide(cascade: Cascade, dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.complex128 if cascade.is_complex or dtype.kind == "c" else np.float64)
 
 
-def _run(cascade: Cascade, chunk: Chunk, entry: Any, result: Any) -> Space | None:
+def _run(cascade: Cascade, chunk: Chunk, carry_in: Any, result: Any) -> Space | None:
     """What the kernels leave; None of an empty chunk."""
     (x,) = chunk.operands
     if chunk.steps == 0 or x.size == 0:
@@ -138,7 +140,7 @@ def _run(cascade: Cascade, chunk: Chunk, entry: Any, result: Any) -> Space | Non
     inputs = x.dtype if is_cast_in_kernels(x.dtype, chunk.dtype) else None
     if inputs is None:
         x = cast(x, chunk.dtype)
-    return _prepared(cascade, chunk, x, result, inputs)(x, entry, result)
+    return _prepared(cascade, chunk, x, result, inputs)(x, carry_in, result)
 
 
 def _prepared(cascade: Cascade, chunk: Chunk, x: Any, result: Any, inputs: Any) -> Filter:
@@ -165,16 +167,18 @@ def is_cast_in_kernels(inputs: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
     return dtype.kind == "f" and inputs != dtype and inputs.char in _READ
 
 
-def _exit(cascade: Cascade, shape: tuple[int, int, int], dtype: np.dtype[Any], space: Space) -> Any:
+def _carry_out(
+    cascade: Cascade, shape: tuple[int, int, int], dtype: np.dtype[Any], space: Space
+) -> Any:
     """The states after a chunk, (states, outer, inner): maybe a part of what kernels leave."""
     import cupy
 
     outer, _, inner = space.filter.shape
-    segments = space.exits.reshape(cascade.states, outer, space.filter.cuts.segments, inner)
-    exit, wide = segments[:, :, -1], _wide(cascade, dtype)
-    if exit.dtype == wide:
-        return exit
-    return cupy.ascontiguousarray(exit).view(wide).reshape(cascade.states, shape[0], shape[2])
+    segments = space.carry_outs.reshape(cascade.states, outer, space.filter.cuts.segments, inner)
+    carry_out, wide = segments[:, :, -1], _wide(cascade, dtype)
+    if carry_out.dtype == wide:
+        return carry_out
+    return cupy.ascontiguousarray(carry_out).view(wide).reshape(cascade.states, shape[0], shape[2])
 
 
 @lru_cache(maxsize=1024)

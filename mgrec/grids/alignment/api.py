@@ -136,15 +136,15 @@ def smith_waterman(
         problem = check_batch(query, target, output, **scores)
         if output == "alignment":
             return Composed("alignments of many pairs", partial(_each, query, target, scores))
-        return replace(problem, finish=_alignments)
+        return replace(problem, to_return_value=_alignments)
     # Broadcasting an axis of one character that has several chunks would divide it.
     sequences = without_empty_chunks(query), without_empty_chunks(target)
     problem = check_alignment(*sequences, output, **scores)
     if output == "matrix":
         return problem
     if output == "alignment":
-        return replace(problem, finish=lambda _, alignment: alignment)
-    return replace(problem, finish=_alignment)
+        return replace(problem, to_return_value=lambda _, alignment: alignment)
+    return replace(problem, to_return_value=_alignment)
 
 
 def _alignment(results: Arrays, carry_out: Any) -> Alignment:

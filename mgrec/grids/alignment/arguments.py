@@ -55,7 +55,7 @@ def check_alignment(query: Any, target: Any, output: Any, **scores: Any) -> Prob
         varying=tuple(varying(operand.shape, (n, m)) for operand in operands),
         block_dtypes=(code, code, *(each.dtype for each in given[2:])),
         axes=(0, 1),
-        exit_size=3,
+        result_size=3,
         scoring=scoring,
         lengths=(n, m),
         has_matrix=output == "matrix",

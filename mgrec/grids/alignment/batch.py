@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...core.contract.kernels import Backend
-from ...core.contract.recurrence import Arrays, Pack, Shape
+from ...core.contract.recurrence import Arrays, ChunkInputs, Shape
 from ..recurrence import Wavefront
 from .scoring import Scoring
 from .sequences import Sequences
@@ -33,11 +33,17 @@ class Batch(Wavefront):
         return 0
 
     def determine(
-        self, backend: Backend, pack: Pack, shape: Shape, above: Any, left: Any, out: Arrays = ()
+        self,
+        backend: Backend,
+        inputs: ChunkInputs,
+        shape: Shape,
+        above: Any,
+        left: Any,
+        out: Arrays = (),
     ) -> tuple[Arrays, np.ndarray]:
-        pairs = map(Sequences, pack.blocks, self.offsets)
+        pairs = map(Sequences, inputs.blocks, self.offsets)
         determine_pairs = backend.kernels(self.family).determine_pairs
         return (), determine_pairs(self.scoring, *pairs, self.dtype)
 
-    def leave(self, edges: np.ndarray) -> np.ndarray:
+    def final_result(self, edges: np.ndarray) -> np.ndarray:
         return edges

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...core.arrays.kinds import to_host
 from ...core.contract.kernels import Backend
-from ...core.contract.recurrence import Arrays, Pack, Shape
+from ...core.contract.recurrence import Arrays, ChunkInputs, Shape
 from ..recurrence import Wavefront
 from .borders import best_of_edges, enter
 from .scoring import Scoring
@@ -48,12 +48,18 @@ class Alignment(Wavefront):
         return "an alignment"
 
     def determine(
-        self, backend: Backend, pack: Pack, shape: Shape, above: Any, left: Any, out: Arrays = ()
+        self,
+        backend: Backend,
+        inputs: ChunkInputs,
+        shape: Shape,
+        above: Any,
+        left: Any,
+        out: Arrays = (),
     ) -> tuple[Arrays, Edges]:
-        query, target = (block.reshape(-1) for block in pack.blocks[:2])
+        query, target = (block.reshape(-1) for block in inputs.blocks[:2])
         if self.has_matrix and not out:
             out = (backend.empty(shape, self.dtype),)
-        i, j = pack.starts
+        i, j = inputs.starts
         entry = enter(self.scoring, above, left, (i, j), (query.size, target.size), self.dtype)
         determine = backend.kernels(self.family).determine
         edges = determine(self.scoring, (query, target), entry, (i, j), self.dtype, *out)
@@ -72,17 +78,17 @@ class Alignment(Wavefront):
             best = each if best is None else best if each is None else better(best, each)
         return replace(edges, best=best)
 
-    def hand_on(self, edges: Edges) -> Edges:
+    def export_edges(self, edges: Edges) -> Edges:
         below, right = to_host(edges.below), to_host(edges.right)
         if edges.below_gaps is None:
             return Edges(below, right, best=edges.best)
         gaps = to_host(edges.below_gaps), to_host(edges.right_gaps)
         return Edges(below, right, *gaps, edges.best)
 
-    def keep(self, edges: Edges) -> Edges:
+    def retain_edges(self, edges: Edges) -> Edges:
         return edges
 
-    def begin_to_hand_on(
+    def start_export(
         self, backend: Backend, edges: Edges, axes: Collection[int]
     ) -> Callable[[], Edges]:
         down, right = (axis in axes for axis in self.axes)
@@ -108,6 +114,6 @@ class Alignment(Wavefront):
         # Without characters there is no end to be free.
         return edges.best or Best(0, n - 1, m - 1)
 
-    def leave(self, edges: Edges) -> np.ndarray:
+    def final_result(self, edges: Edges) -> np.ndarray:
         best = self.end(edges)
         return np.array([best.score, best.query_end, best.target_end], self.result_dtype)

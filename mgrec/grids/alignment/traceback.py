@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...core.contract.kernels import Backend
-from ...core.contract.recurrence import Pack
+from ...core.contract.recurrence import ChunkInputs
 from ...core.contract.traceback import Traceback
 from .borders import enter
 from .letters import Alphabet
@@ -33,15 +33,15 @@ class TracedTiles(Alignment, Traceback):
 
     alphabet: Alphabet | None = None
 
-    def begin(self, edges: Edges) -> Path:
+    def start_path(self, edges: Edges) -> Path:
         best = self.end(edges)
         return Path(best.query_end, best.target_end)
 
     def follow(
-        self, backend: Backend, pack: Pack, above: Any, left: Any, paths: Sequence[Path]
+        self, backend: Backend, inputs: ChunkInputs, above: Any, left: Any, paths: Sequence[Path]
     ) -> tuple[Path, Columns | None]:
         path = min(paths, key=lambda path: (path.row + path.column, not path.is_done))
-        (i, j), blocks = pack.starts, [block.reshape(-1) for block in pack.blocks]
+        (i, j), blocks = inputs.starts, [block.reshape(-1) for block in inputs.blocks]
         if path.is_done or 0 < i > path.row or 0 < j > path.column:
             return path, None
         own = replace(path, row=path.row - i, column=path.column - j, runs=[])

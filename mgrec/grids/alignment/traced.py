@@ -14,7 +14,7 @@ from typing import Any
 
 from ...core.arrays.kinds import to_host
 from ...core.contract.kernels import Backend
-from ...core.contract.recurrence import Arrays, Pack, Shape
+from ...core.contract.recurrence import Arrays, ChunkInputs, Shape
 from .borders import enter
 from .letters import Alphabet
 from .path import Path, Traced
@@ -44,9 +44,15 @@ class TracedAlignment(Alignment):
     alphabet: Alphabet | None = None
 
     def determine(
-        self, backend: Backend, pack: Pack, shape: Shape, above: Any, left: Any, out: Arrays = ()
+        self,
+        backend: Backend,
+        inputs: ChunkInputs,
+        shape: Shape,
+        above: Any,
+        left: Any,
+        out: Arrays = (),
     ) -> tuple[Arrays, Any]:
-        query, target, *given = (block.reshape(-1) for block in pack.blocks)
+        query, target, *given = (block.reshape(-1) for block in inputs.blocks)
         entry = enter(self.scoring, None, None, (0, 0), self.lengths, self.dtype)
         grid = Checkpoints(self, backend, query, target)
         parts, edges = grid.cut((0, query.size), (0, target.size), entry)
@@ -59,7 +65,7 @@ class TracedAlignment(Alignment):
         columns = columns_of(first, second, self.alphabet, begins, path)
         return (), traced(best, begins, [columns])
 
-    def leave(self, edges: Any) -> Any:
+    def final_result(self, edges: Any) -> Any:
         return edges
 
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from ...core.algebra.operators import Operators
 from ...core.arrays.kinds import to_host
-from ...core.contract.kernels import Again, Backend
-from ...core.contract.recurrence import Arrays, Pack, Shape
+from ...core.contract.kernels import Backend, PreparedSolver
+from ...core.contract.recurrence import Arrays, ChunkInputs, Shape
 from ..recurrence import Wavefront
 
 
@@ -81,32 +81,38 @@ class WavefrontLoop(Wavefront):
         return self.loop
 
     def determine(
-        self, backend: Backend, pack: Pack, shape: Shape, above: Any, left: Any, out: Arrays = ()
+        self,
+        backend: Backend,
+        inputs: ChunkInputs,
+        shape: Shape,
+        above: Any,
+        left: Any,
+        out: Arrays = (),
     ) -> tuple[Arrays, Any]:
         determine = backend.kernels(self.family).determine
         result = out[0] if out else backend.empty(shape, self.dtype)
-        local, weights, given, table = self._tile(pack, result)
+        local, weights, given, table = self._tile(inputs, result)
         borders = _around(given, above, left)
         determine(self.loop, local, weights, borders, table)
         return (result,), (table, borders)
 
-    def given(self, operands: Sequence[Any], initial: Sequence[Any]) -> list[Any]:
+    def solver_arguments(self, operands: Sequence[Any], initial: Sequence[Any]) -> list[Any]:
         *others, local = operands
         return [local, *others]
 
-    def again(
-        self, backend: Backend, pack: Pack, shape: Shape, initial: Arrays, results: Arrays
-    ) -> Again | None:
-        prepare = backend.kernels(self.family).again
-        return None if prepare is None else prepare(self.loop, *self._tile(pack, *results))
+    def prepare_solver(
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, initial: Arrays, results: Arrays
+    ) -> PreparedSolver | None:
+        prepare = backend.kernels(self.family).prepare_solver
+        return None if prepare is None else prepare(self.loop, *self._tile(inputs, *results))
 
-    def _tile(self, pack: Pack, result: Any) -> tuple[Any, list[Any], Borders, Any]:
+    def _tile(self, inputs: ChunkInputs, result: Any) -> tuple[Any, list[Any], Borders, Any]:
         """`local`, the weights, the borders that are given, and the table."""
-        *weights, over, beside, corner, local = (self._grid(b, result.ndim) for b in pack.blocks)
+        *weights, over, beside, corner, local = (self._grid(b, result.ndim) for b in inputs.blocks)
         given = Borders(over[..., 0, :], beside[..., :, 0], corner[..., 0, 0])
         return local, weights, given, self._moved(result)
 
-    def hand_on(self, edges: tuple[Any, Borders]) -> Edges:
+    def export_edges(self, edges: tuple[Any, Borders]) -> Edges:
         table, borders = edges
         *batch, rows, columns = table.shape
         over, beside, corner = map(to_host, (borders.above, borders.left, borders.corner))

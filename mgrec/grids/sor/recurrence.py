@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...core.arrays.kinds import to_host
-from ...core.contract.kernels import Again, Backend
-from ...core.contract.recurrence import Arrays, Pack, Shape
+from ...core.contract.kernels import Backend, PreparedSolver
+from ...core.contract.recurrence import Arrays, ChunkInputs, Shape
 from ...core.contract.sweeps import Swept
 from .sweeps import Sides, Sweeps
 
@@ -82,14 +82,20 @@ class Relaxation(Swept):
         return "a sweep"
 
     @property
-    def runs(self) -> list[int]:
-        return self.loop.runs
+    def sweep_counts(self) -> list[int]:
+        return self.loop.sweep_counts
 
     def determine(
-        self, backend: Backend, pack: Pack, shape: Shape, above: Any, left: Any, out: Arrays = ()
+        self,
+        backend: Backend,
+        inputs: ChunkInputs,
+        shape: Shape,
+        above: Any,
+        left: Any,
+        out: Arrays = (),
     ) -> tuple[Arrays, Any]:
         """All sweeps over whole grids."""
-        *rhs, x = pack.blocks
+        *rhs, x = inputs.blocks
         result = out[0] if out else backend.empty(shape, self.dtype)
         side = rhs[0] if rhs else None
 
@@ -102,21 +108,21 @@ class Relaxation(Swept):
             self._sweep_and_tell(sweep, x, result)
         return (result,), None
 
-    def given(self, operands: Sequence[Any], initial: Sequence[Any]) -> list[Any]:
+    def solver_arguments(self, operands: Sequence[Any], initial: Sequence[Any]) -> list[Any]:
         return list(reversed(operands))
 
-    def again(
-        self, backend: Backend, pack: Pack, shape: Shape, initial: Arrays, results: Arrays
-    ) -> Again | None:
-        prepare = backend.kernels(self.family).again
+    def prepare_solver(
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, initial: Arrays, results: Arrays
+    ) -> PreparedSolver | None:
+        prepare = backend.kernels(self.family).prepare_solver
         if prepare is None or self.callback is not None:
             return None
-        return prepare(self.loop, self.given(pack.blocks, ()), None, results)
+        return prepare(self.loop, self.solver_arguments(inputs.blocks, ()), None, results)
 
     def _sweep_and_tell(self, sweep: Callable[[Sweeps, Any], Any], x: Any, result: Any) -> None:
         """Sweep one grid, run by run; the callback is told of each."""
         done, tol = 0, self.loop.tol or 0.0  # no update is below 0
-        for sweeps in replace(self.loop, tol=tol).runs:
+        for sweeps in replace(self.loop, tol=tol).sweep_counts:
             run = replace(self.loop, sweeps=sweeps, check_every=sweeps, tol=tol)
             update, done = float(sweep(run, x).item()), done + sweeps
             self.callback(done, update)
@@ -124,19 +130,19 @@ class Relaxation(Swept):
                 break
             x = result
 
-    def hold(
-        self, backend: Backend, pack: Pack, shape: Shape, around: tuple[bool, ...]
+    def start_tile(
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, around: tuple[bool, ...]
     ) -> tuple[Held, Sides]:
         above, left, below, right = map(int, around)
         *batch, rows, columns = shape
         inside = slice(above, above + rows), slice(left, left + columns)
         whole = (*batch, above + rows + below, left + columns + right)
         arrays = []
-        for block in reversed(pack.blocks):
+        for block in reversed(inputs.blocks):
             arrays.append(backend.empty(whole, self.dtype))
             arrays[-1][...] = 0
             arrays[-1][(..., *inside)] = block[()] if block.ndim == 0 else block
-        held = Held(backend.kernels(self.family).hold(*arrays), inside, shape)
+        held = Held(backend.kernels(self.family).lay_out_grids(*arrays), inside, shape)
         return held, held.sides(np.full(tuple(batch), np.nan))
 
     def tile(self, state: Held) -> np.ndarray:

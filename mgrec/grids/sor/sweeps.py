@@ -29,12 +29,12 @@ class Sweeps:
     check_every: int = 1
 
     @property
-    def runs(self) -> list[int]:
+    def sweep_counts(self) -> list[int]:
         """Sweeps up to each checked one, that included; all at once where none is checked.
 
         Examples
         --------
-        >>> Sweeps(1.5, 25, 1e-6, 10).runs
+        >>> Sweeps(1.5, 25, 1e-6, 10).sweep_counts
         [10, 10, 5]
         """
         if self.tol is None:

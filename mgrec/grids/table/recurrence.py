@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...core.arrays.kinds import to_host
-from ...core.contract.kernels import Again, Backend
-from ...core.contract.recurrence import Arrays, Pack, Shape
+from ...core.contract.kernels import Backend, PreparedSolver
+from ...core.contract.recurrence import Arrays, ChunkInputs, Shape
 from ..recurrence import Wavefront
 
 
@@ -34,21 +34,27 @@ class SummedAreaTable(Wavefront):
     """
 
     family: ClassVar[str] = "grids.table"
-    is_early: ClassVar[bool] = True
+    is_asynchronous: ClassVar[bool] = True
 
     def determine(
-        self, backend: Backend, pack: Pack, shape: Shape, above: Any, left: Any, out: Arrays = ()
+        self,
+        backend: Backend,
+        inputs: ChunkInputs,
+        shape: Shape,
+        above: Any,
+        left: Any,
+        out: Arrays = (),
     ) -> tuple[Arrays, Sums]:
         result = out[0] if out else backend.empty(shape, self.dtype)
-        tile, table = self._moved(*pack.blocks, result)
+        tile, table = self._moved(*inputs.blocks, result)
         before = None if above is None else above.below, None if left is None else left.right
         return (result,), backend.kernels(self.family).determine(self, tile, before, table)
 
-    def again(
-        self, backend: Backend, pack: Pack, shape: Shape, initial: Arrays, results: Arrays
-    ) -> Again | None:
-        prepare = backend.kernels(self.family).again
-        tile, table = self._moved(*pack.blocks, *results)
+    def prepare_solver(
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, initial: Arrays, results: Arrays
+    ) -> PreparedSolver | None:
+        prepare = backend.kernels(self.family).prepare_solver
+        tile, table = self._moved(*inputs.blocks, *results)
         return None if prepare is None else prepare(self, tile, (None, None), table)
 
     @property
@@ -61,13 +67,13 @@ class SummedAreaTable(Wavefront):
             return arrays
         return tuple(np.moveaxis(array, self.axes, (-2, -1)) for array in arrays)
 
-    def hand_on(self, edges: Sums) -> Sums:
+    def export_edges(self, edges: Sums) -> Sums:
         return Sums(to_host(edges.below), to_host(edges.right))
 
-    def keep(self, edges: Sums) -> Sums:
+    def retain_edges(self, edges: Sums) -> Sums:
         return edges
 
-    def begin_to_hand_on(
+    def start_export(
         self, backend: Backend, edges: Sums, axes: Collection[int]
     ) -> Callable[[], Sums]:
         down, right = self.axes

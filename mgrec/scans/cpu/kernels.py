@@ -113,12 +113,12 @@ def tupled(apply: Any, several: bool) -> Any:
 
 
 def _determine_rows(lift: Any, apply: Any) -> Callable[..., None]:
-    def determine_rows(operands: Any, entry: Any, results: Any, reverse: bool) -> None:
+    def determine_rows(operands: Any, carry_in: Any, results: Any, reverse: bool) -> None:
         rows, steps = results[0].shape
         for row in range(rows):
             operand = rows_of(operands, row)
             result = rows_of(results, row)
-            state = values_at(entry, row)
+            state = values_at(carry_in, row)
             for step in range(steps):
                 at = steps - 1 - step if reverse else step
                 state = cast(apply(lift(*values_at(operand, at)), state), results)
@@ -131,7 +131,7 @@ def _determine_columns(lift: Any, apply: Any) -> Callable[..., None]:
     # Whole lines: blocks of columns, pieces of 4 KB, defeat the prefetcher (2.4 ns a step, not
     # 1.1). In narrow lines a column takes four steps at a time: 1.3 ns, not 2.0, with 16 columns.
     def determine_columns(
-        operands: Any, entry: Any, results: Any, reverse: bool, begin: int, end: int
+        operands: Any, carry_in: Any, results: Any, reverse: bool, begin: int, end: int
     ) -> None:
         rows, steps, _ = results[0].shape
         for row in range(rows):
@@ -143,7 +143,7 @@ def _determine_columns(lift: Any, apply: Any) -> Callable[..., None]:
                         before = at + 1 if reverse else at - 1
                         for column in range(begin, end):
                             if step == 0:
-                                state = values_at(entry, (row, column))
+                                state = values_at(carry_in, (row, column))
                             else:
                                 state = values_at(results, (row, before, column))
                             step_map = lift(*cells_at(operands, row, at, column))
@@ -193,8 +193,8 @@ def _precompute_columns(lift: Any, compose: Any) -> Callable[..., None]:
 
 
 def _act(apply: Any) -> Callable[..., None]:
-    def act(maps: Any, entry: Any, exits: Any) -> None:
-        for row in range(exits[0].shape[0]):
-            store_each(exits, row, apply(values_at(maps, row), values_at(entry, row)))
+    def act(maps: Any, carry_in: Any, carry_outs: Any) -> None:
+        for row in range(carry_outs[0].shape[0]):
+            store_each(carry_outs, row, apply(values_at(maps, row), values_at(carry_in, row)))
 
     return act

@@ -104,75 +104,77 @@ def _row_alone(chunk: Chunk, outer: int, inner: int) -> Chunk:
     )
 
 
-def propagate(summary: Summary, entry: Arrays) -> Arrays:
-    """The exit of a chunk from its entry: arrays (outer, inner), one a scalar of the state."""
+def propagate(summary: Summary, carry_in: Arrays) -> Arrays:
+    """Return the carry-out of a chunk: arrays (outer, inner), one a scalar of the state."""
     if isinstance(summary, SegmentedSummary):
-        return propagate_segments(summary, entry, propagate)
+        return propagate_segments(summary, carry_in, propagate)
     if isinstance(summary, AffineSummary):
-        exit = propagate_affine(summary, entry[0])
+        carry_out = propagate_affine(summary, carry_in[0])
         for row, chunk in summary.redo.items():
-            before = entry[0][row].reshape(1, 1)
+            before = carry_in[0][row].reshape(1, 1)
             results = (np.empty(chunk.shape, chunk.dtype),)
             determine(affine_map, chunk, (before,), results)
-            exit[row] = results[0][0, 0 if chunk.reverse else -1, 0]
-        return (exit,)
+            carry_out[row] = results[0][0, 0 if chunk.reverse else -1, 0]
+        return (carry_out,)
     if summary.maps is None:
-        return entry
-    kernels = transfer_kernels(summary.transfer_map, ((None, 1),), len(entry) > 1)
+        return carry_in
+    kernels = transfer_kernels(summary.transfer_map, ((None, 1),), len(carry_in) > 1)
     maps = tuple(np.ascontiguousarray(part).reshape(-1) for part in summary.maps)
-    before = tuple(np.ascontiguousarray(part).reshape(-1) for part in entry)
+    before = tuple(np.ascontiguousarray(part).reshape(-1) for part in carry_in)
     after = tuple(np.empty_like(part) for part in before)
     kernels.act(maps, before, after)
-    return tuple(part.reshape(entry[0].shape) for part in after)
+    return tuple(part.reshape(carry_in[0].shape) for part in after)
 
 
-def determine(transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results: Arrays) -> None:
+def determine(transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays) -> None:
     """Write the states after every step of a chunk to C-contiguous arrays (outer, steps, inner)."""
     if chunk.shape[2] == 1:
-        _determine_rows(transfer_map, chunk, entry, results)
+        _determine_rows(transfer_map, chunk, carry_in, results)
     else:
-        determine_columns(transfer_map, chunk, entry, results, 0, chunk.shape[2])
+        determine_columns(transfer_map, chunk, carry_in, results, 0, chunk.shape[2])
 
 
 def determine_columns(
-    transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results: Arrays, begin: int, end: int
+    transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays, begin: int, end: int
 ) -> None:
     """Write the states of the columns from `begin` to `end`."""
     flat = flatten(chunk)
     if transfer_map.capabilities.is_affine and _is_plain(flat, chunk):
         s, t = (writable(operand) for operand in chunk.operands)
         if affine_columns.can_determine(s, t, results[0], begin, end):
-            states = np.ascontiguousarray(entry[0], chunk.dtype)
+            states = np.ascontiguousarray(carry_in[0], chunk.dtype)
             operands, result = tuple(map(flat_rows, (s, t))), flat_rows(results[0])
             return affine_columns.determine_columns(operands, states, result, begin, end)
-    kernel = transfer_kernels(transfer_map, flat.sources, len(entry) > 1).determine_columns
-    before = tuple(writable(np.ascontiguousarray(part, chunk.dtype)) for part in entry)
+    kernel = transfer_kernels(transfer_map, flat.sources, len(carry_in) > 1).determine_columns
+    before = tuple(writable(np.ascontiguousarray(part, chunk.dtype)) for part in carry_in)
     kernel(flat.operands, before, results, chunk.reverse, begin, end)
 
 
 def _determine_rows(
-    transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results: Arrays
+    transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays
 ) -> None:
     flat = flatten(chunk)
-    before = tuple(writable(np.ascontiguousarray(part[:, 0], chunk.dtype)) for part in entry)
+    before = tuple(writable(np.ascontiguousarray(part[:, 0], chunk.dtype)) for part in carry_in)
     after = tuple(part[:, :, 0] for part in results)
     is_affine = transfer_map.capabilities.is_affine
     if is_affine and chunk.dtype.kind == "f" and chunk.steps >= LONG:
         return _determine_long_rows(chunk, flat, before[0], after[0])
-    kernel = transfer_kernels(transfer_map, flat.sources, len(entry) > 1).determine_rows
+    kernel = transfer_kernels(transfer_map, flat.sources, len(carry_in) > 1).determine_rows
     kernel(flat.operands, before, after, chunk.reverse)
 
 
-def _determine_long_rows(chunk: Chunk, flat: Flat, entry: np.ndarray, result: np.ndarray) -> None:
+def _determine_long_rows(
+    chunk: Chunk, flat: Flat, carry_in: np.ndarray, result: np.ndarray
+) -> None:
     bounds = affine_blocks.safe_limits(chunk.dtype)
     if is_direct(flat, chunk):
         s = flat.operands[0]
         if s.ndim == 2:
-            affine.determine_arrays(flat.operands, entry, result, bounds)
+            affine.determine_arrays(flat.operands, carry_in, result, bounds)
             return None
         if affine_blocks.is_constant_safe(s):
-            return affine.determine_constant(flat.operands, entry, result, bounds)
+            return affine.determine_constant(flat.operands, carry_in, result, bounds)
     fused = fused_lift(affine_map, flat.sources)
     affine.determine_filled(fused.lift, *fused.key)(
-        flat.operands, entry, result, bounds, chunk.reverse
+        flat.operands, carry_in, result, bounds, chunk.reverse
     )

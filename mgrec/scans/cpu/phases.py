@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ...core.contract.kernels import Kernels, at_once
-from .again import again
-from .begin import begin, finish
 from .one_thread import determine, precompute, propagate
+from .prepared_solver import prepare_solver
+from .speculate import correct, speculate
 from .threads import determine_on_threads
 
 
@@ -13,4 +13,6 @@ def kernels(method: str) -> Kernels:
     """The phases of a chunk, on the caller's thread or, by the method "threads", on all."""
     own = determine_on_threads if method == "threads" else determine
     phases = own, at_once(precompute), propagate
-    return Kernels(*phases, begin=at_once(begin), finish=finish, again=again)
+    return Kernels(
+        *phases, speculate=at_once(speculate), correct=correct, prepare_solver=prepare_solver
+    )

@@ -13,7 +13,7 @@ from ...core.algebra.transfer_map import TransferMap
 from ...core.arrays.chunk import Chunk
 from ...engines.cpu.threads import cuts, threads_for, together
 from . import one_thread as cpu
-from .apart import determine_apart, exit_of, first_column, forgets
+from .apart import carry_out_of, determine_apart, first_column, forgets
 from .operands import flatten
 
 # A long row that does not forget is cut where composing costs as little as applying, or there are
@@ -31,27 +31,27 @@ Arrays = tuple[np.ndarray, ...]
 
 
 def determine_on_threads(
-    transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results: Arrays
+    transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays
 ) -> None:
     """Write the states after every step of a chunk: see :func:`.one_thread.determine`."""
     threads = threads_for(results[0].size)
     if threads == 1:
-        cpu.determine(transfer_map, chunk, entry, results)
+        cpu.determine(transfer_map, chunk, carry_in, results)
     elif chunk.shape[0] >= threads:
-        _solve_rows(transfer_map, chunk, entry, results, threads)
+        _solve_rows(transfer_map, chunk, carry_in, results, threads)
     elif chunk.shape[2] > 1:
-        _solve_columns(transfer_map, chunk, entry, results, threads)
+        _solve_columns(transfer_map, chunk, carry_in, results, threads)
     elif chunk.shape[0] > 1 and chunk.steps < threads * SHORT:
-        _solve_rows(transfer_map, chunk, entry, results, threads)
+        _solve_rows(transfer_map, chunk, carry_in, results, threads)
     else:
-        _solve_long_rows(transfer_map, chunk, entry, results, threads)
+        _solve_long_rows(transfer_map, chunk, carry_in, results, threads)
 
 
 def _solve_rows(
-    transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results: Arrays, threads: int
+    transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays, threads: int
 ) -> None:
     def part(begin: int, end: int) -> Callable[[], None]:
-        before = tuple(state[begin:end] for state in entry)
+        before = tuple(state[begin:end] for state in carry_in)
         after = tuple(result[begin:end] for result in results)
         rows = chunk.rows(begin, end)
         return lambda: cpu.determine(transfer_map, rows, before, after)
@@ -60,18 +60,18 @@ def _solve_rows(
 
 
 def _solve_columns(
-    transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results: Arrays, threads: int
+    transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays, threads: int
 ) -> None:
     if chunk.shape[0] == 1 and chunk.steps >= threads * SHORT:
         # Each thread reads whole lines, which half a line each does not let it.
         pieces, targets = _cut(chunk, results, _equal_pieces(chunk.steps, threads, chunk.reverse))
-        if forgets(transfer_map, *first_column(pieces[1], entry)) and determine_apart(
-            transfer_map, pieces, entry, targets
+        if forgets(transfer_map, *first_column(pieces[1], carry_in)) and determine_apart(
+            transfer_map, pieces, carry_in, targets
         ):
             return
 
     def part(begin: int, end: int) -> Callable[[], None]:
-        return lambda: cpu.determine_columns(transfer_map, chunk, entry, results, begin, end)
+        return lambda: cpu.determine_columns(transfer_map, chunk, carry_in, results, begin, end)
 
     columns, unit = chunk.shape[2], ALIGNED if chunk.shape[2] >= ALIGNED * threads else 1
     ends = [(a * unit, min(b * unit, columns)) for a, b in cuts(-(-columns // unit), threads)]
@@ -79,12 +79,12 @@ def _solve_columns(
 
 
 def _solve_long_rows(
-    transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results: Arrays, threads: int
+    transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays, threads: int
 ) -> None:
     """One row after the other, each by all threads, or all side by side where none can be cut."""
     whole = []
     for row in range(chunk.shape[0]):
-        before = tuple(state[row : row + 1] for state in entry)
+        before = tuple(state[row : row + 1] for state in carry_in)
         after = tuple(result[row : row + 1] for result in results)
         own = chunk.rows(row, row + 1)
         if not _solve_long_row(transfer_map, own, before, after, threads):
@@ -93,19 +93,19 @@ def _solve_long_rows(
 
 
 def _solve_long_row(
-    transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results: Arrays, threads: int
+    transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays, threads: int
 ) -> bool:
     """Solve one row by its pieces, if that pays."""
     pieces, targets = _cut(chunk, results, _equal_pieces(chunk.steps, threads, chunk.reverse))
-    if forgets(transfer_map, pieces[1], entry):
-        if not determine_apart(transfer_map, pieces, entry, targets):
-            cpu.determine(transfer_map, chunk, entry, results)
+    if forgets(transfer_map, pieces[1], carry_in):
+        if not determine_apart(transfer_map, pieces, carry_in, targets):
+            cpu.determine(transfer_map, chunk, carry_in, results)
         return True
     pays = transfer_map.capabilities.composes_cheaply and not (
         threads <= FEW_THREADS and cpu.is_direct(flatten(chunk), chunk, is_constant=False)
     )
     if pays or threads >= MANY_THREADS:
-        _solve_by_phases(transfer_map, chunk, entry, results, threads)
+        _solve_by_phases(transfer_map, chunk, carry_in, results, threads)
         return True
     return False
 
@@ -118,12 +118,12 @@ def _cut(
 
 
 def _solve_by_phases(
-    transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results: Arrays, threads: int
+    transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays, threads: int
 ) -> None:
     """The three phases over the pieces of one row.
 
     The first piece is determined while all others but the last are precomputed; then the others
-    are determined side by side. Where a piece must be done again from its true entry, one thread
+    are determined side by side. Where a piece must be done again from its true carry-in, one thread
     takes the whole row: the pieces would wait for each other.
     """
     parts, targets = _cut(chunk, results, _pieces(chunk.steps, threads, chunk.reverse))
@@ -134,17 +134,17 @@ def _solve_by_phases(
     def precompute(k: int) -> Callable[[], Any]:
         return lambda: cpu.precompute(transfer_map, parts[k])
 
-    _, *summaries = together([determine(0, entry), *map(precompute, range(1, threads))])
+    _, *summaries = together([determine(0, carry_in), *map(precompute, range(1, threads))])
     if any(getattr(summary, "redo", None) for summary in summaries):
-        return cpu.determine(transfer_map, chunk, entry, results)
-    entries = [exit_of(parts[0], targets[0])]
+        return cpu.determine(transfer_map, chunk, carry_in, results)
+    entries = [carry_out_of(parts[0], targets[0])]
     for summary in summaries:
         entries.append(cpu.propagate(summary, entries[-1]))
     together([determine(k, before) for k, before in enumerate(entries, 1)])
-    entries.append(exit_of(chunk, results))
+    entries.append(carry_out_of(chunk, results))
     if not all(np.isfinite(state).all() for before in entries for state in before):
         # Rounding may have decided whether the row overflows: the loop decides.
-        cpu.determine(transfer_map, chunk, entry, results)
+        cpu.determine(transfer_map, chunk, carry_in, results)
     return None
 
 

@@ -30,7 +30,7 @@ def columns_of_lane(layout: Layout, size: int) -> int:
     return max(1, min(4, word // size))
 
 
-def pack_of(chunk: Chunk, source: Source, word: int) -> int:
+def inputs_of(chunk: Chunk, source: Source, word: int) -> int:
     """Columns that a lane takes in words of so many bytes: 1 where they are in the way."""
     (outers, _, inners) = chunk.shape
     pack = columns_of_lane(in_words(Layout(32, 1), word), chunk.dtype.itemsize)
@@ -60,7 +60,7 @@ def _column_sizes(
     chunk: Chunk, source: Source, width: int, device: Device, registers: int, warps: int,
     blocks: int, word: int = 0,
 ) -> Layout:  # fmt: skip
-    steps, pack = chunk.shape[1], pack_of(chunk, source, word)
+    steps, pack = chunk.shape[1], inputs_of(chunk, source, word)
     run = max(registers // (2 * source.words * pack), 1)
     span = (width * chunk.dtype.itemsize + 8) * pack
     while warps > 1 and (
@@ -80,7 +80,7 @@ def column_layout(
     A thread has `items` elements, of neighbouring columns where they lie in words of
     `word` bytes (8 or 16); where addresses are in the way it has as many steps of one.
     """
-    pack = pack_of(chunk, source, word)
+    pack = inputs_of(chunk, source, word)
     run = items // pack
     if pack > 1 and not source.is_aligned:
         pack, items = 1, run

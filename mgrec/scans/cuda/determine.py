@@ -27,7 +27,7 @@ from .repair import launch_repair, marked_units
 from .sources import Source, describe
 from .walk import launch_walk
 
-_ENTRY = """
+_CARRY_IN = """
 extern "C" __global__ void __launch_bounds__(THREADS + LOOKAHEAD, BLOCKS) determine_kernel(
     {parameters}, Unit* space, long long outers, long long steps, long long inners,
     unsigned epoch{told}) {{
@@ -41,7 +41,7 @@ extern "C" __global__ void __launch_bounds__(THREADS + LOOKAHEAD, BLOCKS) determ
 _ROWS = """const long long total = outers * steps;
   determine_rows(source, entry, results, space + marked_units(outers), ledger,
                  Shape{outers, steps, total, (total + TILE - 1) / TILE, 0}, epoch, Unwatched());"""
-_BEGUN = f"""if (told->steps == 0) return;  // it does not forget
+_SPECULATION = f"""if (told->steps == 0) return;  // it does not forget
   Signs signs;
   {_ROWS.replace("Unwatched()", "signs")}
   signs.tell(told);"""
@@ -60,13 +60,13 @@ _RING_TURNS = 8
 
 def launch_single_pass(
     transfer_map: TransferMap, chunk: Chunk, source: Source, layout: Layout,
-    entry: tuple[Any, ...], results: tuple[Any, ...], multiprocessors: int, told: Any = None,
+    carry_in: tuple[Any, ...], results: tuple[Any, ...], multiprocessors: int, told: Any = None,
 ) -> tuple[Launch, int]:  # fmt: skip
     """The launch, and the 64-bit words of what its blocks publish.
 
     One that has a `told` begins a row: see :mod:`.begin`.
     """
-    along_rows, states = chunk.shape[2] == 1, len(entry)
+    along_rows, states = chunk.shape[2] == 1, len(carry_in)
     outers, steps, inners = chunk.shape
     words = -(-max(len(transfer_map.identity), states) * chunk.dtype.itemsize // 4)
     units = words + words % 2
@@ -93,14 +93,14 @@ def launch_single_pass(
             threads, published = layout.threads, 0
     files, further = [f"scans/cuda/{kernel}/determine"], () if told is None else (told,)
     if further:
-        files, call = [*files, "scans/cuda/forgetting/signs"], _BEGUN
+        files, call = [*files, "scans/cuda/forgetting/signs"], _SPECULATION
     launch = Launch(
         print_program(
-            transfer_map, states, source, layout, files, _ENTRY, tuple(map(is_value, entry)),
+            transfer_map, states, source, layout, files, _CARRY_IN, tuple(map(is_value, carry_in)),
             call=call, told=", Told* told" if further else "",
         ),
         "determine_kernel", blocks, threads,
-        (*source.streams, *source.arguments, *map(as_argument, entry), *results,
+        (*source.streams, *source.arguments, *map(as_argument, carry_in), *results,
          SPACE, *map(np.int64, chunk.shape), EPOCH, *further),
         shared_bytes(chunk, source, layout, stores=states),
         is_cooperative=True,
@@ -125,7 +125,7 @@ def shared_bytes(chunk: Chunk, source: Source, layout: Layout, stores: int) -> i
 def prepare(
     transfer_map: TransferMap,
     chunk: Chunk,
-    entry: tuple[Any, ...],
+    carry_in: tuple[Any, ...],
     results: tuple[Any, ...],
     layout: Layout | None = None,
     multiprocessors: int | None = None,
@@ -138,7 +138,7 @@ def prepare(
     transfer_map : TransferMap
     chunk : Chunk
         With at least one step and row.
-    entry : tuple of arrays (outer, inner)
+    carry_in : tuple of arrays (outer, inner)
         Or of numbers in host memory, each for all rows.
     results : tuple of arrays (outer, steps, inner)
     layout : Layout, optional
@@ -152,24 +152,28 @@ def prepare(
     if multiprocessors:
         device = replace(device, multiprocessors=multiprocessors)
     source = describe(chunk)
-    layout = layout or choose_layout(chunk, source, len(transfer_map.identity), len(entry), device)
+    layout = layout or choose_layout(
+        chunk, source, len(transfer_map.identity), len(carry_in), device
+    )
     if any(w.data.ptr % 16 for w in results):
         layout = replace(layout, bulk=False, staged=False)
     if layout.walking:
-        arrays = (entry, results, device.multiprocessors)
+        arrays = (carry_in, results, device.multiprocessors)
         return Prepared(launch_walk(transfer_map, chunk, source, layout, *arrays))
     layout = replace(layout, guarded=transfer_map.redoes_rows_of(chunk.dtype))
     launch, units = launch_single_pass(
-        transfer_map, chunk, source, layout, entry, results, device.multiprocessors, told
+        transfer_map, chunk, source, layout, carry_in, results, device.multiprocessors, told
     )
     repair: tuple[Launch, ...] = ()
     if layout.guarded:
         given = launch.arguments if told is None else launch.arguments[:-1]
-        repair = (launch_repair(chunk, source, given, is_value(entry[0])),)
+        repair = (launch_repair(chunk, source, given, is_value(carry_in[0])),)
     return Prepared(launch, *repair, units=max(units, 1))
 
 
-def determine(transfer_map: TransferMap, chunk: Chunk, entry: tuple[Any, ...]) -> tuple[Any, ...]:
+def determine(
+    transfer_map: TransferMap, chunk: Chunk, carry_in: tuple[Any, ...]
+) -> tuple[Any, ...]:
     """Compute the states of all steps from the states before the first.
 
     Parameters
@@ -177,7 +181,7 @@ def determine(transfer_map: TransferMap, chunk: Chunk, entry: tuple[Any, ...]) -
     transfer_map : TransferMap
     chunk : Chunk
         Of CuPy arrays on the current device.
-    entry : tuple of CuPy arrays (outer, inner)
+    carry_in : tuple of CuPy arrays (outer, inner)
 
     Returns
     -------
@@ -199,7 +203,7 @@ def determine(transfer_map: TransferMap, chunk: Chunk, entry: tuple[Any, ...]) -
     """
     import cupy
 
-    results = tuple(cupy.empty(chunk.shape, chunk.dtype) for _ in entry)
+    results = tuple(cupy.empty(chunk.shape, chunk.dtype) for _ in carry_in)
     if results[0].size:
-        run_prepared(prepare, transfer_map, chunk, entry, results)
+        run_prepared(prepare, transfer_map, chunk, carry_in, results)
     return results

@@ -17,7 +17,7 @@ from .column_layouts import (
     choose_columns,
     choose_reduced_columns,
     in_words,
-    pack_of,
+    inputs_of,
 )
 from .program import Layout
 
@@ -92,7 +92,7 @@ def _is_walked(chunk: Chunk) -> bool:
 
 
 def _is_walked_in_wide_words(chunk: Chunk, source: Source) -> bool:
-    is_wide = chunk.shape[2] > 1 and pack_of(chunk, source, 16) > 1
+    is_wide = chunk.shape[2] > 1 and inputs_of(chunk, source, 16) > 1
     return is_wide and chunk.shape[1] <= _WIDE_STEPS and _groups(chunk) >= _WIDE_GROUPS
 
 
@@ -216,7 +216,7 @@ def walking_layout(
 
 def _walk_columns(chunk: Chunk, source: Source, device: Device, items: int, word: int) -> Layout:
     word = word if source.is_aligned else 0
-    pack = pack_of(chunk, source, word)
+    pack = inputs_of(chunk, source, word)
     blocks = min(-(-_groups(chunk) // (pack * device.multiprocessors)), 16)
     piece = 32 * items * chunk.dtype.itemsize
     stages = _walking_stages(chunk, source, device, blocks, items // pack, 0, piece)

@@ -28,7 +28,7 @@ PIECE = 2**21
 """Elements of a piece: 8 MB of float32 beside the result, and 30 us or more a launch."""
 _THREADS, _BLOCKS = 256, 8 * MULTIPROCESSORS
 
-_ENTRY = """
+_CARRY_IN = """
 extern "C" __global__ void __launch_bounds__(THREADS) evaluate_kernel(
     {operands}{values_out}, long long outers, long long steps, long long inners, \
 long long first_outer,
@@ -97,7 +97,7 @@ def print_evaluation(transfer_map: TransferMap, chunk: Chunk, source: Source) ->
     """Print the program that evaluates the costly coefficients of a chunk."""
     places = ", ".join(map(str, source.costly.values()))
     return print_program(
-        transfer_map, state_count(transfer_map), source, Layout(_THREADS, 1), (), _ENTRY,
+        transfer_map, state_count(transfer_map), source, Layout(_THREADS, 1), (), _CARRY_IN,
         places=places, wanted=len(source.costly),
     )  # fmt: skip
 
@@ -123,16 +123,16 @@ def determine_in_pieces(
     determine: Callable[[TransferMap, Chunk, Arrays, Arrays], None],
     transfer_map: TransferMap,
     chunk: Chunk,
-    entry: Arrays,
+    carry_in: Arrays,
     results: Arrays,
 ) -> None:
     """Write the states of a chunk piece after piece, each from the states after the last."""
     refuse_capture("a recurrence with a coefficient of many operations", SHARED)
     evaluate = evaluated(transfer_map, chunk)
-    states = entry
+    states = carry_in
     for piece in pieces(chunk):
         written = tuple(w[piece.outers, piece.steps] for w in results)
-        before = tuple([_part(e, piece) for e in entry]) if piece.begins else states
+        before = tuple([_part(e, piece) for e in carry_in]) if piece.begins else states
         determine(transfer_map, evaluate(piece), before, written)
         states = tuple(w[:, 0 if chunk.reverse else -1] for w in written)
 

@@ -15,13 +15,13 @@ from ...engines.cuda.device.launches import run_prepared
 from ...engines.cuda.device.scratch import SHARED
 from ..affine import AffineSummary
 from ..summary import ComposedMaps
-from .again import again
-from .begin import begin
+from .carry_in import spread, states_of
+from .correct import correct
 from .determine import prepare
-from .entry import spread, states_of
-from .finish import finish
 from .long_coefficients import determine_in_pieces, is_ahead
 from .precompute import launch_precompute
+from .prepared_solver import prepare_solver
+from .speculate import speculate
 from .summary import launch_summary
 
 Arrays = tuple[Any, ...]
@@ -54,7 +54,9 @@ def kernels(method: str) -> Kernels:
     own = determine_by(method)
     if method == "p-scheme":
         return Kernels(own, precompute)
-    return Kernels(own, precompute, again=again, begin=begin, finish=finish)
+    return Kernels(
+        own, precompute, prepare_solver=prepare_solver, speculate=speculate, correct=correct
+    )
 
 
 def determine_by(method: str) -> Callable[[TransferMap, Chunk, Arrays, Arrays], None]:
@@ -63,19 +65,21 @@ def determine_by(method: str) -> Callable[[TransferMap, Chunk, Arrays, Arrays], 
 
 
 def _in_a_single_pass(
-    transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results: Arrays
+    transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays
 ) -> None:
     if results[0].size:
         solve = partial(run_prepared, prepare)
         solve = partial(determine_in_pieces, solve) if is_ahead(chunk) else solve
-        solve(transfer_map, chunk, states_of(entry, chunk), results)
+        solve(transfer_map, chunk, states_of(carry_in, chunk), results)
 
 
-def _by_p_scheme(transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results: Arrays) -> None:
+def _by_p_scheme(
+    transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays
+) -> None:
     from .p_scheme import phases as p_scheme
 
     if results[0].size:
         refuse_capture("method 'p-scheme'", SHARED)
         chunk = chunk.map_arrays(on_device, chunk.shape)
-        states = [spread(state, chunk) for state in states_of(entry, chunk)]
+        states = [spread(state, chunk) for state in states_of(carry_in, chunk)]
         p_scheme.Phases(transfer_map, chunk, tuple(states), results)()

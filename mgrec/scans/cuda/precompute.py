@@ -105,7 +105,7 @@ def prepare_precompute(
     return Prepared(*launches, reserve=partial(_reserve, *spans))
 
 
-def _prepare(transfer_map: TransferMap, chunk: Chunk, entry: Any, results: Any) -> Prepared:
+def _prepare(transfer_map: TransferMap, chunk: Chunk, carry_in: Any, results: Any) -> Prepared:
     return prepare_precompute(transfer_map, chunk, results[0])
 
 

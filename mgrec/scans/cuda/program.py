@@ -94,7 +94,7 @@ def print_program(
     layout : Layout
     kernels : sequence of str
         Files of the kernels, such as ``rows/determine``.
-    entry : str
+    carry_in : str
         The ``__global__`` functions, as a format of :func:`_print_arrays` and `fields`.
     values : sequence of bool, optional
         Of each scalar of a state: before the first step it is one for all rows, a value.
@@ -104,7 +104,7 @@ def print_program(
     parts = (
         _PRELUDE, layout.print(), kernel_text("engines/cuda/scalar/numeric"),
         trace_transfer_map(transfer_map, source.dtype, states), "typedef Transfer::T T;\n",
-        _print_entry(values), print_source(source, source.shifts if layout.bulk else ()),
+        _print_carry_in(values), print_source(source, source.shifts if layout.bulk else ()),
         kernel_text(*kernels),
         entry.format(**arrays, **fields),
     )  # fmt: skip
@@ -112,15 +112,15 @@ def print_program(
     return sys.intern("".join(parts))
 
 
-def _print_entry(values: Sequence[bool]) -> str:
+def _print_carry_in(values: Sequence[bool]) -> str:
     """Print ``struct Entry``, the states before the first step of every row."""
-    members = "".join(f"  {_entry_type(value)} of{k};\n" for k, value in enumerate(values))
+    members = "".join(f"  {_carry_in_type(value)} of{k};\n" for k, value in enumerate(values))
     states = ", ".join(f"of{k}" if value else f"of{k}[row]" for k, value in enumerate(values))
     at = f"  DEVICE Transfer::State at(long long row) const {{ return {{{{{states}}}}}; }}\n"
     return f"struct Entry {{\n{members}{at}}};\n"
 
 
-def _entry_type(is_value: bool) -> str:
+def _carry_in_type(is_value: bool) -> str:
     return "T" if is_value else "const T*"
 
 
@@ -144,7 +144,7 @@ def _print_arrays(source: Source, values: Sequence[bool], width: int) -> dict[st
         fields[kind] = ", ".join(names)
         fields[f"{kind}_in"] = ", ".join(f"const T* {name}" for name in names)
         fields[f"{kind}_out"] = ", ".join(f"T* {name}" for name in names)
-    given = [f"{_entry_type(value)} entry{k}" for k, value in enumerate(values)]
+    given = [f"{_carry_in_type(value)} entry{k}" for k, value in enumerate(values)]
     fields["entry_in"] = ", ".join(given)
     fields["parameters"] = "{operands}{entry_in}, {result_out}".format(**fields)
     return fields

@@ -10,7 +10,7 @@ from ...engines.cuda.device.launches import Launch
 from .program import Layout, print_program
 from .sources import Source
 
-_ENTRY = """
+_CARRY_IN = """
 extern "C" __global__ void __launch_bounds__(THREADS) repair_kernel(
     {parameters}, const Unit* space, long long outers,
     long long steps, long long inners, unsigned epoch) {{
@@ -43,7 +43,7 @@ def launch_repair(
     threads = 64 if chunk.steps <= _SHORT_STEPS else 512
     layout = Layout(threads, _ITEMS, reverse=chunk.reverse, guarded=True)
     text = print_program(
-        affine, 1, source, layout, ("scans/cuda/trust/repair_rows",), _ENTRY, (has_value,)
+        affine, 1, source, layout, ("scans/cuda/trust/repair_rows",), _CARRY_IN, (has_value,)
     )
     blocks = min(chunk.shape[0] * chunk.shape[2], _BLOCKS)
     return Launch(text, "repair_kernel", blocks, threads, arguments, is_fused=False)

@@ -12,7 +12,7 @@ from ...engines.cuda.device.launches import Launch, as_argument, is_value
 from .program import Layout, print_program
 from .sources import Source
 
-_ENTRY = """
+_CARRY_IN = """
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) walk_kernel(
     {parameters}, long long outers, long long steps, long long inners) {{
   const Source source = {{{fills}}};
@@ -30,7 +30,7 @@ _COLUMNS = """walk_columns(source, entry, results,
 
 def launch_walk(
     transfer_map: TransferMap, chunk: Chunk, source: Source, layout: Layout,
-    entry: tuple[Any, ...], results: tuple[Any, ...], multiprocessors: int,
+    carry_in: tuple[Any, ...], results: tuple[Any, ...], multiprocessors: int,
 ) -> Launch:  # fmt: skip
     """The launch of the plain loop over every row of a chunk.
 
@@ -39,7 +39,7 @@ def launch_walk(
     Nothing is composed: nan, inf and the last bit are those of the loop. Blocks do not
     wait for each other and no memory is needed beside operands and results.
     """
-    along_rows, states = chunk.shape[2] == 1, len(entry)
+    along_rows, states = chunk.shape[2] == 1, len(carry_in)
     piece = layout.items * chunk.dtype.itemsize
     pieces = layout.stages * len(source.streams)
     if along_rows:
@@ -48,13 +48,13 @@ def launch_walk(
     return Launch(
         print_program(
             transfer_map, states, source, layout,
-            ("scans/cuda/rows/walk_steps" if along_rows else "scans/cuda/columns/walk",), _ENTRY,
-            tuple(map(is_value, entry)), call=_ROWS if along_rows else _COLUMNS,
+            ("scans/cuda/rows/walk_steps" if along_rows else "scans/cuda/columns/walk",), _CARRY_IN,
+            tuple(map(is_value, carry_in)), call=_ROWS if along_rows else _COLUMNS,
         ),
         "walk_kernel",
         min(-(-chunk.shape[0] * chunk.shape[2] // 32), layout.blocks * multiprocessors),
         32,
-        (*source.streams, *source.arguments, *map(as_argument, entry), *results,
+        (*source.streams, *source.arguments, *map(as_argument, carry_in), *results,
          *map(np.int64, chunk.shape)),
         pieces * 32 * piece,
         is_fused=False,

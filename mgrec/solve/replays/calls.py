@@ -57,7 +57,7 @@ class Function:
     """
 
     build: Callable[..., Any]
-    places: dict[str, int]
+    positions: dict[str, int]
     by_value: frozenset[str | int]
     by_numbers: bool
     is_on_host: bool
@@ -66,9 +66,11 @@ class Function:
     def of(
         cls, build: Callable[..., Any], by_value: Sequence[str], by_numbers: bool, is_on_host: bool
     ) -> Function:
-        places = {name: place for place, name in enumerate(inspect.signature(build).parameters)}
-        values: set[str | int] = {*by_value, *map(places.__getitem__, by_value)}
-        return cls(build, places, frozenset(values), by_numbers, is_on_host)
+        positions = {
+            name: position for position, name in enumerate(inspect.signature(build).parameters)
+        }
+        values: set[str | int] = {*by_value, *map(positions.__getitem__, by_value)}
+        return cls(build, positions, frozenset(values), by_numbers, is_on_host)
 
     def call(self, operands: Sequence[Any], options: dict[str, Any]) -> Call | None:
         """A call; None where something hinders that its kind is told."""
@@ -91,8 +93,8 @@ class Function:
     def _tell(self, teller: Teller, operands: Sequence[Any], options: dict[str, Any]) -> bool:
         """Add all that is given, `out` last; False where something hinders."""
         array, tell_array, by_type = teller.array, teller.tell_array, not self.by_numbers
-        for place, value in enumerate(operands):
-            if place in self.by_value:
+        for position, value in enumerate(operands):
+            if position in self.by_value:
                 is_told = teller.tell_value(value)
             elif type(value) is array:  # most, and the quicker for it
                 is_told = tell_array(value, by_type)
@@ -118,16 +120,16 @@ class Function:
         """The leaves of a call, numbered, in the order of parameters; those of `out`."""
         numbered = iter(enumerate(call.leaves))
 
-        def own(place: str | int, value: Any) -> list[tuple[int, Any]]:
-            if place in self.by_value or place in SETTINGS:
+        def own(position: str | int, value: Any) -> list[tuple[int, Any]]:
+            if position in self.by_value or position in SETTINGS:
                 return []
             return [next(numbered) for _ in _leaves(value, call.leaves)]
 
-        found = {place: own(place, value) for place, value in enumerate(operands)}
+        found = {position: own(position, value) for position, value in enumerate(operands)}
         named = {name: own(name, value) for name, value in options.items()}
         outs = tuple([number for number, _ in numbered])
         # Of those by name after those by place.
-        later = sorted(named, key=self.places.__getitem__)
+        later = sorted(named, key=self.positions.__getitem__)
         groups = [*found.values(), *(named[name] for name in later)]
         return [leaf for group in groups for leaf in group], outs
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...core.arrays.kinds import is_on_gpu
 from ...core.contract.problem import Problem
-from ...core.contract.recurrence import AlongAxis, Pack
+from ...core.contract.recurrence import AlongAxis, ChunkInputs
 from ...engines import backend_of
 from .calls import Call
 from .replay import OnDevice, OnHost, Replay
@@ -76,29 +76,29 @@ def _prepare(
     recurrence = problem.recurrence
     arrays = tuple([number for number, leaf in enumerate(call.leaves) if _is_array(leaf)])
     is_laid_out = all(call.leaves[k].flags.c_contiguous and call.leaves[k].size for k in arrays)
-    is_exit_asked = isinstance(recurrence, AlongAxis) and recurrence.is_exit_asked
-    if not is_laid_out or 0 in problem.shape or not (problem.is_plain or is_exit_asked):
+    returns_final_state = isinstance(recurrence, AlongAxis) and recurrence.returns_final_state
+    if not is_laid_out or 0 in problem.shape or not (problem.is_plain or returns_final_state):
         return None
     if call.is_on_host and prod(problem.shape) > MOST_STEPS:  # broadcast: for all threads
         return None
-    given = recurrence.given(problem.operands, problem.initial)
-    places = _found(given, leaves)
-    if places is None:
+    given = recurrence.solver_arguments(problem.operands, problem.initial)
+    positions = _found(given, leaves)
+    if positions is None:
         return None
-    results = result[:1] if is_exit_asked else result
+    results = result[:1] if returns_final_state else result
     results = results if type(results) is tuple else (results,)
     backend, shape = backend_of(problem.arrays, recurrence.method), problem.shape
-    pack = Pack(problem.operands, (0,) * len(shape), (0,) * len(shape))
-    solve = recurrence.again(backend, pack, shape, problem.initial, results)
+    inputs = ChunkInputs(problem.operands, (0,) * len(shape), (0,) * len(shape))
+    solve = recurrence.prepare_solver(backend, inputs, shape, problem.initial, results)
     if solve is None:
         return None
-    known = dict(places)
+    known = dict(positions)
     about = (
         solve,
         tuple([None if k in known or _is_array(own) else own for k, own in enumerate(given)]),
-        places, arrays, outs, problem.is_several, len(results),
+        positions, arrays, outs, problem.is_several, len(results),
         partial(backend.empty, shape, recurrence.result_dtype),
-        _leaving(problem) if is_exit_asked else problem.finish,
+        _leaving(problem) if returns_final_state else problem.to_return_value,
     )  # fmt: skip
     if call.is_on_host:
         return OnHost(*about)
@@ -106,9 +106,9 @@ def _prepare(
 
 
 def _leaving(problem: Problem) -> Callable[[Any, Any], Any]:
-    """What a call returns that has an exit; nothing of the problem's arrays is held."""
-    recurrence, shape, finish = problem.recurrence, problem.shape, problem.finish
-    return lambda results, exit: finish(results, recurrence.leave(exit, shape))
+    """What a call returns that has a carry-out; nothing of the problem's arrays is held."""
+    recurrence, shape, finish = problem.recurrence, problem.shape, problem.to_return_value
+    return lambda results, carry_out: finish(results, recurrence.final_state(carry_out, shape))
 
 
 def _is_array(leaf: Any) -> bool:
@@ -122,7 +122,7 @@ def _found(given: Sequence[Any], leaves: Leaves) -> tuple[tuple[int, int], ...] 
     """
     found: list[tuple[int, int]] = []
     rest = list(leaves)
-    for place, own in enumerate(given):
+    for position, own in enumerate(given):
         is_array = _is_array(own)
         if not rest or _is_array(rest[0][1]) != is_array:
             if is_array:
@@ -131,7 +131,7 @@ def _found(given: Sequence[Any], leaves: Leaves) -> tuple[tuple[int, int], ...] 
         number, leaf = rest.pop(0)
         if is_array and not _is_same(own, leaf):
             return None
-        found.append((place, number))
+        found.append((position, number))
     return None if rest else tuple(found)
 
 

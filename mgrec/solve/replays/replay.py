@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.contract.kernels import Again, Anew
+from ...core.contract.kernels import CacheMiss, PreparedSolver
 from .calls import Call
 
 
@@ -35,18 +35,18 @@ class Replay(ABC):
         Results.
     empty : callable, ``() -> array``
         Memory for a result.
-    finish : callable, ``(results, exit) -> what the public function returns``
+    to_return_value : callable, ``(results, final_state) -> return value``
     """
 
-    solve: Again
+    solve: PreparedSolver
     given: tuple[Any, ...]
-    places: tuple[tuple[int, int], ...]
+    positions: tuple[tuple[int, int], ...]
     arrays: tuple[int, ...]
     outs: tuple[int, ...]
     is_several: bool
     count: int
     empty: Callable[[], Any]
-    finish: Callable[[Any, Any], Any]
+    to_return_value: Callable[[Any, Any], Any]
 
     @abstractmethod
     def __call__(self, call: Call) -> tuple[Any] | None:
@@ -55,13 +55,13 @@ class Replay(ABC):
     def run(self, call: Call, leaves: Sequence[Any], results: Any, targets: Sequence[Any]) -> Any:
         """Solve by what stands for the leaves and the results."""
         given = list(self.given)
-        for place, leaf in self.places:
-            given[place] = leaves[leaf]
+        for position, leaf in self.positions:
+            given[position] = leaves[leaf]
         try:
-            exit = self.solve(given, targets)
-        except (Anew, OverflowError, TypeError):  # or a number that the dtype does not hold
+            carry_out = self.solve(given, targets)
+        except (CacheMiss, OverflowError, TypeError):  # or a number that the dtype does not hold
             return None
-        return (self.finish(results, exit),)
+        return (self.to_return_value(results, carry_out),)
 
     def new(self) -> tuple[Any, ...]:
         return tuple([self.empty() for _ in range(self.count)])

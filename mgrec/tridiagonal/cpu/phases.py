@@ -39,9 +39,9 @@ def precompute_on_threads(ends: Ends, chunk: Chunk) -> InterfaceRows:
     return precompute(ends, chunk, _threads_for(prod(chunk.shape)))
 
 
-def determine_on_threads(ends: Ends, chunk: Chunk, entry: Any, result: np.ndarray) -> bool:
+def determine_on_threads(ends: Ends, chunk: Chunk, carry_in: Any, result: np.ndarray) -> bool:
     """Write the unknowns of a chunk on the threads of this process."""
-    return determine(ends, chunk, entry, result, _threads_for(result.size))
+    return determine(ends, chunk, carry_in, result, _threads_for(result.size))
 
 
 def _threads_for(unknowns: int) -> int:
@@ -121,7 +121,7 @@ def propagate(
 
 
 def determine(
-    ends: Ends, chunk: Chunk, entry: np.ndarray | None, result: np.ndarray, threads: int = 1
+    ends: Ends, chunk: Chunk, carry_in: np.ndarray | None, result: np.ndarray, threads: int = 1
 ) -> bool:
     """Write the unknowns of a chunk.
 
@@ -129,7 +129,7 @@ def determine(
     ----------
     ends : Ends
     chunk : Chunk
-    entry : array (4, outer, inner), optional
+    carry_in : array (4, outer, inner), optional
         Of `propagate`; None for whole systems, and for no rows.
     result : array (outer, steps, inner)
         C-contiguous; written.
@@ -145,12 +145,12 @@ def determine(
     SingularSystemError
         A system is singular.
     """
-    if entry is None:
+    if carry_in is None:
         return solve(ends, chunk, result, threads)
     memory = _memory_of(ends, chunk)
     _run(_calls(reduce, memory, threads), threads)
     _, layout, cells = memory
-    known = np.ascontiguousarray(entry.reshape(4, -1).T, chunk.dtype).reshape(-1)
+    known = np.ascontiguousarray(carry_in.reshape(4, -1).T, chunk.dtype).reshape(-1)
     _solve_cuts(cells, known, False, layout.parts, threads)
     _run(_calls(substitute, memory, threads, result.reshape(-1)), threads)
     return _is_finite(cells)

@@ -16,7 +16,7 @@ import numpy as np
 
 from ...core.arrays.chunk import Chunk
 from ...core.arrays.kinds import refuse_capture
-from ...core.contract.kernels import Again, Anew, Kernels, Summarise
+from ...core.contract.kernels import CacheMiss, Kernels, PreparedSolver, Summarise
 from ...engines.cuda.device.arrays import on_device
 from ...engines.cuda.device.compilation import Device
 from ..ends import Ends
@@ -40,7 +40,7 @@ def kernels(method: str) -> Kernels:
     """The phases of a chunk."""
     if method in WITHOUT_PIVOTING:
         return Kernels(determine_without_pivoting, finds_nan=True)
-    return Kernels(determine, precompute, again=again, finds_nan=True)
+    return Kernels(determine, precompute, prepare_solver=prepare_solver, finds_nan=True)
 
 
 def precompute(ends: Ends, chunk: Chunk) -> Summarise:
@@ -79,14 +79,14 @@ def _no_rows(chunk: Chunk) -> InterfaceRows:
     return InterfaceRows(np.empty((2, CELL // 2, *chunk.row_shape), chunk.dtype))
 
 
-def determine(ends: Ends, chunk: Chunk, entry: Any, result: Any) -> bool:
+def determine(ends: Ends, chunk: Chunk, carry_in: Any, result: Any) -> bool:
     """Write the unknowns of a chunk.
 
     Parameters
     ----------
     ends : Ends
     chunk : Chunk
-    entry : array (4, outer, inner), optional
+    carry_in : array (4, outer, inner), optional
         The unknown before each line, its first, its last and the one after it; None for whole
         systems.
     result : array (outer, steps, inner)
@@ -106,7 +106,9 @@ def determine(ends: Ends, chunk: Chunk, entry: Any, result: Any) -> bool:
         return True
     refuse_capture(*UNCAPTURED)
     chunk = chunk.map_arrays(on_device, chunk.shape)
-    known = None if entry is None else on_device(entry).astype(chunk.dtype, order="C", copy=False)
+    known = (
+        None if carry_in is None else on_device(carry_in).astype(chunk.dtype, order="C", copy=False)
+    )
     tries = tries_of(chunk) if ends.method == "auto" else ()
     addresses = [operand.data.ptr for operand in chunk.operands]
     have_solved = windows_under_way(tries, addresses, result.data.ptr, _beside(ends, known))
@@ -120,7 +122,7 @@ def determine(ends: Ends, chunk: Chunk, entry: Any, result: Any) -> bool:
     return is_solved or solve()
 
 
-def again(ends: Ends, chunk: Chunk, entry: None, result: Any) -> Again:
+def prepare_solver(ends: Ends, chunk: Chunk, carry_in: None, result: Any) -> PreparedSolver:
     """Prepare what solves whole systems of the kind of a chunk; see :class:`Kernels`."""
     on_gpu = chunk.map_arrays(on_device, chunk.shape)
     tries = tries_of(on_gpu) if ends.method == "auto" else ()
@@ -151,14 +153,14 @@ def again(ends: Ends, chunk: Chunk, entry: None, result: Any) -> Again:
         try:
             is_finite = (rest or pivoting(addresses, target))()
         except SingularSystemError as error:
-            raise Anew from error
+            raise CacheMiss from error
         if not is_finite:
-            raise Anew
+            raise CacheMiss
 
     return solve
 
 
-def determine_without_pivoting(ends: Ends, chunk: Chunk, entry: None, result: Any) -> bool:
+def determine_without_pivoting(ends: Ends, chunk: Chunk, carry_in: None, result: Any) -> bool:
     """Write the unknowns of whole systems by the method that `ends` names.
 
     Returns

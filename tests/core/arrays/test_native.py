@@ -11,7 +11,7 @@ import pytest
 
 import mgrec
 from mgrec.core.arrays.native import as_native
-from mgrec.core.contract.recurrence import Pack
+from mgrec.core.contract.recurrence import ChunkInputs
 from mgrec.engines.cpu.compilation.kernels import compile_kernel
 from mgrec.signal import ewm, lfilter, lfilter_zi, lfiltic, sosfilt, sosfilt_zi, sosfiltfilt
 from mgrec.solve import local
@@ -208,8 +208,8 @@ def test_strides_of_copies_are_kept():
 
 
 def test_blocks_are_native_where_a_worker_takes_them():
-    pack = Pack((unaligned(TABLE), swapped(TABLE)), (0, 0), (0, 0))
-    for taken in (pack, pickle.loads(pickle.dumps(pack))):
+    inputs = ChunkInputs((unaligned(TABLE), swapped(TABLE)), (0, 0), (0, 0))
+    for taken in (inputs, pickle.loads(pickle.dumps(inputs))):
         assert all(block.flags.aligned and block.dtype.isnative for block in taken.blocks)
 
 

@@ -50,7 +50,7 @@ lowest = mgrec.TransferMap(
 rate = mgrec.Coefficient(lambda i, x: x / (i + 1), 2.0)
 x, y, z = draw(5000), draw(5000, seed=1), draw((3, 700, 5))
 many, rows = draw((20_000, 64)), draw(20_000)
-entry = draw((2, 2), "f8")
+states = draw((2, 2), "f8")
 CALLS: dict[str, Callable[..., Any]] = {
     "arrays": lambda out: mgrec.linear_recurrence(x, y, out=out),
     "a constant": lambda out: mgrec.linear_recurrence(0.5, x, 2.0, out=out),
@@ -70,8 +70,8 @@ CALLS: dict[str, Callable[..., Any]] = {
     "lfilter along columns": lambda out: lfilter(np.float32([1]), np.float32([1, -0.5]), z, 1,
                                                  out=out),
     "sosfilt": lambda out: sosfilt(np.float32([[1, 0, 0, 1, -0.5, 0]] * 3), x, out=out),
-    "lfilter from states": lambda out: lfilter([1.0], [1.0, -0.5], x, zi=entry[0, :1], out=out),
-    "sosfilt from states": lambda out: sosfilt([[1, 0, 0, 1, -0.5, 0]] * 2, x, zi=entry, out=out),
+    "lfilter from states": lambda out: lfilter([1.0], [1.0, -0.5], x, zi=states[0, :1], out=out),
+    "sosfilt from states": lambda out: sosfilt([[1, 0, 0, 1, -0.5, 0]] * 2, x, zi=states, out=out),
     "filtered for long": lambda out: lfilter(np.float32([1]), np.float32([1, -0.9999999]), x,
                                              out=out),
 }  # fmt: skip

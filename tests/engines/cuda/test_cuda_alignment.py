@@ -22,8 +22,8 @@ from cuda_alignments import (
     best_of,
     border_of,
     by_the_loop,
+    carry_in_of,
     draw,
-    entry_of,
     pair_by_the_loop,
     use,
     with_mode,
@@ -56,7 +56,7 @@ def check_tile(
     """Edges, the best cell and, where it is written, H."""
     kinds, dtype = len(scoring.table or "ACGT"), np.dtype(dtype)
     query, target = draw(n, n, letter, kinds), draw(m + 7, m, letter, kinds)
-    entry = (border_of if is_border else entry_of)(scoring, n, m, dtype)
+    entry = (border_of if is_border else carry_in_of)(scoring, n, m, dtype)
     h, f, e = by_the_loop(scoring, np.asarray(query), np.asarray(target), entry, dtype)
     table = None if written is None else poisoned((n, m), written).view(DeviceArray)
     edges = tile.determine_alignment(scoring, (query, target), entry, (50, 900), dtype, table)
@@ -143,7 +143,7 @@ def test_how_a_tile_is_cut_does_not_matter(
 
 def test_tiles_without_rows_or_columns_hand_edges_on() -> None:
     for n, m in [(0, 5), (5, 0), (0, 0)]:
-        entry = entry_of(AFFINE, n, m, np.int64)
+        entry = carry_in_of(AFFINE, n, m, np.int64)
         edges = tile.determine_alignment(AFFINE, (draw(0, n), draw(1, m)), entry, (0, 0), np.int64)
         np.testing.assert_array_equal(edges.below, entry.left[-1:] if n else entry.above)
         np.testing.assert_array_equal(edges.right, entry.left)

@@ -17,9 +17,9 @@ from mgrec.core.arrays.chunk import Chunk
 from mgrec.engines.cuda.device import launches
 from mgrec.engines.cuda.device.compilation import Device
 from mgrec.scans.cpu.one_thread import propagate
-from mgrec.scans.cuda import begin as begin_module
-from mgrec.scans.cuda.begin import begin
-from mgrec.scans.cuda.finish import finish
+from mgrec.scans.cuda import speculate as speculate_module
+from mgrec.scans.cuda.correct import correct
+from mgrec.scans.cuda.speculate import speculate
 
 STEPS = 30_007
 
@@ -43,9 +43,9 @@ def _on_host(compiler: BlockCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launches, "compile_kernel", compiler)
     monkeypatch.setattr(launches, "descriptors", Space())
     monkeypatch.setattr(Device, "current", staticmethod(lambda: Device(90, 3, 227 * 1024)))
-    monkeypatch.setattr(begin_module, "fetch", lambda array: array.get)
-    monkeypatch.setattr(begin_module, "_SHARE", 3)
-    monkeypatch.setattr(begin_module, "_SHARE_OF_CONSTANT", 2)
+    monkeypatch.setattr(speculate_module, "fetch", lambda array: array.get)
+    monkeypatch.setattr(speculate_module, "_SHARE", 3)
+    monkeypatch.setattr(speculate_module, "_SHARE_OF_CONSTANT", 2)
 
 
 def loop(s: Any, t: Any, state: Any, reverse: bool) -> Any:
@@ -64,29 +64,29 @@ def started(s: Any, t: Any, reverse: bool) -> Any:
     given = np.asarray(s) if np.ndim(s) == 0 else as_device(s)
     chunk = Chunk((given.reshape(given.shape or (1, 1, 1)), as_device(t)), shape, dtype, reverse)
     results = (as_device(poisoned(shape, dtype)),)
-    wait = begin(affine, chunk, results)
+    wait = speculate(affine, chunk, results)
     found = wait and wait()
     return (*found, results) if found else None
 
 
-def solve(s: Any, t: Any, entry: Any, reverse: bool) -> tuple[Any, Any]:
+def solve(s: Any, t: Any, carry_in: Any, reverse: bool) -> tuple[Any, Any]:
     """Begin, then finish twice: the results, and the exit by the summary."""
-    summary, head, results = started(s, t, reverse)
+    summary, prefix, results = started(s, t, reverse)
     rows = t.shape[::2]
-    given = (np.broadcast_to(np.asarray(entry, t.dtype), rows).copy(),)
-    (exit,) = propagate(summary, given)
-    finish(head, given, results)
-    return np.array(finish(head, given, results)[0]), exit
+    given = (np.broadcast_to(np.asarray(carry_in, t.dtype), rows).copy(),)
+    (carry_out,) = propagate(summary, given)
+    correct(prefix, given, results)
+    return np.array(correct(prefix, given, results)[0]), carry_out
 
 
-def check(s: Any, t: Any, entry: Any, reverse: bool) -> None:
-    w, exit = solve(s, t, entry, reverse)
-    wide = [np.asarray(x, np.float64) for x in (s, t, entry)]
+def check(s: Any, t: Any, carry_in: Any, reverse: bool) -> None:
+    w, carry_out = solve(s, t, carry_in, reverse)
+    wide = [np.asarray(x, np.float64) for x in (s, t, carry_in)]
     wanted, sizes = loop(*wide, reverse), loop(*map(np.abs, wide), reverse)
     last = 0 if reverse else -1
     tolerance = 40 * np.finfo(t.dtype).eps
     assert (np.abs(w - wanted) <= tolerance * sizes).all()
-    assert (np.abs(exit - wanted[:, last]) <= tolerance * sizes[:, last]).all()
+    assert (np.abs(carry_out - wanted[:, last]) <= tolerance * sizes[:, last]).all()
 
 
 def draw(dtype: str, shape: Any = (1, STEPS, 1), low: float = 0.1) -> Any:
@@ -98,8 +98,8 @@ def draw(dtype: str, shape: Any = (1, STEPS, 1), low: float = 0.1) -> Any:
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("entry", [0.0, -1e30])
-def test_coefficients_in_an_array(dtype: str, reverse: bool, entry: float) -> None:
-    check(*draw(dtype), entry, reverse)
+def test_coefficients_in_an_array(dtype: str, reverse: bool, carry_in: float) -> None:
+    check(*draw(dtype), carry_in, reverse)
 
 
 @pytest.mark.extended
@@ -108,8 +108,8 @@ def test_coefficients_in_an_array(dtype: str, reverse: bool, entry: float) -> No
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_constant_coefficient(shape: Any, s: float, reverse: bool) -> None:
     t = draw("f4", shape)[1]
-    entry = np.random.default_rng(1).normal(size=(shape[0], shape[2])).astype("f4") * 1e10
-    check(np.float32(s), t, entry, reverse)
+    carry_in = np.random.default_rng(1).normal(size=(shape[0], shape[2])).astype("f4") * 1e10
+    check(np.float32(s), t, carry_in, reverse)
 
 
 @pytest.mark.extended
@@ -131,16 +131,16 @@ def test_what_does_not_forget_waits_for_its_entry(reverse: bool) -> None:
 @pytest.mark.parametrize("entry", [np.inf, -np.inf, np.nan, 3e38])
 @pytest.mark.parametrize("last", [0, 1])
 @pytest.mark.parametrize("turned", [-1, 1])
-def test_states_that_are_not_finite(entry: float, last: float, turned: float) -> None:
+def test_states_that_are_not_finite(carry_in: float, last: float, turned: float) -> None:
     """Also one that overflows by the fourth coefficient."""
     s, t = draw("f4", low=-0.7)
     s[0, 3], s[0, 17_000] = 1e3, turned * s[0, 17_000]
     s[0, 29_000] *= last
-    w, exit = solve(s, t, entry, False)
-    wanted = loop(s, t, np.float32(entry), False)
+    w, carry_out = solve(s, t, carry_in, False)
+    wanted = loop(s, t, np.float32(carry_in), False)
     assert not np.isfinite(wanted[0, -1, 0])
     np.testing.assert_array_equal(w[:, 4:], wanted[:, 4:])
-    np.testing.assert_array_equal(exit, wanted[:, -1])
+    np.testing.assert_array_equal(carry_out, wanted[:, -1])
 
 
 def test_the_pass_of_a_chunk_that_is_begun_tells_the_signs() -> None:
@@ -148,6 +148,6 @@ def test_the_pass_of_a_chunk_that_is_begun_tells_the_signs() -> None:
     s[0, 3] = 1e3
     summary, _, (w,) = started(s, t, False)
     np.testing.assert_allclose(w, loop(s, t, np.float32(0), False), rtol=1e-3, atol=1e-5)
-    for entry in (-3e38, np.inf):
-        (exit,) = propagate(summary, (np.full((1, 1), entry, "f4"),))
-        np.testing.assert_array_equal(exit, loop(s, t, np.float32(entry), False)[:, -1])
+    for carry_in in (-3e38, np.inf):
+        (carry_out,) = propagate(summary, (np.full((1, 1), carry_in, "f4"),))
+        np.testing.assert_array_equal(carry_out, loop(s, t, np.float32(carry_in), False)[:, -1])

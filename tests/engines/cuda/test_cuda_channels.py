@@ -67,13 +67,13 @@ def lines_of(team: int, **options: Any) -> Layout:
 
 
 def solve(
-    transfer_map: TransferMap, operands: Any, entry: Any, shape: Any, layout: Layout,
+    transfer_map: TransferMap, operands: Any, carry_in: Any, shape: Any, layout: Layout,
     blocks: int = 3,
 ) -> list[Any]:  # fmt: skip
-    dtype = np.dtype(entry[0].dtype)
-    results = tuple(as_device(poisoned(shape, dtype)) for _ in entry)
+    dtype = np.dtype(carry_in[0].dtype)
+    results = tuple(as_device(poisoned(shape, dtype)) for _ in carry_in)
     chunk = Chunk(tuple(map(on_device, operands)), shape, dtype, layout.reverse)
-    states = tuple(state if state.ndim == 0 else as_device(state) for state in entry)
+    states = tuple(state if state.ndim == 0 else as_device(state) for state in carry_in)
     prepare(transfer_map, chunk, states, results, layout, blocks)()
     return [np.array(w) for w in results]
 
@@ -91,11 +91,11 @@ def test_arrays(channels: int, steps: int, reverse: bool) -> None:
     rng = np.random.default_rng(steps)
     shape = (1, steps, channels)
     operands = [draw(rng, shape, "f4") for _ in range(2)]
-    entry = [draw(rng, (1, channels), "f4")]
+    carry_in = [draw(rng, (1, channels), "f4")]
     layout = layout_of(channels, reverse=reverse)
-    wide = [x.astype("f8") for x in (*operands, *entry)]
+    wide = [x.astype("f8") for x in (*operands, *carry_in)]
     wanted = loop(maps.affine, wide[:2], wide[2:], shape, reverse)
-    assert_close(maps.affine, solve(maps.affine, operands, entry, shape, layout), wanted)
+    assert_close(maps.affine, solve(maps.affine, operands, carry_in, shape, layout), wanted)
 
 
 @pytest.mark.parametrize("steps", [1, 792, pytest.param(1685, marks=pytest.mark.extended)])
@@ -104,8 +104,8 @@ def test_arrays(channels: int, steps: int, reverse: bool) -> None:
 def test_lines_of_columns(inners: int, steps: int, reverse: bool) -> None:
     rng = np.random.default_rng(steps)
     shape = (2, steps, inners)
-    operands, entry = [draw(rng, shape, "f4") for _ in range(2)], [draw(rng, (2, inners), "f4")]
-    wide = [x.astype("f8") for x in (*operands, *entry)]
+    operands, carry_in = [draw(rng, shape, "f4") for _ in range(2)], [draw(rng, (2, inners), "f4")]
+    wide = [x.astype("f8") for x in (*operands, *carry_in)]
     wanted = loop(maps.affine, wide[:2], wide[2:], shape, reverse)
     first = None
     for layout, blocks in (
@@ -113,7 +113,7 @@ def test_lines_of_columns(inners: int, steps: int, reverse: bool) -> None:
         (lines_of(3, reverse=reverse, stages=3, distance=1), 3),
         (lines_of(2, reverse=reverse, stages=0), 8),
     ):  # fmt: skip
-        found = solve(maps.affine, operands, entry, shape, layout, blocks)
+        found = solve(maps.affine, operands, carry_in, shape, layout, blocks)
         assert_close(maps.affine, found, wanted)
         first = found[0].view("i4") if first is None else first
         np.testing.assert_array_equal(found[0].view("i4"), first)
@@ -135,12 +135,12 @@ def test_other_maps_and_operands(reverse: bool) -> None:
         (maps.max_plus, [draw(rng, shape, "f4"), np.array(0, "f4")], 1, "f4", 4),
     ]
     for transfer_map, operands, states, dtype, vector in cases:
-        entry = [draw(rng, (2, 2), dtype) for _ in range(states)]
+        carry_in = [draw(rng, (2, 2), dtype) for _ in range(states)]
         layout = layout_of(2, vector, reverse=reverse)
-        found = solve(transfer_map, operands, entry, shape, layout)
+        found = solve(transfer_map, operands, carry_in, shape, layout)
         wide = {"i": "i8", "f": "f8", "c": "c16"}[np.dtype(dtype).kind]
         full = [np.broadcast_to(x, shape).astype(wide) for x in operands]
-        wanted = loop(transfer_map, full, [w.astype(wide) for w in entry], shape, reverse)
+        wanted = loop(transfer_map, full, [w.astype(wide) for w in carry_in], shape, reverse)
         assert_close(transfer_map, found, wanted)
 
 
@@ -148,9 +148,9 @@ def test_other_maps_and_operands(reverse: bool) -> None:
 def test_a_coefficient_on_the_fly() -> None:
     rng = np.random.default_rng(4)
     shape = (1, 24 * 40 + 7, 3)
-    x, t, entry = draw(rng, (1, 1, 3), "f4"), draw(rng, shape, "f4"), np.array(0.5, "f4")
+    x, t, carry_in = draw(rng, (1, 1, 3), "f4"), draw(rng, shape, "f4"), np.array(0.5, "f4")
     computed = CoefficientOperand(StepFunction(mixed), 1000, (x,))
-    found = solve(maps.affine, [computed, t], [entry], shape, layout_of(3))
+    found = solve(maps.affine, [computed, t], [carry_in], shape, layout_of(3))
     s = mixed(np.arange(1000, 1000 + shape[1])[None, :, None], x.astype("f8"))
     wanted = loop(maps.affine, [s, t.astype("f8")], [np.full((1, 3), 0.5)], shape, False)
     assert_close(maps.affine, found, wanted)
@@ -161,15 +161,18 @@ def test_a_coefficient_on_the_fly() -> None:
 def test_bits_do_not_depend_on_the_grid_nor_on_the_way_into_shared_memory(channels: int) -> None:
     rng = np.random.default_rng(5)
     shape = (3, 24 * 75, channels)
-    operands, entry = [draw(rng, shape, "f4") for _ in range(2)], [draw(rng, (3, channels), "f4")]
+    operands, carry_in = (
+        [draw(rng, shape, "f4") for _ in range(2)],
+        [draw(rng, (3, channels), "f4")],
+    )
     layout = layout_of(channels)
-    first = solve(maps.affine, operands, entry, shape, layout)[0].view("i4")
+    first = solve(maps.affine, operands, carry_in, shape, layout)[0].view("i4")
     for other, blocks in (
         (layout, 1), (layout, 7), (replace(layout, ahead=2), 4), (replace(layout, bulk=False), 3),
         (replace(layout, stages=3), 5), (replace(layout, stages=2, distance=1), 3),
         (replace(layout, distance=1), 7),
     ):  # fmt: skip
-        found = solve(maps.affine, operands, entry, shape, other, blocks)[0].view("i4")
+        found = solve(maps.affine, operands, carry_in, shape, other, blocks)[0].view("i4")
         np.testing.assert_array_equal(found, first)
 
 
@@ -180,7 +183,7 @@ def test_special_values_stand_where_the_loop_has_them(kind: str, reverse: bool) 
     rng = np.random.default_rng(6)
     shape = (2, 24 * 40, 3)
     s, t = draw(rng, shape, "f4"), draw(rng, shape, "f4")
-    entry = draw(rng, (2, 3), "f4")
+    carry_in = draw(rng, (2, 3), "f4")
     part = slice(200, 500)
     if kind == "nan":
         t[0, 300, 1] = np.nan
@@ -191,11 +194,11 @@ def test_special_values_stand_where_the_loop_has_them(kind: str, reverse: bool) 
         s[0, part, 0], t[0, part, 0] = 10.0, 0.0
         s[0, [200, 499], 0] = 0.0
     elif kind == "a product of zero":
-        s[:], t[:], entry[:] = 0.9, 0.0, 1e30
+        s[:], t[:], carry_in[:] = 0.9, 0.0, 1e30
     elif kind == "growth":
         s[1, part, 1] = 1.5
-    wanted = loop(maps.affine, [s, t], [entry], shape, reverse)[0]
-    got = solve(maps.affine, [s, t], [entry], shape, layout_of(3, reverse=reverse))[0]
+    wanted = loop(maps.affine, [s, t], [carry_in], shape, reverse)[0]
+    got = solve(maps.affine, [s, t], [carry_in], shape, layout_of(3, reverse=reverse))[0]
     for mark in (np.isnan, np.isposinf, np.isneginf):
         np.testing.assert_array_equal(mark(got), mark(wanted))
     finite = np.isfinite(wanted)
@@ -213,9 +216,9 @@ def test_states_of_inf_and_0_in_segments(reverse: bool) -> None:
     t = rng.choice([0, np.inf, -np.inf], size=shape, p=[0.996, 0.002, 0.002])
     marks = rng.random(shape) < 0.004
     operands = [x.astype("f4") for x in (marks, np.zeros((2, 1, 3)), s, t)]
-    entry = [np.zeros((2, 3), "f4")]
+    carry_in = [np.zeros((2, 3), "f4")]
     segments = segmented(signed_affine, states=1, operands=2)
-    got = solve(segments, operands, entry, shape, layout_of(3, reverse=reverse))[0]
-    wanted = loop(segmented(affine, states=1, operands=2), operands, entry, shape, reverse)[0]
+    got = solve(segments, operands, carry_in, shape, layout_of(3, reverse=reverse))[0]
+    wanted = loop(segmented(affine, states=1, operands=2), operands, carry_in, shape, reverse)[0]
     assert {0, np.inf, -np.inf} <= set(wanted.ravel().tolist())
     np.testing.assert_array_equal(got, wanted)

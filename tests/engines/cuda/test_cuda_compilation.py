@@ -20,7 +20,6 @@ from mgrec.engines.cuda.device.compilation import Device
 from mgrec.engines.cuda.device.cubins import OPTIONS
 from mgrec.engines.cuda.device.launches import Slot
 from mgrec.engines.cuda.trace.tracing import state_count
-from mgrec.scans.cuda.begin import prepare_begin
 from mgrec.scans.cuda.determine import launch_single_pass
 from mgrec.scans.cuda.layouts import choose_layout
 from mgrec.scans.cuda.long_coefficients import print_evaluation
@@ -28,6 +27,7 @@ from mgrec.scans.cuda.precompute import launch_reduction
 from mgrec.scans.cuda.program import Layout
 from mgrec.scans.cuda.repair import launch_repair
 from mgrec.scans.cuda.sources import describe
+from mgrec.scans.cuda.speculate import prepare_speculation
 from mgrec.scans.cuda.walk import launch_walk
 from mgrec.scans.growth import guarded_affine
 
@@ -99,8 +99,8 @@ def test_rows_that_are_begun_compile(
     monkeypatch.setattr(Device, "current", staticmethod(lambda: device))
     transfer_map, chunk = chunk_of("affine", dtype, (1, 10**6, 1), reverse=dtype == "float64")
     told, limit = Slot(3, (5,), np.dtype("f8")), Slot(4, (), np.dtype("i8"), None)
-    entry, result = Slot(5, (), chunk.dtype, None), Slot(6, chunk.shape, chunk.dtype)
-    prepare_begin(transfer_map, chunk, (entry, limit), (result, told))
+    carry_in, result = Slot(5, (), chunk.dtype, None), Slot(6, chunk.shape, chunk.dtype)
+    prepare_speculation(transfer_map, chunk, (carry_in, limit), (result, told))
     assert sum("Signs signs;" in text for text in set(texts)) == 1
     for text in set(texts):
         compile_text(nvrtc, text, architecture)

@@ -47,34 +47,34 @@ def compiler(tmp_path: Path) -> HostCompiler:
     return HostCompiler(tmp_path)
 
 
-def filtered(compiler: HostCompiler, sos: Any, x: Any, entry: Any, switched: int) -> Any:
+def filtered(compiler: HostCompiler, sos: Any, x: Any, carry_in: Any, switched: int) -> Any:
     """Outputs and last states by the kernels' own functions."""
     cascade = Cascade.of_sections(sos)
     layout = choose_layout(cascade, (1, 1000, 1), SINGLE, (True, True))
     assert layout.direct
     text = layout.print(True, False) + kernel_text("filters/cuda/form") + PROGRAM
-    y, exit = np.empty_like(x), np.empty(cascade.states)
-    given = (coefficients(cascade, layout), entry, x, y, exit)
+    y, carry_out = np.empty_like(x), np.empty(cascade.states)
+    given = (coefficients(cascade, layout), carry_in, x, y, carry_out)
     compiler(text, "form_kernel")(1, 1, (*given, np.int64(x.size), np.int64(switched)), 0)
-    return y, exit
+    return y, carry_out
 
 
 @pytest.mark.parametrize("switched", [2, 33])
 @pytest.mark.parametrize("name", FILTERS)
 def test_outputs_and_states_are_scipys(compiler: HostCompiler, name: str, switched: int) -> None:
     sos, rng = FILTERS[name], np.random.default_rng(1)
-    x, entry = rng.standard_normal(300), rng.standard_normal((len(sos), 2))
-    y, exit = filtered(compiler, sos, x, entry.ravel(), switched)
-    wanted, states = signal.sosfilt(sos, x, zi=entry)
+    x, carry_in = rng.standard_normal(300), rng.standard_normal((len(sos), 2))
+    y, carry_out = filtered(compiler, sos, x, carry_in.ravel(), switched)
+    wanted, states = signal.sosfilt(sos, x, zi=carry_in)
     np.testing.assert_allclose(y, wanted, rtol=0, atol=1e-12 * np.abs(wanted).max())
-    np.testing.assert_allclose(exit, states.ravel(), rtol=0, atol=1e-12 * np.abs(states).max())
+    np.testing.assert_allclose(carry_out, states.ravel(), rtol=0, atol=1e-12 * np.abs(states).max())
 
 
 def test_an_entry_that_is_left_out_is_noticed(compiler: HostCompiler) -> None:
     sos, x = FILTERS["low-pass"], np.zeros(300)
-    entry = np.ones((len(sos), 2))
-    y, _ = filtered(compiler, sos, x, entry.ravel(), 0)
-    assert np.abs(y - signal.sosfilt(sos, x, zi=entry)[0]).max() > 0.1
+    carry_in = np.ones((len(sos), 2))
+    y, _ = filtered(compiler, sos, x, carry_in.ravel(), 0)
+    assert np.abs(y - signal.sosfilt(sos, x, zi=carry_in)[0]).max() > 0.1
 
 
 @pytest.mark.parametrize("name", FILTERS)

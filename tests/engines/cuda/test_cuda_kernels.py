@@ -82,12 +82,12 @@ def test_coefficient_on_the_fly(shape: Any, reverse: bool) -> None:
 
     rng = np.random.default_rng(4)
     x = draw(rng, (shape[0], 1, 1), "float64", 0.5)
-    t, entry = draw(rng, shape, "float64"), draw(rng, (shape[0], shape[2]), "float64")
+    t, carry_in = draw(rng, shape, "float64"), draw(rng, (shape[0], shape[2]), "float64")
     index = np.arange(1000, 1000 + shape[1])[None, :, None]
-    (wanted,) = loop(maps.affine, [wave(index, x), t], [entry], shape, reverse)
+    (wanted,) = loop(maps.affine, [wave(index, x), t], [carry_in], shape, reverse)
     computed = CoefficientOperand(StepFunction(wave), 1000, (cupy.asarray(x),))
     chunk = Chunk((computed, cupy.asarray(t)), shape, np.dtype("f8"), reverse)
-    (got,) = determine(maps.affine, chunk, (cupy.asarray(entry),))
+    (got,) = determine(maps.affine, chunk, (cupy.asarray(carry_in),))
     np.testing.assert_allclose(got.get(), wanted, rtol=0, atol=1e-13)
 
 
@@ -100,11 +100,11 @@ def test_precompute_agrees_with_determine(shape: Any, reverse: bool) -> None:
     rng = np.random.default_rng(6)
     operands = tuple(cupy.asarray(draw(rng, shape, "float64", 0.45)) for _ in range(6))
     chunk = Chunk(operands, shape, np.dtype("f8"), reverse)
-    entry = tuple(draw(rng, (shape[0], shape[2]), "float64") for _ in range(2))
+    carry_in = tuple(draw(rng, (shape[0], shape[2]), "float64") for _ in range(2))
     summary = precompute(maps.matrix2, chunk)
     assert summary.maps is not None
-    wanted = determine(maps.matrix2, chunk, tuple(cupy.asarray(w) for w in entry))
-    got = maps.matrix2.apply(summary.maps, entry)
+    wanted = determine(maps.matrix2, chunk, tuple(cupy.asarray(w) for w in carry_in))
+    got = maps.matrix2.apply(summary.maps, carry_in)
     for x, y in zip(got, wanted, strict=True):
         np.testing.assert_allclose(x, y[:, 0 if reverse else -1].get(), rtol=0, atol=1e-13)
 
@@ -114,17 +114,17 @@ def test_two_streams_at_once() -> None:
 
     rng = np.random.default_rng(8)
     shape = (1, 3_000_001, 1)
-    chunks, entry = [], cupy.ones((1, 1))
+    chunks, carry_in = [], cupy.ones((1, 1))
     for _ in range(2):
         operands = tuple(cupy.asarray(draw(rng, shape, "float64")) for _ in range(2))
         chunks.append(Chunk(operands, shape, np.dtype("f8")))
-    wanted = [determine(maps.affine, chunk, (entry,))[0] for chunk in chunks]
+    wanted = [determine(maps.affine, chunk, (carry_in,))[0] for chunk in chunks]
     streams = [cupy.cuda.Stream(non_blocking=True) for _ in chunks]
     cupy.cuda.Device().synchronize()
     got: list[Any] = []
     for turn in range(10):
         with streams[turn % 2]:
-            got.append(determine(maps.affine, chunks[turn % 2], (entry,))[0])
+            got.append(determine(maps.affine, chunks[turn % 2], (carry_in,))[0])
     for stream in streams:
         stream.synchronize()
     for turn, result in enumerate(got):
@@ -138,9 +138,9 @@ def test_a_cuda_graph_runs_again_or_refuses(walks: bool) -> None:
     shape = (20_000, 24, 1) if walks else (1, 100_000, 1)
     rng = np.random.default_rng(9)
     operands = tuple(cupy.asarray(draw(rng, shape, "f4")) for _ in range(2))
-    chunk, entry = Chunk(operands, shape, np.dtype("f4")), cupy.ones((shape[0], 1), "f4")
+    chunk, carry_in = Chunk(operands, shape, np.dtype("f4")), cupy.ones((shape[0], 1), "f4")
     result = cupy.empty(shape, "f4")
-    launch = prepare(maps.affine, chunk, (entry,), (result,))
+    launch = prepare(maps.affine, chunk, (carry_in,), (result,))
     launch()
     wanted = result.copy()
     stream = cupy.cuda.Stream(non_blocking=True)
@@ -174,8 +174,8 @@ def test_more_elements_than_32_bits_count(shape: Any) -> None:
     for first in range(0, flat.size, 2**28):
         part = flat[first : first + 2**28]
         part[:] = cupy.arange(first % 101, first % 101 + part.size, dtype=cupy.int32) % 101
-    entry = cupy.full((shape[0], shape[2]), 5, cupy.int8)
-    (w,) = determine(maps.affine, Chunk((s, t), shape, np.dtype("i1")), (entry,))
+    carry_in = cupy.full((shape[0], shape[2]), 5, cupy.int8)
+    (w,) = determine(maps.affine, Chunk((s, t), shape, np.dtype("i1")), (carry_in,))
     assert bool((w[:, 0] == cupy.int8(15) + t[:, 0]).all())
     piece = 2**28 // (shape[0] * shape[2]) or 1
     for first in range(1, shape[1], piece):

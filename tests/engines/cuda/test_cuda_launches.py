@@ -61,7 +61,7 @@ def test_chunks_of_a_kind_are_prepared_once(events: list[Any], monkeypatch: Any)
     cupy = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime))
     monkeypatch.setitem(sys.modules, "cupy", cupy)
 
-    def prepare(transfer_map: Any, chunk: Chunk, entry: Any, results: Any) -> Any:
+    def prepare(transfer_map: Any, chunk: Chunk, carry_in: Any, results: Any) -> Any:
         return Prepared(Launch("", "kernel", 1, 32, (*chunk.operands, *results)))
 
     for ptr in (512, 1024, 1028):

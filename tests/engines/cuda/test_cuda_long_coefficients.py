@@ -67,10 +67,10 @@ def operands_of(shape: Any, first: int) -> tuple[Any, ...]:
     return CoefficientOperand(StepFunction(long_formula_of), first, (y,)), t
 
 
-def loop(operands: Any, chunk: Chunk, entry: Any) -> Any:
+def loop(operands: Any, chunk: Chunk, carry_in: Any) -> Any:
     index = np.arange(chunk.steps)[None, :, None] + operands[0].first
     s = np.broadcast_to(long_formula_of(index, operands[0].operands[0].get()), chunk.shape)
-    t, w, state = operands[1].get(), np.empty(chunk.shape), entry
+    t, w, state = operands[1].get(), np.empty(chunk.shape), carry_in
     order = range(chunk.steps)
     for i in reversed(order) if chunk.reverse else order:
         w[:, i] = state = s[:, i] * state + t[:, i]
@@ -89,14 +89,14 @@ def test_pieces_are_the_whole(shape: Any, reverse: bool, monkeypatch: pytest.Mon
     monkeypatch.setattr(long_coefficients, "PIECE", 256)
     operands = operands_of(shape, 11)
     chunk = Chunk(operands, shape, np.dtype("f8"), reverse)
-    entry = np.random.default_rng(1).normal(size=chunk.row_shape)
-    wanted = loop(operands, chunk, entry)
+    carry_in = np.random.default_rng(1).normal(size=chunk.row_shape)
+    wanted = loop(operands, chunk, carry_in)
     result = cupy.full(shape, np.nan)
-    determine_by("auto")(affine, chunk, (cupy.asarray(entry),), (result,))
+    determine_by("auto")(affine, chunk, (cupy.asarray(carry_in),), (result,))
     np.testing.assert_allclose(result.get(), wanted, rtol=1e-12, atol=1e-12)
     last = wanted[:, 0 if reverse else -1]
     for transfer_map in (affine, guarded_affine(chunk.dtype)):
         maps = precompute(transfer_map, chunk).maps
         assert maps is not None
-        after = transfer_map.apply(maps, entry)
+        after = transfer_map.apply(maps, carry_in)
         np.testing.assert_allclose(after, last, rtol=1e-12, atol=1e-12)

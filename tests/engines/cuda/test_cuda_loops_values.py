@@ -27,7 +27,7 @@ from wavefront_on_host import (
 import mgrec
 from mgrec.core.algebra.operators import PLUS_TIMES
 from mgrec.distributed.tasks import limits
-from mgrec.grids.loops.cuda import again, choice, phases
+from mgrec.grids.loops.cuda import choice, phases, prepared_solver
 from mgrec.grids.loops.cuda.layout import Along, Kind
 from mgrec.solve import local as on_one_machine
 
@@ -174,7 +174,7 @@ def test_calls_of_a_kind(
 ) -> None:
     """Later ones look at nothing again, and compute with their own arrays."""
     monkeypatch.setattr(phases, "way_of", lambda *given: way)
-    monkeypatch.setattr(again, "picked", lambda *given: way)
+    monkeypatch.setattr(prepared_solver, "picked", lambda *given: way)
     for shape in [(40, 68), (2, 33, 40)]:
         for seed in range(3):
             weights = (*weights_of(shape)[:2], -0.5)

@@ -55,12 +55,14 @@ def check(
     configuration: Configuration = SMALL, as_device: Callable[[Any], Any] = np.asarray,
     as_host: Callable[[Any], Any] = np.asarray,
 ) -> None:  # fmt: skip
-    entry = [draw(np.random.default_rng(5), (shape[0], shape[2]), dtype) for _ in range(states)]
+    carry_in = [draw(np.random.default_rng(5), (shape[0], shape[2]), dtype) for _ in range(states)]
     chunk = Chunk(tuple(map(as_device, operands)), shape, np.dtype(dtype), reverse)
-    results = p_scheme.determine(transfer_map, chunk, tuple(map(as_device, entry)), configuration)
+    results = p_scheme.determine(
+        transfer_map, chunk, tuple(map(as_device, carry_in)), configuration
+    )
     wide = {"f": "f8", "c": "c16", "i": "i8"}[np.dtype(dtype).kind]
     wanted = loop(
-        transfer_map, [x.astype(wide) for x in operands], [w.astype(wide) for w in entry],
+        transfer_map, [x.astype(wide) for x in operands], [w.astype(wide) for w in carry_in],
         shape, reverse,
     )  # fmt: skip
     tolerance = 0 if np.dtype(dtype).kind == "i" else 300 * np.finfo(dtype).eps
@@ -182,12 +184,12 @@ def wave(i: Any, x: Any) -> Any:
 def test_coefficient_on_the_fly(on_host: HostCompiler, shape: Any, reverse: bool) -> None:
     rng = np.random.default_rng(4)
     x = draw(rng, (shape[0], 1, 1), "float64", 0.5)
-    t, entry = draw(rng, shape, "float64"), draw(rng, (shape[0], shape[2]), "float64")
+    t, carry_in = draw(rng, shape, "float64"), draw(rng, (shape[0], shape[2]), "float64")
     index = np.arange(1000, 1000 + shape[1])[None, :, None]
-    (wanted,) = loop(maps.affine, [wave(index, x), t], [entry], shape, reverse)
+    (wanted,) = loop(maps.affine, [wave(index, x), t], [carry_in], shape, reverse)
     computed = CoefficientOperand(StepFunction(wave), 1000, (x,))
     chunk = Chunk((computed, t), shape, np.dtype("f8"), reverse)
-    (got,) = p_scheme.determine(maps.affine, chunk, (entry,), SMALL)
+    (got,) = p_scheme.determine(maps.affine, chunk, (carry_in,), SMALL)
     np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-13)
 
 
@@ -220,11 +222,11 @@ def test_natural_order_gives_the_same_bits(on_host: HostCompiler, reverse: bool)
     chunk = Chunk(
         tuple(draw(rng, shape, "float32") for _ in range(2)), shape, np.dtype("f4"), reverse
     )
-    entry = (draw(rng, (3, 1), "float32"),)
+    carry_in = (draw(rng, (3, 1), "float32"),)
     solved = []
     for is_rearranged in (True, False):
         results = (poisoned(shape, "f4"),)
-        p_scheme.Phases(maps.affine, chunk, entry, results, SMALL, is_rearranged=is_rearranged)()
+        p_scheme.Phases(maps.affine, chunk, carry_in, results, SMALL, is_rearranged=is_rearranged)()
         solved.append(results[0])
     np.testing.assert_array_equal(*solved)
 
@@ -232,7 +234,7 @@ def test_natural_order_gives_the_same_bits(on_host: HostCompiler, reverse: bool)
 def hostile(rng: Any, shape: Any, kind: str) -> tuple[Any, Any, Any]:
     """Draw operands whose products overflow or underflow although the loop may stay finite."""
     s, t = draw(rng, shape, "float32"), draw(rng, shape, "float32")
-    entry = draw(rng, (shape[0], shape[2]), "float32")
+    carry_in = draw(rng, (shape[0], shape[2]), "float32")
     part = slice(shape[1] // 3, shape[1] // 2)
     if kind == "overflowing product of a zero state":
         s[:, part], t[:, part] = 10.0, 0.0
@@ -243,10 +245,10 @@ def hostile(rng: Any, shape: Any, kind: str) -> tuple[Any, Any, Any]:
         t[:, shape[1] // 3] = np.inf
         s[:, shape[1] // 2] = 0.0
     elif kind == "large entry decays":
-        s[:], t[:], entry[:] = 0.9, 0.0, 1e30
+        s[:], t[:], carry_in[:] = 0.9, 0.0, 1e30
     elif kind == "growth to infinity":
         s[:, part] = 1.5
-    return s, t, entry
+    return s, t, carry_in
 
 
 KINDS = [
@@ -262,10 +264,10 @@ KINDS = [
 def test_special_values_stand_where_the_loop_has_them(
     on_host: HostCompiler, shape: Any, reverse: bool, kind: str
 ) -> None:
-    s, t, entry = hostile(np.random.default_rng(7), shape, kind)
-    (wanted,) = loop(maps.affine, [s, t], [entry], shape, reverse)
+    s, t, carry_in = hostile(np.random.default_rng(7), shape, kind)
+    (wanted,) = loop(maps.affine, [s, t], [carry_in], shape, reverse)
     chunk = Chunk((s, t), shape, np.dtype("f4"), reverse)
-    (got,) = p_scheme.determine(maps.affine, chunk, (entry,), SMALL)
+    (got,) = p_scheme.determine(maps.affine, chunk, (carry_in,), SMALL)
     for mark in (np.isnan, np.isposinf, np.isneginf):
         np.testing.assert_array_equal(mark(got), mark(wanted))
     finite = np.isfinite(wanted)
@@ -275,10 +277,10 @@ def test_special_values_stand_where_the_loop_has_them(
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_without_the_repair_a_part_of_overflowing_products_is_nan(on_host: HostCompiler) -> None:
     """The papers' scheme alone: what the marks and the repair are for."""
-    s, t, entry = hostile(np.random.default_rng(7), (1, 20_001, 1), KINDS[0])
+    s, t, carry_in = hostile(np.random.default_rng(7), (1, 20_001, 1), KINDS[0])
     results = (poisoned(s.shape, "f4"),)
     chunk = Chunk((s, t), s.shape, np.dtype("f4"))
-    phases = p_scheme.Phases(maps.affine, chunk, (entry,), results, SMALL)
+    phases = p_scheme.Phases(maps.affine, chunk, (carry_in,), results, SMALL)
     phases.rearrange()
     phases.solve_rearranged()
     phases.restore()

@@ -47,12 +47,12 @@ def test_chains_meet_every_odd_step(name: str, kind: str, dtype: str) -> None:
         shape = (rows, steps, 1)
         operands, start = case(name, shape)
         operands = [x.astype(dtype) for x in operands]
-        entry = np.full((rows, 1), start)
+        carry_in = np.full((rows, 1), start)
         chunk = Chunk(tuple(map(cupy.asarray, operands)), shape, np.dtype(dtype), reverse)
         with np.errstate(all="ignore"):
             wide = [x.astype("f8") for x in operands]
-            wanted = loop(maps.mobius, wide, [entry], shape, reverse)[0].astype(dtype)
+            wanted = loop(maps.mobius, wide, [carry_in], shape, reverse)[0].astype(dtype)
         for chains in (1, 3):
             layout = replace(small_layout(kind, shape, dtype, reverse), chains=chains)
-            got = solve(maps.mobius, chunk, [entry.astype(dtype)], layout)[0]
+            got = solve(maps.mobius, chunk, [carry_in.astype(dtype)], layout)[0]
             np.testing.assert_allclose(got, wanted, rtol=300 * np.finfo(dtype).eps, atol=0)

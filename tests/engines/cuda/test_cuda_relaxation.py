@@ -74,7 +74,7 @@ def _on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> Iterato
     monkeypatch.setattr(launches, "compile_kernel", compiler)
     monkeypatch.setattr(program, "descriptors", Space())
     monkeypatch.setattr(grids, "on_device", as_device)
-    kernels = replace(phases.kernels(""), again=None)  # which launches by addresses
+    kernels = replace(phases.kernels(""), prepare_solver=None)  # which launches by addresses
     backend = Backend(lambda arrays: DeviceArray.device, empty, lambda family: kernels)
     monkeypatch.setattr(backends, "_gpu", lambda method: backend)
     monkeypatch.setattr(layout, "_MOST_WARPS", 4)  # low grids have several strips

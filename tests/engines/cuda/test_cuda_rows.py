@@ -21,17 +21,17 @@ from mgrec.scans.cuda.program import Layout
 def test_arrays_that_begin_anywhere(shape: Any, dtype: str, reverse: bool) -> None:
     """Bit for bit as arrays that begin at a multiple of 16 bytes."""
     rng = np.random.default_rng(shape[1])
-    operands, entry = [draw(rng, shape, dtype) for _ in range(2)], [np.ones(shape[::2], dtype)]
+    operands, carry_in = [draw(rng, shape, dtype) for _ in range(2)], [np.ones(shape[::2], dtype)]
     vector = 16 // np.dtype(dtype).itemsize
     # Tiles of 32 threads of 3 vectors each.
     layout = Layout(32, 3 * vector, 2, reverse=reverse, bulk=True, segmented=shape[0] > 1)
     if shape[2] > 1:
         layout = channels_of(shape[2], vector, reverse=reverse)
-    first = solve(maps.affine, operands, entry, shape, layout)[0].view("u1")
+    first = solve(maps.affine, operands, carry_in, shape, layout)[0].view("u1")
     for shifts in ((1, 0), (0, vector - 1), (1, 1)):
         moved = [shifted(x, shift) for x, shift in zip(operands, shifts, strict=True)]
         assert [x.ctypes.data % 16 // x.itemsize for x in moved] == list(shifts)
-        found = solve(maps.affine, moved, entry, shape, layout)[0].view("u1")
+        found = solve(maps.affine, moved, carry_in, shape, layout)[0].view("u1")
         np.testing.assert_array_equal(found, first)
 
 

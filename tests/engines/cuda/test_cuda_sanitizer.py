@@ -57,8 +57,8 @@ def launch_scans() -> None:
             operands = tuple(cupy.asarray(draw(rng, shape, "f4")) for _ in range(2))
             operands[1][0, 20] = np.inf  # something to repair
             chunk = Chunk(operands, shape, np.dtype("f4"))
-            entry = [np.ones((shape[0], shape[2]), "f4")]
-            solve(maps.affine, chunk, entry, small_layout(kind, shape, "f4", False), 3)
+            carry_in = [np.ones((shape[0], shape[2]), "f4")]
+            solve(maps.affine, chunk, carry_in, small_layout(kind, shape, "f4", False), 3)
             precompute(maps.max_plus, chunk)
             launch_summary(chunk)()
 

@@ -84,9 +84,9 @@ def test_packed_columns_are_repaired() -> None:
     t[1, 40, 67], t[0, 70, 128] = np.inf, np.nan
     chunk = Chunk((cupy.asarray(s), cupy.asarray(t)), shape, np.dtype("f4"))
     for layout in PACKS:
-        entry = [np.ones((2, 132), "f4")]
-        w = solve(maps.affine, chunk, entry, layout, 40)[0]
-        np.testing.assert_array_equal(w, loop(maps.affine, (s, t), entry, shape, False)[0])
+        carry_in = [np.ones((2, 132), "f4")]
+        w = solve(maps.affine, chunk, carry_in, layout, 40)[0]
+        np.testing.assert_array_equal(w, loop(maps.affine, (s, t), carry_in, shape, False)[0])
 
 
 @pytest.mark.parametrize("shape", [(1, 1_000_003, 1), (5, 70_001, 1), (3000, 64, 1),
@@ -95,9 +95,11 @@ def test_packed_columns_are_repaired() -> None:
 def test_bits_do_not_depend_on_the_grid(shape: Any, dtype: str) -> None:
     rng = np.random.default_rng(12)
     operands = tuple(cupy.asarray(draw(rng, shape, dtype)) for _ in range(2))
-    entry = [draw(rng, (shape[0], shape[2]), dtype)]
+    carry_in = [draw(rng, (shape[0], shape[2]), dtype)]
     chunk = Chunk(operands, shape, np.dtype(dtype))
-    first, *others = (solve(maps.affine, chunk, entry, None, sms) for sms in (None, 1, 7, 33, 100))
+    first, *others = (
+        solve(maps.affine, chunk, carry_in, None, sms) for sms in (None, 1, 7, 33, 100)
+    )
     for other in others:
         np.testing.assert_array_equal(other[0].view(np.uint8), first[0].view(np.uint8))
 

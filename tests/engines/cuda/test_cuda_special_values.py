@@ -27,7 +27,7 @@ TILE_BITS = 40
 def hostile(rng: Any, shape: Any, kind: str) -> tuple[Any, Any, Any]:
     """Draw operands whose products overflow or underflow although the loop may stay finite."""
     s, t = draw(rng, shape, "float32"), draw(rng, shape, "float32")
-    entry = draw(rng, (shape[0], shape[2]), "float32")
+    carry_in = draw(rng, (shape[0], shape[2]), "float32")
     third = shape[1] // 3
     part = slice(third, shape[1] // 2)
     if kind == "overflowing product of a zero state":
@@ -45,15 +45,15 @@ def hostile(rng: Any, shape: Any, kind: str) -> tuple[Any, Any, Any]:
     elif kind == "inf everywhere":
         t[:] = np.inf
     elif kind == "inf before the first step":
-        entry[:] = -np.inf
+        carry_in[:] = -np.inf
     elif kind == "large entry decays":
-        s[:], t[:], entry[:] = 0.9, 0.0, 1e30
+        s[:], t[:], carry_in[:] = 0.9, 0.0, 1e30
     elif kind == "growth to infinity":
         s[:, part] = 1.5
     elif kind == "growth stopped by a zero":
         s[:, part] = 1e4
         s[:, third + 25] = 0.0
-    return s, t, entry
+    return s, t, carry_in
 
 
 HOSTILE = [
@@ -68,12 +68,12 @@ HOSTILE = [
 @pytest.mark.parametrize("kind", HOSTILE)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_special_values_stand_where_the_loop_has_them(shape: Any, reverse: bool, kind: str) -> None:
-    s, t, entry = hostile(np.random.default_rng(7), shape, kind)
-    (wanted,) = loop(maps.affine, [s, t], [entry], shape, reverse)
+    s, t, carry_in = hostile(np.random.default_rng(7), shape, kind)
+    (wanted,) = loop(maps.affine, [s, t], [carry_in], shape, reverse)
     chunk = Chunk((cupy.asarray(s), cupy.asarray(t)), shape, np.dtype("f4"), reverse)
     for layout in (None, small_layout(KINDS[1 if shape[2] == 1 else 4], shape, "f4", reverse)):
-        (got,) = solve(maps.affine, chunk, [entry], layout)
-        (again,) = solve(maps.affine, chunk, [entry], layout, 11)
+        (got,) = solve(maps.affine, chunk, [carry_in], layout)
+        (again,) = solve(maps.affine, chunk, [carry_in], layout, 11)
         np.testing.assert_array_equal(again.view(np.uint8), got.view(np.uint8))
         for mark in (np.isnan, np.isposinf, np.isneginf):
             np.testing.assert_array_equal(mark(got), mark(wanted))
@@ -132,10 +132,10 @@ def test_near_overflow_a_row_is_the_loops(shape: Any, reverse: bool) -> None:
     s = np.exp2(rng.integers(-2, 3, shape)).astype("f4") * rng.choice(np.float32([-1, 1]), shape)
     t = (rng.uniform(-1, 1, shape) * 3.4e38).astype("f4") * (rng.random(shape) < 0.2)
     t[:, : shape[1] // 2 : -1 if reverse else 1] *= np.float32(1e-3)
-    entry = np.zeros((shape[0], shape[2]), "f4")
-    (wanted,) = loop(maps.affine, [s, t], [entry], shape, reverse)
+    carry_in = np.zeros((shape[0], shape[2]), "f4")
+    (wanted,) = loop(maps.affine, [s, t], [carry_in], shape, reverse)
     chunk = Chunk((cupy.asarray(s), cupy.asarray(t)), shape, np.dtype("f4"), reverse)
-    (got,) = solve(maps.affine, chunk, [entry])
+    (got,) = solve(maps.affine, chunk, [carry_in])
     grows = (~(np.abs(wanted) < 1e36)).any(axis=1, keepdims=True)
     assert grows.mean() > 0.2
     assert np.isinf(wanted).any()

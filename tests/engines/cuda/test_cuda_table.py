@@ -17,7 +17,7 @@ from cuda_on_host import DeviceArray, HostCompiler, numpy_as_cupy, poisoned
 import mgrec
 from mgrec import engines as backends
 from mgrec.core.contract.kernels import Backend
-from mgrec.core.contract.recurrence import Pack
+from mgrec.core.contract.recurrence import ChunkInputs
 from mgrec.distributed.tasks import limits
 from mgrec.engines.cuda.device import bound, launches
 from mgrec.engines.cuda.device.compilation import Device
@@ -68,7 +68,7 @@ def _on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> Iterato
     monkeypatch.setattr(launches, "descriptors", space)
     monkeypatch.setattr(bound, "reserve_words", lambda units, stream: space(units))
     monkeypatch.setattr(table, "on_device", lambda x: np.asarray(x).view(DeviceArray))
-    kernels = replace(phases.kernels(""), again=None)  # which launches by addresses
+    kernels = replace(phases.kernels(""), prepare_solver=None)  # which launches by addresses
     backend = Backend(lambda arrays: DeviceArray.device, empty, lambda family: kernels)
     monkeypatch.setattr(backends, "_gpu", lambda method: backend)
     use(monkeypatch, 1000)
@@ -222,9 +222,9 @@ def check_tiles(x: Any, rows: tuple[int, ...], columns: tuple[int, ...]) -> None
         left = None
         for j, stop in pairwise(columns):
             part = np.ascontiguousarray(x[..., i:end, j:stop]).view(DeviceArray)
-            pack = Pack((part,), (0,) * x.ndim, (0,) * x.ndim)
-            (tile,), edges = recurrence.determine(backend, pack, part.shape, below.get(j), left)
-            below[j] = left = recurrence.hand_on(edges)
+            inputs = ChunkInputs((part,), (0,) * x.ndim, (0,) * x.ndim)
+            (tile,), edges = recurrence.determine(backend, inputs, part.shape, below.get(j), left)
+            below[j] = left = recurrence.export_edges(edges)
             assert type(left.below) is type(left.right) is np.ndarray
             result[..., i:end, j:stop] = tile
     assert_is_table(result, x)
@@ -245,9 +245,9 @@ def test_parts_have_the_bits_of_the_whole(monkeypatch: pytest.MonkeyPatch, dtype
 
     def solve(begin: int, end: int, above: Any) -> tuple[Any, Any]:
         own = x[:, begin:end].view(DeviceArray)
-        pack = Pack((own,), (0,) * 3, (0, begin, 0))
+        inputs = ChunkInputs((own,), (0,) * 3, (0, begin, 0))
         beside = Sums(None, left.right[:, begin:end])
-        (result,), edges = recurrence.determine(backend, pack, own.shape, above, beside)
+        (result,), edges = recurrence.determine(backend, inputs, own.shape, above, beside)
         return np.asarray(result), edges
 
     whole, last = solve(0, 700, None)

@@ -130,9 +130,9 @@ def test_chunks_of_lines(shape: tuple[int, int, int]) -> None:
     ]
     summaries = [phases.precompute(*job)() for job in zip(ends, chunks, strict=True)]
     entries = cpu.propagate(summaries)
-    for own, chunk, entry, (a, b) in zip(ends, chunks, entries, pairs, strict=True):
+    for own, chunk, carry_in, (a, b) in zip(ends, chunks, entries, pairs, strict=True):
         result = poisoned(chunk.shape, "f8").view(HostArray)
-        assert phases.determine(own, chunk, entry, result)
+        assert phases.determine(own, chunk, carry_in, result)
         assert error(np.asarray(result), wanted[:, a:b]) < 1e-9
 
 
@@ -228,11 +228,11 @@ def determine_between(operands: list[Any], x: Any, begin: int, end: int) -> Any:
     parts = [part[:, begin:end] if part.shape[1] > 1 else part for part in operands]
     shape = (x.shape[0], end - begin, x.shape[2])
     chunk = Chunk(tuple(map(as_device, parts)), shape, x.dtype)
-    entry = np.stack(
+    carry_in = np.stack(
         [x[:, k] if 0 <= k < x.shape[1] else x[:, 0] for k in (begin - 1, begin, end - 1, end)]
     )
     result = poisoned(shape, x.dtype).view(HostArray)
-    assert phases.determine(Ends(begin == 0, end == x.shape[1]), chunk, entry, result)
+    assert phases.determine(Ends(begin == 0, end == x.shape[1]), chunk, carry_in, result)
     return np.asarray(result)
 
 

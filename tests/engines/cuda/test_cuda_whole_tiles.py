@@ -47,8 +47,8 @@ def test_states_are_those_of_a_loop(name: str, shape: Any, reverse: bool) -> Non
     operands = [x.astype("f4") for x in wide]
     chunk = Chunk(tuple(map(as_device, operands)), shape, np.dtype("f4"), reverse)
     layout = replace(small_layout("bulk rows", shape, "f4", reverse), chains=2)
-    found, entry = as_device(poisoned(shape, np.dtype("f4"))), np.array(start, "f4")
-    prepare(maps.mobius, chunk, (entry,), (found,), layout, 3)()
+    found, carry_in = as_device(poisoned(shape, np.dtype("f4"))), np.array(start, "f4")
+    prepare(maps.mobius, chunk, (carry_in,), (found,), layout, 3)()
     with np.errstate(all="ignore"):
         wide, entries = [x.astype("f8") for x in operands], [np.full((shape[0], 1), start)]
         wanted = loop(maps.mobius, wide, entries, shape, reverse)[0].astype("f4")

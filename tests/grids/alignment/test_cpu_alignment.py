@@ -73,7 +73,7 @@ def draw_entry(generator, n, m, dtype, scoring):
     return Entry(above, left, above[1:] + dtype.type(scoring.gap) + late[0], left - late[1])
 
 
-def no_entry(n, m, dtype, scoring):
+def no_carry_in(n, m, dtype, scoring):
     above, left = np.zeros(m + 1, dtype), np.zeros(n, dtype)
     gap = dtype.type(scoring.gap)
     return (
@@ -143,7 +143,7 @@ def test_the_table_of_a_tile_is_that_of_the_loop(dtype, scoring):
 def test_a_wrong_edge_is_found(changed):
     dtype, scoring = MORE["int8 affine"]
     sequences = draw(np.random.default_rng(1), 5, 4)
-    want = loop(scoring, sequences, no_entry(5, 4, dtype, scoring), (0, 0), dtype)
+    want = loop(scoring, sequences, no_carry_in(5, 4, dtype, scoring), (0, 0), dtype)
     names = ("below", "right", "below_gaps", "right_gaps", "best")
     parts = {name: getattr(want, name) for name in names}
     parts[changed] = Best(9, 0, 0) if changed == "best" else np.maximum(parts[changed], 0) + 1
@@ -165,7 +165,7 @@ def test_any_tiles_give_the_whole(dtype, scoring):
     for _ in range(15):
         n, m = generator.integers(0, 200, 2)
         query, target = draw(generator, n, m, generator.integers(2, 5))
-        entry = no_entry(n, m, dtype, scoring)
+        entry = no_carry_in(n, m, dtype, scoring)
         whole = determine_tile(scoring, (query, target), entry, (0, 0), dtype)
         tiling = Tiling(draw_cuts(generator, n), draw_cuts(generator, m), entry)
         for i, rows in enumerate(tiling.rows):
@@ -203,7 +203,7 @@ def test_empty_tiles_hand_edges_on():
 @each_scoring
 def test_nothing_in_common_ends_nowhere(dtype, scoring):
     sequences = np.zeros(100, np.uint8), np.ones(80, np.uint8)
-    entry = no_entry(100, 80, dtype, scoring)
+    entry = no_carry_in(100, 80, dtype, scoring)
     edges = determine_tile(scoring, sequences, entry, (5, 5), dtype)
     assert_same(edges, loop(scoring, sequences, entry, (5, 5), dtype))
     assert edges.best in (None, Best(0, -1, -1))
@@ -233,7 +233,7 @@ def test_scores_pass_the_range_of_narrow_numbers(start):
 def test_edges_that_are_as_far_apart_as_numbers_reach(bits, spread):
     generator = np.random.default_rng(spread)
     scoring, sequences = letters(-5, -2, 3, -4, "global"), draw(generator, 20, 30)
-    entry = no_entry(20, 30, INT, scoring)
+    entry = no_carry_in(20, 30, INT, scoring)
     for names in (("above", "above_gaps"), ("left", "left_gaps")):
         apart = {name: getattr(entry, name) - 2**bits + spread for name in names}
         far = replace(entry, **apart)
@@ -269,7 +269,7 @@ def test_letters_are_equal_in_all_their_bits(dtype):
     query = np.array([0, top, top // 2 + 1, 1], dtype)
     target = np.array([top // 2 + 1, 0, top, 1], dtype)
     scoring = letters(-1, -1, 2, -1)
-    arguments = scoring, (query, target), no_entry(4, 4, INT, scoring), (0, 0), INT
+    arguments = scoring, (query, target), no_carry_in(4, 4, INT, scoring), (0, 0), INT
     assert_same(determine_tile(*arguments), loop(*arguments))
 
 
@@ -279,7 +279,7 @@ def test_more_kinds_of_letters_than_a_byte_has():
     target = query[100:200].copy()
     target[50] = 12
     scoring = letters(-1, -1, 2, -1)
-    arguments = scoring, (query, target), no_entry(400, 100, INT, scoring), (0, 0), INT
+    arguments = scoring, (query, target), no_carry_in(400, 100, INT, scoring), (0, 0), INT
     assert determine_tile(*arguments).best == Best(197, 199, 99)
 
 

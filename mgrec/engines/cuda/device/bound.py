@@ -39,9 +39,9 @@ class Bound:
         for launch, kernel in zip(prepared.launches, prepared.kernels, strict=True):
             if not any(launch.arguments is known for known in self._arguments):
                 self._arguments.append(launch.arguments)
-            place = next(k for k, a in enumerate(self._arguments) if a is launch.arguments)
+            position = next(k for k, a in enumerate(self._arguments) if a is launch.arguments)
             sizes = launch.blocks, launch.threads, launch.shared_bytes, launch.is_cooperative
-            self._steps.append((kernel.launch, sizes, place))
+            self._steps.append((kernel.launch, sizes, position))
         self._free: list[list[_Arguments]] = []
 
     def __call__(self, given: Words) -> None:
@@ -63,8 +63,8 @@ class Bound:
         for each in arguments:
             each.fill(given)
         pointer = stream.ptr
-        for run, sizes, place in self._steps:
-            run(arguments[place].address, pointer, *sizes)
+        for run, sizes, position in self._steps:
+            run(arguments[position].address, pointer, *sizes)
         self._free.append(arguments)
 
 
@@ -85,8 +85,8 @@ class _Arguments:
         self._held: list[Any] = []
         self._words: list[tuple[Any, int]] = []
         self._asked: list[tuple[Any, Any]] = []
-        places = [self._place(argument) for argument in arguments]
-        self._pointers = (ctypes.c_void_p * len(places))(*places)
+        positions = [self._position(argument) for argument in arguments]
+        self._pointers = (ctypes.c_void_p * len(positions))(*positions)
         self.address = ctypes.addressof(self._pointers)
 
     def fill(self, given: Words) -> None:
@@ -95,7 +95,7 @@ class _Arguments:
         for word, find in self._asked:
             word[0] = find().data.ptr
 
-    def _place(self, argument: Any) -> int:
+    def _position(self, argument: Any) -> int:
         """The address of an argument; a word that a run fills in is noted."""
         if isinstance(argument, Slot):
             is_number = argument.ptr is None

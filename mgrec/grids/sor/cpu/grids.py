@@ -74,7 +74,7 @@ def _relax_grid(
     if loop.tol is None:
         strips.sweep(loop.sweeps)
     else:
-        for sweeps in loop.runs:
+        for sweeps in loop.sweep_counts:
             update = strips.update(sweeps)
             if update < loop.tol:
                 break

@@ -55,7 +55,7 @@ def determine_relaxation(
         return updates.reshape(shape)
     refuse_capture("sweeps with tol", "the host reads the largest update of every checked sweep")
     left = np.arange(updates.size) if left is None else left
-    for sweeps in loop.runs:
+    for sweeps in loop.sweep_counts:
         updates[left] = batch.checked(loop.omega, sweeps, left)
         left = left[~(updates[left] < loop.tol)]
         if left.size == 0:

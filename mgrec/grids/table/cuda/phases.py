@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ....core.contract.kernels import Again, Kernels, Part
+from ....core.contract.kernels import Kernels, Part, PreparedSolver
 from ....engines.cuda.device.compilation import Device
 from ..recurrence import SummedAreaTable
 from .layout import TableLayout, cut_of
@@ -24,14 +24,14 @@ _LEAST = Device(80, 108, 100 * 1024)
 
 def kernels(method: str) -> Kernels:
     """The phases of a tile."""
-    return Kernels(_determine, again=_again, part=_part)
+    return Kernels(_determine, prepare_solver=_again, part=_part)
 
 
 def _determine(loop: SummedAreaTable, *tile: Any) -> Any:
     return determine_table(*tile)
 
 
-def _again(loop: SummedAreaTable, *tile: Any) -> Again | None:
+def _again(loop: SummedAreaTable, *tile: Any) -> PreparedSolver | None:
     return again_table(*tile)
 
 

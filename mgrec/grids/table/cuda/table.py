@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ....core.arrays.kinds import to_host
-from ....core.contract.kernels import Again
+from ....core.contract.kernels import PreparedSolver
 from ....engines.cuda.device.arrays import on_device, packed
 from ....engines.cuda.device.bound import Bound
 from ....engines.cuda.device.launches import Prepared
@@ -80,7 +80,7 @@ def _is_in_rows(array: Any) -> bool:
     return is_even and is_row and not any(s % size for s in (array.data.ptr, *strides))
 
 
-def again_table(x: Any, before: tuple[Any, Any], table: Any) -> Again | None:
+def again_table(x: Any, before: tuple[Any, Any], table: Any) -> PreparedSolver | None:
     """Prepare what sums up other images of the kind of these, which have no edges."""
     *others, rows, columns = x.shape
     if not (_is_in_rows(x) and _is_in_rows(table)):

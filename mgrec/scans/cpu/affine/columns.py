@@ -71,53 +71,53 @@ _into_caches, _past_caches = _columns_written_by(store), _columns_written_by(str
 
 @numba.njit(**INNER)
 def _advance_window(
-    s: Any, t: Any, result: Any, entry: Any, states: Any, begin: int, end: int
+    s: Any, t: Any, result: Any, carry_in: Any, states: Any, begin: int, end: int
 ) -> None:
     wide = LINE // result.itemsize
     for column in range(begin, end, wide):
         left = min(column, end - wide)
         for k in range(wide):
-            states[column - begin + k] = entry[left + k]
-    steps = result.size // entry.size
-    _into_caches(s, t, result, states, begin, entry.size, steps, end - begin)
+            states[column - begin + k] = carry_in[left + k]
+    steps = result.size // carry_in.size
+    _into_caches(s, t, result, states, begin, carry_in.size, steps, end - begin)
 
 
 @numba.njit(**INNER)
 def _advance_past_caches(
-    s: Any, t: Any, result: Any, entry: Any, states: Any, begin: int, end: int
+    s: Any, t: Any, result: Any, carry_in: Any, states: Any, begin: int, end: int
 ) -> None:
     """Columns of one flat recurrence w_i = s_i·w_(i-columns) + t_i, from a whole line of memory on.
 
     Columns are counted from there: the last ones are the first of the array, a step later.
     """
-    columns = entry.size
-    head = -result.ctypes.data % LINE // result.itemsize
+    columns = carry_in.size
+    prefix = -result.ctypes.data % LINE // result.itemsize
     for column in range(begin, end):
-        i = column + head - columns
+        i = column + prefix - columns
         if i < 0:
-            states[column - begin] = entry[column + head]
+            states[column - begin] = carry_in[column + prefix]
         else:
-            result[i] = value_at(s, i) * entry[i] + t[i]
+            result[i] = value_at(s, i) * carry_in[i] + t[i]
             states[column - begin] = result[i]
-    lines = (result.size - head) // columns
-    _past_caches(s, t, result, states, head + begin, columns, lines, end - begin)
+    lines = (result.size - prefix) // columns
+    _past_caches(s, t, result, states, prefix + begin, columns, lines, end - begin)
     fence()
-    tail = head + lines * columns
+    tail = prefix + lines * columns
     for i in range(tail + begin, min(tail + end, result.size)):
         result[i] = value_at(s, i) * states[i - tail - begin] + t[i]
 
 
-def _determine(operands: Any, entry: Any, result: Any, begin: int, end: int) -> None:
-    wide, columns = LINE // result.itemsize, entry.shape[1]
+def _determine(operands: Any, carry_in: Any, result: Any, begin: int, end: int) -> None:
+    wide, columns = LINE // result.itemsize, carry_in.shape[1]
     states = np.empty(columns + wide, result.dtype)
     is_large = result.size * result.itemsize >= LARGE
     are_whole = columns % wide == 0 and begin % wide == 0 and end % wide == 0
     for row in range(result.shape[0]):
         s, t = rows_of(operands, row)
         if is_large and are_whole:
-            _advance_past_caches(s, t, result[row], entry[row], states, begin, end)
+            _advance_past_caches(s, t, result[row], carry_in[row], states, begin, end)
         else:
-            _advance_window(s, t, result[row], entry[row], states, begin, end)
+            _advance_window(s, t, result[row], carry_in[row], states, begin, end)
 
 
 determine_columns = compile_kernel(_determine)

@@ -53,7 +53,7 @@ _advance_row = _along_row(advance_arrays)
 _advance_constant_row = _along_row(advance_constant)
 
 
-def _determine_constant(operands: Any, entry: Any, result: Any, limits: Any) -> None:
+def _determine_constant(operands: Any, carry_in: Any, result: Any, limits: Any) -> None:
     powers = np.zeros(3 * SCAN + 1, result.dtype)
     is_large = result.size * result.itemsize >= LARGE
     for row in range(result.shape[0]):
@@ -62,16 +62,16 @@ def _determine_constant(operands: Any, entry: Any, result: Any, limits: Any) -> 
         powers[SCAN + 1 : 2 * SCAN] = powers[0]
         powers[2 * SCAN + 2 : 3 * SCAN] = powers[1]
         powers[3 * SCAN] = limits[0]
-        _advance_constant_row(s, t, result[row], entry[row], powers, is_large)
+        _advance_constant_row(s, t, result[row], carry_in[row], powers, is_large)
     fence()
 
 
-def _determine_arrays(operands: Any, entry: Any, result: Any, limits: Any) -> bool:
+def _determine_arrays(operands: Any, carry_in: Any, result: Any, limits: Any) -> bool:
     """Returns whether all coefficients are known to be positive."""
     is_large, is_positive = result.size * result.itemsize >= LARGE, True
     for row in range(result.shape[0]):
         s, t = rows_of(operands, row)
-        is_positive &= _advance_row(s, t, result[row], entry[row], limits, is_large)
+        is_positive &= _advance_row(s, t, result[row], carry_in[row], limits, is_large)
     fence()
     return is_positive
 
@@ -132,10 +132,10 @@ def determine_filled(lift: Any, *key: str) -> Any:
                     target[np.uint64(first + i)] = y[i]
         return True
 
-    def determine(operands: Any, entry: Any, result: Any, limits: Any, reverse: bool) -> None:
+    def determine(operands: Any, carry_in: Any, result: Any, limits: Any, reverse: bool) -> None:
         for row in range(result.shape[0]):
             operand, target = rows_of(operands, row), result[row]
-            if not advance(operand, target, entry[row], limits, reverse, True):
-                advance(operand, target, entry[row], limits, reverse, False)
+            if not advance(operand, target, carry_in[row], limits, reverse, True):
+                advance(operand, target, carry_in[row], limits, reverse, False)
 
     return compile_kernel(determine, *key)

@@ -1,7 +1,7 @@
 """Tiles of w = s·w + t with coefficient arrays: 16 steps composed at once, in registers.
 
 Upwards, steps are composed to pairs, fours and eights. One multiply-add then carries the state
-across eight steps. Downwards, the entry of each eight gives those of its fours, pairs and steps.
+across eight steps. Downwards, the carry-in of each eight gives those of its fours, pairs and steps.
 Shuffles stay within 128 bits where they can (one cycle instead of three).
 
 A scan over all lanes (Kogge & Stone 1973) took 1.6 times as long: it shifts registers four
@@ -143,10 +143,10 @@ def _apply(tile: Any, w: Any, sums: Any, scale: Any) -> Any:
     """The state after a tile, its results, and the sums of all results times `scale`."""
     (a, b, c, d, x, y, z, u), (p, v), (before, start), eights = tile
     middle = fma(_lane(eights, 0), w, _lane(eights, 1))
-    entry = fma(before, _twice_each(w, middle), start)
+    carry_in = fma(before, _twice_each(w, middle), start)
     w = fma(_lane(eights, 2), middle, _lane(eights, 3))
-    entry, later = merge_pairs(entry, fma(p, entry, v))
-    x, z = fma(a, entry, x), fma(c, later, z)
+    carry_in, later = merge_pairs(carry_in, fma(p, carry_in, v))
+    x, z = fma(a, carry_in, x), fma(c, later, z)
     y, u = fma(b, x, y), fma(d, z, u)
     sums = fma(z, scale, fma(x, scale, sums[0])), fma(u, scale, fma(y, scale, sums[1]))
     return w, merge_steps(x, y), merge_steps(z, u), sums

@@ -95,7 +95,7 @@ def copy_bandwidth() -> float:
 
 
 def build(steps: int, dtype: np.dtype[Any], kind: str) -> tuple[Chunk, Any, Any]:
-    """Draw up w = s·w + t with coefficients of a kind, its entry and room for its result."""
+    """Draw up w = s·w + t with coefficients of a kind, its carry-in and room for its result."""
     import cupy
 
     shape = (1, steps, 1)
@@ -118,11 +118,11 @@ def measure(dtype: np.dtype[Any], kind: str) -> Constants:
 @cache
 def _measure(dtype: np.dtype[Any], kind: str, device: int) -> Constants:
     multiprocessors = Device.current().multiprocessors
-    chunk, entry, results = build(_STEPS, dtype, kind)
+    chunk, carry_in, results = build(_STEPS, dtype, kind)
 
     def phases_of(threads: int) -> tuple[Phases, float, float]:
         configuration = Configuration(multiprocessors, threads)
-        phases = Phases(affine, chunk, entry, results, configuration)
+        phases = Phases(affine, chunk, carry_in, results, configuration)
         phases.rearrange()
         return phases, seconds_of(phases.precompute), seconds_of(phases.determine)
 
@@ -157,10 +157,10 @@ def sweep(
 ) -> tuple[Measurement, ...]:
     """Time the chosen configuration, and all others in turn."""
     require_device()
-    chunk, entry, results = build(steps, dtype, kind)
+    chunk, carry_in, results = build(steps, dtype, kind)
     found = []
     for configuration in dict.fromkeys([chosen, *configurations(steps)]):
-        phases = Phases(affine, chunk, entry, results, configuration)
+        phases = Phases(affine, chunk, carry_in, results, configuration)
         whole = seconds_of(phases)
         found.append(Measurement(configuration, seconds_of(phases.solve_rearranged), whole))
     return tuple(found)

@@ -1,7 +1,7 @@
 // The three phases of P-scheme/G (Wakatani 2012, 2013): a thread a part.
 //
 // precompute: every thread composes its part; propagate: the state is carried from part to part;
-// determine: every thread walks its part from its entry. A thread asks for ITEMS steps at once, since
+// determine: every thread walks its part from its carry-in. A thread asks for ITEMS steps at once, since
 // a load takes as long as hundreds of steps' arithmetic.
 #pragma once
 #include "scans/cuda/p_scheme/parts.cuh"

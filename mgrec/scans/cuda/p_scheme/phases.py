@@ -105,7 +105,7 @@ class Phases:
     transfer_map : TransferMap
     chunk : Chunk
         Of CuPy arrays, with at least one step and row.
-    entry : tuple of arrays (outer, inner)
+    carry_in : tuple of arrays (outer, inner)
     results : tuple of arrays (outer, steps, inner)
     configuration : Configuration, optional
         G and T; see :func:`default_configuration`.
@@ -115,25 +115,25 @@ class Phases:
     """
 
     def __init__(
-        self, transfer_map: TransferMap, chunk: Chunk, entry: tuple[Any, ...],
+        self, transfer_map: TransferMap, chunk: Chunk, carry_in: tuple[Any, ...],
         results: tuple[Any, ...], configuration: Configuration | None = None, *,
         is_rearranged: bool = True,
     ) -> None:  # fmt: skip
         import cupy
 
-        self.chunk, self.entry, self.results = chunk, entry, results
+        self.chunk, self.carry_in, self.results = chunk, carry_in, results
         self.source = source = describe(chunk)
         self.guarded = transfer_map.redoes_rows_of(chunk.dtype)
         configuration = configuration or default_configuration(chunk, source, Device.current())
         layout = choose_layout(chunk, source, configuration.threads, guarded=self.guarded)
-        self.text = print_p_scheme(transfer_map, source, len(entry), layout)
+        self.text = print_p_scheme(transfer_map, source, len(carry_in), layout)
         self.configuration = configuration
         self.partition = partition = Partition.of(chunk.shape, configuration.processors)
         self.is_rearranged = is_rearranged and chunk.shape[2] == 1
         self.sizes = partition.sizes(is_rearranged=self.is_rearranged)
         self.maps = cupy.empty((len(transfer_map.identity), partition.count), chunk.dtype)
         shape = partition.rearranged_shape if self.is_rearranged else (1, partition.count)
-        self.states = [cupy.empty(shape, chunk.dtype) for _ in entry]
+        self.states = [cupy.empty(shape, chunk.dtype) for _ in carry_in]
         self.operands = [
             cupy.empty(shape if self.is_rearranged else 0, x.dtype) for x in source.streams
         ]
@@ -166,11 +166,11 @@ class Phases:
         """Carry the state from part to part."""
         if self._carries:
             self.marks = descriptors(2)
-            self._run("propagate_kernel", *self.maps, *self.entry, *self._carried)
+            self._run("propagate_kernel", *self.maps, *self.carry_in, *self._carried)
 
     def determine(self) -> None:
-        """Walk every part from its entry."""
-        carried = self._carried if self._carries else self.entry
+        """Walk every part from its carry-in."""
+        carried = self._carried if self._carries else self.carry_in
         targets = [w[1:] for w in self.states] if self.is_rearranged else self.results
         self._run("determine_kernel", *self._streams, *self.source.arguments, *carried, *targets)
 
@@ -184,7 +184,7 @@ class Phases:
         """Redo, by the loop itself, the steps that the propagation has marked."""
         if self._carries and self.guarded:
             operands = (*self.source.streams, *self.source.arguments)
-            self._run("repair_kernel", *operands, *self.entry, *self.results)
+            self._run("repair_kernel", *operands, *self.carry_in, *self.results)
 
     @property
     def _carries(self) -> bool:
@@ -216,7 +216,7 @@ class Phases:
 def determine(
     transfer_map: TransferMap,
     chunk: Chunk,
-    entry: tuple[Any, ...],
+    carry_in: tuple[Any, ...],
     configuration: Configuration | None = None,
 ) -> tuple[Any, ...]:
     """Compute the states of all steps from the states before the first, by P-scheme/G.
@@ -226,7 +226,7 @@ def determine(
     transfer_map : TransferMap
     chunk : Chunk
         Of CuPy arrays on the current device.
-    entry : tuple of CuPy arrays (outer, inner)
+    carry_in : tuple of CuPy arrays (outer, inner)
     configuration : Configuration, optional
         G blocks of T threads. When not given, chosen by the policy from the shape, the dtype,
         the kind of the operands and the device's number of multiprocessors.
@@ -248,7 +248,7 @@ def determine(
 
     For w = s·w + t in floating point, nan and inf stand where the plain loop has them, as in
     :mod:`mgrec.scans.cuda.determine`: the papers' scheme alone gives nan where a
-    part's product overflows and meets a state of 0. A part whose entry cannot be trusted is done
+    part's product overflows and meets a state of 0. A part whose carry-in cannot be trusted is done
     again by the loop, and what follows it until the results agree.
 
     References
@@ -257,7 +257,7 @@ def determine(
     """
     import cupy
 
-    results = tuple(cupy.empty(chunk.shape, chunk.dtype) for _ in entry)
+    results = tuple(cupy.empty(chunk.shape, chunk.dtype) for _ in carry_in)
     if results[0].size:
-        Phases(transfer_map, chunk, entry, results, configuration)()
+        Phases(transfer_map, chunk, carry_in, results, configuration)()
     return results

@@ -33,7 +33,7 @@ DEVICE inline void mark_from(const Ledger& ledger, const Place& place, int k, co
   ledger.enter(row, time, last < shape.steps ? last : shape.steps - 1);
 }
 
-// A row begins with the thread's first step: its entry is given, and comes from no map.
+// A row begins with the thread's first step: its carry-in is given, and comes from no map.
 DEVICE inline bool begins_row(const Walk& walk) { return SEGMENTED && walk.until == 0; }
 
 // The first of a thread's states, in time, that comes near overflow, or ITEMS.

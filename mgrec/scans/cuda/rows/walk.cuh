@@ -28,7 +28,7 @@ struct Position {
 struct Walk {
   int until;              // items before the next row begins, ITEMS when none does
   long long row;          // the row that begins there
-  Transfer::State entry;  // its entry, loaded ahead of use
+  Transfer::State entry;  // its carry-in, loaded ahead of use
   DEVICE Walk() : until(ITEMS), row(0), entry() {}
   DEVICE Walk(const Position& position, const Shape& shape, const Entry& entries) {
     const long long done = REVERSE ? shape.steps - 1 - position.step : position.step;
@@ -37,7 +37,7 @@ struct Walk {
     row = position.row + (done == 0 ? 0 : REVERSE ? -1 : 1);
     if (until < ITEMS) entry = entry_of(entries, row, shape);
   }
-  // The entry of the row that begins now; looks for the next, where rows are that short.
+  // The carry-in of the row that begins now; looks for the next, where rows are that short.
   DEVICE Transfer::State begin(const Shape& shape, const Entry& entries) {
     const Transfer::State now = entry;
     if (CROWDED) {

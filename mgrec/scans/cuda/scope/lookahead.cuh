@@ -77,7 +77,7 @@ DEVICE inline bool taken(const Unit (&units)[UNITS], unsigned tag, bool asked, S
   return complete;
 }
 
-constexpr int RING = 4;  // entries; a block's warps and its look-ahead are never 4 tiles apart
+constexpr int RING = 4;  // carry-ins; a block's warps and its look-ahead are never 4 tiles apart
 
 // Between a block's warps and its look-ahead: hardware barriers, each in RING that take turns, since
 // one side may be some tiles ahead. Barrier 0 is the block's, 1 that of the scanning threads.
@@ -92,6 +92,6 @@ DEVICE inline void meet(int barrier, int threads) {
 // The block's last warp has published its tile number `turn`; the look-ahead warp waits for it.
 DEVICE inline void announce_published(int turn) { arrive(published(turn), 64); }
 DEVICE inline void await_published(int turn) { meet(published(turn), 64); }
-// The look-ahead warp has found that tile's entry; all scanning threads wait for it.
+// The look-ahead warp has found that tile's carry-in; all scanning threads wait for it.
 DEVICE inline void announce_resolved(int turn) { arrive(resolved(turn), THREADS + 32); }
 DEVICE inline void await_resolved(int turn) { meet(resolved(turn), THREADS + 32); }

@@ -1,7 +1,7 @@
 // Where a composed map w -> A·w + B cannot be trusted, the loop itself decides.
 //
 // Products of coefficients overflow or underflow while the recurrence stays finite: then 0·inf
-// gives nan where the loop has a number. A thread whose entry comes near overflow, or is small and
+// gives nan where the loop has a number. A thread whose carry-in comes near overflow, or is small and
 // came from a large state by an A that underflowed, marks its steps, and so does one in which a
 // state comes near overflow. A repair begins at the first mark of a row; where states come near
 // overflow by operands that are finite, rounding may decide what the loop does, and the row is the
@@ -62,7 +62,7 @@ DEVICE inline bool grows(const Transfer::Map& step, const Transfer::State& befor
   return finite && !is_moderate(reached);
 }
 
-// A below 2^-126 (2^-1022) lost digits. They show in a state that is as small beside its entry.
+// A below 2^-126 (2^-1022) lost digits. They show in a state that is as small beside its carry-in.
 DEVICE inline bool is_doubtful(const Span& span, const Transfer::State& entry,
                                const Transfer::State& reached) {
   if (span.kind != MAP) return false;

@@ -2,7 +2,7 @@
 //
 // Stretches of THREADS × ITEMS steps follow each other. Where composed maps can be trusted the
 // threads work side by side as in the single pass; from the first thread that cannot trust its
-// entry on, one after the other. After ±inf real states are ±inf or nan for ever: then a step is a
+// carry-in on, one after the other. After ±inf real states are ±inf or nan for ever: then a step is a
 // map of three values, which composes exactly. A row in which a state comes near overflow by operands
 // that are finite is done again from its start, one step after the other: rounding may decide.
 #pragma once

@@ -9,13 +9,15 @@ import numpy as np
 
 from ...core.algebra.transfer_map import TransferMap
 from ...core.arrays.chunk import Chunk, CoefficientOperand
-from ...core.contract.kernels import Again
+from ...core.contract.kernels import PreparedSolver
 from .one_thread import determine
 
 Arrays = tuple[Any, ...]
 
 
-def again(transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results: Arrays) -> Again:
+def prepare_solver(
+    transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays
+) -> PreparedSolver:
     """Prepare what determines chunks of the kind of this one, on the caller's thread.
 
     Returns
@@ -30,8 +32,8 @@ def again(transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results: Array
         else None
         for operand in chunk.operands
     ]
-    shape, dtype, reverse, states = chunk.shape, chunk.dtype, chunk.reverse, len(entry)
-    takers = [_like(array) for array in (*_arrays_of(chunk), *entry)]
+    shape, dtype, reverse, states = chunk.shape, chunk.dtype, chunk.reverse, len(carry_in)
+    takers = [_like(array) for array in (*_arrays_of(chunk), *carry_in)]
     is_plain = not any(functions)
 
     def solve(given: Sequence[Any], targets: Sequence[Any]) -> None:

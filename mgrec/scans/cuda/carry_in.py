@@ -13,9 +13,9 @@ from ...engines.cuda.device.launches import is_value
 Arrays = tuple[Any, ...]
 
 
-def states_of(entry: Arrays, chunk: Chunk) -> Arrays:
+def states_of(carry_in: Arrays, chunk: Chunk) -> Arrays:
     """A number is in host memory, and of all rows; an array is of (outer, inner)."""
-    return tuple([_state(part.astype(chunk.dtype, copy=False)) for part in entry])
+    return tuple([_state(part.astype(chunk.dtype, copy=False)) for part in carry_in])
 
 
 def _state(array: Any) -> Any:

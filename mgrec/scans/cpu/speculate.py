@@ -1,9 +1,9 @@
-"""Chunks of w = s·w + t that forget any entry: determined and summarised in one pass.
+"""Chunks of w = s·w + t that forget any carry-in: determined and summarised in one pass.
 
-A chunk is determined from 0. Its first steps tell for how long an entry can matter: until
+A chunk is determined from 0. Its first steps tell for how long a carry-in can matter: until
 |A_i|·M <= u·|w⁰_i|, where A_i is the product of the first i coefficients, w⁰_i the result from 0, M
 the largest number of the dtype and u its unit roundoff. The state after the chunk is then that of
-w⁰ whatever the entry, if it is finite, and only these steps are determined again.
+w⁰ whatever the carry-in, if it is finite, and only these steps are determined again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ...core.algebra.transfer_map import TransferMap
 from ...core.arrays.chunk import Chunk
 from ...engines.cpu.compilation.kernels import compile_kernel, writable
 from ..affine import AffineSummary
-from ..prefix import Head
+from ..prefix import Prefix
 from . import one_thread as cpu
 from .affine import rows as affine_rows
 from .affine.blocks import safe_limits
@@ -30,17 +30,17 @@ logger = logging.getLogger("mgrec")
 
 # Steps that are looked at first, and the share of a chunk that its head may take: a step of it
 # takes four times as long as another.
-_MOST_EVIDENCE, _EVIDENCE_SHARE, _HEAD_SHARE = 1024, 64, 8
-# Products of entries are scaled by 2 to the minus this: from 2**1000 they may grow.
+_MOST_EVIDENCE, _EVIDENCE_SHARE, _PREFIX_FRACTION = 1024, 64, 8
+# Products of carry-ins are scaled by 2 to the minus this: from 2**1000 they may grow.
 _OVER = {"f": 0, "d": 25}
 # The exponent of a product below all numbers, whatever it is multiplied by.
 _VANISHED = -5000
 
 
-def begin(
+def speculate(
     transfer_map: TransferMap, chunk: Chunk, results: tuple[np.ndarray, ...]
-) -> tuple[AffineSummary, Head] | None:
-    """Determine a chunk from an entry of 0: its summary, and what its true entry may change.
+) -> tuple[AffineSummary, Prefix] | None:
+    """Determine a chunk from a carry-in of 0: its summary, and what its true carry-in may change.
 
     Returns
     -------
@@ -53,21 +53,21 @@ def begin(
         return None
     (result,) = results
     is_positive = _determine(transfer_map, chunk, result)
-    exit, top = result[:, 0 if chunk.reverse else -1], float(limits(chunk.dtype)[0])
+    carry_out, top = result[:, 0 if chunk.reverse else -1], float(limits(chunk.dtype)[0])
     growth = np.empty(chunk.row_shape)
-    most, (start, unit) = chunk.steps // _HEAD_SHARE, _scale(chunk.dtype)
+    most, (start, unit) = chunk.steps // _PREFIX_FRACTION, _scale(chunk.dtype)
     steps = int(_measure(s, result, most, chunk.reverse, start, unit, top, growth))
     # What is not finite once stays so to the end.
-    if steps < 0 or not (np.abs(exit) <= top).all():
-        logger.debug("begin: %d steps do not forget and are determined again", chunk.steps)
+    if steps < 0 or not (np.abs(carry_out) <= top).all():
+        logger.debug("speculate: %d steps depend on their carry-in and are determined again", chunk.steps)
         return None
     signs = None if is_positive else signs_of(s, chunk.steps)
     product = signs.product if signs else 1.0
     mantissa = np.broadcast_to(0.5 * product, chunk.row_shape).copy()
     exponent = np.full(chunk.row_shape, _VANISHED, np.int64)
     first = [_first_steps(array, chunk, steps) for array in (s, t, result)]
-    head = Head(first[0], first[1], first[2], signs, chunk.reverse)
-    return AffineSummary(mantissa, exponent, exit.copy(), growth), head
+    prefix = Prefix(first[0], first[1], first[2], signs, chunk.reverse)
+    return AffineSummary(mantissa, exponent, carry_out.copy(), growth), prefix
 
 
 def _may_forget(s: np.ndarray, chunk: Chunk) -> bool:
@@ -80,7 +80,7 @@ def _may_forget(s: np.ndarray, chunk: Chunk) -> bool:
         bits = -float(np.log2(np.abs(first.astype(np.float64))).mean())
     start, unit = _scale(chunk.dtype)
     wanted = math.log2(start) - math.log2(unit)
-    return bits > 0 and wanted <= bits * (chunk.steps // _HEAD_SHARE)
+    return bits > 0 and wanted <= bits * (chunk.steps // _PREFIX_FRACTION)
 
 
 def _scale(dtype: np.dtype[Any]) -> tuple[float, float]:
@@ -92,12 +92,12 @@ def _scale(dtype: np.dtype[Any]) -> tuple[float, float]:
 
 def _determine(transfer_map: TransferMap, chunk: Chunk, result: np.ndarray) -> bool:
     """Determine from 0; whether all coefficients are known to be positive."""
-    entry = np.zeros(chunk.row_shape, chunk.dtype)
+    carry_in = np.zeros(chunk.row_shape, chunk.dtype)
     flat = flatten(chunk)
     if chunk.shape[2] == 1 and cpu.is_direct(flat, chunk, is_constant=False):
-        given = flat.operands, entry[:, 0], result[:, :, 0], safe_limits(chunk.dtype)
+        given = flat.operands, carry_in[:, 0], result[:, :, 0], safe_limits(chunk.dtype)
         return bool(affine_rows.determine_arrays(*given))
-    cpu.determine(transfer_map, chunk, (entry,), (result,))
+    cpu.determine(transfer_map, chunk, (carry_in,), (result,))
     return False
 
 
@@ -138,11 +138,11 @@ def _measured(
 
 
 def _rejoined(
-    s: Any, t: Any, entry: Any, results: Any, scale: float, unit: float, left: Any
+    s: Any, t: Any, carry_in: Any, results: Any, scale: float, unit: float, left: Any
 ) -> None:
     """Determine rows again until their results stand; `left` are the rows where none stands."""
     for row in range(results.shape[0]):
-        state, difference = entry[row], float(abs(entry[row])) * scale
+        state, difference = carry_in[row], float(abs(carry_in[row])) * scale
         left[row] = True
         for i in range(results.shape[1]):
             state = s[row, i] * state + t[row, i]
@@ -159,26 +159,26 @@ def _rejoined(
 _measure, _rejoin = compile_kernel(_measured), compile_kernel(_rejoined)
 
 
-def finish(
-    head: Head, entry: tuple[np.ndarray, ...], results: tuple[np.ndarray, ...]
+def correct(
+    prefix: Prefix, carry_in: tuple[np.ndarray, ...], results: tuple[np.ndarray, ...]
 ) -> tuple[np.ndarray, ...]:
-    """Write the first results of a chunk from its entry, over the provisional ones.
+    """Write the first results of a chunk from its carry-in, over the provisional ones.
 
     It reads none of these: it may run twice. A state that is not finite stays so to the end.
     """
-    (result,), dtype = results, head.s.dtype
-    values, left = head.provisional.copy(), np.empty(len(head.s), bool)
-    before = np.ascontiguousarray(entry[0], dtype).reshape(-1)
-    _rejoin(head.s, head.t, before, values, 2.0 ** -_OVER[dtype.char], _scale(dtype)[1], left)
+    (result,), dtype = results, prefix.s.dtype
+    values, left = prefix.provisional.copy(), np.empty(len(prefix.s), bool)
+    before = np.ascontiguousarray(carry_in[0], dtype).reshape(-1)
+    _rejoin(prefix.s, prefix.t, before, values, 2.0 ** -_OVER[dtype.char], _scale(dtype)[1], left)
     outer, _, inner = result.shape
-    ordered = result[:, ::-1] if head.reverse else result
+    ordered = result[:, ::-1] if prefix.reverse else result
     turned = values.reshape(outer, inner, -1).transpose(0, 2, 1)
-    ordered[:, : head.steps] = turned
+    ordered[:, : prefix.steps] = turned
     if left.any():
         states, is_lost = turned[:, -1], left.reshape(outer, inner)
-        rest = ordered[:, head.steps :]
-        if head.signs:
-            head.signs.carry(states, is_lost, rest, head.reverse)
+        rest = ordered[:, prefix.steps :]
+        if prefix.signs:
+            prefix.signs.carry(states, is_lost, rest, prefix.reverse)
         else:
             np.copyto(rest, states[:, None], where=is_lost[:, None])
     return results

@@ -12,13 +12,13 @@ from ..sweeps import Sweeps
 from .grids import determine_relaxation
 
 
-def hold(grids: Any, rhs: Any = None) -> HeldGrids:
+def lay_out_grids(grids: Any, rhs: Any = None) -> LaidOutGrids:
     """A batch of contiguous grids (..., rows, columns), and right-hand sides, as they are."""
-    return HeldGrids(grids, rhs)
+    return LaidOutGrids(grids, rhs)
 
 
 @dataclass(frozen=True)
-class HeldGrids:
+class LaidOutGrids:
     """A batch of grids on a device.
 
     Attributes
@@ -44,7 +44,7 @@ class HeldGrids:
 
     def swept(
         self, loop: Sweeps, borders: Sequence[Any], inside: tuple[slice, slice], done: Any
-    ) -> tuple[HeldGrids, np.ndarray]:
+    ) -> tuple[LaidOutGrids, np.ndarray]:
         """The grids after the sweeps of a loop, and the largest update of each.
 
         Parameters
@@ -60,7 +60,7 @@ class HeldGrids:
         left = None if done is None else np.flatnonzero(~done)
         with self.values.device:
             # Tasks must not write into what they get.
-            swept = HeldGrids(self.values.copy(), self.rhs)
+            swept = LaidOutGrids(self.values.copy(), self.rhs)
             swept._surround(borders, inside)
             updates = determine_relaxation(loop, swept.values, self.rhs, swept.values, left)
         return swept, updates

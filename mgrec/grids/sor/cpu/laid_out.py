@@ -17,9 +17,9 @@ from .grids import Strips, strips_shape
 from .strips import skew, straighten
 
 
-def hold(grids: np.ndarray, rhs: np.ndarray | None = None) -> HeldGrids:
+def lay_out_grids(grids: np.ndarray, rhs: np.ndarray | None = None) -> LaidOutGrids:
     """A batch of contiguous grids (..., rows, columns), and right-hand sides, as strips."""
-    return HeldGrids(_strips_of(grids), None if rhs is None else _strips_of(rhs), grids.shape)
+    return LaidOutGrids(_strips_of(grids), None if rhs is None else _strips_of(rhs), grids.shape)
 
 
 def _strips_of(grids: np.ndarray) -> np.ndarray:
@@ -30,7 +30,7 @@ def _strips_of(grids: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class HeldGrids:
+class LaidOutGrids:
     """A batch of grids as strips.
 
     Attributes
@@ -69,7 +69,7 @@ class HeldGrids:
 
     def swept(
         self, loop: Sweeps, borders: Sequence[Any], inside: tuple[slice, slice], done: Any
-    ) -> tuple[HeldGrids, np.ndarray]:
+    ) -> tuple[LaidOutGrids, np.ndarray]:
         """The grids after the sweeps of a loop, and the largest update of each.
 
         Parameters

@@ -8,17 +8,17 @@ from typing import Any
 from ...core.algebra.transfer_map import TransferMap
 from ...core.arrays.chunk import Chunk
 from ...core.arrays.layout import is_one
-from ...core.contract.kernels import Again
+from ...core.contract.kernels import PreparedSolver
 from ...engines.cuda.device.bound import Bound
 from ...engines.cuda.device.launches import prepare_kind
+from .carry_in import states_of
 from .determine import prepare
-from .entry import states_of
 from .long_coefficients import is_ahead
 
 
-def again(
-    transfer_map: TransferMap, chunk: Chunk, entry: tuple[Any, ...], results: tuple[Any, ...]
-) -> Again | None:
+def prepare_solver(
+    transfer_map: TransferMap, chunk: Chunk, carry_in: tuple[Any, ...], results: tuple[Any, ...]
+) -> PreparedSolver | None:
     """Prepare what determines chunks of the kind of this one.
 
     Returns
@@ -29,8 +29,8 @@ def again(
         values. None where coefficients are evaluated ahead, in launches of their own, and where
         states are spread over rows.
     """
-    states = states_of(entry, chunk)
-    if is_ahead(chunk) or not all(map(is_one, states, entry)):
+    states = states_of(carry_in, chunk)
+    if is_ahead(chunk) or not all(map(is_one, states, carry_in)):
         return None
     bound = Bound(prepare_kind(prepare, transfer_map, chunk, states, results))
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...core.arrays.chunk import Chunk
 from ..cascade import Cascade
-from ..prefix import FilterHead
+from ..prefix import FilterPrefix
 from ..summary import CascadeSummary
 from . import one_thread as cpu
 
@@ -19,9 +19,9 @@ NEGLIGIBLE = 2.0**-75
 PIECE = 4096
 
 
-def begin(
+def speculate(
     cascade: Cascade, chunk: Chunk, results: tuple[np.ndarray, ...]
-) -> tuple[CascadeSummary, FilterHead] | None:
+) -> tuple[CascadeSummary, FilterPrefix] | None:
     """Filter a chunk from states of 0; None where outputs are near overflow."""
     (result,) = results
     outcome = cpu.determine_filter(cascade, chunk, cpu.at_rest(cascade, chunk), result)
@@ -29,11 +29,11 @@ def begin(
         return None
     pieces = 2 + int(cascade.decay) // PIECE
     first = result[:, : pieces * PIECE].copy()
-    return CascadeSummary(cascade, chunk.steps, outcome.exit), FilterHead(cascade, first)
+    return CascadeSummary(cascade, chunk.steps, outcome.carry_out), FilterPrefix(cascade, first)
 
 
-def finish(
-    head: FilterHead, entry: np.ndarray, results: tuple[np.ndarray, ...]
+def correct(
+    prefix: FilterPrefix, carry_in: np.ndarray, results: tuple[np.ndarray, ...]
 ) -> tuple[np.ndarray, ...]:
     """Add the response to the states before a chunk.
 
@@ -41,28 +41,28 @@ def finish(
     are copied first. So it may run twice.
     """
     (given,) = results
-    outputs, entry = head.outputs, np.ascontiguousarray(entry)
+    outputs, carry_in = prefix.outputs, np.ascontiguousarray(carry_in)
     target = given
-    for begin in range(0, given.shape[1], PIECE):
-        if begin >= outputs.shape[1] and target is given:
+    for speculate in range(0, given.shape[1], PIECE):
+        if speculate >= outputs.shape[1] and target is given:
             target = given.copy()
             outputs = given
-        before = outputs[:, begin : begin + PIECE]
-        response, entry = response_of(head.cascade, entry, before)
+        before = outputs[:, speculate : speculate + PIECE]
+        response, carry_in = response_of(prefix.cascade, carry_in, before)
         with np.errstate(all="ignore"):
-            target[:, begin : begin + before.shape[1]] = before + response
+            target[:, speculate : speculate + before.shape[1]] = before + response
         if is_negligible(response, before):
             break
     return (target,)
 
 
 def response_of(
-    cascade: Cascade, entry: np.ndarray, like: np.ndarray
+    cascade: Cascade, carry_in: np.ndarray, like: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """The outputs of silence after some states, and the states after it."""
-    silence = Chunk((np.zeros(like.shape, entry.dtype),), like.shape, entry.dtype)
-    response = np.empty(like.shape, entry.dtype)
-    return response, cpu.determine_filter(cascade, silence, entry, response).exit
+    silence = Chunk((np.zeros(like.shape, carry_in.dtype),), like.shape, carry_in.dtype)
+    response = np.empty(like.shape, carry_in.dtype)
+    return response, cpu.determine_filter(cascade, silence, carry_in, response).carry_out
 
 
 def is_negligible(response: np.ndarray, outputs: np.ndarray) -> bool:

@@ -1,10 +1,10 @@
-"""Chunks of w = s·w + t that forget any entry: determined and summarised in one pass.
+"""Chunks of w = s·w + t that forget any carry-in: determined and summarised in one pass.
 
-A chunk is determined from 0 before its entry is known. Its *head* are so many first steps that
-their coefficients leave nothing of any state; with the true entry they are determined again, and
+A chunk is determined from 0 before its carry-in is known. Its *head* are so many first steps that
+their coefficients leave nothing of any state; with the true carry-in they are determined again, and
 all others stand. Where coefficients are an array, of one row, a kernel finds the head first, and
 the single pass does nothing unless there is one: nobody waits for that. On its way the pass looks
-at the signs of all coefficients, by which an infinite entry ends as inf, -inf or nan.
+at the signs of all coefficients, by which an infinite carry-in ends as inf, -inf or nan.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ...engines.cuda.device.arrays import fetch
 from ...engines.cuda.device.launches import Launch, Prepared, is_value, run_prepared
 from ..affine import AffineSummary
 from ..margins import margins
-from ..prefix import DeviceHead
+from ..prefix import DevicePrefix
 from .determine import prepare
 from .program import Layout, print_program
 from .sources import describe
@@ -32,7 +32,7 @@ from .sources import describe
 logger = logging.getLogger("mgrec")
 
 Arrays = tuple[Any, ...]
-Found = tuple[AffineSummary, DeviceHead]
+Found = tuple[AffineSummary, DevicePrefix]
 
 SHORTEST = 4096
 """Steps of the shortest head; others are powers of two times as long."""
@@ -46,7 +46,7 @@ _TOLD = 3
 """Numbers of ``struct Told``; what is told of the rows comes behind them."""
 _LOOKING = Layout(1024, 4)
 
-_ENTRY = """
+_CARRY_IN = """
 extern "C" __global__ void __launch_bounds__(THREADS) evidence_kernel(
     const T* s, long long steps, long long most, Told* told) {{
   find_head(s, steps, most, told);
@@ -59,10 +59,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) account_kernel(
 """
 
 
-def begin(
+def speculate(
     transfer_map: TransferMap, chunk: Chunk, results: Arrays
 ) -> Callable[[], Found | None] | None:
-    """Launch the determination of a chunk from an entry of 0; what it returns waits for it.
+    """Launch the determination of a chunk from a carry-in of 0; what it returns waits for it.
 
     Returns
     -------
@@ -77,7 +77,7 @@ def begin(
         return None
     told = cupy.empty(_TOLD + 2 * math.prod(chunk.row_shape), np.float64)
     given = np.zeros((), chunk.dtype), np.array(limit, np.int64)
-    run_prepared(prepare_begin, transfer_map, chunk, given, (*results, told))
+    run_prepared(prepare_speculation, transfer_map, chunk, given, (*results, told))
     wait = fetch(told)
     return lambda: _found(chunk, limit, wait())
 
@@ -88,17 +88,17 @@ def _limit(chunk: Chunk) -> int:
     if is_value(s):
         with np.errstate(divide="ignore"):
             bits = -np.log2(np.abs(s.astype(np.float64)).item())
-        head = SHORTEST
-        while head * bits < _FORGOTTEN[chunk.dtype.char] and head <= chunk.steps:
-            head *= 2
-        return head if head <= chunk.steps // _SHARE_OF_CONSTANT else 0
+        prefix = SHORTEST
+        while prefix * bits < _FORGOTTEN[chunk.dtype.char] and prefix <= chunk.steps:
+            prefix *= 2
+        return prefix if prefix <= chunk.steps // _SHARE_OF_CONSTANT else 0
     is_row = s.shape == chunk.shape and s.dtype == chunk.dtype and chunk.row_shape == (1, 1)
     most = chunk.steps // _SHARE
     return 1 << most.bit_length() - 1 if is_row and most >= SHORTEST else 0
 
 
-def prepare_begin(
-    transfer_map: TransferMap, chunk: Chunk, entry: Arrays, results: Arrays
+def prepare_speculation(
+    transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays
 ) -> Prepared:
     """Compile the launches for chunks of a kind.
 
@@ -106,18 +106,18 @@ def prepare_begin(
     ----------
     transfer_map : TransferMap
     chunk : Chunk
-    entry : (number, number)
+    carry_in : (number, number)
         0, and the head of a constant coefficient or the longest of an array.
     results : (array, array)
         The states, and what is told of the chunk.
     """
-    (state, limit), (result, told), s = entry, results, chunk.operands[0]
+    (state, limit), (result, told), s = carry_in, results, chunk.operands[0]
     sizes, is_constant = (np.int64(chunk.steps), np.int64(chunk.shape[2])), is_value(s)
     own = prepare(transfer_map, chunk, (state,), (result,), told=None if is_constant else told)
     layout = replace(_LOOKING, reverse=chunk.reverse)
     text = print_program(
-        affine, 1, describe(chunk), layout, ("scans/cuda/forgetting/evidence",), _ENTRY,
-        head="head" if is_constant else "(long long)told->steps",
+        affine, 1, describe(chunk), layout, ("scans/cuda/forgetting/evidence",), _CARRY_IN,
+        prefix="head" if is_constant else "(long long)told->steps",
     )  # fmt: skip
     rows, threads = math.prod(chunk.row_shape), layout.threads
     look = Launch(text, "evidence_kernel", 1, threads, (s, sizes[0], limit, told))
@@ -134,16 +134,16 @@ def _found(chunk: Chunk, limit: int, told: np.ndarray) -> Found | None:
     else:
         is_turned, has_zero = told[2:_TOLD].view(np.uint32)
         sign = 0.0 if has_zero else -1.0 if is_turned else 1.0
-    largest, exit = told[_TOLD:].reshape(2, *chunk.row_shape)
+    largest, carry_out = told[_TOLD:].reshape(2, *chunk.row_shape)
     top = margins(chunk.dtype).offset_on_gpu
     # What is not finite once stays so to the end.
-    if not steps or not ((largest <= top) & (np.abs(exit) <= top)).all():
-        logger.debug("begin: %d steps do not forget and are determined again", chunk.steps)
+    if not steps or not ((largest <= top) & (np.abs(carry_out) <= top)).all():
+        logger.debug("speculate: %d steps depend on their carry-in and are determined again", chunk.steps)
         return None
     exponent = np.full(chunk.row_shape, _VANISHED, np.int64)
     mantissa, growths = (np.full(chunk.row_shape, x) for x in (0.5 * sign, growth))
-    summary = AffineSummary(mantissa, exponent, exit.astype(chunk.dtype), growths)
-    return summary, DeviceHead(s, _first(chunk, int(steps)), float(growth))
+    summary = AffineSummary(mantissa, exponent, carry_out.astype(chunk.dtype), growths)
+    return summary, DevicePrefix(s, _first(chunk, int(steps)), float(growth))
 
 
 def _first(chunk: Chunk, steps: int) -> Chunk:
@@ -151,7 +151,7 @@ def _first(chunk: Chunk, steps: int) -> Chunk:
 
     Its terms are copied, which the others need not outlive.
     """
-    begin, end = (chunk.steps - steps, chunk.steps) if chunk.reverse else (0, steps)
-    first = chunk.between(begin, end)
+    speculate, end = (chunk.steps - steps, chunk.steps) if chunk.reverse else (0, steps)
+    first = chunk.between(speculate, end)
     s, t = first.operands
     return replace(first, operands=(s, t if is_value(t) else t.copy()))

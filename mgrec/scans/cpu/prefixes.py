@@ -1,4 +1,4 @@
-"""The head of a run of steps: what its entry changes of results that another entry gave."""
+"""The head of a run of steps: what its carry-in changes of results that another carry-in gave."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _SMALL, _LARGE = 2.0**-500, 2.0**500
 
 
 @dataclass(frozen=True)
-class HeadKernels:
+class PrefixKernels:
     """The compiled loops over the first steps of a row.
 
     Attributes
     ----------
     rejoin : callable
-        Determine every row from another entry until the results that are there stand. Returns the
-        most steps that a row took; -1 where one took more than `most`, and its later rows are
-        as they were. Of w = s·w + t it is told how far the two entries of a row are `apart`, and
+        Determine every row from another carry-in until the existing results are right. Returns
+        the most steps that a row took; -1 if one took more than `most`, and its later rows are
+        unchanged. Of w = s·w + t it is told how far the two carry-ins of a row are `apart`, and
         the unit roundoff; of other maps inf, so that no result stands but by its bits.
     evidence : callable
         Of the first steps of the first row. Of w = s·w + t: log2 of the product of their
@@ -41,9 +41,9 @@ class HeadKernels:
 
 
 @lru_cache(maxsize=KEPT)
-def head_kernels(
+def prefix_kernels(
     transfer_map: TransferMap, sources: Sources, several: bool, is_linear: bool
-) -> HeadKernels:
+) -> PrefixKernels:
     """Kernels of a transfer map; `is_linear`: of w = s·w + t in floating point."""
     fused = fused_lift(transfer_map, sources)
     apply = tupled(compile_step(transfer_map.apply), several)
@@ -51,7 +51,7 @@ def head_kernels(
     nearer = _shrunk if is_linear else _as_before
     evidence = _shrink(fused.lift) if is_linear else _coincide(fused.lift, apply)
     rejoin = _rejoin(fused.lift, apply, nearer)
-    return HeadKernels(compile_kernel(rejoin, *key), compile_kernel(evidence, *key))
+    return PrefixKernels(compile_kernel(rejoin, *key), compile_kernel(evidence, *key))
 
 
 @lru_cache(maxsize=KEPT)
@@ -67,14 +67,16 @@ def rejoin_columns(transfer_map: TransferMap, sources: Sources, several: bool) -
 
 
 def _rejoin_columns(lift: Any, apply: Any) -> Callable[..., int]:
-    def rejoin(operands: Any, entry: Any, results: Any, most: int, reverse: bool, same: Any) -> int:
+    def rejoin(
+        operands: Any, carry_in: Any, results: Any, most: int, reverse: bool, same: Any
+    ) -> int:
         _, steps, columns = results[0].shape
         for step in range(most):
             at = steps - 1 - step if reverse else step
             before, count = at + 1 if reverse else at - 1, 0
             for column in range(columns):
                 if step == 0:
-                    state = values_at(entry, (0, column))
+                    state = values_at(carry_in, (0, column))
                 else:
                     state = values_at(results, (0, before, column))
                 step_map = lift(*cells_at(operands, 0, at, column))
@@ -91,13 +93,19 @@ def _rejoin_columns(lift: Any, apply: Any) -> Callable[..., int]:
 
 def _rejoin(lift: Any, apply: Any, nearer: Any) -> Callable[..., int]:
     def rejoin(
-        operands: Any, entry: Any, results: Any, most: int, reverse: bool, apart: Any, unit: float
+        operands: Any,
+        carry_in: Any,
+        results: Any,
+        most: int,
+        reverse: bool,
+        apart: Any,
+        unit: float,
     ) -> int:
         rows, steps = results[0].shape
         longest = 0
         for row in range(rows):
             operand, result = rows_of(operands, row), rows_of(results, row)
-            state, difference, taken = values_at(entry, row), apart[row], -1
+            state, difference, taken = values_at(carry_in, row), apart[row], -1
             for step in range(most):
                 at = steps - 1 - step if reverse else step
                 step_map = lift(*values_at(operand, at))
@@ -149,14 +157,14 @@ def _shrink(lift: Any) -> Callable[..., float]:
 
 def _coincide(lift: Any, apply: Any) -> Callable[..., bool]:
     def coincide(
-        operands: Any, entry: Any, likes: Any, steps: int, count: int, reverse: bool
+        operands: Any, carry_in: Any, likes: Any, steps: int, count: int, reverse: bool
     ) -> bool:
         # The other state is one that the recurrence takes itself.
-        operand, other = rows_of(operands, 0), values_at(entry, 0)
+        operand, other = rows_of(operands, 0), values_at(carry_in, 0)
         for step in range(count):
             at = steps - 1 - step if reverse else step
             other = cast(apply(lift(*values_at(operand, at)), other), likes)
-        state = values_at(entry, 0)
+        state = values_at(carry_in, 0)
         for step in range(count):
             at = steps - 1 - step if reverse else step
             step_map = lift(*values_at(operand, at))

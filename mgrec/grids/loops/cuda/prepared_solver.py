@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....core.arrays.kinds import is_on_gpu
-from ....core.contract.kernels import Again
+from ....core.contract.kernels import PreparedSolver
 from ....engines.cuda.device.bound import Bound
 from ...cuda.transposition import copying, is_transposed
 from ..recurrence import Borders, Loop
@@ -20,7 +20,7 @@ _WORDS, _TABLE = 4, 28
 
 def again_loop(
     loop: Loop, local: Any, weights: Sequence[Any], borders: Borders, table: Any
-) -> Again | None:
+) -> PreparedSolver | None:
     """Prepare what determines loops over other arrays of the kind of these.
 
     None where an array is copied other than by turning it.
@@ -37,15 +37,19 @@ def again_loop(
     if not (is_written or is_transposed(table)):
         return None
     whole = None if is_written else table.swapaxes(-1, -2)
-    on_gpu = [place for place, array in enumerate(arrays) if is_on_gpu(array)]
-    copied = {place: arrays[place] for place in on_gpu if _is_copy(laid, place, arrays[place])}
+    on_gpu = [position for position, array in enumerate(arrays) if is_on_gpu(array)]
+    copied = {
+        position: arrays[position]
+        for position in on_gpu
+        if _is_copy(laid, position, arrays[position])
+    }
     if not all(map(is_transposed, copied.values())):
         return None
-    return Grids(laid, {place: order[place] for place in on_gpu}, copied, whole)
+    return Grids(laid, {position: order[position] for position in on_gpu}, copied, whole)
 
 
-def _is_copy(laid: Laid, place: int, array: Any) -> bool:
-    return bool(laid.operands[place].array.data.ptr != array.data.ptr)
+def _is_copy(laid: Laid, position: int, array: Any) -> bool:
+    return bool(laid.operands[position].array.data.ptr != array.data.ptr)
 
 
 class Grids:
@@ -64,24 +68,26 @@ class Grids:
     """
 
     def __init__(
-        self, laid: Laid, places: dict[int, int], copied: dict[int, Any], whole: Any
+        self, laid: Laid, positions: dict[int, int], copied: dict[int, Any], whole: Any
     ) -> None:
-        self._bound, self._words, self._places = Bound(laid.run), laid.words, places
+        self._bound, self._words, self._positions = Bound(laid.run), laid.words, positions
         self._numbers = [
-            operand.array for place, operand in enumerate(laid.operands) if place not in places
+            operand.array
+            for position, operand in enumerate(laid.operands)
+            if position not in positions
         ]
-        self._copied = {place: _Copy(array) for place, array in copied.items()}
+        self._copied = {position: _Copy(array) for position, array in copied.items()}
         self._whole = None if whole is None else _Copy(whole)
 
     def __call__(self, given: Sequence[Any], targets: Sequence[int]) -> None:
         words, held = list(self._words), []
-        for place, own in self._places.items():
+        for position, own in self._positions.items():
             address = given[own]
-            if place in self._copied:
-                held.append(self._copied[place].memory())
-                self._copied[place](address, held[-1].data.ptr)
+            if position in self._copied:
+                held.append(self._copied[position].memory())
+                self._copied[position](address, held[-1].data.ptr)
                 address = held[-1].data.ptr
-            words[place * _WORDS] = address
+            words[position * _WORDS] = address
         (target,) = targets
         if self._whole is not None:
             held.append(self._whole.memory())

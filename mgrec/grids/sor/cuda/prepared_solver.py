@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....core.arrays.kinds import is_on_gpu
-from ....core.contract.kernels import Again
+from ....core.contract.kernels import PreparedSolver
 from ....engines.cuda.device.bound import Bound
 from ....engines.cuda.device.compilation import Device
 from ....engines.cuda.device.launches import Prepared
@@ -18,7 +18,7 @@ from .program import launch_of
 _Step = tuple[Bound, list[int], tuple[int, int] | None]
 
 
-def relaxation_again(loop: Sweeps, x: Any, *rest: Any) -> Again | None:
+def relaxation_again(loop: Sweeps, x: Any, *rest: Any) -> PreparedSolver | None:
     """Prepare what sweeps grids of the kind of some, always as often.
 
     Parameters
