@@ -5,8 +5,8 @@ import pytest
 
 from mgrec.core.algebra.affine import affine
 from mgrec.core.arrays.chunk import Chunk
-from mgrec.engines import cpu
 from mgrec.engines.cpu.simd.lanes import LARGE
+from mgrec.scans.cpu import one_thread as cpu
 from mgrec.scans.cpu.affine.blocks import BLOCK, safe_limits
 from mgrec.scans.cpu.affine.reference import Judge
 from mgrec.scans.cpu.affine.rows import LONG
