@@ -12,7 +12,7 @@ import mgrec
 from mgrec.core.algebra.affine import affine
 from mgrec.core.arrays.chunk import Chunk
 from mgrec.core.arrays.layout import canonical_shape, lay_out_carry_in
-from mgrec.engines import cpu
+from mgrec.scans.cpu import one_thread as cpu
 
 Call = Callable[[], Any]
 
