@@ -128,7 +128,7 @@ def _join(transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Ar
     taken = kernels.rejoin(flat.operands, before, after, most, chunk.reverse, apart, unit)
     if taken >= 0:
         return int(taken)
-    logger.debug("determine: %d steps depend on their carry-in and are determined again", chunk.steps)
+    logger.debug("determine: %d steps depend on their carry-in; determined again", chunk.steps)
     _determine_rest(transfer_map, chunk, results, most)
     return chunk.steps
 
@@ -144,7 +144,7 @@ def _join_columns(
     taken = int(kernel(flat.operands, before, results, most, chunk.reverse, same))
     if taken >= 0:
         return taken
-    logger.debug("determine: %d columns depend on their carry-in and are determined again", (~same).sum())
+    logger.debug("determine: %d columns depend on their carry-in; determined again", (~same).sum())
     if same.sum() < columns - columns // _FEW_SHARE:
         return -1
     for column in np.flatnonzero(~same).tolist():

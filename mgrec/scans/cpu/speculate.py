@@ -59,7 +59,7 @@ def speculate(
     steps = int(_measure(s, result, most, chunk.reverse, start, unit, top, growth))
     # What is not finite once stays so to the end.
     if steps < 0 or not (np.abs(carry_out) <= top).all():
-        logger.debug("speculate: %d steps depend on their carry-in and are determined again", chunk.steps)
+        logger.debug("speculate: %d steps depend on their carry-in; determined again", chunk.steps)
         return None
     signs = None if is_positive else signs_of(s, chunk.steps)
     product = signs.product if signs else 1.0

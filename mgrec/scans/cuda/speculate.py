@@ -138,7 +138,7 @@ def _found(chunk: Chunk, limit: int, told: np.ndarray) -> Found | None:
     top = margins(chunk.dtype).offset_on_gpu
     # What is not finite once stays so to the end.
     if not steps or not ((largest <= top) & (np.abs(carry_out) <= top)).all():
-        logger.debug("speculate: %d steps depend on their carry-in and are determined again", chunk.steps)
+        logger.debug("speculate: %d steps depend on their carry-in; determined again", chunk.steps)
         return None
     exponent = np.full(chunk.row_shape, _VANISHED, np.int64)
     mantissa, growths = (np.full(chunk.row_shape, x) for x in (0.5 * sign, growth))
