@@ -115,7 +115,7 @@ def failing_at(monkeypatch, phase, chunk_index):
     """Make a phase of one chunk raise."""
 
     def fail(*arguments):
-        chunk = arguments[1] if phase == "finish_block" else arguments[0][0]
+        chunk = arguments[1] if phase == "correct_block" else arguments[0][0]
         if chunk.inputs.chunk_index == chunk_index:
             raise ZeroDivisionError(f"chunk {chunk_index}")
         return phase_of(*arguments)
@@ -124,7 +124,7 @@ def failing_at(monkeypatch, phase, chunk_index):
     monkeypatch.setattr(plan_shards, phase, fail)
 
 
-@pytest.mark.parametrize("phase", ["summarise_blocks", "finish_block"])
+@pytest.mark.parametrize("phase", ["summarise_blocks", "correct_block"])
 def test_an_error_of_a_chunk_surfaces_at_once_and_the_plan_goes_on(client, t, monkeypatch, phase):
     """The other shard waits for a summary that never comes: it gives the solve up."""
     solve = mgrec.plan(mgrec.linear_recurrence, 0.5, t)
@@ -149,7 +149,7 @@ def test_an_error_of_a_chunk_surfaces_at_once_and_the_plan_goes_on(client, t, mo
 class Slow:
     """A phase that stays at its first chunk until it may go on."""
 
-    def __init__(self, monkeypatch, phase="finish_block"):
+    def __init__(self, monkeypatch, phase="correct_block"):
         self.phase, self.has_speculated, self.may_end = (
             getattr(plan_shards, phase),
             threading.Event(),
@@ -223,7 +223,7 @@ def test_a_worker_that_hangs_is_lost_and_removed(client, t, monkeypatch):
     with pytest.raises(mgrec.dask.WorkerLostError, match=LOST):
         solve()
     assert time.monotonic() - start < 5
-    monkeypatch.setattr(plan_shards, "finish_block", slow.phase)
+    monkeypatch.setattr(plan_shards, "correct_block", slow.phase)
     slow.may_end.set()
     wait_until(lambda: len(client.cluster.scheduler.workers) < 2)
 
@@ -235,7 +235,7 @@ def test_a_first_solve_may_take_its_time(client, t, monkeypatch):
         np.testing.assert_array_equal(solve()[:2].compute(), [1, 1.5])
 
 
-@pytest.mark.parametrize("phase", ["summarise_blocks", "finish_block"])
+@pytest.mark.parametrize("phase", ["summarise_blocks", "correct_block"])
 def test_a_worker_whose_event_loop_hangs_is_silent(client, t, monkeypatch, phase):
     solve = mgrec.plan(mgrec.linear_recurrence, 0.5, t, timeout=1.0)
     solve()

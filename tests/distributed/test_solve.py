@@ -193,7 +193,7 @@ def test_what_a_chunk_raises_is_raised_once(client):
 
 @pytest.mark.parametrize(
     "phase",
-    [pytest.param("summarise_blocks", marks=pytest.mark.extended), "finish_block"],
+    [pytest.param("summarise_blocks", marks=pytest.mark.extended), "correct_block"],
 )
 def test_a_worker_that_dies_in_a_phase_costs_time_alone(values, phase):
     patient = dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})

@@ -54,7 +54,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) evidence_kernel(
 extern "C" __global__ void __launch_bounds__(THREADS) account_kernel(
     const T* results, long long steps, long long inners, long long head, Told* told) {{
   double* const largest_of = reinterpret_cast<double*>(told + 1);
-  take_account(results, steps, inners, {head}, largest_of, largest_of + gridDim.x);
+  take_account(results, steps, inners, {prefix}, largest_of, largest_of + gridDim.x);
 }}
 """
 

@@ -97,7 +97,7 @@ def draw(dtype: str, shape: Any = (1, STEPS, 1), low: float = 0.1) -> Any:
 @pytest.mark.extended
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("entry", [0.0, -1e30])
+@pytest.mark.parametrize("carry_in", [0.0, -1e30])
 def test_coefficients_in_an_array(dtype: str, reverse: bool, carry_in: float) -> None:
     check(*draw(dtype), carry_in, reverse)
 
@@ -128,7 +128,7 @@ def test_what_does_not_forget_waits_for_its_entry(reverse: bool) -> None:
 
 
 @pytest.mark.extended
-@pytest.mark.parametrize("entry", [np.inf, -np.inf, np.nan, 3e38])
+@pytest.mark.parametrize("carry_in", [np.inf, -np.inf, np.nan, 3e38])
 @pytest.mark.parametrize("last", [0, 1])
 @pytest.mark.parametrize("turned", [-1, 1])
 def test_states_that_are_not_finite(carry_in: float, last: float, turned: float) -> None:
