@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .core.arrays.arguments import as_integer
+from .core.arrays.validation import as_integer
 from .scans import tuning
 from .scans.policy import Configuration, Constants, Measurement, predict_time
 

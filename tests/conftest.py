@@ -75,5 +75,5 @@ def eager_threads(monkeypatch):
     from mgrec.engines.cpu import threads
     from mgrec.scans.cpu import threads as transfer
 
-    monkeypatch.setattr(threads, "SMALL", 1 << 16)
+    monkeypatch.setattr(threads, "MIN_STEPS_FOR_THREADS", 1 << 16)
     monkeypatch.setattr(transfer, "MANY_THREADS", 2)

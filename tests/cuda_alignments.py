@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from cuda_on_host import DeviceArray, HostCompiler, numpy_as_cupy, poisoned
 
-from mgrec.engines.cuda.device import launches
-from mgrec.engines.cuda.device.compilation import Device
+from mgrec.engines.cuda import launches
+from mgrec.engines.cuda.device import Device
 from mgrec.grids.alignment.borders import enter
 from mgrec.grids.alignment.cuda import choice, pairs, program, scores, tile
 from mgrec.grids.alignment.scoring import Scoring

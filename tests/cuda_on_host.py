@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mgrec.engines.cuda.device import launches
-from mgrec.engines.cuda.device.compilation import Device
+from mgrec.engines.cuda import launches
+from mgrec.engines.cuda.device import Device
 
 HEADER = Path(__file__).with_name("cuda_on_host.h")
 # Shared memory whose size the launch tells.

@@ -15,9 +15,9 @@ from cuda_on_host import DeviceArray, numpy_as_cupy, poisoned
 
 from mgrec import engines as backends
 from mgrec.core.contract.kernels import Backend
-from mgrec.engines.cuda.device import compilation, launches, scratch
-from mgrec.engines.cuda.device.compilation import Device
-from mgrec.engines.registry import kernels_of
+from mgrec.engines import kernels_of
+from mgrec.engines.cuda import compilation, device, launches
+from mgrec.engines.cuda.device import Device
 
 
 class Recorder:
@@ -97,7 +97,7 @@ def without_gpu(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     cupy.broadcast_to = partial(np.broadcast_to, subok=True)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setattr(launches, "compile_kernel", found)
-    for module in (compilation, scratch):
+    for module in (compilation, device):
         monkeypatch.setattr(module, "_local", SimpleNamespace())
     monkeypatch.setattr(Device, "current", staticmethod(lambda: Device(90, 132, 227 * 1024)))
     monkeypatch.setattr(backends, "_gpu", backend)

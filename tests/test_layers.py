@@ -39,7 +39,7 @@ CPU, CUDA = "*/cpu", "*/cuda"
 OWNERS = {
     "dask.array": ("distributed", "tridiagonal/factor_dask.py", "cli"),
     # Memory of a GPU from other libraries is taken as CuPy's.
-    "cupy": ("engines/cuda", "core/arrays/foreign", CUDA),
+    "cupy": ("engines/cuda", "core/arrays/interop.py", CUDA),
     "cupyx": ("engines/cuda", CUDA),
     "numba": ("engines/cpu", CPU),
     "llvmlite": ("engines/cpu", CPU),

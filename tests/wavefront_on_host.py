@@ -14,8 +14,8 @@ from cuda_on_host import DeviceArray, HostCompiler, numpy_as_cupy, poisoned
 import mgrec
 from mgrec import engines as backends
 from mgrec.core.contract.kernels import Backend
-from mgrec.engines.cuda.device import bound, launches
-from mgrec.engines.cuda.device.compilation import Device
+from mgrec.engines.cuda import launches
+from mgrec.engines.cuda.device import Device
 from mgrec.grids.cuda import transposition
 from mgrec.grids.loops.cuda import choice, operands, phases, program
 from mgrec.solve.replays import preparation
@@ -62,8 +62,8 @@ def launched_here(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> It
     monkeypatch.setitem(sys.modules, "cupy.lib.stride_tricks", np.lib.stride_tricks)
     monkeypatch.setattr(launches, "compile_kernel", compiler)
     space = Space()
-    monkeypatch.setattr(launches, "descriptors", space)
-    monkeypatch.setattr(bound, "reserve_words", lambda units, stream: space(units))
+    monkeypatch.setattr(launches, "reserve_descriptors", space)
+    monkeypatch.setattr(launches, "reserve_words", lambda units, stream: space(units))
     monkeypatch.setattr(operands, "on_device", on_device)
     backend = Backend(lambda arrays: DeviceArray.device, empty, lambda family: phases.kernels(""))
     monkeypatch.setattr(backends, "_gpu", lambda method: backend)

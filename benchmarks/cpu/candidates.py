@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 import mgrec
-from mgrec.core.algebra.affine import affine
-from mgrec.core.arrays.chunk import Chunk
-from mgrec.core.arrays.layout import canonical_shape, lay_out_carry_in
+from mgrec.core.algebra.transfer_map import affine
+from mgrec.core.arrays.chunk import Chunk, canonical_shape, lay_out_carry_in
 from mgrec.scans.cpu import one_thread as cpu
 
 Call = Callable[[], Any]

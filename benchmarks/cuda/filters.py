@@ -23,8 +23,7 @@ import numpy as np
 from scipy import signal
 
 import mgrec.signal
-from mgrec.core.arrays.chunk import Chunk
-from mgrec.core.arrays.layout import canonical_shape
+from mgrec.core.arrays.chunk import Chunk, canonical_shape
 from mgrec.filters.cascade import Cascade
 from mgrec.filters.cuda.phases import determine_filter
 

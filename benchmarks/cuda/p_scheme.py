@@ -17,7 +17,7 @@ import cupy
 import numpy as np
 
 from mgrec import tuning
-from mgrec.core.algebra.affine import affine
+from mgrec.core.algebra.transfer_map import affine
 from mgrec.scans.cuda.determine import prepare
 from mgrec.scans.cuda.p_scheme.measurement import build, seconds_of
 from mgrec.scans.cuda.p_scheme.phases import Phases

@@ -17,7 +17,8 @@ from typing import Any
 import cupy
 import numpy as np
 
-from mgrec.engines.cuda.device.compilation import Device, compile_kernel
+from mgrec.engines.cuda.compilation import compile_kernel
+from mgrec.engines.cuda.device import Device
 from mgrec.scans import maps
 from mgrec.scans.cuda.column_layouts import column_layout
 from mgrec.scans.cuda.determine import prepare

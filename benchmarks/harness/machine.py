@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mgrec.engines.cpu.threads import processors
+from mgrec.engines.cpu.threads import processor_count
 
 PACKAGES = "numpy numba dask distributed scipy pandas jax zarr cupy-cuda13x torch triton".split()
 PACKAGES += "numba-cuda cuda-cccl accelerated-scan".split()
@@ -98,7 +98,7 @@ def describe_machine() -> dict[str, Any]:
     memory = re.search(r"MemTotal:\s*(\d+)", Path("/proc/meminfo").read_text())
     return {
         "processor": processor[1] if processor else platform.machine(),
-        "cores": processors(),
+        "cores": processor_count(),
         "memory_bytes": int(memory[1]) * 1024 if memory else None,
         "gpus": _name_gpus(),
         "system": f"{platform.system()} {platform.release()}",

@@ -11,8 +11,8 @@ import cupy
 import numpy as np
 
 import mgrec
-from mgrec.core.algebra.affine import affine
 from mgrec.core.algebra.fingerprint import StepFunction
+from mgrec.core.algebra.transfer_map import affine
 from mgrec.core.arrays.chunk import Chunk, CoefficientOperand
 from mgrec.scans.cuda.p_scheme.phases import Phases
 from mgrec.scans.cuda.p_scheme.rearrangement import Partition, rearrange

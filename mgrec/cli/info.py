@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from .. import __version__
-from ..engines.cpu.threads import processors
+from ..engines.cpu.threads import processor_count
 from . import machine
 from .failure import in_one_line
 from .machine import how_to_add, version_of
@@ -41,7 +41,7 @@ def info() -> None:
                 package: version_of(package) or f"missing: {how_to_add(extra)}"
                 for package, extra in OPTIONAL.items()
             },
-            "processor": f"{machine.processor_name()}, {processors()} to use",
+            "processor": f"{machine.processor_name()}, {processor_count()} to use",
             "memory": f"{MEMORY_LIMIT / 2**30:.1f} GiB to use",
             "copy bandwidth": f"{copy / 1e9:.1f} GB/s read and written",
             **{

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from packaging.requirements import Requirement
 
-from ..engines.cpu.threads import cuts, processors
+from ..engines.cpu.threads import processor_count, split_range
 from .failure import BadInput
 
 
@@ -88,7 +88,7 @@ def copy_bandwidth(size: int = 256 << 20, repeats: int = 6) -> float:
     `size` is in bytes, a multiple of 8: larger than the caches of most processors.
     """
     source, target = np.ones(size // 8), np.zeros(size // 8)
-    pieces, seconds = [slice(*ends) for ends in cuts(source.size, processors())], []
+    pieces, seconds = [slice(*ends) for ends in split_range(source.size, processor_count())], []
     with ThreadPoolExecutor(len(pieces)) as pool:
         for _ in range(repeats):
             start = time.perf_counter()

@@ -1,28 +1,57 @@
-"""Backends: where a chunk is computed, chosen by the type of its arrays."""
+"""Backends: the device that computes a chunk, chosen by the type of its arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import nullcontext
 from functools import cache, partial
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
-from ..core.arrays.kinds import is_on_gpu
-from ..core.contract.kernels import Backend
-from .registry import kernels_of
+from ..core.arrays.array_types import is_on_gpu
+from ..core.contract.kernels import Backend, Kernels
 
-__all__ = ["CPU", "CPU_THREADS", "backend_of"]
+__all__ = ["CPU", "CPU_THREADS", "backend_of", "kernels_of"]
+
+_DEVICES = {"cpu": "host memory", "cuda": "a GPU"}
+_PACKAGE = __package__.partition(".")[0]
+
+
+@cache
+def kernels_of(engine: str, family: str, method: str = "auto") -> Kernels:
+    """Return ``kernels(method)`` of the module ``phases`` in the family's folder of an engine.
+
+    Parameters
+    ----------
+    engine : {"cpu", "cuda"}
+        Folder in that of the family.
+    family : str
+        Folder of the family in this package, such as "scans" or "grids.table".
+    method : str
+        Kernels of a GPU: see :func:`mgrec.linear_recurrence`. On a CPU "threads" divides a call
+        among all threads; any other method runs on the caller's thread.
+    """
+    folder = f"{_PACKAGE}.{family}.{engine}"
+    if find_spec(folder) is None:
+        raise NotImplementedError(
+            f"there are no kernels of {family} for arrays on {_DEVICES.get(engine, engine)} yet: "
+            f"move the arrays to host memory with cupy.asnumpy"
+        )
+    kernels: Kernels = import_module(f"{folder}.phases").kernels(method)
+    return kernels
+
 
 CPU = Backend(lambda arrays: nullcontext(), np.empty, partial(kernels_of, "cpu"))
-"""One thread a call: the threads of a worker have chunks of their own."""
+"""One thread a call: each thread of a worker has its own chunks."""
 CPU_THREADS = Backend(CPU.device_of, np.empty, partial(kernels_of, "cpu", method="threads"))
 """All threads of this process, for one call on a whole array."""
 
 
 def backend_of(arrays: Iterable[Any], method: str = "auto", host: Backend = CPU) -> Backend:
-    """The backend for chunks of these arrays: a GPU's kernels of a method, or `host`."""
+    """Return the backend for chunks of these arrays: a GPU's kernels of a method, or `host`."""
     return _gpu(method) if any(map(is_on_gpu, arrays)) else host
 
 

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.arguments import as_flag, as_integer, as_real, is_one_of
-from ..core.arrays.conversion import as_any_array
-from ..core.arrays.kinds import is_lazy, is_on_gpu
+from ..core.arrays.array_types import is_lazy, is_on_gpu
+from ..core.arrays.validation import as_any_array, as_flag, as_integer, as_real, is_one_of
 from ..filters.arguments import as_signal, beside
 from .weights import PAIRS, STATISTICS, Weights
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.chunks import chunked_like
-from ..core.arrays.layout import has_unknown_sizes
+from ..core.arrays.array_types import chunked_like
+from ..core.arrays.chunk import has_unknown_sizes
 from ..filters.arguments import beside
 from ..filters.cascade import Cascade
 from ..filters.causal import lfilter

@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..core.arrays.chunk import Chunk
-from ..core.arrays.layout import as_result, canonical_shape, lay_out
+from ..core.arrays.chunk import Chunk, as_result, canonical_shape, lay_out
 from ..core.contract.kernels import Backend, Kernels, Summarise
 from ..core.contract.problem import Problem, varying
 from ..core.contract.recurrence import Arrays, ChunkInputs, Shape

@@ -7,10 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.arguments import as_axis
-from ..core.arrays.chunks import chunked_like, without_empty_chunks
-from ..core.arrays.kinds import check_together, is_lazy, is_on_gpu, refuse_capture
-from ..core.arrays.segments import as_reset
+from ..core.arrays.array_types import (
+    check_same_device,
+    chunked_like,
+    is_lazy,
+    is_on_gpu,
+    raise_if_capturing,
+    without_empty_chunks,
+)
+from ..core.arrays.resets import as_reset
+from ..core.arrays.validation import as_axis
 from ..distributed.expressions import keeps_kind
 from ..solve import solve, takes_foreign
 from .arguments import as_gaps, as_series, as_weights
@@ -126,7 +132,7 @@ def ewm(
     if times is not None:
         series["gaps"] = as_gaps(times, halflife, x, axis)
     if reset is not None:
-        check_together([("x", x), ("reset", reset)], [])
+        check_same_device([("x", x), ("reset", reset)], [])
         series["marks"] = as_reset(reset, x.shape, axis, False)
     is_narrow = all(each.dtype.char == "f" for name, each in series.items() if name in "xy")
     dtype = np.dtype(np.float32 if is_narrow else np.float64)
@@ -140,7 +146,7 @@ def ewm(
 def _on_gpu(weights: Weights, series: dict[str, Any], axis: int, dtype: np.dtype[Any]) -> Any:
     x = series["x"]
     if not is_lazy(x):
-        refuse_capture("ewm", "the host looks for missing values")
+        raise_if_capturing("ewm", "the host looks for missing values")
     if set(series) == {"x"} and weights.statistic == "mean" and weights.least == 1:
         largest = math.nan if is_lazy(x) else largest_size(x)
         if math.isfinite(largest):

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.arguments import as_axis
-from ..core.arrays.conversion import as_any_array, as_plain_array, check_computed
-from ..core.arrays.foreign import taken
-from ..core.arrays.kinds import check_together, is_on_gpu
-from ..core.arrays.layout import moved_axis
+from ..core.arrays.array_types import check_same_device, is_on_gpu
+from ..core.arrays.chunk import move_axis
+from ..core.arrays.interop import to_native
+from ..core.arrays.validation import as_any_array, as_axis, as_plain_array, check_dtype
 from ..core.contract.problem import Problem
 from .cascade import Cascade
 from .recurrence import FilterRecurrence, filter_problem
@@ -21,7 +20,7 @@ _COMPUTED = "fdFD"
 def as_signal(x: Any, name: str = "x") -> Any:
     """An array of at least one axis, NumPy's, CuPy's or Dask's."""
     array = as_any_array(name, x)
-    check_computed(name, array, x, "?")
+    check_dtype(name, array, x, "?")
     if array.ndim == 0:
         raise ValueError(f"{name} must be at least 1-D; got a single value of {array.dtype}")
     return array
@@ -29,9 +28,9 @@ def as_signal(x: Any, name: str = "x") -> Any:
 
 def as_coefficients(name: str, values: Any) -> np.ndarray:
     """A few numbers, in host memory; of any library, which results are not of for that."""
-    values = taken(name, values)
+    values = to_native(name, values)
     array = np.asarray(values.get() if is_on_gpu(values) else as_plain_array(name, values))
-    check_computed(name, array, values, "?")
+    check_dtype(name, array, values, "?")
     return array.astype(np.int8) if array.dtype.kind == "b" else array
 
 
@@ -104,7 +103,7 @@ def check_polynomials(b: Any, a: Any, x: Any, axis: Any, zi: Any, out: Any) -> P
             raise ValueError(
                 f"Unexpected shape for parameter zi: expected {wanted}, found {zi.shape}."
             )
-        carry_in = moved_axis(zi, axis, 0)
+        carry_in = move_axis(zi, axis, 0)
     return filter_problem(cascade, x, carry_in, axis, dtype, out)
 
 
@@ -126,15 +125,15 @@ def check_sections(sos: Any, x: Any, axis: Any, zi: Any, out: Any) -> Problem:
                 f"Invalid zi shape. With axis={axis}, an input with shape {x.shape} and an sos "
                 f"array with {len(sos)} sections, zi must have shape {wanted}, got {zi.shape}."
             )
-        carry_in = moved_axis(zi, axis + 1, 0)
+        carry_in = move_axis(zi, axis + 1, 0)
         carry_in = carry_in.swapaxes(0, 1).reshape((cascade.states, *carry_in.shape[2:]))
     return filter_problem(cascade, x, carry_in, axis, dtype, out)
 
 
 def _as_states(zi: Any, x: Any) -> Any:
     array = as_any_array("zi", zi)
-    check_computed("zi", array, zi, "?")
-    check_together([("x", x)], [("zi", array)])
+    check_dtype("zi", array, zi, "?")
+    check_same_device([("x", x)], [("zi", array)])
     return array
 
 
@@ -142,6 +141,6 @@ def as_zf(recurrence: FilterRecurrence, carry_out: Any, is_sections: bool) -> An
     """The states after the last sample in SciPy's axes, from (states, other axes of x)."""
     axis = recurrence.axis
     if not is_sections:
-        return moved_axis(carry_out, 0, axis) if axis else carry_out
+        return move_axis(carry_out, 0, axis) if axis else carry_out
     pairs = carry_out.reshape((len(recurrence.cascade.sections), 2, *carry_out.shape[1:]))
-    return moved_axis(pairs, 1, axis + 1) if axis else pairs
+    return move_axis(pairs, 1, axis + 1) if axis else pairs

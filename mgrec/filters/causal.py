@@ -6,9 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ..core.arrays.chunks import without_empty_chunks
-from ..core.arrays.kinds import check_together
-from ..core.arrays.segments import as_reset
+from ..core.arrays.array_types import check_same_device, without_empty_chunks
+from ..core.arrays.resets import as_reset
 from ..core.contract.problem import Problem
 from ..core.contract.recurrence import Arrays
 from ..solve import solved_by_kind
@@ -175,7 +174,7 @@ def _segmented(problem: Problem, reset: Any) -> Problem:
     if reset is None:
         return problem
     axis = problem.recurrence.axis
-    check_together([("x", problem.operands[0]), ("reset", reset)], [])
+    check_same_device([("x", problem.operands[0]), ("reset", reset)], [])
     return with_marks(problem, as_reset(reset, problem.shape, axis, False))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.layout import reversed_copy
+from ..core.arrays.chunk import reversed_copy
 from ..solve import solve
 from .arguments import as_coefficients, beside, result_dtype
 from .cascade import Cascade

@@ -9,9 +9,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..core.arrays.casts import cast
-from ..core.arrays.chunk import Chunk
-from ..core.arrays.layout import canonical_shape, is_one
+from ..core.arrays.array_types import cast
+from ..core.arrays.chunk import Chunk, canonical_shape, is_uncopied
 from ..core.contract.kernels import Backend, Kernels, PreparedSolver, Summarise
 from ..core.contract.problem import Problem
 from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
@@ -72,7 +71,7 @@ class FilterRecurrence(Chain):
         if prepare is None:
             return None
         chunk, carry_in = self.lay_out(inputs, shape), None
-        if not is_one(chunk.operands[0], inputs.blocks[0]):
+        if not is_uncopied(chunk.operands[0], inputs.blocks[0]):
             return None
         if initial:
             wanted = (self.states, *shape[: self.axis], *shape[self.axis + 1 :])

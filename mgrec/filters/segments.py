@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.chunk import Chunk
-from ..core.arrays.kinds import is_lazy, is_on_gpu, to_host
-from ..core.arrays.layout import canonical_shape, contiguous
+from ..core.arrays.array_types import is_lazy, is_on_gpu, to_host
+from ..core.arrays.chunk import Chunk, as_contiguous, canonical_shape
 from ..core.contract.kernels import Backend, Kernels, PreparedSolver, Summarise
 from ..core.contract.problem import Problem, varying
 from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
@@ -161,7 +160,7 @@ class SegmentedFilter(FilterRecurrence):
         if out:
             out[0][...] = result
             result = out[0]
-        return (contiguous(result),), carry_out.reshape(len(carry_out), outer, inner)
+        return (as_contiguous(result),), carry_out.reshape(len(carry_out), outer, inner)
 
     def _filter(
         self, backend: Backend, samples: Any, part: Segments, states: np.ndarray, filtered: Any
@@ -183,7 +182,7 @@ class SegmentedFilter(FilterRecurrence):
             full = np.broadcast_to(array, shape)
             outer, steps, inner = canonical_shape(shape, self.axis)
             lines = full.reshape(outer, steps, inner).swapaxes(1, 2)
-            return contiguous(lines).reshape(outer * inner, steps)
+            return as_contiguous(lines).reshape(outer * inner, steps)
 
         along = tuple(steps if k == self.axis else 1 for k in range(x.ndim))
         is_shared = marks.shape in (along, (1,) * x.ndim)
@@ -195,7 +194,7 @@ class SegmentedFilter(FilterRecurrence):
         return rows(x, x.shape), marks, begin
 
     def _lines(self, samples: Any) -> Chunk:
-        samples = contiguous(samples)
+        samples = as_contiguous(samples)
         return Chunk((samples[:, :, None],), (*samples.shape, 1), self.dtype)
 
     def _side_by_side(self, samples: Any, part: Segments) -> tuple[Chunk, Any]:

@@ -8,10 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.arguments import as_axis, as_integer, is_one_of
-from ..core.arrays.chunks import chunked_like, without_empty_chunks
-from ..core.arrays.kinds import is_on_gpu, refuse_capture
-from ..core.arrays.layout import has_unknown_sizes, reversed_copy
+from ..core.arrays.array_types import (
+    chunked_like,
+    is_on_gpu,
+    raise_if_capturing,
+    without_empty_chunks,
+)
+from ..core.arrays.chunk import has_unknown_sizes, reversed_copy
+from ..core.arrays.validation import as_axis, as_integer, is_one_of
 from ..distributed.expressions import keeps_kind
 from ..solve import solve, solve_labelled, takes_foreign
 from ..solve.functions import concatenate
@@ -162,7 +166,7 @@ def sosfiltfilt(
 
 def _refuse_capture(x: Any) -> None:
     if is_on_gpu(x):
-        refuse_capture("a filter", "the initial states are copied to the device")
+        raise_if_capturing("a filter", "the initial states are copied to the device")
 
 
 def _forward_backward(

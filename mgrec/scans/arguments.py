@@ -7,22 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from ..core.algebra.affine import affine, signed_affine
 from ..core.algebra.coefficient import Coefficient
-from ..core.algebra.segments import segmented
-from ..core.algebra.transfer_map import TransferMap
-from ..core.arrays.arguments import as_axis, as_flag
-from ..core.arrays.casts import cast
-from ..core.arrays.conversion import (
+from ..core.algebra.segmented_map import segmented
+from ..core.algebra.transfer_map import TransferMap, affine, signed_affine
+from ..core.arrays.array_types import cast, check_same_device, is_lazy, is_on_gpu
+from ..core.arrays.resets import as_reset
+from ..core.arrays.validation import (
     arrays_of,
     as_array,
+    as_axis,
+    as_flag,
     as_plain_array,
     as_scalar,
     as_state,
-    broadcast,
+    broadcast_shape,
 )
-from ..core.arrays.kinds import check_together, is_lazy, is_on_gpu
-from ..core.arrays.segments import as_reset
 from ..core.contract.problem import Problem, varying
 from .recurrence import TransferRecurrence
 
@@ -50,7 +49,7 @@ def check(
         Kinds of dtype to compute in; integers become floats where "i" is not among them.
     """
     checked, states = _checked(operands, initial, reset)
-    shape = broadcast(checked)
+    shape = broadcast_shape(checked)
     axis = as_axis(axis, shape)
     result_dtype = _result_dtype(checked, states, kinds)
     dtype = np.dtype(np.float32) if result_dtype == np.float16 else result_dtype
@@ -95,7 +94,7 @@ def _checked(
     states = tuple([as_array("initial", state) for state in states])
     named = [(name, array) for name, value in checked.items() for array in arrays_of([value])]
     given = [] if reset is None else [("reset", reset)]
-    check_together([*named, *given], [("initial", state) for state in states])
+    check_same_device([*named, *given], [("initial", state) for state in states])
     return checked, states
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..core.algebra.transfer_map import Map, TransferMap
-from ..core.arrays.arguments import as_integer, as_real
+from ..core.arrays.validation import as_integer, as_real
 
 
 def check_laws(

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from ..core.algebra.segments import SegmentedMap
+from ..core.algebra.segmented_map import SegmentedMap
 from ..core.algebra.transfer_map import TransferMap
+from ..core.arrays.array_types import is_capturing, to_host
 from ..core.arrays.chunk import Chunk, CoefficientOperand
-from ..core.arrays.kinds import is_capturing, to_host
 
 WINDOWS, LENGTH = 16, 8
 """Windows that are sampled, and steps of each, a power of two."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ..core.algebra.affine import affine
+from ..core.algebra.transfer_map import affine
 from ..core.contract.problem import Problem
 from ..solve import solved_by_kind
 from .arguments import as_rows, check

@@ -17,9 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.algebra.affine import affine
-from ..core.algebra.powers import exponent_gap, inverse_power, power_of_two
-from ..core.algebra.transfer_map import Map, TransferMap
+from ..core.algebra.exact import exponent_gap, inverse_power, power_of_two
+from ..core.algebra.transfer_map import Map, TransferMap, affine
 
 __all__ = ["affine", "matrix2", "max_plus", "min_plus", "mobius"]
 

@@ -11,12 +11,18 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..core.algebra.coefficient import Coefficient
-from ..core.algebra.segments import SegmentedMap
+from ..core.algebra.segmented_map import SegmentedMap
 from ..core.algebra.transfer_map import TransferMap
-from ..core.arrays.chunk import Chunk, CoefficientOperand
-from ..core.arrays.conversion import arrays_of
-from ..core.arrays.kinds import is_on_gpu
-from ..core.arrays.layout import as_result, is_one, lay_out, lay_out_carry_in
+from ..core.arrays.array_types import is_on_gpu
+from ..core.arrays.chunk import (
+    Chunk,
+    CoefficientOperand,
+    as_result,
+    is_uncopied,
+    lay_out,
+    lay_out_carry_in,
+)
+from ..core.arrays.validation import arrays_of
 from ..core.contract.kernels import Backend, Kernels, PreparedSolver, Summarise
 from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
 from ..core.contract.scan import Chain
@@ -136,7 +142,7 @@ class TransferRecurrence(Chain):
             x for operand in chunk.operands for x in getattr(operand, "operands", [operand])
         ]
         given = self.solver_arguments(inputs.blocks, initial)
-        if not all(map(is_one, [*laid_out, *carry_in], given)):
+        if not all(map(is_uncopied, [*laid_out, *carry_in], given)):
             return None
         written = tuple([array.reshape(chunk.shape) for array in results])
         return prepare(self.transfer_map, chunk, carry_in, written)

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.arguments import as_flag
-from ..core.arrays.conversion import as_any_array
-from ..core.arrays.foreign import taken
-from ..core.arrays.kinds import is_lazy, is_on_gpu
+from ..core.arrays.array_types import is_lazy, is_on_gpu
+from ..core.arrays.interop import to_native
+from ..core.arrays.validation import as_any_array, as_flag
 
 
 def starts(lengths: Any = None, *, offsets: Any = None, reverse: bool = False) -> Any:
@@ -76,7 +75,7 @@ def starts(lengths: Any = None, *, offsets: Any = None, reverse: bool = False) -
 
 
 def _integers(name: str, values: Any) -> Any:
-    values = taken(name, values)
+    values = to_native(name, values)
     if is_lazy(values):
         raise TypeError(f"{name} must be in memory; got a Dask array: compute it first")
     array = values if is_on_gpu(values) else as_any_array(name, values)

@@ -7,10 +7,15 @@ from typing import Any
 import numpy as np
 
 from ..core.algebra.operators import MAX_PLUS, PLUS_PLUS, PLUS_TIMES, Operators, as_operators
-from ..core.arrays.arguments import as_axis, as_flag
-from ..core.arrays.conversion import as_array, as_scalar, broadcast
-from ..core.arrays.kinds import check_together, is_lazy
-from ..core.arrays.out import check_out
+from ..core.arrays.array_types import check_same_device, is_lazy
+from ..core.arrays.validation import (
+    as_array,
+    as_axis,
+    as_flag,
+    as_scalar,
+    broadcast_shape,
+    check_out,
+)
 from ..distributed.expressions import keeps_kind
 from ..solve import takes_foreign
 from ..solve.functions import broadcast_to, concatenate, full_like
@@ -112,7 +117,7 @@ def weighted_scan(
     """
     pair = as_operators(operators)
     x, weights = _checked(pair, x, weights)
-    shape = broadcast({"x": x, "weights": weights})
+    shape = broadcast_shape({"x": x, "weights": weights})
     axis = as_axis(axis, shape)
     if as_flag("inclusive", inclusive):
         return _inclusive(pair, x, weights, axis, shape, out)
@@ -122,7 +127,7 @@ def weighted_scan(
 def _checked(pair: Operators, x: Any, weights: Any) -> list[Any]:
     """Return both operands as arrays of dtypes that promote to that of the result."""
     named = {"x": as_array("x", x), "weights": as_array("weights", weights)}
-    check_together(list(named.items()), [])
+    check_same_device(list(named.items()), [])
     dtype = np.result_type(*(getattr(value, "dtype", value) for value in named.values()))
     if dtype.kind == "c" and pair.accumulate != "+":
         raise TypeError(f"x and weights must be real for operators {_names(pair)}; got {dtype}")

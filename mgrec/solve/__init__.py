@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import partial, update_wrapper
 from typing import Any, ParamSpec
 
-from ..core.arrays.foreign import ForeignArray
-from ..core.arrays.kinds import is_lazy
+from ..core.arrays.array_types import is_lazy
+from ..core.arrays.interop import NonNativeArray
 from ..core.contract.problem import Composed, Problem
 from ..distributed.expressions import keeps_kind
 from . import local
@@ -67,7 +67,7 @@ def solved(
     def recurrence(*operands: Given.args, **options: Given.kwargs) -> Any:
         try:
             return solve(build(*operands, **options))
-        except ForeignArray as error:
+        except NonNativeArray as error:
             met = error
         return at_home(recurrence, operands, options, met, labelled)
 
@@ -108,7 +108,7 @@ def solved_by_kind(
             if call is not None and is_awaited(call) and isinstance(problem, Problem):
                 keep(call, *function.ordered(operands, options, call), problem, result)
             return result
-        except ForeignArray as error:
+        except NonNativeArray as error:
             met = error
         return at_home(recurrence, operands, options, met, labelled)
 

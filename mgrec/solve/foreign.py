@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial, wraps
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from ..core.arrays.foreign import ForeignArray, Returned, library_of, returning
+from ..core.arrays.interop import FromNative, NonNativeArray, library_of, result_converter
 from ..distributed.expressions import leaves
 from .labelled import solve_labelled
 
@@ -24,7 +24,7 @@ class HoldsArrays(Protocol):
 
 
 def takes_foreign(function: Function, labelled: Callable[..., Any] = solve_labelled) -> Function:
-    """Let a function whose door raises ForeignArray take arrays of other libraries.
+    """Let a function whose door raises NonNativeArray take arrays of other libraries.
 
     `labelled` calls it where these are DataArrays, as :func:`.labelled.solve_labelled` does.
     """
@@ -33,7 +33,7 @@ def takes_foreign(function: Function, labelled: Callable[..., Any] = solve_label
     def public(*operands: Any, **options: Any) -> Any:
         try:
             return function(*operands, **options)
-        except ForeignArray as error:
+        except NonNativeArray as error:
             met = error
         return at_home(function, operands, options, met, labelled)
 
@@ -45,7 +45,7 @@ def at_home(
     function: Callable[..., Any],
     operands: Sequence[Any],
     options: dict[str, Any],
-    met: ForeignArray,
+    met: NonNativeArray,
     labelled: Callable[..., Any],
 ) -> Any:
     """Call a function with what arrays of other libraries are at home; its results are theirs.
@@ -56,14 +56,14 @@ def at_home(
     ----------
     function : callable
         Public.
-    met : ForeignArray
+    met : NonNativeArray
         What it raised.
     labelled : callable, ``(function, operands, options) -> results``
         Calls it where the arrays are DataArrays.
 
     Raises
     ------
-    ForeignArray
+    NonNativeArray
         There is no such array where one can be taken.
     """
     libraries = filter(None, map(library_of, leaves((operands, options))))
@@ -77,10 +77,10 @@ def at_home(
     if not passage.foreign:
         raise met
     for library in map(library_of, passage.foreign):
-        if library and library.listed:
-            own = [_listed(value, library.listed) for value in own]
-            kept = {name: _listed(value, library.listed) for name, value in kept.items()}
-    give = returning(passage.foreign, passage.foreign[: count or None])
+        if library and library.cast_list:
+            own = [_listed(value, library.cast_list) for value in own]
+            kept = {name: _listed(value, library.cast_list) for name, value in kept.items()}
+    give = result_converter(passage.foreign, passage.foreign[: count or None])
     return passage.give(give, function(*own, **kept))
 
 
@@ -125,13 +125,13 @@ class Passage:
             return value.map_arrays(partial(self.take, name))
         array, library = value, library_of(value)
         if library is not None:
-            array = library.taken(name, value, name == "out")
+            array = library.to_native(name, value, name == "out")
             self.foreign.append(value)
         if name == "out":
             self.written.append((array, value))
         return array
 
-    def give(self, give: Returned, result: Any) -> Any:
+    def give(self, give: FromNative, result: Any) -> Any:
         """A result, or what a tuple or a list of them holds, as the library has it."""
         if isinstance(result, (tuple, list)):
             own = [self.give(give, item) for item in result]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.kinds import is_lazy
+from ..core.arrays.array_types import is_lazy
 
 
 def concatenate(arrays: Sequence[Any], axis: int) -> Any:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.arrays.arguments import as_axis
-from ..core.arrays.foreign import library_of, taken
+from ..core.arrays.interop import library_of, to_native
+from ..core.arrays.validation import as_axis
 from ..distributed.expressions import leaves, mapped
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def solve_labelled(
     bound = _bound(function, operands, options)
     arguments = bound.arguments
     for name in by_value:
-        arguments[name] = taken(name, arguments[name])
+        arguments[name] = to_native(name, arguments[name])
     by_argument = {
         name: list(filter(_is_labelled, leaves(value))) for name, value in arguments.items()
     }

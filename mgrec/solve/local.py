@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.arrays.out import check_out
+from ..core.arrays.validation import check_out
 from ..core.contract.grid import Grid
 from ..core.contract.problem import Problem
 from ..core.contract.recurrence import Arrays, ChunkInputs

@@ -8,11 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.arguments import as_axis, as_flag, is_one_of
-from ..core.arrays.casts import cast
-from ..core.arrays.conversion import as_array, as_scalar, broadcast
-from ..core.arrays.kinds import check_together
-from ..core.arrays.layout import shape_of
+from ..core.arrays.array_types import cast, check_same_device
+from ..core.arrays.chunk import shape_of
+from ..core.arrays.validation import (
+    as_array,
+    as_axis,
+    as_flag,
+    as_scalar,
+    broadcast_shape,
+    is_one_of,
+)
 from ..core.contract.problem import Problem, varying
 from .recurrence import TridiagonalSystem
 from .sides import apart
@@ -36,7 +41,7 @@ def check_system(
     """Arguments of ``solve_tridiagonal``."""
     named = {"dl": dl, "d": d, "du": du, "b": b}
     checked = {name: as_array(name, value) for name, value in named.items()}
-    check_together(list(checked.items()), [])
+    check_same_device(list(checked.items()), [])
     dtype = _dtype_of(checked)
     if rhs_axis is not None:
         checked, rhs_axis = apart(checked, axis, rhs_axis)
@@ -102,7 +107,7 @@ def _dtype_of(checked: dict[str, Any]) -> np.dtype[Any]:
 def _shape_of(checked: dict[str, Any], named: dict[str, Any]) -> tuple[Any, ...]:
     """The broadcast shape; the message tells the shapes as they were given."""
     try:
-        return broadcast(checked)
+        return broadcast_shape(checked)
     except ValueError as error:
         shapes = {name: shape_of(value) for name, value in named.items()}
         if not any(shapes.values()):

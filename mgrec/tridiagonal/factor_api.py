@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.kinds import is_lazy, is_on_gpu
-from ..core.arrays.layout import shape_of
-from ..core.arrays.out import check_out
+from ..core.arrays.array_types import is_lazy, is_on_gpu
+from ..core.arrays.chunk import shape_of
+from ..core.arrays.validation import check_out
 from ..core.contract.problem import Problem
 from ..core.contract.recurrence import ChunkInputs, Shape
 from ..distributed.expressions import keeps_kind

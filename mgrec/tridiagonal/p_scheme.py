@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.kinds import is_lazy
-from ..core.arrays.out import check_out
+from ..core.arrays.array_types import is_lazy
+from ..core.arrays.validation import check_out
 from ..core.contract.problem import Problem
 from ..scans.linear import linear_recurrence
 from ..scans.rational import rational_recurrence

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ..core.arrays.chunk import Chunk
-from ..core.arrays.layout import as_result, is_one, lay_out
+from ..core.arrays.chunk import Chunk, as_result, is_uncopied, lay_out
 from ..core.contract.kernels import Backend, Kernels, PreparedSolver, Summarise
-from ..core.contract.recurrence import Arrays, ChunkInputs, Line, Shape
+from ..core.contract.recurrence import Arrays, ChunkInputs, Shape, TwoSided
 from .ends import Ends
 from .finite import check_operands, is_all_finite
 from .forgetting import Launch, summarise_ends
@@ -19,7 +18,7 @@ from .summary import InterfaceRows
 
 
 @dataclass(frozen=True, kw_only=True)
-class TridiagonalSystem(Line):
+class TridiagonalSystem(TwoSided):
     """dl_i·x_{i-1} + d_i·x_i + du_i·x_{i+1} = b_i, along an axis.
 
     A chunk's summary is its two interface rows, what its rows say of its first and last unknown
@@ -134,7 +133,7 @@ class TridiagonalSystem(Line):
         if prepare is None or self.is_periodic or self.method not in self.by_partitions:
             return None
         chunk = self._chunk(inputs, shape)
-        if not all(map(is_one, chunk.operands, inputs.blocks)):
+        if not all(map(is_uncopied, chunk.operands, inputs.blocks)):
             return None
         return prepare(self.ends(inputs, shape), chunk, None, results[0].reshape(chunk.shape))
 

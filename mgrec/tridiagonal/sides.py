@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.arrays.arguments import as_integer
-from ..core.arrays.layout import shape_of
+from ..core.arrays.chunk import shape_of
+from ..core.arrays.validation import as_integer
 
 
 def apart(checked: dict[str, Any], axis: Any, rhs_axis: Any) -> tuple[dict[str, Any], int]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mgrec.core.arrays.kinds import is_on_gpu
+from mgrec.core.arrays.array_types import is_on_gpu
 from mgrec.ewm import statistics
 from mgrec.signal import ewm
 

@@ -184,7 +184,7 @@ def test_states_of_one_row_serve_all_rows():
 def test_two_threads_agree_with_one(monkeypatch):
     from mgrec.engines.cpu import threads
 
-    monkeypatch.setattr(threads, "SMALL", 1 << 12)
+    monkeypatch.setattr(threads, "MIN_STEPS_FOR_THREADS", 1 << 12)
     monkeypatch.setenv("MGREC_NUM_THREADS", "3")
     cases = [draw(50_000, float), draw((2, 30_000), float), draw((7, 5_000), "f4"),
              draw((5_000, 40), float), draw(40_000, "c16")]  # fmt: skip
@@ -201,7 +201,7 @@ def test_a_lone_impulse_dies_out_as_in_scipy(monkeypatch):
     """The head of a thread's piece is followed as long as it counts among what is there."""
     from mgrec.engines.cpu import threads
 
-    monkeypatch.setattr(threads, "SMALL", 1 << 12)
+    monkeypatch.setattr(threads, "MIN_STEPS_FOR_THREADS", 1 << 12)
     monkeypatch.setenv("MGREC_NUM_THREADS", "2")
     x = np.zeros(20_000)
     x[9_900] = 1

@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mgrec
-from mgrec.engines.cpu.simd.choice import WIDE
+from mgrec.engines.cpu.simd.arithmetic import FOUR_REGISTERS
 from mgrec.grids.sor.cpu import grids
 
-# A strip has WIDE // 8 rows in float64, and WIDE // 4 in float32.
+# A strip has FOUR_REGISTERS // 8 rows in float64, and FOUR_REGISTERS // 4 in float32.
 SHAPES = [
-    (1, 1), (2, 9), (9, 2), (1, 70), (70, 1), (3, 3), (5, 80), (80, 5), (WIDE // 8, 40),
-    (WIDE // 4 + 1, 41), (WIDE // 2 + 3, WIDE // 4 + 17), (2 * WIDE // 4, 100), (2, 3, 30, 20),
+    (1, 1), (2, 9), (9, 2), (1, 70), (70, 1), (3, 3), (5, 80), (80, 5), (FOUR_REGISTERS // 8, 40),
+    (FOUR_REGISTERS // 4 + 1, 41), (FOUR_REGISTERS // 2 + 3, FOUR_REGISTERS // 4 + 17),
+    (2 * FOUR_REGISTERS // 4, 100), (2, 3, 30, 20),
 ]  # fmt: skip
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mgrec.core.algebra.affine import affine
+from mgrec.core.algebra.transfer_map import affine
 from mgrec.core.arrays.chunk import Chunk
 from mgrec.scans.affine import FINE, NAN, REDO, AffineSummary, propagate_affine
 from mgrec.scans.cpu import one_thread as cpu

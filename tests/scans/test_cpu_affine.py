@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mgrec.core.algebra.affine import affine
+from mgrec.core.algebra.transfer_map import affine
 from mgrec.core.arrays.chunk import Chunk
 from mgrec.engines.cpu.simd.lanes import LARGE
 from mgrec.scans.cpu import one_thread as cpu

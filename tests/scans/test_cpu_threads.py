@@ -33,9 +33,9 @@ def test_threads_keep_to_the_quota_and_the_affinity(monkeypatch, has_affinity):
     else:
         monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     for share in (3, 8):
-        monkeypatch.setattr(threads, "_share", lambda share=share: share)
+        monkeypatch.setattr(threads, "_quota", lambda share=share: share)
         assert threads.thread_count() == share
-    monkeypatch.setattr(threads, "_share", lambda: 64)
+    monkeypatch.setattr(threads, "_quota", lambda: 64)
     assert threads.thread_count() == (8 if has_affinity else 64)
 
 
@@ -67,9 +67,9 @@ def test_small_problems_stay_in_the_calling_thread(monkeypatch):
         raise AssertionError("a pool was asked for")
 
     monkeypatch.setattr(threads, "_pool", no_pool)
-    mgrec.linear_recurrence(0.5, np.ones(threads.SMALL - 1))
+    mgrec.linear_recurrence(0.5, np.ones(threads.MIN_STEPS_FOR_THREADS - 1))
     with pytest.raises(AssertionError, match="a pool was asked for"):
-        mgrec.linear_recurrence(0.5, np.ones(threads.SMALL))
+        mgrec.linear_recurrence(0.5, np.ones(threads.MIN_STEPS_FOR_THREADS))
 
 
 def test_calls_from_several_threads(monkeypatch):
@@ -86,5 +86,5 @@ def test_an_error_in_a_thread_reaches_the_caller():
         raise ArithmeticError("from a thread")
 
     with pytest.raises(ArithmeticError, match="from a thread"):
-        threads.together([lambda: 1, wrong])
-    assert threads.together([lambda: 1, lambda: 2]) == [1, 2]
+        threads.run_in_threads([lambda: 1, wrong])
+    assert threads.run_in_threads([lambda: 1, lambda: 2]) == [1, 2]

@@ -5,13 +5,13 @@ import pytest
 from numba.core import event
 
 import mgrec
-from mgrec.core.algebra.affine import affine
 from mgrec.core.algebra.fingerprint import StepFunction
-from mgrec.core.algebra.variants import MOST
-from mgrec.engines.cpu.compilation import steps
-from mgrec.engines.cpu.compilation.stored import IN_MEMORY
-from mgrec.engines.cuda.device import compilation
-from mgrec.engines.cuda.trace import tracing
+from mgrec.core.algebra.transfer_map import affine
+from mgrec.core.algebra.variants import MAX_VARIANTS
+from mgrec.engines.cpu import compilation as numba_compilation
+from mgrec.engines.cpu.compilation import IN_MEMORY
+from mgrec.engines.cuda import compilation
+from mgrec.engines.cuda.tracing import functions as tracing
 from mgrec.scans.cpu.affine import precompute as affine_precompute
 from mgrec.scans.cpu.affine import rows as affine_kernels
 from mgrec.scans.cpu.kernels import fused_lift, transfer_kernels
@@ -28,7 +28,7 @@ def adding(amount):
 
 
 def test_further_maps_of_one_code_stay_in_memory():
-    keys = [fused_lift(adding(number), ((None, 1),)).key for number in range(MOST)]
+    keys = [fused_lift(adding(number), ((None, 1),)).key for number in range(MAX_VARIANTS)]
     assert not any(IN_MEMORY in key for key in keys)
     with pytest.warns(UserWarning, match="numbers that change as operands"):
         further = adding(0.5)
@@ -40,14 +40,15 @@ def test_further_coefficients_of_one_code_stay_in_memory():
     def parts(rate):
         return ((StepFunction(lambda i: i * rate), 1), (None, 1))
 
-    keys = [fused_lift(affine, parts(number)).key for number in range(MOST + 1)]
-    assert [IN_MEMORY in key for key in keys] == [False] * MOST + [True]
+    keys = [fused_lift(affine, parts(number)).key for number in range(MAX_VARIANTS + 1)]
+    assert [IN_MEMORY in key for key in keys] == [False] * MAX_VARIANTS + [True]
 
 
 @pytest.mark.parametrize(
     "held",
     [
-        steps._compiled, fused_lift, transfer_kernels, affine_kernels.determine_filled,
+        numba_compilation._compile_step, fused_lift, transfer_kernels,
+        affine_kernels.determine_filled,
         affine_precompute.precompute_filled, affine_precompute.precompute_columns,
         affine_precompute.retrack_columns, tracing.trace_transfer_map, tracing.trace_coefficient,
         sources._statements, compilation._compile,

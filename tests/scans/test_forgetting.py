@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import mgrec
 import mgrec.dask
-from mgrec.core.algebra.affine import affine
+from mgrec.core.algebra.transfer_map import affine
 from mgrec.engines.cpu import threads
 from mgrec.filters import recurrence as filters
 from mgrec.scans import recurrence as transfer
@@ -27,7 +27,7 @@ STEPS = 1 << 14
 def eager():
     """Cut rows for threads, and begin chunks, where it would not pay."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(threads, "SMALL", STEPS // 2)
+        patch.setattr(threads, "MIN_STEPS_FOR_THREADS", STEPS // 2)
         patch.setattr(transfer, "LARGE", 1)
         patch.setattr(filters, "LARGE", 1)
         yield

@@ -29,7 +29,7 @@ def solve(s, t, initial, axis, reverse, way):
     kind, detail, memory = way
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MGREC_NUM_THREADS", str(detail) if kind == "threads" else "1")
-        patch.setattr(threads, "SMALL", 32)
+        patch.setattr(threads, "MIN_STEPS_FOR_THREADS", 32)
         patch.setattr(local, "SHORT", 8)
         patch.setattr(groups, "LARGEST", 2)
         if kind == "cupy":

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import mgrec
-from mgrec.core.arrays.conversion import as_any_array
-from mgrec.core.arrays.foreign import ForeignArray, library_of
+from mgrec.core.arrays.interop import NonNativeArray, library_of
+from mgrec.core.arrays.validation import as_any_array
 from mgrec.scans.arguments import check
 from mgrec.signal import lfilter
 from mgrec.solve import takes_foreign
@@ -83,7 +83,7 @@ def test_a_type_of_ones_own_is_of_the_library_of_its_base():
     own = object.__new__(Own)
     found = library_of(own)
     assert found.name == "array_api_strict"
-    assert type(found.returning([own], [own])(np.ones(3))) is STRICT.kind
+    assert type(found.result_converter([own], [own])(np.ones(3))) is STRICT.kind
 
 
 def test_arrays_of_two_libraries_are_refused():
@@ -95,9 +95,13 @@ def test_arrays_of_two_libraries_are_refused():
 
 
 def test_a_plan_wants_them_at_home():
-    with pytest.raises(ForeignArray, match="t must be a NumPy, CuPy or Dask array here; got one"):
+    with pytest.raises(NonNativeArray, match="t must be a NumPy, CuPy or Dask array here; got one"):
         check(
-            mgrec.core.algebra.affine.affine, {"s": 0.5, "t": STRICT.make(cases.LINE)}, 0, -1, False
+            mgrec.core.algebra.transfer_map.affine,
+            {"s": 0.5, "t": STRICT.make(cases.LINE)},
+            0,
+            -1,
+            False,
         )
 
 

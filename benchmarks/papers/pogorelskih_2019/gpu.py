@@ -9,7 +9,7 @@ import cupy
 
 import mgrec
 from mgrec.core.arrays.chunk import Chunk
-from mgrec.engines.cuda.device.compilation import Device
+from mgrec.engines.cuda.device import Device
 from mgrec.tridiagonal.cuda import reduction, thomas
 from mgrec.tridiagonal.cuda.whole import launch_whole
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 SPLIT = 2.0**27 + 1  # halves the digits of a float64
 
 
@@ -33,3 +35,41 @@ def exact_product(a: Any, b: Any) -> Any:
     b_high = b * SPLIT - (b * SPLIT - b)
     a_low, b_low = a - a_high, b - b_high
     return p, ((a_high * b_high - p) + a_high * b_low + a_low * b_high) + a_low * b_low
+
+
+def inverse_power(x: Any) -> Any:
+    """Return the power of two s with 1 ≤ s·x < 2, or < 4 for the largest normal x > 0.
+
+    The result for a subnormal x or 0 is some power with s·x < 2; for infinity and nan it is any
+    power.
+
+    Examples
+    --------
+    >>> float(inverse_power(np.float64(0.3)))
+    4.0
+    """
+    one, exponent = 1 + 0 * x, np.frexp(x)[1]
+    power = np.ldexp(one, 1 - exponent)
+    return np.where(np.isinf(power), np.ldexp(one, -60 - exponent), power)
+
+
+def exponent_gap(x: Any, y: Any) -> Any:
+    """Return log2(x / y) of two normal powers of two.
+
+    Examples
+    --------
+    >>> int(exponent_gap(np.float64(8.0), np.float64(0.5)))
+    4
+    """
+    return np.log2(x) - np.log2(y)
+
+
+def power_of_two(k: Any) -> Any:
+    """Return 2**k for a whole number k from -126 to 126; the result for other k must not be used.
+
+    Examples
+    --------
+    >>> float(power_of_two(-3.0))
+    0.125
+    """
+    return np.exp2(np.minimum(np.maximum(k, -126), 126))

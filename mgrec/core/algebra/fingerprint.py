@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .reads import is_namespace, library_name, reads
+from .reads import is_namespace, library_name, read_values
 
 _NUMBERS = {NoneType, EllipsisType, bool, int, float, complex, str, bytes, slice}
 _VARIADIC = 0x04 | 0x08  # flags of a code with *args, **kwargs
@@ -151,7 +151,7 @@ def _absorb_function(digest: Any, function: FunctionType, seen: dict[int, int]) 
     _absorb(digest, function.__code__, seen)
     _absorb(digest, function.__defaults__ or (), seen)
     _absorb(digest, _sorted(function.__kwdefaults__ or {}), seen)
-    for read in reads(function):
+    for read in read_values(function):
         digest.update(f"{'.'.join(read.path)}=".encode())
         _absorb(digest, read.value, seen)
 

@@ -76,7 +76,7 @@ def as_operators(value: Any) -> Operators:
 _WANTED = ", ".join(str((pair.accumulate, pair.distribute)) for pair in PAIRS)
 
 
-def as_own_operators(value: Any) -> Operators:
+def as_custom_operators(value: Any) -> Operators:
     """Return a pair of PAIRS, or a pair with functions of the user."""
     if not isinstance(value, (tuple, list)) or not any(map(callable, value)):
         return as_operators(value)

@@ -23,7 +23,7 @@ _Names = tuple[bool, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
-class Read:
+class ReadValue:
     """A value that a function reads.
 
     Attributes
@@ -42,7 +42,7 @@ class Read:
     is_free: bool
 
 
-def reads(function: FunctionType) -> tuple[Read, ...]:
+def read_values(function: FunctionType) -> tuple[ReadValue, ...]:
     """Return all values that a function and its inner functions read, in the order of the names.
 
     Raises
@@ -66,7 +66,7 @@ def reads(function: FunctionType) -> tuple[Read, ...]:
         else:
             raise _undefined(name)
         path, value = _follow(names, value)
-        by_path[is_free, path] = Read(path, value, is_free)
+        by_path[is_free, path] = ReadValue(path, value, is_free)
     return tuple(by_path.values())
 
 

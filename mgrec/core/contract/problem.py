@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..arrays.arguments import is_one_of
-from ..arrays.kinds import is_lazy, is_on_gpu
+from ..arrays.array_types import is_lazy, is_on_gpu
+from ..arrays.validation import is_one_of
 from .recurrence import Arrays, Recurrence
 
 

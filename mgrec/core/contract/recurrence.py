@@ -7,7 +7,7 @@ dataclasses of one of five topologies:
 topology       what crosses the boundary of a chunk           families
 =============  =============================================  ==================================
 ``Chain``      a summary one way, a carry-in the same way     scans, filters, ewm (scan.py)
-``Line``       a summary to a small system, a carry-in back   tridiagonal systems
+``TwoSided``       a summary to a small system, a carry-in back   tridiagonal systems
 ``Grid``       the edges above and to the left                wavefront loops (grid.py)
 ``Swept``      the sides of the four tiles around it          loops of several sweeps (sweeps.py)
 ``Traceback``  the edges; then a path backwards               alignments (traceback.py)
@@ -28,7 +28,7 @@ from typing import Any, ClassVar
 import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
 
-from ..arrays.native import as_native
+from ..arrays.array_types import as_native
 from .kernels import Backend, Kernels, PreparedSolver, Summarise
 from .speculation import Speculation, SpeculationWait
 
@@ -282,7 +282,7 @@ class AlongAxis(Recurrence):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line(AlongAxis):
+class TwoSided(AlongAxis):
     """A two-sided recurrence: the summaries of a row form a small system, solved in one task."""
 
     is_two_sided: ClassVar[bool] = True

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..arrays.chunk import Chunk
-from ..arrays.kinds import is_on_gpu, is_writeable
-from ..arrays.layout import as_result
+from ..arrays.array_types import is_on_gpu, is_writeable
+from ..arrays.chunk import Chunk, as_result
 from .kernels import Backend, Kernels
 from .recurrence import AlongAxis, Arrays, ChunkInputs, Shape
 from .speculation import Speculation, SpeculationWait

@@ -8,7 +8,7 @@ from typing import Any
 import dask.array.core as da
 from distributed import Client, default_client
 
-from ...core.arrays.foreign import refuse
+from ...core.arrays.interop import require_native
 from ...core.contract.grid import Grid
 from ...core.contract.problem import Composed, Problem
 from ...core.contract.recurrence import AlongAxis
@@ -48,7 +48,7 @@ def problem_of(
     if not callable(recurrence):
         raise TypeError(f"recurrence must be a function of mgrec; got {recurrence!r}")
     for operand in operands:
-        refuse("operands", operand)
+        require_native("operands", operand)
     if not any(isinstance(operand, da.Array) for operand in (*operands, *options.values())):
         raise TypeError("the recurrence needs a Dask array among its operands; got none")
     build = getattr(recurrence, "build", None)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from distributed.diagnostics.plugin import WorkerPlugin
 
-from ...core.arrays.kinds import is_on_gpu
+from ...core.arrays.array_types import is_on_gpu
 from ...core.contract.recurrence import AlongAxis, ChunkInputs
 from ..tasks.phases import determine_block, precompute_block, propagate_group
 from ..tasks.speculation import determine_from_blocks

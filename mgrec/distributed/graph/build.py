@@ -15,7 +15,7 @@ from typing import Any
 
 from dask.base import tokenize
 
-from ...core.algebra.callers import level_of_caller
+from ...core.algebra.variants import stacklevel_of_caller
 from ...core.contract.grid import Grid
 from ...core.contract.problem import Problem
 from ...core.contract.recurrence import AlongAxis
@@ -89,5 +89,5 @@ def _advise(count: int) -> None:
             f"the recurrence runs along {count} chunks: Dask needs seconds to minutes to order "
             f"such a graph before anything is computed. Use larger chunks along this axis "
             f"(array.rechunk), or mgrec.dask.persist_in_stages(result)",
-            stacklevel=level_of_caller(),
+            stacklevel=stacklevel_of_caller(),
         )

@@ -11,8 +11,8 @@ from typing import Any
 import dask.array.core as da
 from distributed import Future
 
-from ...core.arrays.kinds import is_on_gpu
-from ...core.arrays.layout import has_unknown_sizes
+from ...core.arrays.array_types import is_on_gpu
+from ...core.arrays.chunk import has_unknown_sizes
 from ...core.contract.recurrence import ChunkIndex, ChunkPosition
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from ...core.arrays.layout import has_unknown_sizes
+from ...core.arrays.chunk import has_unknown_sizes
 from ...core.contract.recurrence import AlongAxis
 
 # A group holds its chunks' operands until it has propagated. With 32 small chunks a group, its one

@@ -13,7 +13,7 @@ from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
 from distributed import Future
 
-from ...core.arrays.layout import has_unknown_sizes
+from ...core.arrays.chunk import has_unknown_sizes
 from ...core.contract.problem import Problem
 
 

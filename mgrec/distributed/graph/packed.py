@@ -33,7 +33,7 @@ from dask.highlevelgraph import HighLevelGraph
 from dask.layers import ArrayValuesDep
 from dask.task_spec import List, Task, TaskRef
 
-from ...core.arrays.kinds import is_on_gpu
+from ...core.arrays.array_types import is_on_gpu
 from ...core.contract.recurrence import ChunkIndex
 from ..tasks.phases import (
     determine_block,

@@ -12,8 +12,8 @@ from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
 from distributed import Client, Future, wait
 
-from ...core.arrays.arguments import as_axis, as_integer
-from ...core.arrays.layout import has_unknown_sizes
+from ...core.arrays.chunk import has_unknown_sizes
+from ...core.arrays.validation import as_axis, as_integer
 from ..cluster.door import check_dask_array, client_of
 from ..expressions import keeps_kind
 from ..tasks.keys import phase_of

@@ -13,7 +13,7 @@ import dask.array.core as da
 import numpy as np
 from distributed import Client, Future, wait
 
-from ...core.arrays.kinds import to_host
+from ...core.arrays.array_types import to_host
 from ...core.contract.grid import Grid
 from ...core.contract.recurrence import AlongAxis, ChunkIndex
 from ...engines import backend_of

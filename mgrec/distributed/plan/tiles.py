@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 from itertools import accumulate
 from typing import Any
 
-from ...core.arrays.kinds import is_on_gpu
+from ...core.arrays.array_types import is_on_gpu
 from ...core.contract.grid import Grid
 from ...core.contract.kernels import Backend
 from ...core.contract.recurrence import ChunkIndex, ChunkInputs, Shape

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.kinds import is_on_gpu
+from ...core.arrays.array_types import is_on_gpu
 
 # Of a GPU's memory, for a chunk's result: its operands, and the next chunk's, need the rest.
 FRACTION = 0.5

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.kinds import is_on_gpu, to_host
+from ...core.arrays.array_types import is_on_gpu, to_host
 from ...core.contract.grid import Grid
 from ...core.contract.kernels import Backend, Summarise
 from ...core.contract.recurrence import AlongAxis, ChunkInputs, ChunkPosition, Recurrence, Shape

@@ -15,7 +15,7 @@ from typing import Any
 from distributed.protocol import dask_deserialize, dask_serialize, deserialize, serialize
 from distributed.protocol.cuda import cuda_deserialize, cuda_serialize
 
-from ...core.arrays.kinds import is_on_gpu
+from ...core.arrays.array_types import is_on_gpu
 
 Frames = tuple[dict[str, Any], list[Any]]
 

@@ -11,7 +11,7 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from ...engines.cpu.compilation.kernels import WITHIN, compile_kernel
+from ...engines.cpu.compilation import INLINED, compile_kernel
 from ..summary import FIRST, STATES
 from ..weights import PAIRS
 from .steps import REST, faded, falls_at, is_there, observe, own_weight, row_loop
@@ -34,7 +34,7 @@ def _line_of(array: Any, outer: Any, left: Any, right: Any, inner: Any) -> Any:
     ]
 
 
-@numba.njit(**WITHIN)
+@numba.njit(**INLINED)
 def state_at(states: Any, place: Any) -> Any:
     """The state of one row, of states in an array (STATES, ...)."""
     a, b = place
@@ -44,7 +44,7 @@ def state_at(states: Any, place: Any) -> Any:
     )  # fmt: skip
 
 
-@numba.njit(**WITHIN)
+@numba.njit(**INLINED)
 def put_state(states: Any, place: Any, state: Any) -> None:
     a, b = place
     for k in range(STATES):
@@ -91,7 +91,7 @@ def determine_kernel(statistic: str, is_adjusted: bool) -> Any:
 def precompute_kernel(statistic: str, is_adjusted: bool) -> Any:
     """``(x, y, gaps, marks, weights, parts, exits, is_reset)``; see EwmSummary."""
     loop = row_loop(statistic, is_adjusted)
-    reduce = numba.njit(**WITHIN)(_reduction(statistic, is_adjusted))
+    reduce = numba.njit(**INLINED)(_reduction(statistic, is_adjusted))
 
     def precompute(
         x: Any,
@@ -181,7 +181,7 @@ def _last_mark(marks: Any) -> Any:
     return search
 
 
-@numba.njit(**WITHIN)
+@numba.njit(**INLINED)
 def scaled(state: Any, unit: float) -> Any:
     """A state whose weights are all multiplied."""
     count, weight, divisor, x, y, xx, yy, xy = state
@@ -212,7 +212,7 @@ def propagate_kernel(is_sum: bool, is_adjusted: bool) -> Any:
     return compile_kernel(propagate, str(is_sum), str(is_adjusted))
 
 
-@numba.njit(**WITHIN)
+@numba.njit(**INLINED)
 def joined(state: Any, parts: Any, row: int, further: float) -> Any:
     """The state of two groups of observations (Chan, Golub and LeVeque 1979)."""
     count, weight, divisor, x, y, xx, yy, xy = state

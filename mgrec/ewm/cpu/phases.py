@@ -9,8 +9,8 @@ import numpy as np
 
 from ...core.arrays.chunk import Chunk
 from ...core.contract.kernels import Kernels, at_once
-from ...engines.cpu.compilation.kernels import writable
-from ...engines.cpu.threads import cuts, threads_for, together
+from ...engines.cpu.compilation import writable
+from ...engines.cpu.threads import run_in_threads, split_range, threads_for
 from ..recurrence import EwmRecurrence
 from ..summary import PARTS, STATES, EwmSummary
 from ..weights import Weights
@@ -47,7 +47,9 @@ def determine_on_threads(
         part = chunk.rows(left, right)
         return lambda: determine(recurrence, part, before, result[left:right])
 
-    together([rows(*cut) for cut in cuts(chunk.shape[0], max(1, min(threads, chunk.shape[0])))])
+    run_in_threads(
+        [rows(*cut) for cut in split_range(chunk.shape[0], max(1, min(threads, chunk.shape[0])))]
+    )
 
 
 def precompute(recurrence: EwmRecurrence, chunk: Chunk) -> EwmSummary:

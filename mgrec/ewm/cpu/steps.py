@@ -15,7 +15,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from ...engines.cpu.compilation.kernels import INNER, WITHIN
+from ...engines.cpu.compilation import INLINED, INNER
 from ...engines.cpu.simd.lanes import fma
 from ..summary import STATES
 from ..weights import PAIRS
@@ -42,7 +42,7 @@ def row_loop(statistic: str, is_adjusted: bool) -> Any:
 # Loops with divisions branch on whether an observation is there: masks took 1.5 times as long,
 # whatever is missing, and a branch that is guessed wrong at every tenth step 1.3 times.
 def _loop(statistic: str, is_adjusted: bool) -> Callable[..., Any]:
-    output = numba.njit(**WITHIN)(OUTPUTS[statistic])
+    output = numba.njit(**INLINED)(OUTPUTS[statistic])
     is_pair, used = statistic in PAIRS, _used(statistic)
 
     def loop(x: Any, y: Any, gaps: Any, marks: Any, out: Any, state: Any, weights: Any) -> Any:
@@ -154,16 +154,16 @@ def _used(statistic: str) -> Any:
             state[6] if g else 0.0, state[7] if h else 0.0,
         )  # fmt: skip
 
-    return numba.njit(**WITHIN)(used)
+    return numba.njit(**INLINED)(used)
 
 
-@numba.njit(**WITHIN)
+@numba.njit(**INLINED)
 def is_there(x: Any, y: Any, i: int, is_pair: bool) -> Any:
     """Whether both observations of a step are finite."""
     return abs(np.float64(x[i])) < np.inf and (not is_pair or abs(np.float64(y[i])) < np.inf)
 
 
-@numba.njit(**WITHIN)
+@numba.njit(**INLINED)
 def falls_at(gaps: Any, i: int, decay: float) -> float:
     """What is left of weights at a step."""
     if gaps is None:
@@ -171,7 +171,7 @@ def falls_at(gaps: Any, i: int, decay: float) -> float:
     return np.exp2(-gaps[i]) if decay == 0.5 else decay ** gaps[i]
 
 
-@numba.njit(**WITHIN)
+@numba.njit(**INLINED)
 def own_weight(
     weight: float, falls: float, share: float, is_adjusted: bool, is_complement: bool
 ) -> float:
@@ -181,14 +181,14 @@ def own_weight(
     return 1.0 - weight * falls if is_complement else share
 
 
-@numba.njit(**WITHIN)
+@numba.njit(**INLINED)
 def faded(state: Any, falls: float) -> Any:
     """The state after a step without an observation."""
     count, weight, divisor, x, y, xx, yy, xy = state
     return count, weight * falls, divisor, x, y, xx, yy, xy
 
 
-@numba.njit(**WITHIN)
+@numba.njit(**INLINED)
 def observe(state: Any, falls: float, own: float, x: float, y: float, is_adjusted: bool) -> Any:
     """The state after an observation.
 
@@ -234,7 +234,7 @@ def _corr(state: Any, is_biased: bool) -> Any:
     return state[7] / math.sqrt(state[5] * state[6])
 
 
-@numba.njit(**WITHIN)
+@numba.njit(**INLINED)
 def _unbiased(variance: float, divisor: float, is_biased: bool) -> float:
     unbiased = variance / divisor if divisor > 0 else np.nan
     return variance if is_biased else unbiased

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...engines.cpu.compilation.kernels import compile_kernel
+from ...engines.cpu.compilation import compile_kernel
 from .plain import MASK, copy_states
 
 # Columns whose states stay in the L1 cache together with a line of inputs and outputs.

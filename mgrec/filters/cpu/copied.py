@@ -8,7 +8,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from ...engines.cpu.compilation.kernels import INNER, compile_kernel
+from ...engines.cpu.compilation import INNER, compile_kernel
 from .lanes import WIDTH, store_rounded
 from .plain import largest_bits, line_of, plain_section
 from .rows import BLOCKS, FORWARD, HEAD, STEPS

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...engines.cpu.compilation.kernels import writable
+from ...engines.cpu.compilation import writable
 from ..blocks import BLOCK, block_noise, block_table
 from ..cascade import Cascade
 from .columns import filter_columns

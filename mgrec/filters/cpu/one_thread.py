@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...core.arrays.chunk import Chunk
-from ...engines.cpu.compilation.kernels import writable
+from ...engines.cpu.compilation import writable
 from ..cascade import Cascade
 from ..summary import CascadeSummary, is_tame, propagate_cascade
 from .loops import LONG, TOP, Outcome, filter_real

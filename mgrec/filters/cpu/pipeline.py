@@ -20,7 +20,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from ...engines.cpu.compilation.kernels import INNER, compile_kernel
+from ...engines.cpu.compilation import INNER, compile_kernel
 from ...engines.cpu.simd.lanes import fma, multiply, store
 from .lanes import first, load_lanes, pass_down
 from .plain import copy_states, largest_bits, line_of, plain_pair, put_number, target_part

@@ -9,7 +9,7 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from ...engines.cpu.compilation.kernels import INNER, compile_kernel
+from ...engines.cpu.compilation import INNER, compile_kernel
 
 MASK, _SHORT_MASK = (1 << 63) - 1, (1 << 31) - 1
 

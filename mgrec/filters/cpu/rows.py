@@ -12,7 +12,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from ...engines.cpu.compilation.kernels import INNER, compile_kernel
+from ...engines.cpu.compilation import INNER, compile_kernel
 from ...engines.cpu.simd.lanes import LARGE, LINE, fence, stream
 from .lanes import WIDTH, store_rounded
 from .plain import largest_bits, plain_section, put_number, target_part

@@ -19,8 +19,8 @@ from typing import Any
 
 import numba
 
-from ...engines.cpu.compilation.kernels import INNER
-from ...engines.cpu.simd.checks import extremes, none_above, widen
+from ...engines.cpu.compilation import INNER
+from ...engines.cpu.simd.checks import no_extremes, none_above, update_extremes
 from ...engines.cpu.simd.lanes import fma, store
 from .lanes import (
     WIDTH,
@@ -116,7 +116,7 @@ def _block_loop(order: int, put: Any) -> Any:
             total = add_columns(total, inputs, x, first_x + n - order)
             before = add_last_lanes(total, outputs, before)
             put(y, first_y + n, before)
-            sizes = widen(sizes, before)
+            sizes = update_extremes(sizes, before)
         return before, sizes
 
     return load_matrices, run
@@ -136,7 +136,7 @@ def in_blocks(order: int, put: Any) -> Any:
         x: Any, y: Any, wide: Any, recent: Any, table: Any, first: int, end: int, top: float
     ) -> Any:
         matrices, before = load_matrices(table), load_lanes(recent, 0, WIDTH)
-        sizes = extremes(before)
+        sizes = no_extremes(before)
         full = first + (end - first) // WIDTH * WIDTH
         before, sizes = run(x, y, first, first, full - first, matrices, before, sizes)
         store(recent, 0, before)
@@ -159,7 +159,7 @@ def in_widened_blocks(order: int, put: Any) -> Any:
         x: Any, y: Any, wide: Any, recent: Any, table: Any, first: int, end: int, top: float
     ) -> Any:
         matrices, before = load_matrices(table), load_lanes(recent, 0, WIDTH)
-        sizes = extremes(before)
+        sizes = no_extremes(before)
         full = first + (end - first) // WIDTH * WIDTH
         for left in range(first, full, WIDENED):
             count = min(WIDENED, full - left)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...core.arrays.chunk import Chunk
-from ...engines.cpu.threads import cuts, threads_for, together
+from ...engines.cpu.threads import run_in_threads, split_range, threads_for
 from ..cascade import Cascade
 from . import one_thread as cpu
 from .speculate import PIECE, is_negligible, response_of
@@ -25,13 +25,13 @@ def determine_on_threads(
     carry_in = cpu.at_rest(cascade, chunk) if carry_in is None else np.ascontiguousarray(carry_in)
     outer, _, inner = chunk.shape
     if threads > 1 and outer >= threads:
-        parts = cuts(outer, threads)
+        parts = split_range(outer, threads)
 
         def rows(left: int, right: int) -> Callable[[], np.ndarray]:
             part, before = chunk.rows(left, right), carry_in[:, left:right]
             return lambda: cpu.determine_filter(cascade, part, before, result[left:right]).carry_out
 
-        return np.concatenate(together([rows(*part) for part in parts]), axis=1)
+        return np.concatenate(run_in_threads([rows(*part) for part in parts]), axis=1)
     if threads > 1 and inner == 1 and cascade.decay < FORGETS * chunk.steps / threads:
         carry_outs = [
             _long_row(
@@ -51,7 +51,7 @@ def _long_row(
     The response to the true carry-in of each piece is then added, until it is below the rounding
     errors of the outputs.
     """
-    pieces = cuts(chunk.steps, threads)
+    pieces = split_range(chunk.steps, threads)
 
     def determine(k: int) -> Callable[[], Any]:
         left, right = pieces[k]
@@ -60,7 +60,7 @@ def _long_row(
         part = Chunk(tuple(map(np.ascontiguousarray, part.operands)), part.shape, part.dtype)
         return lambda: cpu.determine_filter(cascade, part, before, result[:, left:right])
 
-    outcomes = together([determine(k) for k in range(threads)])
+    outcomes = run_in_threads([determine(k) for k in range(threads)])
     if any(outcome.redo.any() for outcome in outcomes):
         # Near overflow rounding may decide: one thread computes the row.
         return cpu.determine_filter(cascade, chunk, carry_in, result).carry_out

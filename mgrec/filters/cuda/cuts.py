@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...engines.cuda.kernel_text import MULTIPROCESSORS
+from ...engines.cuda.device import MULTIPROCESSORS
 from ..cascade import Cascade
 from ..decay import Decay, decay_within
 from ..summary import is_tame

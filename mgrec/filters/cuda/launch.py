@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ...engines.cuda.device.arrays import packed
-from ...engines.cuda.device.launches import Launch, Slot, run
+from ...engines.cuda.device import pack_words
+from ...engines.cuda.launches import Launch, Slot, run_launches
 from ..cascade import Cascade
 from .cuts import Cuts
 from .numbers import coefficients, powers
@@ -47,7 +47,7 @@ class Filter:
     def __call__(self, x: Any, carry_in: Any, result: Any) -> Space:
         """Launch all kernels; what they leave of every segment."""
         space = Space.reserve(self)
-        run(*self.launches, given=(space.point(x, carry_in, result),))
+        run_launches(*self.launches, values=(space.point(x, carry_in, result),))
         return space
 
     @cached_property
@@ -83,7 +83,7 @@ class Filter:
     def _sizes(self, halves: int = 1) -> np.ndarray:
         outer, steps, inner = self.shape
         cuts = self.cuts
-        return packed([outer, steps, inner // halves, cuts.segments, cuts.length, cuts.warm])
+        return pack_words([outer, steps, inner // halves, cuts.segments, cuts.length, cuts.warm])
 
     def _walk(self, write: bool, entered: bool) -> Launch:
         outer, _, inner = self.shape
@@ -109,7 +109,7 @@ class Filter:
         limits = np.array([self.cuts.tolerance, self.cuts.tiny]).view(np.int64)
         arguments = (
             _ARRAYS, coefficients(self.cascade, self.repaired),
-            self._sizes(self.halves), packed([*limits, self.cuts.is_unstable]),
+            self._sizes(self.halves), pack_words([*limits, self.cuts.is_unstable]),
         )  # fmt: skip
         rows = self.shape[0] * self.shape[2] // self.halves
         repair = Launch(text, "repair_kernel", min(-(-rows // 32), REPAIRERS), 32, arguments)
@@ -144,7 +144,7 @@ class Space:
     def point(self, x: Any, carry_in: Any, result: Any) -> np.ndarray:
         """The kernels' struct of pointers."""
         given = (0 if array is None else array.data.ptr for array in (x, carry_in, result))
-        return packed(self.filter.words(self.memory.data.ptr, *given))
+        return pack_words(self.filter.words(self.memory.data.ptr, *given))
 
     def _part(self, number: int, dtype: Any) -> Any:
         left, right = self.filter.offsets[number : number + 2]

@@ -9,14 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.casts import cast
+from ...core.arrays.array_types import cast, raise_if_capturing
 from ...core.arrays.chunk import Chunk
-from ...core.arrays.kinds import refuse_capture
 from ...core.contract.kernels import Kernels, PreparedSolver
-from ...engines.cuda.device.arrays import array_at
-from ...engines.cuda.device.bound import Bound
-from ...engines.cuda.device.launches import Prepared
-from ...engines.cuda.device.scratch import SHARED, scratch
+from ...engines.cuda.device import SCRATCH_IS_SHARED, array_at, scratch
+from ...engines.cuda.launches import LaunchByAddress, PreparedLaunches
 from ..cascade import Cascade
 from ..summary import CascadeSummary, is_tame
 from .cuts import LANES, cut
@@ -55,7 +52,7 @@ def determine_filter(cascade: Cascade, chunk: Chunk, carry_in: Any, result: Any)
     """
     import cupy
 
-    refuse_capture("a filter", SHARED)
+    raise_if_capturing("a filter", SCRATCH_IS_SHARED)
     if carry_in is not None:
         carry_in = cupy.ascontiguousarray(cupy.asarray(carry_in, _wide(cascade, chunk.dtype)))
     space = _run(cascade, chunk, carry_in, result)
@@ -107,7 +104,7 @@ def prepare_solver(
     if inputs is None and x.dtype != chunk.dtype:
         return None
     filter = _prepared(cascade, chunk, x, result, inputs)
-    bound, size = Bound(Prepared(*filter.launches)), filter.offsets[-1]
+    bound, size = LaunchByAddress(PreparedLaunches(*filter.launches)), filter.offsets[-1]
     about, wide, is_asked = (
         (chunk.shape, chunk.dtype),
         _wide(cascade, chunk.dtype),
@@ -116,7 +113,7 @@ def prepare_solver(
     narrow = (carry_in.shape, carry_in.dtype) if is_asked and carry_in.dtype != wide else None
 
     def solve(given: Sequence[int], targets: Sequence[int]) -> Any:
-        refuse_capture("a filter", SHARED)
+        raise_if_capturing("a filter", SCRATCH_IS_SHARED)
         before = given[1] if is_asked else 0
         if narrow:
             states = cast(array_at(before, *narrow), wide)

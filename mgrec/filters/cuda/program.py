@@ -7,8 +7,8 @@ from functools import cache
 
 import numpy as np
 
-from ...engines.cuda.kernel_text import kernel_text
-from ...engines.cuda.trace.cpp_names import ctype
+from ...engines.cuda.compilation import kernel_text
+from ...engines.cuda.tracing.cpp import ctype
 
 # From so many columns on neighbouring lanes read neighbouring columns; fewer are staged.
 WIDE = 16

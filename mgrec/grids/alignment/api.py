@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...core.arrays.chunks import without_empty_chunks
+from ...core.arrays.array_types import without_empty_chunks
 from ...core.contract.problem import Composed, Problem
 from ...core.contract.recurrence import Arrays
 from ...solve import solve_pair, solved

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.arguments import is_one_of
-from ...core.arrays.kinds import check_together, is_lazy, is_on_gpu
-from ...core.arrays.native import as_native
+from ...core.arrays.array_types import as_native, check_same_device, is_lazy, is_on_gpu
+from ...core.arrays.validation import is_one_of
 from ...core.contract.problem import Problem, varying
 from .batch import Batch
 from .letters import Alphabet, as_sequence, is_text
@@ -43,7 +42,7 @@ def check_alignment(query: Any, target: Any, output: Any, **scores: Any) -> Prob
         "query": _as_one("query", query, alphabet),
         "target": _as_one("target", target, alphabet),
     }
-    check_together(list(named.items()), [])
+    check_same_device(list(named.items()), [])
     letters, code = _coded(named, alphabet)
     (n,), (m,) = (array.shape for array in letters)
     dtype = _dtype_for(scoring, n, m)
@@ -77,7 +76,7 @@ def check_batch(query: Any, target: Any, output: Any, **scores: Any) -> Problem:
         name: _joined(name, several, alphabet)
         for name, several in (("query", queries), ("target", targets))
     }
-    check_together([(name, each.codes) for name, each in joined.items()], [])
+    check_same_device([(name, each.codes) for name, each in joined.items()], [])
     codes, code = _coded({name: each.codes for name, each in joined.items()}, alphabet)
     longest = (int(each.lengths.max(initial=0)) for each in joined.values())
     dtype = _dtype_for(scoring, *longest)

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.conversion import as_array
-from ...core.arrays.kinds import is_lazy
-from ...core.arrays.native import as_native
+from ...core.arrays.array_types import as_native, is_lazy
+from ...core.arrays.validation import as_array
 
 _MISSING = 255
 # Codes are uint8; the last one says that a letter is missing.

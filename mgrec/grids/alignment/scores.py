@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.arguments import as_real, is_one_of
+from ...core.arrays.validation import as_real, is_one_of
 from .letters import MOST_LETTERS, Alphabet
 from .matrices import NAMES, load
 from .scoring import Scoring

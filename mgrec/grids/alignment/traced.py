@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ...core.arrays.kinds import to_host
+from ...core.arrays.array_types import to_host
 from ...core.contract.kernels import Backend
 from ...core.contract.recurrence import Arrays, ChunkInputs, Shape
 from .borders import enter

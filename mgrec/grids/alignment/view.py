@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.kinds import to_host
+from ...core.arrays.array_types import to_host
 from .letters import Alphabet
 from .path import Path
 from .tiles import Best

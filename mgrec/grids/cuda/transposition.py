@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ...engines.cuda.device.arrays import packed
-from ...engines.cuda.device.launches import Launch, Prepared, Slot
-from ...engines.cuda.kernel_text import kernel_text
+from ...engines.cuda.compilation import kernel_text
+from ...engines.cuda.device import pack_words
+from ...engines.cuda.launches import Launch, PreparedLaunches, Slot
 
 _WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
 _SIDE, _THREADS = 32, 256
@@ -54,11 +54,11 @@ def _transpose(source: Any, target: Any) -> None:
     """Copy such an array into a C-contiguous one."""
     if source.size:
         *_, rows, columns = source.shape
-        words = packed([source.data.ptr, target.data.ptr, rows, columns])
+        words = pack_words([source.data.ptr, target.data.ptr, rows, columns])
         copying(source.shape, source.dtype.itemsize)((words,))
 
 
-def copying(shape: tuple[int, ...], size: int) -> Prepared:
+def copying(shape: tuple[int, ...], size: int) -> PreparedLaunches:
     """The launch that copies such an array of a shape, given the struct that its kernel takes."""
     import cupy
 
@@ -66,10 +66,12 @@ def copying(shape: tuple[int, ...], size: int) -> Prepared:
 
 
 @lru_cache(maxsize=256)
-def _copying(shape: tuple[int, ...], size: int, device: int) -> Prepared:
+def _copying(shape: tuple[int, ...], size: int, device: int) -> PreparedLaunches:
     *others, rows, columns = shape
     blocks = prod(others) * -(-rows // _SIDE) * -(-columns // _SIDE)
-    return Prepared(Launch(print_copy(size), "transpose_kernel", blocks, _THREADS, (_GRIDS,)))
+    return PreparedLaunches(
+        Launch(print_copy(size), "transpose_kernel", blocks, _THREADS, (_GRIDS,))
+    )
 
 
 def print_copy(size: int) -> str:

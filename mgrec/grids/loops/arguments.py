@@ -6,12 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ...core.algebra.operators import Operators, as_own_operators, check_distributes
-from ...core.arrays.arguments import as_axis, as_real
-from ...core.arrays.casts import cast
-from ...core.arrays.conversion import as_array, as_scalar
-from ...core.arrays.kinds import check_together
-from ...core.arrays.layout import shape_of
+from ...core.algebra.operators import Operators, as_custom_operators, check_distributes
+from ...core.arrays.array_types import cast, check_same_device
+from ...core.arrays.chunk import shape_of
+from ...core.arrays.validation import as_array, as_axis, as_real, as_scalar
 from ...core.contract.problem import Problem, varying
 from .recurrence import Loop, WavefrontLoop
 from .strategy import check_strategy
@@ -30,14 +28,14 @@ def check_loop(
     out: Any,
 ) -> Problem:
     """Arguments of ``wavefront``; `borders`: above, left and corner."""
-    pair = as_own_operators(operators)
+    pair = as_custom_operators(operators)
     named = {**_as_weights(weights), **borders, "local": local}
     named = {
         name: None if name in borders and value is None else as_array(name, value)
         for name, value in named.items()
     }
     given = {name: value for name, value in named.items() if value is not None}
-    check_together(list(given.items()), [])
+    check_same_device(list(given.items()), [])
     shape = shape_of(given["local"])
     down, right = _as_axes(axes, shape)
     dtype = _dtype_of(given, floor)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...core.algebra.operators import Operators, check_composes
-from ...core.arrays.arguments import is_one_of
+from ...core.arrays.validation import is_one_of
 from .recurrence import Loop
 
 STRATEGIES = ("hybrid", "tiles", "compensation", "hyperplane")

@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.arguments import as_integer, as_real
-from ...core.arrays.casts import cast
-from ...core.arrays.conversion import as_array, as_scalar
-from ...core.arrays.kinds import check_together, is_lazy
-from ...core.arrays.layout import shape_of
+from ...core.arrays.array_types import cast, check_same_device, is_lazy
+from ...core.arrays.chunk import shape_of
+from ...core.arrays.validation import as_array, as_integer, as_real, as_scalar
 from ...core.contract.problem import Problem, varying
 from .recurrence import Relaxation
 from .sweeps import Sweeps
@@ -23,7 +21,7 @@ def check_relaxation(
     """Arguments of ``sor``."""
     given = {"x": x} if rhs is None else {"x": x, "rhs": rhs}
     named = {name: as_array(name, value) for name, value in given.items()}
-    check_together(list(named.items()), [])
+    check_same_device(list(named.items()), [])
     shape = shape_of(named["x"])
     if len(shape) < 2:
         raise ValueError(f"x must have two axes or more; got shape {shape}")

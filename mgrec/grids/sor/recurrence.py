@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...core.arrays.kinds import to_host
+from ...core.arrays.array_types import to_host
 from ...core.contract.kernels import Backend, PreparedSolver
 from ...core.contract.recurrence import Arrays, ChunkInputs, Shape
 from ...core.contract.sweeps import Swept

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.kinds import is_lazy
-from ...core.arrays.layout import contiguous
-from ...core.arrays.out import check_out
+from ...core.arrays.array_types import is_lazy
+from ...core.arrays.chunk import as_contiguous
+from ...core.arrays.validation import check_out
 from ...core.contract.problem import Composed, Problem
 from ...scans.linear import linear_recurrence
 from ...solve import solve, solved_by_kind
@@ -121,9 +121,9 @@ def _sum_along(axis: int, table: Any, out: Any) -> Any:
 
 def _parts(table: Any) -> Any:
     """Return the real and imaginary parts of complex numbers along a new last axis."""
-    return contiguous(table).view(table.real.dtype).reshape(*table.shape, 2)
+    return as_contiguous(table).view(table.real.dtype).reshape(*table.shape, 2)
 
 
 def _joined(parts: Any) -> Any:
     """Return complex numbers from their parts along the last axis."""
-    return contiguous(parts).view(np.result_type(parts.dtype, np.complex64))[..., 0]
+    return as_contiguous(parts).view(np.result_type(parts.dtype, np.complex64))[..., 0]

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.arguments import as_axis
-from ...core.arrays.conversion import as_any_array
+from ...core.arrays.validation import as_any_array, as_axis
 from ...core.contract.problem import Problem
 from .recurrence import SummedAreaTable
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from ...core.algebra.transfer_map import TransferMap
 from ...core.arrays.chunk import Chunk
-from ...engines.cpu.threads import together
+from ...engines.cpu.threads import run_in_threads
 from . import one_thread as cpu
 from .operands import Flat, flatten
 from .prefixes import PrefixKernels, prefix_kernels, rejoin_columns
@@ -76,7 +76,7 @@ def determine_apart(
         before = provisional if k else carry_in
         return lambda: cpu.determine(transfer_map, pieces[k], before, targets[k])
 
-    together([determine(k) for k in range(len(pieces))])
+    run_in_threads([determine(k) for k in range(len(pieces))])
     join = _join if pieces[0].shape[2] == 1 else _join_columns
     is_checked = linear and join is _join
     prefixes, before = 0, carry_out_of(pieces[0], targets[0])

@@ -15,10 +15,8 @@ import numba
 
 from ...core.algebra.fingerprint import StepFunction
 from ...core.algebra.transfer_map import TransferMap
-from ...core.algebra.variants import is_ordinary
-from ...engines.cpu.compilation.kernels import INNER, KEPT, compile_kernel
-from ...engines.cpu.compilation.steps import compile_step
-from ...engines.cpu.compilation.stored import IN_MEMORY
+from ...core.algebra.variants import is_within_limit
+from ...engines.cpu.compilation import CACHE_SIZE, IN_MEMORY, INNER, compile_kernel, compile_step
 from .tuples import cast, cells_at, rows_of, store_each, values_at
 
 # Columns whose maps are composed together: they stay in the L2 cache.
@@ -50,7 +48,7 @@ Sources = tuple[tuple[StepFunction | None, int], ...]
 operands it takes."""
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHE_SIZE)
 def transfer_kernels(transfer_map: TransferMap, sources: Sources, several: bool) -> TransferKernels:
     """Kernels of a transfer map; `several`: the state is a tuple of scalars."""
     fused = fused_lift(transfer_map, sources)
@@ -70,11 +68,11 @@ def transfer_kernels(transfer_map: TransferMap, sources: Sources, several: bool)
 def _key(transfer_map: TransferMap, sources: Sources) -> tuple[str, ...]:
     key = tuple(f"{function and function.fingerprint}:{count}" for function, count in sources)
     owners: list[TransferMap | StepFunction] = [transfer_map, *filter(None, dict(sources))]
-    kept = all(is_ordinary(owner.codes, owner.fingerprint) for owner in owners)
+    kept = all(is_within_limit(owner.codes, owner.fingerprint) for owner in owners)
     return key if kept else (*key, IN_MEMORY)
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHE_SIZE)
 def fused_lift(transfer_map: TransferMap, sources: Sources) -> Fused:
     """``lift`` as a function of the flat operands, coefficients computed on the way.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...core.algebra.affine import affine as affine_map
-from ...core.algebra.segments import SegmentedMap
+from ...core.algebra.segmented_map import SegmentedMap
 from ...core.algebra.transfer_map import TransferMap
+from ...core.algebra.transfer_map import affine as affine_map
 from ...core.arrays.chunk import Chunk
-from ...engines.cpu.compilation.kernels import writable
+from ...engines.cpu.compilation import writable
 from ..affine import NAN, REDO, AffineSummary, propagate_affine
 from ..summary import ComposedMaps, SegmentedSummary
 from .affine import blocks as affine_blocks

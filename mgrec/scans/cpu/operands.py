@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...core.arrays.chunk import Chunk, CoefficientOperand
-from ...engines.cpu.compilation.kernels import writable
+from ...engines.cpu.compilation import writable
 from .kernels import Sources
 from .tuples import Steps
 

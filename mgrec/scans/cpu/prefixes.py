@@ -11,8 +11,7 @@ from typing import Any
 from numba import njit
 
 from ...core.algebra.transfer_map import TransferMap
-from ...engines.cpu.compilation.kernels import INNER, KEPT, compile_kernel
-from ...engines.cpu.compilation.steps import compile_step
+from ...engines.cpu.compilation import CACHE_SIZE, INNER, compile_kernel, compile_step
 from .kernels import Sources, fused_lift, tupled
 from .tuples import are_same, cast, cells_at, rows_of, store_each, values_at
 
@@ -40,7 +39,7 @@ class PrefixKernels:
     evidence: Any
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHE_SIZE)
 def prefix_kernels(
     transfer_map: TransferMap, sources: Sources, several: bool, is_linear: bool
 ) -> PrefixKernels:
@@ -54,7 +53,7 @@ def prefix_kernels(
     return PrefixKernels(compile_kernel(rejoin, *key), compile_kernel(evidence, *key))
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHE_SIZE)
 def rejoin_columns(transfer_map: TransferMap, sources: Sources, several: bool) -> Any:
     """The kernel that determines all columns again, until every result of a step stands.
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ...core.algebra.segments import SegmentedMap
+from ...core.algebra.segmented_map import SegmentedMap
 from ...core.arrays.chunk import Chunk
-from ...engines.cpu.compilation.kernels import KEPT, compile_kernel
-from ...engines.cpu.compilation.steps import compile_step
+from ...engines.cpu.compilation import CACHE_SIZE, compile_kernel, compile_step
 from ..summary import SegmentedSummary
 from .kernels import Sources, fused_lift, tupled
 from .operands import flatten_columns
@@ -49,7 +48,7 @@ def propagate_segments(
     )
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHE_SIZE)
 def _carry_outs(transfer_map: SegmentedMap, sources: Sources) -> Any:
     fused, several = fused_lift(transfer_map, sources), transfer_map.states > 1
     apply = tupled(compile_step(transfer_map.apply), several)

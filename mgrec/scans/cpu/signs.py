@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ...engines.cpu.compilation.kernels import compile_kernel
-from ...engines.cpu.simd.bits import signs, zeros
-from ...engines.cpu.simd.lanes import load_wide
+from ...engines.cpu.compilation import compile_kernel
+from ...engines.cpu.simd.checks import sign_mask, zero_mask
+from ...engines.cpu.simd.lanes import load_line
 from ..prefix import Signs
 
 WIDE = 64  # bytes
@@ -42,9 +42,9 @@ def _pack_signs(s: Any, words: Any) -> bool:
     """Pack whole registers; whether a number is 0."""
     wide, found = 64 // s.itemsize, 0
     for k in range(words.size):
-        lanes = load_wide(s, k * wide)
-        words[k] = signs(lanes)
-        found |= zeros(lanes)
+        lanes = load_line(s, k * wide)
+        words[k] = sign_mask(lanes)
+        found |= zero_mask(lanes)
     return found != 0
 
 

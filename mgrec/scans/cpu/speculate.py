@@ -16,7 +16,7 @@ import numpy as np
 
 from ...core.algebra.transfer_map import TransferMap
 from ...core.arrays.chunk import Chunk
-from ...engines.cpu.compilation.kernels import compile_kernel, writable
+from ...engines.cpu.compilation import compile_kernel, writable
 from ..affine import AffineSummary
 from ..prefix import Prefix
 from . import one_thread as cpu

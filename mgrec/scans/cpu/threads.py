@@ -11,7 +11,7 @@ import numpy as np
 
 from ...core.algebra.transfer_map import TransferMap
 from ...core.arrays.chunk import Chunk
-from ...engines.cpu.threads import cuts, threads_for, together
+from ...engines.cpu.threads import run_in_threads, split_range, threads_for
 from . import one_thread as cpu
 from .apart import carry_out_of, determine_apart, first_column, forgets
 from .operands import flatten
@@ -56,7 +56,7 @@ def _solve_rows(
         rows = chunk.rows(begin, end)
         return lambda: cpu.determine(transfer_map, rows, before, after)
 
-    together([part(*cut) for cut in cuts(chunk.shape[0], threads)])
+    run_in_threads([part(*cut) for cut in split_range(chunk.shape[0], threads)])
 
 
 def _solve_columns(
@@ -74,8 +74,10 @@ def _solve_columns(
         return lambda: cpu.determine_columns(transfer_map, chunk, carry_in, results, begin, end)
 
     columns, unit = chunk.shape[2], ALIGNED if chunk.shape[2] >= ALIGNED * threads else 1
-    ends = [(a * unit, min(b * unit, columns)) for a, b in cuts(-(-columns // unit), threads)]
-    together([part(*cut) for cut in ends])
+    ends = [
+        (a * unit, min(b * unit, columns)) for a, b in split_range(-(-columns // unit), threads)
+    ]
+    run_in_threads([part(*cut) for cut in ends])
 
 
 def _solve_long_rows(
@@ -89,7 +91,7 @@ def _solve_long_rows(
         own = chunk.rows(row, row + 1)
         if not _solve_long_row(transfer_map, own, before, after, threads):
             whole.append((own, before, after))
-    together([partial(cpu.determine, transfer_map, *row) for row in whole])
+    run_in_threads([partial(cpu.determine, transfer_map, *row) for row in whole])
 
 
 def _solve_long_row(
@@ -134,13 +136,13 @@ def _solve_by_phases(
     def precompute(k: int) -> Callable[[], Any]:
         return lambda: cpu.precompute(transfer_map, parts[k])
 
-    _, *summaries = together([determine(0, carry_in), *map(precompute, range(1, threads))])
+    _, *summaries = run_in_threads([determine(0, carry_in), *map(precompute, range(1, threads))])
     if any(getattr(summary, "redo", None) for summary in summaries):
         return cpu.determine(transfer_map, chunk, carry_in, results)
     entries = [carry_out_of(parts[0], targets[0])]
     for summary in summaries:
         entries.append(cpu.propagate(summary, entries[-1]))
-    together([determine(k, before) for k, before in enumerate(entries, 1)])
+    run_in_threads([determine(k, before) for k, before in enumerate(entries, 1)])
     entries.append(carry_out_of(chunk, results))
     if not all(np.isfinite(state).all() for before in entries for state in before):
         # Rounding may have decided whether the row overflows: the loop decides.

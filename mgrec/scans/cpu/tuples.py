@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit, types
 from numba.extending import overload
 
-from ...engines.cpu.compilation.kernels import INNER
+from ...engines.cpu.compilation import INNER
 
 
 class Steps(NamedTuple):

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from ...core.arrays.array_types import is_on_gpu, raise_if_capturing
 from ...core.arrays.chunk import Chunk
-from ...core.arrays.kinds import is_on_gpu, refuse_capture
-from ...engines.cuda.device.launches import is_value
+from ...engines.cuda.launches import is_value
 
 Arrays = tuple[Any, ...]
 
@@ -24,7 +24,7 @@ def _state(array: Any) -> Any:
     if not is_on_gpu(array) and array.size == 1:
         return np.asarray(array).reshape(())
     if not is_on_gpu(array):
-        refuse_capture("a call with initial states in host memory", "they are copied once")
+        raise_if_capturing("a call with initial states in host memory", "they are copied once")
     return cupy.ascontiguousarray(cupy.asarray(array))
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ...engines.cuda.kernel_text import MULTIPROCESSORS
+from ...engines.cuda.device import MULTIPROCESSORS
 from .column_layouts import choose_team
 from .program import Layout
 
 if TYPE_CHECKING:
     from ...core.arrays.chunk import Chunk
-    from ...engines.cuda.device.compilation import Device
+    from ...engines.cuda.device import Device
     from .sources import Source
 
 _MOST_CHANNELS = 32

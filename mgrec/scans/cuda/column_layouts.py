@@ -9,7 +9,7 @@ from .program import Layout
 
 if TYPE_CHECKING:
     from ...core.arrays.chunk import Chunk
-    from ...engines.cuda.device.compilation import Device
+    from ...engines.cuda.device import Device
     from .sources import Source
 
 ASYNC_CAPABILITY = 80

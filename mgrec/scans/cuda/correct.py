@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ...core.algebra.affine import affine
+from ...core.algebra.transfer_map import affine
 from ...core.arrays.chunk import Chunk
-from ...engines.cuda.device.launches import is_value, run_prepared
+from ...engines.cuda.launches import is_value, run_cached
 from ..prefix import DevicePrefix
 from .carry_in import states_of
 from .determine import prepare
@@ -70,7 +70,7 @@ def _split(array: Any, prefix: DevicePrefix) -> tuple[Any, Any]:
 
 
 def _determine(chunk: Chunk, carry_in: Arrays, result: Any) -> None:
-    run_prepared(prepare, affine, chunk, states_of(carry_in, chunk), (result,))
+    run_cached(prepare, affine, chunk, states_of(carry_in, chunk), (result,))
 
 
 def _empty_like(array: Any) -> Any:

@@ -9,15 +9,15 @@ import numpy as np
 
 from ...core.algebra.transfer_map import TransferMap
 from ...core.arrays.chunk import Chunk
-from ...engines.cuda.device.compilation import Device
-from ...engines.cuda.device.launches import (
+from ...engines.cuda.device import Device
+from ...engines.cuda.launches import (
     EPOCH,
     SPACE,
     Launch,
-    Prepared,
+    PreparedLaunches,
     as_argument,
     is_value,
-    run_prepared,
+    run_cached,
 )
 from .channel_layouts import ring_of, steps_of_tile
 from .column_layouts import columns_of_lane
@@ -130,7 +130,7 @@ def prepare(
     layout: Layout | None = None,
     multiprocessors: int | None = None,
     told: Any = None,
-) -> Prepared:
+) -> PreparedLaunches:
     """Compile the launches of a chunk, or those of chunks of its kind: what returns runs them.
 
     Parameters
@@ -159,7 +159,7 @@ def prepare(
         layout = replace(layout, bulk=False, staged=False)
     if layout.walking:
         arrays = (carry_in, results, device.multiprocessors)
-        return Prepared(launch_walk(transfer_map, chunk, source, layout, *arrays))
+        return PreparedLaunches(launch_walk(transfer_map, chunk, source, layout, *arrays))
     layout = replace(layout, guarded=transfer_map.redoes_rows_of(chunk.dtype))
     launch, units = launch_single_pass(
         transfer_map, chunk, source, layout, carry_in, results, device.multiprocessors, told
@@ -168,7 +168,7 @@ def prepare(
     if layout.guarded:
         given = launch.arguments if told is None else launch.arguments[:-1]
         repair = (launch_repair(chunk, source, given, is_value(carry_in[0])),)
-    return Prepared(launch, *repair, units=max(units, 1))
+    return PreparedLaunches(launch, *repair, units=max(units, 1))
 
 
 def determine(
@@ -205,5 +205,5 @@ def determine(
 
     results = tuple(cupy.empty(chunk.shape, chunk.dtype) for _ in carry_in)
     if results[0].size:
-        run_prepared(prepare, transfer_map, chunk, carry_in, results)
+        run_cached(prepare, transfer_map, chunk, carry_in, results)
     return results

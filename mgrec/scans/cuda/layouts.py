@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ...engines.cuda.kernel_text import MULTIPROCESSORS
+from ...engines.cuda.device import MULTIPROCESSORS
 from .channel_layouts import choose_channels
 from .column_layouts import (
     ASYNC_CAPABILITY,
@@ -23,7 +23,7 @@ from .program import Layout
 
 if TYPE_CHECKING:
     from ...core.arrays.chunk import Chunk
-    from ...engines.cuda.device.compilation import Device
+    from ...engines.cuda.device import Device
     from .sources import Source
 
 _BULK_CAPABILITY = 90

@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 
 from ...core.algebra.transfer_map import TransferMap
+from ...core.arrays.array_types import raise_if_capturing
 from ...core.arrays.chunk import Chunk, CoefficientOperand
-from ...core.arrays.kinds import refuse_capture
-from ...engines.cuda.device.launches import Launch, is_value, run
-from ...engines.cuda.device.scratch import SHARED
-from ...engines.cuda.kernel_text import MULTIPROCESSORS
-from ...engines.cuda.trace.tracing import state_count
+from ...engines.cuda.device import MULTIPROCESSORS, SCRATCH_IS_SHARED
+from ...engines.cuda.launches import Launch, is_value, run_launches
+from ...engines.cuda.tracing.functions import state_count
 from .program import Layout, print_program
 from .sources import Source, describe, is_costly
 
@@ -111,7 +110,7 @@ def _evaluate(text: str, chunk: Chunk, source: Source, piece: Piece) -> Chunk:
     sizes = (*chunk.shape, outers.start, steps.start, shape[1], values[0].size)
     arguments = (*source.streams, *source.arguments, *values, *map(np.int64, sizes))
     blocks = min(_BLOCKS, -(-values[0].size // _THREADS))
-    run(Launch(text, "evaluate_kernel", blocks, _THREADS, arguments))
+    run_launches(Launch(text, "evaluate_kernel", blocks, _THREADS, arguments))
     part = chunk.map_arrays(piece.of, shape, steps.start)
     operands = list(part.operands)
     for k, array in zip(source.costly, values, strict=True):
@@ -127,7 +126,7 @@ def determine_in_pieces(
     results: Arrays,
 ) -> None:
     """Write the states of a chunk piece after piece, each from the states after the last."""
-    refuse_capture("a recurrence with a coefficient of many operations", SHARED)
+    raise_if_capturing("a recurrence with a coefficient of many operations", SCRATCH_IS_SHARED)
     evaluate = evaluated(transfer_map, chunk)
     states = carry_in
     for piece in pieces(chunk):

@@ -7,12 +7,11 @@ from functools import partial
 from typing import Any
 
 from ...core.algebra.transfer_map import TransferMap
+from ...core.arrays.array_types import raise_if_capturing
 from ...core.arrays.chunk import Chunk
-from ...core.arrays.kinds import refuse_capture
 from ...core.contract.kernels import Kernels
-from ...engines.cuda.device.arrays import on_device
-from ...engines.cuda.device.launches import run_prepared
-from ...engines.cuda.device.scratch import SHARED
+from ...engines.cuda.device import SCRATCH_IS_SHARED, on_device
+from ...engines.cuda.launches import run_cached
 from ..affine import AffineSummary
 from ..summary import ComposedMaps
 from .carry_in import spread, states_of
@@ -68,7 +67,7 @@ def _in_a_single_pass(
     transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays
 ) -> None:
     if results[0].size:
-        solve = partial(run_prepared, prepare)
+        solve = partial(run_cached, prepare)
         solve = partial(determine_in_pieces, solve) if is_ahead(chunk) else solve
         solve(transfer_map, chunk, states_of(carry_in, chunk), results)
 
@@ -79,7 +78,7 @@ def _by_p_scheme(
     from .p_scheme import phases as p_scheme
 
     if results[0].size:
-        refuse_capture("method 'p-scheme'", SHARED)
+        raise_if_capturing("method 'p-scheme'", SCRATCH_IS_SHARED)
         chunk = chunk.map_arrays(on_device, chunk.shape)
         states = [spread(state, chunk) for state in states_of(carry_in, chunk)]
         p_scheme.Phases(transfer_map, chunk, tuple(states), results)()

@@ -12,10 +12,9 @@ import numpy as np
 
 from ...core.algebra.transfer_map import TransferMap
 from ...core.arrays.chunk import Chunk
-from ...engines.cuda.device.compilation import Device
-from ...engines.cuda.device.launches import Launch, Prepared, Slot, run_prepared
-from ...engines.cuda.kernel_text import MULTIPROCESSORS
-from ...engines.cuda.trace.tracing import state_count
+from ...engines.cuda.device import MULTIPROCESSORS, Device
+from ...engines.cuda.launches import Launch, PreparedLaunches, Slot, run_cached
+from ...engines.cuda.tracing.functions import state_count
 from ..growth import guarded_affine
 from ..summary import ComposedMaps
 from .determine import shared_bytes
@@ -83,7 +82,7 @@ def _reserve(*shape: int) -> tuple[Any, ...]:
 
 def prepare_precompute(
     transfer_map: TransferMap, chunk: Chunk, maps: Any, layout: Layout | None = None
-) -> Prepared:
+) -> PreparedLaunches:
     """Compile the launches of a chunk, or those of chunks of its kind: what returns runs them.
 
     Parameters
@@ -102,10 +101,12 @@ def prepare_precompute(
     is_guarded = chunk.dtype.kind == "f" and transfer_map == guarded_affine(chunk.dtype)
     layout = replace(layout, guarded=is_guarded)
     *launches, spans = launch_reduction(transfer_map, chunk, source, layout, maps)
-    return Prepared(*launches, reserve=partial(_reserve, *spans))
+    return PreparedLaunches(*launches, reserve=partial(_reserve, *spans))
 
 
-def _prepare(transfer_map: TransferMap, chunk: Chunk, carry_in: Any, results: Any) -> Prepared:
+def _prepare(
+    transfer_map: TransferMap, chunk: Chunk, carry_in: Any, results: Any
+) -> PreparedLaunches:
     return prepare_precompute(transfer_map, chunk, results[0])
 
 
@@ -137,5 +138,5 @@ def launch_precompute(transfer_map: TransferMap, chunk: Chunk) -> Callable[[], C
         return lambda: composed
     maps = cupy.empty((len(transfer_map.identity), *chunk.row_shape), chunk.dtype)
     if maps.size:
-        run_prepared(_prepare, transfer_map, chunk, (), (maps,))
+        run_cached(_prepare, transfer_map, chunk, (), (maps,))
     return lambda: ComposedMaps(transfer_map, tuple(maps.get()))

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...core.algebra.transfer_map import TransferMap
-from ...core.arrays.chunk import Chunk
-from ...core.arrays.layout import is_one
+from ...core.arrays.chunk import Chunk, is_uncopied
 from ...core.contract.kernels import PreparedSolver
-from ...engines.cuda.device.bound import Bound
-from ...engines.cuda.device.launches import prepare_kind
+from ...engines.cuda.launches import LaunchByAddress, prepare_cached
 from .carry_in import states_of
 from .determine import prepare
 from .long_coefficients import is_ahead
@@ -30,9 +28,9 @@ def prepare_solver(
         states are spread over rows.
     """
     states = states_of(carry_in, chunk)
-    if is_ahead(chunk) or not all(map(is_one, states, carry_in)):
+    if is_ahead(chunk) or not all(map(is_uncopied, states, carry_in)):
         return None
-    bound = Bound(prepare_kind(prepare, transfer_map, chunk, states, results))
+    bound = LaunchByAddress(prepare_cached(prepare, transfer_map, chunk, states, results))
 
     def solve(given: Sequence[Any], targets: Sequence[int]) -> None:
         bound([*given, *targets])

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core.algebra.transfer_map import TransferMap
-from ...engines.cuda.kernel_text import kernel_text
-from ...engines.cuda.trace.tracing import trace_transfer_map
+from ...engines.cuda.compilation import kernel_text
+from ...engines.cuda.tracing.functions import trace_transfer_map
 from .sources import Source, print_source
 
 _PRELUDE = """

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core.algebra.affine import affine
+from ...core.algebra.transfer_map import affine
 from ...core.arrays.chunk import Chunk
-from ...engines.cuda.device.launches import Launch
+from ...engines.cuda.launches import Launch
 from .program import Layout, print_program
 from .sources import Source
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from ...core.algebra.fingerprint import StepFunction
 from ...core.arrays.chunk import Chunk, CoefficientOperand
-from ...engines.cuda.device.launches import as_argument, is_value
-from ...engines.cuda.trace.cpp_names import ctype
-from ...engines.cuda.trace.tracing import trace_coefficient, trace_quickly
+from ...engines.cuda.launches import as_argument, is_value
+from ...engines.cuda.tracing.cpp import ctype
+from ...engines.cuda.tracing.functions import trace_coefficient, trace_fast_coefficient
 
 _CHEAP = 8
 """Statements of a coefficient that is computed twice a step rather than kept in a register."""
@@ -249,7 +249,11 @@ def _add_computed(source: Source, operand: CoefficientOperand, chunk: Chunk) -> 
     name = f"coefficient{len(source.functions)}"
     traced = trace_coefficient(operand.function, name, _dtypes(operand), source.dtype)
     is_long = is_costly(operand, source.dtype)
-    quick = "" if is_long else trace_quickly(operand.function, name, _dtypes(operand), source.dtype)
+    quick = (
+        ""
+        if is_long
+        else trace_fast_coefficient(operand.function, name, _dtypes(operand), source.dtype)
+    )
     if is_long or quick:
         traced = traced.replace("DEVICE inline", "DEVICE __attribute__((noinline))", 1)
     source.functions.append(traced + quick)

@@ -17,11 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from ...core.algebra.affine import affine
-from ...core.algebra.transfer_map import TransferMap
+from ...core.algebra.transfer_map import TransferMap, affine
 from ...core.arrays.chunk import Chunk
-from ...engines.cuda.device.arrays import fetch
-from ...engines.cuda.device.launches import Launch, Prepared, is_value, run_prepared
+from ...engines.cuda.device import fetch
+from ...engines.cuda.launches import Launch, PreparedLaunches, is_value, run_cached
 from ..affine import AffineSummary
 from ..margins import margins
 from ..prefix import DevicePrefix
@@ -77,7 +76,7 @@ def speculate(
         return None
     told = cupy.empty(_TOLD + 2 * math.prod(chunk.row_shape), np.float64)
     given = np.zeros((), chunk.dtype), np.array(limit, np.int64)
-    run_prepared(prepare_speculation, transfer_map, chunk, given, (*results, told))
+    run_cached(prepare_speculation, transfer_map, chunk, given, (*results, told))
     wait = fetch(told)
     return lambda: _found(chunk, limit, wait())
 
@@ -99,7 +98,7 @@ def _limit(chunk: Chunk) -> int:
 
 def prepare_speculation(
     transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays
-) -> Prepared:
+) -> PreparedLaunches:
     """Compile the launches for chunks of a kind.
 
     Parameters
@@ -123,7 +122,7 @@ def prepare_speculation(
     look = Launch(text, "evidence_kernel", 1, threads, (s, sizes[0], limit, told))
     account = Launch(text, "account_kernel", rows, threads, (result, *sizes, limit, told))
     before = () if is_constant else (look,)
-    return Prepared(*before, *own.launches, account, units=own.units)
+    return PreparedLaunches(*before, *own.launches, account, units=own.units)
 
 
 def _found(chunk: Chunk, limit: int, told: np.ndarray) -> Found | None:

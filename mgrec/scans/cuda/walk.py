@@ -8,7 +8,7 @@ import numpy as np
 
 from ...core.algebra.transfer_map import TransferMap
 from ...core.arrays.chunk import Chunk
-from ...engines.cuda.device.launches import Launch, as_argument, is_value
+from ...engines.cuda.launches import Launch, as_argument, is_value
 from .program import Layout, print_program
 from .sources import Source
 

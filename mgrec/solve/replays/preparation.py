@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.kinds import is_on_gpu
+from ...core.arrays.array_types import is_on_gpu
 from ...core.contract.problem import Problem
 from ...core.contract.recurrence import AlongAxis, ChunkInputs
 from ...engines import backend_of

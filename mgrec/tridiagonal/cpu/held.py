@@ -19,7 +19,7 @@ from typing import Any
 
 import numba
 
-from ...engines.cpu.compilation.kernels import INNER
+from ...engines.cpu.compilation import INNER
 from .numbers import constant, either, eliminated, is_any_larger, larger, magnitude, scale_of
 from .rows import ordered
 

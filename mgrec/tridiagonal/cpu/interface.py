@@ -14,7 +14,7 @@ from typing import Any
 
 import numba
 
-from ...engines.cpu.compilation.kernels import INNER, compile_kernel
+from ...engines.cpu.compilation import INNER, compile_kernel
 from .held import PLACES, advance_part, copies
 from .memory import keep, one_at
 from .numbers import constant, either, is_any_larger, larger, magnitude, scale_of

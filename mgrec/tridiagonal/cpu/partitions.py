@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
-from ...engines.cpu.compilation.kernels import INNER
+from ...engines.cpu.compilation import INNER
 from .numbers import BYTES
 
 # Rows of a partition at most: the cells take 10 words for so many, and its pivots, 48 KB of

@@ -11,8 +11,8 @@ import numpy as np
 
 from ...core.arrays.chunk import Chunk
 from ...core.contract.kernels import Kernels, at_once
-from ...engines.cpu.compilation.kernels import writable
-from ...engines.cpu.threads import cuts, threads_for, together
+from ...engines.cpu.compilation import writable
+from ...engines.cpu.threads import run_in_threads, split_range, threads_for
 from ..ends import Ends
 from ..periodic import ends_of
 from ..singular import SingularSystemError
@@ -50,7 +50,7 @@ def _threads_for(unknowns: int) -> int:
 
 
 def _run(calls: Sequence[Call], threads: int = 1) -> list[Any]:
-    return together(calls) if threads > 1 else [call() for call in calls]
+    return run_in_threads(calls) if threads > 1 else [call() for call in calls]
 
 
 def precompute(ends: Ends, chunk: Chunk, threads: int = 1) -> InterfaceRows:
@@ -221,7 +221,7 @@ def _solve_cuts(
 ) -> None:
     """The values at all cuts: see :func:`.interface._solve`."""
     arguments = cells, known, is_whole, parts
-    systems = cuts(known.size // 4, threads)
+    systems = split_range(known.size // 4, threads)
     found = _run([partial(interface.solve, *arguments, *part) for part in systems], threads)
     _check(max(found, default=-1))
 
@@ -254,7 +254,7 @@ def _calls(kernel: Any, memory: Memory, threads: int, *result: np.ndarray) -> li
     calls: list[Call] = []
     for group in partitions_of(layout.shape[1]):
         count = systems * (group.stop - group.first)
-        for begin, end in cuts(-(-count // lanes), threads):
+        for begin, end in split_range(-(-count // lanes), threads):
             part = group, begin * lanes, min(end * lanes, count)
             calls.append(partial(kernel, *memory, scratch_for(cells.dtype), *part, *result))
     return calls

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...engines.cpu.compilation.kernels import compile_kernel
+from ...engines.cpu.compilation import compile_kernel
 from .held import PLACES, advance, copies
 from .memory import read, width_of, write
 from .numbers import constant, either, magnitude

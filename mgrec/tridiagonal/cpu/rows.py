@@ -10,7 +10,7 @@ from typing import Any
 
 import numba
 
-from ...engines.cpu.compilation.kernels import INNER
+from ...engines.cpu.compilation import INNER
 from .memory import read
 from .numbers import constant, either, larger, magnitude, scale_of
 

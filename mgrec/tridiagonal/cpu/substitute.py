@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...engines.cpu.compilation.kernels import compile_kernel
+from ...engines.cpu.compilation import compile_kernel
 from .held import advance, copies
 from .memory import keep, read, recall, width_of, write
 from .numbers import constant

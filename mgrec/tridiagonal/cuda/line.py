@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ...engines.cuda.device.compilation import Device
-from ...engines.cuda.device.launches import Launch, Prepared, Run, Slot
+from ...engines.cuda.device import Device
+from ...engines.cuda.launches import Launch, PreparedLaunches, RunLaunches, Slot
 from .program import (
     MERGERS,
     PartitionLayout,
@@ -114,7 +114,7 @@ class Line:
 
 
 @lru_cache(maxsize=1024)
-def runs_of(line: Line, device: int) -> dict[str, Run]:
+def runs_of(line: Line, device: int) -> dict[str, RunLaunches]:
     """What is launched for whole lines and for chunks of lines, compiled for a device.
 
     ``reduce`` leaves the interface rows of a chunk; ``enter`` goes on where the cuts of the top
@@ -122,10 +122,10 @@ def runs_of(line: Line, device: int) -> dict[str, Run]:
     """
     top, whole = line.top, line.whole
     return {
-        "reduce": Prepared(*line.reduce(top)),
-        "enter": Prepared(*line.substitute(top)),
-        "solve": Prepared(*line.reduce(whole), line.solve(whole)),
-        "finish": Prepared(*line.substitute(whole)),
+        "reduce": PreparedLaunches(*line.reduce(top)),
+        "enter": PreparedLaunches(*line.substitute(top)),
+        "solve": PreparedLaunches(*line.reduce(whole), line.solve(whole)),
+        "finish": PreparedLaunches(*line.substitute(whole)),
     }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...engines.cuda.device.arrays import packed
+from ...engines.cuda.device import pack_words
 from ..ends import Ends
 from .line import Line, runs_of
 
@@ -90,7 +90,7 @@ class Memory:
         base = space.data.ptr
         words += [result, base + line.offsets[0], base + line.offsets[levels]]
         words += [*line.shape, line.parts[0], ends.has_first, ends.has_last]
-        return cls(line, space, Status.within(space), packed(words))
+        return cls(line, space, Status.within(space), pack_words(words))
 
     @cached_property
     def given(self) -> tuple[Any, ...]:

@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from ...core.arrays.array_types import raise_if_capturing
 from ...core.arrays.chunk import Chunk
-from ...core.arrays.kinds import refuse_capture
 from ...core.contract.kernels import CacheMiss, Kernels, PreparedSolver, Summarise
-from ...engines.cuda.device.arrays import on_device
-from ...engines.cuda.device.compilation import Device
+from ...engines.cuda.device import Device, on_device
 from ..ends import Ends
 from ..singular import SingularSystemError
 from ..summary import InterfaceRows
@@ -104,7 +103,7 @@ def determine(ends: Ends, chunk: Chunk, carry_in: Any, result: Any) -> bool:
     """
     if result.size == 0:
         return True
-    refuse_capture(*UNCAPTURED)
+    raise_if_capturing(*UNCAPTURED)
     chunk = chunk.map_arrays(on_device, chunk.shape)
     known = (
         None if carry_in is None else on_device(carry_in).astype(chunk.dtype, order="C", copy=False)
@@ -136,7 +135,7 @@ def prepare_solver(ends: Ends, chunk: Chunk, carry_in: None, result: Any) -> Pre
 
     def solve(given: Sequence[Any], targets: Sequence[int]) -> None:
         nonlocal is_forgetting
-        refuse_capture(*UNCAPTURED)
+        raise_if_capturing(*UNCAPTURED)
         (target,) = targets
         addresses = [
             address if own is None else own.data.ptr
@@ -175,7 +174,7 @@ def determine_without_pivoting(ends: Ends, chunk: Chunk, carry_in: None, result:
     """
     if result.size == 0:
         return True
-    refuse_capture(*UNCAPTURED)
+    raise_if_capturing(*UNCAPTURED)
     chunk = chunk.map_arrays(on_device, chunk.shape)
     return solve_whole(WITHOUT_PIVOTING[ends.method], chunk, result)
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ...engines.cuda.device.compilation import Device
-from ...engines.cuda.device.launches import Launch
-from ...engines.cuda.kernel_text import kernel_text
+from ...engines.cuda.compilation import kernel_text
+from ...engines.cuda.device import Device
+from ...engines.cuda.launches import Launch
 from .program import prelude
 from .whole import SYSTEMS, Plan, Shape
 

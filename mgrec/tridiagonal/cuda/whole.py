@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from ...core.arrays.chunk import Chunk
-from ...engines.cuda.device.arrays import packed
-from ...engines.cuda.device.compilation import Device
-from ...engines.cuda.device.launches import Launch, Prepared, Run, Slot
+from ...engines.cuda.device import Device, pack_words
+from ...engines.cuda.launches import Launch, PreparedLaunches, RunLaunches, Slot
 from ..singular import SingularSystemError
 from .memory import strides_of
 
@@ -69,7 +68,7 @@ def launch_whole(build: Build, chunk: Chunk, result: Any) -> Any:
     for operand in chunk.operands:
         words += [operand.data.ptr, *strides_of(operand.shape, chunk.shape)]
     words += [result.data.ptr, scratch.data.ptr, status.data.ptr]
-    run((packed([*words, *chunk.shape]),))
+    run((pack_words([*words, *chunk.shape]),))
     return status
 
 
@@ -88,6 +87,8 @@ def solve_whole(build: Build, chunk: Chunk, result: Any) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _prepared(build: Build, shape: Shape, dtype: np.dtype[Any], device: int) -> tuple[Run, int]:
+def _prepared(
+    build: Build, shape: Shape, dtype: np.dtype[Any], device: int
+) -> tuple[RunLaunches, int]:
     plan = build(shape, dtype, Device.current())
-    return Prepared(*plan.launches), plan.scratch
+    return PreparedLaunches(*plan.launches), plan.scratch

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...core.arrays.chunk import Chunk
-from ...engines.cuda.device.compilation import Device
-from ...engines.cuda.device.launches import Launch, Prepared, Run, Slot
-from ...engines.cuda.kernel_text import kernel_text
+from ...engines.cuda.compilation import kernel_text
+from ...engines.cuda.device import Device
+from ...engines.cuda.launches import Launch, PreparedLaunches, RunLaunches, Slot
 from .memory import strides_of
 from .program import prelude
 
@@ -182,7 +182,7 @@ class Try(NamedTuple):
     """
 
     words: np.ndarray
-    run: Run
+    run: RunLaunches
 
     def launch(self, addresses: list[int]) -> None:
         words = self.words.copy()
@@ -217,7 +217,7 @@ def _tries(
     for windows in windows_of(shape, dtype, device):
         by_words = is_aligned and shape[2] % windows.layout.width == 0
         words = [*operands, 0, 0, 0, *windows.words(), by_words, 0, 0]
-        found.append(Try(np.array(words, np.int64), Prepared(windows.launch(device))))
+        found.append(Try(np.array(words, np.int64), PreparedLaunches(windows.launch(device))))
     return tuple(found)
 
 

@@ -7,8 +7,8 @@ from mgrec.core.algebra.operators import (
     PAIRS,
     PLUS_PLUS,
     _function,
+    as_custom_operators,
     as_operators,
-    as_own_operators,
     check_distributes,
 )
 
@@ -32,17 +32,17 @@ def test_named_pairs_pass_as_functions_do(pair, kind):
         "max": lambda a, b: np.maximum(a, b),
         "min": lambda a, b: np.minimum(a, b),
     }
-    check_distributes(as_own_operators([functions[name] for name in names]), kind)
+    check_distributes(as_custom_operators([functions[name] for name in names]), kind)
 
 
 def test_functions_that_compute_the_same_are_equal():
-    one, other = (as_own_operators((lambda a, b: a + b, "*")) for _ in range(2))
+    one, other = (as_custom_operators((lambda a, b: a + b, "*")) for _ in range(2))
     assert one == other
     assert hash(one) == hash(other)
     assert not one.has_identity
-    assert as_own_operators(["max", "+"]) is as_operators(("max", "+"))
+    assert as_custom_operators(["max", "+"]) is as_operators(("max", "+"))
 
 
 def test_a_pair_that_does_not_distribute():
     with pytest.raises(ValueError, match="for a, b, w = "):
-        check_distributes(as_own_operators((lambda a, b: a + b, "max")), "i")
+        check_distributes(as_custom_operators((lambda a, b: a + b, "max")), "i")

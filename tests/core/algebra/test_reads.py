@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mgrec.core.algebra.fingerprint import fingerprint
-from mgrec.core.algebra.reads import library_name, reads
+from mgrec.core.algebra.reads import library_name, read_values
 
 
 def module_of(name, **values):
@@ -28,7 +28,7 @@ class Settings:
 
 
 def paths(function):
-    return [".".join(read.path) for read in reads(function)]
+    return [".".join(read.path) for read in read_values(function)]
 
 
 def aliased():

@@ -8,7 +8,7 @@ import pytest
 
 import mgrec
 import mgrec.dask
-from mgrec.core.arrays.arguments import as_axis, as_flag, as_integer, as_real
+from mgrec.core.arrays.validation import as_axis, as_flag, as_integer, as_real
 from mgrec.signal import (
     ewm,
     filtfilt,

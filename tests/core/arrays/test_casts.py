@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mgrec.core.arrays.casts import cast
+from mgrec.core.arrays.array_types import cast
 
 SPECIAL = np.array(
     [0.0, -0.0, 1e-45, -1e-45, 1.1754942e-38, -1.17549435e-38, 1.0, -3.4028235e38, np.inf, -np.inf]

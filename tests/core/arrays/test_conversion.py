@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mgrec
-from mgrec.core.algebra.affine import affine
+from mgrec.core.algebra.transfer_map import affine
 from mgrec.scans.arguments import check
 
 ONES = np.ones(4)

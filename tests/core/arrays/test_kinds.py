@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mgrec.core.arrays.kinds import check_together, is_on_gpu
+from mgrec.core.arrays.array_types import check_same_device, is_on_gpu
 
 
 class Device:
@@ -37,22 +37,22 @@ def test_where_an_array_is(array, expected):
 
 @pytest.mark.parametrize("scalar", [0.5, np.float32(0.5), np.array(0.5)])
 def test_host_scalars_go_with_arrays_of_any_kind(scalar):
-    check_together([("s", scalar), ("t", OnGpu())], [("initial", Lazy())])
-    check_together([("s", scalar), ("t", np.ones(3))], [])
+    check_same_device([("s", scalar), ("t", OnGpu())], [("initial", Lazy())])
+    check_same_device([("s", scalar), ("t", np.ones(3))], [])
 
 
 def test_initial_states_may_come_from_host_memory():
-    check_together([("t", OnGpu())], [("initial", np.ones(3))])
+    check_same_device([("t", OnGpu())], [("initial", np.ones(3))])
     with pytest.raises(TypeError, match="got initial on a GPU and t in host memory"):
-        check_together([("t", np.ones(3))], [("initial", OnGpu())])
+        check_same_device([("t", np.ones(3))], [("initial", OnGpu())])
 
 
 @pytest.mark.parametrize("array", [OnGpu(), Lazy()])
 def test_a_numpy_array_beside_one_on_a_gpu_is_refused(array):
     with pytest.raises(TypeError, match=r"got t on a GPU and s in host memory.*cupy.asarray\(s\)"):
-        check_together([("s", np.ones(3)), ("t", array)], [])
+        check_same_device([("s", np.ones(3)), ("t", array)], [])
 
 
 def test_two_devices_are_refused():
     with pytest.raises(ValueError, match="on one device; got s on 0, t on 1"):
-        check_together([("s", OnGpu(0)), ("t", OnGpu(1))], [])
+        check_same_device([("s", OnGpu(0)), ("t", OnGpu(1))], [])

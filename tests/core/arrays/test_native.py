@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import mgrec
-from mgrec.core.arrays.native import as_native
+from mgrec.core.arrays.array_types import as_native
 from mgrec.core.contract.recurrence import ChunkInputs
-from mgrec.engines.cpu.compilation.kernels import compile_kernel
+from mgrec.engines.cpu.compilation import compile_kernel
 from mgrec.signal import ewm, lfilter, lfilter_zi, lfiltic, sosfilt, sosfilt_zi, sosfiltfilt
 from mgrec.solve import local
 from mgrec.tridiagonal import factor_api

@@ -10,8 +10,8 @@ import pytest
 
 import mgrec
 from mgrec.core.algebra.fingerprint import StepFunction
-from mgrec.engines.cpu.compilation import steps
-from mgrec.engines.cpu.compilation.steps import compile_step
+from mgrec.engines.cpu import compilation
+from mgrec.engines.cpu.compilation import compile_step
 
 cfg = ModuleType("cfg")
 cfg.K = 2.0
@@ -132,7 +132,7 @@ def test_signatures_of_compiled_functions_are_kept():
 
 
 def test_what_nobody_holds_is_freed():
-    step = steps._compiled.__wrapped__(StepFunction(lambda x: x + 0.125))
+    step = compilation._compile_step.__wrapped__(StepFunction(lambda x: x + 0.125))
     assert called(step)(1.0) == 1.125
     freed = weakref.ref(step)
     del step

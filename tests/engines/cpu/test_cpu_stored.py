@@ -15,8 +15,7 @@ from numba.core.bytecode import FunctionIdentity
 
 import mgrec
 from mgrec.engines import code_on_disk
-from mgrec.engines.cpu.compilation.kernels import compile_kernel
-from mgrec.engines.cpu.compilation.stored import IN_MEMORY, StepCache
+from mgrec.engines.cpu.compilation import IN_MEMORY, StepCache, compile_kernel
 
 SCRIPT = """
 import json, sys

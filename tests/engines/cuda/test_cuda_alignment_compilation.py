@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import test_cuda_compilation as kernels
 
-from mgrec.engines.cuda.device.compilation import Device
+from mgrec.engines.cuda.device import Device
 from mgrec.grids.alignment.cuda.choice import cut_of
 from mgrec.grids.alignment.cuda.layout import AlignmentLayout
 from mgrec.grids.alignment.cuda.program import print_pairs, print_tile

@@ -3,7 +3,7 @@
 import numpy as np
 
 from mgrec.core.algebra.fingerprint import StepFunction
-from mgrec.engines.cuda.trace.tracing import trace_coefficient
+from mgrec.engines.cuda.tracing.functions import trace_coefficient
 
 
 def traced(function, count=2):

@@ -13,13 +13,12 @@ from cuda_blocks_on_host import BlockCompiler
 from cuda_cases import assert_close, draw, loop
 from cuda_on_host import as_device, poisoned
 
-from mgrec.core.algebra.affine import affine, signed_affine
 from mgrec.core.algebra.fingerprint import StepFunction
-from mgrec.core.algebra.segments import segmented
-from mgrec.core.algebra.transfer_map import TransferMap
+from mgrec.core.algebra.segmented_map import segmented
+from mgrec.core.algebra.transfer_map import TransferMap, affine, signed_affine
 from mgrec.core.arrays.chunk import Chunk, CoefficientOperand
-from mgrec.engines.cuda.device import launches
-from mgrec.engines.cuda.device.compilation import Device
+from mgrec.engines.cuda import launches
+from mgrec.engines.cuda.device import Device
 from mgrec.scans import maps
 from mgrec.scans.cuda.determine import prepare
 from mgrec.scans.cuda.program import Layout
@@ -47,7 +46,7 @@ def _on_host(compiler: BlockCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
     cuda = SimpleNamespace(runtime=SimpleNamespace(getDevice=lambda: 0))
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
     monkeypatch.setattr(launches, "compile_kernel", compiler)
-    monkeypatch.setattr(launches, "descriptors", Space())
+    monkeypatch.setattr(launches, "reserve_descriptors", Space())
     monkeypatch.setattr(Device, "current", staticmethod(lambda: Device(90, 132, 227 * 1024)))
 
 

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from cuda_cases import chunk_of
 
-from mgrec.core.algebra.affine import affine
 from mgrec.core.algebra.fingerprint import StepFunction
+from mgrec.core.algebra.transfer_map import affine
 from mgrec.core.arrays.chunk import CoefficientOperand
-from mgrec.engines.cuda.device import launches
-from mgrec.engines.cuda.device.compilation import Device
-from mgrec.engines.cuda.device.cubins import OPTIONS
-from mgrec.engines.cuda.device.launches import Slot
-from mgrec.engines.cuda.trace.tracing import state_count
+from mgrec.engines.cuda import launches
+from mgrec.engines.cuda.compilation import OPTIONS
+from mgrec.engines.cuda.device import Device
+from mgrec.engines.cuda.launches import Slot
+from mgrec.engines.cuda.tracing.functions import state_count
 from mgrec.scans.cuda.determine import launch_single_pass
 from mgrec.scans.cuda.layouts import choose_layout
 from mgrec.scans.cuda.long_coefficients import print_evaluation

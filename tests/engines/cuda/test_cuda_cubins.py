@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mgrec.engines.cuda.device import cubins
+from mgrec.engines.cuda import compilation
 
 PROGRAM = 'extern "C" __global__ void nothing() {}'
 
@@ -40,17 +40,17 @@ def test_a_program_is_compiled_once_and_again_if_its_file_is_damaged(
 ):
     monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path))
     expected = b"binary of one"
-    assert [cubins.compiled("one") for _ in range(2)] == [expected] * 2
+    assert [compilation.compile_to_cubin("one") for _ in range(2)] == [expected] * 2
     (path,) = tmp_path.rglob("*.cubin")
     flip_a_bit(path)
-    assert [cubins.compiled("one") for _ in range(2)] == [expected] * 2
+    assert [compilation.compile_to_cubin("one") for _ in range(2)] == [expected] * 2
     assert compilations == ["one"] * 2
 
 
 def test_other_options_are_another_program(tmp_path, monkeypatch, compilations):
     monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path))
-    cubins.compiled("one")
-    cubins.compiled("one", cubins.UNFUSED)
+    compilation.compile_to_cubin("one")
+    compilation.compile_to_cubin("one", compilation.UNFUSED)
     assert len(compilations) == 2
 
 
@@ -59,15 +59,15 @@ def test_a_user_without_a_home_compiles(monkeypatch, compilations):
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.delenv("CUPY_CACHE_DIR", raising=False)
-    monkeypatch.setattr(cubins.Path, "expanduser", fail)
-    assert cubins.compiled("one") == b"binary of one"
+    monkeypatch.setattr(compilation.Path, "expanduser", fail)
+    assert compilation.compile_to_cubin("one") == b"binary of one"
 
 
 @pytest.mark.gpu
 def test_a_damaged_binary_is_not_loaded(tmp_path, monkeypatch):
     monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path))
-    first = cubins.compiled(PROGRAM)
+    first = compilation.compile_to_cubin(PROGRAM)
     (path,) = tmp_path.rglob("*.cubin")
     flip_a_bit(path)
-    assert cubins.compiled(PROGRAM) == first
+    assert compilation.compile_to_cubin(PROGRAM) == first
     assert path.read_bytes().endswith(first)

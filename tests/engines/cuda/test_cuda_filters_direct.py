@@ -10,7 +10,7 @@ import pytest
 from cuda_on_host import HostCompiler
 from scipy import signal
 
-from mgrec.engines.cuda.kernel_text import kernel_text
+from mgrec.engines.cuda.compilation import kernel_text
 from mgrec.filters.cascade import Cascade
 from mgrec.filters.cuda.direct import direct_coefficients, gains, is_direct
 from mgrec.filters.cuda.numbers import coefficients

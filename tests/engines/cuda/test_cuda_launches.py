@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mgrec.core.algebra.affine import affine
+from mgrec.core.algebra.transfer_map import affine
 from mgrec.core.arrays.chunk import Chunk
-from mgrec.engines.cuda.device import compilation, launches
-from mgrec.engines.cuda.device.launches import EPOCH, SPACE, Launch, Prepared, Slot, run
+from mgrec.engines.cuda import device, launches
+from mgrec.engines.cuda.launches import EPOCH, SPACE, Launch, PreparedLaunches, Slot, run_launches
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def test_a_run_fills_slots_and_asks_functions(events: list[Any]) -> None:
     pair = Slot(1, (2, 5))
     launch = Launch("", "one", 3, 32, (Slot(0), *pair, np.int64(7), lambda: "kept"), 16, True)
-    run(launch, given=("x", ("y", "z")))
+    run_launches(launch, values=("x", ("y", "z")))
     arguments = ("x", "y", "z", np.int64(7), "kept")
     assert events == [("compile", "one", 16, True), ("launch", "one", 3, 32, arguments, 16, True)]
 
@@ -43,7 +43,7 @@ def test_launches_share_what_is_reserved_once_all_are_compiled(events: list[Any]
 
     first = Launch("", "first", 1, 32, (Slot(0), SPACE, EPOCH))
     again = Launch("", "again", 1, 32, first.arguments, is_fused=False)
-    call = Prepared(first, again, reserve=reserve)
+    call = PreparedLaunches(first, again, reserve=reserve)
     call(("x",))
     call(("y",))
     assert [event[:2] for event in events[:2]] == [("compile", "first"), ("compile", "again")]
@@ -62,12 +62,12 @@ def test_chunks_of_a_kind_are_prepared_once(events: list[Any], monkeypatch: Any)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
 
     def prepare(transfer_map: Any, chunk: Chunk, carry_in: Any, results: Any) -> Any:
-        return Prepared(Launch("", "kernel", 1, 32, (*chunk.operands, *results)))
+        return PreparedLaunches(Launch("", "kernel", 1, 32, (*chunk.operands, *results)))
 
     for ptr in (512, 1024, 1028):
         given = array(ptr), array(0)
         chunk = Chunk(given[:1], (1, 9, 1), np.dtype("f4"))
-        launches.run_prepared(prepare, affine, chunk, (), given[1:])
+        launches.run_cached(prepare, affine, chunk, (), given[1:])
         assert events[-1][4] == given
     # The last one is aligned otherwise.
     assert [event[0] for event in events] == ["compile", "launch", "launch", "compile", "launch"]
@@ -79,7 +79,9 @@ def test_a_captured_stream_is_refused_before_anything_is_launched(
     stream = SimpleNamespace(is_capturing=lambda: True)
     cuda = SimpleNamespace(get_current_stream=lambda: stream)
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
-    call = Prepared(Launch("", "one", 1, 32, ()), reserve=lambda: compilation.descriptors(1))
+    call = PreparedLaunches(
+        Launch("", "one", 1, 32, ()), reserve=lambda: device.reserve_descriptors(1)
+    )
     with pytest.raises(RuntimeError, match="cannot be captured into a CUDA graph"):
         call()
     assert [event[0] for event in events] == ["compile"]
@@ -92,11 +94,11 @@ def test_much_memory_is_of_one_launch_alone(monkeypatch: pytest.MonkeyPatch) -> 
     )
     cupy = SimpleNamespace(cuda=cuda, zeros=np.zeros, uint64=np.uint64)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
-    monkeypatch.setattr(compilation, "_local", SimpleNamespace())
-    monkeypatch.setattr(compilation, "_MOST_KEPT", 10)
-    (first, one), (again, two) = compilation.descriptors(10), compilation.descriptors(9)
+    monkeypatch.setattr(device, "_local", SimpleNamespace())
+    monkeypatch.setattr(device, "_MAX_CACHED_WORDS", 10)
+    (first, one), (again, two) = device.reserve_descriptors(10), device.reserve_descriptors(9)
     assert first is again
     assert (one, two) == (1, 2)
-    large, epoch = compilation.descriptors(11)
+    large, epoch = device.reserve_descriptors(11)
     assert (large.size, epoch) == (11, 1)
-    assert compilation.descriptors(11)[0] is not large
+    assert device.reserve_descriptors(11)[0] is not large

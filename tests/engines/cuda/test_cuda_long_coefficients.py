@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mgrec.core.algebra.affine import affine
 from mgrec.core.algebra.fingerprint import StepFunction
+from mgrec.core.algebra.transfer_map import affine
 from mgrec.core.arrays.chunk import Chunk, CoefficientOperand
 from mgrec.scans.cuda import long_coefficients
 from mgrec.scans.growth import guarded_affine

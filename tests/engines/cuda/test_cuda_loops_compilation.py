@@ -11,7 +11,7 @@ import test_cuda_compilation as kernels
 
 from mgrec.core.algebra.fingerprint import StepFunction
 from mgrec.core.algebra.operators import MAX_PLUS, PLUS_PLUS, PLUS_TIMES, Operators
-from mgrec.engines.cuda.device.compilation import Device
+from mgrec.engines.cuda.device import Device
 from mgrec.grids.cuda.transposition import print_copy
 from mgrec.grids.loops.cuda import choice
 from mgrec.grids.loops.cuda.layout import Along, Kind

@@ -15,8 +15,8 @@ from cuda_on_host import HostCompiler, numpy_as_cupy, poisoned
 from mgrec.core.algebra.fingerprint import StepFunction
 from mgrec.core.algebra.transfer_map import TransferMap
 from mgrec.core.arrays.chunk import Chunk, CoefficientOperand
-from mgrec.engines.cuda.device import launches
-from mgrec.engines.cuda.device.compilation import Device
+from mgrec.engines.cuda import launches
+from mgrec.engines.cuda.device import Device
 from mgrec.scans import maps
 from mgrec.scans.cuda.p_scheme import phases as p_scheme
 from mgrec.scans.cuda.p_scheme.rearrangement import Partition, rearrange, restore
@@ -44,7 +44,9 @@ def on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> HostComp
     space = np.zeros(2, np.uint64)
     monkeypatch.setitem(sys.modules, "cupy", numpy_as_cupy())
     monkeypatch.setattr(launches, "compile_kernel", compiler)
-    monkeypatch.setattr(p_scheme, "descriptors", lambda units: (space, np.uint32(next(epochs))))
+    monkeypatch.setattr(
+        p_scheme, "reserve_descriptors", lambda units: (space, np.uint32(next(epochs)))
+    )
     monkeypatch.setattr(Device, "current", staticmethod(lambda: Device(90, 4, 10**5)))
     compiler.launches.clear()
     return compiler

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import test_cuda_compilation as kernels
 
-from mgrec.engines.cuda.trace.tracing import state_count
+from mgrec.engines.cuda.tracing.functions import state_count
 from mgrec.scans.cuda.p_scheme.measurement import SPIN
 from mgrec.scans.cuda.p_scheme.phases import choose_layout, print_p_scheme
 from mgrec.scans.cuda.p_scheme.rearrangement import print_rearrangement

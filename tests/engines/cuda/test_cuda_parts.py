@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mgrec.engines.cuda.device.compilation import Device
+from mgrec.engines.cuda.device import Device
 from mgrec.grids.parts import part_of_gpu
 from mgrec.grids.table.cuda import phases
 

@@ -13,7 +13,7 @@ from cuda_on_host import DeviceArray
 from cuda_without_gpu import Recorder, empty, on_device, without_gpu
 
 import mgrec
-from mgrec.engines.cuda.device import launches
+from mgrec.engines.cuda import launches
 from mgrec.filters.cuda import phases as filters
 from mgrec.grids.sor.cuda import program as relaxation
 from mgrec.signal import lfilter, sosfilt
@@ -24,7 +24,7 @@ from mgrec.solve.replays import preparation
 @pytest.fixture
 def recorder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
     yield without_gpu(monkeypatch)
-    for kept in (launches._prepare_kind, preparation._kept, relaxation.prepared_of):
+    for kept in (launches._prepare_cached, preparation._kept, relaxation.prepared_of):
         kept.cache_clear()
 
 

@@ -18,8 +18,8 @@ import mgrec
 from mgrec import engines as backends
 from mgrec.core.contract.kernels import Backend
 from mgrec.distributed.tasks import limits
-from mgrec.engines.cuda.device import launches
-from mgrec.engines.cuda.device.compilation import Device
+from mgrec.engines.cuda import launches
+from mgrec.engines.cuda.device import Device
 from mgrec.grids.sor.cuda import grids, layout, phases, program
 from mgrec.grids.sor.cuda.layout import Cut
 
@@ -72,7 +72,7 @@ def _on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> Iterato
     )
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setattr(launches, "compile_kernel", compiler)
-    monkeypatch.setattr(program, "descriptors", Space())
+    monkeypatch.setattr(program, "reserve_descriptors", Space())
     monkeypatch.setattr(grids, "on_device", as_device)
     kernels = replace(phases.kernels(""), prepare_solver=None)  # which launches by addresses
     backend = Backend(lambda arrays: DeviceArray.device, empty, lambda family: kernels)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import test_cuda_compilation as kernels
 
-from mgrec.engines.cuda.device.compilation import Device
+from mgrec.engines.cuda.device import Device
 from mgrec.grids.sor.cuda.layout import cut_of, groups_of
 from mgrec.grids.sor.cuda.program import launch_of
 

@@ -10,7 +10,7 @@ from cuda_cases import KINDS, draw, loop, small_layout, solve
 
 import mgrec
 from mgrec.core.arrays.chunk import Chunk
-from mgrec.engines.cuda.device.compilation import descriptors
+from mgrec.engines.cuda.device import reserve_descriptors
 from mgrec.scans import maps
 
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
@@ -151,6 +151,6 @@ def test_large_numbers_are_not_repaired(size: float) -> None:
     t = rng.uniform(size, 2 * size, s.shape).astype("f4")
     chunk = Chunk((cupy.asarray(s), cupy.asarray(t)), s.shape, np.dtype("f4"), False)
     solve(maps.affine, chunk, [np.full((1, 1), size, "f4")])
-    space, epoch = descriptors(1)
+    space, epoch = reserve_descriptors(1)
     first_mark = int(space[0])
     assert first_mark >> TILE_BITS != epoch - 1

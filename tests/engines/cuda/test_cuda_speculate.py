@@ -12,10 +12,10 @@ from cuda_blocks_on_host import BlockCompiler
 from cuda_on_host import HostArray, as_device, poisoned
 from test_cuda_channels import Space
 
-from mgrec.core.algebra.affine import affine
+from mgrec.core.algebra.transfer_map import affine
 from mgrec.core.arrays.chunk import Chunk
-from mgrec.engines.cuda.device import launches
-from mgrec.engines.cuda.device.compilation import Device
+from mgrec.engines.cuda import launches
+from mgrec.engines.cuda.device import Device
 from mgrec.scans.cpu.one_thread import propagate
 from mgrec.scans.cuda import speculate as speculate_module
 from mgrec.scans.cuda.correct import correct
@@ -41,7 +41,7 @@ def _on_host(compiler: BlockCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
     )  # fmt: skip
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setattr(launches, "compile_kernel", compiler)
-    monkeypatch.setattr(launches, "descriptors", Space())
+    monkeypatch.setattr(launches, "reserve_descriptors", Space())
     monkeypatch.setattr(Device, "current", staticmethod(lambda: Device(90, 3, 227 * 1024)))
     monkeypatch.setattr(speculate_module, "fetch", lambda array: array.get)
     monkeypatch.setattr(speculate_module, "_SHARE", 3)

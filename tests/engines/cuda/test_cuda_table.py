@@ -19,8 +19,8 @@ from mgrec import engines as backends
 from mgrec.core.contract.kernels import Backend
 from mgrec.core.contract.recurrence import ChunkInputs
 from mgrec.distributed.tasks import limits
-from mgrec.engines.cuda.device import bound, launches
-from mgrec.engines.cuda.device.compilation import Device
+from mgrec.engines.cuda import launches
+from mgrec.engines.cuda.device import Device
 from mgrec.grids.cuda import transposition
 from mgrec.grids.table.arguments import check_table
 from mgrec.grids.table.cuda import layout, phases, program, table
@@ -65,8 +65,8 @@ def _on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> Iterato
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setattr(launches, "compile_kernel", compiler)
     space = Space()
-    monkeypatch.setattr(launches, "descriptors", space)
-    monkeypatch.setattr(bound, "reserve_words", lambda units, stream: space(units))
+    monkeypatch.setattr(launches, "reserve_descriptors", space)
+    monkeypatch.setattr(launches, "reserve_words", lambda units, stream: space(units))
     monkeypatch.setattr(table, "on_device", lambda x: np.asarray(x).view(DeviceArray))
     kernels = replace(phases.kernels(""), prepare_solver=None)  # which launches by addresses
     backend = Backend(lambda arrays: DeviceArray.device, empty, lambda family: kernels)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import test_cuda_compilation as kernels
 
-from mgrec.engines.cuda.device.compilation import Device
+from mgrec.engines.cuda.device import Device
 from mgrec.grids.table.cuda.layout import cut_of
 from mgrec.grids.table.cuda.program import launch_of
 

@@ -15,8 +15,12 @@ import pytest
 import mgrec
 from mgrec.core.algebra.fingerprint import StepFunction
 from mgrec.core.algebra.transfer_map import TransferMap
-from mgrec.engines.cuda.trace.cpp_names import ctype
-from mgrec.engines.cuda.trace.tracing import operand_count, trace_coefficient, trace_transfer_map
+from mgrec.engines.cuda.tracing.cpp import ctype
+from mgrec.engines.cuda.tracing.functions import (
+    operand_count,
+    trace_coefficient,
+    trace_transfer_map,
+)
 from mgrec.scans import maps
 
 KERNELS = Path(mgrec.__file__).parent

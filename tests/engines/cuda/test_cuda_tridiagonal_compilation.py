@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import test_cuda_compilation as kernels
 
-from mgrec.engines.cuda.device.compilation import Device
+from mgrec.engines.cuda.device import Device
 from mgrec.tridiagonal.cuda.line import line_of
 from mgrec.tridiagonal.cuda.program import interface_bytes
 from mgrec.tridiagonal.cuda.reduction import (

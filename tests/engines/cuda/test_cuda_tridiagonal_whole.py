@@ -14,7 +14,7 @@ import mgrec
 from mgrec import engines as backends
 from mgrec.core.arrays.chunk import Chunk
 from mgrec.core.contract.kernels import Backend
-from mgrec.engines.cuda.device.compilation import Device
+from mgrec.engines.cuda.device import Device
 from mgrec.tridiagonal.cuda import phases, reduction, thomas, whole
 from mgrec.tridiagonal.singular import SingularSystemError
 

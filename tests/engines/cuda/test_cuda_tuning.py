@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from cuda_cases import chunk_of
 
-from mgrec.engines.cuda.device.compilation import Device
-from mgrec.engines.cuda.device.launches import Launch
-from mgrec.engines.cuda.trace.tracing import state_count
+from mgrec.engines.cuda.device import Device
+from mgrec.engines.cuda.launches import Launch
+from mgrec.engines.cuda.tracing.functions import state_count
 from mgrec.scans.cuda.determine import launch_single_pass
 from mgrec.scans.cuda.layouts import choose_layout, choose_precompute
 from mgrec.scans.cuda.program import Layout

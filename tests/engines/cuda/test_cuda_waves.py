@@ -11,8 +11,8 @@ import pytest
 from test_cuda_tracing import build
 
 from mgrec.core.algebra.fingerprint import StepFunction
-from mgrec.engines.cuda.trace.precision import WAVE
-from mgrec.engines.cuda.trace.tracing import trace_quickly
+from mgrec.engines.cuda.tracing.functions import trace_fast_coefficient
+from mgrec.engines.cuda.tracing.intervals import WAVE
 
 FLOAT = np.dtype(np.float32)
 
@@ -42,7 +42,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
         "#include <cmath>\nusing namespace std;\n#define DEVICE\n"
         '#include "engines/cuda/scalar/numeric.cuh"\n'
     )
-    source += trace_quickly(StepFunction(wave), "wave", (), FLOAT) + RUNNER
+    source += trace_fast_coefficient(StepFunction(wave), "wave", (), FLOAT) + RUNNER
     return build(source, tmp_path_factory.mktemp("waves"))
 
 
@@ -91,5 +91,5 @@ def test_formulas_that_hide_the_errors(
     function: Callable[..., Any], operands: int, is_shortened: bool
 ) -> None:
     step, kinds = StepFunction(function), (FLOAT,) * operands
-    assert ("quick_" in trace_quickly(step, "f", kinds, FLOAT)) == is_shortened
-    assert not trace_quickly(step, "f", kinds, np.dtype(np.float64))
+    assert ("quick_" in trace_fast_coefficient(step, "f", kinds, FLOAT)) == is_shortened
+    assert not trace_fast_coefficient(step, "f", kinds, np.dtype(np.float64))

@@ -76,7 +76,7 @@ def test_scores_past_a_byte_and_past_two():
 def test_threads_share_pairs(monkeypatch):
     texts = draw(BLOSUM, 20)
     want = mgrec.smith_waterman(texts, texts[::-1], **BLOSUM)
-    monkeypatch.setattr(threads, "SMALL", 1)
+    monkeypatch.setattr(threads, "MIN_STEPS_FOR_THREADS", 1)
     monkeypatch.setenv("MGREC_NUM_THREADS", "3")
     for part, wanted in zip(mgrec.smith_waterman(texts, texts[::-1], **BLOSUM), want, strict=True):
         np.testing.assert_array_equal(part, wanted)

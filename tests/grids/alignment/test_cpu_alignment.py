@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from mgrec.engines.cpu.simd.registers import REGISTER
+from mgrec.engines.cpu.simd.arithmetic import REGISTER
 from mgrec.grids.alignment.cpu import grid
 from mgrec.grids.alignment.cpu.numbers import numbers_for
 from mgrec.grids.alignment.cpu.tile import determine_tile

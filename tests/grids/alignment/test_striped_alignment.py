@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from test_cpu_alignment import INT, assert_same, by_table, draw, draw_entry, loop
 
-from mgrec.engines.cpu.simd.registers import REGISTER
+from mgrec.engines.cpu.simd.arithmetic import REGISTER
 from mgrec.grids.alignment.cpu import tile
 from mgrec.grids.alignment.cpu.striped import tile as striped
 

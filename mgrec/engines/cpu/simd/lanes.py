@@ -1,7 +1,7 @@
 """SIMD lanes in numba: a value of type ``Lanes`` is one LLVM vector.
 
-numba's own vectoriser cannot shift a register by some lanes, which a scan inside a
-register needs. LLVM splits the vectors where the processor's are shorter.
+numba's own vectoriser cannot shift a register by some lanes, as a scan inside a register does. LLVM
+splits vectors that are longer than the processor's.
 """
 
 from __future__ import annotations
@@ -16,13 +16,17 @@ from numba.extending import intrinsic, models, register_model
 
 _I32 = ir.IntType(32)
 
-# Lanes of a scan: 16 lanes of float32 and 8 of float64 were no faster, since crossing 128 bits
-# takes more than one instruction, and products of more steps underflow.
+# 16 lanes of float32 and 8 of float64 were no faster: a shift across 128 bits takes more than one
+# instruction, and products of more steps underflow.
 SCAN = 4
-
-# Bytes of a line of memory. Results of LARGE bytes go past the caches, which they would leave
-# anyway: a line is then not read before it is written (10^7 steps: 0.71 ns a step, not 0.99).
-LINE, LARGE = 64, 1 << 24
+"""Number of lanes of a scan."""
+LINE = 64
+"""Bytes of a cache line."""
+# A line is then not read before it is written (10^7 steps: 0.71 ns a step, not 0.99).
+LARGE = 1 << 24
+"""Bytes from which results bypass the caches."""
+BLOCK_BYTES = 64
+"""Bytes of a row of a block to transpose; the block has as many rows as columns."""
 
 
 class Lanes(types.Type):  # type: ignore[misc]
@@ -41,11 +45,11 @@ class _LanesModel(models.PrimitiveModel):  # type: ignore[misc]
 
 
 def pointer_to(
-    context: Any, builder: Any, array_type: Any, array: Any, at: Any, lanes: Lanes
+    context: Any, builder: Any, array_type: Any, array: Any, index: Any, lanes: Lanes
 ) -> Any:
     data = context.make_array(array_type)(context, builder, array).data
     vector = context.get_value_type(lanes)
-    return builder.bitcast(builder.gep(data, [at]), ir.PointerType(vector))
+    return builder.bitcast(builder.gep(data, [index]), ir.PointerType(vector))
 
 
 def shuffle_mask(indices: list[int]) -> Any:
@@ -77,20 +81,20 @@ def _loading(array: Any, lanes: Lanes) -> Any:
 
 
 @intrinsic
-def load(_: Any, array: Any, at: Any) -> Any:
-    """``array[at:at + SCAN]`` of a contiguous array, unaligned."""
+def load(_: Any, array: Any, index: Any) -> Any:
+    """Return ``array[index:index + SCAN]`` of a contiguous array, unaligned."""
     return _loading(array, Lanes(array.dtype, SCAN))
 
 
 @intrinsic
-def load_wide(_: Any, array: Any, at: Any) -> Any:
-    """64 bytes of a contiguous array from ``array[at]`` on, unaligned."""
+def load_line(_: Any, array: Any, index: Any) -> Any:
+    """Return 64 bytes of a contiguous array from ``array[index]`` on, unaligned."""
     return _loading(array, Lanes(array.dtype, 512 // array.dtype.bitwidth))
 
 
 @intrinsic
-def store(_: Any, array: Any, at: Any, lanes: Any) -> Any:
-    """``array[at:at + width] = lanes``, unaligned."""
+def store(_: Any, array: Any, index: Any, lanes: Any) -> Any:
+    """Set ``array[index:index + width] = lanes``, unaligned."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         pointer = pointer_to(context, builder, array, values[0], values[1], lanes)
@@ -101,8 +105,8 @@ def store(_: Any, array: Any, at: Any, lanes: Any) -> Any:
 
 
 @intrinsic
-def stream(_: Any, array: Any, at: Any, lanes: Any) -> Any:
-    """`store` past the caches, at an address that is a multiple of the register's size."""
+def stream(_: Any, array: Any, index: Any, lanes: Any) -> Any:
+    """Do the same as `store` past the caches, at a multiple of the register's size."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         pointer = pointer_to(context, builder, array, values[0], values[1], lanes)
@@ -116,7 +120,7 @@ def stream(_: Any, array: Any, at: Any, lanes: Any) -> Any:
 
 @intrinsic
 def fence(_: Any) -> Any:
-    """Order what `stream` has written before all that follows, for every thread."""
+    """Order all writes of `stream` before later writes, for every thread."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         builder.fence("seq_cst")
@@ -127,7 +131,7 @@ def fence(_: Any) -> Any:
 
 @intrinsic
 def splat(_: Any, value: Any) -> Any:
-    """`value` in each of SCAN lanes."""
+    """Return `value` in each of SCAN lanes."""
     lanes = Lanes(value, SCAN)
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -137,8 +141,8 @@ def splat(_: Any, value: Any) -> Any:
 
 
 @intrinsic
-def splat_wide(_: Any, value: Any) -> Any:
-    """`value` in each lane of 64 bytes."""
+def splat_line(_: Any, value: Any) -> Any:
+    """Return `value` in each lane of 64 bytes."""
     lanes = Lanes(value, 512 // value.bitwidth)
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -149,7 +153,7 @@ def splat_wide(_: Any, value: Any) -> Any:
 
 @intrinsic
 def splat_last(_: Any, lanes: Any) -> Any:
-    """The last lane in every lane."""
+    """Return the last lane in every lane."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         mask = shuffle_mask([lanes.width - 1] * lanes.width)
@@ -160,7 +164,7 @@ def splat_last(_: Any, lanes: Any) -> Any:
 
 @intrinsic
 def last(_: Any, lanes: Any) -> Any:
-    """The last lane."""
+    """Return the last lane."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         return builder.extract_element(values[0], ir.Constant(_I32, lanes.width - 1))
@@ -170,7 +174,7 @@ def last(_: Any, lanes: Any) -> Any:
 
 @intrinsic(prefer_literal=True)
 def rotate(_: Any, lanes: Any, distance: Any) -> Any:
-    """Lane i takes lane i - distance, modulo the width.
+    """Return lane i - distance, modulo the width, as lane i.
 
     A shift that fills with zeros compiled to an instruction that takes three times as long.
     """
@@ -187,7 +191,7 @@ def rotate(_: Any, lanes: Any, distance: Any) -> Any:
 
 @intrinsic
 def multiply(_: Any, a: Any, b: Any) -> Any:
-    """``a * b``."""
+    """Return ``a * b``."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         return builder.fmul(*values)
@@ -197,7 +201,7 @@ def multiply(_: Any, a: Any, b: Any) -> Any:
 
 @intrinsic
 def add(_: Any, a: Any, b: Any) -> Any:
-    """``a + b``."""
+    """Return ``a + b``."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         return builder.fadd(*values)
@@ -207,9 +211,55 @@ def add(_: Any, a: Any, b: Any) -> Any:
 
 @intrinsic
 def fma(_: Any, a: Any, b: Any, c: Any) -> Any:
-    """``a * b + c``, fused where the processor can; of lanes or of scalars."""
+    """Return ``a * b + c`` of lanes or scalars, fused if the processor can."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         return call_llvm(builder, "fmuladd", a, *values)
 
     return a(a, b, c), code
+
+
+def _transpose(builder: Any, rows: list[Any]) -> list[Any]:
+    """Return a transposed square, by exchanges in squares of 2, 4, 8 and so on."""
+    width, rows = len(rows), list(rows)
+    distance = 1
+    while distance < width:
+        first = [width + j - distance if j & distance else j for j in range(width)]
+        second = [width + j if j & distance else j + distance for j in range(width)]
+        for i in (i for i in range(width) if not i & distance):
+            x, y = rows[i], rows[i + distance]
+            rows[i] = builder.shuffle_vector(x, y, shuffle_mask(first))
+            rows[i + distance] = builder.shuffle_vector(x, y, shuffle_mask(second))
+        distance *= 2
+    return rows
+
+
+@intrinsic
+def transpose_block(
+    _: Any, source: Any, start: Any, stride: Any, target: Any, target_start: Any,
+    target_stride: Any,
+) -> Any:  # fmt: skip
+    """Set ``target[target_start + j * target_stride + i] = source[start + i * stride + j]``.
+
+    The arrays are contiguous, of one dtype, and indexed as if they had one axis. The block has
+    BLOCK_BYTES of i and of j.
+    """
+    align = source.dtype.bitwidth // 8
+    lanes = Lanes(source.dtype, BLOCK_BYTES // align)
+
+    def pointers(
+        context: Any, builder: Any, array_type: Any, array: Any, index: Any, stride: Any
+    ) -> Any:
+        for _ in range(lanes.width):
+            yield pointer_to(context, builder, array_type, array, index, lanes)
+            index = builder.add(index, stride)
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        sources = pointers(context, builder, signature.args[0], *values[:3])
+        rows = [builder.load(pointer, align=align) for pointer in sources]
+        targets = pointers(context, builder, signature.args[3], *values[3:])
+        for row, pointer in zip(_transpose(builder, rows), targets, strict=True):
+            builder.store(row, pointer, align=align)
+        return context.get_dummy_value()
+
+    return types.void(source, *(types.intp,) * 2, target, *(types.intp,) * 2), code

@@ -10,7 +10,69 @@ template <class T> DEVICE inline T infinity() { return T(1e300) * T(1e300); }
 template <> DEVICE inline float infinity<float>() { return 1e38f * 1e38f; }
 template <class T> DEVICE inline T not_a_number() { return infinity<T>() - infinity<T>(); }
 
-#include "engines/cuda/scalar/complex.cuh"
+// Complex numbers and the conversions between scalar types.
+
+template <class R> struct alignas(2 * sizeof(R)) complex {
+  R re, im;
+  complex() = default;
+  DEVICE constexpr complex(R real, R imag = R(0)) : re(real), im(imag) {}
+};
+
+template <class R> DEVICE inline complex<R> operator+(complex<R> x, complex<R> y) {
+  return {x.re + y.re, x.im + y.im};
+}
+template <class R> DEVICE inline complex<R> operator-(complex<R> x, complex<R> y) {
+  return {x.re - y.re, x.im - y.im};
+}
+template <class R> DEVICE inline complex<R> operator*(complex<R> x, complex<R> y) {
+  return {x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re};
+}
+// Smith (1962): the plain formula overflows where |y|² does.
+template <class R> DEVICE inline complex<R> operator/(complex<R> x, complex<R> y) {
+  if (fabs(y.re) >= fabs(y.im)) {
+    if (y.re == R(0)) return {x.re / fabs(y.re), x.im / fabs(y.re)};
+    const R ratio = y.im / y.re, scale = R(1) / (y.re + y.im * ratio);
+    return {(x.re + x.im * ratio) * scale, (x.im - x.re * ratio) * scale};
+  }
+  const R ratio = y.re / y.im, scale = R(1) / (y.re * ratio + y.im);
+  return {(x.re * ratio + x.im) * scale, (x.im * ratio - x.re) * scale};
+}
+template <class R> DEVICE inline bool operator==(complex<R> x, complex<R> y) {
+  return x.re == y.re && x.im == y.im;
+}
+template <class R> DEVICE inline bool operator!=(complex<R> x, complex<R> y) { return !(x == y); }
+
+template <class T> struct is_integer { static constexpr bool value = !is_real<T>::value; };
+template <> struct is_integer<bool> { static constexpr bool value = false; };
+template <class R> struct is_integer<complex<R>> { static constexpr bool value = false; };
+
+template <class T> struct convert {
+  template <class U> DEVICE static T from(U x) { return T(x); }
+};
+template <class R> struct convert<complex<R>> {
+  template <class U> DEVICE static complex<R> from(U x) { return {R(x), R(0)}; }
+  template <class S> DEVICE static complex<R> from(complex<S> x) { return {R(x.re), R(x.im)}; }
+};
+
+template <class T> DEVICE inline T conjugate_of(T x) { return x; }
+template <class R> DEVICE inline complex<R> conjugate_of(complex<R> x) { return {x.re, -x.im}; }
+template <class R> DEVICE inline R np_absolute(complex<R> x) { return hypot(x.re, x.im); }
+template <class R> DEVICE inline bool np_isnan(complex<R> x) { return x.re != x.re || x.im != x.im; }
+template <class R> DEVICE inline complex<R> np_exp(complex<R> x) {
+  const R scale = exp(x.re);
+  return {scale * cos(x.im), scale * sin(x.im)};
+}
+template <class R> DEVICE inline complex<R> np_log(complex<R> x) {
+  return {log(hypot(x.re, x.im)), atan2(x.im, x.re)};
+}
+template <class R> DEVICE inline complex<R> np_sqrt(complex<R> x) {
+  const R radius = hypot(x.re, x.im);
+  return {sqrt((radius + x.re) / R(2)), copysign(sqrt((radius - x.re) / R(2)), x.im)};
+}
+template <class T> DEVICE inline T power_of(T x, T y) { return pow(x, y); }
+template <class R> DEVICE inline complex<R> power_of(complex<R> x, complex<R> y) {
+  return x == complex<R>(0) ? complex<R>(y == complex<R>(0)) : np_exp(y * np_log(x));
+}
 
 template <class T, class U> DEVICE inline T cast(U x) { return convert<T>::from(x); }
 
@@ -204,8 +266,77 @@ DEVICE inline double power_of_two(double k) {
   return number_of(int(unsigned(low_bits_of(k + (0x1.8p52 + 1023))) << 20), 0.0);
 }
 
-#include "engines/cuda/scalar/division.cuh"
-#include "engines/cuda/scalar/waves.cuh"
+// Division without a branch where nothing is near the ends of the range; elsewhere `odd` is set.
+//
+// CUDA's division tests its operands and jumps: no other work of a thread can then hide its
+// latency. In range the same steps of Newton give the same, correctly rounded quotient.
+
+#ifdef __CUDA_ARCH__
+DEVICE inline float rough_reciprocal(float y) {
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(y));
+  return fmaf(fmaf(-y, r, 1.0f), r, r);
+}
+DEVICE inline double rough_reciprocal(double y) {
+  double r;
+  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(r) : "d"(y));
+  const double e = fma(-y, r, 1.0);
+  r = fma(fma(e, e, e), r, r);
+  return fma(fma(-y, r, 1.0), r, r);
+}
+#else
+template <class T> DEVICE inline T rough_reciprocal(T y) { return T(1) / y; }
+#endif
+DEVICE inline bool in_mid_range(float x) { return fabs(x) > 0x1p-50f && fabs(x) < 0x1p50f; }
+DEVICE inline bool in_mid_range(double x) { return fabs(x) > 0x1p-480 && fabs(x) < 0x1p480; }
+
+DEVICE inline float quick_divide(bool& odd, float x, float y) {
+  const float r = rough_reciprocal(y), q = x * r, p = fmaf(fmaf(-y, q, x), r, q);
+  const float quotient = fmaf(fmaf(-y, p, x), r, p);
+  odd = odd | !(in_mid_range(y) & ((x == 0) | in_mid_range(quotient)));
+  return quotient;
+}
+DEVICE inline double quick_divide(bool& odd, double x, double y) {
+  const double r = rough_reciprocal(y), q = x * r, quotient = fma(fma(-y, q, x), r, q);
+  odd = odd | !(in_mid_range(y) & ((x == 0) | in_mid_range(quotient)));
+  return quotient;
+}
+template <class T> DEVICE inline T quick_divide(bool&, T x, T y) { return np_divide(x, y); }
+// Sines and cosines of doubles within 2^-30 of themselves, for numbers that end as floats.
+//
+// CUDA's own take 50 double operations, read a table and branch, so that no other work of a thread
+// hides their latency. The argument is reduced exactly here as well (Cody and Waite, 1980), by half
+// turns: one polynomial serves both and nothing is chosen. All are doubles: quarter turns with the
+// last terms as floats took 3 more conversions, each as long as 4 double operations, and
+// 0.5 + 0.4·sin(0.001·i) ran at 0.56 of the floor, not at 0.64.
+
+// sin(x) for whole `quarters` of 0, cos(x) for 1. Sets `odd` where the argument is too large to be
+// reduced so, or no number.
+DEVICE inline double quick_wave(bool& odd, double x, int quarters) {
+  odd = odd | ((top_bits_of(x) & 0x7fffffff) >= 0x41d00000);  // 2^30
+  double shifted = fma(x, 0x1.45f306dc9c883p-2, 0x1.8p52), turns = shifted - 0x1.8p52;
+  if (quarters) {  // zeros lie between whole half turns
+    shifted = fma(x, 0x1.45f306dc9c883p-2, -0.5) + 0x1.8p52;
+    turns = shifted - 0x1.8p52 + 0.5;
+  }
+  double r = fma(turns, -0x1.921fb54442d18p+1, x);
+  r = fma(turns, -0x1.1a62633145c07p-53, r);
+  r = fma(turns, 0x1.f1976b7ed8fbcp-109, r);
+  // sin r = r·(1 - q/6 + q²/120 - ...) of q = r², |r| <= π/2: its minimax polynomial of degree 5, which
+  // is within 2^-35.
+  const double q = r * r;
+  double series = fma(-0x1.9a0e18fe79cd0p-26, q, 0x1.716ba4fc49a5fp-19);
+  series = fma(series, q, -0x1.a017a8fe0379dp-13);
+  series = fma(series, q, 0x1.11110b74ad719p-7);
+  series = fma(series, q, -0x1.55555541759e3p-3);
+  series = fma(series, q, 0x1.ffffffffd17d0p-1);
+  return negated_if(r * series, low_bits_of(shifted) + quarters);
+}
+DEVICE inline double quick_sin(bool& odd, double x) { return quick_wave(odd, x, 0); }
+DEVICE inline double quick_cos(bool& odd, double x) { return quick_wave(odd, x, 1); }
+// Of a float's own CUDA's are short.
+DEVICE inline float quick_sin(bool&, float x) { return sin(x); }
+DEVICE inline float quick_cos(bool&, float x) { return cos(x); }
 
 template <class T> DEVICE inline T frexp_mantissa(T x) { int e; return frexp(x, &e); }
 template <class T> DEVICE inline int frexp_exponent(T x) { int e = 0; frexp(x, &e); return e; }

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ....engines.cpu.simd.registers import REGISTER
+from ....engines.cpu.simd.arithmetic import REGISTER
 from ..scoring import Scoring
 from .antidiagonals.align import STEPS
 from .antidiagonals.pieces import ROWS

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ....engines.cpu.threads import cuts, thread_count, together
+from ....engines.cpu.threads import run_in_threads, split_range, thread_count
 from ..scoring import Scoring
 from ..tiles import Edges, Entry
 from ..tiling import Tiling, ranges
@@ -40,9 +40,9 @@ def determine_alignment(
         places = [(row, diagonal - row) for row in range(first, last)]
         calls = [
             partial(_determine_all, determine, tiling, places[begin:end])
-            for begin, end in cuts(len(places), threads)
+            for begin, end in split_range(len(places), threads)
         ]
-        for done in together(calls):
+        for done in run_in_threads(calls):
             for (row, column), edges in done:
                 tiling.put(row, column, edges)
     return tiling.edges()

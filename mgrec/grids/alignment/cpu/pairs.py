@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ....engines.cpu.simd.registers import REGISTER
-from ....engines.cpu.threads import threads_for, together
+from ....engines.cpu.simd.arithmetic import REGISTER
+from ....engines.cpu.threads import run_in_threads, threads_for
 from ..scoring import Scoring
 from ..sequences import Sequences
 from .antidiagonals.pairs import GLOBAL, LOCAL, SATURATED, SEMI_GLOBAL, align_pairs
@@ -96,7 +96,7 @@ def _run(
         for part in np.split(chosen, ends)
         if part.size
     ]
-    together(calls)
+    run_in_threads(calls)
 
 
 def _codes(scoring: Scoring, queries: np.ndarray, targets: np.ndarray, numbers: Numbers) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ....engines.cpu.simd.registers import REGISTER
+from ....engines.cpu.simd.arithmetic import REGISTER
 from ..scoring import Scoring
 from ..tiles import Best, Edges, Entry
 from .antidiagonals.align import align

@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import product
 from typing import Any
 
-from ....engines.cuda.device.compilation import Device
+from ....engines.cuda.device import Device
 from .layout import AlignmentLayout
 
 _ROWS = (2, 4, 6, 8, 12, 16)

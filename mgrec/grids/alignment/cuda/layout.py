@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ....engines.cuda.trace.cpp_names import ctype
+from ....engines.cuda.tracing.cpp import ctype
 
 LANES = 32
 _SOURCES = ("EQUAL", "BYTES", "TABLE")

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ....engines.cuda.device.arrays import packed
-from ....engines.cuda.device.compilation import Device
+from ....engines.cuda.device import Device, pack_words
 from ..borders import best_of_edges, enter
 from ..scoring import Scoring
 from ..sequences import Sequences
@@ -141,7 +140,7 @@ class Pairs:
         kinds = len(scoring.table or ())
         shared = (1 if is_one else layout.strips) * layout.profile_bytes(kinds)
         run = prepared_of("pairs", layout, blocks, _BLOCKS, shared, device)
-        run((packed(words), packed_scores(scoring, layout.score)))
+        run((pack_words(words), packed_scores(scoring, layout.score)))
 
 
 def _rows(n: np.ndarray, m: np.ndarray) -> int:

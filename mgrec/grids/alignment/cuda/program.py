@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import cache, lru_cache
 
-from ....engines.cuda.device.launches import Launch, Prepared, Run, Slot
-from ....engines.cuda.kernel_text import kernel_text
+from ....engines.cuda.compilation import kernel_text
+from ....engines.cuda.launches import Launch, PreparedLaunches, RunLaunches, Slot
 from .layout import AlignmentLayout
 
 _TILE = """
@@ -51,11 +51,13 @@ def print_pairs(layout: AlignmentLayout, blocks: int) -> str:
 @lru_cache(maxsize=256)
 def prepared_of(
     kind: str, layout: AlignmentLayout, blocks: int, per_processor: int, shared: int, device: int
-) -> Run:
+) -> RunLaunches:
     """What launches a kernel, "tile" or "pairs", on a device; given its struct and its scores.
 
     Blocks take what comes next, so that those that wait for others wait for blocks that run.
     """
     text = (print_tile if kind == "tile" else print_pairs)(layout, per_processor)
     arguments = Slot(0), Slot(1)
-    return Prepared(Launch(text, f"{kind}_kernel", blocks, layout.threads, arguments, shared))
+    return PreparedLaunches(
+        Launch(text, f"{kind}_kernel", blocks, layout.threads, arguments, shared)
+    )

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ....engines.cuda.device.arrays import on_device, packed
-from ....engines.cuda.device.compilation import Device
+from ....engines.cuda.device import Device, on_device, pack_words
 from ..scoring import Scoring
 from ..tiles import Best, Edges, Entry
 from .choice import Cut, cut_of
@@ -175,7 +174,7 @@ class Tile:
         arrays = *self.sequences, *self.above, *self.below, self.found, self.table, words
         addresses = [0 if array is None else array.data.ptr for array in arrays]
         pitch = 0 if self.table is None else self.table.strides[0] // self.table.itemsize
-        struct = packed([*addresses, *alphabet.words, *cut.shape, pitch, cut.skip])
+        struct = pack_words([*addresses, *alphabet.words, *cut.shape, pitch, cut.skip])
         run = prepared_of(
             "tile", layout, cut.blocks, cut.per_processor, cut.shared_bytes, device
         )  # fmt: skip

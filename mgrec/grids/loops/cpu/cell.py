@@ -9,8 +9,7 @@ import numpy as np
 
 from ....core.algebra.fingerprint import StepFunction, require_unchanged
 from ....core.algebra.operators import Operators
-from ....engines.cpu.compilation.kernels import INNER
-from ....engines.cpu.compilation.steps import compile_step
+from ....engines.cpu.compilation import INNER, compile_step
 
 
 def operator_of(operator: str | StepFunction, number: Any) -> Any:

@@ -12,7 +12,7 @@ import numba
 import numpy as np
 
 from ....core.algebra.operators import Operators
-from ....engines.cpu.compilation.kernels import INNER
+from ....engines.cpu.compilation import INNER
 from .cell import cell_of, operator_of, row_of
 
 

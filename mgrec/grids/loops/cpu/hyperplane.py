@@ -16,7 +16,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from ....engines.cpu.compilation.kernels import INNER
+from ....engines.cpu.compilation import INNER
 
 # Rows and columns of a tile: its copies stay in the second cache.
 _HEIGHT, _WIDTH = 64, 512

@@ -13,8 +13,8 @@ import numpy as np
 
 from ....core.algebra.operators import Operators
 from ....core.contract.kernels import Kernels, Part
-from ....engines.cpu.compilation.kernels import KEPT, compile_kernel, writable
-from ....engines.cpu.threads import cuts, threads_for, together
+from ....engines.cpu.compilation import CACHE_SIZE, compile_kernel, writable
+from ....engines.cpu.threads import run_in_threads, split_range, threads_for
 from ...parts import part_of_host
 from ..recurrence import Borders, Loop
 from ..strategy import is_compensable, log_picked
@@ -86,7 +86,9 @@ def determine_loop(
     for parts in _parts(results.shape, threads):
         # All parts of a thread in one call, and no tuples: numba is slow to find their types.
         table_of_parts = np.array(parts, np.intp)
-        together([partial(run, table_of_parts[a:b]) for a, b in cuts(len(parts), threads)])
+        run_in_threads(
+            [partial(run, table_of_parts[a:b]) for a, b in split_range(len(parts), threads)]
+        )
     if whole is not table:
         table[...] = whole
 
@@ -125,15 +127,15 @@ def _parts(shape: tuple[int, ...], threads: int) -> Iterator[list[Piece]]:
     """Parts that need nothing of each other, list by list."""
     grids, rows, columns = shape
     if grids >= threads:
-        yield [(a, b, 0, rows, 0, columns) for a, b in cuts(grids, threads)]
+        yield [(a, b, 0, rows, 0, columns) for a, b in split_range(grids, threads)]
         return
-    down, right = (cuts(n, -(-n // most)) for n, most in zip(shape[1:], _TILE, strict=True))
+    down, right = (split_range(n, -(-n // most)) for n, most in zip(shape[1:], _TILE, strict=True))
     for diagonal in range(len(down) + len(right) - 1):
         first, end = max(0, diagonal - len(right) + 1), min(diagonal + 1, len(down))
         yield [(0, grids, *down[i], *right[diagonal - i]) for i in range(first, end)]
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHE_SIZE)
 def _kernel(operators: Operators, dtype: np.dtype[Any], strategy: str) -> Any:
     """The loop over parts, compiled for two operators and a dtype."""
     cell = cell_of(operators, dtype.type)

@@ -7,7 +7,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from ....engines.cpu.compilation.kernels import INNER
+from ....engines.cpu.compilation import INNER
 from .cell import row_of
 
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from math import inf, prod
 from typing import TypeVar
 
-from ....engines.cuda.device.compilation import Device
+from ....engines.cuda.device import Device
 from .layout import Along, Compensation, Cut, Hyperplanes, Kind, Shape, Tiles, room
 
 Fitted = TypeVar("Fitted", Tiles, Compensation)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ....engines.cuda.device.arrays import packed
-from ....engines.cuda.device.launches import Prepared
+from ....engines.cuda.device import pack_words
+from ....engines.cuda.launches import PreparedLaunches
 from ...cuda.transposition import assign
 from ..recurrence import Borders, Loop
 from ..strategy import is_compensable as can_compensate
@@ -38,7 +38,7 @@ def determine_loop(
     if way.is_turned:
         local, weights, borders, table = turned(local, weights, borders, table)
     laid = lay(loop, way, local, weights, borders, table)
-    laid.run((packed(laid.words),))
+    laid.run((pack_words(laid.words),))
     if laid.whole.array is not table:
         assign(table, laid.whole.array)
 
@@ -77,7 +77,7 @@ class Laid:
         The kernel's struct: of each operand four, then those of the table.
     """
 
-    run: Prepared
+    run: PreparedLaunches
     operands: list[Placed]
     whole: Placed
     words: list[int]
@@ -125,7 +125,7 @@ def _determine_skewed(
     operands += _placed_borders(borders, batch)
     log_picked(loop, loop.strategy, table)
     laid = _laid(loop, loop.strategy, kind, (prod(batch), rows, columns), operands, whole)
-    laid.run((packed(laid.words),))
+    laid.run((pack_words(laid.words),))
     write_back(whole, table)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ....core.algebra.operators import Operators
-from ....engines.cuda.device.compilation import Device
+from ....engines.cuda.device import Device
 
 Shape = tuple[int, int, int]
 """Grids, rows and columns."""

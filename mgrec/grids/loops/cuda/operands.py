@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from ....engines.cuda.device.arrays import on_device
+from ....engines.cuda.device import on_device
 from ...cuda.transposition import contiguous
 from .layout import Along
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ....core.arrays.kinds import is_on_gpu
+from ....core.arrays.array_types import is_on_gpu
 from ....core.contract.kernels import PreparedSolver
-from ....engines.cuda.device.bound import Bound
+from ....engines.cuda.launches import LaunchByAddress
 from ...cuda.transposition import copying, is_transposed
 from ..recurrence import Borders, Loop
 from .determine import Laid, lay, picked, turned
@@ -70,7 +70,7 @@ class Grids:
     def __init__(
         self, laid: Laid, positions: dict[int, int], copied: dict[int, Any], whole: Any
     ) -> None:
-        self._bound, self._words, self._positions = Bound(laid.run), laid.words, positions
+        self._bound, self._words, self._positions = LaunchByAddress(laid.run), laid.words, positions
         self._numbers = [
             operand.array
             for position, operand in enumerate(laid.operands)
@@ -103,7 +103,7 @@ class _Copy:
 
     def __init__(self, array: Any) -> None:
         self._shape, self._dtype = array.shape, array.dtype
-        self._bound = Bound(copying(array.shape, array.dtype.itemsize))
+        self._bound = LaunchByAddress(copying(array.shape, array.dtype.itemsize))
 
     def memory(self) -> Any:
         import cupy

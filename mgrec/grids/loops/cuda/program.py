@@ -9,11 +9,11 @@ import numpy as np
 
 from ....core.algebra.fingerprint import StepFunction
 from ....core.algebra.operators import Operators
-from ....engines.cuda.device.compilation import Device
-from ....engines.cuda.device.launches import EPOCH, SPACE, Launch, Prepared, Slot
-from ....engines.cuda.kernel_text import kernel_text
-from ....engines.cuda.trace.cpp_names import ctype
-from ....engines.cuda.trace.tracing import trace_operator
+from ....engines.cuda.compilation import kernel_text
+from ....engines.cuda.device import Device
+from ....engines.cuda.launches import EPOCH, SPACE, Launch, PreparedLaunches, Slot
+from ....engines.cuda.tracing.cpp import ctype
+from ....engines.cuda.tracing.functions import trace_operator
 from .choice import cut_of
 from .layout import Cut, Kind, Layout, Shape
 
@@ -97,8 +97,10 @@ def launch_of(cut: Cut, device: Device) -> Launch:
 
 
 @lru_cache(maxsize=1024)
-def prepared_of(strategy: str, kind: Kind, shape: Shape, number: int) -> tuple[Cut, Prepared]:
+def prepared_of(
+    strategy: str, kind: Kind, shape: Shape, number: int
+) -> tuple[Cut, PreparedLaunches]:
     """How grids of a kind are cut up, and what launches their loop on a device."""
     device = Device.current()
     cut = cut_of(strategy, kind, shape, device)
-    return cut, Prepared(launch_of(cut, device), units=cut.words)
+    return cut, PreparedLaunches(launch_of(cut, device), units=cut.words)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ....engines.cpu.compilation.kernels import writable
-from ....engines.cpu.simd.choice import WIDE
-from ....engines.cpu.threads import SMALL, cuts, thread_count, together
+from ....engines.cpu.compilation import writable
+from ....engines.cpu.simd.arithmetic import FOUR_REGISTERS
+from ....engines.cpu.threads import MIN_STEPS_FOR_THREADS, run_in_threads, split_range, thread_count
 from ..sweeps import Sweeps
 from .strips import skew, straighten
 from .sweeps import relax
@@ -21,7 +21,7 @@ from .tiles import Tile, antidiagonals
 _TOGETHER = 16
 # Updates of a call for which a second thread pays, and of sweeps together: of 1,024 × 1,024 in
 # float32, 16 sweeps took 2.2 ms on one thread and 4.1 ms on two, which wait for each other often.
-_MANY, _MANY_TOGETHER = 8 * SMALL, 32 * SMALL
+_MANY, _MANY_TOGETHER = 8 * MIN_STEPS_FOR_THREADS, 32 * MIN_STEPS_FOR_THREADS
 
 # Strips whose rows are copied together where a grid is not contiguous.
 _COPIED = 16
@@ -61,8 +61,8 @@ def determine_relaxation(
             side, threads_of_grid = None if sides is None else sides[k], 1 if is_split else threads
             updates[k] = _relax_grid(loop, x[k], side, result[k], threads_of_grid)
 
-    parts = cuts(len(grids), threads if is_split else 1)
-    together([partial(run, *part) for part in parts])
+    parts = split_range(len(grids), threads if is_split else 1)
+    run_in_threads([partial(run, *part) for part in parts])
     return updates
 
 
@@ -84,7 +84,7 @@ def _relax_grid(
 
 def strips_shape(grids: np.ndarray) -> tuple[int, int, int]:
     """Of one of some grids (..., rows, columns): strips, their steps, their lanes."""
-    lanes, (rows, columns) = WIDE // grids.itemsize, grids.shape[-2:]
+    lanes, (rows, columns) = FOUR_REGISTERS // grids.itemsize, grids.shape[-2:]
     return -(-rows // lanes), columns + lanes - 1, lanes
 
 
@@ -110,7 +110,7 @@ def _skew_copies(grid: np.ndarray, strips: np.ndarray, start: int, stop: int) ->
 
 def _share(kernel: Any, count: int, threads: int, *arrays: Any) -> None:
     """Call a kernel for all strips, so many as `count`."""
-    together([partial(kernel, *arrays, *part) for part in cuts(count, threads)])
+    run_in_threads([partial(kernel, *arrays, *part) for part in split_range(count, threads)])
 
 
 class Strips:
@@ -148,7 +148,7 @@ class Strips:
             for k, share in enumerate(filter(None, (tiles[k::threads] for k in range(threads)))):
                 own = None if peaks is None else peaks[k]
                 calls.append(partial(self._relax, sweeps, own, share))
-            together(calls)
+            run_in_threads(calls)
 
     def _relax(self, sweeps: int, peaks: np.ndarray | None, tiles: list[Tile]) -> None:
         for levels, times in tiles:

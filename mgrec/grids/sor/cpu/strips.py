@@ -11,9 +11,9 @@ from typing import Any
 
 import numba
 
-from ....engines.cpu.compilation.kernels import INNER, compile_kernel
-from ....engines.cpu.simd.choice import WIDE
-from ....engines.cpu.simd.transpose import BYTES, turn
+from ....engines.cpu.compilation import INNER, compile_kernel
+from ....engines.cpu.simd.arithmetic import FOUR_REGISTERS
+from ....engines.cpu.simd.lanes import BLOCK_BYTES, transpose_block
 
 
 @numba.njit(**INNER)
@@ -31,7 +31,7 @@ def _skew_some(grid: Any, strips: Any, q: int, lane: int, begin: int, end: int) 
     rows, columns = grid.shape
     lanes = strips.shape[2]
     for t in range(begin, end):
-        for k in range(lane, lane + BYTES // grid.itemsize):
+        for k in range(lane, lane + BLOCK_BYTES // grid.itemsize):
             is_inside = q * lanes + k < rows and 0 <= t - k < columns
             strips[q, t, k] = grid[q * lanes + k, t - k] if is_inside else grid.dtype.type(0)
 
@@ -40,7 +40,7 @@ def _skew(grid: Any, strips: Any, begin: int, end: int) -> None:
     """Write strips from `begin` to `end`, an array (strips, steps, lanes), from a grid."""
     rows, columns = grid.shape
     _, steps, lanes = strips.shape
-    width = BYTES // grid.itemsize
+    width = BLOCK_BYTES // grid.itemsize
     for q in range(begin, end):
         for lane in range(0, lanes, width):
             row = q * lanes + lane
@@ -48,7 +48,7 @@ def _skew(grid: Any, strips: Any, begin: int, end: int) -> None:
             _skew_some(grid, strips, q, lane, 0, first)
             for t in range(first, last, width):
                 at, to = row * columns + t - lane, (q * steps + t) * lanes + lane
-                turn(grid, at, columns - 1, strips, to, lanes)
+                transpose_block(grid, at, columns - 1, strips, to, lanes)
             _skew_some(grid, strips, q, lane, last, steps)
 
 
@@ -57,7 +57,7 @@ def _straighten_some(strips: Any, grid: Any, q: int, lane: int, begin: int, end:
     """Steps of a few rows, number by number."""
     rows, columns = grid.shape
     lanes = strips.shape[2]
-    for k in range(lane, min(lane + BYTES // grid.itemsize, rows - q * lanes)):
+    for k in range(lane, min(lane + BLOCK_BYTES // grid.itemsize, rows - q * lanes)):
         for t in range(max(begin, k), min(end, columns + k)):
             grid[q * lanes + k, t - k] = strips[q, t, k]
 
@@ -66,7 +66,7 @@ def _straighten(strips: Any, grid: Any, begin: int, end: int) -> None:
     """Write the rows of strips from `begin` to `end` into a grid."""
     rows, columns = grid.shape
     _, steps, lanes = strips.shape
-    width = BYTES // grid.itemsize
+    width = BLOCK_BYTES // grid.itemsize
     for q in range(begin, end):
         for lane in range(0, lanes, width):
             row = q * lanes + lane
@@ -74,8 +74,8 @@ def _straighten(strips: Any, grid: Any, begin: int, end: int) -> None:
             _straighten_some(strips, grid, q, lane, 0, first)
             for t in range(first, last, width):
                 at, to = row * columns + t - lane, (q * steps + t) * lanes + lane
-                turn(strips, to, lanes, grid, at, columns - 1)
+                transpose_block(strips, to, lanes, grid, at, columns - 1)
             _straighten_some(strips, grid, q, lane, last, steps)
 
 
-skew, straighten = (compile_kernel(kernel, str(WIDE)) for kernel in (_skew, _straighten))
+skew, straighten = (compile_kernel(kernel, str(FOUR_REGISTERS)) for kernel in (_skew, _straighten))

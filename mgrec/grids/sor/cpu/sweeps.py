@@ -14,20 +14,20 @@ from typing import Any
 
 import numba
 
-from ....engines.cpu.compilation.kernels import INNER, compile_kernel
-from ....engines.cpu.simd.choice import (
-    WIDE,
+from ....engines.cpu.compilation import INNER, compile_kernel
+from ....engines.cpu.simd.arithmetic import (
+    FOUR_REGISTERS,
     both,
     choose,
     is_index,
     larger,
-    load_all,
+    load_four,
+    magnitude_bits,
     minus,
     plus,
     shift_back,
     shift_in,
-    sizes,
-    splat_all,
+    splat_four,
 )
 from ....engines.cpu.simd.lanes import multiply, store
 
@@ -42,8 +42,8 @@ def _relaxed(
 ) -> Any:
     around = plus(plus(plus(above, left), below), right)
     if rhs is not None:
-        around = minus(around, load_all(rhs, at))
-    return plus(multiply(splat_all(weights[0]), own), multiply(splat_all(weights[1]), around))
+        around = minus(around, load_four(rhs, at))
+    return plus(multiply(splat_four(weights[0]), own), multiply(splat_four(weights[1]), around))
 
 
 @numba.njit(**INNER)
@@ -55,13 +55,13 @@ def _inside(
     _, columns, lanes = size
     at = (q * (columns + lanes - 1) + begin) * lanes
     over, under = at - columns * lanes + lanes - 1, at + columns * lanes
-    left, own = load_all(strips, at - lanes), load_all(strips, at)
+    left, own = load_four(strips, at - lanes), load_four(strips, at)
     for _ in range(begin, end):
-        right = load_all(strips, at + lanes)
+        right = load_four(strips, at + lanes)
         above, below = shift_in(left, strips[over]), shift_back(right, strips[under])
         left = _relaxed(own, above, left, below, right, rhs, at, weights)
         if peaks is not None:
-            store(peaks, 0, larger(sizes(minus(left, own)), load_all(peaks, 0)))
+            store(peaks, 0, larger(magnitude_bits(minus(left, own)), load_four(peaks, 0)))
         own = right
         store(strips, at, left)
         at, over, under = at + lanes, over + lanes, under + lanes
@@ -75,23 +75,23 @@ def _border(
     """Steps of a strip of which some lanes are on the border of the grid, or outside."""
     rows, columns, lanes = size
     code, zero = codes.dtype.type, strips.dtype.type(0)
-    lane, none, one = load_all(codes, 0), splat_all(code(0)), splat_all(code(1))
-    row, height = plus(lane, splat_all(code(q * lanes - 1))), splat_all(code(rows - 2))
-    column, width = minus(splat_all(code(begin - 1)), lane), splat_all(code(columns - 2))
+    lane, none, one = load_four(codes, 0), splat_four(code(0)), splat_four(code(1))
+    row, height = plus(lane, splat_four(code(q * lanes - 1))), splat_four(code(rows - 2))
+    column, width = minus(splat_four(code(begin - 1)), lane), splat_four(code(columns - 2))
     is_row = is_index(row, height)
     at = (q * (columns + lanes - 1) + begin) * lanes
     over, under = at - columns * lanes + lanes - 1, at + columns * lanes
-    left, own = load_all(strips, at - lanes), load_all(strips, at)
+    left, own = load_four(strips, at - lanes), load_four(strips, at)
     for t in range(begin, end):
-        right = load_all(strips, at + lanes)
+        right = load_four(strips, at + lanes)
         above = shift_in(left, strips[over] if q > 0 and t < columns else zero)
         below = shift_back(right, strips[under] if under < strips.size else zero)
         new = _relaxed(own, above, left, below, right, rhs, at, weights)
         is_inside = both(is_row, is_index(column, width))
         left = choose(is_inside, new, own)
         if peaks is not None:
-            size_of = choose(is_inside, sizes(minus(left, own)), none)
-            store(peaks, 0, larger(size_of, load_all(peaks, 0)))
+            size_of = choose(is_inside, magnitude_bits(minus(left, own)), none)
+            store(peaks, 0, larger(size_of, load_four(peaks, 0)))
         own = right
         store(strips, at, left)
         column = plus(column, one)
@@ -132,7 +132,7 @@ def _relax(
     codes : array (lanes,) of integers as wide as the numbers
         0, 1, 2, …
     peaks : array (lanes,) of such integers
-        Raised to the sizes of the last sweep's updates, as `sizes` tells them; may be None.
+        Raised to the `magnitude_bits` of the last sweep's updates; may be None.
     levels, times : (int, int)
         Begin and end.
     """
@@ -151,4 +151,4 @@ def _relax(
                     _strip(strips, rhs, weights, size, codes, None, q, begin, end)
 
 
-relax = compile_kernel(_relax, str(WIDE))
+relax = compile_kernel(_relax, str(FOUR_REGISTERS))

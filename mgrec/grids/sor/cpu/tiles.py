@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ....engines.cpu.threads import cuts
+from ....engines.cpu.threads import split_range
 
 Tile = tuple[tuple[int, int], tuple[int, int]]
 """Begin and end of its levels, and of its times."""
@@ -17,8 +17,8 @@ _LEVELS, _TIMES = 4, 8
 def antidiagonals(shape: tuple[int, ...], sweeps: int, threads: int) -> Iterator[list[Tile]]:
     """Tiles of some sweeps over (strips, steps, lanes), in lists that threads may share."""
     (count, steps, lanes), one = shape, threads < 2
-    levels = cuts(count + sweeps - 1, 1 if one else _LEVELS * threads)
-    times = cuts(lanes * (count - 1) + steps + sweeps, 1 if one else _TIMES * threads)
+    levels = split_range(count + sweeps - 1, 1 if one else _LEVELS * threads)
+    times = split_range(lanes * (count - 1) + steps + sweeps, 1 if one else _TIMES * threads)
     for number in range(len(levels) + len(times) - 1):
         tiles = [
             (levels[k], times[number - k])

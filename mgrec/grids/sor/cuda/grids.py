@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ....core.arrays.kinds import refuse_capture
-from ....engines.cuda.device.arrays import on_device, packed
-from ....engines.cuda.device.compilation import Device
+from ....core.arrays.array_types import raise_if_capturing
+from ....engines.cuda.device import Device, on_device, pack_words
 from ..sweeps import Sweeps
 from .layout import MOST_WORDS, groups_of, launches_of
 from .program import prepared_of
@@ -53,7 +52,9 @@ def determine_relaxation(
     if loop.tol is None:
         batch.sweep(loop.omega, loop.sweeps, left)
         return updates.reshape(shape)
-    refuse_capture("sweeps with tol", "the host reads the largest update of every checked sweep")
+    raise_if_capturing(
+        "sweeps with tol", "the host reads the largest update of every checked sweep"
+    )
     left = np.arange(updates.size) if left is None else left
     for sweeps in loop.sweep_counts:
         updates[left] = batch.checked(loop.omega, sweeps, left)
@@ -75,7 +76,7 @@ def _check_size(shape: tuple[int, ...]) -> None:
 def refuse_numbered(rows: int, sweeps: int) -> None:
     """Raise where strips that tell each other edges are captured."""
     which = f"sweeps over grids of {rows} rows, {sweeps} at a time,"
-    refuse_capture(which, "every launch needs a number of its own")
+    raise_if_capturing(which, "every launch needs a number of its own")
 
 
 def weights_of(omega: float, dtype: np.dtype[Any]) -> list[int]:
@@ -161,7 +162,7 @@ class Batch:
             cut, run = prepared_of((part, rows, columns), *kind, device)
             places = self._places(which, updates, begin)
             sizes = self.rhs_stride, *cut.shape, cut.strips, cut.tiles, cut.slots(Device.current())
-            run((packed([*places, *weights, *sizes]),))
+            run((pack_words([*places, *weights, *sizes]),))
 
     def _places(self, which: Any, updates: Any, begin: int) -> Iterator[int]:
         """Addresses from a grid on: `which` tells the numbers of the others' grids."""

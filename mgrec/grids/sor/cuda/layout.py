@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ....engines.cuda.device.compilation import Device
+from ....engines.cuda.device import Device
 
 Shape = tuple[int, int, int]
 LANES = 32

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ....core.arrays.kinds import is_on_gpu
+from ....core.arrays.array_types import is_on_gpu
 from ....core.contract.kernels import PreparedSolver
-from ....engines.cuda.device.bound import Bound
-from ....engines.cuda.device.compilation import Device
-from ....engines.cuda.device.launches import Prepared
+from ....engines.cuda.device import Device
+from ....engines.cuda.launches import LaunchByAddress, PreparedLaunches
 from ..sweeps import Sweeps
 from .grids import Batch, most_of, refuse_numbered, weights_of
 from .layout import cut_of, groups_of, launches_of
 from .program import launch_of
 
-_Step = tuple[Bound, list[int], tuple[int, int] | None]
+_Step = tuple[LaunchByAddress, list[int], tuple[int, int] | None]
 
 
 def relaxation_again(loop: Sweeps, x: Any, *rest: Any) -> PreparedSolver | None:
@@ -68,6 +67,8 @@ def _steps(loop: Sweeps, batch: Batch) -> list[_Step] | None:
         slots = cut.slots(device)
         words = [*weights_of(loop.omega, dtype), batch.rhs_stride, *cut.shape]
         words += [cut.strips, cut.tiles, slots]
-        bound = Bound(Prepared(launch_of(cut, device), units=slots * cut.edge_words))
+        bound = LaunchByAddress(
+            PreparedLaunches(launch_of(cut, device), units=slots * cut.edge_words)
+        )
         steps.append((bound, words, (shape[0], sweeps) if cut.edge_words else None))
     return steps

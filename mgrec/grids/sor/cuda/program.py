@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ....engines.cuda.device.compilation import Device, descriptors
-from ....engines.cuda.device.launches import EPOCH, SPACE, Launch, Prepared, Run, Slot
-from ....engines.cuda.kernel_text import kernel_text
-from ....engines.cuda.trace.cpp_names import ctype
+from ....engines.cuda.compilation import kernel_text
+from ....engines.cuda.device import Device, reserve_descriptors
+from ....engines.cuda.launches import EPOCH, SPACE, Launch, PreparedLaunches, RunLaunches, Slot
+from ....engines.cuda.tracing.cpp import ctype
 from .layout import Cut, RelaxationLayout, Shape, cut_of
 
 GRIDS = Slot(0, (14,), np.dtype(np.int64), None)
@@ -50,10 +50,10 @@ def launch_of(cut: Cut, device: Device) -> Launch:
 @lru_cache(maxsize=1024)
 def prepared_of(
     shape: Shape, dtype: np.dtype[Any], sweeps: int, has_rhs: bool, is_checked: bool, number: int
-) -> tuple[Cut, Run]:
+) -> tuple[Cut, RunLaunches]:
     """How grids of a kind are cut up, and what launches sweeps over them on a device."""
     device = Device.current()
     cut = cut_of(shape, dtype, sweeps, has_rhs, is_checked, device)
     words = cut.slots(device) * cut.edge_words
-    reserve: Callable[[], Any] = partial(descriptors, words) if words else tuple
-    return cut, Prepared(launch_of(cut, device), reserve=reserve)
+    reserve: Callable[[], Any] = partial(reserve_descriptors, words) if words else tuple
+    return cut, PreparedLaunches(launch_of(cut, device), reserve=reserve)

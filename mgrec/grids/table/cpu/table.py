@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ....engines.cpu.compilation.kernels import compile_kernel, writable
-from ....engines.cpu.threads import cuts, threads_for, together
+from ....engines.cpu.compilation import compile_kernel, writable
+from ....engines.cpu.threads import run_in_threads, split_range, threads_for
 from ..recurrence import Sums
 
 # Parts of the rows, a thread, where threads share a table: each waits for the others as often.
@@ -96,12 +96,14 @@ def _share(kernel: Any, shape: tuple[int, ...], is_shared: bool) -> None:
     count, rows, columns = shape
     threads = threads_for(count * rows * columns) if is_shared else 1
     if threads == 1 or count >= threads:
-        together([partial(kernel, part, (0, rows), (0, columns)) for part in cuts(count, threads)])
+        run_in_threads(
+            [partial(kernel, part, (0, rows), (0, columns)) for part in split_range(count, threads)]
+        )
         return
     # A part needs the sums above it and to the left of it: those of an antidiagonal do not wait.
-    down, across = cuts(rows, _PARTS * threads), cuts(columns, threads)
+    down, across = split_range(rows, _PARTS * threads), split_range(columns, threads)
     for number in range(len(down) + len(across) - 1):
-        together([
+        run_in_threads([
             partial(kernel, (0, count), down[number - k], across[k])
             for k in range(len(across))
             if 0 <= number - k < len(down)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ....engines.cuda.device.compilation import Device
+from ....engines.cuda.device import Device
 
 Shape = tuple[int, int, int]
 # Strips that keep a GPU busy. Those that go down tell each other fewer sums, and are enough then.

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ....core.contract.kernels import Kernels, Part, PreparedSolver
-from ....engines.cuda.device.compilation import Device
+from ....engines.cuda.device import Device
 from ..recurrence import SummedAreaTable
 from .layout import TableLayout, cut_of
 from .table import again_table, determine_table

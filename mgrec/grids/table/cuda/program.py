@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ....engines.cuda.device.compilation import Device
-from ....engines.cuda.device.launches import EPOCH, SPACE, Launch, Prepared, Slot
-from ....engines.cuda.kernel_text import kernel_text
-from ....engines.cuda.trace.cpp_names import ctype
+from ....engines.cuda.compilation import kernel_text
+from ....engines.cuda.device import Device
+from ....engines.cuda.launches import EPOCH, SPACE, Launch, PreparedLaunches, Slot
+from ....engines.cuda.tracing.cpp import ctype
 from .layout import Cut, Shape, TableLayout, cut_of
 
 IMAGES = Slot(0, (15,), np.dtype(np.int64), None)
@@ -61,8 +61,8 @@ def prepared_of(
     aligned: bool,
     packed: bool,
     number: int,
-) -> tuple[Cut, Prepared]:
+) -> tuple[Cut, PreparedLaunches]:
     """How images of a kind are cut up, and what launches their tables on a device."""
     device = Device.current()
     cut = cut_of(shape, x_dtype, dtype, aligned, device, packed)
-    return cut, Prepared(launch_of(cut, device), units=cut.words)
+    return cut, PreparedLaunches(launch_of(cut, device), units=cut.words)

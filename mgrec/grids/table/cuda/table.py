@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ....core.arrays.kinds import to_host
+from ....core.arrays.array_types import to_host
 from ....core.contract.kernels import PreparedSolver
-from ....engines.cuda.device.arrays import on_device, packed
-from ....engines.cuda.device.bound import Bound
-from ....engines.cuda.device.launches import Prepared
+from ....engines.cuda.device import on_device, pack_words
+from ....engines.cuda.launches import LaunchByAddress, PreparedLaunches
 from ...cuda.transposition import assign, contiguous
 from ..recurrence import Sums
 from .layout import Cut, Shape, vector_of
@@ -89,7 +88,7 @@ def again_table(x: Any, before: tuple[Any, Any], table: Any) -> PreparedSolver |
     cut, run = prepared((prod(others), rows, columns))
     if others and prod(others) > _most_images(cut):
         return None
-    bound = Bound(run)
+    bound = LaunchByAddress(run)
     rest = [0, 0, 0, 0, *strides, prod(others), rows, columns, cut.strips, cut.steps]
 
     def solve(given: Sequence[Any], targets: Sequence[int]) -> None:
@@ -98,7 +97,9 @@ def again_table(x: Any, before: tuple[Any, Any], table: Any) -> PreparedSolver |
     return solve
 
 
-def _prepare(x: Any, table: Any) -> tuple[list[int], Callable[[Shape], tuple[Cut, Prepared]]]:
+def _prepare(
+    x: Any, table: Any
+) -> tuple[list[int], Callable[[Shape], tuple[Cut, PreparedLaunches]]]:
     """Strides, and what prepares the launch over so many images."""
     import cupy
 
@@ -106,7 +107,7 @@ def _prepare(x: Any, table: Any) -> tuple[list[int], Callable[[Shape], tuple[Cut
     is_packed = strides[1] == strides[3] == x.shape[-1]
     is_aligned, device = _is_aligned(x, table, strides), cupy.cuda.runtime.getDevice()
 
-    def prepared(shape: Shape) -> tuple[Cut, Prepared]:
+    def prepared(shape: Shape) -> tuple[Cut, PreparedLaunches]:
         return prepared_of(shape, x.dtype, table.dtype, is_aligned, is_packed, device)
 
     return strides, prepared
@@ -138,7 +139,7 @@ def _launch(x: Any, table: Any, edges: list[Any], right: Any) -> None:
         part = min(most, count - begin), rows, columns
         cut, run = prepared(part)
         words = [address + begin * stride for address, stride in places]
-        run((packed([*words, *strides, *part, cut.strips, cut.steps]),))
+        run((pack_words([*words, *strides, *part, cut.strips, cut.steps]),))
 
 
 def _is_aligned(x: Any, table: Any, strides: list[int]) -> bool:

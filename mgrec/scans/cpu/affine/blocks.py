@@ -8,8 +8,8 @@ from typing import Any
 import numba
 import numpy as np
 
-from ....engines.cpu.compilation.kernels import INNER
-from ....engines.cpu.simd.checks import extremes, none_above, none_below, widen
+from ....engines.cpu.compilation import INNER
+from ....engines.cpu.simd.checks import no_extremes, none_above, none_below, update_extremes
 from ....engines.cpu.simd.lanes import (
     SCAN,
     fence,
@@ -89,9 +89,9 @@ def run_plain(s: Any, t: Any, result: Any, w: Any, left: int, right: int, top: A
 
 @numba.njit(**INNER)
 def _is_in_range(s: Any, left: int, right: int, limits: Any) -> bool:
-    ends = extremes(splat(limits[0]))
+    ends = no_extremes(splat(limits[0]))
     for at in range(left, right, SCAN):
-        ends = widen(ends, load(s, at))
+        ends = update_extremes(ends, load(s, at))
     return none_below(ends, limits[1]) & none_above(ends, limits[2])
 
 
@@ -133,14 +133,14 @@ def _registers_written_by(put: Any) -> Any:
     def advance(t: Any, result: Any, w: Any, left: int, right: int, powers: Any) -> Any:
         distance, state = load(powers, 0), splat(w)
         s1, s2, across = load(powers, SCAN), load(powers, 2 * SCAN), splat(powers[SCAN - 1])
-        states = extremes(state)
+        states = no_extremes(state)
         for at in range(left, right, SCAN):
             v = load(t, at)
             v = fma(s1, rotate(v, 1), v)
             v = fma(s2, rotate(v, 2), v)
             y = fma(distance, state, v)
             put(result, at, y)
-            states = widen(states, y)
+            states = update_extremes(states, y)
             state = fma(across, state, splat_last(v))
         return last(state), none_above(states, powers[-1])
 

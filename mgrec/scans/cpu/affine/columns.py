@@ -15,15 +15,15 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from ....engines.cpu.compilation.kernels import INNER, compile_kernel
+from ....engines.cpu.compilation import INNER, compile_kernel
 from ....engines.cpu.simd.lanes import (
     LARGE,
     LINE,
     add,
     fence,
-    load_wide,
+    load_line,
     multiply,
-    splat_wide,
+    splat_line,
     store,
     stream,
 )
@@ -41,8 +41,8 @@ def _wide_at(operand: Any, at: Any) -> Any:
 @overload(_wide_at, strict=False)
 def _wide_at_of(operand: Any, at: Any) -> Any:
     if isinstance(operand, types.Array):
-        return lambda operand, at: load_wide(operand, at)
-    return lambda operand, at: splat_wide(operand)
+        return lambda operand, at: load_line(operand, at)
+    return lambda operand, at: splat_line(operand)
 
 
 def _columns_written_by(put: Any) -> Any:
@@ -56,9 +56,9 @@ def _columns_written_by(put: Any) -> Any:
             for column in range(0, width, wide):
                 # The last registers of a line overlap where its width is no multiple of theirs.
                 at = first + top * pitch + min(column, width - wide)
-                w = load_wide(states, column)
+                w = load_line(states, column)
                 for _ in range(count):
-                    w = add(multiply(_wide_at(s, at), w), load_wide(t, at))
+                    w = add(multiply(_wide_at(s, at), w), load_line(t, at))
                     put(result, at, w)
                     at += pitch
                 store(states, column, w)

@@ -8,7 +8,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from ....engines.cpu.compilation.kernels import INNER, KEPT, compile_kernel
+from ....engines.cpu.compilation import CACHE_SIZE, INNER, compile_kernel
 from ...affine import FINE
 from ..tuples import cells_at, parts_of, rows_of
 from .blocks import fill_powers
@@ -63,7 +63,7 @@ precompute_constant = compile_kernel(_precompute_constant)
 precompute_arrays = compile_kernel(_precompute_arrays)
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHE_SIZE)
 def precompute_filled(lift: Any, is_real: bool, *key: str) -> Any:
     """The kernel for coefficients on the fly, reversed rows, and complex numbers."""
     fill = fill_block(lift)
@@ -87,7 +87,7 @@ def precompute_filled(lift: Any, is_real: bool, *key: str) -> Any:
     return compile_kernel(precompute, *key, repr(is_real))
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHE_SIZE)
 def precompute_columns(lift: Any, *key: str) -> Any:
     """The kernel for rows along the slow axis: all columns of a step side by side.
 
@@ -128,7 +128,7 @@ def precompute_columns(lift: Any, *key: str) -> Any:
     return compile_kernel(precompute, *key)
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHE_SIZE)
 def retrack_columns(lift: Any, *key: str) -> Any:
     """The kernel that summarises the flagged columns step by step."""
 

@@ -9,7 +9,7 @@ import numba
 import numpy as np
 
 from ....core.algebra.exact import exact_product, exact_sum
-from ....engines.cpu.compilation.kernels import OPTIONS, compile_kernel, writable
+from ....engines.cpu.compilation import OPTIONS, compile_kernel, writable
 
 OWN_ERROR = 5e-324
 """The smallest float64: products below 2^-969 have no exact error term."""

@@ -19,7 +19,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from ....engines.cpu.compilation.kernels import INNER, KEPT, compile_kernel
+from ....engines.cpu.compilation import CACHE_SIZE, INNER, compile_kernel
 from ....engines.cpu.simd.lanes import LARGE, LINE, SCAN, fence
 from ..tuples import parts_of, rows_of, values_at
 from .blocks import BLOCK, advance_arrays, advance_constant, fill_powers, plain, run_plain
@@ -100,7 +100,7 @@ def fill_block(lift: Any) -> Any:
     return fill
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHE_SIZE)
 def determine_filled(lift: Any, *key: str) -> Any:
     """The kernel for coefficients computed on the fly, and for reversed rows.
 

@@ -15,9 +15,9 @@ import numba
 import numpy as np
 from numba.extending import overload, register_jitable
 
-from ....engines.cpu.compilation.kernels import INNER
-from ....engines.cpu.simd.checks import extremes, none_above, none_below, widen
-from ....engines.cpu.simd.lanes import SCAN, fma, load, load_wide, splat, store
+from ....engines.cpu.compilation import INNER
+from ....engines.cpu.simd.checks import no_extremes, none_above, none_below, update_extremes
+from ....engines.cpu.simd.lanes import SCAN, fma, load, load_line, splat, store
 from ...affine import FINE, NAN, REDO
 from ...margins import (
     SAFE_BLOCK,
@@ -107,10 +107,10 @@ def track(s: Any, t: Any, steps: int, carry: Any, bounds: Any) -> Any:
 @numba.njit(**INNER)
 def _is_safe(s: Any, t: Any, carry: Any, bounds: Any) -> Any:
     product, exponent, offset, growth, rebound, _ = carry
-    coefficients, terms = extremes(load_wide(s, 0)), extremes(load_wide(t, 0))
+    coefficients, terms = no_extremes(load_line(s, 0)), no_extremes(load_line(t, 0))
     for at in range(0, BLOCK, 64 // t.itemsize):
-        coefficients = widen(coefficients, load_wide(s, at))
-        terms = widen(terms, load_wide(t, at))
+        coefficients = update_extremes(coefficients, load_line(s, at))
+        terms = update_extremes(terms, load_line(t, at))
     is_inside = none_below(coefficients, bounds[2]) & none_above(terms, bounds[1])
     if not is_inside or not abs(offset) <= bounds[1]:
         return False
@@ -180,13 +180,15 @@ def _fold(t: Any, powers: Any, top: Any) -> Any:
     """
     across = splat(powers[FOLD - 1])
     a = b = c = d = splat(t.dtype.type(0))
-    terms = extremes(a)
+    terms = no_extremes(a)
     for at in range(0, t.size, FOLD):
         w, x = load(t, at), load(t, at + SCAN)
         y, z = load(t, at + 2 * SCAN), load(t, at + 3 * SCAN)
         a, b = fma(across, a, w), fma(across, b, x)
         c, d = fma(across, c, y), fma(across, d, z)
-        terms = widen(widen(widen(widen(terms, w), x), y), z)
+        terms = update_extremes(
+            update_extremes(update_extremes(update_extremes(terms, w), x), y), z
+        )
     folded = np.empty(FOLD, t.dtype)
     store(folded, 0, a)
     store(folded, SCAN, b)

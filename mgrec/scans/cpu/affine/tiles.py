@@ -18,15 +18,15 @@ from numba import types
 from numba.core.errors import RequireLiteralValue
 from numba.extending import intrinsic
 
-from ....engines.cpu.compilation.kernels import INNER
+from ....engines.cpu.compilation import INNER
 from ....engines.cpu.simd.checks import (
     all_above,
     all_below_two,
     all_finite,
-    least,
     no_bits,
     none_negative,
-    unite,
+    or_bits,
+    update_least,
 )
 from ....engines.cpu.simd.lanes import (
     SCAN,
@@ -123,7 +123,7 @@ def _compose(s: Any, t: Any, at: int, bits: Any, smallest: Any) -> Any:
     """The maps of a tile's steps and of their runs; `bits` and `smallest` for its checks."""
     one, zero = splat(s.dtype.type(1)), splat(s.dtype.type(0))
     i, j, k, m = load(s, at), load(s, at + SCAN), load(s, at + 2 * SCAN), load(s, at + 3 * SCAN)
-    bits = unite(unite(unite(unite(bits, i), j), k), m)
+    bits = or_bits(or_bits(or_bits(or_bits(bits, i), j), k), m)
     a, b = split_steps(i, j)
     c, d = split_steps(k, m)
     x, y = split_steps(load(t, at), load(t, at + SCAN))
@@ -133,7 +133,7 @@ def _compose(s: Any, t: Any, at: int, bits: Any, smallest: Any) -> Any:
     fours, offsets = multiply(q, p), fma(q, v, r)
     before, start = _to_odd_lanes(one, fours), _to_odd_lanes(zero, offsets)
     eights, ends = multiply(fours, before), fma(fours, start, offsets)
-    smallest = least(smallest, eights)
+    smallest = update_least(smallest, eights)
     tile = (a, b, c, d, x, y, z, u), (p, v), (before, start), _odd_lanes(eights, ends)
     return tile, bits, smallest
 

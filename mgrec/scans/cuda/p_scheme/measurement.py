@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ....core.algebra.affine import affine
 from ....core.algebra.fingerprint import StepFunction
+from ....core.algebra.transfer_map import affine
 from ....core.arrays.chunk import Chunk, CoefficientOperand
-from ....engines.cuda.device.compilation import Device
-from ....engines.cuda.device.launches import Launch, run
+from ....engines.cuda.device import Device
+from ....engines.cuda.launches import Launch, run_launches
 from ...policy import Configuration, Constants, Measurement, choose_configuration
 from .phases import Phases
 
@@ -74,7 +74,7 @@ def seconds_of(call: Callable[[], Any]) -> float:
     times = []
     for _ in range(_REPEATS):
         start, stop = cupy.cuda.Event(), cupy.cuda.Event()
-        run(spin)
+        run_launches(spin)
         start.record()
         for _ in range(_IN_A_ROW):
             call()

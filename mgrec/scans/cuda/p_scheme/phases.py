@@ -6,8 +6,8 @@ from typing import Any
 
 from ....core.algebra.transfer_map import TransferMap
 from ....core.arrays.chunk import Chunk
-from ....engines.cuda.device.compilation import Device, descriptors
-from ....engines.cuda.device.launches import EPOCH, SPACE, Launch, run
+from ....engines.cuda.device import Device, reserve_descriptors
+from ....engines.cuda.launches import EPOCH, SPACE, Launch, run_launches
 from ...policy import (
     MOST_THREADS,
     Configuration,
@@ -165,7 +165,7 @@ class Phases:
     def propagate(self) -> None:
         """Carry the state from part to part."""
         if self._carries:
-            self.marks = descriptors(2)
+            self.marks = reserve_descriptors(2)
             self._run("propagate_kernel", *self.maps, *self.carry_in, *self._carried)
 
     def determine(self) -> None:
@@ -210,7 +210,7 @@ class Phases:
             arguments = (*arrays, SPACE, *self.sizes, EPOCH)
         is_fused = name != "repair_kernel"
         launch = Launch(self.text, name, blocks, threads, arguments, is_fused=is_fused)
-        run(launch, given=self.marks)
+        run_launches(launch, values=self.marks)
 
 
 def determine(

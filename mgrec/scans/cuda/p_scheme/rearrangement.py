@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ....engines.cuda.device.launches import Launch, run
-from ....engines.cuda.kernel_text import kernel_text
+from ....engines.cuda.compilation import kernel_text
+from ....engines.cuda.launches import Launch, run_launches
 
 _SIDE = 32
 _LONG = 256
@@ -99,7 +99,7 @@ def print_rearrangement(itemsize: int) -> str:
 
 def _transpose(name: str, partition: Partition, *arguments: Any) -> None:
     text = print_rearrangement(arguments[0].itemsize)
-    run(Launch(text, name, partition.tiles, _THREADS, arguments))
+    run_launches(Launch(text, name, partition.tiles, _THREADS, arguments))
 
 
 def rearrange(array: Any, partition: Partition, *, reverse: bool = False, out: Any = None) -> Any:

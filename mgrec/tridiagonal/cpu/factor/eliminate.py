@@ -13,7 +13,7 @@ from typing import Any
 
 import numba
 
-from ....engines.cpu.compilation.kernels import INNER, compile_kernel
+from ....engines.cpu.compilation import INNER, compile_kernel
 
 
 @numba.njit(**INNER)

@@ -7,8 +7,8 @@ from functools import partial
 
 import numpy as np
 
-from ....engines.cpu.compilation.kernels import writable
-from ....engines.cpu.threads import cuts, together
+from ....engines.cpu.compilation import writable
+from ....engines.cpu.threads import run_in_threads, split_range
 from ...singular import SingularSystemError
 from .eliminate import factor
 from .solve import TILE, solve_columns, solve_lines
@@ -113,4 +113,4 @@ def solve(
     else:
         kernel = partial(solve_lines, *given, (outer, inner), *about)
         tasks = rows * columns
-    together([partial(kernel, *part) for part in cuts(tasks, threads)])
+    run_in_threads([partial(kernel, *part) for part in split_range(tasks, threads)])

@@ -7,7 +7,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from ....engines.cpu.compilation.kernels import INNER, compile_kernel
+from ....engines.cpu.compilation import INNER, compile_kernel
 
 # Lines side by side: what a tile of them holds stays in the L1 cache.
 TILE = 256

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ....engines.cpu.threads import cuts
+from ....engines.cpu.threads import split_range
 from ..partitions import Layout, lanes_of
 from . import line, pivoting, reduction, thomas
 from .tiles import group_count, groups_together, work_for
@@ -54,11 +54,11 @@ def calls_of(
     if alone is not None:
         return [
             partial(alone, operands, layout, np.empty((4, 2 * steps), dtype), *part, result)
-            for part in cuts(outer * inner, threads)
+            for part in split_range(outer * inner, threads)
         ]
     kernel = thomas.solve if method == "thomas" else pivoting.solve
     together = groups_together(layout.shape, dtype)
     return [
         partial(kernel, operands, layout, work_for(layout.shape, dtype), together, *part, result)
-        for part in cuts(group_count(layout.shape, dtype), threads)
+        for part in split_range(group_count(layout.shape, dtype), threads)
     ]

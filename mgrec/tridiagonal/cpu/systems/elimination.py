@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
-from ....engines.cpu.compilation.kernels import INNER, compile_kernel
+from ....engines.cpu.compilation import INNER, compile_kernel
 from ..memory import keep, recall, width_of
 from ..numbers import constant
 from .tiles import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ....engines.cpu.compilation.kernels import compile_kernel
+from ....engines.cpu.compilation import compile_kernel
 
 
 def _solve(operands: Any, layout: Any, rows: Any, begin: int, end: int, result: Any) -> int:

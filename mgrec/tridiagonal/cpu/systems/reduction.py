@@ -18,7 +18,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from ....engines.cpu.compilation.kernels import INNER, compile_kernel
+from ....engines.cpu.compilation import INNER, compile_kernel
 
 
 @numba.njit(**INNER)

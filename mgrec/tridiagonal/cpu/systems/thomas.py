@@ -6,7 +6,7 @@ from typing import Any
 
 import numba
 
-from ....engines.cpu.compilation.kernels import INNER
+from ....engines.cpu.compilation import INNER
 from ..memory import width_of
 from ..numbers import constant, magnitude
 from .elimination import Method, kernel_of

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
-from ....engines.cpu.compilation.kernels import INNER
+from ....engines.cpu.compilation import INNER
 from ..memory import keep, pointer_to, read, recall, shifted, width_of, write
 from ..numbers import constant
 from ..partitions import lanes_of

@@ -7,10 +7,15 @@ from typing import Any
 import numba
 import numpy as np
 
-from .....engines.cpu.compilation.kernels import INNER, compile_kernel
-from .....engines.cpu.simd.choice import shift_in
+from .....engines.cpu.compilation import INNER, compile_kernel
+from .....engines.cpu.simd.arithmetic import (
+    REGISTER,
+    add_saturated,
+    load_register,
+    shift_in,
+    splat_register,
+)
 from .....engines.cpu.simd.lanes import store
-from .....engines.cpu.simd.registers import REGISTER, add_saturated, load_one, splat_one
 from .pieces import ROWS
 from .profiles import fill_profiles, shear
 from .strips import CEILING, CORNER, FLOOR, GAP, PEAK, PEAK_ROW, STATE, run_steps
@@ -43,11 +48,11 @@ def _enter(
     _spread(left, begin, count, state, 0, lanes)
     if left_gaps is None:
         for row in range(ROWS):
-            h = load_one(state, row * lanes)
-            store(state, (ROWS + row) * lanes, add_saturated(h, splat_one(numbers[GAP])))
+            h = load_register(state, row * lanes)
+            store(state, (ROWS + row) * lanes, add_saturated(h, splat_register(numbers[GAP])))
     else:
         _spread(left_gaps, begin, count, state, ROWS * lanes, lanes)
-    store(state, CORNER * lanes, shift_in(load_one(state, (ROWS - 1) * lanes), edge[0]))
+    store(state, CORNER * lanes, shift_in(load_register(state, (ROWS - 1) * lanes), edge[0]))
     edge[0] = left[begin + count - 1]
 
 
@@ -80,7 +85,7 @@ def _run(
         last = min(first + STEPS, steps)
         if judge is not None:
             _, letters_of, profiles, late, sheared = judge
-            profile, like = profiles[begin // (ROWS * lanes)], load_one(state, 0)
+            profile, like = profiles[begin // (ROWS * lanes)], load_register(state, 0)
             shear(profile, letters_of, first, last - first, late, sheared, like)
         if lanes - 1 <= first and last <= columns:
             run_steps(

@@ -6,50 +6,55 @@ from typing import Any
 
 import numba
 
-from .....engines.cpu.compilation.kernels import WITHIN
-from .....engines.cpu.simd.choice import choose, equals, exceeds, lane, larger, smaller
-from .....engines.cpu.simd.lanes import store
-from .....engines.cpu.simd.registers import (
+from .....engines.cpu.compilation import INLINED
+from .....engines.cpu.simd.arithmetic import (
     add_saturated,
-    converted,
-    floored,
-    load_beside,
-    load_one,
-    splat_one,
+    choose,
+    clamp_below,
+    convert_like,
+    equals,
+    exceeds,
+    extract_lane,
+    larger,
+    load_like,
+    load_register,
+    smaller,
+    splat_register,
 )
+from .....engines.cpu.simd.lanes import store
 from .pieces import rows_of_pieces
 
 
-@numba.njit(**WITHIN)
+@numba.njit(**INLINED)
 def load_rows(array: Any, at: int, lanes: int) -> Any:
     """A register for each row, from ``array[at]`` on."""
     return (
-        load_one(array, at),
-        load_one(array, at + lanes),
-        load_one(array, at + 2 * lanes),
-        load_one(array, at + 3 * lanes),
+        load_register(array, at),
+        load_register(array, at + lanes),
+        load_register(array, at + 2 * lanes),
+        load_register(array, at + 3 * lanes),
     )
 
 
-@numba.njit(**WITHIN)
+@numba.njit(**INLINED)
 def load_scores(sheared: Any, at: int, lanes: int, like: Any) -> Any:
     """Scores of all rows, as numbers like those of H, from pieces."""
     pieces = (
-        load_beside(sheared, at, like),
-        load_beside(sheared, at + lanes, like),
-        load_beside(sheared, at + 2 * lanes, like),
-        load_beside(sheared, at + 3 * lanes, like),
+        load_like(sheared, at, like),
+        load_like(sheared, at + lanes, like),
+        load_like(sheared, at + 2 * lanes, like),
+        load_like(sheared, at + 3 * lanes, like),
     )
     rows = rows_of_pieces(pieces)
     return (
-        converted(rows[0], like),
-        converted(rows[1], like),
-        converted(rows[2], like),
-        converted(rows[3], like),
+        convert_like(rows[0], like),
+        convert_like(rows[1], like),
+        convert_like(rows[2], like),
+        convert_like(rows[3], like),
     )
 
 
-@numba.njit(**WITHIN)
+@numba.njit(**INLINED)
 def store_rows(array: Any, at: int, lanes: int, rows: Any) -> None:
     store(array, at, rows[0])
     store(array, at + lanes, rows[1])
@@ -57,7 +62,7 @@ def store_rows(array: Any, at: int, lanes: int, rows: Any) -> None:
     store(array, at + 3 * lanes, rows[3])
 
 
-@numba.njit(**WITHIN)
+@numba.njit(**INLINED)
 def compare(rows: Any, letters: Any, match: Any, mismatch: Any) -> Any:
     """Scores of the letters of all rows and those of the column."""
     return (
@@ -68,7 +73,7 @@ def compare(rows: Any, letters: Any, match: Any, mismatch: Any) -> Any:
     )
 
 
-@numba.njit(**WITHIN)
+@numba.njit(**INLINED)
 def _cell(
     corner: Any,
     score: Any,
@@ -87,7 +92,7 @@ def _cell(
     F + gap is at most F + extend. That is two operations a row that wait for each other. Where
     gaps are linear, `gaps` is None, E and F are H + gap.
     """
-    x = floored(larger(add_saturated(corner, score), e), floor)
+    x = clamp_below(larger(add_saturated(corner, score), e), floor)
     new = larger(x, f)
     right = add_saturated(new, gap)
     below = right
@@ -97,7 +102,7 @@ def _cell(
     return choose(inside, new, h), choose(inside, right, e), below
 
 
-@numba.njit(**WITHIN)
+@numba.njit(**INLINED)
 def next_column(
     h: Any,
     e: Any,
@@ -118,7 +123,7 @@ def next_column(
     return (h0, h1, h2, h3), (e0, e1, e2, e3), (f0, f1, f2, f3)
 
 
-@numba.njit(**WITHIN)
+@numba.njit(**INLINED)
 def capped(h: Any, caps: Any, lanes: int) -> Any:
     """Rows of a column, at most what an array says."""
     rows = load_rows(caps, 0, lanes)
@@ -130,25 +135,25 @@ def capped(h: Any, caps: Any, lanes: int) -> Any:
     )
 
 
-@numba.njit(**WITHIN)
+@numba.njit(**INLINED)
 def highest(h: Any) -> Any:
     """The largest of a column, lane by lane."""
     return larger(larger(h[0], h[1]), larger(h[2], h[3]))
 
 
-@numba.njit(**WITHIN)
+@numba.njit(**INLINED)
 def row_of(h: Any, peak: Any, number: Any) -> Any:
     """The first row of a column that is as high as its peak, as a `number` in each lane."""
-    third = choose(exceeds(peak, h[2]), splat_one(number(3)), splat_one(number(2)))
-    second = choose(exceeds(peak, h[1]), third, splat_one(number(1)))
-    return choose(exceeds(peak, h[0]), second, splat_one(number(0)))
+    third = choose(exceeds(peak, h[2]), splat_register(number(3)), splat_register(number(2)))
+    second = choose(exceeds(peak, h[1]), third, splat_register(number(1)))
+    return choose(exceeds(peak, h[0]), second, splat_register(number(0)))
 
 
-@numba.njit(**WITHIN)
+@numba.njit(**INLINED)
 def last_of(rows: Any, at: int, row: int) -> Any:
     """One row of one lane."""
     if row == 3:
-        return lane(rows[3], at)
+        return extract_lane(rows[3], at)
     if row == 2:
-        return lane(rows[2], at)
-    return lane(rows[1], at) if row == 1 else lane(rows[0], at)
+        return extract_lane(rows[2], at)
+    return extract_lane(rows[1], at) if row == 1 else extract_lane(rows[0], at)

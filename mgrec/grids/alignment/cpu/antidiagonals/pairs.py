@@ -6,8 +6,8 @@ from typing import Any
 
 import numba
 
-from .....engines.cpu.compilation.kernels import INNER, compile_kernel
-from .....engines.cpu.simd.registers import REGISTER
+from .....engines.cpu.compilation import INNER, compile_kernel
+from .....engines.cpu.simd.arithmetic import REGISTER
 from .align import align_strips
 from .profiles import fill_profiles
 from .strips import CEILING, EXTEND, FLOOR, GAP

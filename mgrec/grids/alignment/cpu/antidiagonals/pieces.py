@@ -13,9 +13,9 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from .....engines.cpu.compilation.kernels import WITHIN
+from .....engines.cpu.compilation import INLINED
+from .....engines.cpu.simd.arithmetic import constant_index
 from .....engines.cpu.simd.lanes import Lanes, pointer_to, shuffle_mask
-from .....engines.cpu.simd.registers import index
 
 ROWS = 4
 """Rows of a lane. Alignment in int16 and int8, GCUPS: two rows 11 and 21, four 13 and 26, eight
@@ -24,7 +24,7 @@ ROWS = 4
 _GROUP = 8
 
 
-@numba.njit(**WITHIN)
+@numba.njit(**INLINED)
 def group_of(lanes: int) -> int:
     """Lanes of a group."""
     return min(_GROUP, max(1, lanes // ROWS))
@@ -51,11 +51,11 @@ def load_piece(_: Any, profile: Any, letters: Any, at: Any, piece: Any, like: An
         loaded = []
         for half in range(halves):
             number = _group_number(builder, piece, half, halves)
-            late = builder.mul(number, index(group))
+            late = builder.mul(number, constant_index(group))
             letter = builder.load(builder.gep(data, [builder.sub(at, late)]))
-            letter = builder.zext(letter, index(0).type)
-            place = builder.mul(letter, index(ROWS * like.width))
-            place = builder.add(place, builder.mul(number, index(ROWS * group)))
+            letter = builder.zext(letter, constant_index(0).type)
+            place = builder.mul(letter, constant_index(ROWS * like.width))
+            place = builder.add(place, builder.mul(number, constant_index(ROWS * group)))
             kind = Lanes(profile.dtype, ROWS * group)
             pointer = pointer_to(context, builder, profile, table, place, kind)
             loaded.append(builder.load(pointer, align=profile.dtype.bitwidth // 8))
@@ -70,8 +70,10 @@ def _group_number(builder: Any, piece: Any, half: int, halves: int) -> Any:
     if halves == 1:
         return piece
     # 0, 1, 4, 5 for the first halves, 2 more for the second ones.
-    high = builder.shl(builder.lshr(piece, index(1)), index(2))
-    return builder.add(builder.or_(high, builder.and_(piece, index(1))), index(2 * half))
+    high = builder.shl(builder.lshr(piece, constant_index(1)), constant_index(2))
+    return builder.add(
+        builder.or_(high, builder.and_(piece, constant_index(1))), constant_index(2 * half)
+    )
 
 
 @intrinsic(prefer_literal=True)

@@ -14,10 +14,9 @@ from typing import Any
 import numba
 import numpy as np
 
-from .....engines.cpu.compilation.kernels import INNER
-from .....engines.cpu.simd.choice import choose
+from .....engines.cpu.compilation import INNER
+from .....engines.cpu.simd.arithmetic import choose, load_like
 from .....engines.cpu.simd.lanes import store
-from .....engines.cpu.simd.registers import load_beside
 from .pieces import ROWS, group_of, is_late, load_piece
 
 LATE = 7
@@ -59,13 +58,13 @@ def shear(
     width = late.size // (ROWS * LATE)
     for piece in range(ROWS):
         here = piece * LATE * width
-        one = load_beside(late, here, like)
-        two_b = load_beside(late, here + width, like)
-        two_a = load_beside(late, here + 2 * width, like)
-        four_d = load_beside(late, here + 3 * width, like)
-        four_c = load_beside(late, here + 4 * width, like)
-        four_b = load_beside(late, here + 5 * width, like)
-        four_a = load_beside(late, here + 6 * width, like)
+        one = load_like(late, here, like)
+        two_b = load_like(late, here + width, like)
+        two_a = load_like(late, here + 2 * width, like)
+        four_d = load_like(late, here + 3 * width, like)
+        four_c = load_like(late, here + 4 * width, like)
+        four_b = load_like(late, here + 5 * width, like)
+        four_a = load_like(late, here + 6 * width, like)
         for step in range(steps):
             x = load_piece(profile, target, width + first + step, piece, like)
             y = choose(is_late(x, 1), one, x)

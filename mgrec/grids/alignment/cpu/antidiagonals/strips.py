@@ -6,21 +6,24 @@ from typing import Any
 
 import numba
 
-from .....engines.cpu.compilation.kernels import WITHIN
-from .....engines.cpu.simd.choice import both, choose, exceeds, shift_in
-from .....engines.cpu.simd.lanes import last, store
-from .....engines.cpu.simd.registers import (
+from .....engines.cpu.compilation import INLINED
+from .....engines.cpu.simd.arithmetic import (
     REGISTER,
     add_saturated,
-    everywhere,
-    holds_anywhere,
+    all_true,
+    any_true,
+    both,
+    choose,
+    exceeds,
     is_within,
-    load_one,
-    note,
-    read,
-    splat_one,
-    write,
+    load_register,
+    load_scalar,
+    shift_in,
+    splat_register,
+    store_scalar,
+    store_where,
 )
+from .....engines.cpu.simd.lanes import last, store
 from .cells import (
     capped,
     compare,
@@ -41,27 +44,31 @@ STATE = 2 * ROWS + 4
 MATCH, MISMATCH, GAP, EXTEND, FLOOR, CEILING = range(6)
 
 
-@numba.njit(**WITHIN)
+@numba.njit(**INLINED)
 def _entering(f: Any, above: Any, gap: Any, edge_gaps: Any, step: int) -> Any:
     """F of the first row of every lane."""
-    return add_saturated(above, gap) if edge_gaps is None else shift_in(f, read(edge_gaps, step))
+    return (
+        add_saturated(above, gap)
+        if edge_gaps is None
+        else shift_in(f, load_scalar(edge_gaps, step))
+    )
 
 
-@numba.njit(**WITHIN)
+@numba.njit(**INLINED)
 def _inside(step: int, columns: Any, like: Any) -> Any:
-    return everywhere(like) if columns is None else is_within(step, columns, like)
+    return all_true(like) if columns is None else is_within(step, columns, like)
 
 
-@numba.njit(**WITHIN)
+@numba.njit(**INLINED)
 def _leave(edge: Any, edge_gaps: Any, h: Any, f: Any, at: int, count: int, is_whole: bool) -> None:
     """Write H and F below the last of `count` rows, of column `at`."""
     bottom, row = (count - 1) // ROWS, (count - 1) % ROWS
-    write(edge, at + 1, last(h[ROWS - 1]) if is_whole else last_of(h, bottom, row))
+    store_scalar(edge, at + 1, last(h[ROWS - 1]) if is_whole else last_of(h, bottom, row))
     if edge_gaps is not None:
-        write(edge_gaps, at, last(f[ROWS - 1]) if is_whole else last_of(f, bottom, row))
+        store_scalar(edge_gaps, at, last(f[ROWS - 1]) if is_whole else last_of(f, bottom, row))
 
 
-@numba.njit(**WITHIN)
+@numba.njit(**INLINED)
 def run_steps(
     codes: Any, letters: Any, state: Any, caps: Any, places: Any, target: Any, edge: Any,
     edge_gaps: Any, numbers: Any, judge: Any, kept: Any, first: int, stop: int, count: int,
@@ -98,20 +105,20 @@ def run_steps(
     """
     lanes = REGISTER // state.itemsize
     bottom, number = (count - 1) // ROWS, state.dtype.type
-    match, mismatch = splat_one(numbers[MATCH]), splat_one(numbers[MISMATCH])
-    gap, floor = splat_one(numbers[GAP]), splat_one(numbers[FLOOR])
-    extend = splat_one(numbers[EXTEND])
+    match, mismatch = splat_register(numbers[MATCH]), splat_register(numbers[MISMATCH])
+    gap, floor = splat_register(numbers[GAP]), splat_register(numbers[FLOOR])
+    extend = splat_register(numbers[EXTEND])
     is_whole = count == ROWS * lanes
-    own, seen = load_rows(codes, 0, lanes), load_one(letters, 0)
+    own, seen = load_rows(codes, 0, lanes), load_register(letters, 0)
     h, e = load_rows(state, 0, lanes), load_rows(state, ROWS * lanes, lanes)
-    corner, f = load_one(state, CORNER * lanes), load_one(state, LEAVING * lanes)
-    peak, peak_row = load_one(state, PEAK * lanes), load_one(state, PEAK_ROW * lanes)
+    corner, f = load_register(state, CORNER * lanes), load_register(state, LEAVING * lanes)
+    peak, peak_row = load_register(state, PEAK * lanes), load_register(state, PEAK_ROW * lanes)
     for step in range(first, stop):
         inside = _inside(step, columns, floor)
-        above = shift_in(h[ROWS - 1], read(edge, step + 1))
+        above = shift_in(h[ROWS - 1], load_scalar(edge, step + 1))
         f = _entering(f, above, gap, edge_gaps, step)
         if judge is None:
-            seen = shift_in(seen, read(target, lanes + step))
+            seen = shift_in(seen, load_scalar(target, lanes + step))
             judged = compare(own, seen, match, mismatch)
         else:
             judged = load_scores(judge[4], (step - first) * ROWS * lanes, lanes, floor)
@@ -123,10 +130,10 @@ def run_steps(
             rows = h if is_whole else capped(h, caps, lanes)
             top = highest(rows)
             is_peak = both(inside, exceeds(top, peak))
-            if holds_anywhere(is_peak):
+            if any_true(is_peak):
                 peak = choose(is_peak, top, peak)
                 peak_row = choose(is_peak, row_of(rows, top, number), peak_row)
-                note(places, is_peak, step)
+                store_where(places, is_peak, step)
         if is_kept:
             store_rows(kept, (step - first) * ROWS * lanes, lanes, h)
     store(letters, 0, seen)

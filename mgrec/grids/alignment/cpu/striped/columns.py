@@ -14,20 +14,24 @@ from typing import Any
 import numba
 import numpy as np
 
-from .....engines.cpu.compilation.kernels import INNER, WITHIN, compile_kernel
-from .....engines.cpu.simd.choice import choose, exceeds, lane, larger, shift_in
-from .....engines.cpu.simd.lanes import last, store
-from .....engines.cpu.simd.registers import (
+from .....engines.cpu.compilation import INLINED, INNER, compile_kernel
+from .....engines.cpu.simd.arithmetic import (
     REGISTER,
     add_saturated,
-    converted,
-    holds_anywhere,
-    load_beside,
-    load_one,
-    read,
-    splat_one,
-    write,
+    any_true,
+    choose,
+    convert_like,
+    exceeds,
+    extract_lane,
+    larger,
+    load_like,
+    load_register,
+    load_scalar,
+    shift_in,
+    splat_register,
+    store_scalar,
 )
+from .....engines.cpu.simd.lanes import last, store
 
 # Columns whose F may be carried as far as it will.
 _FREE = 64
@@ -35,7 +39,7 @@ _FREE = 64
 GAP, EXTEND, FLOOR, CEILING = range(4)
 
 
-@numba.njit(**WITHIN)
+@numba.njit(**INLINED)
 def _run_registers(
     scores: Any, first: int, h: Any, e: Any, state: Any, gap: Any, extend: Any, begin: int, end: int
 ) -> Any:
@@ -44,8 +48,8 @@ def _run_registers(
     lanes = REGISTER // h.itemsize
     for s in range(begin, end):
         at = s * lanes
-        gaps, before = load_one(e, at), load_one(h, at)
-        score = converted(load_beside(scores, first + at, f), f)
+        gaps, before = load_register(e, at), load_register(h, at)
+        score = convert_like(load_like(scores, first + at, f), f)
         own = larger(add_saturated(diagonal, score), gaps)
         diagonal, new = before, larger(own, f)
         store(h, at, new)
@@ -62,17 +66,17 @@ def _carry(h: Any, e: Any, f: Any, numbers: Any, segments: int) -> Any:
 
     Returns F below the last row, and how many registers were computed again.
     """
-    gap, extend = splat_one(numbers[GAP]), splat_one(numbers[EXTEND])
+    gap, extend = splat_register(numbers[GAP]), splat_register(numbers[EXTEND])
     lanes, leaving = REGISTER // h.itemsize, last(f)
     for turn in range(lanes):
         f = shift_in(f, numbers[FLOOR])
         for s in range(segments):
-            own = load_one(h, s * lanes)
-            if not holds_anywhere(exceeds(f, add_saturated(own, gap))):
+            own = load_register(h, s * lanes)
+            if not any_true(exceeds(f, add_saturated(own, gap))):
                 return leaving, turn * segments + s
             new = larger(own, f)
             store(h, s * lanes, new)
-            store(e, s * lanes, larger(load_one(e, s * lanes), add_saturated(new, gap)))
+            store(e, s * lanes, larger(load_register(e, s * lanes), add_saturated(new, gap)))
             f = add_saturated(f, extend)
         leaving = max(leaving, last(f))
     return leaving, lanes * segments
@@ -80,9 +84,9 @@ def _carry(h: Any, e: Any, f: Any, numbers: Any, segments: int) -> Any:
 
 @numba.njit(**INNER)
 def _highest(top: Any, lanes: int) -> Any:
-    best = lane(top, 0)
+    best = extract_lane(top, 0)
     for k in range(1, lanes):
-        best = max(best, lane(top, k))
+        best = max(best, extract_lane(top, k))
     return best
 
 
@@ -127,30 +131,30 @@ def _run_columns(
     """
     lanes = REGISTER // h.itemsize
     segments, size = h.size // lanes, h.size
-    gap, extend = splat_one(numbers[GAP]), splat_one(numbers[EXTEND])
-    floor, first = splat_one(numbers[FLOOR]), skipped % segments
-    is_first = exceeds(load_one(place, 0), splat_one(place.dtype.type(0)))
+    gap, extend = splat_register(numbers[GAP]), splat_register(numbers[EXTEND])
+    floor, first = splat_register(numbers[FLOOR]), skipped % segments
+    is_first = exceeds(load_register(place, 0), splat_register(place.dtype.type(0)))
     best, row, column, peak = numbers[FLOOR], -1, -1, floor
     corner, carried = edge[0], 0
     edge[0] = h[size - 1]
     for j in range(target.size):
-        above, begin = read(edge, j + 1), np.intp(read(target, j)) * size
-        state = shift_in(load_one(h, size - lanes), numbers[FLOOR]), floor, floor
+        above, begin = load_scalar(edge, j + 1), np.intp(load_scalar(target, j)) * size
+        state = shift_in(load_register(h, size - lanes), numbers[FLOOR]), floor, floor
         state = _run_registers(scores, begin, h, e, state, gap, extend, 0, first)
-        diagonal = choose(is_first, splat_one(corner), state[0])
-        f = choose(is_first, splat_one(read(edge_gaps, j)), state[1])
+        diagonal = choose(is_first, splat_register(corner), state[0])
+        f = choose(is_first, splat_register(load_scalar(edge_gaps, j)), state[1])
         state = diagonal, f, state[2]
         state = _run_registers(scores, begin, h, e, state, gap, extend, first, segments)
         leaving, again = _carry(h, e, state[1], numbers, segments)
         carried += again
         if carried > (j + _FREE) * segments // 2:
             return best, -2, column
-        write(edge_gaps, j, leaving)
+        store_scalar(edge_gaps, j, leaving)
         corner = above
-        write(edge, j + 1, h[size - 1])
-        if holds_anywhere(exceeds(state[2], peak)):
+        store_scalar(edge, j + 1, h[size - 1])
+        if any_true(exceeds(state[2], peak)):
             best = _highest(state[2], lanes)
-            peak, row, column = splat_one(best), _first_row(h, best, segments), j
+            peak, row, column = splat_register(best), _first_row(h, best, segments), j
             if best == numbers[CEILING]:
                 break
     return best, max(row - skipped, -1), column

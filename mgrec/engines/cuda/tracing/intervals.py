@@ -16,7 +16,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 WAVE = 2.0**-30
-"""Relative error of ``kernels/scalar/waves.cuh``."""
+"""Relative error of ``engines/cuda/scalar/numeric.cuh``."""
 ALLOWED = 2.0**-27
 """Of a result: an eighth of the rounding to float32 that follows."""
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ..algebra.callers import level_of_caller
-from .conversion import as_any_array
-from .foreign import refuse
-from .kinds import is_lazy, is_on_gpu
-from .layout import has_unknown_sizes
+from ..algebra.variants import stacklevel_of_caller
+from .array_types import is_lazy, is_on_gpu
+from .chunk import has_unknown_sizes
+from .interop import require_native
+from .validation import as_any_array
 
 _LABELS = "iuSUTMm"
 _COMPARED = 4096
@@ -64,7 +64,7 @@ def _as_labels(reset: Any) -> Any:
 
 def _codes(labels: Any) -> Any:
     """Return the labels of an index, a categorical or an array of pandas; numbers unchanged."""
-    refuse("reset", labels)
+    require_native("reset", labels)
     return np.asarray(labels) if labels.dtype.kind in "biuf" else labels.factorize()[0]
 
 
@@ -97,7 +97,7 @@ def _warn_of_recurring(labels: np.ndarray, changes: np.ndarray, reverse: bool) -
             f"state is reset at each change, so that interleaved groups are not solved as groups. "
             f"Sort by label, or call pandas' groupby(...).transform. Pass a mask of bool if each "
             f"change is intended",
-            stacklevel=level_of_caller(),
+            stacklevel=stacklevel_of_caller(),
         )
 
 

@@ -1,19 +1,70 @@
-"""Validation of arrays, scalars and states, for all families."""
+"""Validation of single numbers and flags.
+
+A bool is not accepted as a number, nor a number as a flag: `axis` and `reverse` are easily
+exchanged.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
 from types import FunctionType
 from typing import Any
 
 import numpy as np
 
 from ..algebra.coefficient import Coefficient
-from .casts import cast
-from .foreign import refuse
-from .layout import shape_of
-from .native import as_native
+from .array_types import as_native, cast, is_on_gpu
+from .chunk import shape_of
+from .interop import require_native
+
+
+def as_integer(name: str, value: Any) -> int:
+    """Return an integer of Python or NumPy as an int."""
+    try:
+        if not isinstance(value, (bool, np.bool_)):
+            return operator.index(value)
+    except (TypeError, ValueError):
+        pass
+    raise TypeError(f"{name} must be an integer; got {value!r}")
+
+
+def as_axis(value: Any, shape: tuple[Any, ...]) -> int:
+    """Return an axis of a shape, counted from the front."""
+    axis, ndim = as_integer("axis", value), len(shape)
+    if not -ndim <= axis < ndim:
+        raise ValueError(f"axis must be from {-ndim} to {ndim - 1} for shape {shape}; got {axis}")
+    return axis % ndim
+
+
+def as_flag(name: str, value: Any) -> bool:
+    """Return a bool of Python or NumPy as a bool."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False; got {value!r}")
+    return bool(value)
+
+
+def is_one_of(value: Any, choices: Iterable[Any]) -> bool:
+    """Return whether a value is a string among the choices; False for arrays."""
+    return isinstance(value, str) and value in choices
+
+
+def as_real(name: str, value: Any, wanted: str = "a real number") -> float:
+    """Return a real number as a float."""
+    is_number = not isinstance(value, (bool, str, bytes))
+    dtype_kind = getattr(getattr(value, "dtype", None), "kind", "f")
+    try:
+        if is_number and dtype_kind in "iuf":
+            return float(value)
+    except (TypeError, ValueError):
+        pass
+    except OverflowError:
+        raise ValueError(
+            f"{name} must be {wanted}; got a number that float64 cannot represent"
+        ) from None
+    raise TypeError(f"{name} must be {wanted}; got {value!r}")
+
 
 _COMPUTED = "bhilqBHILQfdFDe"
 
@@ -25,11 +76,11 @@ def as_array(name: str, value: Any) -> Any:
     if isinstance(value, bool):
         raise TypeError(f"{name} must be a number; got a bool")
     array = as_any_array(name, value)
-    check_computed(name, array, value)
+    check_dtype(name, array, value)
     return array
 
 
-def check_computed(name: str, array: Any, value: Any, others: str = "") -> None:
+def check_dtype(name: str, array: Any, value: Any, others: str = "") -> None:
     """Raise TypeError unless the dtype of an array is supported.
 
     Parameters
@@ -59,7 +110,7 @@ def as_any_array(name: str, value: Any) -> Any:
     """Return a CuPy, Dask or NumPy array of any dtype, in native byte order and aligned."""
     if type(value) is np.ndarray:
         return as_native(value)
-    refuse(name, value)
+    require_native(name, value)
     if hasattr(type(value), "__cuda_array_interface__"):
         return _on_gpu(name, value)
     return as_plain_array(name, value)
@@ -108,7 +159,7 @@ def arrays_of(operands: Sequence[Any]) -> list[Any]:
     return arrays
 
 
-def broadcast(operands: dict[str, Any]) -> tuple[Any, ...]:
+def broadcast_shape(operands: dict[str, Any]) -> tuple[Any, ...]:
     """Return the broadcast shape; an unknown length (nan) matches any length."""
     shapes = [getattr(value, "shape", ()) for value in arrays_of(list(operands.values()))]
     different = {shape for shape in shapes if shape}
@@ -156,3 +207,73 @@ def as_state(state: Any, dtype: np.dtype[Any], shape: tuple[Any, ...], axis: int
             f"got {state.shape}"
         )
     return cast(state, dtype)
+
+
+def check_out(
+    out: Any,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    operands: Sequence[Any],
+    count: int | None = None,
+) -> tuple[Any, ...]:
+    """Return the validated arrays for results; an empty tuple if `out` is None.
+
+    They must be writeable, aligned and C-contiguous, have the shape, the dtype and the array type
+    of the result, and share no memory with operands, which a kernel may read again. `count` is the
+    length of the tuple of results, or None for a single array.
+    """
+    if out is None:
+        return ()
+    arrays = out if isinstance(out, tuple) else (out,)
+    if isinstance(out, tuple) != (count is not None) or len(arrays) != (count or 1):
+        wanted = f"a tuple of {count}" if count else "one array"
+        raise TypeError(f"out must be {wanted}, as the state is; got {type(out).__name__}")
+    for array in arrays:
+        _check(array, shape, dtype, operands)
+    for number, array in enumerate(arrays):
+        if any(_overlap(array, other) for other in arrays[:number]):
+            raise ValueError("out must be arrays that share no memory; got two that do")
+    return arrays
+
+
+def _check(
+    array: Any, shape: tuple[int, ...], dtype: np.dtype[Any], operands: Sequence[Any]
+) -> None:
+    array_type = next((type(x) for x in operands if is_on_gpu(x)), None)
+    got = f"{type(array).__module__}.{type(array).__name__}"
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError("out must be a plain array; got a masked array: pass its data")
+    if array_type is None and not isinstance(array, np.ndarray):
+        raise TypeError(f"out must be a NumPy array, as the operands are; got {got}")
+    if array_type is not None and not isinstance(array, array_type):
+        raise TypeError(f"out must be a CuPy array, as the operands are; got {got}")
+    if array.shape != shape or array.dtype != dtype:
+        raise ValueError(
+            f"out must have shape {shape} and dtype {dtype}; got {array.shape} and {array.dtype}"
+        )
+    if not array.flags.c_contiguous or not getattr(array.flags, "writeable", True):
+        raise ValueError("out must be C-contiguous and writeable; got an array that is not")
+    if not getattr(array.flags, "aligned", True):
+        raise ValueError("out must be aligned; got an array at an address that is not")
+    if any(_overlap(array, operand) for operand in operands):
+        raise ValueError("out must not share memory with an operand; got an array that does")
+
+
+def _overlap(array: Any, other: Any) -> bool:
+    """Return whether two arrays may share memory."""
+    if not is_on_gpu(array):
+        return not is_on_gpu(other) and np.may_share_memory(array, other)
+    if not is_on_gpu(other) or not array.size or not other.size:
+        return False
+    (start, stop), (other_start, other_stop) = _extent(array), _extent(other)
+    return start < other_stop and other_start < stop
+
+
+def _extent(array: Any) -> tuple[int, int]:
+    start = stop = array.data.ptr
+    if array.flags.c_contiguous:
+        return start, start + array.nbytes
+    for length, stride in zip(array.shape, array.strides, strict=True):
+        extent = (length - 1) * stride
+        start, stop = start + min(0, extent), stop + max(0, extent)
+    return start, stop + array.dtype.itemsize

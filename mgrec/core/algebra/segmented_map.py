@@ -83,7 +83,7 @@ def segmented(transfer_map: TransferMap, states: int, operands: int) -> Segmente
 
     Examples
     --------
-    >>> from mgrec.core.algebra.affine import affine
+    >>> from mgrec.core.algebra.transfer_map import affine
     >>> add = segmented(affine, states=1, operands=2)
     >>> float(add.apply(add.lift(0, 10.0, 1.0, 2.0), 5.0))
     7.0

@@ -11,11 +11,9 @@ import numpy as np
 
 from ....core.algebra.fingerprint import StepFunction, require_unchanged
 from ....core.algebra.transfer_map import TransferMap
-from .branches import print_statements
-from .cpp_names import ctype
-from .powers import record_powers
-from .precision import may_shorten_waves
-from .symbols import Record, Symbol, cast, outcomes
+from .cpp import ctype, print_statements
+from .intervals import may_shorten_waves
+from .symbols import Record, Symbol, cast, outcomes, record_powers
 
 _MOST_STATES = 8
 _WAVE = re.compile(r"np_(sin|cos)\(")
@@ -101,7 +99,7 @@ def trace_coefficient(
 
 
 @lru_cache(maxsize=_KEPT)
-def trace_quickly(
+def trace_fast_coefficient(
     step: StepFunction,
     name: str,
     operands: tuple[np.dtype[Any], ...],

@@ -1,0 +1,393 @@
+"""Interop with arrays of other libraries: conversion to native arrays, and of results back.
+
+Native arrays are those of NumPy, CuPy and Dask. Validation raises :class:`NonNativeArray` for any
+other array, and the public function is called again with native arrays (see ``solve/foreign.py``):
+calls of native arrays have no overhead. The type of an array identifies its library, which is never
+imported.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+
+from .array_types import is_on_gpu
+
+FromNative = Callable[[Any], Any]
+"""Function that converts a native array to an array of another library."""
+
+_NATIVE = (np.ndarray, np.generic, bool, int, float, complex, str, bytes, list, tuple)
+_CUDA = {2, 13}
+"""Device types of DLPack: CUDA, and CUDA managed memory."""
+_DLPACK_ERRORS = (
+    AttributeError, BufferError, NotImplementedError, RuntimeError, TypeError, ValueError,
+)  # fmt: skip
+
+
+class NonNativeArray(TypeError):
+    """Raised by validation for an array of another library."""
+
+
+@dataclass(frozen=True)
+class Library:
+    """Adapter between arrays of a library and native arrays.
+
+    Attributes
+    ----------
+    name : str
+        Name of the library: torch, jax, pandas, ...
+    to_native : callable, ``(name, array, is_written) -> array``
+        Return the native array of an array, without a copy. `name` is the argument's name in
+        messages. `is_written` states that the memory is for a result. Raises TypeError for a dtype
+        of the library's own, gradients, and missing integers.
+    result_converter : callable, ``(arrays, named) -> FromNative``
+        As :func:`result_converter`.
+    cast_list : callable, ``(list) -> list``, optional
+        Convert numbers of a list to the library's dtype, if it is not NumPy's.
+    """
+
+    name: str
+    to_native: Callable[[str, Any, bool], Any]
+    result_converter: Callable[[Sequence[Any], Sequence[Any]], FromNative]
+    cast_list: Callable[[list[Any]], list[Any]] | None = None
+
+
+def library_of(array: Any) -> Library | None:
+    """Return the library that owns an array; None for NumPy, CuPy and Dask.
+
+    Examples
+    --------
+    >>> library_of(np.ones(3)) is None
+    True
+    """
+    array_type: Any = type(array)
+    return _library_of(array_type)
+
+
+@cache
+def _library_of(array_type: type) -> Library | None:
+    root = array_type.__module__.partition(".")[0]
+    if issubclass(array_type, _NATIVE) or root == "cupy":
+        return None
+    if _is_data_array(array_type):
+        return Library("xarray", _data_of, _data_array_converter)
+    if _is_dask_series(array_type):
+        return Library(root, _dask_series_to_native, _dask_series_converter)
+    if _is_series(array_type):
+        return Library(root, _series_to_native, _series_converter)
+    if not hasattr(array_type, "__dlpack__"):
+        return None
+    if root in ("jax", "jaxlib"):
+        return Library("jax", _tensor_to_native, _jax_converter, _cast_list_for_jax)
+    module = _module_of(array_type)
+    if module is None and not hasattr(array_type, "__array_namespace__"):
+        return None
+    return Library(module.__name__ if module else root, _tensor_to_native, _tensor_converter)
+
+
+def require_native(name: str, value: Any) -> None:
+    """Raise NonNativeArray if an array belongs to another library."""
+    library = library_of(value)
+    if library is not None:
+        instead = "convert it by numpy.asarray, or by cupy.from_dlpack on a GPU"
+        if library.name == "xarray":
+            instead = "pass its .data"
+        raise NonNativeArray(
+            f"{name} must be a NumPy, CuPy or Dask array here; got one of {library.name}: {instead}"
+        )
+
+
+def to_native(name: str, value: Any) -> Any:
+    """Return the native array of an array of another library; return other values unchanged."""
+    library = library_of(value)
+    return value if library is None else library.to_native(name, value, False)
+
+
+def result_converter(values: Sequence[Any], named: Sequence[Any]) -> FromNative:
+    """Return the function that converts results to arrays of the library of all arguments.
+
+    Parameters
+    ----------
+    values : sequence of arrays
+        Arguments of a call.
+    named : sequence of arrays
+        Arguments among them whose names the results get.
+
+    Raises
+    ------
+    TypeError
+        If they belong to several libraries.
+    ValueError
+        If they are series of different indices.
+    """
+    libraries = {library.name: library for library in map(library_of, values) if library}
+    if len(libraries) > 1:
+        types = {library_of(value): type(value).__name__ for value in values}
+        got = " and ".join(
+            f"{name} of {library.name}" for library, name in types.items() if library
+        )
+        raise TypeError(
+            f"arrays must be of one library, in addition to NumPy and CuPy; got {got}: convert "
+            f"them to one array type, which the results have"
+        )
+    (library,) = libraries.values()
+    return library.result_converter(values, named)
+
+
+# DataArrays of xarray, whose dimensions have names: see solve/labelled.py.
+
+
+def _is_data_array(array_type: type) -> bool:
+    names = ((base.__module__.partition(".")[0], base.__name__) for base in array_type.__mro__)
+    return ("xarray", "DataArray") in names
+
+
+def _data_of(name: str, value: Any, is_written: bool) -> Any:
+    return value.data
+
+
+def _data_array_converter(values: Sequence[Any], named: Sequence[Any]) -> FromNative:
+    """Return the identity: a result without a dimension of the operands stays an array."""
+    return lambda array: array
+
+
+# Series and DataFrames with an index: those of pandas and cuDF, and lazy ones of Dask.
+
+
+def _is_series(array_type: type) -> bool:
+    """Return whether a type is an in-memory Series or DataFrame with pandas' protocol."""
+    return all(hasattr(array_type, name) for name in ("iloc", "index", "to_numpy"))
+
+
+def _is_dask_series(array_type: type) -> bool:
+    """Return whether a type is a Series or a DataFrame of Dask."""
+    return hasattr(array_type, "to_dask_array") and hasattr(array_type, "divisions")
+
+
+def _series_to_native(name: str, value: Any, is_written: bool) -> Any:
+    """Return the numbers of a Series, or of a DataFrame, whose axes are (rows, columns)."""
+    _require_read_only(name, value, is_written)
+    if hasattr(value, "to_cupy"):
+        return _convert_numbers(name, value, value.to_cupy)
+    if value.ndim == 1 and not isinstance(value.dtype, np.dtype):
+        return _extension_to_numpy(name, value)
+    return value.to_numpy()
+
+
+def _dask_series_to_native(name: str, value: Any, is_written: bool) -> Any:
+    """Return a Dask array with one chunk a partition, of unknown length."""
+    _require_read_only(name, value, is_written)
+    return value.to_dask_array()
+
+
+def _require_read_only(name: str, value: Any, is_written: bool) -> None:
+    if is_written:
+        raise TypeError(f"{name} must be an array; got a {type(value).__name__}")
+
+
+def _convert_numbers(name: str, value: Any, convert: Callable[..., Any]) -> Any:
+    try:
+        return convert()
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"{name} must contain numbers of a NumPy dtype, and missing values only of floats; got "
+            f"{value.dtype if value.ndim == 1 else type(value).__name__}: fill or cast it first"
+        ) from error
+
+
+def _extension_to_numpy(name: str, value: Any) -> Any:
+    """Return the numbers of a nullable dtype, with nan for missing floats; strings as NumPy's.
+
+    Labels keep their dtype: the validation of `reset` compares those of any dtype.
+    """
+    if name == "reset" and value.dtype.kind not in "biuf":
+        return value.array
+    is_text = value.dtype.type is str
+    dtype = np.dtype(str) if is_text else getattr(value.dtype, "numpy_dtype", np.dtype(object))
+    missing = {"na_value": np.nan} if dtype.kind == "f" else {}
+    return _convert_numbers(name, value, partial(value.to_numpy, dtype=dtype, **missing))
+
+
+def _series_converter(values: Sequence[Any], named: Sequence[Any]) -> Callable[[Any], Any]:
+    """Return the function that gives results of the same shape the common index."""
+    first = values[0]
+    for other in values[1:]:
+        if other.ndim != first.ndim or not other.index.equals(first.index):
+            raise ValueError(
+                f"series must have the same index, and cannot be combined with tables; got "
+                f"{_describe_series(first)} and {_describe_series(other)}: reindex one, or pass "
+                f"its values"
+            )
+    return partial(_as_series, first, _result_names(named))
+
+
+def _describe_series(value: Any) -> str:
+    return f"a {type(value).__name__} of {len(value.index)} rows"
+
+
+def _result_names(named: Sequence[Any]) -> dict[str, Any]:
+    """Return the common name of series, or None, as pandas does; the columns of a DataFrame."""
+    if named[0].ndim > 1:
+        return {"columns": named[0].columns}
+    names = [value.name for value in named]
+    return {"name": names[0] if all(name == names[0] for name in names) else None}
+
+
+def _as_series(first: Any, names: dict[str, Any], array: Any) -> Any:
+    if array.shape != first.shape:
+        return array
+    return type(first)(array, index=first.index, **names)
+
+
+def _dask_series_converter(values: Sequence[Any], named: Sequence[Any]) -> Callable[[Any], Any]:
+    """Return the function that gives lazy results the index and the divisions."""
+    first = values[0]
+    for other in values[1:]:
+        if other.ndim != first.ndim or other.divisions != first.divisions:
+            raise ValueError(
+                f"series of Dask must have the same divisions; got {first.divisions} and "
+                f"{other.divisions}: repartition one"
+            )
+    names = _result_names(named)
+    return partial(_as_dask_series, first, names.get("columns", names.get("name")))
+
+
+def _as_dask_series(first: Any, columns: Any, array: Any) -> Any:
+    if array.ndim != first.ndim:
+        return array
+    frames = sys.modules["dask.dataframe"]
+    return frames.from_dask_array(array, columns=columns, index=first.index)
+
+
+# Arrays of torch, jax and any library of the array API, by DLPack.
+
+
+def _tensor_to_native(name: str, value: Any, is_written: bool) -> Any:
+    """Return the memory of an array as a NumPy array, or as a CuPy array on its device.
+
+    CuPy's current stream waits for the pending work of the library's own stream.
+    """
+    if getattr(value, "requires_grad", False):
+        raise TypeError(
+            f"{name} must not require gradients, which are not computed; got a "
+            f"{_describe_tensor(value)} that does: pass {name}.detach()"
+        )
+    if type(value).__name__.endswith("Tracer"):
+        raise TypeError(
+            f"{name} must be an array; got a tracer, which represents one while jax traces a "
+            f"function: call mgrec outside of jit, grad and vmap"
+        )
+    if is_written and _is_jax(value):
+        raise TypeError(
+            f"{name} must be writeable; got a {_describe_tensor(value)}, which is immutable"
+        )
+    try:
+        if value.__dlpack_device__()[0] in _CUDA:
+            return _import_cupy(name).from_dlpack(value)
+        array = np.from_dlpack(value)
+    except _DLPACK_ERRORS as error:
+        reason = str(error).partition("\n")[0]
+        raise TypeError(
+            f"{name} must be of an integer, floating or complex dtype that DLPack supports; got "
+            f"a {_describe_tensor(value)}: {reason}"
+        ) from error
+    return _require_writeable(name, value, array) if is_written else array
+
+
+def _describe_tensor(value: Any) -> str:
+    dtype = getattr(value, "dtype", "unknown dtype")
+    return f"{type(value).__module__}.{type(value).__name__} of {dtype}"
+
+
+def _is_jax(value: Any) -> bool:
+    return type(value).__module__.partition(".")[0] in ("jax", "jaxlib")
+
+
+def _import_cupy(name: str) -> Any:
+    try:
+        import cupy
+    except ImportError as error:
+        raise ImportError(
+            f"{name} is on a GPU, for which CuPy is needed: install cupy-cuda12x or cupy-cuda13x"
+        ) from error
+    return cupy
+
+
+def _require_writeable(name: str, value: Any, array: np.ndarray) -> np.ndarray:
+    """Return the same memory, writeable: DLPack before version 1 does not state whether it is."""
+    if array.flags.writeable:
+        return array
+    writeable = np.asarray(value)
+    if writeable.ctypes.data != array.ctypes.data or not writeable.flags.writeable:
+        raise TypeError(f"{name} must be writeable; got a {_describe_tensor(value)} that is not")
+    return writeable
+
+
+def _tensor_converter(values: Sequence[Any], named: Sequence[Any]) -> Callable[[Any], Any]:
+    """Return the function that converts results to arrays of an array API library."""
+    module = _module_of(type(values[0]))
+    return partial(_as_tensor, module or values[0].__array_namespace__())
+
+
+def _module_of(array_type: type) -> Any:
+    """Return the module with ``from_dlpack`` of a type or of one of its bases, or None."""
+    roots = (base.__module__.partition(".")[0] for base in array_type.__mro__)
+    modules = (sys.modules.get(root) for root in roots)
+    return next((module for module in modules if hasattr(module, "from_dlpack")), None)
+
+
+def _jax_converter(values: Sequence[Any], named: Sequence[Any]) -> Callable[[Any], Any]:
+    """Return the function that converts results to arrays of jax, if it has their dtype."""
+    return partial(_as_jax_array, values[0].__array_namespace__())
+
+
+def _cast_list_for_jax(values: list[Any]) -> list[Any]:
+    """Convert floats and complex numbers to the dtype of jax: 32 bits unless 64 are enabled."""
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError):
+        return values
+    if array.dtype.kind not in "fc":
+        return values
+    return list(array.astype(sys.modules["jax"].dtypes.canonicalize_dtype(array.dtype)))
+
+
+def _as_tensor(namespace: Any, array: Any) -> Any:
+    """Return an array of torch, or of the array API, without negative strides."""
+    if is_on_gpu(array) and namespace.__name__ != "torch":
+        _synchronize(array.device)
+    return namespace.from_dlpack(_compact(array))
+
+
+def _as_jax_array(namespace: Any, array: Any) -> Any:
+    # Without this check jax would convert float64 to float32.
+    if sys.modules["jax"].dtypes.canonicalize_dtype(array.dtype) != array.dtype:
+        raise TypeError(
+            f"results must be of a dtype that jax supports; got {array.dtype}, which it supports "
+            f"if jax_enable_x64 is set: set it, or cast operands and coefficients to 32 bits"
+        )
+    if is_on_gpu(array):
+        _synchronize(array.device)
+    return namespace.from_dlpack(_compact(array))
+
+
+def _synchronize(device: Any) -> None:
+    """Wait for the kernels of a device.
+
+    When the CuPy array of an operand is gone, a library other than torch may give its memory to its
+    next computation, whose stream does not wait.
+    """
+    with device:
+        _import_cupy("an array").cuda.get_current_stream().synchronize()
+
+
+def _compact(array: Any) -> Any:
+    """Return the array, or a copy if its strides are not compact or its memory is read-only."""
+    flags = array.flags
+    is_compact = flags.c_contiguous or flags.f_contiguous
+    return array if is_compact and getattr(flags, "writeable", True) else array.copy()

@@ -1,0 +1,324 @@
+"""Compilation of functions and kernels by numba, with a cache on disk."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import re
+import secrets
+from collections.abc import Callable
+from contextvars import ContextVar
+from functools import cache, lru_cache
+from hashlib import sha256
+from itertools import dropwhile, takewhile
+from pathlib import Path
+from types import CellType, FunctionType, ModuleType
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core import config
+from numba.core.bytecode import FunctionIdentity
+from numba.core.caching import FunctionCache, NullCache
+from numba.core.errors import NumbaError
+from numba.core.registry import CPUDispatcher
+from numba.core.serialize import dumps
+from numba.np.ufunc.dufunc import DUFunc
+
+from ...core.algebra.fingerprint import StepFunction
+from ...core.algebra.reads import library_name, read_values
+from ..code_on_disk import CodeFolder, log_not_stored
+
+OPTIONS = {"nogil": True, "error_model": "numpy"}
+"""Without fastmath: a plain loop has the results of the same loop in NumPy scalars."""
+INNER = {**OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+"""For functions that only kernels call: wrappers for Python and C take a third of the time."""
+INLINED = {**INNER, "forceinline": True}
+"""For functions of many instructions that must be part of the loop that calls them."""
+CACHE_SIZE = 256
+"""Number of recurrences whose compiled functions are cached in memory."""
+IN_MEMORY = "in memory"
+"""Part of a kernel's key: the kernel is not stored on disk."""
+_VARIABLE = "NUMBA_CACHE_DIR"
+_PACKAGE = Path(__file__).parents[2]
+_LIBRARIES = _PACKAGE, Path(numba.__file__).parent
+
+# numba distinguishes functions of the same name by a number that counts from 1 in each process. If
+# two processes compiled and cached two kernels, the second silently ran functions of the first.
+# Functions that other packages compile are numbered as before.
+_IS_KERNEL: ContextVar[bool] = ContextVar("is_kernel", default=False)
+_COUNT = FunctionIdentity._unique_ids
+FunctionIdentity._unique_ids = iter(
+    lambda: secrets.randbits(62) if _IS_KERNEL.get() else next(_COUNT), None
+)
+
+
+def compile_kernel(kernel: Callable[..., Any], *key: str) -> Any:
+    """Return a kernel that compiles at its first call, or loads its code from disk.
+
+    `key` has the fingerprints of the functions in its closure.
+    """
+    dispatcher = numba.njit(no_cfunc_wrapper=True, **OPTIONS)(kernel)
+    dispatcher._cache = cache_on_disk(kernel, *key)
+    compile_signature = dispatcher.compile
+
+    def compile_for_kernel(signature: Any) -> Any:
+        if numba.types.pyobject in signature:
+            raise TypeError("kernels must be given arrays in native byte order, and numbers")
+        token = _IS_KERNEL.set(True)
+        try:
+            return compile_signature(signature)
+        finally:
+            _IS_KERNEL.reset(token)
+
+    dispatcher.compile = compile_for_kernel
+
+    def run(*arguments: Any) -> Any:
+        try:
+            return dispatcher(*arguments)
+        except NumbaError as error:
+            raise TypeError(
+                "the functions of a recurrence must be arithmetic and NumPy ufuncs on scalars "
+                "of the recurrence's dtype, which numba compiles (np.where(condition, x, y) for "
+                f"a choice); numba says: {_reason(str(error))}"
+            ) from error
+
+    return run
+
+
+def _reason(message: str) -> str:
+    """Return the first reason in a message of numba, with its function, without 50 more lines."""
+    lines = dropwhile(lambda line: line.startswith("Failed in "), message.splitlines())
+    first = takewhile(lambda line: not line.startswith(("During: ", "File ", "There ")), lines)
+    reason = " ".join((*" ".join(first).split(), _location(message)))
+    if "yield in a closure" in reason:
+        reason += ": write out the terms of a generator expression, such as sum(x for x in step)"
+    return reason
+
+
+def _location(message: str) -> str:
+    """Return the first line of the user's code in a message, or the name of the function."""
+    for file, line in re.findall(r'File "([^"<]+)", line (\d+)', message):
+        path = Path(file).resolve()
+        if not any(map(path.is_relative_to, _LIBRARIES)):
+            return f"({path}, line {line})"
+    functions = re.findall(r"<function (\S+) at ", message)
+    return f"(in {functions[0]})" if functions else ""
+
+
+def writable(array: np.ndarray) -> np.ndarray:
+    """Return the same memory as a writable array: numba would compile again for read-only ones.
+
+    Kernels do not write to operands.
+    """
+    if array.flags.writeable:
+        return array
+    return np.asarray(_WritableView(array))
+
+
+class _WritableView:
+    def __init__(self, array: np.ndarray) -> None:
+        interface = dict(array.__array_interface__)
+        interface["data"] = (interface["data"][0], False)
+        self.__array_interface__ = interface
+        self.array = array
+
+
+@numba.njit(**INNER)
+def _where(condition: Any, x: Any, y: Any) -> Any:
+    return x if condition else y
+
+
+@numba.njit(**INNER)
+def _frexp(x: Any) -> Any:
+    return math.frexp(x)
+
+
+def _scalar_numpy() -> ModuleType:
+    """Return NumPy for scalars: numba lacks frexp, and its where allocates an array."""
+    module = ModuleType("mgrec_scalar_numpy")
+    module.__dict__.update({name: getattr(np, name) for name in np.__all__})
+    module.__dict__.update(where=_where, frexp=_frexp)
+    return module
+
+
+_REPLACEMENTS = {id(np): _scalar_numpy(), id(np.where): _where, id(np.frexp): _frexp}
+
+
+def compile_step(function: Callable[..., Any]) -> Any:
+    """Return a function of one step for kernels, with NumPy's functions on scalars.
+
+    The function keeps the values and functions that it reads now, whenever numba compiles it.
+    """
+    return _compile_step(StepFunction(function))
+
+
+# Cached by the fingerprint: the same function object may read other values later.
+@lru_cache(maxsize=CACHE_SIZE)
+def _compile_step(step: StepFunction) -> Any:
+    function = step.function
+    if isinstance(function, FunctionType):
+        return _freeze(function, _freeze_value_of_step, numba.njit(**INNER))
+    if isinstance(function, CPUDispatcher):
+        return _compile_again(function)
+    if isinstance(function, DUFunc):
+        return _vectorize_again(function)
+    return function
+
+
+def _compile_again(dispatcher: Any) -> Any:
+    """Compile a numba function of the user again: its code may have older values."""
+
+    def compile_frozen(function: FunctionType) -> Any:
+        options = dispatcher.locals, dispatcher.targetoptions, dispatcher._compiler.pipeline_class
+        return type(dispatcher)(function, *options)
+
+    frozen = _freeze(dispatcher.py_func, _freeze_value, compile_frozen, dispatcher)
+    if not dispatcher._can_compile:
+        for signature in dispatcher.nopython_signatures:
+            frozen.compile(signature)
+        frozen.disable_compile()
+    return frozen
+
+
+def _vectorize_again(ufunc: Any) -> Any:
+    """Do the same as :func:`_compile_again` for a function of ``numba.vectorize``."""
+    dispatcher = ufunc._dispatcher
+
+    def vectorize_frozen(function: FunctionType) -> Any:
+        return DUFunc(function, ufunc.identity, targetoptions=dict(dispatcher.targetoptions))
+
+    frozen = _freeze(dispatcher.py_func, _freeze_value, vectorize_frozen, ufunc)
+    if ufunc._frozen:
+        for signature in dispatcher.overloads:
+            frozen.add(signature)
+        frozen.disable_compile()
+    return frozen
+
+
+def _freeze_value_of_step(value: Any) -> Any:
+    if id(value) in _REPLACEMENTS:
+        return _REPLACEMENTS[id(value)]
+    if isinstance(value, FunctionType) and library_name(value) is None:
+        return compile_step(value)
+    return _freeze_value(value)
+
+
+def _freeze_value(value: Any) -> Any:
+    if isinstance(value, (CPUDispatcher, DUFunc)) and library_name(value) is None:
+        return compile_step(value)
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+def _freeze(
+    function: FunctionType,
+    freeze_value: Callable[[Any], Any],
+    compile_frozen: Callable[[FunctionType], Any],
+    compiled: Any = None,
+) -> Any:
+    """Return ``compile_frozen(function)``, with a copy of the values that the function reads.
+
+    A recursive function, which reads itself or its `compiled` form, calls the result.
+    """
+    # Processes that load the compiled code import the module of this name.
+    scope: dict[str, Any] = {"__builtins__": __builtins__, "__name__": "mgrec"}
+    cells: dict[str, Any] = {}
+    recursions = []
+    for read in read_values(function):
+        target = cells if read.is_free else scope
+        if read.value is (compiled or function):
+            recursions.append((target, read.path))
+        else:
+            _bind(target, read.path, freeze_value(read.value))
+    code = function.__code__
+    closure = {name: CellType(cells.get(name)) for name in code.co_freevars}
+    copy = FunctionType(
+        code, scope, function.__name__, function.__defaults__, tuple(closure.values()) or None
+    )
+    copy.__kwdefaults__ = function.__kwdefaults__
+    frozen = compile_frozen(copy)
+    for target, path in recursions:
+        _bind(target, path, frozen)
+        if path[0] in closure:
+            closure[path[0]].cell_contents = target[path[0]]
+    return frozen
+
+
+def _bind(scope: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    """Bind a name, or an attribute of a new module that has only the attributes read."""
+    *modules, name = path
+    for module in modules:
+        scope = scope.setdefault(module, ModuleType(module)).__dict__
+    scope[name] = value
+
+
+class _CodeFiles:
+    """One file of code for each key.
+
+    numba numbers its files by an index: two processes that compile at the same time choose the
+    same number, and one then runs the other's recurrence. numba also unpickles damaged files.
+    """
+
+    def __init__(self, parent: str, base: str) -> None:
+        self._folder = CodeFolder(parent, _VARIABLE)
+        self._base = base
+
+    def load(self, key: Any) -> Any:
+        code = self._folder.load(self._name(key), repr(key))
+        return None if code is None else pickle.loads(code)
+
+    def save(self, key: Any, data: Any) -> None:
+        self._folder.store(self._name(key), repr(key), dumps(data))
+
+    def _name(self, key: Any) -> str:
+        return f"{self._base}.{sha256(repr(key).encode()).hexdigest()[:32]}.nbc"
+
+
+class StepCache(FunctionCache):  # type: ignore[misc]
+    """numba's cache on disk, with the fingerprints of the inner functions as key.
+
+    numba's own key pickles the closure, in which a compiled function differs in every process:
+    nothing was ever found again. Code that cannot be read is compiled again, and code that cannot
+    be written (no permission, a full disk) is not stored.
+    """
+
+    def __init__(self, function: Callable[..., Any], key: str) -> None:
+        super().__init__(function)
+        self._key = function.__module__, key
+        # The key identifies the code: all installations of the same code share the files.
+        folder = config.CACHE_DIR or self._cache_path
+        self._cache_file = _CodeFiles(folder, self._impl.filename_base)
+
+    def save_overload(self, signature: Any, data: Any) -> None:
+        try:
+            super().save_overload(signature, data)
+        except OSError as error:  # numba creates the parent of the folder
+            log_not_stored(_VARIABLE, f"{self.cache_path} cannot be written: {error}")
+
+    def _index_key(self, signature: Any, codegen: Any) -> Any:
+        return signature, codegen.magic_tuple(), self._key
+
+
+class _NoFolder(NullCache):  # type: ignore[misc]
+    def __init__(self, error: Exception) -> None:
+        self._reason = str(error)
+
+    def save_overload(self, signature: Any, data: Any) -> None:
+        log_not_stored(_VARIABLE, self._reason)
+
+
+def cache_on_disk(kernel: Callable[..., Any], *key: str) -> Any:
+    """Return the cache of a kernel, or one that stores nothing if no folder can be written."""
+    if IN_MEMORY in key:
+        return NullCache()
+    try:
+        return StepCache(kernel, "-".join((*key, _versions())))
+    except (RuntimeError, OSError) as error:
+        return _NoFolder(error)
+
+
+@cache
+def _versions() -> str:
+    """Return a hash of this package's code, which kernels may inline, and library versions."""
+    source = b"".join(path.read_bytes() for path in sorted(_PACKAGE.rglob("*.py")))
+    return f"{sha256(source).hexdigest()}-{np.__version__}-{numba.__version__}"

@@ -1,1 +1,0 @@
-"""Functions and kernels compiled with numba, and kept on disk."""

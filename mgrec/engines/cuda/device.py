@@ -1,0 +1,208 @@
+"""The current device: its properties, arrays on it, and memory that launches share."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ...core.arrays.array_types import is_on_gpu
+
+MULTIPROCESSORS = 132
+"""Number of multiprocessors of the GPU for which tile sizes were chosen."""
+SCRATCH_IS_SHARED = "its kernels share memory that is of one call alone"
+"""Why a graph cannot repeat a call: the memory of :func:`scratch` is reused after the call."""
+_MAX_CACHED_SCRATCH = 1 << 25
+_MAX_CACHED_WORDS = 10 << 20
+
+_local = threading.local()
+
+
+@dataclass(frozen=True)
+class Device:
+    """Properties of a GPU that launches depend on.
+
+    Attributes
+    ----------
+    capability : int
+        Compute capability times ten.
+    multiprocessors : int
+    shared_bytes : int
+        Largest shared memory of a block.
+    """
+
+    capability: int
+    multiprocessors: int
+    shared_bytes: int
+
+    @staticmethod
+    def current() -> Device:
+        import cupy
+
+        return _device(cupy.cuda.runtime.getDevice())
+
+
+@cache
+def _device(number: int) -> Device:
+    import cupy
+
+    device = cupy.cuda.Device(number)
+    attributes = device.attributes
+    return Device(
+        int(device.compute_capability),
+        attributes["MultiProcessorCount"],
+        attributes["MaxSharedMemoryPerBlockOptin"],
+    )
+
+
+def device_of(arrays: Iterable[Any]) -> AbstractContextManager[Any]:
+    """Make the device of the first CuPy array the current one."""
+    return next(array for array in arrays if is_on_gpu(array)).device
+
+
+def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    """Return an array in memory of CuPy's pool on the current device."""
+    import cupy
+
+    return cupy.empty(shape, dtype)
+
+
+def on_device(array: Any) -> Any:
+    """Return an operand of a chunk on the current device."""
+    import cupy
+
+    if is_on_gpu(array):
+        return array
+    if array.size == 1:
+        device = cupy.cuda.runtime.getDevice()
+        return _scalar(array.tobytes(), array.dtype, device).reshape(array.shape)
+    return cupy.asarray(array)
+
+
+@lru_cache(maxsize=256)
+def _scalar(value: bytes, dtype: np.dtype[Any], device: int) -> Any:
+    """Return a scalar on the device, which all calls share: kernels only read it.
+
+    A copy at every call took about 30 microseconds. The wait makes the scalar valid on all streams.
+    """
+    import cupy
+
+    array = cupy.asarray(np.frombuffer(value, dtype))
+    cupy.cuda.get_current_stream().synchronize()
+    return array
+
+
+def fetch(array: Any) -> Callable[[], np.ndarray]:
+    """Start a copy of an array to the host; the returned function waits for the copy.
+
+    ``array.get()`` would wait for all work that was launched before. An array in host memory is
+    not copied.
+    """
+    if not is_on_gpu(array):
+        return lambda: array
+    import cupy
+    from cupyx import empty_pinned
+
+    host = empty_pinned(array.shape, array.dtype)
+    array.get(out=host, blocking=False)
+    copied = cupy.cuda.Event(disable_timing=True)
+    copied.record()
+
+    def wait() -> np.ndarray:
+        copied.synchronize()
+        return host
+
+    return wait
+
+
+def array_at(address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    """Return an array at an address of the current device; the caller keeps the memory alive."""
+    import cupy
+
+    size = prod(shape) * dtype.itemsize
+    memory = cupy.cuda.UnownedMemory(address, size, None, cupy.cuda.runtime.getDevice())
+    return cupy.ndarray(shape, dtype, cupy.cuda.MemoryPointer(memory, 0))
+
+
+def pack_words(words: list[int]) -> np.ndarray:
+    """Return words of 64 bits as one struct, which a kernel takes by value."""
+    return np.array(words, np.int64).view(f"V{8 * len(words)}")
+
+
+def scratch(size: int) -> Any:
+    """Return `size` bytes on the current device, valid until the next call on the same stream.
+
+    Up to 32 MB are cached for the next call.
+    """
+    import cupy
+
+    if size > _MAX_CACHED_SCRATCH:
+        return cupy.empty(size, cupy.uint8)
+    cached: dict[Any, Any] = _local.__dict__.setdefault("scratch", {})
+    key = cupy.cuda.runtime.getDevice(), cupy.cuda.get_current_stream().ptr
+    memory = cached.get(key)
+    if memory is None or memory.size < size:
+        memory = cached[key] = cupy.empty(size, cupy.uint8)
+    return memory
+
+
+class _Descriptors:
+    """The look-ahead's memory of one stream.
+
+    Launches on one stream follow each other, so that they can share the memory. The epoch
+    distinguishes their descriptors.
+    """
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.epoch = 0
+        self.space: Any = None
+
+    def reserve(self, size: int) -> tuple[Any, int]:
+        import cupy
+
+        if size > self.size or self.epoch == 2**24 - 1:
+            self.size, self.epoch = max(size, self.size), 0
+            self.space = cupy.zeros(self.size, cupy.uint64)
+        self.epoch += 1
+        return self.space, self.epoch
+
+
+def reserve_descriptors(size: int) -> tuple[Any, np.uint32]:
+    """Return `size` 64-bit words of look-ahead memory for the current stream, and their epoch."""
+    import cupy
+
+    space, epoch = reserve_words(size, cupy.cuda.get_current_stream())
+    return space, np.uint32(epoch)
+
+
+def reserve_words(size: int, stream: Any) -> tuple[Any, int]:
+    """Return `size` 64-bit words for a launch on a stream, and their epoch.
+
+    Up to 80 MB are cached for the next launch.
+
+    Raises
+    ------
+    RuntimeError
+        If the stream is being captured: a graph would repeat the launch with the same epoch, and
+        find the descriptors of its last launch.
+    """
+    import cupy
+
+    if stream.is_capturing():
+        raise RuntimeError(
+            "a recurrence over few long rows, a table of a wide or tall image, and a loop over a "
+            "grid cannot be captured into a CUDA graph, since every launch needs a number of its "
+            "own; solve it outside the capture"
+        )
+    if size > _MAX_CACHED_WORDS:
+        return cupy.zeros(size, cupy.uint64), 1
+    key = (cupy.cuda.runtime.getDevice(), stream.ptr)
+    cached: dict[tuple[int, int], _Descriptors] = _local.__dict__.setdefault("descriptors", {})
+    return cached.setdefault(key, _Descriptors()).reserve(size)

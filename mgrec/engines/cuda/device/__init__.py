@@ -1,1 +1,0 @@
-"""What owns the device: compiled programs, launches, memory of the look-ahead."""
