@@ -1,11 +1,15 @@
 """Settings of the whole suite: property-test profiles and tests that need a GPU."""
 
+import gc
 import importlib.util
 import os
 from functools import cache
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# numba keeps what it compiles: collections find nothing, and take an eighth of the time of a run.
+gc.set_threshold(100_000, 50, 100)
 
 # A first example may compile a kernel, which says nothing about the time of the others.
 PATIENT = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
