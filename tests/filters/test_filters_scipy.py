@@ -1,4 +1,4 @@
-"""SciPy's own tests of its filters, run against mgrec's: see tests/scipy_swap.py.
+"""SciPy's own tests of its filters, run against mgrec's: see tests/support/scipy_swap.py.
 
 All pass that concern float32, float64, complex64 and complex128. Not run: those of extended
 precision and of object arrays, in which mgrec does not compute (TestLinearFilterFloatExtended,
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-TESTS = Path(__file__).parents[1]
+SUPPORT = Path(__file__).parents[1] / "support"
 MODULE = "scipy.signal.tests.test_signaltools"
 NAMES = """
 TestLinearFilterFloat32 TestLinearFilterFloat64 TestLinearFilterComplex64 TestLinearFilterComplex128
@@ -35,7 +35,8 @@ test_lfilter_notimplemented_input TestLFilterZI TestFiltFilt TestSOSFiltFilt Tes
 )
 def test_scipys_own_tests_pass(kind, names, least, tmp_path):
     environment = os.environ | {"MGREC_SWAP": kind, "PYTEST_ADDOPTS": ""}
-    environment["PYTHONPATH"] = f"{TESTS}:{TESTS.parent}:{environment.get('PYTHONPATH', '')}"
+    paths = [str(SUPPORT), str(SUPPORT.parents[1]), environment.get("PYTHONPATH", "")]
+    environment["PYTHONPATH"] = os.pathsep.join(paths)
     chosen = [f"{MODULE}::{name}" for name in names]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "scipy_swap", "-p", "no:cacheprovider"]
     run = subprocess.run(

@@ -1,4 +1,4 @@
-"""Real sequences, from tests/sequence_files."""
+"""Real sequences, from tests/support/sequence_files."""
 
 from pathlib import Path
 
