@@ -1,4 +1,4 @@
-"""Where a recurrence runs: on this machine, or on the workers of a Dask cluster."""
+"""Public functions: solve a problem on this machine, or on the workers of a Dask cluster."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from ..core.arrays.interop import NonNativeArray
 from ..core.contract.problem import Composed, Problem
 from ..distributed.expressions import keeps_kind
 from . import local
-from .foreign import at_home, takes_foreign
+from .interop import call_native, takes_foreign
 from .labelled import solve_beside, solve_labelled, solve_pair
-from .replays import Function, is_awaited, keep, replayed
+from .prepared import call_prepared, prepare, should_prepare
+from .signature import SignatureRule
 
 __all__ = [
     "aligned",
@@ -27,11 +28,11 @@ __all__ = [
     "takes_foreign",
 ]
 
-Given = ParamSpec("Given")
+Arguments = ParamSpec("Arguments")
 
 
 def solve(problem: Problem | Composed) -> Any:
-    """Solve a problem where its arrays are, and finish it as the public function returns it."""
+    """Solve a problem, and return the result of the public function."""
     if isinstance(problem, Composed):
         return problem.solve()
     if not problem.is_lazy:
@@ -42,81 +43,72 @@ def solve(problem: Problem | Composed) -> Any:
 
 
 def aligned(problem: Problem) -> list[Any]:
-    """The operands of a problem, cut like its result where that is lazy; scalars as they are."""
+    """Return the operands in the chunks of the result, if it is lazy; scalars are unchanged."""
     operands = problem.operands
     if problem.is_lazy:
         from ..distributed.graph import build
 
         operands = build.cut(problem).blocks
     return [
-        given[()] if given.ndim == 0 and not is_lazy(given) else own
-        for given, own in zip(problem.operands, operands, strict=True)
+        operand[()] if operand.ndim == 0 and not is_lazy(operand) else blocks
+        for operand, blocks in zip(problem.operands, operands, strict=True)
     ]
 
 
 def solved(
-    build: Callable[Given, Problem | Composed], labelled: Callable[..., Any] = solve_labelled
-) -> Callable[Given, Any]:
-    """Make a public function of one that builds the problem.
+    build: Callable[Arguments, Problem | Composed], labelled: Callable[..., Any] = solve_labelled
+) -> Callable[Arguments, Any]:
+    """Turn a function that builds a problem into a public function.
 
-    Plans and ``warm_up`` use the builder, the attribute ``build``; `labelled` is that of
-    :func:`takes_foreign`.
+    The attribute ``build`` is the original function, which plans and ``warm_up`` call. `labelled`
+    calls the public function with DataArrays, as :func:`.labelled.solve_labelled` does.
     """
 
     @keeps_kind
-    def recurrence(*operands: Given.args, **options: Given.kwargs) -> Any:
+    def recurrence(*operands: Arguments.args, **options: Arguments.kwargs) -> Any:
         try:
             return solve(build(*operands, **options))
         except NonNativeArray as error:
-            met = error
-        return at_home(recurrence, operands, options, met, labelled)
+            refusal = error
+        return call_native(recurrence, operands, options, refusal, labelled)
 
     return _public(recurrence, build, labelled)
 
 
 def solved_by_kind(
-    build: Callable[Given, Problem | Composed],
+    build: Callable[Arguments, Problem | Composed],
     *,
     by_value: Sequence[str] = (),
     by_numbers: bool = True,
     is_on_host: bool = True,
-) -> Callable[Given, Any]:
-    """The same where a recurrence can be solved ``again``: calls of a kind are prepared once.
+) -> Callable[Arguments, Any]:
+    """Turn a function that builds a problem into a public function with prepared calls.
 
-    Parameters
-    ----------
-    build : callable
-    by_value : sequence of str
-        Parameters whose numbers are known when calls are prepared: kinds differ where these do.
-    by_numbers : bool
-        So it is with numbers beside arrays. Otherwise those among operands and states tell no
-        kinds: kernels take them as they come.
-    is_on_host : bool
-        Calls of NumPy arrays are prepared as well, not those of CuPy arrays alone.
+    The parameters are those of :class:`.signature.SignatureRule`.
     """
-    function = Function.of(build, by_value, by_numbers, is_on_host)
+    rule = SignatureRule.of(build, by_value, by_numbers, is_on_host)
     labelled = partial(solve_labelled, by_value=by_value)
 
     @keeps_kind
-    def recurrence(*operands: Given.args, **options: Given.kwargs) -> Any:
+    def recurrence(*operands: Arguments.args, **options: Arguments.kwargs) -> Any:
         try:
-            call = function.call(operands, options)
-            if call is not None and (found := replayed(call)) is not None:
-                return found[0]
+            call = rule.read(operands, options)
+            if call is not None and (prepared := call_prepared(call)) is not None:
+                return prepared[0]
             problem = build(*operands, **options)
             result = solve(problem)
-            if call is not None and is_awaited(call) and isinstance(problem, Problem):
-                keep(call, *function.ordered(operands, options, call), problem, result)
+            if call is not None and should_prepare(call) and isinstance(problem, Problem):
+                prepare(call, *rule.order(operands, options, call), problem, result)
             return result
         except NonNativeArray as error:
-            met = error
-        return at_home(recurrence, operands, options, met, labelled)
+            refusal = error
+        return call_native(recurrence, operands, options, refusal, labelled)
 
     return _public(recurrence, build, labelled)
 
 
 def _public(recurrence: Any, build: Any, labelled: Callable[..., Any]) -> Any:
-    """A function as its builder is documented."""
+    """Return a function with the signature and the docstring of `build`."""
     update_wrapper(recurrence, build)
     del recurrence.__wrapped__
     recurrence.__signature__ = inspect.signature(build).replace(return_annotation="Any")

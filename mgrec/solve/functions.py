@@ -1,7 +1,7 @@
-"""NumPy's functions over arrays of every kind.
+"""Functions of NumPy for NumPy, CuPy and Dask arrays.
 
-``np.concatenate`` of Dask arrays calls what ``dask.array`` has of that name: where query planning
-is on, a function of expressions, which knows nothing of arrays with graphs.
+``np.concatenate`` of Dask arrays calls ``dask.array.concatenate``. With query planning that is a
+function of expressions, which does not support arrays with graphs.
 """
 
 from __future__ import annotations

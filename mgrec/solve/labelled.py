@@ -1,6 +1,6 @@
-"""Public functions of DataArrays: operands aligned by the names of dimensions, results labelled.
+"""Call public functions with DataArrays: align operands by name, label the results.
 
-xarray is imported here where a caller has passed a DataArray, and so has imported it.
+Functions import xarray: their caller has passed a DataArray, and so has imported it.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 Dims = tuple[Hashable, ...]
 
 _STATES = {"b": ("state",), "sos": ("section", "state")}
-"""Names for the dimensions of a filter's states that its rows lack, by its coefficients."""
+"""Default names of the state dimensions of a filter, by the parameter of its coefficients."""
 
-_BESIDE = {"initial", "zi", "times", "reset", "above", "left", "corner"}
-"""Arguments that do not make the shape of a result."""
+_NOT_BROADCAST = {"initial", "zi", "times", "reset", "above", "left", "corner"}
+"""Arguments that do not determine the shape of the result."""
 
 
 def solve_labelled(
@@ -36,29 +36,20 @@ def solve_labelled(
     by_value: Sequence[str] = (),
     like: DataArray | None = None,
 ) -> Any:
-    """Call a public function with the arrays of DataArrays; its results are DataArrays.
+    """Call a public function of arrays with DataArrays, and return DataArrays.
 
     DataArrays are aligned exactly and broadcast by the names of their dimensions. The result has
-    the dimensions of the reference, then further ones: the reference is `like`, or the first
-    DataArray of those with the most dimensions.
+    the dimensions of the reference, then others. The reference is `like`, or the first DataArray
+    with the most dimensions. If no operand has a dimension, the results are arrays.
 
     Parameters
     ----------
-    function : callable
-        Of plain arrays.
-    operands, options
-        As the function takes them.
     by_value : sequence of str
-        Arguments without dimensions in common with the others: coefficients of a filter.
+        Parameters whose dimensions are not those of the data: coefficients of a filter.
     like : DataArray, optional
-        The data of a method. Axes are then names of dimensions, and the result has the name, the
-        attributes and the chunks of the data. Otherwise axes count those of the reference, and
-        the name and the attributes are what the operands have in common.
-
-    Returns
-    -------
-    DataArray, or what the function returns with DataArrays in place of arrays
-        Plain arrays where no operand is a DataArray with a dimension.
+        Data of a method. Axes are then names of dimensions, and the result has the name, the
+        attributes and the chunks of the data. Otherwise axes are numbers that count the dimensions
+        of the reference, and the result has the name and attributes that all operands share.
     """
     bound = _bound(function, operands, options)
     arguments = bound.arguments
@@ -75,9 +66,12 @@ def solve_labelled(
 
 
 def _operands(by_argument: Mapping[str, list[Any]]) -> list[Any]:
-    """The DataArrays that make the shape of the result."""
+    """Return the DataArrays that determine the shape of the result."""
     return [
-        leaf for name, labelled in by_argument.items() if name not in _BESIDE for leaf in labelled
+        leaf
+        for name, labelled in by_argument.items()
+        if name not in _NOT_BROADCAST
+        for leaf in labelled
     ]
 
 
@@ -100,7 +94,7 @@ def _signature(function: Callable[..., Any]) -> Signature:
 
 
 def _unlabelled(function: Callable[..., Any], bound: BoundArguments) -> Any:
-    """Call a function with the arrays of DataArrays, whatever their dimensions are."""
+    """Call a function with the arrays of DataArrays, ignoring their dimensions."""
     from xarray import DataArray
 
     bound.arguments.update(mapped(dict(bound.arguments), DataArray, lambda leaf: leaf.data))
@@ -108,7 +102,7 @@ def _unlabelled(function: Callable[..., Any], bound: BoundArguments) -> Any:
 
 
 class _Call:
-    """A call with DataArrays among its arguments, at least one of which has a dimension."""
+    """A call with DataArrays, at least one of which has a dimension."""
 
     def __init__(
         self,
@@ -120,11 +114,11 @@ class _Call:
         self.function, self.bound, self.like = function, bound, like
         self.states = by_argument.pop("zi", [])
         self.by_argument = by_argument
-        labelled = [leaf for several in by_argument.values() for leaf in several]
+        labelled = [leaf for leaves in by_argument.values() for leaf in leaves]
         self.reference: Any = like
         if like is None:
             self.reference = max(_operands(by_argument), key=lambda leaf: leaf.ndim)
-        # Each once, by identity: == of DataArrays is an array.
+        # Keyed by identity, since == of DataArrays is an array.
         self.labelled = {id(leaf): leaf for leaf in (self.reference, *labelled)}
         self.dims: Dims = tuple(
             dict.fromkeys(dim for leaf in self.labelled.values() for dim in leaf.dims)
@@ -132,43 +126,43 @@ class _Call:
         if like is None and len(self.dims) > self.reference.ndim:
             raise ValueError(
                 f"one DataArray must have all dimensions, {self.dims}, so that axes can be "
-                f"counted; got {self.reference.dims} at most: xarray.broadcast gives it all, and "
-                f"the methods of mgrec.xarray take dimensions by name"
+                f"counted; got {self.reference.dims} at most: call xarray.broadcast first, or the "
+                f"methods of mgrec.xarray, which take dimensions by name"
             )
         self.axes = {
-            name: self._numbers(name, bound.arguments[name])
+            name: self._to_axes(name, bound.arguments[name])
             for name in ("axis", "axes", "rhs_axis")
             if name in bound.arguments
         }
-        self.lacking = self._lacking()
+        self.missing_axes = self._missing_axes()
         self._check()
 
-    def _numbers(self, name: str, value: Any) -> tuple[int, ...]:
-        """The axes that an argument names or counts, from 0 on, as it is passed on."""
+    def _to_axes(self, name: str, value: Any) -> tuple[int, ...]:
+        """Replace names of dimensions in an argument by axes, 0 or more; return the axes."""
         if value is None and name == "rhs_axis":
             return ()
-        several = value if isinstance(value, (tuple, list)) and name == "axes" else (value,)
+        values = value if isinstance(value, (tuple, list)) and name == "axes" else (value,)
         if self.like is None:
-            axes = tuple(as_axis(axis, self.reference.shape) for axis in several)
+            axes = tuple(as_axis(axis, self.reference.shape) for axis in values)
         else:
-            axes = tuple(self.dims.index(checked_dim(dim, self.dims)) for dim in several)
+            axes = tuple(self.dims.index(checked_dim(dim, self.dims)) for dim in values)
         self.bound.arguments[name] = axes if name == "axes" else axes[0]
         return axes
 
-    def _lacking(self) -> dict[str, tuple[int, ...]]:
-        """The axes of the result that arguments do not have, by their names."""
-        lacking = {"initial": self.axes.get("axis", ())}
-        lacking |= dict.fromkeys(("dl", "d", "du"), self.axes.get("rhs_axis", ()))
+    def _missing_axes(self) -> dict[str, tuple[int, ...]]:
+        """Return for each argument the axes of the result that it must not have."""
+        missing = {"initial": self.axes.get("axis", ())}
+        missing |= dict.fromkeys(("dl", "d", "du"), self.axes.get("rhs_axis", ()))
         if "above" in self.bound.arguments and len(self.axes["axes"]) == 2:
             down, right = self.axes["axes"]
-            lacking |= {"above": (down,), "left": (right,), "corner": (down, right)}
-        return lacking
+            missing |= {"above": (down,), "left": (right,), "corner": (down, right)}
+        return missing
 
     def _check(self) -> None:
-        """Raise where an argument has a dimension that it must not have, or lacks its own."""
+        """Raise ValueError if an argument has a wrong dimension, or lacks a required one."""
         for name, labelled in self.by_argument.items():
             for leaf in labelled:
-                for dim in (self.dims[axis] for axis in self.lacking.get(name, ())):
+                for dim in (self.dims[axis] for axis in self.missing_axes.get(name, ())):
                     check_lacks(name, leaf, dim)
         dim = self.dim
         for leaf in self.by_argument.get("times", []):
@@ -180,11 +174,11 @@ class _Call:
 
     @property
     def dim(self) -> Hashable:
-        """The dimension along which the function computes; None of a grid."""
+        """The dimension along which the function computes; None for grids."""
         return self.dims[self.axes["axis"][0]] if "axis" in self.axes else None
 
     def solve(self) -> Any:
-        """Call the function, and label its results."""
+        """Return the labelled results of the function."""
         import xarray as xr
 
         state_dims = self._take_states()
@@ -192,10 +186,10 @@ class _Call:
 
         def solve(*arrays: Any) -> Any:
             nonlocal result
-            result = self._solved(arrays)
+            result = self._call(arrays)
             first = result[0] if isinstance(result, tuple) else result
             self._check_shape(first.shape)
-            # Factors are no array: zeros take the labels of their diagonals.
+            # Factors are not an array: zeros get the labels of their diagonals.
             return np.broadcast_to(0.0, first.shape) if hasattr(first, "labels") else first
 
         first = xr.apply_ufunc(
@@ -205,7 +199,7 @@ class _Call:
             dask="allowed",
             keep_attrs=_attrs_rule("override"),
         )
-        first = _named_like(first, self._named() if self.like is None else [self.like])
+        first = _named_like(first, self._named_operands() if self.like is None else [self.like])
         if hasattr(result, "labels"):
             result.labels = first
             return result
@@ -215,38 +209,38 @@ class _Call:
             return first, self._states_of(result[1], first, state_dims)
         return (first, *(first.copy(data=array) for array in result[1:]))
 
-    def _solved(self, arrays: Sequence[Any]) -> Any:
+    def _call(self, arrays: Sequence[Any]) -> Any:
         from xarray import DataArray
 
         by_leaf, arguments = dict(zip(self.labelled, arrays, strict=True)), self.bound.arguments
         for name in self.by_argument:
 
-            def arranged(leaf: Any, name: str = name) -> Any:
-                return self._placed(name, by_leaf[id(leaf)])
+            def to_argument(leaf: Any, name: str = name) -> Any:
+                return self._to_argument(name, by_leaf[id(leaf)])
 
-            arguments[name] = mapped(arguments[name], DataArray, arranged)
+            arguments[name] = mapped(arguments[name], DataArray, to_argument)
         return self.function(*self.bound.args, **self.bound.kwargs)
 
-    def _placed(self, name: str, array: Any) -> Any:
-        """An aligned array as an argument, without the axes of length 1 that it must not have."""
+    def _to_argument(self, name: str, array: Any) -> Any:
+        """Return an aligned array without the axes of length 1 that the argument must not have."""
         if name == "times":
             return array.reshape(-1)
-        lacking = [axis - len(self.dims) for axis in self.lacking.get(name, ())]
-        if not lacking or array.ndim == 0:
+        missing = [axis - len(self.dims) for axis in self.missing_axes.get(name, ())]
+        if not missing or array.ndim == 0:
             return array
-        return array[tuple(0 if k in lacking else slice(None) for k in range(-array.ndim, 0))]
+        return array[tuple(0 if k in missing else slice(None) for k in range(-array.ndim, 0))]
 
     def _check_shape(self, shape: tuple[Any, ...]) -> None:
         sizes = {dim: size for leaf in self.labelled.values() for dim, size in leaf.sizes.items()}
-        known = [(sizes[dim], have) for dim, have in zip(self.dims, shape, strict=False)]
-        if len(shape) != len(self.dims) or any(a != b for a, b in known if a == a and b == b):
+        pairs = [(sizes[dim], size) for dim, size in zip(self.dims, shape, strict=False)]
+        if len(shape) != len(self.dims) or any(a != b for a, b in pairs if a == a and b == b):
             raise ValueError(
                 f"DataArrays must have all dimensions of the result; got {self.dims}, and a result "
-                f"of shape {shape}: make DataArrays of the other arrays"
+                f"of shape {shape}: pass the other arrays as DataArrays too"
             )
 
-    def _named(self) -> list[Any]:
-        """The DataArrays whose names and attributes count: operands by position."""
+    def _named_operands(self) -> list[Any]:
+        """Return the DataArrays that give the result its name and attributes."""
         operands = [
             leaf
             for name, parameter in _signature(self.function).parameters.items()
@@ -257,7 +251,7 @@ class _Call:
         return operands or [self.reference]
 
     def _take_states(self) -> Dims:
-        """Align `zi` with the rows; its dimensions that they lack, or () without it."""
+        """Align `zi` with the rows; return its state dimensions, or () if there is no `zi`."""
         if self.bound.arguments.get("zi") is None:
             return ()
         names = next(dims for name, dims in _STATES.items() if name in self.bound.arguments)
@@ -270,8 +264,8 @@ class _Call:
         dims = tuple(dim for dim in states.dims if dim not in rows.dims)
         if len(dims) != len(names):
             raise ValueError(
-                f"zi must have the dimensions {rows.dims} and {len(names)} of its own, such as "
-                f"{names}; got {states.dims}"
+                f"zi must have the dimensions {rows.dims} and {len(names)} more, such as {names}; "
+                f"got {states.dims}"
             )
         rows, states = xr.align(rows, states, join="exact", copy=False)
         states, _ = xr.broadcast(states, rows)
@@ -279,11 +273,11 @@ class _Call:
         return dims
 
     def _order(self, dims: Dims) -> Dims:
-        """The dimensions of states: those of sections first, the others in place of the steps."""
+        """Return the dimensions of states: sections first, the last one in place of the steps."""
         return *dims[:-1], *(dims[-1] if dim == self.dim else dim for dim in self.dims)
 
     def _rows(self, like: Any) -> Any:
-        """Zeros with the labels of a DataArray but for those of the steps."""
+        """Return zeros with the labels of a DataArray, without those of the steps."""
         from xarray import DataArray
 
         coords = like.coords.to_dataset().drop_dims(self.dim, errors="ignore").coords
@@ -298,7 +292,7 @@ class _Call:
 
 
 def checked_dim(dim: Hashable | None, dims: Dims) -> Hashable:
-    """`dim`, one of these; not knowing it is an error that lists them."""
+    """Return `dim`; raise ValueError unless it is one of the dimensions."""
     if dim is None or dim not in dims:
         got = "none" if dim is None else repr(dim)
         raise ValueError(f"dim must be one of the dimensions {dims}; got {got}")
@@ -306,20 +300,20 @@ def checked_dim(dim: Hashable | None, dims: Dims) -> Hashable:
 
 
 def check_lacks(name: str, leaf: DataArray, dim: Hashable) -> None:
-    """Raise if an argument has a dimension of the result that it must not have."""
+    """Raise ValueError if an argument has a dimension that it must not have."""
     if dim in leaf.dims:
         raise ValueError(f"{name} must not have the dimension {dim!r}; got dimensions {leaf.dims}")
 
 
 def _attrs_rule(rule: str) -> Any:
-    """How attributes are combined, as xarray.apply_ufunc takes it: by a rule, or not at all."""
+    """Return `keep_attrs` for xarray.apply_ufunc, according to xarray's options."""
     from xarray import get_options
 
     return rule if get_options()["keep_attrs"] is not False else False
 
 
 def _named_like(result: Any, operands: Sequence[Any]) -> Any:
-    """Give a result the name and the attributes that operands have in common."""
+    """Give a result the name and the attributes that all operands share."""
     import xarray as xr
 
     common = xr.apply_ufunc(
@@ -333,7 +327,7 @@ def _named_like(result: Any, operands: Sequence[Any]) -> Any:
 
 
 def _chunked_like(leaf: Any, like: Any) -> Any:
-    """A lazy DataArray in the chunks of the data, along the dimensions that both have."""
+    """Return a lazy DataArray in the chunks of `like` along the dimensions that both have."""
     if leaf is like or like is None or like.chunks is None or leaf.chunks is None:
         return leaf
     return leaf.chunk({dim: like.chunksizes[dim] for dim in leaf.dims if dim in like.dims})
@@ -350,8 +344,8 @@ def solve_beside(
     if factors.labels is None:
         return solve_labelled(function, operands, options)
     if bound.arguments["rhs_axis"] is not None:
-        raise ValueError("rhs_axis must be None where factors and b have names of dimensions")
-    further = {dim: size for dim, size in b.sizes.items() if dim not in factors.labels.dims}
+        raise ValueError("rhs_axis must be None if factors and b have names of dimensions")
+    other_dims = {dim: size for dim, size in b.sizes.items() if dim not in factors.labels.dims}
 
     def solve(_: Any, array: Any) -> Any:
         bound.arguments["b"] = array
@@ -359,7 +353,7 @@ def solve_beside(
 
     result = xr.apply_ufunc(
         solve,
-        factors.labels.expand_dims(further),
+        factors.labels.expand_dims(other_dims),
         b,
         join="exact",
         dask="allowed",

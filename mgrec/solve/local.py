@@ -1,4 +1,4 @@
-"""Solve on one machine: an array is one chunk, on a GPU or shared by the threads of a CPU."""
+"""Solve NumPy and CuPy arrays as one chunk, on a GPU or by all threads of the CPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..engines import CPU_THREADS, backend_of
 
 
 def solve(problem: Problem) -> tuple[Arrays, Any]:
-    """Return the results over NumPy or CuPy arrays, in `out` if given, and any final state."""
+    """Return the results, written to `out` if it is passed, and the final state or None."""
     recurrence, shape, arrays = problem.recurrence, problem.shape, problem.arrays
     backend = backend_of(arrays, recurrence.method, CPU_THREADS)
     count = recurrence.results if problem.is_several else None
@@ -25,8 +25,9 @@ def solve(problem: Problem) -> tuple[Arrays, Any]:
         initial = problem.initial
         carry_in = recurrence.whole_carry_in(backend, initial, shape) if initial else None
         results, carry_out = recurrence.determine(backend, inputs, shape, carry_in, out)
-        left = recurrence.final_state(carry_out, shape) if recurrence.returns_final_state else None
-    if recurrence.dtype != recurrence.result_dtype:  # float16 is computed elsewhere
+        returns_final_state = recurrence.returns_final_state
+        final_state = recurrence.final_state(carry_out, shape) if returns_final_state else None
+    if recurrence.dtype != recurrence.result_dtype:  # float16 is computed in float32
         for array, values in zip(out, results, strict=False):
             array[...] = values
-    return out or results, left
+    return out or results, final_state

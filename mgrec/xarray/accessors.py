@@ -1,13 +1,165 @@
-"""The accessor ``.mgrec`` of DataArrays and of Datasets."""
+"""The accessor ``.mgrec`` of DataArrays and Datasets; public functions define its methods."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from inspect import Parameter, Signature, signature
 from typing import Any
 
 import xarray as xr
 
+from .. import signal
+from ..core.algebra.coefficient import Coefficient
+from ..grids.table.api import summed_area_table
+from ..scans.custom import scan
+from ..scans.linear import linear_recurrence
+from ..scans.rational import rational_recurrence
+from ..scans.weighted import weighted_scan
 from ..solve.labelled import checked_dim
-from .methods import FILTERS, RECURRENCES, check_dims, method_of, solve_by_name
+from ..tridiagonal.api import solve_tridiagonal
+
+RECURRENCES: dict[Any, str] = {
+    linear_recurrence: "t",
+    rational_recurrence: "b",
+    scan: "operands",
+    weighted_scan: "x",
+    solve_tridiagonal: "b",
+}
+"""Functions of several operands, and the name of the argument that is the data."""
+FILTERS: dict[Any, str] = dict.fromkeys(
+    (signal.lfilter, signal.sosfilt, signal.filtfilt, signal.sosfiltfilt, signal.ewm,
+     summed_area_table), "x",
+)  # fmt: skip
+"""Functions of the data and of coefficients or options."""
+
+_COORDINATES = ("reset", "times", "zi")
+"""Arguments that may be names of coordinates, or arrays without names of dimensions."""
+_AXES = {"dim": "axis", "dims": "axes", "rhs_dim": "rhs_axis"}
+"""Arguments of methods, and their names in the public functions."""
+
+
+def method_of(function: Any, data: str | None, call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method that calls a public function, with `dim` or `dims` in place of its axes.
+
+    Parameters
+    ----------
+    function : callable
+    data : str, optional
+        Argument that the method does not take, because the method is called on it.
+    call : callable, ``(self, function, arguments) -> result``
+        Function to call; `arguments` are those of the method under the names that the public
+        function uses.
+    """
+    method_signature = _signature(function, data)
+
+    def method(self: Any, *operands: Any, **options: Any) -> Any:
+        bound = method_signature.bind(self, *operands, **options)
+        bound.apply_defaults()
+        arguments = {_AXES.get(name, name): value for name, value in bound.arguments.items()}
+        return call(arguments.pop("self"), function, arguments)
+
+    name = function.__name__
+    module = "mgrec.signal" if hasattr(signal, name) else "mgrec"
+    note = "" if data is None else f", where the array is `{data}`"
+    summary, *_ = (function.__doc__ or name).splitlines()
+    method.__doc__ = f"{summary}\n\nSee :func:`{module}.{name}`{note}.\n"
+    method.__name__ = method.__qualname__ = name
+    method.__signature__ = method_signature  # type: ignore[attr-defined]
+    return method
+
+
+def _signature(function: Any, data: str | None) -> Signature:
+    """Return the signature of a method; arguments after its dimension are keyword-only."""
+    parameters = [Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)]
+    is_by_name = False
+    for name, parameter in signature(function).parameters.items():
+        if name == "axis":
+            is_by_name = True
+            parameter = Parameter("dim", Parameter.KEYWORD_ONLY, default=None)
+        elif name == "axes":
+            parameter = parameter.replace(name="dims", default=())
+        elif name == "rhs_axis":
+            parameter = parameter.replace(name="rhs_dim")
+        elif name == data and parameter.kind is not Parameter.VAR_POSITIONAL:
+            continue
+        elif is_by_name:
+            parameter = parameter.replace(kind=Parameter.KEYWORD_ONLY)
+        parameters.append(parameter)
+    return Signature(parameters)
+
+
+def solve_by_name(
+    function: Any, data: str, arguments: Mapping[str, Any], known: xr.DataArray | xr.Dataset
+) -> Any:
+    """Call a public function along dimensions, with operands by name.
+
+    Parameters
+    ----------
+    function : callable
+    data : str
+        Argument whose dimensions come first.
+    arguments : mapping
+        Arguments under the names that the function uses; axes are names of dimensions.
+    known : DataArray or Dataset
+        Object whose coordinates and variables operands may name.
+    """
+    labelled = function.labelled
+    by_value = getattr(labelled, "keywords", {}).get("by_value", ())
+    parameters = signature(function).parameters
+    bound = signature(function).bind_partial()
+    for name, parameter in parameters.items():
+        if name not in arguments:
+            continue
+        value = arguments[name]
+        if name in _COORDINATES:
+            value = named(name, value, known) if isinstance(value, str) else value
+        elif _is_operand(parameter) and name not in ("transfer_map", *by_value):
+            value = as_operand(name, value, known)
+        bound.arguments[name] = value
+    array = bound.arguments[data]
+    if parameters[data].kind is Parameter.VAR_POSITIONAL:
+        array, data = (array[0] if array else None), f"the first of {data}"
+    if not isinstance(array, xr.DataArray):
+        raise TypeError(f"{data} must be the name of a variable or a DataArray; got {array!r}")
+    return labelled(function, bound.args, bound.kwargs, like=array)
+
+
+def _is_operand(parameter: Parameter) -> bool:
+    return parameter.default is Parameter.empty or parameter.name in ("initial", "other")
+
+
+def named(name: str, value: str, known: xr.DataArray | xr.Dataset) -> xr.DataArray:
+    """Return the variable or the coordinate with a name."""
+    variables = known if isinstance(known, xr.Dataset) else known.coords
+    if value not in variables:
+        raise ValueError(f"{name} must be one of {sorted(map(str, variables))}; got {value!r}")
+    return variables[value]
+
+
+def as_operand(name: str, value: Any, known: xr.DataArray | xr.Dataset) -> Any:
+    """Return a number, a DataArray, a Coefficient of these, or the variable with a name."""
+    if isinstance(value, str):
+        return named(name, value, known)
+    if isinstance(value, tuple):
+        return tuple(as_operand(name, item, known) for item in value)
+    arrays = value.arrays if isinstance(value, Coefficient) else (value,)
+    for array in arrays:
+        if getattr(array, "ndim", 0) and not isinstance(array, xr.DataArray):
+            raise TypeError(
+                f"{name} must be a number, a DataArray or a name, so that its dimensions are "
+                f"known; got {type(value).__name__}: pass xarray.DataArray({name}, dims=...)"
+            )
+    if isinstance(value, (list, dict, xr.Dataset)):
+        raise TypeError(
+            f"{name} must be a number, a DataArray or a name; got {type(value).__name__}"
+        )
+    return value
+
+
+def check_dims(dims: Any, known: tuple[Any, ...]) -> None:
+    """Raise unless a table has at least two dimensions."""
+    if isinstance(dims, str) or len(dims) < 2:
+        raise ValueError(f"dims must be two or more of the dimensions {known}; got {dims!r}")
 
 
 @xr.register_dataarray_accessor("mgrec")
@@ -25,8 +177,8 @@ class DataArrayMethods:
         array, data = self._array, {**RECURRENCES, **FILTERS}[function]
         if "axes" in arguments:
             check_dims(arguments["axes"], array.dims)
-        further = arguments.get(data, ())  # operands of a scan
-        value = (array, *further) if data == "operands" else array
+        others = arguments.get(data, ())  # operands of a scan
+        value = (array, *others) if data == "operands" else array
         return solve_by_name(function, data, {**arguments, data: value}, array)
 
 
@@ -44,7 +196,7 @@ class DatasetMethods:
     def _solve(self, function: Any, arguments: dict[str, Any]) -> Any:
         return solve_by_name(function, RECURRENCES[function], arguments, self._dataset)
 
-    def _each(self, function: Any, arguments: dict[str, Any]) -> xr.Dataset:
+    def _filter_variables(self, function: Any, arguments: dict[str, Any]) -> xr.Dataset:
         """Filter every variable that has the dimensions."""
         known = tuple(self._dataset.dims)
         if "axes" in arguments:
@@ -53,13 +205,13 @@ class DatasetMethods:
         for dim in dims:
             checked_dim(dim, known)
 
-        def one(variable: xr.DataArray) -> xr.DataArray:
+        def filtered(variable: xr.DataArray) -> xr.DataArray:
             if not set(dims) <= set(variable.dims):
                 return variable
             data = FILTERS[function]
             return solve_by_name(function, data, {**arguments, data: variable}, self._dataset)
 
-        return self._dataset.map(one, keep_attrs=True)
+        return self._dataset.map(filtered, keep_attrs=True)
 
 
 for _function, _data in {**RECURRENCES, **FILTERS}.items():
@@ -68,4 +220,8 @@ for _function, _data in {**RECURRENCES, **FILTERS}.items():
 for _function in RECURRENCES:
     setattr(DatasetMethods, _function.__name__, method_of(_function, None, DatasetMethods._solve))
 for _function, _data in FILTERS.items():
-    setattr(DatasetMethods, _function.__name__, method_of(_function, _data, DatasetMethods._each))
+    setattr(
+        DatasetMethods,
+        _function.__name__,
+        method_of(_function, _data, DatasetMethods._filter_variables),
+    )

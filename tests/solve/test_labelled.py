@@ -146,7 +146,7 @@ def test_right_hand_sides_of_the_same_matrices():
         assert (x.dims, x.name, x.attrs) == (b.dims, "rain", RAIN.attrs)
         np.testing.assert_allclose(x.transpose("place", "day"), wanted, rtol=1e-13)
     assert isinstance(factors.solve(R), np.ndarray)
-    with pytest.raises(ValueError, match="rhs_axis must be None where factors and b have names"):
+    with pytest.raises(ValueError, match="rhs_axis must be None if factors and b have names"):
         factors.solve(sides, rhs_axis=0)
 
 
@@ -194,7 +194,7 @@ REFUSED = {
         lambda: mgrec.linear_recurrence(0.5, RAIN, axis=2), "axis must be from -2 to 1"
     ),
     "states without a dimension of their own": (
-        lambda: lfilter(B, A, RAIN, zi=KEPT), r"zi must have .*\('place',\) and 1 of its own"
+        lambda: lfilter(B, A, RAIN, zi=KEPT), r"zi must have .*\('place',\) and 1 more"
     ),
 }  # fmt: skip
 

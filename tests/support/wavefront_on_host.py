@@ -18,7 +18,7 @@ from mgrec.engines.cuda import launches
 from mgrec.engines.cuda.device import Device
 from mgrec.grids.cuda import transposition
 from mgrec.grids.loops.cuda import choice, operands, phases, program
-from mgrec.solve.replays import preparation
+from mgrec.solve import prepared
 
 Array = np.ndarray[Any, Any]
 PAIRS = [("+", "*"), ("max", "+"), ("min", "+"), ("+", "+")]
@@ -81,7 +81,7 @@ def forget() -> None:
     """Forget what was prepared for other devices, and calls of a kind."""
     program.prepared_of.cache_clear()
     transposition._copying.cache_clear()
-    preparation._kept.cache_clear()
+    prepared.cache_entry.cache_clear()
 
 
 def numbers(shape: Any, dtype: str = "f4", seed: int = 0) -> Array:

@@ -1,7 +1,7 @@
 """Interop with arrays of other libraries: conversion to native arrays, and of results back.
 
 Native arrays are those of NumPy, CuPy and Dask. Validation raises :class:`NonNativeArray` for any
-other array, and the public function is called again with native arrays (see ``solve/foreign.py``):
+other array, and the public function is called again with native arrays (see ``solve/interop.py``):
 calls of native arrays have no overhead. The type of an array identifies its library, which is never
 imported.
 """

@@ -17,14 +17,13 @@ from mgrec.engines.cuda import launches
 from mgrec.filters.cuda import phases as filters
 from mgrec.grids.sor.cuda import program as relaxation
 from mgrec.signal import lfilter, sosfilt
-from mgrec.solve import local
-from mgrec.solve.replays import preparation
+from mgrec.solve import local, prepared
 
 
 @pytest.fixture
 def recorder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
     yield without_gpu(monkeypatch)
-    for kept in (launches._prepare_cached, preparation._kept, relaxation.prepared_of):
+    for kept in (launches._prepare_cached, prepared.cache_entry, relaxation.prepared_of):
         kept.cache_clear()
 
 

@@ -26,7 +26,7 @@ from mgrec.grids.table.arguments import check_table
 from mgrec.grids.table.cuda import layout, phases, program, table
 from mgrec.grids.table.cuda.layout import Cut
 from mgrec.grids.table.recurrence import Sums
-from mgrec.solve.replays import preparation
+from mgrec.solve import prepared
 
 pytestmark = pytest.mark.extended
 
@@ -75,7 +75,7 @@ def _on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> Iterato
     yield
     program.prepared_of.cache_clear()
     transposition._copying.cache_clear()
-    preparation._kept.cache_clear()
+    prepared.cache_entry.cache_clear()
 
 
 def use(monkeypatch: pytest.MonkeyPatch, blocks: int, shared_bytes: int = 227 * 1024) -> None:
@@ -85,7 +85,7 @@ def use(monkeypatch: pytest.MonkeyPatch, blocks: int, shared_bytes: int = 227 * 
         monkeypatch.setattr(Cut, "blocks", lambda *given: 1)
     monkeypatch.setattr(Device, "current", staticmethod(lambda: device))
     program.prepared_of.cache_clear()
-    preparation._kept.cache_clear()
+    prepared.cache_entry.cache_clear()
 
 
 def draw(shape: tuple[int, ...], dtype: str, seed: int = 0) -> np.ndarray[Any, Any]:
@@ -317,5 +317,5 @@ def test_calls_of_a_kind(compiler: HostCompiler) -> None:
             assert mgrec.summed_area_table(x, axes, out=out) is out
             assert_is_table(np.asarray(out), np.asarray(x))
             out[...] = 0
-    kept = preparation._kept.cache_info()
+    kept = prepared.cache_entry.cache_info()
     assert kept.hits >= 6

@@ -18,8 +18,7 @@ from mgrec import engines as backends
 from mgrec.core.arrays.chunk import Chunk
 from mgrec.core.contract import recurrence as family
 from mgrec.core.contract.kernels import Backend
-from mgrec.solve import local
-from mgrec.solve.replays import preparation
+from mgrec.solve import local, prepared
 from mgrec.tridiagonal.cpu import phases as cpu
 from mgrec.tridiagonal.cuda import line, memory, phases, window
 from mgrec.tridiagonal.ends import Ends
@@ -263,7 +262,7 @@ def test_others_are_solved_with_pivoting(shape: tuple[int, int, int]) -> None:
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The problems that were solved, but for calls of a kind that was solved before."""
-    preparation._kept.cache_clear()
+    prepared.cache_entry.cache_clear()
     solved: list[Any] = []
     solve = local.solve
 

@@ -1,4 +1,4 @@
-"""Calls of short NumPy arrays: those of a kind are prepared once, and nobody can tell."""
+"""Calls of short NumPy arrays are prepared once for each signature, and have the same bits."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ import pytest
 
 import mgrec
 from mgrec.signal import lfilter, sosfilt
-from mgrec.solve import local
-from mgrec.solve.replays import preparation
+from mgrec.solve import local, prepared
 
 
 @pytest.fixture
 def solved(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
-    """The problems that were solved as if each were the first of its kind."""
+    """The problems that were solved without a prepared call."""
     found: list[Any] = []
     solve = local.solve
     monkeypatch.setattr(local, "solve", lambda problem: found.append(problem) or solve(problem))
-    preparation._kept.cache_clear()
+    prepared.cache_entry.cache_clear()
     yield found
-    preparation._kept.cache_clear()
+    prepared.cache_entry.cache_clear()
 
 
 def draw(*shape: int, dtype: str = "f8", seed: int = 0) -> Any:
@@ -113,7 +112,7 @@ def test_later_calls_are_prepared_and_have_the_same_bits(
         assert found is out or is_several or found[0] is out
 
 
-def test_values_are_those_of_each_call(solved: list[Any]) -> None:
+def test_prepared_calls_use_the_values_of_each_call(solved: list[Any]) -> None:
     def loop(s: Any, t: Any, state: float) -> list[float]:
         states = []
         for step in range(10):
@@ -135,7 +134,7 @@ def test_values_are_those_of_each_call(solved: list[Any]) -> None:
         np.testing.assert_array_equal(np.concatenate(parts), lfilter([1.0], [1.0, -0.5], x))
 
 
-KINDS: list[Callable[[], Any]] = [
+SIGNATURES: list[Callable[[], Any]] = [
     lambda: mgrec.linear_recurrence(0.5, x),
     lambda: mgrec.linear_recurrence(1, x),
     lambda: mgrec.linear_recurrence(np.float32(0.5), x),
@@ -161,8 +160,8 @@ KINDS: list[Callable[[], Any]] = [
 
 
 @pytest.mark.extended
-def test_whatever_counts_tells_kinds_apart(solved: list[Any]) -> None:
-    for number, call in enumerate(KINDS):
+def test_calls_of_other_signatures_are_not_prepared(solved: list[Any]) -> None:
+    for number, call in enumerate(SIGNATURES):
         call(), call(), call()
         assert len(solved) == 2 * number + 2
 
@@ -183,7 +182,9 @@ def test_whatever_counts_tells_kinds_apart(solved: list[Any]) -> None:
         lambda: lfilter(x, x, table, zi=draw(3, 40, 9)),
     ],
 )
-def test_what_is_copied_first_is_solved_anew(call: Callable[[], Any], solved: list[Any]) -> None:
+def test_calls_that_copy_operands_are_not_prepared(
+    call: Callable[[], Any], solved: list[Any]
+) -> None:
     wanted = as_bytes(call())
     for count in (2, 3, 4):
         assert as_bytes(call()) == wanted
@@ -191,7 +192,7 @@ def test_what_is_copied_first_is_solved_anew(call: Callable[[], Any], solved: li
 
 
 @pytest.mark.extended
-def test_results_that_are_broadcast_to_many_steps_are_for_all_threads(solved: list[Any]) -> None:
+def test_results_broadcast_to_many_steps_are_not_prepared(solved: list[Any]) -> None:
     rows, columns = draw(300, 1), draw(300)
     for count in (1, 2, 3):
         mgrec.linear_recurrence(rows, columns)
@@ -199,7 +200,7 @@ def test_results_that_are_broadcast_to_many_steps_are_for_all_threads(solved: li
 
 
 @pytest.mark.extended
-def test_numbers_that_a_dtype_does_not_hold_are_refused_in_later_calls_too() -> None:
+def test_prepared_calls_refuse_numbers_that_the_dtype_cannot_hold() -> None:
     whole = np.arange(5, dtype="i1")
     for out in (None, np.empty(5, "i1")):
         for _ in range(3):
@@ -208,7 +209,7 @@ def test_numbers_that_a_dtype_does_not_hold_are_refused_in_later_calls_too() -> 
             mgrec.linear_recurrence(300, whole, out=out)
 
 
-def test_out_of_later_calls_is_checked_as_that_of_the_first(solved: list[Any]) -> None:
+def test_prepared_calls_check_out(solved: list[Any]) -> None:
     w, read_only = np.empty(10), np.empty(10)
     for _ in range(3):
         mgrec.linear_recurrence(y, x, out=w)
@@ -234,7 +235,7 @@ def test_results_of_later_calls_share_no_memory() -> None:
         call(pair[:10], pair[5:15])
 
 
-def test_nothing_of_a_call_is_held(request: pytest.FixtureRequest) -> None:
+def test_prepared_calls_reference_no_array_of_a_call(request: pytest.FixtureRequest) -> None:
     calls: list[Callable[..., Any]] = [
         lambda *given: mgrec.linear_recurrence(*given, initial=given[0][0]),
         lambda *given: mgrec.linear_recurrence(*given, out=np.empty(10)),
@@ -252,7 +253,7 @@ def test_nothing_of_a_call_is_held(request: pytest.FixtureRequest) -> None:
         assert not any(array() is not None for array in held)
 
 
-def test_threads_share_what_is_prepared(solved: list[Any]) -> None:
+def test_threads_share_prepared_calls(solved: list[Any]) -> None:
     def call(k: int) -> Any:
         return mgrec.linear_recurrence(float(k), x, k), lfilter([1.0], [1.0, -0.5], k * x)
 

@@ -1,0 +1,142 @@
+"""Public functions of arrays of other libraries: convert arguments to native arrays, and back."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial, wraps
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from ..core.arrays.interop import FromNative, NonNativeArray, library_of, result_converter
+from ..distributed.expressions import leaves
+from .labelled import solve_labelled
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@runtime_checkable
+class HoldsArrays(Protocol):
+    """An operand that contains arrays, such as a Coefficient."""
+
+    def map_arrays(self, function: Callable[[Any], Any]) -> Any:
+        """Return the operand with `function` applied to its arrays."""
+
+
+def takes_foreign(function: Function, labelled: Callable[..., Any] = solve_labelled) -> Function:
+    """Let a function whose validation raises NonNativeArray take arrays of other libraries.
+
+    `labelled` calls the function with DataArrays, as :func:`.labelled.solve_labelled` does.
+    """
+
+    @wraps(function)
+    def public(*operands: Any, **options: Any) -> Any:
+        try:
+            return function(*operands, **options)
+        except NonNativeArray as error:
+            refusal = error
+        return call_native(function, operands, options, refusal, labelled)
+
+    public.labelled = labelled  # type: ignore[attr-defined]
+    return public  # type: ignore[return-value]
+
+
+def call_native(
+    function: Callable[..., Any],
+    operands: Sequence[Any],
+    options: dict[str, Any],
+    refusal: NonNativeArray,
+    labelled: Callable[..., Any],
+) -> Any:
+    """Call a function with native arrays, and convert its results to the arguments' library.
+
+    Arrays of NumPy and CuPy may be mixed with arrays of one other library.
+
+    Parameters
+    ----------
+    refusal : NonNativeArray
+        The exception of the function for these arguments. It is raised again if no argument that
+        can be converted is such an array.
+    labelled : callable, ``(function, operands, options) -> results``
+        Calls the function if the arrays are DataArrays.
+    """
+    libraries = filter(None, map(library_of, leaves((operands, options))))
+    if {library.name for library in libraries} == {"xarray"}:
+        return labelled(function, operands, options)
+    adapter = Adapter()
+    names = _names(function, len(operands))
+    native = [adapter.to_native(name, x) for name, x in zip(names, operands, strict=True)]
+    count = len(adapter.arrays)
+    native_options = {name: adapter.to_native(name, value) for name, value in options.items()}
+    if not adapter.arrays:
+        raise refusal
+    for library in map(library_of, adapter.arrays):
+        if library and library.cast_list:
+            native = [_cast_list(value, library.cast_list) for value in native]
+            native_options = {k: _cast_list(x, library.cast_list) for k, x in native_options.items()}
+    convert = result_converter(adapter.arrays, adapter.arrays[: count or None])
+    return adapter.from_native(convert, function(*native, **native_options))
+
+
+def _cast_list(value: Any, cast: Callable[[list[Any]], list[Any]]) -> Any:
+    return cast(value) if isinstance(value, list) else value
+
+
+@lru_cache(maxsize=256)
+def _names(function: Callable[..., Any], count: int) -> tuple[str, ...]:
+    """Return the parameters' names of `count` positional arguments, for messages."""
+    names: list[str] = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        is_variadic = parameter.kind is parameter.VAR_POSITIONAL
+        names += [name] * (count if is_variadic else 1)
+    return tuple((names + ["argument"] * count)[:count])
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """Converts the arguments of one call to native arrays, and its results back.
+
+    Attributes
+    ----------
+    arrays : list
+        The converted arrays of other libraries.
+    outs : list of (array, array)
+        Arrays for results: the native array and the caller's array.
+    """
+
+    arrays: list[Any] = field(default_factory=list)
+    outs: list[tuple[Any, Any]] = field(default_factory=list)
+
+    def to_native(self, name: str, value: Any) -> Any:
+        """Return an argument with native arrays; also inside tuples, lists and operands."""
+        if isinstance(value, (tuple, list)):
+            try:
+                items = [self.to_native(name, item) for item in value]
+            except RecursionError:
+                raise TypeError(
+                    f"{name} must be numbers; got a list that contains itself"
+                ) from None
+            return items if isinstance(value, list) else tuple(items)
+        if isinstance(value, HoldsArrays):
+            return value.map_arrays(partial(self.to_native, name))
+        array, library = value, library_of(value)
+        if library is not None:
+            array = library.to_native(name, value, name == "out")
+            self.arrays.append(value)
+        if name == "out":
+            self.outs.append((array, value))
+        return array
+
+    def from_native(self, convert: FromNative, result: Any) -> Any:
+        """Return a result, or a tuple or a list of results, as arrays of the library."""
+        if isinstance(result, (tuple, list)):
+            items = [self.from_native(convert, item) for item in result]
+            return type(result)(*items) if hasattr(result, "_fields") else type(result)(items)
+        if not hasattr(type(result), "__array_ufunc__") or not getattr(result, "ndim", 0):
+            return result
+        for array, out in self.outs:
+            if result is array:
+                if out is not array:
+                    convert(array)  # The library's stream waits for CuPy's.
+                return out
+        return convert(result)
