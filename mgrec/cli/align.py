@@ -13,10 +13,10 @@ from typing import Any, TextIO
 import click
 
 from ..grids.alignment.api import smith_waterman
+from .cluster import bars
 from .failure import EXIT_CODES, BadInput, in_one_line
+from .files import check_output, in_place_when_complete
 from .machine import require
-from .output import check_output, in_place_when_complete
-from .progress import bars
 
 Records = Sequence[tuple[str, str]]
 
@@ -69,7 +69,7 @@ def align(
             counts = f"{len(queries)} and {len(targets)}"
             raise BadInput(f"--pairs wants as many sequences in {a} as in {b}; got {counts}")
         if scoring["matrix"] is None and _are_nucleotides([*queries, *targets]):
-            # A letter that no query has.
+            # Replace N by a letter that no query has.
             targets = [(name, letters.replace("N", "\0")) for name, letters in targets]
         file: Any = sys.stdout
         if out is not None:
@@ -85,12 +85,12 @@ def read(path: Path) -> list[tuple[str, str]]:
     from Bio import SeqIO
 
     suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
-    kind = "fastq" if suffix in (".fastq", ".fq") else "fasta"
+    file_format = "fastq" if suffix in (".fastq", ".fq") else "fasta"
     try:
         with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
-            records = [(each.id, str(each.seq).upper()) for each in SeqIO.parse(file, kind)]
+            records = [(x.id, str(x.seq).upper()) for x in SeqIO.parse(file, file_format)]
     except (OSError, EOFError, ValueError, zlib.error) as error:
-        raise BadInput(f"{path} cannot be read as {kind.upper()}: {error}") from error
+        raise BadInput(f"{path} cannot be read as {file_format.upper()}: {error}") from error
     if not records:
         raise BadInput(f"{path} has no sequences")
     return records
@@ -102,13 +102,13 @@ def _are_nucleotides(records: Records) -> bool:
 
 
 def _write(file: TextIO, groups: Sequence[Any], cigar: bool, scoring: Any) -> None:
-    """Write a line a pair; a group is pairs, or one query and its targets."""
+    """Write one line for each pair. A group is a list of pairs, or one query and its targets."""
     columns = ["query", "target", "score", "query_end", "target_end"]
     columns += ["query_begin", "target_begin", "cigar"] if cigar else []
     file.write("\t".join(columns) + "\n")
-    with bars() as shown:
+    with bars() as progress:
         total = sum(len(targets) for _, targets in groups)
-        bar = shown.add_task("Aligning", total=total, unit="pairs")
+        bar = progress.add_task("Aligning", total=total, unit="pairs")
         for queries, targets in groups:
             queries = list(queries) * (len(targets) // len(queries))
             query_names, query_letters = zip(*queries, strict=True)
@@ -116,14 +116,14 @@ def _write(file: TextIO, groups: Sequence[Any], cigar: bool, scoring: Any) -> No
             rows = _align(list(query_letters), list(target_letters), cigar, scoring)
             for row in zip(query_names, target_names, *rows, strict=True):
                 file.write("\t".join(map(str, row)) + "\n")
-            shown.advance(bar, len(targets))
+            progress.advance(bar, len(targets))
 
 
 def _align(queries: list[str], targets: list[str], cigar: bool, scoring: Any) -> list[Any]:
-    """Return scores, ends and, if they are wanted, begins and CIGARs of pairs."""
+    """Return scores, ends and, if `cigar`, starts and CIGARs of pairs."""
     if not cigar:
-        found = smith_waterman(queries, targets, **scoring)
-        return [found.score, found.query_end + 1, found.target_end + 1]
+        scores = smith_waterman(queries, targets, **scoring)
+        return [scores.score, scores.query_end + 1, scores.target_end + 1]
     paths = smith_waterman(queries, targets, output="alignment", **scoring)
     ends = ("query_end", "target_end", "query_begin", "target_begin")
     positions = [[getattr(path, end) + 1 for path in paths] for end in ends]

@@ -1,4 +1,4 @@
-"""``mgrec bench``: the studies of ``benchmarks/``, of a clone or as they were installed."""
+"""``mgrec bench``: run the studies of ``benchmarks/``, from a clone or an installed package."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _catalogue() -> Sequence[Any]:
 
 
 def _run(module: str, options: Sequence[str], folder: str = "--out") -> int:
-    """Run a module of the package in a process of its own; return its exit code."""
+    """Run a module of the package in a new process, and return its exit code."""
     package = _package()
     for needed in ("jinja2", "markdown_it", "matplotlib", "scipy"):
         require(needed, "bench", "bench")
@@ -81,9 +81,9 @@ def run_studies(names: tuple[str, ...], out: str | None) -> None:
     """
     with in_one_line("results that were written stay"):
         console, failed = Console(stderr=True, highlight=False), []
-        chosen = _chosen(_catalogue(), names, console)
-        for number, entry in enumerate(chosen, 1):
-            console.rule(f"{number} of {len(chosen)}: {entry.name}, about {entry.minutes:g} min")
+        entries = _select(_catalogue(), names, console)
+        for number, entry in enumerate(entries, 1):
+            console.rule(f"{number} of {len(entries)}: {entry.name}, about {entry.minutes:g} min")
             start = time.monotonic()
             if _run(entry.module, ["--out", out] if out else []):
                 failed.append(entry.name)
@@ -92,24 +92,24 @@ def run_studies(names: tuple[str, ...], out: str | None) -> None:
             raise BadInput(f"these studies failed, or say that something is wrong: {failed}")
 
 
-def _chosen(entries: Sequence[Any], names: tuple[str, ...], console: Console) -> list[Any]:
-    """Return the entries of the names, in the order of the list."""
+def _select(entries: Sequence[Any], names: tuple[str, ...], console: Console) -> list[Any]:
+    """Return the entries with these names, in the order of the catalogue."""
     known = [entry.name for entry in entries]
     for name in names:
         if name not in (*known, "all"):
-            near = [k for k in known if name in k] or get_close_matches(name, known)
-            meant = f"did you mean {' or '.join(near)}? " if near else ""
-            raise BadInput(f"there is no study {name!r}; {meant}mgrec bench list shows them")
+            similar = [k for k in known if name in k] or get_close_matches(name, known)
+            hint = f"did you mean {' or '.join(similar)}? " if similar else ""
+            raise BadInput(f"there is no study {name!r}; {hint}mgrec bench list shows them")
     if "all" not in names:
         return [entry for entry in entries if entry.name in names]
-    left_out = [] if gpus() else [entry.name for entry in entries if entry.needs == "gpu"]
-    if left_out:
-        console.print(f"Left out, since there is no GPU: {', '.join(left_out)}")
-    return [entry for entry in entries if entry.name not in left_out]
+    omitted = [] if gpus() else [entry.name for entry in entries if entry.needs == "gpu"]
+    if omitted:
+        console.print(f"Left out, since there is no GPU: {', '.join(omitted)}")
+    return [entry for entry in entries if entry.name not in omitted]
 
 
 def _add(name: str, module: str, folder: str, short_help: str) -> None:
-    """Add a command that hands its options to a module, which documents them by --help."""
+    """Add a command that passes its options to a module, which documents them by --help."""
 
     def run(options: tuple[str, ...]) -> None:
         with in_one_line("results that were written stay"):

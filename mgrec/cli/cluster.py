@@ -1,4 +1,4 @@
-"""Open a cluster by its name: one of this machine, or one that is running."""
+"""Open a cluster by its name, and show progress bars while its workers compute."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ import importlib.util
 import json
 import logging
 import signal
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
 from dask import config
-from distributed import Client, LocalCluster
+from distributed import Client, Future, LocalCluster
 from distributed.comm import connect
 from distributed.security import Security
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from ..distributed.cluster import progress as dask_progress
 from . import signals
 from .failure import BadInput
 from .machine import gpus, require
@@ -29,18 +32,18 @@ HELP = (
 )
 # Seconds in which a scheduler must answer.
 PATIENCE = 10.0
-# Dask (2026.7) gives up for good a worker that is not back 15 s after it was lost.
+# Dask (2026.7) gives up a worker that does not return within 15 s.
 _PATIENT = {"distributed.deploy.lost-worker-timeout": "1 hour"}
 
 
 @contextmanager
 def open_cluster(name: str, workers: int = 1) -> Iterator[Client]:
-    """Yield a client of the cluster (see HELP); one that is started here is closed at the end.
+    """Yield a client of the cluster (see HELP); a cluster that is started here is closed after.
 
-    Certificates for TLS are those of Dask's configuration (``distributed.comm.tls``). Where
-    `workers` is more than 1, wait for that many workers of a cluster that is starting.
+    Certificates for TLS are those of Dask's configuration (``distributed.comm.tls``). If `workers`
+    is more than 1, wait for that number of workers of a running cluster.
     """
-    # Its log would bury the one line that says what went wrong.
+    # Dask's log would hide the one line of a failure.
     config.set({"distributed.logging.distributed": "critical"})
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     if name == "auto":
@@ -64,10 +67,10 @@ def _start(name: str) -> Any:
     options: Any = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
     if name == "local":
         return LocalCluster(**options)
-    found = gpus()
-    if not found:
+    devices = gpus()
+    if not devices:
         raise BadInput("cluster cuda needs an NVIDIA GPU and its driver: nvidia-smi shows none")
-    require("dask_cuda", found[0].extra, "cluster cuda")
+    require("dask_cuda", devices[0].extra, "cluster cuda")
     from dask_cuda import LocalCUDACluster
 
     return LocalCUDACluster(**options)
@@ -75,10 +78,10 @@ def _start(name: str) -> Any:
 
 @contextmanager
 def _signals_held_back() -> Iterator[None]:
-    """Start a cluster without interruption, and keep ctrl-C and SIGHUP from its processes.
+    """Start a cluster without interruption, and block ctrl-C and SIGHUP in its processes.
 
-    A terminal sends these to all processes of a command, and every worker would die with a
-    traceback. Processes inherit what is blocked. Signals that came meanwhile are raised at the end.
+    A terminal sends these to all processes of a command, and each worker would print a traceback.
+    Processes inherit the mask. Deferred signals are raised at the end.
     """
     with signals.held_back():
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
@@ -105,13 +108,13 @@ def _connect(name: str) -> Client:
         # A client that fails to start hangs for 20 s when it is deleted (Dask 2026.7).
         asyncio.run(_greet(address))
         return Client(address, timeout=PATIENCE, set_as_default=False)
-    except Exception as error:  # What is no scheduler may answer anything.
+    except Exception as error:  # Another server may answer anything.
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise BadInput(f"the cluster at {name} cannot be reached: {reason}") from error
 
 
 async def _greet(address: str) -> None:
-    """Raise unless a scheduler answers at an address; a listener may stay silent for good."""
+    """Raise unless a scheduler answers at an address; another server may never answer."""
     options = Security().get_connection_args("client")
     async with asyncio.timeout(2 * PATIENCE):
         comm = await connect(address, timeout=PATIENCE, **options)
@@ -122,3 +125,27 @@ def describe(client: Client) -> tuple[int, int]:
     """Return the numbers of workers and of their threads."""
     threads = client.nthreads().values()
     return len(threads), sum(threads)
+
+
+@contextmanager
+def bars(console: Console | None = None) -> Iterator[Progress]:
+    """Yield progress bars, on standard error by default; a file gets their last state only."""
+    columns = (
+        TextColumn("{task.description:<38}"),
+        BarColumn(bar_width=None),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TextColumn("{task.completed:.3g} {task.fields[unit]}", justify="right"),
+        TimeRemainingColumn(compact=True),
+    )
+    with Progress(*columns, console=console or Console(stderr=True)) as progress:
+        yield progress
+
+
+def follow(
+    client: Client, futures: Sequence[Future], sizes: Sequence[int], progress: Progress, bar: TaskID
+) -> None:
+    """Advance a bar by the size of each finished chunk; raise the exception of a failed one."""
+    with closing(dask_progress.follow(client, futures, sizes)) as finished:
+        for size in finished:
+            progress.advance(bar, size)
+            signals.check()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from .. import __version__
-from . import align, bench, demo, info, solve
+from . import align, bench, demo, machine, solve
 
 __all__ = ["main"]
 
@@ -17,7 +17,7 @@ def main() -> None:
 
 
 for command in (
-    demo.demo, solve.linear, solve.tridiagonal, solve.filter_, solve.sat, align.align, info.info,
+    demo.demo, solve.linear, solve.tridiagonal, solve.filter_, solve.sat, align.align, machine.info,
     bench.bench,
 ):  # fmt: skip
     main.add_command(command)

@@ -1,4 +1,4 @@
-"""``mgrec demo``: a long recurrence over real data, solved, checked, timed and plotted."""
+"""``mgrec demo``: solve, check, time and plot a long recurrence over real data."""
 
 from __future__ import annotations
 
@@ -27,14 +27,13 @@ from ..scans.linear import linear_recurrence
 from . import cluster as clusters
 from . import earth, machine, picture
 from .failure import EXIT_CODES, BadInput, Failure, in_one_line
-from .output import check_output
-from .progress import bars, follow
+from .files import check_output
 
 STEPS_A_CHUNK = 40 * earth.PLACES
 BYTES_A_STEP = 3 * 8  # s and t are read, w is written
-EVERY = 20  # place is shown
+EVERY = 20  # of these places is drawn
 TRIES = 3
-# What fits into half of the memory.
+# At most the number that fits into half of the memory.
 TURNS = max(1, min(earth.PARALLELS, MEMORY_LIMIT // (2 * BYTES_A_STEP * earth.PLACES)))
 
 
@@ -84,7 +83,7 @@ def demo(out: Path, turns: int, cluster: str) -> None:
         check_output(out, overwrite=True)
         with console.status("Measuring how fast this machine copies memory"):
             copy = machine.copy_bandwidth()
-        run = solve_and_verify(earth.MaritimeAir(turns), cluster, console)
+        run = _solve_and_verify(earth.MaritimeAir(turns), cluster, console)
         console.print(_table(run, copy))
         if importlib.util.find_spec("matplotlib") is None:
             command = escape(machine.how_to_add("plot"))
@@ -96,39 +95,37 @@ def demo(out: Path, turns: int, cluster: str) -> None:
             raise Failure("the result is outside its stated error bound: please report this")
 
 
-def solve_and_verify(air: earth.MaritimeAir, cluster: str, console: Console) -> Run:
+def _solve_and_verify(air: earth.MaritimeAir, cluster: str, console: Console) -> Run:
     console.print(f"Opening the cluster: {cluster}")
     with clusters.open_cluster(cluster) as client:
         with console.status("Loading kernels; the first time they are compiled"):
             client.run(_warm_up)
         run = Run(air, *clusters.describe(client))
-        with bars(console) as shown:
-            operands = _load(run, client, shown)
-            futures = _solve(run, client, operands, shown)
-            _verify(run, futures, shown)
+        with clusters.bars(console) as progress:
+            operands = _load(run, client, progress)
+            futures = _solve(run, client, operands, progress)
+            _verify(run, futures, progress)
     return run
 
 
 def _warm_up() -> None:
-    """Compile and load the demo's kernels in the process of a worker."""
+    """Compile and load the kernels of the demo in a worker's process."""
     linear_recurrence(*_halves(da.ones(8192, chunks=2048))).compute(scheduler="sync")
 
 
-def _load(run: Run, client: Client, shown: Progress) -> list[da.Array]:
-    """Load s and t first, so that the time of the solve is measured alone.
+def _load(run: Run, client: Client, progress: Progress) -> list[da.Array]:
+    """Load s and t before the solve, so that the time of the solve excludes it.
 
-    They are one array: a chunk holds both of its steps, so that they lie on one worker.
+    They are one array, so that s and t of a step lie on the same worker.
     """
-    bar = shown.add_task("Loading", total=run.air.steps, unit="steps")
+    bar = progress.add_task("Loading", total=run.air.steps, unit="steps")
     sizes = da.core.normalize_chunks(STEPS_A_CHUNK, (run.air.steps,))[0]
-    chunks = (tuple(2 * size for size in sizes),)
+    name, chunks = f"load-{run.air.turns}", (tuple(2 * size for size in sizes),)
     start = time.perf_counter()
-    series: Any = client.persist(
-        da.map_blocks(
-            _load_chunk, air=run.air, chunks=chunks, name=f"load-{run.air.turns}", meta=np.empty(0)
-        )
+    series = client.persist(
+        da.map_blocks(_load_chunk, air=run.air, chunks=chunks, name=name, meta=np.empty(0))
     )
-    follow(client, futures_of(series), sizes, shown, bar)
+    clusters.follow(client, futures_of(series), sizes, progress, bar)
     run.loading, run.chunks = time.perf_counter() - start, len(sizes)
     return _halves(series)
 
@@ -139,7 +136,10 @@ def _load_chunk(air: earth.MaritimeAir, block_info: Any = None) -> np.ndarray:
 
 
 def _halves(series: da.Array) -> list[da.Array]:
-    """Return s and t as views of the chunks: they fuse into the pack and copy nothing."""
+    """Return s and t as views of the chunks, by tasks that are fused into those of the solve.
+
+    Rows of an array of shape (2, steps) would not be fused.
+    """
     chunks = (tuple(size // 2 for size in series.chunks[0]),)
     return [
         series.map_blocks(_half, k, chunks=chunks, name=f"{name}-{series.name}", meta=np.empty(0))
@@ -151,30 +151,30 @@ def _half(block: np.ndarray, k: int) -> np.ndarray:
     return block.reshape(2, -1)[k]
 
 
-def _solve(run: Run, client: Client, operands: list[da.Array], shown: Progress) -> list[Future]:
+def _solve(run: Run, client: Client, operands: list[da.Array], progress: Progress) -> list[Future]:
     """Compute the chunks of the result several times, each on its worker.
 
-    The best try counts, as of the copy: the first one waits for fresh memory (0.5 of 14 GB/s
-    where this was measured).
+    The first try waits for new memory (0.5 of 14 GB/s where this was measured), so the best counts.
     """
-    bar = shown.add_task(f"Solving, {TRIES} times", total=run.air.steps * TRIES, unit="steps")
+    total = run.air.steps * TRIES
+    bar = progress.add_task(f"Solving, {TRIES} times", total=total, unit="steps")
     futures: list[Future] = []
     for _ in range(TRIES):
         _release(client, futures)
         with get_task_stream(client=client) as stream:
             start = time.perf_counter()
-            solved = client.persist(linear_recurrence(*operands))
-            futures = sorted(futures_of(solved), key=lambda future: future.key[1])
-            follow(client, futures, operands[0].chunks[0], shown, bar)
+            result = client.persist(linear_recurrence(*operands))
+            futures = sorted(futures_of(result), key=lambda future: future.key[1])
+            clusters.follow(client, futures, operands[0].chunks[0], progress, bar)
             run.tries.append(time.perf_counter() - start)
-        del solved
+        del result
         if run.tries[-1] == run.solving:
             run.records = records_of(stream.data)
     return futures
 
 
 def _release(client: Client, futures: list[Future]) -> None:
-    """Release results, and wait until no worker has one: those are not computed again."""
+    """Release results until no worker stores one, since stored results are not computed again."""
     released = [future.key for future in futures]
     futures.clear()
     deadline = time.monotonic() + 30
@@ -184,9 +184,10 @@ def _release(client: Client, futures: list[Future]) -> None:
         time.sleep(0.02)
 
 
-def _verify(run: Run, futures: list[Future], shown: Progress) -> None:
-    """Judge every step; the data are read once more, without the cluster."""
-    bar = shown.add_task("Checking against the sequential loop", total=run.air.steps, unit="steps")
+def _verify(run: Run, futures: list[Future], progress: Progress) -> None:
+    """Check all steps against the loop over data that are read again, without the cluster."""
+    title = "Checking against the sequential loop"
+    bar = progress.add_task(title, total=run.air.steps, unit="steps")
     pieces = []
     for future in futures:
         w = future.result()
@@ -195,7 +196,7 @@ def _verify(run: Run, futures: list[Future], shown: Progress) -> None:
         run.judge.add(s, t, w)
         pieces.append(w.reshape(-1, earth.PLACES)[:, ::EVERY].copy())
         future.release()
-        shown.advance(bar, w.size)
+        progress.advance(bar, w.size)
     run.shown = np.concatenate(pieces)
 
 
@@ -207,25 +208,25 @@ def records_of(stream: Iterable[Mapping[str, Any]]) -> list[Any]:
         for span in task["startstops"]
         if span["action"] == "compute"
     ]
-    lanes = sorted({lane for _, lane, _, _ in tasks})
+    threads = sorted({thread for _, thread, _, _ in tasks})
     first = min((start for _, _, start, _ in tasks), default=0.0)
-    return [(phase, lanes.index(lane), a - first, b - first) for phase, lane, a, b in tasks]
+    return [(phase, threads.index(thread), a - first, b - first) for phase, thread, a, b in tasks]
 
 
 def _table(run: Run, copy: float) -> Table:
     judge, steps = run.judge, run.air.steps
     tries = ", ".join(f"{seconds:.2f}" for seconds in run.tries)
-    spent = {phase: 0.0 for phase in keys.PHASES if phase != "pack"}
+    seconds = {phase: 0.0 for phase in keys.PHASES if phase != "pack"}
     for phase, _, start, stop in run.records:
-        if phase in spent:
-            spent[phase] += stop - start
+        if phase in seconds:
+            seconds[phase] += stop - start
     rate = steps * BYTES_A_STEP / run.solving
     rows = {
         "steps": f"{steps:,}, {run.air.turns:,} times round the Earth, float64",
         "chunks": f"{run.chunks} of {STEPS_A_CHUNK:,} steps",
         "workers": f"{run.workers} with {run.threads} threads in all",
         "time": f"{run.solving:.2f} s, the best of {tries}; loading {run.loading:.2f} s",
-        "of it, by phase": ", ".join(f"{phase} {spent[phase]:.2f} s" for phase in spent),
+        "of it, by phase": ", ".join(f"{phase} {seconds[phase]:.2f} s" for phase in seconds),
         "speed": f"{rate / 1e9:.2f} GB/s, at {BYTES_A_STEP} bytes a step",
         "of copy bandwidth": f"{rate / copy:.0%} of {copy / 1e9:.1f} GB/s",
         "largest error": f"{judge.largest_error:.1e} from the exact result",

@@ -1,10 +1,9 @@
 """The series of ``mgrec demo``: one thread of air, wound round the Earth from pole to pole.
 
-The surface under it is measured: ``earth.npz`` holds land and sea of the GLOBE digital
-elevation model (NOAA National Geophysical Data Center, 1999, 30 arc seconds, public domain),
-every tenth parallel of it, taken as it is: 2,160 parallels of 43,200 places, 93,312,000
-steps. They were read from the mask of the package global-land-mask 1.0.0 (MIT), rows
-5, 15, 25, ..., from 180° W to 180° E, and are kept as the lengths of their runs, sea first.
+``earth.npz`` has land and sea of the GLOBE digital elevation model (NOAA National Geophysical Data
+Center, 1999, 30 arc seconds, public domain): each tenth parallel, 2,160 parallels of 43,200 places,
+93,312,000 steps. They were read from the mask of the package global-land-mask 1.0.0 (MIT), rows
+5, 15, 25, ..., from 180° W to 180° E, and are stored as lengths of their runs, sea first.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import numpy as np
 PARALLELS = 2160
 PLACES = 43_200
 RADIUS = 6371.0  # km
-# Distance after which 1 - 1/e of the air is of the new kind, in km, over sea and over land.
+# Distances in km after which 1 - 1/e of the air has changed, over sea and over land.
 DISTANCES = np.array([500.0, 1000.0])
 
 
@@ -31,8 +30,8 @@ class MaritimeAir:
 
         s_i = exp(-dx_i / L_i),   t_i = 1 - s_i over sea, 0 over land
 
-    At 180° the thread goes on one parallel further south: one recurrence from pole to pole.
-    `turns` is the number of parallels, from 60° N southwards if these are not all.
+    At 180° the thread continues one parallel further south: one recurrence from pole to pole.
+    `turns` is the number of parallels; fewer than all start at 60° N.
 
     Examples
     --------
@@ -57,7 +56,7 @@ class MaritimeAir:
         return 90.0 - (5 + 10 * np.arange(self.first, self.first + self.turns)) / 120
 
     def is_sea(self, start: int, stop: int) -> np.ndarray:
-        """Return whether there is sea at the places of steps from `start` to `stop`."""
+        """Return whether there is sea, for the steps from `start` to `stop`."""
         north = self.first * PLACES
         return is_sea(north + start, north + stop)
 
@@ -66,12 +65,12 @@ class MaritimeAir:
         start, stop, _ = steps.indices(self.steps)
         sea = self.is_sea(start, stop)
         coefficients = np.empty((2, sea.size))
-        # One exponential a parallel and kind of surface, not one a step.
+        # One exponential for each parallel and surface, not for each step.
         for turn in range(start // PLACES, -(-stop // PLACES)):
-            here = slice(max(turn * PLACES - start, 0), (turn + 1) * PLACES - start)
+            part = slice(max(turn * PLACES - start, 0), (turn + 1) * PLACES - start)
             dx = 2 * np.pi * RADIUS / PLACES * np.cos(np.radians(self.latitude()[turn]))
-            coefficients[0, here] = np.where(sea[here], *np.exp(-dx / DISTANCES))
-            coefficients[1, here] = sea[here] * -np.expm1(-dx / DISTANCES[0])
+            coefficients[0, part] = np.where(sea[part], *np.exp(-dx / DISTANCES))
+            coefficients[1, part] = sea[part] * -np.expm1(-dx / DISTANCES[0])
         return coefficients
 
 
@@ -82,7 +81,7 @@ def _ends() -> np.ndarray:
 
 
 def is_sea(start: int, stop: int) -> np.ndarray:
-    """Return whether there is sea at places from `start` to `stop`, counted from the north pole."""
+    """Return whether there is sea, for the places from `start` to `stop` of all parallels."""
     ends = _ends()
     runs = slice(np.searchsorted(ends, start, "right"), np.searchsorted(ends, stop) + 1)
     lengths = np.diff(np.clip(ends[runs], start, stop), prepend=start)

@@ -25,7 +25,6 @@ Exit codes:
   130  interrupted (ctrl-C)
   141  standard output was closed, as by head
   143  terminated (SIGTERM)"""
-
 FULL = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the disk is full",
@@ -34,27 +33,27 @@ FULL = {
 
 
 class Failure(click.ClickException):
-    """A failure that the command shows as one line, or not at all if the message is empty."""
+    """A failure that the command shows as one line, or silently if the message is empty."""
 
     def __init__(self, message: str, exit_code: int = 1) -> None:
         super().__init__(_with_options(" ".join(message.split())))
         self.exit_code = exit_code  # type: ignore[misc]  # of the class in click
 
     def show(self, file: Any = None) -> None:
-        with suppress(OSError):  # a terminal that was closed takes no message
+        with suppress(OSError):  # a terminal that was closed
             if self.message:
                 super().show(file)
 
 
 class BadInput(Failure):
-    """The command line, a file or a cluster is not what it should be."""
+    """The command line, a file or a cluster is invalid."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, 2)
 
 
 def _with_options(message: str) -> str:
-    """Name options as the command does: --method auto where a function says method='auto'."""
+    """Replace parameters by options: --method auto for method='auto'."""
     context = click.get_current_context(silent=True)
     for option in context.command.params if context else ():
         if isinstance(option, click.Option):
@@ -66,17 +65,16 @@ def _with_options(message: str) -> str:
 
 @contextmanager
 def in_one_line(state: str) -> Iterator[None]:
-    """Turn whatever is raised inside into a :class:`Failure`.
+    """Convert all exceptions and signals of the body to a :class:`Failure`.
 
-    `state` says what a failure leaves, such as "w.npy was not written": messages of signals and
-    of full disks end with it.
+    Messages of signals and of full disks end with `state`, such as "w.npy was not written".
     """
     with signals.raised():
         try:
             yield
             sys.stdout.flush()
         except (Exception, KeyboardInterrupt) as error:
-            # After a signal, errors of cleaning up do not count.
+            # A signal comes before errors of the clean-up after it.
             number = signals.first()
             if isinstance(error, KeyboardInterrupt):
                 number = number or signal.SIGINT
@@ -94,7 +92,7 @@ def _is_closed(file: TextIO) -> bool:
     try:
         file.flush()
     except BrokenPipeError:
-        # Python writes the rest of the buffer when it ends, and would complain.
+        # At exit Python writes the remaining buffer, and would report an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), file.fileno())
         return True
     return False
@@ -108,5 +106,5 @@ def _described(error: BaseException, state: str) -> str:
         notes.append("files must lie on a file system that every worker sees, under one path")
     if isinstance(error, (KilledWorker, MemoryError)):
         notes.append("use smaller chunks (--chunk) or more memory a worker")
-    where = f" ({'; '.join(notes)})" if notes else ""
-    return f"computing failed: {type(error).__name__}: {error}{where}"
+    details = f" ({'; '.join(notes)})" if notes else ""
+    return f"computing failed: {type(error).__name__}: {error}{details}"

@@ -1,4 +1,4 @@
-"""What this machine has: packages, processors, memory and GPUs, and its copy bandwidth."""
+"""Packages, processors, memory, GPUs and copy bandwidth of this machine; ``mgrec info``."""
 
 from __future__ import annotations
 
@@ -14,11 +14,24 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import NamedTuple
 
+import click
 import numpy as np
+from distributed.system import MEMORY_LIMIT
 from packaging.requirements import Requirement
+from rich.console import Console
+from rich.markup import escape
 
+from .. import __version__
 from ..engines.cpu.threads import processor_count, split_range
-from .failure import BadInput
+from .failure import BadInput, in_one_line
+
+REQUIRED = ("numpy", "numba", "dask", "distributed")
+OPTIONAL = {
+    "zarr": "zarr", "xarray": "xarray", "scipy": "scipy", "matplotlib": "plot",
+    "biopython": "align", "bokeh": "report",
+}  # fmt: skip
+"""Packages, and the extras that install them."""
+CUPY = ("cupy-cuda12x", "cupy-cuda13x", "cupy")
 
 
 def version_of(package: str) -> str | None:
@@ -30,7 +43,7 @@ def version_of(package: str) -> str | None:
 
 
 def how_to_add(extra: str) -> str:
-    """Return the command that installs the packages of an extra; no index need have mgrec."""
+    """Return the command that installs the packages of an extra, which works without an index."""
     known = map(Requirement, (requires("mgrec") or ()) if version_of("mgrec") else ())
     packages = [
         str(package).partition(";")[0].strip()
@@ -47,7 +60,7 @@ def require(module: str, extra: str, what: object) -> None:
 
 
 class Gpu(NamedTuple):
-    """A CUDA GPU as its driver describes it: name, MiB of memory, driver version."""
+    """A CUDA GPU: its name, MiB of memory, and driver version."""
 
     name: str
     memory: int
@@ -55,12 +68,12 @@ class Gpu(NamedTuple):
 
     @property
     def extra(self) -> str:
-        """The extra of mgrec that this driver can run: CUDA 13 needs release 580."""
+        """The extra of mgrec for this driver: CUDA 13 needs release 580."""
         return "cuda13" if int(self.driver.split(".")[0]) >= 580 else "cuda12"
 
 
 def gpus() -> list[Gpu]:
-    """Return the GPUs that NVIDIA's driver shows; none where there is no driver."""
+    """Return the GPUs that nvidia-smi lists."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return []
@@ -83,9 +96,9 @@ def processor_name() -> str:
 
 
 def copy_bandwidth(size: int = 256 << 20, repeats: int = 6) -> float:
-    """Measure bytes read and written together, a second, by all threads, in the best of copies.
+    """Return the bytes a second, read and written together, of the best of several copies.
 
-    `size` is in bytes, a multiple of 8: larger than the caches of most processors.
+    All threads copy `size` bytes, a multiple of 8: more than most caches store.
     """
     source, target = np.ones(size // 8), np.zeros(size // 8)
     pieces, seconds = [slice(*ends) for ends in split_range(source.size, processor_count())], []
@@ -95,3 +108,46 @@ def copy_bandwidth(size: int = 256 << 20, repeats: int = 6) -> float:
             list(pool.map(lambda piece: np.copyto(target[piece], source[piece]), pieces))
             seconds.append(time.perf_counter() - start)
     return 2 * size / min(seconds)
+
+
+@click.command("info", short_help="Versions, devices, memory bandwidth, what is missing.")
+def info() -> None:
+    """Say what is installed, what this machine can do, and what would add the rest."""
+    console = Console()
+    with in_one_line("nothing was changed"):
+        devices = gpus()
+        with console.status("Measuring how fast memory is copied"):
+            copy = copy_bandwidth()
+        cupy = [f"{package} {version_of(package)}" for package in CUPY if version_of(package)]
+        rows = {"mgrec": __version__, "python": platform.python_version()}
+        rows |= {package: version_of(package) or "not installed" for package in REQUIRED}
+        for package, extra in OPTIONAL.items():
+            rows[package] = version_of(package) or f"missing: {how_to_add(extra)}"
+        rows |= {
+            "processor": f"{processor_name()}, {processor_count()} to use",
+            "memory": f"{MEMORY_LIMIT / 2**30:.1f} GiB to use",
+            "copy bandwidth": f"{copy / 1e9:.1f} GB/s read and written",
+        }
+        for k, gpu in enumerate(devices):
+            rows[f"GPU {k}"] = f"{gpu.name}, {gpu.memory} MiB, driver {gpu.driver}"
+        rows |= {
+            "backend cpu": f"numba {version_of('numba')}: NumPy, Dask of NumPy",
+            "backend cuda": f"{(cupy or ['no CuPy'])[0]}: CuPy, Dask of CuPy",
+            "GPUs": for_gpus(devices),
+        }
+        for name, value in rows.items():
+            console.print(f"[bold]{name:<15}[/] {escape(value)}", soft_wrap=True, highlight=False)
+
+
+def for_gpus(devices: list[Gpu]) -> str:
+    """Return the packages that these GPUs need, and the command that installs them."""
+    if not devices:
+        return (
+            "none: no NVIDIA driver answers (nvidia-smi). On a machine with one, CuPy and "
+            f"dask-cuda are added by {how_to_add('cuda13')}, or the extra cuda12"
+        )
+    missing = [] if any(map(version_of, CUPY)) else ["CuPy"]
+    missing += [] if version_of("dask-cuda") else ["dask-cuda"]
+    if missing:
+        return f"missing {' and '.join(missing)}: {how_to_add(devices[0].extra)}"
+    return "CuPy and dask-cuda are installed"

@@ -1,4 +1,4 @@
-"""The picture of ``mgrec demo``; the only file that draws."""
+"""The picture of ``mgrec demo``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..distributed.tasks import keys
-from .output import in_place_when_complete
+from .files import in_place_when_complete
 
 if TYPE_CHECKING:
     from .demo import Run
@@ -31,7 +31,7 @@ PROFILE = 48.0  # degrees north: Brittany, the Alps, the steppe, Sakhalin, Newfo
 
 
 def draw(run: Run, path: Path) -> None:
-    """Draw input, result, a profile and the task stream of a demo."""
+    """Draw result, input, a profile and the task stream of a demo."""
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -39,16 +39,16 @@ def draw(run: Run, path: Path) -> None:
     with rc_context(STYLE):
         figure = Figure(figsize=(12, 11.4), layout="constrained")
         FigureCanvasAgg(figure)
-        lines = figure.add_gridspec(3, 2, height_ratios=(6.2, 2.5, 1.9))
+        grid = figure.add_gridspec(3, 2, height_ratios=(6.2, 2.5, 1.9))
         title = f"How far does the sea reach into the land?  {run.air.steps:,} steps in "
         title += f"{run.solving:.2f} s"
         figure.suptitle(title, x=0.012, ha="left", fontsize=15, fontweight="bold")
         sea = run.air.is_sea(0, run.air.steps).reshape(run.air.turns, -1)
         sea = sea[:, :: sea.shape[1] // run.shown.shape[1]]
-        _result(figure, figure.add_subplot(lines[0, :]), run, sea)
-        _input(figure.add_subplot(lines[1, 0]), run, sea)
-        _profile(figure.add_subplot(lines[1, 1]), run, sea)
-        _task_stream(figure.add_subplot(lines[2, :]), run)
+        _result(figure, figure.add_subplot(grid[0, :]), run, sea)
+        _input(figure.add_subplot(grid[1, 0]), run, sea)
+        _profile(figure.add_subplot(grid[1, 1]), run, sea)
+        _task_stream(figure.add_subplot(grid[2, :]), run)
         with in_place_when_complete(path) as part:
             figure.savefig(part, dpi=140, format="png")
 
@@ -120,15 +120,15 @@ def _profile(axes: Any, run: Run, sea: np.ndarray) -> None:
 def _task_stream(axes: Any, run: Run) -> None:
     from matplotlib.patches import Patch
 
-    for phase, lane, start, stop in run.records:
-        # A propagation takes a fraction of a millisecond: it is drawn as a tick.
+    for phase, thread, start, stop in run.records:
+        # A propagation takes a fraction of a millisecond: an edge makes it visible.
         edge = 1.2 if phase == "propagate" else 0
         colour = COLOURS.get(phase, COLOURS["pack"])
-        axes.broken_barh([(start, stop - start)], (lane + 0.1, 0.8), color=colour, linewidth=edge)
-    lanes = 1 + max((lane for _, lane, _, _ in run.records), default=0)
-    axes.set_yticks(np.arange(lanes) + 0.5, [f"thread {k + 1}" for k in range(lanes)])
+        axes.broken_barh([(start, stop - start)], (thread + 0.1, 0.8), color=colour, linewidth=edge)
+    threads = 1 + max((thread for _, thread, _, _ in run.records), default=0)
+    axes.set_yticks(np.arange(threads) + 0.5, [f"thread {k + 1}" for k in range(threads)])
     end = max((stop for *_, stop in run.records), default=1)
-    axes.set(xlim=(0, end), ylim=(lanes, 0), xlabel="seconds")
+    axes.set(xlim=(0, end), ylim=(threads, 0), xlabel="seconds")
     axes.tick_params(length=2, labelsize=8)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.legend(

@@ -1,6 +1,6 @@
 """Signals that stop a command: ctrl-C, SIGTERM of a batch system, SIGHUP of a closed terminal.
 
-Handlers belong to the whole process: they are installed only while a command runs.
+Handlers belong to the whole process, so they are installed only while a command runs.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-_NAMED = {"SIGINT": "interrupted", "SIGTERM": "terminated", "SIGHUP": "hung up"}
-WORDS = {signal.Signals[name]: _NAMED[name] for name in _NAMED if hasattr(signal, name)}
-"""Signals that stop the command, and the words that say so."""
+_NAMES = {"SIGINT": "interrupted", "SIGTERM": "terminated", "SIGHUP": "hung up"}
+WORDS = {signal.Signals[name]: _NAMES[name] for name in _NAMES if hasattr(signal, name)}
+"""Signals that stop the command, and the words for them in messages."""
 
-_arrived: list[int] = []
-_held = threading.Event()
+_received: list[int] = []
+_is_deferred = threading.Event()
 
 
 @contextmanager
 def raised() -> Iterator[None]:
-    """Raise KeyboardInterrupt for each of these signals, so that the command cleans up.
+    """Raise KeyboardInterrupt for each signal, so that the command cleans up.
 
     SIGTERM and SIGHUP stay ignored if they were, as after ``nohup``.
     """
@@ -35,42 +35,40 @@ def raised() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler or signal.SIG_DFL)
-        _arrived.clear()
+        _received.clear()
 
 
 def _stop(number: int, frame: Any) -> None:
-    # A closed terminal sends SIGHUP more than once: cleaning up goes on. Ctrl-C stops it.
-    is_wanted = not _arrived or number == signal.SIGINT
-    _arrived.append(number)
+    # A closed terminal sends SIGHUP several times, which must not stop the clean-up. Ctrl-C does.
+    may_stop = not _received or number == signal.SIGINT
+    _received.append(number)
     while frame is not None:
-        # Python prints and drops what is raised here.
+        # Python prints and drops exceptions that are raised in these functions.
         if frame.f_code.co_name in ("_gc_callback", "__del__"):
             return
         frame = frame.f_back
-    if is_wanted and not _held.is_set():
+    if may_stop and not _is_deferred.is_set():
         raise KeyboardInterrupt
 
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Let the body finish: signals are only remembered."""
-    was_held = _held.is_set()
-    _held.set()
+    """Defer signals until the body has finished."""
+    was_deferred = _is_deferred.is_set()
+    _is_deferred.set()
     try:
         yield
     finally:
-        if not was_held:
-            _held.clear()
+        if not was_deferred:
+            _is_deferred.clear()
 
 
 def first() -> signal.Signals | None:
-    return signal.Signals(_arrived[0]) if _arrived else None
+    """Return the first signal that the command received."""
+    return signal.Signals(_received[0]) if _received else None
 
 
 def check() -> None:
-    """Raise KeyboardInterrupt if a signal came that was held back or dropped.
-
-    Python drops what is raised in a callback of the garbage collector, and distributed has one.
-    """
-    if _arrived:
+    """Raise KeyboardInterrupt if a signal was deferred, or dropped by the garbage collector."""
+    if _received:
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""``mgrec linear``, ``tridiagonal``, ``filter`` and ``sat``: from arrays in files to a file."""
+"""``mgrec linear``, ``tridiagonal``, ``filter`` and ``sat``: solve arrays in files to a file."""
 
 from __future__ import annotations
 
@@ -28,8 +28,6 @@ from . import cluster as clusters
 from . import files
 from .failure import EXIT_CODES, BadInput, in_one_line
 from .machine import require
-from .output import check_output, in_place_when_complete
-from .progress import bars, follow
 
 EPILOG = f"""Arrays are .npy files, .zarr stores, arrays within these (weather.zarr/rain), or URLs
 of zarr stores. They are read, and the output is written, chunk by chunk: none has to fit into
@@ -40,7 +38,7 @@ all paths must lie on a file system that every worker sees.
 
 
 class Operand(click.ParamType):  # type: ignore[type-arg]  # of click 8.5
-    """A number, which may be negative, or an array in a file, which is opened."""
+    """A number, which may be negative, or an array in a file."""
 
     name = "number or file"
 
@@ -54,7 +52,7 @@ class Operand(click.ParamType):  # type: ignore[type-arg]  # of click 8.5
 
 
 def command(name: str, unit: str, short_help: str) -> Callable[[Any], click.Command]:
-    """Make a command of a function, with the options that all of these have."""
+    """Turn a function into a command with the options that all commands of this file have."""
     path = click.Path(path_type=Path)
     length = f"{unit.capitalize()} a chunk along the axis [default: about 32 MiB]."
     page = "An HTML page of what the workers did and when (needs bokeh)."
@@ -192,19 +190,19 @@ def solve(
     out: Path, chunk: int | None, overwrite: bool, report: Path | None, cluster: str,
     **options: Any,
 ) -> None:  # fmt: skip
-    """Compute a function of operands into `out`, and print its speed in `unit` a second.
+    """Write a function of operands to `out`, and print the speed in `unit` a second.
 
-    `chunk` is the length of chunks along the axes `along`. Compiling recurrences along an axis is
-    not part of the time.
+    `chunk` is the chunk length along the axes `along`. The time excludes compilation, except for
+    grids.
     """
     with in_one_line(f"{out} was not written"), ExitStack() as stack:
         if out.suffix not in (".npy", ".zarr"):
             raise BadInput(f"{out} must end in .npy or .zarr")
         if out.suffix == ".zarr":
             require("zarr", "zarr", out)
-        check_output(out, overwrite)
+        files.check_output(out, overwrite)
         if report is not None:
-            check_output(report, overwrite=True)
+            files.check_output(report, overwrite=True)
             require("bokeh", "report", "--report")
         arrays = [operand for operand in operands if _is_file(operand)]
         ndim = max((len(array.shape) for array in arrays), default=0)
@@ -214,15 +212,15 @@ def solve(
         with _as_messages():
             loaded = [files.lazy(x, lengths) if _is_file(x) else x for x in operands]
             w = function(*loaded, **options)
-            # Operands in unlike chunks are cut at the borders of all; a store has regular chunks.
+            # Operands in different chunks are rechunked; the chunks of a store must be regular.
             w = w.rechunk(tuple(max(1, sizes[0]) for sizes in w.chunks))
-        # The cluster is closed before the file is moved or removed: its workers have it open.
-        part = stack.enter_context(in_place_when_complete(out, overwrite))
+        # Close the cluster before the file is moved or removed: its workers have it open.
+        part = stack.enter_context(files.in_place_when_complete(out, overwrite))
         target = files.create(part, w)
-        page = report and stack.enter_context(in_place_when_complete(report))
+        page = report and stack.enter_context(files.in_place_when_complete(report))
         client = stack.enter_context(clusters.open_cluster(cluster))
         status = Console(stderr=True).status("Loading kernels; the first time they are compiled")
-        with status, suppress(TypeError):  # of grids, and of several recurrences in one call
+        with status, suppress(TypeError):  # for grids, and for several recurrences in one call
             client.run(_is_file, None)  # a worker imports this module
             warm_up(function, *loaded, client=client, **options)
         if page:
@@ -242,7 +240,7 @@ def _is_file(operand: Any) -> bool:
 
 @contextmanager
 def _as_messages() -> Iterator[None]:
-    """Show warnings in one line each, and raise what is wrong with arguments as BadInput."""
+    """Show each warning in one line, and convert errors of arguments to BadInput."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", UserWarning)
@@ -255,20 +253,20 @@ def _as_messages() -> Iterator[None]:
 
 
 def fill(target: Any, w: da.Array, client: Client, title: str, unit: str = "steps") -> float:
-    """Compute an array into a file that is there, chunk by chunk; return the seconds it took."""
+    """Compute an array into an existing file, chunk by chunk; return the seconds."""
     written = w.map_blocks(
         _write_block, target=target, chunks=tuple((1,) * len(lengths) for lengths in w.chunks),
         meta=np.empty((0,) * w.ndim, np.int64),
     )  # fmt: skip
-    with bars() as shown:
-        bar = shown.add_task(title, total=w.size, unit=unit)
+    with clusters.bars() as progress:
+        bar = progress.add_task(title, total=w.size, unit=unit)
         start = time.perf_counter()
         futures = futures_of(client.persist(written))
-        follow(client, futures, steps_of(w, futures), shown, bar)
+        clusters.follow(client, futures, steps_of(w, futures), progress, bar)
         return time.perf_counter() - start
 
 
 def _write_block(block: Any, target: Any, block_info: Any = None) -> np.ndarray:
-    """Write a chunk to its place in the file; return its number of steps in its stead."""
-    target[tuple(slice(*ends) for ends in block_info[0]["array-location"])] = block
+    """Write a chunk to the file; return the number of its steps."""
+    target[tuple(slice(*bounds) for bounds in block_info[0]["array-location"])] = block
     return np.full((1,) * block.ndim, block.size)

@@ -7,8 +7,8 @@ import stat
 
 import pytest
 
-from mgrec.cli import failure, output
-from mgrec.cli.output import check_output, in_place_when_complete
+from mgrec.cli import failure, files
+from mgrec.cli.files import check_output, in_place_when_complete
 
 
 def make_folder(path, text):
@@ -73,11 +73,11 @@ def test_a_signal_while_it_gets_its_name_comes_too_late(tmp_path, name, make, mo
 
 @pytest.mark.parametrize(("name", "make"), KINDS)
 def test_a_second_ctrl_c_does_not_keep_the_part(tmp_path, name, make, monkeypatch):
-    def signalled(path, remove=output._remove):
+    def signalled(path, remove=files._remove):
         signal.raise_signal(signal.SIGINT)
         remove(path)
 
-    monkeypatch.setattr(output, "_remove", signalled)
+    monkeypatch.setattr(files, "_remove", signalled)
     stopped = failure.in_one_line("nothing")
     with (
         pytest.raises(failure.Failure),

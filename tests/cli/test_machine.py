@@ -10,7 +10,7 @@ from importlib.metadata import version
 import pytest
 
 from mgrec import __version__
-from mgrec.cli import info, machine
+from mgrec.cli import machine
 
 
 def test_it_tells_versions_devices_and_bandwidth(mgrec, monkeypatch):
@@ -25,7 +25,8 @@ def test_it_tells_versions_devices_and_bandwidth(mgrec, monkeypatch):
 
 
 def test_a_package_that_is_missing_is_told_with_what_adds_it(mgrec, monkeypatch):
-    monkeypatch.setattr(info, "version_of", lambda package: None)
+    installed = {"mgrec": __version__}
+    monkeypatch.setattr(machine, "version_of", installed.get)
     monkeypatch.setattr(machine, "copy_bandwidth", lambda: 1e9)
     output = mgrec("info").output
     for package in ("zarr", "xarray", "matplotlib", "bokeh", "scipy", "biopython"):
@@ -49,8 +50,9 @@ def test_packages_of_an_extra_are_named_whether_or_not_an_index_has_mgrec(monkey
     ],
 )
 def test_what_a_gpu_needs(monkeypatch, driver, present, told):
-    monkeypatch.setattr(info, "version_of", lambda package: "1" if package in present else None)
-    assert re.search(told, info.for_gpus([machine.Gpu("H100", 81559, driver)]))
+    installed = dict.fromkeys((*present, "mgrec"), "1")
+    monkeypatch.setattr(machine, "version_of", installed.get)
+    assert re.search(told, machine.for_gpus([machine.Gpu("H100", 81559, driver)]))
 
 
 @pytest.mark.parametrize(
