@@ -1,1 +1,1 @@
-"""What the documentation adds to Sphinx."""
+"""Extensions of Sphinx for the documentation."""

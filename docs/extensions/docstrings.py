@@ -1,4 +1,4 @@
-"""Prepare docstrings for Sphinx: keep formulas, and move citations out of summaries."""
+"""Prepare docstrings for Sphinx: escape formulas, and move citations out of summaries."""
 
 import re
 from itertools import groupby
@@ -13,7 +13,7 @@ def setup(app: Any) -> dict[str, bool]:
     app.setup_extension("sphinx.ext.autodoc")
     # Before numpydoc (500), which renames citations; and after it.
     app.connect("autodoc-process-docstring", _cite_below, priority=400)
-    app.connect("autodoc-process-docstring", _keep_bars, priority=900)
+    app.connect("autodoc-process-docstring", _escape_formulas, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
@@ -28,7 +28,7 @@ def _cite_below(
         lines[:end] = [*summary, "", f"See {', '.join(cited)}."]
 
 
-def _keep_bars(
+def _escape_formulas(
     _app: Any, _what: str, _name: str, _object: Any, _options: Any, lines: list[str]
 ) -> None:
     """Keep the lines of formulas apart, and escape ``|s_i|``, which is not a substitution."""

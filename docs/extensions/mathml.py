@@ -1,4 +1,4 @@
-"""Formulas as MathML, which browsers show without a script from elsewhere."""
+"""Render formulas as MathML, which browsers show without an external script."""
 
 from typing import Any
 

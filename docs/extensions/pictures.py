@@ -1,4 +1,4 @@
-"""How the pictures of the gallery look."""
+"""Style of the pictures in the gallery."""
 
 from typing import Any
 

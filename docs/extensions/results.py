@@ -19,7 +19,7 @@ from sphinx.util.docutils import SphinxDirective, SphinxRole
 from benchmarks.published.rows import Result, newest
 
 _RATES = {"fraction", "call fraction", "efficiency", "GCUPS", "GCUPS in a row", "times"}
-"""Values of which more is better; less is better for all others."""
+"""Values of which more is better. Of all others less is better."""
 
 
 def setup(app: Any) -> dict[str, bool]:
@@ -41,7 +41,7 @@ def shown(value: float | None) -> str:
 
 def _pairs(text: str) -> list[tuple[str, str]]:
     """Parse ``name → heading; name`` into pairs of a name and its heading."""
-    pairs = [[part.strip() for part in each.split(" → ", 1)] for each in text.split(";")]
+    pairs = [[part.strip() for part in pair.split(" → ", 1)] for pair in text.split(";")]
     return [(pair[0], pair[-1]) for pair in pairs]
 
 
@@ -68,14 +68,14 @@ class Table(SphinxDirective):
         pattern = re.compile(self.options.get("cases", "(.*)"))
         cases = dict.fromkeys(row.case for row in result.rows if pattern.fullmatch(row.case))
         columns = self._columns(result, set(cases))
-        lines = {case: [_cell(result, case, *names) for _, *names in columns] for case in cases}
-        kept = {case: line for case, line in lines.items() if any(line)}
-        for (head, *_), *cells in zip(columns, *kept.values(), strict=True):
+        rows = {case: [_cell(result, case, *names) for _, *names in columns] for case in cases}
+        rows = {case: row for case, row in rows.items() if any(row)}
+        for (heading, *_), *cells in zip(columns, *rows.values(), strict=True):
             if not any(cells):
-                raise LookupError(f"{result.path.name} has no number for the column {head!r}")
-        heads = ["", *(head for head, *_ in columns)]
-        body = [[_name(pattern, case), *map(shown, line)] for case, line in kept.items()]
-        return [_caption(result), _built(heads, body)]
+                raise LookupError(f"{result.path.name} has no number for the column {heading!r}")
+        headings = ["", *(heading for heading, *_ in columns)]
+        body = [[_name(pattern, case), *map(shown, row)] for case, row in rows.items()]
+        return [_caption(result), _build_table(headings, body)]
 
     def _columns(self, result: Result, cases: set[str]) -> list[tuple[str, str, str]]:
         """Return the heading, the candidates and the value of each column."""
@@ -114,16 +114,16 @@ def _caption(result: Result) -> nodes.paragraph:
     return nodes.paragraph("", "", *parts, classes=["source"])
 
 
-def _built(heads: list[str], body: list[list[str]]) -> nodes.container:
+def _build_table(headings: list[str], body: list[list[str]]) -> nodes.container:
     group = nodes.tgroup(cols=len(heads))
-    group += [nodes.colspec(colwidth=1) for _ in heads]
-    group += nodes.thead("", _line(heads))
-    group += nodes.tbody("", *(_line(line) for line in body))
+    group += [nodes.colspec(colwidth=1) for _ in headings]
+    group += nodes.thead("", _build_row(headings))
+    group += nodes.tbody("", *(_build_row(cells) for cells in body))
     table = nodes.table("", group, classes=["results"])
     return nodes.container("", table, classes=["wide"])
 
 
-def _line(cells: list[str]) -> nodes.row:
+def _build_row(cells: list[str]) -> nodes.row:
     entries = [nodes.entry("", nodes.paragraph(text=cell)) for cell in cells]
     return nodes.row("", *entries)
 

