@@ -1,4 +1,4 @@
-"""The command ``mgrec``; a signal ends it in one line, also while its imports run."""
+"""The command ``mgrec``. A signal ends it with one line, even during its imports."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ def main() -> None:
     for number in WORDS:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _stop)
-    # Imports of a second or more, during which the handlers stand already.
+    # These imports take a second or more; the handlers are installed before.
     from .cli.command import main as command
 
     try:
         command(prog_name="mgrec")
     finally:
-        # CPython notes a KeyboardInterrupt that passes through an exec() of text, such as that of a
-        # dataclass in an import, and would end the process by SIGINT although click has caught it.
-        # The next exec() clears the note.
+        # If a KeyboardInterrupt passes through exec(), as in the import of a dataclass, CPython
+        # ends the process by SIGINT although click has caught it. Another exec() prevents that.
         exec("")
 
 
 def _stop(number: int, frame: object) -> None:
-    # There is nothing to clean up, and an exception may be lost in an import.
+    # Nothing needs cleaning up, and an import may drop an exception.
     try:
         os.write(2, f"Error: {WORDS[signal.Signals(number)]}\n".encode())
     finally:

@@ -81,13 +81,13 @@ class Report:
             f"{'':9}    G     T         P  predicted ms  measured ms  of the floor  transposed ms"
         )
         ranked = sorted(self.measurements, key=lambda measurement: measurement.rearranged)
-        return "\n".join([header, *map(self._line, ranked)])
+        return "\n".join([header, *map(self._format, ranked)])
 
     def __rich__(self) -> str:
         title, table = str(self).split("\n", 1)
         return f"[bold]{title}[/bold]\n{table}"
 
-    def _line(self, measured: Measurement) -> str:
+    def _format(self, measured: Measurement) -> str:
         configuration = measured.configuration
         mark = "policy" if configuration == self.predicted else ""
         mark = "best" if measured == self.best else mark

@@ -115,7 +115,7 @@ def _caption(result: Result) -> nodes.paragraph:
 
 
 def _build_table(headings: list[str], body: list[list[str]]) -> nodes.container:
-    group = nodes.tgroup(cols=len(heads))
+    group = nodes.tgroup(cols=len(headings))
     group += [nodes.colspec(colwidth=1) for _ in headings]
     group += nodes.thead("", _build_row(headings))
     group += nodes.tbody("", *(_build_row(cells) for cells in body))

@@ -15,7 +15,7 @@ import click
 from ..grids.alignment.api import smith_waterman
 from .cluster import bars
 from .failure import EXIT_CODES, BadInput, in_one_line
-from .files import check_output, in_place_when_complete
+from .files import check_output, replaced_when_complete
 from .machine import require
 
 Records = Sequence[tuple[str, str]]
@@ -73,7 +73,7 @@ def align(
             targets = [(name, letters.replace("N", "\0")) for name, letters in targets]
         file: Any = sys.stdout
         if out is not None:
-            part = stack.enter_context(in_place_when_complete(out, overwrite))
+            part = stack.enter_context(replaced_when_complete(out, overwrite))
             file = stack.enter_context(part.open("w"))
         groups = [(queries, targets)] if pairs else [([query], targets) for query in queries]
         _write(file, groups, cigar, scoring)

@@ -77,7 +77,7 @@ def list_studies() -> None:
 def run_studies(names: tuple[str, ...], out: str | None) -> None:
     """Run the named studies one after the other; "all" are those that this machine can run.
 
-    A study that fails does not end the others; the exit code tells.
+    A study that fails does not end the others, and sets the exit code.
     """
     with in_one_line("results that were written stay"):
         console, failed = Console(stderr=True, highlight=False), []

@@ -51,7 +51,7 @@ def open_cluster(name: str, workers: int = 1) -> Iterator[Client]:
     with ExitStack() as stack:
         if name in ("local", "cuda"):
             stack.enter_context(config.set(_PATIENT))
-            with _signals_held_back():
+            with _signals_blocked():
                 cluster = stack.enter_context(_start(name))
             yield stack.enter_context(Client(cluster, set_as_default=False))
             return
@@ -77,13 +77,13 @@ def _start(name: str) -> Any:
 
 
 @contextmanager
-def _signals_held_back() -> Iterator[None]:
+def _signals_blocked() -> Iterator[None]:
     """Start a cluster without interruption, and block ctrl-C and SIGHUP in its processes.
 
     A terminal sends these to all processes of a command, and each worker would print a traceback.
     Processes inherit the mask. Deferred signals are raised at the end.
     """
-    with signals.held_back():
+    with signals.deferred():
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
         # Its start would unblock ctrl-C in the thread that starts the workers (Python 3.11).
         resource_tracker.ensure_running()

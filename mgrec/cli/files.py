@@ -185,7 +185,7 @@ def _is_array(folder: Path) -> bool:
 
 
 @contextmanager
-def in_place_when_complete(path: Path, overwrite: bool = True) -> Iterator[Path]:
+def replaced_when_complete(path: Path, overwrite: bool = True) -> Iterator[Path]:
     """Yield the path of an empty temporary file, or folder for .zarr, that the body fills.
 
     It is renamed to `path` if the body succeeds, and removed otherwise. It gets the mode, and if
@@ -208,10 +208,10 @@ def in_place_when_complete(path: Path, overwrite: bool = True) -> Iterator[Path]
             with file.open("rb") as opened:
                 os.fsync(opened.fileno())
         # A signal that arrives now is too late.
-        with signals.held_back():
+        with signals.deferred():
             _replace(part, target) if overwrite else _take_name(part, target)
     except BaseException:
-        with signals.held_back():
+        with signals.deferred():
             _remove(part)
         raise
 

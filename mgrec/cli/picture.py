@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..distributed.tasks import keys
-from .files import in_place_when_complete
+from .files import replaced_when_complete
 
 if TYPE_CHECKING:
     from .demo import Run
@@ -49,7 +49,7 @@ def draw(run: Run, path: Path) -> None:
         _input(figure.add_subplot(grid[1, 0]), run, sea)
         _profile(figure.add_subplot(grid[1, 1]), run, sea)
         _task_stream(figure.add_subplot(grid[2, :]), run)
-        with in_place_when_complete(path) as part:
+        with replaced_when_complete(path) as part:
             figure.savefig(part, dpi=140, format="png")
 
 

@@ -52,7 +52,7 @@ def _stop(number: int, frame: Any) -> None:
 
 
 @contextmanager
-def held_back() -> Iterator[None]:
+def deferred() -> Iterator[None]:
     """Defer signals until the body has finished."""
     was_deferred = _is_deferred.is_set()
     _is_deferred.set()

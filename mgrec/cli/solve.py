@@ -215,9 +215,9 @@ def solve(
             # Operands in different chunks are rechunked; the chunks of a store must be regular.
             w = w.rechunk(tuple(max(1, sizes[0]) for sizes in w.chunks))
         # Close the cluster before the file is moved or removed: its workers have it open.
-        part = stack.enter_context(files.in_place_when_complete(out, overwrite))
+        part = stack.enter_context(files.replaced_when_complete(out, overwrite))
         target = files.create(part, w)
-        page = report and stack.enter_context(files.in_place_when_complete(report))
+        page = report and stack.enter_context(files.replaced_when_complete(report))
         client = stack.enter_context(clusters.open_cluster(cluster))
         status = Console(stderr=True).status("Loading kernels; the first time they are compiled")
         with status, suppress(TypeError):  # for grids, and for several recurrences in one call

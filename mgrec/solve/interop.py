@@ -73,7 +73,9 @@ def call_native(
     for library in map(library_of, adapter.arrays):
         if library and library.cast_list:
             native = [_cast_list(value, library.cast_list) for value in native]
-            native_options = {k: _cast_list(x, library.cast_list) for k, x in native_options.items()}
+            native_options = {
+                k: _cast_list(x, library.cast_list) for k, x in native_options.items()
+            }
     convert = result_converter(adapter.arrays, adapter.arrays[: count or None])
     return adapter.from_native(convert, function(*native, **native_options))
 

@@ -159,7 +159,7 @@ def test_a_second_signal_does_not_stop_cleaning_up(number):
 
 def test_a_signal_that_is_held_back_is_remembered():
     with pytest.raises(failure.Failure), failure.in_one_line("nothing"):
-        with signals.held_back():
+        with signals.deferred():
             signal.raise_signal(signal.SIGINT)
         signals.check()
 

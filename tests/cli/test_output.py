@@ -8,7 +8,7 @@ import stat
 import pytest
 
 from mgrec.cli import failure, files
-from mgrec.cli.files import check_output, in_place_when_complete
+from mgrec.cli.files import check_output, replaced_when_complete
 
 
 def make_folder(path, text):
@@ -29,7 +29,7 @@ KINDS = [("w.npy", make_file), ("w.zarr", make_folder)]
 
 @pytest.mark.parametrize(("name", "make"), KINDS)
 def test_it_appears_at_the_end(tmp_path, name, make):
-    with in_place_when_complete(tmp_path / name) as part:
+    with replaced_when_complete(tmp_path / name) as part:
         make(part, "new")
         assert [path.name for path in tmp_path.iterdir()] == [part.name]
     assert [path.name for path in tmp_path.iterdir()] == [name]
@@ -40,7 +40,7 @@ def test_it_appears_at_the_end(tmp_path, name, make):
 @pytest.mark.parametrize(("name", "make"), KINDS)
 def test_a_failure_leaves_what_was_there(tmp_path, name, make, error):
     make(tmp_path / name, "old")
-    with pytest.raises(error), in_place_when_complete(tmp_path / name) as part:
+    with pytest.raises(error), replaced_when_complete(tmp_path / name) as part:
         make(part, "half")
         raise error
     assert [path.name for path in tmp_path.iterdir()] == [name]
@@ -50,7 +50,7 @@ def test_a_failure_leaves_what_was_there(tmp_path, name, make, error):
 @pytest.mark.parametrize(("name", "make"), KINDS)
 def test_it_replaces_what_was_there(tmp_path, name, make):
     make(tmp_path / name, "old")
-    with in_place_when_complete(tmp_path / name) as part:
+    with replaced_when_complete(tmp_path / name) as part:
         make(part, "new")
         assert content(tmp_path / name) == "old"
     assert [path.name for path in tmp_path.iterdir()] == [name]
@@ -65,7 +65,7 @@ def test_a_signal_while_it_gets_its_name_comes_too_late(tmp_path, name, make, mo
     make(tmp_path / name, "old")
     for move in (os.replace, os.rename):
         monkeypatch.setattr(os, move.__name__, signalled(move))
-    with failure.in_one_line("nothing"), in_place_when_complete(tmp_path / name) as part:
+    with failure.in_one_line("nothing"), replaced_when_complete(tmp_path / name) as part:
         make(part, "new")
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert content(tmp_path / name) == "new"
@@ -82,7 +82,7 @@ def test_a_second_ctrl_c_does_not_keep_the_part(tmp_path, name, make, monkeypatc
     with (
         pytest.raises(failure.Failure),
         stopped,
-        in_place_when_complete(tmp_path / name) as part,
+        replaced_when_complete(tmp_path / name) as part,
     ):
         make(part, "half")
         signal.raise_signal(signal.SIGINT)
@@ -98,7 +98,7 @@ def test_a_replaced_output_keeps_its_mode_and_owner(tmp_path, name, make, mode):
     if os.geteuid() == 0:
         os.chown(path, 65534, 65533)
     before = path.stat()
-    with in_place_when_complete(path) as part:
+    with replaced_when_complete(path) as part:
         make(part, "new")
         assert not part.stat().st_mode & 0o077, "others read what is not complete"
     after = path.stat()
@@ -115,7 +115,7 @@ def test_a_link_stays_and_its_target_is_written(tmp_path, name, make, is_danglin
     link.symlink_to(target)
     if not is_dangling:
         make(target, "old")
-    with in_place_when_complete(link) as part:
+    with replaced_when_complete(link) as part:
         assert part.suffix == link.suffix
         make(part, "new")
     assert link.readlink() == target
@@ -144,10 +144,10 @@ def test_the_second_of_two_writers_fails(tmp_path, name, make, has_hard_links, m
     path = tmp_path / name
     with (
         pytest.raises(failure.BadInput, match="exists: pass --overwrite"),
-        in_place_when_complete(path, overwrite=False) as slow,
+        replaced_when_complete(path, overwrite=False) as slow,
     ):
         make(slow, "slow")
-        with in_place_when_complete(path, overwrite=False) as quick:
+        with replaced_when_complete(path, overwrite=False) as quick:
             make(quick, "quick")
     assert content(path) == "quick"
     assert [path.name for path in tmp_path.iterdir()] == [name]
@@ -156,6 +156,6 @@ def test_the_second_of_two_writers_fails(tmp_path, name, make, has_hard_links, m
 @pytest.mark.parametrize("name", ["w" * 251 + ".npy", "ü" * 125 + ".npy"])
 def test_names_may_be_as_long_as_the_file_system_allows(tmp_path, name):
     for text in ("old", "new"):
-        with in_place_when_complete(tmp_path / name) as part:
+        with replaced_when_complete(tmp_path / name) as part:
             make_file(part, text)
     assert content(tmp_path / name) == "new"
