@@ -145,7 +145,7 @@ def takes(monkeypatch):
 
 
 def wrong_arguments(generator, function, values):
-    """Arguments of a function of which one or two are drawn anew."""
+    """Arguments of a function of which one or two are drawn again."""
     positional, named = CALLS[function]
     arguments, options = list(positional), dict(named)
     parameters = inspect.signature(function).parameters.values()

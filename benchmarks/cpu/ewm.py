@@ -1,4 +1,4 @@
-"""Exponentially weighted statistics, and recurrences that start anew, against pandas and SciPy.
+"""Exponentially weighted statistics, and recurrences with resets, against pandas and SciPy.
 
 pandas is asked for the same array on one thread. Memory is the largest that Python's allocators
 hold during a call, over that of the input.

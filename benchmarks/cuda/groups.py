@@ -31,14 +31,14 @@ def measure(study: Study, arguments: argparse.Namespace, groups: Groups) -> None
     end = time.perf_counter() + arguments.budget
     with tempfile.TemporaryDirectory() as folder:
         for group in arguments.groups or groups:
-            begun = time.perf_counter()
-            limit = min(arguments.limit, end - begun)
+            start = time.perf_counter()
+            limit = min(arguments.limit, end - start)
             reason = "no time was left"
             part = Path(folder) / f"{group}.json"
             if limit >= LEAST:
                 reason = run_part(arguments.module, group, part, limit)
             gather(study, group, json.loads(part.read_text()) if part.exists() else None, reason)
-            print(f"group {group}: {time.perf_counter() - begun:.0f} s", flush=True)
+            print(f"group {group}: {time.perf_counter() - start:.0f} s", flush=True)
 
 
 def run_part(module: str, group: str, part: Path, limit: float) -> str:

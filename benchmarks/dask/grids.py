@@ -4,7 +4,7 @@ The summed-area table is in 4 rows of chunks, each worker with one half of the c
 all but the first and last of its chunks run beside those of the other; one call on one worker has
 half of the image. Of one pair of sequences every worker has a part of the query, and the target
 comes in more and more chunks; one call on one worker has the whole pair. The target is the query
-with every tenth letter drawn anew. Each is solved by a graph, by `mgrec.dask.solve` and by a plan
+with every tenth letter drawn again. Each is solved by a graph, by `mgrec.dask.solve` and by a plan
 that is built before; the best of these is judged.
 
 usage: python -m benchmarks.dask.grids [--cluster local|cuda] [--workers N] [--side N]

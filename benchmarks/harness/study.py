@@ -27,7 +27,7 @@ class Study:
     bars: list[dict[str, Any]] = field(default_factory=list)
     notes: dict[str, Any] = field(default_factory=dict)
     calibrations: list[float] = field(default_factory=list)
-    begun: dict[str, float] = field(default_factory=machine.read_load)
+    load_before: dict[str, float] = field(default_factory=machine.read_load)
 
     def compare(
         self,
@@ -38,7 +38,7 @@ class Study:
         clock: Clock | None = None,
         **about: Any,
     ) -> dict[str, Times]:
-        """Time candidates A B C, C B A, ...: a drift of the machine affects all alike.
+        """Time candidates A B C, C B A, ...: a drift of the machine affects all equally.
 
         The result file has the case with what `about` says of it: ``steps`` gives
         nanoseconds a step, and ``bytes`` GB/s. Every candidate runs once before the clock
@@ -101,7 +101,7 @@ class Study:
             "commit": machine.describe_commit(),
             "memory": self.memory,
             "copy_bandwidth": self.bandwidth or machine.copy_bandwidth(),
-            "load": machine.describe_load(self.begun, machine.read_load(), self.calibrations),
+            "load": machine.describe_load(self.load_before, machine.read_load(), self.calibrations),
             "notes": self.notes,
             "bars": self.bars,
             "cases": self.cases,

@@ -123,7 +123,7 @@ def _holds(names: Sequence[str], dask_worker: Any) -> bool:
 
 
 def free(kind: str) -> None:
-    """Give back what nobody holds, and what a GPU's pool keeps."""
+    """Free unused memory, and the pool of a GPU."""
     gc.collect()
     if kind != "local":
         import cupy
@@ -206,7 +206,7 @@ def times(
 
 
 def settle(client: Client, held: Collection[str] = ()) -> None:
-    """Wait until the cluster has forgotten what ran before, but for tasks that somebody holds."""
+    """Wait until the cluster has forgotten all earlier tasks without a future."""
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline and not client.run_on_scheduler(_names) <= set(held):
         time.sleep(0.01)

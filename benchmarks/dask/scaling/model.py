@@ -132,7 +132,7 @@ def kernels_of(
     Parameters
     ----------
     words : tuple of int
-        Words a step that a precomputation reads, 0 where chunks are begun in its place, and that
+        Words a step that a precomputation reads, 0 where chunks are solved speculatively instead, and that
         a determination reads and writes.
     chunk, chunks, workers : int
         Steps of a chunk; chunks in all.

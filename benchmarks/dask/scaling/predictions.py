@@ -56,7 +56,7 @@ def _name_of(row: dict[str, Any]) -> str:
 
 
 def _terms(way: str, chunks: int, workers: int, has_states: bool) -> dict[str, Any]:
-    """Without a graph nobody serves all workers: what a chunk costs, it costs its worker."""
+    """Without a graph no process serves all workers: a chunk costs time of its worker only."""
     if way == WAYS[0]:
         count = model.tasks(chunks, workers, has_states)
         return {"tasks": count, "is_asking": chunks >= model.FEW}
@@ -106,7 +106,7 @@ def kernels(record: dict[str, Any]) -> dict[str, Any]:
         if own:
             fractions[name] = min(float(np.median(own)), PERFECT)
     about = {"launch": launch, "bandwidth": bandwidth, "fractions": fractions}
-    return {**about, "calls": _calls(rows, bandwidth), "begun": _speculation(rows)}
+    return {**about, "calls": _calls(rows, bandwidth), "begun": _speculation(rows)}  # codespell:ignore begun
 
 
 def _calls(rows: Sequence[dict[str, Any]], bandwidth: float) -> dict[str, float]:
@@ -121,12 +121,12 @@ def _calls(rows: Sequence[dict[str, Any]], bandwidth: float) -> dict[str, float]
 
 
 def _words(case: Case, begins: Any) -> tuple[int, int]:
-    """Words of both phases: a chunk that is begun is read once."""
+    """Words of both phases: a speculative chunk is read once."""
     return 0 if begins else case.precompute, case.determine
 
 
 def _speculation(rows: Sequence[dict[str, Any]]) -> dict[str, int]:
-    """The shortest chunks that were begun before their entries were known, by case."""
+    """Return the length of the shortest speculative chunks, by case."""
     found: dict[str, int] = {}
     for row in rows:
         if row.get("begins"):
@@ -204,7 +204,7 @@ def _row(
     # A case without timed kernels takes those of a case that moves as many words.
     fractions = measured["fractions"]
     fraction = fractions.get(cell.name, fractions.get("constant", PERFECT))
-    begins = chunk >= measured["begun"].get(cell.name, chunk + 1)
+    begins = chunk >= measured["begun"].get(cell.name, chunk + 1)  # codespell:ignore begun
     alone = model.kernels_of(
         _words(case, begins), chunk, chunks, cell.workers,
         measured["launch"], measured["bandwidth"] * fraction,

@@ -147,5 +147,5 @@ def _tasks(result: Any) -> int:
 
 
 def _begins(result: Any) -> bool:
-    """Whether chunks are begun by tasks of their own."""
+    """Whether chunks have speculative tasks."""
     return any(name.startswith("begin-") for name in result.dask.layers)

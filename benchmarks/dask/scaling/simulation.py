@@ -23,7 +23,7 @@ from mgrec.distributed.graph.held import run_size
 
 from ..tasks import nothing
 
-# While durations are unknown, work stealing weighs all tasks anew at each answer.
+# While durations are unknown, work stealing weighs all tasks again at each answer.
 SPAN = ({"action": "compute", "start": 0.0, "stop": 0.01},)
 
 

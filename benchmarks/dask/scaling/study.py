@@ -33,7 +33,7 @@ GUESSES = {"latency": 60.0, "peers": 15.0, "simulation": 60.0}
 PEER = 2.5
 """How many times da.cumsum's time a prefix sum is wanted to be faster on GPUs."""
 EVERY = 20.0
-"""Seconds after which the files are written anew."""
+"""Seconds after which the files are written again."""
 
 Section = tuple[str, Callable[[], None]]
 

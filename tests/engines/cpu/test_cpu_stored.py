@@ -202,7 +202,7 @@ def test_what_varies_is_kept_in_memory_alone(tmp_path, monkeypatch):
 
 
 class Bomb:
-    """Fails whoever unpickles it."""
+    """An object that cannot be unpickled."""
 
     def __reduce__(self):
         return pytest.fail, ("a damaged file was unpickled",)
