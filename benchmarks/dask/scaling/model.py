@@ -132,8 +132,8 @@ def kernels_of(
     Parameters
     ----------
     words : tuple of int
-        Words a step that a precomputation reads, 0 where chunks are solved speculatively instead, and that
-        a determination reads and writes.
+        Words a step that a precomputation reads, 0 if chunks are speculative, and that a
+        determination reads and writes.
     chunk, chunks, workers : int
         Steps of a chunk; chunks in all.
     launch : float

@@ -106,7 +106,8 @@ def kernels(record: dict[str, Any]) -> dict[str, Any]:
         if own:
             fractions[name] = min(float(np.median(own)), PERFECT)
     about = {"launch": launch, "bandwidth": bandwidth, "fractions": fractions}
-    return {**about, "calls": _calls(rows, bandwidth), "begun": _speculation(rows)}  # codespell:ignore begun
+    about["calls"] = _calls(rows, bandwidth)
+    return {**about, "begun": _speculation(rows)}  # codespell:ignore begun
 
 
 def _calls(rows: Sequence[dict[str, Any]], bandwidth: float) -> dict[str, float]:
