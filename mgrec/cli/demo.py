@@ -21,7 +21,7 @@ from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table
 
-from ..distributed.tasks import keys
+from ..distributed import observability
 from ..scans.cpu.affine.reference import Judge
 from ..scans.linear import linear_recurrence
 from . import cluster as clusters
@@ -216,7 +216,7 @@ def records_of(stream: Iterable[Mapping[str, Any]]) -> list[Any]:
 def _table(run: Run, copy: float) -> Table:
     judge, steps = run.judge, run.air.steps
     tries = ", ".join(f"{seconds:.2f}" for seconds in run.tries)
-    seconds = {phase: 0.0 for phase in keys.PHASES if phase != "pack"}
+    seconds = {phase: 0.0 for phase in observability.PHASES if phase != "pack"}
     for phase, _, start, stop in run.records:
         if phase in seconds:
             seconds[phase] += stop - start

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..distributed.tasks import keys
+from ..distributed import observability
 from .files import replaced_when_complete
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ INK, FAINT, PAPER = "#22303c", "#8795a1", "#fbfaf7"
 LAND, SEA = "#c9b48c", "#dfe9ee"
 AIR = ("#8c4a1f", "#d9a05b", "#f2e2b8", "#9ecfd3", "#3a86a8", "#12466b")
 COLOURS = {
-    "pack": "#c3ccd2", "speculate": "#7a9a4b", "precompute": "#3a86a8", "propagate": "#c0392b",
+    "pack": "#c3ccd2", "begin": "#7a9a4b", "precompute": "#3a86a8", "propagate": "#c0392b",
     "determine": "#e0a030",
 }  # fmt: skip
 STYLE = {
@@ -132,7 +132,8 @@ def _task_stream(axes: Any, run: Run) -> None:
     axes.tick_params(length=2, labelsize=8)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.legend(
-        handles=[Patch(color=COLOURS[phase], label=phase) for phase in keys.PHASES],
-        ncols=len(keys.PHASES), loc="lower right", bbox_to_anchor=(1, 1), frameon=False, fontsize=8,
+        handles=[Patch(color=COLOURS[phase], label=phase) for phase in observability.PHASES],
+        ncols=len(observability.PHASES), loc="lower right", bbox_to_anchor=(1, 1), frameon=False,
+        fontsize=8,
     )  # fmt: skip
     axes.set_title(f"Work of the {run.workers} workers: {run.chunks} chunks in three phases")

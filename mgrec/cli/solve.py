@@ -18,7 +18,7 @@ from distributed.client import futures_of
 from rich.console import Console
 
 from ..distributed.cluster.progress import steps_of
-from ..distributed.cluster.warm import warm_up
+from ..distributed.cluster.warm_up import warm_up
 from ..filters.causal import lfilter, sosfilt
 from ..filters.zero_phase import filtfilt, sosfiltfilt
 from ..grids.table.api import summed_area_table

@@ -1,4 +1,4 @@
-"""Expression arrays at the doors of public functions: see dask/graph/expressions.py."""
+"""Expression arrays as arguments of public functions; see graph/expressions.py."""
 
 from __future__ import annotations
 
@@ -11,80 +11,80 @@ from ..core.algebra.coefficient import Coefficient
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# Dask imports it where query planning is on, and nowhere else.
+# Dask imports this module only if query planning is on.
 _EXPRESSIONS = "dask.array._array_expr"
 
 
 def keeps_kind(function: Function) -> Function:
-    """Make a function of Dask arrays with graphs one of expressions, too.
+    """Make a function of Dask arrays with graphs accept and return expressions, too.
 
-    Functions that it calls in turn are given graphs, and return them.
+    Functions that it calls get graphs, and return graphs.
     """
 
     @wraps(function)
     def called(*operands: Any, **options: Any) -> Any:
         if _EXPRESSIONS not in sys.modules:
             return function(*operands, **options)
-        from .graph.expressions import Array, are_on
+        from .graph.expressions import Array, are_enabled
 
-        is_inside = any(isinstance(each, Array) for each in leaves((operands, options)))
-        own, named = as_graphs((operands, options))
-        results = function(*own, **named)
-        return results if is_inside or not are_on() else as_expressions(results)
+        is_nested = any(isinstance(leaf, Array) for leaf in leaves((operands, options)))
+        operands, options = as_graphs((operands, options))
+        results = function(*operands, **options)
+        return results if is_nested or not are_enabled() else as_expressions(results)
 
     return called  # type: ignore[return-value]
 
 
-def as_graphs(given: Any) -> Any:
-    """What a function was given, with graphs in place of expressions."""
+def as_graphs(arguments: Any) -> Any:
+    """Return arguments of a function with graphs in place of expressions."""
     if _EXPRESSIONS not in sys.modules:
-        return given
+        return arguments
     from .graph.expressions import ExpressionArray, as_graph
 
-    return mapped(given, ExpressionArray, as_graph)
+    return mapped(arguments, ExpressionArray, as_graph)
 
 
 def as_expressions(results: Any) -> Any:
-    """The results of a function, with expressions in place of graphs."""
+    """Return results of a function with expressions in place of graphs."""
     from .graph.expressions import Array, as_expression
 
     return mapped(results, Array, as_expression)
 
 
-def leaves(given: Any, around: tuple[int, ...] = ()) -> Iterator[Any]:
-    """All that tuples, lists, dicts and Coefficients hold; a list of itself holds no more.
+def leaves(value: Any, parents: tuple[int, ...] = ()) -> Iterator[Any]:
+    """Yield all values inside of tuples, lists, dicts and Coefficients.
 
-    `around` are the identities of those that hold `given`.
+    `parents` are the identities of the containers of `value`: a list may contain itself.
     """
-    if id(given) in around:
+    if id(value) in parents:
         return
-    inside = (*around, id(given))
-    if isinstance(given, (tuple, list)):
-        for each in given:
-            yield from leaves(each, inside)
-    elif isinstance(given, dict):
-        yield from leaves([*given.values()], inside)
-    elif isinstance(given, Coefficient):
-        yield from leaves(given.arrays, inside)
+    inside = (*parents, id(value))
+    if isinstance(value, (tuple, list)):
+        for item in value:
+            yield from leaves(item, inside)
+    elif isinstance(value, dict):
+        yield from leaves([*value.values()], inside)
+    elif isinstance(value, Coefficient):
+        yield from leaves(value.arrays, inside)
     else:
-        yield given
+        yield value
 
 
 def mapped(
-    given: Any, kind: type, function: Callable[[Any], Any], around: tuple[int, ...] = ()
+    value: Any, cls: type, function: Callable[[Any], Any], parents: tuple[int, ...] = ()
 ) -> Any:
-    """The same with a function applied to all arrays of a kind; `around` as of :func:`leaves`."""
-    if isinstance(given, kind):
-        return function(given)
-    if id(given) in around:
-        return given
-    inside = (*around, id(given))
-    if isinstance(given, Coefficient):
-        return Coefficient.of(given.function, *mapped(given.arrays, kind, function, inside))
-    if isinstance(given, dict):
-        return {name: mapped(each, kind, function, inside) for name, each in given.items()}
-    if type(given) in (tuple, list):
-        results = type(given)(mapped(each, kind, function, inside) for each in given)
-        # The same object where nothing changed: a call returns the tuple that it was given as out.
-        return results if any(a is not b for a, b in zip(results, given, strict=True)) else given
-    return given
+    """Apply a function to all arrays of a class inside of a value; `parents` as in `leaves`."""
+    if isinstance(value, cls):
+        return function(value)
+    if id(value) in parents:
+        return value
+    inside = (*parents, id(value))
+    if isinstance(value, Coefficient):
+        return Coefficient.of(value.function, *mapped(value.arrays, cls, function, inside))
+    if isinstance(value, dict):
+        return {name: mapped(item, cls, function, inside) for name, item in value.items()}
+    if type(value) in (tuple, list):
+        results = type(value)(mapped(item, cls, function, inside) for item in value)
+        # The same object if nothing changed: a call returns the tuple that was passed as out.
+        return results if any(a is not b for a, b in zip(results, value, strict=True)) else value
+    return value

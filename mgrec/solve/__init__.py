@@ -46,9 +46,9 @@ def aligned(problem: Problem) -> list[Any]:
     """Return the operands in the chunks of the result, if it is lazy; scalars are unchanged."""
     operands = problem.operands
     if problem.is_lazy:
-        from ..distributed.graph import build
+        from ..distributed.graph.aligned import align_problem
 
-        operands = build.cut(problem).blocks
+        operands = align_problem(problem).blocks
     return [
         operand[()] if operand.ndim == 0 and not is_lazy(operand) else blocks
         for operand, blocks in zip(problem.operands, operands, strict=True)

@@ -11,22 +11,22 @@ from dask.base import tokenize
 
 from ..core.contract.problem import Problem
 from ..core.contract.recurrence import ChunkInputs
-from ..distributed.graph.build import cut
-from ..distributed.graph.packed import indexed
+from ..distributed.graph.aligned import align_problem
+from ..distributed.graph.packed import blockwise_arguments
 from ..distributed.tasks.phases import chunk_of, inputs_of_blocks
 from .factors import Factors, factor_chunk, solve_chunk
 
 
 def factor_whole(problem: Problem) -> da.Array | None:
     """A Dask array of the factors of every chunk; None where systems are cut into chunks."""
-    own = cut(problem)
+    own = align_problem(problem)
     if own.count != 1 or own.has_unknown_sizes:
         return None
     token = tokenize(own.recurrence, [block.name for block in own.blocks], own.chunks, "factor")
     return da.blockwise(
         factor_block,
         tuple(range(len(own.chunks))),
-        *indexed(own, own.blocks),
+        *blockwise_arguments(own, own.blocks),
         name=f"factor-{token}",
         meta=np.empty((0,) * len(own.chunks), object),
         align_arrays=False,
@@ -38,7 +38,7 @@ def factor_whole(problem: Problem) -> da.Array | None:
 
 def solve_factored(factors: da.Array, problem: Problem) -> da.Array | None:
     """The lazy x of a problem; None where its chunks are not those of the factors."""
-    own, rhs_axis = cut(problem), problem.recurrence.rhs_axis
+    own, rhs_axis = align_problem(problem), problem.recurrence.rhs_axis
     index = tuple(range(len(own.chunks)))
     others = tuple(k for k in index if k != rhs_axis)
     of = others[len(others) - factors.ndim :]
@@ -46,7 +46,7 @@ def solve_factored(factors: da.Array, problem: Problem) -> da.Array | None:
         if lengths != own.chunks[axis] and lengths != (1,):
             return None
     b, like = own.blocks[3], own.blocks[3]._meta
-    pairs = indexed(own, [b])
+    pairs = blockwise_arguments(own, [b])
     token = tokenize(own.recurrence, factors.name, b.name, own.chunks)
     return da.blockwise(
         determine_factored,

@@ -12,7 +12,12 @@ from distributed.protocol.pickle import dumps, loads
 
 import mgrec
 from mgrec.distributed.tasks import phases as blocks
-from mgrec.distributed.tasks.phases import Entries, Run, precompute_persisted, propagate_persisted
+from mgrec.distributed.tasks.phases import (
+    CarryIns,
+    SummaryBatch,
+    precompute_persisted,
+    propagate_persisted,
+)
 from mgrec.signal import lfilter
 
 T = np.linspace(-1, 1, 50)
@@ -41,10 +46,8 @@ def test_a_recurrence_is_read_once_a_process(recurrence):
 def test_summaries_and_entries_travel_as_one_frame(recurrence):
     own = (T,) * len(recurrence.varying)
     run = precompute_persisted(recurrence, [((k,), (k * 50,)) for k in range(9)], list(own * 9))
-    entries = propagate_persisted(
-        recurrence, [(0, k) for k in range(9)], [run], recurrence.zero_state()
-    )
-    for value, kind in ((run, Run), (entries, Entries)):
+    entries = propagate_persisted(recurrence, [(0, k) for k in range(9)], [run], recurrence.rest())
+    for value, kind in ((run, SummaryBatch), (entries, CarryIns)):
         header, frames = serialize(value)
         again = deserialize(header, frames)
         assert type(again) is kind

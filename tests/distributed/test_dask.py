@@ -12,7 +12,7 @@ from dask._task_spec import Alias
 from graphs import check_graph
 
 import mgrec
-from mgrec.distributed.graph import groups, packed
+from mgrec.distributed.graph import chains, packed
 from mgrec.signal import lfilter
 
 T = np.linspace(-1, 1, 50)
@@ -185,7 +185,7 @@ def test_states_of_several_scalars():
 
 
 def test_more_groups_than_one(monkeypatch):
-    monkeypatch.setattr(groups, "LARGEST", 2)
+    monkeypatch.setattr(chains, "LARGEST", 2)
     sizes = (3, 0, 7, 10, 1, 9, 20)
     for reverse in (False, True):
         wanted = mgrec.linear_recurrence(S, T, 2.0, reverse=reverse)

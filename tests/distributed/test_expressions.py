@@ -18,7 +18,7 @@ from graphs import check_graph
 
 import mgrec
 import mgrec.dask
-from mgrec.distributed.tasks.keys import phase_of
+from mgrec.distributed.observability import phase_of
 from mgrec.signal import ewm, filtfilt, lfilter, sosfilt, sosfiltfilt
 
 ON = dask.config.get("array.query-planning") is True

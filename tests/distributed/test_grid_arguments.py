@@ -6,7 +6,7 @@ import dask.array as da
 import pytest
 
 import mgrec
-from mgrec.distributed.cluster.door import problem_of
+from mgrec.distributed.cluster.arguments import problem_of
 
 SQUARE, LETTERS = da.ones((6, 6), chunks=3), da.ones(6, chunks=3, dtype="u1")
 SCORES = {"match": 2, "mismatch": -3, "gap": -5}

@@ -15,10 +15,10 @@ from distributed.protocol import deserialize, serialize
 import mgrec
 from mgrec.core.contract.recurrence import ChunkInputs
 from mgrec.core.contract.speculation import Speculation
-from mgrec.distributed.graph import groups
-from mgrec.distributed.tasks import limits
-from mgrec.distributed.tasks.limits import check_chunk, check_chunks
-from mgrec.distributed.tasks.speculation import Waiting
+from mgrec.distributed.graph import chains
+from mgrec.distributed.tasks import memory
+from mgrec.distributed.tasks.memory import check_chunk, check_chunks
+from mgrec.distributed.tasks.speculation import PendingChunk
 from mgrec.signal import lfilter
 
 
@@ -74,8 +74,8 @@ def test_every_family_refuses_large_chunks(monkeypatch, family):
     """On the client, and by the chunk's own name where the client knows no GPU or no sizes."""
     t = da.ones(100, chunks=25)
     known, unknown = solved(family, t), solved(family, t[t > 0])
-    monkeypatch.setattr(limits, "is_on_gpu", lambda array: True)
-    monkeypatch.setattr(limits, "_memory", lambda device: 300)
+    monkeypatch.setattr(memory, "is_on_gpu", lambda array: True)
+    monkeypatch.setattr(memory, "_memory", lambda device: 300)
     with pytest.raises(ValueError, match=r"at most half.*chunk \(0,\) of shape \(25,\)"):
         solved(family, t)
     for array in (known, unknown):
@@ -89,8 +89,8 @@ def test_every_family_refuses_large_chunks(monkeypatch, family):
 @pytest.mark.extended
 def test_a_score_alone_takes_no_memory_of_a_table(monkeypatch):
     x = da.zeros(100, dtype="u1", chunks=25)
-    monkeypatch.setattr(limits, "is_on_gpu", lambda array: True)
-    monkeypatch.setattr(limits, "_memory", lambda device: 300)
+    monkeypatch.setattr(memory, "is_on_gpu", lambda array: True)
+    monkeypatch.setattr(memory, "_memory", lambda device: 300)
     scores = {"match": 1, "mismatch": -1, "gap": -1}
     assert mgrec.smith_waterman(x, x, **scores).score.compute(scheduler="sync") == 100
     with pytest.raises(ValueError, match="at most half"):
@@ -116,7 +116,7 @@ def test_a_pack_travels_block_by_block(serializers):
 
 def test_a_chunk_that_was_begun_travels():
     results = (np.arange(1e5),)
-    waiting = Waiting(
+    waiting = PendingChunk(
         ChunkInputs((), (1,), (10,)), Speculation(results, {"exit": 3.0}, np.ones(3)), (10**5,)
     )
     header, frames = serialize(waiting, serializers=("dask", "pickle"))
@@ -152,7 +152,7 @@ def test_a_chunk_that_was_begun_on_a_gpu_goes_to_the_host_and_back():
 
     speculation = Speculation((cupy.arange(6.0),), 3.0, cupy.ones(3), 24)
     header, frames = serialize(
-        Waiting(ChunkInputs((), (1,), (10,)), speculation, (6,)), ("dask", "pickle")
+        PendingChunk(ChunkInputs((), (1,), (10,)), speculation, (6,)), ("dask", "pickle")
     )
     assert not any(hasattr(frame, "__cuda_array_interface__") for frame in frames)
     again = deserialize(header, frames).speculation
@@ -206,7 +206,7 @@ class _Token:
 @pytest.mark.extended
 def test_chunks_in_memory_are_bounded_out_of_core(monkeypatch):
     """Chunks of a group's bytes or more: at most 8 are loaded at a time, of 60."""
-    monkeypatch.setattr(groups, "GROUP_BYTES", 1)
+    monkeypatch.setattr(chains, "GROUP_BYTES", 1)
     LIVE.update(now=0, most=0)
     chunk_indices = da.arange(60, chunks=1)
     t = da.map_blocks(_load, chunk_indices, 1000, chunks=(1000,), dtype=float, meta=np.empty(0))

@@ -355,7 +355,7 @@ def test_a_lost_worker_is_said_and_the_plan_is_built_anew(values, moment):
         else:
             client.run(_die, workers=[victim], on_error="ignore")
         for _ in range(2):
-            with pytest.raises(mgrec.dask.WorkerLostError, match=f"{victim}.*Build the plan anew"):
+            with pytest.raises(mgrec.dask.WorkerLostError, match=f"{victim}.*Build a new plan"):
                 solve()
         solve.close()
         client.wait_for_workers(2, timeout=60)

@@ -18,7 +18,6 @@ import mgrec.dask
 from mgrec.distributed.plan import internals
 from mgrec.distributed.plan import plans as dask_plans
 from mgrec.distributed.plan import shards as plan_shards
-from mgrec.distributed.plan import solve as dask_solve
 from mgrec.distributed.tasks import phases, speculation
 from mgrec.filters import recurrence as filter_recurrence
 from mgrec.scans import recurrence as transfer_recurrence
@@ -126,11 +125,11 @@ def test_what_was_begun_on_another_worker_is_begun_again(monkeypatch):
     problem = mgrec.linear_recurrence.build(0.5, da.from_array(t.ravel(), chunks=20_000))
     chunks = tuple(((k,), (20_000 * k,)) for k in range(2))
     run = speculation.speculate_persisted(problem.recurrence, chunks, list(t))
-    assert all(chunk.speculation for chunk in run.waiting)
+    assert all(chunk.speculation for chunk in run.chunks)
     entries = phases.propagate_group(problem.recurrence, run.summaries, problem.initial)
     given = problem.recurrence, chunks[1], entries, 1
     travelled = pickle.loads(pickle.dumps(run))
-    assert not hasattr(travelled, "waiting")
+    assert not hasattr(travelled, "chunks")
     found = speculation.correct_persisted(*given, travelled, 1, t[1])
     np.testing.assert_array_equal(found, speculation.correct_persisted(*given, run, 1, t[1]))
     whole = mgrec.linear_recurrence(0.5, t.ravel())
@@ -176,10 +175,10 @@ def test_it_does_not_begin_anew_for_ever(client, monkeypatch):
         speculation.append(arguments)
         raise mgrec.dask.WorkerLostError("the plan lost its worker")
 
-    monkeypatch.setattr(dask_solve, "Plan", plan)
+    monkeypatch.setattr(dask_plans, "Plan", plan)
     with pytest.raises(RuntimeError, match="lost its worker"):
         mgrec.dask.solve(mgrec.linear_recurrence, 0.5, da.ones(4))
-    assert len(speculation) == dask_solve.ATTEMPTS
+    assert len(speculation) == dask_plans.ATTEMPTS
 
 
 def test_what_a_chunk_raises_is_raised_once(client):

@@ -15,9 +15,8 @@ from chunkings import with_extended
 import mgrec
 from mgrec.core.contract.kernels import Part
 from mgrec.core.contract.recurrence import ChunkInputs
-from mgrec.distributed.graph.build import cut
-from mgrec.distributed.graph.rows import rows_of
-from mgrec.distributed.plan.grids import assign_tiles
+from mgrec.distributed.graph.aligned import align_problem, chunk_indices_of
+from mgrec.distributed.plan.assignment import assign_tiles
 from mgrec.distributed.plan.messages import Abandoned
 from mgrec.distributed.plan.tiles import solve_tiles
 from mgrec.grids.recurrence import Wavefront
@@ -79,8 +78,8 @@ class QueueExchange:
 
 def solved(problem, holders_of):
     """What a problem gives by shards whose tiles a function of all places assigns, and messages."""
-    own = cut(problem)
-    chunk_indices = list(rows_of(own.chunks))
+    own = align_problem(problem)
+    chunk_indices = list(chunk_indices_of(own.chunks))
     shards = assign_tiles(own, dict(zip(chunk_indices, holders_of(chunk_indices), strict=True)))
     blocks = [block.compute(scheduler="sync") for block in own.blocks]
     network, outcomes = Network(), {}
@@ -119,7 +118,7 @@ def joined(own, outcomes):
     found = {}
     for results, _ in outcomes.values():
         found |= results
-    assert set(found) == set(rows_of(own.chunks))
+    assert set(found) == set(chunk_indices_of(own.chunks))
     for at, result in found.items():
         where = tuple(slice(s[k], s[k + 1]) for s, k in zip(starts, at, strict=True))
         whole[where] = result
@@ -223,7 +222,7 @@ def test_a_loop_whose_bits_depend_on_the_cut_is_not_cut_further():
     lazy = da.ones((8000, 4000), chunks=(4000, 2000))
     for strategy, is_cut_further in (("tiles", True), ("compensation", False), ("hybrid", False)):
         problem = mgrec.wavefront.build(lazy, weights=(0.5, 0.5, -0.25), strategy=strategy)
-        shard = assign_tiles(cut(problem), {at: at[1] for at in np.ndindex(2, 2)})[0]
+        shard = assign_tiles(align_problem(problem), {at: at[1] for at in np.ndindex(2, 2)})[0]
         assert (max(map(len, shard.parts[0])) > 1) == is_cut_further
         assert max(map(len, shard.parts[1])) == 1
 

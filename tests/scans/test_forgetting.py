@@ -68,9 +68,12 @@ def in_chunks(chunks, *arrays):
 
 
 def speculation(caplog):
-    """Return the chunks that were solved before their carry-ins were known."""
-    message = "does not depend on its carry-in"
-    return [record.args[0] for record in caplog.records if message in record.msg]
+    """Chunks that were begun before their entries were known."""
+    return [
+        record.args[0]
+        for record in caplog.records
+        if "does not depend on its carry-in" in record.msg
+    ]
 
 
 def again(caplog):

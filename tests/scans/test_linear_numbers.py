@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from oracles import differences, linear, linear_bound, loop
 
 import mgrec
-from mgrec.distributed.graph import groups
+from mgrec.distributed.graph import chains
 from mgrec.engines.cpu import threads
 from mgrec.scans.cpu import threads as local
 
@@ -31,7 +31,7 @@ def solve(s, t, initial, axis, reverse, way):
         patch.setenv("MGREC_NUM_THREADS", str(detail) if kind == "threads" else "1")
         patch.setattr(threads, "MIN_STEPS_FOR_THREADS", 32)
         patch.setattr(local, "SHORT", 8)
-        patch.setattr(groups, "LARGEST", 2)
+        patch.setattr(chains, "LARGEST", 2)
         if kind == "cupy":
             w = mgrec.linear_recurrence(on_gpu(s), on_gpu(t), initial, axis=axis, reverse=reverse)
             return from_gpu(w)

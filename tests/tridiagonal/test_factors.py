@@ -8,7 +8,7 @@ import pytest
 from tridiagonal_matrices import NAMES, error, gtsv, matrix, with_solutions
 
 import mgrec
-from mgrec.distributed.tasks.keys import phase_of
+from mgrec.distributed.observability import phase_of
 
 
 def draw(*shapes, seed=0):

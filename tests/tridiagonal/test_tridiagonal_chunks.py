@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mgrec
-from mgrec.distributed.tasks.keys import phase_of
+from mgrec.distributed.observability import phase_of
 
 
 def draw(shape, seed=0):

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 from scipy.optimize import least_squares
 
-from mgrec.distributed.graph.groups import LARGEST_HELD
-from mgrec.distributed.graph.held import FEW, run_size
+from mgrec.distributed.graph.chains import LARGEST_PERSISTED
+from mgrec.distributed.graph.persisted import FEW, batch_size
 
 WORST = 0.25
 """Median relative error above which a model predicts nothing."""
@@ -120,8 +120,8 @@ def tasks(chunks: int, workers: int, has_states: bool = True) -> int:
         return 1
     runs = chunks - 1
     if chunks >= FEW:
-        runs = sum(-(-n // run_size(n)) for n in asked(chunks, workers))
-    return chunks + runs + -(-chunks // LARGEST_HELD)
+        runs = sum(-(-n // batch_size(n)) for n in asked(chunks, workers))
+    return chunks + runs + -(-chunks // LARGEST_PERSISTED)
 
 
 def kernels_of(

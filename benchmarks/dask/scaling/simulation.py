@@ -17,9 +17,9 @@ from dask.task_spec import List, Task, TaskRef
 from distributed import Scheduler, Status
 from distributed.scheduler import ClientState, WorkerState
 
-from mgrec.distributed.cluster.pins import PinOperands
-from mgrec.distributed.graph.groups import LARGEST_HELD as GROUP
-from mgrec.distributed.graph.held import run_size
+from mgrec.distributed.cluster.placement import PinOperands
+from mgrec.distributed.graph.chains import LARGEST_PERSISTED as GROUP
+from mgrec.distributed.graph.persisted import batch_size
 
 from ..tasks import nothing
 
@@ -46,9 +46,9 @@ def graph_of(chunks: int, workers: int) -> dict[Any, Task]:
         runs = []
         for _, some in groupby(own, lambda k: k * workers // chunks):
             held = list(some)
-            for left in range(0, len(held), run_size(len(held))):
+            for left in range(0, len(held), batch_size(len(held))):
                 key = ("precompute-x", held[left])
-                blocks = [TaskRef(("block", k)) for k in held[left : left + run_size(len(held))]]
+                blocks = [TaskRef(("block", k)) for k in held[left : left + batch_size(len(held))]]
                 tasks[key] = Task(key, nothing, List(*blocks))
                 runs.append(key)
         entry = ("propagate-x", group)

@@ -1,1 +1,1 @@
-"""For users of a cluster, beside solving."""
+"""Functions for users of a cluster: warm up, place, persist, show progress."""

@@ -1,4 +1,4 @@
-"""Show how many steps of a result are done."""
+"""Show how many steps of a persisted result are done."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from distributed import Client, Future, as_completed
 from distributed.client import futures_of
 
 from ..expressions import keeps_kind
-from .door import check_dask_array, client_of
+from .arguments import check_dask_array, client_of
 
 
 def follow(
@@ -23,11 +23,8 @@ def follow(
 ) -> Generator[int, None, None]:
     """Yield the steps of every chunk as it finishes; one future and one size a chunk.
 
-    Raises
-    ------
-    Exception
-        What the first chunk that failed raised on its worker, with a note that names the
-        chunk. The others are cancelled.
+    Raise the error of the first chunk that failed, with a note that names the chunk; cancel the
+    other chunks.
     """
     steps: dict[Any, int] = {f.key: size for f, size in zip(futures, sizes, strict=True)}
     try:
@@ -50,36 +47,36 @@ def _raise(future: Future) -> None:
 
 
 def steps_of(array: da.Array, futures: Sequence[Future]) -> list[int]:
-    """The steps of the chunk behind each future of a persisted array."""
-    places = [future.key[1:] for future in futures]
+    """Return the steps of the chunk of each future of a persisted array."""
+    chunk_indices = [future.key[1:] for future in futures]
     return [
-        int(np.prod([lengths[k] for lengths, k in zip(array.chunks, place, strict=True)]))
-        for place in places
+        int(np.prod([lengths[k] for lengths, k in zip(array.chunks, index, strict=True)]))
+        for index in chunk_indices
     ]
 
 
 @keeps_kind
 def progress(array: Any, name: str = "Solving", client: Client | None = None) -> None:
-    """Show how many steps are done, in a notebook or a terminal, until all are.
+    """Show in a notebook or a terminal how many steps are done, until all are.
 
     Parameters
     ----------
     array : dask.array.Array
-        Persisted: its chunks are computing, or done. Their sizes are known.
+        A persisted array with known chunk sizes.
     name : str, optional
-        Stands before the bar.
+        Text before the bar.
     client : distributed.Client, optional
-        The default client when not given.
+        Default: the default client.
 
     Raises
     ------
     TypeError
-        `array` is not Dask's.
+        `array` is not a Dask array.
     ValueError
-        It is not persisted, whether its operands are or not.
+        `array` is not persisted, even if its operands are.
     Exception
-        What the first chunk that failed raised, with a note that names the chunk. The others
-        are cancelled.
+        The error of the first chunk that failed, with a note that names the chunk. The other
+        chunks are cancelled.
 
     Examples
     --------
@@ -105,7 +102,7 @@ def progress(array: Any, name: str = "Solving", client: Client | None = None) ->
 
 
 def _display(name: str) -> Callable[[int, int], None]:
-    """A bar in a notebook, an updated line on a terminal, nothing elsewhere."""
+    """Return a function that shows a bar in a notebook, or a line on a terminal."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if hasattr(shell, "kernel"):
         return _in_notebook(name)
@@ -116,8 +113,8 @@ def _in_notebook(name: str) -> Callable[[int, int], None]:
     notebook = import_module("IPython.display")
 
     def bar(done: int, total: int) -> Any:
-        told = f"{name}: {done:,} of {total:,} steps"
-        return notebook.HTML(f'<progress value="{done}" max="{max(total, 1)}"></progress> {told}')
+        text = f"{name}: {done:,} of {total:,} steps"
+        return notebook.HTML(f'<progress value="{done}" max="{max(total, 1)}"></progress> {text}')
 
     handle = notebook.display(bar(0, 0), display_id=True)
     return lambda done, total: handle.update(bar(done, total))

@@ -1,22 +1,29 @@
-"""Compile kernels and take memory before the first solve."""
+"""Compile the kernels of a recurrence on the workers of a cluster, before the first solve."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
+from dask.base import tokenize
+from distributed import Client
 from distributed.diagnostics.plugin import WorkerPlugin
 
 from ...core.arrays.array_types import is_on_gpu
 from ...core.contract.recurrence import AlongAxis, ChunkInputs
+from ..graph.aligned import align_problem, chunk_indices_of
 from ..tasks.phases import determine_block, precompute_block, propagate_group
 from ..tasks.speculation import determine_from_blocks
+from .arguments import client_of, problem_of
 
-# On a CPU no kernel depends on the length of a row beyond this, nor on more numbers of a chunk.
+# Most shapes of chunks: the first, the last, and those that a rechunk may leave between.
+SHAPES = 4
+
+# On a CPU no kernel depends on longer rows, or on more numbers of a chunk, than these.
 LONGEST, LARGEST = 4096, 1 << 19
 
 Shapes = tuple[tuple[int, ...], ...]
@@ -24,10 +31,10 @@ Shapes = tuple[tuple[int, ...], ...]
 
 @dataclass
 class WarmUp(WorkerPlugin):  # type: ignore[misc]
-    """Run the three phases once on every worker, also on those that join later.
+    """Runs the three phases once on every worker, also on those that join later.
 
-    `shapes` are those of the blocks of a chunk, for each kind of chunk; `metas` are empty arrays
-    of the blocks' kinds and dtypes.
+    `shapes` has the shapes of the blocks of a chunk, for each shape of chunk; `metas` are empty
+    arrays of the blocks' types and dtypes.
     """
 
     recurrence: AlongAxis
@@ -36,12 +43,12 @@ class WarmUp(WorkerPlugin):  # type: ignore[misc]
     name: str
 
     async def setup(self, worker: Any) -> None:
-        """Warm up on the thread of the tasks, so that the worker answers meanwhile."""
+        """Warm up on the thread of the tasks, so that the worker can answer messages."""
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(worker.executors["default"], self.run)
 
     def run(self) -> None:
-        """Solve a chunk of each kind."""
+        """Solve a chunk of each shape."""
         for shapes in self.shapes:
             ndim = max(len(shape) for shape in shapes)
             most = longest(np.broadcast_shapes(*shapes), self.recurrence.axis)
@@ -54,16 +61,16 @@ class WarmUp(WorkerPlugin):  # type: ignore[misc]
             self._solve(ChunkInputs(blocks, (0,) * ndim, (0,) * ndim))
 
     def _solve(self, inputs: ChunkInputs) -> None:
-        """Solve a chunk as if it forgot its entry and as if it did not."""
+        """Solve a chunk with and without speculation."""
         recurrence = self.recurrence.for_warm_up()
         summary = precompute_block(inputs, recurrence)
-        entries = propagate_group(recurrence, [summary], recurrence.zero_state())
-        determine_block(recurrence, inputs, entries, 0)
-        determine_from_blocks(recurrence, inputs, entries, 0)
+        carry_ins = propagate_group(recurrence, [summary], recurrence.zero_state())
+        determine_block(recurrence, inputs, carry_ins, 0)
+        determine_from_blocks(recurrence, inputs, carry_ins, 0)
 
 
 def longest(shape: tuple[int, ...], axis: int) -> list[int]:
-    """The lengths of a chunk beyond which it is not filled."""
+    """Return the largest shape of a chunk that is worth filling."""
     most = [LONGEST] * len(shape)
     rows = prod(map(min, shape[:axis] + shape[axis + 1 :], most))
     most[axis] = max(LONGEST, -(-LARGEST // max(1, rows)))
@@ -71,7 +78,67 @@ def longest(shape: tuple[int, ...], axis: int) -> list[int]:
 
 
 def _filled(meta: Any, shape: tuple[int, ...], value: float, most: Sequence[int]) -> Any:
-    """A block of a kind and a shape, no longer than matters."""
+    """Return a block like `meta`, on a CPU of at most the lengths in `most`."""
     if not is_on_gpu(meta):
         shape = tuple(map(min, shape, most))
     return np.full_like(meta, 1 if meta.dtype.kind in "iub" else value, shape=shape)
+
+
+def warm_up(
+    recurrence: Callable[..., Any], *operands: Any, client: Client | None = None, **options: Any
+) -> None:
+    """Compile and load what a recurrence needs, on every worker of a cluster.
+
+    The first solve on a worker compiles its kernels, or loads them from disk, and takes memory
+    from the system: seconds where the second one takes milliseconds. Workers that join later
+    warm up as they start.
+
+    Parameters
+    ----------
+    recurrence : callable
+        :func:`mgrec.linear_recurrence`, :func:`mgrec.rational_recurrence`,
+        :func:`mgrec.scan`, :func:`mgrec.solve_tridiagonal`, :func:`mgrec.signal.lfilter` or
+        :func:`mgrec.signal.sosfilt`.
+    *operands, **options
+        Arguments of the recurrence; at least one operand is a Dask array. It is not computed:
+        only its chunks, dtype and type of array are used.
+    client : distributed.Client, optional
+        Default: the default client.
+
+    Raises
+    ------
+    TypeError
+        The recurrence is another function, or no operand is a Dask array.
+    ValueError
+        Sizes of chunks are unknown.
+
+    Notes
+    -----
+    On a GPU the phases run over chunks of the true shapes, since shapes select kernels. The memory
+    for operands and result of a chunk must be free, and stays in the pool.
+
+    Examples
+    --------
+    >>> import dask.array as da, mgrec, mgrec.dask
+    >>> from distributed import Client
+    >>> with Client(processes=False, n_workers=1, dashboard_address=None) as client:
+    ...     t = da.ones(1000, chunks=100)
+    ...     mgrec.dask.warm_up(mgrec.linear_recurrence, 0.5, t)
+    ...     float(mgrec.linear_recurrence(0.5, t)[-1].compute())
+    2.0
+    """
+    problem = problem_of(recurrence, operands, options)
+    client = client_of(client)
+    aligned = align_problem(problem)
+    if aligned.has_unknown_sizes:
+        raise ValueError(
+            "warm_up needs the sizes of all chunks: call compute_chunk_sizes() on the arrays"
+        )
+    unique: dict[Any, None] = {}
+    for chunk_index in chunk_indices_of(aligned.chunks):
+        if all(lengths[k] for lengths, k in zip(aligned.chunks, chunk_index, strict=True)):
+            unique.setdefault(aligned.shapes(chunk_index))
+    shapes, metas = tuple(unique)[:SHAPES], tuple(block._meta for block in aligned.blocks)
+    solved = aligned.recurrence
+    token = tokenize(solved, shapes, [str(type(meta)) for meta in metas])
+    client.register_plugin(WarmUp(solved, shapes, metas, f"mgrec-warm-up-{token}"))

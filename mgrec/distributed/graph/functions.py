@@ -1,4 +1,4 @@
-"""NumPy's functions over arrays with graphs, whatever ``dask.array`` makes."""
+"""Functions of NumPy for Dask arrays with graphs, also where ``dask.array`` makes expressions."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Repeated solves of one shape: messages from worker to worker, no graph."""
+"""Repeated solves of one shape: one message to each worker, and no graph."""

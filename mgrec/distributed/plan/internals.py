@@ -1,4 +1,4 @@
-"""Parts of Dask that plans use and that its documentation does not promise: all are here."""
+"""The parts of Dask that plans use and that its documentation does not promise."""
 
 from __future__ import annotations
 
@@ -15,70 +15,64 @@ from distributed.protocol.pickle import dumps
 from distributed.utils_comm import gather_from_workers
 from distributed.worker_state_machine import FreeKeysEvent
 
-# Seconds that a worker waits for the scheduler to free results, and bytes for which it does.
+# Seconds that a worker waits for the scheduler to free results, and bytes from which on it does.
 FREEING, LARGE = 0.5, 1 << 24
 
 
-async def run_on(
+async def run_on_worker(
     client: Client, address: str, function: Callable[..., Any], is_direct: bool
 ) -> None:
-    """Call a function on a worker, to which the client connects itself, or the scheduler for it.
+    """Call a function on a worker, directly or by way of the scheduler.
 
-    Raises
-    ------
-    OSError
-        The worker cannot be reached.
+    Raise OSError if the worker cannot be reached.
     """
-    given = {"function": dumps(function), "args": dumps(()), "kwargs": dumps({}), "wait": True}
+    call = {"function": dumps(function), "args": dumps(()), "kwargs": dumps({}), "wait": True}
     if is_direct:
-        answer = await client.rpc(address).run(**given)
+        answer = await client.rpc(address).run(**call)
     else:
-        answer = await by_scheduler(client, address, {"op": "run", **given})
+        answer = await call_by_scheduler(client, address, {"op": "run", **call})
     if answer["status"] != "OK":
         _, error, _ = clean_exception(**answer)
         raise error or RuntimeError(answer["text"])
 
 
-async def by_scheduler(client: Client, address: str, message: dict[str, Any]) -> Any:
+async def call_by_scheduler(client: Client, address: str, message: dict[str, Any]) -> Any:
     """Call a handler of a worker by way of the scheduler.
 
-    Raises
-    ------
-    OSError
-        The scheduler cannot reach the worker, or does not know it.
+    Raise OSError if the scheduler cannot reach the worker, or does not know it.
     """
     return await client.scheduler.proxy(worker=address, msg=message)
 
 
 async def register(client: Client, results: Mapping[Any, tuple[str, int]]) -> list[str]:
-    """Make the scheduler know results by their workers and bytes; return the workers it lost.
+    """Register results with the scheduler by workers and bytes; return the workers it has lost.
 
-    By a call, not on the client's stream: on results of a lost worker that come there, the
-    scheduler (Dask 2026.7) drops the client, and all that the client holds is gone.
+    By a call, not on the client's stream: if results of a lost worker arrive on the stream, the
+    scheduler (Dask 2026.7) drops the client, and all futures of the client are gone.
     """
-    left, lost = dict(results), list[str]()
-    while left:
+    remaining, lost = dict(results), list[str]()
+    while remaining:
         try:
             await client.scheduler.update_data(
-                who_has={key: [address] for key, (address, _) in left.items()},
-                nbytes={key: size for key, (_, size) in left.items()},
+                who_has={key: [address] for key, (address, _) in remaining.items()},
+                nbytes={key: size for key, (_, size) in remaining.items()},
                 client=client.id,
             )
         except KeyError as error:
             lost.append(error.args[0])
-            left = {key: result for key, result in left.items() if result[0] != lost[-1]}
+            remaining = {key: at for key, at in remaining.items() if at[0] != lost[-1]}
         else:
             break
-    for key in left:
+    for key in remaining:
         # The scheduler's message that the key is in memory may come later.
         if key in client.futures and client.futures[key].status == "pending":
             client.futures[key].finish()
     return lost
 
 
-def array_without_graph(kind: type[da.Array], name: str, chunks: Any, meta: Any) -> Any:
-    """A Dask array whose attribute `dask` is set later; to create one takes a tenth as long."""
-    array = object.__new__(kind)
+def array_without_graph(cls: type[da.Array], name: str, chunks: Any, meta: Any) -> Any:
+    """Return a Dask array without its graph; it takes a tenth of the time of a complete one."""
+    array = object.__new__(cls)
     array._name, array._chunks, array._meta = name, chunks, meta
     return array
 
@@ -88,13 +82,13 @@ def future_of(client: Client, key: Any) -> Future:
 
 
 def fail(futures: Iterable[Future], error: BaseException) -> None:
-    """Let futures that the scheduler does not know raise an error."""
+    """Make futures that the scheduler does not know raise an error."""
     for future in futures:
         future._state.set_error(error, None)
 
 
 async def remove_worker(client: Client, address: str) -> None:
-    """Make the scheduler remove a worker, as it does with one that sends no heartbeats."""
+    """Make the scheduler remove a worker, as if it had sent no heartbeats."""
     with suppress(OSError, AttributeError):
         await client.scheduler.unregister(address=address, stimulus_id=f"mgrec-lost-{time.time()}")
 
@@ -102,19 +96,19 @@ async def remove_worker(client: Client, address: str) -> None:
 def store(worker: Any, results: dict[Any, Any]) -> None:
     """Put results into a worker's memory, where Dask spills them if it must.
 
-    The worker's state does not know them: what it knows costs two messages to the scheduler.
+    The worker's state does not include them: each key in there costs two messages to the scheduler.
     """
     for key, result in results.items():
         worker.data[key] = result
 
 
 def publish(worker: Any, keys: Iterable[Any]) -> None:
-    """Let a worker's state know results, before the scheduler does."""
+    """Add results to a worker's state, before the scheduler knows them."""
     worker.update_data({key: worker.data[key] for key in keys})
 
 
 def free(worker: Any, keys: Sequence[Any]) -> None:
-    """Free results that no task needs, whether the worker's state knows them or not."""
+    """Free results that no task needs, whether the worker's state includes them or not."""
     known = [key for key in keys if key in worker.state.tasks]
     if known:
         stimulus = f"mgrec-free-{time.time()}"
@@ -125,21 +119,18 @@ def free(worker: Any, keys: Sequence[Any]) -> None:
 
 
 async def wait_until_freed(worker: Any, keys: Iterable[Any]) -> None:
-    """Wait a moment for the scheduler to free results that its client has released.
-
-    Tasks may still need them, so that the worker may not free them itself.
-    """
+    """Wait a moment for the scheduler to free results that tasks may still need."""
     tasks, deadline = worker.state.tasks, time.monotonic() + FREEING
-    left = [tasks[key] for key in keys if key in tasks]
-    if sum(task.nbytes or 0 for task in left) < LARGE:
+    remaining = [tasks[key] for key in keys if key in tasks]
+    if sum(task.nbytes or 0 for task in remaining) < LARGE:
         return
-    while any(task.key in worker.data for task in left) and time.monotonic() < deadline:
+    while any(task.key in worker.data for task in remaining) and time.monotonic() < deadline:
         await asyncio.sleep(0.002)
 
 
 async def blocks_of(worker: Any, keys: Iterable[Any]) -> dict[Any, Any]:
-    """Blocks from a worker's memory by their keys; those on other workers are fetched."""
-    # Taken before anything is awaited: replicas may be dropped meanwhile.
+    """Return blocks from a worker's memory by their keys; fetch those of other workers."""
+    # Read before the first await: replicas may be dropped meanwhile.
     blocks, missing = dict[Any, Any](), list[Any]()
     for key in keys:
         if key in worker.data:

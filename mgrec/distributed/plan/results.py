@@ -1,4 +1,4 @@
-"""Results of a solve: Dask arrays whose blocks workers hold, or will hold."""
+"""Results of a solve: Dask arrays whose blocks workers store, or will store."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from distributed import Future
 
 from ...core.contract.recurrence import ChunkIndex
 from .internals import array_without_graph, fail, future_of, register
-from .messages import WorkerLostError, name_of
-from .session import Ask, Session
+from .messages import WorkerLostError, result_name
+from .session import PendingRequest, Session
 
-# Seconds after a solve until the scheduler hears of results that the client still refers to.
-# Results that their own plan alone uses until then, as in time stepping, cost it nothing.
+# Seconds after a solve until results that the client still refers to are registered with the
+# scheduler. Results that only their own plan uses until then, as in time stepping, cost it nothing.
 REGISTERING = 0.25
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What the results of a plan's solves have in common.
+    """The chunks of the results of a plan's solves.
 
     Attributes
     ----------
-    places : dict, address -> places of chunks
+    chunk_indices : dict, address -> chunk indices
     chunks : tuple of tuple of int
     meta : array
-        Of the type and dtype of each result.
+        An empty array of the type and dtype of each result.
     count : int
-        Results of a solve.
+        Number of results of a solve.
     """
 
     chunk_indices: Mapping[str, Sequence[ChunkIndex]]
@@ -45,21 +45,21 @@ class Layout:
 
     @property
     def nbytes(self) -> int:
-        """Of all results of a solve; of one, as large as the grid, where it has none."""
+        """Size of the results of a solve; of one result if a grid has none."""
         return prod(map(sum, self.chunks)) * self.meta.itemsize * max(1, self.count)
 
     def names(self, solve: str) -> list[str]:
-        return [name_of(solve, k) for k in range(self.count)]
+        return [result_name(solve, k) for k in range(self.count)]
 
-    def where(self, solve: str) -> dict[Any, tuple[str, int]]:
-        """The worker of each block of a solve, and its bytes, by keys."""
+    def locate(self, solve: str) -> dict[Any, tuple[str, int]]:
+        """Return the worker and the bytes of each block of a solve, by keys."""
         return {
-            (name, *chunk_index): (
+            (name, *index): (
                 address,
-                prod(map(getitem, self.chunks, chunk_index)) * self.meta.itemsize,
+                prod(map(getitem, self.chunks, index)) * self.meta.itemsize,
             )
             for address, chunk_indices in self.chunk_indices.items()
-            for chunk_index in chunk_indices
+            for index in chunk_indices
             for name in self.names(solve)
         }
 
@@ -67,37 +67,30 @@ class Layout:
 class Solution:
     """The results of one solve, which the workers free when the client no longer refers to them.
 
-    The message that frees them goes before those of later solves, on the same comm. Results that
-    were used outside of the plan may be needed by tasks: Dask frees these.
+    The message that frees them is sent before those of later solves, on the same comm. Tasks may
+    need results that were used outside of the plan: Dask frees these.
     """
 
-    def __init__(self, session: Session, name: str, ask: Ask, layout: Layout) -> None:
-        self.session, self.name, self.ask, self.layout = session, name, ask, layout
-        self._streams = [
-            (address, session.streams.get(address)) for address in layout.chunk_indices
-        ]
+    def __init__(
+        self, session: Session, name: str, request: PendingRequest, layout: Layout
+    ) -> None:
+        self.session, self.name, self.request, self.layout = session, name, request, layout
+        self._streams = {to: session.streams.get(to) for to in layout.chunk_indices}
         self._futures: dict[Any, Future] = {}
-        self._registered: asyncio.Task[None] | None = None
+        self._registration: asyncio.Task[None] | None = None
         self._use = {"outside": False}
         arguments = session, name, [*layout.chunk_indices], self._use
         weakref.finalize(self, session.call, _free, *arguments).atexit = False
 
     def wait(self) -> dict[str, Any]:
-        """Wait for the solve; return what the shards answer besides their results.
-
-        Raises
-        ------
-        WorkerLostError
-        Exception
-            What a chunk raised.
-        """
-        return self.session.wait(self.ask)
+        """Wait for the solve; return the answers of shards by address, or raise an error."""
+        return self.session.wait(self.request)
 
     def futures(self) -> dict[Any, Future]:
-        """The results as futures that the scheduler knows.
+        """Return the results as futures that the scheduler knows.
 
-        On the client's event loop, where `distributed.wait` asks, nothing may wait: there the
-        scheduler will know them when they are finished.
+        On the client's event loop, where `distributed.wait` calls, nothing may wait: there the
+        scheduler knows them when they are finished.
         """
         self._use["outside"] = True
         client = self.session.client
@@ -105,7 +98,7 @@ class Solution:
             raise RuntimeError("the client of a plan's results is closed")
         self._create_futures()
         if client.asynchronous:
-            self.session.start(self._settle())
+            self.session.start(self._finish_futures())
         else:
             self.wait()
             asyncio.run_coroutine_threadsafe(self.register(), client.loop.asyncio_loop).result()
@@ -113,65 +106,63 @@ class Solution:
 
     def _create_futures(self) -> None:
         if not self._futures:
-            keys = self.layout.where(self.name)
+            keys = self.layout.locate(self.name)
             self._futures = {key: future_of(self.session.client, key) for key in keys}
 
-    async def _settle(self) -> None:
-        """Finish the futures with the solve, or let them fail."""
+    async def _finish_futures(self) -> None:
+        """Finish the futures when the solve ends, or set its error."""
         try:
-            await asyncio.wrap_future(self.ask.done)
+            await asyncio.wrap_future(self.request.done)
             await self.register()
         except Exception as error:
             fail(self._futures.values(), error)
 
     @property
-    def is_known(self) -> bool:
+    def is_registered(self) -> bool:
         """Whether the scheduler knows the results, or is about to."""
-        return self._registered is not None
+        return self._registration is not None
 
     async def register(self) -> None:
-        """Make the scheduler know the results; once, whoever calls."""
-        if self._registered is None:
-            self.session.keep(self)
-            self._registered = asyncio.ensure_future(self._register())
-        await self._registered
+        """Register the results with the scheduler, once in all calls."""
+        if self._registration is None:
+            self.session.retain(self)
+            self._registration = asyncio.ensure_future(self._register())
+        await self._registration
 
     async def _register(self) -> None:
-        session, client = self.session, self.session.client
-        for address, stream in self._streams:
+        session = self.session
+        for address, stream in self._streams.items():
             if session.streams.get(address) is not stream:
                 raise WorkerLostError.of(address)
         self._create_futures()
-        addresses = self.layout.chunk_indices
-        ask = Ask(addresses, self.ask.timeout, self.ask.limit)
-        session.send(ask, "register", self.name, dict.fromkeys(addresses, ()))
-        await asyncio.wrap_future(ask.done)
-        lost = await register(client, self.layout.where(self.name))
-        if lost:
+        request = PendingRequest(self._streams, self.request.timeout, self.request.limit)
+        session.send(request, "register", self.name, dict.fromkeys(self._streams, ()))
+        await asyncio.wrap_future(request.done)
+        if lost := await register(session.client, self.layout.locate(self.name)):
             raise WorkerLostError.of(lost[0])
 
 
 def _free(session: Session, name: str, addresses: list[str], use: dict[str, bool]) -> None:
-    session.release(addresses, "free", name, use["outside"])
+    session.send_later(addresses, "free", name, use["outside"])
 
 
 def register_later(reference: weakref.ref[Solution]) -> None:
-    """Let the scheduler hear of results to which the client refers for a while."""
-    asyncio.get_running_loop().call_later(REGISTERING, _register_if_needed, reference)
+    """Register results with the scheduler if the client still refers to them after a while."""
+    asyncio.get_running_loop().call_later(REGISTERING, _register_if_alive, reference)
 
 
-def _register_if_needed(reference: weakref.ref[Solution]) -> None:
+def _register_if_alive(reference: weakref.ref[Solution]) -> None:
     solution = reference()
     if solution is not None and solution.session.client.status == "running":
         task = asyncio.ensure_future(solution.register())
-        # The error is that of whoever uses the results.
+        # Any use of the results raises the error.
         task.add_done_callback(lambda task: task.cancelled() or task.exception())
 
 
 class SolvedArray(da.Array):  # type: ignore[misc]
-    """A result of a plan: an array whose graph is read when its solve has ended.
+    """A result of a plan: an array whose graph is available when its solve has ended.
 
-    Reading it, as any function of Dask does, waits for the solve, and raises what the solve raised.
+    Any function of Dask reads the graph; it waits for the solve, and raises the solve's error.
     """
 
     __slots__ = ()
@@ -197,5 +188,5 @@ class SolvedArray(da.Array):  # type: ignore[misc]
 
 
 def solution_of(array: Any) -> Solution | None:
-    """The solve of a plan's result that no graph has used."""
+    """Return the solve of an array that is a plan's result."""
     return array.solution if isinstance(array, SolvedArray) else None

@@ -1,4 +1,4 @@
-"""What a worker runs for plans: sessions of clients, on handlers of Dask's server."""
+"""The worker's side of plans: sessions of clients, on handlers of Dask's server."""
 
 from __future__ import annotations
 
@@ -14,11 +14,9 @@ from typing import Any
 from distributed import WorkerPlugin
 from distributed.protocol.pickle import dumps, loads
 
-from .exchange import CommExchange, Program
+from .comms import Calls, Sender, WorkerComm
 from .internals import blocks_of, free, publish, store, wait_until_freed
-from .messages import Abandoned, PlanShard, WorkerLostError
-from .queues import Calls, Sender, sender_of
-from .relay import WorkerComm
+from .messages import Abandoned, Exchange, PlanShard, Program, WorkerLostError
 from .shards import Threads, solve_shard
 
 NAME = "mgrec-plans"
@@ -34,7 +32,8 @@ async def install(dask_worker: Any) -> None:
 class PlansPlugin(WorkerPlugin):  # type: ignore[misc]
     """Sessions of clients, and the threads on which their shards run.
 
-    ``mgrec_session`` opens a session on a comm from a client, which lasts as long as the comm.
+    The handler ``mgrec_session`` opens a session on a comm from a client, which lasts as long as
+    the comm. ``mgrec_write`` and ``mgrec_read`` are calls of a client by way of the scheduler.
     ``mgrec_carries`` takes messages from another worker. No thread ever waits for a message, so
     that any number of threads is enough for any number of sessions.
     """
@@ -69,20 +68,20 @@ class PlansPlugin(WorkerPlugin):  # type: ignore[misc]
 
     def write(self, session: str, messages: list[Any]) -> None:
         """Take messages from a client by way of the scheduler."""
-        self._relayed(session).incoming.put_nowait(messages)
+        self._comm_by_scheduler(session).incoming.put_nowait(messages)
 
     async def read(self, session: str) -> list[Any]:
-        """Return messages to a client that come by way of the scheduler."""
-        return await self._relayed(session).poll()
+        """Return messages to a client by way of the scheduler."""
+        return await self._comm_by_scheduler(session).poll()
 
-    def _relayed(self, name: str) -> WorkerComm:
+    def _comm_by_scheduler(self, name: str) -> WorkerComm:
         if name not in self.sessions:
             session = self._open(name, WorkerComm())
             session.task = asyncio.ensure_future(session.run())
         return self.sessions[name].comm
 
     def take_carries(self, carries: Sequence[Any]) -> None:
-        """Take messages from another worker; those for a session that has ended are dropped."""
+        """Take messages from another worker; drop those for a session that has ended."""
         for session, *carry in carries:
             if session in self.sessions:
                 self.sessions[session].take_carry(*carry)
@@ -92,13 +91,13 @@ class PlansPlugin(WorkerPlugin):  # type: ignore[misc]
         if address not in self.peers:
             rpc = self.worker.rpc(address)
 
-            def lose(carries: list[Any]) -> None:
+            def abandon(carries: list[Any]) -> None:
                 for session, solve, *_ in carries:
                     if session in self.sessions:
                         self.sessions[session].abandon(solve, WorkerLostError.of(address))
 
             self.peers[address] = Sender(
-                lambda carries: rpc.mgrec_carries(carries=carries, reply=False), lose
+                lambda carries: rpc.mgrec_carries(carries=carries, reply=False), abandon
             )
         self.peers[address].send(*carry)
 
@@ -109,24 +108,24 @@ class Solve:
     Attributes
     ----------
     blocks : dict, key -> array
-        The operands, until the program begins.
+        The operands, until the program starts.
     sources : dict, solve -> keys
-        Unfinished solves, and the blocks that come from their results.
+        Unfinished solves, and the blocks that are their results.
     program : generator, optional
-        None before it begins.
+        None before it starts, and after its end.
     missing : set
-        Names of messages for which the program waits.
+        Names of messages that the program needs to go on.
     results : dict, key -> array, optional
         None until the program has ended.
     error : Exception, optional
         Why the solve fails.
     is_freed : bool
-        The client does not refer to the results any more.
+        Whether the client no longer refers to the results.
     """
 
-    def __init__(self, number: int, name: str, kept: PlanShard, exchange: CommExchange) -> None:
-        self.number, self.name, self.kept, self.exchange = number, name, kept, exchange
-        self.request, self.keys = kept.request, kept.keys
+    def __init__(self, number: int, name: str, plan: PlanShard, exchange: Exchange) -> None:
+        self.number, self.name, self.shard, self.exchange = number, name, plan.shard, exchange
+        self.request, self.keys = plan.request, plan.keys
         self.blocks: dict[Any, Any] = {}
         self.sources: dict[Solve, list[Any]] = {}
         self.program: Program[Any] | None = None
@@ -136,24 +135,26 @@ class Solve:
         self.error: BaseException | None = None
         self.has_ended = self.is_freed = False
 
-    def take(self, source: Solve, keys: list[Any]) -> None:
+    def take_results(self, source: Solve) -> None:
         """Take operands from the results of a solve that has ended."""
+        keys = self.sources.pop(source)
         if source.results is None:
             self.error = self.error or source.error
         else:
             self.blocks |= {key: source.results[key] for key in keys}
 
     @property
-    def can_go_on(self) -> bool:
+    def is_ready(self) -> bool:
+        """Whether the program can start or go on."""
         return (not self.missing and not self.sources) or self.error is not None
 
     def step(self, threads: Threads) -> None:
-        """Run the program until it waits for messages, or ends."""
+        """Run the program until it needs messages, or ends."""
         try:
             if self.error is not None:
                 raise self.error
             if self.program is None:
-                self.program = self._begin(threads)
+                self.program = self._start(threads)
                 self.blocks = {}
             self.missing = set(next(self.program))
         except StopIteration as end:
@@ -167,25 +168,21 @@ class Solve:
         if self.has_ended:
             self.program, self.blocks = None, {}
 
-    def _begin(self, threads: Threads) -> Program[Any]:
-        shard = self.kept.shard
-        blocks = {
-            chunk_index: [self.blocks[key] for key in keys]
-            for chunk_index, keys in self.keys.items()
-        }
-        return solve_shard(self.request, self.name, shard, blocks, self.exchange, threads)
+    def _start(self, threads: Threads) -> Program[Any]:
+        blocks = {index: [self.blocks[key] for key in keys] for index, keys in self.keys.items()}
+        return solve_shard(self.request, self.name, self.shard, blocks, self.exchange, threads)
 
 
 class Session:
     """The plans of one client.
 
-    Its solves begin in the order of requests, and go on in any: where one waits for messages, the
-    next begins. Threads step the programs, one at a time; all else runs on the event loop.
+    Its solves start in the order of requests, and go on in any order: while one needs messages, the
+    next one starts. Threads step the programs, one at a time; the rest runs on the event loop.
     """
 
     def __init__(self, plugin: PlansPlugin, name: str, comm: Any) -> None:
         self.plugin, self.worker, self.name, self.comm = plugin, plugin.worker, name, comm
-        self.sender = sender_of(comm)
+        self.sender = Sender.on(comm)
         self.requests: asyncio.Queue[tuple[str, tuple[Any, ...]]] = asyncio.Queue()
         self.plans: dict[str, tuple[PlanShard, dict[Any, Any]]] = {}
         self.results: dict[str, list[Any]] = {}
@@ -193,12 +190,12 @@ class Session:
         self.carries: dict[int, dict[Hashable, bytes]] = {}
         self.abandoned: set[int] = set()
         self.task: asyncio.Task[None] | None = None
-        # Solves from their requests to their answers, in order, and the last number before these.
+        # Solves in the order of their requests, until they are answered; and the last number.
         self.solves: dict[int, Solve] = {}
         self.last, self.has_room = 0, asyncio.Event()
-        # Held wherever it is found out, or may change, whether a solve can go on.
+        # Guards everything on which `Solve.is_ready` depends.
         self.lock = threading.Lock()
-        self.is_stepping, self.step = False, (0, 0.0)
+        self.is_stepping, self.busy = False, (0, 0.0)
 
     async def run(self) -> None:
         """Read messages until the comm ends."""
@@ -206,8 +203,8 @@ class Session:
         self.sender.send("ready")
         try:
             while True:
-                for op, *given in await self.comm.read():
-                    getattr(self, f"_take_{op}", self._queue)(op, *given)
+                for op, *arguments in await self.comm.read():
+                    getattr(self, f"_take_{op}", self._queue)(op, *arguments)
         except OSError:
             return
         finally:
@@ -215,7 +212,7 @@ class Session:
             self._close()
 
     def _close(self) -> None:
-        """Release what the client held here; the scheduler frees what it knows."""
+        """Free the client's results; the scheduler frees those that it knows."""
         if self.plugin.sessions.get(self.name) is self:
             del self.plugin.sessions[self.name]
         names = self.results.keys() - self.registered
@@ -223,71 +220,72 @@ class Session:
         for number in list(self.solves):
             self.abandon(number, Abandoned())
 
-    def _queue(self, op: str, *given: Any) -> None:
-        self.requests.put_nowait((op, given))
+    def _queue(self, op: str, *arguments: Any) -> None:
+        self.requests.put_nowait((op, arguments))
 
     def _take_ping(self, op: str) -> None:
-        number, since = self.step
+        number, since = self.busy
         self.sender.send("pong", number, time.monotonic() - since if number else 0.0)
 
     def _take_abandon(self, op: str, number: int) -> None:
         self.abandon(number, Abandoned())
 
     def _take_register(self, op: str, number: int, name: str) -> None:
-        """Make results of a solve Dask's, too."""
+        """Add results of a solve to the worker's state."""
         publish(self.worker, self.results[name])
         self.registered.add(name)
         self.sender.send("answer", number, None)
 
     def abandon(self, number: int, error: Exception) -> None:
-        """Let a solve fail, now or when it begins."""
+        """Make a solve fail, now or when it starts."""
         if (solve := self.solves.get(number)) is not None:
             with self.lock:
                 solve.error = solve.error or error
-            solve.exchange.abandon()
-            self._go_on()
+            self._resume()
         elif number > self.last:
             self.abandoned.add(number)
 
     def take_carry(self, number: int, name: Hashable, message: bytes) -> None:
+        """Take a message of another shard of a solve."""
         if (solve := self.solves.get(number)) is not None:
             with self.lock:
                 solve.exchange.arrived[name] = message
                 solve.missing.discard(name)
-            self._go_on()
+            self._resume()
         elif number > self.last:
             self.carries.setdefault(number, {})[name] = message
 
     async def _work(self) -> None:
         while True:
-            op, given = await self.requests.get()
+            op, arguments = await self.requests.get()
             try:
-                await getattr(self, op)(*given)
+                await getattr(self, op)(*arguments)
             except Exception:
                 logger.exception("a message from a client of plans")
                 self.comm.abort()
-            del given
+            del arguments
 
-    async def hold(self, number: int, name: str, message: bytes) -> None:
-        """Keep the shard of a plan and its operands."""
+    async def add_plan(self, number: int, name: str, message: bytes) -> None:
+        """Store the shard of a plan and its operands."""
         try:
-            kept = loads(message)
-            keys = {key for keys in kept.keys.values() for key in keys}
-            self.plans[name] = kept, await blocks_of(self.worker, keys)
+            plan = loads(message)
+            keys = {key for keys in plan.keys.values() for key in keys}
+            self.plans[name] = plan, await blocks_of(self.worker, keys)
         except Exception as error:
             self._answer(number, error)
         else:
             self._answer(number)
         self.last = number
 
-    async def forget(self, name: str) -> None:
-        """Release a plan."""
+    async def remove_plan(self, name: str) -> None:
+        """Release the shard of a plan and its operands."""
         self.plans.pop(name, None)
 
     async def free(self, name: str, is_used: bool) -> None:
-        """Free the results of a solve, which their client has released.
+        """Free the results of a solve, which the client has released.
 
-        Tasks may need results that left the plan (`is_used`): the scheduler frees these.
+        If results were used outside of the plan (`is_used`), tasks may need them: the scheduler
+        frees these.
         """
         for solve in self.solves.values():
             solve.is_freed = solve.is_freed or solve.name == name
@@ -302,28 +300,28 @@ class Session:
         self, number: int, name: str, plan: str, names: Sequence[str] | None, request: bytes | None
     ) -> None:
         """Solve the shard of a plan, for operands with these names."""
-        if plan not in self.plans:  # Its operands were lost; the client knows.
+        if plan not in self.plans:  # Its operands were lost; the client has the error.
             self.last = number
             self.carries.pop(number, None)
             return self._answer(number, Abandoned())
-        kept, blocks = self.plans[plan]
-        while len(self.solves) >= kept.in_flight:
+        stored, blocks = self.plans[plan]
+        while len(self.solves) >= stored.in_flight:
             self.has_room.clear()
             await self.has_room.wait()
 
         def post(address: str, *carry: Any) -> None:
             self.plugin.calls.add(self.plugin.send_carry, address, self.name, number, *carry)
 
-        solve = Solve(number, name, kept, CommExchange(kept.addresses, post, {}))
+        solve = Solve(number, name, stored, Exchange(stored.addresses, post))
         try:
             if request is not None:
                 solve.request = loads(request)
             if names is not None:
                 solve.keys = {
-                    chunk_index: [(own, *key[1:]) for own, key in zip(names, keys, strict=True)]
-                    for chunk_index, keys in kept.keys.items()
+                    index: [(array, *key[1:]) for array, key in zip(names, keys, strict=True)]
+                    for index, keys in stored.keys.items()
                 }
-            await self._find(solve, blocks)
+            await self._find_operands(solve, blocks)
         except Exception as error:
             solve.error = error
         if number in self.abandoned:
@@ -332,16 +330,16 @@ class Session:
         solve.exchange.arrived |= self.carries.pop(number, {})
         with self.lock:
             self.solves[number], self.last = solve, number
-        self._go_on()
+        self._resume()
 
-    async def _find(self, solve: Solve, kept: dict[Any, Any]) -> None:
-        """Find the operands of a solve: kept ones, results of unfinished solves, and others."""
+    async def _find_operands(self, solve: Solve, stored: dict[Any, Any]) -> None:
+        """Find the operands of a solve: the plan's, results of unfinished solves, and others."""
         unfinished = {solve.name: solve for solve in self.solves.values()}
         others = []
         for key in {key for keys in solve.keys.values() for key in keys}:
             source = unfinished.get(key[0].rpartition("-")[0])
-            if key in kept:
-                solve.blocks[key] = kept[key]
+            if key in stored:
+                solve.blocks[key] = stored[key]
             elif source is not None:
                 solve.sources.setdefault(source, []).append(key)
             else:
@@ -349,10 +347,10 @@ class Session:
         solve.blocks |= await blocks_of(self.worker, others)
         with self.lock:
             for source in [source for source in solve.sources if source.has_ended]:
-                solve.take(source, solve.sources.pop(source))
+                solve.take_results(source)
 
-    def _go_on(self) -> None:
-        """Let a thread step the programs that can go on, unless one does."""
+    def _resume(self) -> None:
+        """Let a thread step the programs that are ready, unless one does."""
         with self.lock:
             if self.is_stepping or self._next() is None:
                 return
@@ -361,39 +359,39 @@ class Session:
 
     def _submit(self) -> None:
         with suppress(RuntimeError):  # The worker is closing.
-            self.plugin.programs.submit(self._step)
+            self.plugin.programs.submit(self._step_all)
 
     def _next(self) -> Solve | None:
-        """The first solve that can go on; none begins before the one that was requested before."""
+        """Return the first solve that is ready; none starts before those requested earlier."""
         for solve in self.solves.values():
             if not solve.has_ended:
-                if solve.can_go_on:
+                if solve.is_ready:
                     return solve
                 if solve.program is None:
                     return None
         return None
 
-    def _step(self) -> None:
-        """Step programs as long as one can go on."""
+    def _step_all(self) -> None:
+        """Step programs as long as one is ready."""
         while True:
             with self.lock:
                 solve = self._next()
                 self.is_stepping = solve is not None
             if solve is None:
                 return
-            self._step_one(solve)
-            if len(self.plugin.sessions) > 1:  # Those of others come before the next one.
+            self._step(solve)
+            if len(self.plugin.sessions) > 1:  # Solves of other clients come before the next one.
                 return self._submit()
 
-    def _step_one(self, solve: Solve) -> None:
-        self.step = solve.number, time.monotonic()
+    def _step(self, solve: Solve) -> None:
+        self.busy = solve.number, time.monotonic()
         solve.step(self.plugin.threads)
-        self.step = 0, 0.0
+        self.busy = 0, 0.0
         with self.lock:
             solve.missing = {name for name in solve.missing if not solve.exchange.has(name)}
             for later in self.solves.values() if solve.has_ended else ():
                 if solve in later.sources:
-                    later.take(solve, later.sources.pop(solve))
+                    later.take_results(solve)
         if solve.has_ended:
             self.plugin.calls.add(self._end, solve)
 
@@ -416,14 +414,14 @@ class Session:
             self._answer(solve.number, solve.answer)
 
     def _answer(self, number: int, answer: Any = None) -> None:
-        """Send what a request returns, or what it raises."""
+        """Send the result or the error of a request."""
         is_error = isinstance(answer, BaseException)
         message = _pickled(answer) if is_error else dumps((True, answer))
         self.sender.send("answer", number, None if answer is None else message)
 
 
 def _pickled(error: BaseException) -> bytes:
-    """An error as its client gets it, also where it cannot be pickled."""
+    """Return an error for the client; a RuntimeError if it cannot be pickled."""
     try:
         pickled = dumps((False, error))
         loads(pickled)

@@ -1,1 +1,1 @@
-"""What tasks are made of: pure functions of blocks in memory, the same for every family."""
+"""The functions that tasks and plans run: pure functions of blocks in memory."""

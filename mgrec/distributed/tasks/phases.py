@@ -1,7 +1,6 @@
-"""The tasks of the graph: pure functions of blocks in memory, the same for every family.
+"""The tasks over chunks along an axis: precompute, propagate and determine.
 
-Of a family they know its contract (families/family.py) and nothing else, in graphs of packed
-chunks, in graphs of held chunks and in plans.
+They know families by their contract only, in lazy graphs, graphs of persisted chunks and plans.
 """
 
 from __future__ import annotations
@@ -15,69 +14,66 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.array_types import is_on_gpu, to_host
-from ...core.contract.grid import Grid
+from ...core.arrays.kinds import is_on_gpu, to_host
 from ...core.contract.kernels import Backend, Summarise
 from ...core.contract.recurrence import AlongAxis, ChunkInputs, ChunkPosition, Recurrence, Shape
-from ...core.contract.sweeps import Swept
 from ...engines import CPU, backend_of
-from .errors import in_chunk
-from .limits import check_chunk
-from .spilling import register
+from ..observability import in_chunk
+from .memory import check_chunk, register
 
 register(ChunkInputs, lambda inputs: inputs.blocks)
 
-# Rows whose summaries may wait on a GPU at once, a few scalars each: 16 MB or so.
+# Rows whose summaries may be pending on a GPU at once, a few scalars each: 16 MB or so.
 ROWS = 1 << 18
 
 
-class Together:
-    """A dataclass of many small arrays, which travel as one frame.
+class OneFrame:
+    """A dataclass of many small arrays, which is sent as one frame.
 
-    A frame an array, 129 carry-ins took 1.5 ms to write and to read, and so 0.45.
+    With a frame for each array, 129 carry-ins took 1.5 ms to write and to read; now 0.45.
     """
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        own = [getattr(self, each.name) for each in fields(self)]  # type: ignore[arg-type]
-        written = pickle.dumps(own, protocol)
-        return _of, (type(self), pickle.PickleBuffer(written) if protocol >= 5 else written)
+        values = [getattr(self, field.name) for field in fields(self)]  # type: ignore[arg-type]
+        pickled = pickle.dumps(values, protocol)
+        return _load, (type(self), pickle.PickleBuffer(pickled) if protocol >= 5 else pickled)
 
 
-def _of(kind: type, written: bytes) -> Any:
-    return kind(*pickle.loads(written))
+def _load(cls: type, pickled: bytes) -> Any:
+    return cls(*pickle.loads(pickled))
 
 
 @dataclass(frozen=True)
-class Run(Together):
-    """The summaries of a run of chunks, each with the shape of its chunk."""
+class SummaryBatch(OneFrame):
+    """The summaries of a batch of chunks, each with the shape of its chunk."""
 
     summaries: list[Any]
 
 
 @dataclass(frozen=True)
-class Entries(Together):
+class CarryIns(OneFrame):
     """Carry-ins of a group's chunks, and of the chunk after the group.
 
     Attributes
     ----------
     states : list
     is_initial : bool
-        The first one is the initial states as they were given.
+        The first one is the initial states of the call, as arrays.
     shape : tuple of int, optional
-        Of the last chunk of the group that was summarised.
+        Shape of the last chunk of the group that was summarised.
     """
 
     states: list[Any]
     is_initial: bool = False
     shape: Shape | None = None
 
-    def at(self, number: int, recurrence: AlongAxis, shape: Shape) -> Any:
-        """The carry-in of one chunk of the group, which has this shape."""
+    def carry_in(self, number: int, recurrence: AlongAxis, shape: Shape) -> Any:
+        """Return the carry-in of one chunk of the group, which has this shape."""
         state = self.states[number]
         return recurrence.first_carry_in(state, shape) if self.is_initial and not number else state
 
     def final_state(self, recurrence: AlongAxis) -> np.ndarray:
-        """The states after the last chunk, which was summarised."""
+        """Return the states after the last chunk, which was summarised."""
         assert self.shape is not None
         return recurrence.final_state(self.states[-1], self.shape)
 
@@ -86,7 +82,7 @@ class Entries(Together):
 def chunk_of(
     phase: str, recurrence: Recurrence, inputs: ChunkInputs
 ) -> Iterator[tuple[Backend, Shape]]:
-    """A backend on the device of a chunk, and the shape of the chunk's result."""
+    """Check a chunk and enter its device; yield the backend and the shape of the result."""
     backend = backend_of(inputs.blocks, recurrence.method)
     with in_chunk(phase, inputs.chunk_index, inputs.starts), backend.device_of(inputs.blocks):
         recurrence.check(inputs)
@@ -97,26 +93,35 @@ def chunk_of(
 
 
 def inputs_of_blocks(*values: Any, recurrence: AlongAxis, count: int) -> ChunkInputs:
-    """Take the blocks of one chunk together."""
-    chunk_indices = values[count:]
+    """Return the inputs of one chunk, from its blocks and its index and start along each axis."""
+    pairs = values[count:]
     return ChunkInputs(
-        values[:count], tuple(p for p, _ in chunk_indices), tuple(s for _, s in chunk_indices)
+        values[:count], tuple(index for index, _ in pairs), tuple(start for _, start in pairs)
     )
 
 
+def inputs_of_batch(
+    recurrence: AlongAxis, positions: Sequence[ChunkPosition], blocks: list[Any]
+) -> Iterator[ChunkInputs]:
+    """Yield the inputs of a batch of chunks, from all their blocks, chunk by chunk."""
+    count = len(recurrence.varying)
+    for k, position in enumerate(positions):
+        yield ChunkInputs(tuple(blocks[k * count :][:count]), *position)
+
+
 def precompute_block(inputs: ChunkInputs, recurrence: AlongAxis) -> tuple[Any, Shape]:
-    """Reduce a chunk to its summary; the chunk's shape goes along."""
+    """Return the summary of a chunk, and the chunk's shape."""
     return precompute_blocks([inputs], recurrence)[0]
 
 
 def precompute_blocks(
     inputs_of_chunks: Iterable[ChunkInputs], recurrence: AlongAxis
 ) -> list[tuple[Any, Shape]]:
-    """Reduce chunks to their summaries; the chunks' shapes go along.
+    """Return the summaries of chunks, with the chunks' shapes.
 
-    Chunks of a GPU are launched one after the other before the first is waited for: it
-    would stand still while Python turns to the next. Copies that a launch makes of its
-    operands are there until it is waited for, so that such a chunk is at once.
+    All chunks of a GPU are launched before the first wait, so that the GPU is busy while Python
+    turns to the next one. A launch that copies its operands keeps the copies until its wait:
+    such a chunk is waited for at once.
     """
     summaries: list[tuple[Any, Shape]] = []
     launched: list[tuple[Shape, Summarise]] = []
@@ -125,26 +130,26 @@ def precompute_blocks(
         launched.append(_launch(inputs, recurrence))
         shape = launched[-1][0]
         rows += prod(shape[: recurrence.axis] + shape[recurrence.axis + 1 :])
-        if rows > ROWS or not _is_as_it_is(inputs, recurrence):
-            summaries += _finished(launched)
+        if rows > ROWS or not _is_read_in_place(inputs, recurrence):
+            summaries += _collect(launched)
             rows = 0
-    return summaries + _finished(launched)
+    return summaries + _collect(launched)
 
 
-def _finished(launched: list[tuple[Shape, Summarise]]) -> list[tuple[Any, Shape]]:
-    """Wait for chunks that were launched, and let go of them."""
-    found = [(summarise(), shape) for shape, summarise in launched]
+def _collect(launched: list[tuple[Shape, Summarise]]) -> list[tuple[Any, Shape]]:
+    """Wait for launched chunks, and drop the references to them."""
+    summaries = [(summarise(), shape) for shape, summarise in launched]
     launched.clear()
-    return found
+    return summaries
 
 
-def _is_as_it_is(inputs: ChunkInputs, recurrence: AlongAxis) -> bool:
-    """Whether the blocks are read where they are, without a cast and in their order."""
+def _is_read_in_place(inputs: ChunkInputs, recurrence: AlongAxis) -> bool:
+    """Return whether kernels read the blocks without a cast or a copy."""
     return all(b.dtype == recurrence.dtype and b.flags.c_contiguous for b in inputs.blocks)
 
 
 def _launch(inputs: ChunkInputs, recurrence: AlongAxis) -> tuple[Shape, Summarise]:
-    """The shape of a chunk, and what waits for its summary."""
+    """Return the shape of a chunk, and a function that waits for its summary."""
     with chunk_of("precompute", recurrence, inputs) as (backend, shape):
         summarise = recurrence.precompute(backend, inputs, shape)
 
@@ -158,46 +163,45 @@ def _launch(inputs: ChunkInputs, recurrence: AlongAxis) -> tuple[Shape, Summaris
     return shape, wait
 
 
-def propagate_group(recurrence: AlongAxis, summaries: list[Any], before: Any) -> Entries:
-    """The carry-ins of a group of chunks.
+def propagate_group(recurrence: AlongAxis, summaries: list[Any], previous: Any) -> CarryIns:
+    """Return the carry-ins of a group of chunks.
 
     Parameters
     ----------
-    recurrence : AlongAxis
     summaries : list of (summary, shape)
-        In the order of the recurrence; along a line those of a whole row of chunks.
-    before : list of arrays, or Carry-ins
-        The initial states, or what the group before returned.
+        In the order of the recurrence; those of all chunks of a row if it is two-sided.
+    previous : list of arrays, or CarryIns
+        The initial states, or the carry-ins of the group before.
     """
-    is_initial = not isinstance(before, Entries)
-    first = tuple(map(to_host, before)) if is_initial else before.states[-1]
+    is_initial = not isinstance(previous, CarryIns)
+    first = tuple(map(to_host, previous)) if is_initial else previous.states[-1]
     if not summaries:
-        return Entries([first], is_initial)
+        return CarryIns([first], is_initial)
     carry_in = recurrence.first_carry_in(first, summaries[0][1]) if is_initial else first
     kernels = CPU.kernels(recurrence.family)
     states = recurrence.propagate(kernels, [summary for summary, _ in summaries], carry_in)
-    return Entries(states, shape=summaries[-1][1])
+    return CarryIns(states, shape=summaries[-1][1])
 
 
 def propagate_inputs(
-    recurrence: AlongAxis, inputs_of_chunks: list[ChunkInputs], before: Any
-) -> Entries:
-    """The carry-ins of a group of small chunks, which are summarised here."""
-    return propagate_group(recurrence, precompute_blocks(inputs_of_chunks, recurrence), before)
+    recurrence: AlongAxis, inputs_of_chunks: list[ChunkInputs], previous: Any
+) -> CarryIns:
+    """Summarise a group of small chunks, and return their carry-ins."""
+    return propagate_group(recurrence, precompute_blocks(inputs_of_chunks, recurrence), previous)
 
 
 def determine_block(
-    recurrence: AlongAxis, inputs: ChunkInputs, entries: Entries, number: int
+    recurrence: AlongAxis, inputs: ChunkInputs, carry_ins: CarryIns, number: int
 ) -> Any:
-    """The results of a chunk: an array, or a tuple where there are several."""
+    """Return the result of a chunk: an array, or a tuple if there are several."""
     with chunk_of("determine", recurrence, inputs) as (backend, shape):
-        carry_in = entries.at(number, recurrence, shape)
+        carry_in = carry_ins.carry_in(number, recurrence, shape)
         results, _ = recurrence.determine(backend, inputs, shape, carry_in)
     return results if recurrence.results > 1 else results[0]
 
 
 def determine_whole(*values: Any, recurrence: AlongAxis, count: int) -> Any:
-    """The results of a chunk of whole rows, from its blocks."""
+    """Return the result of a chunk of whole rows, from its blocks."""
     inputs = inputs_of_blocks(*values, recurrence=recurrence, count=count)
     with chunk_of("determine", recurrence, inputs) as (backend, shape):
         results, _ = recurrence.determine(backend, inputs, shape, None)
@@ -205,73 +209,33 @@ def determine_whole(*values: Any, recurrence: AlongAxis, count: int) -> Any:
 
 
 def precompute_persisted(
-    recurrence: AlongAxis, chunks: Sequence[ChunkPosition], blocks: list[Any]
-) -> Run:
-    """The summaries of a run of chunks, from all their blocks one after the other."""
-    count = len(recurrence.varying)
-    inputs_of_chunks = (
-        ChunkInputs(tuple(blocks[k * count :][:count]), *at) for k, at in enumerate(chunks)
+    recurrence: AlongAxis, positions: Sequence[ChunkPosition], blocks: list[Any]
+) -> SummaryBatch:
+    """Return the summaries of a batch of chunks, from all their blocks, chunk by chunk."""
+    return SummaryBatch(
+        precompute_blocks(inputs_of_batch(recurrence, positions, blocks), recurrence)
     )
-    return Run(precompute_blocks(inputs_of_chunks, recurrence))
 
 
 def propagate_persisted(
-    recurrence: AlongAxis, order: Sequence[tuple[int, int]], runs: list[Run], before: Any
-) -> Entries:
-    """The carry-ins of a group of chunks; `order` tells the run and place of each summary."""
-    summaries = [runs[run].summaries[chunk_index] for run, chunk_index in order]
-    return propagate_group(recurrence, summaries, before)
+    recurrence: AlongAxis,
+    order: Sequence[tuple[int, int]],
+    batches: list[SummaryBatch],
+    previous: Any,
+) -> CarryIns:
+    """Return the carry-ins of a group; `order` has each chunk's batch and its place in there."""
+    summaries = [batches[batch].summaries[number] for batch, number in order]
+    return propagate_group(recurrence, summaries, previous)
 
 
 def determine_persisted(
-    recurrence: AlongAxis, at: ChunkPosition, entries: Entries, number: int, *blocks: Any
+    recurrence: AlongAxis, position: ChunkPosition, carry_ins: CarryIns, number: int, *blocks: Any
 ) -> Any:
-    """The results of a chunk, from its blocks."""
-    return determine_block(recurrence, ChunkInputs(blocks, *at), entries, number)
+    """Return the result of a chunk, from its blocks."""
+    return determine_block(recurrence, ChunkInputs(blocks, *position), carry_ins, number)
 
 
-def final_state_block(recurrence: AlongAxis, entries: Entries, like: Any) -> Any:
-    """The states after the last chunk of a row of chunks, as an array of the kind of `like`."""
-    carry_out = entries.final_state(recurrence)
+def final_state_block(recurrence: AlongAxis, carry_ins: CarryIns, like: Any) -> Any:
+    """Return the states after the last chunk of a row, as an array of the type of `like`."""
+    carry_out = carry_ins.final_state(recurrence)
     return np.asarray(carry_out, like=like) if is_on_gpu(like) else carry_out
-
-
-def determine_tile(recurrence: Grid, at: ChunkPosition, above: Any, left: Any, *blocks: Any) -> Any:
-    """The result and the edges of a tile, or its edges where it has no result."""
-    inputs = ChunkInputs(blocks, *at)
-    with chunk_of("determine", recurrence, inputs) as (backend, shape):
-        results, edges = recurrence.determine(backend, inputs, shape, above, left)
-        edges = recurrence.export_edges(edges)
-    return (*results, edges) if results else edges
-
-
-def final_result_block(recurrence: Grid, edges: Any) -> Any:
-    """What the last tile tells of the whole."""
-    return recurrence.final_result(edges)
-
-
-def start_tile(
-    recurrence: Swept, at: ChunkPosition, around: tuple[bool, ...], *blocks: Any
-) -> tuple[Any, Any]:
-    """The state of a tile before the first sweep, and its sides."""
-    inputs = ChunkInputs(blocks, *at)
-    with chunk_of("determine", recurrence, inputs) as (backend, shape):
-        return recurrence.start_tile(backend, inputs, shape, around)
-
-
-def sweep_tile(
-    recurrence: Swept, at: ChunkPosition, is_last: bool, before: Any, around: Any, done: Any
-) -> tuple[Any, Any]:
-    """The state of a tile after one more sweep, and its sides; `before`: those before it."""
-    with in_chunk("determine", *at):
-        return recurrence.sweep(before[0], tuple(around), is_last, done)
-
-
-def write_tile(recurrence: Swept, last: Any) -> Any:
-    """A tile after the last sweep."""
-    return recurrence.tile(last[0])
-
-
-def are_done(recurrence: Swept, before: Any, sides: list[Any]) -> Any:
-    """Whether tiles need no more sweeps."""
-    return recurrence.is_done(before, sides)

@@ -1,4 +1,4 @@
-"""The tasks over chunks that are begun before their carry-ins are known, where they forget them."""
+"""The tasks over chunks that are determined speculatively, before their carry-ins are known."""
 
 from __future__ import annotations
 
@@ -9,23 +9,30 @@ from typing import Any
 from ...core.contract.recurrence import AlongAxis, Arrays, ChunkInputs, ChunkPosition, Shape
 from ...core.contract.speculation import Speculation
 from ...engines import backend_of
-from .errors import in_chunk
-from .phases import Entries, Run, chunk_of, determine_block, precompute_blocks
-from .spilling import register
+from ..observability import in_chunk
+from .memory import register
+from .phases import (
+    CarryIns,
+    SummaryBatch,
+    chunk_of,
+    determine_block,
+    inputs_of_batch,
+    precompute_blocks,
+)
 
 
 @dataclass(frozen=True)
-class Waiting:
-    """A chunk that waits for its carry-in.
+class PendingChunk:
+    """A chunk that needs its carry-in.
 
     Attributes
     ----------
-    pack : Pack
-        Without its blocks where the chunk was begun.
-    begun : Begun, optional
-        None where it may not forget.
-    shape : tuple of int, optional
-        Of its results where it was begun.
+    inputs : ChunkInputs
+        Without its blocks if there is a speculation.
+    speculation : Speculation, optional
+        None if the chunk depends on its carry-in.
+    shape : tuple of int
+        Shape of the results, if there is a speculation.
     """
 
     inputs: ChunkInputs
@@ -40,140 +47,132 @@ class Waiting:
         return self.speculation.results if self.speculation else self.inputs.blocks
 
 
-register(Waiting, lambda waiting: waiting.arrays)
+register(PendingChunk, lambda chunk: chunk.arrays)
 
 
-def speculate_block(inputs: ChunkInputs, recurrence: AlongAxis) -> Waiting:
-    """Begin a chunk if it forgets its carry-in, and let go of what is not needed again."""
-    return speculate_blocks([inputs], recurrence)[0]
+def speculate_block(inputs: ChunkInputs, recurrence: AlongAxis) -> PendingChunk:
+    """Determine a chunk speculatively if it does not depend on its carry-in."""
+    return next(speculate_blocks([inputs], recurrence))
 
 
 def speculate_blocks(
     inputs_of_chunks: Sequence[ChunkInputs], recurrence: AlongAxis
-) -> list[Waiting]:
-    """Begin chunks; a GPU's are launched one after the other before the first is waited for."""
-    return list(speculate_in_turn(inputs_of_chunks, recurrence))
-
-
-def speculate_in_turn(
-    inputs_of_chunks: Sequence[ChunkInputs], recurrence: AlongAxis
-) -> Iterator[Waiting]:
-    """The same, each as soon as it is begun."""
+) -> Iterator[PendingChunk]:
+    """Launch all chunks, then wait for one after the other: their order is that of the inputs."""
     launched = [_launch(inputs, recurrence) for inputs in inputs_of_chunks]
     return (wait() for wait in launched)
 
 
-def _launch(inputs: ChunkInputs, recurrence: AlongAxis) -> Callable[[], Waiting]:
+def _launch(inputs: ChunkInputs, recurrence: AlongAxis) -> Callable[[], PendingChunk]:
     backend = backend_of(inputs.blocks, recurrence.method)
     if not recurrence.is_contractive or backend.kernels(recurrence.family).speculate is None:
-        return lambda: Waiting(inputs)
+        return lambda: PendingChunk(inputs)
     with chunk_of("speculate", recurrence, inputs) as (backend, shape):
         launched = recurrence.speculate(backend, inputs, shape)
 
-    def wait() -> Waiting:
+    def wait() -> PendingChunk:
         if launched is None:
-            return Waiting(inputs)
+            return PendingChunk(inputs)
         with (
             in_chunk("speculate", inputs.chunk_index, inputs.starts),
             backend.device_of(inputs.blocks),
         ):
             speculation = launched()
-        return (
-            Waiting(ChunkInputs((), inputs.chunk_index, inputs.starts), speculation, shape)
-            if speculation
-            else Waiting(inputs)
-        )
+        if not speculation:
+            return PendingChunk(inputs)
+        return PendingChunk(ChunkInputs((), inputs.chunk_index, inputs.starts), speculation, shape)
 
     return wait
 
 
-def summarise_block(waiting: Waiting, recurrence: AlongAxis) -> tuple[Any, Shape]:
-    """The summary of a chunk, and its shape."""
-    return summarise_blocks([waiting], recurrence)[0]
+def summarise_block(chunk: PendingChunk, recurrence: AlongAxis) -> tuple[Any, Shape]:
+    """Return the summary of a chunk, and its shape."""
+    return summarise_blocks([chunk], recurrence)[0]
 
 
-def summarise_blocks(chunks: Sequence[Waiting], recurrence: AlongAxis) -> list[tuple[Any, Shape]]:
-    """The summaries of chunks, and their shapes."""
+def summarise_blocks(
+    chunks: Sequence[PendingChunk], recurrence: AlongAxis
+) -> list[tuple[Any, Shape]]:
+    """Return the summaries of chunks, and their shapes."""
     others = (chunk.inputs for chunk in chunks if not chunk.speculation)
-    found = iter(precompute_blocks(others, recurrence))
+    precomputed = iter(precompute_blocks(others, recurrence))
     return [
-        (own.speculation.summary, own.shape) if own.speculation else next(found) for own in chunks
+        (chunk.speculation.summary, chunk.shape) if chunk.speculation else next(precomputed)
+        for chunk in chunks
     ]
 
 
-def correct_block(recurrence: AlongAxis, waiting: Waiting, entries: Entries, number: int) -> Any:
-    """The results of a chunk: an array, or a tuple where there are several."""
-    inputs, speculation, shape = waiting.inputs, waiting.speculation, waiting.shape
+def correct_block(
+    recurrence: AlongAxis, chunk: PendingChunk, carry_ins: CarryIns, number: int
+) -> Any:
+    """Return the result of a chunk: an array, or a tuple if there are several."""
+    inputs, speculation, shape = chunk.inputs, chunk.speculation, chunk.shape
     if speculation is None:
-        return determine_block(recurrence, inputs, entries, number)
+        return determine_block(recurrence, inputs, carry_ins, number)
     backend = backend_of(speculation.results, recurrence.method)
     with (
         in_chunk("determine", inputs.chunk_index, inputs.starts),
         backend.device_of(speculation.results),
     ):
-        carry_in = entries.at(number, recurrence, shape)
+        carry_in = carry_ins.carry_in(number, recurrence, shape)
         results = recurrence.correct(backend, shape, speculation, carry_in)
     return results if recurrence.results > 1 else results[0]
 
 
 def precompute_from_blocks(inputs: ChunkInputs, recurrence: AlongAxis) -> tuple[Any, Shape]:
-    """The summary of a chunk that is read again, and its shape; what was begun is let go."""
+    """Return the summary and shape of a chunk that is loaded twice; drop its speculation."""
     return summarise_block(speculate_block(inputs, recurrence), recurrence)
 
 
 def determine_from_blocks(
-    recurrence: AlongAxis, inputs: ChunkInputs, entries: Entries, number: int
+    recurrence: AlongAxis, inputs: ChunkInputs, carry_ins: CarryIns, number: int
 ) -> Any:
-    """The results of a chunk that was summarised by `precompute_from_blocks`."""
-    return correct_block(recurrence, speculate_block(inputs, recurrence), entries, number)
+    """Return the result of a chunk that `precompute_from_blocks` summarised."""
+    return correct_block(recurrence, speculate_block(inputs, recurrence), carry_ins, number)
 
 
 @dataclass(frozen=True)
 class SpeculationBatch:
-    """A run of speculative chunks.
+    """The summaries of a batch of chunks, and the chunks themselves.
 
-    Attributes
-    ----------
-    summaries : list
-    waiting : list of Waiting
-        On the worker that began them alone: these neither travel nor are spilled. Who needs one
-        begins it again.
+    The chunks stay on their worker: they are neither sent nor spilled. On another worker the batch
+    is a `SummaryBatch`, and tasks speculate again.
     """
 
     summaries: list[Any]
-    waiting: list[Waiting]
+    chunks: list[PendingChunk]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return Run(self.summaries).__reduce_ex__(protocol)
+        return SummaryBatch(self.summaries).__reduce_ex__(protocol)
 
 
 def speculate_persisted(
-    recurrence: AlongAxis, chunks: Sequence[ChunkPosition], blocks: list[Any]
+    recurrence: AlongAxis, positions: Sequence[ChunkPosition], blocks: list[Any]
 ) -> SpeculationBatch:
-    """Begin chunks that forget their carry-ins, and summarise all.
+    """Speculate on a batch of chunks and summarise all, from their blocks, chunk by chunk.
 
-    Their blocks come one after the other. They are held: the tasks that finish chunks have them.
+    The batch keeps no blocks: the tasks that correct chunks get them again.
     """
-    count = len(recurrence.varying)
-    inputs_of_chunks = [
-        ChunkInputs(tuple(blocks[k * count :][:count]), *at) for k, at in enumerate(chunks)
-    ]
-    waiting = speculate_blocks(inputs_of_chunks, recurrence)
-    summaries = summarise_blocks(waiting, recurrence)
-    return SpeculationBatch(summaries, [w if w.speculation else Waiting(ChunkInputs((), *at))
-                                for w, at in zip(waiting, chunks, strict=True)])  # fmt: skip
+    inputs_of_chunks = list(inputs_of_batch(recurrence, positions, blocks))
+    chunks = list(speculate_blocks(inputs_of_chunks, recurrence))
+    summaries = summarise_blocks(chunks, recurrence)
+    return SpeculationBatch(
+        summaries,
+        [
+            chunk if chunk.speculation else PendingChunk(ChunkInputs((), *position))
+            for chunk, position in zip(chunks, positions, strict=True)
+        ],
+    )
 
 
 def correct_persisted(
-    recurrence: AlongAxis, at: ChunkPosition, entries: Entries, number: int,
-    run: SpeculationBatch | Run | None, chunk_index: int, *blocks: Any,
+    recurrence: AlongAxis, position: ChunkPosition, carry_ins: CarryIns, number: int,
+    batch: SpeculationBatch | SummaryBatch | None, place: int, *blocks: Any,
 ) -> Any:  # fmt: skip
-    """The results of the chunk at a place of a run, or of one that nobody summarised."""
-    inputs = ChunkInputs(blocks, *at)
-    if isinstance(run, SpeculationBatch):
-        waiting = (
-            run.waiting[chunk_index] if run.waiting[chunk_index].speculation else Waiting(inputs)
-        )
+    """Return the result of chunk number `place` of a batch, or of one without a summary."""
+    inputs = ChunkInputs(blocks, *position)
+    if isinstance(batch, SpeculationBatch):
+        chunk = batch.chunks[place] if batch.chunks[place].speculation else PendingChunk(inputs)
     else:
-        waiting = speculate_block(inputs, recurrence)
-    return correct_block(recurrence, waiting, entries, number)
+        chunk = speculate_block(inputs, recurrence)
+    return correct_block(recurrence, chunk, carry_ins, number)

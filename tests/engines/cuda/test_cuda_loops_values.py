@@ -26,7 +26,7 @@ from wavefront_on_host import (
 
 import mgrec
 from mgrec.core.algebra.operators import PLUS_TIMES
-from mgrec.distributed.tasks import limits
+from mgrec.distributed.tasks import memory
 from mgrec.grids.loops.cuda import choice, phases, prepared_solver
 from mgrec.grids.loops.cuda.layout import Along, Kind
 from mgrec.solve import local as on_one_machine
@@ -116,7 +116,7 @@ def test_out(strategy: str) -> None:
     "strategy", ["tiles", pytest.param("compensation", marks=pytest.mark.extended)]
 )
 def test_dask_arrays(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(limits._KNOWN, DeviceArray.device.id, 2**30)
+    monkeypatch.setitem(memory._KNOWN, DeviceArray.device.id, 2**30)
 
     def move(x: Any) -> Any:
         return on_device(np.ascontiguousarray(x))

@@ -17,9 +17,9 @@ from cuda_on_host import DeviceArray, HostCompiler, numpy_as_cupy, poisoned
 import mgrec
 from mgrec import engines as backends
 from mgrec.core.contract.kernels import Backend
-from mgrec.distributed.tasks import limits
-from mgrec.engines.cuda import launches
-from mgrec.engines.cuda.device import Device
+from mgrec.distributed.tasks import memory
+from mgrec.engines.cuda.device import launches
+from mgrec.engines.cuda.device.compilation import Device
 from mgrec.grids.sor.cuda import grids, layout, phases, program
 from mgrec.grids.sor.cuda.layout import Cut
 
@@ -275,7 +275,7 @@ def move(x: Any) -> Any:
     ("tol", "sides"), [(0.2, "rhs"), pytest.param(None, "none", marks=extended)]
 )
 def test_dask_arrays(tol: float | None, sides: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(limits._KNOWN, DeviceArray.device.id, 2**30)
+    monkeypatch.setitem(memory._KNOWN, DeviceArray.device.id, 2**30)
     x, rhs = numbers((2, 40, 50), "f4"), numbers((40, 50), "f4", 1)
     x[1] *= 1e-3
     lazy_rhs = da.from_array(rhs, chunks=rhs.shape).map_blocks(move, meta=move(rhs[:0, :0]))

@@ -18,9 +18,9 @@ import mgrec
 from mgrec import engines as backends
 from mgrec.core.contract.kernels import Backend
 from mgrec.core.contract.recurrence import ChunkInputs
-from mgrec.distributed.tasks import limits
-from mgrec.engines.cuda import launches
-from mgrec.engines.cuda.device import Device
+from mgrec.distributed.tasks import memory
+from mgrec.engines.cuda.device import bound, launches
+from mgrec.engines.cuda.device.compilation import Device
 from mgrec.grids.cuda import transposition
 from mgrec.grids.table.arguments import check_table
 from mgrec.grids.table.cuda import layout, phases, program, table
@@ -259,7 +259,7 @@ def test_parts_have_the_bits_of_the_whole(monkeypatch: pytest.MonkeyPatch, dtype
 
 
 def test_dask_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(limits._KNOWN, DeviceArray.device.id, 2**30)
+    monkeypatch.setitem(memory._KNOWN, DeviceArray.device.id, 2**30)
 
     def move(x: Any) -> Any:
         return np.ascontiguousarray(x).view(DeviceArray)

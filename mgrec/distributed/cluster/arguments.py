@@ -1,4 +1,4 @@
-"""The door of cluster functions: checks of their arguments."""
+"""Argument validation of functions for clusters."""
 
 from __future__ import annotations
 
@@ -16,11 +16,9 @@ from ...core.contract.sweeps import Swept
 from ...core.contract.traceback import Traceback
 from ..expressions import as_graphs
 
-_KINDS = AlongAxis, Grid
-
 
 def client_of(client: Any) -> Client:
-    """The client that was given, or the default one."""
+    """Return the client, or the default one for None."""
     if client is None:
         return default_client()
     if not isinstance(client, Client):
@@ -40,9 +38,9 @@ def problem_of(
     *,
     may_be_grid: bool = False,
 ) -> Problem:
-    """The problem that a call of a public function would solve over Dask arrays.
+    """Return the problem that a call of a public function would solve over Dask arrays.
 
-    Along an axis, or over a grid where that may be.
+    It must go along an axis, or over a grid if `may_be_grid`.
     """
     operands, options = as_graphs((operands, options))
     if not callable(recurrence):
@@ -58,10 +56,12 @@ def problem_of(
             f"recurrence must be one recurrence here; got {problem.name}, which is several, one "
             f"after the other: plan or solve them one by one"
         )
-    own, name = getattr(problem, "recurrence", None), getattr(recurrence, "__name__", recurrence)
+    solved = getattr(problem, "recurrence", None)
+    name = getattr(recurrence, "__name__", recurrence)
     if may_be_grid:
-        _check_grid(own, name)
-    if isinstance(problem, Problem) and isinstance(own, _KINDS[: 1 + may_be_grid]):
+        _check_grid(solved, name)
+    topologies = (AlongAxis, Grid) if may_be_grid else AlongAxis
+    if isinstance(problem, Problem) and isinstance(solved, topologies):
         return problem
     grids = ", or over a grid once, such as summed_area_table" if may_be_grid else ""
     raise TypeError(
@@ -71,7 +71,7 @@ def problem_of(
 
 
 def _check_grid(recurrence: Any, name: str) -> None:
-    """Raise where tiles are visited more than once."""
+    """Raise TypeError if tiles are visited more than once."""
     if isinstance(recurrence, Traceback):
         raise TypeError(
             f"output of {name} must be 'score' or 'matrix' here; got 'alignment', whose path goes "

@@ -1,0 +1,223 @@
+"""How a plan assigns chunks to the workers that store their operands: one shard a worker.
+
+A worker that needs the edges of a tile waits for the whole tile. If the edges of a row of tiles go
+to another worker, the row is therefore cut into parts, which are sent one by one; and so is a
+column. With n parts of equal length two workers, one after the other, take 1 + 1/n times as long
+as one beside the other, whatever the other lengths are: the longest part counts alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import permutations
+from math import lcm, prod
+from typing import Any, TypeVar
+
+from ...core.contract.grid import Grid
+from ...core.contract.kernels import Backend, Part
+from ...core.contract.recurrence import ChunkIndex, ChunkPosition
+from ...engines import backend_of
+from ..graph.aligned import AlignedProblem, chunk_indices_of
+
+Lengths = tuple[tuple[int, ...], ...]
+"""The lengths of the parts of every chunk along an axis."""
+Address = TypeVar("Address", bound=Hashable)
+
+# Parts along an axis of a whole grid. An H200 adds up a table of 2^31 cells in 5 ms, its host
+# launches a part and sends its edge in 0.4: it must be done with a part before the GPU is.
+PARTS = 8
+
+
+@dataclass(frozen=True)
+class ChainShard:
+    """Chunks along an axis that one worker solves, and where it sends and gets summaries.
+
+    Attributes
+    ----------
+    number : int
+    chunks : tuple of (chunk index, starts)
+    count : int
+        Number of chunks along the axis of the recurrence.
+    receivers : dict, number of a shard -> chunk indices
+        The shards that need summaries of this one, and of which chunks.
+    senders : tuple of int
+        The shards whose summaries this one needs.
+    """
+
+    number: int
+    chunks: tuple[ChunkPosition, ...]
+    count: int
+    receivers: Mapping[int, tuple[ChunkIndex, ...]]
+    senders: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class GridShard:
+    """Tiles of a grid that one worker computes, and the shards that need their edges.
+
+    Attributes
+    ----------
+    number : int
+    chunks : tuple of (chunk index, starts)
+    parts : (Lengths, Lengths)
+        Along both axes of the grid, the same for all shards.
+    owners : dict, chunk index -> int
+        The shards of the chunks below the shard's chunks and to the right of them.
+    last : tuple of int
+        The index of the last chunk of the grid.
+    """
+
+    number: int
+    chunks: tuple[ChunkPosition, ...]
+    parts: tuple[Lengths, Lengths]
+    owners: Mapping[ChunkIndex, int]
+    last: ChunkIndex
+
+
+def assign(
+    aligned: AlignedProblem, where: Mapping[Any, Any]
+) -> Mapping[str, ChainShard | GridShard]:
+    """Assign every chunk to the worker that stores most of its operands: shards by addresses.
+
+    `where` has the workers of each block. A block may belong to a whole row or column of tiles.
+    Among equals the worker of the earlier operand gets the tile, such that the tiles of a row are
+    together, then the first by address.
+    """
+    chunk_indices = chunk_indices_of(aligned.chunks)
+    workers = {index: _worker_of(aligned, index, where) for index in chunk_indices}
+    is_grid = isinstance(aligned.recurrence, Grid)
+    return (assign_tiles if is_grid else _assign_chunks)(aligned, workers)
+
+
+def _worker_of(aligned: AlignedProblem, chunk_index: ChunkIndex, where: Mapping[Any, Any]) -> str:
+    sizes: dict[str, list[int]] = {}
+    shapes = aligned.shapes(chunk_index)
+    blocks = zip(aligned.blocks, aligned.keys(chunk_index), shapes, strict=True)
+    for number, (block, key, shape) in enumerate(blocks):
+        for address in where[key]:
+            operands = sizes.setdefault(address, [0] * len(aligned.blocks))
+            operands[number] = prod(shape) * block.dtype.itemsize
+    if not sizes:
+        raise RuntimeError(
+            f"operands of a plan must be in memory; those of chunk {chunk_index} are not"
+        )
+    return max(sorted(sizes), key=lambda address: (sum(sizes[address]), sizes[address]))
+
+
+def row_of(chunk_index: ChunkIndex, axis: int) -> ChunkIndex:
+    """Return the row of chunks along the axis to which a chunk belongs."""
+    return chunk_index[:axis] + chunk_index[axis + 1 :]
+
+
+def _chunks_by_worker(workers: Mapping[ChunkIndex, Address]) -> dict[Address, list[ChunkIndex]]:
+    chunks: dict[Address, list[ChunkIndex]] = {}
+    for chunk_index, worker in workers.items():
+        chunks.setdefault(worker, []).append(chunk_index)
+    return chunks
+
+
+def _assign_chunks(
+    aligned: AlignedProblem, workers: Mapping[ChunkIndex, str]
+) -> dict[str, ChainShard]:
+    recurrence, count, chunks = aligned.recurrence, aligned.count, _chunks_by_worker(workers)
+    axis = recurrence.axis
+
+    def order(chunk_index: ChunkIndex) -> int:
+        return count - 1 - chunk_index[axis] if recurrence.reverse else chunk_index[axis]
+
+    # For each worker and row of chunks: how many summaries, from the first chunk on, it needs.
+    needed: dict[str, dict[ChunkIndex, int]] = {address: {} for address in chunks}
+    for chunk_index, address in workers.items():
+        row, rows = row_of(chunk_index, axis), needed[address]
+        summaries = count if recurrence.is_two_sided else order(chunk_index)
+        rows[row] = max(rows.get(row, 0), summaries)
+    numbers = {address: number for number, address in enumerate(chunks)}
+    receivers: dict[str, dict[int, tuple[ChunkIndex, ...]]] = {address: {} for address in chunks}
+    for sender, receiver in permutations(chunks, 2):
+        rows = needed[receiver]
+        sent = tuple(i for i in chunks[sender] if order(i) < rows.get(row_of(i, axis), 0))
+        if sent:
+            receivers[sender][numbers[receiver]] = sent
+    return {
+        address: ChainShard(
+            number,
+            tuple(map(aligned.position, chunks[address])),
+            count,
+            receivers[address],
+            tuple(numbers[sender] for sender in chunks if number in receivers[sender]),
+        )
+        for address, number in numbers.items()
+    }
+
+
+def assign_tiles(
+    aligned: AlignedProblem, workers: Mapping[ChunkIndex, Address]
+) -> dict[Address, GridShard]:
+    """Return the shards of a grid by the workers of their tiles."""
+    chunks = _chunks_by_worker(workers)
+    numbers = {worker: number for number, worker in enumerate(chunks)}
+    owners = {chunk_index: numbers[worker] for chunk_index, worker in workers.items()}
+    axes, last = aligned.recurrence.axes, tuple(len(lengths) - 1 for lengths in aligned.chunks)
+    parts = tuple(_parts(aligned, owners, axis, other) for axis, other in (axes, axes[::-1]))
+    return {
+        worker: GridShard(
+            numbers[worker],
+            tuple(map(aligned.position, chunk_indices)),
+            (parts[0], parts[1]),
+            {after: owners[after] for after in _after(chunk_indices, axes) if after in owners},
+            last,
+        )
+        for worker, chunk_indices in chunks.items()
+    }
+
+
+def neighbour(chunk_index: ChunkIndex, axis: int, step: int) -> ChunkIndex:
+    """Return the index so many tiles further along an axis."""
+    return (*chunk_index[:axis], chunk_index[axis] + step, *chunk_index[axis + 1 :])
+
+
+def _after(chunk_indices: list[ChunkIndex], axes: tuple[int, int]) -> Iterator[ChunkIndex]:
+    return (neighbour(chunk_index, axis, 1) for chunk_index in chunk_indices for axis in axes)
+
+
+def _parts(
+    aligned: AlignedProblem, owners: Mapping[ChunkIndex, int], axis: int, other: int
+) -> Lengths:
+    """Return the lengths of parts along `axis`: many if edges along `other` go to other workers."""
+    backend = backend_of(block._meta for block in aligned.blocks)
+    shapes: dict[int, set[tuple[int, ...]]] = {}
+    crossed = set()
+    for chunk_index, owner in owners.items():
+        shape = tuple(lengths[k] for lengths, k in zip(aligned.chunks, chunk_index, strict=True))
+        shapes.setdefault(chunk_index[axis], set()).add(shape)
+        if owners.get(neighbour(chunk_index, other, 1), owner) != owner:
+            crossed.add(chunk_index[axis])
+    total = sum(aligned.chunks[axis])
+    return tuple(
+        _lengths(length, total, _common_part(aligned, backend, shapes[k], axis))
+        if k in crossed
+        else (length,)
+        for k, length in enumerate(aligned.chunks[axis])
+    )
+
+
+def _common_part(
+    aligned: AlignedProblem, backend: Backend, shapes: set[tuple[int, ...]], axis: int
+) -> Part | None:
+    """Return the part that tiles of all these shapes allow, or None."""
+    allowed = [aligned.recurrence.part(backend, s, axis) for s in sorted(shapes) if all(s)]
+    parts = [part for part in allowed if part is not None]
+    if not parts or len(parts) < len(allowed):
+        return None
+    return Part(lcm(*(part.unit for part in parts)), max(part.least for part in parts))
+
+
+def _lengths(length: int, total: int, part: Part | None) -> tuple[int, ...]:
+    """Return nearly equal lengths, of whole units but for the last."""
+    if part is None:
+        return (length,)
+    least = -(-part.least // part.unit) * part.unit
+    count = max(1, min(round(PARTS * length / max(total, 1)), length // least))
+    starts = [length // part.unit * k // count * part.unit for k in range(count)]
+    return tuple(stop - start for start, stop in zip(starts, [*starts[1:], length], strict=True))
