@@ -16,9 +16,8 @@ WorkerLostError
     Exception of a plan that lost a worker, and of solve after four losses in a row.
 """
 
-from .distributed.cluster.placement import colocate, pin_operands
+from .distributed.cluster.placement import colocate, persist_in_stages, pin_operands
 from .distributed.cluster.progress import progress
-from .distributed.cluster.stages import persist_in_stages
 from .distributed.cluster.warm_up import warm_up
 from .distributed.plan.messages import WorkerLostError
 from .distributed.plan.plans import solve

@@ -46,7 +46,9 @@ def test_a_recurrence_is_read_once_a_process(recurrence):
 def test_summaries_and_entries_travel_as_one_frame(recurrence):
     own = (T,) * len(recurrence.varying)
     run = precompute_persisted(recurrence, [((k,), (k * 50,)) for k in range(9)], list(own * 9))
-    entries = propagate_persisted(recurrence, [(0, k) for k in range(9)], [run], recurrence.rest())
+    entries = propagate_persisted(
+        recurrence, [(0, k) for k in range(9)], [run], recurrence.zero_state()
+    )
     for value, kind in ((run, SummaryBatch), (entries, CarryIns)):
         header, frames = serialize(value)
         again = deserialize(header, frames)

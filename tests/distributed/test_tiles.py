@@ -67,9 +67,7 @@ class QueueExchange:
             self.network.count += 1
             self.network.changed.notify_all()
 
-    def receive(self, name):
-        if not self.has(name):
-            yield (name,)
+    def take(self, name):
         return self.network.boxes[self.number, name]
 
     def has(self, name):

@@ -4,36 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 import dask.array.core as da
 from distributed import Client, Future
-from distributed.core import clean_exception
-from distributed.protocol.pickle import dumps
 from distributed.utils_comm import gather_from_workers
 from distributed.worker_state_machine import FreeKeysEvent
 
 # Seconds that a worker waits for the scheduler to free results, and bytes from which on it does.
 FREEING, LARGE = 0.5, 1 << 24
-
-
-async def run_on_worker(
-    client: Client, address: str, function: Callable[..., Any], is_direct: bool
-) -> None:
-    """Call a function on a worker, directly or by way of the scheduler.
-
-    Raise OSError if the worker cannot be reached.
-    """
-    call = {"function": dumps(function), "args": dumps(()), "kwargs": dumps({}), "wait": True}
-    if is_direct:
-        answer = await client.rpc(address).run(**call)
-    else:
-        answer = await call_by_scheduler(client, address, {"op": "run", **call})
-    if answer["status"] != "OK":
-        _, error, _ = clean_exception(**answer)
-        raise error or RuntimeError(answer["text"])
 
 
 async def call_by_scheduler(client: Client, address: str, message: dict[str, Any]) -> Any:
@@ -75,10 +56,6 @@ def array_without_graph(cls: type[da.Array], name: str, chunks: Any, meta: Any) 
     array = object.__new__(cls)
     array._name, array._chunks, array._meta = name, chunks, meta
     return array
-
-
-def future_of(client: Client, key: Any) -> Future:
-    return Future(key, client)
 
 
 def fail(futures: Iterable[Future], error: BaseException) -> None:

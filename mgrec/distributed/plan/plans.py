@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 import weakref
 from collections import deque
@@ -27,7 +28,7 @@ from ..observability import log_planned
 from .assignment import assign, row_of
 from .calls import Call
 from .messages import PlanShard, Request, WorkerLostError
-from .results import Layout, Solution, SolvedArray, register_later, solution_of
+from .results import REGISTERING, Layout, Solution, SolvedArray, register_if_alive, solution_of
 from .session import FIRST, PATIENCE, PendingRequest, session_of
 
 # The default number of unfinished solves: as many as have this many bytes of results together,
@@ -86,11 +87,13 @@ class Plan:
     def _add_to_workers(self) -> PendingRequest:
         """Make the workers keep their shards and operands, which Dask may drop otherwise."""
         addresses = {shard.number: address for address, shard in self._shards.items()}
-        requests, messages = self._requests(self._first), {}
-        for address, shard in self._shards.items():
-            keys = {index: self._first.aligned.keys(index) for index, _ in shard.chunks}
-            stored = PlanShard(shard, addresses, keys, requests[address], self._in_flight)
-            messages[address] = (dumps(stored),)
+        messages = {}
+        for address, request in self._requests(self._first).items():
+            shard, keys_of = self._shards[address], self._first.aligned.keys
+            keys = {index: keys_of(index) for index in self._layout.chunk_indices[address]}
+            messages[address] = (
+                dumps(PlanShard(shard, addresses, keys, request, self._in_flight)),
+            )
         session, request = self._session, self._pending()
         session.request(request, "add_plan", self._name, messages)
         self._remove = weakref.finalize(
@@ -170,12 +173,8 @@ class Plan:
         ------
         TypeError
             The function returns more than Dask arrays, such as final states or a score.
-        mgrec.dask.WorkerLostError
-            A worker was lost in an earlier solve.
-        RuntimeError
-            The plan or its client is closed.
-        ValueError
-            Operands have another shape, other chunks or another dtype.
+        mgrec.dask.WorkerLostError, RuntimeError, ValueError
+            As a call of the plan raises them.
 
         Examples
         --------
@@ -258,7 +257,7 @@ class Plan:
         def end(error: BaseException | None) -> None:
             state.end(error, start, slots)
             if error is None:
-                register_later(reference)
+                asyncio.get_running_loop().call_later(REGISTERING, register_if_alive, reference)
 
         request.on_end = end
         self._session.request(request, "solve", name, messages)

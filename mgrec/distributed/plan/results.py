@@ -15,7 +15,7 @@ from dask.highlevelgraph import HighLevelGraph
 from distributed import Future
 
 from ...core.contract.recurrence import ChunkIndex
-from .internals import array_without_graph, fail, future_of, register
+from .internals import array_without_graph, fail, register
 from .messages import WorkerLostError, result_name
 from .session import PendingRequest, Session
 
@@ -107,7 +107,7 @@ class Solution:
     def _create_futures(self) -> None:
         if not self._futures:
             keys = self.layout.locate(self.name)
-            self._futures = {key: future_of(self.session.client, key) for key in keys}
+            self._futures = {key: Future(key, self.session.client) for key in keys}
 
     async def _finish_futures(self) -> None:
         """Finish the futures when the solve ends, or set its error."""
@@ -146,12 +146,8 @@ def _free(session: Session, name: str, addresses: list[str], use: dict[str, bool
     session.send_later(addresses, "free", name, use["outside"])
 
 
-def register_later(reference: weakref.ref[Solution]) -> None:
-    """Register results with the scheduler if the client still refers to them after a while."""
-    asyncio.get_running_loop().call_later(REGISTERING, _register_if_alive, reference)
-
-
-def _register_if_alive(reference: weakref.ref[Solution]) -> None:
+def register_if_alive(reference: weakref.ref[Solution]) -> None:
+    """Register results with the scheduler if the client still refers to them."""
     solution = reference()
     if solution is not None and solution.session.client.status == "running":
         task = asyncio.ensure_future(solution.register())

@@ -14,9 +14,8 @@ from distributed import Client
 from distributed.comm import CommClosedError
 from distributed.protocol.pickle import loads
 
-from .comms import Calls, ClientComm, Sender
-from .internals import remove_worker, run_on_worker
-from .messages import Abandoned, WorkerLostError
+from .internals import remove_worker
+from .messages import Abandoned, Calls, ClientComm, Sender, WorkerLostError
 from .worker import install
 
 NAME = "mgrec"
@@ -49,8 +48,7 @@ class Stream:
 
     def __init__(self, address: str, comm: Any) -> None:
         self.address, self.comm, self.sender = address, comm, Sender.on(comm)
-        self.received, self.is_lost = 0, False
-        self.busy = 0, 0.0
+        self.received, self.busy = 0, (0, 0.0)
 
 
 class PendingRequest:
@@ -126,7 +124,7 @@ class Session:
         raise WorkerLostError.of(address) from failure
 
     async def _open(self, address: str, is_direct: bool) -> Any:
-        await run_on_worker(self.client, address, install, is_direct)
+        await self.client.run(install, workers=[address])
         comm = ClientComm(self.client, address, self.name)
         if is_direct:
             comm = await self.client.rpc.connect(address)
@@ -261,10 +259,9 @@ class Session:
 
     def _lose(self, stream: Stream) -> None:
         """Close the comm to a worker, and fail all requests that wait for the worker."""
-        if stream.is_lost:
+        if self.streams.get(stream.address) is not stream:
             return
-        stream.is_lost = True
-        self.streams.pop(stream.address, None)
+        del self.streams[stream.address]
         stream.comm.abort()
         for request in list(self.requests.values()):
             if stream.address in request.unanswered:

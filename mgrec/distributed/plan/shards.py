@@ -95,10 +95,15 @@ class _Chain:
         chunks, summaries = self._summarise(inputs_of_chunks)
         # Chunks that were solved speculatively no longer need their operands.
         inputs_of_chunks.clear()
-        self.exchange.publish(self.shard, summaries)
-        for index in chunks if self.shard.senders else ():
-            self._predict(index, chunks)
-        summaries |= yield from self.exchange.collect(self.shard)
+        for receiver, indices in self.shard.receivers.items():
+            sent = {index: summaries[index] for index in indices}
+            self.exchange.send(receiver, self.shard.number, sent)
+        if self.shard.senders:
+            for index in chunks:
+                self._predict(index, chunks)
+            yield self.shard.senders
+        for sender in self.shard.senders:
+            summaries |= self.exchange.take(sender)
         return self._determine(chunks, summaries)
 
     def _summarise(

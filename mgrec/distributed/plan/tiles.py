@@ -116,28 +116,25 @@ class _Tiles:
 
     def _next(self) -> Program[ChunkIndex]:
         """Return a tile whose edges are there, preferably one that other shards wait for."""
-        yield from self._receive_arrived()
+        self._take_arrived()
         if not self.ready:
             self._send(len(self.outbox))
-            yield from self._receive_arrived()
+            self._take_arrived()
         while not self.ready:
             first = min(self.dependents, key=self._order)
             for index in self.dependents[first]:
                 # The worker has time for it while it waits.
                 if index not in self.prepared:
                     self._prepare(self.tiles[index])
-            yield from self._receive(first)
-            yield from self._receive_arrived()
+            yield (first,)
+            self._take_arrived()
         return heappop(self.ready)[1]
 
-    def _receive_arrived(self) -> Program[None]:
+    def _take_arrived(self) -> None:
         for name in [name for name in self.dependents if self.exchange.has(name)]:
-            yield from self._receive(name)
-
-    def _receive(self, name: ChunkIndex) -> Program[None]:
-        self.edges[name] = yield from self.exchange.receive(name)
-        for index in self.dependents.pop(name):
-            self._remove_missing(index, name)
+            self.edges[name] = self.exchange.take(name)
+            for index in self.dependents.pop(name):
+                self._remove_missing(index, name)
 
     def _remove_missing(self, index: ChunkIndex, before: ChunkIndex) -> None:
         self.missing[index].remove(before)

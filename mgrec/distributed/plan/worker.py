@@ -14,9 +14,17 @@ from typing import Any
 from distributed import WorkerPlugin
 from distributed.protocol.pickle import dumps, loads
 
-from .comms import Calls, Sender, WorkerComm
 from .internals import blocks_of, free, publish, store, wait_until_freed
-from .messages import Abandoned, Exchange, PlanShard, Program, WorkerLostError
+from .messages import (
+    Abandoned,
+    Calls,
+    Exchange,
+    PlanShard,
+    Program,
+    Sender,
+    WorkerComm,
+    WorkerLostError,
+)
 from .shards import Threads, solve_shard
 
 NAME = "mgrec-plans"
@@ -60,11 +68,7 @@ class PlansPlugin(WorkerPlugin):  # type: ignore[misc]
 
     async def serve(self, comm: Any, session: str) -> None:
         """Serve one client until its comm ends."""
-        await self._open(session, comm).run()
-
-    def _open(self, name: str, comm: Any) -> Session:
-        self.sessions[name] = session = Session(self, name, comm)
-        return session
+        await Session(self, session, comm).run()
 
     def write(self, session: str, messages: list[Any]) -> None:
         """Take messages from a client by way of the scheduler."""
@@ -76,7 +80,7 @@ class PlansPlugin(WorkerPlugin):  # type: ignore[misc]
 
     def _comm_by_scheduler(self, name: str) -> WorkerComm:
         if name not in self.sessions:
-            session = self._open(name, WorkerComm())
+            session = Session(self, name, WorkerComm())
             session.task = asyncio.ensure_future(session.run())
         return self.sessions[name].comm
 
@@ -182,7 +186,7 @@ class Session:
 
     def __init__(self, plugin: PlansPlugin, name: str, comm: Any) -> None:
         self.plugin, self.worker, self.name, self.comm = plugin, plugin.worker, name, comm
-        self.sender = Sender.on(comm)
+        plugin.sessions[name], self.sender = self, Sender.on(comm)
         self.requests: asyncio.Queue[tuple[str, tuple[Any, ...]]] = asyncio.Queue()
         self.plans: dict[str, tuple[PlanShard, dict[Any, Any]]] = {}
         self.results: dict[str, list[Any]] = {}

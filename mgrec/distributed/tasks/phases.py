@@ -191,21 +191,20 @@ def propagate_inputs(
 
 
 def determine_block(
-    recurrence: AlongAxis, inputs: ChunkInputs, carry_ins: CarryIns, number: int
+    recurrence: AlongAxis, inputs: ChunkInputs, carry_ins: CarryIns | None = None, number: int = 0
 ) -> Any:
     """Return the result of a chunk: an array, or a tuple if there are several."""
     with chunk_of("determine", recurrence, inputs) as (backend, shape):
-        carry_in = carry_ins.carry_in(number, recurrence, shape)
+        carry_in = carry_ins and carry_ins.carry_in(number, recurrence, shape)
         results, _ = recurrence.determine(backend, inputs, shape, carry_in)
     return results if recurrence.results > 1 else results[0]
 
 
 def determine_whole(*values: Any, recurrence: AlongAxis, count: int) -> Any:
     """Return the result of a chunk of whole rows, from its blocks."""
-    inputs = inputs_of_blocks(*values, recurrence=recurrence, count=count)
-    with chunk_of("determine", recurrence, inputs) as (backend, shape):
-        results, _ = recurrence.determine(backend, inputs, shape, None)
-    return results if recurrence.results > 1 else results[0]
+    return determine_block(
+        recurrence, inputs_of_blocks(*values, recurrence=recurrence, count=count)
+    )
 
 
 def precompute_persisted(
