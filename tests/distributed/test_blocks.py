@@ -43,13 +43,13 @@ def test_a_recurrence_is_read_once_a_process(recurrence):
     assert len(written) < 2000
 
 
-def test_summaries_and_entries_travel_as_one_frame(recurrence):
+def test_summaries_and_carry_ins_are_sent_as_one_frame(recurrence):
     own = (T,) * len(recurrence.varying)
-    run = precompute_persisted(recurrence, [((k,), (k * 50,)) for k in range(9)], list(own * 9))
-    entries = propagate_persisted(
-        recurrence, [(0, k) for k in range(9)], [run], recurrence.zero_state()
+    batch = precompute_persisted(recurrence, [((k,), (k * 50,)) for k in range(9)], list(own * 9))
+    carry_ins = propagate_persisted(
+        recurrence, [(0, k) for k in range(9)], [batch], recurrence.zero_state()
     )
-    for value, kind in ((run, SummaryBatch), (entries, CarryIns)):
+    for value, kind in ((batch, SummaryBatch), (carry_ins, CarryIns)):
         header, frames = serialize(value)
         again = deserialize(header, frames)
         assert type(again) is kind
@@ -85,8 +85,8 @@ def test_chunks_are_launched_before_the_first_is_waited_for(
     monkeypatch.setattr(blocks, "ROWS", most)
     count = len(recurrence.varying)
     recurrence = dataclasses.replace(recurrence, block_dtypes=(block.dtype,) * count)
-    run = precompute_persisted(
+    batch = precompute_persisted(
         recurrence, [((k,), (k * 50,)) for k in range(5)], [block] * (5 * count)
     )
     assert "".join(events) == order
-    assert [shape for _, shape in run.summaries] == [block.shape] * 5
+    assert [shape for _, shape in batch.summaries] == [block.shape] * 5

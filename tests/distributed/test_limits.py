@@ -114,17 +114,17 @@ def test_a_pack_travels_block_by_block(serializers):
         np.testing.assert_array_equal(got, wanted)
 
 
-def test_a_chunk_that_was_begun_travels():
+def test_a_speculative_chunk_is_sent():
     results = (np.arange(1e5),)
-    waiting = PendingChunk(
+    chunk = PendingChunk(
         ChunkInputs((), (1,), (10,)), Speculation(results, {"exit": 3.0}, np.ones(3)), (10**5,)
     )
-    header, frames = serialize(waiting, serializers=("dask", "pickle"))
+    header, frames = serialize(chunk, serializers=("dask", "pickle"))
     assert header["serializer"] == "dask"
-    assert sum(memoryview(frame).nbytes for frame in frames) < waiting.__sizeof__() + 2000
+    assert sum(memoryview(frame).nbytes for frame in frames) < chunk.__sizeof__() + 2000
     again = deserialize(header, frames)
     assert (again.inputs, again.shape, again.speculation.summary) == (
-        waiting.inputs,
+        chunk.inputs,
         (10**5,),
         {"exit": 3.0},
     )
@@ -147,7 +147,7 @@ def test_a_pack_of_gpu_blocks_goes_to_the_host_and_back():
 
 @pytest.mark.filterwarnings("ignore:The 'generic' unit:DeprecationWarning")
 @pytest.mark.gpu
-def test_a_chunk_that_was_begun_on_a_gpu_goes_to_the_host_and_back():
+def test_a_speculative_chunk_on_a_gpu_goes_to_the_host_and_back():
     import cupy
 
     speculation = Speculation((cupy.arange(6.0),), 3.0, cupy.ones(3), 24)

@@ -341,7 +341,7 @@ def test_a_plan_whose_client_is_closed_says_so(client):
 
 @pytest.mark.parametrize("moment", [pytest.param("between", marks=pytest.mark.extended), "during"])
 @pytest.mark.extended
-def test_a_lost_worker_is_said_and_the_plan_is_built_anew(values, moment):
+def test_a_lost_worker_raises_and_a_new_plan_can_be_built(values, moment):
     # Or a worker whose restart takes more than 15 s is given up for good (Dask 2026.7).
     patient = dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})
     with patient, cluster() as own, Client(own) as client:

@@ -80,7 +80,7 @@ def test_a_solve_has_the_bits_of_the_graph(client, values, name, monkeypatch):
 
 @pytest.mark.parametrize("initial", [0.0, 1e30, np.inf, np.nan])
 @pytest.mark.parametrize("reverse", [False, True])
-def test_begun_chunks_are_finished_before_their_entries_are_known(
+def test_speculative_chunks_are_corrected_before_their_carry_ins_are_known(
     client, monkeypatch, initial, reverse
 ):
     predicted = []
@@ -108,7 +108,7 @@ def test_begun_chunks_are_finished_before_their_entries_are_known(
     np.testing.assert_allclose(wanted, whole, rtol=1e-12, atol=1e-13)
 
 
-def test_begun_chunks_of_a_filter_have_the_bits_of_the_graph(client, monkeypatch):
+def test_speculative_chunks_of_a_filter_have_the_bits_of_the_graph(client, monkeypatch):
     monkeypatch.setattr(filter_recurrence, "LARGE", 1)
     x = np.random.default_rng(4).normal(size=80_000)
     x[30_000:50_000] = 0
@@ -119,7 +119,7 @@ def test_begun_chunks_of_a_filter_have_the_bits_of_the_graph(client, monkeypatch
     np.testing.assert_array_equal(mgrec.dask.solve(*given).compute(), wanted)
 
 
-def test_what_was_begun_on_another_worker_is_begun_again(monkeypatch):
+def test_speculation_is_repeated_on_another_worker(monkeypatch):
     monkeypatch.setattr(transfer_recurrence, "LARGE", 1)
     t = np.random.default_rng(3).normal(size=(2, 20_000))
     problem = mgrec.linear_recurrence.build(0.5, da.from_array(t.ravel(), chunks=20_000))
@@ -168,17 +168,17 @@ def test_a_worker_that_is_lost_is_done_without(lonely, monkeypatch):
     np.testing.assert_array_equal(w[:3].compute(), [1, 1.5, 1.75])
 
 
-def test_it_does_not_begin_anew_for_ever(client, monkeypatch):
-    speculation = []
+def test_a_solve_is_repeated_a_few_times_only(client, monkeypatch):
+    plans = []
 
     def plan(*arguments):
-        speculation.append(arguments)
+        plans.append(arguments)
         raise mgrec.dask.WorkerLostError("the plan lost its worker")
 
     monkeypatch.setattr(dask_plans, "Plan", plan)
     with pytest.raises(RuntimeError, match="lost its worker"):
         mgrec.dask.solve(mgrec.linear_recurrence, 0.5, da.ones(4))
-    assert len(speculation) == dask_plans.ATTEMPTS
+    assert len(plans) == dask_plans.ATTEMPTS
 
 
 def test_what_a_chunk_raises_is_raised_once(client):

@@ -88,11 +88,11 @@ class Plan:
         """Make the workers keep their shards and operands, which Dask may drop otherwise."""
         addresses = {shard.number: address for address, shard in self._shards.items()}
         messages = {}
-        for address, request in self._requests(self._first).items():
+        for address, solve_request in self._requests(self._first).items():
             shard, keys_of = self._shards[address], self._first.aligned.keys
             keys = {index: keys_of(index) for index in self._layout.chunk_indices[address]}
             messages[address] = (
-                dumps(PlanShard(shard, addresses, keys, request, self._in_flight)),
+                dumps(PlanShard(shard, addresses, keys, solve_request, self._in_flight)),
             )
         session, request = self._session, self._pending()
         session.request(request, "add_plan", self._name, messages)
