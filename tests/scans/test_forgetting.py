@@ -68,12 +68,9 @@ def in_chunks(chunks, *arrays):
 
 
 def speculation(caplog):
-    """Chunks that were begun before their entries were known."""
-    return [
-        record.args[0]
-        for record in caplog.records
-        if "does not depend on its carry-in" in record.msg
-    ]
+    """Return the chunks that were solved before their carry-ins were known."""
+    message = "does not depend on its carry-in"
+    return [record.args[0] for record in caplog.records if message in record.msg]
 
 
 def again(caplog):

@@ -13,8 +13,8 @@ from dask.highlevelgraph import HighLevelGraph
 from distributed import Client, Future, wait
 from distributed.diagnostics.plugin import SchedulerPlugin
 
-from ...core.arrays.arguments import as_axis, as_integer
-from ...core.arrays.layout import has_unknown_sizes
+from ...core.arrays.chunk import has_unknown_sizes
+from ...core.arrays.validation import as_axis, as_integer
 from ..expressions import keeps_kind
 from ..observability import phase_of
 from .arguments import check_dask_array, client_of

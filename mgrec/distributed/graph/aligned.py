@@ -18,8 +18,8 @@ from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
 from distributed import Future
 
-from ...core.arrays.kinds import is_on_gpu
-from ...core.arrays.layout import has_unknown_sizes
+from ...core.arrays.array_types import is_on_gpu
+from ...core.arrays.chunk import has_unknown_sizes
 from ...core.contract.problem import Problem
 from ...core.contract.recurrence import AlongAxis, ChunkIndex, ChunkPosition
 

@@ -13,7 +13,7 @@ from dask.array.utils import meta_from_array
 from dask.highlevelgraph import HighLevelGraph
 from dask.task_spec import List, Task, TaskRef
 
-from ...core.arrays.layout import has_unknown_sizes
+from ...core.arrays.chunk import has_unknown_sizes
 from ...core.contract.recurrence import AlongAxis, ChunkIndex
 from ..tasks.phases import final_state_block
 from .aligned import AlignedProblem, align, broadcast_index, chunk_indices_of

@@ -12,7 +12,7 @@ import dask.array.core as da
 import numpy as np
 from distributed import Client, Future, wait
 
-from ...core.arrays.kinds import to_host
+from ...core.arrays.array_types import to_host
 from ...core.contract.recurrence import AlongAxis, ChunkIndex
 from ...engines import backend_of
 from ..graph.aligned import AlignedProblem, chunk_indices_of, starts_of

@@ -17,7 +17,7 @@ import numpy as np
 from distributed.protocol import dask_deserialize, dask_serialize, deserialize, serialize
 from distributed.protocol.cuda import cuda_deserialize, cuda_serialize
 
-from ...core.arrays.kinds import is_on_gpu
+from ...core.arrays.array_types import is_on_gpu
 
 # Largest part of a GPU's memory for the result of a chunk. The rest is for the operands, and for
 # those of the next chunk.

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.kinds import is_on_gpu, to_host
+from ...core.arrays.array_types import is_on_gpu, to_host
 from ...core.contract.kernels import Backend, Summarise
 from ...core.contract.recurrence import AlongAxis, ChunkInputs, ChunkPosition, Recurrence, Shape
 from ...engines import CPU, backend_of

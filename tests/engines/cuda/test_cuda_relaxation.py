@@ -18,8 +18,8 @@ import mgrec
 from mgrec import engines as backends
 from mgrec.core.contract.kernels import Backend
 from mgrec.distributed.tasks import memory
-from mgrec.engines.cuda.device import launches
-from mgrec.engines.cuda.device.compilation import Device
+from mgrec.engines.cuda import launches
+from mgrec.engines.cuda.device import Device
 from mgrec.grids.sor.cuda import grids, layout, phases, program
 from mgrec.grids.sor.cuda.layout import Cut
 

@@ -19,8 +19,8 @@ from mgrec import engines as backends
 from mgrec.core.contract.kernels import Backend
 from mgrec.core.contract.recurrence import ChunkInputs
 from mgrec.distributed.tasks import memory
-from mgrec.engines.cuda.device import bound, launches
-from mgrec.engines.cuda.device.compilation import Device
+from mgrec.engines.cuda import launches
+from mgrec.engines.cuda.device import Device
 from mgrec.grids.cuda import transposition
 from mgrec.grids.table.arguments import check_table
 from mgrec.grids.table.cuda import layout, phases, program, table
