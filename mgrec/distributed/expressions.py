@@ -15,7 +15,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _EXPRESSIONS = "dask.array._array_expr"
 
 
-def keeps_kind(function: Function) -> Function:
+def accepts_expressions(function: Function) -> Function:
     """Make a function of Dask arrays with graphs accept and return expressions, too.
 
     Functions that it calls get graphs, and return graphs.

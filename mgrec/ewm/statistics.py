@@ -17,7 +17,7 @@ from ..core.arrays.array_types import (
 )
 from ..core.arrays.resets import as_reset
 from ..core.arrays.validation import as_axis
-from ..distributed.expressions import keeps_kind
+from ..distributed.expressions import accepts_expressions
 from ..solve import solve, takes_foreign
 from .arguments import as_gaps, as_series, as_weights
 from .by_recurrences import by_recurrences, largest_size, mean_without_gaps
@@ -26,7 +26,7 @@ from .weights import Weights
 
 
 @takes_foreign
-@keeps_kind
+@accepts_expressions
 def ewm(
     x: Any,
     *,

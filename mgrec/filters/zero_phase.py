@@ -16,7 +16,7 @@ from ..core.arrays.array_types import (
 )
 from ..core.arrays.chunk import has_unknown_sizes, reversed_copy
 from ..core.arrays.validation import as_axis, as_integer, is_one_of
-from ..distributed.expressions import keeps_kind
+from ..distributed.expressions import accepts_expressions
 from ..solve import solve, solve_labelled, takes_foreign
 from ..solve.functions import concatenate
 from .arguments import (
@@ -32,7 +32,7 @@ from .recurrence import filter_problem
 
 
 @partial(takes_foreign, labelled=partial(solve_labelled, by_value=("b", "a")))
-@keeps_kind
+@accepts_expressions
 def filtfilt(
     b: Any,
     a: Any,
@@ -110,7 +110,7 @@ def filtfilt(
 
 
 @partial(takes_foreign, labelled=partial(solve_labelled, by_value=("sos",)))
-@keeps_kind
+@accepts_expressions
 def sosfiltfilt(
     sos: Any, x: Any, axis: int = -1, padtype: str | None = "odd", padlen: int | None = None
 ) -> Any:

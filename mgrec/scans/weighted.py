@@ -16,7 +16,7 @@ from ..core.arrays.validation import (
     broadcast_shape,
     check_out,
 )
-from ..distributed.expressions import keeps_kind
+from ..distributed.expressions import accepts_expressions
 from ..solve import takes_foreign
 from ..solve.functions import broadcast_to, concatenate, full_like
 from .custom import scan
@@ -27,7 +27,7 @@ Index = tuple[slice, ...]
 
 
 @takes_foreign
-@keeps_kind
+@accepts_expressions
 def weighted_scan(
     x: Any,
     weights: Any,

@@ -10,7 +10,7 @@ from typing import Any, ParamSpec
 from ..core.arrays.array_types import is_lazy
 from ..core.arrays.interop import NonNativeArray
 from ..core.contract.problem import Composed, Problem
-from ..distributed.expressions import keeps_kind
+from ..distributed.expressions import accepts_expressions
 from . import local
 from .interop import call_native, takes_foreign
 from .labelled import solve_beside, solve_labelled, solve_pair
@@ -64,7 +64,7 @@ def solved(
     calls the public function with DataArrays, as :func:`.labelled.solve_labelled` does.
     """
 
-    @keeps_kind
+    @accepts_expressions
     def recurrence(*operands: Arguments.args, **options: Arguments.kwargs) -> Any:
         try:
             return solve(build(*operands, **options))
@@ -89,7 +89,7 @@ def solved_by_kind(
     rule = SignatureRule.of(build, by_value, by_numbers, is_on_host)
     labelled = partial(solve_labelled, by_value=by_value)
 
-    @keeps_kind
+    @accepts_expressions
     def recurrence(*operands: Arguments.args, **options: Arguments.kwargs) -> Any:
         try:
             call = rule.read(operands, options)

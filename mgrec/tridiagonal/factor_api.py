@@ -14,7 +14,7 @@ from ..core.arrays.chunk import shape_of
 from ..core.arrays.validation import check_out
 from ..core.contract.problem import Problem
 from ..core.contract.recurrence import ChunkInputs, Shape
-from ..distributed.expressions import keeps_kind
+from ..distributed.expressions import accepts_expressions
 from ..solve import solve, solve_beside, takes_foreign
 from .arguments import check_system
 from .factors import factor_chunk, solve_chunk
@@ -76,7 +76,7 @@ class TridiagonalFactor:
         )
 
     @partial(takes_foreign, labelled=solve_beside)
-    @keeps_kind
+    @accepts_expressions
     def solve(self, b: Any, *, rhs_axis: int | None = None, out: Any = None) -> Any:
         """Solve for right-hand sides.
 
@@ -140,7 +140,7 @@ def _copied(operands: Any) -> tuple[Any, Any, Any]:
 
 
 @takes_foreign
-@keeps_kind
+@accepts_expressions
 def factor_tridiagonal(
     dl: Any,
     d: Any,

@@ -15,12 +15,12 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 
 from ...core.arrays.chunk import has_unknown_sizes
 from ...core.arrays.validation import as_axis, as_integer
-from ..expressions import keeps_kind
+from ..expressions import accepts_expressions
 from ..observability import phase_of
 from .arguments import check_dask_array, client_of
 
 
-@keeps_kind
+@accepts_expressions
 def colocate(*arrays: da.Array, client: Client | None = None) -> tuple[da.Array, ...]:
     """Persist arrays so that chunks that belong together are on the same worker.
 
@@ -176,7 +176,7 @@ def pin_operands(client: Client | None = None) -> None:
     client_of(client).register_plugin(PinOperands())
 
 
-@keeps_kind
+@accepts_expressions
 def persist_in_stages(
     array: da.Array, axis: int = -1, chunks: int = 1000, client: Client | None = None
 ) -> da.Array:

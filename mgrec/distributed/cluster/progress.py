@@ -14,7 +14,7 @@ from dask.core import flatten
 from distributed import Client, Future, as_completed
 from distributed.client import futures_of
 
-from ..expressions import keeps_kind
+from ..expressions import accepts_expressions
 from .arguments import check_dask_array, client_of
 
 
@@ -55,7 +55,7 @@ def steps_of(array: da.Array, futures: Sequence[Future]) -> list[int]:
     ]
 
 
-@keeps_kind
+@accepts_expressions
 def progress(array: Any, name: str = "Solving", client: Client | None = None) -> None:
     """Show in a notebook or a terminal how many steps are done, until all are.
 

@@ -22,7 +22,7 @@ from distributed.protocol.pickle import dumps
 from ...core.contract.problem import Problem
 from ...core.contract.recurrence import AlongAxis
 from ..cluster.arguments import client_of, problem_of
-from ..expressions import keeps_kind
+from ..expressions import accepts_expressions
 from ..graph.aligned import align_problem
 from ..observability import log_planned
 from .assignment import assign, row_of
@@ -124,7 +124,7 @@ class Plan:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    @keeps_kind
+    @accepts_expressions
     def __call__(self, *operands: Any, **options: Any) -> Any:
         """Solve once more, and wait for the results.
 
@@ -151,7 +151,7 @@ class Plan:
         """
         return self._start(operands, options).result()
 
-    @keeps_kind
+    @accepts_expressions
     def submit(self, *operands: Any, **options: Any) -> Any:
         """Start one more solve, and return its results before they are computed.
 
@@ -225,7 +225,7 @@ class Plan:
         while started:
             yield self._result(started.popleft())
 
-    @keeps_kind
+    @accepts_expressions
     def _result(self, started: _Started) -> Any:
         return started.result()
 
