@@ -135,7 +135,7 @@ class TridiagonalFactor:
 
 
 def _copied(operands: Any) -> tuple[Any, Any, Any]:
-    dl, d, du = (each if is_lazy(each) else each.copy() for each in operands[:3])
+    dl, d, du = (array if is_lazy(array) else array.copy() for array in operands[:3])
     return dl, d, du
 
 
@@ -214,15 +214,11 @@ def factor_tridiagonal(
 
 
 def _factor(problem: Problem) -> Any:
-    """The factors of a problem's matrices; None where their systems are solved anew instead.
+    """Return the factors of a problem's matrices; None if each solve starts from the matrices.
 
-    That is for arrays on a GPU, periodic systems and lines in several chunks; where factors of
-    arrays in host memory overflow or are singular but for rounding.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        A matrix is singular.
+    Matrices of arrays on a GPU, of periodic systems and of systems in several chunks are not
+    factored, nor matrices in host memory whose factors overflow or that are singular except for
+    rounding. Raise LinAlgError if a matrix is singular.
     """
     if any(map(is_on_gpu, problem.operands)):
         return None
@@ -231,21 +227,16 @@ def _factor(problem: Problem) -> Any:
 
         return factor_whole(problem) if not problem.recurrence.is_periodic else None
     starts = (0,) * len(problem.shape)
-    found = factor_chunk(
-        problem.recurrence, ChunkInputs(problem.operands, starts, starts), problem.shape
-    )
-    return found if found.own is not None else None
+    inputs = ChunkInputs(problem.operands, starts, starts)
+    factors = factor_chunk(problem.recurrence, inputs, problem.shape)
+    return factors if factors.lu is not None else None
 
 
-def _solve(factors: Any, of: Shape, problem: Problem) -> Any:
-    """x for the right-hand sides of a problem, or None where it is to be solved anew.
+def _solve(factors: Any, factor_shape: Shape, problem: Problem) -> Any:
+    """Return x, or None if the factors do not apply to the problem.
 
-    Parameters
-    ----------
-    factors : what `_factor` returned
-    of : tuple of int
-        The shape of its matrices, with as many axes as the result has.
-    problem : Problem
+    `factors` is a result of `_factor`; `factor_shape` is the shape of its matrices, with as many
+    axes as the result.
     """
     if is_lazy(factors):
         from .factor_dask import solve_factored
@@ -258,4 +249,4 @@ def _solve(factors: Any, of: Shape, problem: Problem) -> Any:
     from ..engines.cpu.threads import threads_for
 
     threads = threads_for(prod(shape))
-    return solve_chunk(factors, of, problem.recurrence.axis, shape, b, threads, out)
+    return solve_chunk(factors, factor_shape, problem.recurrence.axis, shape, b, threads, out)

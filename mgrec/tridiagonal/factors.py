@@ -10,8 +10,7 @@ import numpy as np
 
 from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
 from ..engines import CPU
-from .finite import check_operands, is_all_finite
-from .singular import named
+from .errors import check_operands, is_all_finite, name_singular_system
 
 
 @dataclass(frozen=True)
@@ -21,76 +20,84 @@ class Factors:
     Attributes
     ----------
     diagonals : three arrays
-        dl, d and du, for what is solved anew.
+        dl, d and du, for right-hand sides that are solved without the factors.
     shape : tuple of int
-        Of the chunk of the broadcast diagonals.
-    own : Factored, or None
-        None where factors overflow or are singular but for rounding.
+        Shape of the chunk of the broadcast diagonals.
+    lu : LUFactors, or None
+        None if the factors overflow, or if the matrices are singular except for rounding.
     """
 
     diagonals: Arrays
     shape: Shape
-    own: Any
+    lu: Any
 
     def __sizeof__(self) -> int:
-        return sum(each.nbytes for each in (*self.diagonals, self.own) if each is not None)
+        return sum(part.nbytes for part in (*self.diagonals, self.lu) if part is not None)
 
 
 def factor_chunk(system: Any, inputs: ChunkInputs, shape: Shape) -> Factors:
-    """The factors of a chunk of whole systems, whose b is a constant."""
-    # Copies: a diagonal that is overwritten later changes nothing.
+    """Return the factors of a chunk of whole systems, whose b is a constant."""
+    # Copies: a diagonal that is overwritten later has no effect.
     diagonals = tuple(block.copy() for block in inputs.blocks[:3])
     if system.check_finite:
         check_operands(system, inputs, shape)
     if system.is_periodic or 0 in shape:
         return Factors(diagonals, shape, None)
-    from .cpu.factor import matrices
+    from .cpu.factor import factor_matrices
 
-    layout = prod(shape[: system.axis]), shape[system.axis], prod(shape[system.axis + 1 :])
-    full = (
+    layout = _layout(shape, system.axis)
+    full_diagonals = (
         np.array(np.broadcast_to(diagonal, shape).reshape(layout), order="C")
         for diagonal in diagonals
     )
     try:
-        with named(system, inputs.starts, shape), np.errstate(all="ignore"):
-            own = matrices.factored(*full)
+        with name_singular_system(system, inputs.starts, shape), np.errstate(all="ignore"):
+            lu = factor_matrices(*full_diagonals)
     except np.linalg.LinAlgError:
         # Rounding makes the last pivot of a nearly singular matrix 0 in one order of the
-        # unknowns and not in another: Dorr's is such a one. What solves anew decides.
+        # unknowns and not in another, as with Dorr's matrix. The solver's order decides.
         system.determine(CPU, inputs, shape, None)
         return Factors(diagonals, shape, None)
-    return Factors(diagonals, shape, own if own.is_finite else None)
+    return Factors(diagonals, shape, lu if lu.is_finite else None)
 
 
 def solve_chunk(
     factors: Factors,
-    of: Shape,
+    factor_shape: Shape,
     axis: int,
     shape: Shape,
     b: np.ndarray,
     threads: int = 1,
     out: Arrays = (),
 ) -> Any:
-    """x of this shape, or None where it is to be solved anew; `of` as in `solve`."""
-    from .cpu.factor import matrices
+    """Return x of this shape, or None if the chunk has to be solved without the factors.
 
-    layout = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
-    if factors.own is None or not matrices.is_worth(layout[0] * layout[2], threads):
+    `factor_shape` is the shape of the matrices, with as many axes as `shape`.
+    """
+    from .cpu.factor import is_faster, solve_factored
+
+    layout = _layout(shape, axis)
+    if factors.lu is None or not is_faster(layout[0] * layout[2], threads):
         return None
     x = out[0] if out else np.empty(shape, b.dtype)
-    outer, inner = _index(of[:axis], shape[:axis]), _index(of[axis + 1 :], shape[axis + 1 :])
-    sides = np.ascontiguousarray(b if b.shape == shape else np.broadcast_to(b, shape))
+    outer = _broadcast_index(factor_shape[:axis], shape[:axis])
+    inner = _broadcast_index(factor_shape[axis + 1 :], shape[axis + 1 :])
+    rhs = np.ascontiguousarray(b if b.shape == shape else np.broadcast_to(b, shape))
     with np.errstate(all="ignore"):
-        arrays = sides.reshape(layout), x.reshape(layout)
-        matrices.solve(factors.own, outer, inner, *arrays, threads)
-    # What holds nan or inf, or overflows, is that of a solve.
+        arrays = rhs.reshape(layout), x.reshape(layout)
+        solve_factored(factors.lu, outer, inner, *arrays, threads)
+    # The solver handles systems that contain nan or inf, or overflow.
     return x if is_all_finite(x) else None
 
 
-def _index(own: Shape, shape: Shape) -> np.ndarray:
-    """The index, in C order, in an array that broadcasts to a shape, of each place of it."""
-    index = np.arange(prod(own), dtype=np.int64)
-    if own == shape:
+def _layout(shape: Shape, axis: int) -> tuple[int, int, int]:
+    return prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+
+
+def _broadcast_index(factor_shape: Shape, shape: Shape) -> np.ndarray:
+    """Return, for each element of a shape, the flat index into an array that broadcasts to it."""
+    index = np.arange(prod(factor_shape), dtype=np.int64)
+    if factor_shape == shape:
         return index
-    index = index.reshape(own)
+    index = index.reshape(factor_shape)
     return np.ascontiguousarray(np.broadcast_to(index, shape)).reshape(-1)

@@ -25,7 +25,7 @@ from ..scans.linear import linear_recurrence
 from ..scans.rational import rational_recurrence
 from ..solve import aligned, solve
 from ..solve.functions import concatenate, full_like
-from .finite import NAMES, is_all_finite
+from .errors import NAMES, is_all_finite
 
 
 def solve_by_p_scheme(problem: Problem) -> Any:
@@ -78,24 +78,24 @@ def _steps_of_0(operands: Sequence[Any], axis: int) -> Any:
     """Return zeros for all steps along the axis, which counts from the end."""
     with_axis = [operand for operand in operands if operand.ndim >= -axis]
     longest = max(with_axis, key=lambda operand: operand.shape[axis])
-    kept = [slice(1)] * longest.ndim
-    kept[axis] = slice(None)
-    return full_like(longest[tuple(kept)], 0)
+    index = [slice(1)] * longest.ndim
+    index[axis] = slice(None)
+    return full_like(longest[tuple(index)], 0)
 
 
 def _after_0(p: Any, axis: int) -> Any:
     """Return p delayed by one step, with 0 at the first."""
-    ahead: tuple[Any, ...] = (slice(None),) * (p.ndim + axis)
-    first, others = p[(*ahead, slice(1))], p[(*ahead, slice(-1))]
+    axes_before: tuple[Any, ...] = (slice(None),) * (p.ndim + axis)
+    first, others = p[(*axes_before, slice(1))], p[(*axes_before, slice(-1))]
     later = concatenate([full_like(first, 0), others], axis)
     return later.rechunk(p.chunks) if is_lazy(p) else later
 
 
-def _checked(check: Callable[..., Any], array: Any, *about: Any) -> Any:
+def _checked(check: Callable[..., Any], array: Any, *arguments: Any) -> Any:
     """Apply a check to an array, or lazily to each of its blocks."""
     if is_lazy(array):
-        return array.map_blocks(check, *about, dtype=array.dtype, meta=array._meta)
-    return check(array, *about)
+        return array.map_blocks(check, *arguments, dtype=array.dtype, meta=array._meta)
+    return check(array, *arguments)
 
 
 def _check_operand(block: Any, system: Any, ndim: int, name: str, block_info: Any = None) -> Any:

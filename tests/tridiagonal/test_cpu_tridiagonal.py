@@ -8,8 +8,8 @@ from tridiagonal_matrices import NAMES, error, gtsv, lines, matrix, with_solutio
 
 from mgrec.core.arrays.chunk import Chunk
 from mgrec.tridiagonal.cpu import phases
-from mgrec.tridiagonal.cpu.partitions import LENGTH, cells_of, part_count, partitions_of
-from mgrec.tridiagonal.ends import Ends
+from mgrec.tridiagonal.cpu.partitions import LENGTH, empty_cells, part_count, partitions_of
+from mgrec.tridiagonal.interface import Ends
 
 # The tests of the public functions run the same kernels.
 pytestmark = pytest.mark.extended
@@ -303,4 +303,4 @@ def test_partitions_are_all_the_rows_of_a_chunk(steps):
 
 
 def test_the_cells_are_a_small_part_of_an_operand():
-    assert cells_of(1, part_count(10**6), np.dtype("d")).nbytes < 0.06 * 8e6
+    assert empty_cells(1, part_count(10**6), np.dtype("d")).nbytes < 0.06 * 8e6

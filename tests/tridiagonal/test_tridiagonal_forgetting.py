@@ -8,8 +8,7 @@ from tridiagonal_matrices import NAMES, error, gtsv, matrix, with_solutions
 import mgrec
 from mgrec.core.arrays.chunk import Chunk
 from mgrec.tridiagonal.cpu import phases
-from mgrec.tridiagonal.ends import Ends
-from mgrec.tridiagonal.forgetting import joined
+from mgrec.tridiagonal.interface import Ends, join_interface_rows
 
 CHUNK = 2500  # long enough that its ends are tried alone
 
@@ -41,7 +40,7 @@ INNER = Ends(has_first=False, has_last=False)
 
 
 def rows_of_ends(operands):
-    return joined(rows_of(operands, 0, 100, INNER), rows_of(operands, 200, 300, INNER))
+    return join_interface_rows(rows_of(operands, 0, 100, INNER), rows_of(operands, 200, 300, INNER))
 
 
 def test_a_chunk_that_remembers_is_told():

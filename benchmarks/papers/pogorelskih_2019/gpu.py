@@ -10,8 +10,7 @@ import cupy
 import mgrec
 from mgrec.core.arrays.chunk import Chunk
 from mgrec.engines.cuda.device import Device
-from mgrec.tridiagonal.cuda import reduction, thomas
-from mgrec.tridiagonal.cuda.whole import launch_whole
+from mgrec.tridiagonal.cuda import nopivot
 
 from ...cuda.clock import device_clock, flush_cache
 from ..timing import Call
@@ -48,22 +47,22 @@ def draw(systems: int, rows: int) -> list[Any]:
 
 def batch(operands: list[Any], out: Any) -> dict[str, Call]:
     builds = {
-        THOMAS: thomas.thomas, THOMAS_GLOBAL: thomas.thomas_in_memory,
-        AGAIN: reduction.AGAIN[True], AGAIN_GLOBAL: reduction.AGAIN[False],
-        STORED: reduction.STORED[True], STORED_GLOBAL: reduction.STORED[False],
-        REDUCTION: reduction.cyclic_reduction,
-        PART: reduction.pcr_part, ALL: reduction.pcr_all, NONE: reduction.pcr_none,
+        THOMAS: nopivot.thomas, THOMAS_GLOBAL: nopivot.thomas_in_memory,
+        AGAIN: nopivot.RECOMPUTED[True], AGAIN_GLOBAL: nopivot.RECOMPUTED[False],
+        STORED: nopivot.STORED[True], STORED_GLOBAL: nopivot.STORED[False],
+        REDUCTION: nopivot.cyclic_reduction,
+        PART: nopivot.pcr_part, ALL: nopivot.pcr_all, NONE: nopivot.pcr_none,
     }  # fmt: skip
     return {AUTO: _public(operands, out, "auto")} | _launched(builds, operands, out)
 
 
 def single(operands: list[Any], out: Any) -> dict[str, Call]:
-    builds: dict[str, Any] = {REDUCTION: reduction.cyclic_reduction, PCR: reduction.pcr}
+    builds: dict[str, Any] = {REDUCTION: nopivot.cyclic_reduction, PCR: nopivot.pcr}
     shape, device = (1, out.size, 1), Device.current()
-    if reduction.pcr_part(shape, out.dtype, device):
-        builds[PART] = reduction.pcr_part
+    if nopivot.pcr_part(shape, out.dtype, device):
+        builds[PART] = nopivot.pcr_part
     if out.size <= MOST_ROWS_A_THREAD:
-        builds[THOMAS] = thomas.thomas
+        builds[THOMAS] = nopivot.thomas
     public = {AUTO: "auto", P_SCHEME: "p-scheme"}
     calls = {name: _public(operands, out, method) for name, method in public.items()}
     return calls | _launched(builds, operands, out)
@@ -77,4 +76,6 @@ def _launched(builds: dict[str, Any], operands: list[Any], out: Any) -> dict[str
     shape = (*out.shape, 1)
     chunk = Chunk(tuple(part[..., None] for part in operands), shape, out.dtype)
     result = out.reshape(shape)
-    return {name: partial(launch_whole, each, chunk, result) for name, each in builds.items()}
+    return {
+        name: partial(nopivot.launch_whole, each, chunk, result) for name, each in builds.items()
+    }

@@ -9,8 +9,7 @@ import cupy
 import numpy as np
 
 from mgrec.core.arrays.chunk import Chunk
-from mgrec.tridiagonal.cuda import reduction
-from mgrec.tridiagonal.cuda.whole import launch_whole
+from mgrec.tridiagonal.cuda import nopivot
 
 from ...harness.study import Study
 from .. import phases
@@ -25,8 +24,8 @@ def calls(recurrence: phases.Recurrence) -> Iterator[tuple[int, Call]]:
     chunk = recurrence.chunk
     system = Chunk((ones * -s.ravel()[0], ones, 0 * ones, t), chunk.shape, chunk.dtype)
     for threads in THREADS:
-        plan = partial(reduction.pcr_none, blocks=BLOCKS, threads=threads)
-        yield threads, partial(launch_whole, plan, system, recurrence.out)
+        plan = partial(nopivot.pcr_none, blocks=BLOCKS, threads=threads)
+        yield threads, partial(nopivot.launch_whole, plan, system, recurrence.out)
 
 
 def measure(study: Study, recurrence: phases.Recurrence) -> None:

@@ -1,11 +1,11 @@
-"""The interface rows of the parts of a line, partitions or chunks: a small banded system.
+"""The reduced system: the interface rows of the parts of a system, partitions or chunks.
 
-The rows of part k stand on (last[k-1], first[k], last[k], first[k+1]): two diagonals below and
-two above the main one. The unknowns are eliminated in this order, with partial pivoting over
-all rows that have them, as LAPACK's gbtrf does; two rows on (last[k], first[k+1]) are held
-after part k.
+The rows of part k contain last[k-1], first[k], last[k] and first[k+1]: a banded system with two
+diagonals below and two above the main one. The unknowns are eliminated in this order, with
+partial pivoting over all rows that contain them, as in LAPACK's gbtrf. After part k two rows in
+last[k] and first[k+1] are pending.
 
-`cells` are those of :func:`.partitions.cells_of`, flat: 10 numbers a part, parts + 1 a system.
+`cells` are those of :func:`.partitions.empty_cells`, flat: 10 numbers a part, parts + 1 a system.
 """
 
 from __future__ import annotations
@@ -15,84 +15,81 @@ from typing import Any
 import numba
 
 from ...engines.cpu.compilation import INNER, compile_kernel
-from .held import PLACES, advance_part, copies
-from .memory import keep, one_at
-from .numbers import constant, either, is_any_larger, larger, magnitude, scale_of
-from .rows import ordered
+from .elimination import CELL_POSITIONS, advance_part, initial_pending, order_by_pivot
+from .memory import load_scalar, store
+from .vectors import constant, is_any_larger, larger, magnitude, scale_of, select
 
 
 @numba.njit(**INNER)
-def _row(cells: Any, at: int, least_pivot: Any, nan_seen: Any) -> Any:
-    """A row of a part, scaled: (before, first, last, after, rhs).
+def _load_row(cells: Any, index: int, least_pivot: Any, nan_seen: Any) -> Any:
+    """Return a scaled row of a part: (before, first, last, after, rhs).
 
-    Returns
-    -------
-    row : five numbers
-    least_pivot : number
-        0 where it was, or where all coefficients are 0.
-    nan_seen : number
-        nan where it was, or where the row holds nan or inf.
+    `least_pivot` is returned as 0 if all coefficients are 0, `nan_seen` as nan if the row contains
+    nan or inf.
     """
-    before, first, last = one_at(cells, at), one_at(cells, at + 1), one_at(cells, at + 2)
-    after, rhs = one_at(cells, at + 3), one_at(cells, at + 4)
+    before, first = load_scalar(cells, index), load_scalar(cells, index + 1)
+    last = load_scalar(cells, index + 2)
+    after, rhs = load_scalar(cells, index + 3), load_scalar(cells, index + 4)
     size = larger(magnitude(before), magnitude(first))
     size = larger(size, larger(magnitude(last), magnitude(after)))
     scale = scale_of(size)
     row = before * scale, first * scale, last * scale, after * scale, rhs * scale
     total = (row[0] + row[1]) + (row[2] + row[3]) + rhs
-    return row, either(least_pivot, size, size, least_pivot), nan_seen + (total - total)
+    return row, select(least_pivot, size, size, least_pivot), nan_seen + (total - total)
 
 
 @numba.njit(**INNER)
-def _advance(cells: Any, at: int, held: Any, least_pivot: Any, nan_seen: Any) -> Any:
-    """Eliminate the two unknowns before the part whose cell is `at`."""
-    one, least_pivot, nan_seen = _row(cells, at, least_pivot, nan_seen)
-    other, least_pivot, nan_seen = _row(cells, at + 5, least_pivot, nan_seen)
-    held, pivot, second = advance_part(held, one, other)
+def _advance(cells: Any, index: int, pending: Any, least_pivot: Any, nan_seen: Any) -> Any:
+    """Eliminate the two unknowns before the part whose cell is at `index`."""
+    one, least_pivot, nan_seen = _load_row(cells, index, least_pivot, nan_seen)
+    other, least_pivot, nan_seen = _load_row(cells, index + 5, least_pivot, nan_seen)
+    pending, pivot, second = advance_part(pending, one, other)
     size, size_second = magnitude(pivot[0]), magnitude(second[0])
-    size = either(size, size_second, size_second, size)
-    return held, pivot, second, either(least_pivot, size, size, least_pivot), nan_seen
+    size = select(size, size_second, size_second, size)
+    return pending, pivot, second, select(least_pivot, size, size, least_pivot), nan_seen
 
 
 def _merge(cells: Any, parts: int) -> None:
-    """The interface rows of whole chunks, from those of their partitions, to the first cell."""
+    """Write the interface rows of whole chunks, from those of their parts, to the first cell."""
     for start in range(0, cells.size, 10 * (parts + 1)):
-        nan_seen = constant(one_at(cells, start), 0.0)
-        least_pivot, held = magnitude(constant(nan_seen, 1.0)), copies(nan_seen)
-        for at in range(start, start + 10 * parts, 10):
-            held, _, _, least_pivot, nan_seen = _advance(cells, at, held, least_pivot, nan_seen)
+        nan_seen = constant(load_scalar(cells, start), 0.0)
+        least_pivot, pending = magnitude(constant(nan_seen, 1.0)), initial_pending(nan_seen)
+        for index in range(start, start + 10 * parts, 10):
+            pending, _, _, least_pivot, nan_seen = _advance(
+                cells, index, pending, least_pivot, nan_seen
+            )
         zero = constant(nan_seen, 0.0)
-        for k, place in enumerate(PLACES):
+        for k, position in enumerate(CELL_POSITIONS):
             for r in range(2):
-                number = either(least_pivot, magnitude(zero), held[r][k], zero) + nan_seen
-                keep(cells, start + 5 * r + place, number)
+                number = select(least_pivot, magnitude(zero), pending[r][k], zero) + nan_seen
+                store(cells, start + 5 * r + position, number)
 
 
 @numba.njit(**INNER)
 def _factor(cells: Any, start: int, stop: int, known: Any, is_whole: bool) -> Any:
-    """Replace the rows of all parts by pivots, with what is known in their right-hand sides."""
+    """Replace the rows of all parts by pivots; move known unknowns to their right-hand sides."""
     before, first = known[0], known[1]
     total = (before + first) + (known[2] + known[3])
     nan_seen, least_pivot = total - total, magnitude(constant(before, 1.0))
     zero = constant(before, 0.0)
-    held = copies(before)
+    pending = initial_pending(before)
     if is_whole:
-        held = held[0], (zero, zero, zero, zero, zero)
-    for at in range(start, stop, 10):
-        held, pivot, second, least_pivot, nan_seen = _advance(
-            cells, at, held, least_pivot, nan_seen
+        pending = pending[0], (zero, zero, zero, zero, zero)
+    for index in range(start, stop, 10):
+        pending, pivot, second, least_pivot, nan_seen = _advance(
+            cells, index, pending, least_pivot, nan_seen
         )
         for k in range(4):
-            keep(cells, at + k, pivot[k])
-        keep(cells, at + 4, pivot[6] - pivot[4] * before - pivot[5] * first)
+            store(cells, index + k, pivot[k])
+        store(cells, index + 4, pivot[6] - pivot[4] * before - pivot[5] * first)
         for k in range(3):
-            keep(cells, at + 5 + k, second[k])
-        keep(cells, at + 9, second[5] - second[3] * before - second[4] * first)
+            store(cells, index + 5 + k, second[k])
+        store(cells, index + 9, second[5] - second[3] * before - second[4] * first)
     last, after = known[2], known[3]
     if is_whole:
-        row, _ = ordered(held[0], held[1])
+        row, _ = order_by_pivot(pending[0], pending[1])
         last, size = row[4] / row[0], magnitude(row[0])
-        least_pivot = either(least_pivot, size, size, least_pivot)
+        least_pivot = select(least_pivot, size, size, least_pivot)
     return last, after, least_pivot, nan_seen
 
 
@@ -100,54 +97,52 @@ def _factor(cells: Any, start: int, stop: int, known: Any, is_whole: bool) -> An
 def _substitute_back(
     cells: Any, start: int, stop: int, last: Any, after: Any, nan_seen: Any
 ) -> None:
-    """Put the two values at each cut where the right-hand sides of the part after it were."""
-    for at in range(stop - 10, start - 10, -10):
-        keep(cells, at + 14, last + nan_seen)
-        keep(cells, at + 19, after + nan_seen)
-        rest = one_at(cells, at + 9) - one_at(cells, at + 6) * last
-        first = (rest - one_at(cells, at + 7) * after) / one_at(cells, at + 5)
-        rest = one_at(cells, at + 4) - one_at(cells, at + 1) * first
-        rest = rest - one_at(cells, at + 2) * last - one_at(cells, at + 3) * after
-        last, after = rest / one_at(cells, at), first
-    keep(cells, start + 4, last + nan_seen)
-    keep(cells, start + 9, after + nan_seen)
+    """Write the two values at each cut in place of the right-hand sides of the part after it."""
+    for index in range(stop - 10, start - 10, -10):
+        store(cells, index + 14, last + nan_seen)
+        store(cells, index + 19, after + nan_seen)
+        rhs = load_scalar(cells, index + 9) - load_scalar(cells, index + 6) * last
+        first = (rhs - load_scalar(cells, index + 7) * after) / load_scalar(cells, index + 5)
+        rhs = load_scalar(cells, index + 4) - load_scalar(cells, index + 1) * first
+        rhs = rhs - load_scalar(cells, index + 2) * last - load_scalar(cells, index + 3) * after
+        last, after = rhs / load_scalar(cells, index), first
+    store(cells, start + 4, last + nan_seen)
+    store(cells, start + 9, after + nan_seen)
 
 
-def _solve(cells: Any, known: Any, is_whole: bool, parts: int, begin: int, end: int) -> int:
-    """The values at all cuts of the systems `begin` to `end`, or nan.
+def _solve(cells: Any, known: Any, is_whole: bool, parts: int, start: int, stop: int) -> int:
+    """Write the values at all cuts of the systems `start` to `stop`; return a singular one, or -1.
+
+    The values of a system that contains nan or inf are nan.
 
     Parameters
     ----------
-    cells : array, 1-d
     known : array, 1-d
-        Of each system the x before it, its first, its last and the x after it.
-    is_whole : bool
-        The lines are whole: nothing is before and after them, and what `known` holds of their
-        ends does not count.
-    parts, begin, end : int
-
-    Returns
-    -------
-    int
-        A system that is singular, or -1.
+        For each system the x before it, its first, its last and the x after it. Ignored if the
+        systems are whole.
     """
-    found = -1
-    for system in range(begin, end):
-        start = 10 * system * (parts + 1)
-        stop, k = start + 10 * parts, 4 * system
-        given = one_at(known, k), one_at(known, k + 1), one_at(known, k + 2), one_at(known, k + 3)
-        last, after, least_pivot, nan_seen = _factor(cells, start, stop, given, is_whole)
-        _substitute_back(cells, start, stop, last, after, nan_seen)
+    singular = -1
+    for system in range(start, stop):
+        first_cell = 10 * system * (parts + 1)
+        end, k = first_cell + 10 * parts, 4 * system
+        ends = (
+            load_scalar(known, k),
+            load_scalar(known, k + 1),
+            load_scalar(known, k + 2),
+            load_scalar(known, k + 3),
+        )
+        last, after, least_pivot, nan_seen = _factor(cells, first_cell, end, ends, is_whole)
+        _substitute_back(cells, first_cell, end, last, after, nan_seen)
         if not is_whole:
-            # What was given, without the rounding errors of the way back.
-            keep(cells, start + 4, given[0] + nan_seen)
-            keep(cells, start + 9, given[1] + nan_seen)
-        # The product is nan in both parts where one part was.
+            # The known values, without the rounding errors of back substitution.
+            store(cells, first_cell + 4, ends[0] + nan_seen)
+            store(cells, first_cell + 9, ends[1] + nan_seen)
+        # The product is nan in both parts if one part is nan.
         size, zero = magnitude(nan_seen * nan_seen), magnitude(constant(nan_seen, 0.0))
         is_sound = is_any_larger(magnitude(constant(nan_seen, 1.0)), size)
         if is_sound and not is_any_larger(least_pivot, zero):
-            found = system
-    return found
+            singular = system
+    return singular
 
 
 merge = compile_kernel(_merge)

@@ -1,4 +1,18 @@
-"""How a chunk is cut into partitions, and the memory for their interface rows."""
+"""Partitions of a chunk: their reduction to interface rows, and back substitution.
+
+Each unknown of a partition but the first and the last is eliminated with its largest coefficient
+in the partition's rows, including those of the two ends. Rows outside the partition do not contain
+these unknowns. If the whole matrix is regular, their columns do not depend on each other, and
+there is always a pivot other than 0.
+
+References
+----------
+C. Klein, R. Strzodka, "Tridiagonal GPU solver with scaled partial pivoting at maximum
+bandwidth", ICPP 2021, doi:10.1145/3472456.3472484: partitions, their interface rows, and an
+elimination that is done a second time rather than stored. There each interface row has its own
+elimination, from one end to the other, in which the row at the end where it starts cannot be the
+pivot: the inner block may then be singular although the matrix is not.
+"""
 
 from __future__ import annotations
 
@@ -7,40 +21,35 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
-from ...engines.cpu.compilation import INNER
-from .numbers import BYTES
+from ...engines.cpu.compilation import INNER, compile_kernel
+from .elimination import CELL_POSITIONS, advance, initial_pending, load_row
+from .memory import gather, lane_count, load, scatter, store
+from .vectors import BYTES, constant, magnitude, select
 
-# Rows of a partition at most: the cells take 10 words for so many, and its pivots, 48 KB of
-# real numbers, the L1 cache. An unknown took 13.1 ns with 64, 12.1 with 128, 11.3 with 192.
+# Rows of a partition at most: its cell takes 10 words, and its pivots, 48 KB of real numbers, fit
+# the L1 cache. An unknown took 13.1 ns with 64, 12.1 with 128, 11.3 with 192.
 LENGTH = 192
-# What a table of places has lines for, after dl, d, du and b: where the partition's cell is and
-# its first unknown, and 1 where it holds the first row of the whole system, or the last.
-CELL, RESULT, FIRST, LAST, LINES = 4, 5, 6, 7, 8
+# Rows of a table of offsets, after dl, d, du and b: offsets of the partition's cell and of its
+# first unknown, and 1 if it contains the first row of the whole system, or the last.
+CELL, RESULT, FIRST, LAST, OFFSET_ROWS = 4, 5, 6, 7, 8
 
 
 class Partitions(NamedTuple):
-    """Partitions `first` to `stop` of every system, which have one length.
-
-    Attributes
-    ----------
-    first, stop, length : int
-    apart : int
-        Rows from one to the next.
-    """
+    """Partitions `first` to `stop` of every system, of one length, `spacing` rows apart."""
 
     first: int
     stop: int
     length: int
-    apart: int
+    spacing: int
 
 
 def part_count(steps: int) -> int:
-    """Partitions of a chunk."""
+    """Return the number of partitions of a chunk."""
     return -(-steps // LENGTH)
 
 
 def partitions_of(steps: int) -> list[Partitions]:
-    """The partitions of a chunk: all of one length but the last, which may be shorter."""
+    """Return the partitions of a chunk: of one length but the last, which may be shorter."""
     count = part_count(steps)
     length = -(-steps // max(count, 1))
     last = steps - (count - 1) * length
@@ -50,16 +59,16 @@ def partitions_of(steps: int) -> list[Partitions]:
 
 
 class Layout(NamedTuple):
-    """How a chunk lies in memory, for kernels.
+    """The memory layout of a chunk, for kernels.
 
     Attributes
     ----------
     shape : (int, int, int)
         (outer, steps, inner).
     strides : array (4, 3) of int64
-        Of each operand, in numbers; 0 along an axis that it is the same on.
+        Strides of each operand, in numbers; 0 along a broadcast axis.
     ends : (bool, bool)
-        Whether the chunk holds the first row of the system, and the last.
+        Whether the chunk contains the first row of the system, and the last.
     parts : int
         Partitions of a system.
     """
@@ -70,60 +79,141 @@ class Layout(NamedTuple):
     parts: int
 
 
-def cells_of(systems: int, parts: int, dtype: np.dtype[Any]) -> np.ndarray:
-    """Memory for the interface rows of all parts, flat, and for the values at their cuts.
+def empty_cells(systems: int, parts: int, dtype: np.dtype[Any]) -> np.ndarray:
+    """Return flat memory for the interface rows of all parts, and for the values between them.
 
-    Cell k of parts + 1 is for part k and the cut before it.
+    Cell k of parts + 1 is for part k and the two unknowns at the cut before it.
     """
     return np.empty(systems * (parts + 1) * 10, dtype)
 
 
 def lanes_of(dtype: np.dtype[Any]) -> int:
-    """How many partitions go side by side."""
+    """Return how many numbers of a dtype are side by side."""
     return BYTES // dtype.itemsize
 
 
 class Scratch(NamedTuple):
-    """What a call of a kernel writes for itself.
+    """Memory of one call of a kernel.
 
     Attributes
     ----------
-    places : array (LINES, lanes) of int64
+    offsets : array (OFFSET_ROWS, lanes) of int64
     zero_one : array (2,)
-        0 and 1, to be read at the places FIRST and LAST.
+        0 and 1, read at the offsets FIRST and LAST.
     pivots : array, 1-d
         Four numbers a row of a partition and lane.
     """
 
-    places: np.ndarray
+    offsets: np.ndarray
     zero_one: np.ndarray
     pivots: np.ndarray
 
 
-def scratch_for(dtype: np.dtype[Any]) -> Scratch:
+def empty_scratch(dtype: np.dtype[Any]) -> Scratch:
+    """Return the memory of one call of a kernel."""
     lanes = lanes_of(dtype)
     pivots = np.empty(4 * LENGTH * lanes, dtype)
-    return Scratch(np.empty((LINES, lanes), np.int64), np.array([0, 1], dtype), pivots)
+    return Scratch(np.empty((OFFSET_ROWS, lanes), np.int64), np.array([0, 1], dtype), pivots)
 
 
 @numba.njit(**INNER)
-def fill_places(task: int, end: int, group: Any, layout: Any, places: Any) -> None:
-    """The places of the partitions number `task` and following of a group.
+def _fill_offsets(task: int, stop: int, group: Any, layout: Any, offsets: Any) -> None:
+    """Write the offsets of the partitions from number `task` of a group, one for each lane.
 
-    Beyond `end` the last one is done again.
+    Lanes from `stop` on repeat the last partition.
     """
     _, steps, inner = layout.shape
     count = group.stop - group.first
-    for lane in range(places.shape[1]):
-        number = min(task + lane, end - 1)
+    for lane in range(offsets.shape[1]):
+        number = min(task + lane, stop - 1)
         number, column = divmod(number, inner)
         outer, part = divmod(number, count)
         part += group.first
-        row = part * group.apart
+        row = part * group.spacing
         for k in range(4):
             along = outer * layout.strides[k, 0] + row * layout.strides[k, 1]
-            places[k, lane] = along + column * layout.strides[k, 2]
-        places[CELL, lane] = ((outer * inner + column) * (layout.parts + 1) + part) * 10
-        places[RESULT, lane] = (outer * steps + row) * inner + column
-        places[FIRST, lane] = layout.ends[0] and part == 0
-        places[LAST, lane] = layout.ends[1] and part == layout.parts - 1
+            offsets[k, lane] = along + column * layout.strides[k, 2]
+        offsets[CELL, lane] = ((outer * inner + column) * (layout.parts + 1) + part) * 10
+        offsets[RESULT, lane] = (outer * steps + row) * inner + column
+        offsets[FIRST, lane] = layout.ends[0] and part == 0
+        offsets[LAST, lane] = layout.ends[1] and part == layout.parts - 1
+
+
+def _reduce(
+    operands: Any, layout: Any, cells: Any, scratch: Any, group: Any, start: int, stop: int
+) -> None:
+    """Write the interface rows of the partitions `start` to `stop` of a group.
+
+    Parameters
+    ----------
+    operands : four arrays, 1-d
+    layout : Layout
+    cells : array of `empty_cells`
+    scratch : Scratch
+    group : Partitions
+    start, stop : int
+    """
+    offsets, zero_one, _ = scratch
+    last = group.length - 1
+    for task in range(start, stop, lane_count(cells)):
+        _fill_offsets(task, stop, group, layout, offsets)
+        marks = gather(zero_one, offsets, FIRST, 0), gather(zero_one, offsets, LAST, 0)
+        nan_seen = constant(marks[0], 0.0)
+        least_pivot, pending = magnitude(constant(nan_seen, 1.0)), initial_pending(nan_seen)
+        for i in range(last + 1):
+            row, nan_seen = load_row(operands, offsets, layout.strides, i, last, marks, nan_seen)
+            pending, pivot = advance(pending, row)
+            size = magnitude(pivot[0])
+            least_pivot = select(least_pivot, size, size, least_pivot)
+        zero = constant(nan_seen, 0.0)
+        for k, position in enumerate(CELL_POSITIONS):
+            for r in range(2):
+                number = select(least_pivot, magnitude(zero), pending[r][k], zero) + nan_seen
+                scatter(cells, offsets, CELL, 5 * r + position, number)
+
+
+def _substitute(
+    operands: Any,
+    layout: Any,
+    cells: Any,
+    scratch: Any,
+    group: Any,
+    start: int,
+    stop: int,
+    result: Any,
+) -> None:
+    """Write the unknowns of the partitions `start` to `stop`, whose cells have the values at cuts.
+
+    The elimination of `_reduce` is done again, bit for bit, and its pivots stay in a buffer of a
+    partition's length. With x[-1], x[0], x[n-1] and x[n] known, x[n-2] … x[1] follow backwards.
+    `result` is a 1-d array of the axes (outer, steps, inner).
+    """
+    offsets, zero_one, pivots = scratch
+    width, last, inner = lane_count(cells), group.length - 1, layout.shape[2]
+    for task in range(start, stop, width):
+        _fill_offsets(task, stop, group, layout, offsets)
+        marks = gather(zero_one, offsets, FIRST, 0), gather(zero_one, offsets, LAST, 0)
+        before, first = gather(cells, offsets, CELL, 4), gather(cells, offsets, CELL, 9)
+        near, far = gather(cells, offsets, CELL, 14), gather(cells, offsets, CELL, 19)
+        one, pending = constant(near, 1.0), initial_pending(near)
+        for i in range(last + 1):
+            # A system that contains nan or inf already has nan at its cuts.
+            row, _ = load_row(operands, offsets, layout.strides, i, last, marks, one)
+            pending, pivot = advance(pending, row)
+            rhs = pivot[5] - pivot[3] * before - pivot[4] * first
+            # Dividing here, during the elimination, keeps divisions out of the back substitution.
+            store(pivots, 4 * i * width, one / pivot[0])
+            store(pivots, (4 * i + 1) * width, pivot[1])
+            store(pivots, (4 * i + 2) * width, pivot[2])
+            store(pivots, (4 * i + 3) * width, rhs)
+        scatter(result, offsets, RESULT, last * inner, near)
+        for i in range(last, 1, -1):
+            rhs = load(pivots, (4 * i + 3) * width) - load(pivots, (4 * i + 2) * width) * far
+            rhs = rhs - load(pivots, (4 * i + 1) * width) * near
+            near, far = rhs * load(pivots, 4 * i * width), near
+            scatter(result, offsets, RESULT, (i - 1) * inner, near)
+        scatter(result, offsets, RESULT, 0, first)
+
+
+reduce = compile_kernel(_reduce)
+substitute = compile_kernel(_substitute)

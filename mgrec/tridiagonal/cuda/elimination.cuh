@@ -1,9 +1,15 @@
-// Elimination along a line with partial pivoting: two rows are held, and kept apart.
+// Elimination with scaled partial pivoting over a partition, and its two pending rows (`Held`).
 //
-// The same steps as on the CPU, where they are explained: backends/cpu/tridiagonal/held.py. After
-// x[1] ... x[i-1] are eliminated the two held rows are
+// tridiagonal/cpu/elimination.py has the same steps, and explains them. After x[1] ... x[i-1] are
+// eliminated the two pending rows are
 //   near·x[i] + far·x[i+1] + before·x[-1] + first·x[0] = rhs.
 #pragma once
+
+// An operand, which kernels of tridiagonal systems take by value.
+struct Operand {
+  const T* data;
+  long long outer, step, inner;  // strides in numbers; 0 along a broadcast axis
+};
 
 DEVICE inline float magnitude(float x) { return fabs(x); }
 DEVICE inline double magnitude(double x) { return fabs(x); }
@@ -31,17 +37,17 @@ template <class R> DEVICE inline complex<R> minus_product(complex<R> a, complex<
   return {fma(-m.re, b.re, fma(m.im, b.im, a.re)), fma(-m.re, b.im, fma(-m.im, b.re, a.im))};
 }
 
-// x - x: 0, or nan where x is nan or inf.
+// x - x: 0, or nan if x is nan or inf.
 template <class T> DEVICE inline T odd_part(T x) { return x - x; }
 
-// A row: the coefficient of the unknown to be eliminated first, others, the right-hand side last.
+// A row: the coefficient of the next unknown to eliminate, other coefficients, the right-hand side.
 template <class T, int N> struct Row {
   T v[N];
   DEVICE T& operator[](int k) { return v[k]; }
   DEVICE T operator[](int k) const { return v[k]; }
 };
 
-// The row with the larger leading coefficient first; `one` where they are as large.
+// Put the row with the larger leading coefficient first; `one` if they are equal.
 template <class T, int N> DEVICE inline void order(Row<T, N>& one, Row<T, N>& other) {
   const bool swap = magnitude(other[0]) > magnitude(one[0]);
 #pragma unroll
@@ -52,7 +58,7 @@ template <class T, int N> DEVICE inline void order(Row<T, N>& one, Row<T, N>& ot
   }
 }
 
-// The pivot's leading coefficient, inverted: its power of two apart, so that none overflows.
+// The inverse of a pivot: a power of two and a factor, so that none overflows.
 template <class T> struct Inverse {
   decltype(magnitude(T())) scale;
   T rest;
@@ -73,7 +79,7 @@ DEVICE inline Row<T, N - 1> eliminated(const Row<T, N>& row, const Row<T, N>& pi
   return rest;
 }
 
-// near, far, before, first, rhs of the two held rows.
+// near, far, before, first, rhs of the two pending rows.
 template <class T> struct Held {
   Row<T, 5> upper, lower;
 
@@ -94,7 +100,7 @@ template <class T> DEVICE inline Row<T, 5> made_small(Row<T, 5> row) {
   return row;
 }
 
-// Where before or first has passed LIMIT, one of the rows is rid of that unknown.
+// If before or first exceeds LIMIT, `part` eliminates that unknown from one of the rows.
 constexpr int LIMIT = 8;
 
 template <class T> DEVICE inline bool Held<T>::is_large() const {
@@ -121,7 +127,7 @@ template <class T> DEVICE inline void Held<T>::part() {
   lower = made_small(freed);
 }
 
-// Row i + 1 of a system, brought to one size; `odd` becomes nan where it holds nan or inf.
+// Row i + 1 of a system, scaled; `odd` becomes nan if the row contains nan or inf.
 template <class T> DEVICE inline Row<T, 4> scaled_row(T dl, T d, T du, T b, T& odd) {
   const auto scale = scale_of(larger(magnitude(dl), larger(magnitude(d), magnitude(du))));
   const Row<T, 4> row = {{scaled(dl, scale), scaled(d, scale), scaled(du, scale), scaled(b, scale)}};
@@ -129,8 +135,8 @@ template <class T> DEVICE inline Row<T, 4> scaled_row(T dl, T d, T du, T b, T& o
   return row;
 }
 
-// Eliminate x[i] from the two held rows and row i + 1; returns the pivot: the coefficients of
-// x[i], x[i+1], x[i+2], before, first, and the right-hand side. Parting is left to the caller.
+// Eliminate x[i] from the two pending rows and row i + 1; return the pivot row: the coefficients of
+// x[i], x[i+1], x[i+2], before, first, and the right-hand side. The caller calls `part`.
 template <class T>
 DEVICE inline Row<T, 6> advance(Held<T>& held, const Row<T, 4>& row, Inverse<T>& inverse) {
   const Row<T, 5>&u = held.upper, &l = held.lower;

@@ -1,13 +1,13 @@
-// The interface rows of the parts of a line, partitions or runs of them: a small banded system.
+// The reduced system: the interface rows of the parts of a system, partitions or runs of them.
 //
-// As on the CPU: backends/cpu/tridiagonal/interface.py. A cell has the two rows of a part, each as
+// tridiagonal/cpu/interface.py has the same steps. A cell has the two rows of a part, each as
 // coefficients of (last[k-1], first[k], last[k], first[k+1]) and right-hand side. A cut is the pair
-// (last[k-1], first[k]); a line of n parts has n + 1 of them.
+// of unknowns (last[k-1], first[k]). A line is one system; a line of n parts has n + 1 cuts.
 #pragma once
 #include "engines/cuda/memory/copies.cuh"
 #include "tridiagonal/cuda/elimination.cuh"
 
-// What an elimination has met: the smallest pivot, and nan where a row held nan or inf.
+// The smallest pivot of an elimination, and nan if a row contained nan or inf.
 template <class T> struct Pivots {
   decltype(magnitude(T())) least = 1;
   T odd = T(0);
@@ -36,7 +36,7 @@ template <class T> DEVICE inline Row<T, 5> cell_row(const T* cell, Pivots<T>& se
   return row;
 }
 
-// Eliminate last[k-1] and first[k] from the held rows and the rows of part k.
+// Eliminate last[k-1] and first[k] from the pending rows and the rows of part k.
 template <class T>
 DEVICE inline void advance_part(Held<T>& held, const T* cell, Pivots<T>& seen, Row<T, 7>& pivot,
                                 Row<T, 6>& second) {
@@ -62,8 +62,8 @@ DEVICE inline void advance_part(Held<T>& held, const T* cell, Pivots<T>& seen, R
   seen.take(magnitude(second[0]));
 }
 
-// Two halves of a partition, eliminated from its ends: both unknowns in its middle, x[m-1] and x[m],
-// are eliminated, and the upper half's rows hold what is left.
+// Join two halves of a partition that were eliminated from its ends: eliminate both unknowns in the
+// middle, x[m-1] and x[m]. The pending rows of the upper half become those of the partition.
 template <class T>
 DEVICE inline void join_halves(Held<T>& upper, const Held<T>& lower, Pivots<T>& seen,
                                Row<T, 7>& pivot, Row<T, 6>& second) {
@@ -75,18 +75,18 @@ DEVICE inline void join_halves(Held<T>& upper, const Held<T>& lower, Pivots<T>& 
 #pragma unroll
     for (int k = 0; k < 5; ++k) cell[5 * r + k] = numbers[k];
   }
-  // Operands that hold nan or inf were seen as rows were read. Here nan comes of a pivot of 0, too.
+  // Rows with nan or inf were seen when they were read. Here a pivot of 0 leads to nan, too.
   const T odd = seen.odd;
   advance_part(upper, cell, seen, pivot, second);
   seen.odd = odd;
 }
 
-// What is known around a part: the unknown before it, its first, its last, and the one after it.
+// The unknown before a part, its first unknown, its last, and the one after it.
 template <class T> struct Around { T before, first, last, after; };
 // The unknowns on both sides of a cut.
 template <class T> struct Cut { T above, below; };
 
-// What gives a cut between two parts from what is around both: the pivots of its elimination.
+// The pivots that give the cut between two parts from the unknowns around both.
 template <class T> struct Link {
   static constexpr int SIZE = 11;
   T v[SIZE];
@@ -107,10 +107,10 @@ template <class T> struct Link {
   }
 };
 
-// A run of GROUP parts, its cells in shared memory: a thread a run.
+// A run of GROUP parts, one a thread, with its cells in shared memory.
 template <class T> struct Run {
   static constexpr int CELLS = 10 * GROUP, STRIDE = CELLS + 1;  // odd: no two threads share a bank
-  long long line, first, cells;  // its first part in its line, and among all
+  long long line, first, cells;  // first part within the line, and among all parts
   int count;
   bool is_there, is_last;
   T* own;
@@ -131,7 +131,7 @@ template <class T> struct Run {
   DEVICE T* cell(int k) const { return own + 10 * k; }
 };
 
-// Each warp loads the cells of its threads' runs, one run after the other.
+// Load the cells of the runs of a warp's threads, one run after the other.
 template <class T> DEVICE inline void load_cells(T* shared, const T* cells, const Run<T>& run) {
   const int lane = threadIdx.x % 32, base = threadIdx.x - lane;
   for (int k = 0; k < 32; ++k) {
@@ -145,7 +145,7 @@ template <class T> DEVICE inline void load_cells(T* shared, const T* cells, cons
   __syncwarp();
 }
 
-// Runs of parts, each reduced to one cell.
+// Reduce each run of parts to one cell.
 template <class T>
 DEVICE inline void merge_parts(const T* cells, T* merged, long long parts, long long lines) {
   extern __shared__ __align__(16) unsigned char shared_bytes[];
@@ -160,7 +160,7 @@ DEVICE inline void merge_parts(const T* cells, T* merged, long long parts, long 
   write_cell(merged + 10 * (blockIdx.x * (long long)MERGERS + threadIdx.x), held, seen);
 }
 
-// Replace the rows of parts by pivots, with what is known in their right-hand sides.
+// Replace the rows of parts by pivots; move known unknowns to their right-hand sides.
 template <class T>
 DEVICE inline void factor_parts(T* cells, int count, T before, T first, Held<T>& held,
                                 Pivots<T>& seen) {
@@ -180,7 +180,7 @@ DEVICE inline void factor_parts(T* cells, int count, T before, T first, Held<T>&
   }
 }
 
-// The cut before every part, from the last one to the first, to the first numbers of its cell.
+// Write the cut before every part, from the last to the first, to the first numbers of its cell.
 template <class T>
 DEVICE inline void substitute_parts(T* cells, int count, T last, T after, T odd) {
   for (int k = count - 1; k >= 0; --k) {
@@ -196,7 +196,7 @@ DEVICE inline void substitute_parts(T* cells, int count, T last, T after, T odd)
   }
 }
 
-// Each warp stores the cuts before the parts of its threads' runs, and the one after a line.
+// Store the cuts before the parts of the runs of a warp's threads, and the cut after a line.
 template <class T>
 DEVICE inline void store_cuts(const T* shared, T* cuts, const Run<T>& run, T last, T after) {
   const int lane = threadIdx.x % 32, base = threadIdx.x - lane;
@@ -215,7 +215,7 @@ DEVICE inline void store_cuts(const T* shared, T* cuts, const Run<T>& run, T las
   }
 }
 
-// The cuts inside runs of parts, whose own cuts are known.
+// Write the cuts inside runs of parts, from the known cuts at their ends.
 template <class T>
 DEVICE inline void open_parts(const T* cells, T* cuts, const T* known, long long parts,
                               long long lines) {
@@ -231,15 +231,15 @@ DEVICE inline void open_parts(const T* cells, T* cuts, const T* known, long long
   if (run.is_there) {
     factor_parts(run.own, run.count, before, begin, held, seen);
     substitute_parts(run.own, run.count, last, after, seen.odd);
-    // What was given, without the rounding errors of the way back.
+    // The known values, without the rounding errors of back substitution.
     run.own[0] = before + seen.odd;
     run.own[1] = begin + seen.odd;
   }
   store_cuts((const T*)shared_bytes, cuts, run, last + seen.odd, after + seen.odd);
 }
 
-// All cuts of whole lines of GROUP parts at most, nothing before and after them: a thread a line.
-// `status` is told of the first line that is singular, and of the first that holds nan or inf.
+// Write all cuts of whole lines of GROUP parts at most, a thread a line. `status` becomes the
+// numbers of the first singular line, and of the first that contains nan or inf.
 template <class T>
 DEVICE inline void solve_lines(const T* cells, T* cuts, long long parts, long long lines,
                                unsigned long long* status) {
@@ -249,7 +249,7 @@ DEVICE inline void solve_lines(const T* cells, T* cuts, long long parts, long lo
   Pivots<T> seen;
   T last = T(0);
   if (run.is_there) {
-    // What a first row says of the unknown before it is nothing, nor a last one of the one after.
+    // The coefficients of the unknowns before and after a whole line are ignored.
     T* end = run.cell(run.count - 1);
     run.own[0] = run.own[5] = end[3] = end[8] = T(0);
     Held<T> held = Held<T>::copies();
@@ -259,7 +259,7 @@ DEVICE inline void solve_lines(const T* cells, T* cuts, long long parts, long lo
     seen.take(magnitude(held.upper[0]));
     last = Inverse<T>(held.upper[0]).ratio(held.upper[4]);
     substitute_parts(run.own, run.count, last, T(0), seen.odd);
-    // The product is nan in both parts where one part was.
+    // The product is nan in both parts if one part is nan.
     const bool is_odd = !(magnitude(seen.odd * seen.odd) == 0);
     if (is_odd) atomicMin(status + 1, (unsigned long long)run.line);
     if (!(seen.least > 0) && !is_odd) atomicMin(status, (unsigned long long)run.line);

@@ -1,9 +1,9 @@
-"""Tridiagonal systems on a GPU: precompute and determine for chunks of CuPy arrays.
+"""Phases of tridiagonal systems on a GPU, for chunks of CuPy arrays.
 
-Every thread has a partition in shared memory. It is reduced to its two interface rows by the
-elimination of :mod:`mgrec.tridiagonal.cpu.held`; runs of them are merged to one pair of
-rows, level by level, until one thread solves what is left of a line. Back down, the elimination
-of each level is done again and gives the unknowns at the cuts, at last those of the partitions.
+Every thread has a partition in shared memory, and reduces it to its two interface rows by the
+elimination of :mod:`mgrec.tridiagonal.cpu.elimination`. Runs of partitions are merged to one pair
+of rows, level by level, until one thread solves the reduced system. Back substitution repeats the
+elimination of each level, which gives the unknowns at the cuts, at last those of the partitions.
 """
 
 from __future__ import annotations
@@ -18,25 +18,21 @@ from ...core.arrays.array_types import raise_if_capturing
 from ...core.arrays.chunk import Chunk
 from ...core.contract.kernels import CacheMiss, Kernels, PreparedSolver, Summarise
 from ...engines.cuda.device import Device, on_device
-from ..ends import Ends
-from ..singular import SingularSystemError
-from ..summary import InterfaceRows
-from .line import CELL, Line, line_of
-from .memory import Memory
-from .reduction import cyclic_reduction, pcr
-from .thomas import thomas
-from .whole import solve_whole
-from .window import tries_of, windows_under_way
+from ..errors import SingularSystemError
+from ..interface import Ends, InterfaceRows
+from .nopivot import cyclic_reduction, pcr, solve_whole, thomas
+from .partitions import CELL, Memory, PartitionPlan, plan_partitions
+from .window import prepare_tries, start_windows
 
-Reserve = Callable[[Sequence[int], int], Callable[[], bool]]
-"""From addresses of operands and result to what solves, its memory reserved."""
+Allocate = Callable[[Sequence[int], int], Callable[[], bool]]
+"""``(addresses of operands, address of the result) -> solve``: allocates the memory of `solve`."""
 WITHOUT_PIVOTING = {"thomas": thomas, "cyclic-reduction": cyclic_reduction, "pcr": pcr}
 """Methods of whole systems, by the plans of their launches."""
 UNCAPTURED = "a tridiagonal system", "the host waits to see whether it is solved"
 
 
 def kernels(method: str) -> Kernels:
-    """The phases of a chunk."""
+    """Return the phases of a chunk."""
     if method in WITHOUT_PIVOTING:
         return Kernels(determine_without_pivoting, finds_nan=True)
     return Kernels(determine, precompute, prepare_solver=prepare_solver, finds_nan=True)
@@ -45,25 +41,17 @@ def kernels(method: str) -> Kernels:
 def precompute(ends: Ends, chunk: Chunk) -> Summarise:
     """Launch the reduction of every system of a chunk to its two interface rows.
 
-    Parameters
-    ----------
-    ends : Ends
-    chunk : Chunk
-        Its operands are dl, d, du and b.
-
-    Returns
-    -------
-    callable, ``() -> InterfaceRows``
-        Waits for the kernels; the rows are in host memory.
+    The operands of the chunk are dl, d, du and b. The returned function waits for the kernels, and
+    returns the rows in host memory.
     """
     if chunk.steps == 0 or 0 in chunk.shape:
         return lambda: _no_rows(chunk)
     chunk = chunk.map_arrays(on_device, chunk.shape)
-    line = _line(chunk, None)
+    plan = _plan(chunk, None)
     addresses = [operand.data.ptr for operand in chunk.operands]
-    memory = Memory.reserve(line, ends, _shapes(chunk), addresses, 0)
+    memory = Memory.allocate(plan, ends, _shapes(chunk), addresses, 0)
     memory.run("reduce")
-    cells = memory.cells(line.top)
+    cells = memory.cells(plan.top)
 
     def summary() -> InterfaceRows:
         rows = cells.get().reshape(*chunk.row_shape, 2, CELL // 2)
@@ -79,27 +67,20 @@ def _no_rows(chunk: Chunk) -> InterfaceRows:
 
 
 def determine(ends: Ends, chunk: Chunk, carry_in: Any, result: Any) -> bool:
-    """Write the unknowns of a chunk.
+    """Write the unknowns of a chunk; return whether all operands are finite.
 
     Parameters
     ----------
-    ends : Ends
-    chunk : Chunk
     carry_in : array (4, outer, inner), optional
-        The unknown before each line, its first, its last and the one after it; None for whole
+        The unknown before each system, its first, its last and the one after it; None for whole
         systems.
-    result : array (outer, steps, inner)
-        C-contiguous; written.
-
-    Returns
-    -------
-    bool
-        Whether no operand holds nan or inf.
+    result : array (outer, steps, inner), C-contiguous
+        Written.
 
     Raises
     ------
     SingularSystemError
-        An elimination of a whole system meets a pivot of 0.
+        The elimination of a whole system meets a pivot of 0.
     """
     if result.size == 0:
         return True
@@ -108,49 +89,49 @@ def determine(ends: Ends, chunk: Chunk, carry_in: Any, result: Any) -> bool:
     known = (
         None if carry_in is None else on_device(carry_in).astype(chunk.dtype, order="C", copy=False)
     )
-    tries = tries_of(chunk) if ends.method == "auto" else ()
+    tries = prepare_tries(chunk) if ends.method == "auto" else ()
     addresses = [operand.data.ptr for operand in chunk.operands]
-    have_solved = windows_under_way(tries, addresses, result.data.ptr, _beside(ends, known))
+    wait = start_windows(tries, addresses, result.data.ptr, _neighbour_addresses(ends, known))
     try:
-        # Beside the windows, so that what they leave is launched at once.
-        kind = (ends, chunk, result)
-        reserve = _pivoting(*kind) if known is None else _entering(*kind, known)
-        solve = reserve(addresses, result.data.ptr)
+        # While the windows run, so that the solution with pivoting can be launched at once.
+        arguments = (ends, chunk, result)
+        allocate = _solver(*arguments) if known is None else _chunk_solver(*arguments, known)
+        solve = allocate(addresses, result.data.ptr)
     finally:
-        is_solved = have_solved()
+        is_solved = wait()
     return is_solved or solve()
 
 
 def prepare_solver(ends: Ends, chunk: Chunk, carry_in: None, result: Any) -> PreparedSolver:
-    """Prepare what solves whole systems of the kind of a chunk; see :class:`Kernels`."""
+    """Prepare a solver for whole systems of the shape of a chunk; see :class:`Kernels`."""
     on_gpu = chunk.map_arrays(on_device, chunk.shape)
-    tries = tries_of(on_gpu) if ends.method == "auto" else ()
-    pivoting = _pivoting(ends, on_gpu, result)
-    # Scalars alone: no array of the caller's is held.
+    tries = prepare_tries(on_gpu) if ends.method == "auto" else ()
+    allocate = _solver(ends, on_gpu, result)
+    # Copies of scalars on the device only: no reference to the caller's arrays is retained.
     scalars: list[Any] = [
-        None if own is given else own
-        for own, given in zip(on_gpu.operands, chunk.operands, strict=True)
+        None if on_device_operand is operand else on_device_operand
+        for on_device_operand, operand in zip(on_gpu.operands, chunk.operands, strict=True)
     ]
-    is_forgetting = True
+    windows_solved = True
 
-    def solve(given: Sequence[Any], targets: Sequence[int]) -> None:
-        nonlocal is_forgetting
+    def solve(operands: Sequence[Any], results: Sequence[int]) -> None:
+        nonlocal windows_solved
         raise_if_capturing(*UNCAPTURED)
-        (target,) = targets
+        (target,) = results
         addresses = [
-            address if own is None else own.data.ptr
-            for own, address in zip(scalars, given, strict=True)
+            address if scalar is None else scalar.data.ptr
+            for scalar, address in zip(scalars, operands, strict=True)
         ]
-        have_solved = windows_under_way(tries, addresses, target)
+        wait = start_windows(tries, addresses, target)
         try:
-            # Beside the windows where they failed the last time.
-            rest = None if is_forgetting else pivoting(addresses, target)
+            # Allocate while the windows run if they failed in the last call.
+            pivoting = None if windows_solved else allocate(addresses, target)
         finally:
-            is_forgetting = have_solved()
-        if is_forgetting:
+            windows_solved = wait()
+        if windows_solved:
             return
         try:
-            is_finite = (rest or pivoting(addresses, target))()
+            is_finite = (pivoting or allocate(addresses, target))()
         except SingularSystemError as error:
             raise CacheMiss from error
         if not is_finite:
@@ -160,17 +141,10 @@ def prepare_solver(ends: Ends, chunk: Chunk, carry_in: None, result: Any) -> Pre
 
 
 def determine_without_pivoting(ends: Ends, chunk: Chunk, carry_in: None, result: Any) -> bool:
-    """Write the unknowns of whole systems by the method that `ends` names.
+    """Write the unknowns of whole systems by the method of `ends`.
 
-    Returns
-    -------
-    bool
-        Whether no operand holds nan or inf; a system that does becomes nan.
-
-    Raises
-    ------
-    SingularSystemError
-        A pivot is 0, or overflows.
+    Return whether all operands are finite; a system that contains nan or inf becomes nan. Raise
+    SingularSystemError if a pivot is 0, or overflows.
     """
     if result.size == 0:
         return True
@@ -179,51 +153,53 @@ def determine_without_pivoting(ends: Ends, chunk: Chunk, carry_in: None, result:
     return solve_whole(WITHOUT_PIVOTING[ends.method], chunk, result)
 
 
-def _beside(ends: Ends, known: Any) -> tuple[int, int]:
-    """Addresses of the unknowns before and after each line; 0 where there are none."""
+def _neighbour_addresses(ends: Ends, known: Any) -> tuple[int, int]:
+    """Return the addresses of the unknowns before and after each system, or 0."""
     if known is None:
         return 0, 0
     before, after = known[0].data.ptr, known[3].data.ptr
     return 0 if ends.has_first else before, 0 if ends.has_last else after
 
 
-def _pivoting(ends: Ends, chunk: Chunk, result: Any) -> Reserve:
-    """What solves whole systems of the kind of a chunk with pivoting."""
-    line, shapes = _line(chunk, result), _shapes(chunk)
+def _solver(ends: Ends, chunk: Chunk, result: Any) -> Allocate:
+    """Return the solver of whole systems, with pivoting."""
+    plan, shapes = _plan(chunk, result), _shapes(chunk)
 
-    def reserve(operands: Sequence[int], target: int) -> Callable[[], bool]:
-        return partial(_solve, Memory.reserve(line, ends, shapes, operands, target))
+    def allocate(operands: Sequence[int], target: int) -> Callable[[], bool]:
+        return partial(_solve_whole, Memory.allocate(plan, ends, shapes, operands, target))
 
-    return reserve
-
-
-def _entering(ends: Ends, chunk: Chunk, result: Any, known: Any) -> Reserve:
-    """The same for lines whose unknowns at the ends of a chunk are known."""
-    line, shapes = _line(chunk, result), _shapes(chunk)
-
-    def reserve(operands: Sequence[int], target: int) -> Callable[[], bool]:
-        return partial(_enter, line, Memory.reserve(line, ends, shapes, operands, target), known)
-
-    return reserve
+    return allocate
 
 
-def _solve(memory: Memory) -> bool:
-    """Whole systems. Whether one is singular is known before the last kernels begin."""
+def _chunk_solver(ends: Ends, chunk: Chunk, result: Any, known: Any) -> Allocate:
+    """Return the solver of a chunk whose unknowns at the ends are known."""
+    plan, shapes = _plan(chunk, result), _shapes(chunk)
+
+    def allocate(operands: Sequence[int], target: int) -> Callable[[], bool]:
+        return partial(
+            _solve_chunk, plan, Memory.allocate(plan, ends, shapes, operands, target), known
+        )
+
+    return allocate
+
+
+def _solve_whole(memory: Memory) -> bool:
+    """Solve whole systems. The host knows of singular ones before the last kernels start."""
     memory.run("solve")
-    found = memory.status.copy()
-    memory.run("finish")
-    singular, odd = found()
+    wait = memory.status.copy()
+    memory.run("substitute_whole")
+    singular, not_finite = wait()
     if singular is not None:
         raise SingularSystemError(singular)
-    return odd is None
+    return not_finite is None
 
 
-def _enter(line: Line, memory: Memory, known: Any) -> bool:
-    """A chunk of lines whose unknowns at its ends are known."""
+def _solve_chunk(plan: PartitionPlan, memory: Memory, known: Any) -> bool:
+    """Solve a chunk whose unknowns at the ends are known."""
     memory.run("reduce")
-    memory.cuts(line.top)[...] = known.reshape(4, -1).T.reshape(-1)
-    memory.run("enter")
-    rows = memory.cells(line.top).get().reshape(-1, CELL)
+    memory.cuts(plan.top)[...] = known.reshape(4, -1).T.reshape(-1)
+    memory.run("substitute")
+    rows = memory.cells(plan.top).get().reshape(-1, CELL)
     # The coefficients of both rows; see InterfaceRows.
     is_singular = (rows.reshape(-1, 2, CELL // 2)[..., :4] == 0).all((1, 2))
     if is_singular.any():
@@ -235,10 +211,10 @@ def _shapes(chunk: Chunk) -> list[tuple[int, int, int]]:
     return [operand.shape for operand in chunk.operands]
 
 
-def _line(chunk: Chunk, result: Any) -> Line:
+def _plan(chunk: Chunk, result: Any) -> PartitionPlan:
     arrays = [*chunk.operands, *([] if result is None else [result])]
     is_aligned = all(
         array.data.ptr % 16 == 0 and (array.shape[0] == 1 or array.shape[0] == chunk.shape[0])
         for array in arrays
     )
-    return line_of(chunk.shape, chunk.dtype, is_aligned, Device.current())
+    return plan_partitions(chunk.shape, chunk.dtype, is_aligned, Device.current())

@@ -1,19 +1,19 @@
-// Cyclic reduction: SERICR, which keeps every other row on each level, and PARACR, which keeps all.
+// Cyclic reduction without pivoting: SERICR has every other row on each level, PARACR all rows.
 //
 // The names are those of X. S. Pogorelskih and L. V. Loganova (ITNT 2019), after R. W. Hockney. On
-// chip a block has a system; in memory a level is a launch over the rows of all systems; and, for
-// the study, a thread has a system. None pivots.
+// chip a block has a system. In memory a level is a launch over the rows of all systems. For the
+// study a thread has a system.
 #pragma once
 #include "tridiagonal/cuda/systems.cuh"
 
 extern __shared__ __align__(16) unsigned char shared_bytes[];
 
-// Division of numbers that mostly have 32 bits: that of 64 takes four times as long.
+// Divide numbers that mostly have 32 bits: division of 64 bits takes four times as long.
 DEVICE inline long long quotient(long long x, long long y) {
   return (x | y) >> 32 == 0 ? unsigned(x) / unsigned(y) : x / y;
 }
 
-// Row `row` of all systems, `count` rows each: threads of a launch have neighbouring numbers.
+// System and row of a number; threads of a launch have neighbouring numbers.
 struct Spot {
   Place place;
   long long row;
@@ -26,8 +26,8 @@ struct Spot {
   }
 };
 
-// A level in memory, laid out as the operands are: (4, outer, count, inner) numbers from `offset`
-// of the scratch memory on; the operands themselves where that is below 0.
+// A level in memory, in the layout of the operands: (4, outer, count, inner) numbers from `offset`
+// of the scratch memory; a negative offset means the operands.
 DEVICE inline Level level_of(const Systems& all, const Place& place, long long offset, long long count) {
   if (offset < 0) return {nullptr, count, 0, 0};
   T* own = all.scratch + (offset + place.outer * count * all.inner + place.column);
@@ -38,7 +38,7 @@ DEVICE inline void note(const Systems& all, const Place& place, const Equation& 
   if (!is_finite(row)) all.note_odd(place.number);
 }
 
-// An unknown, and whether it was found.
+// An unknown; `is_bad` becomes true if the pivot is 0, or overflows.
 DEVICE inline T solved(T k, T b, bool& is_bad) {
   const T x = k / b;
   is_bad = is_bad || !is_pivot(b) || !is_finite(x);
@@ -51,12 +51,12 @@ DEVICE inline void finish(const Systems& all, const Place& place, T* to, T x, bo
   if (is_bad && is_known) all.note_singular(place.number);
 }
 
-// SERICR: row i of the level above, which has the rows of odd numbers without their neighbours.
+// SERICR: row i of the level above, which has the rows of odd numbers with neighbours eliminated.
 DEVICE inline Equation raised(const Systems& all, const Place& place, const Level& level, long long i) {
   return reduced(level.load(all, place, 2 * i + 1), level.load(all, place, 2 * i),
                  level.load(all, place, 2 * i + 2));
 }
-// The unknowns of rows 2·i and 2·i + 1 from those of the level above; `put` of a row and its x.
+// Pass rows 2·i and 2·i + 1 and their unknowns, from those of the level above, to `put`.
 template <class Above, class Put>
 DEVICE inline void lower(const Systems& all, const Place& place, const Level& level, long long i,
                          Above above, bool& is_bad, Put put) {
@@ -100,14 +100,14 @@ DEVICE inline void lower_level(const Systems& all, long long from, long long cou
   }
 }
 
-// Threads of a block share a system: what they have seen, in the status of all.
+// Note in the status whether any thread of the block, which has one system, saw nan or inf.
 DEVICE inline void note_together(const Systems& all, const Place& place, bool is_odd) {
   if (__syncthreads_or(is_odd) && threadIdx.x == 0) all.note_odd(place.number);
   __syncthreads();
 }
 
-// The arrays of a level on chip, a gap after every 128 bytes: rows at distances of 2, 4, ... are
-// in different banks.
+// The arrays of a level on chip, with a gap after every 128 bytes, so that rows at distances of
+// 2, 4, ... are in different banks.
 struct Chip {
   long long apart;
   DEVICE explicit Chip(long long count) : apart(count + count / GAP + 1) {}
@@ -159,7 +159,7 @@ DEVICE inline void solve_on_chip(const Systems& all, long long from, long long c
   }
 }
 
-// PARACR: rows at a distance are eliminated from every row.
+// PARACR: eliminate the rows at a distance from every row.
 DEVICE inline void reduce_all(const Systems& all, long long from, long long to, long long distance) {
   const long long size = all.count() * all.steps, turn = gridDim.x * (long long)blockDim.x;
   for (long long n = blockIdx.x * (long long)blockDim.x + threadIdx.x; n < size; n += turn) {
@@ -234,9 +234,9 @@ template <int SHARED> DEVICE inline void solve_in_parallel(const Systems& all) {
   }
 }
 
-// SERICR of a system by one thread, as in the source. Levels of up to ON_CHIP rows are in shared
-// memory. All levels are stored, or two of them, computed AGAIN from the operands for each level
-// of unknowns.
+// SERICR of a system by one thread, as in the reference. Levels of up to ON_CHIP rows are in shared
+// memory. All levels are stored, or only two of them, which are recomputed (AGAIN) from the operands
+// for each level of unknowns.
 template <bool AGAIN, int ON_CHIP> struct Levels {
   const Systems& all;
   const Place& place;

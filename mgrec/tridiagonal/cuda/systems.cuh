@@ -1,10 +1,9 @@
-// Whole systems that are solved without pivoting, and the levels that reduction leaves of them.
+// Whole systems that are solved without pivoting, and the levels of their cyclic reduction.
 //
 // The symbols a, b, c and k for dl, d, du and the right-hand side, alpha and gamma are those of
 // X. S. Pogorelskih and L. V. Loganova (ITNT 2019, CEUR 2416).
 #pragma once
 #include "tridiagonal/cuda/elimination.cuh"
-#include "tridiagonal/cuda/operand.cuh"
 
 typedef decltype(magnitude(T())) Real;
 constexpr Real TINY = Real(sizeof(Real) == 4 ? 0x1p-126 : 0x1p-1022);
@@ -13,7 +12,7 @@ struct Systems {
   Operand operands[4];  // dl, d, du and b
   T* result;
   T* scratch;
-  // The first system without pivots; whether all, and each system, hold finite numbers alone.
+  // The first system without pivots; whether all operands, and those of each system, are finite.
   long long* status;
   long long outer, steps, inner;
   DEVICE long long count() const { return outer * inner; }
@@ -30,7 +29,7 @@ template <class R> DEVICE inline bool is_finite(complex<R> x) { return is_finite
 DEVICE inline bool is_pivot(T x) { return magnitude(x) >= TINY && is_finite(x); }
 DEVICE inline T nan_of() { return T(not_a_number<Real>()); }
 
-// A system among all.
+// The position of a system.
 struct Place {
   long long number, outer, column;
   DEVICE Place(const Systems& all, long long number)
@@ -58,7 +57,7 @@ DEVICE inline bool is_finite(const Equation& row) {
   return is_finite(row.a) && is_finite(row.b) && is_finite(row.c) && is_finite(row.k);
 }
 
-// Where the rows of one system's level are: the operands, or arrays a, b, c and k.
+// The rows of one system's level: the operands, or arrays a, b, c and k.
 struct Level {
   T* own;  // row 0 of a; 0 for the operands
   long long count, step, apart;
@@ -77,7 +76,7 @@ struct Level {
   }
 };
 
-// A row without the unknowns of two others; those beside a system are x = 0.
+// Eliminate the unknowns of two other rows from a row; rows outside a system are x = 0.
 DEVICE inline Equation reduced(const Equation& row, const Equation& before, const Equation& after) {
   const T alpha = row.a / before.b, gamma = row.c / after.b;
   return {T(0) - alpha * before.a,

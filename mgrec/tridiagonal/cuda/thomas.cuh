@@ -1,6 +1,6 @@
 // Systems side by side, one a thread: Gaussian elimination without pivoting (L. H. Thomas, 1949).
 //
-// The sweep downwards leaves p and q of every row, x[i] = q[i] - p[i]·x[i+1], the sweep upwards x.
+// The forward sweep computes p and q of every row, x[i] = q[i] - p[i]·x[i+1]; the backward sweep x.
 #pragma once
 #include "engines/cuda/memory/copies.cuh"
 #include "tridiagonal/cuda/systems.cuh"
@@ -15,11 +15,11 @@ struct Sweep {
     odd = odd + odd_part(pivot);
   }
   // A pivot of 0, and nan and inf in a, c and k, leave nan or inf in the last q; a pivot of inf
-  // leaves nothing there.
+  // does not, and is seen in `odd`.
   DEVICE bool is_sound() const { return is_finite(q) && is_finite(odd); }
 };
 
-// What the unknown after the last one is taken for: nan makes all nan. Says which are singular.
+// The start of back substitution: 0, or nan if a system is singular or contains nan or inf.
 DEVICE inline T beyond(const Systems& all, const Place& place, const Sweep& sweep) {
   if (sweep.is_sound()) return T(0);
   for (long long i = 0; i < all.steps; ++i)
@@ -31,7 +31,7 @@ DEVICE inline T beyond(const Systems& all, const Place& place, const Sweep& swee
   return nan_of();
 }
 
-// Every thread reads and writes its own system where it lies.
+// Every thread solves one system in memory.
 DEVICE inline void solve_in_memory(const Systems& all) {
   const long long number = blockIdx.x * (long long)blockDim.x + threadIdx.x;
   if (number >= all.count()) return;
@@ -48,14 +48,15 @@ DEVICE inline void solve_in_memory(const Systems& all) {
     result[i * all.inner] = x = minus_product(result[i * all.inner], kept[i * all.inner], x);
 }
 
-// Tiles of ROWS rows of THREADS systems in shared memory, the next one under way. Where systems
-// are contiguous all threads copy the rows of each; where they are COLUMNS each copies its own.
+// Tiles of ROWS rows of THREADS systems in shared memory; the next tile is loaded while one is
+// solved. If systems are contiguous, all threads copy the rows of each. If they are COLUMNS, each
+// thread copies its own.
 extern __shared__ __align__(16) unsigned char shared_bytes[];
 constexpr int STRIDE = ROWS + 1;  // odd: rows of neighbouring threads are in different banks
 constexpr int TILE = THREADS * STRIDE;
 
-// The rows of a tile of one array, by this thread: `at` in memory, `own` in shared memory, and how
-// far the next one is in each; `count` of them, ROWS where the tile is full.
+// The rows of a tile of one array that this thread copies, `count` of them (ROWS if the tile is
+// full): `at` is the first one's position in memory, `own` that in shared memory.
 struct Track {
   long long at, step;
   int own, count;
@@ -90,8 +91,8 @@ struct Tiles {
     return all.scratch + ((blockIdx.x * all.steps + number * ROWS) * THREADS + threadIdx.x);
   }
 
-  // Neighbouring threads have neighbouring columns, or neighbouring rows of a system: then ROWS
-  // threads share a system, and each goes from system to system.
+  // Neighbouring threads have neighbouring columns, or neighbouring rows of a system. In the second
+  // case ROWS threads share a system, and continue with other systems.
   static constexpr int SHARE = COLUMNS ? 1 : THREADS / ROWS, APART = COLUMNS ? THREADS : SHARE * STRIDE;
   DEVICE Track track(long long outer, long long step, long long inner, long long number) const {
     const int rows = length(number);

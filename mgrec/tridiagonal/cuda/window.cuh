@@ -1,23 +1,205 @@
-// Systems that need no pivoting and forget: read once, written once.
+// Systems that need no pivoting, whose operands are read once and results written once.
 //
 // A window is a run of partitions of ROWS rows on chip, THREADS / WIDTH of them for each of WIDTH
-// columns; a thread has one. The last row of a partition is its separator: the others are
-// eliminated within the thread, in registers, and the separators' rows, one a thread, are reduced
-// by parallel cyclic reduction until they no longer hang together. What lies outside a window is
-// taken for 0. So either a line is whole in a window, or a window has `halo` partitions on either
-// side that other windows write, and what they let through of the unknowns beyond is measured.
+// columns; each thread has one. The last row of a partition is its separator. The thread eliminates
+// the other rows in registers. The rows of the separators, one a thread, are reduced by parallel
+// cyclic reduction until they are decoupled. Unknowns outside a window are taken for 0. Therefore
+// either a system is whole in a window, or a window has `halo` partitions on either side that other
+// windows write. The kernel then bounds how much the unknowns beyond the halo affect the interior.
 //
-// Every number that a pivot was divided by and every ratio is measured as well. Where one is out
-// of bounds, `is_solved` becomes 0, and all is to be solved again with pivoting.
+// The kernel also bounds every divisor and every ratio. If one is out of bounds, `is_solved` becomes
+// 0: all systems have to be solved again with pivoting.
 #pragma once
-#include "tridiagonal/cuda/tiles.cuh"
+#include "engines/cuda/memory/copies.cuh"
+#include "tridiagonal/cuda/elimination.cuh"
+
+constexpr int LANES = THREADS / WIDTH, PACK = sizeof(T) < 16 ? 16 / sizeof(T) : 1;
+constexpr int TILE = THREADS * ROWS + PACK;
+
+// Division of numbers below 2^31 by a divisor that the host prepares.
+struct Divisor {
+  unsigned long long number, magic, shift;
+  DEVICE int quotient(int x) const {
+    const unsigned high = unsigned(magic * (unsigned long long)unsigned(x) >> 32);
+    return int((high + unsigned(x)) >> shift);
+  }
+};
+
+struct Windows {
+  Operand operands[4];  // dl, d, du and b
+  T* result;
+  const T *before, *after;  // the unknowns before and after each line, if known; else 0
+  long long steps, inner;
+  long long groups;       // lines, or runs of WIDTH of them
+  Divisor column_groups;  // of one outer index
+  Divisor parts;          // of a line
+  long long count, interior, halo;  // windows, and the partitions of one
+  long long by_words;  // columns: WIDTH of them at once, at multiples of 16 bytes
+  const long long* is_settled;  // not null and not 0 if windows of a shorter halo have succeeded
+  long long* is_solved;         // becomes 0 if a window fails
+  DEVICE long long used() const { return interior + 2 * halo; }
+  DEVICE long long all_parts() const { return groups * (long long)parts.number; }
+};
+
+// The partition of a thread.
+struct Spot {
+  long long outer, column, first;
+  int length;  // 0 where there is none
+  bool is_last, is_there;
+
+  // Rows of a group of whole words, which all of its threads load.
+  DEVICE int group_length(const Windows& all) const {
+    const long long rest = all.steps - first;
+    return !is_there ? 0 : rest < ROWS ? int(rest) : ROWS;
+  }
+
+  DEVICE static Spot of_thread(const Windows& all, long long first) {
+    const int lane = threadIdx.x / WIDTH;
+    return Spot(all, lane < all.used() ? first + lane : -1, threadIdx.x % WIDTH);
+  }
+  DEVICE Spot(const Windows& all, long long part_of_all, int lane_column) {
+    is_there = part_of_all >= 0 && part_of_all < all.all_parts();
+    const int place = is_there ? int(part_of_all) : 0, parts = int(all.parts.number);
+    const int group = all.parts.quotient(place), part = place - group * parts;
+    outer = WIDTH == 1 ? group : all.column_groups.quotient(group);
+    const long long groups = all.column_groups.number;
+    column = WIDTH == 1 ? 0 : (group - outer * groups) * WIDTH + lane_column;
+    first = part * (long long)ROWS;
+    const long long rest = all.steps - first;
+    length = !is_there || column >= all.inner ? 0 : rest < ROWS ? int(rest) : ROWS;
+    is_last = part == parts - 1;
+  }
+  // The first row, counted over all contiguous lines.
+  DEVICE long long row(const Windows& all) const { return outer * all.steps + first; }
+};
+
+// The first partition of a window, and its rows if lines are contiguous.
+struct Window {
+  long long first, row, end;
+
+  DEVICE Window(const Windows& all, long long number) {
+    first = number * all.interior - all.halo;
+    row = end = 0;
+    if (WIDTH > 1) return;
+    const long long parts = all.all_parts();
+    row = Spot(all, first < 0 ? 0 : first, 0).row(all);
+    const long long last = first + all.used() < parts ? first + all.used() - 1 : parts - 1;
+    const Spot spot(all, last, 0);
+    end = spot.row(all) + spot.length;
+  }
+};
+
+DEVICE inline bool is_run(const Windows& all, const Operand& operand) {
+  return WIDTH == 1 && operand.outer == all.steps && operand.step == 1;
+}
+// The number of entries by which a run starts after a multiple of 16 bytes.
+DEVICE inline int shift_of(const Windows& all, const Operand& operand, const Window& window) {
+  if (PACK == 1 || !is_run(all, operand)) return 0;
+  return int((unsigned long long)(operand.data + window.row) / sizeof(T) % PACK);
+}
+
+struct alignas(16) Word { T v[PACK]; };
+
+DEVICE inline void load_run(T* to, const T* from, long long size, int shift) {
+  // Entries before the first word, words, and remaining entries.
+  const int ahead = shift == 0 ? 0 : PACK - shift < size ? PACK - shift : int(size);
+  const int words = int(size - ahead) / PACK, rest = int(size - ahead) - words * PACK;
+  to += shift;
+  if (int(threadIdx.x) < ahead) copy_word(to + threadIdx.x, from + threadIdx.x);
+  if (int(threadIdx.x) < rest) {
+    const int k = ahead + words * PACK + threadIdx.x;
+    copy_word(to + k, from + k);
+  }
+  for (int k = threadIdx.x; k < words; k += THREADS)
+    copy_word((Word*)(to + ahead) + k, (const Word*)(from + ahead) + k);
+}
+
+// The positions of a thread's rows in a tile.
+struct Rows {
+  int start;
+  DEVICE Rows(const Windows& all, const Window& window, const Spot& spot)
+      : start(WIDTH > 1 ? int(threadIdx.x) / WIDTH * ROWS * WIDTH + int(threadIdx.x) % WIDTH
+              : spot.length > 0 ? int(spot.row(all) - window.row) : 0) {}
+  DEVICE int operator()(int row) const { return start + row * WIDTH; }
+};
+
+// Load the rows of a partition's WIDTH columns, by words.
+DEVICE inline void load_columns(T* to, const T* from, long long step, int length) {
+  constexpr int WORDS = WIDTH >= PACK ? WIDTH / PACK : 1;
+  const int lane = threadIdx.x % WIDTH;
+#pragma unroll
+  for (int k = 0; k < (ROWS * WORDS + WIDTH - 1) / WIDTH; ++k) {
+    const int word = lane + k * WIDTH, row = word / WORDS, column = word % WORDS * PACK;
+    if (row < length)
+      copy_word((Word*)(to + row * WIDTH + column), (const Word*)(from + row * step + column));
+  }
+}
+
+DEVICE inline void load_window(T* tile, const Windows& all, const Window& window,
+                               const Spot& spot) {
+  const Rows rows(all, window, spot);
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    const Operand& operand = all.operands[k];
+    T* to = tile + k * TILE;
+    const T* from = operand.data + spot.outer * operand.outer + spot.first * operand.step +
+                    spot.column * operand.inner;
+    const int lane = threadIdx.x % WIDTH;
+    if (is_run(all, operand)) {
+      load_run(to, operand.data + window.row, window.end - window.row,
+               shift_of(all, operand, window));
+    } else if (WIDTH > 1 && all.by_words && operand.inner == 1 && operand.step != 0) {
+      load_columns(to + (rows.start - lane), from - lane, operand.step, spot.group_length(all));
+    } else {
+#pragma unroll
+      for (int row = 0; row < ROWS; ++row)
+        if (row < spot.length) copy_word(to + rows(row), from + row * operand.step);
+    }
+  }
+  copies_commit();
+}
+
+extern __shared__ __align__(16) unsigned char shared_bytes[];
+
+DEVICE inline bool begins_line(const Spot& spot) { return spot.length > 0 && spot.first == 0; }
+DEVICE inline bool ends_line(const Spot& spot) { return spot.length > 0 && spot.is_last; }
+// The known unknown before the first or after the last partition of a line; else 0.
+DEVICE inline T known_before(const Windows& all, const Spot& spot) {
+  if (all.before == nullptr || !begins_line(spot)) return T(0);
+  return all.before[spot.outer * all.inner + spot.column];
+}
+DEVICE inline T known_after(const Windows& all, const Spot& spot) {
+  if (all.after == nullptr || !ends_line(spot)) return T(0);
+  return all.after[spot.outer * all.inner + spot.column];
+}
+
+// A row of a partition. The first and the last row of a line retain the coefficient of an unknown
+// outside the line if that unknown is known: the bounds then cover how the solution depends on it,
+// as on any separator. Rows missing in the last partition pass the unknown after the line on to the
+// separator, which is equal to it.
+struct TileRow {
+  T dl, d, du, b;
+  template <bool IS_FULL>
+  DEVICE static TileRow load(const T* tile, const int* place, int row, const Windows& all,
+                             const Spot& spot) {
+    const T* own = tile + row * WIDTH;
+    TileRow full = {own[place[0]], own[place[1]], own[place[2]], own[place[3]]};
+    if (IS_FULL) return full;
+    const bool is_there = row < spot.length;
+    const bool has_before = row > 0 || spot.first > 0 || all.before != nullptr;
+    const bool has_after = row < spot.length - 1 || !spot.is_last || all.after != nullptr;
+    if (is_there) return {has_before ? full.dl : T(0), full.d, has_after ? full.du : T(0), full.b};
+    if (row == ROWS - 1) return {T(0), T(1), T(0), known_after(all, spot)};
+    return {T(0), T(1), T(all.after != nullptr && ends_line(spot) ? -1 : 0), T(0)};
+  }
+};
 
 typedef decltype(magnitude(T())) Real;
 constexpr bool IS_SINGLE = sizeof(Real) == 4;
-// Ratios of a row to its pivot; 1 where rows are dominant.
+// Bounds of the ratios of a row to its pivot (at most 1 if rows are dominant), and of pivots.
 constexpr Real MOST_RATIO = 4, LEAST_PIVOT = Real(1) / 16;
 constexpr Real LARGEST = IS_SINGLE ? Real(0x1p60) : Real(0x1p500);
-// What separators may still have to do with each other, and with what is beyond a window.
+// Coefficients of other separators, and of unknowns beyond a window, that are negligible.
 constexpr Real APART = IS_SINGLE ? Real(0x1p-48) : Real(0x1p-104);
 constexpr Real FORGOTTEN = IS_SINGLE ? Real(0x1p-27) : Real(0x1p-56);
 
@@ -25,8 +207,8 @@ DEVICE inline float sum_of_parts(float x) { return fabs(x); }
 DEVICE inline double sum_of_parts(double x) { return fabs(x); }
 template <class R> DEVICE inline R sum_of_parts(complex<R> x) { return fabs(x.re) + fabs(x.im); }
 
-// What is known of a partition when its rows but the last are eliminated: of each
-//   before·z[-1] + x[i] + after·x[i+1] = rhs, with z[-1] the separator before it.
+// The rows of a partition but the last, after elimination:
+//   before·z[-1] + x[i] + after·x[i+1] = rhs, with z[-1] the separator before the partition.
 struct Eliminated {
   T before[ROWS], after[ROWS], rhs[ROWS];
 };
@@ -35,8 +217,8 @@ __shared__ T published[2][3][THREADS];
 __shared__ Real passed[2][THREADS];
 __shared__ long long interior_run[2];
 
-// The largest ratio and pivot. What becomes nan makes a result nan, and is found there: so does a
-// pivot of 0 or inf, by its inverse.
+// The largest ratio and pivot. A nan is found in the result, and so is a pivot of 0 or inf, whose
+// inverse leads to nan.
 struct Bounds {
   Real most_ratio = 0, most_pivot = 0;
   bool bad = false;
@@ -47,10 +229,10 @@ struct Bounds {
   }
 };
 
-// What the first unknown of a partition is, but for the separators on both sides.
+// The row of the first unknown of a partition, in the separators on both sides.
 struct FirstRow { T before, after, rhs; };
 
-// Eliminate all rows of a partition but the last, which is returned.
+// Eliminate all rows of a partition but the last; return the last.
 template <bool IS_FULL>
 DEVICE inline TileRow eliminate(const T* tile, const int* place, const Windows& all, const Spot& spot,
                                 Eliminated& done, FirstRow& first, Bounds& bounds) {
@@ -76,7 +258,7 @@ DEVICE inline TileRow eliminate(const T* tile, const int* place, const Windows& 
   return TileRow::load<IS_FULL>(tile, place, ROWS - 1, all, spot);
 }
 
-// Until what this thread will read of a tile is there: columns are loaded by those who read them.
+// Wait until the rows that this thread reads are loaded; threads load the columns they read.
 DEVICE inline void await_loaded() {
   if (WIDTH > 1)
     __syncwarp();
@@ -98,7 +280,7 @@ DEVICE inline void solve_windows(const Windows& all) {
 #pragma unroll
     for (int k = 0; k < 4; ++k)
       place[k] = k * TILE + rows.start + shift_of(all, all.operands[k], window);
-    // Where lines are short a warp would have to do both.
+    // If lines are short, a warp would execute both branches.
     const bool is_inner = spot.first > 0 && !spot.is_last;
     const bool is_full = all.parts.number > 32 && spot.length == ROWS && is_inner;
     copies_wait();
@@ -206,13 +388,13 @@ DEVICE inline void solve_windows(const Windows& all) {
       odd = odd + odd_part(done.rhs[row]);
     }
     const bool counts = lane >= all.halo && lane < all.halo + all.interior && here.length > 0;
-    // A halo may be odd at a window's outer end.
+    // Unknowns of a halo may be nan at the outer end of a window.
     const bool is_bad = bounds.are_passed() || (counts && !(magnitude(odd) == 0));
     if (WIDTH == 1) {
 #pragma unroll
       for (int k = 0; k < ROWS; ++k)
         if (k < here.length) results[rows(k)] = done.rhs[k];
-      // Rows of the interior are one run.
+      // Rows of the interior are contiguous.
       if (counts && lane == all.halo) interior_run[0] = here.row(all);
       const long long place = its.first + lane;
       const bool ends = lane == all.halo + all.interior - 1 || place == all.all_parts() - 1;

@@ -20,9 +20,9 @@ from mgrec.core.contract import recurrence as family
 from mgrec.core.contract.kernels import Backend
 from mgrec.solve import local, prepared
 from mgrec.tridiagonal.cpu import phases as cpu
-from mgrec.tridiagonal.cuda import line, memory, phases, window
-from mgrec.tridiagonal.ends import Ends
-from mgrec.tridiagonal.singular import SingularSystemError
+from mgrec.tridiagonal.cuda import partitions, phases, window
+from mgrec.tridiagonal.errors import SingularSystemError
+from mgrec.tridiagonal.interface import Ends
 
 pytestmark = pytest.mark.extended
 
@@ -44,26 +44,26 @@ def compiler(tmp_path_factory: pytest.TempPathFactory) -> HostCompiler:
 def _on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let the launches run here, over NumPy arrays."""
     run_on_host(monkeypatch, compiler, phases)
-    monkeypatch.setattr(memory.Status, "copy", copy_status)
-    monkeypatch.setattr(phases, "windows_under_way", windows_under_way)
-    line.runs_of.cache_clear()
+    monkeypatch.setattr(partitions.Status, "copy", copy_status)
+    monkeypatch.setattr(phases, "start_windows", start_windows)
+    partitions.prepared_launches.cache_clear()
     yield
-    line.runs_of.cache_clear()
+    partitions.prepared_launches.cache_clear()
     window._tries.cache_clear()
 
 
-def windows_under_way(tries: Any, operands: Any, result: int, beside: Any = (0, 0)) -> Any:
-    flags = np.full(window.MOST_TRIES, -1)
-    window.launch_tries(tries, operands, result, flags.ctypes.data, beside)
+def start_windows(tries: Any, operands: Any, result: int, neighbours: Any = (0, 0)) -> Any:
+    flags = np.full(window.MAX_TRIES, -1)
+    window.launch_tries(tries, operands, result, flags.ctypes.data, neighbours)
     return lambda: bool(tries and flags[len(tries) - 1])
 
 
 def try_windows(chunk: Chunk, result: Any) -> bool:
     addresses = [operand.data.ptr for operand in chunk.operands]
-    return bool(windows_under_way(window.tries_of(chunk), addresses, result.data.ptr)())
+    return bool(start_windows(window.prepare_tries(chunk), addresses, result.data.ptr)())
 
 
-def copy_status(self: memory.Status) -> Any:
+def copy_status(self: partitions.Status) -> Any:
     seen = [None if number == -1 else int(number) for number in self.array]
     return lambda: seen
 

@@ -9,17 +9,17 @@ import pytest
 import test_cuda_compilation as kernels
 
 from mgrec.engines.cuda.device import Device
-from mgrec.tridiagonal.cuda.line import line_of
-from mgrec.tridiagonal.cuda.program import interface_bytes
-from mgrec.tridiagonal.cuda.reduction import (
-    AGAIN,
+from mgrec.tridiagonal.cuda.nopivot import (
+    RECOMPUTED,
     STORED,
     cyclic_reduction,
     pcr_all,
     pcr_none,
     pcr_part,
+    thomas,
+    thomas_in_memory,
 )
-from mgrec.tridiagonal.cuda.thomas import thomas, thomas_in_memory
+from mgrec.tridiagonal.cuda.partitions import interface_bytes, plan_partitions
 from mgrec.tridiagonal.cuda.window import windows_of
 
 nvrtc = kernels.nvrtc
@@ -34,9 +34,9 @@ def test_kernels_compile_and_fit(nvrtc: ctypes.CDLL, dtype: str, architecture: i
     device = Device(architecture, 100, SHARED_BYTES[architecture])
     texts = {}
     for shape, is_aligned in [((1, 4096, 1), True), ((3, 4095, 1), True), ((2, 500, 30), False)]:
-        line = line_of(shape, np.dtype(dtype), is_aligned, device)
-        top = len(line.parts) - 1
-        for launch in [*line.reduce(top), line.solve(top), *line.substitute(top)]:
+        plan = plan_partitions(shape, np.dtype(dtype), is_aligned, device)
+        top = len(plan.parts) - 1
+        for launch in [*plan.reduce(top), plan.solve(top), *plan.substitute(top)]:
             texts[launch.text] = launch
             assert launch.shared_bytes <= device.shared_bytes
     for shape in [(10**4, 64, 1), (1, 4000, 1), (1, 10**7, 1), (1, 10**5, 50)]:
@@ -60,7 +60,7 @@ def test_kernels_without_pivoting_compile_and_fit(
 ) -> None:
     device = Device(architecture, 100, SHARED_BYTES[architecture])
     builds = [thomas, thomas_in_memory, cyclic_reduction, pcr_all, pcr_part, pcr_none]
-    builds += [*STORED.values(), *AGAIN.values()]
+    builds += [*STORED.values(), *RECOMPUTED.values()]
     texts = set()
     for shape in [(10, 64, 1), (10, 4095, 1), (1, 10**7, 1), (1, 500, 30)]:
         for build in builds:

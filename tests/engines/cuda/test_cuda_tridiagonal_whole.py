@@ -15,23 +15,23 @@ from mgrec import engines as backends
 from mgrec.core.arrays.chunk import Chunk
 from mgrec.core.contract.kernels import Backend
 from mgrec.engines.cuda.device import Device
-from mgrec.tridiagonal.cuda import phases, reduction, thomas, whole
-from mgrec.tridiagonal.singular import SingularSystemError
+from mgrec.tridiagonal.cuda import nopivot, phases
+from mgrec.tridiagonal.errors import SingularSystemError
 
 pytestmark = pytest.mark.extended
 
 # Of the study, beside those that the methods choose.
 VARIANTS = {
     **phases.WITHOUT_PIVOTING,
-    "thomas in memory": thomas.thomas_in_memory,
-    "sericr stored": reduction.STORED[False],
-    "sericr stored, shared": reduction.STORED[True],
-    "sericr again": reduction.AGAIN[False],
-    "sericr again, shared": reduction.AGAIN[True],
-    "pcr all": reduction.pcr_all,
-    "pcr part": reduction.pcr_part,
-    "pcr none": reduction.pcr_none,
-    "pcr of 3 blocks": partial(reduction.pcr_none, blocks=3, threads=32),
+    "thomas in memory": nopivot.thomas_in_memory,
+    "sericr stored": nopivot.STORED[False],
+    "sericr stored, shared": nopivot.STORED[True],
+    "sericr again": nopivot.RECOMPUTED[False],
+    "sericr again, shared": nopivot.RECOMPUTED[True],
+    "pcr all": nopivot.pcr_all,
+    "pcr part": nopivot.pcr_part,
+    "pcr none": nopivot.pcr_none,
+    "pcr of 3 blocks": partial(nopivot.pcr_none, blocks=3, threads=32),
 }
 # Tiles have 32 or 16 rows of 32 systems; contiguous systems, columns, and few columns of many.
 SHAPES = [
@@ -49,15 +49,15 @@ def compiler(tmp_path_factory: pytest.TempPathFactory) -> HostCompiler:
 def _on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let the launches run here, over NumPy arrays."""
     run_on_host(monkeypatch, compiler, phases)
-    whole._prepared.cache_clear()
+    nopivot._prepare.cache_clear()
     yield
-    whole._prepared.cache_clear()
+    nopivot._prepare.cache_clear()
 
 
 def use(monkeypatch: pytest.MonkeyPatch, shared_bytes: int) -> None:
     """Pretend that a device has so much shared memory."""
     monkeypatch.setattr(Device, "current", staticmethod(lambda: Device(90, 2, shared_bytes)))
-    whole._prepared.cache_clear()
+    nopivot._prepare.cache_clear()
 
 
 def dominant(shape: tuple[int, int, int], dtype: str = "f8", seed: int = 0) -> list[Any]:
@@ -74,7 +74,7 @@ def solve(variant: str, operands: list[Any], is_finite: bool = True) -> Any:
     shape = np.broadcast_shapes(*(part.shape for part in operands))
     result = poisoned(shape, operands[3].dtype).view(HostArray)
     chunk = Chunk(tuple(map(as_device, operands)), shape, operands[3].dtype)
-    assert whole.solve_whole(VARIANTS[variant], chunk, result) == is_finite
+    assert nopivot.solve_whole(VARIANTS[variant], chunk, result) == is_finite
     return np.asarray(result)
 
 

@@ -1,1 +1,0 @@
-"""Factors of tridiagonal matrices, for repeated right-hand sides in host memory."""

@@ -1,0 +1,248 @@
+"""Numbers of several systems side by side, real or complex, as one value in numba.
+
+An elimination mostly waits for the choice of a pivot and the division by it: one partition alone
+took 38 ns an unknown. Partitions side by side, 64 bytes of each number at once and with selects
+in place of branches, take 11 ns. Operations are emitted as LLVM instructions where they are used:
+as compiled functions they took 5.4 s to compile in float64 instead of 3.4 s.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic, models, overload, register_model
+
+BYTES = 64
+
+Vectors = list[Any]
+"""LLVM vectors: the real parts, and for complex numbers the imaginary parts."""
+
+
+class Numbers(types.Type):  # type: ignore[misc]
+    """numba type of `width` numbers of one dtype."""
+
+    def __init__(self, dtype: Any, width: int) -> None:
+        self.dtype, self.width = dtype, width
+        super().__init__(name=f"Numbers({dtype}, {width})")
+
+    @property
+    def sizes(self) -> Numbers:
+        """The type of their absolute values."""
+        return Numbers(getattr(self.dtype, "underlying_float", self.dtype), self.width)
+
+
+@register_model(Numbers)
+class _NumbersModel(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, manager: Any, numbers: Numbers) -> None:
+        real = manager.lookup(numbers.sizes.dtype).get_value_type()
+        vector = ir.VectorType(real, numbers.width)
+        is_real = numbers == numbers.sizes
+        pair = ir.LiteralStructType([vector, vector])
+        super().__init__(manager, numbers, vector if is_real else pair)
+
+
+def vectors_of(builder: Any, value: Any) -> Vectors:
+    """Return the LLVM vectors of a value of type Numbers."""
+    if isinstance(value.type, ir.VectorType):
+        return [value]
+    return [builder.extract_value(value, 0), builder.extract_value(value, 1)]
+
+
+def value_of(builder: Any, vectors: Vectors) -> Any:
+    """Return the value of type Numbers of LLVM vectors."""
+    if len(vectors) == 1:
+        return vectors[0]
+    return cgutils.make_anonymous_struct(builder, vectors)
+
+
+def _vectors_of_items(builder: Any, type_: Any, value: Any) -> list[Vectors]:
+    """Return the vectors of each item of a tuple, or of one Numbers."""
+    if isinstance(type_, Numbers):
+        return [vectors_of(builder, value)]
+    return [vectors_of(builder, item) for item in cgutils.unpack_tuple(builder, value)]
+
+
+def _bit_layout(vector: Any) -> tuple[Any, int, int]:
+    """Return the integer type of a vector's bits, the mantissa's width and the highest exponent."""
+    is_wide = isinstance(vector.type.element, ir.DoubleType)
+    bits = ir.VectorType(ir.IntType(64 if is_wide else 32), vector.type.count)
+    return bits, *((52, 0x7FF) if is_wide else (23, 0xFF))
+
+
+def _filled(vector_type: Any, value: float) -> Any:
+    return ir.Constant(vector_type, [value] * vector_type.count)
+
+
+def _add(builder: Any, x: Vectors, y: Vectors) -> Vectors:
+    return [builder.fadd(a, b) for a, b in zip(x, y, strict=True)]
+
+
+def _subtract(builder: Any, x: Vectors, y: Vectors) -> Vectors:
+    return [builder.fsub(a, b) for a, b in zip(x, y, strict=True)]
+
+
+def _multiply(builder: Any, x: Vectors, y: Vectors) -> Vectors:
+    """Emit x·y; y may be real if x is complex."""
+    if len(y) == 1:
+        return [builder.fmul(part, y[0]) for part in x]
+    (a, b), (c, d) = x, y
+    real = builder.fsub(builder.fmul(a, c), builder.fmul(b, d))
+    return [real, builder.fadd(builder.fmul(a, d), builder.fmul(b, c))]
+
+
+def _divide(builder: Any, x: Vectors, y: Vectors) -> Vectors:
+    """Emit x/y, where abs(x) is not much larger than abs(y)."""
+    if len(y) == 1:
+        return [builder.fdiv(part, y[0]) for part in x]
+    scale = [_scale_of(builder, _magnitude(builder, y))]
+    x, (c, d) = _multiply(builder, x, scale), _multiply(builder, y, scale)
+    square = builder.fadd(builder.fmul(c, c), builder.fmul(d, d))
+    inverse = builder.fdiv(_filled(square.type, 1.0), square)
+    minus = builder.fsub(_filled(d.type, -0.0), d)
+    return _multiply(builder, _multiply(builder, x, [c, minus]), [inverse])
+
+
+def _is_larger(builder: Any, x: Any, y: Any) -> Any:
+    return builder.fcmp_ordered(">", x, y)
+
+
+def _magnitude(builder: Any, x: Vectors) -> Any:
+    bits, mantissa, top = _bit_layout(x[0])
+    mask = _filled(bits, (top << mantissa) + (1 << mantissa) - 1)
+    sizes = [
+        builder.bitcast(builder.and_(builder.bitcast(part, bits), mask), part.type) for part in x
+    ]
+    if len(sizes) == 1:
+        return sizes[0]
+    return builder.select(_is_larger(builder, *sizes), *sizes)
+
+
+def _scale_of(builder: Any, size: Any) -> Any:
+    bits, mantissa, top = _bit_layout(size)
+    # The exponent e of 2**(e - bias) becomes 2·bias - e, at least 1: that of a normal number.
+    exponent = builder.lshr(builder.bitcast(size, bits), _filled(bits, mantissa))
+    highest = _filled(bits, top - 2)
+    is_low = builder.icmp_unsigned("<", exponent, highest)
+    exponent = builder.select(is_low, exponent, highest)
+    power = builder.shl(builder.sub(_filled(bits, top - 1), exponent), _filled(bits, mantissa))
+    is_zero = builder.fcmp_ordered("==", size, _filled(size.type, 0.0))
+    return builder.select(is_zero, _filled(size.type, 1.0), builder.bitcast(power, size.type))
+
+
+def _overload_operator(function: Any, instruction: Callable[..., Vectors]) -> None:
+    @intrinsic
+    def operate(_: Any, x: Any, y: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            operands = (vectors_of(builder, value) for value in values)
+            return value_of(builder, instruction(builder, *operands))
+
+        return x(x, y), code
+
+    @overload(function, strict=False)
+    def _typed(x: Any, y: Any) -> Any:
+        return (lambda x, y: operate(x, y)) if isinstance(x, Numbers) else None
+
+
+_overload_operator(operator.add, _add)
+_overload_operator(operator.sub, _subtract)
+_overload_operator(operator.mul, _multiply)
+_overload_operator(operator.truediv, _divide)
+
+
+@intrinsic
+def constant(_: Any, like: Any, value: Any) -> Any:
+    """Return a real value as numbers of the type of `like`."""
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        vectors = vectors_of(builder, values[0])
+        vector = vectors[0].type
+        number = context.cast(builder, values[1], value, like.sizes.dtype)
+        empty, first = ir.Constant(vector, ir.Undefined), ir.Constant(ir.IntType(32), 0)
+        mask = ir.Constant(ir.VectorType(ir.IntType(32), like.width), None)
+        full = builder.shuffle_vector(builder.insert_element(empty, number, first), empty, mask)
+        return value_of(builder, [full, ir.Constant(vector, None)][: len(vectors)])
+
+    return like(like, value), code
+
+
+@intrinsic
+def magnitude(_: Any, x: Any) -> Any:
+    """Return the absolute value; of complex numbers, that of the larger part."""
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return _magnitude(builder, vectors_of(builder, values[0]))
+
+    return x.sizes(x), code
+
+
+@intrinsic
+def scale_of(_: Any, size: Any) -> Any:
+    """Return the power of two that brings `size`, not negative, to 1 or more and below 4.
+
+    Multiplying by it rounds nothing. Subnormal numbers stay below 1; the scale of 0 is 1.
+    """
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return _scale_of(builder, values[0])
+
+    return size(size), code
+
+
+@intrinsic
+def select(_: Any, x: Any, y: Any, one: Any, other: Any) -> Any:
+    """Return `one` if x > y, else `other`: numbers, or rows of them."""
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        condition = _is_larger(builder, *values[:2])
+        pairs = zip(*(_vectors_of_items(builder, one, value) for value in values[2:]), strict=True)
+        results = [
+            value_of(builder, [builder.select(condition, a, b) for a, b in zip(*pair, strict=True)])
+            for pair in pairs
+        ]
+        return results[0] if isinstance(one, Numbers) else context.make_tuple(builder, one, results)
+
+    return one(x, y, one, other), code
+
+
+@intrinsic
+def larger(_: Any, x: Any, y: Any) -> Any:
+    """Return x if x > y, else y."""
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return builder.select(_is_larger(builder, *values), *values)
+
+    return x(x, y), code
+
+
+@intrinsic
+def is_any_larger(_: Any, x: Any, y: Any) -> Any:
+    """Return whether x > y in any lane."""
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        bits = ir.IntType(x.width)
+        mask = builder.bitcast(_is_larger(builder, *values), bits)
+        return builder.icmp_unsigned("!=", mask, ir.Constant(bits, 0))
+
+    return types.boolean(x, y), code
+
+
+@intrinsic
+def eliminated(_: Any, row: Any, pivot: Any) -> Any:
+    """Return `row` minus the multiple of `pivot` that cancels its first coefficient, dropped."""
+    shorter_row = types.UniTuple(row.dtype, row.count - 1)
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        numbers, pivots = (_vectors_of_items(builder, row, value) for value in values)
+        m = _divide(builder, numbers[0], pivots[0])
+        results = [
+            _subtract(builder, a, _multiply(builder, m, b))
+            for a, b in zip(numbers[1:], pivots[1:], strict=True)
+        ]
+        return context.make_tuple(builder, shorter_row, [value_of(builder, x) for x in results])
+
+    return shorter_row(row, pivot), code

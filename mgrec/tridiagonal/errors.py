@@ -1,0 +1,123 @@
+"""Errors that name a singular system, or an entry of an operand that is nan or inf."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from ..core.contract.recurrence import ChunkInputs, Shape
+    from .recurrence import TridiagonalSystem
+
+NAMES = ("dl", "d", "du", "b")
+
+
+class SingularSystemError(np.linalg.LinAlgError):
+    """Elimination meets a pivot of 0 in a system of a chunk.
+
+    Attributes
+    ----------
+    number : int
+        Index of the system in (outer, inner), in C order.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"system number {number} is singular: elimination meets a pivot of 0")
+        self.number = number
+
+
+@contextmanager
+def name_singular_system(
+    system: TridiagonalSystem, starts: Sequence[int], shape: Shape
+) -> Iterator[None]:
+    """Replace SingularSystemError of a chunk by an error with the index in the user's array."""
+    try:
+        yield
+    except SingularSystemError as error:
+        label = _system_label(system, starts, shape, error.number)
+        if system.method in system.pivoting_methods:
+            message = f"{label} is singular: elimination meets a pivot of 0"
+        else:
+            message = (
+                f"{label} has a pivot of 0: method {system.method!r} does not pivot, and the "
+                f"system may be regular. method='auto' pivots, and reports whether the system is "
+                f"singular"
+            )
+        raise np.linalg.LinAlgError(message) from None
+
+
+def _system_label(
+    system: TridiagonalSystem, starts: Sequence[int], shape: Shape, number: int
+) -> str:
+    """Return "system (i, j)", the index over all axes except `axis` and `rhs_axis`."""
+    counts = [1 if k == system.axis else length for k, length in enumerate(shape)]
+    position = np.unravel_index(number, counts)
+    index = tuple(
+        int(k) + start if start >= 0 else "?"
+        for axis, (k, start) in enumerate(zip(position, starts, strict=True))
+        if axis not in (system.axis, system.rhs_axis)
+    )
+    text = f"({', '.join(map(str, index))}{',' if len(index) == 1 else ''})"
+    return f"system {text}" if index else "the system"
+
+
+def is_all_finite(array: Any) -> bool:
+    """Return whether an array contains neither nan nor inf."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        # Half the time of isfinite, and no memory. The sum may overflow without any inf.
+        return bool(np.isfinite(array.sum())) or bool(np.isfinite(array).all())
+
+
+def check_operands(system: TridiagonalSystem, inputs: ChunkInputs, shape: Shape) -> None:
+    """Raise ValueError if an operand of a chunk contains nan or inf inside the matrix.
+
+    Kernels fill a system that contains nan or inf with nan, so that operands are read again only
+    if a result is not finite.
+    """
+    for number, name in enumerate(NAMES):
+        entries, first_row = _entries_inside(system, inputs, shape, number)
+        if is_all_finite(entries):
+            continue
+        position = np.unravel_index(int((~np.isfinite(entries)).argmax()), entries.shape)
+        where = _operand_index(system, inputs, number, [int(k) for k in position], first_row)
+        raise ValueError(
+            f"{name} must hold no nan or inf; got {entries[position]}{where}. With "
+            f"check_finite=False its system becomes nan, and no other"
+        )
+
+
+def _entries_inside(
+    system: TridiagonalSystem, inputs: ChunkInputs, shape: Shape, number: int
+) -> tuple[Any, int]:
+    """Return the entries of a block inside the matrix, and the number of rows before them."""
+    block, ends = inputs.blocks[number], system.ends(inputs, shape)
+    axis = system.axis - len(shape) + block.ndim
+    is_first, is_last = number == 0 and ends.has_first, number == 2 and ends.has_last
+    if axis >= 0 and system.varying[number][axis]:
+        inside = slice(int(is_first), block.shape[axis] - int(is_last))
+        return block[(slice(None),) * axis + (inside,)], int(is_first)
+    if (is_first or is_last) and system.length == 1:
+        return block.reshape(-1)[:0], 0
+    return block, 0
+
+
+def _operand_index(
+    system: TridiagonalSystem,
+    inputs: ChunkInputs,
+    number: int,
+    position: list[int],
+    first_row: int,
+) -> str:
+    """Return " at index ...", the index in the user's operand."""
+    missing = len(inputs.starts) - len(position)
+    for k, is_varying in enumerate(system.varying[number]):
+        if is_varying:
+            is_axis = missing + k == system.axis
+            position[k] += inputs.starts[missing + k] + (first_row if is_axis else 0)
+    if system.rhs_axis is not None and number < NAMES.index("b") and system.rhs_axis >= missing:
+        # The user's diagonals do not have this axis.
+        del position[system.rhs_axis - missing]
+    return f" at index {tuple(position)}" if position else ""

@@ -1,0 +1,204 @@
+"""The interface rows of a chunk: its summary, in the unknowns at and next to its ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from .errors import SingularSystemError
+
+if TYPE_CHECKING:
+    from ..core.contract.kernels import Summarise
+    from ..core.contract.recurrence import ChunkInputs, Shape
+    from .recurrence import TridiagonalSystem
+
+Launch = Callable[[Any, Any], Any]
+# Rows at each end of a chunk that `summarise_ends` reduces, and their largest share of the chunk.
+_MAX_ROWS, _MIN_ROWS, _SHARE = 1024, 32, 64
+_ALIGNED = 16  # numbers: kernels for aligned rows serve both ends
+
+
+class Ends(NamedTuple):
+    """The ends of its systems that a chunk contains, and the method of solution.
+
+    Attributes
+    ----------
+    has_first, has_last : bool
+        Whether the chunk contains the first row of the systems, whose dl is not read, and the
+        last row, whose du is not read.
+    method : str
+        Method of :func:`mgrec.solve_tridiagonal`.
+    """
+
+    has_first: bool
+    has_last: bool
+    method: str = "auto"
+
+
+@dataclass(frozen=True)
+class InterfaceRows:
+    """The rows of a chunk after its inner unknowns are eliminated.
+
+    A chunk of n rows, ``dl[i]·x[i-1] + d[i]·x[i] + du[i]·x[i+1] = b[i]`` for i = 0 … n-1, has
+    the unknowns x[-1] … x[n]. Eliminating x[1] … x[n-2] leaves, for r = 0 and 1::
+
+        rows[r, 0]·x[-1] + rows[r, 1]·x[0] + rows[r, 2]·x[n-1] + rows[r, 3]·x[n] = rows[r, 4]
+
+    A chunk of one row counts its unknown twice: the second row is ``x[0] - x[n-1] = 0``.
+
+    Attributes
+    ----------
+    rows : array (2, 5, outer, inner), or None
+        Axis 1: the coefficients of x before the chunk, of its first x, of its last x and of the
+        x after it, and the right-hand side. nan if the chunk's operands contain nan or inf. 0 if
+        its inner columns depend on each other, so that the system is singular. None for a chunk
+        of no rows.
+    starts, shape : tuple of int
+        Start of the chunk and its shape, for messages.
+    """
+
+    rows: np.ndarray | None
+    starts: tuple[int, ...] = ()
+    shape: tuple[int, ...] = ()
+
+
+def summarise_ends(
+    system: TridiagonalSystem, launch: Launch, inputs: ChunkInputs, shape: Shape
+) -> Summarise | None:
+    """Launch the reduction of a chunk's first and last rows only.
+
+    If rows are dominant, the first rows of a chunk determine its first unknown up to the rounding
+    error, independent of unknowns far away; likewise for the last rows. The chunk is then read
+    once, by `determine`. The truncated form of Spike (Polizzi and Sameh 2006) assumes this decay.
+    Here the coefficients are checked; if they have not decayed, all rows are reduced.
+
+    Parameters
+    ----------
+    launch : callable, ``(inputs, shape) -> summarise``
+        Launch the reduction of a part of the chunk, which has its own starts.
+
+    Returns
+    -------
+    callable, ``() -> array (2, 5, outer, inner) or None``
+        Wait for the kernels. None if the coefficients have not decayed, or if these rows contain
+        nan or inf.
+    None
+        The chunk is too short.
+    """
+    steps = shape[system.axis]
+    rows = min(_MAX_ROWS, steps // _SHARE)
+    if rows < _MIN_ROWS:
+        return None
+    start = (steps - rows) // _ALIGNED * _ALIGNED
+    first = launch(*_rows_between(system, inputs, shape, 0, rows))
+    last = launch(*_rows_between(system, inputs, shape, start, steps))
+
+    def wait_for_ends() -> np.ndarray | None:
+        return join_interface_rows(first().rows, last().rows)
+
+    return wait_for_ends
+
+
+def _rows_between(
+    system: TridiagonalSystem, inputs: ChunkInputs, shape: Shape, start: int, stop: int
+) -> tuple[ChunkInputs, Shape]:
+    axis = system.axis
+    blocks = []
+    for block, varying in zip(inputs.blocks, system.varying, strict=True):
+        block_axis = axis - len(shape) + block.ndim
+        is_sliced = block_axis >= 0 and varying[block_axis]
+        window = (slice(None),) * block_axis + (slice(start, stop),)
+        blocks.append(block[window] if is_sliced else block)
+    starts = (*inputs.starts[:axis], inputs.starts[axis] + start, *inputs.starts[axis + 1 :])
+    part_shape = (*shape[:axis], stop - start, *shape[axis + 1 :])
+    return replace(inputs, blocks=tuple(blocks), starts=starts), part_shape
+
+
+def join_interface_rows(first: np.ndarray, last: np.ndarray) -> np.ndarray | None:
+    """Return the interface rows of a chunk from those of its first and of its last rows.
+
+    All are arrays (2, 5, outer, inner) as in :class:`InterfaceRows`. None unless the coefficients
+    of far unknowns have decayed in all systems.
+    """
+    with np.errstate(all="ignore"):
+        upper, lower = _eliminate_column(first, 2), _eliminate_column(last, 1)
+        is_decoupled = np.abs(upper[3]) <= _negligible(first.dtype)
+        is_decoupled &= np.abs(lower[0]) <= _negligible(first.dtype)
+        for row in (upper, lower):
+            is_decoupled &= np.isfinite(row).all(axis=0)
+    if not is_decoupled.all():
+        return None
+    rows = np.stack([upper, lower])
+    rows[0, 2:4] = rows[1, 0:2] = 0
+    rows[0, 1] = rows[1, 2] = 1
+    return rows
+
+
+def _eliminate_column(rows: np.ndarray, column: int) -> np.ndarray:
+    """Combine two interface rows to one without an inner unknown; the other's coefficient is 1.
+
+    nan if the rows nearly depend on each other, or are too small to decide.
+    """
+    one, other = rows[0] * rows[1, column], rows[1] * rows[0, column]
+    row, inner = one - other, 3 - column
+    columns = [inner, 3 * (inner - 1)]  # and the unknown outside the chunk
+    size = (np.abs(one[columns]) + np.abs(other[columns])).max(axis=0)
+    least = np.sqrt(np.finfo(rows.dtype).tiny)
+    is_reliable = (np.abs(row[columns]).max(axis=0) >= 0.5 * size) & (size >= least)
+    return np.where(is_reliable, row / row[inner], np.nan)
+
+
+def _negligible(dtype: np.dtype[Any]) -> float:
+    """Return the largest coefficient of a far unknown: an eighth of the rounding error."""
+    return float(np.finfo(dtype).eps) / 16
+
+
+def solve_periodic_ends(rows: np.ndarray) -> np.ndarray:
+    """Return the unknowns at and next to the ends of periodic systems.
+
+    The unknown before the first row is the last one, and the unknown after the last row the first
+    one. The interface rows are therefore two equations for the two ends. The formula of Sherman
+    and Morrison would split a matrix off that may be singular although the system is not.
+
+    Parameters
+    ----------
+    rows : array (2, 5, outer, inner)
+        Interface rows of whole systems, as in :class:`InterfaceRows`.
+
+    Returns
+    -------
+    array (4, outer, inner)
+        The x before the system, its first x, its last x and the x after it.
+
+    Raises
+    ------
+    SingularSystemError
+        A system is singular.
+    """
+    first, last, rhs = rows[:, 1] + rows[:, 3], rows[:, 0] + rows[:, 2], rows[:, 4]
+    size = np.maximum(abs(first), abs(last))
+    limit = np.finfo(size.dtype).maxexp - 2
+    scale = np.ldexp(np.ones_like(size), np.clip(-np.frexp(size)[1], -limit, limit))
+    first, last, rhs = first * scale, last * scale, rhs * scale
+    # Complete pivoting: rows may be exchanged, and the two unknowns.
+    is_last_larger = abs(last).max(0) > abs(first).max(0)
+    leading = np.where(is_last_larger, last, first)
+    other = np.where(is_last_larger, first, last)
+    is_swapped = abs(leading[1]) > abs(leading[0])
+    leading, other, rhs = (np.where(is_swapped, part[::-1], part) for part in (leading, other, rhs))
+    with np.errstate(all="ignore"):
+        factor = leading[1] / leading[0]
+        pivot = other[1] - factor * other[0]
+        second = (rhs[1] - factor * rhs[0]) / pivot
+        one = (rhs[0] - other[0] * second) / leading[0]
+    # A leading coefficient of 0 makes the second pivot nan, which does not come from an operand.
+    is_singular = leading[0] == 0
+    is_singular |= pivot == 0
+    if is_singular.any():
+        raise SingularSystemError(int(is_singular.argmax()))
+    x = np.where(is_last_larger, second, one)
+    y = np.where(is_last_larger, one, second)
+    return np.stack([y, x, y, x])
