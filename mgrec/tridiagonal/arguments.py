@@ -112,7 +112,7 @@ def _broadcast_shape(operands: dict[str, Any], arguments: dict[str, Any]) -> tup
         if not any(shapes.values()):
             raise
         got = ", ".join(f"{name}: {shape}" for name, shape in shapes.items())
-        if _lacks_entry(shapes):
+        if _is_shortened(shapes):
             raise ValueError(
                 f"dl and du must have as many entries as there are unknowns; got {got}. dl[0] "
                 f"and du[-1] do not count: put a 0 before dl and one after du"
@@ -124,7 +124,7 @@ def _broadcast_shape(operands: dict[str, Any], arguments: dict[str, Any]) -> tup
         ) from error
 
 
-def _lacks_entry(shapes: dict[str, tuple[Any, ...]]) -> bool:
+def _is_shortened(shapes: dict[str, tuple[Any, ...]]) -> bool:
     """Return whether `dl` or `du` has one entry less than there are unknowns, as in LAPACK."""
     full = shapes["d"] or shapes["b"]
     others = [shape for shape in (shapes["dl"], shapes["du"]) if len(shape) == len(full)]

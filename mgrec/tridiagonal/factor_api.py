@@ -104,7 +104,7 @@ class TridiagonalFactor:
             As for :func:`mgrec.solve_tridiagonal`. A dtype that does not promote to that of the
             factor raises TypeError.
         """
-        problem = self._problem(b, self._axis_beside(b, rhs_axis), rhs_axis, out)
+        problem = self._problem(b, self._axis_in_result(b, rhs_axis), rhs_axis, out)
         if problem.recurrence.dtype != self.dtype:
             raise TypeError(
                 f"b must promote to {self.dtype}, the dtype of the factor; got "
@@ -113,10 +113,10 @@ class TridiagonalFactor:
             )
         x = None
         if self._factors is not None:
-            x = _solve(self._factors, self._shape_beside(problem), problem)
+            x = _solve(self._factors, self._shape_in_result(problem), problem)
         return solve(problem) if x is None else x
 
-    def _shape_beside(self, problem: Problem) -> tuple[int, ...]:
+    def _shape_in_result(self, problem: Problem) -> tuple[int, ...]:
         """Return the shape of the diagonals, with an axis of length 1 for right-hand sides."""
         rhs_axis, shape = problem.recurrence.rhs_axis, problem.shape
         full_shape = (1,) * (len(shape) - len(self.shape) - (rhs_axis is not None)) + self.shape
@@ -124,7 +124,7 @@ class TridiagonalFactor:
             return full_shape
         return (*full_shape[:rhs_axis], 1, *full_shape[rhs_axis:])
 
-    def _axis_beside(self, b: Any, rhs_axis: Any) -> int:
+    def _axis_in_result(self, b: Any, rhs_axis: Any) -> int:
         """Return the axis of the unknowns, from the end, in the result for `b`."""
         axis = self._axis - len(self.shape)
         if not isinstance(rhs_axis, (int, np.integer)):

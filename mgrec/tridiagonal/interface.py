@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from .recurrence import TridiagonalSystem
 
 Launch = Callable[[Any, Any], Any]
-# Rows at each end of a chunk that `summarise_ends` reduces, and their largest share of the chunk.
-_MAX_ROWS, _MIN_ROWS, _SHARE = 1024, 32, 64
+# Rows at each end of a chunk that `summarise_ends` reduces: at most 1/_CHUNK_RATIO of its rows.
+_MAX_ROWS, _MIN_ROWS, _CHUNK_RATIO = 1024, 32, 64
 _ALIGNED = 16  # numbers: kernels for aligned rows serve both ends
 
 
@@ -89,7 +89,7 @@ def summarise_ends(
         The chunk is too short.
     """
     steps = shape[system.axis]
-    rows = min(_MAX_ROWS, steps // _SHARE)
+    rows = min(_MAX_ROWS, steps // _CHUNK_RATIO)
     if rows < _MIN_ROWS:
         return None
     start = (steps - rows) // _ALIGNED * _ALIGNED

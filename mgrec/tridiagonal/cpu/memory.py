@@ -78,20 +78,26 @@ def _lane_count(array: Any) -> Any:
     return lambda array: width
 
 
+def _lane_offsets(context: Any, builder: Any, signature: Any, values: Any, numbers: Numbers) -> Any:
+    """Yield the offset ``offsets[row] + shift`` of each lane, from (array, offsets, row, shift)."""
+    _, offsets, row, shift = values[:4]
+    table = data_pointer(context, builder, signature.args[1], offsets)
+    start = builder.mul(row, ir.Constant(_I64, numbers.width))
+    for lane in range(numbers.width):
+        offset = builder.load(builder.gep(table, [builder.add(start, ir.Constant(_I64, lane))]))
+        yield builder.add(offset, shift)
+
+
 def _scattered_pointers(
     context: Any, builder: Any, signature: Any, values: Any, numbers: Numbers
 ) -> Any:
     """Yield lane, part (0 real, 1 imaginary) and the pointer to ``array[offsets[row] + shift]``."""
-    array, offsets, row, shift = values[:4]
-    data = data_pointer(context, builder, signature.args[0], array)
-    table = data_pointer(context, builder, signature.args[1], offsets)
+    data = data_pointer(context, builder, signature.args[0], values[0])
     part = context.get_value_type(numbers.sizes.dtype)
     data = builder.bitcast(data, part.as_pointer())
     parts = _parts(numbers)
-    start = builder.mul(row, ir.Constant(_I64, numbers.width))
-    for lane in range(numbers.width):
-        offset = builder.load(builder.gep(table, [builder.add(start, ir.Constant(_I64, lane))]))
-        first = builder.mul(builder.add(offset, shift), ir.Constant(_I64, parts))
+    for lane, offset in enumerate(_lane_offsets(context, builder, signature, values, numbers)):
+        first = builder.mul(offset, ir.Constant(_I64, parts))
         for k in range(parts):
             yield lane, k, builder.gep(data, [builder.add(first, ir.Constant(_I64, k))])
 
@@ -172,10 +178,11 @@ def store(_: Any, array: Any, index: Any, numbers: Any) -> Any:
     return types.void(array, types.intp, numbers), code
 
 
-def _memory_vector(context: Any, numbers: Numbers) -> Any:
-    """Return the LLVM vector type of numbers in memory order, complex parts alternating."""
+def _vector_pointer(context: Any, builder: Any, pointer: Any, numbers: Numbers) -> Any:
+    """Return a pointer to a vector in memory order, with alternating parts of complex numbers."""
     part = context.get_value_type(numbers.sizes.dtype)
-    return ir.VectorType(part, numbers.width * _parts(numbers))
+    vector = ir.VectorType(part, numbers.width * _parts(numbers))
+    return builder.bitcast(pointer, vector.as_pointer())
 
 
 def _shuffled(builder: Any, x: Any, y: Any, indices: list[int]) -> Any:
@@ -226,14 +233,9 @@ def _transpose(builder: Any, vectors: Vectors, numbers: Numbers) -> Vectors:
 
 def _row_pointers(context: Any, builder: Any, signature: Any, values: Any, numbers: Numbers) -> Any:
     """Yield for each lane a pointer to the numbers from ``array[offsets[row] + shift]``."""
-    array, offsets, row, shift = values
-    data = data_pointer(context, builder, signature.args[0], array)
-    table = data_pointer(context, builder, signature.args[1], offsets)
-    start = builder.mul(row, ir.Constant(_I64, numbers.width))
-    for lane in range(numbers.width):
-        offset = builder.load(builder.gep(table, [builder.add(start, ir.Constant(_I64, lane))]))
-        pointer = builder.gep(data, [builder.add(offset, shift)])
-        yield builder.bitcast(pointer, _memory_vector(context, numbers).as_pointer())
+    data = data_pointer(context, builder, signature.args[0], values[0])
+    for offset in _lane_offsets(context, builder, signature, values, numbers):
+        yield _vector_pointer(context, builder, builder.gep(data, [offset]), numbers)
 
 
 def _tile_pointers(
@@ -327,8 +329,7 @@ def load_contiguous(_: Any, array: Any, index: Any) -> Any:
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         data = data_pointer(context, builder, signature.args[0], values[0])
-        pointer = builder.gep(data, [values[1]])
-        pointer = builder.bitcast(pointer, _memory_vector(context, numbers).as_pointer())
+        pointer = _vector_pointer(context, builder, builder.gep(data, [values[1]]), numbers)
         vector = builder.load(pointer, align=_align(numbers))
         return value_of(builder, _deinterleave(builder, vector, numbers))
 
@@ -341,8 +342,7 @@ def store_contiguous(_: Any, array: Any, index: Any, numbers: Any) -> Any:
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         data = data_pointer(context, builder, signature.args[0], values[0])
-        pointer = builder.gep(data, [values[1]])
-        pointer = builder.bitcast(pointer, _memory_vector(context, numbers).as_pointer())
+        pointer = _vector_pointer(context, builder, builder.gep(data, [values[1]]), numbers)
         vector = _interleave(builder, vectors_of(builder, values[2]))
         builder.store(vector, pointer, align=_align(numbers))
         return context.get_dummy_value()

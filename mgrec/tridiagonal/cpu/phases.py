@@ -111,7 +111,7 @@ def propagate(
         _solve_periodic(flat, parts, row_shape)
     else:
         cells[:, :, 0, :, 0] = cells[:, :, parts - 1, :, 3] = 0
-        _solve_whole(flat, parts)
+        _solve_interface(flat, None, parts)
     values = cells[..., 4].transpose(2, 3, 0, 1)
     carry_ins = (np.concatenate(values[k : k + 2]) for k in range(parts))
     return [None if summary.rows is None else next(carry_ins) for summary in summaries]
@@ -138,13 +138,8 @@ def determine(
     """
     if carry_in is None:
         return solve(ends, chunk, result, threads)
-    memory = _memory_of(ends, chunk)
-    _run(_calls(reduce, memory, threads), threads)
-    _, layout, cells = memory
     known = np.ascontiguousarray(carry_in.reshape(4, -1).T, chunk.dtype).reshape(-1)
-    _solve_interface(cells, known, False, layout.parts, threads)
-    _run(_calls(substitute, memory, threads, result.reshape(-1)), threads)
-    return _is_finite(cells)
+    return _solve_partitions(_memory_of(ends, chunk), known, result, threads)
 
 
 def solve(ends: Ends, chunk: Chunk, result: np.ndarray, threads: int = 1) -> bool:
@@ -158,11 +153,21 @@ def solve(ends: Ends, chunk: Chunk, result: np.ndarray, threads: int = 1) -> boo
         # A system that contains nan or inf is nan from its first unknown to its last.
         return bool(np.isfinite(result[:, 0]).all())
     cells = empty_cells(chunk.shape[0] * chunk.shape[2], layout.parts, chunk.dtype)
-    memory = operands, layout, cells
+    return _solve_partitions((operands, layout, cells), None, result, threads)
+
+
+def _solve_partitions(
+    memory: Memory, known: np.ndarray | None, result: np.ndarray, threads: int
+) -> bool:
+    """Write the unknowns of a chunk by its partitions; `known` is None for whole systems."""
+    _, layout, cells = memory
     _run(_calls(reduce, memory, threads), threads)
-    _solve_whole(cells, layout.parts, threads)
+    _solve_interface(cells, known, layout.parts, threads)
     _run(_calls(substitute, memory, threads, result.reshape(-1)), threads)
-    return _is_finite(cells)
+    # The values at all cuts are a twentieth of the numbers. They are nan if their system contains
+    # nan or inf.
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(cells[4::5].sum()))
 
 
 def _uses_partitions(method: str, layout: Layout, dtype: np.dtype[Any]) -> bool:
@@ -202,21 +207,6 @@ def _whole_calls(
     ]
 
 
-def _is_finite(cells: np.ndarray) -> bool:
-    """Return whether the values at all cuts are finite.
-
-    They are a twentieth of the numbers, and nan if their system contains nan or inf.
-    """
-    with np.errstate(over="ignore", invalid="ignore"):
-        return bool(np.isfinite(cells[4::5].sum()))
-
-
-def _solve_whole(cells: np.ndarray, parts: int, threads: int = 1) -> None:
-    """Write the values at all cuts of whole systems."""
-    known = np.zeros(4 * (cells.size // (10 * (parts + 1))), cells.dtype)
-    _solve_interface(cells, known, True, parts, threads)
-
-
 def _solve_periodic(cells: np.ndarray, parts: int, row_shape: tuple[int, int]) -> None:
     """Write the values at all cuts of periodic systems."""
     merged = cells.copy()
@@ -224,12 +214,16 @@ def _solve_periodic(cells: np.ndarray, parts: int, row_shape: tuple[int, int]) -
         interface.merge(merged, parts)
     rows = merged.reshape(*row_shape, parts + 1, 2, 5)[:, :, 0].transpose(2, 3, 0, 1)
     known = np.ascontiguousarray(solve_periodic_ends(rows).reshape(4, -1).T).reshape(-1)
-    _solve_interface(cells, known, False, parts)
+    _solve_interface(cells, known, parts)
 
 
 def _solve_interface(
-    cells: np.ndarray, known: np.ndarray, is_whole: bool, parts: int, threads: int = 1
+    cells: np.ndarray, known: np.ndarray | None, parts: int, threads: int = 1
 ) -> None:
+    """Write the values at all cuts; `known` is None for whole systems."""
+    is_whole = known is None
+    if known is None:
+        known = np.zeros(4 * (cells.size // (10 * (parts + 1))), cells.dtype)
     arguments = cells, known, is_whole, parts
     systems = split_range(known.size // 4, threads)
     singular = _run([partial(interface.solve, *arguments, *part) for part in systems], threads)

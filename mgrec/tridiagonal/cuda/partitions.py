@@ -79,14 +79,17 @@ class PartitionLayout:
 
     @property
     def shared_bytes(self) -> int:
-        pack = max(1, 16 // self.dtype.itemsize)
-        return 4 * self.threads * (self.rows + pack) * self.dtype.itemsize
+        word = max(1, 16 // self.dtype.itemsize)
+        return 4 * self.threads * (self.rows + word) * self.dtype.itemsize
 
     def print(self) -> str:
         flags = {"COLUMNS": self.columns, "ALIGNED": self.aligned}
-        lines = [f"constexpr int THREADS = {self.threads};", f"constexpr int ROWS = {self.rows};"]
-        lines += [f"constexpr bool {k} = {str(v).lower()};" for k, v in flags.items()]
-        return "\n".join(lines) + "\n"
+        declarations = [
+            f"constexpr int THREADS = {self.threads};",
+            f"constexpr int ROWS = {self.rows};",
+        ]
+        declarations += [f"constexpr bool {k} = {str(v).lower()};" for k, v in flags.items()]
+        return "\n".join(declarations) + "\n"
 
 
 def group_of(dtype: np.dtype[np.generic]) -> int:

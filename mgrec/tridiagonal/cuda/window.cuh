@@ -44,7 +44,7 @@ struct Windows {
 // The partition of a thread.
 struct Spot {
   long long outer, column, first;
-  int length;  // 0 where there is none
+  int length;  // 0 for a thread without a partition
   bool is_last, is_there;
 
   // Rows of a group of whole words, which all of its threads load.

@@ -55,8 +55,8 @@ class WindowLayout:
     @property
     def shared_bytes(self) -> int:
         """Four operands; and results, if they are reordered before they are written."""
-        pack = max(1, 16 // self.dtype.itemsize)
-        tile = (self.threads * self.rows + pack) * self.dtype.itemsize
+        word = max(1, 16 // self.dtype.itemsize)
+        tile = (self.threads * self.rows + word) * self.dtype.itemsize
         return (5 if self.width == 1 else 4) * tile
 
     @property
