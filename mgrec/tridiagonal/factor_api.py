@@ -68,7 +68,7 @@ class TridiagonalFactor:
         return check_system(dl, d, du, b, axis, rhs_axis, "stream", "auto", *options, out)
 
     def __repr__(self) -> str:
-        how = "factored" if self._factors is not None else "solved anew"
+        how = "factored" if self._factors is not None else "not factored"
         periodic = ", periodic=True" if self._periodic else ""
         return (
             f"TridiagonalFactor(shape={self.shape}, dtype={self.dtype}, axis={self._axis}"
@@ -182,18 +182,18 @@ def factor_tridiagonal(
     *Accuracy.* That of LAPACK's ``gttrf`` and ``gttrs``.
 
     *Cost.* Factors take 3 to 4 numbers an unknown, and a copy of the diagonals. A solve of one long
-    line takes half to a third of the time of :func:`mgrec.solve_tridiagonal`. Many short lines gain
-    little: see :doc:`/how/tridiagonal`.
+    system takes half to a third of the time of :func:`mgrec.solve_tridiagonal`. Many short systems
+    gain little: see :doc:`/how/tridiagonal`.
 
     *Dask arrays.* If each system is whole in a chunk, a task factors the systems of the chunk
     lazily. ``persist()`` keeps the factors in the memory of the workers, and a solve is then one
     task a chunk. Without it each computation factors again. Right-hand sides are arrays, or Dask
     arrays with the same chunks.
 
-    *Systems that are not factored.* These keep their diagonals, and each ``solve`` solves them from
-    the start: CuPy arrays, periodic systems, lines in several chunks, Dask right-hand sides of
+    *Systems that are not factored.* Their diagonals are stored, and each ``solve`` solves them from
+    the start: CuPy arrays, periodic systems, systems in several chunks, Dask right-hand sides of
     NumPy diagonals or with other chunks, matrices whose factors overflow or that are singular
-    except for rounding, and a single line of at least 2**20 unknowns on more than four threads. On
+    except for rounding, and a single system of at least 2**20 unknowns on more than four threads. On
     a cluster use :func:`mgrec.plan` for repeated solves.
 
     Examples

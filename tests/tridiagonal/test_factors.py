@@ -202,7 +202,7 @@ def test_the_repr_says_what_it_is():
     whole = mgrec.factor_tridiagonal(1, d, 1)
     assert repr(whole) == "TridiagonalFactor(shape=(2, 4), dtype=float64, axis=1): factored"
     ring = mgrec.factor_tridiagonal(1, d, 1, axis=0, periodic=True)
-    assert repr(ring).endswith("axis=0, periodic=True): solved anew")
+    assert repr(ring).endswith("axis=0, periodic=True): not factored")
 
 
 def test_a_factor_can_be_pickled():
