@@ -193,8 +193,8 @@ def factor_tridiagonal(
     *Systems that are not factored.* Their diagonals are stored, and each ``solve`` solves them from
     the start: CuPy arrays, periodic systems, systems in several chunks, Dask right-hand sides of
     NumPy diagonals or with other chunks, matrices whose factors overflow or that are singular
-    except for rounding, and a single system of at least 2**20 unknowns on more than four threads. On
-    a cluster use :func:`mgrec.plan` for repeated solves.
+    except for rounding, and a single system of at least 2**20 unknowns on more than four threads.
+    On a cluster use :func:`mgrec.plan` for repeated solves.
 
     Examples
     --------
