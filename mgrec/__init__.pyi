@@ -14,9 +14,8 @@ from . import types as types
 from .core.algebra.coefficient import Coefficient as Coefficient
 from .core.algebra.transfer_map import TransferMap as TransferMap
 from .distributed.plan.plans import Plan
-from .grids.alignment.api import Alignment
+from .grids.alignment.results import Alignment, TracedAlignment
 from .grids.alignment.sequences import Sequences as Sequences
-from .grids.alignment.view import TracedAlignment
 from .scans import maps as maps
 from .scans.check_laws import check_laws as check_laws
 from .scans.starts import starts as starts

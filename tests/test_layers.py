@@ -45,7 +45,7 @@ OWNERS = {
     "llvmlite": ("engines/cpu", CPU),
     # A caller who passes a DataArray has imported it.
     "xarray": ("xarray", "solve/labelled.py", "cli"),
-    "Bio": ("cli",),
+    "Bio": ("cli", "grids/alignment/scoring.py"),
     "click": ("cli",),
     "rich": ("cli",),
 }

@@ -57,6 +57,7 @@ def align(
     with in_one_line(state), ExitStack() as stack:
         if out is not None:
             check_output(out, overwrite)
+        require("Bio", "align", "align")
         for name, value in scoring.items():
             if isinstance(value, float) and value.is_integer():
                 scoring[name] = int(value)  # integers are exact
@@ -81,7 +82,6 @@ def align(
 
 def read(path: Path) -> list[tuple[str, str]]:
     """Return the names and the letters, as capitals, of all records of a file."""
-    require("Bio", "align", "align")
     from Bio import SeqIO
 
     suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix

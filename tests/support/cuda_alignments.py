@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from functools import reduce
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,10 +12,9 @@ from cuda_on_host import DeviceArray, HostCompiler, numpy_as_cupy, poisoned
 
 from mgrec.engines.cuda import launches
 from mgrec.engines.cuda.device import Device
-from mgrec.grids.alignment.borders import enter
-from mgrec.grids.alignment.cuda import choice, pairs, program, scores, tile
+from mgrec.grids.alignment.cuda import layout, pairs, program, tile
 from mgrec.grids.alignment.scoring import Scoring
-from mgrec.grids.alignment.tiles import Best, Entry, better
+from mgrec.grids.alignment.tiles import Best, IncomingEdges, best_cell, carry_in_from
 
 LINEAR = Scoring(-2, -2, 3, -1)
 AFFINE = Scoring(-5, -1, 3, -2)
@@ -54,17 +52,17 @@ def align_on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(launches, "compile_kernel", compiler)
     monkeypatch.setattr(tile, "on_device", device)
     monkeypatch.setattr(Device, "current", staticmethod(lambda: Device(90, 4, 227 * 1024)))
-    program.prepared_of.cache_clear()
-    scores._on_device.cache_clear()
+    program.prepare_launch.cache_clear()
+    program._on_device.cache_clear()
     use(monkeypatch, 2)
 
 
 def use(monkeypatch: pytest.MonkeyPatch, rows: int, strips: int = 4) -> None:
     """Let lanes have so many rows: little grids have several strips and bands then."""
-    monkeypatch.setattr(choice, "_ROWS", (rows,))
-    monkeypatch.setattr(choice, "_STRIPS", (strips,))
+    monkeypatch.setattr(layout, "_ROWS", (rows,))
+    monkeypatch.setattr(layout, "_STRIPS", (strips,))
     monkeypatch.setattr(pairs, "_rows", lambda *given: rows)
-    choice._cut_of.cache_clear()
+    layout.choose_launch.cache_clear()
 
 
 def draw(seed: int, size: int, dtype: str = "u1", kinds: int = 4) -> Any:
@@ -72,7 +70,7 @@ def draw(seed: int, size: int, dtype: str = "u1", kinds: int = 4) -> Any:
     return letters.astype(dtype).view(DeviceArray)
 
 
-def carry_in_of(scoring: Scoring, n: int, m: int, dtype: Any, seed: int = 0) -> Entry:
+def carry_in_of(scoring: Scoring, n: int, m: int, dtype: Any, seed: int = 0) -> IncomingEdges:
     """Edges that any neighbours may have."""
     rng = np.random.default_rng(seed)
     low = 0 if scoring.is_local else -30
@@ -80,21 +78,23 @@ def carry_in_of(scoring: Scoring, n: int, m: int, dtype: Any, seed: int = 0) -> 
     gaps = (None, None)
     if scoring.is_affine:
         gaps = rng.integers(-40, 10, m).astype(dtype), rng.integers(-40, 10, n).astype(dtype)
-    return Entry(row.astype(dtype), column.astype(dtype), *gaps)
+    return IncomingEdges(row.astype(dtype), column.astype(dtype), *gaps)
 
 
-def border_of(scoring: Scoring, n: int, m: int, dtype: Any) -> Entry:
-    return enter(scoring, None, None, (0, 0), (n, m), np.dtype(dtype))
+def border_of(scoring: Scoring, n: int, m: int, dtype: Any) -> IncomingEdges:
+    return carry_in_from(scoring, None, None, (0, 0), (n, m), np.dtype(dtype))
 
 
-def by_the_loop(scoring: Scoring, query: Any, target: Any, entry: Entry, dtype: Any) -> Any:
+def by_the_loop(
+    scoring: Scoring, query: Any, target: Any, carry_in: IncomingEdges, dtype: Any
+) -> Any:
     """H, F of the rows after and E of the columns after every cell."""
     n, m = query.size, target.size
     h = np.empty((n + 1, m + 1), dtype)
-    h[0], h[1:, 0] = entry.above, entry.left
+    h[0], h[1:, 0] = carry_in.above, carry_in.left
     f, e = h + scoring.gap, h + scoring.gap
     if scoring.is_affine:
-        f[0, 1:], e[1:, 0] = entry.above_gaps, entry.left_gaps
+        f[0, 1:], e[1:, 0] = carry_in.above_gaps, carry_in.left_gaps
     if scoring.table is None:
         scores = np.where(query[:, None] == target, scoring.match, scoring.mismatch)
     else:
@@ -113,7 +113,9 @@ def by_the_loop(scoring: Scoring, query: Any, target: Any, entry: Entry, dtype: 
 def best_of(h: Any, rows: Any, columns: Any) -> Best:
     """The best cell among some, by the rule of the contract."""
     cells = zip(rows.tolist(), columns.tolist(), strict=True)
-    return reduce(better, (Best(h[i + 1, j + 1].item(), i, j) for i, j in cells))
+    best = best_cell(*(Best(h[i + 1, j + 1].item(), i, j) for i, j in cells))
+    assert best is not None
+    return best
 
 
 def pair_by_the_loop(scoring: Scoring, query: Any, target: Any, dtype: Any) -> tuple[Any, ...]:

@@ -1,37 +1,35 @@
 """Alignment of two sequences, the query downwards and the target to the right.
 
-H[i, j] is the score of the best alignment that ends with query[i] and target[j], F[i, j] of the
-best that ends with query[i] opposite to none, E[i, j] with target[j] opposite to none (Gotoh 1982):
+H[i, j] is the score of the best alignment that ends with query[i] and target[j]. F[i, j] is that
+of the best one that ends with query[i] in a gap, E[i, j] with target[j] in a gap (Gotoh 1982):
 
     F[i, j] = max(H[i-1, j] + gap, F[i-1, j] + extend)
     E[i, j] = max(H[i, j-1] + gap, E[i, j-1] + extend)
     H[i, j] = max(H[i-1, j-1] + score(query[i], target[j]), E[i, j], F[i, j])
 
-and at least 0 where the alignment is local (Smith & Waterman 1981). Where gaps are linear, gap =
-extend, neither E nor F is needed:
+and at least 0 for local alignments (Smith & Waterman 1981). Linear gaps, with gap = extend, need
+neither E nor F:
 
     H[i, j] = max(H[i-1, j-1] + score(query[i], target[j]), max(H[i-1, j], H[i, j-1]) + gap)
 
-What a backend gives, in its kernels of the family "wavefront":
+A backend implements two phases:
 
-``determine(scoring, (query, target), entry, origin, dtype, table=None) -> Edges``
-    One tile. `query` and `target` are arrays (n,) and (m,) of one integer dtype, uint8 codes where
-    the scoring has a table; `entry` is an :class:`.tiles.Entry` in host memory or on the device,
-    `origin` the row and column of the tile in the whole grid, which its best is counted from, and
-    `dtype` that of H, int64 or float64. All of H is written to `table`, an array (n, m) of
-    `dtype`, where one is given. A tile without rows or columns hands on what it got. Kernels know
-    nothing of borders: a mode says only whether scores are at least 0, and whether the best
-    cell is wanted, which is where the alignment is local.
-``determine_pairs(scoring, queries, targets, dtype) -> array (p, 3)``
-    Score, query_end and target_end of p pairs, in host memory, of two
-    :class:`.sequences.Sequences`. One sequence on a side is paired with all on the other. The
-    kernel makes the borders of :mod:`.borders`. Of equal scores the smallest target_end counts,
-    then the smallest query_end: of all cells of a local alignment (0, −1, −1 where none is
-    above 0), of the last row and the last column of a semi-global one, those before the first
-    characters not among them. A global alignment ends in the last cell. Where one sequence is
-    empty the score of a global alignment is that of one gap, else 0, and the ends are n − 1 and
-    m − 1; −1 and −1 where it is local.
+``determine(scoring, (query, target), carry_in, origin, dtype, table=None) -> Edges``
+    Determine one tile. `query` and `target` are arrays (n,) and (m,) of one integer dtype: uint8
+    codes if the scoring has a table. The :class:`.tiles.IncomingEdges` are in host memory or on the
+    device. `origin` is the tile's first row and column in the whole grid; the best cell is
+    counted from there. `dtype` is that of H, int64 or float64. H is written to `table`, an array
+    (n, m), if given. A tile without rows or columns returns its carry-in. The mode matters in
+    two ways: scores of local alignments are at least 0, and only these need the best cell.
+``determine_pairs(scoring, queries, targets, dtype) -> array (pairs, 3)``
+    Return score, query_end and target_end of pairs in two :class:`.sequences.Sequences`, in host
+    memory. One sequence on a side is paired with all on the other. The kernel computes the
+    borders of :func:`.tiles.border_above`. Among equal scores the smallest target_end wins, then
+    the smallest query_end. Candidates are all cells of a local alignment (0, −1, −1 if none is
+    above 0), and the last row and column of a semi-global one. A global alignment ends in the
+    last cell. If a sequence is empty, a global alignment scores one gap, others 0; the ends are
+    n − 1 and m − 1, or −1 and −1 for local alignments.
 
-Codes of letters at or above len(table) never come in. With integers `dtype` holds every score of
-the whole grid exactly; kernels may compute in a narrower one where it holds all of a tile.
+Codes are below len(table). An integer `dtype` represents every score of the whole grid exactly.
+Kernels may compute in a narrower one that represents all scores of a tile.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -13,25 +13,7 @@ from ...core.contract.problem import Composed, Problem
 from ...core.contract.recurrence import Arrays
 from ...solve import solve_pair, solved
 from .arguments import check_alignment, check_batch, is_several, pairs_of
-from .view import TracedAlignment
-
-
-class Alignment(NamedTuple):
-    """Score and end position of the best alignment of two sequences, or of many pairs.
-
-    Attributes
-    ----------
-    score : int, float, 0-d dask.array.Array, or numpy.ndarray (pairs,)
-        Score of the best alignment. It is 0 for a local alignment if no alignment scores more than
-        the empty one.
-    query_end, target_end : int, 0-d dask.array.Array, or numpy.ndarray (pairs,)
-        Index of the last aligned character of each sequence, or −1 if a local alignment has the
-        score 0.
-    """
-
-    score: Any
-    query_end: Any
-    target_end: Any
+from .results import Alignment, TracedAlignment
 
 
 @partial(solved, labelled=solve_pair)
@@ -65,10 +47,10 @@ def smith_waterman(
         Score of the first character of a gap, at most 0.
     matrix : str, array_like or tuple, optional
         Substitution matrix in place of `match` and `mismatch`: a name ("BLOSUM45", 50, 62, 80 or
-        90, "PAM30", 70 or 250), a pair of an alphabet and scores (letters, letters), or scores
-        alone if sequences are codes that start at 0. Rows belong to the query, columns to the
-        target. Lower-case letters count as capitals unless the alphabet contains them. Letters that
-        the alphabet lacks count as "*" if it contains that.
+        90, "PAM30", 70 or 250, from Biopython), a pair of an alphabet and scores (letters,
+        letters), or scores alone if sequences are codes that start at 0. Rows belong to the query,
+        columns to the target. Lower-case letters count as capitals unless the alphabet contains
+        them. Letters that the alphabet lacks count as "*" if it contains that.
     extend : int or float, optional
         Score of each further character of a gap, from `gap` to 0. The default is `gap`.
     mode : {"local", "global", "semi-global"}
@@ -92,13 +74,11 @@ def smith_waterman(
 
     Raises
     ------
-    TypeError
-        If a sequence does not contain integers, a score is not a number, or neither or both of
-        `matrix` and the pair `match`, `mismatch` are given.
-    ValueError
-        If a sequence has more than one axis or a letter that `matrix` lacks, a score is not finite,
-        `gap` is above 0 or above `extend`, scores may leave the range of int64, or lists differ in
-        length.
+    TypeError, ValueError
+        If an argument has the wrong type or value, a sequence has a letter that `matrix` lacks,
+        scores may leave the range of int64, or lists differ in length.
+    ImportError
+        If `matrix` is a name, and Biopython is not installed.
     RuntimeError
         If a CUDA graph is being captured: scores are copied to the host.
 
@@ -135,9 +115,9 @@ def smith_waterman(
     if is_several(query) or is_several(target):
         problem = check_batch(query, target, output, **scores)
         if output == "alignment":
-            return Composed("alignments of many pairs", partial(_each, query, target, scores))
+            return Composed("alignments of many pairs", partial(_align_each, query, target, scores))
         return replace(problem, to_return_value=_alignments)
-    # Broadcasting an axis of one character that has several chunks would divide it.
+    # Broadcasting would divide an axis of one character that has empty chunks as well.
     sequences = without_empty_chunks(query), without_empty_chunks(target)
     problem = check_alignment(*sequences, output, **scores)
     if output == "matrix":
@@ -159,7 +139,7 @@ def _alignments(results: Arrays, carry_out: np.ndarray) -> Alignment:
     return Alignment(carry_out[:, 0].copy(), *ends)
 
 
-def _each(query: Any, target: Any, scores: dict[str, Any]) -> list[TracedAlignment]:
+def _align_each(query: Any, target: Any, scores: dict[str, Any]) -> list[TracedAlignment]:
     queries, targets = pairs_of(query, target)
     count = max(len(queries), len(targets))
     pairs = zip(*(s * count if len(s) == 1 else s for s in (queries, targets)), strict=True)

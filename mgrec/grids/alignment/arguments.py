@@ -1,4 +1,4 @@
-"""The door of alignments: sequences and what they score, checked once."""
+"""Validation of the arguments of smith_waterman: sequences, scores and output."""
 
 from __future__ import annotations
 
@@ -10,49 +10,46 @@ import numpy as np
 from ...core.arrays.array_types import as_native, check_same_device, is_lazy, is_on_gpu
 from ...core.arrays.validation import is_one_of
 from ...core.contract.problem import Problem, varying
-from .batch import Batch
-from .letters import Alphabet, as_sequence, is_text
-from .recurrence import Alignment
-from .scores import as_scoring
-from .scoring import Scoring
-from .sequences import Sequences, join
-from .traceback import TracedTiles
-from .traced import TracedAlignment
+from .recurrence import AlignmentGrid, PairsGrid
+from .scoring import Scoring, as_scoring
+from .sequences import Alphabet, Sequences, as_sequence, is_text, join
+from .traceback import TracebackInMemory, TracebackOverChunks
 
 OUTPUTS = ("score", "matrix", "alignment")
-# Scores of int64 that no path through two sequences can reach.
-_MOST = 2**61
+# Below the range of int64: the sum of any path through two sequences stays below it.
+_LARGEST_SCORE = 2**61
 _SEQUENCES = (str, bytes, bytearray, memoryview, list, tuple)
 
 
 def is_several(value: Any) -> bool:
-    """Whether it is many sequences; a list of numbers is one."""
+    """Return whether an argument is several sequences; a list of numbers is one sequence."""
     return isinstance(value, Sequences) or (
         isinstance(value, (list, tuple))
-        and any(isinstance(each, _SEQUENCES) or getattr(each, "ndim", 0) for each in value)
+        and any(isinstance(item, _SEQUENCES) or getattr(item, "ndim", 0) for item in value)
     )
 
 
 def check_alignment(query: Any, target: Any, output: Any, **scores: Any) -> Problem:
-    """Arguments of ``smith_waterman`` of two sequences."""
+    """Return the problem of aligning two sequences."""
     if not is_one_of(output, OUTPUTS):
         raise ValueError(f"output must be one of {', '.join(map(repr, OUTPUTS))}; got {output!r}")
     scoring, alphabet = as_scoring(**scores)
-    named = {
+    sequences = {
         "query": _as_one("query", query, alphabet),
         "target": _as_one("target", target, alphabet),
     }
-    check_same_device(list(named.items()), [])
-    letters, code = _coded(named, alphabet)
-    (n,), (m,) = (array.shape for array in letters)
+    check_same_device(list(sequences.items()), [])
+    codes, code_dtype = _encoded(sequences, alphabet)
+    (n,), (m,) = (array.shape for array in codes)
     dtype = _dtype_for(scoring, n, m)
-    given = [*letters, *named.values()] if output == "alignment" and alphabet else letters
-    operands = [each[:, None] if k % 2 == 0 else each[None] for k, each in enumerate(given)]
-    recurrence = Alignment(
+    has_letters = output == "alignment" and alphabet
+    blocks = [*codes, *sequences.values()] if has_letters else codes
+    operands = [block[:, None] if k % 2 == 0 else block[None] for k, block in enumerate(blocks)]
+    recurrence = AlignmentGrid(
         dtype=dtype,
         result_dtype=dtype,
         varying=tuple(varying(operand.shape, (n, m)) for operand in operands),
-        block_dtypes=(code, code, *(each.dtype for each in given[2:])),
+        block_dtypes=(code_dtype, code_dtype, *(block.dtype for block in blocks[2:])),
         axes=(0, 1),
         result_size=3,
         scoring=scoring,
@@ -60,31 +57,31 @@ def check_alignment(query: Any, target: Any, output: Any, **scores: Any) -> Prob
         has_matrix=output == "matrix",
     )
     if output == "alignment":
-        kind = TracedTiles if any(map(is_lazy, letters)) else TracedAlignment
-        own = {each.name: getattr(recurrence, each.name) for each in fields(recurrence)}
-        recurrence = kind(alphabet=alphabet, **own)
+        cls = TracebackOverChunks if any(map(is_lazy, codes)) else TracebackInMemory
+        attributes = {field.name: getattr(recurrence, field.name) for field in fields(recurrence)}
+        recurrence = cls(alphabet=alphabet, **attributes)
     return Problem(recurrence, tuple(operands), (), (n, m))
 
 
 def check_batch(query: Any, target: Any, output: Any, **scores: Any) -> Problem:
-    """Arguments of ``smith_waterman`` of lists: pairs, or one sequence with each of a list."""
+    """Return the problem of aligning lists: pairs, or one sequence with each of a list."""
     if not is_one_of(output, ("score", "alignment")):
-        raise ValueError(f"output must be 'score' or 'alignment' of many pairs; got {output!r}")
+        raise ValueError(f"output must be 'score' or 'alignment' for many pairs; got {output!r}")
     scoring, alphabet = as_scoring(**scores)
     queries, targets = pairs_of(query, target)
     joined = {
-        name: _joined(name, several, alphabet)
-        for name, several in (("query", queries), ("target", targets))
+        name: _joined(name, side, alphabet)
+        for name, side in (("query", queries), ("target", targets))
     }
-    check_same_device([(name, each.codes) for name, each in joined.items()], [])
-    codes, code = _coded({name: each.codes for name, each in joined.items()}, alphabet)
-    longest = (int(each.lengths.max(initial=0)) for each in joined.values())
+    check_same_device([(name, side.codes) for name, side in joined.items()], [])
+    codes, code_dtype = _encoded({name: side.codes for name, side in joined.items()}, alphabet)
+    longest = (int(side.lengths.max(initial=0)) for side in joined.values())
     dtype = _dtype_for(scoring, *longest)
-    recurrence = Batch(
+    recurrence = PairsGrid(
         dtype=dtype,
         result_dtype=dtype,
         varying=((True,), (True,)),
-        block_dtypes=(code, code),
+        block_dtypes=(code_dtype, code_dtype),
         axes=(0, 0),
         scoring=scoring,
         offsets=(joined["query"].offsets, joined["target"].offsets),
@@ -92,31 +89,31 @@ def check_batch(query: Any, target: Any, output: Any, **scores: Any) -> Problem:
     return Problem(recurrence, tuple(codes), (), (max(len(queries), len(targets)),))
 
 
-def _joined(name: str, several: Any, alphabet: Alphabet | None) -> Sequences:
-    if not isinstance(several, Sequences):
-        return join([_as_one(name, each, alphabet) for each in several])
-    codes, offsets = _as_one(name, several.codes, alphabet), as_native(np.asarray(several.offsets))
+def _joined(name: str, side: Any, alphabet: Alphabet | None) -> Sequences:
+    if not isinstance(side, Sequences):
+        return join([_as_one(name, sequence, alphabet) for sequence in side])
+    codes, offsets = _as_one(name, side.codes, alphabet), as_native(np.asarray(side.offsets))
     return Sequences(codes, offsets)
 
 
 def pairs_of(query: Any, target: Any) -> tuple[Any, Any]:
-    """Queries and targets, lists or joined; one that is neither stands for itself."""
-    queries, targets = _listed("query", query), _listed("target", target)
-    for name, several in (("query", queries), ("target", targets)):
-        if any(map(is_lazy, [several.codes] if isinstance(several, Sequences) else several)):
+    """Return queries and targets, each a list or Sequences; one sequence becomes a list of one."""
+    queries, targets = _as_list("query", query), _as_list("target", target)
+    for name, side in (("query", queries), ("target", targets)):
+        if any(map(is_lazy, [side.codes] if isinstance(side, Sequences) else side)):
             raise TypeError(
-                f"{name} must be of sequences in memory where there is a list of them; got a Dask "
+                f"{name} must be in memory if query or target is a list of sequences; got a Dask "
                 f"array: compute() it, align one pair a call, or give each task a part of the list"
             )
     if is_several(query) and is_several(target) and len(queries) != len(targets):
         raise ValueError(
             f"query and target must be lists of the same length, one pair each; got {len(queries)} "
-            f"and {len(targets)} sequences: for each with each other call once a query"
+            f"and {len(targets)} sequences: to align all with all, call once for each query"
         )
     return queries, targets
 
 
-def _listed(name: str, value: Any) -> Any:
+def _as_list(name: str, value: Any) -> Any:
     if isinstance(value, Sequences):
         value.check(name)
         return value
@@ -125,32 +122,35 @@ def _listed(name: str, value: Any) -> Any:
 
 def _as_one(name: str, value: Any, alphabet: Alphabet | None) -> Any:
     if alphabet is not None and alphabet.letters is None and is_text(value):
-        raise TypeError(
-            f"matrix must be (alphabet, numbers) where {name} is text; got numbers alone"
-        )
+        raise TypeError(f"matrix must be (alphabet, numbers) if {name} is text; got numbers alone")
     return as_sequence(name, value)
 
 
-def _coded(named: dict[str, Any], alphabet: Alphabet | None) -> tuple[list[Any], np.dtype[Any]]:
-    """Both sequences as the kernels take them, of one dtype."""
+def _encoded(
+    sequences: dict[str, Any], alphabet: Alphabet | None
+) -> tuple[list[Any], np.dtype[Any]]:
+    """Return both sequences as arrays of one dtype, and that dtype."""
     if alphabet is not None:
-        return [alphabet.coded(name, each) for name, each in named.items()], np.dtype(np.uint8)
-    code = np.result_type(*(array.dtype for array in named.values()))
-    if code.kind not in "iu":
-        dtypes = " and ".join(str(array.dtype) for array in named.values())
+        codes = [alphabet.encode(name, sequence) for name, sequence in sequences.items()]
+        return codes, np.dtype(np.uint8)
+    dtype = np.result_type(*(array.dtype for array in sequences.values()))
+    if dtype.kind not in "iu":
+        dtypes = " and ".join(str(array.dtype) for array in sequences.values())
         raise TypeError(f"query and target must be of integers that compare; got {dtypes}")
-    return [_as_code(array, code) for array in named.values()], code
+    return [_as_dtype(array, dtype) for array in sequences.values()], dtype
 
 
-def _as_code(array: Any, code: np.dtype[Any]) -> Any:
-    """Of a dtype: no copy on a GPU, which takes as long there as little sequences."""
-    return array if is_on_gpu(array) and array.dtype == code else array.astype(code)
+def _as_dtype(array: Any, dtype: np.dtype[Any]) -> Any:
+    # A copy on a GPU takes as long as aligning short sequences.
+    return array if is_on_gpu(array) and array.dtype == dtype else array.astype(dtype)
 
 
 def _dtype_for(scoring: Scoring, n: Any, m: Any) -> np.dtype[Any]:
     if isinstance(scoring.gap, float):
         return np.dtype(np.float64)
-    ends = scoring.highest, scoring.least, scoring.gap
-    if max(map(abs, ends)) * max(n + m, 1) > _MOST:
-        raise ValueError(f"scores must stay within int64 over {n} and {m} characters; got {ends}")
+    extremes = scoring.highest, scoring.lowest, scoring.gap
+    if max(map(abs, extremes)) * max(n + m, 1) > _LARGEST_SCORE:
+        raise ValueError(
+            f"scores must stay within int64 over {n} and {m} characters; got {extremes}"
+        )
     return np.dtype(np.int64)

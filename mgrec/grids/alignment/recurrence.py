@@ -1,4 +1,4 @@
-"""Alignments as grids: a tile needs the edges of those above and to the left."""
+"""Alignments as grids: of one pair of sequences, and of many pairs in one call."""
 
 from __future__ import annotations
 
@@ -12,22 +12,17 @@ from ...core.arrays.array_types import to_host
 from ...core.contract.kernels import Backend
 from ...core.contract.recurrence import Arrays, ChunkInputs, Shape
 from ..recurrence import Wavefront
-from .borders import best_of_edges, enter
 from .scoring import Scoring
-from .tiles import Best, Edges, better
+from .sequences import Sequences
+from .tiles import Best, Edges, best_cell, best_of_edges, carry_in_from
 
 
 @dataclass(frozen=True, kw_only=True)
-class Alignment(Wavefront):
-    """The query downwards and the target to the right.
+class AlignmentGrid(Wavefront):
+    """The grid of two sequences: the query downwards, the target to the right.
 
-    Attributes
-    ----------
-    lengths : tuple of two ints
-        Of the whole sequences.
-    has_matrix : bool
-        The result is H; else the best score alone. Edges carry the best of all tiles before:
-        the last one knows that of the grid.
+    The result is H if `has_matrix`, else the best score only. `lengths` are those of the whole
+    sequences. Edges contain the best cell of all tiles so far.
     """
 
     family: ClassVar[str] = "grids.alignment"
@@ -48,42 +43,36 @@ class Alignment(Wavefront):
         return "an alignment"
 
     def determine(
-        self,
-        backend: Backend,
-        inputs: ChunkInputs,
-        shape: Shape,
-        above: Any,
-        left: Any,
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, above: Any, left: Any,
         out: Arrays = (),
-    ) -> tuple[Arrays, Edges]:
+    ) -> tuple[Arrays, Edges]:  # fmt: skip
         query, target = (block.reshape(-1) for block in inputs.blocks[:2])
         if self.has_matrix and not out:
             out = (backend.empty(shape, self.dtype),)
         i, j = inputs.starts
-        entry = enter(self.scoring, above, left, (i, j), (query.size, target.size), self.dtype)
+        size = query.size, target.size
+        carry_in = carry_in_from(self.scoring, above, left, (i, j), size, self.dtype)
         determine = backend.kernels(self.family).determine
-        edges = determine(self.scoring, (query, target), entry, (i, j), self.dtype, *out)
+        edges = determine(self.scoring, (query, target), carry_in, (i, j), self.dtype, *out)
         return out, self.with_best(edges, (i, j), (above, left))
 
     def with_best(self, edges: Edges, starts: Any, before: tuple[Any, Any]) -> Edges:
-        """The edges of a tile with the best of all tiles so far; a global one needs none."""
-        found = [edges.best, *(None if tile is None else tile.best for tile in before)]
+        """Return the edges of a tile with the best cell of all tiles so far.
+
+        A global alignment needs none: it ends in the last cell.
+        """
+        cells = [edges.best, *(None if tile is None else tile.best for tile in before)]
         size = edges.right.size, edges.below.size - 1
         if self.scoring.mode == "semi-global" and all(size):
             n, m = (start + length for start, length in zip(starts, size, strict=True))
             is_last = n == self.lengths[0], m == self.lengths[1]
-            found[0] = best_of_edges(edges, starts, is_last)
-        best = None
-        for each in found:
-            best = each if best is None else best if each is None else better(best, each)
-        return replace(edges, best=best)
+            cells[0] = best_of_edges(edges, starts, is_last)
+        return replace(edges, best=best_cell(*cells))
 
     def export_edges(self, edges: Edges) -> Edges:
-        below, right = to_host(edges.below), to_host(edges.right)
-        if edges.below_gaps is None:
-            return Edges(below, right, best=edges.best)
-        gaps = to_host(edges.below_gaps), to_host(edges.right_gaps)
-        return Edges(below, right, *gaps, edges.best)
+        arrays = edges.below, edges.right, edges.below_gaps, edges.right_gaps
+        copies: list[Any] = [None if array is None else to_host(array) for array in arrays]
+        return Edges(*copies, best=edges.best)  # type: ignore[misc]
 
     def retain_edges(self, edges: Edges) -> Edges:
         return edges
@@ -92,28 +81,51 @@ class Alignment(Wavefront):
         self, backend: Backend, edges: Edges, axes: Collection[int]
     ) -> Callable[[], Edges]:
         down, right = (axis in axes for axis in self.axes)
-        own = {"below": down, "right": right, "below_gaps": down, "right_gaps": right}
-        asked = {name for name, is_asked in own.items() if is_asked}
+        is_needed = {"below": down, "right": right, "below_gaps": down, "right_gaps": right}
         waits = {
             name: backend.fetch(getattr(edges, name))
-            for name in asked
-            if getattr(edges, name) is not None
+            for name, needed in is_needed.items()
+            if needed and getattr(edges, name) is not None
         }
 
         def wait() -> Edges:
-            found = {name: waits[name]() if name in waits else None for name in own}
-            return Edges(best=edges.best, **found)
+            arrays = {name: waits[name]() if name in waits else None for name in is_needed}
+            return Edges(best=edges.best, **arrays)
 
         return wait
 
     def end(self, edges: Edges) -> Best:
-        """Score and end of the whole, from the edges of the last tile."""
+        """Return the score and the end of the alignment, from the edges of the last tile."""
         n, m = self.lengths
         if self.scoring.mode == "global":
             return Best(edges.below[-1].item(), n - 1, m - 1)
-        # Without characters there is no end to be free.
+        # Edges of an empty sequence have no best cell.
         return edges.best or Best(0, n - 1, m - 1)
 
     def final_result(self, edges: Edges) -> np.ndarray:
         best = self.end(edges)
         return np.array([best.score, best.query_end, best.target_end], self.result_dtype)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PairsGrid(Wavefront):
+    """Many pairs of :class:`.sequences.Sequences`, with their offsets: one call of a kernel."""
+
+    family: ClassVar[str] = "grids.alignment"
+    scoring: Scoring
+    offsets: tuple[np.ndarray, np.ndarray]
+
+    @property
+    def results(self) -> int:
+        return 0
+
+    def determine(
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, above: Any, left: Any,
+        out: Arrays = (),
+    ) -> tuple[Arrays, np.ndarray]:  # fmt: skip
+        pairs = map(Sequences, inputs.blocks, self.offsets)
+        determine_pairs = backend.kernels(self.family).determine_pairs
+        return (), determine_pairs(self.scoring, *pairs, self.dtype)
+
+    def final_result(self, edges: np.ndarray) -> np.ndarray:
+        return edges

@@ -1,34 +1,44 @@
-"""What the columns of an alignment score, and which of its ends are free."""
+"""The scores of an alignment: gaps, letters or a substitution matrix, and the mode."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from ...core.arrays.validation import as_real, is_one_of
+from .sequences import MOST_LETTERS, Alphabet
+
+MODES = ("local", "global", "semi-global")
+MATRICES = ("BLOSUM45", "BLOSUM50", "BLOSUM62", "BLOSUM80", "BLOSUM90", "PAM30", "PAM70", "PAM250")
+
+Table = tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True)
 class Scoring:
-    """What an alignment's columns score: finite numbers, all int or all float.
+    """The scores of an alignment's columns: finite numbers, all int or all float.
 
     Attributes
     ----------
     gap, extend : int or float
-        The first character of a run opposite to none, and each further one:
-        gap <= extend <= 0. The penalties of parasail are their negatives.
+        Scores of the first and of each further character of a gap: gap <= extend <= 0.
     match, mismatch : int or float
-        Two characters that are equal, and two that are not; 0 where there is a table.
+        Scores of two equal and of two different characters; 0 if there is a table.
     table : tuple of tuple of int or float, optional
-        score(a, b) = table[a][b] of query code a and target code b. Both sequences are then
-        uint8 codes below len(table), which are the same for both.
+        ``table[a][b]`` is the score of query code a and target code b, which are uint8.
     mode : {"local", "global", "semi-global"}
-        Local scores are at least 0. The others differ in their borders alone, which the caller
-        makes: see :mod:`.borders`.
+        "global" and "semi-global" differ in the borders of the grid and in the end only.
     """
 
     gap: float
     extend: float
     match: float = 0
     mismatch: float = 0
-    table: tuple[tuple[float, ...], ...] | None = None
+    table: Table | None = None
     mode: str = "local"
 
     @property
@@ -41,10 +51,103 @@ class Scoring:
 
     @property
     def highest(self) -> float:
-        """The most that two characters score."""
+        """The highest score of two characters."""
         return max(map(max, self.table)) if self.table else max(self.match, self.mismatch)
 
     @property
-    def least(self) -> float:
-        """The least that two characters score."""
+    def lowest(self) -> float:
+        """The lowest score of two characters."""
         return min(map(min, self.table)) if self.table else min(self.match, self.mismatch)
+
+
+def as_scoring(
+    match: Any, mismatch: Any, gap: Any, matrix: Any, extend: Any, mode: Any
+) -> tuple[Scoring, Alphabet | None]:
+    """Return the scoring, and the alphabet of its matrix; None if letters are compared."""
+    if not is_one_of(mode, MODES):
+        raise ValueError(f"mode must be one of {', '.join(map(repr, MODES))}; got {mode!r}")
+    alphabet, table = None, None
+    scores = {"gap": gap, "extend": gap if extend is None else extend}
+    if matrix is None:
+        if match is None or mismatch is None:
+            raise TypeError(
+                f"match and mismatch, or matrix, must be given; got match={match!r} and "
+                f"mismatch={mismatch!r}"
+            )
+        scores |= {"match": match, "mismatch": mismatch}
+    elif match is not None or mismatch is not None:
+        raise TypeError("matrix must stand alone; got match or mismatch as well")
+    else:
+        alphabet, table = _as_matrix(matrix)
+    numbers = {name: _as_number(name, value) for name, value in scores.items()}
+    _check_gaps(numbers["gap"], numbers["extend"])
+    cells = [cell for row in table or () for cell in row]
+    if not all(isinstance(number, int) for number in (*numbers.values(), *cells)):
+        numbers = {name: float(number) for name, number in numbers.items()}
+        table = table and tuple(tuple(map(float, row)) for row in table)
+    return Scoring(**numbers, table=table, mode=mode), alphabet
+
+
+def _as_number(name: str, value: Any) -> float:
+    real = as_real(name, value, "a finite number")
+    if not isfinite(real):
+        raise ValueError(f"{name} must be a finite number; got {value!r}")
+    return int(value) if isinstance(value, (int, np.integer)) else real
+
+
+def _check_gaps(gap: float, extend: float) -> None:
+    if gap > 0:
+        raise ValueError(f"gap must be at most 0, the score of a gap's first character; got {gap}")
+    if not gap <= extend <= 0:
+        raise ValueError(
+            f"extend must be from gap to 0, the score of each further character of a gap; got "
+            f"{extend} after a gap of {gap}"
+        )
+
+
+def _as_matrix(matrix: Any) -> tuple[Alphabet, Table]:
+    if isinstance(matrix, str):
+        if matrix.upper() not in MATRICES:
+            raise ValueError(f"matrix must be one of {', '.join(MATRICES)}; got {matrix!r}")
+        return _load_matrix(matrix.upper())
+    letters: Any = getattr(matrix, "alphabet", None)  # an array of Biopython has one
+    if isinstance(matrix, tuple) and len(matrix) == 2 and isinstance(matrix[0], str):
+        letters, matrix = matrix
+    array = np.asarray(matrix)
+    if hasattr(matrix, "alphabet") and (array == np.floor(array)).all():
+        array = array.astype(np.int64)  # Biopython has floats only
+    size = len(array) if array.ndim else 0
+    if array.shape != (size, size) or not 0 < size <= MOST_LETTERS or array.dtype.kind not in "iuf":
+        raise ValueError(
+            f"matrix must be a name, numbers (letters, letters) of 1 to {MOST_LETTERS} letters, or "
+            f"(alphabet, numbers); got {array.dtype} {array.shape}"
+        )
+    if not np.isfinite(array).all():
+        raise ValueError("matrix must have finite scores; got nan or inf")
+    if letters is not None:
+        _check_letters(letters, size)
+    return Alphabet(letters, size), tuple(map(tuple, array.tolist()))
+
+
+@cache
+def _load_matrix(name: str) -> tuple[Alphabet, Table]:
+    """Return a substitution matrix of Biopython, whose scores are integers stored as floats."""
+    try:
+        from Bio.Align import substitution_matrices
+    except ImportError:
+        raise ImportError(
+            f"matrix={name!r} is loaded from Biopython, which is not installed: "
+            f"pip install 'mgrec[align]'"
+        ) from None
+    matrix = substitution_matrices.load(name)
+    scores = np.asarray(matrix).astype(np.int64)
+    return Alphabet(matrix.alphabet, len(scores)), tuple(map(tuple, scores.tolist()))
+
+
+def _check_letters(letters: Any, size: int) -> None:
+    is_text = isinstance(letters, str) and all(0 < ord(letter) < 256 for letter in letters)
+    if not is_text or len(set(letters)) != len(letters) or len(letters) != size:
+        raise ValueError(
+            f"matrix must have an alphabet of {size} different characters of one byte, one for "
+            f"each row; got {letters!r}"
+        )

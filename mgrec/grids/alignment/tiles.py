@@ -1,57 +1,41 @@
-"""What crosses the borders of tiles of an alignment, and the best cell of a grid."""
+"""Tiles of an alignment: borders, edges, the best cell, and tiles divided into tiles."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
 from typing import Any
+
+import numpy as np
+
+from .scoring import Scoring
+
+Range = tuple[int, int]
+"""Start and stop of rows or columns."""
 
 
 @dataclass(frozen=True)
 class Best:
-    """The best score of a grid, and the cell where it stands.
-
-    Attributes
-    ----------
-    score : int or float
-        Of a local alignment 0 where none scores more than the empty one.
-    query_end, target_end : int
-        The last characters of the alignment, counted from the beginning of the whole
-        sequences; −1 where the score of a local alignment is 0.
-    """
+    """The best score of a grid and its cell; 0, −1, −1 if no score of a local one is above 0."""
 
     score: float = 0
     query_end: int = -1
     target_end: int = -1
 
 
-def better(first: Best, second: Best) -> Best:
-    """The best of two parts of a grid.
+def best_cell(*cells: Best | None) -> Best | None:
+    """Return the best of some cells: the largest score, then the smallest target_end, query_end.
 
-    The larger score; of equal ones the smaller end in the target, then the smaller end in the
-    query. That is parasail's rule, but for a local score of 0, which it says ends at (0, 0).
-
-    Parameters
-    ----------
-    first, second : Best
-
-    Returns
-    -------
-    Best
-
-    Notes
-    -----
-    The order of parts, how they are grouped and whether one is counted twice do not matter. Of
-    local alignments ``Best()`` is the identity:
-
-        better(a, b) = better(b, a),    better(a, better(b, c)) = better(better(a, b), c),
-        better(a, a) = a,               better(a, Best()) = a.
+    This is parasail's rule, except for a local score of 0, whose end parasail gives as (0, 0).
+    The order and the grouping of cells do not matter.
 
     Examples
     --------
-    >>> better(Best(7, 4, 9), Best(7, 6, 8))
+    >>> best_cell(Best(7, 4, 9), None, Best(7, 6, 8))
     Best(score=7, query_end=6, target_end=8)
     """
-    return max(first, second, key=_rank)
+    return max(filter(None, cells), key=_rank, default=None)
 
 
 def _rank(best: Best) -> tuple[float, int, int]:
@@ -59,20 +43,17 @@ def _rank(best: Best) -> tuple[float, int, int]:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """What a tile of n rows and m columns needs of its neighbours, or of the border of the grid.
+class IncomingEdges:
+    """The carry-in of a tile of n rows and m columns.
 
     Attributes
     ----------
     above : array (m + 1,)
-        H of the row above, after H[−1, −1], the corner.
+        The corner H[−1, −1], then H of the row above.
     left : array (n,)
         H of the column to the left.
-    above_gaps : array (m,) or None
-        F of the tile's own first row: F[0, j] = max(H[−1, j] + gap, F[−1, j] + extend), which at
-        the border of the grid is H[−1, j] + gap. None where gaps are linear.
-    left_gaps : array (n,) or None
-        E of the tile's own first column: E[i, 0].
+    above_gaps, left_gaps : array (m,), array (n,), or None
+        F[0, j] of the first row, and E[i, 0] of the first column; None if gaps are linear.
     """
 
     above: Any
@@ -83,22 +64,19 @@ class Entry:
 
 @dataclass(frozen=True)
 class Edges:
-    """What the tiles below and to the right need of a tile, and its best score.
+    """The cells of a tile that the tiles below and to the right need, and its best cell.
 
     Attributes
     ----------
     below : array (m + 1,)
-        H of the last row, after H[last row, −1], the corner of the tile below.
+        H[n−1, −1], the corner of the tile below, then H of the last row.
     right : array (n,)
         H of the last column.
-    below_gaps : array (m,) or None
-        F of the row below the tile: F[n, j] = max(H[n−1, j] + gap, F[n−1, j] + extend). None
-        where gaps are linear. Of a local alignment states below 0 may be any below 0: they
-        never count.
-    right_gaps : array (n,) or None
-        E of the column to the right of the tile: E[i, m].
+    below_gaps, right_gaps : array (m,), array (n,), or None
+        F[n, j] of the row below the tile, and E[i, m] of the column to the right; None if gaps
+        are linear. Values below 0 of a local alignment are arbitrary: they are never a maximum.
     best : Best or None
-        Of this tile alone; None where the alignment is not local.
+        The best cell of the tile; None if the alignment is not local.
     """
 
     below: Any
@@ -106,3 +84,125 @@ class Edges:
     below_gaps: Any = None
     right_gaps: Any = None
     best: Best | None = None
+
+
+def border_above(scoring: Scoring, start: int, size: int, dtype: Any) -> np.ndarray:
+    """Return H[−1, start − 1 : start + size], above a tile that starts at column `start`.
+
+    H[−1, −1] = 0 and H[−1, j] = gap + j · extend, the score of a gap, if the alignment is global.
+    Else the ends of sequences are free: zeros, one number in memory.
+    """
+    if scoring.mode != "global":
+        return _zeros(size + 1, np.dtype(dtype))
+    columns = np.arange(start - 1, start + size)
+    gaps = scoring.gap + columns * np.asarray(scoring.extend, dtype)
+    return np.where(columns < 0, 0, gaps).astype(dtype)
+
+
+@lru_cache(maxsize=64)
+def _zeros(size: int, dtype: np.dtype[Any]) -> np.ndarray:
+    return np.broadcast_to(np.zeros((), dtype), (size,))
+
+
+def carry_in_from(
+    scoring: Scoring, above: Edges | None, left: Edges | None, starts: tuple[int, int],
+    shape: tuple[int, int], dtype: Any,
+) -> IncomingEdges:  # fmt: skip
+    """Return the carry-in of a tile from its neighbours' edges, None at the grid's border.
+
+    At the left border a gap of the other sequence starts: gaps in both would cost twice.
+    """
+    (i, j), (n, m) = starts, shape
+    gap = np.asarray(scoring.gap, dtype) if scoring.is_affine else None
+    if above is None:
+        row = border_above(scoring, j, m, dtype)
+        row_gaps = None if gap is None else _gaps_from(row[1:], gap)
+    else:
+        row, row_gaps = above.below, above.below_gaps
+    if left is None:
+        column = border_above(scoring, i, n, dtype)[1:]
+        column_gaps = None if gap is None else _gaps_from(column, gap)
+    else:
+        column, column_gaps = left.right, left.right_gaps
+    return IncomingEdges(row, column, row_gaps, column_gaps)
+
+
+def _gaps_from(border: np.ndarray, gap: np.ndarray) -> np.ndarray:
+    """Return the scores of gaps that start at a border."""
+    if border.strides != (0,):
+        return border + gap
+    return np.broadcast_to(gap, border.shape)
+
+
+def best_of_edges(edges: Edges, starts: tuple[int, int], is_last: tuple[bool, bool]) -> Best | None:
+    """Return the best cell of a tile in the last row and column of the grid; None if neither.
+
+    `is_last`: whether the tile, which is not empty, has that row and that column.
+    """
+    (i, j), (n, m) = starts, (edges.right.size, edges.below.size - 1)
+    cells = []
+    if is_last[0]:
+        column = int(np.argmax(edges.below[1:]))
+        cells.append(Best(edges.below[1 + column].item(), i + n - 1, j + column))
+    if is_last[1]:
+        row = int(np.argmax(edges.right))
+        cells.append(Best(edges.right[row].item(), i + row, j + m - 1))
+    return best_cell(*cells)
+
+
+def ranges(length: int, parts: int) -> list[Range]:
+    """Return the starts and stops of nearly equal parts of a length.
+
+    Examples
+    --------
+    >>> ranges(10, 3)
+    [(0, 3), (3, 6), (6, 10)]
+    """
+    stops = [length * k // parts for k in range(parts + 1)]
+    return list(pairwise(stops))
+
+
+class Tiling:
+    """A tile divided into ranges of rows and columns: the edges between its parts.
+
+    A part may be put once the parts above and to the left of it are put.
+    """
+
+    def __init__(self, rows: list[Range], columns: list[Range], carry_in: IncomingEdges) -> None:
+        self.rows, self.columns = rows, columns
+        self._below = [
+            (carry_in.above[start : stop + 1], _part(carry_in.above_gaps, start, stop))
+            for start, stop in columns
+        ]
+        self._right = [
+            (carry_in.left[start:stop], _part(carry_in.left_gaps, start, stop))
+            for start, stop in rows
+        ]
+        self._best: Best | None = None
+
+    def carry_in(self, row: int, column: int) -> IncomingEdges:
+        """Return the carry-in of a part, once the parts before it are put."""
+        (above, above_gaps), (left, left_gaps) = self._below[column], self._right[row]
+        return IncomingEdges(above, left, above_gaps, left_gaps)
+
+    def put(self, row: int, column: int, edges: Edges) -> None:
+        """Store the edges of a part."""
+        self._below[column] = edges.below, edges.below_gaps
+        self._right[row] = edges.right, edges.right_gaps
+        self._best = best_cell(self._best, edges.best)
+
+    def edges(self) -> Edges:
+        """Return the edges of the tile, once all parts are put."""
+        below, below_gaps = zip(*self._below, strict=True)
+        right, right_gaps = zip(*self._right, strict=True)
+        below = below[0][:1], *(edge[1:] for edge in below)
+        gaps = _joined(below_gaps), _joined(right_gaps)
+        return Edges(_joined(below), _joined(right), gaps[0], gaps[1], self._best)
+
+
+def _part(gaps: Any, start: int, stop: int) -> Any:
+    return None if gaps is None else gaps[start:stop]
+
+
+def _joined(edges: tuple[Any, ...]) -> Any:
+    return None if edges[0] is None else np.concatenate(edges)

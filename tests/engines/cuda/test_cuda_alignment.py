@@ -33,7 +33,7 @@ from cuda_on_host import DeviceArray, HostCompiler, poisoned
 import mgrec
 from mgrec import engines as backends
 from mgrec.core.contract.kernels import Backend
-from mgrec.grids.alignment.cuda import choice, phases, tile
+from mgrec.grids.alignment.cuda import layout, phases, tile
 from mgrec.grids.alignment.scoring import Scoring
 from mgrec.grids.alignment.tiles import Best
 
@@ -56,10 +56,10 @@ def check_tile(
     """Edges, the best cell and, where it is written, H."""
     kinds, dtype = len(scoring.table or "ACGT"), np.dtype(dtype)
     query, target = draw(n, n, letter, kinds), draw(m + 7, m, letter, kinds)
-    entry = (border_of if is_border else carry_in_of)(scoring, n, m, dtype)
-    h, f, e = by_the_loop(scoring, np.asarray(query), np.asarray(target), entry, dtype)
+    carry_in = (border_of if is_border else carry_in_of)(scoring, n, m, dtype)
+    h, f, e = by_the_loop(scoring, np.asarray(query), np.asarray(target), carry_in, dtype)
     table = None if written is None else poisoned((n, m), written).view(DeviceArray)
-    edges = tile.determine_alignment(scoring, (query, target), entry, (50, 900), dtype, table)
+    edges = tile.determine_alignment(scoring, (query, target), carry_in, (50, 900), dtype, table)
     if table is not None:
         np.testing.assert_array_equal(table, h[1:, 1:])
     assert_are_edges(edges, h, f, e, scoring)
@@ -133,8 +133,8 @@ def test_every_dtype(
 def test_how_a_tile_is_cut_does_not_matter(
     rows: int, strips: int, wide: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(choice, "_WIDES", {wide: (150, 8, 1.0)})
-    monkeypatch.setattr(choice, "_WIDES_WRITTEN", {wide: (150, 8, 1.0)})
+    monkeypatch.setattr(layout, "_LATENCIES", {wide: (150, 8, 1.0)})
+    monkeypatch.setattr(layout, "_LATENCIES_WRITTEN", {wide: (150, 8, 1.0)})
     use(monkeypatch, rows, strips)
     for scoring in (LINEAR, TABLE):
         check_tile(scoring, 150, 61, np.int64, "u1", True, np.int32 if rows < 12 else None)
@@ -143,12 +143,14 @@ def test_how_a_tile_is_cut_does_not_matter(
 
 def test_tiles_without_rows_or_columns_hand_edges_on() -> None:
     for n, m in [(0, 5), (5, 0), (0, 0)]:
-        entry = carry_in_of(AFFINE, n, m, np.int64)
-        edges = tile.determine_alignment(AFFINE, (draw(0, n), draw(1, m)), entry, (0, 0), np.int64)
-        np.testing.assert_array_equal(edges.below, entry.left[-1:] if n else entry.above)
-        np.testing.assert_array_equal(edges.right, entry.left)
-        np.testing.assert_array_equal(edges.below_gaps, entry.above_gaps)
-        np.testing.assert_array_equal(edges.right_gaps, entry.left_gaps)
+        carry_in = carry_in_of(AFFINE, n, m, np.int64)
+        edges = tile.determine_alignment(
+            AFFINE, (draw(0, n), draw(1, m)), carry_in, (0, 0), np.int64
+        )
+        np.testing.assert_array_equal(edges.below, carry_in.left[-1:] if n else carry_in.above)
+        np.testing.assert_array_equal(edges.right, carry_in.left)
+        np.testing.assert_array_equal(edges.below_gaps, carry_in.above_gaps)
+        np.testing.assert_array_equal(edges.right_gaps, carry_in.left_gaps)
         assert edges.best == Best()
 
 
@@ -158,19 +160,19 @@ def test_a_wrong_letter_is_found() -> None:
     h, *_ = by_the_loop(LINEAR, query, query, border_of(LINEAR, 70, 70, np.int64), np.int64)
     other = query.copy()
     other[30] = 9
-    entry = border_of(LINEAR, 70, 70, np.int64)
-    edges = tile.determine_alignment(LINEAR, (query, other), entry, (0, 0), np.int64)
+    carry_in = border_of(LINEAR, 70, 70, np.int64)
+    edges = tile.determine_alignment(LINEAR, (query, other), carry_in, (0, 0), np.int64)
     assert edges.best.score < h.max() == 210
 
 
 def test_strided_tables_are_written() -> None:
     query, target = draw(1, 40), draw(2, 30)
-    entry = border_of(LINEAR, 40, 30, np.int64)
-    h, *_ = by_the_loop(LINEAR, query, target, entry, np.int64)
+    carry_in = border_of(LINEAR, 40, 30, np.int64)
+    h, *_ = by_the_loop(LINEAR, query, target, carry_in, np.int64)
     whole = np.full((80, 70), -7, np.int64).view(DeviceArray)
     for part in (whole[::2, 5:35], whole[40:, ::2][:, :30], whole[:60, :40].T[:, 10:40]):
         whole[...] = -7
-        tile.determine_alignment(LINEAR, (query, target), entry, (0, 0), np.int64, part)
+        tile.determine_alignment(LINEAR, (query, target), carry_in, (0, 0), np.int64, part)
         np.testing.assert_array_equal(part, h[1:, 1:])
         assert (whole == -7).sum() == whole.size - part.size
 

@@ -11,8 +11,7 @@ import pytest
 import test_cuda_compilation as kernels
 
 from mgrec.engines.cuda.device import Device
-from mgrec.grids.alignment.cuda.choice import cut_of
-from mgrec.grids.alignment.cuda.layout import AlignmentLayout
+from mgrec.grids.alignment.cuda.layout import AlignmentLayout, choose_launch
 from mgrec.grids.alignment.cuda.program import print_pairs, print_tile
 
 nvrtc = kernels.nvrtc
@@ -53,8 +52,8 @@ def test_tiles_compile(nvrtc: ctypes.CDLL, kind: Any, architecture: int) -> None
     device = Device(architecture, 132, SHARED_BYTES[architecture])
     for mode, written in (("local", None), ("global", np.dtype("i4"))):
         layout = described(kind) | {"mode": mode, "written": written}
-        cut = cut_of(SHAPES[1], device, kinds=24, **layout)
-        kernels.compile_text(nvrtc, print_tile(cut.layout, cut.per_processor), architecture)
+        launch = choose_launch(SHAPES[1], device, letters=24, **layout)
+        kernels.compile_text(nvrtc, print_tile(launch.layout, launch.per_processor), architecture)
         if (kind, architecture) == (KINDS[0], 90):
             break
 
@@ -69,12 +68,15 @@ def test_pairs_compile(nvrtc: ctypes.CDLL, kind: Any, architecture: int) -> None
 
 
 @pytest.mark.parametrize("architecture", kernels.ARCHITECTURES)
-def test_cuts_fit_the_device(architecture: int) -> None:
+def test_launches_fit_the_device(architecture: int) -> None:
     device = Device(architecture, 132, SHARED_BYTES[architecture])
-    for kind, shape, kinds in product(KINDS, SHAPES, (4, 64)):
+    for kind, shape, letters in product(KINDS, SHAPES, (4, 64)):
         for written in (None, np.dtype("i8")):
             layout = described(kind) | {"mode": "local", "written": written}
-            cut = cut_of(shape, device, kinds=kinds, **layout)
-            assert cut.per_processor * (cut.shared_bytes + 20 * 1024) <= device.shared_bytes + 1024
-            assert 1 <= cut.blocks <= cut.bands
-            assert cut.bands * cut.layout.strips >= cut.strips
+            launch = choose_launch(shape, device, letters=letters, **layout)
+            assert (
+                launch.per_processor * (launch.shared_bytes + 20 * 1024)
+                <= device.shared_bytes + 1024
+            )
+            assert 1 <= launch.blocks <= launch.bands
+            assert launch.bands * launch.layout.strips >= launch.strips

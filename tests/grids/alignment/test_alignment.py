@@ -1,4 +1,4 @@
-"""The best of two parts of a grid: its ties and its laws."""
+"""The best cell of two parts of a grid: its ties and its laws."""
 
 from itertools import permutations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mgrec.grids.alignment.tiles import Best, better
+from mgrec.grids.alignment.tiles import Best, best_cell
 
 FOUND = st.builds(Best, st.integers(1, 3), st.integers(0, 3), st.integers(0, 3))
 BESTS = st.just(Best()) | FOUND
@@ -24,20 +24,21 @@ BESTS = st.just(Best()) | FOUND
 )
 def test_score_then_target_then_query_decide(ranked):
     for first, second in permutations(ranked):
-        assert better(first, second) == ranked[0]
+        assert best_cell(first, second) == ranked[0]
 
 
 @given(BESTS, BESTS, BESTS)
-def test_better_is_associative(a, b, c):
-    assert better(a, better(b, c)) == better(better(a, b), c)
+def test_best_cell_is_associative(a, b, c):
+    assert best_cell(a, best_cell(b, c)) == best_cell(best_cell(a, b), c)
 
 
 @given(BESTS, BESTS)
-def test_better_is_commutative(a, b):
-    assert better(a, b) == better(b, a)
+def test_best_cell_is_commutative(a, b):
+    assert best_cell(a, b) == best_cell(b, a)
 
 
 @given(BESTS)
-def test_better_is_idempotent_and_has_an_identity(a):
-    assert better(a, a) == a
-    assert better(a, Best()) == a
+def test_best_cell_is_idempotent_and_has_an_identity(a):
+    assert best_cell(a, a) == a
+    assert best_cell(a, Best()) == best_cell(None, a) == a
+    assert best_cell(None) is None

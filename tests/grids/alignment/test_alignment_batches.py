@@ -107,7 +107,13 @@ def test_lists_of_numbers_are_one_sequence():
             ValueError,
             "lists of the same length, one pair each; got 2 and 1",
         ),
-        (["A"], ["A"], "matrix", ValueError, "output must be 'score' or 'alignment' of many pairs"),
+        (
+            ["A"],
+            ["A"],
+            "matrix",
+            ValueError,
+            "output must be 'score' or 'alignment' for many pairs",
+        ),
         (
             [np.ones(3)],
             ["A"],
@@ -120,7 +126,7 @@ def test_lists_of_numbers_are_one_sequence():
             "A",
             "score",
             TypeError,
-            "query must be of sequences in memory",
+            "query must be in memory",
         ),
     ],
 )

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 from mgrec.engines.cpu.simd.arithmetic import REGISTER
-from mgrec.grids.alignment.cpu import grid
-from mgrec.grids.alignment.cpu.numbers import numbers_for
+from mgrec.grids.alignment.cpu import tile
+from mgrec.grids.alignment.cpu.encoding import encodings_for
 from mgrec.grids.alignment.cpu.tile import determine_tile
 from mgrec.grids.alignment.scoring import Scoring
-from mgrec.grids.alignment.tiles import Best, Edges, Entry, better
-from mgrec.grids.alignment.tiling import Tiling
+from mgrec.grids.alignment.tiles import Best, Edges, IncomingEdges, Tiling, best_cell
 
 # The tests of the public functions run the same kernels.
 pytestmark = pytest.mark.extended
@@ -63,32 +62,34 @@ def draw(generator, n, m, kinds=3):
     return [generator.integers(0, kinds, size).astype(np.uint8) for size in (n, m)]
 
 
-def draw_entry(generator, n, m, dtype, scoring):
+def draw_carry_in(generator, n, m, dtype, scoring):
     """Edges such as other tiles could have."""
     unit = scoring.highest
     above, left = ((generator.integers(0, 6, s) * unit).astype(dtype) for s in (m + 1, n))
     if not scoring.is_affine:
-        return Entry(above, left)
+        return IncomingEdges(above, left)
     late = [(generator.integers(0, 2, s) * unit / 2).astype(dtype) for s in (m, n)]
-    return Entry(above, left, above[1:] + dtype.type(scoring.gap) + late[0], left - late[1])
+    return IncomingEdges(above, left, above[1:] + dtype.type(scoring.gap) + late[0], left - late[1])
 
 
 def no_carry_in(n, m, dtype, scoring):
     above, left = np.zeros(m + 1, dtype), np.zeros(n, dtype)
     gap = dtype.type(scoring.gap)
     return (
-        Entry(above, left, above[1:] + gap, left + gap) if scoring.is_affine else Entry(above, left)
+        IncomingEdges(above, left, above[1:] + gap, left + gap)
+        if scoring.is_affine
+        else IncomingEdges(above, left)
     )
 
 
-def loop(scoring, sequences, entry, origin, dtype, table=None):
+def loop(scoring, sequences, carry_in, origin, dtype, table=None):
     """Every cell, one after the other, in NumPy scalars."""
     query, target = sequences
     gap, extend = (dtype.type(score) for score in (scoring.gap, scoring.extend))
     h = np.zeros((query.size + 1, target.size + 1), dtype)
-    h[0], h[1:, 0] = entry.above, entry.left
-    f = np.array(h[0, 1:] + gap if entry.above_gaps is None else entry.above_gaps)
-    e = np.array(entry.left + gap if entry.left_gaps is None else entry.left_gaps)
+    h[0], h[1:, 0] = carry_in.above, carry_in.left
+    f = np.array(h[0, 1:] + gap if carry_in.above_gaps is None else carry_in.above_gaps)
+    e = np.array(carry_in.left + gap if carry_in.left_gaps is None else carry_in.left_gaps)
     best = Best()
     for i in range(query.size):
         for j in range(target.size):
@@ -98,7 +99,7 @@ def loop(scoring, sequences, entry, origin, dtype, table=None):
             h[i + 1, j + 1] = value
             f[j], e[i] = max(value + gap, f[j] + extend), max(value + gap, e[i] + extend)
             if value > 0:
-                best = better(best, Best(value.item(), origin[0] + i, origin[1] + j))
+                best = best_cell(best, Best(value.item(), origin[0] + i, origin[1] + j))
     if table is not None:
         table[...] = h[1:, 1:]
     gaps = (f, e) if scoring.is_affine else (None, None)
@@ -124,8 +125,8 @@ def test_tiles_of_any_size_are_those_of_the_loop(dtype, scoring):
     for n in SIZES:
         m = int(generator.choice([0, 1, 2, 40, 70, 200]))
         sequences = draw(generator, n, m, 2 + m % 3)
-        entry = draw_entry(generator, n, m, dtype, scoring)
-        arguments = scoring, sequences, entry, (1000, 7), dtype
+        carry_in = draw_carry_in(generator, n, m, dtype, scoring)
+        arguments = scoring, sequences, carry_in, (1000, 7), dtype
         assert_same(determine_tile(*arguments), loop(*arguments))
 
 
@@ -133,7 +134,7 @@ def test_tiles_of_any_size_are_those_of_the_loop(dtype, scoring):
 def test_the_table_of_a_tile_is_that_of_the_loop(dtype, scoring):
     generator = np.random.default_rng(1)
     sequences = draw(generator, 133, 90)
-    arguments = scoring, sequences, draw_entry(generator, 133, 90, dtype, scoring), (0, 0), dtype
+    arguments = scoring, sequences, draw_carry_in(generator, 133, 90, dtype, scoring), (0, 0), dtype
     have, want = np.full((133, 90), -77, dtype), np.empty((133, 90), dtype)
     assert_same(determine_tile(*arguments, have), loop(*arguments, want))
     np.testing.assert_array_equal(have, want)
@@ -165,14 +166,16 @@ def test_any_tiles_give_the_whole(dtype, scoring):
     for _ in range(15):
         n, m = generator.integers(0, 200, 2)
         query, target = draw(generator, n, m, generator.integers(2, 5))
-        entry = no_carry_in(n, m, dtype, scoring)
-        whole = determine_tile(scoring, (query, target), entry, (0, 0), dtype)
-        tiling = Tiling(draw_cuts(generator, n), draw_cuts(generator, m), entry)
+        carry_in = no_carry_in(n, m, dtype, scoring)
+        whole = determine_tile(scoring, (query, target), carry_in, (0, 0), dtype)
+        tiling = Tiling(draw_cuts(generator, n), draw_cuts(generator, m), carry_in)
         for i, rows in enumerate(tiling.rows):
             for j, columns in enumerate(tiling.columns):
                 part = query[slice(*rows)], target[slice(*columns)]
                 origin = rows[0], columns[0]
-                tiling.put(i, j, determine_tile(scoring, part, tiling.entry(i, j), origin, dtype))
+                tiling.put(
+                    i, j, determine_tile(scoring, part, tiling.carry_in(i, j), origin, dtype)
+                )
         assert_same(tiling.edges(), whole)
 
 
@@ -181,21 +184,21 @@ def test_any_tiles_give_the_whole(dtype, scoring):
 def test_threads_and_parts_give_the_whole(monkeypatch, mode):
     generator = np.random.default_rng(3)
     scoring, sequences = by_table(-3, -1, mode=mode), draw(generator, 300, 400)
-    arguments = scoring, sequences, draw_entry(generator, 300, 400, INT, scoring), (3, 4), INT
+    arguments = scoring, sequences, draw_carry_in(generator, 300, 400, INT, scoring), (3, 4), INT
     have, want = np.empty((2, 300, 400), INT)
     whole = determine_tile(*arguments, want)
-    monkeypatch.setattr(grid, "_SHARED", 1)
-    monkeypatch.setattr(grid, "_SHARES", (50, 50))
+    monkeypatch.setattr(tile, "_LEAST_CELLS", 1)
+    monkeypatch.setattr(tile, "_LEAST_SIDES", (50, 50))
     monkeypatch.setenv("MGREC_NUM_THREADS", "3")
-    assert_same(grid.determine_alignment(*arguments, have, is_shared=True), whole)
+    assert_same(tile.determine_alignment(*arguments, have, is_threaded=True), whole)
     np.testing.assert_array_equal(have, want)
 
 
 def test_empty_tiles_hand_edges_on():
     scoring, nothing = letters(-1, -1, 2, -1), np.empty(0, np.uint8)
     above, left = np.arange(4), np.arange(10, 15)
-    wide = (nothing, np.ones(3, np.uint8)), Entry(above, left[:0])
-    high = (np.ones(5, np.uint8), nothing), Entry(above[:1], left)
+    wide = (nothing, np.ones(3, np.uint8)), IncomingEdges(above, left[:0])
+    high = (np.ones(5, np.uint8), nothing), IncomingEdges(above[:1], left)
     assert_same(determine_tile(scoring, *wide, (0, 0), INT), Edges(above, left[:0], best=Best()))
     assert_same(determine_tile(scoring, *high, (0, 0), INT), Edges(left[-1:], left, best=Best()))
 
@@ -203,9 +206,9 @@ def test_empty_tiles_hand_edges_on():
 @each_scoring
 def test_nothing_in_common_ends_nowhere(dtype, scoring):
     sequences = np.zeros(100, np.uint8), np.ones(80, np.uint8)
-    entry = no_carry_in(100, 80, dtype, scoring)
-    edges = determine_tile(scoring, sequences, entry, (5, 5), dtype)
-    assert_same(edges, loop(scoring, sequences, entry, (5, 5), dtype))
+    carry_in = no_carry_in(100, 80, dtype, scoring)
+    edges = determine_tile(scoring, sequences, carry_in, (5, 5), dtype)
+    assert_same(edges, loop(scoring, sequences, carry_in, (5, 5), dtype))
     assert edges.best in (None, Best(0, -1, -1))
 
 
@@ -221,8 +224,8 @@ def test_nothing_in_common_ends_nowhere(dtype, scoring):
 )
 def test_scores_pass_the_range_of_narrow_numbers(start):
     same = np.zeros(90, np.uint8)
-    entry = Entry(np.full(91, start), np.full(90, start))
-    edges = determine_tile(letters(-1, -1, 2, -1), (same, same), entry, (0, 0), INT)
+    carry_in = IncomingEdges(np.full(91, start), np.full(90, start))
+    edges = determine_tile(letters(-1, -1, 2, -1), (same, same), carry_in, (0, 0), INT)
     assert edges.best == Best(start + 180, 89, 89)
     assert edges.below[-1] == edges.right[-1] == start + 180
 
@@ -233,10 +236,10 @@ def test_scores_pass_the_range_of_narrow_numbers(start):
 def test_edges_that_are_as_far_apart_as_numbers_reach(bits, spread):
     generator = np.random.default_rng(spread)
     scoring, sequences = letters(-5, -2, 3, -4, "global"), draw(generator, 20, 30)
-    entry = no_carry_in(20, 30, INT, scoring)
+    carry_in = no_carry_in(20, 30, INT, scoring)
     for names in (("above", "above_gaps"), ("left", "left_gaps")):
-        apart = {name: getattr(entry, name) - 2**bits + spread for name in names}
-        far = replace(entry, **apart)
+        apart = {name: getattr(carry_in, name) - 2**bits + spread for name in names}
+        far = replace(carry_in, **apart)
         arguments = scoring, sequences, far, (0, 0), INT
         assert_same(determine_tile(*arguments), loop(*arguments))
 
@@ -258,8 +261,8 @@ def test_edges_that_are_as_far_apart_as_numbers_reach(bits, spread):
     ],
 )
 def test_narrow_numbers_are_used_only_where_they_hold_every_score(start, scoring, kinds):
-    entry = Entry(np.full(91, start), np.full(90, start))
-    found = [8 * each.dtype.itemsize for each in numbers_for(scoring, entry, (90, 90), INT)]
+    carry_in = IncomingEdges(np.full(91, start), np.full(90, start))
+    found = [8 * each.dtype.itemsize for each in encodings_for(scoring, carry_in, (90, 90), INT)]
     assert found == [int(kind) for kind in kinds.split()]
 
 
@@ -287,13 +290,13 @@ def test_operands_may_be_strided_and_read_only_and_are_not_written():
     generator = np.random.default_rng(3)
     dtype, scoring = FEW["int8 affine table"]
     query, target = draw(generator, 140, 100)
-    entry = draw_entry(generator, 140, 100, dtype, scoring)
-    operands = [query[::2], target[::-2], entry.above[::-1][:51], entry.left[::2]]
-    operands += [entry.above_gaps[::2], entry.left_gaps[::-2]]
+    carry_in = draw_carry_in(generator, 140, 100, dtype, scoring)
+    operands = [query[::2], target[::-2], carry_in.above[::-1][:51], carry_in.left[::2]]
+    operands += [carry_in.above_gaps[::2], carry_in.left_gaps[::-2]]
     copies = [operand.copy() for operand in operands]
     for operand in operands:
         operand.setflags(write=False)
-    have = determine_tile(scoring, operands[:2], Entry(*operands[2:]), (0, 0), dtype)
-    assert_same(have, loop(scoring, copies[:2], Entry(*copies[2:]), (0, 0), dtype))
+    have = determine_tile(scoring, operands[:2], IncomingEdges(*operands[2:]), (0, 0), dtype)
+    assert_same(have, loop(scoring, copies[:2], IncomingEdges(*copies[2:]), (0, 0), dtype))
     for operand, copy in zip(operands, copies, strict=True):
         np.testing.assert_array_equal(operand, copy)

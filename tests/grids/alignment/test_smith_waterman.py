@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mgrec
-from mgrec.grids.alignment.api import Alignment
+from mgrec.grids.alignment.results import Alignment
 
 SCORES = {"match": 2, "mismatch": -1, "gap": -1}
 

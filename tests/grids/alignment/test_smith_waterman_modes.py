@@ -1,5 +1,7 @@
 """Affine gaps, matrices and modes of smith_waterman, against other programs."""
 
+import sys
+import zlib
 from itertools import combinations
 
 import dask.array as da
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from sequences import read
 
 import mgrec
+from mgrec.grids.alignment import scoring
 
 MODES = {"local": "sw", "global": "nw", "semi-global": "sg"}
 BLOSUM = {"matrix": "BLOSUM62", "gap": -11, "extend": -1}
@@ -168,6 +171,29 @@ def test_a_matrix_of_biopython():
     assert isinstance(have.score, int)
 
 
+# CRC-32 of the scores that NCBI published, as int64 in the order ARNDCQEGHILKMFPSTWYVBZX*.
+CHECKSUMS = {
+    "BLOSUM45": 0x1DF9D0FF, "BLOSUM50": 0x5531159F, "BLOSUM62": 0x856013A1, "BLOSUM80": 0x4C54DA89,
+    "BLOSUM90": 0x84148315, "PAM30": 0xF9DDC755, "PAM70": 0x9ACAAC9E, "PAM250": 0x6AB681C1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHECKSUMS)
+def test_named_matrices_have_the_scores_of_ncbi(name):
+    pytest.importorskip("Bio")
+    alphabet, scores = scoring._as_matrix(name.lower())
+    assert alphabet.letters == "ARNDCQEGHILKMFPSTWYVBZX*"
+    assert zlib.crc32(np.array(scores, "<i8").tobytes()) == CHECKSUMS[name]
+
+
+def test_named_matrices_need_biopython(monkeypatch):
+    scoring._load_matrix.cache_clear()
+    monkeypatch.setitem(sys.modules, "Bio.Align", None)
+    with pytest.raises(ImportError, match=r"pip install 'mgrec\[align\]'"):
+        mgrec.smith_waterman("W", "W", **BLOSUM)
+    assert mgrec.smith_waterman("W", "W", matrix=("W", [[11]]), gap=-11).score == 11
+
+
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
@@ -178,7 +204,7 @@ def test_a_matrix_of_biopython():
         ({"matrix": ("AB", np.eye(3))}, ValueError, "alphabet of 3 different characters"),
         ({"matrix": ("AA", np.eye(2))}, ValueError, "alphabet of 2 different characters"),
         ({"matrix": [[np.nan]]}, ValueError, "finite scores"),
-        ({"matrix": np.eye(2)}, TypeError, r"matrix must be \(alphabet, numbers\) where query is"),
+        ({"matrix": np.eye(2)}, TypeError, r"matrix must be \(alphabet, numbers\) if query is"),
         (
             {"matrix": ("AC", np.eye(2))},
             ValueError,

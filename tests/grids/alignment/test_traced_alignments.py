@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from sequences import read
 
 import mgrec
-from mgrec.grids.alignment import traced
-from mgrec.grids.alignment.path import Traced
+from mgrec.grids.alignment import traceback
+from mgrec.grids.alignment.traceback import ScoredTile
 
 MODES = ["local", "global", "semi-global"]
 each_mode = pytest.mark.parametrize("mode", MODES)
@@ -50,9 +50,9 @@ def ends_are_those_of(mode, found, query, target):
 @pytest.fixture(params=[1 << 18, 60], ids=["whole", "cut"])
 def largest_tile(request, monkeypatch):
     """Of alignments that are found in one table, and of those that are cut again and again."""
-    monkeypatch.setattr(traced, "WHOLE", request.param)
+    monkeypatch.setattr(traceback, "LARGEST_TABLE", request.param)
     if request.param < 100:
-        monkeypatch.setattr(traced, "_SIDE", 2)
+        monkeypatch.setattr(traceback, "_SIDE", 2)
 
 
 SCORINGS = [
@@ -217,8 +217,8 @@ def test_alignments_in_memory_do_not_depend_on_their_tiles(mode, scores, monkeyp
         return [mgrec.smith_waterman(*pair, **given) for pair in pairs]
 
     want = align()
-    monkeypatch.setattr(traced, "WHOLE", 60)
-    monkeypatch.setattr(traced, "_SIDE", 2)
+    monkeypatch.setattr(traceback, "LARGEST_TABLE", 60)
+    monkeypatch.setattr(traceback, "_SIDE", 2)
     assert align() == want
 
 
@@ -246,9 +246,9 @@ def test_real_proteins_in_chunks(mode):
 
 def test_edges_alone_cross_chunks_and_tiles_off_the_path_are_not_repeated(monkeypatch):
     """Of 8 by 8 tiles of 64 by 64: nothing is as large as a tile's table."""
-    largest, walked, walk = [0], [], Traced.walk
+    largest, walked, walk = [0], [], ScoredTile.walk
     monkeypatch.setattr(
-        Traced, "walk", lambda tile, path: walked.append(tile.starts) or walk(tile, path)
+        ScoredTile, "walk", lambda tile, path: walked.append(tile.starts) or walk(tile, path)
     )
     query = np.random.default_rng(0).integers(0, 4, 512, dtype="u1")
     lazy = da.from_array(query, chunks=64)

@@ -1,1 +1,1 @@
-"""Alignments in host memory: which numbers hold them, tiles, grids of tiles and many pairs."""
+"""Alignments in host memory: score encodings, tiles and many pairs."""

@@ -1,4 +1,4 @@
-"""determine for one tile of an alignment, and pairs of sequences, in host memory."""
+"""The phases of alignments in host memory."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from functools import partial
 from ....core.contract.kernels import Kernels, Part
 from ...parts import part_of_host
 from ..scoring import Scoring
-from .grid import determine_alignment
 from .pairs import determine_pairs
+from .tile import determine_alignment
 
-# Of a part, which takes about a millisecond then; a call takes 0.1 at most.
+# A part of so many cells takes about a millisecond; a call costs 0.1 ms at most.
 _CELLS = 1 << 23
 
 
 def kernels(method: str) -> Kernels:
-    """The phases of a tile and of pairs, on all threads by "threads"."""
-    is_shared = method == "threads"
+    """Return the phases of tiles and of pairs, on all threads if the method is "threads"."""
+    is_threaded = method == "threads"
     return Kernels(
-        partial(determine_alignment, is_shared=is_shared),
-        determine_pairs=partial(determine_pairs, is_shared=is_shared),
+        partial(determine_alignment, is_threaded=is_threaded),
+        determine_pairs=partial(determine_pairs, is_threaded=is_threaded),
         part=_part,
     )
 

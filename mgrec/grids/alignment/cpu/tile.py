@@ -1,113 +1,173 @@
-"""One tile in host memory, on one thread."""
+"""One tile in host memory, divided into tiles for threads or for narrow dtypes."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ....engines.cpu.simd.arithmetic import REGISTER
+from ....engines.cpu.threads import run_in_threads, split_range, thread_count
 from ..scoring import Scoring
-from ..tiles import Best, Edges, Entry
-from .antidiagonals.align import align
-from .codes import words_of
-from .numbers import Numbers, numbers_for
-from .striped.tile import may_stripe, run_striped
+from ..tiles import Best, Edges, IncomingEdges, Tiling, ranges
+from .antidiagonals import align
+from .encoding import Encoding, encode_sequences, encodings_for
+from .striped import may_stripe, run_striped
+
+# Cells from which threads pay, least rows and columns of their tiles, and least sides of tiles for
+# narrow dtypes. A tile of 2048 × 4096 takes 0.4 ms for its cells and 0.1 ms besides.
+_LEAST_CELLS, _LEAST_SIDES, _SIDE = 1 << 25, (2048, 4096), 512
+# Scores of a tile in int16 differ by less than this.
+_INT16_RANGE = 60_000
 
 Pair = tuple[np.ndarray, np.ndarray]
 
 
-def determine_tile(
-    scoring: Scoring,
-    sequences: Pair,
-    entry: Entry,
-    origin: tuple[int, int],
-    dtype: np.dtype[Any],
-    table: np.ndarray | None = None,
-) -> Edges:
-    """The edges of a tile and its best score, from the edges of its neighbours.
+def determine_alignment(
+    scoring: Scoring, sequences: Pair, carry_in: IncomingEdges, origin: tuple[int, int],
+    dtype: Any, table: np.ndarray | None = None, is_threaded: bool = False,
+) -> Edges:  # fmt: skip
+    """Determine a tile, on all threads if it is large and `is_threaded`."""
+    shape = sequences[0].size, sequences[1].size
+    threads = thread_count() if is_threaded and shape[0] * shape[1] >= _LEAST_CELLS else 1
+    rows, columns = _part_counts(scoring, shape, threads, np.dtype(dtype))
+    determine = partial(_determine_part, scoring, sequences, origin, np.dtype(dtype), table)
+    tiling = Tiling(ranges(shape[0], rows), ranges(shape[1], columns), carry_in)
+    for diagonal in range(rows + columns - 1):
+        first, stop = max(0, diagonal - columns + 1), min(rows, diagonal + 1)
+        indices = [(row, diagonal - row) for row in range(first, stop)]
+        calls = [
+            partial(_determine_parts, determine, tiling, indices[start:end])
+            for start, end in split_range(len(indices), threads)
+        ]
+        for results in run_in_threads(calls):
+            for (row, column), edges in results:
+                tiling.put(row, column, edges)
+    return tiling.edges()
 
-    As of :mod:`mgrec.grids.alignment`. O(n·m) operations, O(n + m) memory and as
-    much again for each letter of a scoring by a table. Every cell is computed alike wherever the
-    grid is cut: results of floating-point scores are the same to the last bit. int64 scores past
-    its range wrap around.
+
+def _part_counts(
+    scoring: Scoring, shape: tuple[int, int], threads: int, dtype: np.dtype[Any]
+) -> tuple[int, int]:
+    """Return the numbers of parts down and to the right."""
+    least = (1, 1)
+    if not scoring.is_local and dtype.kind == "i":
+        side = int(_INT16_RANGE // max(scoring.highest - 2 * scoring.extend, 1))
+        if side >= _SIDE:
+            least = -(-shape[0] // side), -(-shape[1] // side)
+    if threads == 1:
+        return max(least[0], 1), max(least[1], 1)
+    # More rows than columns: each column of tiles computes the profile of the query again.
+    wanted = 8 * threads, 4 * threads
+    rows, columns = (
+        max(few, min(many, size // side), 1)
+        for few, many, size, side in zip(least, wanted, shape, _LEAST_SIDES, strict=True)
+    )
+    return rows, columns
+
+
+def _determine_parts(determine: Any, tiling: Tiling, indices: list[tuple[int, int]]) -> list[Any]:
+    return [(index, determine(tiling, index)) for index in indices]
+
+
+def _determine_part(
+    scoring: Scoring, sequences: Pair, origin: tuple[int, int], dtype: np.dtype[Any],
+    table: np.ndarray | None, tiling: Tiling, index: tuple[int, int],
+) -> Edges:  # fmt: skip
+    rows, columns = slice(*tiling.rows[index[0]]), slice(*tiling.columns[index[1]])
+    view = None if table is None else table[rows, columns]
+    # Kernels are compiled for contiguous tables only.
+    part = view if view is None or view.flags.c_contiguous else np.empty(view.shape, dtype)
+    edges = determine_tile(
+        scoring,
+        (sequences[0][rows], sequences[1][columns]),
+        tiling.carry_in(*index),
+        (origin[0] + rows.start, origin[1] + columns.start),
+        dtype,
+        part,
+    )
+    if view is not None and view is not part:
+        view[...] = part
+    return edges
+
+
+def determine_tile(
+    scoring: Scoring, sequences: Pair, carry_in: IncomingEdges, origin: tuple[int, int],
+    dtype: np.dtype[Any], table: np.ndarray | None = None,
+) -> Edges:  # fmt: skip
+    """Return the edges and the best cell of a tile, on one thread; see :mod:`..alignment`.
+
+    O(n·m) operations and O(n + m) memory, and as much again for each letter of a table. The same
+    operations compute a cell for any tiles: floating-point scores have the same bits. int64
+    scores outside its range wrap around.
     """
     query, target = sequences
     if query.size == 0 or target.size == 0:
-        return _handed_on(scoring, entry, (query.size, target.size), dtype)
-    shape = query.size, target.size
-    for numbers in numbers_for(scoring, entry, shape, dtype):
-        edges = _determine(scoring, numbers, sequences, entry, origin, dtype, table)
+        return _edges_of_empty(scoring, carry_in, query.size, dtype)
+    for encoding in encodings_for(scoring, carry_in, (query.size, target.size), dtype):
+        edges = _determine(scoring, encoding, sequences, carry_in, origin, dtype, table)
         if edges is not None:
             return edges
-    raise AssertionError("the last numbers hold every score")
+    raise AssertionError("the last encoding must represent every score")
 
 
-def _handed_on(scoring: Scoring, entry: Entry, shape: tuple[int, int], dtype: Any) -> Edges:
-    below = entry.left[-1:] if shape[0] else entry.above
-    arrays = below, entry.left, entry.above_gaps, entry.left_gaps
-    own: list[Any] = [None if array is None else np.array(array, dtype) for array in arrays]
-    return Edges(*own, best=Best() if scoring.is_local else None)  # type: ignore[misc]
+def _edges_of_empty(scoring: Scoring, carry_in: IncomingEdges, n: int, dtype: Any) -> Edges:
+    below = carry_in.left[-1:] if n else carry_in.above
+    arrays = below, carry_in.left, carry_in.above_gaps, carry_in.left_gaps
+    edges: list[Any] = [None if array is None else np.array(array, dtype) for array in arrays]
+    return Edges(*edges, best=Best() if scoring.is_local else None)  # type: ignore[misc]
 
 
 def _determine(
-    scoring: Scoring,
-    numbers: Numbers,
-    sequences: Pair,
-    entry: Entry,
-    origin: tuple[int, int],
-    dtype: np.dtype[Any],
-    table: np.ndarray | None,
-) -> Edges | None:
-    """The same in these numbers; None if they do not hold it."""
-    found: Any = None
-    if may_stripe(scoring, numbers, sequences[0].size, table is not None):
-        found = run_striped(scoring, numbers, sequences, entry)
-    if found is None:
-        found = _run_strips(scoring, numbers, sequences, entry, dtype, table)
-    if found is None:
+    scoring: Scoring, encoding: Encoding, sequences: Pair, carry_in: IncomingEdges,
+    origin: tuple[int, int], dtype: np.dtype[Any], table: np.ndarray | None,
+) -> Edges | None:  # fmt: skip
+    """Return the edges of a tile by scores of this encoding; None if they saturate."""
+    result: Any = None
+    if may_stripe(scoring, encoding, sequences[0].size, table is not None):
+        result = run_striped(scoring, encoding, sequences, carry_in)
+    if result is None:
+        result = _run_strips(scoring, encoding, sequences, carry_in, dtype, table)
+    if result is None:
         return None
-    (score, row, column), edges = found
-    if scoring.is_local and score == numbers.ceiling and numbers.dtype.itemsize < 4:
+    (score, row, column), edges = result
+    if scoring.is_local and score == encoding.ceiling and encoding.dtype.itemsize < 4:
         return None
     best = None
     if scoring.is_local:
-        score = dtype.type(score + dtype.type(numbers.base)).item()
+        score = dtype.type(score + dtype.type(encoding.base)).item()
         best = Best(score, origin[0] + row, origin[1] + column) if score > 0 else Best()
     below, below_gaps, right, right_gaps = (
-        None if edge is None else numbers.told(edge, dtype) for edge in edges
+        None if edge is None else encoding.decode(edge, dtype) for edge in edges
     )
     return Edges(below, right, below_gaps, right_gaps, best)
 
 
 def _run_strips(
-    scoring: Scoring,
-    numbers: Numbers,
-    sequences: Pair,
-    entry: Entry,
-    dtype: np.dtype[Any],
-    table: np.ndarray | None,
-) -> Any:
-    """Along antidiagonals: the best score and its place, and H and F below, H and E to the right.
+    scoring: Scoring, encoding: Encoding, sequences: Pair, carry_in: IncomingEdges,
+    dtype: np.dtype[Any], table: np.ndarray | None,
+) -> Any:  # fmt: skip
+    """Return the best score with its row and column, and H and F below, H and E to the right.
 
-    None where there are more letters than such numbers.
+    None if there are more letters than integers of the encoding.
     """
     n, m = (sequence.size for sequence in sequences)
-    lanes = REGISTER // numbers.dtype.itemsize
-    words = words_of(scoring, sequences, numbers.dtype)
-    if words is None:
+    lanes = REGISTER // encoding.dtype.itemsize
+    encoded = encode_sequences(scoring, sequences, encoding.dtype)
+    if encoded is None:
         return None
-    (query, target), scores, judge = words
-    edge, left = numbers.stored(entry.above, m + 1 + lanes), numbers.stored(entry.left, n)
+    (query, target), letter_scores, lookup = encoded
+    edge, left = encoding.encode(carry_in.above, m + 1 + lanes), encoding.encode(carry_in.left, n)
     edge_gaps: Any = None
     left_gaps: Any = None
     if scoring.is_affine:
-        edge_gaps = numbers.stored(entry.above_gaps, m + lanes)
-        left_gaps = numbers.stored(entry.left_gaps, n)
+        edge_gaps = encoding.encode(carry_in.above_gaps, m + lanes)
+        left_gaps = encoding.encode(carry_in.left_gaps, n)
     best = align(
-        query, target, edge, edge_gaps, left, left_gaps, numbers.of(scoring), scores, judge,
-        np.empty((0, 0), dtype) if table is None else table, dtype.type(numbers.base), m,
-        scoring.is_local,
+        query, target, edge, edge_gaps, left, left_gaps, encoding.parameters(scoring),
+        letter_scores, lookup, np.empty((0, 0), dtype) if table is None else table,
+        dtype.type(encoding.base), m, scoring.is_local,
     )  # fmt: skip
     below_gaps = edge_gaps[:m] if scoring.is_affine else None
     return best, (edge[: m + 1], below_gaps, left, left_gaps)

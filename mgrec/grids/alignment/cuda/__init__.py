@@ -1,1 +1,1 @@
-"""Alignments of sequences on a GPU: one tile by all of it, or many pairs by a warp each."""
+"""Alignments on a GPU: all blocks compute one tile, or each warp aligns one of many pairs."""

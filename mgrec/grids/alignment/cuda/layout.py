@@ -1,46 +1,62 @@
-"""How the rows of an alignment are shared by the lanes of a GPU."""
+"""The layout of an alignment on a GPU: rows of lanes and strips, and bands of a launch."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import product
 from typing import Any
 
 import numpy as np
 
+from ....engines.cuda.device import Device
 from ....engines.cuda.tracing.cpp import ctype
 
 LANES = 32
 _SOURCES = ("EQUAL", "BYTES", "TABLE")
 
+_ROWS = (2, 4, 6, 8, 12, 16)
+# Strips of a block: a warp for each scheduler of a multiprocessor, or one if memory is short.
+_STRIPS = (4, 1)
+# Most blocks of a multiprocessor.
+_MOST_BLOCKS = 4
+# For each number of columns in a step: cycles of latency of a column, and of each row more; and
+# the factor by which a strip is further behind the strip above than its lag in columns.
+_LATENCIES = {1: (150.0, 8.0, 1.0), 4: (96.0, 9.6, 2.0)}
+# The same if H is written.
+_LATENCIES_WRITTEN = {1: (200.0, 32.0, 1.0)}
+# Cycles that a scheduler is busy with a column, and with each row more.
+_STEP, _STEP_PER_ROW = 24, 6
+# Columns by which a block is behind the block above, in addition to the lag of its strips.
+_BLOCK_LAG = 32
+# Most shared memory that a kernel declares itself, in bytes.
+_DECLARED = 20 * 1024
+
 
 @dataclass(frozen=True, kw_only=True)
 class AlignmentLayout:
-    """Constants that the kernels are compiled with: results do not depend on them.
+    """Constants that the kernels are compiled with; results do not depend on them.
 
     Attributes
     ----------
     letter, score, dtype : numpy.dtype
-        Of the sequences, of H in registers, and of H where it is handed on.
+        Dtypes of the sequences, of H in registers, and of H in the edges.
     written : numpy.dtype, optional
-        Of the table that all of H is written to.
+        Dtype of the table to which H is written.
     source : {"EQUAL", "BYTES", "TABLE"}
-        What two letters score: whether they are equal, bytes of a profile in shared memory,
+        Source of the score of two letters: a comparison, bytes of a profile in shared memory,
         or a table in device memory.
-    mode : {"local", "global", "semi-global"}
-    is_affine : bool
-    rows : int
-        Of a lane; 32 times as many make a strip.
-    strips : int
-        Warps of a block, a strip each.
-    wide : int
-        Columns of a step, so that a lane waits less often for the lane before it.
-    columns : int
-        That a strip goes forward at once, a round; of the table, a line of memory.
-    at_once : int
-        Neighbours of the table that a lane writes at once.
+    rows, strips : int
+        Rows of a lane, of which 32 make a strip; strips of a block, one for each warp.
+    step_columns, columns : int
+        Columns of a step, in which a lane waits once for the lane before it; columns of a round,
+        between which the warps of a block synchronize, and of a line of memory of the table.
+    store_size : int
+        Adjacent numbers of the table that a lane writes at once.
     is_chain_short : bool
-        A row's score comes from that of the row above by one instruction, where otherwise two
-        share one of the additions with the next column: fewer instructions, but a longer wait.
+        Whether one instruction leads from the score of a row to that of the next row. Otherwise
+        two share an addition with the next column: fewer instructions, but a longer latency.
     """
 
     letter: np.dtype[Any]
@@ -51,10 +67,10 @@ class AlignmentLayout:
     is_affine: bool
     rows: int
     strips: int = 4
-    wide: int = 1
+    step_columns: int = 1
     columns: int = 16
     written: np.dtype[Any] | None = None
-    at_once: int = 1
+    store_size: int = 1
     is_chain_short: bool = True
 
     @property
@@ -71,33 +87,34 @@ class AlignmentLayout:
 
     @property
     def lag(self) -> int:
-        """Columns that a strip is behind the one above it in a block."""
-        return self.columns + LANES * self.wide
+        """Columns by which a strip is behind the strip above it in a block."""
+        return self.columns + LANES * self.step_columns
 
     @property
-    def numbers(self) -> int:
-        """Words of 64 bits that a column of a strip's last row takes."""
+    def column_words(self) -> int:
+        """Words of 64 bits for one column of a strip's last row."""
         return (1 + self.is_affine) * (self.score.itemsize // 4)
 
-    def profile_bytes(self, kinds: int) -> int:
-        """Shared memory of one strip's profile over so many letters."""
+    def profile_bytes(self, letters: int) -> int:
+        """Return the shared memory of one strip's profile over so many letters."""
         if self.source != "BYTES":
             return 0
         packs = -(-self.rows // 4)
         words = packs if packs <= 2 else -(-packs // 4) * 4
-        return kinds * LANES * words * 4
+        return letters * LANES * words * 4
 
     @property
     def staged_bytes(self) -> int:
-        """Shared memory in which a strip's scores wait to be written."""
+        """Shared memory of one strip's scores before they are written."""
         if not self.has_matrix:
             return 0
-        pitch = 3 * self.columns + (1 if self.wide % 2 == 0 else 2)
+        pitch = 3 * self.columns + (1 if self.step_columns % 2 == 0 else 2)
         return self.strip_rows * pitch * self.score.itemsize
 
     def print(self) -> str:
+        """Return the constants and types in C++."""
         numbers = {
-            "R": self.rows, "K": self.wide, "C": self.columns, "N": self.at_once,
+            "R": self.rows, "K": self.step_columns, "C": self.columns, "N": self.store_size,
             "SOURCE": _SOURCES.index(self.source),
         }  # fmt: skip
         flags = {
@@ -107,10 +124,89 @@ class AlignmentLayout:
         lines = [f"constexpr int {name} = {value};" for name, value in numbers.items()]
         lines += [f"constexpr bool {name} = {str(value).lower()};" for name, value in flags.items()]
         types = {
-            "X": self.letter,
-            "T": self.score,
-            "B": self.dtype,
-            "M": self.written or self.dtype,
-        }
+            "X": self.letter, "T": self.score, "B": self.dtype, "M": self.written or self.dtype,
+        }  # fmt: skip
         lines += [f"typedef {ctype(dtype)} {name};" for name, dtype in types.items()]
         return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True)
+class TileLaunch:
+    """The launch of one tile of rows × columns, in bands of strips.
+
+    Attributes
+    ----------
+    blocks, per_processor : int
+        Blocks of the launch; concurrent blocks of a multiprocessor.
+    shared_bytes : int
+        Dynamic shared memory of a block.
+    skip : int
+        Padding rows before the first row, so that the last row is the last one of a lane.
+    """
+
+    layout: AlignmentLayout
+    shape: tuple[int, int]
+    blocks: int
+    per_processor: int
+    shared_bytes: int
+    skip: int = 0
+
+    @property
+    def bands(self) -> int:
+        return -(-self.strips // self.layout.strips)
+
+    @property
+    def strips(self) -> int:
+        return -(-(self.shape[0] + self.skip) // self.layout.strip_rows)
+
+    @property
+    def words(self) -> int:
+        """Words of 64 bits: a counter of bands, and a row that passes from band to band."""
+        return 1 + (self.bands > 1) * self.shape[1] * self.layout.column_words
+
+    @property
+    def cycles(self) -> float:
+        """Estimated duration."""
+        layout, columns = self.layout, self.shape[1]
+        processors = self.blocks / self.per_processor
+        # A scheduler has a quarter of the strips of a multiprocessor.
+        strips = min(self.per_processor, max(1.0, self.bands / processors)) * layout.strips
+        occupancy = max(1.0, strips / 4)
+        latency, latency_per_row, factor = _latencies(layout)[layout.step_columns]
+        step = max(
+            latency + latency_per_row * layout.rows,
+            occupancy * (_STEP + _STEP_PER_ROW * layout.rows),
+        )
+        lag = factor * (layout.lag * layout.strips + _BLOCK_LAG)
+        waves = -(-self.bands // self.blocks)
+        last = self.bands - (waves - 1) * self.blocks
+        return step * max(waves * columns + lag * last, columns + lag * self.bands)
+
+
+def _latencies(layout: AlignmentLayout) -> dict[int, tuple[float, float, float]]:
+    return _LATENCIES_WRITTEN if layout.has_matrix else _LATENCIES
+
+
+@lru_cache(maxsize=1024)
+def choose_launch(
+    shape: tuple[int, int], device: Device, *, letters: int, **layout: Any
+) -> TileLaunch:
+    """Return the launch of a tile with the shortest estimated duration.
+
+    `letters`: size of the alphabet; `layout`: attributes of the layout that the call determines.
+    """
+    base = AlignmentLayout(rows=0, **layout)
+    return min(_launches(base, shape, device, letters), key=lambda launch: launch.cycles)
+
+
+def _launches(
+    base: AlignmentLayout, shape: tuple[int, int], device: Device, letters: int
+) -> Iterator[TileLaunch]:
+    for rows, strips, step_columns in product(_ROWS, _STRIPS, _latencies(base)):
+        layout = replace(base, rows=rows, strips=strips, step_columns=step_columns)
+        shared = strips * (layout.profile_bytes(letters) + layout.staged_bytes)
+        most = (device.shared_bytes + 1024) // (shared + _DECLARED + 1024)
+        for per_processor in range(1, min(_MOST_BLOCKS, most) + 1):
+            bands = -(-shape[0] // (strips * layout.strip_rows))
+            blocks = min(bands, per_processor * device.multiprocessors)
+            yield TileLaunch(layout, shape, blocks, per_processor, shared)

@@ -1,12 +1,12 @@
-// What two letters score: equal or not (EQUAL), from bytes of a profile (BYTES), or from a table.
+// The score of two letters: by comparison (EQUAL), from the bytes of a profile (BYTES), or a table.
 //
-// A profile has, for every letter of the target, the scores of a lane's rows, four in a word: a
-// dot product with one of its bytes adds a score to H without unpacking it.
+// A profile has the scores of a lane's rows for each letter of the target, four in a word. A dot
+// product with one byte adds a score to H without unpacking it.
 #pragma once
 #include "grids/cuda/words.cuh"
 
 enum { EQUAL, BYTES, TABLE };
-constexpr int SPAN = C * (W + 3) + 32 * K * W;  // columns beside which a block's lanes are at once
+constexpr int SPAN = C * (W + 3) + 32 * K * W;  // columns of all lanes of a block at one time
 constexpr int LETTERS = SPAN <= 128 ? 128 : SPAN <= 256 ? 256 : SPAN <= 512 ? 512 : 1024;
 constexpr int PACKS = (R + 3) / 4;
 constexpr int WORDS = PACKS > 2 ? (PACKS + 3) / 4 * 4 : PACKS;  // words of 4, 8 or 16 bytes
@@ -15,10 +15,10 @@ template <int LETTER_BYTES> struct code_of { typedef int type; };
 template <> struct code_of<8> { typedef long long type; };
 typedef typename code_of<sizeof(X)>::type Code;
 
-// `beside` is `gap` once more: two additions that a compiler does not take for one.
+// `beside` equals `gap`, but the compiler does not merge the two additions.
 struct Scores { T gap, extend, beside, match, mismatch; };
 
-// score(a, b) of query code a and target code b is in row a, column b.
+// The score of query code a and target code b is in row a, column b.
 struct Alphabet {
   const signed char* bytes;
   const T* table;
@@ -28,21 +28,21 @@ struct Alphabet {
 template <int COUNT> struct alignas(COUNT > 4 ? 16 : COUNT * 4) Words { unsigned word[COUNT]; };
 typedef Words<WORDS> Profile;
 
-// Profiles, and what else a kernel lets its launch size.
+// Profiles, and other memory whose size the launch sets.
 extern __shared__ __align__(16) unsigned char shared_bytes[];
 
 DEVICE inline int lane() { return threadIdx.x % 32; }
 DEVICE inline int warp() { return threadIdx.x / 32; }
-// Of the block's strips: where others write its scores, two warps have one.
+// The warp's strip in the block; if other warps write the scores, two warps share a strip.
 DEVICE inline int strip_of_warp() { return warp() % W; }
 
-// Letters of a target as a warp looks for their scores: those of a profile are that many bytes on.
+// A letter of the target as an index of its scores: a byte offset in a profile.
 DEVICE inline Code as_code(X letter) {
   return SOURCE == BYTES ? Code(letter) * Code(32 * sizeof(Profile)) : Code(letter);
 }
 
-// The letters of the columns beside which the lanes are, by column modulo LETTERS. The first C are
-// there twice, so that the next C columns of a lane follow each other in memory.
+// The letters of the columns of all lanes, by column modulo LETTERS. The first C are stored twice, so
+// that the next C columns of a lane are contiguous.
 struct alignas(16) Codes {
   Code of[LETTERS + C];
   DEVICE void put(int column, Code code) {
@@ -55,17 +55,17 @@ struct alignas(16) Codes {
     for (int k = thread; k < LETTERS + C; k += threads) of[k] = Code(0);
   }
 };
-// Of the columns of a step, read at once.
+// The codes of the columns of a step, read by one load.
 struct alignas(K * sizeof(Code) > 16 ? 16 : K * sizeof(Code)) StepCodes { Code of[K]; };
 
-// Which rows of a strip a lane has.
+// The rows of a lane.
 struct Place {
-  int row, rows;        // the first, and how many until the end of the sequence
-  int last_lane, last;  // where the last row is that anybody asks for
+  int row, rows;        // the first row, and the number of rows within the sequence
+  int last_lane, last;  // lane and index of the last row within the sequence
   DEVICE bool has(int r) const { return r < rows && row + r >= 0; }
 };
 
-// What a lane's rows score beside every letter of a target.
+// Write the scores of a lane's rows with each letter of the target.
 DEVICE inline void fill(Profile* profile, const X* query, const Place& at, const Alphabet& alphabet) {
   const int kinds = int(alphabet.kinds);
   int own[R];
@@ -77,7 +77,7 @@ DEVICE inline void fill(Profile* profile, const X* query, const Place& at, const
     for (int w = 0; w < WORDS; ++w) scores.word[w] = 0;
 #pragma unroll
     for (int r = 0; r < R; ++r) {
-      // Rows outside the sequence shall not score more than those within.
+      // Rows outside the sequence must not score more than those within.
       const int score = own[r] < 0 ? -128 : alphabet.bytes[own[r] + letter];
       scores.word[r / 4] |= unsigned(score & 255) << 8 * (r % 4);
     }
@@ -87,7 +87,7 @@ DEVICE inline void fill(Profile* profile, const X* query, const Place& at, const
 
 constexpr int AHEAD = (SOURCE == BYTES ? 2 : 1) * K;
 
-// A lane's rows of the query, and what they score beside the letters of its next step.
+// A lane's rows of the query, and their scores with the letters of its next step.
 struct Letters {
   Code own[SOURCE == BYTES ? 1 : R];
   StepCodes next;
@@ -104,12 +104,12 @@ struct Letters {
       own[SOURCE == BYTES ? 0 : r] = SOURCE == TABLE ? letter * Code(alphabet.kinds) : letter;
     }
   }
-  // Before a lane's first step: letters before the first column are any.
+  // Prepare a lane's first step; letters before the first column are arbitrary.
   DEVICE void start(const Codes& codes) {
     next = *(const StepCodes*)codes.from(-K * lane());
     if (SOURCE == BYTES) look_ahead(*(const StepCodes*)codes.from(K - K * lane()));
   }
-  // `codes` are the letters AHEAD columns on: a profile is read a step before its scores count.
+  // `codes` are the letters AHEAD columns further: a profile is read one step before its use.
   DEVICE void look_ahead(const StepCodes& codes) {
 #pragma unroll
     for (int k = 0; k < K; ++k)
@@ -118,7 +118,7 @@ struct Letters {
   }
 };
 
-// Scores beside one letter.
+// The scores of a lane's rows with one letter.
 struct Beside {
   Code letter;
   Profile scores;

@@ -1,13 +1,13 @@
-// Many pairs of sequences: a warp aligns one after the other, strip by strip.
+// Many pairs of sequences: a warp aligns one pair after the other, strip by strip.
 //
-// What a strip hands on to the one below it is in device memory, a row for every warp. Which warp
-// aligns which pair makes no difference.
+// A strip passes its last row to the strip below through device memory, one row for each warp. The
+// results do not depend on the warp.
 #pragma once
 #include "grids/alignment/cuda/strip.cuh"
 
 enum { IS_LOCAL, IS_GLOBAL, IS_SEMI_GLOBAL };
 
-// Sequences of a side are one behind the other; or it has one, which all are aligned with.
+// The sequences of a side, joined; or one sequence, which is aligned with all of the other side.
 struct Side {
   const X* letters;
   const long long* offsets;
@@ -21,22 +21,22 @@ struct Side {
 struct Pairs {
   Side queries, targets;
   Found* found;
-  T* rows;      // of every warp
-  Unit* taken;  // pairs so far
+  T* rows;      // one for each warp
+  Unit* taken;  // number of pairs taken
   Alphabet alphabet;
-  const int* order;  // which pairs, or null: all
+  const int* order;  // indices of the pairs, or null for all
   long long count, longest, is_profile_shared;
 };
 
 __shared__ Codes codes[WARPS];
 __shared__ Ring rings[WARPS];
 
-// Less than any score.
+// A value below any score.
 DEVICE inline T least() {
   if constexpr (is_real<T>::value) return -infinity<T>();
   else return T(-(1ll << (8 * sizeof(T) - 2)));
 }
-// H before the first character of one sequence and after number `place` of the other.
+// H before the first character of one sequence, and after character `place` of the other.
 DEVICE inline T border(const Scores& s, int place) {
   return MODE != IS_GLOBAL || place < 0 ? T(0) : s.gap + T(place) * s.extend;
 }
@@ -48,8 +48,8 @@ struct Pair {
       : query(all.queries.sequence(number, rows)), target(all.targets.sequence(number, columns)) {}
 };
 
-// A column's letter, and what is above it, on their way from device memory: nothing is made of them
-// before they are needed, since whoever looks at them waits.
+// A column's letter and the cells above it, while they are loaded from device memory. They are used
+// only when they are needed, since the first use waits for the load.
 struct Coming {
   X letter;
   T score, gap;
@@ -68,8 +68,8 @@ struct Coming {
   }
 };
 
-// What becomes of a strip's last row: the next strip reads it, or its best cell may be the end, or
-// nobody asks.
+// Receivers of a strip's last row: the next strip, or the best cell of a semi-global alignment, or
+// none.
 struct ToRow {
   T* row;
   DEVICE void operator()(int, int column, int k, const Strip& strip) const {
@@ -106,7 +106,7 @@ DEVICE inline void enter(Strip& strip, const Pair& pair, const Pairs& all, const
   strip.letters.begin(pair.query, at, all.alphabet, profile);
 }
 
-// What a strip has at hand in a round of columns.
+// The operands of a strip in a round of columns.
 struct Round {
   const Pairs& all;
   const Scores& scores;
@@ -123,7 +123,7 @@ struct Round {
   }
 };
 
-// The strip with rows from `first` on: its best cell, of every lane.
+// Compute the strip whose first row is `first`, and return its best cell in each lane.
 DEVICE inline Best walk_strip(const Pairs& all, const Pair& pair, const Scores& s, T* row, long long first) {
   const Place at = place_of(first, pair.rows);
   const bool is_first = first == 0, is_last = first + ROWS >= pair.rows;
@@ -164,7 +164,7 @@ DEVICE inline Best walk_strip(const Pairs& all, const Pair& pair, const Scores& 
   return strip.best;
 }
 
-// Where one sequence is empty, the other is opposite to a gap.
+// If one sequence is empty, the other one is aligned with a gap.
 DEVICE inline Best without_letters(const Pair& pair, const Scores& s) {
   const int last_row = int(pair.rows) - 1, last_column = int(pair.columns) - 1;
   if (MODE == IS_LOCAL) return {T(0), -1, -1};

@@ -1,4 +1,4 @@
-"""determine for one tile of an alignment, and pairs of sequences, on a GPU."""
+"""The phases of alignments on a GPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .tile import determine_alignment
 
 
 def kernels(method: str) -> Kernels:
-    """The phases of a tile, and of pairs of sequences."""
+    """Return the phases of tiles and of pairs of sequences."""
     return Kernels(determine_alignment, determine_pairs=determine_pairs, part=_part)
 
 

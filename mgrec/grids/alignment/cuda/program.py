@@ -1,12 +1,21 @@
-"""The programs and launches of alignments."""
+"""The programs of alignments on a GPU, their launches, and scores in device memory."""
 
 from __future__ import annotations
 
 from functools import cache, lru_cache
+from typing import Any
+
+import numpy as np
 
 from ....engines.cuda.compilation import kernel_text
 from ....engines.cuda.launches import Launch, PreparedLaunches, RunLaunches, Slot
+from ..scoring import MODES, Scoring, Table
 from .layout import AlignmentLayout
+
+# Gaps in local alignments start at any score below 0 and are extended: twice as low at most.
+_INT32_RANGE = 2**29
+# Letters whose profile fits shared memory.
+_MOST_LETTERS = 64
 
 _TILE = """
 extern "C" __global__ void __launch_bounds__(THREADS, {blocks}) tile_kernel(
@@ -20,44 +29,96 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, {blocks}) pairs_kernel(
   align_pairs(pairs, scores);
 }}
 """
-_MODES = ("local", "global", "semi-global")
 
 
-def _print(layout: AlignmentLayout, more: str, name: str) -> str:
+def _print(layout: AlignmentLayout, constants: str, name: str) -> str:
     text = (
         "\n#define DEVICE __device__\n"
         + kernel_text("engines/cuda/scalar/numeric")
         + layout.print()
-        + more
+        + constants
     )
     return text + kernel_text(f"grids/alignment/cuda/{name}")
 
 
 @cache
 def print_tile(layout: AlignmentLayout, blocks: int) -> str:
-    """The program that aligns one tile, `blocks` of a multiprocessor."""
+    """Return the program that aligns one tile, with `blocks` on a multiprocessor."""
     text = _print(layout, f"constexpr int W = {layout.strips};\n", "tile")
     return text + _TILE.format(blocks=blocks)
 
 
 @cache
 def print_pairs(layout: AlignmentLayout, blocks: int) -> str:
-    """The program that aligns many pairs, each by one of the warps of a block."""
-    numbers = {"W": 1, "WARPS": layout.strips, "MODE": _MODES.index(layout.mode)}
-    more = "".join(f"constexpr int {name} = {value};\n" for name, value in numbers.items())
-    return _print(layout, more, "pairs") + _PAIRS.format(blocks=blocks)
+    """Return the program that aligns many pairs, each by one warp of a block."""
+    numbers = {"W": 1, "WARPS": layout.strips, "MODE": MODES.index(layout.mode)}
+    constants = "".join(f"constexpr int {name} = {value};\n" for name, value in numbers.items())
+    return _print(layout, constants, "pairs") + _PAIRS.format(blocks=blocks)
 
 
 @lru_cache(maxsize=256)
-def prepared_of(
-    kind: str, layout: AlignmentLayout, blocks: int, per_processor: int, shared: int, device: int
+def prepare_launch(
+    name: str, layout: AlignmentLayout, blocks: int, per_processor: int, shared: int, device: int
 ) -> RunLaunches:
-    """What launches a kernel, "tile" or "pairs", on a device; given its struct and its scores.
+    """Return the launch of a kernel, "tile" or "pairs", with its struct and scores as arguments.
 
-    Blocks take what comes next, so that those that wait for others wait for blocks that run.
+    Blocks take the next band or pair from a counter: a block only waits for blocks that run.
     """
-    text = (print_tile if kind == "tile" else print_pairs)(layout, per_processor)
+    text = (print_tile if name == "tile" else print_pairs)(layout, per_processor)
     arguments = Slot(0), Slot(1)
     return PreparedLaunches(
-        Launch(text, f"{kind}_kernel", blocks, layout.threads, arguments, shared)
+        Launch(text, f"{name}_kernel", blocks, layout.threads, arguments, shared)
     )
+
+
+def score_dtype(scoring: Scoring, size: int, largest: Any, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return int32 if it holds every value that a kernel computes, else `dtype`.
+
+    No path through a tile has more cells than `size`, its rows and columns together. `largest`
+    is the largest magnitude of H around the tile.
+    """
+    if dtype.kind == "f":
+        return dtype
+    step = max(abs(number) for number in (scoring.gap, scoring.highest, scoring.lowest))
+    return np.dtype(np.int32) if largest + (size + 2) * step <= _INT32_RANGE else dtype
+
+
+def source_of(scoring: Scoring, score: np.dtype[Any]) -> str:
+    """Return the source of the scores of letters: see :class:`.layout.AlignmentLayout`."""
+    if scoring.table is None:
+        return "EQUAL"
+    is_narrow = score.itemsize == 4 and scoring.lowest >= -128 and scoring.highest <= 127
+    return "BYTES" if is_narrow and len(scoring.table) <= _MOST_LETTERS else "TABLE"
+
+
+@lru_cache(maxsize=256)
+def packed_scores(scoring: Scoring, score: np.dtype[Any]) -> np.ndarray:
+    """Return the scores as one struct, which a kernel takes by value."""
+    numbers = [scoring.gap, scoring.extend, scoring.gap, scoring.match, scoring.mismatch]
+    return np.array(numbers, score).view(f"V{len(numbers) * score.itemsize}")
+
+
+def device_table(scoring: Scoring, score: np.dtype[Any], source: str, device: int) -> Any:
+    """Return the scores of letters on a device, as bytes or in the dtype of scores, or None."""
+    if scoring.table is None:
+        return None
+    dtype = np.dtype(np.int8) if source == "BYTES" else score
+    return _on_device(scoring.table, dtype, device)
+
+
+def table_words(table: Any) -> list[int]:
+    """Return the address of a table of bytes, that of another table, and the number of letters."""
+    if table is None:
+        return [0, 0, 0]
+    addresses = [table.data.ptr, 0] if table.itemsize == 1 else [0, table.data.ptr]
+    return [*addresses, len(table)]
+
+
+@lru_cache(maxsize=32)
+def _on_device(table: Table, dtype: np.dtype[Any], device: int) -> Any:
+    import cupy
+
+    copy = cupy.asarray(np.array(table, dtype))
+    # Any stream may read the copy from now on.
+    cupy.cuda.get_current_stream().synchronize()
+    return copy

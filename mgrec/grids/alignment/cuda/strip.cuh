@@ -1,16 +1,44 @@
 // A strip of 32 * R rows of the query, walked along the target by a warp.
 //
-// A lane has R rows in registers. It is a step of K columns behind the lane before, which tells it H
-// of the row above its own, and F of its first row; lane 0 gets them from a ring. E and F are handed
-// on as those of the column and the row that they enter.
+// A lane has R rows in registers. It is one step of K columns behind the lane before, from which it
+// receives H of the row above and F of its first row; lane 0 reads them from a ring. E and F are
+// stored as those of the next column and the next row.
 #pragma once
-#include "grids/alignment/cuda/best.cuh"
+#include "grids/alignment/cuda/letters.cuh"
+
+template <class N> struct wide_of { typedef long long type; };
+template <> struct wide_of<double> { typedef double type; };
+
+// The best cell as the host reads it.
+struct Found {
+  typename wide_of<T>::type score;
+  long long row, column;
+};
+
+struct Best {
+  T score;
+  int row, column;
+
+  DEVICE void take(const Best& other) {
+    const bool is_first = other.column < column || (other.column == column && other.row < row);
+    if (other.score > score || (other.score == score && is_first)) *this = other;
+  }
+  // Reduce to the best cell of all lanes.
+  DEVICE void reduce() {
+    for (int distance = 16; distance > 0; distance /= 2) {
+      const int from = lane() ^ distance;
+      take({from_lane<false>(score, from), __shfl_sync(ALL, row, from),
+            __shfl_sync(ALL, column, from)});
+    }
+  }
+  DEVICE Found found() const { return {score, row, column}; }
+};
 
 constexpr int ROWS = 32 * R;
 constexpr int RING = 4 * C;              // columns
-constexpr int NUMBERS = AFFINE ? 2 : 1;  // of a column that a row tells of
+constexpr int NUMBERS = AFFINE ? 2 : 1;  // per column of a row: H, and F
 
-// INSIDE: every lane is beside a letter. LAST: what leaves is a row inside a lane.
+// INSIDE: all lanes are at columns of the target. LAST: the last row is not the last one of its lane.
 enum { INSIDE, BORDER, LAST };
 
 // H of a row, and F of the row after it.
@@ -22,12 +50,12 @@ struct Ring {
   }
 };
 
-// Rounds of C columns, until the last lane has told of its last column.
+// Rounds of C columns until the last lane has passed on its last column.
 DEVICE inline int rounds_of(long long columns) { return int((columns + 32 * K + C - 1) / C); }
 
 DEVICE inline T larger(T x, T y) { return x > y ? x : y; }
 
-// Of the strip whose first row is `first`, in a sequence of a length.
+// The place of a lane in the strip whose first row is `first`, in a sequence of a length.
 DEVICE inline Place place_of(long long first, long long length) {
   const long long rest = length - first, own = rest - lane() * R;
   const int count = rest < ROWS ? int(rest) : ROWS;
@@ -38,13 +66,13 @@ struct Strip {
   T h[R], e[AFFINE ? R : 1];  // H, and E of the next column
   T above;                    // H above the first row, one column back
   T bottom[K], gap[K];        // H of the last row, and F of the row after it, in a step's columns
-  T last[K], last_gap[K];     // the same of the last row that anybody asks for
+  T last[K], last_gap[K];     // the same of the last row within the sequence
   Best best;
   T bar;  // what a score must exceed to be recorded
   Letters letters;
 
-  // Number k of a step's columns; returns its largest H. `score` is H of the row above, and `down` F of
-  // the first row.
+  // Compute column k of a step and return its largest H. `score` is H of the row above, `down` is F
+  // of the first row.
   template <int KIND>
   DEVICE T walk(int k, const Beside& beside, T score, T down, const Place& at, const Scores& s,
                 const T* table) {
@@ -59,7 +87,7 @@ struct Strip {
         if (LOCAL) cell = larger(cell, T(0));
         score = larger(cell, down);
         e[r] = larger(e[r] + s.extend, score + s.gap);
-        // From `cell`, since gap <= extend: a shorter chain from row to row.
+        // From `cell`, not `score`, since gap <= extend: a shorter chain from row to row.
         down = larger(down + s.extend, cell + s.gap);
       } else {
         cell = larger(cell, h[r] + (SHORT ? s.beside : s.gap));
@@ -74,13 +102,13 @@ struct Strip {
     gap[k] = down;
     return highest;
   }
-  // Rare: it may take as long as the column itself.
+  // Rare, so that it may take as long as the column itself.
   DEVICE void record(const T (&cells)[R], T highest, int column, const Place& at) {
     int row = R;
 #pragma unroll
     for (int r = R - 1; r >= 0; --r)
       if (cells[r] == highest) row = r;
-    if (at.rows < R) {  // what rows beyond the sequence score does not count
+    if (at.rows < R) {  // rows outside the sequence do not count
       highest = best.score;
 #pragma unroll
       for (int r = 0; r < R; ++r)
@@ -90,8 +118,8 @@ struct Strip {
     best = {highest, at.row + row, column};
     bar = larger(bar, highest);
   }
-  // Lanes need not record what is less than another lane has. Of equal scores the first column
-  // counts, which a later lane may still find.
+  // Lanes need not record scores below those of another lane. They record equal ones: the first
+  // column wins, which a later lane may still find.
   DEVICE void raise_bar() {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
     if constexpr (sizeof(T) == 4) bar = larger(best.score, T(__reduce_max_sync(ALL, int(best.score)) - 1));
@@ -99,8 +127,8 @@ struct Strip {
   }
 };
 
-// What a step has found: columns are looked through for the best cell once all are done, so that
-// one need not wait for another.
+// The columns of a step. They are searched for the best cell after all are computed, so that no
+// column waits for another.
 struct Step {
   T highest[K], before[K][R];  // H of all columns but the last one, which the strip has
   DEVICE void keep(int k, const Strip& strip, T found) {
@@ -123,12 +151,12 @@ struct Step {
   }
 };
 
-// A strip's C columns from `first` on of lane 0. Before every step `leave` is told what the last
-// lane that anybody asks has found in the step before; `keep` is told every column.
+// Compute C columns of a strip, from `first` on in lane 0. `leave` receives the last row's results of
+// the step before, `keep` receives every column.
 template <int KIND, class Leave, class Keep>
 DEVICE inline void advance(Strip& strip, const Ring& in, const Codes& codes, int first, int columns,
                            const Place& at, const Scores& s, const T* table, Leave leave, Keep keep) {
-  // Read by all lanes before they hear of each other: lane 0 would wait twice otherwise.
+  // All lanes read before they exchange values: otherwise lane 0 would wait twice.
   const volatile T* const scores = in.scores + first % RING;
   const volatile T* const gaps = in.gaps + (AFFINE ? first % RING : 0);
   const StepCodes* const letters = (const StepCodes*)codes.from(first + AHEAD - K * lane());

@@ -1,10 +1,167 @@
-// One tile: a block takes bands of W strips, a warp each, in the order in which they come.
+// One tile: blocks take bands of W strips in order, one strip for each warp.
 //
-// Strips of a band go forward together, C columns at a time, each LAG of such rounds behind the one
-// above, which hands its last row on through shared memory. Bands hand on through words in device
-// memory, a row of them for all bands: a band has read a column before it writes that column.
+// The strips of a band advance together, C columns in a round, each LAG rounds behind the strip above,
+// which passes on its last row through shared memory. Bands pass on rows through words in device
+// memory. All bands share one row of words: a band reads a column before it writes that column.
 #pragma once
-#include "grids/alignment/cuda/written.cuh"
+#include "grids/alignment/cuda/strip.cuh"
+#include "engines/cuda/memory/stores.cuh"
+
+// Edges have the grid's dtype, B. Null edges above and to the left: H is 0, and gaps start there.
+struct Tile {
+  const X *query, *target;
+  const B *above, *left, *above_gaps, *left_gaps;
+  B *below, *right, *below_gaps, *right_gaps;
+  Found* found;  // for every strip
+  M* table;      // H of every cell
+  Unit* words;   // initially 0; the first is the number of bands that blocks have taken
+  Alphabet alphabet;
+  // `skip` padding rows before the first row, whose scores are 0 as those of the border: then the
+  // last row is the last one of a lane.
+  long long rows, columns, row_of_table, skip;
+};
+
+__shared__ Codes codes;
+__shared__ Ring rings[W + 1];
+
+// In a local alignment, gaps with scores below 0 are never a maximum: they may be clamped.
+constexpr int LEAST = -(1 << 30);
+DEVICE inline T narrow(B value) {
+  if constexpr (sizeof(T) < sizeof(B)) return value < B(LEAST) ? T(LEAST) : T(value);
+  else return value;
+}
+
+// A column's letter and the cells above it, while they are loaded from device memory. They are
+// converted only when they are needed, since the first use waits for the load.
+struct Coming {
+  X letter;
+  B edges[NUMBERS];
+  Unit words[NUMBERS * UNITS];
+
+  DEVICE void ask_letter(const Tile& tile, long long column) {
+    letter = column < tile.columns ? tile.target[column] : X(0);
+  }
+  DEVICE void ask_edges(const Tile& tile, long long column) {
+    if (tile.above != nullptr) edges[0] = tile.above[column + 1];
+    if (AFFINE && tile.above_gaps != nullptr) edges[NUMBERS - 1] = tile.above_gaps[column];
+  }
+  DEVICE void ask_band(const Tile& tile, long long column) {
+    const volatile Unit* from = tile.words + 1 + column * (NUMBERS * UNITS);
+#pragma unroll
+    for (int u = 0; u < NUMBERS * UNITS; ++u) words[u] = from[u];
+  }
+  DEVICE void ask(const Tile& tile, int band, long long column) {
+    if (column >= tile.columns) return;
+    if (band == 0) ask_edges(tile, column);
+    else ask_band(tile, column);
+  }
+  DEVICE bool is_here(const Tile& tile, int band, long long column) const {
+    bool is_complete = true;
+#pragma unroll
+    for (int u = 0; u < NUMBERS * UNITS; ++u)
+      is_complete = is_complete && unsigned(words[u] >> 32) == unsigned(band);
+    return band == 0 || column >= tile.columns || is_complete;
+  }
+  DEVICE T number(int which) const {
+    Number found;
+#pragma unroll
+    for (int u = 0; u < UNITS; ++u) found.word[u] = unsigned(words[which * UNITS + u]);
+    return found.value;
+  }
+  DEVICE void put(Ring& ring, const Tile& tile, const Scores& s, int band, int column) const {
+    if (band != 0) return ring.put(column, number(0), number(NUMBERS - 1));
+    const T score = tile.above == nullptr ? T(0) : narrow(edges[0]);
+    const bool is_border = !AFFINE || tile.above_gaps == nullptr;
+    ring.put(column, score, is_border ? score + s.gap : narrow(edges[NUMBERS - 1]));
+  }
+};
+
+// Store the inputs of the first strip of a band for a round, and the letters of the next round.
+DEVICE inline void feed(const Tile& tile, const Scores& s, int band, int round, Coming& coming) {
+  const int column = round * C + lane();
+  const bool is_asked = lane() < C;
+  while (!__all_sync(ALL, !is_asked || coming.is_here(tile, band, column)))
+    if (is_asked) coming.ask(tile, band, column);
+  if (is_asked) {
+    coming.put(rings[0], tile, s, band, column);
+    codes.put(column + C, as_code(coming.letter));
+    coming.ask(tile, band, column + C);
+    coming.ask_letter(tile, column + 2 * C);
+  }
+  __syncwarp();
+}
+
+// H of every cell is written to device memory by warps that do not compute. A ring in shared memory
+// stores the columns of a strip. While a round is computed, C complete columns of every row are
+// written, as whole lines of memory. (Writing parts of lines took twice as long.)
+
+constexpr int KEPT = 3 * C;                          // columns: a round, and up to a line more
+constexpr int PITCH = KEPT + (K % 2 == 0 ? 1 : 2);  // no bank conflicts of lanes, which are K columns apart
+DEVICE inline T* staged_of(const Tile& tile) {
+  const int profiles = SOURCE == BYTES ? W * int(tile.alphabet.kinds) * 32 * int(sizeof(Profile)) : 0;
+  return (T*)(shared_bytes + profiles) + strip_of_warp() * (ROWS * PITCH);
+}
+// `column` is at least -(32 * K + 2 * C).
+DEVICE inline int kept_at(int column) { return unsigned(column + KEPT * (K + 32)) % KEPT; }
+
+// Rows of different lanes are adjacent, so that the stores of a step have no bank conflicts.
+struct Keep {
+  T* staged;
+  int first;
+  DEVICE Keep(const Tile& tile, int round)
+      : staged(MATRIX ? staged_of(tile) + lane() * PITCH : nullptr),
+        first(MATRIX ? kept_at(round * C - K * lane()) : 0) {}
+  DEVICE void operator()(int place, const T (&cells)[R]) const {
+    if (!MATRIX) return;
+    const int at = first + place < KEPT ? first + place : first + place - KEPT;
+#pragma unroll
+    for (int r = 0; r < R; ++r) staged[r * 32 * PITCH + at] = cells[r];
+  }
+};
+
+// Adjacent numbers that a lane writes by one store.
+struct alignas(N * sizeof(M)) Pack { M of[N]; };
+
+// The start of the last line of a row that is complete up to a column.
+DEVICE inline int line_before(const M* row, int end) {
+  const unsigned numbers = unsigned((unsigned long long)row / sizeof(M)) + end;
+  return end - int(numbers % C) - C;
+}
+template <bool WHOLE>
+DEVICE inline void write_lines(const Tile& tile, const Place& at, int first) {
+  constexpr int LANES = C / N, AT_ONCE = 32 / LANES;  // lanes of a line, and lines at once
+  const int k = lane() % LANES * N, part = lane() / LANES;
+  const long long top = at.row - lane() * R, pitch = tile.row_of_table;
+  const T* staged = staged_of(tile) + part * PITCH;
+#pragma unroll 1
+  for (int r = 0; r < R; ++r, staged += 32 * PITCH) {
+    long long row = top + part * R + r;
+    M* to = tile.table + row * pitch;
+#pragma unroll
+    for (int owner = part, k0 = 0; k0 < 32; k0 += AT_ONCE, owner += AT_ONCE) {
+      const int column = line_before(to, first + C - K * owner) + k;
+      const T* const from = staged + k0 * PITCH;
+      Pack pack;
+#pragma unroll
+      for (int n = 0; n < N; ++n) pack.of[n] = M(from[kept_at(column + n)]);
+      if (WHOLE) store_pack(to + column, pack);
+#pragma unroll
+      for (int n = 0; n < (WHOLE ? 0 : N); ++n)
+        if (unsigned(column + n) < unsigned(tile.columns) && row >= 0 && row < tile.rows)
+          to[column + n] = pack.of[n];
+      row += R * AT_ONCE;
+      to += R * AT_ONCE * pitch;
+    }
+  }
+}
+// Write the columns that a round has completed; an additional round completes all.
+DEVICE inline void write_rows(const Tile& tile, const Place& at, int round) {
+  const int first = round * C;
+  const long long top = at.row - lane() * R;
+  const bool is_inside = first >= 31 * K + C && first + C <= tile.columns;
+  if (is_inside && top >= 0 && top + ROWS <= tile.rows) write_lines<true>(tile, at, first);
+  else write_lines<false>(tile, at, first);
+}
 
 constexpr int LAG = 1 + 32 * K / C, THREADS = 32 * W * (1 + MATRIX);
 static_assert(32 * K % C == 0 && C <= 32 && C % K == 0, "a round is at most a warp's columns");
@@ -24,9 +181,9 @@ struct Band {
   DEVICE bool is_last(const Tile& tile) const {
     return ((long long)band * W + strip_of_warp() + 1) * ROWS >= tile.rows + tile.skip;
   }
-  // Until all strips are done, and written: that takes a round more, one meeting later.
+  // Until all strips are computed and written, which takes one more round, one meeting later.
   DEVICE int meetings() const { return rounds + LAG * (strips - 1) + 2 * MATRIX; }
-  // That of this warp's strip; outside of its rounds where it has none.
+  // The round of this warp's strip; outside its range if the warp has no strip.
   DEVICE int round_of(int meeting) const {
     return strip_of_warp() < strips ? meeting - LAG * strip_of_warp() : rounds + 2;
   }
@@ -37,7 +194,7 @@ DEVICE inline Profile* profile_of(const Tile& tile) {
   return (Profile*)shared_bytes + warp() * int(tile.alphabet.kinds) * 32;
 }
 
-// H and E to the left, and the corner above.
+// Load H and E to the left, and the corner above.
 DEVICE inline void enter(Strip& strip, const Tile& tile, const Band& band, const Scores& s) {
   const Place& at = band.at;
 #pragma unroll
@@ -64,10 +221,10 @@ DEVICE inline void leave_right(const Strip& strip, const Tile& tile, const Place
   }
 }
 
-// What is told of column after column of a strip's last row: to the strip or to the tile below.
+// Receivers of the last row of a strip, column by column: the strip below, or the tile below.
 struct ToStrip {
   T *scores, *gaps;  // of a round
-  // All of a round's columns are together, since the last lane is 32 steps behind when it tells.
+  // The columns of a round are contiguous, since the last lane is 32 steps behind.
   DEVICE ToStrip(Ring& ring, int first)
       : scores(ring.scores + unsigned(first - 32 * K) % RING),
         gaps(ring.gaps + (AFFINE ? unsigned(first - 32 * K) % RING : 0)) {}
@@ -83,7 +240,7 @@ struct ToTile {
     if (AFFINE) below_gaps[column] = B(strip.last_gap[k]);
   }
 };
-// A round's columns of a band's last row, to the band below: a lane each, in one store.
+// Publish a round's columns of a band's last row for the band below: a lane and a store each.
 DEVICE inline void publish_round(const Tile& tile, const Ring& ring, int first, unsigned tag) {
   __syncwarp();
   const int column = first - 32 * K + lane();
@@ -95,7 +252,7 @@ DEVICE inline void publish_round(const Tile& tile, const Ring& ring, int first, 
   __syncwarp();
 }
 
-// What a strip has at hand.
+// The operands of a strip.
 struct Walk {
   const Tile& tile;
   const Band& band;
@@ -156,7 +313,7 @@ DEVICE inline void walk_band(const Tile& tile, const Scores& s, const Band& band
   strip.best.reduce();
   if (lane() == 0) tile.found[(long long)band.band * W + w] = strip.best.found();
 }
-// By the warps that write: what has been computed up to the last meeting.
+// The warps that write: write the columns computed up to the last meeting.
 DEVICE inline void write_band(const Tile& tile, const Band& band) {
   for (int meeting = 0; meeting < band.meetings(); ++meeting) {
     const int round = band.round_of(meeting) - 1;

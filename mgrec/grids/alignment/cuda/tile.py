@@ -1,4 +1,4 @@
-"""determine for one tile of an alignment on a GPU."""
+"""One tile of an alignment on a GPU."""
 
 from __future__ import annotations
 
@@ -10,82 +10,76 @@ import numpy as np
 
 from ....engines.cuda.device import Device, on_device, pack_words
 from ..scoring import Scoring
-from ..tiles import Best, Edges, Entry
-from .choice import Cut, cut_of
-from .layout import AlignmentLayout
-from .program import prepared_of
-from .scores import alphabet_of, packed_scores, score_dtype, source_of
+from ..tiles import Best, Edges, IncomingEdges
+from .layout import AlignmentLayout, TileLaunch, choose_launch
+from .program import (
+    device_table,
+    packed_scores,
+    prepare_launch,
+    score_dtype,
+    source_of,
+    table_words,
+)
 
 # Kernels count rows and columns of a tile with 32 bits.
-_MOST = 2**31 - 2**12
+_LARGEST_SIDE = 2**31 - 2**12
 
 
 def determine_alignment(
-    scoring: Scoring,
-    sequences: tuple[Any, Any],
-    entry: Entry,
-    origin: tuple[int, int],
-    dtype: Any,
-    table: Any = None,
-) -> Edges:
-    """The edges of a tile and its best score, from the edges of its neighbours.
+    scoring: Scoring, sequences: tuple[Any, Any], carry_in: IncomingEdges,
+    origin: tuple[int, int], dtype: Any, table: Any = None,
+) -> Edges:  # fmt: skip
+    """Return the edges of a tile, on the device, and its best cell.
 
-    Parameters
-    ----------
-    scoring, sequences, entry, origin, dtype, table
-        See :mod:`mgrec.grids.alignment`.
-
-    Returns
-    -------
-    Edges
-        On the device.
-
-    Notes
-    -----
-    Integers are computed in int32 where nothing of the tile can exceed it, else in int64.
-    Every cell is computed alike wherever the grid is cut: the same bits.
+    The parameters are those of :mod:`mgrec.grids.alignment`. Integers are computed in int32 if it
+    holds all scores of the tile, else in int64. The same operations compute a cell for any
+    tiles: the bits are the same.
     """
     import cupy
 
     query, target = map(cupy.ascontiguousarray, sequences)
     n, m, dtype = query.size, target.size, np.dtype(dtype)
     if n == 0 or m == 0:
-        return _hand_on(scoring, entry, n, dtype)
-    if max(n, m) > _MOST:
-        raise ValueError(f"a tile on a GPU must have at most {_MOST} rows and columns; got {n, m}")
-    above = _above(scoring, entry)
-    score = score_dtype(scoring, n + m, _largest(above), dtype)
-    written = table if table is None or _is_in_rows(table) else cupy.empty((n, m), table.dtype)
-    cut = cut_of(
+        return _edges_of_empty(scoring, carry_in, n, dtype)
+    if max(n, m) > _LARGEST_SIDE:
+        raise ValueError(
+            f"a tile on a GPU must have at most {_LARGEST_SIDE} rows and columns; got {n} and {m}"
+        )
+    before = _edges_before(scoring, carry_in)
+    score = score_dtype(scoring, n + m, _largest(before), dtype)
+    written = table if table is None or _has_rows(table) else cupy.empty((n, m), table.dtype)
+    launch = choose_launch(
         (n, m), Device.current(), letter=query.dtype, score=score, dtype=dtype,
         source=source_of(scoring, score), mode=scoring.mode, is_affine=scoring.is_affine,
-        written=None if table is None else table.dtype, at_once=_at_once(written),
-        kinds=len(scoring.table or ()),
+        written=None if table is None else table.dtype, store_size=_store_size(written),
+        letters=len(scoring.table or ()),
     )  # fmt: skip
-    if _may_skip(cut.layout, scoring, above):
-        cut = replace(cut, skip=-n % cut.layout.rows)
-    tile = Tile.of(cut, (query, target), above, written)
+    if _may_skip(launch.layout, scoring, before):
+        launch = replace(launch, skip=-n % launch.layout.rows)
+    tile = Tile.allocate(launch, (query, target), before, written)
     tile.run(scoring)
     if written is not table:
         table[...] = written
-    below, right, below_gaps, right_gaps = tile.below
+    below, right, below_gaps, right_gaps = tile.after
     best = tile.best(origin) if scoring.is_local else None
     return Edges(below, right, below_gaps, right_gaps, best)
 
 
-def _hand_on(scoring: Scoring, entry: Entry, n: int, dtype: np.dtype[Any]) -> Edges:
-    """The edges of a tile without rows or columns are those that it got."""
-    below = entry.left[-1:] if n else entry.above
-    gaps = (entry.above_gaps, entry.left_gaps) if scoring.is_affine else (None, None)
-    edges = _as_edge(below, dtype), _as_edge(entry.left, dtype)
+def _edges_of_empty(
+    scoring: Scoring, carry_in: IncomingEdges, n: int, dtype: np.dtype[Any]
+) -> Edges:
+    """Return the edges of a tile without rows or columns: its carry-in."""
+    below = carry_in.left[-1:] if n else carry_in.above
+    gaps = (carry_in.above_gaps, carry_in.left_gaps) if scoring.is_affine else (None, None)
+    edges = _as_edge(below, dtype), _as_edge(carry_in.left, dtype)
     above, left = (None if gap is None else _as_edge(gap, dtype) for gap in gaps)
     return Edges(*edges, above, left, Best() if scoring.is_local else None)
 
 
-def _above(scoring: Scoring, entry: Entry) -> list[Any]:
-    """Edges above and to the left, None where those of a border are one number in memory."""
-    edges = [None if _is(edge, 0) else edge for edge in (entry.above, entry.left)]
-    gaps = (entry.above_gaps, entry.left_gaps) if scoring.is_affine else (None, None)
+def _edges_before(scoring: Scoring, carry_in: IncomingEdges) -> list[Any]:
+    """Return the edges above and to the left; None for a border of zeros, or of new gaps."""
+    edges = [None if _is(edge, 0) else edge for edge in (carry_in.above, carry_in.left)]
+    gaps = (carry_in.above_gaps, carry_in.left_gaps) if scoring.is_affine else (None, None)
     return edges + [
         None if gap is None or (edge is None and _is(gap, scoring.gap)) else gap
         for gap, edge in zip(gaps, edges, strict=True)
@@ -93,36 +87,37 @@ def _above(scoring: Scoring, entry: Entry) -> list[Any]:
 
 
 def _is(edge: Any, value: Any) -> bool:
+    """Return whether an edge is one number, broadcast, with this value."""
     return isinstance(edge, np.ndarray) and edge.strides == (0,) and edge[0] == value
 
 
-def _largest(above: list[Any]) -> int:
-    """The largest magnitude of H around a tile."""
-    return max((int(abs(edge).max()) for edge in above[:2] if edge is not None), default=0)
+def _largest(before: list[Any]) -> int:
+    """Return the largest magnitude of H around a tile."""
+    return max((int(abs(edge).max()) for edge in before[:2] if edge is not None), default=0)
 
 
-def _may_skip(layout: AlignmentLayout, scoring: Scoring, above: list[Any]) -> bool:
-    """Whether rows that equal no letter are 0 throughout, as what is above and to the left."""
-    if layout.mode != "local" or any(edge is not None for edge in above):
+def _may_skip(layout: AlignmentLayout, scoring: Scoring, before: list[Any]) -> bool:
+    """Return whether padding rows, which equal no letter, are 0 as the borders are."""
+    if layout.mode != "local" or any(edge is not None for edge in before):
         return False
     is_unequal = layout.letter.itemsize <= 2 and scoring.mismatch <= 0
     return layout.source == "BYTES" or (layout.source == "EQUAL" and is_unequal)
 
 
-def _is_in_rows(table: Any) -> bool:
-    """Whether columns are neighbours, and numbers where the device has them."""
+def _has_rows(table: Any) -> bool:
+    """Return whether rows are contiguous, and numbers are aligned."""
     size = table.dtype.itemsize
     is_row = table.strides[1] == size or table.shape[1] == 1
     return is_row and not any(s % size for s in (table.data.ptr, table.strides[0]))
 
 
-def _at_once(table: Any) -> int:
-    """Numbers of every row, from the first on, that are words of up to 16 bytes."""
+def _store_size(table: Any) -> int:
+    """Return how many numbers of every row are an aligned word of up to 16 bytes."""
     if table is None:
         return 1
     size, row = table.dtype.itemsize, table.strides[0]
-    shared = gcd(16, table.data.ptr, row)
-    return max(1, min(4, shared // size))
+    divisor = gcd(16, table.data.ptr, row)
+    return max(1, min(4, divisor // size))
 
 
 def _as_edge(edge: Any, dtype: np.dtype[Any]) -> Any:
@@ -135,57 +130,55 @@ def _as_edge(edge: Any, dtype: np.dtype[Any]) -> Any:
 class Tile:
     """The arrays of a launch, all on the device.
 
-    Attributes
-    ----------
-    cut : Cut
-    sequences : (array, array)
-    above, below : tuple of four arrays or None
-        What edges hand on, of the row above and the column to the left, and of the last ones.
-    found : array (strips, 3)
-        The best cell of every strip, its score in the bits of `dtype`.
-    table : array or None
+    `before` are the edges above and to the left, `after` those of the last row and column;
+    `best_cells` (strips, 3) has the best cell of each strip, with the bits of its score.
     """
 
-    cut: Cut
+    launch: TileLaunch
     sequences: tuple[Any, Any]
-    above: tuple[Any, ...]
-    below: tuple[Any, ...]
-    found: Any
+    before: tuple[Any, ...]
+    after: tuple[Any, ...]
+    best_cells: Any
     table: Any
 
     @staticmethod
-    def of(cut: Cut, sequences: tuple[Any, Any], above: list[Any], table: Any) -> Tile:
+    def allocate(
+        launch: TileLaunch, sequences: tuple[Any, Any], before: list[Any], table: Any
+    ) -> Tile:
         import cupy
 
-        layout, (n, m) = cut.layout, cut.shape
-        given = tuple(None if edge is None else _as_edge(edge, layout.dtype) for edge in above)
+        layout, (n, m) = launch.layout, launch.shape
+        edges = tuple(None if edge is None else _as_edge(edge, layout.dtype) for edge in before)
         sizes = (m + 1, n, m, n)[: 4 if layout.is_affine else 2]
-        below = [cupy.empty(size, layout.dtype) for size in sizes]
-        found = cupy.empty((cut.strips, 3), np.int64)
-        return Tile(cut, sequences, given, (*below, *[None] * (4 - len(sizes))), found, table)
+        after = [cupy.empty(size, layout.dtype) for size in sizes]
+        best_cells = cupy.empty((launch.strips, 3), np.int64)
+        no_gaps = [None] * (4 - len(sizes))
+        return Tile(launch, sequences, edges, (*after, *no_gaps), best_cells, table)
 
     def run(self, scoring: Scoring) -> None:
         import cupy
 
-        cut, layout = self.cut, self.cut.layout
+        launch, layout = self.launch, self.launch.layout
         device = cupy.cuda.runtime.getDevice()
-        alphabet = alphabet_of(scoring, layout.score, layout.source, device)
-        words = cupy.zeros(cut.words, np.uint64)
-        arrays = *self.sequences, *self.above, *self.below, self.found, self.table, words
+        letter_scores = device_table(scoring, layout.score, layout.source, device)
+        words = cupy.zeros(launch.words, np.uint64)
+        arrays = *self.sequences, *self.before, *self.after, self.best_cells, self.table, words
         addresses = [0 if array is None else array.data.ptr for array in arrays]
         pitch = 0 if self.table is None else self.table.strides[0] // self.table.itemsize
-        struct = pack_words([*addresses, *alphabet.words, *cut.shape, pitch, cut.skip])
-        run = prepared_of(
-            "tile", layout, cut.blocks, cut.per_processor, cut.shared_bytes, device
-        )  # fmt: skip
+        struct = pack_words(
+            [*addresses, *table_words(letter_scores), *launch.shape, pitch, launch.skip]
+        )
+        run = prepare_launch(
+            "tile", layout, launch.blocks, launch.per_processor, launch.shared_bytes, device
+        )
         run((struct, packed_scores(scoring, layout.score)))
 
     def best(self, origin: tuple[int, int]) -> Best:
-        """The best cell of all strips, counted from the beginning of the sequences."""
-        found = self.found.get()
-        score = found[:, 0].view(self.cut.layout.dtype)
-        first = np.lexsort((found[:, 1], found[:, 2], -score))[0]
+        """Return the best cell of all strips, counted from the start of the sequences."""
+        cells = self.best_cells.get()
+        score = cells[:, 0].view(self.launch.layout.dtype)
+        first = np.lexsort((cells[:, 1], cells[:, 2], -score))[0]
         if score[first] <= 0:
             return Best()
-        row, column = found[first, 1:].tolist()
+        row, column = cells[first, 1:].tolist()
         return Best(score[first].item(), origin[0] + row, origin[1] + column)

@@ -1,0 +1,184 @@
+"""Profiles: scores of the query with each letter, sheared for lanes that are columns apart.
+
+A column's scores of all rows of a strip are a part of the query's profile (Rognes & Seeberg 2000),
+one load a register. But lane r is r columns behind the first one: it takes the profile of the
+letter r columns before. Groups of lanes are loaded from the profiles of their own letters. Inside
+a group the binary digits of r are the number of columns by which a lane is late: for each digit,
+lanes are chosen from the registers of this column and of one, two or four columns before.
+
+A column's scores of a strip are `ROWS` registers. A piece is as large as a register, but has all
+rows of one or two groups of lanes: the scores that one letter loads are contiguous.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from ....engines.cpu.compilation import INLINED, INNER
+from ....engines.cpu.simd.arithmetic import choose, constant_index, load_like
+from ....engines.cpu.simd.lanes import Lanes, pointer_to, shuffle_mask, store
+
+ROWS = 4
+"""Rows of a lane. Only the last row is shifted from lane to lane. GCUPS in int16 and int8: 11 and
+21 with two rows, 13 and 26 with four, 14 and 26 with eight."""
+# Most lanes in a group: a lane is up to seven columns behind, which takes three choices.
+_GROUP = 8
+
+
+@numba.njit(**INLINED)
+def group_of(lanes: int) -> int:
+    """Return the number of lanes in a group."""
+    return min(_GROUP, max(1, lanes // ROWS))
+
+
+def _halves(lanes: int) -> int:
+    """Return the number of groups in a piece."""
+    return lanes // ROWS // group_of.py_func(lanes)
+
+
+@intrinsic
+def load_piece(_: Any, profile: Any, letters: Any, at: Any, piece: Any, like: Any) -> Any:
+    """Return a piece of the rows' scores with ``letters[at]``, and with letters before it.
+
+    Group g takes the letter g · (lanes of a group) before. `profile` is (letter, group, row,
+    lane). Piece 0 has groups 0 and 2; the next ones have 1 and 3, 4 and 6, 5 and 7; or each
+    piece has one group.
+    """
+    lanes = Lanes(profile.dtype, like.width)
+    group, halves = group_of.py_func(like.width), _halves(like.width)
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        table, codes, at, piece = values[:4]
+        data = context.make_array(letters)(context, builder, codes).data
+        loaded = []
+        for half in range(halves):
+            number = _group_number(builder, piece, half, halves)
+            late = builder.mul(number, constant_index(group))
+            letter = builder.load(builder.gep(data, [builder.sub(at, late)]))
+            letter = builder.zext(letter, constant_index(0).type)
+            offset = builder.mul(letter, constant_index(ROWS * like.width))
+            offset = builder.add(offset, builder.mul(number, constant_index(ROWS * group)))
+            group_type = Lanes(profile.dtype, ROWS * group)
+            pointer = pointer_to(context, builder, profile, table, offset, group_type)
+            loaded.append(builder.load(pointer, align=profile.dtype.bitwidth // 8))
+        if halves == 1:
+            return loaded[0]
+        return builder.shuffle_vector(*loaded, shuffle_mask(list(range(lanes.width))))
+
+    return lanes(profile, letters, types.intp, types.intp, like), code
+
+
+def _group_number(builder: Any, piece: Any, half: int, halves: int) -> Any:
+    if halves == 1:
+        return piece
+    # Groups 0, 1, 4, 5 are in the first halves, groups 2, 3, 6, 7 in the second ones.
+    high = builder.shl(builder.lshr(piece, constant_index(1)), constant_index(2))
+    return builder.add(
+        builder.or_(high, builder.and_(piece, constant_index(1))), constant_index(2 * half)
+    )
+
+
+@intrinsic(prefer_literal=True)
+def is_late(_: Any, lanes: Any, bit: Any) -> Any:
+    """Return which lanes of a piece have a number in their group with this bit."""
+    bit, group = bit.literal_value, group_of.py_func(lanes.width)
+    mask = Lanes(types.boolean, lanes.width)
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        is_set = [int(bool(r % group & bit)) for r in range(lanes.width)]
+        return ir.Constant(context.get_value_type(mask), is_set)
+
+    return mask(lanes, types.IntegerLiteral(bit)), code
+
+
+@intrinsic
+def rows_of_pieces(_: Any, pieces: Any) -> Any:
+    """Return registers of rows, in the order of their lanes."""
+    width = pieces.dtype.width
+    group = group_of.py_func(width)
+
+    def mask(chosen: Any) -> Any:
+        return shuffle_mask([unit * group + r for unit in chosen for r in range(group)])
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        a, b, c, d = (builder.extract_value(values[0], k) for k in range(ROWS))
+        units = width // group
+        # Rows 0 and 2, and rows 1 and 3, of two pieces; then the halves of both pairs.
+        first = [
+            [u + row + k * units for u in range(0, units, 2) for k in (0, 1)] for row in (0, 1)
+        ]
+        rows: list[Any] = [None] * ROWS
+        for row in (0, 1):
+            left = builder.shuffle_vector(a, b, mask(first[row]))
+            right = builder.shuffle_vector(c, d, mask(first[row]))
+            for upper in (0, 1):
+                starts = range(2 * upper, units, 4)
+                chosen = [base + u + k for base in (0, units) for u in starts for k in (0, 1)]
+                rows[row + 2 * upper] = builder.shuffle_vector(left, right, mask(chosen))
+        return context.make_tuple(builder, signature.return_type, rows)
+
+    return pieces(pieces), code
+
+
+LATE = 7
+"""Registers of earlier columns that a shear stores for each row."""
+
+
+@numba.njit(**INNER)
+def fill_profiles(query: Any, table: Any, lanes: int, profiles: Any) -> None:
+    """Write the scores of all rows with each letter: (strip, letter, group, row, lane)."""
+    letters, size, group = table.shape[0], ROWS * lanes, group_of(lanes)
+    codes = np.zeros(size, query.dtype)
+    for strip in range(-(-query.size // size)):
+        for r in range(min(size, query.size - strip * size)):
+            lane, row = r // ROWS, r % ROWS
+            at = (lane // group * ROWS + row) * group + lane % group
+            codes[at] = query[strip * size + r]
+        for letter in range(letters):
+            for at in range(size):
+                profiles[strip, letter * size + at] = table[codes[at], letter]
+
+
+@numba.njit(**INNER)
+def shear(
+    profile: Any, target: Any, first: int, steps: int, late: Any, out: Any, like: Any
+) -> None:
+    """Write the scores of all rows of a strip in these steps: (step, piece).
+
+    Parameters
+    ----------
+    profile : profile of one strip, (letter, group, row, lane)
+    target : codes of the target, after a register of padding
+    late : (ROWS * LATE * lanes,), pieces of earlier columns; written for the next steps
+    like : a register of H
+    """
+    width = late.size // (ROWS * LATE)
+    for piece in range(ROWS):
+        here = piece * LATE * width
+        one = load_like(late, here, like)
+        two_b = load_like(late, here + width, like)
+        two_a = load_like(late, here + 2 * width, like)
+        four_d = load_like(late, here + 3 * width, like)
+        four_c = load_like(late, here + 4 * width, like)
+        four_b = load_like(late, here + 5 * width, like)
+        four_a = load_like(late, here + 6 * width, like)
+        for step in range(steps):
+            x = load_piece(profile, target, width + first + step, piece, like)
+            y = choose(is_late(x, 1), one, x)
+            z = choose(is_late(x, 2), two_b, y)
+            store(out, (step * ROWS + piece) * width, choose(is_late(x, 4), four_d, z))
+            one, two_b, two_a = x, two_a, y
+            four_d, four_c, four_b, four_a = four_c, four_b, four_a, z
+        store(late, here, one)
+        store(late, here + width, two_b)
+        store(late, here + 2 * width, two_a)
+        store(late, here + 3 * width, four_d)
+        store(late, here + 4 * width, four_c)
+        store(late, here + 5 * width, four_b)
+        store(late, here + 6 * width, four_a)
