@@ -1,4 +1,7 @@
-"""How dtypes, numbers and ufuncs are spelled in the C++ of ``kernels/scalar/numeric.cuh``."""
+"""C++ text of traced functions: dtypes, numbers and ufuncs, and branches around ``np.where``.
+
+The functions that the text calls are in ``engines/cuda/scalar/numeric.cuh``.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _CTYPES = {
     "F": "complex<float>", "D": "complex<double>",
 }  # fmt: skip
 
-_SAME_NAME = [
+_PREFIXED = [
     "add", "subtract", "multiply", "negative", "positive", "absolute", "maximum", "minimum",
     "fmax", "fmin", "sqrt", "cbrt", "square", "reciprocal", "exp", "exp2", "expm1", "log",
     "log2", "log10", "log1p", "sin", "cos", "tan", "arcsin", "arccos", "arctan", "arctan2",
@@ -29,16 +32,16 @@ _SAME_NAME = [
     "right_shift", "deg2rad", "rad2deg",
 ]  # fmt: skip
 
-FUNCTIONS: dict[str, tuple[str, ...]] = {name: (f"np_{name}",) for name in _SAME_NAME} | {
+FUNCTIONS: dict[str, tuple[str, ...]] = {name: (f"np_{name}",) for name in _PREFIXED} | {
     "divide": ("np_divide",),
     "frexp": ("frexp_mantissa", "frexp_exponent"),
     "modf": ("modf_fraction", "modf_whole"),
 }
-"""C++ functions of every ufunc, one for each of its outputs."""
+"""C++ functions of each ufunc, one for each of its outputs."""
 
 
 def ctype(dtype: np.dtype[Any]) -> str:
-    """C++ type of a dtype.
+    """Return the C++ type of a dtype.
 
     Examples
     --------
@@ -54,7 +57,7 @@ def ctype(dtype: np.dtype[Any]) -> str:
 
 
 def literal(value: Any, dtype: np.dtype[Any]) -> str:
-    """Spell a number as a C++ constant with the bits that NumPy would store.
+    """Return a number as a C++ constant with the bits that NumPy would store.
 
     Examples
     --------
@@ -84,29 +87,30 @@ def _float_literal(number: float, name: str) -> str:
 
 
 _NAME = re.compile(r"\bv(\d+)\b")
-_FEWEST = 6
-"""Statements worth a branch; fewer are done sooner than decided upon."""
+_FEWEST_STATEMENTS = 6
+"""Fewest statements of a branch; fewer take less time than the condition."""
 
 Side = tuple[str, bool]
+"""A flag, and the value of the flag on this side of the branch."""
 
 
 @dataclass(frozen=True)
 class Statement:
-    """``const <kind> v<k> = <expression>;`` or a choice ``flag ? x : y``."""
+    """``const <ctype> v<k> = <expression>;``, where a choice is ``flag ? x : y``."""
 
-    kind: str
+    ctype: str
     expression: str
     choice: tuple[str, str, str] | None = None
 
-    def arm(self, side: Side) -> str | None:
-        """What a choice by the side's flag gives there."""
+    def value_on(self, side: Side) -> str | None:
+        """Return the value of a choice on a side; None if another flag decides."""
         if self.choice is None or self.choice[0] != side[0]:
             return None
         return self.choice[1] if side[1] else self.choice[2]
 
 
 def print_statements(statements: list[Statement], result: str) -> list[str]:
-    """Print statements in order, with branches around what one side alone needs.
+    """Return lines of C++, with branches around statements that only one side needs.
 
     Examples
     --------
@@ -114,7 +118,7 @@ def print_statements(statements: list[Statement], result: str) -> list[str]:
     >>> print_statements([Statement("float", "exp(x)"), choice], "return v1;")
     ['const float v0 = exp(x);', 'const float v1 = f ? v0 : x;', 'return v1;']
     """
-    return _Printer(statements, _sides(statements, result)).print(result)
+    return _Printer(statements, _find_sides(statements, result)).print(result)
 
 
 @dataclass
@@ -125,7 +129,9 @@ class _Printer:
 
     def print(self, result: str) -> list[str]:
         counts = list(self.sides.values())
-        waiting = {k for k, side in self.sides.items() if side and counts.count(side) >= _FEWEST}
+        waiting = {
+            k for k, side in self.sides.items() if side and counts.count(side) >= _FEWEST_STATEMENTS
+        }
         lines: list[str] = []
         for k, statement in enumerate(self.statements):
             if k in waiting or k not in self.sides:
@@ -135,7 +141,7 @@ class _Printer:
             waiting.difference_update(members)
             lines += self._branch(flag, members) if members else []
             if k not in self.printed:
-                lines.append(f"const {statement.kind} v{k} = {statement.expression};")
+                lines.append(f"const {statement.ctype} v{k} = {statement.expression};")
                 self.printed.add(k)
         return [*lines, result]
 
@@ -144,30 +150,30 @@ class _Printer:
         return side and side[0]
 
     def _branch(self, flag: str, members: list[int]) -> list[str]:
-        """Print `members` under a condition, and with them the choices that they serve.
+        """Return `members` under a condition, and the choices among their values.
 
-        What is set in a branch has a value on every path: without one, ptxas kept the registers
-        of 12 items from one tile to the next and spilled 500 bytes a thread.
+        Variables that a branch sets have a value on every path. Without it, ptxas kept the
+        registers of 12 items from one tile to the next and spilled 500 bytes a thread.
         """
-        decided = sorted(k for k in self.sides if self._is_decided(k, flag, members))
-        self.printed.update(members, decided)
-        shown = {k for k in members if self._is_used_later(k)}
-        kinds = {k: self.statements[k].kind for k in (*members, *decided)}
-        lines = [f"{kinds[k]} v{k}{{}};" for k in sorted(shown)]
-        lines += [f"{kinds[k]} v{k};" for k in decided]
-        # The longer side is taken for the rarer.
-        longer = sum(self.sides[k] == (flag, True) for k in members) * 2 > len(members)
-        condition = f"if (__builtin_expect({flag}, {'0' if longer else '1'}))"
-        for word, side in ((condition, (flag, True)), ("else", (flag, False))):
-            lines.append(f"{word} {{")
+        choices = sorted(k for k in self.sides if self._is_choice_of(k, flag, members))
+        self.printed.update(members, choices)
+        declared = {k for k in members if self._is_used_later(k)}
+        ctypes = {k: self.statements[k].ctype for k in (*members, *choices)}
+        lines = [f"{ctypes[k]} v{k}{{}};" for k in sorted(declared)]
+        lines += [f"{ctypes[k]} v{k};" for k in choices]
+        # The longer side is assumed to be rarer.
+        is_longer = sum(self.sides[k] == (flag, True) for k in members) * 2 > len(members)
+        condition = f"if (__builtin_expect({flag}, {'0' if is_longer else '1'}))"
+        for keyword, side in ((condition, (flag, True)), ("else", (flag, False))):
+            lines.append(f"{keyword} {{")
             for k in (k for k in members if self.sides[k] == side):
-                kind = "" if k in shown else f"const {kinds[k]} "
-                lines.append(f"  {kind}v{k} = {self.statements[k].expression};")
-            lines += [f"  v{k} = {self.statements[k].arm(side)};" for k in decided]
+                declaration = "" if k in declared else f"const {ctypes[k]} "
+                lines.append(f"  {declaration}v{k} = {self.statements[k].expression};")
+            lines += [f"  v{k} = {self.statements[k].value_on(side)};" for k in choices]
             lines.append("}")
         return lines
 
-    def _is_decided(self, k: int, flag: str, members: list[int]) -> bool:
+    def _is_choice_of(self, k: int, flag: str, members: list[int]) -> bool:
         choice = self.statements[k].choice
         if choice is None or choice[0] != flag or k in self.printed or self.sides[k]:
             return False
@@ -179,11 +185,8 @@ class _Printer:
         return any(k in _names(expression) for expression in later)
 
 
-def _sides(statements: list[Statement], result: str) -> dict[int, Side | None]:
-    """The one side of one condition that uses a statement, None where more do.
-
-    What nothing uses is left out.
-    """
+def _find_sides(statements: list[Statement], result: str) -> dict[int, Side | None]:
+    """Return for each used statement the only side that uses it, or None if several do."""
     users: dict[int, set[Side | None]] = {k: {None} for k in _names(result)}
     sides: dict[int, Side | None] = {}
     for k in range(len(statements) - 1, -1, -1):
@@ -199,27 +202,23 @@ def _uses(statement: Statement) -> Iterator[tuple[int, Side | None]]:
     if statement.choice is None:
         yield from ((k, None) for k in _names(statement.expression))
         return
-    yield from ((k, None) for k in _names(statement.choice[0]))
-    for side in _sides_of(statement):
-        yield from ((k, side) for k in _names(statement.arm(side) or ""))
-
-
-def _sides_of(statement: Statement) -> tuple[Side, ...]:
-    flag = statement.choice and statement.choice[0]
-    return ((flag, True), (flag, False)) if flag else ()
+    flag = statement.choice[0]
+    yield from ((k, None) for k in _names(flag))
+    for side in ((flag, True), (flag, False)):
+        yield from ((k, side) for k in _names(statement.value_on(side) or ""))
 
 
 def names_without(statements: list[Statement], flag: str) -> dict[str, str]:
-    """What every value is where a condition does not hold: the name of a statement like it."""
+    """Return the name of each value if a condition is false: that of an equal statement."""
     known = {
-        (statement.expression, statement.kind): f"v{k}" for k, statement in enumerate(statements)
+        (statement.expression, statement.ctype): f"v{k}" for k, statement in enumerate(statements)
     }
     names: dict[str, str] = {}
     for k, statement in enumerate(statements):
-        chosen = statement.choice is not None and statement.choice[0] == flag
-        text = statement.choice[2] if statement.choice and chosen else statement.expression
+        is_choice = statement.choice is not None and statement.choice[0] == flag
+        text = statement.choice[2] if statement.choice and is_choice else statement.expression
         same = _NAME.sub(lambda match: names[match[0]], text)
-        names[f"v{k}"] = same if chosen else known.get((same, statement.kind), f"only v{k}")
+        names[f"v{k}"] = same if is_choice else known.get((same, statement.ctype), f"only v{k}")
     return names
 
 

@@ -1,4 +1,8 @@
-"""A recurrence's Python functions as a C++ struct, by calling them with symbols."""
+"""Python functions of a recurrence as C++, traced by calls with symbols.
+
+Where a function has a rare, slow branch (a division out of range, a sine of a large number), the
+C++ has a fast version without the branch, which sets `odd` if its result must not be used.
+"""
 
 from __future__ import annotations
 
@@ -13,44 +17,31 @@ from ....core.algebra.fingerprint import StepFunction, require_unchanged
 from ....core.algebra.transfer_map import TransferMap
 from .cpp import ctype, print_statements
 from .intervals import may_shorten_waves
-from .symbols import Record, Symbol, cast, outcomes, record_powers
+from .symbols import Record, Symbol, cast, merge_branches, record_powers
 
-_MOST_STATES = 8
+_MAX_STATES = 8
 _WAVE = re.compile(r"np_(sin|cos)\(")
-# Programs that are held, those used last.
-_KEPT = 1024
+_CACHE_SIZE = 1024
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_CACHE_SIZE)
 def trace_transfer_map(transfer_map: TransferMap, dtype: np.dtype[Any], states: int) -> str:
-    """Print a transfer map as ``struct Transfer``.
+    """Return a transfer map as C++ ``struct Transfer``, for host and device.
 
     Parameters
     ----------
-    transfer_map : TransferMap
     dtype : numpy.dtype
-        Of every component of maps and states.
+        Dtype of the components of maps and states; results of other dtypes are cast to it.
     states : int
         Number of scalars in the state.
-
-    Returns
-    -------
-    str
-        C++ that needs ``kernels/scalar/numeric.cuh`` and runs on host and device.
 
     Raises
     ------
     TypeError
-        One of the functions does something that cannot be recorded; the message
-        names the function and what to write instead.
+        If a function has an operation that cannot be recorded. The message names the function and
+        what to write instead.
     RuntimeError
-        What the functions read has changed since the map was made: programs are
-        known by that.
-
-    Notes
-    -----
-    A result of another dtype is converted to `dtype`, as storing it in an array
-    would.
+        If a value that the functions read has changed since the map was made.
     """
     transfer_map.require_unchanged()
     arity = operand_count(transfer_map.lift)
@@ -77,38 +68,37 @@ struct Transfer {{
 """
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_CACHE_SIZE)
 def trace_coefficient(
     step: StepFunction,
     name: str,
     operands: tuple[np.dtype[Any], ...],
     dtype: np.dtype[Any],
 ) -> str:
-    """Print ``step.function(index, *operands)`` as a C++ function `name`."""
+    """Return ``step.function(index, *operands)`` as a C++ function `name`."""
     step.require_unchanged()
     function = step.function
     record = Record(f"Coefficient {function.__name__!r}")
     index = Symbol("index", np.dtype(np.int64), record)
-    values = [Symbol(f"x{k}", kind, record) for k, kind in enumerate(operands)]
-    result = outcomes(record, lambda: function(index, *values))
+    values = [Symbol(f"x{k}", dtype, record) for k, dtype in enumerate(operands)]
+    result = merge_branches(record, lambda: function(index, *values))
     if isinstance(result, tuple):
         raise record.refuse("it returns a tuple", "return one scalar")
-    parameters = "".join(f", {ctype(kind)} x{k}" for k, kind in enumerate(operands))
+    parameters = "".join(f", {ctype(x)} x{k}" for k, x in enumerate(operands))
     body = _body(record, f"return {cast(record, result, dtype)};")
     return f"\nDEVICE inline {ctype(dtype)} {name}(long long index{parameters}) {{{body}}}\n"
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_CACHE_SIZE)
 def trace_fast_coefficient(
     step: StepFunction,
     name: str,
     operands: tuple[np.dtype[Any], ...],
     dtype: np.dtype[Any],
 ) -> str:
-    """The same as ``<name>_quickly``, without a branch; sets `odd` where it must not be used.
+    """Return the fast version ``<name>_quickly`` of a coefficient; "" if there is none.
 
-    Empty where the function has no such side: sines and cosines are shortened where the result,
-    a float32, does not show it.
+    It has shorter sines and cosines, whose errors the result, a float32, does not show.
     """
     if dtype != np.float32 or not may_shorten_waves(step.function, len(operands)):
         return ""
@@ -117,42 +107,39 @@ def trace_fast_coefficient(
     return _WAVE.sub(r"quick_\1(odd, ", text)
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_CACHE_SIZE)
 def trace_operator(step: StepFunction, name: str, dtype: np.dtype[Any]) -> str:
-    """Print ``step.function(a, b)`` as a C++ function `name` of two numbers of a dtype."""
+    """Return ``step.function(a, b)`` as a C++ function `name` of two numbers of a dtype."""
     require_unchanged("pair of operators", step.fingerprint, step.function)
     record = Record(f"Operator {step.function.__name__!r}")
-    operands = [Symbol(each, dtype, record) for each in "ab"]
-    result = outcomes(record, lambda: step.function(*operands))
+    operands = [Symbol(x, dtype, record) for x in "ab"]
+    result = merge_branches(record, lambda: step.function(*operands))
     if isinstance(result, tuple):
         raise record.refuse("it returns a tuple", "return one number")
-    body, kind = _body(record, f"return {cast(record, result, dtype)};"), ctype(dtype)
-    return f"\nDEVICE inline {kind} {name}({kind} a, {kind} b) {{{body}}}\n"
+    body, T = _body(record, f"return {cast(record, result, dtype)};"), ctype(dtype)
+    return f"\nDEVICE inline {T} {name}({T} a, {T} b) {{{body}}}\n"
 
 
 def operand_count(lift: Callable[..., Any]) -> int:
-    """Count the operands of a step."""
+    """Return the number of operands of a step."""
     code = lift.__code__
     if code.co_flags & 0x04:
         raise TypeError(f"lift must name its operands one by one; got *{code.co_varnames[-1]}")
     return int(code.co_argcount)
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_CACHE_SIZE)
 def state_count(transfer_map: TransferMap) -> int:
-    """Count the scalars of a state: as many as `apply` takes and returns.
+    """Return the number of scalars of a state: as many as `apply` takes and returns.
 
-    Raises
-    ------
-    TypeError
-        `apply` returns another number of scalars than it takes.
+    Raises TypeError if `apply` returns another number of scalars than it takes.
     """
     record = Record(f"apply of {transfer_map.name!r}")
     dtype = np.dtype(float)
     step = tuple(Symbol(f"m{k}", dtype, record) for k in range(len(transfer_map.identity)))
-    state = tuple(Symbol(f"w{k}", dtype, record) for k in range(_MOST_STATES))
+    state = tuple(Symbol(f"w{k}", dtype, record) for k in range(_MAX_STATES))
     problem: Exception = TypeError(f"{record.role} must return as many scalars as a state has")
-    for count in range(1, _MOST_STATES + 1):
+    for count in range(1, _MAX_STATES + 1):
         try:
             result = transfer_map.apply(step, state[:count] if count > 1 else state[0])
         except (TypeError, ValueError, IndexError) as error:
@@ -168,26 +155,26 @@ def _operation(
     counts: tuple[int, int], dtype: np.dtype[Any], returns: str, width: int, *,
     scalar: bool = False,
 ) -> str:  # fmt: skip
-    """Print a function of two tuples, and where it has a rare side the other without a branch."""
+    """Return a function of two tuples, with a fast version if it has a rare branch."""
     groups = [(f"{name}.v", count) for (name, _), count in zip(parameters, counts, strict=True)]
-    exact, quick = (
+    exact, fast = (
         _trace(role, function, groups, dtype, returns, width,
-               grouped=True, scalar=scalar, quick=quick)
-        for quick in (False, True)
+               grouped=True, scalar=scalar, is_fast=is_fast)
+        for is_fast in (False, True)
     )  # fmt: skip
     name = role.split()[0]
     names = ", ".join(parameter for parameter, _ in parameters)
-    given = ", ".join(f"const {kind}& {parameter}" for parameter, kind in parameters)
-    if dtype.kind != "f" or "odd" not in quick:
-        return f"""  DEVICE static {returns} {name}({given}) {{{exact}}}
-  DEVICE static {returns} {name}_exactly({given}) {{ return {name}({names}); }}
-  DEVICE static {returns} {name}_quickly({given}, bool&) {{ return {name}({names}); }}
+    references = ", ".join(f"const {T}& {parameter}" for parameter, T in parameters)
+    if dtype.kind != "f" or "odd" not in fast:
+        return f"""  DEVICE static {returns} {name}({references}) {{{exact}}}
+  DEVICE static {returns} {name}_exactly({references}) {{ return {name}({names}); }}
+  DEVICE static {returns} {name}_quickly({references}, bool&) {{ return {name}({names}); }}
 """
-    values = ", ".join(f"{kind} {parameter}" for parameter, kind in parameters)
+    values = ", ".join(f"{T} {parameter}" for parameter, T in parameters)
     return f"""  DEVICE static __attribute__((noinline))
   {returns} {name}_exactly({values}) {{{exact}}}
-  DEVICE static {returns} {name}_quickly({given}, bool& odd) {{{quick}}}
-  DEVICE static {returns} {name}({given}) {{
+  DEVICE static {returns} {name}_quickly({references}, bool& odd) {{{fast}}}
+  DEVICE static {returns} {name}({references}) {{
     bool odd = false;
     {returns} result = {name}_quickly({names}, odd);
     if (__builtin_expect(odd, 0)) result = {name}_exactly({names});
@@ -199,7 +186,7 @@ def _operation(
 def _trace(
     role: str, function: Callable[..., Any], parameters: Iterable[tuple[str, int]],
     dtype: np.dtype[Any], returns: str, width: int, *, grouped: bool = False, scalar: bool = False,
-    quick: bool = False,
+    is_fast: bool = False,
 ) -> str:  # fmt: skip
     record = Record(role)
     groups: list[Any] = [
@@ -210,20 +197,20 @@ def _trace(
         groups[-1] = groups[-1][0]
     recorded = record_powers(function)
     arguments = groups if grouped else groups[0]
-    if quick:
-        record.taken = (False,) * 64
+    if is_fast:
+        record.assumed = (False,) * 64
         result = recorded(*arguments)
     else:
-        result = outcomes(record, lambda: recorded(*arguments))
+        result = merge_branches(record, lambda: recorded(*arguments))
     values = result if isinstance(result, tuple) else (result,)
     if len(values) != width:
         raise TypeError(f"{role} must return {width} scalars; got {len(values)}")
     components = ", ".join(cast(record, value, dtype) for value in values)
-    written = f"return {returns}{{{{{components}}}}};"
-    if not quick:
-        return _body(record, written)
-    odd = "".join(f"odd = odd | {decision.code}; " for decision in record.asked)
-    return _body(record, odd + written).replace("np_divide(", "quick_divide(odd, ")
+    statement = f"return {returns}{{{{{components}}}}};"
+    if not is_fast:
+        return _body(record, statement)
+    odd = "".join(f"odd = odd | {decision.code}; " for decision in record.decisions)
+    return _body(record, odd + statement).replace("np_divide(", "quick_divide(odd, ")
 
 
 def _body(record: Record, result: str) -> str:

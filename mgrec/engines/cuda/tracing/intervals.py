@@ -1,8 +1,8 @@
-"""Whether a formula's result shows the errors of shortened sines and cosines.
+"""Error bounds of coefficients with shortened sines and cosines, by interval arithmetic.
 
-The formula is called with intervals of what its values may be, each with bounds of its error: as
-a number, and relative to the value. They know sums, products, sines and cosines; a formula with
-anything else, or that subtracts nearly equal numbers, keeps the sines of its dtype.
+A coefficient is called with intervals, each with bounds of its absolute and relative error. They
+support sums, products, sines and cosines. A coefficient with other operations, or that subtracts
+nearly equal numbers, keeps the sines of its dtype.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 WAVE = 2.0**-30
 """Relative error of ``engines/cuda/scalar/numeric.cuh``."""
 ALLOWED = 2.0**-27
-"""Of a result: an eighth of the rounding to float32 that follows."""
+"""Largest relative error of a result: an eighth of the rounding error of float32."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,10 @@ class Interval(NDArrayOperatorsMixin):
         return max(self.low, -self.high, 0.0)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        known = _KNOWN.get(ufunc.__name__)
-        if known is None or method != "__call__" or kwargs:
+        operation = _OPERATIONS.get(ufunc.__name__)
+        if operation is None or method != "__call__" or kwargs:
             return NotImplemented
-        return known(*map(_interval, inputs))
+        return operation(*map(_interval, inputs))
 
 
 def _interval(x: Any) -> Interval:
@@ -80,17 +80,17 @@ def _wave(x: Interval) -> Interval:
     return Interval(-1.0, 1.0, WAVE, WAVE)
 
 
-_KNOWN: dict[str, Callable[..., Interval]] = {
+_OPERATIONS: dict[str, Callable[..., Interval]] = {
     "add": _sum, "subtract": lambda x, y: _sum(x, _negative(y)), "multiply": _product,
     "negative": _negative, "positive": lambda x: x, "sin": _wave, "cos": _wave,
 }  # fmt: skip
 
 
 def may_shorten_waves(function: Callable[..., Any], operands: int) -> bool:
-    """Whether a formula of an index and further numbers has sines whose errors it hides."""
+    """Return whether a coefficient has sines whose errors its rounding to float32 hides."""
     index, numbers = Interval(0.0, 2.0**63), [Interval(-math.inf, math.inf)] * operands
     try:
         result = function(index, *numbers)
     except (ArithmeticError, AttributeError, TypeError, ValueError):
-        return False  # tracing says what is wrong with it, if anything is
+        return False  # tracing raises the error, if there is one
     return isinstance(result, Interval) and 0 < result.relative <= ALLOWED

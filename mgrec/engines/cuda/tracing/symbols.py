@@ -1,4 +1,4 @@
-"""Symbols that record what a plain Python function does to its arguments."""
+"""Symbols that record the operations of a plain Python function on its arguments."""
 
 from __future__ import annotations
 
@@ -9,39 +9,40 @@ from typing import Any
 
 import numpy as np
 
-from ....core.algebra import exact as powers
+from ....core.algebra.exact import exponent_gap, inverse_power, power_of_two
 from .cpp import FUNCTIONS, Statement, ctype, literal, names_without
 
 Operand = Any
-_MOST_DECISIONS = 4
+Function = Callable[..., Any]
+_MAX_DECISIONS = 4
 
 
 @dataclass
 class Record:
-    """The statements of one function, in the order in which they were met.
+    """The statements of one function, in the order of execution.
 
     Attributes
     ----------
     role : str
-        How messages call the function: ``lift of 'affine'``.
+        Name of the function in messages: ``lift of 'affine'``.
     statements : list of Statement
         Statement k defines ``v<k>``.
     known : dict
-        Value of every expression met so far, so that none is computed twice.
-    taken, asked
-        What the decisions met so far are taken to be, and what they ask.
+        Value of each expression so far, so that none is computed twice.
+    assumed, decisions
+        Values that the first decisions of this run have, and the decisions so far.
     """
 
     role: str
     statements: list[Statement] = field(default_factory=list)
     known: dict[tuple[str, str], Symbol] = field(default_factory=dict)
-    taken: tuple[bool, ...] = ()
-    asked: list[Symbol] = field(default_factory=list)
+    assumed: tuple[bool, ...] = ()
+    decisions: list[Symbol] = field(default_factory=list)
 
     def define(
         self, expression: str, dtype: np.dtype[Any], choice: tuple[str, str, str] | None = None
     ) -> Symbol:
-        """Name the value of a C++ expression."""
+        """Return the symbol of a C++ expression, in a new statement if it is not known."""
         key = (expression, dtype.str)
         if key not in self.known:
             self.known[key] = Symbol(f"v{len(self.statements)}", dtype, self)
@@ -53,10 +54,10 @@ class Record:
 
 
 class Symbol:
-    """A scalar of a known dtype whose value only the GPU will know.
+    """A scalar of a known dtype, whose value is computed on the GPU.
 
-    Arithmetic follows NumPy's promotion (Python numbers are weak), so the traced
-    function computes in the dtypes in which NumPy would.
+    Arithmetic follows NumPy's promotion (Python numbers are weak), so that the traced function
+    computes in the same dtypes as in NumPy.
     """
 
     __slots__ = ("code", "dtype", "record")
@@ -71,13 +72,13 @@ class Symbol:
         if method != "__call__" or kwargs:
             how = f"np.{ufunc.__name__}.{method}" if method != "__call__" else ", ".join(kwargs)
             raise self.record.refuse(f"it uses {how} of a ufunc", "call ufuncs on scalars only")
-        return call(self.record, ufunc, inputs)
+        return record_ufunc(self.record, ufunc, inputs)
 
     def __array_function__(
         self, function: Callable[..., Any], types: Any, args: Any, kwargs: Any
     ) -> Any:
         if function is np.where and len(args) == 3 and not kwargs:
-            return choose(self.record, *args)
+            return record_where(self.record, *args)
         if function is np.any and len(args) == 1 and not kwargs:
             return Decision(cast(self.record, self, np.dtype(bool)), np.dtype(bool), self.record)
         raise self.record.refuse(
@@ -110,36 +111,35 @@ class Symbol:
 
     @property
     def real(self) -> Symbol:
-        return self if self.dtype.kind != "c" else part(self, "re")
+        return self if self.dtype.kind != "c" else _component(self, "re")
 
     @property
     def imag(self) -> Any:
-        return 0 if self.dtype.kind != "c" else part(self, "im")
+        return 0 if self.dtype.kind != "c" else _component(self, "im")
 
     def conjugate(self) -> Any:
         return np.conjugate(self)
 
     def astype(self, dtype: Any) -> Symbol:
-        """As of NumPy's scalars."""
-        wanted = np.dtype(dtype)
-        return self.record.define(cast(self.record, self, wanted), wanted)
+        dtype = np.dtype(dtype)
+        return self.record.define(cast(self.record, self, dtype), dtype)
 
 
 class Decision(Symbol):
-    """``np.any(condition)``, the one condition that Python may branch on while it is traced."""
+    """``np.any(condition)``, the only condition on which a traced function may branch."""
 
     __slots__ = ()
 
     def __bool__(self) -> bool:
-        asked, taken = self.record.asked, self.record.taken
-        asked.append(self)
-        return taken[len(asked) - 1] if len(asked) <= len(taken) else True
+        decisions, assumed = self.record.decisions, self.record.assumed
+        decisions.append(self)
+        return assumed[len(decisions) - 1] if len(decisions) <= len(assumed) else True
 
 
 def _operator(ufunc: np.ufunc, swap: bool = False) -> Callable[..., Any]:
     def method(self: Symbol, *others: Operand) -> Any:
         operands = (*others, self) if swap else (self, *others)
-        return call(self.record, ufunc, operands)
+        return record_ufunc(self.record, ufunc, operands)
 
     return method
 
@@ -162,22 +162,20 @@ for _name, _ufunc in _BINARY.items():
     setattr(Symbol, f"__r{_name}__", _operator(_ufunc, swap=True))
 
 
-def call(record: Record, ufunc: np.ufunc, inputs: tuple[Operand, ...]) -> Any:
-    """Record a ufunc of scalars with the dtypes that NumPy would choose."""
+def record_ufunc(record: Record, ufunc: np.ufunc, inputs: tuple[Operand, ...]) -> Any:
+    """Record a ufunc of scalars, with the dtypes that NumPy would choose."""
     names = FUNCTIONS.get(ufunc.__name__)
     if names is None:
         raise record.refuse(
             f"np.{ufunc.__name__} has no CUDA spelling here",
             f"the ufuncs that have one are {', '.join(sorted(FUNCTIONS))}",
         )
-    wanted = tuple(_weak(operand) for operand in inputs)
+    input_dtypes = tuple(_weak_dtype(operand) for operand in inputs)
     try:
-        dtypes = ufunc.resolve_dtypes((*wanted, *(None,) * ufunc.nout))
+        dtypes = ufunc.resolve_dtypes((*input_dtypes, *(None,) * ufunc.nout))
     except TypeError:
-        kinds = " and ".join(str(w) for w in wanted)
-        raise record.refuse(
-            f"np.{ufunc.__name__} is not defined for {kinds}", "cast first"
-        ) from None
+        got = " and ".join(map(str, input_dtypes))
+        raise record.refuse(f"np.{ufunc.__name__} is not defined for {got}", "cast first") from None
     arguments = ", ".join(
         cast(record, operand, dtype) for operand, dtype in zip(inputs, dtypes, strict=False)
     )
@@ -188,7 +186,7 @@ def call(record: Record, ufunc: np.ufunc, inputs: tuple[Operand, ...]) -> Any:
     return outputs[0] if ufunc.nout == 1 else outputs
 
 
-def choose(record: Record, condition: Operand, x: Operand, y: Operand) -> Any:
+def record_where(record: Record, condition: Operand, x: Operand, y: Operand) -> Any:
     """Record ``np.where``."""
     dtype = np.result_type(*(v.dtype if isinstance(v, Symbol) else v for v in (x, y)))
     flag = cast(record, condition, np.dtype(bool))
@@ -196,22 +194,26 @@ def choose(record: Record, condition: Operand, x: Operand, y: Operand) -> Any:
     return record.define("{} ? {} : {}".format(*choice), dtype, choice)
 
 
-def outcomes(record: Record, run: Callable[[], Any], taken: tuple[bool, ...] = ()) -> Any:
-    """Run a function once for each way that its decisions may go, and choose among the results."""
-    if len(taken) > _MOST_DECISIONS:
+def merge_branches(record: Record, run: Callable[[], Any], assumed: tuple[bool, ...] = ()) -> Any:
+    """Run a function once for each outcome of its decisions, and choose among the results."""
+    if len(assumed) > _MAX_DECISIONS:
         raise record.refuse("it branches too often", "write np.where(condition, x, y)")
-    record.taken, record.asked = taken, []
+    record.assumed, record.decisions = assumed, []
     result = run()
-    if len(record.asked) <= len(taken):
+    if len(record.decisions) <= len(assumed):
         return result
-    condition = record.asked[len(taken)]
-    yes, no = (outcomes(record, run, (*taken, way)) for way in (True, False))
-    pairs = list(zip(*(x if isinstance(x, tuple) else (x,) for x in (yes, no)), strict=True))
-    otherwise = names_without(record.statements, condition.code)
-    if all(_code(x, otherwise) == _code(y, {}) for x, y in pairs):
-        return yes  # each np.where of the condition has chosen already
-    chosen = tuple(x if _is_same(x, y) else choose(record, condition, x, y) for x, y in pairs)
-    return chosen if isinstance(yes, tuple) else chosen[0]
+    condition = record.decisions[len(assumed)]
+    if_true, if_false = (merge_branches(record, run, (*assumed, x)) for x in (True, False))
+    pairs = list(zip(_as_tuple(if_true), _as_tuple(if_false), strict=True))
+    names_if_false = names_without(record.statements, condition.code)
+    if all(_code(x, names_if_false) == _code(y, {}) for x, y in pairs):
+        return if_true  # each np.where of the condition has chosen already
+    chosen = tuple(x if _is_same(x, y) else record_where(record, condition, x, y) for x, y in pairs)
+    return chosen if isinstance(if_true, tuple) else chosen[0]
+
+
+def _as_tuple(result: Any) -> tuple[Any, ...]:
+    return result if isinstance(result, tuple) else (result,)
 
 
 def _code(value: Operand, names: dict[str, str]) -> Any:
@@ -222,13 +224,13 @@ def _is_same(x: Operand, y: Operand) -> bool:
     return x is y or (not isinstance(x, Symbol) and not isinstance(y, Symbol) and bool(x == y))
 
 
-def part(symbol: Symbol, name: str) -> Symbol:
+def _component(symbol: Symbol, name: str) -> Symbol:
     real = np.empty(0, symbol.dtype).real.dtype
     return symbol.record.define(f"{symbol.code}.{name}", real)
 
 
 def cast(record: Record, operand: Operand, dtype: np.dtype[Any]) -> str:
-    """Spell an operand, a symbol or a number, as a C++ value of `dtype`."""
+    """Return an operand, a symbol or a number, as a C++ value of `dtype`."""
     if not isinstance(operand, Symbol):
         return literal(operand, dtype)
     if operand.record is not record:
@@ -238,7 +240,7 @@ def cast(record: Record, operand: Operand, dtype: np.dtype[Any]) -> str:
     return f"cast<{ctype(dtype)}>({operand.code})"
 
 
-def _weak(operand: Operand) -> Any:
+def _weak_dtype(operand: Operand) -> Any:
     if isinstance(operand, Symbol):
         return operand.dtype
     if isinstance(operand, (bool, np.generic)):
@@ -246,31 +248,28 @@ def _weak(operand: Operand) -> Any:
     return type(operand)
 
 
-Function = Callable[..., Any]
-
-
 def record_powers(function: Function, seen: dict[Function, Function] | None = None) -> Function:
-    """The same function, which calls the C++ of `kernels/scalar/numeric.cuh` wherever it scales."""
+    """Return the same function, with powers of two by the functions of ``numeric.cuh``."""
     seen = {} if seen is None else seen
     if function in seen or not isinstance(function, FunctionType):
         return seen.get(function, function)
     scope = dict(function.__globals__)
     code, closure = function.__code__, function.__closure__
-    same = FunctionType(code, scope, function.__name__, function.__defaults__, closure)
-    same.__kwdefaults__ = function.__kwdefaults__
-    seen[function] = same
-    for name in _names(code) & scope.keys():
+    copy = FunctionType(code, scope, function.__name__, function.__defaults__, closure)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    seen[function] = copy
+    for name in _names_read(code) & scope.keys():
         value = scope[name]
         if value in _RECORDED:
             scope[name] = _RECORDED[value]
         elif isinstance(value, FunctionType):
             scope[name] = record_powers(value, seen)
-    return same
+    return copy
 
 
-def _names(code: CodeType) -> set[str]:
+def _names_read(code: CodeType) -> set[str]:
     nested = [const for const in code.co_consts if isinstance(const, CodeType)]
-    return set(code.co_names).union(*(_names(inner) for inner in nested))
+    return set(code.co_names).union(*(_names_read(inner) for inner in nested))
 
 
 def _recorded(function: Function) -> Function:
@@ -285,7 +284,4 @@ def _recorded(function: Function) -> Function:
     return recorded
 
 
-_RECORDED = {
-    function: _recorded(function)
-    for function in (powers.inverse_power, powers.exponent_gap, powers.power_of_two)
-}
+_RECORDED = {f: _recorded(f) for f in (inverse_power, exponent_gap, power_of_two)}
