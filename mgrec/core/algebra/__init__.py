@@ -1,1 +1,1 @@
-"""What a recurrence is made of: maps and their laws, coefficients, what functions compute."""
+"""Transfer maps, coefficients and operators, and the fingerprints of their functions."""

@@ -1,4 +1,8 @@
-"""Sums and products with their rounding errors, in float64 (Knuth 1969, Dekker 1971)."""
+"""Exact floating-point operations: sums and products with rounding errors, powers of two.
+
+The functions are plain Python, like all functions of a step. A backend may replace those of powers:
+frexp and ldexp take ten times as long as operations on the bits.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-SPLIT = 2.0**27 + 1  # halves the digits of a float64
+SPLIT = 2.0**27 + 1
+"""Factor that halves the digits of a float64 (Dekker 1971)."""
 
 
 def exact_sum(a: Any, b: Any) -> Any:
-    """Return x and e with x + e == a + b exactly.
+    """Return x and e with x + e == a + b exactly (Knuth 1969).
 
     Examples
     --------
@@ -23,7 +28,7 @@ def exact_sum(a: Any, b: Any) -> Any:
 
 
 def exact_product(a: Any, b: Any) -> Any:
-    """Return p and e with p + e == a·b exactly, if nothing overflows or underflows.
+    """Return p and e with p + e == a·b exactly, without overflow or underflow (Dekker 1971).
 
     Examples
     --------

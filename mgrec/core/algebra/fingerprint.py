@@ -55,7 +55,7 @@ def fingerprint(*values: Any) -> str:
 
 @dataclass(frozen=True, eq=False)
 class StepFunction:
-    """A function of one step that equals any other function that computes the same."""
+    """A function of one step; two are equal if their fingerprints are."""
 
     function: Callable[..., Any]
     fingerprint: str = field(init=False, repr=False)
@@ -77,12 +77,12 @@ class StepFunction:
         return (self.function.__code__,)
 
     def require_unchanged(self) -> None:
-        """Raise unless the function still reads what it read when it was given."""
+        """Raise unless the values that the function reads are unchanged."""
         require_unchanged("Coefficient", self.fingerprint, self.function)
 
 
-def require_unchanged(owner: str, before: str, *values: Any) -> None:
-    """Raise unless the fingerprint is unchanged: it is the key of results and of compiled code.
+def require_unchanged(owner: str, expected: str, *values: Any) -> None:
+    """Raise unless values have a fingerprint, which is the key of results and of compiled code.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def require_unchanged(owner: str, before: str, *values: Any) -> None:
         If a value that a function reads has changed since the fingerprint was computed, or differs
         in this process.
     """
-    if fingerprint(*values) != before:
+    if fingerprint(*values) != expected:
         function = next(value for value in values if callable(value))
         raise RuntimeError(
             f"the values that the functions of a {owner} read must stay unchanged after it was "
@@ -117,11 +117,11 @@ def _absorb(digest: Any, value: Any, seen: dict[int, int]) -> None:
         dtype = value.dtype.descr if value.dtype.names else value.dtype.str
         digest.update(repr((value.shape, dtype)).encode() + value.tobytes())
     elif not _absorb_called(digest, value, seen):
-        raise _refusal(value)
+        raise _unsupported(value)
 
 
 def _absorb_called(digest: Any, value: Any, seen: dict[int, int]) -> bool:
-    """Hash a callable; return False if its code is hidden."""
+    """Hash a callable; return False if its code is not accessible."""
     name = _name(value)
     if name is not None:
         digest.update(f"{name};".encode())
@@ -131,7 +131,7 @@ def _absorb_called(digest: Any, value: Any, seen: dict[int, int]) -> bool:
         else:
             seen[id(value)] = len(seen)
             _absorb_function(digest, value, seen)
-    elif isinstance(value, type) and _is_harmless(value):
+    elif isinstance(value, type) and _is_constructor_only(value):
         fields = getattr(value, "_fields", ()), _sorted(getattr(value, "_field_defaults", {}))
         _absorb(digest, ("class", value.__qualname__, fields), seen)
     elif isinstance(value, MethodType):
@@ -203,13 +203,13 @@ def _is_plain(value_type: type) -> bool:
     return value_type.__bases__ == (tuple,) and attributes == set(fields)
 
 
-def _is_harmless(value_type: type) -> bool:
-    """Return whether a class computes nothing: an exception to raise, a state or map to return."""
+def _is_constructor_only(value_type: type) -> bool:
+    """Return whether a class is an exception, or a plain tuple for states and maps."""
     is_plain_tuple = issubclass(value_type, tuple) and _is_plain(value_type)
     return is_plain_tuple or issubclass(value_type, BaseException)
 
 
-def _refusal(value: Any) -> TypeError:
+def _unsupported(value: Any) -> TypeError:
     message = (
         f"a function of a recurrence may refer to numbers, arrays, NumPy's functions, plain "
         f"Python functions, those of numba.njit and numba.vectorize, and modules; got {value!r} of "

@@ -13,7 +13,7 @@ from .fingerprint import StepFunction
 from .variants import warn_of_variants
 
 _NAMES = ("+", "*", "max", "min")
-_SAMPLES = 100
+_TRIALS = 100
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Operators:
     distribute: str | StepFunction
 
     @property
-    def own(self) -> list[StepFunction]:
-        """The user's functions."""
+    def functions(self) -> list[StepFunction]:
+        """The operators that are functions of the user."""
         pair = self.accumulate, self.distribute
         return [operator for operator in pair if isinstance(operator, StepFunction)]
 
@@ -65,7 +65,7 @@ PAIRS = (PLUS_TIMES, MAX_PLUS, MIN_PLUS, PLUS_PLUS)
 
 
 def as_operators(value: Any) -> Operators:
-    """Return the pair of PAIRS with these names."""
+    """Return the named pair, one of PAIRS."""
     if isinstance(value, (tuple, list)) and all(isinstance(name, str) for name in value):
         for pair in PAIRS:
             if tuple(value) == (pair.accumulate, pair.distribute):
@@ -77,7 +77,7 @@ _WANTED = ", ".join(str((pair.accumulate, pair.distribute)) for pair in PAIRS)
 
 
 def as_custom_operators(value: Any) -> Operators:
-    """Return a pair of PAIRS, or a pair with functions of the user."""
+    """Return a named pair, or a pair with functions of the user."""
     if not isinstance(value, (tuple, list)) or not any(map(callable, value)):
         return as_operators(value)
     if len(value) != 2 or not all(_is_operator(f) for f in value):
@@ -87,30 +87,30 @@ def as_custom_operators(value: Any) -> Operators:
         )
     accumulate, distribute = (f if f in _NAMES else StepFunction(f) for f in value)
     pair = Operators(accumulate, distribute)
-    for operator in pair.own:
+    for operator in pair.functions:
         warn_of_variants("pair of operators", operator.codes, operator.fingerprint)
     return pair
 
 
 @lru_cache
-def check_distributes(pair: Operators, kind: str) -> None:
+def check_distributes(pair: Operators, dtype_kind: str) -> None:
     """Test on random numbers that ∘ distributes over ◇ in a pair with functions of the user.
 
     Parameters
     ----------
     pair : Operators
-    kind : {"i", "f"}
-        Type of the numbers: integers from -99 to 99, or normal ones.
+    dtype_kind : {"i", "f"}
+        Integers from -99 to 99, or normally distributed floats.
 
     Raises
     ------
     ValueError
         If ∘ is not ◇ and does not distribute over it. The message has the counterexample.
     """
-    accumulate, distribute = (_function(each) for each in (pair.accumulate, pair.distribute))
-    if not pair.own or pair.accumulate == pair.distribute:
+    accumulate, distribute = (_function(x) for x in (pair.accumulate, pair.distribute))
+    if not pair.functions or pair.accumulate == pair.distribute:
         return
-    for a, b, w in _drawn(kind):
+    for a, b, w in _draw(dtype_kind):
         with np.errstate(all="ignore"):
             left = distribute(accumulate(a, b), w)
             right = accumulate(distribute(a, w), distribute(b, w))
@@ -123,20 +123,15 @@ def check_distributes(pair: Operators, kind: str) -> None:
 
 
 @lru_cache
-def check_composes(pair: Operators, kind: str) -> None:
+def check_composes(pair: Operators, dtype_kind: str) -> None:
     """Test on random numbers that steps of a pair compose, as compensation needs.
 
     Named pairs do. ◇ must be associative and commutative, and ∘ associative: the weights of two
-    steps are then that of both.
-
-    Raises
-    ------
-    ValueError
-        With the counterexample.
+    steps then combine to one. Raises ValueError with a counterexample.
     """
-    if not pair.own:
+    if not pair.functions:
         return
-    add, weigh = (_function(each) for each in (pair.accumulate, pair.distribute))
+    add, weigh = (_function(x) for x in (pair.accumulate, pair.distribute))
     laws = {
         "accumulate(accumulate(a, b), c) == accumulate(a, accumulate(b, c))": (
             lambda a, b, c: (add(add(a, b), c), add(a, add(b, c)))
@@ -147,7 +142,7 @@ def check_composes(pair: Operators, kind: str) -> None:
         ),
     }
     for law, sides in laws.items():
-        for a, b, c in _drawn(kind):
+        for a, b, c in _draw(dtype_kind):
             with np.errstate(all="ignore"):
                 left, right = sides(a, b, c)
             if not np.allclose(left, right, 1e-9, 1e-12, equal_nan=True):
@@ -157,11 +152,11 @@ def check_composes(pair: Operators, kind: str) -> None:
                 )
 
 
-def _drawn(kind: str) -> Iterator[Any]:
-    """Yield three numbers at a time: integers from -99 to 99, or normal ones."""
+def _draw(dtype_kind: str) -> Iterator[Any]:
+    """Yield three random numbers at a time."""
     generator = np.random.default_rng(0)
-    for _ in range(_SAMPLES):
-        yield generator.integers(-99, 100, 3) if kind == "i" else generator.standard_normal(3)
+    for _ in range(_TRIALS):
+        yield generator.integers(-99, 100, 3) if dtype_kind == "i" else generator.standard_normal(3)
 
 
 def _is_operator(value: Any) -> bool:

@@ -17,8 +17,8 @@ LIBRARIES = frozenset("builtins cmath cupy math numba numpy operator _operator s
 _GLOBALS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
 _CELLS = {"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"}
 _ATTRIBUTES = {"LOAD_ATTR", "LOAD_METHOD"}
-_SILENT = {"CACHE", "EXTENDED_ARG", "NOP"}
-_HIDING = {"__import__", "eval", "exec", "globals"}
+_NO_OPERATION = {"CACHE", "EXTENDED_ARG", "NOP"}
+_DYNAMIC = {"__import__", "eval", "exec", "globals"}
 _Names = tuple[bool, tuple[str, ...]]
 
 
@@ -56,16 +56,16 @@ def read_values(function: FunctionType) -> tuple[ReadValue, ...]:
     for is_free, names in sorted(set(_chains(code, frozenset(cells)))):
         name = names[0]
         if is_free:
-            value = _content(cells[name], name)
+            value = _cell_value(cells[name], name)
         elif name in function.__globals__:
             value = function.__globals__[name]
-        elif name in _HIDING:
-            raise _hidden(name)
+        elif name in _DYNAMIC:
+            raise _dynamic_read(name)
         elif hasattr(builtins, name):
             continue
         else:
             raise _undefined(name)
-        path, value = _follow(names, value)
+        path, value = _read_attributes(names, value)
         by_path[is_free, path] = ReadValue(path, value, is_free)
     return tuple(by_path.values())
 
@@ -81,7 +81,7 @@ def library_name(value: Any) -> str | None:
     # Ufuncs have no __module__ before NumPy 2.4, and those of SciPy have none at all.
     candidates = [module] if module else ["numpy", "scipy.special"]
     for candidate in filter(_is_library, candidates):
-        if candidate in sys.modules and _at(sys.modules[candidate], name) is value:
+        if candidate in sys.modules and _attribute(sys.modules[candidate], name) is value:
             return f"{candidate}:{name}"
     return None
 
@@ -95,22 +95,22 @@ def _is_library(module: str) -> bool:
     return module.split(".")[0] in LIBRARIES
 
 
-def _at(module: ModuleType, name: str) -> Any:
+def _attribute(module: ModuleType, name: str) -> Any:
     # vars instead of getattr: NumPy warns when some of its former names are read.
     first, *others = name.split(".")
-    attribute = vars(module).get(first)
-    return reduce(lambda value, part: getattr(value, part, None), others, attribute)
+    value = vars(module).get(first)
+    return reduce(lambda value, name: getattr(value, name, None), others, value)
 
 
-def _content(cell: Any, name: str) -> Any:
+def _cell_value(cell: Any, name: str) -> Any:
     try:
         return cell.cell_contents
     except ValueError:
         raise _undefined(name) from None
 
 
-def _follow(names: tuple[str, ...], value: Any) -> tuple[tuple[str, ...], Any]:
-    """Read attribute after attribute, through modules and classes."""
+def _read_attributes(names: tuple[str, ...], value: Any) -> tuple[tuple[str, ...], Any]:
+    """Return the names read from a value, through modules and classes, and the last value."""
     length = 1
     while length < len(names) and is_namespace(value):
         if not hasattr(value, names[length]):
@@ -126,7 +126,7 @@ def _undefined(name: str) -> TypeError:
     )
 
 
-def _hidden(what: str) -> TypeError:
+def _dynamic_read(what: str) -> TypeError:
     return TypeError(
         f"a function of a recurrence must name the values that it reads, which are part of the key "
         f"of its compiled code; got {what}: import outside of the function, and write module.name"
@@ -141,7 +141,7 @@ def _chains(code: CodeType, free: frozenset[str]) -> Iterator[_Names]:
     chain: _Names | None = None
     for instruction in get_instructions(code):
         name, argument = instruction.opname, instruction.argval
-        if name in _SILENT:
+        if name in _NO_OPERATION:
             continue
         if chain and name in _ATTRIBUTES:
             chain = chain[0], (*chain[1], argument)
@@ -149,7 +149,7 @@ def _chains(code: CodeType, free: frozenset[str]) -> Iterator[_Names]:
         if chain:
             yield chain
         if name == "IMPORT_NAME":
-            raise _hidden(f"an import of {argument}")
+            raise _dynamic_read(f"an import of {argument}")
         is_free = name in _CELLS and argument in free
         chain = (is_free, (argument,)) if is_free or name in _GLOBALS else None
     for inner in code.co_consts:

@@ -99,7 +99,7 @@ def segmented(transfer_map: TransferMap, states: int, operands: int) -> Segmente
         "where": np.where,
     }
     for text in (_LIFT, _COMPOSE, _APPLY):
-        exec(text.format(**_words(width, states, operands)), scope)
+        exec(text.format(**_substitutions(width, states, operands)), scope)
     capabilities = Capabilities(composes_cheaply=transfer_map.capabilities.composes_cheaply)
     return SegmentedMap(
         scope["lift"],
@@ -114,28 +114,28 @@ def segmented(transfer_map: TransferMap, states: int, operands: int) -> Segmente
     )
 
 
-def _words(width: int, states: int, operands: int) -> dict[str, str]:
+def _substitutions(width: int, states: int, operands: int) -> dict[str, str]:
     """Return the parts of the templates above for each scalar of maps, states and operands."""
 
-    def each(text: str, count: int) -> str:
+    def repeat(text: str, count: int) -> str:
         return "".join(f"{text.format(k=k, m=1 + k, y=1 + width + k)}, " for k in range(count))
 
     def state(text: str) -> str:
-        return f"({each(text, states)})" if states > 1 else each(text, 1).removesuffix(", ")
+        return f"({repeat(text, states)})" if states > 1 else repeat(text, 1).removesuffix(", ")
 
-    kept = "where(is_earlier, y{k}, later[{y}])"
+    earlier_or_composed = "where(is_earlier, y{k}, later[{y}])"
     return {
-        "starts": each("w{k}", states).removesuffix(", "),
-        "operands": each("x{k}", operands).removesuffix(", "),
-        "maps": each("m{k}", width),
+        "starts": repeat("w{k}", states).removesuffix(", "),
+        "operands": repeat("x{k}", operands).removesuffix(", "),
+        "maps": repeat("m{k}", width),
         "states": state("y{k}"),
         "start": state("w{k}"),
-        "lifted": each("where(reset != 0, y{k}, w{k})", states),
-        "earlier_map": each("earlier[{m}]", width),
-        "later_map": each("later[{m}]", width),
-        "step_map": each("step[{m}]", width),
+        "lifted": repeat("where(reset != 0, y{k}, w{k})", states),
+        "earlier_map": repeat("earlier[{m}]", width),
+        "later_map": repeat("later[{m}]", width),
+        "step_map": repeat("step[{m}]", width),
         "earlier_state": state("earlier[{y}]"),
-        "composed_maps": each("where(is_later, later[{m}], m{k})", width),
-        "composed_states": each(f"where(is_later, later[{{y}}], {kept})", states),
+        "composed_maps": repeat("where(is_later, later[{m}], m{k})", width),
+        "composed_states": repeat(f"where(is_later, later[{{y}}], {earlier_or_composed})", states),
         "applied": state("where(is_reset, step[{y}], y{k})"),
     }

@@ -1,4 +1,4 @@
-"""Transfer maps: the algebra of a recurrence."""
+"""Transfer maps, the algebra of a recurrence, and the map of w = s·w + t."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class TransferMap:
             name = self.lift.__name__.strip("_<>").removesuffix("_lift")
             object.__setattr__(self, "name", name)
 
-        object.__setattr__(self, "fingerprint", fingerprint(*self._own))
+        object.__setattr__(self, "fingerprint", fingerprint(*self._definition))
         warn_of_variants("TransferMap", self.codes, self.fingerprint)
 
     @property
@@ -147,12 +147,12 @@ class TransferMap:
         return self.capabilities.redoes_rows and dtype.kind in "fc"
 
     @property
-    def _own(self) -> tuple[Any, ...]:
+    def _definition(self) -> tuple[Any, ...]:
         return self.lift, self.compose, self.apply, self.identity
 
     def require_unchanged(self) -> None:
         """Raise unless the values that the functions read are unchanged since the map was made."""
-        require_unchanged("TransferMap", self.fingerprint, *self._own)
+        require_unchanged("TransferMap", self.fingerprint, *self._definition)
 
     # Maps that compute the same are equal: a map that a worker unpickles uses compiled code.
     def __eq__(self, other: object) -> bool:
@@ -220,6 +220,6 @@ signed_affine = TransferMap(
 """The map of a real w = s·w + t whose states of 0 and inf are those of the loop.
 
 In addition to the product of the coefficients s, which may overflow or underflow, it holds the
-product of their signs, in which 0, inf and nan are kept. It is the coefficient of
-states of 0 and inf.
+product of their signs, in which 0, inf and nan are kept. States of 0 and inf are multiplied by the
+signs.
 """

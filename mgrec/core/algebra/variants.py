@@ -1,4 +1,4 @@
-"""The line of the user's code to which a warning refers."""
+"""Warnings about functions with the same code and other constants, each compiled again."""
 
 from __future__ import annotations
 
@@ -9,45 +9,50 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from types import CodeType
 
-
-def stacklevel_of_caller() -> int:
-    """Return the ``stacklevel`` of the first frame outside of this package."""
-    frame, level = sys._getframe(1), 1
-    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] == "mgrec":
-        frame, level = frame.f_back, level + 1
-    return level
-
-
 MAX_VARIANTS = 32
-"""Number of variants of one code before a warning. Further ones differ only in their numbers."""
-_CODES = 256
+"""Number of variants of one code before a warning."""
+_MAX_CODES = 256
 
 Codes = tuple[CodeType, ...]
 
 
 @dataclass
-class _Seen:
+class _Variants:
     fingerprints: set[str] = field(default_factory=set)
     has_warned: bool = False
 
+    def accept(self, fingerprint: str) -> bool:
+        """Return whether a fingerprint is one of the first MAX_VARIANTS."""
+        if len(self.fingerprints) < MAX_VARIANTS:
+            self.fingerprints.add(fingerprint)
+        return fingerprint in self.fingerprints
+
 
 _lock = threading.Lock()
-_seen: OrderedDict[Codes, _Seen] = OrderedDict()
+_variants: OrderedDict[Codes, _Variants] = OrderedDict()
+
+
+def _variants_of(codes: Codes) -> _Variants:
+    variants = _variants.setdefault(codes, _Variants())
+    _variants.move_to_end(codes)
+    if len(_variants) > _MAX_CODES:
+        _variants.popitem(last=False)
+    return variants
 
 
 def is_within_limit(codes: Codes, fingerprint: str) -> bool:
-    """Return whether a function is one of the first MOST variants of its code in this process."""
+    """Return whether a function is one of the first MAX_VARIANTS of its code in this process."""
     with _lock:
-        return _is_ordinary(_of(codes), fingerprint)
+        return _variants_of(codes).accept(fingerprint)
 
 
 def warn_of_variants(owner: str, codes: Codes, fingerprint: str) -> None:
-    """Warn once for each code that numbers belong in operands."""
+    """Warn once for each code with too many variants that numbers belong in operands."""
     with _lock:
-        seen = _of(codes)
-        if _is_ordinary(seen, fingerprint) or seen.has_warned:
+        variants = _variants_of(codes)
+        if variants.accept(fingerprint) or variants.has_warned:
             return
-        seen.has_warned = True
+        variants.has_warned = True
     code = codes[0]
     warnings.warn(
         f"{MAX_VARIANTS + 1} times a {owner} was made of the same code ({code.co_name} in "
@@ -58,15 +63,9 @@ def warn_of_variants(owner: str, codes: Codes, fingerprint: str) -> None:
     )
 
 
-def _of(codes: Codes) -> _Seen:
-    seen = _seen.setdefault(codes, _Seen())
-    _seen.move_to_end(codes)
-    if len(_seen) > _CODES:
-        _seen.popitem(last=False)
-    return seen
-
-
-def _is_ordinary(seen: _Seen, fingerprint: str) -> bool:
-    if len(seen.fingerprints) < MAX_VARIANTS:
-        seen.fingerprints.add(fingerprint)
-    return fingerprint in seen.fingerprints
+def stacklevel_of_caller() -> int:
+    """Return the ``stacklevel`` of the first frame outside of this package."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] == "mgrec":
+        frame, level = frame.f_back, level + 1
+    return level

@@ -100,7 +100,7 @@ def _fastest(loop: Loop, table: np.ndarray) -> str:
     columns, 0.84 to 1.26 with 1,024 and 1.08 to 1.30 with 8,192; floats 1.07 to 1.86, 1.19 to
     2.60 and 1.47 to 2.79, the more for "+", where every row is checked.
     """
-    is_exact = table.dtype.kind == "i" and not loop.operators.own
+    is_exact = table.dtype.kind == "i" and not loop.operators.functions
     is_short = table.shape[-1] <= _SHORT
     is_faster = is_exact and is_short and is_compensable(loop, table.dtype)
     return "compensation" if is_faster else "tiles"

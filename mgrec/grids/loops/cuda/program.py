@@ -56,7 +56,7 @@ def _print_trust(kind: Kind) -> str:
     Sums and products modulo 2**bits are exact in any order. Products of weights lose digits
     below the smallest normal number, and nothing is known of functions of the user.
     """
-    operators, is_own = kind.operators, bool(kind.operators.own)
+    operators, is_own = kind.operators, bool(kind.operators.functions)
     flags = {
         "SAME": operators.accumulate == operators.distribute,
         "CHECKED": kind.dtype.kind == "f" or is_own or operators.accumulate != "+",
