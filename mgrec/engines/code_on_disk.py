@@ -1,4 +1,4 @@
-"""Store compiled code on disk, and load only what this user stored and nothing has damaged."""
+"""Compiled code on disk: only files that this user stored, undamaged, are loaded."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from pathlib import Path
 
 logger = logging.getLogger("mgrec")
 _DIGEST_BYTES = 32
-_told: set[str] = set()
+_logged: set[str] = set()
 
 
 class CodeFolder:
     """A folder of compiled code that only this user may write.
 
-    Whoever writes such a file runs code as the user that loads it. Each user therefore has a folder
-    of their own, whose mode is 0700, even in a parent that others may write.
+    A user that writes such a file runs code as the user that loads it. Each user therefore has a
+    separate folder of mode 0700, even in a parent that others may write.
 
     Parameters
     ----------
     parent : path
-        Where the user wants compiled code; it may be shared.
+        Folder for the compiled code of all users.
     variable : str
         Environment variable that names the parent, for messages.
     """
@@ -33,12 +33,12 @@ class CodeFolder:
         self._variable = variable
 
     def load(self, name: str, key: str) -> bytes | None:
-        """Return the code stored under a name and key; None if it is missing or damaged."""
+        """Return the code of a name and key; None if it is missing or damaged."""
         try:
             if not self._is_private():
                 return None
             with (self.path / name).open("rb") as file:
-                # Someone may have swapped the folder since.
+                # Another process may have replaced the folder meanwhile.
                 if not _is_private(os.fstat(file.fileno())):
                     return None
                 content = file.read()
@@ -50,7 +50,7 @@ class CodeFolder:
     def store(self, name: str, key: str, code: bytes) -> None:
         """Store code, or log once that it cannot be written.
 
-        The file appears whole: other processes load it, or store the same, at the same time.
+        The file appears atomically: other processes may load or store it at the same time.
         """
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -60,11 +60,11 @@ class CodeFolder:
             log_not_stored(self._variable, str(error))
 
     def _is_private(self) -> bool:
-        """Whether others cannot write into the folder; warn once if they can."""
+        """Return whether only this user can write to the folder; warn once if not."""
         if _is_private(self.path.lstat()):
             return True
-        if str(self.path) not in _told:
-            _told.add(str(self.path))
+        if str(self.path) not in _logged:
+            _logged.add(str(self.path))
             logger.warning(
                 "%s is not loaded from, since another user owns it or may write it: every process "
                 "compiles again. Remove it, or set %s to a folder of yours",
@@ -75,9 +75,9 @@ class CodeFolder:
 
 
 def log_not_stored(variable: str, reason: str) -> None:
-    """Log once, for all kernels, that code is not stored; `variable` names the folder."""
-    if variable not in _told:
-        _told.add(variable)
+    """Log once that code is not stored; the environment variable `variable` sets the folder."""
+    if variable not in _logged:
+        _logged.add(variable)
         logger.info(
             "compiled code is not kept on disk, and the next process compiles again (%s): set "
             "%s to a folder that can be written",

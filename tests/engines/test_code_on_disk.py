@@ -22,7 +22,7 @@ DAMAGES = {
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(code_on_disk, "_told", set())
+    monkeypatch.setattr(code_on_disk, "_logged", set())
     return CodeFolder(tmp_path / "shared", VARIABLE)
 
 

@@ -5,7 +5,7 @@ import pytest
 from scipy import signal
 
 from mgrec.core.arrays.chunk import Chunk
-from mgrec.engines.cpu.simd.lanes import LARGE
+from mgrec.engines.cpu.simd.lanes import MIN_STREAMED_BYTES
 from mgrec.filters.cascade import Cascade
 from mgrec.filters.cpu.loops import LONG, _kind
 from mgrec.filters.cpu.one_thread import (
@@ -169,7 +169,7 @@ def test_large_results_are_the_same_wherever_they_lie(filter_):
         cascade = Cascade.of_sections(sections(8))
     else:
         cascade = Cascade.of_polynomials(*SINGLE[filter_][:2])
-    length = LARGE // 8 + 29
+    length = MIN_STREAMED_BYTES // 8 + 29
     x, carry_in = draw(1, length), np.zeros((cascade.states, 1))
     memory = np.empty(length + 16)
     at = -(memory.ctypes.data + 8 * HEAD) % 64 // 8  # there the blocks begin lines of memory

@@ -5,7 +5,7 @@ import pytest
 
 from mgrec.core.algebra.transfer_map import affine
 from mgrec.core.arrays.chunk import Chunk
-from mgrec.engines.cpu.simd.lanes import LARGE
+from mgrec.engines.cpu.simd.lanes import MIN_STREAMED_BYTES
 from mgrec.scans.cpu import one_thread as cpu
 from mgrec.scans.cpu.affine.blocks import BLOCK, safe_limits
 from mgrec.scans.cpu.affine.reference import Judge
@@ -59,7 +59,7 @@ def test_rows_of_any_length_are_within_the_bound(steps, dtype):
 @pytest.mark.parametrize("offset", [0, 1, 2, 5, 8])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_large_results_are_whole_and_the_same_wherever_they_lie(offset, dtype):
-    steps = LARGE // np.dtype(dtype).itemsize + 13
+    steps = MIN_STREAMED_BYTES // np.dtype(dtype).itemsize + 13
     s, t, carry_in = draw((1, steps, 1), dtype)
     for coefficient in (s, np.full((1, 1, 1), 0.9, dtype)):
         memory = np.full(steps + 16, np.nan, dtype)
@@ -141,7 +141,7 @@ def test_a_window_of_columns_leaves_the_others_alone(dtype):
 @pytest.mark.parametrize("columns", [16, 1000, 4096])
 @pytest.mark.parametrize("offset", [0, 2, 5])
 def test_large_tables_have_the_bits_of_the_loop_wherever_they_lie(columns, offset):
-    shape = (1, LARGE // 8 // columns + 1, columns)
+    shape = (1, MIN_STREAMED_BYTES // 8 // columns + 1, columns)
     s, t, carry_in = draw(shape, np.float64)
     for coefficient in (s, s[:, :1, :1].copy()):
         memory = np.full(t.size + 16, np.nan)

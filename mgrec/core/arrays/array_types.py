@@ -1,4 +1,4 @@
-"""Array types: NumPy, CuPy or Dask, all in host memory or all on one GPU."""
+"""NumPy, CuPy and Dask arrays: their types and devices, native forms, casts and chunks."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def is_lazy(array: Any) -> bool:
 
 
 def to_host(array: Any) -> np.ndarray:
-    """Return the array in host memory, where carry-ins are."""
+    """Return the array in host memory."""
     return np.asarray(array.get() if is_on_gpu(array) else array)
 
 
 def is_writeable(array: Any) -> bool:
-    """Return whether an array may be written to, as all arrays of a GPU may."""
+    """Return whether an array may be written to; True for arrays on a GPU."""
     return is_on_gpu(array) or bool(array.flags.writeable)
 
 
 @cache
 def _has(array_type: Any, name: str) -> bool:
-    # Of the type, because a CuPy array takes a microsecond to raise AttributeError.
+    # A CuPy array takes a microsecond to raise AttributeError; its type is cached.
     return hasattr(array_type, name)
 
 
@@ -63,8 +63,8 @@ def raise_if_capturing(what: str, why: str) -> None:
 def check_same_device(named: Sequence[tuple[str, Any]], rows: Sequence[tuple[str, Any]]) -> None:
     """Raise unless all arrays are in host memory, or all on one GPU.
 
-    Host scalars and 0-d arrays may be combined with any array, and so may `rows`, which are initial
-    states in host memory.
+    Host scalars and 0-d arrays may be combined with any array, and so may `rows`, initial states in
+    host memory.
     """
     on_gpu = [(name, array) for name, array in (*named, *rows) if is_on_gpu(array)]
     if not on_gpu:
@@ -85,10 +85,10 @@ def check_same_device(named: Sequence[tuple[str, Any]], rows: Sequence[tuple[str
 def as_native(array: Any) -> Any:
     """Return the array, or an aligned copy in native byte order.
 
-    numba distinguishes arrays inside of tuples only by the number of their dtype, and other arrays
-    too after it has compiled for a subclass or an unaligned array: it would run code for native
-    arrays on the bytes of others. A Dask array's chunks are converted, except for their alignment,
-    which :class:`mgrec.core.contract.recurrence.ChunkInputs` ensures.
+    numba would run code for native arrays on other arrays. It distinguishes arrays in tuples only
+    by the number of their dtype, and all arrays once it has compiled for a subclass or an unaligned
+    array. The chunks of a Dask array are converted, but not aligned:
+    :class:`mgrec.core.contract.recurrence.ChunkInputs` aligns them.
 
     Examples
     --------
@@ -107,12 +107,15 @@ def as_native(array: Any) -> Any:
     return array
 
 
-_LEAST_NORMAL, _LEAST = 0x00800000, 2.0**-149
-"""Bits of the least normal number of float32, and the least number."""
+_LEAST_NORMAL_BITS, _LEAST = 0x00800000, 2.0**-149
+"""Bits of the least normal number of float32; the least positive number."""
 
 
 def cast(array: Any, dtype: np.dtype[Any]) -> Any:
-    """Return the array if it has the dtype, otherwise a copy; a Dask array's chunks are cast."""
+    """Return the array if it has the dtype, otherwise a copy; a Dask array's chunks are cast.
+
+    Subnormal numbers are kept, which CuPy's own casts flush to 0.
+    """
     if array.dtype == dtype:
         return array
     if not (is_on_gpu(array) and array.dtype.char in "fF" and dtype.char in "dD"):
@@ -132,11 +135,11 @@ def _widened(array: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _widen(part: Any, wide: Any) -> None:
-    # CuPy compiles its kernels with -ftz=true, so that conversions from float32 flush subnormal
-    # numbers. Conversions of integers do not.
-    size = part.view(np.uint32) & np.uint32(0x7FFFFFFF)
-    tiny = np.copysign(size * _LEAST, wide)
-    wide[...] = np.where(size < _LEAST_NORMAL, tiny, wide)
+    # CuPy compiles with -ftz=true: conversions from float32 flush subnormal numbers, those of
+    # integers do not.
+    magnitude_bits = part.view(np.uint32) & np.uint32(0x7FFFFFFF)
+    tiny = np.copysign(magnitude_bits * _LEAST, wide)
+    wide[...] = np.where(magnitude_bits < _LEAST_NORMAL_BITS, tiny, wide)
 
 
 def without_empty_chunks(x: Any) -> Any:
@@ -145,7 +148,7 @@ def without_empty_chunks(x: Any) -> Any:
     If chunks are empty, Dask (2026.7) slices, joins and broadcasts to wrong shapes, or to graphs
     with missing keys.
     """
-    chunks = getattr(x, "chunks", None) or ()  # None of a DataArray in memory
+    chunks = getattr(x, "chunks", None) or ()  # None for a DataArray in memory
     if all(all(lengths) for lengths in chunks):
         return x
     return x.rechunk(tuple(tuple(filter(None, lengths)) or (0,) for lengths in chunks))

@@ -1,4 +1,4 @@
-"""The chunk of a recurrence that each backend receives."""
+"""The chunk of a recurrence that each backend receives, and the layout of its arrays."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class CoefficientOperand:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Operands of a run of steps, in the layout that backends require.
+    """Operands of consecutive steps, in the layout of kernels.
 
     Attributes
     ----------
@@ -105,17 +105,18 @@ def lay_out(recurrence: Any, operands: Sequence[Any], shape: tuple[int, ...], fi
     """
     layout = canonical_shape(shape, recurrence.axis)
 
-    def canonical(array: Any) -> Any:
-        return _canonical(array, shape, recurrence.axis, layout)
+    def lay_out_array(array: Any) -> Any:
+        return _lay_out_array(array, shape, recurrence.axis, layout)
 
-    def laid_out(operand: Any) -> Any:
+    def lay_out_operand(operand: Any) -> Any:
         if isinstance(operand, Coefficient):
-            arrays = tuple(map(canonical, operand.arrays))
+            arrays = tuple(map(lay_out_array, operand.arrays))
             return CoefficientOperand(operand.function, first, arrays)
-        return canonical(operand)
+        return lay_out_array(operand)
 
-    laid_out_operands = tuple(map(laid_out, operands))
-    return Chunk(laid_out_operands, layout, recurrence.dtype, recurrence.reverse)
+    return Chunk(
+        tuple(map(lay_out_operand, operands)), layout, recurrence.dtype, recurrence.reverse
+    )
 
 
 def canonical_shape(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
@@ -123,25 +124,27 @@ def canonical_shape(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
     return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
 
 
-def _canonical(array: Any, shape: tuple[int, ...], axis: int, layout: tuple[int, int, int]) -> Any:
+def _lay_out_array(
+    array: Any, shape: tuple[int, ...], axis: int, layout: tuple[int, int, int]
+) -> Any:
     if array.shape == shape:
         return as_contiguous(array).reshape(layout)
     if array.ndim == 0:
         return array.reshape(1, 1, 1)
     full_shape = (1,) * (len(shape) - array.ndim) + array.shape
-    target: list[int] = []
-    full: list[int] = []
+    merged: list[int] = []
+    expanded: list[int] = []
     for axes, length in zip(
         (slice(axis), slice(axis, axis + 1), slice(axis + 1, None)), layout, strict=True
     ):
         is_broadcast = all(size == 1 for size in full_shape[axes])
-        target.append(1 if is_broadcast else length)
-        full += full_shape[axes] if is_broadcast else shape[axes]
+        merged.append(1 if is_broadcast else length)
+        expanded += full_shape[axes] if is_broadcast else shape[axes]
     array = array.reshape(full_shape)
-    if list(full_shape) != full:
-        # Axes of which only some are broadcast cannot be merged, and are expanded.
-        array = np.broadcast_to(array, full)
-    return as_contiguous(array).reshape(target)
+    if list(full_shape) != expanded:
+        # Axes of which only some are broadcast cannot be merged without expansion.
+        array = np.broadcast_to(array, expanded)
+    return as_contiguous(array).reshape(merged)
 
 
 def as_contiguous(array: Any) -> Any:
@@ -174,8 +177,8 @@ def lay_out_carry_in(state: Any, shape: tuple[int, ...], axis: int) -> Any:
     if state.ndim == 0 and not is_on_gpu(state):
         return np.full((outer, inner), state)
     rows = shape[:axis] + shape[axis + 1 :]
-    full = state if state.shape == rows else np.broadcast_to(state, rows)
-    return full.reshape(outer, inner)
+    state = state if state.shape == rows else np.broadcast_to(state, rows)
+    return state.reshape(outer, inner)
 
 
 def is_uncopied(laid_out: Any, operand: Any) -> bool:

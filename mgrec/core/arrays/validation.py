@@ -1,4 +1,4 @@
-"""Validation of single numbers and flags.
+"""Validation of the arguments of public functions: numbers, flags, arrays, states and `out`.
 
 A bool is not accepted as a number, nor a number as a flag: `axis` and `reverse` are easily
 exchanged.
@@ -66,7 +66,7 @@ def as_real(name: str, value: Any, wanted: str = "a real number") -> float:
     raise TypeError(f"{name} must be {wanted}; got {value!r}")
 
 
-_COMPUTED = "bhilqBHILQfdFDe"
+_SUPPORTED = "bhilqBHILQfdFDe"
 
 
 def as_array(name: str, value: Any) -> Any:
@@ -90,7 +90,7 @@ def check_dtype(name: str, array: Any, value: Any, others: str = "") -> None:
     others : str
         Characters of further supported dtypes.
     """
-    if array.dtype.char not in _COMPUTED + others:
+    if array.dtype.char not in _SUPPORTED + others:
         raise TypeError(
             f"{name} must be of an integer, floating or complex dtype of at most 64 bits a "
             f"component; got {array.dtype}{_type_suffix(value)}"
@@ -123,23 +123,21 @@ def as_plain_array(name: str, value: Any) -> Any:
     """
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{name} must be a plain array; got a masked array: fill it first")
-    # hasattr of the type: to read the graph of a plan's result waits for the solve.
+    # Of the type: an access to the graph of a plan's result waits for the solve.
     if hasattr(type(value), "dask") and hasattr(value, "chunks") and hasattr(value, "_meta"):
         if isinstance(value._meta, np.ma.MaskedArray):
             raise TypeError(f"{name} must be plain; got chunks of masked arrays: fill them first")
         return as_native(value)
     if hasattr(value, "__dask_graph__") and value.__dask_graph__() is not None:
-        name_of_type, instead = type(value).__name__, "convert it to a Dask array"
+        type_name, instead = type(value).__name__, "convert it to a Dask array"
         if hasattr(type(value), "dims"):  # type, because a Delayed has every attribute
             instead = "pass a DataArray, or import mgrec.xarray for the methods of .mgrec"
-        raise TypeError(
-            f"{name} must be a NumPy or Dask array; got a lazy {name_of_type}: {instead}"
-        )
+        raise TypeError(f"{name} must be a NumPy or Dask array; got a lazy {type_name}: {instead}")
     try:
         return as_native(np.asarray(value))
     except (TypeError, ValueError) as error:
-        wrong = TypeError if isinstance(error, TypeError) else ValueError
-        raise wrong(
+        error_type = TypeError if isinstance(error, TypeError) else ValueError
+        raise error_type(
             f"{name} must be convertible to a NumPy array; got {type(value).__name__}: {error}"
         ) from error
 
@@ -174,18 +172,19 @@ def broadcast_shape(operands: dict[str, Any]) -> tuple[Any, ...]:
         lengths = {s[k] for s in shapes if len(s) >= -k and s[k] != 1}
         known = {length for length in lengths if not math.isnan(length)}
         if len(known) > 1:
-            got = ", ".join(f"{n}: {_shape_of(v)}" for n, v in operands.items())
+            got = ", ".join(f"{n}: {_describe_shape(v)}" for n, v in operands.items())
             raise ValueError(f"shapes must broadcast; got {got}")
         unknown = len(known) < len(lengths)
         shape.append(math.nan if unknown else known.pop() if known else 1)
     return tuple(shape)
 
 
-def _shape_of(value: Any) -> Any:
+def _describe_shape(value: Any) -> Any:
     return list(map(shape_of, value.arrays)) if isinstance(value, Coefficient) else shape_of(value)
 
 
 def as_scalar(name: str, value: Any, dtype: np.dtype[Any]) -> np.ndarray:
+    """Return a number as a 0-d array."""
     try:
         return np.asarray(value, dtype)
     except (OverflowError, TypeError) as error:
@@ -218,9 +217,9 @@ def check_out(
 ) -> tuple[Any, ...]:
     """Return the validated arrays for results; an empty tuple if `out` is None.
 
-    They must be writeable, aligned and C-contiguous, have the shape, the dtype and the array type
-    of the result, and share no memory with operands, which a kernel may read again. `count` is the
-    length of the tuple of results, or None for a single array.
+    They must be writeable, aligned and C-contiguous, and have the shape, dtype and array type of
+    the result. They must not share memory with operands, which a kernel may read again. `count` is
+    the length of the tuple of results, or None for a single array.
     """
     if out is None:
         return ()
@@ -229,14 +228,14 @@ def check_out(
         wanted = f"a tuple of {count}" if count else "one array"
         raise TypeError(f"out must be {wanted}, as the state is; got {type(out).__name__}")
     for array in arrays:
-        _check(array, shape, dtype, operands)
+        _check_result_array(array, shape, dtype, operands)
     for number, array in enumerate(arrays):
         if any(_overlap(array, other) for other in arrays[:number]):
             raise ValueError("out must be arrays that share no memory; got two that do")
     return arrays
 
 
-def _check(
+def _check_result_array(
     array: Any, shape: tuple[int, ...], dtype: np.dtype[Any], operands: Sequence[Any]
 ) -> None:
     array_type = next((type(x) for x in operands if is_on_gpu(x)), None)

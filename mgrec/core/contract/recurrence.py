@@ -245,7 +245,7 @@ class AlongAxis(Recurrence):
     ) -> tuple[Arrays, Any]:
         """Return the results of a chunk, written to `out` if given, and its carry-out or None.
 
-        A `carry_in` of None stands for a call without states before the first step.
+        `carry_in` is None if the call has no states before the first step.
         """
 
     @property

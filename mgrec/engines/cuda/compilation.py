@@ -74,7 +74,7 @@ def compile_to_cubin(text: str, options: tuple[str, ...] = OPTIONS) -> bytes:
 
 
 def _cache_folder() -> CodeFolder | None:
-    """Return a folder beside CuPy's compiled kernels; None for a user without a home."""
+    """Return a folder in that of CuPy's kernels; None for a user without a home."""
     try:
         parent = Path(os.environ.get(_VARIABLE, "~/.cupy/kernel_cache")).expanduser()
     except RuntimeError as error:

@@ -13,7 +13,7 @@ import numba
 import numpy as np
 
 from ...engines.cpu.compilation import INNER, compile_kernel
-from ...engines.cpu.simd.lanes import LARGE, LINE, fence, stream
+from ...engines.cpu.simd.lanes import CACHE_LINE, MIN_STREAMED_BYTES, fence, stream
 from .lanes import WIDTH, store_rounded
 from .plain import largest_bits, plain_section, put_number, target_part
 from .section import (
@@ -60,7 +60,7 @@ def section_rows(kind: str, order: int, is_wide: bool, write: bool) -> Any:
         # The last `past` inputs and outputs, and room for those that follow.
         wide_x, wide_y = np.zeros(past + BATCH), np.zeros(past + BATCH)
         z, v = np.empty(order), np.empty(BATCH)
-        is_large = x.size * x.itemsize >= LARGE
+        is_large = x.size * x.itemsize >= MIN_STREAMED_BYTES
         for row in range(x.shape[0]):
             source, size = x[row], x.shape[1]
             target = y[row] if write else None
@@ -128,7 +128,7 @@ def _float64_blocks(order: int) -> Any:
     def blocks(
         x: Any, y: Any, wide: Any, recent: Any, table: Any, first: int, limit: float, is_large: bool
     ) -> Any:
-        if is_large and (y.ctypes.data + first * y.itemsize) % LINE == 0:
+        if is_large and (y.ctypes.data + first * y.itemsize) % CACHE_LINE == 0:
             found = past_caches(x, y, wide, recent, table, first, x.size, limit)
             fence()
             return found

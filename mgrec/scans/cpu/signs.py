@@ -8,7 +8,7 @@ import numpy as np
 
 from ...engines.cpu.compilation import compile_kernel
 from ...engines.cpu.simd.checks import sign_mask, zero_mask
-from ...engines.cpu.simd.lanes import load_line
+from ...engines.cpu.simd.lanes import load_64_bytes
 from ..prefix import Signs
 
 WIDE = 64  # bytes
@@ -42,7 +42,7 @@ def _pack_signs(s: Any, words: Any) -> bool:
     """Pack whole registers; whether a number is 0."""
     wide, found = 64 // s.itemsize, 0
     for k in range(words.size):
-        lanes = load_line(s, k * wide)
+        lanes = load_64_bytes(s, k * wide)
         words[k] = sign_mask(lanes)
         found |= zero_mask(lanes)
     return found != 0

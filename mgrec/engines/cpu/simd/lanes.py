@@ -20,10 +20,10 @@ _I32 = ir.IntType(32)
 # instruction, and products of more steps underflow.
 SCAN = 4
 """Number of lanes of a scan."""
-LINE = 64
+CACHE_LINE = 64
 """Bytes of a cache line."""
 # A line is then not read before it is written (10^7 steps: 0.71 ns a step, not 0.99).
-LARGE = 1 << 24
+MIN_STREAMED_BYTES = 1 << 24
 """Bytes from which results bypass the caches."""
 BLOCK_BYTES = 64
 """Bytes of a row of a block to transpose; the block has as many rows as columns."""
@@ -87,7 +87,7 @@ def load(_: Any, array: Any, index: Any) -> Any:
 
 
 @intrinsic
-def load_line(_: Any, array: Any, index: Any) -> Any:
+def load_64_bytes(_: Any, array: Any, index: Any) -> Any:
     """Return 64 bytes of a contiguous array from ``array[index]`` on, unaligned."""
     return _loading(array, Lanes(array.dtype, 512 // array.dtype.bitwidth))
 
@@ -141,7 +141,7 @@ def splat(_: Any, value: Any) -> Any:
 
 
 @intrinsic
-def splat_line(_: Any, value: Any) -> Any:
+def splat_64_bytes(_: Any, value: Any) -> Any:
     """Return `value` in each lane of 64 bytes."""
     lanes = Lanes(value, 512 // value.bitwidth)
 

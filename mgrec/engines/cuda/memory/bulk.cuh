@@ -27,7 +27,7 @@ DEVICE inline void bulk_store(void* to, const void* from, unsigned bytes) {
                "r"(shared_address(from)), "r"(bytes) : "memory");
 }
 DEVICE inline void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-// Shared memory of all stores so far may be written again.
+// Waits until the shared memory of all stores so far may be written again.
 DEVICE inline void bulk_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }

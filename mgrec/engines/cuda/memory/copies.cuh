@@ -1,9 +1,9 @@
-// Asynchronous copies by the threads themselves (compute capability 8.0; plain ones before).
+// Asynchronous copies by threads (compute capability 8.0 and later; plain copies before).
 #pragma once
 
 template <class Word> DEVICE inline void copy_word(Word* to, const Word* from) {
 #if __CUDA_ARCH__ >= 800
-  if constexpr (sizeof(Word) == 16) {  // past L1, which has no use for it
+  if constexpr (sizeof(Word) == 16) {  // bypasses L1, where it is not used again
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
                      unsigned(__cvta_generic_to_shared(to))), "l"(from)
                  : "memory");
@@ -23,7 +23,7 @@ DEVICE inline void copies_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
-// This thread's copies have arrived, but for those of the last PENDING commits.
+// Waits for this thread's copies, except those of the last PENDING commits.
 template <int PENDING> DEVICE inline void copies_wait_but() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");

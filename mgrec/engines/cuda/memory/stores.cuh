@@ -1,8 +1,8 @@
 // Stores of several numbers at once.
 #pragma once
 
-// At most 16 bytes, which need not stay in the cache. From an assignment the compiler makes a store of every number, a quarter of a
-// sector each.
+// Stores at most 16 bytes, which need not stay in the cache. For an assignment the compiler stores
+// each number separately, a quarter of a sector each.
 template <class Pack, class N> DEVICE inline void store_pack(N* to, const Pack& pack) {
 #ifdef __CUDA_ARCH__
   unsigned word[(sizeof(Pack) + 3) / 4];

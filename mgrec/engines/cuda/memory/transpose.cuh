@@ -1,8 +1,8 @@
-// Copies of grids whose rows are neighbours in memory, so that columns are, by tiles in shared memory:
-// both sides are read and written along 32 neighbours. A block a tile, 256 threads.
+// Transposes grids: the entries of a column are contiguous before, those of a row afterwards. Tiles
+// in shared memory are read and written along 32 contiguous entries. One block of 256 threads a tile.
 #pragma once
 
-constexpr int SIDE = 32, LINES = 8;  // of a tile; lines of it that 256 threads move at once
+constexpr int SIDE = 32, LINES = 8;  // of a tile; rows of it that 256 threads copy at once
 
 struct Grids {
   const Word* from;

@@ -1,4 +1,4 @@
-// float16 as samples are stored: they are only read.
+// float16, in which samples are stored. Numbers are only read.
 #pragma once
 
 struct half {
@@ -13,7 +13,7 @@ DEVICE inline half::operator float() const {
   return number;
 }
 #else
-// The exponent's bias is 112 more in float32, where the smallest numbers are normal ones.
+// The exponent's bias is larger by 112 in float32, where subnormal float16 numbers are normal.
 DEVICE inline half::operator float() const {
   const int exponent = bits >> 10 & 31, rest = bits & 1023, sign = (bits & 0x8000) << 16;
   if (exponent == 31) return number_of(sign | 0x7f800000 | rest << 13, 0.0f);

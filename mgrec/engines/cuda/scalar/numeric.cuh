@@ -204,7 +204,8 @@ template <class T> DEVICE inline T np_copysign(T x, T y) { return copysign(x, y)
 template <class T> DEVICE inline bool np_signbit(T x) { return copysign(T(1), x) < T(0); }
 template <class T> DEVICE inline T np_sign(T x) { return x > T(0) ? T(1) : x < T(0) ? T(-1) : x; }
 
-// Powers of two by their bits (algebra/powers.py says what they are), and signs: -x where `parity` is odd.
+// Powers of two by their bits, as defined in core/algebra/exact.py; negated_if(x, parity) is -x if
+// `parity` is odd.
 union Bits32 { float number; int bits; };
 union Bits64 { double number; long long bits; };
 DEVICE inline int bits_of(float x) { Bits32 u; u.number = x; return u.bits; }
@@ -230,8 +231,8 @@ DEVICE inline double negated_if(double x, int parity) { return parity & 1 ? -x :
 DEVICE inline float power_of_two(int e, float) { return number_of((e + 127) << 23, 0.0f); }
 DEVICE inline double power_of_two(int e, double) { return number_of((e + 1023) << 20, 0.0); }
 #ifdef __CUDA_ARCH__
-// Three exact factors, found once for all numbers that are scaled alike: CUDA's ldexp costs about
-// 20 instructions each.
+// Three exact factors, computed once for all numbers with the same exponent: CUDA's ldexp takes
+// about 20 instructions for each number.
 template <class T, class I> DEVICE inline T np_ldexp(T x, I exponent) {
   const int limit = sizeof(T) == 4 ? 126 : 1022, e = int(exponent);
   const int first = max(-limit, min(limit, e));
@@ -266,10 +267,10 @@ DEVICE inline double power_of_two(double k) {
   return number_of(int(unsigned(low_bits_of(k + (0x1.8p52 + 1023))) << 20), 0.0);
 }
 
-// Division without a branch where nothing is near the ends of the range; elsewhere `odd` is set.
+// Division without a branch; sets `odd` if a number is near the ends of the range.
 //
-// CUDA's division tests its operands and jumps: no other work of a thread can then hide its
-// latency. In range the same steps of Newton give the same, correctly rounded quotient.
+// CUDA's division branches on its operands: other work of the thread cannot hide its latency. In
+// range, the same Newton steps give the same, correctly rounded quotient.
 
 #ifdef __CUDA_ARCH__
 DEVICE inline float rough_reciprocal(float y) {
@@ -302,16 +303,16 @@ DEVICE inline double quick_divide(bool& odd, double x, double y) {
   return quotient;
 }
 template <class T> DEVICE inline T quick_divide(bool&, T x, T y) { return np_divide(x, y); }
-// Sines and cosines of doubles within 2^-30 of themselves, for numbers that end as floats.
+// Sines and cosines of doubles with a relative error of 2^-30, for results that are floats.
 //
-// CUDA's own take 50 double operations, read a table and branch, so that no other work of a thread
-// hides their latency. The argument is reduced exactly here as well (Cody and Waite, 1980), by half
-// turns: one polynomial serves both and nothing is chosen. All are doubles: quarter turns with the
-// last terms as floats took 3 more conversions, each as long as 4 double operations, and
-// 0.5 + 0.4·sin(0.001·i) ran at 0.56 of the floor, not at 0.64.
+// CUDA's functions take 50 double operations, read a table and branch: other work of the thread
+// cannot hide their latency. The argument is reduced exactly here as well (Cody and Waite, 1980), but
+// by half turns, so that one polynomial without a selection is enough. Quarter turns with the last
+// terms as floats took 3 more conversions, each as long as 4 double operations:
+// 0.5 + 0.4·sin(0.001·i) then ran at 0.56 of the peak, not at 0.64.
 
-// sin(x) for whole `quarters` of 0, cos(x) for 1. Sets `odd` where the argument is too large to be
-// reduced so, or no number.
+// Returns sin(x) if `quarters` is 0, and cos(x) if it is 1. Sets `odd` if the argument is too large
+// for this reduction, or nan.
 DEVICE inline double quick_wave(bool& odd, double x, int quarters) {
   odd = odd | ((top_bits_of(x) & 0x7fffffff) >= 0x41d00000);  // 2^30
   double shifted = fma(x, 0x1.45f306dc9c883p-2, 0x1.8p52), turns = shifted - 0x1.8p52;
@@ -322,8 +323,8 @@ DEVICE inline double quick_wave(bool& odd, double x, int quarters) {
   double r = fma(turns, -0x1.921fb54442d18p+1, x);
   r = fma(turns, -0x1.1a62633145c07p-53, r);
   r = fma(turns, 0x1.f1976b7ed8fbcp-109, r);
-  // sin r = r·(1 - q/6 + q²/120 - ...) of q = r², |r| <= π/2: its minimax polynomial of degree 5, which
-  // is within 2^-35.
+  // sin r = r·(1 - q/6 + q²/120 - ...), q = r², |r| <= π/2: the minimax polynomial of degree 5 in q
+  // has an error of 2^-35.
   const double q = r * r;
   double series = fma(-0x1.9a0e18fe79cd0p-26, q, 0x1.716ba4fc49a5fp-19);
   series = fma(series, q, -0x1.a017a8fe0379dp-13);
@@ -334,7 +335,7 @@ DEVICE inline double quick_wave(bool& odd, double x, int quarters) {
 }
 DEVICE inline double quick_sin(bool& odd, double x) { return quick_wave(odd, x, 0); }
 DEVICE inline double quick_cos(bool& odd, double x) { return quick_wave(odd, x, 1); }
-// Of a float's own CUDA's are short.
+// CUDA's functions of floats are short.
 DEVICE inline float quick_sin(bool&, float x) { return sin(x); }
 DEVICE inline float quick_cos(bool&, float x) { return cos(x); }
 

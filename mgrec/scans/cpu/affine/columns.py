@@ -17,13 +17,13 @@ from numba.extending import overload
 
 from ....engines.cpu.compilation import INNER, compile_kernel
 from ....engines.cpu.simd.lanes import (
-    LARGE,
-    LINE,
+    CACHE_LINE,
+    MIN_STREAMED_BYTES,
     add,
     fence,
-    load_line,
+    load_64_bytes,
     multiply,
-    splat_line,
+    splat_64_bytes,
     store,
     stream,
 )
@@ -41,8 +41,8 @@ def _wide_at(operand: Any, at: Any) -> Any:
 @overload(_wide_at, strict=False)
 def _wide_at_of(operand: Any, at: Any) -> Any:
     if isinstance(operand, types.Array):
-        return lambda operand, at: load_line(operand, at)
-    return lambda operand, at: splat_line(operand)
+        return lambda operand, at: load_64_bytes(operand, at)
+    return lambda operand, at: splat_64_bytes(operand)
 
 
 def _columns_written_by(put: Any) -> Any:
@@ -50,15 +50,15 @@ def _columns_written_by(put: Any) -> Any:
     def advance(
         s: Any, t: Any, result: Any, states: Any, first: int, pitch: int, lines: int, width: int
     ) -> None:
-        wide, group = LINE // result.itemsize, GROUP if width <= NARROW else 1
+        wide, group = CACHE_LINE // result.itemsize, GROUP if width <= NARROW else 1
         for top in range(0, lines, group):
             count = min(group, lines - top)
             for column in range(0, width, wide):
                 # The last registers of a line overlap where its width is no multiple of theirs.
                 at = first + top * pitch + min(column, width - wide)
-                w = load_line(states, column)
+                w = load_64_bytes(states, column)
                 for _ in range(count):
-                    w = add(multiply(_wide_at(s, at), w), load_line(t, at))
+                    w = add(multiply(_wide_at(s, at), w), load_64_bytes(t, at))
                     put(result, at, w)
                     at += pitch
                 store(states, column, w)
@@ -73,7 +73,7 @@ _into_caches, _past_caches = _columns_written_by(store), _columns_written_by(str
 def _advance_window(
     s: Any, t: Any, result: Any, carry_in: Any, states: Any, begin: int, end: int
 ) -> None:
-    wide = LINE // result.itemsize
+    wide = CACHE_LINE // result.itemsize
     for column in range(begin, end, wide):
         left = min(column, end - wide)
         for k in range(wide):
@@ -91,7 +91,7 @@ def _advance_past_caches(
     Columns are counted from there: the last ones are the first of the array, a step later.
     """
     columns = carry_in.size
-    prefix = -result.ctypes.data % LINE // result.itemsize
+    prefix = -result.ctypes.data % CACHE_LINE // result.itemsize
     for column in range(begin, end):
         i = column + prefix - columns
         if i < 0:
@@ -108,9 +108,9 @@ def _advance_past_caches(
 
 
 def _determine(operands: Any, carry_in: Any, result: Any, begin: int, end: int) -> None:
-    wide, columns = LINE // result.itemsize, carry_in.shape[1]
+    wide, columns = CACHE_LINE // result.itemsize, carry_in.shape[1]
     states = np.empty(columns + wide, result.dtype)
-    is_large = result.size * result.itemsize >= LARGE
+    is_large = result.size * result.itemsize >= MIN_STREAMED_BYTES
     are_whole = columns % wide == 0 and begin % wide == 0 and end % wide == 0
     for row in range(result.shape[0]):
         s, t = rows_of(operands, row)
@@ -128,7 +128,7 @@ def can_determine(s: np.ndarray, t: np.ndarray, result: np.ndarray, begin: int, 
     shape = result.shape[1:]
     if t.shape[1:] != shape or s.shape[1:] not in (shape, (1, 1)):
         return False
-    if (end - begin) * result.itemsize < LINE:
+    if (end - begin) * result.itemsize < CACHE_LINE:
         return False
     return all(array.flags.c_contiguous for array in (s, t, result))
 

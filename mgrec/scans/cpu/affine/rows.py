@@ -20,7 +20,7 @@ import numba
 import numpy as np
 
 from ....engines.cpu.compilation import CACHE_SIZE, INNER, compile_kernel
-from ....engines.cpu.simd.lanes import LARGE, LINE, SCAN, fence
+from ....engines.cpu.simd.lanes import CACHE_LINE, MIN_STREAMED_BYTES, SCAN, fence
 from ..tuples import parts_of, rows_of, values_at
 from .blocks import BLOCK, advance_arrays, advance_constant, fill_powers, plain, run_plain
 
@@ -37,7 +37,7 @@ def _along_row(advance_steps: Any) -> Any:
         if result.size >= LONG:
             first = HEAD // result.itemsize
             w, _, has_no_sign = run_plain(s, t, result, initial, 0, first, initial)
-            past_caches = is_large and (result.ctypes.data + HEAD) % LINE == 0
+            past_caches = is_large and (result.ctypes.data + HEAD) % CACHE_LINE == 0
         _, is_low, is_positive = advance_steps(
             s, t, result, w, first, result.size, setting, past_caches
         )
@@ -55,7 +55,7 @@ _advance_constant_row = _along_row(advance_constant)
 
 def _determine_constant(operands: Any, carry_in: Any, result: Any, limits: Any) -> None:
     powers = np.zeros(3 * SCAN + 1, result.dtype)
-    is_large = result.size * result.itemsize >= LARGE
+    is_large = result.size * result.itemsize >= MIN_STREAMED_BYTES
     for row in range(result.shape[0]):
         s, t = rows_of(operands, row)
         fill_powers(s, powers[:SCAN])
@@ -68,7 +68,7 @@ def _determine_constant(operands: Any, carry_in: Any, result: Any, limits: Any) 
 
 def _determine_arrays(operands: Any, carry_in: Any, result: Any, limits: Any) -> bool:
     """Returns whether all coefficients are known to be positive."""
-    is_large, is_positive = result.size * result.itemsize >= LARGE, True
+    is_large, is_positive = result.size * result.itemsize >= MIN_STREAMED_BYTES, True
     for row in range(result.shape[0]):
         s, t = rows_of(operands, row)
         is_positive &= _advance_row(s, t, result[row], carry_in[row], limits, is_large)

@@ -17,7 +17,7 @@ from numba.extending import overload, register_jitable
 
 from ....engines.cpu.compilation import INNER
 from ....engines.cpu.simd.checks import no_extremes, none_above, none_below, update_extremes
-from ....engines.cpu.simd.lanes import SCAN, fma, load, load_line, splat, store
+from ....engines.cpu.simd.lanes import SCAN, fma, load, load_64_bytes, splat, store
 from ...affine import FINE, NAN, REDO
 from ...margins import (
     SAFE_BLOCK,
@@ -107,10 +107,10 @@ def track(s: Any, t: Any, steps: int, carry: Any, bounds: Any) -> Any:
 @numba.njit(**INNER)
 def _is_safe(s: Any, t: Any, carry: Any, bounds: Any) -> Any:
     product, exponent, offset, growth, rebound, _ = carry
-    coefficients, terms = no_extremes(load_line(s, 0)), no_extremes(load_line(t, 0))
+    coefficients, terms = no_extremes(load_64_bytes(s, 0)), no_extremes(load_64_bytes(t, 0))
     for at in range(0, BLOCK, 64 // t.itemsize):
-        coefficients = update_extremes(coefficients, load_line(s, at))
-        terms = update_extremes(terms, load_line(t, at))
+        coefficients = update_extremes(coefficients, load_64_bytes(s, at))
+        terms = update_extremes(terms, load_64_bytes(t, at))
     is_inside = none_below(coefficients, bounds[2]) & none_above(terms, bounds[1])
     if not is_inside or not abs(offset) <= bounds[1]:
         return False
