@@ -309,7 +309,7 @@ template <class T> DEVICE inline T quick_divide(bool&, T x, T y) { return np_div
 // cannot hide their latency. The argument is reduced exactly here as well (Cody and Waite, 1980), but
 // by half turns, so that one polynomial without a selection is enough. Quarter turns with the last
 // terms as floats took 3 more conversions, each as long as 4 double operations:
-// 0.5 + 0.4·sin(0.001·i) then ran at 0.56 of the peak, not at 0.64.
+// 0.5 + 0.4·sin(0.001·i) then ran at 0.56 of the roofline, not at 0.64.
 
 // Returns sin(x) if `quarters` is 0, and cos(x) if it is 1. Sets `odd` if the argument is too large
 // for this reduction, or nan.
