@@ -15,6 +15,7 @@ from numba.core.bytecode import FunctionIdentity
 
 import mgrec
 from mgrec.engines import code_on_disk
+from mgrec.engines.cpu import compilation
 from mgrec.engines.cpu.compilation import IN_MEMORY, StepCache, compile_kernel
 
 SCRIPT = """
@@ -199,6 +200,16 @@ def test_what_varies_is_kept_in_memory_alone(tmp_path, monkeypatch):
     assert list(tmp_path.rglob("*.nb?")) == []
     assert double(compile_kernel(doubled, "one")) == 2.0
     assert len(list(tmp_path.rglob("*.nb?"))) == 1
+
+
+def test_the_key_changes_with_the_code_of_the_package(tmp_path, monkeypatch):
+    assert len(list(compilation._PACKAGE.rglob("*.py"))) > 100
+    monkeypatch.setattr(compilation, "_PACKAGE", tmp_path)
+    keys = set()
+    for source in ("x = 1", "x = 2"):
+        (tmp_path / "module.py").write_text(source)
+        keys.add(compilation._versions.__wrapped__())
+    assert len(keys) == 2
 
 
 class Bomb:

@@ -1,7 +1,10 @@
-"""Arrays of any byte order, alignment and subclass are computed as native ones are."""
+"""Types and devices of arrays, native forms of them, and casts."""
+
+from __future__ import annotations
 
 import pickle
 from contextlib import suppress
+from typing import Any
 
 import dask.array as da
 import foreign_cases
@@ -10,12 +13,65 @@ import numpy as np
 import pytest
 
 import mgrec
-from mgrec.core.arrays.array_types import as_native
+from mgrec.core.arrays.array_types import as_native, cast, check_same_device, is_on_gpu
 from mgrec.core.contract.recurrence import ChunkInputs
 from mgrec.engines.cpu.compilation import compile_kernel
 from mgrec.signal import ewm, lfilter, lfilter_zi, lfiltic, sosfilt, sosfilt_zi, sosfiltfilt
 from mgrec.solve import local
 from mgrec.tridiagonal import factor_api
+
+
+class Device:
+    def __init__(self, number):
+        self.id = number
+
+
+class OnGpu:
+    """An array on a GPU, as far as it is looked at."""
+
+    __cuda_array_interface__ = None
+    ndim, dtype = 1, np.dtype("f4")
+
+    def __init__(self, number=0):
+        self.device = Device(number)
+
+
+class Lazy:
+    """A Dask array of chunks on a GPU."""
+
+    _meta = OnGpu()
+    ndim, dtype = 1, np.dtype("f4")
+
+
+@pytest.mark.parametrize(
+    ("array", "expected"), [(np.ones(3), False), (2.0, False), (OnGpu(), True), (Lazy(), True)]
+)
+def test_where_an_array_is(array, expected):
+    assert is_on_gpu(array) == expected
+
+
+@pytest.mark.parametrize("scalar", [0.5, np.float32(0.5), np.array(0.5)])
+def test_host_scalars_go_with_arrays_of_any_kind(scalar):
+    check_same_device([("s", scalar), ("t", OnGpu())], [("initial", Lazy())])
+    check_same_device([("s", scalar), ("t", np.ones(3))], [])
+
+
+def test_initial_states_may_come_from_host_memory():
+    check_same_device([("t", OnGpu())], [("initial", np.ones(3))])
+    with pytest.raises(TypeError, match="got initial on a GPU and t in host memory"):
+        check_same_device([("t", np.ones(3))], [("initial", OnGpu())])
+
+
+@pytest.mark.parametrize("array", [OnGpu(), Lazy()])
+def test_a_numpy_array_beside_one_on_a_gpu_is_refused(array):
+    with pytest.raises(TypeError, match=r"got t on a GPU and s in host memory.*cupy.asarray\(s\)"):
+        check_same_device([("s", np.ones(3)), ("t", array)], [])
+
+
+def test_two_devices_are_refused():
+    with pytest.raises(ValueError, match="on one device; got s on 0, t on 1"):
+        check_same_device([("s", OnGpu(0)), ("t", OnGpu(1))], [])
+
 
 B, A = np.array([0.2, 0.1]), np.array([1.0, -0.7])
 SOS = np.array([[0.2, 0.1, 0.0, 1.0, -0.7, 0.1]])
@@ -237,3 +293,43 @@ def test_float16_of_another_byte_order():
     half = np.ones(8, "f2")
     wanted = mgrec.linear_recurrence(0.5, half)
     assert_same(mgrec.linear_recurrence(0.5, swapped(half)), wanted)
+
+
+SPECIAL = np.array(
+    [0.0, -0.0, 1e-45, -1e-45, 1.1754942e-38, -1.17549435e-38, 1.0, -3.4028235e38, np.inf, -np.inf]
+).astype("f4")
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c16"])
+def test_an_array_of_the_dtype_is_not_copied(dtype: str) -> None:
+    x = np.ones(3, dtype)
+    assert cast(x, np.dtype(dtype)) is x
+    swapped = x.astype(x.dtype.newbyteorder(">"))
+    np.testing.assert_array_equal(cast(swapped, np.dtype(dtype)), x)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("narrow", "wide"), [("f4", "f8"), ("f4", "c16"), ("c8", "c16")])
+def test_subnormal_numbers_stay_on_a_gpu(narrow: str, wide: str) -> None:
+    cupy: Any = pytest.importorskip("cupy", reason="CuPy is not installed")
+    x = np.tile(SPECIAL, (6, 1))
+    if narrow == "c8":
+        x = np.stack([x, x[:, ::-1]], axis=-1).view("c8")[..., 0]
+    for layout in (x, x.T, x[::2, 1::3]):
+        got = cast(cupy.asarray(layout), np.dtype(wide)).get()
+        assert got.dtype == wide
+        np.testing.assert_array_equal(got, layout.astype(wide))
+        for part in ("real", "imag"):
+            signs = np.signbit(getattr(layout.astype(wide), part))
+            np.testing.assert_array_equal(np.signbit(getattr(got, part)), signs)
+    assert np.isnan(cast(cupy.full(3, np.nan, narrow), np.dtype(wide)).get()).all()
+
+
+@pytest.mark.gpu
+def test_a_state_of_float32_enters_a_recurrence_in_float64_as_it_is() -> None:
+    cupy: Any = pytest.importorskip("cupy", reason="CuPy is not installed")
+    import mgrec
+
+    s, t = cupy.full(5, 2.0), cupy.zeros(5)
+    got = mgrec.linear_recurrence(s, t, initial=cupy.asarray(np.float32(1e-45)))
+    np.testing.assert_array_equal(got.get(), float(np.float32(1e-45)) * 2.0 ** np.arange(1, 6))
