@@ -56,7 +56,7 @@ def arrow(path: str, kind: str = "pass", **options: object) -> str:
 
 
 def topologies() -> str:
-    """Draw the data that cross the boundary of two chunks: chain, line and grid."""
+    """Draw the data that cross the boundary of two chunks: chain, two-sided and grid."""
     bold = {"font_weight": "bold"}
     chain = [
         text(24, 34, "chain", READ, **bold),
@@ -66,8 +66,8 @@ def topologies() -> str:
         text(24, 164, "summaries and carry-ins,", FAINT, font_size=11),
         text(24, 180, "in one direction", FAINT, font_size=11),
     ]
-    line = [
-        text(272, 34, "line", READ, **bold),
+    two_sided = [
+        text(272, 34, "two-sided", READ, **bold),
         text(272, 52, "tridiagonal systems", FAINT, font_size=11),
         *(box(272 + 70 * k, 116, 56, 40, READ, f"{k}") for k in range(3)),
         pill(370, 82, PASS, "system"),
@@ -87,7 +87,7 @@ def topologies() -> str:
         *(arrow(f"M{549 + 62 * j},{94 + 42 * i} v10") for i in range(2) for j in range(3)),
         text(524, 198, "edges; equal numbers run concurrently", FAINT, font_size=11),
     ]
-    return card(740, 214, "Data that cross the boundary of two chunks", *chain, *line, *grid)
+    return card(740, 214, "Data that cross the boundary of two chunks", *chain, *two_sided, *grid)
 
 
 def forgetting() -> str:

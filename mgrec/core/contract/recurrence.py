@@ -7,7 +7,7 @@ dataclasses of one of five topologies:
 topology       what crosses the boundary of a chunk           families
 =============  =============================================  ==================================
 ``Chain``      a summary one way, a carry-in the same way     scans, filters, ewm (scan.py)
-``TwoSided``       a summary to a small system, a carry-in back   tridiagonal systems
+``TwoSided``   a summary to a small system, a carry-in back   tridiagonal systems
 ``Grid``       the edges above and to the left                wavefront loops (grid.py)
 ``Swept``      the sides of the four tiles around it          loops of several sweeps (sweeps.py)
 ``Traceback``  the edges; then a path backwards               alignments (traceback.py)
