@@ -70,10 +70,9 @@ class _Tiles:
 
     Attributes
     ----------
-    missing : dict, tile -> tiles before it whose edges are not there
     ready : heap of tiles that may start
-    dependents : dict, tile of another shard -> tiles that need its edges
-    edges : dict, tile -> edges that are there; `users` counts the tiles that will read them
+    expected : set of tiles of other shards whose edges have not arrived
+    edges : dict, tile -> edges, until the last tile has read them; `readers` counts these tiles
     outbox : deque of (tile, shard, function that waits for exported edges)
     prepared : dict, tile -> arguments that were prepared before its edges arrived
     """
@@ -88,20 +87,15 @@ class _Tiles:
         self.recurrence, self.shard, self.inputs_of_chunks = recurrence, shard, inputs_of_chunks
         self.exchange, self.axes = exchange, recurrence.axes
         self.tiles = {tile.index: tile for tile in _tiles_of(shard, recurrence.axes)}
-        self.missing = {index: set(self._before(index)) for index in self.tiles}
+        self.expected = {b for index in self.tiles for b in self._before(index)} - self.tiles.keys()
         self.edges: dict[ChunkIndex, Any] = {}
-        self.users = dict.fromkeys(self.tiles, 0)
-        self.ready: list[tuple[tuple[bool, int, ChunkIndex], ChunkIndex]] = []
-        self.dependents: dict[ChunkIndex, list[ChunkIndex]] = {}
+        self.readers: dict[ChunkIndex, int] = {}
+        self.ready: list[tuple[bool, int, ChunkIndex]] = []
         self.outbox: deque[tuple[Tile, int, Callable[[], Any]]] = deque()
         self.results: dict[ChunkIndex, Any] = {}
         self.final_result: Any = None
         self.prepared: dict[ChunkIndex, Arguments] = {}
         for index in self.tiles:
-            for before in self.missing[index]:
-                self.users[before] = self.users.get(before, 0) + 1
-                if before not in self.tiles:
-                    self.dependents.setdefault(before, []).append(index)
             self._push_if_ready(index)
 
     def solve(self) -> Program[tuple[dict[ChunkIndex, Any], Any]]:
@@ -121,29 +115,31 @@ class _Tiles:
             self._send(len(self.outbox))
             self._take_arrived()
         while not self.ready:
-            first = min(self.dependents, key=self._order)
-            for index in self.dependents[first]:
+            first = min(self.expected, key=self._order)
+            for index in self._after(first):
                 # The worker has time for it while it waits.
                 if index not in self.prepared:
                     self._prepare(self.tiles[index])
             yield (first,)
             self._take_arrived()
-        return heappop(self.ready)[1]
+        return heappop(self.ready)[-1]
 
     def _take_arrived(self) -> None:
-        for name in [name for name in self.dependents if self.exchange.has(name)]:
-            self.edges[name] = self.exchange.take(name)
-            for index in self.dependents.pop(name):
-                self._remove_missing(index, name)
+        for name in list(filter(self.exchange.has, self.expected)):
+            self.expected.remove(name)
+            self._add_edges(name, self.exchange.take(name))
 
-    def _remove_missing(self, index: ChunkIndex, before: ChunkIndex) -> None:
-        self.missing[index].remove(before)
-        self._push_if_ready(index)
+    def _add_edges(self, index: ChunkIndex, edges: Any) -> None:
+        """Keep the edges of a tile for those after it, which may be ready now."""
+        after = self._after(index)
+        self.edges[index], self.readers[index] = edges, len(after)
+        for other in after:
+            self._push_if_ready(other)
 
     def _push_if_ready(self, index: ChunkIndex) -> None:
-        if not self.missing[index]:
-            rank = (not self._receivers(self.tiles[index]), *self._order(index))
-            heappush(self.ready, (rank, index))
+        if all(before in self.edges for before in self._before(index)):
+            has_receivers = bool(self._receivers(self.tiles[index]))
+            heappush(self.ready, (not has_receivers, *self._order(index)))
 
     def _order(self, index: ChunkIndex) -> tuple[int, ChunkIndex]:
         return sum(index[axis] for axis in self.axes), index
@@ -161,7 +157,10 @@ class _Tiles:
             for receiver, axes in self._receivers(tile).items():
                 wait = recurrence.start_export(backend, edges, axes)
                 self.outbox.append((tile, receiver, wait))
-            self._retain(tile, edges)
+            if self._after(tile.index):
+                self._add_edges(tile.index, recurrence.retain_edges(edges))
+            if tile.index == self._last and not recurrence.results:
+                self.final_result = recurrence.final_result(recurrence.export_edges(edges))
         return recurrence.is_asynchronous and any(map(is_on_gpu, inputs.blocks))
 
     def _prepare(self, tile: Tile) -> None:
@@ -198,23 +197,12 @@ class _Tiles:
         return replace(inputs, blocks=blocks, starts=tuple(starts)), tuple(lengths), out
 
     def _pop_edges(self, index: ChunkIndex, axis: int) -> Any:
-        """Return the edges of the tile before one; None at the border. The last user drops them."""
+        """Return the edges of the tile before one, or None; the last reader drops them."""
         if index[axis] == 0:
             return None
         before = neighbour(index, axis, -1)
-        self.users[before] -= 1
-        return self.edges[before] if self.users[before] else self.edges.pop(before)
-
-    def _retain(self, tile: Tile, edges: Any) -> None:
-        """Keep the edges for tiles of this shard, and the final result of the last tile."""
-        if self.users[tile.index]:
-            self.edges[tile.index] = self.recurrence.retain_edges(edges)
-            for axis in self.axes:
-                after = neighbour(tile.index, axis, 1)
-                if after in self.tiles:
-                    self._remove_missing(after, tile.index)
-        if tile.index == self._last and not self.recurrence.results:
-            self.final_result = self.recurrence.final_result(self.recurrence.export_edges(edges))
+        self.readers[before] -= 1
+        return self.edges[before] if self.readers[before] else self.edges.pop(before)
 
     def _send(self, count: int) -> None:
         """Wait for so many exported edges, and send them."""
@@ -226,6 +214,11 @@ class _Tiles:
 
     def _before(self, index: ChunkIndex) -> Iterator[ChunkIndex]:
         return (neighbour(index, axis, -1) for axis in self.axes if index[axis])
+
+    def _after(self, index: ChunkIndex) -> list[ChunkIndex]:
+        """Return the tiles of this shard that need the edges of a tile."""
+        after = (neighbour(index, axis, 1) for axis in self.axes)
+        return [other for other in after if other in self.tiles]
 
     def _receivers(self, tile: Tile) -> dict[int, list[int]]:
         """Return the other shards that need a tile's edges, and along which axes."""
