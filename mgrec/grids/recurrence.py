@@ -1,13 +1,22 @@
-"""Loops over a grid whose entry depends on those above and to the left, tile by tile."""
+"""Grids in which an entry depends on the entries above and to the left."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil, isnan, prod, sqrt
 from typing import Any
 
 from ..core.contract.grid import Grid
 from ..core.contract.kernels import Backend, Part
 from ..core.contract.recurrence import Shape
+
+# Both the profiles of sequences and the rows that a thread computes at once need so many steps.
+_UNIT, _SIDE = 64, 1024
+# Columns by which the last row of an alignment follows its first, per row (22,000 at 200,000 rows).
+# In p parts, m columns of n rows take m + p · lag · n, and the next GPU waits for m / p of them.
+# The sum is least at p² = m / (lag · n). Loops have the same lag.
+_LAG = 0.11
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +25,7 @@ class Wavefront(Grid):
 
     @property
     def algebra(self) -> Any:
-        """What kernels know of the loop."""
+        """The description of the loop that kernels take."""
         return self
 
     def part(self, backend: Backend, shape: Shape, axis: int) -> Part | None:
@@ -24,3 +33,22 @@ class Wavefront(Grid):
         tile = (*others, *(shape[k] for k in self.axes))
         part = backend.kernels(self.family).part
         return part(self.algebra, tile, self.axes.index(axis))
+
+
+def part_of_host(cells: int, shape: Sequence[int], side: int) -> Part:
+    """Return parts of at least so many cells; any split has the bits of the plain loop."""
+    return Part(_UNIT, max(_SIDE, -(-cells // max(1, prod(shape) // max(1, shape[side - 2])))))
+
+
+def part_of_gpu(shape: Sequence[int]) -> Part:
+    """Return parts of a tile that strips of blocks process one after the other."""
+    *_, rows, columns = shape
+    return Part(128, max(4096, ceil(sqrt(_LAG * rows * columns))))
+
+
+def broadcasts_to(array_shape: tuple[Any, ...], shape: tuple[Any, ...]) -> bool:
+    """Return whether an array broadcasts to a shape; unknown lengths (nan) do."""
+    pairs = zip(reversed(array_shape), reversed(shape), strict=False)
+    return len(array_shape) <= len(shape) and all(
+        have in (1, want) or isnan(have) or isnan(want) for have, want in pairs
+    )

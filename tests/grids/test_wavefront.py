@@ -275,7 +275,11 @@ def refused(**given):
         ({"operators": ("max", "*")}, ValueError, "operators must be one of"),
         ({"operators": (max, "+")}, ValueError, "each a plain Python function of two numbers"),
         ({"operators": (lambda a: a, "+")}, ValueError, "each a plain Python function of two"),
-        ({"operators": (lambda a, b: a + b, "*")}, ValueError, "above must be given where ◇"),
+        (
+            {"operators": (lambda a, b: a + b, "*")},
+            ValueError,
+            "above must be an array or a number if ◇",
+        ),
         ({"above": np.ones(3)}, ValueError, r"above must broadcast to \(4,\); got shape \(3,\)"),
         ({"left": np.ones(4)}, ValueError, r"left must broadcast to \(3,\)"),
         ({"corner": np.ones(2)}, ValueError, r"corner must broadcast to \(\)"),

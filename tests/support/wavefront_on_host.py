@@ -79,8 +79,8 @@ def launched_here(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> It
 
 def forget() -> None:
     """Forget what was prepared for other devices, and calls of a kind."""
-    program.prepared_of.cache_clear()
-    transposition._copying.cache_clear()
+    program.prepare_launch.cache_clear()
+    transposition._prepare_copy.cache_clear()
     prepared.cache_entry.cache_clear()
 
 

@@ -1,1 +1,1 @@
-"""Loops over grids on one GPU: summed-area tables."""
+"""Transposed copies and messages between blocks, for all recurrences over grids on a GPU."""

@@ -1,4 +1,4 @@
-"""Copies of arrays whose last two axes lie in memory the other way round.
+"""Copies of arrays whose last two axes are exchanged in memory.
 
 CuPy copies such arrays number by number, at a twelfth of the bandwidth of an H100.
 """
@@ -26,7 +26,7 @@ extern "C" __global__ void __launch_bounds__(256) transpose_kernel(const Grids g
 
 
 def contiguous(array: Any) -> Any:
-    """The array, C-contiguous; copied if it must be."""
+    """Return the array, C-contiguous; copied only if necessary."""
     import cupy
 
     if not is_transposed(array):
@@ -45,36 +45,36 @@ def assign(target: Any, source: Any) -> None:
 
 
 def is_transposed(array: Any) -> bool:
-    """Whether it is C-contiguous with its last two axes exchanged."""
+    """Return whether the array is C-contiguous with its last two axes exchanged."""
     is_matrix = array.ndim >= 2 and min(array.shape[-2:]) > 1 and array.dtype.itemsize in _WORDS
     return is_matrix and bool(array.swapaxes(-1, -2).flags.c_contiguous)
 
 
 def _transpose(source: Any, target: Any) -> None:
-    """Copy such an array into a C-contiguous one."""
+    """Copy a transposed array into a C-contiguous one."""
     if source.size:
         *_, rows, columns = source.shape
         words = pack_words([source.data.ptr, target.data.ptr, rows, columns])
-        copying(source.shape, source.dtype.itemsize)((words,))
+        prepare_copy(source.shape, source.dtype.itemsize)((words,))
 
 
-def copying(shape: tuple[int, ...], size: int) -> PreparedLaunches:
-    """The launch that copies such an array of a shape, given the struct that its kernel takes."""
+def prepare_copy(shape: tuple[int, ...], itemsize: int) -> PreparedLaunches:
+    """Return the launch that copies transposed arrays of a shape; it takes the kernel's struct."""
     import cupy
 
-    return _copying(shape, size, cupy.cuda.runtime.getDevice())
+    return _prepare_copy(shape, itemsize, cupy.cuda.runtime.getDevice())
 
 
 @lru_cache(maxsize=256)
-def _copying(shape: tuple[int, ...], size: int, device: int) -> PreparedLaunches:
-    *others, rows, columns = shape
-    blocks = prod(others) * -(-rows // _SIDE) * -(-columns // _SIDE)
+def _prepare_copy(shape: tuple[int, ...], itemsize: int, device_id: int) -> PreparedLaunches:
+    *batch, rows, columns = shape
+    blocks = prod(batch) * -(-rows // _SIDE) * -(-columns // _SIDE)
     return PreparedLaunches(
-        Launch(print_copy(size), "transpose_kernel", blocks, _THREADS, (_GRIDS,))
+        Launch(print_copy(itemsize), "transpose_kernel", blocks, _THREADS, (_GRIDS,))
     )
 
 
-def print_copy(size: int) -> str:
-    """The program for words of so many bytes."""
-    text = f"#define DEVICE __device__\ntypedef {_WORDS[size]} Word;\n"
+def print_copy(itemsize: int) -> str:
+    """Return the program for numbers of so many bytes."""
+    text = f"#define DEVICE __device__\ntypedef {_WORDS[itemsize]} Word;\n"
     return text + kernel_text("engines/cuda/memory/transpose") + _KERNEL

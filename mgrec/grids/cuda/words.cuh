@@ -1,7 +1,7 @@
-// Numbers that blocks tell each other: words of 64 bits, half data and half tag.
+// Numbers that blocks exchange: words of 64 bits, half data and half tag.
 //
-// Each word is written and read whole, so that a number needs no fence and no flag of its own. The
-// tag tells launches apart: nothing is cleared between them.
+// Each word is written and read whole, so a number needs neither a fence nor a flag. The tag
+// identifies the launch: nothing is cleared between launches.
 #pragma once
 
 constexpr unsigned ALL = 0xffffffffu;
@@ -18,7 +18,7 @@ union Number {
   }
 };
 
-// Spans of scans, which share the memory, have kinds below 3 and up to four turns an epoch.
+// Spans of scans, which use the same memory, have kinds below 3 and up to four rounds an epoch.
 DEVICE inline unsigned tag_of(unsigned epoch) { return epoch * 16 + 3; }
 
 DEVICE inline void publish(Unit* place, T value, unsigned tag) {
@@ -34,7 +34,7 @@ DEVICE inline void load_words(Unit (&words)[UNITS], const Unit* place) {
   for (int u = 0; u < UNITS; ++u) words[u] = ((const volatile Unit*)place)[u];
 }
 
-// Whether no word is an earlier one.
+// Return whether no word is from an earlier launch.
 DEVICE inline bool has_tag(const Unit (&words)[UNITS], unsigned tag) {
   bool complete = true;
 #pragma unroll
@@ -49,7 +49,7 @@ DEVICE inline T value_of(const Unit (&words)[UNITS]) {
   return number.value;
 }
 
-// False while any word is still an earlier one.
+// Load a number; return false while any word is from an earlier launch.
 DEVICE inline bool received(const Unit* place, unsigned tag, T& value) {
   Unit words[UNITS];
   load_words(words, place);
@@ -57,7 +57,7 @@ DEVICE inline bool received(const Unit* place, unsigned tag, T& value) {
   return has_tag(words, tag);
 }
 
-// The value of another lane, which is below this one by a distance or has a number of its own.
+// Return the value of another lane, given by its distance below this lane or by its number.
 template <bool IS_DISTANCE> DEVICE inline T from_lane(T value, int lane) {
   Number mine, theirs;
   mine.value = value;

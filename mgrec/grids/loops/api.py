@@ -5,9 +5,18 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ...core.contract.problem import Problem
+import numpy as np
+
+from ...core.algebra.operators import Operators, as_custom_operators, check_distributes
+from ...core.arrays.array_types import cast, check_same_device
+from ...core.arrays.chunk import shape_of
+from ...core.arrays.validation import as_array, as_axis, as_real, as_scalar
+from ...core.contract.problem import Problem, varying
 from ...solve import solved_by_kind
-from .arguments import check_loop
+from ..recurrence import broadcasts_to
+from .recurrence import Loop, WavefrontLoop, check_strategy
+
+_DTYPES = ("int32", "int64", "float32", "float64")
 
 
 @partial(solved_by_kind, is_on_host=False)
@@ -110,4 +119,112 @@ def wavefront(
            [ 1,  3,  6, 10, 15]])
     """
     borders = {"above": above, "left": left, "corner": corner}
-    return check_loop(local, weights, operators, borders, floor, strategy, axes, out)
+    return _check_loop(local, weights, operators, borders, floor, strategy, axes, out)
+
+
+def _check_loop(
+    local: Any,
+    weights: Any,
+    operators: Any,
+    borders: dict[str, Any],
+    floor: Any,
+    strategy: Any,
+    axes: Any,
+    out: Any,
+) -> Problem:
+    """Return the problem of a call of ``wavefront``, validated."""
+    operators = as_custom_operators(operators)
+    arguments = {**_as_weights(weights), **borders, "local": local}
+    arguments = {
+        name: None if name in borders and value is None else as_array(name, value)
+        for name, value in arguments.items()
+    }
+    arrays = {name: value for name, value in arguments.items() if value is not None}
+    check_same_device(list(arrays.items()), [])
+    shape = shape_of(arrays["local"])
+    down, right = _as_axes(axes, shape)
+    dtype = _common_dtype(arrays, floor)
+    check_distributes(operators, dtype.kind)
+    check_strategy(strategy, operators, dtype.kind, floor is not None)
+    missing_axes = {"above": (down,), "left": (right,), "corner": (down, right)}
+    operands = []
+    for name, value in arguments.items():
+        if value is None:
+            operands.append(np.asarray(_default_border(name, operators, dtype)))
+        else:
+            operands.append(_as_operand(name, value, dtype, shape, missing_axes.get(name, ())))
+    floor = None if floor is None else as_scalar("floor", floor, dtype)[()]
+    recurrence = WavefrontLoop(
+        dtype=dtype,
+        result_dtype=dtype,
+        varying=tuple(varying(operand.shape, shape) for operand in operands),
+        block_dtypes=(dtype,) * len(operands),
+        axes=(down, right),
+        loop=Loop(operators, floor, strategy),
+    )
+    return Problem(recurrence, tuple(operands), (), shape, out=out)
+
+
+def _as_weights(weights: Any) -> dict[str, Any]:
+    if not isinstance(weights, (tuple, list)) or len(weights) != 3:
+        got = f"{len(weights)}" if isinstance(weights, (tuple, list)) else type(weights).__name__
+        raise ValueError(f"weights must be a tuple of three, b0, b1 and b2; got {got}")
+    return {f"weights[{k}]": weight for k, weight in enumerate(weights)}
+
+
+def _as_axes(axes: Any, shape: tuple[Any, ...]) -> tuple[int, int]:
+    if len(shape) < 2:
+        raise ValueError(f"local must have two axes or more; got shape {shape}")
+    if not isinstance(axes, (tuple, list)) or len(axes) != 2:
+        raise ValueError(f"axes must be two axes; got {axes!r}")
+    down, right = (as_axis(axis, shape) for axis in axes)
+    if down == right:
+        raise ValueError(f"axes must be two different axes; got {axes!r}")
+    return down, right
+
+
+def _common_dtype(arrays: dict[str, Any], floor: Any) -> np.dtype[Any]:
+    values = [getattr(value, "dtype", value) for value in arrays.values()]
+    if floor is not None:
+        real = as_real("floor", floor, "a real number or None")
+        if np.isnan(real):
+            raise ValueError("floor must be a real number or None; got nan")
+        values.append(getattr(floor, "dtype", floor if isinstance(floor, int) else real))
+    dtype = np.result_type(*values)
+    if dtype.name not in _DTYPES:
+        raise TypeError(
+            f"local, weights and borders must promote to {', '.join(_DTYPES)}; got {dtype}: "
+            f"cast them first"
+        )
+    return dtype
+
+
+def _default_border(name: str, operators: Operators, dtype: np.dtype[Any]) -> Any:
+    """Return the identity of ◇; for integers half of it, so that weights can be added."""
+    if not operators.has_identity:
+        raise ValueError(
+            f"{name} must be an array or a number if ◇ is a function or '*', which have no known "
+            f"identity; got None"
+        )
+    identity = operators.identity(dtype)
+    return identity // dtype.type(2) if dtype.kind == "i" else identity
+
+
+def _as_operand(
+    name: str,
+    value: Any,
+    dtype: np.dtype[Any],
+    shape: tuple[Any, ...],
+    missing_axes: tuple[int, ...],
+) -> Any:
+    """Return an operand of this dtype, with length 1 along the axes that a border does not have."""
+    if not hasattr(value, "dtype"):
+        return as_scalar(name, value, dtype)
+    wanted = tuple(n for k, n in enumerate(shape) if k not in missing_axes)
+    if not broadcasts_to(value.shape, wanted):
+        raise ValueError(f"{name} must broadcast to {wanted}; got shape {value.shape}")
+    value = cast(value, dtype)
+    if not missing_axes or value.ndim == 0:
+        return value
+    value = value[(None,) * (len(wanted) - value.ndim) + (...,)]
+    return value[tuple(None if k in missing_axes else slice(None) for k in range(len(shape)))]

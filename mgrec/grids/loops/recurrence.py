@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ...core.algebra.operators import Operators
+from ...core.algebra.operators import Operators, check_composes
 from ...core.arrays.array_types import to_host
+from ...core.arrays.validation import is_one_of
 from ...core.contract.kernels import Backend, PreparedSolver
 from ...core.contract.recurrence import Arrays, ChunkInputs, Shape
 from ..recurrence import Wavefront
 
+STRATEGIES = ("hybrid", "tiles", "compensation", "hyperplane")
+
+logger = logging.getLogger("mgrec")
+
 
 @dataclass(frozen=True)
 class Loop:
-    """What a wavefront loop does in every cell.
+    """The body of a wavefront loop.
 
     Attributes
     ----------
     operators : Operators
     floor : scalar, optional
-        The least result.
+        Lower bound of the results.
     strategy : str
-        In which order cells are computed: one of :data:`.strategy.STRATEGIES`.
+        Order in which cells are computed: one of :data:`STRATEGIES`.
     """
 
     operators: Operators
@@ -33,16 +39,46 @@ class Loop:
     strategy: str = "hybrid"
 
 
+def check_strategy(strategy: Any, operators: Operators, kind: str, has_floor: bool) -> None:
+    """Raise ValueError if a strategy is unknown, or does not support these operators and dtype."""
+    if not is_one_of(strategy, STRATEGIES):
+        wanted = ", ".join(map(repr, STRATEGIES))
+        raise ValueError(f"strategy must be one of {wanted}; got {strategy!r}")
+    if strategy != "compensation":
+        return
+    if has_floor and operators.accumulate != "max":
+        raise ValueError(
+            "strategy must be 'tiles' or 'hybrid' if there is a floor and ◇ is not 'max', because "
+            "the maximum of a sum and the floor is not a scan; got 'compensation'"
+        )
+    check_composes(operators, kind)
+
+
+def is_compensable(loop: Loop, dtype: np.dtype[Any]) -> bool:
+    """Return whether ``"hybrid"`` may choose compensation."""
+    try:
+        check_strategy("compensation", loop.operators, dtype.kind, loop.floor is not None)
+    except ValueError:
+        return False
+    return True
+
+
+def log_strategy(loop: Loop, strategy: str, table: Any) -> None:
+    """Log the strategy that ``"hybrid"`` has chosen, at level DEBUG."""
+    if loop.strategy == "hybrid" and logger.isEnabledFor(logging.DEBUG):
+        logger.debug("wavefront: %s, shape %s, %s", strategy, table.shape, table.dtype)
+
+
 @dataclass(frozen=True)
 class Borders:
-    """What stands around a tile above and to the left; each broadcasts to the tile's grids.
+    """The values above and to the left of a tile; each array broadcasts to the tile's grids.
 
     Attributes
     ----------
     above : array (..., columns)
     left : array (..., rows)
     corner : array (...)
-        Above to the left of the first cell.
+        Above and to the left of the first cell.
     """
 
     above: Any
@@ -52,14 +88,14 @@ class Borders:
 
 @dataclass(frozen=True)
 class Edges:
-    """What tiles below and to the right need of a tile, in host memory.
+    """The values that the tiles below and to the right need, in host memory.
 
     Attributes
     ----------
     below : array (..., columns + 1)
-        The last row, after what stands to the left of it.
+        The last row, preceded by the value to the left of it.
     right : array (..., rows + 1)
-        The last column, after what stands above it.
+        The last column, preceded by the value above it.
     """
 
     below: np.ndarray
@@ -68,9 +104,9 @@ class Edges:
 
 @dataclass(frozen=True, kw_only=True)
 class WavefrontLoop(Wavefront):
-    """The blocks of a pack are b0, b1, b2, the borders above, left and corner, and `local`.
+    """A wavefront loop. The blocks of a chunk are b0, b1, b2, above, left, corner and `local`.
 
-    Borders broadcast along the axes that they lack; only tiles at the border use them.
+    Borders broadcast along the axes that they do not have. Only tiles at the border use them.
     """
 
     family: ClassVar[str] = "grids.loops"
@@ -91,8 +127,8 @@ class WavefrontLoop(Wavefront):
     ) -> tuple[Arrays, Any]:
         determine = backend.kernels(self.family).determine
         result = out[0] if out else backend.empty(shape, self.dtype)
-        local, weights, given, table = self._tile(inputs, result)
-        borders = _around(given, above, left)
+        local, weights, array_borders, table = self._tile(inputs, result)
+        borders = _tile_borders(array_borders, above, left)
         determine(self.loop, local, weights, borders, table)
         return (result,), (table, borders)
 
@@ -107,37 +143,37 @@ class WavefrontLoop(Wavefront):
         return None if prepare is None else prepare(self.loop, *self._tile(inputs, *results))
 
     def _tile(self, inputs: ChunkInputs, result: Any) -> tuple[Any, list[Any], Borders, Any]:
-        """`local`, the weights, the borders that are given, and the table."""
-        *weights, over, beside, corner, local = (self._grid(b, result.ndim) for b in inputs.blocks)
-        given = Borders(over[..., 0, :], beside[..., :, 0], corner[..., 0, 0])
-        return local, weights, given, self._moved(result)
+        """Return `local`, the weights, the borders of the whole array, and the table."""
+        *weights, above, left, corner, local = (self._grid(b, result.ndim) for b in inputs.blocks)
+        borders = Borders(above[..., 0, :], left[..., :, 0], corner[..., 0, 0])
+        return local, weights, borders, self._with_axes_last(result)
 
     def export_edges(self, edges: tuple[Any, Borders]) -> Edges:
         table, borders = edges
         *batch, rows, columns = table.shape
-        over, beside, corner = map(to_host, (borders.above, borders.left, borders.corner))
+        above, left, corner = map(to_host, (borders.above, borders.left, borders.corner))
         below = np.empty((*batch, columns + 1), table.dtype)
         right = np.empty((*batch, rows + 1), table.dtype)
-        below[..., 1:] = to_host(table[..., -1, :]) if rows else over
-        right[..., 1:] = to_host(table[..., :, -1]) if columns else beside
-        below[..., 0] = beside[..., -1] if rows else corner
-        right[..., 0] = over[..., -1] if columns else corner
+        below[..., 1:] = to_host(table[..., -1, :]) if rows else above
+        right[..., 1:] = to_host(table[..., :, -1]) if columns else left
+        below[..., 0] = left[..., -1] if rows else corner
+        right[..., 0] = above[..., -1] if columns else corner
         return Edges(below, right)
 
     def _grid(self, block: Any, ndim: int) -> Any:
-        """A block with rows and columns last, and axes of length 1 where it is broadcast."""
+        """Return a block with rows and columns last, and length 1 along broadcast axes."""
         if block.ndim < ndim:
             block = block.reshape((1,) * (ndim - block.ndim) + block.shape)
-        return self._moved(block)
+        return self._with_axes_last(block)
 
-    def _moved(self, array: Any) -> Any:
+    def _with_axes_last(self, array: Any) -> Any:
         are_last = self.axes == (array.ndim - 2, array.ndim - 1)
         return array if are_last else np.moveaxis(array, self.axes, (-2, -1))
 
 
-def _around(given: Borders, above: Edges | None, left: Edges | None) -> Borders:
-    """The borders of a tile: those given, or what its neighbours hand on."""
-    over, beside, corner = given.above, given.left, given.corner
+def _tile_borders(array_borders: Borders, above: Edges | None, left: Edges | None) -> Borders:
+    """Return the borders of a tile: edges of its neighbours, else borders of the whole array."""
+    over, beside, corner = array_borders.above, array_borders.left, array_borders.corner
     if left is not None:
         beside, corner = left.right[..., 1:], left.right[..., 0]
     if above is not None:

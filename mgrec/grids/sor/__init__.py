@@ -1,1 +1,1 @@
-"""Successive over-relaxation of grids, red-black and by hyperplanes."""
+"""Successive over-relaxation of grids."""

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from math import prod
 from typing import Any
 
-from ...core.contract.problem import Problem
+import numpy as np
+
+from ...core.arrays.array_types import cast, check_same_device, is_lazy
+from ...core.arrays.chunk import shape_of
+from ...core.arrays.validation import as_array, as_integer, as_real, as_scalar
+from ...core.contract.problem import Problem, varying
 from ...solve import solved_by_kind
-from .arguments import check_relaxation
+from ..recurrence import broadcasts_to
+from .recurrence import Relaxation, Sweeps
 
 
 @partial(solved_by_kind, is_on_host=False)
@@ -106,4 +113,77 @@ def sor(
            [  0. ,  12.5,  12.5,   0. ],
            [  0. ,   0. ,   0. ,   0. ]])
     """
-    return check_relaxation(x, rhs, omega, sweeps, tol, check_every, callback, out)
+    return _check_relaxation(x, rhs, omega, sweeps, tol, check_every, callback, out)
+
+
+def _check_relaxation(
+    x: Any, rhs: Any, omega: Any, sweeps: Any, tol: Any, check_every: Any, callback: Any, out: Any
+) -> Problem:
+    """Return the problem of a call of ``sor``, validated."""
+    arguments = {"x": x} if rhs is None else {"x": x, "rhs": rhs}
+    arrays = {name: as_array(name, value) for name, value in arguments.items()}
+    check_same_device(list(arrays.items()), [])
+    shape = shape_of(arrays["x"])
+    if len(shape) < 2:
+        raise ValueError(f"x must have two axes or more; got shape {shape}")
+    dtype = _common_dtype(arrays)
+    loop = _as_sweeps(omega, sweeps, tol, check_every)
+    # x is the last operand: a result has the chunks of the last one.
+    operands = tuple(_as_operand(name, arrays[name], dtype) for name in reversed(arrays))
+    for rhs in operands[:-1]:
+        if not broadcasts_to(rhs.shape, shape):
+            raise ValueError(f"rhs must broadcast to {shape}, the shape of x; got {rhs.shape}")
+    recurrence = Relaxation(
+        dtype=dtype,
+        result_dtype=dtype,
+        varying=tuple(varying(operand.shape, shape) for operand in operands),
+        block_dtypes=(dtype,) * len(operands),
+        axes=(len(shape) - 2, len(shape) - 1),
+        loop=loop,
+        callback=_as_callback(callback, operands, shape),
+    )
+    return Problem(recurrence, operands, (), shape, out=out)
+
+
+def _as_callback(callback: Any, operands: Any, shape: tuple[Any, ...]) -> Any:
+    if callback is None:
+        return None
+    if not callable(callback):
+        raise TypeError(f"callback must be callable or None; got {callback!r}")
+    if any(map(is_lazy, operands)):
+        raise TypeError(
+            "callback must be None where an operand is a Dask array, which is swept later: use "
+            "mgrec.dask.progress"
+        )
+    if prod(shape[:-2]) != 1:
+        raise ValueError(f"callback must be None where x is several grids; got shape {shape}")
+    return callback
+
+
+def _common_dtype(arrays: dict[str, Any]) -> np.dtype[Any]:
+    dtype = np.result_type(*(getattr(value, "dtype", value) for value in arrays.values()))
+    dtype = np.dtype(np.float64) if dtype.kind in "iu" else dtype
+    if dtype.char not in "fd":
+        names = " and ".join(arrays)
+        raise TypeError(f"{names} must be of integers, float32 or float64; got {dtype}")
+    return dtype
+
+
+def _as_operand(name: str, value: Any, dtype: np.dtype[Any]) -> Any:
+    if hasattr(value, "dtype"):
+        return cast(value, dtype)
+    return as_scalar(name, value, dtype)
+
+
+def _as_sweeps(omega: Any, sweeps: Any, tol: Any, check_every: Any) -> Sweeps:
+    factor = as_real("omega", omega, "a number between 0 and 2")
+    if not 0 < factor < 2:
+        raise ValueError(f"omega must be a number between 0 and 2; got {omega!r}")
+    counts = {"sweeps": sweeps, "check_every": check_every}
+    for name, value in counts.items():
+        counts[name] = as_integer(name, value)
+        if counts[name] < 1:
+            raise ValueError(f"{name} must be 1 or more; got {value!r}")
+    if tol is not None and not as_real("tol", tol) > 0:
+        raise ValueError(f"tol must be above 0, or None; got {tol!r}")
+    return Sweeps(factor, tol=None if tol is None else float(tol), **counts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -12,21 +12,79 @@ from ...core.arrays.array_types import to_host
 from ...core.contract.kernels import Backend, PreparedSolver
 from ...core.contract.recurrence import Arrays, ChunkInputs, Shape
 from ...core.contract.sweeps import Swept
-from .sweeps import Sides, Sweeps
 
 
 @dataclass(frozen=True)
-class Held:
-    """A tile and its neighbours' sides between two sweeps, in the form in which it is swept.
+class Sweeps:
+    """The sweeps of a loop over a grid.
 
     Attributes
     ----------
-    grids : what `hold` of the kernels gives
-        With one row or column more where the tile has a neighbour.
+    omega : float
+        Relaxation factor.
+    sweeps : int
+        Maximum number of sweeps, 1 or more.
+    tol : float, optional
+        The loop ends with a checked sweep whose largest update is below `tol`. If it is None, no
+        sweep is checked.
+    check_every : int
+        Number of sweeps from one checked sweep to the next. The last sweep is checked as well.
+    """
+
+    omega: float
+    sweeps: int = 1
+    tol: float | None = None
+    check_every: int = 1
+
+    @property
+    def sweep_counts(self) -> list[int]:
+        """Sweeps up to and including each checked one; all at once if none is checked.
+
+        Examples
+        --------
+        >>> Sweeps(1.5, 25, 1e-6, 10).sweep_counts
+        [10, 10, 5]
+        """
+        if self.tol is None:
+            return [self.sweeps]
+        whole, remaining = divmod(self.sweeps, self.check_every)
+        return [self.check_every] * whole + [remaining] * bool(remaining)
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The outermost rows and columns of a tile, and the largest update of its last sweep.
+
+    Attributes
+    ----------
+    first, last : array (..., columns)
+        Rows.
+    left, right : array (..., rows)
+        Columns.
+    update : array (...)
+        nan if the sweep was not checked.
+    """
+
+    first: np.ndarray
+    last: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    update: np.ndarray
+
+
+@dataclass(frozen=True)
+class TileState:
+    """A tile and its neighbours' sides between two sweeps, in the layout of the kernels.
+
+    Attributes
+    ----------
+    grids : object
+        The result of the kernels' `lay_out_grids`, with one row or column more on each side where
+        the tile has a neighbour.
     inside : (slice, slice)
-        Where the tile is.
+        Rows and columns of the tile in `grids`.
     shape : tuple of int
-        Of the tile.
+        Shape of the tile.
     """
 
     grids: Any
@@ -36,41 +94,34 @@ class Held:
     def __sizeof__(self) -> int:
         return self.grids.nbytes
 
-    @property
-    def ends(self) -> tuple[int, int, int, int]:
-        """The first and last row, and the first and last column of the tile."""
-        (down, across), (rows, columns) = self.inside, self.shape[-2:]
-        top, left = down.start, across.start
-        return top, top + rows - 1, left, left + columns - 1
-
     def sides(self, update: np.ndarray) -> Sides:
-        (down, across), (first, last, left, right) = self.inside, self.ends
-        row, column = self.grids.row, self.grids.column
+        """Return copies of the outermost rows and columns, in host memory."""
+        (down, across), (rows, columns) = self.inside, self.shape[-2:]
+        row, column, top, left = self.grids.row, self.grids.column, down.start, across.start
         return Sides(
-            first=_copied(row(first)[..., across]),
-            last=_copied(row(last)[..., across]),
-            left=_copied(column(left)[..., down]),
-            right=_copied(column(right)[..., down]),
+            first=_copy_to_host(row(top)[..., across]),
+            last=_copy_to_host(row(top + rows - 1)[..., across]),
+            left=_copy_to_host(column(left)[..., down]),
+            right=_copy_to_host(column(left + columns - 1)[..., down]),
             update=update,
         )
 
 
-def _copied(side: Any) -> np.ndarray:
-    """In host memory, apart from the grid."""
+def _copy_to_host(side: Any) -> np.ndarray:
     return np.array(to_host(side))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Relaxation(Swept):
-    """Sweeps over grids, whose outermost rows and columns stay: the last two axes.
+    """Sweeps over grids, the last two axes, whose outermost rows and columns do not change.
 
-    The blocks of a pack are `rhs`, if it is given, and the grid.
+    The blocks of a chunk are `rhs`, if there is one, and the grid.
 
     Attributes
     ----------
     loop : Sweeps
     callback : callable, ``(sweeps, update) -> None``, optional
-        Of one grid that is no Dask array: called after every checked sweep.
+        Called after each checked sweep of one grid that is not a Dask array.
     """
 
     family: ClassVar[str] = "grids.sor"
@@ -94,18 +145,22 @@ class Relaxation(Swept):
         left: Any,
         out: Arrays = (),
     ) -> tuple[Arrays, Any]:
-        """All sweeps over whole grids."""
+        """Return whole grids after all sweeps; call the callback after each checked sweep."""
         *rhs, x = inputs.blocks
         result = out[0] if out else backend.empty(shape, self.dtype)
-        side = rhs[0] if rhs else None
-
-        def sweep(loop: Sweeps, x: Any) -> Any:
-            return backend.kernels(self.family).determine(loop, x, side, result)
-
+        rhs_block = rhs[0] if rhs else None
+        sweep = backend.kernels(self.family).determine
         if self.callback is None:
-            sweep(self.loop, x)
-        else:
-            self._sweep_and_tell(sweep, x, result)
+            sweep(self.loop, x, rhs_block, result)
+            return (result,), None
+        done, tol = 0, self.loop.tol or 0.0  # no update is below 0
+        for sweeps in replace(self.loop, tol=tol).sweep_counts:
+            batch = replace(self.loop, sweeps=sweeps, check_every=sweeps, tol=tol)
+            update = float(sweep(batch, x, rhs_block, result).item())
+            done, x = done + sweeps, result
+            self.callback(done, update)
+            if update < tol:
+                break
         return (result,), None
 
     def solver_arguments(self, operands: Sequence[Any], initial: Sequence[Any]) -> list[Any]:
@@ -119,20 +174,9 @@ class Relaxation(Swept):
             return None
         return prepare(self.loop, self.solver_arguments(inputs.blocks, ()), None, results)
 
-    def _sweep_and_tell(self, sweep: Callable[[Sweeps, Any], Any], x: Any, result: Any) -> None:
-        """Sweep one grid, run by run; the callback is told of each."""
-        done, tol = 0, self.loop.tol or 0.0  # no update is below 0
-        for sweeps in replace(self.loop, tol=tol).sweep_counts:
-            run = replace(self.loop, sweeps=sweeps, check_every=sweeps, tol=tol)
-            update, done = float(sweep(run, x).item()), done + sweeps
-            self.callback(done, update)
-            if update < tol:
-                break
-            x = result
-
     def start_tile(
         self, backend: Backend, inputs: ChunkInputs, shape: Shape, around: tuple[bool, ...]
-    ) -> tuple[Held, Sides]:
+    ) -> tuple[TileState, Sides]:
         above, left, below, right = map(int, around)
         *batch, rows, columns = shape
         inside = slice(above, above + rows), slice(left, left + columns)
@@ -142,13 +186,15 @@ class Relaxation(Swept):
             arrays.append(backend.empty(whole, self.dtype))
             arrays[-1][...] = 0
             arrays[-1][(..., *inside)] = block[()] if block.ndim == 0 else block
-        held = Held(backend.kernels(self.family).lay_out_grids(*arrays), inside, shape)
-        return held, held.sides(np.full(tuple(batch), np.nan))
+        state = TileState(backend.kernels(self.family).lay_out_grids(*arrays), inside, shape)
+        return state, state.sides(np.full(tuple(batch), np.nan))
 
-    def tile(self, state: Held) -> np.ndarray:
-        return state.grids.write()[(..., *state.inside)]
+    def tile(self, state: TileState) -> np.ndarray:
+        return state.grids.to_array()[(..., *state.inside)]
 
-    def sweep(self, state: Held, around: Arrays, is_last: bool, done: Any) -> tuple[Held, Sides]:
+    def sweep(
+        self, state: TileState, around: Arrays, is_last: bool, done: Any
+    ) -> tuple[TileState, Sides]:
         if done is not None and done.all():
             return state, state.sides(np.zeros(done.shape))
         loop = replace(self.loop, sweeps=1, tol=self.loop.tol if is_last else None)
@@ -159,10 +205,10 @@ class Relaxation(Swept):
             None if below is None else below.first,
             None if right is None else right.left,
         )
-        grids, update = state.grids.swept(loop, borders, state.inside, done)
+        grids, update = state.grids.sweep(loop, borders, state.inside, done)
         state = replace(state, grids=grids)
         return state, state.sides(update)
 
     def is_done(self, done: Any, sides: Sequence[Sides]) -> np.ndarray:
-        found = np.max([side.update for side in sides], axis=0) < self.loop.tol
-        return found if done is None else found | done
+        is_below_tol = np.max([side.update for side in sides], axis=0) < self.loop.tol
+        return is_below_tol if done is None else is_below_tol | done

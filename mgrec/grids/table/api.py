@@ -10,11 +10,13 @@ import numpy as np
 
 from ...core.arrays.array_types import is_lazy
 from ...core.arrays.chunk import as_contiguous
-from ...core.arrays.validation import check_out
+from ...core.arrays.validation import as_any_array, as_axis, check_out
 from ...core.contract.problem import Composed, Problem
 from ...scans.linear import linear_recurrence
 from ...solve import solve, solved_by_kind
-from .arguments import check_table
+from .recurrence import SummedAreaTable
+
+_DTYPES = "?bhilqBHILQfdFD"
 
 
 @partial(solved_by_kind, is_on_host=False)
@@ -84,20 +86,64 @@ def summed_area_table(
     >>> int(table[2, 3] - table[0, 3] - table[2, 1] + table[0, 1])  # the sum of x[1:3, 2:4]
     34
     """
-    problem, others = check_table(x, axes, dtype, out)
-    if not others:
+    problem, other_axes = check_table(x, axes, dtype, out)
+    if not other_axes:
         return problem
-    return Composed("summed_area_table over more than two axes", partial(_sum_on, problem, others))
+    name = "summed_area_table over more than two axes"
+    return Composed(name, partial(_sum_along_axes, problem, other_axes))
 
 
-def _sum_on(problem: Problem, others: tuple[int, ...]) -> Any:
-    """Sum the table of a problem along further axes."""
+def check_table(x: Any, axes: Any, dtype: Any, out: Any) -> tuple[Problem, tuple[int, ...]]:
+    """Return the problem of the last two of `axes`, validated, and the other axes."""
+    x = as_any_array("x", x)
+    if x.dtype.char not in _DTYPES:
+        raise TypeError(
+            f"x must be bool, integer, float32, float64 or complex; got {x.dtype}: cast it first"
+        )
+    if not isinstance(axes, (tuple, list)) or len(axes) < 2:
+        raise ValueError(f"axes must be two axes or more; got {axes!r}")
+    if x.ndim < 2:
+        raise ValueError(f"x must have two axes or more; got shape {x.shape}")
+    *others, down, right = (as_axis(axis, x.shape) for axis in axes)
+    if len({*others, down, right}) < len(axes):
+        raise ValueError(f"axes must be different axes; got {axes!r}")
+    sum_dtype = _sum_dtype(x.dtype, dtype)
+    recurrence = SummedAreaTable(
+        dtype=sum_dtype,
+        result_dtype=sum_dtype,
+        varying=((True,) * x.ndim,),
+        block_dtypes=(x.dtype,),
+        axes=(down, right),
+    )
+    return Problem(recurrence, (x,), (), tuple(x.shape), out=out), tuple(others)
+
+
+def _sum_dtype(x_dtype: np.dtype[Any], dtype: Any) -> np.dtype[Any]:
+    """Return the dtype in which ``numpy.cumsum`` computes: at least the platform's integer."""
+    if dtype is None:
+        return np.cumsum(np.empty(0, x_dtype)).dtype
+    try:
+        sum_dtype = np.dtype(dtype)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"dtype must be a NumPy dtype; got {dtype!r}") from error
+    if not sum_dtype.isnative:
+        raise TypeError(f"dtype must be in native byte order; got {sum_dtype}")
+    is_number = sum_dtype.char in _DTYPES and sum_dtype.kind != "b"
+    if not is_number or not np.can_cast(x_dtype, sum_dtype, "same_kind"):
+        raise TypeError(
+            f"dtype must be one to which sums of {x_dtype} can be cast; got {sum_dtype}"
+        )
+    return sum_dtype
+
+
+def _sum_along_axes(problem: Problem, axes: tuple[int, ...]) -> Any:
+    """Solve a problem and sum the table along further axes."""
     out, shape = problem.out, problem.shape
     if out is not None:
         check_out(out, shape, problem.recurrence.dtype, problem.operands)
     table = solve(replace(problem, out=None))
-    for axis in reversed(others):
-        is_last = axis == others[0]
+    for axis in reversed(axes):
+        is_last = axis == axes[0]
         table = _sum_along(axis, table, out if is_last else None)
     return table
 
@@ -110,8 +156,8 @@ def _sum_along(axis: int, table: Any, out: Any) -> Any:
     if table.dtype.kind != "c":
         return linear_recurrence(1, table, axis=axis, out=out)
     if not is_lazy(table):
-        room = None if out is None else _parts(out)
-        sums = _joined(linear_recurrence(1, _parts(table), axis=axis, out=room))
+        out_parts = None if out is None else _parts(out)
+        sums = _joined(linear_recurrence(1, _parts(table), axis=axis, out=out_parts))
         return sums if out is None else out
     chunks, meta = table.chunks, _parts(table._meta)
     parts = table.map_blocks(_parts, chunks=(*chunks, (2,)), new_axis=table.ndim, meta=meta)

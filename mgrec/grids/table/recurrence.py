@@ -1,4 +1,4 @@
-"""Summed-area tables as grids: S crosses the lower border of a tile, R the right one."""
+"""Summed-area tables: the recurrence, and the edges of its tiles."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ..recurrence import Wavefront
 
 @dataclass(frozen=True)
 class Sums:
-    """Edges of a tile of a summed-area table: its last row of S, and its last column of R.
+    """Edges of a tile: its last row of S, and its last column of R.
 
-    `right` is None where the tile is the whole array and nobody asks for it.
+    `right` is None if the tile is the whole array and no other tile needs it.
     """
 
     below: Any
@@ -29,8 +29,8 @@ class Sums:
 class SummedAreaTable(Wavefront):
     """Prefix sums along two axes: S[i, j] = S[i-1, j] + R[i, j], R[i, j] = R[i, j-1] + x[i, j].
 
-    S crosses the lower border of a tile and R the right one, so that every sum is added up in
-    the order of ``numpy.cumsum`` along the second axis, then the first: the same bits.
+    S crosses the lower border of a tile, and R the right border. So every sum is added up in the
+    order of ``numpy.cumsum`` along the second axis, then the first: the same bits.
     """
 
     family: ClassVar[str] = "grids.table"
@@ -46,7 +46,7 @@ class SummedAreaTable(Wavefront):
         out: Arrays = (),
     ) -> tuple[Arrays, Sums]:
         result = out[0] if out else backend.empty(shape, self.dtype)
-        tile, table = self._moved(*inputs.blocks, result)
+        tile, table = self._with_axes_last(*inputs.blocks, result)
         before = None if above is None else above.below, None if left is None else left.right
         return (result,), backend.kernels(self.family).determine(self, tile, before, table)
 
@@ -54,16 +54,12 @@ class SummedAreaTable(Wavefront):
         self, backend: Backend, inputs: ChunkInputs, shape: Shape, initial: Arrays, results: Arrays
     ) -> PreparedSolver | None:
         prepare = backend.kernels(self.family).prepare_solver
-        tile, table = self._moved(*inputs.blocks, *results)
+        tile, table = self._with_axes_last(*inputs.blocks, *results)
         return None if prepare is None else prepare(self, tile, (None, None), table)
 
-    @property
-    def _are_last(self) -> bool:
+    def _with_axes_last(self, *arrays: Any) -> Arrays:
         ndim = len(self.varying[0])
-        return self.axes == (ndim - 2, ndim - 1)
-
-    def _moved(self, *arrays: Any) -> Arrays:
-        if self._are_last:
+        if self.axes == (ndim - 2, ndim - 1):
             return arrays
         return tuple(np.moveaxis(array, self.axes, (-2, -1)) for array in arrays)
 

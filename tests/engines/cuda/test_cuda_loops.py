@@ -18,7 +18,7 @@ from wavefront_on_host import (
 )
 
 from mgrec.grids.loops.cuda import choice
-from mgrec.grids.loops.cuda.layout import Cut
+from mgrec.grids.loops.cuda.layout import Partition
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def test_strides_and_alignment(strategy: str) -> None:
 @pytest.mark.extended
 @each_strategy
 def test_one_block_or_one_for_every_strip(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Cut, "blocks", lambda *given: 1)
+    monkeypatch.setattr(Partition, "blocks", lambda *given: 1)
     for shape in [(140, 70), (2, 40, 600)]:
         check(numbers(shape), strategy, weights=weights_of(shape))
 

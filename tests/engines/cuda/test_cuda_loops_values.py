@@ -27,8 +27,8 @@ from wavefront_on_host import (
 import mgrec
 from mgrec.core.algebra.operators import PLUS_TIMES
 from mgrec.distributed.tasks import memory
-from mgrec.grids.loops.cuda import choice, phases, prepared_solver
-from mgrec.grids.loops.cuda.layout import Along, Kind
+from mgrec.grids.loops.cuda import choice, phases
+from mgrec.grids.loops.cuda.layout import Signature, Variation
 from mgrec.solve import local as on_one_machine
 
 pytestmark = pytest.mark.extended
@@ -135,16 +135,19 @@ def test_dask_arrays(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_hybrid_picks_by_shape() -> None:
     """More of what is side by side; by tiles where compensation would not be the loop's."""
-    kind = Kind(PLUS_TIMES, np.dtype("f4"), (Along.ARRAY, *[Along.CONSTANT] * 3), False, True)
+    variations = (Variation.ARRAY, *[Variation.CONSTANT] * 3)
+    signature = Signature(PLUS_TIMES, np.dtype("f4"), variations, False, True)
     for shape, picked, exact in [
         ((1, 2**8, 2**15), "compensation", "tiles"),
         ((1, 2**12, 2**11), "tiles", "tiles"),
         ((1, 2**15, 2**8), "compensation by columns", "tiles by columns"),
     ]:
-        assert str(choice.way_of("hybrid", kind, shape, True)) == picked
-        assert str(choice.way_of("hybrid", kind, shape, False)) == exact
-        assert str(choice.way_of("tiles", kind, shape, False)) == exact
-        assert str(choice.way_of("compensation", kind, shape, False)) == "compensation"
+        assert str(choice.choose_traversal("hybrid", signature, shape, True)) == picked
+        assert str(choice.choose_traversal("hybrid", signature, shape, False)) == exact
+        assert str(choice.choose_traversal("tiles", signature, shape, False)) == exact
+        assert (
+            str(choice.choose_traversal("compensation", signature, shape, False)) == "compensation"
+        )
 
 
 @pytest.mark.parametrize(
@@ -158,7 +161,7 @@ def test_the_hybrid_goes_along_columns(
     strategy: str, dtype: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG", "mgrec")
-    monkeypatch.setattr(phases, "way_of", lambda *given: choice.Way(strategy, True))
+    monkeypatch.setattr(phases, "choose_traversal", lambda *given: choice.Traversal(strategy, True))
     local, borders = numbers((2, 40, 68), dtype), {"above": numbers((2, 68), dtype, 1), "left": 2}
     for weights in ((3, -1, 2), weights_of((40, 68), dtype)):
         check(local, "hybrid", weights=weights, **borders)
@@ -168,13 +171,14 @@ def test_the_hybrid_goes_along_columns(
     assert caplog.messages.count(picked) == 2
 
 
-@pytest.mark.parametrize("way", [choice.Way("tiles"), choice.Way("tiles", True)], ids=str)
+@pytest.mark.parametrize(
+    "traversal", [choice.Traversal("tiles"), choice.Traversal("tiles", True)], ids=str
+)
 def test_calls_of_a_kind(
-    way: choice.Way, monkeypatch: pytest.MonkeyPatch, solved: list[Any]
+    traversal: choice.Traversal, monkeypatch: pytest.MonkeyPatch, solved: list[Any]
 ) -> None:
     """Later ones look at nothing again, and compute with their own arrays."""
-    monkeypatch.setattr(phases, "way_of", lambda *given: way)
-    monkeypatch.setattr(prepared_solver, "picked", lambda *given: way)
+    monkeypatch.setattr(phases, "choose_traversal", lambda *given: traversal)
     for shape in [(40, 68), (2, 33, 40)]:
         for seed in range(3):
             weights = (*weights_of(shape)[:2], -0.5)

@@ -23,7 +23,7 @@ from mgrec.solve import local, prepared
 @pytest.fixture
 def recorder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
     yield without_gpu(monkeypatch)
-    for kept in (launches._prepare_cached, prepared.cache_entry, relaxation.prepared_of):
+    for kept in (launches._prepare_cached, prepared.cache_entry, relaxation.prepare_launch):
         kept.cache_clear()
 
 

@@ -20,8 +20,8 @@ from mgrec.core.contract.kernels import Backend
 from mgrec.distributed.tasks import memory
 from mgrec.engines.cuda import launches
 from mgrec.engines.cuda.device import Device
-from mgrec.grids.sor.cuda import grids, layout, phases, program
-from mgrec.grids.sor.cuda.layout import Cut
+from mgrec.grids.sor.cuda import layout, phases, program
+from mgrec.grids.sor.cuda.layout import Partition
 
 pytestmark = pytest.mark.extended
 
@@ -73,23 +73,23 @@ def _on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> Iterato
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setattr(launches, "compile_kernel", compiler)
     monkeypatch.setattr(program, "reserve_descriptors", Space())
-    monkeypatch.setattr(grids, "on_device", as_device)
+    monkeypatch.setattr(phases, "on_device", as_device)
     kernels = replace(phases.kernels(""), prepare_solver=None)  # which launches by addresses
     backend = Backend(lambda arrays: DeviceArray.device, empty, lambda family: kernels)
     monkeypatch.setattr(backends, "_gpu", lambda method: backend)
     monkeypatch.setattr(layout, "_MOST_WARPS", 4)  # low grids have several strips
     use(monkeypatch, 1000)
     yield
-    program.prepared_of.cache_clear()
+    program.prepare_launch.cache_clear()
 
 
 def use(monkeypatch: pytest.MonkeyPatch, blocks: int, shared_bytes: int = 227 * 1024) -> None:
     """Pretend that a device has room for one block or for all: they run one after the other."""
     device = Device(90, blocks, shared_bytes)
     if blocks == 1:
-        monkeypatch.setattr(Cut, "blocks", lambda *given: 1)
+        monkeypatch.setattr(Partition, "blocks", lambda *given: 1)
     monkeypatch.setattr(Device, "current", staticmethod(lambda: device))
-    program.prepared_of.cache_clear()
+    program.prepare_launch.cache_clear()
 
 
 @numba.njit
@@ -240,10 +240,10 @@ def test_tol_over_several_strips() -> None:
 
 
 def test_batches_are_launched_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grids, "MOST_WORDS", 900)
+    monkeypatch.setattr(phases, "MOST_WORDS", 900)
     x = numbers((5, 130, 9), "f4")
     x[::2] *= 1e-3
-    assert list(grids._parts(5, 200, 2)) == [(0, 2), (2, 2), (4, 1)]
+    assert list(phases._split_batch(5, 200, 2)) == [(0, 2), (2, 2), (4, 1)]
     check(x, omega=1.3, sweeps=6, tol=3e-3, check_every=3)
 
 
@@ -306,7 +306,7 @@ def test_captures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_too_many_columns_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grids, "_MOST", 20)
+    monkeypatch.setattr(phases, "_MOST", 20)
     with pytest.raises(ValueError, match=r"x must have at most 20 rows .* got shape \(3, 21\)"):
         check(numbers((3, 21)))
 
@@ -314,10 +314,10 @@ def test_too_many_columns_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_sweeps_are_shared_among_launches() -> None:
     for dtype, room in (("f4", 227), ("f8", 227), ("f4", 64), ("f8", 64)):
         for has_rhs in (False, True):
-            groups = layout.groups_of(np.dtype(dtype), has_rhs, room * 1024)
+            groups = layout.group_counts(np.dtype(dtype), has_rhs, room * 1024)
             assert all(sweeps % number == 0 for sweeps, number in groups.items())
             for sweeps in range(1, 100):
-                parts = layout.launches_of(sweeps, groups)
+                parts = layout.split_sweeps(sweeps, groups)
                 assert sum(parts) == sweeps
                 assert set(parts) <= set(groups)
                 assert len(parts) <= sweeps // max(groups) + 2

@@ -9,8 +9,8 @@ import pytest
 import test_cuda_compilation as kernels
 
 from mgrec.engines.cuda.device import Device
-from mgrec.grids.sor.cuda.layout import cut_of, groups_of
-from mgrec.grids.sor.cuda.program import launch_of
+from mgrec.grids.sor.cuda.layout import choose_partition, group_counts
+from mgrec.grids.sor.cuda.program import build_launch
 
 nvrtc = kernels.nvrtc
 
@@ -26,14 +26,14 @@ def test_kernels_compile_and_fit(nvrtc: ctypes.CDLL, dtype: str, architecture: i
     device = Device(architecture, 100, SHARED_BYTES[architecture])
     own = np.dtype(dtype)
     for has_rhs in (False, True):
-        for sweeps in groups_of(own, has_rhs, device.shared_bytes):
+        for sweeps in group_counts(own, has_rhs, device.shared_bytes):
             for shape in SHAPES:
-                cut = cut_of(shape, own, sweeps, has_rhs, has_rhs, device)
-                launch = launch_of(cut, device)
+                partition = choose_partition(shape, own, sweeps, has_rhs, has_rhs, device)
+                launch = build_launch(partition, device)
                 assert launch.shared_bytes <= device.shared_bytes
                 assert not launch.is_fused
                 # Few differences between architectures: one has several, others one each.
                 is_one = architecture == 90 and (sweeps, has_rhs) in {(1, True), (16, False)}
                 is_any = dtype == "f4" and (sweeps, has_rhs) == (2, False)
-                if (is_one or is_any) and cut.layout.alone == has_rhs:
+                if (is_one or is_any) and partition.layout.is_single_strip == has_rhs:
                     kernels.compile_text(nvrtc, launch.text, architecture)

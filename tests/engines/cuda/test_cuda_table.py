@@ -22,9 +22,9 @@ from mgrec.distributed.tasks import memory
 from mgrec.engines.cuda import launches
 from mgrec.engines.cuda.device import Device
 from mgrec.grids.cuda import transposition
-from mgrec.grids.table.arguments import check_table
-from mgrec.grids.table.cuda import layout, phases, program, table
-from mgrec.grids.table.cuda.layout import Cut
+from mgrec.grids.table.api import check_table
+from mgrec.grids.table.cuda import layout, phases, program
+from mgrec.grids.table.cuda.layout import Partition
 from mgrec.grids.table.recurrence import Sums
 from mgrec.solve import prepared
 
@@ -67,14 +67,14 @@ def _on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> Iterato
     space = Space()
     monkeypatch.setattr(launches, "reserve_descriptors", space)
     monkeypatch.setattr(launches, "reserve_words", lambda units, stream: space(units))
-    monkeypatch.setattr(table, "on_device", lambda x: np.asarray(x).view(DeviceArray))
+    monkeypatch.setattr(phases, "on_device", lambda x: np.asarray(x).view(DeviceArray))
     kernels = replace(phases.kernels(""), prepare_solver=None)  # which launches by addresses
     backend = Backend(lambda arrays: DeviceArray.device, empty, lambda family: kernels)
     monkeypatch.setattr(backends, "_gpu", lambda method: backend)
     use(monkeypatch, 1000)
     yield
-    program.prepared_of.cache_clear()
-    transposition._copying.cache_clear()
+    program.prepare_launch.cache_clear()
+    transposition._prepare_copy.cache_clear()
     prepared.cache_entry.cache_clear()
 
 
@@ -82,9 +82,9 @@ def use(monkeypatch: pytest.MonkeyPatch, blocks: int, shared_bytes: int = 227 * 
     """Pretend that a device has room for one block or for all: they run one after the other."""
     device = Device(90, blocks, shared_bytes)
     if blocks == 1:
-        monkeypatch.setattr(Cut, "blocks", lambda *given: 1)
+        monkeypatch.setattr(Partition, "blocks", lambda *given: 1)
     monkeypatch.setattr(Device, "current", staticmethod(lambda: device))
-    program.prepared_of.cache_clear()
+    program.prepare_launch.cache_clear()
     prepared.cache_entry.cache_clear()
 
 
@@ -158,8 +158,8 @@ def test_axes_and_strides() -> None:
     wide = draw((2, 3, 66, 150), "f4").view(DeviceArray)
     for view in (wide[:, :, ::2, 3:131], wide[:, 1], wide[..., ::2], wide[0].T, wide[:, ::2]):
         check(view)
-    assert table._is_in_rows(wide[:, :, ::2, 3:131])
-    assert not table._is_in_rows(wide[:, ::2])
+    assert phases._has_contiguous_rows(wide[:, :, ::2, 3:131])
+    assert not phases._has_contiguous_rows(wide[:, ::2])
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 2, 3)])
@@ -274,7 +274,7 @@ def test_dask_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_long_batches_are_launched_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table, "_MOST_STRIPS", 7)
+    monkeypatch.setattr(phases, "_MOST_STRIPS", 7)
     check(draw((20, 5, 6), "u1"))
     check(draw((5, 65, 385), "f4"))
 
@@ -302,8 +302,10 @@ def test_strips_of_every_width(monkeypatch: pytest.MonkeyPatch) -> None:
     device = Device(90, 4, 227 * 1024)
     for dtype, summed, tile in [("f4", "f4", (128, 64)), ("u1", "i4", (96, 128))]:
         for rows, columns in [(300, 512), (300, 448)]:
-            cut = layout.cut_of((1, rows, columns), np.dtype(dtype), np.dtype(summed), True, device)
-            assert cut.layout.tile == tile
+            partition = layout.choose_partition(
+                (1, rows, columns), np.dtype(dtype), np.dtype(summed), True, device
+            )
+            assert partition.layout.tile == tile
             check(draw((rows, columns), dtype), dtype=summed)
             check(draw((rows, columns - 1), dtype), dtype=summed)
 

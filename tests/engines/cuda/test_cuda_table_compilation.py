@@ -9,8 +9,8 @@ import pytest
 import test_cuda_compilation as kernels
 
 from mgrec.engines.cuda.device import Device
-from mgrec.grids.table.cuda.layout import cut_of
-from mgrec.grids.table.cuda.program import launch_of
+from mgrec.grids.table.cuda.layout import choose_partition
+from mgrec.grids.table.cuda.program import build_launch
 
 nvrtc = kernels.nvrtc
 
@@ -35,9 +35,9 @@ def test_kernels_compile_and_fit(
         for is_aligned in (True, False):
             if x == "c16" and not is_aligned:
                 continue  # numbers of 16 bytes are words themselves
-            cut = cut_of(shape, np.dtype(x), np.dtype(summed), is_aligned, device)
-            launch = launch_of(cut, device)
-            declared = cut.layout.kernel_bytes
+            partition = choose_partition(shape, np.dtype(x), np.dtype(summed), is_aligned, device)
+            launch = build_launch(partition, device)
+            declared = partition.layout.kernel_bytes
             assert launch.shared_bytes + declared <= device.shared_bytes
             assert declared <= 48 * 1024
             # Few differences between architectures: one has all kernels, others one each.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from ....core.contract.kernels import Kernels, Part
-from ...parts import part_of_host
+from ...recurrence import part_of_host
 from ..scoring import Scoring
 from .pairs import determine_pairs
 from .tile import determine_alignment

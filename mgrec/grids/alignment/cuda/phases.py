@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ....core.contract.kernels import Kernels, Part
-from ...parts import part_of_gpu
+from ...recurrence import part_of_gpu
 from ..scoring import Scoring
 from .pairs import determine_pairs
 from .tile import determine_alignment

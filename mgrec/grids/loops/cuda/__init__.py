@@ -1,1 +1,1 @@
-"""Wavefront loops of any weights and operators on one GPU: tiles, and compensation."""
+"""Wavefront loops of any weights and operators on a GPU."""

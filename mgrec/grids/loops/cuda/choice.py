@@ -1,4 +1,4 @@
-"""Which cut is the fastest: a model of both strategies in cycles of an H100."""
+"""The choice of strategy and layout, by a model of their time in cycles of an H100."""
 
 from __future__ import annotations
 
@@ -8,129 +8,153 @@ from math import inf, prod
 from typing import TypeVar
 
 from ....engines.cuda.device import Device
-from .layout import Along, Compensation, Cut, Hyperplanes, Kind, Shape, Tiles, room
+from .layout import (
+    Compensation,
+    Hyperplanes,
+    Partition,
+    Shape,
+    Signature,
+    Tiles,
+    Variation,
+    count_strips,
+    stage_room,
+)
 
-Fitted = TypeVar("Fitted", Tiles, Compensation)
+StagedLayout = TypeVar("StagedLayout", Tiles, Compensation)
 
-# Bits must not depend on the device: what they depend on is chosen for this one, but so that
-# three rows of a block fit into the shared memory of any.
+# Bits must not depend on the device. What they depend on is chosen for an H100, but so that three
+# rows of a block fit into the shared memory of any device.
 _H100 = Device(90, 132, 227 * 1024)
 _MULTIPROCESSORS, _SCHEDULERS = 132, 4
 _MOST_STAGE_BYTES = 20 * 1024
 _ROWS_OF_A_LANE, _WARPS_OF_A_BLOCK = (1, 2, 4, 8), (1, 2, 4, 8, 16)
-# Of a step of tiles: what does not depend on rows, and a cell after another of 4 and of 8 bytes.
+# Cycles of a step of tiles: independent of rows, and for each next cell of 4 and of 8 bytes.
 _STEP, _CELL = 71, {4: 18, 8: 36}
-# Of a cell where many are computed: a warp issues an instruction every other cycle.
+# Cycles of a cell if there are many: a warp issues an instruction every other cycle.
 _CELL_WORK = 15.5
-# Steps that a strip is behind the one above.
-_BEHIND = 52
-# Of a row by compensation: of one warp, more of several, and of a cell of a thread where many
-# warps share a scheduler; of the way of an entry from strip to strip.
+# Steps by which a strip follows the one above.
+_LAG = 52
+# Cycles of a row by compensation: of one warp, of several warps, of a cell of a thread if many
+# warps share a scheduler, and of passing a carry to the next strip.
 _ROW, _ROW_OF_WARPS, _ROW_WORK, _HOP = 950, 1500, 16, 1800
 
-# Of a copy into another order: its launch, bytes in a cycle, and what is by far the fastest.
-_LAUNCH, _COPIED, _BY_FAR = 5000, 450, 0.9
+# Cycles of the launch of a copy, its bytes a cycle, and the factor by which transposed copies must
+# be faster.
+_LAUNCH, _COPIED, _MARGIN = 5000, 450, 0.9
 
 
 def tiles_cycles(layout: Tiles, shape: Shape, blocks: int) -> float:
-    """Cycles of a loop by tiles with so many blocks resident."""
-    strips, vector = layout.strips(shape), layout.kind.vector
+    """Return the cycles of a loop by tiles with so many blocks resident."""
+    strips, vector = count_strips(layout, shape), layout.signature.vector
     units = shape[0] * strips
     resident = min(units, blocks)
-    a_scheduler = max(1.0, resident / (_MULTIPROCESSORS * _SCHEDULERS))
-    chain = _STEP + _CELL[layout.kind.dtype.itemsize] * (vector + layout.rows - 1)
-    step = max(chain, a_scheduler * _CELL_WORK * vector * layout.rows)
-    steps, first = shape[2] / vector + 32, _BEHIND * min(strips, resident)
+    blocks_per_scheduler = max(1.0, resident / (_MULTIPROCESSORS * _SCHEDULERS))
+    chain = _STEP + _CELL[layout.signature.dtype.itemsize] * (vector + layout.rows - 1)
+    step = max(chain, blocks_per_scheduler * _CELL_WORK * vector * layout.rows)
+    steps, first = shape[2] / vector + 32, _LAG * min(strips, resident)
     rounds = -(-units // resident)
-    return step * max(rounds * steps + first, steps + _BEHIND * strips)
+    return step * max(rounds * steps + first, steps + _LAG * strips)
 
 
 def compensation_cycles(layout: Compensation, shape: Shape) -> float:
-    """Cycles of a loop by compensation."""
-    strips = layout.strips(shape)
+    """Return the cycles of a loop by compensation."""
+    strips = count_strips(layout, shape)
     units = shape[0] * strips
     resident = min(units, layout.most_blocks * _MULTIPROCESSORS)
-    a_scheduler = resident * layout.warps / (_MULTIPROCESSORS * _SCHEDULERS)
-    alone = _ROW if layout.warps == 1 else _ROW_OF_WARPS
-    row = max(alone, a_scheduler * (100 + _ROW_WORK * layout.items))
+    warps_per_scheduler = resident * layout.warps / (_MULTIPROCESSORS * _SCHEDULERS)
+    one_row = _ROW if layout.warps == 1 else _ROW_OF_WARPS
+    row = max(one_row, warps_per_scheduler * (100 + _ROW_WORK * layout.items))
     rounds = -(-units // resident)
     return rounds * shape[1] * row + min(strips, resident) * _HOP
 
 
-def tiles_of(kind: Kind, shape: Shape, device: Device) -> tuple[Cut, float]:
-    """The fastest cut into tiles, and its cycles."""
-    layouts = [_fitted(Tiles(kind, rows), shape, device) for rows in _ROWS_OF_A_LANE]
-    layouts = [each for each in layouts if each.stages]
+def _choose_tiles(signature: Signature, shape: Shape, device: Device) -> tuple[Partition, float]:
+    """Return the fastest partition into tiles, and its cycles."""
+    layouts = [_fit(Tiles(signature, rows), shape, device) for rows in _ROWS_OF_A_LANE]
+    layouts = [layout for layout in layouts if layout.stages]
     cycles = [
         tiles_cycles(layout, shape, layout.blocks * device.multiprocessors) for layout in layouts
     ]
     least = min(cycles)
-    return Cut(layouts[cycles.index(least)], shape), least
+    return Partition(layouts[cycles.index(least)], shape), least
 
 
-def compensation_of(kind: Kind, shape: Shape, device: Device) -> tuple[Cut, float]:
-    """The fastest cut into strips of columns, and its cycles."""
-    layouts = [Compensation(kind, warps) for warps in _WARPS_OF_A_BLOCK]
+def _choose_compensation(
+    signature: Signature, shape: Shape, device: Device
+) -> tuple[Partition, float]:
+    """Return the fastest partition into strips of columns, and its cycles."""
+    layouts = [Compensation(signature, warps) for warps in _WARPS_OF_A_BLOCK]
     layouts = [layout for layout in layouts if layout.stage_bytes <= _MOST_STAGE_BYTES]
     cycles = [compensation_cycles(layout, shape) for layout in layouts]
     least = min(cycles)
     best = layouts[cycles.index(least)]
-    return Cut(_fitted(best, shape, device), shape), least
+    return Partition(_fit(best, shape, device), shape), least
 
 
-def hyperplanes_of(kind: Kind, shape: Shape, device: Device) -> tuple[Cut, float]:
-    """The only cut into hyperplanes, which is not chosen by its cycles: it is for comparison."""
-    layout = Hyperplanes(kind)
-    wanted = -(-shape[0] * layout.strips(shape) // device.multiprocessors)
-    return Cut(replace(layout, blocks=max(1, min(layout.most_blocks, wanted))), shape), inf
+def _choose_hyperplanes(
+    signature: Signature, shape: Shape, device: Device
+) -> tuple[Partition, float]:
+    """Return the only partition for hyperplanes, which "hybrid" does not choose."""
+    layout = Hyperplanes(signature)
+    wanted = -(-shape[0] * count_strips(layout, shape) // device.multiprocessors)
+    return Partition(replace(layout, blocks=max(1, min(layout.most_blocks, wanted))), shape), inf
 
 
-def _fitted(layout: Fitted, shape: Shape, device: Device) -> Fitted:
-    """With as many blocks a multiprocessor as there is work for; no stages where none fits."""
-    units = shape[0] * layout.strips(shape)
+def _fit(layout: StagedLayout, shape: Shape, device: Device) -> StagedLayout:
+    """Return the layout with as many blocks as there is work for; no stages if none fits."""
+    units = shape[0] * count_strips(layout, shape)
     wanted = max(1, min(layout.most_blocks, -(-units // device.multiprocessors)))
     for blocks in range(wanted, 0, -1):
-        stages = min(layout.most_stages, room(layout, blocks, device) // layout.stage_bytes)
+        room = stage_room(layout, blocks, device)
+        stages = min(layout.most_stages, room // layout.stage_bytes)
         if stages >= layout.least_stages:
             return replace(layout, blocks=blocks, stages=stages)
     return replace(layout, blocks=1, stages=0)
 
 
 @dataclass(frozen=True)
-class Way:
+class Traversal:
     """A strategy, along rows or, over transposed copies, along columns."""
 
     strategy: str
-    is_turned: bool = False
+    is_transposed: bool = False
 
     def __str__(self) -> str:
-        return self.strategy + " by columns" * self.is_turned
+        return self.strategy + " by columns" * self.is_transposed
 
 
 @lru_cache(maxsize=1024)
-def way_of(strategy: str, kind: Kind, shape: Shape, is_compensable: bool) -> Way:
-    """The fastest way: the same on all devices, since floats depend on it."""
+def choose_traversal(
+    strategy: str, signature: Signature, shape: Shape, is_compensable: bool
+) -> Traversal:
+    """Return the fastest traversal, the same on all devices because floats depend on it."""
     strategies = ["tiles", "compensation"][: 1 + is_compensable]
     if strategy != "hybrid":
         strategies = [strategy]
-    cycles = {Way(each): _CHOICES[each](kind, shape, _H100)[1] for each in strategies}
+    cycles = {Traversal(name): _CHOICES[name](signature, shape, _H100)[1] for name in strategies}
     if strategy != "compensation":  # which goes row by row
         grids, rows, columns = shape
-        copies, turned = _copies_cycles(kind, shape), (grids, columns, rows)
-        for each in strategies:
-            own = _CHOICES[each](kind, turned, _H100)[1]
-            cycles[Way(each, True)] = (own + copies) / _BY_FAR
-    return min(cycles, key=lambda way: cycles[way])
+        copies, transposed = _copy_cycles(signature, shape), (grids, columns, rows)
+        for name in strategies:
+            loop = _CHOICES[name](signature, transposed, _H100)[1]
+            cycles[Traversal(name, True)] = (loop + copies) / _MARGIN
+    return min(cycles, key=lambda traversal: cycles[traversal])
 
 
-def _copies_cycles(kind: Kind, shape: Shape) -> float:
-    arrays = 1 + sum(each == Along.ARRAY for each in kind.along)
-    return arrays * (_LAUNCH + prod(shape) * kind.dtype.itemsize / _COPIED)
+def _copy_cycles(signature: Signature, shape: Shape) -> float:
+    arrays = 1 + sum(variation == Variation.ARRAY for variation in signature.variations)
+    return arrays * (_LAUNCH + prod(shape) * signature.dtype.itemsize / _COPIED)
 
 
-def cut_of(strategy: str, kind: Kind, shape: Shape, device: Device) -> Cut:
-    """How grids are cut by a strategy."""
-    return _CHOICES[strategy](kind, shape, device)[0]
+def choose_partition(
+    strategy: str, signature: Signature, shape: Shape, device: Device
+) -> Partition:
+    """Return how a strategy divides grids into strips."""
+    return _CHOICES[strategy](signature, shape, device)[0]
 
 
-_CHOICES = {"tiles": tiles_of, "compensation": compensation_of, "hyperplane": hyperplanes_of}
+_CHOICES = {
+    "tiles": _choose_tiles,
+    "compensation": _choose_compensation,
+    "hyperplane": _choose_hyperplanes,
+}

@@ -1,16 +1,241 @@
-// Wavefront loops by compensation (Hou, Wang & Feng 2018): a block goes down a strip of columns.
+// Wavefront loops by compensation (Hou, Wang & Feng 2018): a block processes a strip of columns
+// downwards.
 //
-// Row by row: the part without the horizontal dependency, then a weighted scan along the row, then
-// both are combined. Each thread has ITEMS neighbouring columns. The scan gives it the entry to the
-// left of them, and from there it runs the loop itself, so that a wrong entry shows: the thread
-// before has computed that very cell. Entries are then taken from there until all agree, at the
-// latest when the loop has gone through the row cell by cell; so integers that wrap around, nan, inf
-// and weights whose product underflows come out as the loop has them. The last column goes to
-// the next strip by words in memory: no barrier over all blocks, and no row waits for another strip.
+// A row takes three steps: the terms without the horizontal dependency, a weighted scan along the
+// row, and the combination of both. Each thread has ITEMS contiguous columns. The scan returns the
+// entry to the left of them, and from there the thread runs the loop itself. The thread before has
+// computed the same cell, so a wrong entry is detected. Then threads take their entries from there
+// until all agree, at the latest when the loop has processed the row cell by cell. So integers that
+// wrap around, nan, inf and weights whose product underflows give the results of the loop. The last
+// column goes to the next strip by words in memory: there is no barrier over all blocks, and no row
+// waits for another strip.
 #pragma once
-#include "grids/loops/cuda/columns.cuh"
+#include "grids/loops/cuda/grids.cuh"
 
-// Whether an entry is not nan, inf or finite as what the thread before has computed there is.
+constexpr int WIDTH = THREADS * ITEMS, WARPS = THREADS / 32;
+constexpr int ROW_BYTES = WIDTH * int(sizeof(T)), PACKS = ITEMS / V;
+constexpr int AHEAD = STAGES - 2;  // rows on their way to shared memory
+constexpr bool IS_REAL = is_real<T>::value;
+static_assert(AHEAD > 0, "a row is computed and one is written while others are read");
+
+DEVICE inline int lane() { return threadIdx.x % 32; }
+DEVICE inline int warp() { return threadIdx.x / 32; }
+DEVICE inline void sync_block() {
+  if (WARPS == 1) __syncwarp();
+  else __syncthreads();
+}
+// Return whether the flag is set in any thread. In one warp, a vote is faster than a barrier.
+DEVICE inline bool any_of_block(bool flag) {
+#ifdef __CUDA_ARCH__
+  if (WARPS == 1) return __any_sync(ALL, flag);
+#endif
+  return __syncthreads_or(flag);
+}
+// Return the value of the thread before this one, and `first` in the first thread. Two calls with
+// the same CALL need a barrier between them, such as that of another call.
+template <int CALL> DEVICE inline T from_thread_before(T value, T first) {
+  T before = from_lane<true>(value, 1);
+  if (WARPS > 1) {
+    __shared__ T lasts[WARPS];
+    if (lane() == 31) lasts[warp()] = value;
+    __syncthreads();
+    if (lane() == 0 && warp() > 0) before = lasts[warp() - 1];
+  }
+  return threadIdx.x == 0 ? first : before;
+}
+
+// The composition of steps along a row: entry → (entry ∘ weight) ◇ sum.
+struct Map {
+  T weight, sum;
+  DEVICE T apply(T entry) const {
+    return accumulate(SAME ? entry : distribute(entry, weight), sum);
+  }
+};
+DEVICE inline Map compose(const Map& earlier, const Map& later) {
+  return {SAME ? later.weight : distribute(earlier.weight, later.weight), later.apply(earlier.sum)};
+}
+template <bool IS_DISTANCE> DEVICE inline Map from_lane(const Map& map, int lane) {
+  return {SAME ? map.weight : from_lane<IS_DISTANCE>(map.weight, lane),
+          from_lane<IS_DISTANCE>(map.sum, lane)};
+}
+// Return whether a product of weights has lost digits, below the smallest normal number.
+DEVICE inline bool is_lost(T weight) {
+  if constexpr (LOSES && !SAME && IS_REAL) return np_absolute(weight) < T(SMALLEST);
+  return false;
+}
+
+// Compose the map of each lane with those of all lanes before it.
+DEVICE inline Map scan_lanes(Map own, bool& lost) {
+#pragma unroll
+  for (int distance = 1; distance < 32; distance *= 2) {
+    const Map before = from_lane<true>(own, distance);
+    if (lane() >= distance) own = compose(before, own);
+    lost |= is_lost(own.weight);
+  }
+  return own;
+}
+// Return the composition of the maps of all threads before this one, if it is not the first.
+DEVICE inline Map weighted_scan(const Map& own, bool& lost) {
+  const Map upto = scan_lanes(own, lost);
+  Map before = from_lane<true>(upto, 1);
+  if (WARPS > 1) {
+    __shared__ T totals[2][WARPS];
+    if (lane() == 31) {
+      totals[0][warp()] = upto.weight;
+      totals[1][warp()] = upto.sum;
+    }
+    __syncthreads();
+    const int other = lane() < WARPS ? lane() : WARPS - 1;
+    const Map warps = scan_lanes({totals[0][other], totals[1][other]}, lost);
+    const Map earlier = from_lane<false>(warps, warp() > 0 ? warp() - 1 : 0);
+    if (warp() > 0) before = lane() > 0 ? compose(earlier, before) : earlier;
+  }
+  return before;
+}
+
+DEVICE inline unsigned char* place(int stage, int slot) {
+  return shared_bytes + (stage * SLOTS + slot) * ROW_BYTES;
+}
+// Return the number of columns of a strip inside the grid.
+DEVICE inline int inside_of(const Grids& all, const Strip& strip) {
+  const long long rest = all.columns - strip.index * WIDTH;
+  return rest < WIDTH ? int(rest) : WIDTH;
+}
+// Call visit(word) for this thread's words of a row.
+template <class Visit> DEVICE inline void for_words(int inside, Visit visit) {
+#pragma unroll
+  for (int q = 0; q < ITEMS / NUMBERS; ++q) {
+    const int word = q * THREADS + threadIdx.x;
+    if (word * NUMBERS < inside) visit(word);
+  }
+}
+
+// The numbers of an operand that a thread reads row by row; `from` points to the next number or
+// row.
+template <int O> struct Source {
+  static constexpr int KIND = kind_of(O);
+  const T* from;
+  T own[KIND == CONSTANT ? 1 : ITEMS], next;
+
+  DEVICE void begin(const Grids& all, const Strip& strip) {
+    const Operand& operand = all.operands[O];
+    const long long first = strip.index * WIDTH, mine = first + threadIdx.x * ITEMS;
+    from = operand.at(strip.grid, 0, KIND == CONSTANT ? 0 : first);
+    if (KIND == CONSTANT) next = *from;
+    if (KIND != ROW) return;
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k)
+      own[k] = mine + k < all.columns ? from[threadIdx.x * ITEMS + k] : T(0);
+  }
+  // Request a row of an array.
+  DEVICE void ask(const Grids& all, int inside, int stage) {
+    if (KIND != ARRAY) return;
+    for_words(inside, [&](int word) {
+      copy_word((Word*)place(stage, slot_of(O)) + word, (const Word*)from + word);
+    });
+    from += all.operands[O].row;
+  }
+  DEVICE void advance(const Grids& all, bool is_last, int stage) {
+    if (KIND == CONSTANT) {
+      own[0] = next;
+      from += all.operands[O].row;
+      if (!is_last) next = *from;
+    }
+    if (KIND != ARRAY) return;
+    const Pack* mine = (const Pack*)place(stage, slot_of(O)) + threadIdx.x * PACKS;
+#pragma unroll
+    for (int p = 0; p < PACKS; ++p) {
+      const Pack pack = mine[p];
+#pragma unroll
+      for (int v = 0; v < V; ++v) own[p * V + v] = pack.v[v];
+    }
+  }
+  DEVICE T at(int k) const { return own[KIND == CONSTANT ? 0 : k]; }
+};
+
+// The columns of a thread.
+struct Columns {
+  Source<LOCAL> local;
+  Source<B0> b0;
+  Source<B1> b1;
+  Source<B2> b2;
+  T above[ITEMS];
+  T* table;
+  int inside;
+
+  DEVICE void begin(const Grids& all, const Strip& strip) {
+    inside = inside_of(all, strip);
+    table = all.table + strip.grid * all.batch + strip.index * WIDTH;
+    local.begin(all, strip);
+    b0.begin(all, strip);
+    b1.begin(all, strip);
+    b2.begin(all, strip);
+    const long long first = strip.index * WIDTH + threadIdx.x * ITEMS;
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k)
+      above[k] = first + k < all.columns ? *all.above.at(strip.grid, 0, first + k) : T(0);
+  }
+  DEVICE void ask(const Grids& all, long long row, int stage) {
+    if (row < all.rows) {
+      local.ask(all, inside, stage);
+      b0.ask(all, inside, stage);
+      b1.ask(all, inside, stage);
+      b2.ask(all, inside, stage);
+    }
+    copies_commit();
+  }
+  DEVICE void advance(const Grids& all, long long row, int stage) {
+    const bool is_last = row == all.rows - 1;
+    local.advance(all, is_last, stage);
+    b0.advance(all, is_last, stage);
+    b1.advance(all, is_last, stage);
+    b2.advance(all, is_last, stage);
+  }
+  DEVICE T corner_at(int k, T corner) const { return k == 0 ? corner : above[k - 1]; }
+
+  // Do step 1 of the paper, and return the composition of all columns.
+  DEVICE Map without_horizontal(T corner, T floor, bool& lost) const {
+    Map all;
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+      const T diagonal = distribute(corner_at(k, corner), b2.at(k));
+      const T sum = accumulate(accumulate(distribute(above[k], b1.at(k)), diagonal), local.at(k));
+      const T term = at_least(sum, floor);
+      const Map own = {b0.at(k), SAME ? accumulate(b0.at(k), term) : term};
+      all = k == 0 ? own : compose(all, own);
+    }
+    lost |= is_lost(all.weight);
+    return all;
+  }
+  // Do step 3: run the loop from an entry.
+  DEVICE T combine(T left, T corner, T floor, T (&result)[ITEMS]) const {
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+      const Weights weights = {b0.at(k), b1.at(k), b2.at(k)};
+      left = result[k] = cell(left, above[k], corner_at(k, corner), weights, local.at(k), floor);
+    }
+    return left;
+  }
+  // Write a row over `local` in shared memory, and retain it for the next row.
+  DEVICE void keep(const T (&result)[ITEMS], int stage) {
+    Pack* to = (Pack*)place(stage, 0) + threadIdx.x * PACKS;
+#pragma unroll
+    for (int p = 0; p < PACKS; ++p) {
+      Pack pack;
+#pragma unroll
+      for (int v = 0; v < V; ++v) pack.v[v] = above[p * V + v] = result[p * V + v];
+      to[p] = pack;
+    }
+  }
+  // Write the next row of the table.
+  DEVICE void store(const Grids& all, int stage) {
+    for_words(inside, [&](int word) { ((Word*)table)[word] = ((const Word*)place(stage, 0))[word]; });
+    table += all.row;
+  }
+};
+
+// Return whether an entry and the same cell, computed by the thread before, differ: in value for
+// integers, else in being nan, inf or finite.
 DEVICE inline bool differs(T entry, T computed) {
   if constexpr (!IS_REAL) return entry != computed;
   else {
@@ -18,13 +243,14 @@ DEVICE inline bool differs(T entry, T computed) {
     return !(entry == computed || are_nan || (np_isfinite(entry) && np_isfinite(computed)));
   }
 }
-// Whether both differ by more than sums in another order do, unless these cancel.
+// Return whether both differ by more than sums in another order do, if these do not cancel.
 DEVICE inline bool is_far(T entry, T computed) {
   if constexpr (!LOSES || SAME || !IS_REAL) return false;
   else return np_absolute(entry - computed) >
               T(TOLERANCE) * (np_absolute(entry) + np_absolute(computed));
 }
-// Whether entries must be corrected: sums that cancel are told from lost products only if any are.
+// Return whether entries must be corrected. Large differences count only if a product is lost, else
+// they come from sums that cancel.
 DEVICE inline bool any_wrong(T entry, T computed, bool is_inside, bool lost) {
   const bool wrong = is_inside && differs(entry, computed);
   const bool far = is_inside && is_far(entry, computed);
@@ -33,7 +259,7 @@ DEVICE inline bool any_wrong(T entry, T computed, bool is_inside, bool lost) {
   return any_of_block(wrong || (any_lost && far));
 }
 
-// What comes from the left into a strip, row by row: a border, or what the strip before hands on.
+// The values to the left of a strip, row by row: a border, or the last column of the strip before.
 struct Entries {
   Handed handed;
   T number;
@@ -59,7 +285,7 @@ struct Entries {
   }
 };
 
-// One row of a strip from its entry; the last column.
+// Compute one row of a strip from its entry, and return the last column.
 DEVICE inline T run_row(
     const Columns& own, T corner, T entry, const Map& before, bool lost, bool is_inside, T floor,
     T (&result)[ITEMS]) {
@@ -73,7 +299,7 @@ DEVICE inline T run_row(
   }
 }
 
-// A row is written while the next one is computed, and one is asked for in place of that before.
+// Write a row while the next one is computed, and request another one in place of the row before.
 DEVICE inline void run_strip(const Grids& all, const Strip& strip, Unit* words, unsigned tag) {
   const long long first = strip.index * WIDTH;
   const bool is_inside = first + threadIdx.x * ITEMS < all.columns;

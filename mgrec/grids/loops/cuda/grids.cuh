@@ -1,12 +1,12 @@
-// What a wavefront loop over grids reads and writes, and its cell.
+// The arguments of a wavefront loop over grids, and its cell.
 #pragma once
 #include "grids/cuda/words.cuh"
 #include "engines/cuda/memory/copies.cuh"
 
-// Along a row an operand is one number, the same numbers as in all other rows, or its own.
+// An operand is one number a row, the same row everywhere, or a whole array.
 constexpr int CONSTANT = 0, ROW = 1, ARRAY = 2;
 constexpr int LOCAL = 0, B0 = 1, B1 = 2, B2 = 3, OPERANDS = 4;
-constexpr int V = 16 / int(sizeof(T));                // numbers of a word of 16 bytes
+constexpr int V = 16 / int(sizeof(T));                // numbers in a word of 16 bytes
 constexpr int WORD = ALIGNED ? 16 : int(sizeof(T));  // bytes that are copied at once
 constexpr int NUMBERS = WORD / int(sizeof(T));
 
@@ -18,7 +18,7 @@ template <> struct word_of<8> { typedef unsigned long long type; };
 template <> struct word_of<16> { typedef ulonglong2 type; };
 typedef typename word_of<WORD>::type Word;
 
-// Strides in numbers; 0 where an operand is broadcast.
+// Strides in numbers; 0 along axes where an operand is broadcast.
 struct Operand {
   const T* data;
   long long batch, row, column;
@@ -34,7 +34,7 @@ struct Grids {
   Unit floor;
 };
 
-// A strip of a grid; a block takes every gridDim.x-th one, so that none waits for a later one.
+// A strip of a grid. A block takes every gridDim.x-th strip, so no strip waits for a later one.
 struct Strip {
   long long unit, grid, index;
   DEVICE Strip(const Grids& all, long long number)
@@ -42,7 +42,7 @@ struct Strip {
   DEVICE bool is_last(const Grids& all) const { return index == all.strips - 1; }
 };
 
-// Array operands have places in shared memory; results have that of `local`, the first.
+// Array operands have slots in shared memory. Results use the slot of `local`, the first.
 DEVICE constexpr int slot_of(int operand) {
   int slot = 0;
   for (int o = 1; o <= operand; ++o) slot += kind_of(o) == ARRAY;
@@ -58,13 +58,13 @@ DEVICE inline T floor_of(const Grids& all) {
 }
 DEVICE inline T at_least(T value, T floor) { return FLOORED ? np_maximum(value, floor) : value; }
 
-// A[-1, -1] of a grid's row: the border to the left of the row before, or the corner.
+// Return A[-1, -1] of a grid's row: the border to the left of the row before, or the corner.
 DEVICE inline T corner_of(const Grids& all, long long grid, long long row) {
   return row == 0 ? *all.corner.at(grid, 0, 0) : *all.left.at(grid, row - 1, 0);
 }
 
-// The three neighbours and weights of a cell, and its own term, in the order of the loop: where rows
-// are its columns, what is above comes first.
+// Compute a cell from its three neighbours and weights and its own term, in the order of the loop.
+// If rows are the columns of the loop (TURNED), the term from above comes first.
 struct Weights { T b0, b1, b2; };
 DEVICE inline T cell(T left, T up, T corner, const Weights& b, T local, T floor) {
   const T from_left = distribute(left, b.b0), from_up = distribute(up, b.b1);
@@ -73,7 +73,7 @@ DEVICE inline T cell(T left, T up, T corner, const Weights& b, T local, T floor)
   return at_least(accumulate(a, local), floor);
 }
 
-// A number that another strip hands on: asked for ahead, taken when it is needed.
+// A number from another strip: loaded early with `ask`, used with `take`.
 struct Handed {
   Unit raw[UNITS];
   DEVICE void ask(const Unit* place) {

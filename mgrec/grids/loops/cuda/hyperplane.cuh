@@ -1,9 +1,9 @@
-// Wavefront loops by hyperplanes: a warp goes along a strip of 32 rows, a row a lane, an
-// antidiagonal a step.
+// Wavefront loops by hyperplanes: a warp processes a strip of 32 rows from left to right, one row a
+// lane and one antidiagonal a step.
 //
-// Arrays come skewed: the antidiagonals of a strip follow each other, each 32 numbers long, so that
-// a step reads and writes whole lines. Lane r is r columns behind lane 0; the row above comes by a
-// shuffle from the step before. The last row goes to the next strip by words in memory.
+// Arrays are skewed: the antidiagonals of a strip follow each other, each 32 numbers long. So a
+// step reads and writes whole lines. Lane r is r columns behind lane 0. A shuffle brings the row
+// above from the step before. The last row goes to the next strip by words in memory.
 #pragma once
 #include "grids/loops/cuda/grids.cuh"
 
@@ -12,11 +12,11 @@ static_assert(LANES % AHEAD == 0, "steps to the next numbers from above are whol
 DEVICE inline int lane() { return threadIdx.x; }
 DEVICE inline long long row_of(const Strip& strip) { return strip.index * LANES + lane(); }
 
-// What a lane reads of an operand, AHEAD steps before it is needed.
+// The numbers of an operand that a lane reads, AHEAD steps before their use.
 template <int O> struct Source {
   static constexpr int KIND = kind_of(O);
   const T* row;
-  long long stride, least, most;  // of columns that there is memory for
+  long long stride, least, most;  // bounds of the columns that have memory
   T coming[KIND == CONSTANT ? 1 : AHEAD];
 
   DEVICE void begin(const Grids& all, const Strip& strip) {
@@ -42,7 +42,7 @@ template <int O> struct Source {
   }
 };
 
-// The row above a strip, a number a lane: a border, or what the strip above hands on.
+// The row above a strip, one number a lane: a border, or the last row of the strip above.
 struct Above {
   Handed handed;
   T border;
@@ -63,7 +63,7 @@ struct Above {
   }
 };
 
-// What a lane has done so far.
+// The state of a lane.
 struct Lane {
   Source<LOCAL> local;
   Source<B0> b0;
@@ -82,7 +82,7 @@ struct Lane {
     corner = exists ? corner_of(all, strip.grid, row_of(strip)) : T(0);
     last = T(0);
   }
-  // Step `k` of a run; `first` is above lane 0.
+  // Compute step `k` of AHEAD steps; `first` is the value above lane 0.
   DEVICE T step(int k, long long column, T first, T floor) {
     const T handed = from_lane<true>(last, 1);
     const T up = lane() == 0 ? first : handed;

@@ -1,4 +1,4 @@
-"""How the grids of a wavefront loop are cut into strips: of rows by tiles, of columns else."""
+"""Layouts of wavefront loops: grids in strips of rows, or of columns for compensation."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ....engines.cuda.device import Device
 
 Shape = tuple[int, int, int]
 """Grids, rows and columns."""
-Numbers = dict[str, int]
+Constants = dict[str, int]
 
 
-class Along(IntEnum):
-    """What an operand is along a row: one number, those of all other rows, or its own."""
+class Variation(IntEnum):
+    """How an operand varies: not along a row, along rows that are all equal, or along both axes."""
 
     CONSTANT = 0
     ROW = 1
@@ -25,104 +25,100 @@ class Along(IntEnum):
 
 
 @dataclass(frozen=True)
-class Kind:
-    """What a program is compiled for.
+class Signature:
+    """The properties of a call that a program is compiled for.
 
     Attributes
     ----------
     operators : Operators
     dtype : numpy.dtype
-    along : four of Along
-        `local`, b0, b1 and b2.
+    variations : four of Variation
+        Those of `local`, b0, b1 and b2.
     is_floored : bool
     is_aligned : bool
-        Rows begin at, and are of, words of 16 bytes.
-    is_turned : bool
-        Rows are the columns of the loop: what is to the left here is above there.
+        Each row starts at a multiple of 16 bytes and is one long.
+    is_transposed : bool
+        Rows are the columns of the loop: left here is above there.
     """
 
     operators: Operators
     dtype: np.dtype[Any]
-    along: tuple[Along, ...]
+    variations: tuple[Variation, ...]
     is_floored: bool
     is_aligned: bool
-    is_turned: bool = False
+    is_transposed: bool = False
 
     @property
     def vector(self) -> int:
-        """Numbers of 16 bytes."""
+        """Numbers in 16 bytes."""
         return 16 // self.dtype.itemsize
 
     @property
     def slots(self) -> int:
-        """Places in shared memory; `local` always has one, where results are gathered."""
-        return 1 + sum(each == Along.ARRAY for each in self.along[1:])
+        """Arrays in shared memory; `local` always has one, which results overwrite."""
+        return 1 + sum(variation == Variation.ARRAY for variation in self.variations[1:])
 
     def words(self, numbers: int) -> int:
-        """Words of 64 bits in which strips tell each other so many numbers."""
+        """Return how many words of 64 bits strips need to exchange so many numbers."""
         return numbers * -(-self.dtype.itemsize // 4)
 
 
 @dataclass(frozen=True)
 class Tiles:
-    """A block goes along a strip of 32 · `rows` rows.
+    """A block processes a strip of 32 · `rows` rows from left to right.
 
     Attributes
     ----------
-    kind : Kind
+    signature : Signature
     rows : int
-        Of a lane.
+        Rows of a lane.
     stages : int
-        Tiles under way to shared memory, or there.
+        Tiles in shared memory, or on their way to it.
     blocks : int
-        Of a multiprocessor; the kernel is compiled for `most_blocks`.
+        Blocks of a multiprocessor; the kernel is compiled for `most_blocks`.
     """
 
-    kind: Kind
+    signature: Signature
     rows: int
     stages: int = 1
     blocks: int = 1
 
     strategy = "tiles"
-    threads = 64
+    threads, strip_axis = 64, 1
     least_stages, most_stages = 3, 4
     kernel_bytes = 512
 
     @property
     def most_blocks(self) -> int:
-        """Of a multiprocessor: a thread has up to 128 registers, or 255."""
+        """Blocks of a multiprocessor, whose threads have up to 128 registers, or 255."""
         return 8 if self.rows == 1 else 4
 
     @property
     def stage_bytes(self) -> int:
-        return self.kind.slots * 32 * self.rows * (128 + 16)
+        return self.signature.slots * 32 * self.rows * (128 + 16)
 
     @property
-    def numbers(self) -> Numbers:
+    def constants(self) -> Constants:
         return {"ROWS": self.rows, "STAGES": self.stages}
 
-    def strips(self, shape: Shape) -> int:
-        """Of one grid."""
-        return -(-shape[1] // (32 * self.rows))
-
-    def words(self, shape: Shape) -> int:
-        """Words of 64 bits for the last rows of all strips."""
-        return self.kind.words(shape[0] * self.strips(shape) * shape[2])
+    @property
+    def strip_size(self) -> int:
+        return 32 * self.rows
 
 
 @dataclass(frozen=True)
 class Compensation:
-    """A block of `warps` warps goes down a strip of columns, 32 bytes of them a thread.
+    """A block of `warps` warps processes a strip of columns downwards, 32 bytes of them a thread.
 
-    The order of the arithmetic follows from `warps`: it is chosen by shape and dtype alone.
+    `warps` determines the order of the arithmetic: it depends on shape and dtype alone.
     """
 
-    kind: Kind
+    signature: Signature
     warps: int
     stages: int = 1
     blocks: int = 1
 
-    strategy = "compensation"
+    strategy, strip_axis = "compensation", 2
     least_stages, most_stages = 3, 6
     kernel_bytes = 1024
 
@@ -133,93 +129,79 @@ class Compensation:
     @property
     def items(self) -> int:
         """Columns of a thread."""
-        return 32 // self.kind.dtype.itemsize
+        return 32 // self.signature.dtype.itemsize
 
     @property
     def most_blocks(self) -> int:
-        """Of a multiprocessor: a thread has up to 128 registers."""
+        """Blocks of a multiprocessor, whose threads have up to 128 registers."""
         return max(1, min(16, 512 // self.threads))
 
     @property
     def stage_bytes(self) -> int:
-        return self.kind.slots * self.threads * 32
+        return self.signature.slots * self.threads * 32
 
     @property
-    def numbers(self) -> Numbers:
+    def constants(self) -> Constants:
         return {"THREADS": self.threads, "ITEMS": self.items, "STAGES": self.stages}
 
-    def strips(self, shape: Shape) -> int:
-        """Of one grid."""
-        return -(-shape[2] // (self.threads * self.items))
-
-    def words(self, shape: Shape) -> int:
-        """Words of 64 bits for the last columns of all strips."""
-        return self.kind.words(shape[0] * self.strips(shape) * shape[1])
+    @property
+    def strip_size(self) -> int:
+        return self.threads * self.items
 
 
 @dataclass(frozen=True)
 class Hyperplanes:
-    """A block of one warp goes along a strip of 32 rows, of skewed arrays."""
+    """A block of one warp processes a strip of 32 rows of skewed arrays from left to right."""
 
-    kind: Kind
+    signature: Signature
     blocks: int = 1
 
     strategy = "hyperplane"
     threads, most_blocks = 32, 16
     stages, stage_bytes, kernel_bytes = 1, 0, 0
+    strip_axis, strip_size = 1, 32
 
     @property
-    def numbers(self) -> Numbers:
+    def constants(self) -> Constants:
         # Steps between a load and its use; four arrays of float64 spill 68 bytes, 188 with 8 steps.
-        return {"AHEAD": 32 // self.kind.dtype.itemsize, "STAGES": self.stages}
-
-    def strips(self, shape: Shape) -> int:
-        """Of one grid."""
-        return -(-shape[1] // self.threads)
-
-    def words(self, shape: Shape) -> int:
-        """Words of 64 bits for the last rows of all strips."""
-        return self.kind.words(shape[0] * self.strips(shape) * shape[2])
+        return {"AHEAD": 32 // self.signature.dtype.itemsize, "STAGES": self.stages}
 
 
 Layout = Tiles | Compensation | Hyperplanes
 
 
-@dataclass(frozen=True)
-class Cut:
-    """Grids in strips.
+def count_strips(layout: Layout, shape: Shape) -> int:
+    """Return the number of strips of one grid."""
+    return -(-shape[layout.strip_axis] // layout.strip_size)
 
-    Attributes
-    ----------
-    layout : Layout
-    shape : (int, int, int)
-    """
+
+@dataclass(frozen=True)
+class Partition:
+    """Grids of a shape, divided into strips."""
 
     layout: Layout
     shape: Shape
 
     @property
     def strips(self) -> int:
-        """Of one grid."""
-        return self.layout.strips(self.shape)
-
-    @property
-    def strategy(self) -> str:
-        return self.layout.strategy
+        """Strips of one grid."""
+        return count_strips(self.layout, self.shape)
 
     @property
     def words(self) -> int:
-        return self.layout.words(self.shape)
+        """Words of 64 bits for the last rows, or columns, of all strips."""
+        numbers = self.shape[0] * self.strips * self.shape[3 - self.layout.strip_axis]
+        return self.layout.signature.words(numbers)
 
     @property
     def shared_bytes(self) -> int:
         return self.layout.stages * self.layout.stage_bytes
 
     def blocks(self, device: Device) -> int:
-        """All are resident at once."""
+        """Return the number of blocks of a launch, all resident at once."""
         return min(self.shape[0] * self.strips, self.layout.blocks * device.multiprocessors)
 
 
-def room(layout: Layout, blocks: int, device: Device) -> int:
-    """Shared memory for the stages of one of so many blocks on a multiprocessor."""
+def stage_room(layout: Layout, blocks: int, device: Device) -> int:
+    """Return the shared memory for the stages of a block, if a multiprocessor has so many."""
     return (device.shared_bytes + 1024) // blocks - 1024 - layout.kernel_bytes

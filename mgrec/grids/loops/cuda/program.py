@@ -14,8 +14,8 @@ from ....engines.cuda.device import Device
 from ....engines.cuda.launches import EPOCH, SPACE, Launch, PreparedLaunches, Slot
 from ....engines.cuda.tracing.cpp import ctype
 from ....engines.cuda.tracing.functions import trace_operator
-from .choice import cut_of
-from .layout import Cut, Kind, Layout, Shape
+from .choice import choose_partition
+from .layout import Layout, Partition, Shape, Signature
 
 GRIDS = Slot(0, (36,), np.dtype(np.int64), None)
 """The struct that the kernel takes by value."""
@@ -31,9 +31,9 @@ _NAMES = {"+": "np_add", "*": "np_multiply", "max": "np_maximum", "min": "np_min
 
 
 def print_operators(operators: Operators, dtype: np.dtype[Any]) -> str:
-    """◇ and ∘ as C++ functions of two numbers."""
+    """Return ◇ and ∘ as C++ functions of two numbers."""
     pair = {"accumulate": operators.accumulate, "distribute": operators.distribute}
-    return "".join(_print_operator(name, each, dtype) for name, each in pair.items())
+    return "".join(_print_operator(name, operator, dtype) for name, operator in pair.items())
 
 
 def _print_operator(name: str, operator: str | StepFunction, dtype: np.dtype[Any]) -> str:
@@ -42,65 +42,70 @@ def _print_operator(name: str, operator: str | StepFunction, dtype: np.dtype[Any
     return f"DEVICE inline T {name}(T a, T b) {{ return {_NAMES[operator]}(a, b); }}\n"
 
 
-def _print_kind(kind: Kind) -> str:
-    kinds = " : ".join(f"o == {o} ? {int(each)}" for o, each in enumerate(kind.along))
-    flags = {"ALIGNED": kind.is_aligned, "FLOORED": kind.is_floored, "TURNED": kind.is_turned}
+def _print_signature(signature: Signature) -> str:
+    kinds = " : ".join(f"o == {o} ? {int(v)}" for o, v in enumerate(signature.variations))
+    flags = {
+        "ALIGNED": signature.is_aligned,
+        "FLOORED": signature.is_floored,
+        "TURNED": signature.is_transposed,
+    }
     lines = [f"constexpr bool {name} = {str(value).lower()};" for name, value in flags.items()]
     lines.append(f"DEVICE constexpr int kind_of(int o) {{ return {kinds} : 0; }}")
-    return "\n".join(lines) + f"\ntypedef {ctype(kind.dtype)} T;\n"
+    return "\n".join(lines) + f"\ntypedef {ctype(signature.dtype)} T;\n"
 
 
-def _print_trust(kind: Kind) -> str:
-    """What a scan may get wrong: see compensation.cuh.
+def _print_checks(signature: Signature) -> str:
+    """Return the flags of the errors of a scan that compensation.cuh corrects.
 
     Sums and products modulo 2**bits are exact in any order. Products of weights lose digits
-    below the smallest normal number, and nothing is known of functions of the user.
+    below the smallest normal number, and nothing is known about functions of the user.
     """
-    operators, is_own = kind.operators, bool(kind.operators.functions)
+    operators, is_custom = signature.operators, bool(signature.operators.functions)
     flags = {
         "SAME": operators.accumulate == operators.distribute,
-        "CHECKED": kind.dtype.kind == "f" or is_own or operators.accumulate != "+",
-        "LOSES": operators.distribute == "*" or is_own,
-        "ALWAYS_LOSES": is_own,
+        "CHECKED": signature.dtype.kind == "f" or is_custom or operators.accumulate != "+",
+        "LOSES": operators.distribute == "*" or is_custom,
+        "ALWAYS_LOSES": is_custom,
     }
     text = "".join(f"constexpr bool {k} = {str(v).lower()};\n" for k, v in flags.items())
-    smallest, tolerance = _LIMITS[kind.dtype.itemsize]
+    smallest, tolerance = _LIMITS[signature.dtype.itemsize]
     return text + f"constexpr double SMALLEST = {smallest}, TOLERANCE = {tolerance};\n"
 
 
 def print_loop(layout: Layout) -> str:
-    """The program for a layout."""
-    kind, strategy = layout.kind, layout.strategy
-    numbers = layout.numbers | {"THREADS_OF_BLOCK": layout.threads}
+    """Return the program for a layout."""
+    signature, strategy = layout.signature, layout.strategy
+    constants = layout.constants | {"THREADS_OF_BLOCK": layout.threads}
     text = (
         "\n#define DEVICE __device__\n"
         + kernel_text("engines/cuda/scalar/numeric")
-        + _print_kind(kind)
+        + _print_signature(signature)
     )
-    text += "".join(f"constexpr int {name} = {value};\n" for name, value in numbers.items())
-    text += print_operators(kind.operators, kind.dtype)
+    text += "".join(f"constexpr int {name} = {value};\n" for name, value in constants.items())
+    text += print_operators(signature.operators, signature.dtype)
     if strategy == "compensation":
-        text += _print_trust(kind)
+        text += _print_checks(signature)
     text += kernel_text(f"grids/loops/cuda/{strategy}")
     return text + _KERNEL.format(blocks=layout.most_blocks, strategy=strategy)
 
 
-def launch_of(cut: Cut, device: Device) -> Launch:
-    """The launch over grids.
+def build_launch(partition: Partition, device: Device) -> Launch:
+    """Return the launch over grids.
 
     Products are rounded before they are added, as in the plain loop.
     """
+    layout = partition.layout
     return Launch(
-        print_loop(cut.layout), "loop_kernel", cut.blocks(device), cut.layout.threads,
-        (GRIDS, SPACE, EPOCH), cut.shared_bytes, is_cooperative=True, is_fused=False,
+        print_loop(layout), "loop_kernel", partition.blocks(device), layout.threads,
+        (GRIDS, SPACE, EPOCH), partition.shared_bytes, is_cooperative=True, is_fused=False,
     )  # fmt: skip
 
 
 @lru_cache(maxsize=1024)
-def prepared_of(
-    strategy: str, kind: Kind, shape: Shape, number: int
-) -> tuple[Cut, PreparedLaunches]:
-    """How grids of a kind are cut up, and what launches their loop on a device."""
+def prepare_launch(
+    strategy: str, signature: Signature, shape: Shape, device_id: int
+) -> tuple[Partition, PreparedLaunches]:
+    """Return how grids are divided into strips, and the launch of their loop on a device."""
     device = Device.current()
-    cut = cut_of(strategy, kind, shape, device)
-    return cut, PreparedLaunches(launch_of(cut, device), units=cut.words)
+    partition = choose_partition(strategy, signature, shape, device)
+    return partition, PreparedLaunches(build_launch(partition, device), units=partition.words)

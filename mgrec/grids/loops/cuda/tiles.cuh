@@ -1,14 +1,120 @@
-// Wavefront loops by tiles: a block goes along a strip of rows, each lane of one warp with ROWS of
-// them, while the other warp reads what comes next and writes what is done.
+// Wavefront loops by tiles: a block processes a strip of rows from left to right. Each lane of one
+// warp computes ROWS rows. The other warp reads the next tiles and writes finished ones.
 //
-// Lane r is r steps behind lane 0, so that no lane needs another's result of the same step: the
-// row above comes by a shuffle from the step before. A step is V columns. Eight of them are a
-// tile, whose rows come to shared memory by whole lines, each lane's as far behind as it is;
-// results take the place of `local` there. The last row goes to the next strip by words in memory.
+// Lane r is r steps behind lane 0, so no lane needs the result of another lane in the same step. A
+// shuffle brings the row above from the step before. A step is V columns, and a tile is eight
+// steps. The rows of a tile come to shared memory by whole lines, each as far behind as its lane.
+// Results overwrite `local` there. The last row goes to the next strip by words in memory.
 #pragma once
-#include "grids/loops/cuda/tile.cuh"
+#include "grids/loops/cuda/grids.cuh"
 
-// What a lane reads of an operand, step by step.
+constexpr int STEPS = 8, WIDTH = STEPS * V, HEIGHT = 32 * ROWS;
+constexpr int PITCH = WIDTH * int(sizeof(T)) + 16;        // without bank conflicts of lanes
+constexpr int PER_ROW = WIDTH / NUMBERS, AT_ONCE = 32 / PER_ROW;  // words; rows of 32 words
+
+// Return the address of a row in a stage: row k of lane r has position k * 32 + r.
+DEVICE inline unsigned char* place(int stage, int slot, int position) {
+  return shared_bytes + ((stage * SLOTS + slot) * HEIGHT + position) * PITCH;
+}
+static_assert(STAGES > 2, "a tile is written and one is read while another is computed");
+DEVICE inline int lane() { return threadIdx.x % 32; }
+
+// A tile of a strip: a parallelogram whose row r * ROWS + k starts r * V columns to the left.
+struct Tile {
+  long long grid, row, column;
+  int rows, before, after;  // rows of the grid from here on, columns to the left and to the right
+  DEVICE Tile(const Grids& all, const Strip& strip, long long number)
+      : grid(strip.grid), row(strip.index * HEIGHT), column(number * WIDTH),
+        rows(least(all.rows - row, HEIGHT)), before(least(column, WIDTH * 32)),
+        after(least(all.columns - column, WIDTH)) {}
+  DEVICE static int least(long long number, int most) { return number < most ? int(number) : most; }
+  DEVICE bool is_inside() const { return rows == HEIGHT && before >= 31 * V && after == WIDTH; }
+};
+
+// Call visit(position, word, address) for this lane's words of a tile. `first` is the address of
+// the tile's first row and column in lane 0.
+template <bool INSIDE, class N, class Visit> DEVICE inline void for_words_in(
+    const Tile& tile, N* first, long long stride, Visit visit) {
+  const int lane_row = lane() / PER_ROW, word = lane() % PER_ROW;
+  const long long down = ROWS * stride - V;
+  first += lane_row * down + word * NUMBERS;
+#pragma unroll
+  for (int k = 0; k < ROWS; ++k, first += stride) {
+    N* address = first;
+#pragma unroll 8
+    for (int r = 0; r < 32; r += AT_ONCE, address += AT_ONCE * down) {
+      const int column = word * NUMBERS - (r + lane_row) * V;
+      const bool exists = (r + lane_row) * ROWS + k < tile.rows && column >= -tile.before &&
+                          column < tile.after;
+      if (INSIDE || exists) visit(k * 32 + r + lane_row, word, address);
+    }
+  }
+}
+template <class N, class Visit> DEVICE inline void for_words(
+    const Tile& tile, N* first, long long stride, Visit visit) {
+  if (tile.is_inside()) for_words_in<true>(tile, first, stride, visit);
+  else for_words_in<false>(tile, first, stride, visit);
+}
+
+template <int O> DEVICE inline void copy_tile(const Grids& all, const Tile& tile, int stage) {
+  if (kind_of(O) != ARRAY) return;
+  const Operand& operand = all.operands[O];
+  for_words(tile, operand.at(tile.grid, tile.row, tile.column), operand.row,
+            [&](int position, int word, const T* address) {
+              copy_word((Word*)place(stage, slot_of(O), position) + word, (const Word*)address);
+            });
+}
+DEVICE inline void request(const Grids& all, const Strip& strip, long long number, int stage) {
+  const Tile tile(all, strip, number);
+  if (tile.after > -31 * V) {
+    copy_tile<LOCAL>(all, tile, stage);
+    copy_tile<B0>(all, tile, stage);
+    copy_tile<B1>(all, tile, stage);
+    copy_tile<B2>(all, tile, stage);
+  }
+  copies_commit();
+}
+DEVICE inline void store(const Grids& all, const Strip& strip, long long number, int stage) {
+  const Tile tile(all, strip, number);
+  T* first = all.table + tile.grid * all.batch + tile.row * all.row + tile.column;
+  for_words(tile, first, all.row, [&](int position, int word, T* address) {
+    *(Word*)address = ((const Word*)place(stage, 0, position))[word];
+  });
+}
+
+// The row above a strip, one number a lane: a border, or the last row of the strip above.
+struct Above {
+  Handed handed;
+  T border;
+  const Unit* words;
+  DEVICE bool has(const Grids& all, long long column) const {
+    return lane() < WIDTH && column < all.columns;
+  }
+  DEVICE const Unit* place_of(const Grids& all, const Strip& strip, long long column) const {
+    return words + ((strip.unit - 1) * all.columns + column) * UNITS;
+  }
+  DEVICE void ask(const Grids& all, const Strip& strip, long long number) {
+    const long long column = number * WIDTH + lane();
+    if (!has(all, column)) return;
+    if (strip.index == 0) border = *all.above.at(strip.grid, 0, column);
+    else handed.ask(place_of(all, strip, column));
+  }
+  DEVICE T take(const Grids& all, const Strip& strip, long long number, unsigned tag) const {
+    const long long column = number * WIDTH + lane();
+    if (!has(all, column)) return T(0);
+    return strip.index == 0 ? border : handed.take(place_of(all, strip, column), tag);
+  }
+};
+DEVICE inline void hand_on(
+    const Grids& all, const Strip& strip, long long number, int stage, Unit* words, unsigned tag) {
+  const int last = HEIGHT - 1;
+  const long long column = number * WIDTH - 31 * V + lane();
+  if (lane() >= WIDTH || column < 0 || column >= all.columns) return;
+  const T value = ((const T*)place(stage, 0, last))[lane()];
+  publish(words + (strip.unit * all.columns + column) * UNITS, value, tag);
+}
+
+// The numbers of an operand that a lane reads step by step.
 template <int O> struct Source {
   static constexpr int KIND = kind_of(O);
   T constant[KIND == CONSTANT ? ROWS : 1];
@@ -54,7 +160,7 @@ template <int O> struct Source {
   }
 };
 
-// What a lane has done so far.
+// The state of a lane.
 struct Lane {
   Source<LOCAL> local;
   Source<B0> b0;
@@ -88,7 +194,7 @@ struct Lane {
     b2.advance();
   }
 
-  // V columns of this lane's rows; before the first column nothing is kept.
+  // Compute V columns of this lane's rows. Before the first column the state does not change.
   DEVICE void step(int stage, int number, const T* above, bool has_begun, T floor) {
     T up[V];
     const Pack first = ((const Pack*)above)[number];
@@ -125,7 +231,7 @@ DEVICE inline long long tiles_of(const Grids& all) {
   return (all.columns + 31 * V + WIDTH - 1) / WIDTH;
 }
 
-// The warp that computes: between two meetings a tile. It hands on the last row itself, since the
+// The computing warp: one tile between two barriers. It exports the last row itself, because the
 // other warp may be waiting for the row above.
 DEVICE inline void compute(
     const Grids& all, const Strip& strip, const T (&above)[2][WIDTH], Unit* words, unsigned tag) {
@@ -150,8 +256,8 @@ DEVICE inline void compute(
   __syncthreads();
 }
 
-// The warp that reads and writes: while a tile is computed, it writes the one before, asks for one
-// in its place, and waits for the next one and the row above it.
+// The copying warp. While a tile is computed, it writes the tile before, requests another one in
+// its place, and waits for the next tile and the row above it.
 DEVICE inline void carry(
     const Grids& all, const Strip& strip, T (&above_tiles)[2][WIDTH], Unit* words, unsigned tag) {
   const long long tiles = tiles_of(all);
@@ -159,7 +265,7 @@ DEVICE inline void carry(
   above.words = words;
   above.ask(all, strip, 0);
   for (int s = 0; s < STAGES - 1; ++s) request(all, strip, s, s);
-  int stage = STAGES - 1;  // of the tile before, or of none
+  int stage = STAGES - 1;  // that of the tile before, if there is one
   for (long long number = -1; number < tiles; ++number) {
     if (number >= 0) {
       __syncthreads();

@@ -1,1 +1,1 @@
-"""Successive over-relaxation on a CPU: many rows and many sweeps at once, in the loop's order."""
+"""Successive over-relaxation on a CPU: many rows and sweeps at once, in the order of the loop."""

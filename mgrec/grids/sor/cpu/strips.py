@@ -1,8 +1,9 @@
-"""Grids cut into strips of rows, skewed: row k of a strip is k columns behind its first.
+"""Copies of grids to skewed strips of rows, and back.
 
-As many rows as WIDE bytes have lanes make a strip. Its step t is a register: lane k holds
-column t − k of row k, so that no lane needs another's result of the same step. A strip has
-columns + lanes − 1 steps; where a lane has no column, or the last strip no row, it holds 0.
+As many rows as WIDE bytes have lanes make a strip. Row k of a strip is k columns behind its first
+row: step t of the strip is a register whose lane k holds column t − k of row k. So no lane needs
+the result of another lane in the same step. A strip has columns + lanes − 1 steps. It holds 0 where
+a lane has no column, or the last strip no row.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from ....engines.cpu.simd.lanes import BLOCK_BYTES, transpose_block
 
 
 @numba.njit(**INNER)
-def _blocks(rows: int, columns: int, lane: int, width: int) -> tuple[int, int]:
-    """Begin and end of the steps in which `width` lanes from `lane` on have blocks to turn."""
+def _block_steps(rows: int, columns: int, lane: int, width: int) -> tuple[int, int]:
+    """Return start and stop of the steps that `width` lanes from `lane` on copy by blocks."""
     if rows < width:
         return 0, 0
     first = lane + width - 1
@@ -26,56 +27,56 @@ def _blocks(rows: int, columns: int, lane: int, width: int) -> tuple[int, int]:
 
 
 @numba.njit(**INNER)
-def _skew_some(grid: Any, strips: Any, q: int, lane: int, begin: int, end: int) -> None:
-    """Steps of a few rows, number by number."""
+def _skew_steps(grid: Any, strips: Any, q: int, lane: int, start: int, stop: int) -> None:
+    """Write steps of a few rows number by number."""
     rows, columns = grid.shape
     lanes = strips.shape[2]
-    for t in range(begin, end):
+    for t in range(start, stop):
         for k in range(lane, lane + BLOCK_BYTES // grid.itemsize):
             is_inside = q * lanes + k < rows and 0 <= t - k < columns
             strips[q, t, k] = grid[q * lanes + k, t - k] if is_inside else grid.dtype.type(0)
 
 
-def _skew(grid: Any, strips: Any, begin: int, end: int) -> None:
-    """Write strips from `begin` to `end`, an array (strips, steps, lanes), from a grid."""
+def _skew(grid: Any, strips: Any, start: int, stop: int) -> None:
+    """Write strips `start` to `stop` of an array (strips, steps, lanes) from a grid."""
     rows, columns = grid.shape
     _, steps, lanes = strips.shape
     width = BLOCK_BYTES // grid.itemsize
-    for q in range(begin, end):
+    for q in range(start, stop):
         for lane in range(0, lanes, width):
             row = q * lanes + lane
-            first, last = _blocks(rows - row, columns, lane, width)
-            _skew_some(grid, strips, q, lane, 0, first)
+            first, last = _block_steps(rows - row, columns, lane, width)
+            _skew_steps(grid, strips, q, lane, 0, first)
             for t in range(first, last, width):
-                at, to = row * columns + t - lane, (q * steps + t) * lanes + lane
-                transpose_block(grid, at, columns - 1, strips, to, lanes)
-            _skew_some(grid, strips, q, lane, last, steps)
+                source, target = row * columns + t - lane, (q * steps + t) * lanes + lane
+                transpose_block(grid, source, columns - 1, strips, target, lanes)
+            _skew_steps(grid, strips, q, lane, last, steps)
 
 
 @numba.njit(**INNER)
-def _straighten_some(strips: Any, grid: Any, q: int, lane: int, begin: int, end: int) -> None:
-    """Steps of a few rows, number by number."""
+def _unskew_steps(strips: Any, grid: Any, q: int, lane: int, start: int, stop: int) -> None:
+    """Write the numbers of some steps into a few rows."""
     rows, columns = grid.shape
     lanes = strips.shape[2]
     for k in range(lane, min(lane + BLOCK_BYTES // grid.itemsize, rows - q * lanes)):
-        for t in range(max(begin, k), min(end, columns + k)):
+        for t in range(max(start, k), min(stop, columns + k)):
             grid[q * lanes + k, t - k] = strips[q, t, k]
 
 
-def _straighten(strips: Any, grid: Any, begin: int, end: int) -> None:
-    """Write the rows of strips from `begin` to `end` into a grid."""
+def _unskew(strips: Any, grid: Any, start: int, stop: int) -> None:
+    """Write the rows of strips `start` to `stop` into a grid."""
     rows, columns = grid.shape
     _, steps, lanes = strips.shape
     width = BLOCK_BYTES // grid.itemsize
-    for q in range(begin, end):
+    for q in range(start, stop):
         for lane in range(0, lanes, width):
             row = q * lanes + lane
-            first, last = _blocks(rows - row, columns, lane, width)
-            _straighten_some(strips, grid, q, lane, 0, first)
+            first, last = _block_steps(rows - row, columns, lane, width)
+            _unskew_steps(strips, grid, q, lane, 0, first)
             for t in range(first, last, width):
-                at, to = row * columns + t - lane, (q * steps + t) * lanes + lane
-                transpose_block(strips, to, lanes, grid, at, columns - 1)
-            _straighten_some(strips, grid, q, lane, last, steps)
+                target, source = row * columns + t - lane, (q * steps + t) * lanes + lane
+                transpose_block(strips, source, lanes, grid, target, columns - 1)
+            _unskew_steps(strips, grid, q, lane, last, steps)
 
 
-skew, straighten = (compile_kernel(kernel, str(FOUR_REGISTERS)) for kernel in (_skew, _straighten))
+skew, unskew = (compile_kernel(kernel, str(FOUR_REGISTERS)) for kernel in (_skew, _unskew))

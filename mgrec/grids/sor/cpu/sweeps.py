@@ -5,11 +5,12 @@ and step t − lanes + 1 of the strip below, from the sweep before. With
 
     level = q + s,    time = lanes·q + t + s
 
-nothing needs what has a later level or a later time, nor overwrites what these still need.
+no step needs, or overwrites the input of, a step of a later level or a later time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numba
@@ -30,102 +31,109 @@ from ....engines.cpu.simd.arithmetic import (
     splat_four,
 )
 from ....engines.cpu.simd.lanes import multiply, store
+from ....engines.cpu.threads import split_range
 
-# Steps of a strip before the next strip's turn: 64 to 256 take the same time, and 512 take 1.3
-# times that in float64, where 16 sweeps no longer fit into 2 MB.
+# Steps of a strip before those of the next strip: 64 to 256 take the same time. 512 take 1.3 times
+# as long in float64, because 16 sweeps no longer fit into 2 MB.
 _PIECE = 128
+# Parts of the levels and times per thread. With more parts, fewer threads are idle on the first and
+# last antidiagonals, but each antidiagonal costs 0.1 ms.
+_LEVELS, _TIMES = 4, 8
+
+Tile = tuple[tuple[int, int], tuple[int, int]]
+"""Start and stop of the levels, and of the times."""
 
 
 @numba.njit(**INNER)
 def _relaxed(
-    own: Any, above: Any, left: Any, below: Any, right: Any, rhs: Any, at: int, weights: Any
+    center: Any, above: Any, left: Any, below: Any, right: Any, rhs: Any, offset: int, weights: Any
 ) -> Any:
     around = plus(plus(plus(above, left), below), right)
     if rhs is not None:
-        around = minus(around, load_four(rhs, at))
-    return plus(multiply(splat_four(weights[0]), own), multiply(splat_four(weights[1]), around))
+        around = minus(around, load_four(rhs, offset))
+    return plus(multiply(splat_four(weights[0]), center), multiply(splat_four(weights[1]), around))
 
 
 @numba.njit(**INNER)
 def _inside(
-    strips: Any, rhs: Any, weights: Any, size: Any, codes: Any, peaks: Any, q: int, begin: int,
-    end: int
+    strips: Any, rhs: Any, weights: Any, size: Any, codes: Any, peaks: Any, q: int, start: int,
+    stop: int
 ) -> None:  # fmt: skip
-    """Steps of a strip of which every lane is inside of the grid."""
+    """Sweep over steps of a strip in which every lane is inside the grid."""
     _, columns, lanes = size
-    at = (q * (columns + lanes - 1) + begin) * lanes
-    over, under = at - columns * lanes + lanes - 1, at + columns * lanes
-    left, own = load_four(strips, at - lanes), load_four(strips, at)
-    for _ in range(begin, end):
-        right = load_four(strips, at + lanes)
+    offset = (q * (columns + lanes - 1) + start) * lanes
+    over, under = offset - columns * lanes + lanes - 1, offset + columns * lanes
+    left, center = load_four(strips, offset - lanes), load_four(strips, offset)
+    for _ in range(start, stop):
+        right = load_four(strips, offset + lanes)
         above, below = shift_in(left, strips[over]), shift_back(right, strips[under])
-        left = _relaxed(own, above, left, below, right, rhs, at, weights)
+        left = _relaxed(center, above, left, below, right, rhs, offset, weights)
         if peaks is not None:
-            store(peaks, 0, larger(magnitude_bits(minus(left, own)), load_four(peaks, 0)))
-        own = right
-        store(strips, at, left)
-        at, over, under = at + lanes, over + lanes, under + lanes
+            store(peaks, 0, larger(magnitude_bits(minus(left, center)), load_four(peaks, 0)))
+        center = right
+        store(strips, offset, left)
+        offset, over, under = offset + lanes, over + lanes, under + lanes
 
 
 @numba.njit(**INNER)
 def _border(
-    strips: Any, rhs: Any, weights: Any, size: Any, codes: Any, peaks: Any, q: int, begin: int,
-    end: int
+    strips: Any, rhs: Any, weights: Any, size: Any, codes: Any, peaks: Any, q: int, start: int,
+    stop: int
 ) -> None:  # fmt: skip
-    """Steps of a strip of which some lanes are on the border of the grid, or outside."""
+    """Sweep over steps of a strip in which some lanes are on the border of the grid, or outside."""
     rows, columns, lanes = size
     code, zero = codes.dtype.type, strips.dtype.type(0)
     lane, none, one = load_four(codes, 0), splat_four(code(0)), splat_four(code(1))
     row, height = plus(lane, splat_four(code(q * lanes - 1))), splat_four(code(rows - 2))
-    column, width = minus(splat_four(code(begin - 1)), lane), splat_four(code(columns - 2))
+    column, width = minus(splat_four(code(start - 1)), lane), splat_four(code(columns - 2))
     is_row = is_index(row, height)
-    at = (q * (columns + lanes - 1) + begin) * lanes
-    over, under = at - columns * lanes + lanes - 1, at + columns * lanes
-    left, own = load_four(strips, at - lanes), load_four(strips, at)
-    for t in range(begin, end):
-        right = load_four(strips, at + lanes)
+    offset = (q * (columns + lanes - 1) + start) * lanes
+    over, under = offset - columns * lanes + lanes - 1, offset + columns * lanes
+    left, center = load_four(strips, offset - lanes), load_four(strips, offset)
+    for t in range(start, stop):
+        right = load_four(strips, offset + lanes)
         above = shift_in(left, strips[over] if q > 0 and t < columns else zero)
         below = shift_back(right, strips[under] if under < strips.size else zero)
-        new = _relaxed(own, above, left, below, right, rhs, at, weights)
+        new = _relaxed(center, above, left, below, right, rhs, offset, weights)
         is_inside = both(is_row, is_index(column, width))
-        left = choose(is_inside, new, own)
+        left = choose(is_inside, new, center)
         if peaks is not None:
-            size_of = choose(is_inside, magnitude_bits(minus(left, own)), none)
-            store(peaks, 0, larger(size_of, load_four(peaks, 0)))
-        own = right
-        store(strips, at, left)
+            peak = choose(is_inside, magnitude_bits(minus(left, center)), none)
+            store(peaks, 0, larger(peak, load_four(peaks, 0)))
+        center = right
+        store(strips, offset, left)
         column = plus(column, one)
-        at, over, under = at + lanes, over + lanes, under + lanes
+        offset, over, under = offset + lanes, over + lanes, under + lanes
 
 
 @numba.njit(**INNER)
 def _strip(
-    strips: Any, rhs: Any, weights: Any, size: Any, codes: Any, peaks: Any, q: int, begin: int,
-    end: int
+    strips: Any, rhs: Any, weights: Any, size: Any, codes: Any, peaks: Any, q: int, start: int,
+    stop: int
 ) -> None:  # fmt: skip
     rows, columns, lanes = size
-    low = high = end
+    low = high = stop
     if q > 0 and (q + 1) * lanes < rows:
-        low = min(max(begin, lanes), end)
-        high = max(min(columns - 1, end), low)
-    if begin < low:
-        _border(strips, rhs, weights, size, codes, peaks, q, begin, low)
+        low = min(max(start, lanes), stop)
+        high = max(min(columns - 1, stop), low)
+    if start < low:
+        _border(strips, rhs, weights, size, codes, peaks, q, start, low)
     if low < high:
         _inside(strips, rhs, weights, size, codes, peaks, q, low, high)
-    if high < end:
-        _border(strips, rhs, weights, size, codes, peaks, q, high, end)
+    if high < stop:
+        _border(strips, rhs, weights, size, codes, peaks, q, high, stop)
 
 
 def _relax(
     strips: Any, rhs: Any, weights: Any, size: Any, codes: Any, peaks: Any, sweeps: int,
     levels: Any, times: Any
 ) -> None:  # fmt: skip
-    """The part of some sweeps that has these levels and times.
+    """Run the part of some sweeps that has these levels and times.
 
     Parameters
     ----------
     strips, rhs : array, 1-d
-        The strips one after the other; `rhs` may be None.
+        All strips; `rhs` may be None.
     weights : array (2,)
         1 − ω and ω/4.
     size : (rows, columns, lanes)
@@ -134,7 +142,7 @@ def _relax(
     peaks : array (lanes,) of such integers
         Raised to the `magnitude_bits` of the last sweep's updates; may be None.
     levels, times : (int, int)
-        Begin and end.
+        Start and stop.
     """
     rows, columns, lanes = size
     count, steps = -(-rows // lanes), columns + lanes - 1
@@ -144,11 +152,30 @@ def _relax(
             for sweep in range(max(0, level - count + 1), min(sweeps, level + 1)):
                 q = level - sweep
                 first = time - lanes * q - sweep
-                begin, end = max(1, first), min(steps - 1, first + until - time)
-                if begin < end and peaks is not None and sweep == sweeps - 1:
-                    _strip(strips, rhs, weights, size, codes, peaks, q, begin, end)
-                elif begin < end:
-                    _strip(strips, rhs, weights, size, codes, None, q, begin, end)
+                start, stop = max(1, first), min(steps - 1, first + until - time)
+                if start < stop and peaks is not None and sweep == sweeps - 1:
+                    _strip(strips, rhs, weights, size, codes, peaks, q, start, stop)
+                elif start < stop:
+                    _strip(strips, rhs, weights, size, codes, None, q, start, stop)
 
 
 relax = compile_kernel(_relax, str(FOUR_REGISTERS))
+
+
+def independent_tiles(shape: tuple[int, ...], sweeps: int, threads: int) -> Iterator[list[Tile]]:
+    """Yield lists of tiles of some sweeps over (strips, steps, lanes) that threads may share."""
+    (count, steps, lanes), is_serial = shape, threads < 2
+    levels = split_range(count + sweeps - 1, 1 if is_serial else _LEVELS * threads)
+    times = split_range(lanes * (count - 1) + steps + sweeps, 1 if is_serial else _TIMES * threads)
+    for diagonal in range(len(levels) + len(times) - 1):
+        tiles = [
+            (levels[k], times[diagonal - k])
+            for k in range(max(0, diagonal - len(times) + 1), min(diagonal + 1, len(levels)))
+        ]
+        yield [tile for tile in tiles if _has_steps(tile, shape, sweeps)]
+
+
+def _has_steps(tile: Tile, shape: tuple[int, ...], sweeps: int) -> bool:
+    (top, bottom), (start, stop), (count, steps, lanes) = *tile, shape
+    first, last = max(0, top - sweeps + 1), min(count, bottom) - 1
+    return lanes * first < stop and start < lanes * last + steps + sweeps

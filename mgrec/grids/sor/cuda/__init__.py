@@ -1,1 +1,1 @@
-"""Successive over-relaxation on one GPU: many rows and several sweeps at once, in order."""
+"""Successive over-relaxation on a GPU: many rows and sweeps at once, in the order of the loop."""

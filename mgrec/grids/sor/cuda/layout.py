@@ -1,4 +1,4 @@
-"""How the grids of a relaxation are cut into strips, bands and tiles."""
+"""Layouts of relaxations: grids in strips, bands and tiles."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import numpy as np
 from ....engines.cuda.device import Device
 
 Shape = tuple[int, int, int]
+"""Grids, rows and columns."""
 LANES = 32
 _TILE_BYTES = 128
-# Bands and groups of a block: each has a scheduler of a multiprocessor to itself, or half of one
-# where a grid is one strip then.
+# Bands and groups of a block: each has a scheduler of a multiprocessor to itself, or half of one if
+# a grid then is one strip.
 _WARPS, _MOST_WARPS = 2, 8
 _GROUPS = (4, 3, 2, 1)
-# Sweeps of a launch, and of a group by the bytes of a number: registers and right-hand sides set
-# that limit.
+# Sweeps of a launch, and of a group by the bytes of a number. Registers and right-hand sides limit
+# both.
 _SWEEPS, _OF_GROUP = 16, {4: 8, 8: 4}
-# Threads of a multiprocessor, whose registers must do for the sweeps of a group, up to so many, by
-# the bytes of a number; _FEW for more.
+# Pairs of sweeps of a group and the threads of a multiprocessor that have registers for so many, by
+# the bytes of a number; _FEW threads for more sweeps.
 _THREADS, _FEW = {4: ((1, 768), (4, 512)), 8: ((1, 512),)}, 256
-# Words by which the strips of several grids pass on their edges: as many are kept for the next
-# launch.
+# Words with which the strips of several grids exchange edges. Later launches use them again.
 MOST_WORDS = 1 << 22
 
 
@@ -35,17 +35,16 @@ class RelaxationLayout:
     Attributes
     ----------
     dtype : numpy.dtype
-        Of the grids.
+        Dtype of the grids.
     sweeps, groups : int
-        Of a launch: groups, one warp's sweeps each.
+        Sweeps of a group, which one warp does, and groups of a launch.
     warps : int
-        Bands of a strip, each of 32 rows. Of every band and group, one warp sweeps and another
-        carries; two carry for one group.
+        Bands of a strip, each of 32 rows. For each band and group, one warp sweeps and another one
+        copies; two warps copy for a single group.
     has_rhs : bool
-        There is a right-hand side.
     is_checked : bool
-        The largest update of the last sweep is asked for.
-    alone : bool
+        Whether the launch returns the largest update of the last sweep.
+    is_single_strip : bool
         A grid is one strip.
     """
 
@@ -55,11 +54,11 @@ class RelaxationLayout:
     warps: int
     has_rhs: bool
     is_checked: bool
-    alone: bool = False
+    is_single_strip: bool = False
 
     @property
     def steps(self) -> int:
-        """Of a tile."""
+        """Steps of a tile."""
         return _TILE_BYTES // self.dtype.itemsize
 
     @property
@@ -68,7 +67,7 @@ class RelaxationLayout:
 
     @property
     def shared_bytes(self) -> int:
-        """Of a block: what the kernel's struct Shared takes, or a little more."""
+        """Shared memory of a block: the kernel's struct Shared, or a little more."""
         word = 16 // self.dtype.itemsize
         read = (LANES + 1) * (3 * self.steps + word)
         computed = 2 * (LANES + 1) * (self.steps + word)
@@ -79,7 +78,7 @@ class RelaxationLayout:
         return -(-size * self.dtype.itemsize // 16) * 16
 
     def blocks(self, device: Device) -> int:
-        """Of a multiprocessor."""
+        """Return the number of blocks of a multiprocessor."""
         by_memory = (device.shared_bytes + 1024) // (self.shared_bytes + 1024)
         return max(1, min(by_memory, self._most_threads // self.threads))
 
@@ -89,62 +88,60 @@ class RelaxationLayout:
         return next((threads for sweeps, threads in limits if self.sweeps <= sweeps), _FEW)
 
     def fits(self, device_bytes: int) -> bool:
-        """Whether a multiprocessor has the registers and the shared memory for a block."""
+        """Return whether a multiprocessor has the registers and shared memory for a block."""
         return self.threads <= self._most_threads and self.shared_bytes <= device_bytes
 
     def print(self) -> str:
-        numbers = {
+        """Return the constants as C++."""
+        constants = {
             "STEPS": self.steps, "SWEEPS": self.sweeps, "GROUPS": self.groups,
             "WARPS": self.warps, "THREADS": self.threads, "SHARED_BYTES": self.shared_bytes,
             "STAGES": 2,
         }  # fmt: skip
-        flags = {"HAS_RHS": self.has_rhs, "IS_CHECKED": self.is_checked, "ALONE": self.alone}
-        lines = [f"constexpr int {k} = {v};" for k, v in numbers.items()]
+        flags = {
+            "HAS_RHS": self.has_rhs,
+            "IS_CHECKED": self.is_checked,
+            "ALONE": self.is_single_strip,
+        }
+        lines = [f"constexpr int {k} = {v};" for k, v in constants.items()]
         lines += [f"constexpr bool {k} = {str(v).lower()};" for k, v in flags.items()]
         return "\n".join(lines) + "\n"
 
 
 @dataclass(frozen=True)
-class Cut:
-    """Grids in strips, of which all bands have the same tiles.
-
-    Attributes
-    ----------
-    layout : RelaxationLayout
-    shape : (int, int, int)
-        Grids, rows and columns.
-    """
+class Partition:
+    """Grids of a shape, divided into strips whose bands all have the same tiles."""
 
     layout: RelaxationLayout
     shape: Shape
 
     @property
     def sweeps(self) -> int:
-        """Of a launch: the last one is so many rows behind what a strip reads."""
+        """Sweeps of a launch: the last one is so many rows behind the rows that a strip reads."""
         return self.layout.sweeps * self.layout.groups
 
     @property
     def strips(self) -> int:
-        """Of a grid."""
+        """Strips of a grid."""
         return -(-(self.shape[1] + self.sweeps) // (LANES * self.layout.warps))
 
     @property
     def tiles(self) -> int:
-        """Of a band: a thread is two columns behind the one before, a sweep about one."""
+        """Tiles of a band: a thread is two columns behind the one before, a sweep about one."""
         behind = 2 * LANES + self.layout.groups * (self.layout.sweeps + 1)
         return -(-(self.shape[2] + behind) // self.layout.steps)
 
     @property
     def edge_words(self) -> int:
-        """Words of 64 bits by which a strip passes on its edge; 0 if it is alone."""
-        told = self.tiles * self.layout.steps - 2 * LANES
+        """Words of 64 bits with which a strip exports its edge; 0 for a single strip."""
+        columns = self.tiles * self.layout.steps - 2 * LANES
         parts = -(-self.layout.dtype.itemsize // 4)
-        return 0 if self.layout.alone else told * self.sweeps * parts
+        return 0 if self.layout.is_single_strip else columns * self.sweeps * parts
 
     def slots(self, device: Device) -> int:
-        """How many strips pass on edges in memory of their own; others use it again.
+        """Return for how many strips there is memory for edges, which later strips reuse.
 
-        They may where all are of one grid, and need a third as many as there are blocks.
+        Strips of one grid may reuse it, and need a third as many slots as there are blocks.
         """
         strips = self.shape[0] * self.strips
         is_much = strips * self.edge_words > MOST_WORDS
@@ -154,41 +151,42 @@ class Cut:
         return min(self.shape[0] * self.strips, self.layout.blocks(device) * device.multiprocessors)
 
 
-def cut_of(
+def choose_partition(
     shape: Shape, dtype: np.dtype[np.floating], sweeps: int, has_rhs: bool, is_checked: bool,
     device: Device
-) -> Cut:  # fmt: skip
-    """Choose how grids are cut up."""
-    groups = groups_of(dtype, has_rhs, device.shared_bytes)[sweeps]
+) -> Partition:  # fmt: skip
+    """Return how grids are divided into strips."""
+    groups = group_counts(dtype, has_rhs, device.shared_bytes)[sweeps]
     warps = -(-(shape[1] + sweeps) // LANES)
     layout = RelaxationLayout(dtype, sweeps // groups, groups, warps, has_rhs, is_checked)
     if warps * groups > _MOST_WARPS or not layout.fits(device.shared_bytes):
         layout = replace(layout, warps=min(warps, _WARPS))
     while not layout.fits(device.shared_bytes):
         layout = replace(layout, warps=layout.warps - 1)
-    return Cut(replace(layout, alone=Cut(layout, shape).strips == 1), shape)
+    return Partition(replace(layout, is_single_strip=Partition(layout, shape).strips == 1), shape)
 
 
 @lru_cache(maxsize=64)
-def groups_of(dtype: np.dtype[np.floating], has_rhs: bool, shared_bytes: int) -> dict[int, int]:
-    """The sweeps that a launch can do, and in how many groups: many, but of two or more sweeps."""
-    found: dict[int, int] = {}
+def group_counts(dtype: np.dtype[np.floating], has_rhs: bool, shared_bytes: int) -> dict[int, int]:
+    """Return the possible sweeps of a launch, each with the most groups of two or more sweeps."""
+    counts: dict[int, int] = {}
     for sweeps in range(1, _SWEEPS + 1):
         for groups in _GROUPS:
-            own, rest = divmod(sweeps, groups)
-            layout = RelaxationLayout(dtype, own, groups, 1, has_rhs, is_checked=True)
-            is_good = rest == 0 and (own > 1 or groups == 1) and own <= _OF_GROUP[dtype.itemsize]
+            group_sweeps, remainder = divmod(sweeps, groups)
+            layout = RelaxationLayout(dtype, group_sweeps, groups, 1, has_rhs, is_checked=True)
+            is_good = remainder == 0 and (group_sweeps > 1 or groups == 1)
+            is_good = is_good and group_sweeps <= _OF_GROUP[dtype.itemsize]
             if is_good and layout.fits(shared_bytes):
-                found.setdefault(sweeps, groups)
-    return found
+                counts.setdefault(sweeps, groups)
+    return counts
 
 
-def launches_of(sweeps: int, sizes: Collection[int]) -> list[int]:
-    """The sweeps of each launch, which can do so many as one of `sizes`: few launches.
+def split_sweeps(sweeps: int, sizes: Collection[int]) -> list[int]:
+    """Return the sweeps of each launch: few launches, each of one of `sizes`.
 
     Examples
     --------
-    >>> launches_of(45, [1, 2, 4, 8, 10, 16])
+    >>> split_sweeps(45, [1, 2, 4, 8, 10, 16])
     [16, 16, 10, 2, 1]
     """
     parts, largest_first = [], sorted(sizes, reverse=True)

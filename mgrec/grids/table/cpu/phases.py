@@ -1,4 +1,4 @@
-"""determine for one tile of a table in host memory."""
+"""Summed-area tables for one tile in host memory."""
 
 from __future__ import annotations
 
@@ -6,22 +6,117 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from ....core.contract.kernels import Kernels, Part
-from ...parts import part_of_host
-from .table import determine_table
+import numpy as np
 
-# Of a part, which takes about a millisecond then; a call takes 0.1 at most.
+from ....core.contract.kernels import Kernels, Part
+from ....engines.cpu.compilation import compile_kernel, writable
+from ....engines.cpu.threads import run_in_threads, split_range, threads_for
+from ...recurrence import part_of_host
+from ..recurrence import Sums
+
+# Cells of a part, which then takes about a millisecond; a call takes 0.1 ms at most.
 _CELLS = 1 << 20
+# Parts of the rows per thread, if threads share a table: each thread waits so often for the others.
+_PARTS = 8
 
 
 def kernels(method: str) -> Kernels:
-    """The phases of a tile, on all threads by "threads"."""
-    return Kernels(partial(_determine, is_shared=method == "threads"), part=_part)
+    """Return the phases of a tile; the method "threads" uses all threads."""
+    return Kernels(partial(determine_table, is_threaded=method == "threads"), part=_part)
 
 
-def _determine(loop: Any, x: Any, before: Any, table: Any, is_shared: bool) -> Any:
-    return determine_table(x, before, table, is_shared)
-
-
-def _part(loop: Any, shape: Sequence[int], side: int) -> Part:
+def _part(recurrence: Any, shape: Sequence[int], side: int) -> Part:
     return part_of_host(_CELLS, shape, side)
+
+
+def _add_up(
+    x: Any, below: Any, right: Any, table: Any, images: Any, rows: Any, columns: Any
+) -> None:
+    """Write a part of every table; `below` and `right` are the edges before it, then its own.
+
+    It adds up four rows at once: their sums along the rows are independent, and a sum in `below`
+    is read and written once.
+    """
+    number = table.dtype.type
+    for k in range(images[0], images[1]):
+        i = rows[0]
+        while i + 4 <= rows[1]:
+            a, b, c, d = right[k, i], right[k, i + 1], right[k, i + 2], right[k, i + 3]
+            for j in range(columns[0], columns[1]):
+                a += number(x[k, i, j])
+                b += number(x[k, i + 1, j])
+                c += number(x[k, i + 2, j])
+                d += number(x[k, i + 3, j])
+                total = below[k, j] + a
+                table[k, i, j] = total
+                total += b
+                table[k, i + 1, j] = total
+                total += c
+                table[k, i + 2, j] = total
+                total += d
+                table[k, i + 3, j] = total
+                below[k, j] = total
+            right[k, i], right[k, i + 1], right[k, i + 2], right[k, i + 3] = a, b, c, d
+            i += 4
+        while i < rows[1]:
+            a = right[k, i]
+            for j in range(columns[0], columns[1]):
+                a += number(x[k, i, j])
+                below[k, j] += a
+                table[k, i, j] = below[k, j]
+            right[k, i] = a
+            i += 1
+
+
+_kernel = compile_kernel(_add_up)
+
+
+def determine_table(
+    recurrence: Any,
+    x: np.ndarray,
+    edges: tuple[np.ndarray | None, np.ndarray | None],
+    table: np.ndarray,
+    is_threaded: bool,
+) -> Sums:
+    """Write the table of a tile, and return its edges.
+
+    Parameters
+    ----------
+    x, table : array (..., rows, columns)
+    edges : (array (..., columns) or None, array (..., rows) or None)
+        The table in the row above, and the sums along the rows to the left; None for 0.
+    """
+    *others, rows, columns = x.shape
+    below, right = (
+        np.zeros((*others, length), table.dtype) if edge is None else np.array(edge)
+        for edge, length in zip(edges, (columns, rows), strict=True)
+    )
+    if x.size == 0:
+        return Sums(below, right)
+    whole = table if table.flags.c_contiguous else np.empty(table.shape, table.dtype)
+    operand = writable(np.ascontiguousarray(x)).reshape(-1, rows, columns)
+    sums = below.reshape(-1, columns), right.reshape(-1, rows)
+    kernel = partial(_kernel, operand, *sums, whole.reshape(operand.shape))
+    _run_on_threads(kernel, operand.shape, is_threaded)
+    if whole is not table:
+        table[...] = whole
+    return Sums(below, right)
+
+
+def _run_on_threads(kernel: Any, shape: tuple[int, ...], is_threaded: bool) -> None:
+    """Call a kernel for all images of a batch; few images are split into rows and columns."""
+    count, rows, columns = shape
+    threads = threads_for(count * rows * columns) if is_threaded else 1
+    if threads == 1 or count >= threads:
+        run_in_threads(
+            [partial(kernel, part, (0, rows), (0, columns)) for part in split_range(count, threads)]
+        )
+        return
+    # A part needs the sums above and to the left of it: parts of an antidiagonal are independent.
+    down, across = split_range(rows, _PARTS * threads), split_range(columns, threads)
+    for diagonal in range(len(down) + len(across) - 1):
+        run_in_threads([
+            partial(kernel, (0, count), down[diagonal - k], across[k])
+            for k in range(len(across))
+            if 0 <= diagonal - k < len(down)
+        ])  # fmt: skip

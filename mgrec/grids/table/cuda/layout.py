@@ -1,4 +1,4 @@
-"""How the images of a summed-area table are cut into strips and tiles."""
+"""Layouts of summed-area tables: images in strips, and strips in tiles."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ import numpy as np
 from ....engines.cuda.device import Device
 
 Shape = tuple[int, int, int]
-# Strips that keep a GPU busy. Those that go down tell each other fewer sums, and are enough then.
+"""Images, rows and columns."""
+# Strips that keep a GPU busy. Strips that go down exchange fewer sums, and are then preferred.
 _MANY = 128
-# Bytes of a group of strips: a group waits about a microsecond for the one before it.
+# Bytes of a group of strips: a group waits about a microsecond for the group before it.
 _GROUP_BYTES = 1 << 21
 _GROUPS = 16, 32, 64, 96
-# Lanes beside each other where rows are narrow, and rows of a thread then: an odd number, since
-# threads would meet in the banks of shared memory.
+# Lanes along a row of a narrow image, and rows of a thread there: an odd number, which avoids
+# conflicts of threads in the banks of shared memory.
 _NARROW, _NARROW_ITEMS = 2, 7
-# Multiprocessors of an H100, and rows of a thread where a block has one for itself.
+# Multiprocessors of an H100, and rows of a thread if a block has a multiprocessor to itself.
 _MULTIPROCESSORS, _TALL = 132, 12
 _STAGES = 4
 # Bytes that are copied to shared memory at once.
@@ -31,34 +32,34 @@ _LANES = 32
 class TableLayout:
     """Constants that the kernel is compiled with.
 
-    The order of additions follows from all but `stages`, `blocks`, `aligned` and `packed`, so that
-    these alone may depend on anything but the shape and the dtypes. (Where a tile does not fit a
-    block of a device, it is lower there.)
+    All but `stages`, `blocks`, `is_aligned` and `is_packed` determine the order of additions. So
+    only these four may depend on more than the shape and the dtypes. (If a tile does not fit a
+    block of a device, it has fewer rows there.)
 
     Attributes
     ----------
     x_dtype, dtype : numpy.dtype
-        Of the images and of the sums.
+        Dtypes of the images and of the sums.
     threads : int
-        Of a block.
+        Threads of a block.
     lanes : int
-        Threads beside each other along a row.
+        Threads along a row.
     items : int
         Rows of a thread.
-    down : bool
-        Strips are walked down, or else to the right.
-    alone : bool
+    goes_down : bool
+        Blocks process strips downwards, else to the right.
+    is_single_strip : bool
         An image is one strip.
-    aligned : bool
-        Rows begin where the words of a thread do.
-    packed : bool
-        Rows are narrow and lie one after the other: a tile is one row in memory.
+    is_aligned : bool
+        Rows start at whole words of a thread.
+    is_packed : bool
+        Rows are narrow and contiguous: a tile is one row in memory.
     stages : int
-        Tiles under way to shared memory.
+        Tiles on their way to shared memory.
     blocks : int
-        Of a multiprocessor.
+        Blocks of a multiprocessor.
     group : int
-        Strips of which one reads what each has told.
+        Strips of a group: a strip reads the sums of each earlier strip of its group.
     """
 
     x_dtype: np.dtype[Any]
@@ -66,37 +67,37 @@ class TableLayout:
     threads: int
     lanes: int
     items: int
-    down: bool
-    alone: bool = False
-    aligned: bool = False
-    packed: bool = False
+    goes_down: bool
+    is_single_strip: bool = False
+    is_aligned: bool = False
+    is_packed: bool = False
     stages: int = 1
     blocks: int = 1
     group: int = 16
 
     @property
     def vector(self) -> int:
-        """Neighbouring columns of a thread."""
+        """Contiguous columns of a thread."""
         return vector_of(self.x_dtype, self.dtype)
 
     @property
-    def in_words(self) -> bool:
-        """Whether the numbers that a thread reads of a row are a word."""
-        return self.aligned and self.vector * self.x_dtype.itemsize >= _LEAST_WORD
+    def reads_words(self) -> bool:
+        """Whether the numbers that a thread reads from a row are one word."""
+        return self.is_aligned and self.vector * self.x_dtype.itemsize >= _LEAST_WORD
 
     @property
     def most_blocks(self) -> int:
-        """Of a multiprocessor, as registers allow."""
+        """Blocks of a multiprocessor, as registers allow."""
         size = self.items * self.vector * self.dtype.itemsize
-        threads = 1024 if self.alone and size <= 64 else 512 if size <= 128 else 256
+        threads = 1024 if self.is_single_strip and size <= 64 else 512 if size <= 128 else 256
         return max(1, min(16, threads // self.threads))
 
     @property
     def kernel_bytes(self) -> int:
-        """Shared memory that the kernel declares, at most: sums, exchanged rows, and lines."""
-        is_exchanged = not (self.aligned or self.packed)
+        """At least the shared memory that the kernel declares: sums, exchanged rows and lines."""
+        is_exchanged = not (self.is_aligned or self.is_packed)
         numbers = (2 + is_exchanged) * self.threads * self.vector
-        lines = 2 * self.tile[1] + 5 * (0 if self.alone else self.lines)
+        lines = 2 * self.tile[1] + 5 * (0 if self.is_single_strip else self.lines)
         exchanged = 32 * self.threads // self.lanes * is_exchanged
         return (numbers + lines) * self.dtype.itemsize + exchanged + 256
 
@@ -107,71 +108,65 @@ class TableLayout:
 
     @property
     def lines(self) -> int:
-        """Of a tile, whose sums are told."""
-        return self.tile[0 if self.down else 1]
+        """Lines of a tile whose sums strips exchange."""
+        return self.tile[0 if self.goes_down else 1]
 
     @property
-    def tellers(self) -> int:
+    def threads_per_line(self) -> int:
         """Threads that share a line."""
         return max(1, min(32, self.threads // self.lines))
 
     @property
     def tile_bytes(self) -> int:
-        """Shared memory of one tile: a word more a row where words cover it."""
+        """Shared memory of one tile, with one word more a row if rows start anywhere."""
         rows, columns = self.tile
-        if self.packed:
+        if self.is_packed:
             rows, columns = 1, rows * columns
         size = columns * self.x_dtype.itemsize
-        return rows * (size if self.in_words else _covered(size))
+        return rows * (size if self.reads_words else _covered(size))
 
     @property
     def shared_bytes(self) -> int:
-        """Shared memory that a launch asks for: tiles, and the results of one that is packed."""
+        """Shared memory of a launch: tiles, and the results of a packed tile."""
         rows, columns = self.tile
-        results = _covered(rows * columns * self.dtype.itemsize) if self.packed else 0
+        results = _covered(rows * columns * self.dtype.itemsize) if self.is_packed else 0
         return self.stages * self.tile_bytes + results
 
     def print(self) -> str:
-        numbers = {
+        """Return the constants as C++."""
+        constants = {
             "THREADS": self.threads, "LANES": self.lanes, "V": self.vector, "ITEMS": self.items,
             "STAGES": self.stages, "GROUP": self.group,
         }  # fmt: skip
         flags = {
-            "DOWN": self.down, "ALONE": self.alone, "ALIGNED": self.aligned,
-            "IN_WORDS": self.in_words, "PACKED": self.packed,
+            "DOWN": self.goes_down, "ALONE": self.is_single_strip, "ALIGNED": self.is_aligned,
+            "IN_WORDS": self.reads_words, "PACKED": self.is_packed,
         }  # fmt: skip
-        lines = [f"constexpr int {k} = {v};" for k, v in numbers.items()]
+        lines = [f"constexpr int {k} = {v};" for k, v in constants.items()]
         lines += [f"constexpr bool {k} = {str(v).lower()};" for k, v in flags.items()]
         return "\n".join(lines) + "\n"
 
 
 def _covered(size: int) -> int:
-    """Bytes of the words of 16 that cover so many bytes anywhere, and of one more at most."""
+    """Return the bytes of 16-byte words that cover so many bytes, wherever these start."""
     return -(-size // 16) * 16 + 16
 
 
 def vector_of(x_dtype: np.dtype[Any], dtype: np.dtype[Any]) -> int:
-    """Columns of a thread: words of at most 16 bytes are read and written."""
+    """Return the columns of a thread, which reads and writes words of at most 16 bytes."""
     return min(4, 16 // max(x_dtype.itemsize, dtype.itemsize))
 
 
 @dataclass(frozen=True)
-class Cut:
-    """Images in strips, and these in tiles.
-
-    Attributes
-    ----------
-    layout : TableLayout
-    shape : (int, int, int)
-        Images, rows and columns.
-    """
+class Partition:
+    """Images of a shape, divided into strips and tiles."""
 
     layout: TableLayout
     shape: Shape
 
     @property
     def strips(self) -> int:
-        """Of an image."""
+        """Strips of an image."""
         return self._counts[0]
 
     @property
@@ -183,12 +178,12 @@ class Cut:
     def _counts(self) -> tuple[int, int]:
         (_, rows, columns), (height, width) = self.shape, self.layout.tile
         down, right = -(-rows // height), -(-columns // width)
-        return (right, down) if self.layout.down else (down, right)
+        return (right, down) if self.layout.goes_down else (down, right)
 
     @property
     def words(self) -> int:
-        """Words of 64 bits in which strips tell each other sums."""
-        if self.layout.alone:
+        """Words of 64 bits with which strips exchange sums."""
+        if self.layout.is_single_strip:
             return 0
         layout, groups = self.layout, -(-self.strips // self.layout.group)
         lines = layout.lines * self.steps
@@ -198,41 +193,45 @@ class Cut:
         return min(self.shape[0] * self.strips, self.layout.blocks * device.multiprocessors)
 
 
-def cut_of(
+def choose_partition(
     shape: Shape,
     x_dtype: np.dtype[Any],
     dtype: np.dtype[Any],
-    aligned: bool,
+    is_aligned: bool,
     device: Device,
-    packed: bool = False,
-) -> Cut:
-    """Choose how images are cut up; `packed`: their rows lie one after the other.
+    is_packed: bool = False,
+) -> Partition:
+    """Return how images are divided; `is_packed` says that their rows are contiguous.
 
-    Few strips of few columns would leave a GPU idle: they are walked to the right there, from
-    as many bands of rows as the image has.
+    Few strips of columns would leave a GPU idle. Such images are divided into bands of rows, which
+    blocks process to the right.
     """
     lanes, vector = _LANES, vector_of(x_dtype, dtype)
     while lanes > 1 and lanes // 2 * vector >= shape[2]:
         lanes //= 2
-    # Halves and doubles of both were slower; a thread holds two tiles in its registers.
+    # Half and twice as many of both were slower; a thread has two tiles in its registers.
     items = 8 if vector * dtype.itemsize <= 16 and dtype.itemsize <= 8 else 4
     threads = 512 if vector * dtype.itemsize == 16 and dtype.itemsize == 8 else 256
-    layout = TableLayout(x_dtype, dtype, threads, lanes, items, down=True, aligned=aligned)
-    layout = _in_bands(_as_wide_as(layout, shape), replace(layout, down=False), shape)
-    if layout.down:
-        layout = replace(layout, alone=Cut(layout, shape).strips == 1)
-        layout = _as_high_as(layout, shape[1])
+    layout = TableLayout(
+        x_dtype, dtype, threads, lanes, items, goes_down=True, is_aligned=is_aligned
+    )
+    layout = _choose_direction(_fit_width(layout, shape), replace(layout, goes_down=False), shape)
+    if layout.goes_down:
+        layout = replace(layout, is_single_strip=Partition(layout, shape).strips == 1)
+        layout = _fit_height(layout, shape[1])
     elif layout.lanes <= _NARROW:
-        aligned = aligned and not packed
-        layout = replace(layout, threads=256, items=_NARROW_ITEMS, packed=packed, aligned=aligned)
-    layout = replace(layout, group=_group_of(Cut(layout, shape)))
+        is_aligned = is_aligned and not is_packed
+        layout = replace(
+            layout, threads=256, items=_NARROW_ITEMS, is_packed=is_packed, is_aligned=is_aligned
+        )
+    layout = replace(layout, group=_choose_group(Partition(layout, shape)))
     while layout.items > 1 and layout.shared_bytes + layout.kernel_bytes > device.shared_bytes:
         layout = replace(layout, items=layout.items // 2)
-    return Cut(_staged(layout, device.shared_bytes), shape)
+    return Partition(_with_stages(layout, device.shared_bytes), shape)
 
 
-def _staged(layout: TableLayout, shared_bytes: int) -> TableLayout:
-    """As many blocks as have room for the tiles that they need, and then as many tiles."""
+def _with_stages(layout: TableLayout, shared_bytes: int) -> TableLayout:
+    """Return the layout with as many blocks as fit with two tiles each, then as many tiles."""
     blocks, tiles = layout.most_blocks + 1, 0
     while tiles < 2 and blocks > 1:
         blocks -= 1
@@ -241,47 +240,47 @@ def _staged(layout: TableLayout, shared_bytes: int) -> TableLayout:
     return replace(layout, blocks=blocks, stages=max(1, min(_STAGES, tiles)))
 
 
-def _group_of(cut: Cut) -> int:
-    """Larger groups where strips are short."""
-    layout = cut.layout
-    area = layout.tile[0] * layout.tile[1] * cut.steps
+def _choose_group(partition: Partition) -> int:
+    """Return the strips of a group: more if strips are short."""
+    layout = partition.layout
+    area = layout.tile[0] * layout.tile[1] * partition.steps
     strip_bytes = area * (layout.x_dtype.itemsize + layout.dtype.itemsize)
-    # A thread has what it reads in registers, up to 32 of them.
-    most = 64 * layout.tellers // max(4, layout.dtype.itemsize)
+    # A thread has the sums that it reads in up to 32 registers.
+    most = 64 * layout.threads_per_line // max(4, layout.dtype.itemsize)
     group = next((n for n in _GROUPS if n * strip_bytes >= _GROUP_BYTES), _GROUPS[-1])
     return max(1, min(group, most))
 
 
-def _as_wide_as(layout: TableLayout, shape: Shape) -> TableLayout:
-    """Strips down: each multiprocessor has two narrow ones, or a wide one of high tiles.
+def _fit_width(layout: TableLayout, shape: Shape) -> TableLayout:
+    """Return the layout downwards with two narrow strips a multiprocessor, or one of high tiles.
 
-    High tiles are of bytes and words of two. Where these begin anywhere two strips are faster, and
-    so only sums of integers, which have the same bits in any order, take them there.
+    High tiles are for numbers of one or two bytes. If their rows start anywhere, two strips are
+    faster. Only sums of integers, which have the same bits in any order, choose two strips then.
     """
     if layout.lanes < _LANES or layout.dtype.itemsize != 4:
         return layout
-    is_tall = layout.x_dtype.itemsize < 4 and (layout.aligned or layout.dtype.kind == "f")
+    is_tall = layout.x_dtype.itemsize < 4 and (layout.is_aligned or layout.dtype.kind == "f")
     many = 0.75 * _MULTIPROCESSORS
-    if is_tall and many < shape[0] * Cut(layout, shape).strips <= _MULTIPROCESSORS:
+    if is_tall and many < shape[0] * Partition(layout, shape).strips <= _MULTIPROCESSORS:
         return replace(layout, items=_TALL)
     narrow = replace(layout, lanes=layout.lanes // 2)
-    if not is_tall and many < shape[0] * Cut(narrow, shape).strips <= 2 * _MULTIPROCESSORS:
+    if not is_tall and many < shape[0] * Partition(narrow, shape).strips <= 2 * _MULTIPROCESSORS:
         return narrow
     return layout
 
 
-def _in_bands(down: TableLayout, bands: TableLayout, shape: Shape) -> TableLayout:
-    """Strips down, or bands to the right where these are more, and thinner where they are few."""
-    strips = Cut(down, shape).strips
-    if shape[0] * strips >= _MANY or strips >= Cut(bands, shape).strips:
+def _choose_direction(down: TableLayout, bands: TableLayout, shape: Shape) -> TableLayout:
+    """Return strips down, or bands to the right if there are more; thin bands if there are few."""
+    strips = Partition(down, shape).strips
+    if shape[0] * strips >= _MANY or strips >= Partition(bands, shape).strips:
         return down
-    while bands.items > 2 and shape[0] * Cut(bands, shape).strips < _MANY:
+    while bands.items > 2 and shape[0] * Partition(bands, shape).strips < _MANY:
         bands = replace(bands, items=bands.items // 2)
     return bands
 
 
-def _as_high_as(layout: TableLayout, rows: int) -> TableLayout:
-    """Tiles of low images are no higher than these, if a warp is not too much already."""
+def _fit_height(layout: TableLayout, rows: int) -> TableLayout:
+    """Return the layout with tiles not much higher than the image, of one warp at least."""
     least = max(32, layout.tile[1])
     while layout.tile[0] >= 2 * rows and layout.threads > least:
         layout = replace(layout, threads=layout.threads // 2)

@@ -1,68 +1,64 @@
-"""determine for one tile of a table on a GPU."""
+"""Summed-area tables of CuPy arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import pairwise
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from ....core.arrays.array_types import to_host
 from ....core.contract.kernels import Kernels, Part, PreparedSolver
-from ....engines.cuda.device import Device
-from ..recurrence import SummedAreaTable
-from .layout import TableLayout, cut_of
-from .table import again_table, determine_table
+from ....engines.cuda.device import Device, on_device, pack_words
+from ....engines.cuda.launches import LaunchByAddress, PreparedLaunches
+from ...cuda.transposition import assign, contiguous
+from ..recurrence import SummedAreaTable, Sums
+from .layout import Partition, Shape, TableLayout, choose_partition, vector_of
+from .program import prepare_launch
 
-# Cells of a part of a table: 0.1 ms of an H100, where launching it takes half of that.
+# Cells of a part of a table: 0.1 ms of an H100; a launch takes half of that.
 _CELLS = 1 << 25
-# The least GPU whose tables have the same bits as those of all others.
-_LEAST = Device(80, 108, 100 * 1024)
+# The smallest GPU whose tables have the same bits as those of all others.
+_SMALLEST = Device(80, 108, 100 * 1024)
+_MOST_STRIPS = 2**30
 
 
 def kernels(method: str) -> Kernels:
-    """The phases of a tile."""
-    return Kernels(_determine, prepare_solver=_again, part=_part)
+    """Return the phases of a tile."""
+    return Kernels(determine_table, prepare_solver=prepare_table, part=_part)
 
 
-def _determine(loop: SummedAreaTable, *tile: Any) -> Any:
-    return determine_table(*tile)
-
-
-def _again(loop: SummedAreaTable, *tile: Any) -> PreparedSolver | None:
-    return again_table(*tile)
-
-
-def _part(loop: SummedAreaTable, shape: Sequence[int], side: int) -> Part | None:
-    return _of_table(tuple(shape), side, loop.block_dtypes[0], loop.dtype)
+def _part(recurrence: SummedAreaTable, shape: Sequence[int], side: int) -> Part | None:
+    return _choose_part(tuple(shape), side, recurrence.block_dtypes[0], recurrence.dtype)
 
 
 @lru_cache(maxsize=256)
-def _of_table(
+def _choose_part(
     shape: tuple[int, ...], side: int, x_dtype: np.dtype[Any], dtype: np.dtype[Any]
 ) -> Part | None:
-    """Tables of integers have the same bits in any order.
+    """Return the parts of a tile that have the same bits as the whole tile.
 
-    Others are added up tile by tile down a strip, so that parts of whole rows of tiles go on
-    where the part before ended, if they are walked in the same order.
+    Integers have the same bits in any order. Other numbers are added up tile by tile down a strip:
+    a part of whole rows of tiles continues where the part above ends, if both go down.
     """
     *others, rows, columns = shape
-    own = rows, columns
     if 0 in shape:
         return None
-    least = -(-_CELLS // (prod(shape) // own[side]))
+    least = -(-_CELLS // (prod(shape) // (rows, columns)[side]))
     if dtype.kind in "iu":
         return Part(128, max(128, least))
     whole = _layouts((prod(others), rows, columns), x_dtype, dtype)
-    if side or not all(layout.down for layout in whole):
+    if side or not all(layout.goes_down for layout in whole):
         return None
     height = max(layout.tile[0] for layout in whole)
     if any(height % layout.tile[0] for layout in whole):
         return None
     least = max(1, -(-least // height)) * height
-    # Low images may be walked otherwise, or heard of in larger groups.
+    # Images of few rows may go to the right, or have larger groups.
     while least <= rows and _layouts((prod(others), least, columns), x_dtype, dtype) != whole:
         least *= 2
     return Part(height, least) if least <= rows else None
@@ -71,8 +67,156 @@ def _of_table(
 def _layouts(
     shape: tuple[int, int, int], x_dtype: np.dtype[Any], dtype: np.dtype[Any]
 ) -> list[TableLayout]:
-    """What the order of additions follows from, for rows that are aligned and that are not."""
+    """Return the layouts that determine the order of additions, for rows aligned and not."""
     return [
-        replace(cut_of(shape, x_dtype, dtype, is_aligned, _LEAST).layout, stages=1, blocks=1)
+        replace(
+            choose_partition(shape, x_dtype, dtype, is_aligned, _SMALLEST).layout,
+            stages=1,
+            blocks=1,
+        )
         for is_aligned in (True, False)
     ]
+
+
+def determine_table(
+    recurrence: SummedAreaTable, x: Any, edges: tuple[Any, Any], table: Any
+) -> Sums:
+    """Write the table of a tile, and return its edges.
+
+    Parameters
+    ----------
+    x, table : array (..., rows, columns)
+    edges : (array (..., columns) or None, array (..., rows) or None)
+        The table in the row above, and the sums along the rows to the left.
+
+    Returns
+    -------
+    Sums
+        On the device; `below` is a view of `table`, and `right` is None while the current stream
+        is captured.
+    """
+    import cupy
+
+    *others, rows, columns = x.shape
+    if x.size == 0:
+        zeros = np.zeros((*others, columns), table.dtype), np.zeros((*others, rows), table.dtype)
+        pairs = zip(edges, zeros, strict=True)
+        return Sums(*(zero if edge is None else edge for edge, zero in pairs))
+    operand = x if _has_contiguous_rows(x) else contiguous(x)
+    is_direct = _has_contiguous_rows(table)
+    result = table if is_direct else cupy.empty(table.shape, table.dtype)
+    # A captured graph would write to memory that is freed when the call returns.
+    is_captured = cupy.cuda.get_current_stream().is_capturing()
+    right = None if is_captured else cupy.empty((*others, rows), table.dtype)
+    device_edges = [None if edge is None else _to_device(edge, table.dtype) for edge in edges]
+    _launch(operand, result, device_edges, right)
+    if result is not table:
+        assign(table, result)
+    return Sums(table[..., -1, :], right)
+
+
+def _to_device(edge: Any, dtype: np.dtype[Any]) -> Any:
+    """Return an edge on the device, contiguous."""
+    import cupy
+
+    return cupy.ascontiguousarray(on_device(edge).astype(dtype, copy=False))
+
+
+def _sum_down(left: Any) -> Any:
+    """Return the sums of an edge from the first row on, added up in the order of its rows."""
+    return on_device(np.cumsum(to_host(left), -1, left.dtype))
+
+
+def _has_contiguous_rows(array: Any) -> bool:
+    """Return whether rows are contiguous and aligned, and images have a single stride."""
+    strides, size = array.strides, array.dtype.itemsize
+    if array.flags.c_contiguous:
+        return array.data.ptr % size == 0
+    images = [(n, s) for n, s in zip(array.shape[:-2], strides[:-2], strict=True) if n > 1]
+    is_even = all(stride == n * inner for (_, stride), (n, inner) in pairwise(images))
+    is_row = strides[-1] == size or array.shape[-1] == 1
+    return is_even and is_row and not any(s % size for s in (array.data.ptr, *strides))
+
+
+def prepare_table(
+    recurrence: SummedAreaTable, x: Any, edges: tuple[None, None], table: Any
+) -> PreparedSolver | None:
+    """Return a solver for images of these shapes and dtypes; None if they need a copy."""
+    *others, rows, columns = x.shape
+    if not (_has_contiguous_rows(x) and _has_contiguous_rows(table)):
+        return None
+    strides, prepare = _prepare(x, table)
+    partition, run = prepare((prod(others), rows, columns))
+    if others and prod(others) > _most_images(partition):
+        return None
+    bound = LaunchByAddress(run)
+    sizes = [prod(others), rows, columns, partition.strips, partition.steps]
+    constants = [0, 0, 0, 0, *strides, *sizes]
+
+    def solve(operands: Sequence[Any], results: Sequence[int]) -> None:
+        bound([[operands[0], results[0], *constants]])
+
+    return solve
+
+
+def _prepare(
+    x: Any, table: Any
+) -> tuple[list[int], Callable[[Shape], tuple[Partition, PreparedLaunches]]]:
+    """Return the strides, and a function that prepares the launch for a shape."""
+    import cupy
+
+    strides = [*_strides(x), *_strides(table)]
+    is_packed = strides[1] == strides[3] == x.shape[-1]
+    is_aligned, device_id = _is_aligned(x, table, strides), cupy.cuda.runtime.getDevice()
+
+    def prepare(shape: Shape) -> tuple[Partition, PreparedLaunches]:
+        return prepare_launch(shape, x.dtype, table.dtype, is_aligned, is_packed, device_id)
+
+    return strides, prepare
+
+
+def _most_images(partition: Partition) -> int:
+    """Return the largest number of images of a launch, whose strips have numbers of 32 bits."""
+    return max(1, _MOST_STRIPS // partition.strips)
+
+
+def _launch(x: Any, table: Any, edges: list[Any], right: Any) -> None:
+    """Launch the kernel over all images."""
+    *others, rows, columns = x.shape
+    count = prod(others)
+    strides, prepare = _prepare(x, table)
+    partition, _ = prepare((count, rows, columns))
+    left, most = edges[1], _most_images(partition)
+    left_down = None if left is None or partition.layout.goes_down else _sum_down(left)
+    arrays = (
+        (x, strides[0]),
+        (table, strides[2]),
+        *zip((*edges, right, left_down), (columns, rows, rows, rows), strict=True),
+    )
+    addresses = [
+        (0, 0) if array is None else (array.data.ptr, stride * array.dtype.itemsize)
+        for array, stride in arrays
+    ]
+    for start in range(0, count, most):
+        shape = min(most, count - start), rows, columns
+        partition, run = prepare(shape)
+        words = [address + start * stride for address, stride in addresses]
+        run((pack_words([*words, *strides, *shape, partition.strips, partition.steps]),))
+
+
+def _is_aligned(x: Any, table: Any, strides: list[int]) -> bool:
+    """Return whether rows start at, and consist of, whole words of a thread."""
+    vector = vector_of(x.dtype, table.dtype)
+    words = vector * x.dtype.itemsize, min(16, vector * table.dtype.itemsize)
+    pairs = strides[:2], strides[2:]
+    return x.shape[-1] % vector == 0 and not any(
+        array.data.ptr % word or any(stride * array.dtype.itemsize % word for stride in pair)
+        for array, word, pair in zip((x, table), words, pairs, strict=True)
+    )
+
+
+def _strides(array: Any) -> tuple[int, int]:
+    """Return the strides from image to image and from row to row, in numbers."""
+    size = array.dtype.itemsize
+    images = [s for n, s in zip(array.shape[:-2], array.strides[:-2], strict=True) if n > 1]
+    return (images[-1] // size if images else 0), array.strides[-2] // size

@@ -11,7 +11,7 @@ from ....engines.cuda.compilation import kernel_text
 from ....engines.cuda.device import Device
 from ....engines.cuda.launches import EPOCH, SPACE, Launch, PreparedLaunches, Slot
 from ....engines.cuda.tracing.cpp import ctype
-from .layout import Cut, Shape, TableLayout, cut_of
+from .layout import Partition, Shape, TableLayout, choose_partition
 
 IMAGES = Slot(0, (15,), np.dtype(np.int64), None)
 """The struct that the kernel takes by value."""
@@ -32,7 +32,7 @@ _CALLS = {
 
 @cache
 def print_table(layout: TableLayout) -> str:
-    """The program for a layout."""
+    """Return the program for a layout."""
     text = (
         "\n#define DEVICE __device__\n"
         + kernel_text("engines/cuda/scalar/numeric")
@@ -40,29 +40,29 @@ def print_table(layout: TableLayout) -> str:
     )
     text += f"typedef {ctype(layout.x_dtype)} X;\ntypedef {ctype(layout.dtype)} T;\n"
     text += kernel_text("grids/table/cuda/table")
-    return text + _KERNEL.format(blocks=layout.blocks, **_CALLS[layout.alone])
+    return text + _KERNEL.format(blocks=layout.blocks, **_CALLS[layout.is_single_strip])
 
 
-def launch_of(cut: Cut, device: Device) -> Launch:
-    """The launch over images."""
-    layout = cut.layout
-    arguments = (IMAGES,) if layout.alone else (IMAGES, SPACE, EPOCH)
+def build_launch(partition: Partition, device: Device) -> Launch:
+    """Return the launch over images."""
+    layout = partition.layout
+    arguments = (IMAGES,) if layout.is_single_strip else (IMAGES, SPACE, EPOCH)
     return Launch(
-        print_table(layout), "table_kernel", cut.blocks(device), layout.threads, arguments,
-        layout.shared_bytes, is_cooperative=not layout.alone,
+        print_table(layout), "table_kernel", partition.blocks(device), layout.threads, arguments,
+        layout.shared_bytes, is_cooperative=not layout.is_single_strip,
     )  # fmt: skip
 
 
 @lru_cache(maxsize=1024)
-def prepared_of(
+def prepare_launch(
     shape: Shape,
     x_dtype: np.dtype[Any],
     dtype: np.dtype[Any],
-    aligned: bool,
-    packed: bool,
-    number: int,
-) -> tuple[Cut, PreparedLaunches]:
-    """How images of a kind are cut up, and what launches their tables on a device."""
+    is_aligned: bool,
+    is_packed: bool,
+    device_id: int,
+) -> tuple[Partition, PreparedLaunches]:
+    """Return how images are divided into strips, and the launch of their tables on a device."""
     device = Device.current()
-    cut = cut_of(shape, x_dtype, dtype, aligned, device, packed)
-    return cut, PreparedLaunches(launch_of(cut, device), units=cut.words)
+    partition = choose_partition(shape, x_dtype, dtype, is_aligned, device, is_packed)
+    return partition, PreparedLaunches(build_launch(partition, device), units=partition.words)

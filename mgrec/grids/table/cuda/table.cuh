@@ -1,24 +1,124 @@
 // Summed-area tables: R[i, j] = R[i, j-1] + x[i, j] and S[i, j] = S[i-1, j] + R[i, j].
 //
-// A block walks a strip of an image tile by tile, down (DOWN) or to the right. It adds up a tile as
-// if nothing stood before it, and tells the strips after it the sums of the tile's lines (rows where
-// strips go down, else columns). One tile later it has heard from the strips before it, and
+// A block processes a strip of an image tile by tile, downwards (DOWN) or to the right. It adds up
+// a tile as if nothing stood before it, and exports the sums of the tile's lines to later strips.
+// (Lines are rows if strips go down, else columns.) One tile later it has the sums of earlier
+// strips, and
 //
-//     S of a cell = S within the tile + the sums of lines in all strips before, down to its own line
+//     S of a cell = S within the tile + the sums of lines in all earlier strips, down to its own line
 //                 + S at the end of the strip's tile before, in the column (to the right: the row).
 //
-// All is added up in one order, whatever the timing.
+// The order of additions does not depend on timing.
+//
+// Strips exchange the sums of a line in one strip, and in all strips up to the end of a group. A
+// strip adds up the sums of the earlier strips of its group, and that of the last strip of the
+// group before, so it reads no more than one group. Several threads share a line. Their loads
+// overlap other work.
 #pragma once
-#include "grids/table/cuda/ledger.cuh"
+#include "grids/table/cuda/tile.cuh"
+
+constexpr int LINES = DOWN ? H : W;
+// Threads that share a line.
+constexpr int TELLERS = ALONE ? 1 : THREADS / LINES < 32 ? THREADS / LINES : 32;
+static_assert(ALONE || LINES <= THREADS, "a line has a thread at least");
+
+// The line of this thread when it reads sums, and its number among the threads of the line.
+DEVICE inline int asked_line() { return threadIdx.x / TELLERS; }
+DEVICE inline int teller() { return threadIdx.x % TELLERS; }
+
+struct Ledger {
+  Unit* descriptors;
+  unsigned tag;
+  DEVICE Unit* of_strip(const Images& all, int unit, long long line) const {
+    return descriptors + (unit * (all.steps * LINES) + line) * UNITS;
+  }
+  DEVICE Unit* of_group(const Images& all, const Cursor& at, int group, long long line) const {
+    const int groups = (int(all.strips) - 1) / GROUP + 1;
+    return of_strip(all, int(all.count * all.strips) + at.image * groups + group, line);
+  }
+  DEVICE static long long place(const Cursor& at, int line) {
+    return (long long)at.step * LINES + line;
+  }
+  // Export the sum up to the end of a group, if the strip is the last one of the group.
+  DEVICE void announce(const Images& all, const Cursor& at, int line, T sum) const {
+    const int next = at.strip + 1;
+    if (next % GROUP == 0 && next < int(all.strips))
+      publish(of_group(all, at, at.strip / GROUP, place(at, line)), sum, tag);
+  }
+};
+
+// The sums of a line in earlier strips of the group: those that this thread reads, and their total.
+struct Told {
+  static constexpr int WORDS = (GROUP + TELLERS - 1) / TELLERS;
+  const Unit* first;
+  int count;  // sums of this thread
+  Unit words[WORDS][UNITS];
+
+  // Load the sums; `last` points after the last one.
+  DEVICE void ask(const Images& all, const Unit* last, int told) {
+    const int rest = asked_line() < LINES ? told - teller() : 0;
+    count = rest > 0 ? (rest + TELLERS - 1) / TELLERS : 0;
+    first = last - rest * stride(all);
+    read(all);
+  }
+  DEVICE T sum(const Images& all, unsigned tag) {
+    while (!is_complete(tag)) read(all);
+    T sum = T(0);
+#pragma unroll
+    for (int w = 0; w < WORDS; ++w)
+      if (w < count) sum = np_add(sum, value_of(words[w]));
+#pragma unroll
+    for (int distance = 1; distance < TELLERS; distance *= 2)
+      sum = np_add(sum, from_lane<false>(sum, (threadIdx.x % 32) ^ distance));
+    return sum;
+  }
+
+ private:
+  DEVICE static long long stride(const Images& all) { return all.steps * LINES * UNITS; }
+  DEVICE void read(const Images& all) {
+#pragma unroll
+    for (int w = 0; w < WORDS; ++w)
+      if (w < count) load_words(words[w], first + w * TELLERS * stride(all));
+  }
+  DEVICE bool is_complete(unsigned tag) const {
+    bool complete = true;
+#pragma unroll
+    for (int w = 0; w < WORDS; ++w) complete = complete && (w >= count || has_tag(words[w], tag));
+    return complete;
+  }
+};
+
+// The sum of a line in all strips before a tile's strip. (Waiting for both kinds of words at once,
+// and loading all again while one is missing, took up to 1.5 times as long.)
+struct Question {
+  Told strips;
+  const Unit* group;  // null if there is no earlier group, or another thread reads it
+  Unit words[UNITS];
+
+  DEVICE void ask(const Ledger& ledger, const Images& all, const Cursor& at) {
+    const int own = at.strip / GROUP;
+    const long long place = Ledger::place(at, asked_line());
+    strips.ask(all, ledger.of_strip(all, at.unit, place), at.strip - own * GROUP);
+    const bool asks = own > 0 && asked_line() < LINES && teller() == 0;
+    group = asks ? ledger.of_group(all, at, own - 1, place) : nullptr;
+    if (asks) load_words(words, group);
+  }
+  DEVICE T answer(const Ledger& ledger, const Images& all) {
+    const T sum = strips.sum(all, ledger.tag);
+    if (group == nullptr) return sum;
+    while (!has_tag(words, ledger.tag)) load_words(words, group);
+    return np_add(value_of(words), sum);
+  }
+};
 
 static_assert(W <= THREADS, "a thread adds up a column at most");
 
-// Two of what is read while the next tile's is written.
-__shared__ __align__(16) T sums[2][THREADS * V];                  // of every part's columns
+// Double buffers are read while those of the next tile are written.
+__shared__ __align__(16) T sums[2][THREADS * V];                  // of the columns of every part
 __shared__ __align__(16) T ends[2][W];                            // down: the last row of S
-__shared__ T totals[2][ALONE ? 1 : LINES];                        // of the lines of tiles
-__shared__ __align__(16) T entries[2][ALONE ? W : LINES];         // the same in all strips before
-__shared__ T before[DOWN ? LINES : 1];                            // of rows, the same down to a row
+__shared__ T totals[2][ALONE ? 1 : LINES];                        // of the lines of a tile
+__shared__ __align__(16) T entries[2][ALONE ? W : LINES];         // of the lines in all earlier strips
+__shared__ T before[DOWN ? LINES : 1];                            // sums of entries down to a row
 
 DEVICE inline void add_to_row(T (&row)[V], T before) {
 #pragma unroll
@@ -35,7 +135,7 @@ DEVICE inline void add_to_columns(T (&own)[ITEMS][V], const T* before) {
 }
 DEVICE inline int last_lane() { return threadIdx.x % 32 / LANES * LANES + LANES - 1; }
 
-// R within a tile.
+// Compute R within a tile.
 DEVICE inline void scan_rows(T (&own)[ITEMS][V]) {
 #pragma unroll
   for (int k = 0; k < ITEMS; ++k) {
@@ -53,7 +153,7 @@ DEVICE inline void scan_rows(T (&own)[ITEMS][V]) {
   }
 }
 
-// S within a part; every part leaves the sums of its columns.
+// Compute S within a part, and write the sums of its columns.
 DEVICE inline void add_down(T (&own)[ITEMS][V], T* sums) {
   Pack<T> last;
 #pragma unroll
@@ -64,7 +164,7 @@ DEVICE inline void add_down(T (&own)[ITEMS][V], T* sums) {
   }
   ((Pack<T>*)sums)[threadIdx.x] = last;
 }
-// The sum of a column in all parts; what is before every part takes the place of its own.
+// Replace the sums of a column in each part by those of all parts before; return the total.
 DEVICE inline T scan_parts(T* sums, int column, T before) {
 #pragma unroll 16
   for (int p = 0; p < PARTS; ++p) {
@@ -74,7 +174,8 @@ DEVICE inline T scan_parts(T* sums, int column, T before) {
   }
   return before;
 }
-// By a warp: sums of entries down to every row. Those of columns are sums of R, and need none.
+// Compute the sums of entries down to every row, in one warp. Entries of columns need no sums: they
+// are sums of R already.
 DEVICE inline void scan_entries(const T* entries) {
   constexpr int OWN = (LINES + 31) / 32;
   const int lane = threadIdx.x % 32;
@@ -98,7 +199,7 @@ DEVICE inline void scan_entries(const T* entries) {
       before[lane * OWN + k] = lane > 0 ? np_add(earlier, run[k]) : run[k];
 }
 
-// What edges say of the place of a thread.
+// Return the values of edges at the position of a thread.
 DEVICE inline T above_of(const Images& all, const Cursor& at, int column) {
   const long long place = at.column() + column;
   if (all.above == nullptr || place >= all.columns) return T(0);
@@ -117,18 +218,18 @@ DEVICE inline void of_rows(const Images& all, const Cursor& at, const T* edge, T
     found[k] = k < rows ? edge[at.image * all.rows + at.row() + first_row() + k] : T(0);
 }
 
-// R at the end of a row, for who comes after the image.
+// Write R at the end of a row to the right edge of the image.
 DEVICE inline void store_right(const Images& all, const Cursor& at, int row, T sum) {
   if (all.right != nullptr && row < at.rows(all))
     all.right[at.image * all.rows + at.row() + row] = sum;
 }
 
-// A strip's tiles one after the other; what is walked with is the thread's own.
+// The tiles of a strip one after the other, with the state of this thread.
 struct Walk {
-  T across[ITEMS];  // R at the tile's end: down, within it
-  T end[ITEMS];     // to the right: S at the end of the tile before
+  T across[ITEMS];  // R at the end of the tile; for strips down, within the tile
+  T end[ITEMS];     // for strips to the right: S at the end of the tile before
 
-  // S within a part; the left edge counts to the first cell of a row.
+  // Compute S within a part; the left edge is added to the first cell of a row.
   DEVICE void begin(const Images& all, const Cursor& at, T (&own)[ITEMS][V], T* sums) {
     scan_rows(own);
     if (at.column() == 0) begin_rows(all, at, own);
@@ -142,7 +243,7 @@ struct Walk {
     add_down(own, sums);
   }
 
-  // S of a tile, of which all before is known, from S within it.
+  // Compute S of a tile from S within it and the sums before it.
   DEVICE void finish(const Images& all, const Cursor& at, T (&own)[ITEMS][V], int turn) {
     Pack<T> columns = *(const Pack<T>*)((DOWN ? ends[1 - turn] : entries[turn]) + first_column());
     if (DOWN && at.step == 0) columns = above_of(all, at);
@@ -197,7 +298,7 @@ DEVICE inline void add_up_alone(const Images& all) {
   }
 }
 
-// The sums of a tile's lines, for the strips after it.
+// Export the sums of a tile's lines to later strips.
 DEVICE inline void tell(const Ledger& ledger, const Images& all, const Cursor& at, int line, T sum,
                         T* totals) {
   totals[line] = sum;
@@ -211,7 +312,7 @@ DEVICE inline void tell_rows(const Ledger& ledger, const Images& all, const Curs
     tell(ledger, all, at, first_row() + k, walk.across[k], totals);
 }
 
-// What the strips before have told of a tile's lines; `totals` are its own.
+// Read the sums of a tile's lines in earlier strips; `totals` are those of the tile.
 DEVICE inline void hear(const Ledger& ledger, const Images& all, const Cursor& at,
                         Question& question, const T* totals, T* entries) {
   const T entry = question.answer(ledger, all);
@@ -223,7 +324,7 @@ DEVICE inline void hear(const Ledger& ledger, const Images& all, const Cursor& a
   if (DOWN && at.strip + 1 == int(all.strips)) store_right(all, at, line, sum);
 }
 
-// A block: one of its tiles is begun, and the one before it finished, until all are.
+// A block: each turn starts one of its tiles and finishes the tile before.
 struct Block {
   const Images& all;
   const Ledger ledger;
@@ -237,7 +338,7 @@ struct Block {
       : all(all), ledger(ledger), at(all), later(all), due(all), stage(0), is_due(false) {
     for (int s = 0; s < STAGES; ++s, later.advance(all)) request(s, all, later);
   }
-  // `known` has S within the tile that is due, `own` is given that of the next.
+  // Do a turn: `known` is S within the tile to finish, and `own` receives S within the next tile.
   template <int TURN> DEVICE bool turn(T (&own)[ITEMS][V], T (&known)[ITEMS][V]) {
     const bool is_new = at.exists(all);
     if (is_due) question.ask(ledger, all, due);

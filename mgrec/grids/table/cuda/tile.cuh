@@ -1,14 +1,18 @@
-// Tiles of an image: PARTS runs of ITEMS rows, each by LANES threads with V neighbouring columns.
+// Tiles of an image: PARTS runs of ITEMS rows, each of LANES threads with V contiguous columns.
 //
-// Rows come to shared memory by asynchronous copies of whole words, some tiles ahead. Where rows
-// begin anywhere, they come by the words that cover them; narrow ones that lie one after the other
-// (PACKED) come as one row of a whole tile.
+// Asynchronous copies bring rows to shared memory by whole words, some tiles ahead. If rows start
+// anywhere, the copies take the words that cover them. Narrow contiguous rows (PACKED) come as one
+// row of a whole tile.
+//
+// A thread writes a word of up to 16 bytes of each row of the table. If rows start anywhere, lanes
+// exchange numbers, so that all words but the first and the last are whole.
 #pragma once
 #include "grids/cuda/words.cuh"
 #include "engines/cuda/memory/copies.cuh"
+#include "engines/cuda/memory/stores.cuh"
 
 constexpr int PARTS = THREADS / LANES, H = PARTS * ITEMS, W = LANES * V;  // H rows, W columns
-// Bytes of a row in shared memory, and of a tile.
+// Return the bytes of the words that cover so many bytes, wherever these start.
 DEVICE constexpr int covered(int bytes) { return (bytes + 15) / 16 * 16 + 16; }
 constexpr int PITCH = IN_WORDS ? W * int(sizeof(X)) : covered(W * int(sizeof(X)));
 constexpr int TILE_BYTES = PACKED ? covered(H * W * int(sizeof(X))) : H * PITCH;
@@ -25,20 +29,20 @@ template <> struct word_of<2> { typedef unsigned short type; };
 template <> struct word_of<4> { typedef unsigned type; };
 template <> struct word_of<16> { typedef ulonglong2 type; };
 
-// Strides in numbers; neighbouring columns are neighbours in memory. Edges are contiguous:
-// `above` has the table over the first row, `left` and `right` the sums of rows before the first
-// column and up to the last; null where there are none, or nobody asks.
+// Strides in numbers; columns are contiguous. Edges are contiguous: `above` is the table in the row
+// above, and `left` and `right` are the sums of rows before the first column and up to the last
+// one. An edge is null if it does not exist or is not requested.
 struct Images {
   const X* x;
   T* table;
   const T *above, *left;
   T* right;
-  const T* left_down;  // to the right: sums of `left` down to a row
+  const T* left_down;  // for strips to the right: sums of `left` down to a row
   long long batch_of_x, row_of_x, batch_of_table, row_of_table, count, rows, columns;
-  long long strips, steps;  // of an image; tiles of a strip
+  long long strips, steps;  // strips of an image; tiles of a strip
 };
 
-// A tile: strips are walked down or to the right, a block takes every gridDim.x-th one.
+// The position of a tile. A block takes every gridDim.x-th strip, and its tiles in order.
 struct Cursor {
   int unit, image, strip, step;
   DEVICE Cursor(const Images& all) : unit(blockIdx.x), step(0) { find(all); }
@@ -55,18 +59,18 @@ struct Cursor {
   DEVICE bool exists(const Images& all) const { return image < int(all.count); }
   DEVICE long long row() const { return (long long)(DOWN ? step : strip) * H; }
   DEVICE long long column() const { return (long long)(DOWN ? strip : step) * W; }
-  // Of the tile, inside the image.
+  // Rows and columns of the tile inside the image.
   DEVICE int rows(const Images& all) const { return least(all.rows - row(), H); }
   DEVICE int columns(const Images& all) const { return least(all.columns - column(), W); }
   DEVICE static int least(long long rest, int most) { return rest < most ? int(rest) : most; }
 };
 
-// Of this thread in a tile.
+// The position of this thread in a tile.
 DEVICE inline int lane() { return threadIdx.x % LANES; }
 DEVICE inline int first_row() { return threadIdx.x / LANES * ITEMS; }
 DEVICE inline int first_column() { return lane() * V; }
 
-// Threads that share a row, and which of them this one is.
+// The number of threads that share a row, and the number of this thread among them.
 constexpr int SHARERS = PACKED ? THREADS : LANES;
 DEVICE inline int sharer() { return PACKED ? threadIdx.x : lane(); }
 DEVICE inline void sync_sharers() {
@@ -74,7 +78,7 @@ DEVICE inline void sync_sharers() {
   else if (!IN_WORDS) __syncwarp();
 }
 
-// Where a row begins: that of this thread's first numbers.
+// Return the start of the row of this thread's first numbers.
 DEVICE inline const X* first_of_x(const Images& all, const Cursor& at) {
   const long long row = at.row() + (PACKED ? 0 : first_row());
   return all.x + at.image * all.batch_of_x + row * all.row_of_x + at.column();
@@ -83,10 +87,10 @@ DEVICE inline unsigned char* slot(int stage, int k) {
   return shared_bytes + stage * TILE_BYTES + (PACKED ? 0 : first_row() + k) * PITCH;
 }
 
-// Bytes of a word of 16 before an address.
+// Return the distance of an address from the multiple of 16 bytes before it.
 DEVICE inline int bytes_before(const void* address) { return int((unsigned long long)address % 16); }
 
-// The words of a row that hold numbers of the tile.
+// Copy the words of a row that contain numbers of the tile.
 DEVICE inline void copy_row(unsigned char* to, const X* from, int count) {
   typedef typename word_of<IN_WORDS ? V * int(sizeof(X)) : 16>::type Word;
   constexpr int SIZE = int(sizeof(Word)), BYTES = PACKED ? TILE_BYTES : PITCH;
@@ -112,13 +116,13 @@ DEVICE inline void request(int stage, const Images& all, const Cursor& at) {
   copies_commit();
 }
 
-// The copies of those that share rows have come, but for those of the last REST requests.
+// Wait for all copies of the threads that share rows, except those of the last REST requests.
 template <int REST> DEVICE inline void await() {
   copies_wait_but<REST>();
   sync_sharers();
 }
 
-// The numbers of this thread; 0 outside the image.
+// Read the numbers of this thread, 0 outside the image.
 DEVICE inline void read(int stage, const Images& all, const Cursor& at, T (&own)[ITEMS][V]) {
   const int rows = at.rows(all) - first_row(), columns = at.columns(all) - first_column();
   const X* row = first_of_x(all, at);
@@ -127,7 +131,7 @@ DEVICE inline void read(int stage, const Images& all, const Cursor& at, T (&own)
     const X* from = (const X*)(slot(stage, k) + (IN_WORDS ? 0 : bytes_before(row))) + first_column();
     if (PACKED) from += (first_row() + k) * int(all.columns);
     typedef typename word_of<V * int(sizeof(X))>::type Word;
-    Word word = {};  // whole: numbers that are chosen one by one take twice the instructions
+    Word word = {};  // as a whole: selecting single numbers takes twice the instructions
     if (IN_WORDS && k < rows && columns > 0) word = *(const Word*)from;
     Pack<X> pack;
     memcpy(&pack, &word, sizeof(word));
@@ -138,4 +142,70 @@ DEVICE inline void read(int stage, const Images& all, const Cursor& at, T (&own)
     }
   }
   sync_sharers();
+}
+
+constexpr int OF_WORD = 16 / int(sizeof(T));  // numbers in a word
+static_assert(V <= OF_WORD, "a thread writes a word of a row");
+
+// Write a row of a tile to `to`; `columns` is 0 outside the image.
+DEVICE inline void store_words(T* to, const T (&own)[V], int columns) {
+  Pack<T> pack;
+#pragma unroll
+  for (int v = 0; v < V; ++v) pack.v[v] = own[v];
+  if (first_column() < columns) store_pack(to + first_column(), pack);
+}
+
+// Write a row that starts anywhere in a word: its whole words, and the numbers before and after
+// them. `row` is in shared memory, at the same distance from the start of a word.
+DEVICE inline void store_covered(T* to, const T* row, int first, int end) {
+  const int begin = first > 0, whole = end / OF_WORD;
+  for (int m = begin + sharer(); m < whole; m += SHARERS)
+    ((ulonglong2*)to)[m] = ((const ulonglong2*)row)[m];
+  for (int e = sharer(); e < 2 * OF_WORD; e += SHARERS) {
+    const bool is_after = e >= OF_WORD;
+    const int place = is_after ? (whole - 1) * OF_WORD + e : e;
+    if (place < end && (is_after ? whole >= begin : begin && place >= first)) to[place] = row[place];
+  }
+}
+constexpr int EXCHANGED = covered(W * int(sizeof(T))) / int(sizeof(T));
+DEVICE inline void store_anywhere(T* to, const T (&own)[V], int columns) {
+  __shared__ __align__(16) T exchanged[PARTS * EXCHANGED];
+  T* row = exchanged + threadIdx.x / LANES * EXCHANGED;
+  const int first = bytes_before(to) / int(sizeof(T));
+#pragma unroll
+  for (int v = 0; v < V; ++v) row[first + first_column() + v] = own[v];
+  sync_sharers();
+  store_covered(to - first, row, first, first + columns);
+  sync_sharers();
+}
+// Write all rows of a packed tile, through shared memory after the tiles that are read.
+DEVICE inline void store_packed(T* to, const T (&own)[ITEMS][V], int rows, int columns) {
+  T* row = (T*)(shared_bytes + STAGES * TILE_BYTES);
+  const int first = bytes_before(to) / int(sizeof(T));
+#pragma unroll
+  for (int k = 0; k < ITEMS; ++k)
+#pragma unroll
+    for (int v = 0; v < V; ++v)
+      if (first_row() + k < rows && first_column() + v < columns)
+        row[first + (first_row() + k) * columns + first_column() + v] = own[k][v];
+  sync_sharers();
+  store_covered(to - first, row, first, first + rows * columns);
+  sync_sharers();
+}
+
+// Write the numbers of this thread.
+DEVICE inline void store(const Images& all, const Cursor& at, const T (&own)[ITEMS][V]) {
+  const int rows = at.rows(all), columns = at.columns(all);
+  T* to = all.table + at.image * all.batch_of_table + at.row() * all.row_of_table + at.column();
+  if constexpr (PACKED) {
+    store_packed(to, own, rows, columns);
+  } else {
+    to += first_row() * all.row_of_table;
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k, to += all.row_of_table) {
+      const int inside = first_row() + k < rows ? columns : 0;
+      if constexpr (ALIGNED) store_words(to, own[k], inside);
+      else store_anywhere(to, own[k], inside);
+    }
+  }
 }
