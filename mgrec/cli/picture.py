@@ -17,7 +17,7 @@ INK, FAINT, PAPER = "#22303c", "#8795a1", "#fbfaf7"
 LAND, SEA = "#c9b48c", "#dfe9ee"
 AIR = ("#8c4a1f", "#d9a05b", "#f2e2b8", "#9ecfd3", "#3a86a8", "#12466b")
 COLOURS = {
-    "pack": "#c3ccd2", "begin": "#7a9a4b", "precompute": "#3a86a8", "propagate": "#c0392b",
+    "pack": "#c3ccd2", "speculate": "#7a9a4b", "precompute": "#3a86a8", "propagate": "#c0392b",
     "determine": "#e0a030",
 }  # fmt: skip
 STYLE = {

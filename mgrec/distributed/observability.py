@@ -9,11 +9,11 @@ from typing import Any
 
 logger = logging.getLogger("mgrec")
 
-PHASES = ("pack", "begin", "precompute", "propagate", "determine")
+PHASES = ("pack", "speculate", "precompute", "propagate", "determine")
 """The first words of task names, in the order of the tasks.
 
 A pack loads the operands of a chunk; where chunks may not depend on their carry-ins, the task
-"begin" also speculates.
+"speculate" also speculates.
 """
 
 

@@ -238,7 +238,7 @@ def transfers(client: Client) -> tuple[int, int]:
     """
     found = [each for log in client.run(_outgoing).values() for each in log]
     of_operands = sum(
-        size for name, size in found if name not in ("begin", "precompute", "propagate")
+        size for name, size in found if name not in ("speculate", "precompute", "propagate")
     )
     return sum(size for _, size in found), of_operands
 

@@ -148,4 +148,4 @@ def _tasks(result: Any) -> int:
 
 def _begins(result: Any) -> bool:
     """Whether chunks have speculative tasks."""
-    return any(name.startswith("begin-") for name in result.dask.layers)
+    return any(name.startswith("speculate-") for name in result.dask.layers)

@@ -76,7 +76,7 @@ class PackedLayers(ChainLayers):
             if aligned.may_speculate:
                 summarise, self.determine_chunk = precompute_from_blocks, determine_from_blocks
         elif aligned.may_speculate:
-            first = second = _map(aligned, speculate_block, first, f"begin-{token}")
+            first = second = _map(aligned, speculate_block, first, f"speculate-{token}")
             summarise, self.determine_chunk = summarise_block, correct_block
         self.determined = second
         self.has_small_chunks = _has_small_chunks(aligned)

@@ -57,7 +57,7 @@ class PersistedLayers(ChainLayers):
         self.summaries: Layer = {}
         self.may_speculate = aligned.may_speculate
         if self.may_speculate:
-            self.names = (f"begin-{self.token}", *self.names[1:])
+            self.names = (f"speculate-{self.token}", *self.names[1:])
         self.batch_of: dict[ChunkIndex, tuple[TaskRef, int]] = {}
         self.refs = {
             chunk_index: tuple(map(TaskRef, aligned.keys(chunk_index)))
