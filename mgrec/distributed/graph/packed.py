@@ -11,7 +11,7 @@ A propagation takes the summaries of its group and the carry-ins of the group be
 selects its carry-in from those of its group: Dask would place a task for each carry-in without
 regard to data.
 
-If chunks may be determined speculatively, the loads, the pack and ``begin`` are one task::
+If chunks may be determined speculatively, the loads, the pack and ``speculate`` are one task::
 
     loads ─ begin k ─┬─ precompute k ─┐
                      │                propagate g ─ (propagate g + 1)

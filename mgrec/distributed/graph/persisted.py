@@ -10,7 +10,7 @@ A pack would bring the loads of a chunk to one worker: persisted blocks are ther
 precomputes a batch of chunks that the scheduler says are on one worker, so that a chunk costs
 little more than one task. Two chunks take three rounds instead of four.
 
-If chunks may be determined speculatively, ``begin`` takes the place of ``precompute``: its
+If chunks may be determined speculatively, ``speculate`` takes the place of ``precompute``: its
 speculative results stay on the worker, where ``determine`` corrects them.
 """
 
