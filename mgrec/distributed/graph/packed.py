@@ -13,9 +13,9 @@ regard to data.
 
 If chunks may be determined speculatively, the loads, the pack and ``speculate`` are one task::
 
-    loads ─ begin k ─┬─ precompute k ─┐
-                     │                propagate g ─ (propagate g + 1)
-                     └─ determine k ──┘
+    loads ─ speculate k ─┬─ precompute k ─┐
+                         │                propagate g ─ (propagate g + 1)
+                         └─ determine k ──┘
 
 With very many small chunks a propagation takes the packs and summarises them: two tasks a chunk
 instead of three, for a few kilobytes that may have to travel.
