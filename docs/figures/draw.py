@@ -1,4 +1,4 @@
-"""Draw the figures of "How it works" as SVG, beside this file: ``python docs/figures/draw.py``."""
+"""Draw the figures of "How it works" as SVG into this folder: ``python docs/figures/draw.py``."""
 
 import math
 from pathlib import Path
@@ -11,8 +11,8 @@ PALE = {READ: "#dbeafe", PASS: "#ffedd5", WRITE: "#dcfce7"}
 
 
 def card(width: int, height: int, label: str, *parts: str) -> str:
-    """A white card with rounded corners, as README's figures are."""
-    heads = "".join(
+    """Return a white card with rounded corners, as in the README."""
+    arrowheads = "".join(
         f'<marker id="{name}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
         f'markerHeight="7" orient="auto"><path d="M0,0 L8,4 L0,8 Z" fill="{colour}"/></marker>\n'
         for name, colour in (("read", READ), ("pass", PASS), ("write", WRITE))
@@ -20,7 +20,7 @@ def card(width: int, height: int, label: str, *parts: str) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
         f'height="{height}" role="img" aria-label="{label}" '
-        f'font-family="Helvetica, Arial, sans-serif" font-size="13">\n<defs>\n{heads}</defs>\n'
+        f'font-family="Helvetica, Arial, sans-serif" font-size="13">\n<defs>\n{arrowheads}</defs>\n'
         f'<rect x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="8" fill="#ffffff" '
         f'stroke="{LINE}"/>\n' + "\n".join(parts) + "\n</svg>\n"
     )
@@ -46,12 +46,12 @@ def pill(x: float, y: float, colour: str, words: str) -> str:
     )
 
 
-def arrow(path: str, kind: str = "pass", **options: object) -> str:
-    colour = {"read": READ, "pass": PASS, "write": WRITE}[kind]
+def arrow(path: str, role: str = "pass", **options: object) -> str:
+    colour = {"read": READ, "pass": PASS, "write": WRITE}[role]
     more = "".join(f' {name.replace("_", "-")}="{value}"' for name, value in options.items())
     return (
         f'<path d="{path}" stroke="{colour}" stroke-width="1.5" fill="none" '
-        f'marker-end="url(#{kind})"{more}/>'
+        f'marker-end="url(#{role})"{more}/>'
     )
 
 
@@ -90,7 +90,7 @@ def topologies() -> str:
     return card(740, 214, "Data that cross the boundary of two chunks", *chain, *two_sided, *grid)
 
 
-def forgetting() -> str:
+def decay() -> str:
     """Draw the computed relative error of a chunk that is solved from a carry-in of 0."""
     steps = 1000
     rng = np.random.default_rng(3)
@@ -101,18 +101,18 @@ def forgetting() -> str:
     for i in range(steps):
         w[i] = state = s[i] * state + t[i]
     error = np.abs(difference / w)
-    head = int(np.argmax(error < 2.0**-53))
+    corrected_steps = int(np.argmax(error < 2.0**-53))
     left, right, top, bottom = 96, 700, 44, 206
 
-    def place(i: float, value: float) -> tuple[float, float]:
+    def point(i: float, value: float) -> tuple[float, float]:
         high = (max(math.log10(value), -24) + 24) / 24
         return left + (right - left) * i / steps, bottom - (bottom - top) * high
 
     shown = range(0, int(np.argmax(error < 1e-24)), 4)
-    curve = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(i, error[i]) for i in shown))
-    split, level = place(head, 1)[0], place(0, 2.0**-53)[1]
+    curve = " ".join(f"{x:.1f},{y:.1f}" for x, y in (point(i, error[i]) for i in shown))
+    split, level = point(corrected_steps, 1)[0], point(0, 2.0**-53)[1]
     ticks = [
-        text(left - 8, place(0, 10.0**k)[1] + 4, f"10<tspan dy='-5' font-size='9'>{k}</tspan>",
+        text(left - 8, point(0, 10.0**k)[1] + 4, f"10<tspan dy='-5' font-size='9'>{k}</tspan>",
              FAINT, text_anchor="end", font_size=11)
         for k in (0, -8, -16, -24)
     ]  # fmt: skip
@@ -151,8 +151,8 @@ def lookahead() -> str:
     for b in range(3):
         y = 52 + 66 * b
         parts.append(text(24, y + 20, f"block {b}"))
-        for turn in range(3):
-            x, tile = 96 + 210 * turn, b + 3 * turn
+        for k in range(3):
+            x, tile = 96 + 210 * k, b + 3 * k
             parts.append(box(x, y, 66, 30, READ, f"tile {tile}"))
             parts.append(box(x + 136, y, 58, 30, WRITE, "write"))
             parts += _published(x + 81 + 20 * b, y + 15, tile, 250)
@@ -168,5 +168,5 @@ def lookahead() -> str:
 
 
 if __name__ == "__main__":
-    for figure in (topologies, forgetting, lookahead):
+    for figure in (topologies, decay, lookahead):
         (Path(__file__).parent / f"{figure.__name__}.svg").write_text(figure())

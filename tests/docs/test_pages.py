@@ -76,7 +76,7 @@ def test_examples_of_the_reference():
 
 def test_figures_are_those_that_are_drawn():
     drawn = runpy.run_path(str(DOCS / "figures" / "draw.py"))
-    for name in ("topologies", "forgetting", "lookahead"):
+    for name in ("topologies", "decay", "lookahead"):
         assert (DOCS / "figures" / f"{name}.svg").read_text() == drawn[name]()
 
 
