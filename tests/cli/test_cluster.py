@@ -15,7 +15,7 @@ GPU = machine.Gpu("H100", 81559, "580.65")
     ("gpus", "has_dask_cuda", "name"),
     [([GPU], True, "cuda"), ([GPU], False, "local"), ([], True, "local")],
 )
-def test_auto_is_cuda_where_it_can_be(monkeypatch, gpus, has_dask_cuda, name):
+def test_auto_is_cuda_if_available(monkeypatch, gpus, has_dask_cuda, name):
     def start(name):
         raise InterruptedError(name)
 
@@ -27,18 +27,18 @@ def test_auto_is_cuda_where_it_can_be(monkeypatch, gpus, has_dask_cuda, name):
 
 
 @pytest.mark.parametrize(
-    ("gpus", "told"),
+    ("gpus", "expected"),
     [([], "needs an NVIDIA GPU"), ([GPU], "pip install .*dask-cuda")],
 )
-def test_cuda_says_what_it_needs(monkeypatch, gpus, told):
+def test_cuda_without_gpu_or_dask_cuda_is_refused(monkeypatch, gpus, expected):
     monkeypatch.setattr(cluster, "gpus", lambda: gpus)
     monkeypatch.setattr(importlib.util, "find_spec", lambda package: None)
-    with pytest.raises(failure.BadInput, match=told), cluster.open_cluster("cuda"):
+    with pytest.raises(failure.BadInput, match=expected), cluster.open_cluster("cuda"):
         pass
 
 
 @pytest.mark.parametrize(
-    ("scheduler", "told"),
+    ("scheduler", "expected"),
     [
         ("foo://bar", "unknown address scheme 'foo' .*'tcp', 'tls'"),
         ("tcp://127.0.0.1", "missing port number"),
@@ -47,13 +47,13 @@ def test_cuda_says_what_it_needs(monkeypatch, gpus, told):
         ("", "cannot be reached"),
     ],
 )
-def test_where_no_scheduler_answers_no_client_is_started(monkeypatch, scheduler, told):
+def test_no_client_is_started_without_a_scheduler(monkeypatch, scheduler, expected):
     # A client that fails to start hangs for 20 s when it is thrown away.
     monkeypatch.setattr(cluster, "Client", lambda *_, **__: pytest.fail("a client was started"))
     monkeypatch.setattr(cluster, "PATIENCE", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         scheduler = scheduler or f"tcp://127.0.0.1:{silent.getsockname()[1]}"
-        with pytest.raises(failure.BadInput, match=told), cluster.open_cluster(scheduler):
+        with pytest.raises(failure.BadInput, match=expected), cluster.open_cluster(scheduler):
             pass
 
 

@@ -192,7 +192,7 @@ def write_bad_inputs(folder):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
         ("linear 0.5 gone.npy", ["gone.npy does not exist"]),
         ("linear gone.zarr t.npy", ["gone.zarr does not exist"]),
@@ -238,12 +238,12 @@ def write_bad_inputs(folder):
         ("filter t.npy --sos sos.npy --low 0.1", ["belong to --butter"]),
     ],
 )  # fmt: skip
-def test_bad_input_is_refused_in_one_line(mgrec, folder, monkeypatch, words, told):
+def test_bad_input_is_refused_in_one_line(mgrec, folder, monkeypatch, words, expected):
     monkeypatch.setattr(clusters, "PATIENCE", 0.5)
     write_bad_inputs(folder)
     before = sorted(folder.iterdir())
     out = [] if "-o" in words else ["-o", "w.npy"]
-    assert_refused(mgrec(*words.split(), *out), 2, *told)
+    assert_refused(mgrec(*words.split(), *out), 2, *expected)
     assert sorted(folder.iterdir()) == before
 
 
@@ -268,8 +268,8 @@ def test_no_room_for_the_output_is_told_before_computing(mgrec, folder):
         result = mgrec("linear", 0.5, "t.npy", "-o", "w.npy")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    told = "the file is larger than this system allows", "has no room for 4,928 bytes"
-    assert_refused(result, 1, *told)
+    expected = "the file is larger than this system allows", "has no room for 4,928 bytes"
+    assert_refused(result, 1, *expected)
     assert not (folder / "w.npy").exists()
     assert parts_in(folder) == []
 

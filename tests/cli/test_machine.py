@@ -1,4 +1,4 @@
-"""``mgrec info``: versions, devices, and what would add the rest."""
+"""``mgrec info``: versions, devices and missing packages."""
 
 import itertools
 import os
@@ -13,7 +13,7 @@ from mgrec import __version__
 from mgrec.cli import machine
 
 
-def test_it_tells_versions_devices_and_bandwidth(mgrec, monkeypatch):
+def test_info_reports_versions_devices_and_bandwidth(mgrec, monkeypatch):
     monkeypatch.setattr(machine, "copy_bandwidth", lambda: 12.3e9)
     monkeypatch.setattr(machine, "gpus", list)
     result = mgrec("info")
@@ -24,7 +24,7 @@ def test_it_tells_versions_devices_and_bandwidth(mgrec, monkeypatch):
     assert "or the extra cuda12" in result.output
 
 
-def test_a_package_that_is_missing_is_told_with_what_adds_it(mgrec, monkeypatch):
+def test_info_names_the_command_that_adds_a_missing_package(mgrec, monkeypatch):
     installed = {"mgrec": __version__}
     monkeypatch.setattr(machine, "version_of", installed.get)
     monkeypatch.setattr(machine, "copy_bandwidth", lambda: 1e9)
@@ -41,7 +41,7 @@ def test_packages_of_an_extra_are_named_whether_or_not_an_index_has_mgrec(monkey
 
 
 @pytest.mark.parametrize(
-    ("driver", "present", "told"),
+    ("driver", "present", "expected"),
     [
         ("580.65", (), "missing CuPy and dask-cuda: pip install .*cupy-cuda13x"),
         ("570.10", (), "missing CuPy and dask-cuda: pip install .*cupy-cuda12x"),
@@ -49,10 +49,10 @@ def test_packages_of_an_extra_are_named_whether_or_not_an_index_has_mgrec(monkey
         ("580.65", ("cupy-cuda13x", "dask-cuda"), "are installed"),
     ],
 )
-def test_what_a_gpu_needs(monkeypatch, driver, present, told):
+def test_info_names_the_packages_that_a_gpu_needs(monkeypatch, driver, present, expected):
     installed = dict.fromkeys((*present, "mgrec"), "1")
     monkeypatch.setattr(machine, "version_of", installed.get)
-    assert re.search(told, machine.for_gpus([machine.Gpu("H100", 81559, driver)]))
+    assert re.search(expected, machine.for_gpus([machine.Gpu("H100", 81559, driver)]))
 
 
 @pytest.mark.parametrize(
