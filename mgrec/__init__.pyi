@@ -17,8 +17,8 @@ from .distributed.plan.plans import Plan
 from .grids.alignment.results import Alignment, TracedAlignment
 from .grids.alignment.sequences import Sequences as Sequences
 from .scans import maps as maps
-from .scans.check_laws import check_laws as check_laws
-from .scans.starts import starts as starts
+from .scans.functions import starts as starts
+from .scans.laws import check_laws as check_laws
 from .tridiagonal.factor_api import TridiagonalFactor
 from .types import (
     GpuMethod,

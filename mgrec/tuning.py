@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .core.arrays.validation import as_integer
-from .scans import tuning
+from .scans.cuda import tuning
 from .scans.policy import Configuration, Constants, Measurement, predict_time
 
 __all__ = ["Configuration", "Constants", "Measurement", "Report", "measure", "report"]

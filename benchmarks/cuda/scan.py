@@ -20,9 +20,8 @@ import numpy as np
 from mgrec.engines.cuda.compilation import compile_kernel
 from mgrec.engines.cuda.device import Device
 from mgrec.scans import maps
-from mgrec.scans.cuda.column_layouts import column_layout
 from mgrec.scans.cuda.determine import prepare
-from mgrec.scans.cuda.layouts import row_layout
+from mgrec.scans.cuda.layouts import column_layout, row_layout
 from mgrec.scans.cuda.precompute import prepare_precompute
 from mgrec.scans.cuda.sources import describe
 

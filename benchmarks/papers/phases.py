@@ -14,8 +14,7 @@ import mgrec
 from mgrec.core.algebra.fingerprint import StepFunction
 from mgrec.core.algebra.transfer_map import affine
 from mgrec.core.arrays.chunk import Chunk, CoefficientOperand
-from mgrec.scans.cuda.p_scheme.phases import Phases
-from mgrec.scans.cuda.p_scheme.rearrangement import Partition, rearrange
+from mgrec.scans.cuda.p_scheme import Partition, Phases, rearrange
 from mgrec.scans.policy import Configuration
 
 from ..cuda.clock import copy_bandwidth, device_clock, flush_cache

@@ -22,8 +22,8 @@ from rich.progress import Progress
 from rich.table import Table
 
 from ..distributed import observability
-from ..scans.cpu.affine.reference import Judge
-from ..scans.linear import linear_recurrence
+from ..scans.cpu.reference import Judge
+from ..scans.functions import linear_recurrence
 from . import cluster as clusters
 from . import earth, machine, picture
 from .failure import EXIT_CODES, BadInput, Failure, in_one_line

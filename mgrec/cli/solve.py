@@ -22,7 +22,7 @@ from ..distributed.cluster.warm_up import warm_up
 from ..filters.causal import lfilter, sosfilt
 from ..filters.zero_phase import filtfilt, sosfiltfilt
 from ..grids.table.api import summed_area_table
-from ..scans.linear import linear_recurrence
+from ..scans.functions import linear_recurrence
 from ..tridiagonal.api import solve_tridiagonal
 from . import cluster as clusters
 from . import files

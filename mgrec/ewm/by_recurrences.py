@@ -17,7 +17,7 @@ from ..filters.arguments import beside
 from ..filters.cascade import Cascade
 from ..filters.causal import lfilter
 from ..filters.recurrence import filter_problem
-from ..scans.linear import linear_recurrence
+from ..scans.functions import linear_recurrence
 from ..solve import solve
 from ..solve.functions import concatenate, full_like, where
 from .weights import Weights

@@ -1,4 +1,4 @@
-"""The door of transfer maps: checks and promotes operands and states."""
+"""Argument validation of transfer maps: check and promote operands and states."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def check(
     out: Any = None,
     reset: Any = None,
 ) -> Problem:
-    """Check the arguments of a recurrence; see :func:`mgrec.linear_recurrence` for them.
+    """Return the validated problem of the arguments of :func:`mgrec.linear_recurrence`.
 
     Parameters
     ----------
     operands : dict, name -> array_like, scalar or Coefficient
-        By the names that messages use.
+        Error messages use the names.
     kinds : str
-        Kinds of dtype to compute in; integers become floats where "i" is not among them.
+        Kinds of dtype to compute in; integers become floats unless "i" is one of them.
     """
     checked, states = _checked(operands, initial, reset)
     shape = broadcast_shape(checked)
@@ -61,9 +61,9 @@ def check(
     if reset is not None:
         is_for_gpu = any(map(is_on_gpu, [*arrays_of(promoted), *initial_states, reset]))
         if transfer_map is affine and is_for_gpu and dtype.kind == "f":
-            transfer_map = signed_affine  # kernels of segments do no rows again
+            transfer_map = signed_affine  # kernels of segments cannot redo rows
         transfer_map = segmented(transfer_map, len(states), len(operands))
-        promoted = [*_marked(reset, initial_states, shape, axis, reverse), *promoted]
+        promoted = [*_reset_operands(reset, initial_states, shape, axis, reverse), *promoted]
     slots, arrays = _slots(promoted)
     recurrence = TransferRecurrence(
         dtype=dtype,
@@ -86,28 +86,28 @@ def check(
 def _checked(
     operands: dict[str, Any], initial: Any, reset: Any
 ) -> tuple[dict[str, Any], tuple[Any, ...]]:
-    """Operands and states as arrays and numbers that go together."""
+    """Return operands and states as arrays and numbers, or raise if they cannot be combined."""
     checked = {name: _operand(name, value) for name, value in operands.items()}
     states = initial if isinstance(initial, tuple) else (initial,)
     if isinstance(initial, tuple) and len(initial) < 2:
         raise ValueError("initial must be a scalar where the state is one; got a tuple of 1")
     states = tuple([as_array("initial", state) for state in states])
     named = [(name, array) for name, value in checked.items() for array in arrays_of([value])]
-    given = [] if reset is None else [("reset", reset)]
-    check_same_device([*named, *given], [("initial", state) for state in states])
+    resets = [] if reset is None else [("reset", reset)]
+    check_same_device([*named, *resets], [("initial", state) for state in states])
     return checked, states
 
 
-def _marked(
+def _reset_operands(
     reset: Any, states: Sequence[Any], shape: tuple[Any, ...], axis: int, reverse: bool
 ) -> list[Any]:
-    """The first operands of a segmented map: marks, and the states to start anew from."""
+    """Return the first operands of a segmented map: the marks, and the states after a reset."""
     marks = as_reset(reset, shape, axis, reverse)
     return [marks, *(_along_rows(state, shape, axis, marks) for state in states)]
 
 
 def _along_rows(state: Any, shape: tuple[Any, ...], axis: int, like: Any) -> Any:
-    """A state as an operand: of length 1 along the axis, beside the others."""
+    """Return a state as an operand, of length 1 along the axis."""
     if state.ndim == 0:
         return state
     full = state[(None,) * (len(shape) - 1 - state.ndim) + (...,)]
@@ -118,7 +118,7 @@ def _along_rows(state: Any, shape: tuple[Any, ...], axis: int, like: Any) -> Any
 
 
 def as_rows(initial: Any) -> Any:
-    """`initial` of a recurrence whose state is one scalar: a tuple is an array of rows."""
+    """Return `initial` of a recurrence whose state is one scalar: a tuple is an array of rows."""
     return as_plain_array("initial", initial) if isinstance(initial, tuple) else initial
 
 
@@ -153,9 +153,9 @@ def _promoted(name: str, value: Any, dtype: np.dtype[Any], is_cast: bool) -> Any
 
 
 def _slots(operands: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """How operands are made of blocks, and the arrays that the blocks are cut from.
+    """Return the slots of the operands, and the arrays whose blocks fill them.
 
-    Scalars are not blocks: the recurrence holds them.
+    Scalars are no blocks, but part of the recurrence.
     """
     arrays: list[Any] = []
 

@@ -1,6 +1,7 @@
-"""Check the laws of a user's transfer map on steps of its first calls.
+"""Checks of the laws of transfer maps: `check_laws`, and a check on steps of the first calls.
 
-One thread never composes: a wrong ``compose`` shows on many threads, on a GPU or over Dask alone.
+One thread never calls ``compose``: without a check a wrong one would show only on many threads, on
+a GPU or over Dask.
 """
 
 from __future__ import annotations
@@ -14,20 +15,21 @@ from typing import Any
 import numpy as np
 
 from ..core.algebra.segmented_map import SegmentedMap
-from ..core.algebra.transfer_map import TransferMap
+from ..core.algebra.transfer_map import Map, TransferMap
 from ..core.arrays.array_types import is_capturing, to_host
 from ..core.arrays.chunk import Chunk, CoefficientOperand
+from ..core.arrays.validation import as_integer, as_real
 
 WINDOWS, LENGTH = 16, 8
-"""Windows that are sampled, and steps of each, a power of two."""
+"""Number of sampled windows, and of the steps of each, a power of two."""
 LONG = WINDOWS * LENGTH
-"""Steps of a chunk that is checked although a shorter one was: short calls often show little."""
+"""Steps from which a chunk is checked although a shorter one was, which may have shown little."""
 TRIES = 4
-"""Chunks that are sampled at most where no step can be judged."""
+"""Largest number of sampled chunks, if no step of them can be judged."""
 RTOL = 1e-6
-"""Of floats, which are evaluated in double precision, relative to the largest state of a window."""
+"""Tolerance of floats, relative to the largest state of a window. They are evaluated in double."""
 
-COMPOSED, ASSOCIATIVE, *IDENTITY = LAWS = (
+COMPOSED, ASSOCIATIVE, IDENTITY, LEFT_IDENTITY, RIGHT_IDENTITY = LAWS = (
     "apply(compose(f, g), x) == apply(g, apply(f, x))",
     "compose(compose(f, g), h) == compose(f, compose(g, h))",
     "apply(identity, x) == x",
@@ -40,7 +42,7 @@ State = tuple[Any, ...]
 
 @dataclass
 class _Record:
-    """How far a map has been checked in this process."""
+    """Whether a map was checked in this process, and the number of tries."""
 
     is_checked: bool = False
     tries: int = 0
@@ -48,7 +50,7 @@ class _Record:
 
 @dataclass(frozen=True)
 class _Position:
-    """Where a window lies in a chunk: its row, its steps in array order, and its column."""
+    """The position of a window in a chunk: its row, its steps in array order, and its column."""
 
     row: int
     start: int
@@ -58,7 +60,7 @@ class _Position:
 
 @dataclass(frozen=True)
 class _Window:
-    """Consecutive steps of a row: the operands of each, and the state before the first."""
+    """Consecutive steps of a row: the operands of each step, and the state before the first."""
 
     steps: list[tuple[Any, ...]]
     state: State
@@ -92,23 +94,15 @@ def check_laws_once(
     results: Sequence[Any],
     compile_compose: Callable[[TransferMap, Chunk], Any] | None = None,
 ) -> None:
-    """Raise if a map breaks a law on sampled steps of the first chunk that is determined.
+    """Raise ValueError if a map breaks a law on sampled steps of the first solved chunk.
 
     Parameters
     ----------
-    transfer_map : TransferMap
-    chunk : Chunk
     carry_in, results : sequence of arrays
-        The states before the first step, and after every step, one array a scalar.
+        The states before the first step and after every step, one array for each scalar.
     compile_compose : callable, ``(transfer_map, chunk)``, optional
-        Composes the steps of a short chunk; None where ``compose`` was compiled with the rest.
-
-    Raises
-    ------
-    TypeError
-        ``compose`` cannot be compiled.
-    ValueError
-        A law does not hold.
+        Compose the steps of a short chunk, or raise TypeError. None if ``compose`` was compiled
+        with the other functions.
     """
     if isinstance(transfer_map, SegmentedMap):
         chunk = replace(chunk, operands=chunk.operands[1 + transfer_map.states :])
@@ -129,7 +123,7 @@ def _arrays(operand: Any) -> tuple[Any, ...]:
 
 
 def _first_steps(chunk: Chunk) -> Chunk:
-    """Two steps, or one, of a row, or of two columns."""
+    """Return at most two steps of at most two columns of the first row."""
     part = chunk.between(0, min(2, chunk.steps)).rows(0, 1)
     columns = min(2, chunk.shape[2])
     shape = 1, part.steps, columns
@@ -137,7 +131,7 @@ def _first_steps(chunk: Chunk) -> Chunk:
 
 
 def _windows(chunk: Chunk, carry_in: Sequence[Any], results: Sequence[Any]) -> Iterator[_Window]:
-    """The first steps of the first row, and windows drawn from everywhere."""
+    """Yield the first steps of the first row, and windows at random positions."""
     generator = np.random.default_rng(0)
     outer, steps, inner = chunk.shape
     for number in range(WINDOWS):
@@ -148,42 +142,42 @@ def _windows(chunk: Chunk, carry_in: Sequence[Any], results: Sequence[Any]) -> I
         position = _Position(row, *ends, column)
         try:
             values = [_values(operand, position, chunk.reverse) for operand in chunk.operands]
-        except Exception:  # as below, of the function of a coefficient
+        except Exception:  # as in _check, for the function of a coefficient
             continue
         before = carry_in
         if first:
             before = [_before(result, position, chunk.reverse) for result in results]
         state = [_wide(part if part.ndim == 0 else part[row, column]) for part in before]
-        if np.isfinite(state).all() and all(np.isfinite(each).all() for each in values):
+        if np.isfinite(state).all() and all(np.isfinite(value).all() for value in values):
             yield _Window(list(zip(*values, strict=True)), tuple(part[()] for part in state))
 
 
 def _before(result: Any, position: _Position, reverse: bool) -> Any:
-    """The states of all rows before a window."""
+    """Return the states of all rows before a window."""
     return result[:, position.stop if reverse else position.start - 1]
 
 
 def _values(operand: Any, position: _Position, reverse: bool) -> np.ndarray:
-    """An operand at the steps of a window; fewer steps than a window takes are repeated."""
+    """Return an operand at the steps of a window; steps repeat if there are fewer than LENGTH."""
     steps = slice(position.start, position.stop)
 
     def values(array: Any) -> np.ndarray:
         outer, length, inner = array.shape
         row, column = position.row if outer > 1 else 0, position.column if inner > 1 else 0
-        line = _wide(array[row, steps if length > 1 else slice(1), column])
-        return np.resize(line[::-1] if reverse else line, LENGTH)
+        window = _wide(array[row, steps if length > 1 else slice(1), column])
+        return np.resize(window[::-1] if reverse else window, LENGTH)
 
     if not isinstance(operand, CoefficientOperand):
         return values(operand)
     indices = np.arange(position.start, position.stop, dtype=np.int64) + operand.first
     indices = np.resize(indices[::-1] if reverse else indices, LENGTH)
-    further = [values(array) for array in operand.operands]
+    columns = [values(array) for array in operand.operands]
     function = operand.function.function
-    return np.array([function(*arguments) for arguments in zip(indices, *further, strict=True)])
+    return np.array([function(*arguments) for arguments in zip(indices, *columns, strict=True)])
 
 
 def _wide(array: Any) -> np.ndarray:
-    """Values on the host in the widest dtype of their kind: numba, too, adds int8 as int64."""
+    """Copy values to the host, in the widest dtype of their kind: numba also adds int8 as int64."""
     host = to_host(array)
     return host.astype(_widest(host.dtype)) if host.dtype.kind in "iufc" else host
 
@@ -193,14 +187,14 @@ def _widest(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _check(transfer_map: TransferMap, dtype: np.dtype[Any], windows: Iterator[_Window]) -> bool:
-    """Raise if a law does not hold; False where no window can be judged."""
+    """Raise ValueError if a law does not hold; return whether any window could be judged."""
     comparisons: list[_Comparison] = []
     rounds = dtype.kind not in "iu"
     with np.errstate(all="ignore"):
         for window in windows:
             try:
                 compared, is_associative = _compared(transfer_map, window, dtype)
-            except Exception:  # math.log(0) raises in Python, and not in compiled code
+            except Exception:  # math.log(0) raises in Python, but not in compiled code
                 continue
             comparisons += compared
             rounds = rounds or not is_associative
@@ -211,14 +205,14 @@ def _check(transfer_map: TransferMap, dtype: np.dtype[Any], windows: Iterator[_W
 
 
 def _rank(comparison: _Comparison) -> tuple[int, int]:
-    """The order in which broken laws are reported."""
+    """Return the rank of a broken law; the first one is reported."""
     return LAWS.index(comparison.law), comparison.count
 
 
 def _compared(
     transfer_map: TransferMap, window: _Window, dtype: np.dtype[Any]
 ) -> tuple[list[_Comparison], bool]:
-    """States by ``compose`` against those by ``apply`` alone; whether two orders give one map."""
+    """Compare states by ``compose`` with those by ``apply``; and tell if two orders agree."""
 
     def compose(earlier: State, later: State) -> State:
         return _cast(transfer_map.compose(earlier, later), dtype)
@@ -237,17 +231,17 @@ def _compared(
     laws.append((ASSOCIATIVE, tree[0], LENGTH))
     identity = _cast(transfer_map.identity, dtype)
     if identity == transfer_map.identity:  # -inf is no integer
-        same = identity, compose(identity, maps[0]), compose(maps[0], identity)
-        laws += zip(IDENTITY, same, (0, 1, 1), strict=True)
+        maps_of_identity = identity, compose(identity, maps[0]), compose(maps[0], identity)
+        laws += zip(LAWS[2:], maps_of_identity, (0, 1, 1), strict=True)
     compared = [
         _Comparison(law, apply(composed, window.state), states[count], window, count, scale)
         for law, composed, count in laws
     ]
-    return [each for each in compared if each.is_finite], folded[-1] == tree[0]
+    return [comparison for comparison in compared if comparison.is_finite], folded[-1] == tree[0]
 
 
 def _cast(values: Any, dtype: np.dtype[Any]) -> State:
-    """A map or a state as kernels carry it, integers modulo 2**bits, but floats in double."""
+    """Cast a map or a state as kernels do: integers modulo 2**bits, but floats to double."""
     wide = _widest(dtype)
     parts = values if isinstance(values, tuple) else (values,)
     if dtype.kind not in "iu":
@@ -258,7 +252,7 @@ def _cast(values: Any, dtype: np.dtype[Any]) -> State:
 def _is_close(comparison: _Comparison, dtype: np.dtype[Any], rounds: bool) -> bool:
     if not rounds:
         return comparison.composed == comparison.stepwise
-    if dtype.kind in "iu":  # a unit a step, or as much of the state by a rounded coefficient
+    if dtype.kind in "iu":  # one unit a step, or a share of the state for rounded coefficients
         most = comparison.count * (1 + float(comparison.scale) / 64)
     else:
         most = max(RTOL, 1000 * float(np.finfo(dtype).eps)) * comparison.scale
@@ -272,11 +266,141 @@ def _message(transfer_map: TransferMap, broken: _Comparison) -> str:
         f"lift({', '.join(map(str, step))})" for step in broken.window.steps[: max(1, broken.count)]
     )
     composed, stepwise, state = (
-        ", ".join(map(str, each))
-        for each in (broken.composed, broken.stepwise, broken.window.state)
+        ", ".join(map(str, values))
+        for values in (broken.composed, broken.stepwise, broken.window.state)
     )
     return (
         f"compose of {transfer_map.name} must keep the law {broken.law}; got {composed} against "
         f"{stepwise} from the state x = {state} by the steps {operands}. mgrec.check_laws tests "
         f"a map; TransferMap(..., check_laws=False) leaves this check of the first steps out"
     )
+
+
+def check_laws(
+    transfer_map: TransferMap,
+    *operands: Callable[[np.random.Generator], Any],
+    state: Callable[[np.random.Generator], Any] | None = None,
+    rtol: float = 1e-9,
+    atol: float = 1e-12,
+    samples: int = 200,
+    seed: int = 0,
+) -> None:
+    """Test on random numbers that a transfer map obeys the laws of composition.
+
+    Parameters
+    ----------
+    transfer_map : TransferMap
+        Map to test.
+    *operands : callable, ``(numpy.random.Generator) -> scalar``, optional
+        Functions that draw the operands of ``lift``. The default draws standard normal numbers.
+    state : callable, ``(numpy.random.Generator) -> state``, optional
+        Function that draws a state, a tuple if the state is a tuple. The default draws a standard
+        normal number.
+    rtol, atol : float, optional
+        Relative and absolute tolerance between two states that should be equal; 0 for exact maps.
+    samples : int, optional
+        Number of random triples of maps, each with a random state; at least 1.
+    seed : int, optional
+        Seed of the random generator.
+
+    Raises
+    ------
+    TypeError
+        If an argument has the wrong type.
+    ValueError
+        If `samples` is below 1, `seed` is below 0, `operands` are not those of ``lift``, or the
+        state is a tuple and `state` is not given.
+    AssertionError
+        If a law does not hold. The message has the law and the operands of the counterexample.
+
+    Notes
+    -----
+    Maps are compared by their effect on states, since one map may have several forms. The laws for
+    maps f, g, h that ``lift`` returns, and a state x, are::
+
+        apply(compose(f, g), x) == apply(g, apply(f, x))
+        apply(compose(compose(f, g), h), x) == apply(compose(f, compose(g, h)), x)
+        apply(compose(identity, f), x) == apply(f, x) == apply(compose(f, identity), x)
+        apply(identity, x) == x
+
+    Examples
+    --------
+    >>> import mgrec
+    >>> mgrec.check_laws(mgrec.maps.affine)
+
+    A wrong ``compose`` raises AssertionError:
+
+    >>> wrong = mgrec.TransferMap(
+    ...     lift=lambda s, t: (s, t),
+    ...     compose=lambda earlier, later: (later[0], later[0] * earlier[1] + later[1]),
+    ...     apply=lambda step, w: step[0] * w + step[1],
+    ...     identity=(1.0, 0.0),
+    ... )
+    >>> mgrec.check_laws(wrong)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    AssertionError: apply(compose(f, g), x) == apply(g, apply(f, x)) does not hold: ...
+    """
+    if not isinstance(transfer_map, TransferMap):
+        raise TypeError(f"transfer_map must be a TransferMap; got {transfer_map!r}")
+    samples, seed = as_integer("samples", samples), as_integer("seed", seed)
+    for name, value, least in (("samples", samples, 1), ("seed", seed, 0)):
+        if value < least:
+            raise ValueError(f"{name} must be {least} or more; got {value}")
+    rtol, atol = as_real("rtol", rtol), as_real("atol", atol)
+    generator = np.random.default_rng(seed)
+    count = transfer_map.lift.__code__.co_argcount
+    draws = operands or (_draw_normal,) * count
+    if len(draws) != count:
+        raise ValueError(f"lift takes {count} operands; got {len(draws)} functions to draw them")
+    for name, draw in (
+        *(("operands", draw) for draw in draws),
+        ("state", _draw_normal if state is None else state),
+    ):
+        if not callable(draw):
+            raise TypeError(f"{name} must be drawn by functions of a generator; got {draw!r}")
+    if state is None:
+        _check_state(transfer_map, draws)
+    with np.errstate(all="ignore"):
+        for _ in range(samples):
+            drawn = [tuple(draw(generator) for draw in draws) for _ in range(3)]
+            x = (_draw_normal if state is None else state)(generator)
+            for law, left, right in _laws(transfer_map, [transfer_map.lift(*d) for d in drawn], x):
+                if not np.allclose(left, right, rtol, atol, equal_nan=True):
+                    raise AssertionError(
+                        f"{law} does not hold: {left} against {right} for f, g, h lifted from "
+                        f"{drawn} and x = {x}"
+                    )
+
+
+def _check_state(transfer_map: TransferMap, draws: Sequence[Callable[..., Any]]) -> None:
+    """Raise ValueError unless the state that ``apply`` takes is a number."""
+    generator = np.random.default_rng(0)
+    with np.errstate(all="ignore"):
+        step = transfer_map.lift(*[draw(generator) for draw in draws])
+        try:
+            is_number = not isinstance(transfer_map.apply(step, _draw_normal(generator)), tuple)
+        except (TypeError, IndexError):
+            is_number = False
+    if not is_number:
+        raise ValueError(
+            f"state must be given where the state is a tuple, as apply of {transfer_map.name} "
+            f"takes it: pass state=, a function that draws one, such as "
+            f"lambda generator: tuple(generator.standard_normal(2))"
+        )
+
+
+def _draw_normal(generator: np.random.Generator) -> Any:
+    return np.float64(generator.standard_normal())
+
+
+def _laws(transfer_map: TransferMap, maps: list[Map], x: Any) -> list[tuple[str, Any, Any]]:
+    compose, apply = transfer_map.compose, transfer_map.apply
+    identity = tuple(map(np.float64, transfer_map.identity))
+    f, g, h = maps
+    return [
+        (COMPOSED, apply(compose(f, g), x), apply(g, apply(f, x))),
+        (ASSOCIATIVE, apply(compose(compose(f, g), h), x), apply(compose(f, compose(g, h)), x)),
+        (LEFT_IDENTITY, apply(compose(identity, f), x), apply(f, x)),
+        (RIGHT_IDENTITY, apply(compose(f, identity), x), apply(f, x)),
+        (IDENTITY, apply(identity, x), x),
+    ]

@@ -31,7 +31,7 @@ def __dir__() -> list[str]:
 # infinity and 0 in homogeneous coordinates, each with its own scale. With one scale for all four
 # numbers the smaller column would vanish after some steps, and the image of infinity or 0 with it.
 
-_APART = 40  # columns at most 2**40 apart are multiplied without scaling
+_LARGEST_GAP = 40  # columns at most 2**40 apart are multiplied without scaling
 
 
 def _mobius_lift(a: Any, b: Any, c: Any, d: Any) -> Map:
@@ -44,7 +44,7 @@ def _mobius_compose(earlier: Map, later: Map) -> Map:
     x, y = power_of_two(np.maximum(-later[4], 0)), power_of_two(np.maximum(later[4], 0))
     e, f, g, h = _product((x * a, x * b, y * c, y * d), later)
     needs_slow_path = ~(np.abs(e) + np.abs(f) + np.abs(g) + np.abs(h) < np.inf) | (
-        np.abs(later[4]) > _APART
+        np.abs(later[4]) > _LARGEST_GAP
     )
     if np.any(needs_slow_path):
         a, b, c, d, far = _compose_far(earlier, later)
@@ -99,10 +99,10 @@ def _in_range(step: Map) -> Map:
     return _limit(a, largest), _limit(b, largest), _limit(c, largest), _limit(d, largest), k
 
 
-def _limit(carry_in: Any, largest: Any) -> Any:
+def _limit(entry: Any, largest: Any) -> Any:
     # An infinite entry outweighs all finite ones: the map's limit has ones and zeros.
-    limit = np.where(np.isinf(carry_in), np.copysign(1.0, carry_in), 0.0 * carry_in)
-    return np.where(np.isinf(largest), limit, np.where(largest > 1, 2.0**-5 * carry_in, carry_in))
+    limit = np.where(np.isinf(entry), np.copysign(1.0, entry), 0.0 * entry)
+    return np.where(np.isinf(largest), limit, np.where(largest > 1, 2.0**-5 * entry, entry))
 
 
 def _balanced(x: Any, y: Any, apart: Any) -> tuple[Any, Any, Any]:
@@ -122,7 +122,7 @@ def _mobius_apply(step: Map, p: Any) -> Any:
     a, b, c, d, k = step
     weight = power_of_two(k)
     above, below = a * p + b * weight, c * p + d * weight
-    needs_slow_path = ~(np.abs(above) + np.abs(below) < np.inf) | (np.abs(k) > _APART)
+    needs_slow_path = ~(np.abs(above) + np.abs(below) < np.inf) | (np.abs(k) > _LARGEST_GAP)
     if np.any(needs_slow_path):
         x, y = _apply_far(step, p)
         above, below = np.where(needs_slow_path, x, above), np.where(needs_slow_path, y, below)

@@ -1,4 +1,4 @@
-"""How many processors a recurrence is worth: the policy of Wakatani's P-scheme/G."""
+"""The number of processors for a recurrence: the policy of Wakatani's P-scheme/G."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Configuration:
 
 @dataclass(frozen=True)
 class Constants:
-    """What a step costs in each phase, for one dtype and kind of operands on one device.
+    """The cost of a step in each phase, for one dtype and kind of operands on one device.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class Constants:
 def predict_time(
     steps: int, constants: Constants, configuration: Configuration, rows: int = 1
 ) -> float:
-    """Seconds of the three phases: max((alpha + gamma)/P, floor)·N + beta·P.
+    """Return the seconds of the three phases: max((alpha + gamma)/P, floor)·N + beta·P.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def predict_time(
     constants : Constants
     configuration : Configuration
     rows : int, optional
-        Rows share the processors, and each propagates by itself: beta·P/rows.
+        Rows share the processors, and propagate separately: beta·P/rows.
 
     Examples
     --------
@@ -89,9 +89,9 @@ def predict_time(
 
 
 def optimal_processors(steps: int, constants: Constants, rows: int = 1) -> float:
-    """P_opt = sqrt((alpha + gamma)·N/beta), where the time of the model has its minimum.
+    """Return P_opt = sqrt((alpha + gamma)·N/beta), which minimises the time of the model.
 
-    With a floor at most P = (alpha + gamma)/floor, which saturate the memory: further ones only
+    With a floor P is at most (alpha + gamma)/floor: more processors than saturate the memory only
     lengthen the propagation.
 
     Examples
@@ -117,14 +117,14 @@ def choose_configuration(
         N, of all rows together.
     constants : Constants
     multiprocessors : int
-        Of the device.
+        Number of multiprocessors of the device.
     rows : int, optional
 
     Returns
     -------
     Configuration
-        As many blocks as multiprocessors, as long as each has a warp; then as many whole
-        warps in each as come nearest to P_opt, from 1 to 32.
+        As many blocks as multiprocessors, if each has a warp; then the number of warps of a
+        block, from 1 to 32, that comes nearest to P_opt.
 
     References
     ----------
@@ -145,13 +145,13 @@ def choose_configuration(
 
 @dataclass(frozen=True)
 class Measurement:
-    """Seconds that one configuration took.
+    """The seconds of one configuration.
 
     Attributes
     ----------
     configuration : Configuration
     rearranged : float
-        The three phases over arrays that are rearranged already, as the papers time them.
+        The three phases on rearranged arrays, as the papers measure.
     whole : float
         With the transpositions of operands and results.
     """

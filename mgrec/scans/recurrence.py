@@ -1,4 +1,4 @@
-"""Recurrences whose steps compose: transfer maps."""
+"""The recurrence of any transfer map."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ from ..core.arrays.validation import arrays_of
 from ..core.contract.kernels import Backend, Kernels, PreparedSolver, Summarise
 from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
 from ..core.contract.scan import Chain
-from .affine import AffineSummary, are_short, propagate_short
 from .laws import check_laws_once
-from .prefix import LARGE, LARGE_ON_GPU, LEAST
-from .summary import ComposedMaps, SegmentedSummary
+from .speculation import LARGE, LARGE_ON_GPU, LEAST
+from .summaries import AffineSummary, ComposedMaps, SegmentedSummary, are_short, propagate_short
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,11 +38,11 @@ class TransferRecurrence(Chain):
     Attributes
     ----------
     transfer_map : TransferMap
-    operands : tuple
-        Of each operand: the number of its block in a pack, a 0-d array, or
+    operands : tuple of slots
+        For each operand the number of its block in the chunk inputs, a 0-d array, or
         ``(function, slots)`` of a coefficient.
     checks_laws : bool
-        The laws of the map are checked on steps of the first chunk that is determined.
+        Whether to check the laws of the map on steps of the first solved chunk.
     """
 
     family: ClassVar[str] = "scans"
@@ -100,14 +99,14 @@ class TransferRecurrence(Chain):
         self, backend: Backend, inputs: ChunkInputs, shape: Shape, carry_in: Any, out: Arrays = ()
     ) -> tuple[Arrays, Any]:
         chunk = self.lay_out(inputs, shape)
-        # float16 is computed in float32, and cast on its way out.
-        given = out if self.dtype == self.result_dtype else ()
-        results = given or [backend.empty(chunk.shape, self.dtype) for _ in range(self.states)]
+        # float16 is computed in float32, and cast at the end.
+        targets = out if self.dtype == self.result_dtype else ()
+        results = targets or [backend.empty(chunk.shape, self.dtype) for _ in range(self.states)]
         results = tuple([array.reshape(chunk.shape) for array in results])
         kernels = backend.kernels(self.family)
         kernels.determine(self.transfer_map, chunk, carry_in, results)
         if self.checks_laws:
-            # The algebra of a GPU's kernels is traced and compiled whole.
+            # A program of a GPU compiles all functions of a map.
             compile_compose = None if any(map(is_on_gpu, results)) else kernels.precompute
             check_laws_once(self.transfer_map, chunk, carry_in, results, compile_compose)
         return tuple([as_result(result, shape, self.result_dtype) for result in results]), None
@@ -123,10 +122,13 @@ class TransferRecurrence(Chain):
         size, steps, s = prod(shape), shape[self.axis], self.operands[0]
         if not is_on_gpu:
             return steps >= LEAST and size >= LARGE
-        may_forget = steps == size if isinstance(s, int) else s.size == 1 and abs(s.item()) < 1
+        if isinstance(s, int):
+            may_be_contractive = steps == size
+        else:
+            may_be_contractive = s.size == 1 and abs(s.item()) < 1
         words = sum(isinstance(slot, int) for slot in self.operands)
         is_large = words * size * self.dtype.itemsize >= LARGE_ON_GPU
-        return is_large and may_forget and self.method != "p-scheme"
+        return is_large and may_be_contractive and self.method != "p-scheme"
 
     def solver_arguments(self, operands: Sequence[Any], initial: Sequence[Any]) -> list[Any]:
         return [*arrays_of(self._filled(operands)), *initial]
@@ -139,39 +141,38 @@ class TransferRecurrence(Chain):
             return None
         chunk, carry_in = self.lay_out(inputs, shape), self.whole_carry_in(backend, initial, shape)
         laid_out = [
-            x for operand in chunk.operands for x in getattr(operand, "operands", [operand])
+            array for operand in chunk.operands for array in getattr(operand, "operands", [operand])
         ]
-        given = self.solver_arguments(inputs.blocks, initial)
-        if not all(map(is_uncopied, [*laid_out, *carry_in], given)):
+        arguments = self.solver_arguments(inputs.blocks, initial)
+        if not all(map(is_uncopied, [*laid_out, *carry_in], arguments)):
             return None
-        written = tuple([array.reshape(chunk.shape) for array in results])
-        return prepare(self.transfer_map, chunk, carry_in, written)
+        results = tuple([array.reshape(chunk.shape) for array in results])
+        return prepare(self.transfer_map, chunk, carry_in, results)
 
     def lay_out(self, inputs: ChunkInputs, shape: Shape) -> Chunk:
-        """The chunk laid out for a backend."""
         return lay_out(self, self._filled(inputs.blocks), shape, inputs.starts[self.axis])
 
     def _filled(self, blocks: Sequence[Any]) -> tuple[Any, ...]:
-        """The operands, blocks in their slots."""
+        """Return the operands, with blocks in their slots."""
         return tuple([_fill(slot, blocks) for slot in self.operands])
 
     def _with_code(self, summary: Any) -> Any:
-        """Put back what :func:`without_code` left out, which every task has."""
+        """Restore the functions that :func:`without_code` removed."""
         return _with_map(summary, self.transfer_map, self.operands)
 
 
 def _fill(slot: Any, blocks: Sequence[Any]) -> Any:
-    # No function within a function: one that calls itself is a cycle, which holds the blocks.
+    # A nested function that calls itself would be a reference cycle, and keep the blocks alive.
     if isinstance(slot, int):
         return blocks[slot]
     if isinstance(slot, tuple):
         function, slots = slot
-        return Coefficient.of(function, *[_fill(each, blocks) for each in slots])
+        return Coefficient.of(function, *[_fill(inner, blocks) for inner in slots])
     return slot
 
 
 def without_code(summary: Any) -> Any:
-    """A summary as it travels: numbers, no functions."""
+    """Return a summary for other workers: numbers, no functions."""
     if isinstance(summary, ComposedMaps):
         return summary.maps
     if isinstance(summary, SegmentedSummary):
@@ -180,12 +181,13 @@ def without_code(summary: Any) -> Any:
 
 
 def _with_map(summary: Any, transfer_map: TransferMap, operands: Sequence[Any]) -> Any:
-    """A summary that travelled, with the code of its map and of its operands."""
+    """Return a summary with the functions of a map and of its operands."""
     if isinstance(summary, SegmentedSummary) and isinstance(transfer_map, SegmentedMap):
         if summary.inner is None and summary.is_reset.all():
             return summary
-        own = operands[1 + transfer_map.states :]
-        return replace(summary, inner=_with_map(summary.inner, transfer_map.inner, own))
+        inner_operands = operands[1 + transfer_map.states :]
+        inner = _with_map(summary.inner, transfer_map.inner, inner_operands)
+        return replace(summary, inner=inner)
     if not isinstance(summary, AffineSummary):
         return ComposedMaps(transfer_map, summary)
     functions = [slot[0] if isinstance(slot, tuple) else None for slot in operands]
@@ -193,16 +195,16 @@ def _with_map(summary: Any, transfer_map: TransferMap, operands: Sequence[Any]) 
 
 
 def _with_functions(summary: AffineSummary, functions: Sequence[Any] | None) -> AffineSummary:
-    """Exchange the functions of coefficients in rows to be done again: one an operand."""
+    """Replace the functions of coefficients in rows to redo; one function for each operand."""
 
-    def exchanged(chunk: Chunk) -> Chunk:
-        own = functions or [None] * len(chunk.operands)
+    def replaced(chunk: Chunk) -> Chunk:
+        new_functions = functions or [None] * len(chunk.operands)
         operands = (
             replace(operand, function=function)
             if isinstance(operand, CoefficientOperand)
             else operand
-            for operand, function in zip(chunk.operands, own, strict=True)
+            for operand, function in zip(chunk.operands, new_functions, strict=True)
         )
         return replace(chunk, operands=tuple(operands))
 
-    return replace(summary, redo={row: exchanged(c) for row, c in summary.redo.items()})
+    return replace(summary, redo={row: replaced(c) for row, c in summary.redo.items()})

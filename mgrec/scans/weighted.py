@@ -19,8 +19,7 @@ from ..core.arrays.validation import (
 from ..distributed.expressions import accepts_expressions
 from ..solve import takes_foreign
 from ..solve.functions import broadcast_to, concatenate, full_like
-from .custom import scan
-from .linear import linear_recurrence
+from .functions import linear_recurrence, scan
 from .maps import max_plus, min_plus
 
 Index = tuple[slice, ...]
@@ -37,7 +36,7 @@ def weighted_scan(
     inclusive: bool = False,
     out: Any = None,
 ) -> Any:
-    """Accumulate all carry-ins before each one, weighted by the steps between them.
+    """Accumulate all elements before each one, weighted by the steps between them.
 
     The weighted scan of [1]_ is B_j = ◇_{u<j} (x_u ∘ w_{u+1} ∘ w_{u+2} ∘ … ∘ w_j), where w_j is the
     weight of the step from j − 1 to j. It is the result of this loop::
@@ -109,7 +108,7 @@ def weighted_scan(
     >>> mgrec.weighted_scan(np.array([1.0, 2.0, 3.0, 4.0]), 0.5)
     array([0.   , 0.5  , 1.25 , 2.125])
 
-    The value at each carry-in of the best score so far, if each step costs 2:
+    The value at each position of the best score so far, if each step costs 2:
 
     >>> scores = np.array([0, 5, 1, 0, 7, 0])
     >>> mgrec.weighted_scan(scores, -2, operators=("max", "+"), inclusive=True)
@@ -125,7 +124,7 @@ def weighted_scan(
 
 
 def _checked(pair: Operators, x: Any, weights: Any) -> list[Any]:
-    """Return both operands as arrays of dtypes that promote to that of the result."""
+    """Return both operands as arrays whose dtypes promote to that of the result."""
     named = {"x": as_array("x", x), "weights": as_array("weights", weights)}
     check_same_device(list(named.items()), [])
     dtype = np.result_type(*(getattr(value, "dtype", value) for value in named.values()))
@@ -153,10 +152,10 @@ def _inclusive(pair: Operators, x: Any, w: Any, axis: int, shape: Any, out: Any)
 
 def _with_first(terms: Any, x: Any, axis: int, shape: Any) -> Any:
     """Return x_0, followed by the terms of all later steps."""
-    first = _from(0, 1, axis, shape)
+    first = _steps(0, 1, axis, shape)
     if is_lazy(terms):
         before = broadcast_to(x, shape)[first]
-        return _joined(before, terms[_from(1, None, axis, shape)], axis, terms.chunks)
+        return _joined(before, terms[_steps(1, None, axis, shape)], axis, terms.chunks)
     terms[first] = _part(x, first, shape)
     return terms
 
@@ -174,7 +173,7 @@ def _start(pair: Operators, x: Any, w: Any, axis: int, shape: Any) -> Any:
     if dtype.kind == "f":
         return pair.identity(dtype)
     # Modulo 2**bits; the lowest integer itself would wrap around.
-    first = _from(0, 1, axis, shape)
+    first = _steps(0, 1, axis, shape)
     x_0, w_0 = (_part(operand, first, shape).astype(dtype) for operand in (x, w))
     start = x_0 - w_0
     if start.shape[axis] == 0:
@@ -184,22 +183,22 @@ def _start(pair: Operators, x: Any, w: Any, axis: int, shape: Any) -> Any:
 
 def _exclusive(pair: Operators, x: Any, w: Any, axis: int, shape: Any, out: Any) -> Any:
     """Return B from C: C delayed by one step and weighted once more."""
-    before, after = _from(0, -1, axis, shape), _from(1, None, axis, shape)
+    before, after = _steps(0, -1, axis, shape), _steps(1, None, axis, shape)
     distribute = np.multiply if pair.distribute == "*" else np.add
     c = _inclusive(pair, x, w, axis, shape, None)
-    result = _room(c, (x, w), out)
+    result = _target(c, (x, w), out)
     factors = _part(w, after, shape)
     identity = pair.identity(c.dtype)
     if is_lazy(c):
         moved = distribute(c[before], factors)
-        first = full_like(c[_from(0, 1, axis, shape)], identity)
+        first = full_like(c[_steps(0, 1, axis, shape)], identity)
         return _joined(first, moved, axis, c.chunks)
     distribute(c[before], factors, out=result[after], casting="same_kind")
-    result[_from(0, 1, axis, shape)] = identity
+    result[_steps(0, 1, axis, shape)] = identity
     return result
 
 
-def _room(c: Any, operands: tuple[Any, ...], out: Any) -> Any:
+def _target(c: Any, operands: tuple[Any, ...], out: Any) -> Any:
     if out is None:
         return None if is_lazy(c) else np.empty_like(c)
     if is_lazy(c):
@@ -219,6 +218,6 @@ def _part(operand: Any, index: Index, shape: Any) -> Any:
     return broadcast_to(operand, shape)[index]
 
 
-def _from(start: int, stop: int | None, axis: int, shape: Any) -> Index:
+def _steps(start: int, stop: int | None, axis: int, shape: Any) -> Index:
     """Return an index of some steps of all rows."""
     return tuple(slice(start, stop) if k == axis else slice(None) for k in range(len(shape)))

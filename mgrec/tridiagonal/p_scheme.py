@@ -21,8 +21,7 @@ import numpy as np
 from ..core.arrays.array_types import is_lazy
 from ..core.arrays.validation import check_out
 from ..core.contract.problem import Problem
-from ..scans.linear import linear_recurrence
-from ..scans.rational import rational_recurrence
+from ..scans.functions import linear_recurrence, rational_recurrence
 from ..solve import aligned, solve
 from ..solve.functions import concatenate, full_like
 from .errors import NAMES, is_all_finite

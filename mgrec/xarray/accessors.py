@@ -11,9 +11,7 @@ import xarray as xr
 from .. import signal
 from ..core.algebra.coefficient import Coefficient
 from ..grids.table.api import summed_area_table
-from ..scans.custom import scan
-from ..scans.linear import linear_recurrence
-from ..scans.rational import rational_recurrence
+from ..scans.functions import linear_recurrence, rational_recurrence, scan
 from ..scans.weighted import weighted_scan
 from ..solve.labelled import checked_dim
 from ..tridiagonal.api import solve_tridiagonal

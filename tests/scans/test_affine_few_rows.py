@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import mgrec.scans.affine as module
-from mgrec.scans.affine import (
+import mgrec.scans.summaries as module
+from mgrec.scans.summaries import (
     FEW_ROWS,
     AffineSummary,
     are_short,

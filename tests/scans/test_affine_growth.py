@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from mgrec.core.algebra.transfer_map import affine
 from mgrec.core.arrays.chunk import Chunk
-from mgrec.scans.affine import FINE, NAN, REDO, AffineSummary, propagate_affine
 from mgrec.scans.cpu import one_thread as cpu
-from mgrec.scans.growth import guarded_affine
+from mgrec.scans.summaries import FINE, NAN, REDO, AffineSummary, propagate_affine
+from mgrec.scans.validity import guarded_affine
 
 ENTRIES = [0.0, 1.0, -3.5, 1e-30, 2e30]
 

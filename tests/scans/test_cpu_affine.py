@@ -7,10 +7,9 @@ from mgrec.core.algebra.transfer_map import affine
 from mgrec.core.arrays.chunk import Chunk
 from mgrec.engines.cpu.simd.lanes import MIN_STREAMED_BYTES
 from mgrec.scans.cpu import one_thread as cpu
-from mgrec.scans.cpu.affine.blocks import BLOCK, safe_limits
-from mgrec.scans.cpu.affine.reference import Judge
-from mgrec.scans.cpu.affine.rows import LONG
-from mgrec.scans.cpu.affine.tiles import TILE
+from mgrec.scans.cpu.affine_rows import BLOCK, LONG, safe_limits
+from mgrec.scans.cpu.affine_tiles import TILE
+from mgrec.scans.cpu.reference import Judge
 
 # The tests of the public functions run the same kernels.
 pytestmark = pytest.mark.extended

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mgrec.scans.cpu.affine.reference import Judge
+from mgrec.scans.cpu.reference import Judge
 
 RANDOM = np.random.default_rng(3)
 

@@ -12,8 +12,8 @@ from mgrec.engines.cpu import compilation as numba_compilation
 from mgrec.engines.cpu.compilation import IN_MEMORY
 from mgrec.engines.cuda import compilation
 from mgrec.engines.cuda.tracing import functions as tracing
-from mgrec.scans.cpu.affine import precompute as affine_precompute
-from mgrec.scans.cpu.affine import rows as affine_kernels
+from mgrec.scans.cpu import affine_rows as affine_kernels
+from mgrec.scans.cpu import affine_summary as affine_precompute
 from mgrec.scans.cpu.kernels import fused_lift, transfer_kernels
 from mgrec.scans.cuda import sources
 

@@ -17,7 +17,7 @@ from mgrec.engines.cpu import threads
 from mgrec.filters import recurrence as filters
 from mgrec.scans import recurrence as transfer
 from mgrec.scans.arguments import check
-from mgrec.scans.cpu.affine.reference import Judge
+from mgrec.scans.cpu.reference import Judge
 from mgrec.signal import lfilter
 
 STEPS = 1 << 14

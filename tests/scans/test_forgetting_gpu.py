@@ -11,7 +11,7 @@ from test_forgetting import holds, speculation
 import mgrec
 import mgrec.dask
 from mgrec.scans import recurrence as transfer
-from mgrec.scans.cuda import speculate
+from mgrec.scans.cuda import speculation as cuda_speculation
 
 pytestmark = pytest.mark.gpu
 
@@ -22,7 +22,7 @@ STEPS = 1 << 17
 def eager(monkeypatch):
     """Begin chunks where it would not pay."""
     monkeypatch.setattr(transfer, "LARGE_ON_GPU", 1)
-    monkeypatch.setattr(speculate, "_SHARE", 8)
+    monkeypatch.setattr(cuda_speculation, "_PREFIX_FRACTION", 8)
 
 
 def in_chunks(count, *arrays):

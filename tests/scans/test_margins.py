@@ -3,14 +3,7 @@
 import numpy as np
 import pytest
 
-from mgrec.scans.margins import (
-    SAFE_BLOCK,
-    SAFE_GROWTH,
-    SAFE_HIGH,
-    SAFE_LOW,
-    SAFE_TERM,
-    margins,
-)
+from mgrec.scans.validity import SAFE_BLOCK, SAFE_GROWTH, SAFE_HIGH, SAFE_LOW, SAFE_TERM, margins
 
 
 def half_a_unit(dtype):

@@ -12,7 +12,7 @@ from ...core.arrays.array_types import is_lazy
 from ...core.arrays.chunk import as_contiguous
 from ...core.arrays.validation import as_any_array, as_axis, check_out
 from ...core.contract.problem import Composed, Problem
-from ...scans.linear import linear_recurrence
+from ...scans.functions import linear_recurrence
 from ...solve import solve, solved_by_kind
 from .recurrence import SummedAreaTable
 

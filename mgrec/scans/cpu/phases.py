@@ -2,17 +2,89 @@
 
 from __future__ import annotations
 
-from ...core.contract.kernels import Kernels, at_once
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...core.algebra.transfer_map import TransferMap
+from ...core.arrays.chunk import Chunk, CoefficientOperand
+from ...core.contract.kernels import Kernels, PreparedSolver, at_once
 from .one_thread import determine, precompute, propagate
-from .prepared_solver import prepare_solver
-from .speculate import correct, speculate
+from .speculation import correct, speculate
 from .threads import determine_on_threads
 
 
 def kernels(method: str) -> Kernels:
-    """The phases of a chunk, on the caller's thread or, by the method "threads", on all."""
-    own = determine_on_threads if method == "threads" else determine
-    phases = own, at_once(precompute), propagate
+    """Return the phases of a chunk, on the calling thread or, for method "threads", on all."""
     return Kernels(
-        *phases, speculate=at_once(speculate), correct=correct, prepare_solver=prepare_solver
+        determine_on_threads if method == "threads" else determine,
+        at_once(precompute),
+        propagate,
+        speculate=at_once(speculate),
+        correct=correct,
+        prepare_solver=prepare_solver,
     )
+
+
+Arrays = tuple[Any, ...]
+
+
+def prepare_solver(
+    transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays
+) -> PreparedSolver:
+    """Return a solver for chunks of the same shapes and dtypes, on the calling thread.
+
+    The solver takes the chunk's operands, those of coefficients included, with the states before
+    the first step, as arrays and numbers; and the results.
+    """
+    functions = [
+        (operand.function, operand.first, len(operand.operands))
+        if isinstance(operand, CoefficientOperand)
+        else None
+        for operand in chunk.operands
+    ]
+    shape, dtype, reverse, states = chunk.shape, chunk.dtype, chunk.reverse, len(carry_in)
+    layouts = [_lay_out_like(array) for array in (*_arrays_of(chunk), *carry_in)]
+    is_plain = not any(functions)
+
+    def solve(arguments: Sequence[Any], targets: Sequence[Any]) -> None:
+        arrays = [lay_out(value) for lay_out, value in zip(layouts, arguments, strict=True)]
+        operands = arrays[:-states]
+        if not is_plain:
+            operands = list(_with_coefficients(functions, iter(operands)))
+        laid_out = Chunk(tuple(operands), shape, dtype, reverse)
+        results = tuple([target.reshape(shape) for target in targets])
+        determine(transfer_map, laid_out, tuple(arrays[-states:]), results)
+
+    return solve
+
+
+def _arrays_of(chunk: Chunk) -> Iterator[Any]:
+    for operand in chunk.operands:
+        yield from operand.operands if isinstance(operand, CoefficientOperand) else (operand,)
+
+
+def _with_coefficients(functions: Sequence[Any], arrays: Iterator[Any]) -> Iterator[Any]:
+    """Yield the operands of a chunk, which consist of these arrays."""
+    for coefficient in functions:
+        if coefficient is None:
+            yield next(arrays)
+        else:
+            function, first, count = coefficient
+            yield CoefficientOperand(function, first, tuple([next(arrays) for _ in range(count)]))
+
+
+def _lay_out_like(array: np.ndarray) -> Callable[[Any], np.ndarray]:
+    """Return a function that gives a number or an array the shape of `array`."""
+    shape, dtype = array.shape, array.dtype
+
+    def lay_out(value: Any) -> np.ndarray:
+        if type(value) is np.ndarray and value.ndim:
+            return value.reshape(shape)
+        return np.full(shape, value, dtype)
+
+    def lay_out_number(value: Any) -> np.ndarray:
+        return np.array(value, dtype).reshape(shape)
+
+    return lay_out if array.size > 1 else lay_out_number

@@ -1,10 +1,20 @@
-"""Transfer maps on the threads of a CPU: they share rows, columns, or the pieces of one row."""
+"""Transfer maps on the threads of a CPU, which share rows, columns, or the pieces of one row.
+
+A row that is not contractive is solved by the three phases over its pieces. The pieces of a
+contractive row are solved side by side, from provisional carry-ins, and their first steps are
+corrected. Let A_i be the product of the first i coefficients, w⁰ the solution from a provisional
+carry-in x, and e the true carry-in. The ratio of |A_i·(e - x)| to the bound's W_i never grows. Once
+it is below the rounding error u·|w⁰_i| at one i, w⁰ is the result from there on. Two states of
+other maps have converged once they have the same bits.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -12,19 +22,20 @@ import numpy as np
 from ...core.algebra.transfer_map import TransferMap
 from ...core.arrays.chunk import Chunk
 from ...engines.cpu.threads import run_in_threads, split_range, threads_for
-from . import one_thread as cpu
-from .apart import carry_out_of, determine_apart, first_column, forgets
-from .operands import flatten
+from ..speculation import EVIDENCE_FRACTION, MOST_EVIDENCE, PREFIX_FRACTION
+from . import one_thread
+from .kernels import PrefixKernels, prefix_kernels, rejoin_columns
+from .operands import Flat, flatten
 
-# A long row that does not forget is cut where composing costs as little as applying, or there are
-# this many threads: two threads took twice the time of one over a row of Möbius maps.
+# A long row that is not contractive is solved in pieces if composing costs as little as applying,
+# or with this many threads: two threads took twice the time of one over a row of Möbius maps.
 MANY_THREADS = 8
 # One thread solves arrays of coefficients at the speed of the memory, and the three phases read
 # them twice: two threads took 0.92 ns a step and one 0.56.
 FEW_THREADS = 2
-# Pieces of fewer steps are not worth the three phases: a thread takes such rows whole.
+# A thread solves a whole row if its pieces have fewer steps.
 SHORT = 512
-# Numbers, of any dtype, that fill whole lines of memory.
+# This many numbers, of any dtype, fill whole cache lines.
 ALIGNED = 64
 
 Arrays = tuple[np.ndarray, ...]
@@ -36,7 +47,7 @@ def determine_on_threads(
     """Write the states after every step of a chunk: see :func:`.one_thread.determine`."""
     threads = threads_for(results[0].size)
     if threads == 1:
-        cpu.determine(transfer_map, chunk, carry_in, results)
+        one_thread.determine(transfer_map, chunk, carry_in, results)
     elif chunk.shape[0] >= threads:
         _solve_rows(transfer_map, chunk, carry_in, results, threads)
     elif chunk.shape[2] > 1:
@@ -50,11 +61,11 @@ def determine_on_threads(
 def _solve_rows(
     transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays, threads: int
 ) -> None:
-    def part(begin: int, end: int) -> Callable[[], None]:
-        before = tuple(state[begin:end] for state in carry_in)
-        after = tuple(result[begin:end] for result in results)
-        rows = chunk.rows(begin, end)
-        return lambda: cpu.determine(transfer_map, rows, before, after)
+    def part(start: int, stop: int) -> Callable[[], None]:
+        before = tuple(state[start:stop] for state in carry_in)
+        after = tuple(result[start:stop] for result in results)
+        rows = chunk.rows(start, stop)
+        return lambda: one_thread.determine(transfer_map, rows, before, after)
 
     run_in_threads([part(*cut) for cut in split_range(chunk.shape[0], threads)])
 
@@ -63,15 +74,16 @@ def _solve_columns(
     transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays, threads: int
 ) -> None:
     if chunk.shape[0] == 1 and chunk.steps >= threads * SHORT:
-        # Each thread reads whole lines, which half a line each does not let it.
-        pieces, targets = _cut(chunk, results, _equal_pieces(chunk.steps, threads, chunk.reverse))
-        if forgets(transfer_map, *first_column(pieces[1], carry_in)) and determine_apart(
-            transfer_map, pieces, carry_in, targets
-        ):
+        # In pieces along the axis each thread reads whole cache lines.
+        pieces, targets = _split(chunk, results, _equal_pieces(chunk.steps, threads, chunk.reverse))
+        may_speculate = is_contractive(transfer_map, *first_column(pieces[1], carry_in))
+        if may_speculate and determine_side_by_side(transfer_map, pieces, carry_in, targets):
             return
 
-    def part(begin: int, end: int) -> Callable[[], None]:
-        return lambda: cpu.determine_columns(transfer_map, chunk, carry_in, results, begin, end)
+    def part(start: int, stop: int) -> Callable[[], None]:
+        return lambda: one_thread.determine_columns(
+            transfer_map, chunk, carry_in, results, start, stop
+        )
 
     columns, unit = chunk.shape[2], ALIGNED if chunk.shape[2] >= ALIGNED * threads else 1
     ends = [
@@ -83,36 +95,36 @@ def _solve_columns(
 def _solve_long_rows(
     transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays, threads: int
 ) -> None:
-    """One row after the other, each by all threads, or all side by side where none can be cut."""
-    whole = []
+    """Solve row after row by all threads; then, side by side, the rows that are not divided."""
+    undivided = []
     for row in range(chunk.shape[0]):
         before = tuple(state[row : row + 1] for state in carry_in)
         after = tuple(result[row : row + 1] for result in results)
-        own = chunk.rows(row, row + 1)
-        if not _solve_long_row(transfer_map, own, before, after, threads):
-            whole.append((own, before, after))
-    run_in_threads([partial(cpu.determine, transfer_map, *row) for row in whole])
+        row_chunk = chunk.rows(row, row + 1)
+        if not _solve_long_row(transfer_map, row_chunk, before, after, threads):
+            undivided.append((row_chunk, before, after))
+    run_in_threads([partial(one_thread.determine, transfer_map, *row) for row in undivided])
 
 
 def _solve_long_row(
     transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays, threads: int
 ) -> bool:
-    """Solve one row by its pieces, if that pays."""
-    pieces, targets = _cut(chunk, results, _equal_pieces(chunk.steps, threads, chunk.reverse))
-    if forgets(transfer_map, pieces[1], carry_in):
-        if not determine_apart(transfer_map, pieces, carry_in, targets):
-            cpu.determine(transfer_map, chunk, carry_in, results)
+    """Solve one row by its pieces if this is faster; return whether the row is solved."""
+    pieces, targets = _split(chunk, results, _equal_pieces(chunk.steps, threads, chunk.reverse))
+    if is_contractive(transfer_map, pieces[1], carry_in):
+        if not determine_side_by_side(transfer_map, pieces, carry_in, targets):
+            one_thread.determine(transfer_map, chunk, carry_in, results)
         return True
-    pays = transfer_map.capabilities.composes_cheaply and not (
-        threads <= FEW_THREADS and cpu.is_direct(flatten(chunk), chunk, is_constant=False)
+    is_faster = transfer_map.capabilities.composes_cheaply and not (
+        threads <= FEW_THREADS and one_thread.is_direct(flatten(chunk), chunk, is_constant=False)
     )
-    if pays or threads >= MANY_THREADS:
+    if is_faster or threads >= MANY_THREADS:
         _solve_by_phases(transfer_map, chunk, carry_in, results, threads)
         return True
     return False
 
 
-def _cut(
+def _split(
     chunk: Chunk, results: Arrays, pieces: list[tuple[int, int]]
 ) -> tuple[list[Chunk], list[Arrays]]:
     parts = [chunk.between(*piece) for piece in pieces]
@@ -122,54 +134,188 @@ def _cut(
 def _solve_by_phases(
     transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays, threads: int
 ) -> None:
-    """The three phases over the pieces of one row.
+    """Solve one row by the three phases.
 
     The first piece is determined while all others but the last are precomputed; then the others
-    are determined side by side. Where a piece must be done again from its true carry-in, one thread
-    takes the whole row: the pieces would wait for each other.
+    are determined side by side. If a piece must be redone, one thread solves the whole row: the
+    pieces would wait for each other.
     """
-    parts, targets = _cut(chunk, results, _pieces(chunk.steps, threads, chunk.reverse))
+    parts, targets = _split(chunk, results, _pieces(chunk.steps, threads, chunk.reverse))
 
     def determine(k: int, before: Arrays) -> Callable[[], None]:
-        return lambda: cpu.determine(transfer_map, parts[k], before, targets[k])
+        return lambda: one_thread.determine(transfer_map, parts[k], before, targets[k])
 
     def precompute(k: int) -> Callable[[], Any]:
-        return lambda: cpu.precompute(transfer_map, parts[k])
+        return lambda: one_thread.precompute(transfer_map, parts[k])
 
     _, *summaries = run_in_threads([determine(0, carry_in), *map(precompute, range(1, threads))])
     if any(getattr(summary, "redo", None) for summary in summaries):
-        return cpu.determine(transfer_map, chunk, carry_in, results)
-    entries = [carry_out_of(parts[0], targets[0])]
+        return one_thread.determine(transfer_map, chunk, carry_in, results)
+    carry_ins = [carry_out_of(parts[0], targets[0])]
     for summary in summaries:
-        entries.append(cpu.propagate(summary, entries[-1]))
-    run_in_threads([determine(k, before) for k, before in enumerate(entries, 1)])
-    entries.append(carry_out_of(chunk, results))
-    if not all(np.isfinite(state).all() for before in entries for state in before):
-        # Rounding may have decided whether the row overflows: the loop decides.
-        cpu.determine(transfer_map, chunk, carry_in, results)
+        carry_ins.append(one_thread.propagate(summary, carry_ins[-1]))
+    run_in_threads([determine(k, before) for k, before in enumerate(carry_ins, 1)])
+    carry_ins.append(carry_out_of(chunk, results))
+    if not all(np.isfinite(state).all() for states in carry_ins for state in states):
+        # Rounding may have decided whether the row overflows: the result is that of the loop.
+        one_thread.determine(transfer_map, chunk, carry_in, results)
     return None
 
 
 def _pieces(steps: int, threads: int, reverse: bool) -> list[tuple[int, int]]:
-    """threads + 1 pieces in the order of the recurrence.
+    """Return threads + 1 pieces in the order of the recurrence.
 
-    The first is determined while others are precomputed. It has 0.95 of their size, since
-    precompute takes about 0.95 of the time of determine.
+    The first one, which is determined while others are precomputed, has 0.95 of their size:
+    `precompute` takes about 0.95 of the time of `determine`.
     """
     unit = steps / (threads + 0.95)
-    return _between(steps, [unit * (k + 0.95) for k in range(threads)], reverse)
+    return _pieces_between(steps, [unit * (k + 0.95) for k in range(threads)], reverse)
 
 
 def _equal_pieces(steps: int, threads: int, reverse: bool) -> list[tuple[int, int]]:
-    """As many pieces as threads in the order of the recurrence."""
-    return _between(steps, [steps / threads * k for k in range(1, threads)], reverse)
+    """Return as many pieces as threads, in the order of the recurrence."""
+    return _pieces_between(steps, [steps / threads * k for k in range(1, threads)], reverse)
 
 
-def _between(steps: int, ends: list[float], reverse: bool) -> list[tuple[int, int]]:
-    # A piece that begins at a line of memory goes past the caches as a whole row does.
-    aligned = steps >= ALIGNED * 8 * len(ends)
-    cuts = [int(end) // ALIGNED * ALIGNED if aligned else int(end) for end in ends]
-    pieces = list(pairwise([0, *cuts, steps]))
+def _pieces_between(steps: int, ends: list[float], reverse: bool) -> list[tuple[int, int]]:
+    # A piece that starts at a cache line is written past the caches, as a whole row is.
+    is_aligned = steps >= ALIGNED * 8 * len(ends)
+    bounds = [int(stop) // ALIGNED * ALIGNED if is_aligned else int(stop) for stop in ends]
+    pieces = list(pairwise([0, *bounds, steps]))
     if reverse:
         pieces = [(steps - b, steps - a) for a, b in pieces]
     return pieces
+
+
+logger = logging.getLogger("mgrec")
+_NOT_CONTRACTIVE = "determine: %d %s depend on their carry-in; determined again"
+
+# At most 1/16 of the columns are determined again one by one.
+_COLUMNS_FRACTION = 16
+# log2 of how much larger than its results a carry-in may be.
+_MARGIN = 10.0
+
+
+def _is_linear(transfer_map: TransferMap, chunk: Chunk) -> bool:
+    """Return whether coefficients determine how fast two states approach each other."""
+    return transfer_map.redoes_rows_of(chunk.dtype)
+
+
+def is_contractive(transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays) -> bool:
+    """Return whether the first steps of one row (outer = inner = 1) make it contractive soon."""
+    count = min(MOST_EVIDENCE, chunk.steps // EVIDENCE_FRACTION)
+    if count == 0:
+        return False
+    flat, kernels = _prefix(transfer_map, chunk, carry_in)
+    if not _is_linear(transfer_map, chunk):
+        likes = tuple(np.empty((1, 0), chunk.dtype) for _ in carry_in)
+        arguments = (_before(chunk, carry_in), likes, chunk.steps, count, chunk.reverse)
+        return bool(kernels.evidence(flat.operands, *arguments))
+    bits = -kernels.evidence(flat.operands, chunk.steps, count, chunk.reverse)
+    wanted = _MARGIN - np.log2(np.finfo(chunk.dtype).eps)
+    return bits == inf or (bits > 0 and wanted / bits * count <= chunk.steps / PREFIX_FRACTION)
+
+
+def determine_side_by_side(
+    transfer_map: TransferMap, pieces: list[Chunk], carry_in: Arrays, targets: list[Arrays]
+) -> bool:
+    """Determine pieces (outer = 1) side by side, then their first steps from the true carry-ins.
+
+    Results of columns have the bits of one thread. Return False if the whole chunk must be
+    determined again: a state of a row is not finite, so that rounding may have decided whether it
+    overflows, or many columns are not contractive.
+    """
+    linear = _is_linear(transfer_map, pieces[0])
+    provisional = tuple(map(np.zeros_like, carry_in)) if linear else carry_in
+
+    def determine(k: int) -> Any:
+        before = provisional if k else carry_in
+        return lambda: one_thread.determine(transfer_map, pieces[k], before, targets[k])
+
+    run_in_threads([determine(k) for k in range(len(pieces))])
+    join = _join if pieces[0].shape[2] == 1 else _join_columns
+    is_checked = linear and join is _join
+    corrected, before = 0, carry_out_of(pieces[0], targets[0])
+    for piece, results in zip(pieces[1:], targets[1:], strict=True):
+        if is_checked and not np.isfinite(before).all():
+            return False
+        steps = join(transfer_map, piece, before, results)
+        if steps < 0:
+            return False
+        corrected, before = corrected + steps, carry_out_of(piece, results)
+    sizes = len(pieces), pieces[0].steps
+    logger.debug("determine: %d pieces of %d steps apart, %d steps again", *sizes, corrected)
+    return not is_checked or bool(np.isfinite(before).all())
+
+
+def first_column(chunk: Chunk, carry_in: Arrays) -> tuple[Chunk, Arrays]:
+    """Return the first column of a chunk (outer = 1) as a row."""
+    row = chunk.map_arrays(lambda array: array[:1, :, :1], (1, chunk.steps, 1))
+    return row, tuple(state[:1, :1] for state in carry_in)
+
+
+def carry_out_of(chunk: Chunk, results: Arrays) -> Arrays:
+    """Return a copy of the states after a chunk."""
+    last = 0 if chunk.reverse else -1
+    return tuple(result[:, last].copy() for result in results)
+
+
+def _prefix(
+    transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays
+) -> tuple[Flat, PrefixKernels]:
+    flat = flatten(chunk)
+    linear = _is_linear(transfer_map, chunk)
+    return flat, prefix_kernels(transfer_map, flat.sources, len(carry_in) > 1, linear)
+
+
+def _before(chunk: Chunk, carry_in: Arrays) -> Arrays:
+    return tuple(np.ascontiguousarray(state[:, 0], chunk.dtype) for state in carry_in)
+
+
+def _join(transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays) -> int:
+    """Determine a row from its carry-in until it meets its results; return the number of steps."""
+    flat, kernels = _prefix(transfer_map, chunk, carry_in)
+    before, after = _before(chunk, carry_in), tuple(result[:, :, 0] for result in results)
+    most, distances, unit = chunk.steps, np.full(len(before[0]), inf), 0.0
+    if _is_linear(transfer_map, chunk):
+        most = 2 * chunk.steps // PREFIX_FRACTION
+        distances = np.abs(before[0]).astype(np.float64)
+        unit = float(np.finfo(chunk.dtype).eps) / 2
+    steps = kernels.rejoin(flat.operands, before, after, most, chunk.reverse, distances, unit)
+    if steps >= 0:
+        return int(steps)
+    logger.debug(_NOT_CONTRACTIVE, chunk.steps, "steps")
+    _determine_remaining(transfer_map, chunk, results, most)
+    return chunk.steps
+
+
+def _join_columns(
+    transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays
+) -> int:
+    """Do the same for columns; return -1 if many columns are not contractive."""
+    flat, columns = flatten(chunk), chunk.shape[2]
+    kernel = rejoin_columns(transfer_map, flat.sources, len(carry_in) > 1)
+    most, same = 2 * chunk.steps // PREFIX_FRACTION, np.zeros(columns, bool)
+    before = tuple(np.ascontiguousarray(state, chunk.dtype) for state in carry_in)
+    steps = int(kernel(flat.operands, before, results, most, chunk.reverse, same))
+    if steps >= 0:
+        return steps
+    logger.debug(_NOT_CONTRACTIVE, (~same).sum(), "columns")
+    if same.sum() < columns - columns // _COLUMNS_FRACTION:
+        return -1
+    for column in np.flatnonzero(~same).tolist():
+        one_thread.determine_columns(transfer_map, chunk, carry_in, results, column, column + 1)
+    return most
+
+
+def _determine_remaining(
+    transfer_map: TransferMap, chunk: Chunk, results: Arrays, done: int
+) -> None:
+    """Determine the steps after the first `done` ones."""
+    if done == chunk.steps:
+        return
+    last = chunk.steps - done if chunk.reverse else done - 1
+    start, stop = (0, last) if chunk.reverse else (done, chunk.steps)
+    state = tuple(result[:, last].copy() for result in results)
+    remaining = tuple(result[:, start:stop] for result in results)
+    one_thread.determine(transfer_map, chunk.between(start, stop), state, remaining)

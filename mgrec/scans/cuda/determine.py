@@ -1,4 +1,8 @@
-"""Launch of the single pass: look-ahead along contiguous rows or along columns."""
+"""Launches that determine a chunk: the single pass, the repair after it, and the plain loop.
+
+The single pass looks ahead along contiguous rows or along columns. The repair solves again the rows
+of w = s·w + t whose composed maps overflow or underflow. The plain loop solves many rows.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ...core.algebra.transfer_map import TransferMap
+from ...core.algebra.transfer_map import TransferMap, affine
+from ...core.arrays.array_types import is_on_gpu, raise_if_capturing
 from ...core.arrays.chunk import Chunk
 from ...engines.cuda.device import Device
 from ...engines.cuda.launches import (
@@ -19,18 +24,16 @@ from ...engines.cuda.launches import (
     is_value,
     run_cached,
 )
-from .channel_layouts import ring_of, steps_of_tile
-from .column_layouts import columns_of_lane
-from .layouts import choose_layout
+from .layouts import choose_layout, columns_of_lane, ring_of, steps_of_tile
 from .program import Layout, print_program
-from .repair import launch_repair, marked_units
 from .sources import Source, describe
-from .walk import launch_walk
 
-_CARRY_IN = """
+Arrays = tuple[Any, ...]
+
+_KERNEL = """
 extern "C" __global__ void __launch_bounds__(THREADS + LOOKAHEAD, BLOCKS) determine_kernel(
     {parameters}, Unit* space, long long outers, long long steps, long long inners,
-    unsigned epoch{told}) {{
+    unsigned epoch{outcome}) {{
   const Source source = {{{fills}}};
   const Entry entry = {{{entry}}};
   T* const results[] = {{{result}}};
@@ -41,7 +44,7 @@ extern "C" __global__ void __launch_bounds__(THREADS + LOOKAHEAD, BLOCKS) determ
 _ROWS = """const long long total = outers * steps;
   determine_rows(source, entry, results, space + marked_units(outers), ledger,
                  Shape{outers, steps, total, (total + TILE - 1) / TILE, 0}, epoch, Unwatched());"""
-_SPECULATION = f"""if (told->steps == 0) return;  // it does not forget
+_SPECULATION = f"""if (told->steps == 0) return;  // not contractive
   Signs signs;
   {_ROWS.replace("Unwatched()", "signs")}
   signs.tell(told);"""
@@ -55,16 +58,16 @@ _CHANNELS = """const long long lines = (outers * inners + 31) / 32;
 
 
 _RING_TURNS = 8
-"""Turns of a team whose published spans are kept: ``TURNS`` of the kernel."""
+"""Turns of a team whose published spans are stored: ``TURNS`` of the kernel."""
 
 
 def launch_single_pass(
     transfer_map: TransferMap, chunk: Chunk, source: Source, layout: Layout,
-    carry_in: tuple[Any, ...], results: tuple[Any, ...], multiprocessors: int, told: Any = None,
+    carry_in: Arrays, results: Arrays, multiprocessors: int, outcome: Any = None,
 ) -> tuple[Launch, int]:  # fmt: skip
-    """The launch, and the 64-bit words of what its blocks publish.
+    """Return the launch, and the number of 64-bit words that its blocks publish.
 
-    One that has a `told` begins a row: see :mod:`.begin`.
+    With an `outcome` the launch also reads the signs of coefficients: see :mod:`.speculation`.
     """
     along_rows, states = chunk.shape[2] == 1, len(carry_in)
     outers, steps, inners = chunk.shape
@@ -91,17 +94,17 @@ def launch_single_pass(
         published = blocks * _RING_TURNS * width * units
         if layout.team == 1:
             threads, published = layout.threads, 0
-    files, further = [f"scans/cuda/{kernel}/determine"], () if told is None else (told,)
-    if further:
-        files, call = [*files, "scans/cuda/forgetting/signs"], _SPECULATION
+    files, outcomes = [f"scans/cuda/{kernel}/determine"], () if outcome is None else (outcome,)
+    if outcomes:
+        files, call = [*files, "scans/cuda/speculation/signs"], _SPECULATION
     launch = Launch(
         print_program(
-            transfer_map, states, source, layout, files, _CARRY_IN, tuple(map(is_value, carry_in)),
-            call=call, told=", Told* told" if further else "",
+            transfer_map, states, source, layout, files, _KERNEL, tuple(map(is_value, carry_in)),
+            call=call, outcome=", Told* told" if outcomes else "",
         ),
         "determine_kernel", blocks, threads,
         (*source.streams, *source.arguments, *map(as_argument, carry_in), *results,
-         SPACE, *map(np.int64, chunk.shape), EPOCH, *further),
+         SPACE, *map(np.int64, chunk.shape), EPOCH, *outcomes),
         shared_bytes(chunk, source, layout, stores=states),
         is_cooperative=True,
     )  # fmt: skip
@@ -125,13 +128,13 @@ def shared_bytes(chunk: Chunk, source: Source, layout: Layout, stores: int) -> i
 def prepare(
     transfer_map: TransferMap,
     chunk: Chunk,
-    carry_in: tuple[Any, ...],
-    results: tuple[Any, ...],
+    carry_in: Arrays,
+    results: Arrays,
     layout: Layout | None = None,
     multiprocessors: int | None = None,
-    told: Any = None,
+    outcome: Any = None,
 ) -> PreparedLaunches:
-    """Compile the launches of a chunk, or those of chunks of its kind: what returns runs them.
+    """Compile the launches that determine a chunk, or chunks of the same signature.
 
     Parameters
     ----------
@@ -142,11 +145,11 @@ def prepare(
         Or of numbers in host memory, each for all rows.
     results : tuple of arrays (outer, steps, inner)
     layout : Layout, optional
-        Chosen by :func:`mgrec.scans.cuda.layouts.choose_layout` when not given.
+        The default is that of :func:`mgrec.scans.cuda.layouts.choose_layout`.
     multiprocessors : int, optional
-        Fewer than the device has: the grid of a smaller one.
-    told : array, optional
-        What a row tells that is begun.
+        Fewer than the device has, for the grid of a smaller one.
+    outcome : array, optional
+        ``struct Told`` of a speculation.
     """
     device = Device.current()
     if multiprocessors:
@@ -162,44 +165,28 @@ def prepare(
         return PreparedLaunches(launch_walk(transfer_map, chunk, source, layout, *arrays))
     layout = replace(layout, guarded=transfer_map.redoes_rows_of(chunk.dtype))
     launch, units = launch_single_pass(
-        transfer_map, chunk, source, layout, carry_in, results, device.multiprocessors, told
+        transfer_map, chunk, source, layout, carry_in, results, device.multiprocessors, outcome
     )
     repair: tuple[Launch, ...] = ()
     if layout.guarded:
-        given = launch.arguments if told is None else launch.arguments[:-1]
-        repair = (launch_repair(chunk, source, given, is_value(carry_in[0])),)
+        arguments = launch.arguments if outcome is None else launch.arguments[:-1]
+        repair = (launch_repair(chunk, source, arguments, is_value(carry_in[0])),)
     return PreparedLaunches(launch, *repair, units=max(units, 1))
 
 
-def determine(
-    transfer_map: TransferMap, chunk: Chunk, carry_in: tuple[Any, ...]
-) -> tuple[Any, ...]:
-    """Compute the states of all steps from the states before the first.
+def determine(transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays) -> Arrays:
+    """Return the states of all steps (outer, steps, inner), one array for each scalar.
 
-    Parameters
-    ----------
-    transfer_map : TransferMap
-    chunk : Chunk
-        Of CuPy arrays on the current device.
-    carry_in : tuple of CuPy arrays (outer, inner)
+    The order of the arithmetic depends on shape, dtype and form of the operands, not on timing or
+    on the size of the GPU: two runs give the same bits.
 
-    Returns
-    -------
-    tuple of CuPy arrays (outer, steps, inner)
-        One a component of the state.
-
-    Notes
-    -----
-    The order of the arithmetic depends on shape, dtype and kind of operands, never on
-    timing or on the size of the GPU: two runs give the same bits.
-
-    For w = s·w + t in floating point, nan and inf stand where the plain loop has them:
-    rows in which a state comes near overflow, or is next to nothing beside one above 1e6 that
-    met a product which underflowed, are done again from there on, a block a row. Where the operands
-    are finite and a state comes near overflow all the same, the row is done again from its start,
-    one step after the other and rounded as on the host: rounding may decide what the loop does.
-    Where nothing is wrong all this costs one launch that ends at once. Many rows are walked by the
-    plain loop itself (:mod:`mgrec.scans.cuda.walk`) and need none of that.
+    For w = s·w + t in floating point, nan and inf occur where the plain loop has them. A row is
+    repaired, by one block, from the first state near overflow, or from the first state that is
+    negligible beside one above 1e6 and follows a product that underflowed. If a state comes near
+    overflow although the operands are finite, the row is solved again from its start, step by step
+    and rounded as on the host: rounding may decide what the loop does. If nothing is wrong the
+    repair is one launch that ends at once. :func:`launch_walk` solves many rows by the plain loop,
+    which needs no repair.
     """
     import cupy
 
@@ -207,3 +194,111 @@ def determine(
     if results[0].size:
         run_cached(prepare, transfer_map, chunk, carry_in, results)
     return results
+
+
+_WALK_KERNEL = """
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) walk_kernel(
+    {parameters}, long long outers, long long steps, long long inners) {{
+  const Source source = {{{fills}}};
+  const Entry entry = {{{entry}}};
+  T* const results[] = {{{result}}};
+  const long long count = outers * inners, groups = (count + 31) / 32;
+  const long long pieces = (steps + ITEMS - 1) / ITEMS;
+  {call}
+}}
+"""
+_WALK_ROWS = "walk_rows(source, entry, results, Rows{outers, steps, groups, pieces});"
+_WALK_COLUMNS = """walk_columns(source, entry, results,
+               Columns{outers, steps, inners, count, groups, pieces});"""
+
+
+def launch_walk(
+    transfer_map: TransferMap, chunk: Chunk, source: Source, layout: Layout,
+    carry_in: Arrays, results: Arrays, multiprocessors: int,
+) -> Launch:  # fmt: skip
+    """Return the launch of the plain loop over every row of a chunk, a lane for each row.
+
+    No maps are composed: results have the bits of the loop. Blocks do not wait for each other, and
+    need no memory beside operands and results.
+    """
+    along_rows, states = chunk.shape[2] == 1, len(carry_in)
+    piece = layout.items * chunk.dtype.itemsize
+    pieces = layout.stages * len(source.streams)
+    if along_rows:
+        vectors = piece // 16
+        piece, pieces = 16 * (vectors + 1 - vectors % 2), pieces + states
+    files = ("scans/cuda/rows/walk_steps" if along_rows else "scans/cuda/columns/walk",)
+    return Launch(
+        print_program(
+            transfer_map, states, source, layout, files, _WALK_KERNEL,
+            tuple(map(is_value, carry_in)), call=_WALK_ROWS if along_rows else _WALK_COLUMNS,
+        ),
+        "walk_kernel",
+        min(-(-chunk.shape[0] * chunk.shape[2] // 32), layout.blocks * multiprocessors),
+        32,
+        (*source.streams, *source.arguments, *map(as_argument, carry_in), *results,
+         *map(np.int64, chunk.shape)),
+        pieces * 32 * piece,
+        is_fused=False,
+    )  # fmt: skip
+
+
+_REPAIR_KERNEL = """
+extern "C" __global__ void __launch_bounds__(THREADS) repair_kernel(
+    {parameters}, const Unit* space, long long outers,
+    long long steps, long long inners, unsigned epoch) {{
+  const Source source = {{{fills}}};
+  const Entry entry = {{{entry}}};
+  T* const results[] = {{{result}}};
+  repair_rows(source, entry, results, reinterpret_cast<const Marks*>(space), outers, steps, inners,
+              epoch);
+}}
+"""
+_REPAIR_ITEMS = 8
+_REPAIR_SHORT_STEPS = 4096
+_REPAIR_BLOCKS = 1024
+
+
+def marked_units(chunk: Chunk) -> int:
+    """Count the 64-bit words of marks: a pair for the chunk, and for each row or 32 columns."""
+    outers, _, inners = chunk.shape
+    return 2 + 2 * (outers if inners == 1 else -(-outers * inners // 32))
+
+
+def launch_repair(
+    chunk: Chunk, source: Source, arguments: tuple[Any, ...], has_value: bool = False
+) -> Launch:
+    """Return the launch that repairs marked rows, with the arguments of the single pass before it.
+
+    `has_value` says whether the state before the first step is one number for all rows. Blocks have
+    few threads for short rows, many for long ones.
+    """
+    threads = 64 if chunk.steps <= _REPAIR_SHORT_STEPS else 512
+    layout = Layout(threads, _REPAIR_ITEMS, reverse=chunk.reverse, guarded=True)
+    text = print_program(
+        affine, 1, source, layout, ("scans/cuda/trust/repair",), _REPAIR_KERNEL, (has_value,)
+    )
+    blocks = min(chunk.shape[0] * chunk.shape[2], _REPAIR_BLOCKS)
+    return Launch(text, "repair_kernel", blocks, threads, arguments, is_fused=False)
+
+
+def states_of(carry_in: Arrays, chunk: Chunk) -> Arrays:
+    """Return states for kernels: numbers in host memory for all rows, or arrays (outer, inner)."""
+    return tuple([_state(part.astype(chunk.dtype, copy=False)) for part in carry_in])
+
+
+def _state(array: Any) -> Any:
+    import cupy
+
+    if not is_on_gpu(array) and array.size == 1:
+        return np.asarray(array).reshape(())
+    if not is_on_gpu(array):
+        raise_if_capturing("a call with initial states in host memory", "they are copied once")
+    return cupy.ascontiguousarray(cupy.asarray(array))
+
+
+def broadcast_state(state: Any, chunk: Chunk) -> Any:
+    """Return a state as an array (outer, inner)."""
+    import cupy
+
+    return cupy.full(chunk.row_shape, state[()], state.dtype) if is_value(state) else state

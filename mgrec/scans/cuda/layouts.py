@@ -1,8 +1,12 @@
-"""Sizes of tiles, stages and teams by what a step weighs and how the rows lie.
+"""Sizes of tiles, stages and teams for each shape, dtype and form of the operands.
 
-Threads and steps of a tile decide the order of the arithmetic, so they depend on shape, dtype
-and kind of operands alone, as on a GPU of 132 multiprocessors. Stages, blocks and teams only
-divide the work and follow the device.
+Threads and steps of a tile decide the order of the arithmetic. They depend on shape, dtype and form
+of the operands alone, as on a GPU of 132 multiprocessors. Stages, blocks and teams only divide the
+work, and follow the device.
+
+Contiguous rows, columns (rows side by side) and channels (few columns, such as the channels of a
+signal) have layouts of their own. A tile of channels has all columns, or a line of 32 bytes of each
+step: a team of blocks then shares a line.
 """
 
 from __future__ import annotations
@@ -11,14 +15,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...engines.cuda.device import MULTIPROCESSORS
-from .channel_layouts import choose_channels
-from .column_layouts import (
-    ASYNC_CAPABILITY,
-    choose_columns,
-    choose_reduced_columns,
-    in_words,
-    inputs_of,
-)
 from .program import Layout
 
 if TYPE_CHECKING:
@@ -26,72 +22,73 @@ if TYPE_CHECKING:
     from ...engines.cuda.device import Device
     from .sources import Source
 
+
 _BULK_CAPABILITY = 90
 _ROW_SHARED = 227 * 1024
-"""Bytes of its shared memory that a block may have."""
+"""Most bytes of shared memory of a block."""
 _ROW_THREADS = 224
-"""With the look-ahead warp 256: one warp more would cost each thread 87 of 255 registers."""
+"""256 with the look-ahead warp: one warp more would cost each thread 87 of 255 registers."""
 _HEAVY_WIDE_THREADS = 352
-"""The same for maps of many more numbers than their state, of 8 bytes: the latency of composing
-them is their limit. Möbius in float64 ran at 0.47 of the floor, with 224 threads at 0.43."""
+"""For maps of many more numbers than their state, of 8 bytes, limited by the latency of composing
+them. Möbius in float64 ran at 0.47 of the floor, with 224 threads at 0.43."""
 _HEAVY_REGISTERS, _HEAVY_CHAINS = 160, 2
-"""Of 4 bytes: Möbius in float32 ran at 0.80 with 224 threads, 20 items and 2 chains, at 0.78 with 4
-chains, at 0.76 with 5; of 4 at 0.72 with 192 threads and at 0.44 with two blocks of 96; with 352
-threads, 12 items and 3 chains at 0.68. All these asked for each stream again as soon as it was
-read, which by itself brought nothing: 4 chains ran at 0.78 without it."""
+"""For such maps of 4 bytes. Möbius in float32 ran at 0.80 with 224 threads, 20 items and 2 chains,
+at 0.78 with 4 chains, and at 0.76 with 5. With 4 chains it ran at 0.72 with 192 threads, and at
+0.44 with two blocks of 96; with 352 threads, 12 items and 3 chains at 0.68. All these requested
+each stream again as soon as it was read, which alone gained nothing: 4 chains without, 0.78."""
 _ROW_REGISTERS = 144
-"""A thread's, for the items of two tiles."""
+"""Registers of a thread for the items of two tiles."""
 _WIDE_REGISTERS = 176
-"""The same for one row of 8-byte words: 22 float64 items ran at 0.93 of the floor, 18 at 0.90."""
+"""For one row of 8-byte words: 22 float64 items ran at 0.93 of the floor, 18 at 0.90."""
 _ONE_WORD_REGISTERS = 152
-"""Where one operand varies: 76 float32 items ran at 0.94, 60 at 0.91."""
+"""For one varying operand: 76 float32 items ran at 0.94, 60 at 0.91."""
 _COMPUTED_REGISTERS = 120
-"""The same where a coefficient is computed twice a step: 60 items ran at 0.90, 68 at 0.83."""
-_SLOW_THREADS, _SLOW_VECTORS = 480, 3
-_QUICK_THREADS, _QUICK_VECTORS = 352, 5
-"""Where formulas of a coefficient are their limit: more warps hide their latency; fewer where they
-have no branch, and the items of a thread hide each other's. 0.5 + 0.4·sin(0.001·i) ran at 0.64,
-with 28 items at 0.61, with 224 threads of 28 at 0.60. To compute it a tile early, while the
-look-ahead warp finds the state, cost more than it hid: 0.56."""
-_WALKING_WORD = 8
-"""Bytes of neighbouring columns that a lane walks."""
-_WALKING_GROUPS = 2 * MULTIPROCESSORS
-"""Groups of 32 rows from which on a warp walks each."""
-_WALKING_ITEMS = 16
-_WALKING_STEPS = 128
-"""Longest contiguous rows that warps walk: 64 float32 steps ran at 0.94 of the floor, tiles at
+"""For a coefficient that is computed twice a step: 60 items ran at 0.90, 68 at 0.83."""
+_BRANCHING_THREADS, _BRANCHING_VECTORS = 480, 3
+_BRANCHLESS_THREADS, _BRANCHLESS_VECTORS = 352, 5
+"""For programs limited by the formula of a coefficient: more warps hide its latency. Formulas
+without branches need fewer warps, since the items of a thread hide each other's latency.
+0.5 + 0.4·sin(0.001·i) ran at 0.64, with 28 items at 0.61, with 224 threads of 28 at 0.60. To
+compute it a tile early, while the look-ahead warp finds the state, cost more than it hid: 0.56."""
+_LOOP_WORD = 8
+"""Bytes of neighbouring columns for each lane of the plain loop."""
+_LOOP_GROUPS = 2 * MULTIPROCESSORS
+"""Groups of 32 rows from which each warp solves one by the plain loop."""
+_LOOP_ITEMS = 16
+_LOOP_STEPS = 128
+"""Longest contiguous rows of the plain loop: 64 float32 steps ran at 0.94 of the floor, tiles at
 0.90; 1,000 steps at 0.74 and 0.93. Rows that 16-byte words do not divide: 0.53 and 0.81."""
-_WALKING_COLUMN_STEPS, _WALKING_COLUMN_GROUPS = 512, 16 * MULTIPROCESSORS
-"""Longest and fewest columns that warps walk: 1,000,000 of 64 steps ran at 0.85 of the floor,
+_LOOP_COLUMN_STEPS, _LOOP_COLUMN_GROUPS = 512, 16 * MULTIPROCESSORS
+"""Longest and fewest columns of the plain loop: 1,000,000 of 64 steps ran at 0.85 of the floor,
 tiles at 0.80; 10,000 of 10,000 steps, 3 warps a multiprocessor, at 0.21 and 0.66."""
 _WIDE_STEPS, _WIDE_GROUPS = 4096, 1024
-"""The same in words of 16 bytes: 32,768 columns of 2,048 steps ran at 0.95 of the floor, with a
-constant coefficient at 0.91; tiles at 0.87."""
-_WALKING_SHARED = 200 * 1024
-"""Bytes of a multiprocessor that its walking warps ask for at once."""
+"""Longest columns, and fewest groups, in words of 16 bytes: 32,768 columns of 2,048 steps ran at
+0.95 of the floor, with a constant coefficient at 0.91; tiles at 0.87."""
+_LOOP_SHARED = 200 * 1024
+"""Bytes of a multiprocessor that warps of the plain loop request at once."""
 
 
 def choose_layout(chunk: Chunk, source: Source, width: int, states: int, device: Device) -> Layout:
     """Choose the layout of the single pass."""
-    if _is_walked(chunk):
-        return walking_layout(chunk, source, states, device)
-    if _is_walked_in_wide_words(chunk, source):
-        return walking_layout(chunk, source, states, device, _WALKING_ITEMS, 16)
+    if _uses_loop(chunk):
+        return loop_layout(chunk, source, states, device)
+    if _uses_loop_in_wide_words(chunk, source):
+        return loop_layout(chunk, source, states, device, _LOOP_ITEMS, 16)
     if chunk.shape[2] > 1:
         layout = choose_channels(chunk, source, states, device)
         return layout or choose_columns(chunk, source, width, device)
     return _choose_rows(chunk, source, states, device, is_heavy=width >= 4 * states)
 
 
-def _is_walked(chunk: Chunk) -> bool:
+def _uses_loop(chunk: Chunk) -> bool:
     steps, groups = chunk.shape[1], _groups(chunk)
     if chunk.shape[2] > 1:
-        return steps <= _WALKING_COLUMN_STEPS and groups >= _WALKING_COLUMN_GROUPS
+        return steps <= _LOOP_COLUMN_STEPS and groups >= _LOOP_COLUMN_GROUPS
     is_aligned = steps * chunk.dtype.itemsize % 16 == 0
-    return is_aligned and steps <= _WALKING_STEPS and groups >= _WALKING_GROUPS
+    return is_aligned and steps <= _LOOP_STEPS and groups >= _LOOP_GROUPS
 
 
-def _is_walked_in_wide_words(chunk: Chunk, source: Source) -> bool:
+def _uses_loop_in_wide_words(chunk: Chunk, source: Source) -> bool:
     is_wide = chunk.shape[2] > 1 and inputs_of(chunk, source, 16) > 1
     return is_wide and chunk.shape[1] <= _WIDE_STEPS and _groups(chunk) >= _WIDE_GROUPS
 
@@ -99,7 +96,7 @@ def _is_walked_in_wide_words(chunk: Chunk, source: Source) -> bool:
 def choose_precompute(
     chunk: Chunk, source: Source, width: int, states: int, device: Device
 ) -> Layout:
-    """Choose the layout of the reduction: like the single pass, with more loads under way."""
+    """Choose the layout of the reduction: that of the single pass, with more pending loads."""
     if chunk.shape[2] > 1:
         return replace(choose_reduced_columns(chunk, source, width, device), team=1)
     layout = _choose_rows(chunk, source, states, device)
@@ -113,7 +110,7 @@ def choose_precompute(
 def _reduced_stages(
     chunk: Chunk, source: Source, layout: Layout, device: Device
 ) -> tuple[int, int]:
-    """Stages of a reduction, and a thread's items: three where two vectors less make room.
+    """Return the stages and items of a reduction: three stages if two vectors less make room.
 
     Summaries of float64 arrays ran at 0.99 of the floor with three stages of 18 items, at 0.83
     with two of 22.
@@ -141,16 +138,16 @@ def _choose_rows(
     vectors = max(registers // (2 * source.words * vector), 1)
     threads = _HEAVY_WIDE_THREADS if is_heavy and is_wide else _ROW_THREADS
     if source.has_transcendental:
-        is_quick = any(source.quick)
-        threads = _QUICK_THREADS if is_quick else _SLOW_THREADS
-        vectors = min(vectors, _QUICK_VECTORS if is_quick else _SLOW_VECTORS)
+        is_branchless = any(source.branchless)
+        threads = _BRANCHLESS_THREADS if is_branchless else _BRANCHING_THREADS
+        vectors = min(vectors, _BRANCHLESS_VECTORS if is_branchless else _BRANCHING_VECTORS)
     streams = len(source.streams)
-    # Where the tiles are fewer than the multiprocessors smaller ones are sooner done.
+    # With fewer tiles than multiprocessors, smaller tiles are faster.
     enough = chunk.shape[0] * chunk.shape[1] // (threads * vector * MULTIPROCESSORS)
     vectors = max(min(vectors, enough), 1)
     vectors -= 1 - vectors % 2
-    # Polls wait behind the loads that are under way: Möbius in float32 ran at 0.78 by one tile of
-    # these, at 0.74 by two.
+    # Polls wait behind pending loads: Möbius in float32 ran at 0.78 with one tile of loads, at 0.74
+    # with two.
     stages = 1 if source.varying <= 1 or (is_heavy and not is_wide) else 2
     while vectors > 1 and _shared(threads, vectors, stages, streams, states) > _ROW_SHARED:
         vectors -= 2
@@ -192,21 +189,21 @@ def _groups(chunk: Chunk) -> int:
     return -(-chunk.shape[0] * chunk.shape[2] // 32)
 
 
-def walking_layout(
+def loop_layout(
     chunk: Chunk, source: Source, states: int, device: Device, items: int | None = None,
     word: int | None = None,
 ) -> Layout:  # fmt: skip
-    """Give every 32 rows a warp, with as many loads under way as there is room."""
+    """Choose the layout of the plain loop: a warp for 32 rows, and as many loads as fit."""
     vector = 16 // chunk.dtype.itemsize
     is_strided = chunk.shape[2] > 1
-    items = items or (_WALKING_ITEMS if is_strided else _row_items(chunk))
+    items = items or (_LOOP_ITEMS if is_strided else _row_items(chunk))
     while items > vector and items * source.words > 128:
         items //= 2
     if is_strided:
-        return _walk_columns(chunk, source, device, items, _WALKING_WORD if word is None else word)
+        return _loop_columns(chunk, source, device, items, _LOOP_WORD if word is None else word)
     piece = 32 * (items * chunk.dtype.itemsize + 16)
     blocks = min(-(-_groups(chunk) // device.multiprocessors), 8)
-    stages = _walking_stages(chunk, source, device, blocks, items, states, piece)
+    stages = _loop_stages(chunk, source, device, blocks, items, states, piece)
     row_bytes = chunk.shape[1] * chunk.dtype.itemsize
     return Layout(
         32, items, stages, reverse=chunk.reverse, walking=True, blocks=blocks,
@@ -214,27 +211,228 @@ def walking_layout(
     )  # fmt: skip
 
 
-def _walk_columns(chunk: Chunk, source: Source, device: Device, items: int, word: int) -> Layout:
+def _loop_columns(chunk: Chunk, source: Source, device: Device, items: int, word: int) -> Layout:
     word = word if source.is_aligned else 0
     pack = inputs_of(chunk, source, word)
     blocks = min(-(-_groups(chunk) // (pack * device.multiprocessors)), 16)
     piece = 32 * items * chunk.dtype.itemsize
-    stages = _walking_stages(chunk, source, device, blocks, items // pack, 0, piece)
+    stages = _loop_stages(chunk, source, device, blocks, items // pack, 0, piece)
     layout = Layout(32, items, stages, reverse=chunk.reverse, walking=True, blocks=blocks)
     if device.capability < ASYNC_CAPABILITY:
         layout = replace(layout, stages=0)
     return in_words(layout, word if pack > 1 else 0)
 
 
-def _walking_stages(
+def _loop_stages(
     chunk: Chunk, source: Source, device: Device, blocks: int, steps: int, stores: int, piece: int
 ) -> int:
-    room = min(_WALKING_SHARED, device.shared_bytes) // blocks - stores * piece
+    room = min(_LOOP_SHARED, device.shared_bytes) // blocks - stores * piece
     loads = max(len(source.streams) * piece, 1)
     return max(1, min(room // loads, 8, -(-chunk.shape[1] // steps)))
 
 
 def _row_items(chunk: Chunk) -> int:
-    # Rows of 64 float32 steps ran at 0.94 of the floor in one piece, at 0.92 in two.
+    # Rows of 64 float32 steps ran at 0.94 of the floor in one piece, at 0.92 in two pieces.
     vector = 16 // chunk.dtype.itemsize
     return (8 if chunk.shape[1] % (16 * vector) else 16) * vector
+
+
+ASYNC_CAPABILITY = 80
+_COLUMN_REGISTERS = 144
+_LARGEST_TEAM = 32
+"""Most blocks of a team; for few columns a team may be as large as the GPU."""
+_TILE_WORD = 8
+"""Bytes of neighbouring columns for each lane of a tile."""
+_PACKED_COLUMNS = 512
+"""Fewest columns for such words: fewer need teams of many blocks, which read each other's spans."""
+_SCAN_BYTES = 40 * 1024
+"""Shared memory for the scan across the warps of a tile of columns."""
+
+
+def columns_of_lane(layout: Layout, size: int) -> int:
+    """Count the neighbouring columns of `size` bytes in a lane's word: ``PACK`` of the kernels."""
+    word = 16 if layout.staged else 8 if layout.bulk else 0
+    return max(1, min(4, word // size))
+
+
+def inputs_of(chunk: Chunk, source: Source, word: int) -> int:
+    """Count the columns of a lane in words of `word` bytes; 1 if the words do not fit the chunk."""
+    (outers, _, inners) = chunk.shape
+    pack = columns_of_lane(in_words(Layout(32, 1), word), chunk.dtype.itemsize)
+    has_only_streams = source.streams and not source.computed and not source.functions
+    is_wide = inners % pack == 0 and outers * inners >= _PACKED_COLUMNS
+    return pack if has_only_streams and is_wide else 1
+
+
+def in_words(layout: Layout, word: int) -> Layout:
+    """Return the layout of columns in words of 8 or 16 bytes, or of one column (0)."""
+    return replace(layout, bulk=word == 8, staged=word == 16)
+
+
+def choose_columns(chunk: Chunk, source: Source, width: int, device: Device) -> Layout:
+    """Choose the layout of the single pass along columns."""
+    return _column_sizes(chunk, source, width, device, _COLUMN_REGISTERS, 7, 1, _TILE_WORD)
+
+
+def choose_reduced_columns(chunk: Chunk, source: Source, width: int, device: Device) -> Layout:
+    """Choose the layout of the reduction along columns."""
+    # Few large blocks for long columns, many small blocks for short ones.
+    warps, blocks = (7, 2) if chunk.shape[1] > 512 else (2, 8)
+    return _column_sizes(chunk, source, width, device, 64, warps, blocks)
+
+
+def _column_sizes(
+    chunk: Chunk, source: Source, width: int, device: Device, registers: int, warps: int,
+    blocks: int, word: int = 0,
+) -> Layout:  # fmt: skip
+    steps, pack = chunk.shape[1], inputs_of(chunk, source, word)
+    length = max(registers // (2 * source.words * pack), 1)
+    span = (width * chunk.dtype.itemsize + 8) * pack
+    while warps > 1 and (
+        2 * warps * 32 * span > _SCAN_BYTES // blocks or (warps - 1) * length >= steps
+    ):
+        warps -= 1
+    items = min(length, steps) * pack
+    return column_layout(chunk, source, device, warps * 32, items, 2, blocks, word)
+
+
+def column_layout(
+    chunk: Chunk, source: Source, device: Device, threads: int, items: int, stages: int,
+    blocks: int = 1, word: int = 0,
+) -> Layout:  # fmt: skip
+    """Return a layout of columns.
+
+    A thread has `items` elements, in words of `word` bytes (8 or 16) of neighbouring columns; if
+    addresses are not aligned it has as many steps of one column.
+    """
+    pack = inputs_of(chunk, source, word)
+    length = items // pack
+    if pack > 1 and not source.is_aligned:
+        pack, items = 1, length
+    loads = len(source.streams) * threads * items * chunk.dtype.itemsize
+    available = device.shared_bytes // blocks - _SCAN_BYTES // blocks - 8 * 1024
+    while stages > 0 and stages * loads > available:
+        stages -= 1
+    if device.capability < ASYNC_CAPABILITY:
+        stages = 0
+    tile = threads // 32 * length
+    groups, tiles = -(-chunk.shape[0] * chunk.shape[2] // (32 * pack)), -(-chunk.shape[1] // tile)
+    team = choose_team(groups, tiles, blocks * device.multiprocessors)
+    layout = Layout(threads, items, stages, reverse=chunk.reverse, team=team, blocks=blocks)
+    return in_words(layout, word if pack > 1 else 0)
+
+
+def choose_team(groups: int, tiles: int, resident: int) -> int:
+    """Return the smallest team with which few of the resident blocks are idle."""
+
+    def utilisation(team: int) -> float:
+        turns = -(-groups // max(1, resident // team)) * -(-tiles // team)
+        return groups * tiles / (turns * resident)
+
+    sizes = range(1, min(max(_LARGEST_TEAM, resident // groups), tiles, resident) + 1)
+    most = max(map(utilisation, sizes))
+    return next(team for team in sizes if utilisation(team) >= 0.97 * most)
+
+
+_MOST_CHANNELS = 32
+"""Most channels. 16 of them ran at 0.40 of the floor with blocks that all read the spans of all
+channels. With blocks that fold for all others 16 ran at 0.69, but 64 at 0.54; with 64 channels
+divided into hundreds of rows, each started early from 0, lanes of the plain loop ran at 0.50."""
+_LINE_BYTES, _MOST_LINES = 32, 8
+"""Bytes of a line, the smallest transfer of memory; 16 lines ran as fast as tiles of 32 columns."""
+_THREADS = 256
+_LINE_THREADS = 224
+"""256 with the look-ahead warp: one more would cost each thread 87 of 255 registers. 64 columns ran
+at 0.70 of the floor, at 0.60 with 256 threads."""
+_SHARED, _SPANS = 212 * 1024, 15 * 1024
+"""Most bytes of stages and stores of a block, and of its spans."""
+_FEWEST_ITEMS, _ITEMS = 3, 41
+_UNITS_OF_WARP = 8
+"""Groups of tiles, each of a channel, that a warp polls at once; 132 blocks have 5 or 6."""
+
+
+def steps_of_tile(layout: Layout, itemsize: int) -> int:
+    """Count the steps of a tile: ``STEPS`` of the kernels."""
+    vector = 16 // itemsize
+    return layout.threads // layout.channels // vector * vector * layout.items
+
+
+def ring_of(blocks: int) -> int:
+    """Count the tiles whose spans stay published, as ``Board`` of the kernels."""
+    return 8 * blocks + 64
+
+
+def choose_channels(chunk: Chunk, source: Source, states: int, device: Device) -> Layout | None:
+    """Choose the layout of tiles of a few columns; None if columns need another layout."""
+    outers, steps, channels = chunk.shape
+    size = chunk.dtype.itemsize
+    if channels == 1 or size < 4:
+        return None
+    layout = _choose_lines(chunk, source, device)
+    if layout:
+        return layout
+    is_whole = outers == 1 or steps * channels * size % 16 == 0
+    if channels > _MOST_CHANNELS or not is_whole:
+        return None
+    layout = _channel_layout(chunk, source, channels, states, _THREADS)
+    if steps < 2 * steps_of_tile(layout, size):
+        return None
+    is_copied = device.capability >= _BULK_CAPABILITY
+    return replace(
+        layout, bulk=is_copied and _bytes(layout, chunk, source, states) <= device.shared_bytes
+    )
+
+
+def _choose_lines(chunk: Chunk, source: Source, device: Device) -> Layout | None:
+    """Choose the layout of tiles of one line; None if lines do not fit, or are many."""
+    outers, steps, inners = chunk.shape
+    channels = _LINE_BYTES // chunk.dtype.itemsize
+    lines, remainder = divmod(inners, channels)
+    if remainder or lines < 2 or outers * lines > _MOST_LINES or not source.is_aligned:
+        return None
+    layout = _channel_layout(chunk, source, channels, 0, _LINE_THREADS)
+    tile = steps_of_tile(layout, chunk.dtype.itemsize)
+    if steps < 2 * tile:
+        return None
+    # A tile is loaded while others wait between publishing and needing.
+    tile_bytes = max(len(source.streams), 1) * tile * _LINE_BYTES
+    stages = min(layout.stages, (device.shared_bytes - _SPANS) // tile_bytes)
+    return replace(
+        layout, lines=True, bulk=False, ahead=1,
+        team=choose_team(outers * lines, -(-steps // tile), device.multiprocessors),
+        stages=stages if stages > 2 else 0, distance=2 if stages > 3 else 1,
+    )  # fmt: skip
+
+
+def _bytes(layout: Layout, chunk: Chunk, source: Source, states: int) -> int:
+    """Return the bytes of shared memory of a block."""
+    size = chunk.dtype.itemsize
+    tile = steps_of_tile(layout, size) * layout.channels * size
+    return (layout.stages * len(source.streams) + states) * tile + _SPANS
+
+
+def _channel_layout(
+    chunk: Chunk, source: Source, channels: int, stores: int, threads: int
+) -> Layout:
+    outers, steps, inners = chunk.shape
+    size, streams = chunk.dtype.itemsize, len(source.streams)
+    vector = 16 // size
+    wanted = max(1, round(threads / channels / vector)) * vector
+    threads = -(-wanted * channels // 32) * 32
+    parts = threads // channels // vector * vector
+    width = parts * channels * size
+
+    def most_items(stages: int) -> int:
+        return _SHARED // max((stages * streams + stores) * width, 1)
+
+    stages = next((k for k in (4 if streams > 1 else 5, 3) if most_items(k) >= _FEWEST_ITEMS), 2)
+    items = min(most_items(stages), _ITEMS * 4 // size)
+    # With fewer tiles than multiprocessors, smaller tiles are faster.
+    enough = outers * steps * -(-inners // channels) // (parts * MULTIPROCESSORS)
+    items = max(min(items, enough), _FEWEST_ITEMS)
+    items -= 1 - items % 2  # odd, against most bank conflicts
+    ahead = min(4, max(2, -(-6 * channels // _UNITS_OF_WARP)))
+    return Layout(
+        threads, items, stages, reverse=chunk.reverse, bulk=True, channels=channels, ahead=ahead,
+        distance=2 if stages > 3 else 1,
+    )  # fmt: skip

@@ -1,8 +1,7 @@
-"""Coefficients of many operations, evaluated ahead of the recurrence, a piece of it at a time.
+"""Coefficients of many operations, evaluated before the recurrence, one piece after the other.
 
-Within the kernels of a recurrence a multiprocessor runs 7 or 8 warps, too few to hide the
-latency of long formulas: 400 operations a step took 6 times as long as in a kernel that does
-nothing else. So they are evaluated by one that does nothing else, into memory for one piece.
+Within the kernels of a recurrence a multiprocessor runs 7 or 8 warps, too few to hide the latency
+of long formulas: 400 operations a step took 6 times as long as in a kernel for evaluation alone.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ from .program import Layout, print_program
 from .sources import Source, describe, is_costly
 
 PIECE = 2**21
-"""Elements of a piece: 8 MB of float32 beside the result, and 30 us or more a launch."""
+"""Elements of a piece: 8 MB of float32, and 30 us or more a launch."""
 _THREADS, _BLOCKS = 256, 8 * MULTIPROCESSORS
 
-_CARRY_IN = """
+_KERNEL = """
 extern "C" __global__ void __launch_bounds__(THREADS) evaluate_kernel(
     {operands}{values_out}, long long outers, long long steps, long long inners, \
 long long first_outer,
@@ -50,20 +49,20 @@ Arrays = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Piece:
-    """Some rows whole, or some steps of one."""
+    """Whole rows, or some steps of one row; `begins` says if its first step is that of the row."""
 
     outers: slice
     steps: slice
     begins: bool
 
     def of(self, array: Any) -> Any:
-        """The piece's part of an array (outer, steps, inner), where it is not broadcast."""
+        """Return the part of an array (outer, steps, inner), along axes that are not broadcast."""
         part = array[self.outers] if array.shape[0] > 1 else array
         return part[:, self.steps] if array.shape[1] > 1 else part
 
 
 def is_ahead(chunk: Chunk) -> bool:
-    """Whether an operand takes so many operations that it is evaluated ahead."""
+    """Return whether an operand takes so many operations that it is evaluated ahead."""
     return any(
         isinstance(operand, CoefficientOperand) and is_costly(operand, chunk.dtype)
         for operand in chunk.operands
@@ -71,23 +70,23 @@ def is_ahead(chunk: Chunk) -> bool:
 
 
 def pieces(chunk: Chunk) -> Iterator[Piece]:
-    """Pieces of about PIECE elements, those of a row in time order."""
+    """Yield pieces of about PIECE elements, those of a row in time order."""
     outers, steps, inners = chunk.shape
     if steps * inners <= PIECE:
         group = PIECE // (steps * inners)
         for first in range(0, outers, group):
             yield Piece(slice(first, min(first + group, outers)), slice(0, steps), True)
         return
-    run = max(PIECE // inners // 16, 1) * 16
-    lefts = range(0, steps, run)
+    length = max(PIECE // inners // 16, 1) * 16
+    starts = range(0, steps, length)
     for outer in range(outers):
-        for number, left in enumerate(reversed(lefts) if chunk.reverse else lefts):
-            part = slice(left, min(left + run, steps))
+        for number, start in enumerate(reversed(starts) if chunk.reverse else starts):
+            part = slice(start, min(start + length, steps))
             yield Piece(slice(outer, outer + 1), part, number == 0)
 
 
 def evaluated(transfer_map: TransferMap, chunk: Chunk) -> Callable[[Piece], Chunk]:
-    """Print the evaluation; the function returned gives a piece with arrays of its values."""
+    """Return a function that returns a piece with arrays of the values of costly coefficients."""
     source = describe(chunk)
     return partial(_evaluate, print_evaluation(transfer_map, chunk, source), chunk, source)
 
@@ -96,7 +95,7 @@ def print_evaluation(transfer_map: TransferMap, chunk: Chunk, source: Source) ->
     """Print the program that evaluates the costly coefficients of a chunk."""
     places = ", ".join(map(str, source.costly.values()))
     return print_program(
-        transfer_map, state_count(transfer_map), source, Layout(_THREADS, 1), (), _CARRY_IN,
+        transfer_map, state_count(transfer_map), source, Layout(_THREADS, 1), (), _KERNEL,
         places=places, wanted=len(source.costly),
     )  # fmt: skip
 
@@ -125,15 +124,15 @@ def determine_in_pieces(
     carry_in: Arrays,
     results: Arrays,
 ) -> None:
-    """Write the states of a chunk piece after piece, each from the states after the last."""
+    """Write the states of a chunk piece after piece."""
     raise_if_capturing("a recurrence with a coefficient of many operations", SCRATCH_IS_SHARED)
     evaluate = evaluated(transfer_map, chunk)
     states = carry_in
     for piece in pieces(chunk):
-        written = tuple(w[piece.outers, piece.steps] for w in results)
+        targets = tuple(w[piece.outers, piece.steps] for w in results)
         before = tuple([_part(e, piece) for e in carry_in]) if piece.begins else states
-        determine(transfer_map, evaluate(piece), before, written)
-        states = tuple(w[:, 0 if chunk.reverse else -1] for w in written)
+        determine(transfer_map, evaluate(piece), before, targets)
+        states = tuple(w[:, 0 if chunk.reverse else -1] for w in targets)
 
 
 def _part(state: Any, piece: Piece) -> Any:
@@ -143,7 +142,7 @@ def _part(state: Any, piece: Piece) -> Any:
 def compose_in_pieces(
     compose_rows: Callable[[TransferMap, Chunk], Any], transfer_map: TransferMap, chunk: Chunk
 ) -> Arrays:
-    """The composed map of every row, its pieces' maps composed on the host."""
+    """Return the composed map of every row; the maps of its pieces are composed on the host."""
     evaluate = evaluated(transfer_map, chunk)
     maps = tuple(np.empty(chunk.row_shape, chunk.dtype) for _ in transfer_map.identity)
     for piece in pieces(chunk):

@@ -1,27 +1,23 @@
-"""precompute and determine for one chunk of CuPy arrays."""
+"""The phases of a chunk of CuPy arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from ...core.algebra.transfer_map import TransferMap
 from ...core.arrays.array_types import raise_if_capturing
-from ...core.arrays.chunk import Chunk
-from ...core.contract.kernels import Kernels
+from ...core.arrays.chunk import Chunk, is_uncopied
+from ...core.contract.kernels import Kernels, PreparedSolver
 from ...engines.cuda.device import SCRATCH_IS_SHARED, on_device
-from ...engines.cuda.launches import run_cached
-from ..affine import AffineSummary
-from ..summary import ComposedMaps
-from .carry_in import spread, states_of
-from .correct import correct
-from .determine import prepare
+from ...engines.cuda.launches import LaunchByAddress, prepare_cached, run_cached
+from ..summaries import AffineSummary, ComposedMaps
+from . import p_scheme
+from .determine import broadcast_state, prepare, states_of
 from .long_coefficients import determine_in_pieces, is_ahead
-from .precompute import launch_precompute
-from .prepared_solver import prepare_solver
-from .speculate import speculate
-from .summary import launch_summary
+from .precompute import launch_precompute, launch_summary
+from .speculation import correct, speculate
 
 Arrays = tuple[Any, ...]
 
@@ -29,18 +25,9 @@ Arrays = tuple[Any, ...]
 def precompute(
     transfer_map: TransferMap, chunk: Chunk
 ) -> Callable[[], AffineSummary | ComposedMaps]:
-    """Launch the reduction of every row of a chunk to one map.
+    """Launch the summary of a chunk of CuPy arrays on the current device, and host scalars.
 
-    Parameters
-    ----------
-    transfer_map : TransferMap
-    chunk : Chunk
-        Of CuPy arrays on the current device, and host scalars.
-
-    Returns
-    -------
-    callable, ``() -> summary``
-        Waits for the kernels; the summary is in host memory.
+    The returned function waits for the summary, in host memory.
     """
     chunk = chunk.map_arrays(on_device, chunk.shape)
     if transfer_map.redoes_rows_of(chunk.dtype):
@@ -49,17 +36,17 @@ def precompute(
 
 
 def kernels(method: str) -> Kernels:
-    """The phases of a chunk, determined by the kernels of a method."""
-    own = determine_by(method)
+    """Return the phases of a chunk, determined by the kernels of a method."""
+    determine = determine_by(method)
     if method == "p-scheme":
-        return Kernels(own, precompute)
+        return Kernels(determine, precompute)
     return Kernels(
-        own, precompute, prepare_solver=prepare_solver, speculate=speculate, correct=correct
+        determine, precompute, prepare_solver=prepare_solver, speculate=speculate, correct=correct
     )
 
 
 def determine_by(method: str) -> Callable[[TransferMap, Chunk, Arrays, Arrays], None]:
-    """The determination by the kernels of a method."""
+    """Return `determine` by the kernels of a method."""
     return _by_p_scheme if method == "p-scheme" else _in_a_single_pass
 
 
@@ -75,10 +62,28 @@ def _in_a_single_pass(
 def _by_p_scheme(
     transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays
 ) -> None:
-    from .p_scheme import phases as p_scheme
-
     if results[0].size:
         raise_if_capturing("method 'p-scheme'", SCRATCH_IS_SHARED)
         chunk = chunk.map_arrays(on_device, chunk.shape)
-        states = [spread(state, chunk) for state in states_of(carry_in, chunk)]
+        states = [broadcast_state(state, chunk) for state in states_of(carry_in, chunk)]
         p_scheme.Phases(transfer_map, chunk, tuple(states), results)()
+
+
+def prepare_solver(
+    transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays
+) -> PreparedSolver | None:
+    """Return a solver for chunks of the same shapes and dtypes.
+
+    The solver takes addresses of arrays, and numbers: the chunk's operands, those of coefficients
+    included, with the states before the first step; and the results. Other values cannot make it
+    fail. None if coefficients are evaluated ahead, or states are broadcast to rows.
+    """
+    states = states_of(carry_in, chunk)
+    if is_ahead(chunk) or not all(map(is_uncopied, states, carry_in)):
+        return None
+    bound = LaunchByAddress(prepare_cached(prepare, transfer_map, chunk, states, results))
+
+    def solve(arguments: Sequence[Any], targets: Sequence[int]) -> None:
+        bound([*arguments, *targets])
+
+    return solve

@@ -1,4 +1,4 @@
-"""Launch of the read-only pass that composes every row of a chunk to one map."""
+"""Launches of the pass that composes every row of a chunk, and summaries of w = s·w + t."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ...core.arrays.chunk import Chunk
 from ...engines.cuda.device import MULTIPROCESSORS, Device
 from ...engines.cuda.launches import Launch, PreparedLaunches, Slot, run_cached
 from ...engines.cuda.tracing.functions import state_count
-from ..growth import guarded_affine
-from ..summary import ComposedMaps
+from ..summaries import NAN, AffineSummary, ComposedMaps, rows_to_redo
+from ..validity import guarded_affine
 from .determine import shared_bytes
 from .layouts import choose_precompute
 from .long_coefficients import compose_in_pieces, is_ahead
 from .program import Layout, print_program
 from .sources import Source, describe
 
-_ENTRIES = """
+_KERNELS = """
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) precompute_kernel(
     {operands}Span* spans, long long outers, long long steps, long long inners,
     long long pieces) {{
@@ -44,13 +44,13 @@ _COLUMNS = """const long long count = outers * inners;
 
 
 _SPANS = Slot(-1)
-"""What is known of every piece of a row, from one kernel to the other."""
+"""The spans of the pieces of rows, which one kernel writes and the next one reads."""
 
 
 def launch_reduction(
     transfer_map: TransferMap, chunk: Chunk, source: Source, layout: Layout, maps: Any
 ) -> tuple[Launch, Launch, tuple[int, int, int]]:
-    """The launches that join pieces of rows and the pieces of each row, and the spans' shape."""
+    """Return the launches that reduce pieces and join the pieces of rows, and the spans' shape."""
     width, states = len(transfer_map.identity), state_count(transfer_map)
     outers, steps, inners = chunk.shape
     rows, groups, tile = outers * inners, outers, layout.threads * layout.items
@@ -63,7 +63,7 @@ def launch_reduction(
         "scans/cuda/rows/finish",
     )
     call = _ROWS if inners == 1 else _COLUMNS
-    text = print_program(transfer_map, states, source, layout, kernels, _ENTRIES, call=call)
+    text = print_program(transfer_map, states, source, layout, kernels, _KERNELS, call=call)
     join = Launch(
         text, "precompute_kernel", groups * pieces, layout.threads,
         (*source.streams, *source.arguments, _SPANS, *map(np.int64, (*chunk.shape, pieces))),
@@ -83,17 +83,10 @@ def _reserve(*shape: int) -> tuple[Any, ...]:
 def prepare_precompute(
     transfer_map: TransferMap, chunk: Chunk, maps: Any, layout: Layout | None = None
 ) -> PreparedLaunches:
-    """Compile the launches of a chunk, or those of chunks of its kind: what returns runs them.
+    """Compile the launches that write the maps (components, outer, inner) of a chunk.
 
-    Parameters
-    ----------
-    transfer_map : TransferMap
-    chunk : Chunk
-        With at least one step and row.
-    maps : array (components, outer, inner)
-        Receives the composed maps.
-    layout : Layout, optional
-        Chosen from the shape, dtype and device when not given.
+    The chunk has at least one step and row. The default of `layout` depends on shape, dtype and
+    device.
     """
     source = describe(chunk)
     width, states = len(transfer_map.identity), state_count(transfer_map)
@@ -111,24 +104,12 @@ def _prepare(
 
 
 def precompute(transfer_map: TransferMap, chunk: Chunk) -> ComposedMaps:
-    """Compose every row of a chunk to one map.
-
-    Parameters
-    ----------
-    transfer_map : TransferMap
-    chunk : Chunk
-        Of CuPy arrays on the current device.
-
-    Returns
-    -------
-    ComposedMaps
-        On the host: a few scalars a row.
-    """
+    """Return the composed map of every row of a chunk, in host memory."""
     return launch_precompute(transfer_map, chunk)()
 
 
 def launch_precompute(transfer_map: TransferMap, chunk: Chunk) -> Callable[[], ComposedMaps]:
-    """Launch :func:`precompute`; a call of what is returned waits for it."""
+    """Launch :func:`precompute`; the returned function waits for it."""
     import cupy
 
     if chunk.steps == 0:
@@ -140,3 +121,32 @@ def launch_precompute(transfer_map: TransferMap, chunk: Chunk) -> Callable[[], C
     if maps.size:
         run_cached(_prepare, transfer_map, chunk, (), (maps,))
     return lambda: ComposedMaps(transfer_map, tuple(maps.get()))
+
+
+def launch_summary(chunk: Chunk) -> Callable[[], AffineSummary | ComposedMaps]:
+    """Launch the summary of w = s·w + t in a floating or complex dtype.
+
+    The returned function waits for the summary, in host memory.
+    """
+    composed = launch_precompute(guarded_affine(chunk.dtype), chunk)
+    return lambda: _summary_of(chunk, composed())
+
+
+def _summary_of(chunk: Chunk, composed: ComposedMaps) -> AffineSummary | ComposedMaps:
+    if composed.maps is None:
+        return composed
+    mantissa, _, offset, *_ = composed.maps
+    _, exponent, _, growth, more, _, _, flag = (part.real for part in composed.maps)
+    offset[flag == NAN] = np.nan
+    wide = np.result_type(chunk.dtype, np.float64)
+    with np.errstate(all="ignore"):
+        # Beyond ±2**40 no state remains, and rows with such a growth are redone.
+        known = np.where(exponent == exponent, exponent, 0).astype(np.float64)
+        exponents = np.minimum(np.maximum(known, -(2.0**40)), 2.0**40)
+        return AffineSummary(
+            mantissa.astype(wide),
+            exponents.astype(np.int64),
+            offset,
+            np.log2(growth.astype(np.float64)) + more,
+            rows_to_redo(chunk, flag),
+        )

@@ -1,4 +1,4 @@
-"""One program a recurrence: its traced algebra, its operands and the kernels around them."""
+"""The program of a recurrence: its traced functions, its operands and the kernels."""
 
 from __future__ import annotations
 
@@ -24,23 +24,22 @@ class Layout:
     Attributes
     ----------
     threads, items, stages : int
-        Threads a block, steps a thread, tiles of loads under way (0: columns are read
+        Threads of a block, steps of a thread, tiles of pending loads (0: columns are read
         when they are needed).
     team : int
         Blocks that share a group of columns.
     blocks : int
-        Blocks a multiprocessor.
+        Blocks of a multiprocessor.
     chains : int
-        Runs of steps that a thread walks side by side, where a map has a quick side.
+        Runs of steps that a thread processes side by side, if a map has branchless functions.
     reverse, segmented, bulk, crowded, guarded, walking : bool
-        Time runs against memory; rows begin inside tiles; tiles move by bulk copies
-        (rows that are walked: by words of 16 bytes; columns: by words of 8 bytes, which
-        hold neighbouring ones); several rows may begin in one
-        thread's part; steps whose composed maps overflow or underflow are repaired; a
-        lane walks a row step by step.
+        Time runs against memory; rows begin inside tiles; tiles move by bulk copies (rows of the
+        plain loop: by words of 16 bytes; columns: by words of 8 bytes of neighbouring ones);
+        several rows may begin in the part of one thread; steps whose composed maps overflow or
+        underflow are repaired; a lane solves a row by the plain loop.
     channels, ahead, distance : int
-        Columns of a tile of few columns (0: other layouts), its warps that look ahead, and
-        the turns between publishing it and needing the states before it, 1 or 2.
+        Columns of a tile of few columns (0: other layouts), its look-ahead warps, and the turns
+        between publishing it and needing the states before it, 1 or 2.
     lines : bool
         A tile of few columns has 32 bytes of each step.
     staged : bool
@@ -66,15 +65,16 @@ class Layout:
     lines: bool = False
 
     def print(self) -> str:
-        own = ("channels", "ahead", "distance") if self.channels else ()
+        channel_numbers = ("channels", "ahead", "distance") if self.channels else ()
         numbers = "".join(
             f"constexpr int {name.upper()} = {getattr(self, name)};\n"
-            for name in ("threads", "items", "stages", "team", "blocks", "chains", *own)
+            for name in ("threads", "items", "stages", "team", "blocks", "chains", *channel_numbers)
         )
-        own_flags = ("lines",) if self.channels else ()
+        channel_flags = ("lines",) if self.channels else ()
+        flag_names = "reverse", "segmented", "bulk", "crowded", "guarded", "staged", *channel_flags
         flags = "".join(
             f"constexpr bool {name.upper()} = {str(getattr(self, name)).lower()};\n"
-            for name in ("reverse", "segmented", "bulk", "crowded", "guarded", "staged", *own_flags)
+            for name in flag_names
         )
         return numbers + flags
 
@@ -93,11 +93,11 @@ def print_program(
     source : Source
     layout : Layout
     kernels : sequence of str
-        Files of the kernels, such as ``rows/determine``.
-    carry_in : str
-        The ``__global__`` functions, as a format of :func:`_print_arrays` and `fields`.
+        Files of the kernels, such as ``scans/cuda/rows/determine``.
+    entry : str
+        The ``__global__`` functions, a format of :func:`_print_arrays` and `fields`.
     values : sequence of bool, optional
-        Of each scalar of a state: before the first step it is one for all rows, a value.
+        For each scalar of a state, whether it is one number for all rows before the first step.
     """
     values = values or [False] * states
     arrays = _print_arrays(source, values, len(transfer_map.identity))
@@ -116,8 +116,8 @@ def _print_carry_in(values: Sequence[bool]) -> str:
     """Print ``struct Entry``, the states before the first step of every row."""
     members = "".join(f"  {_carry_in_type(value)} of{k};\n" for k, value in enumerate(values))
     states = ", ".join(f"of{k}" if value else f"of{k}[row]" for k, value in enumerate(values))
-    at = f"  DEVICE Transfer::State at(long long row) const {{ return {{{{{states}}}}}; }}\n"
-    return f"struct Entry {{\n{members}{at}}};\n"
+    method = f"  DEVICE Transfer::State at(long long row) const {{ return {{{{{states}}}}}; }}\n"
+    return f"struct Entry {{\n{members}{method}}};\n"
 
 
 def _carry_in_type(is_value: bool) -> str:
@@ -125,11 +125,11 @@ def _carry_in_type(is_value: bool) -> str:
 
 
 def _print_arrays(source: Source, values: Sequence[bool], width: int) -> dict[str, str]:
-    """Print what kernels take and make of it.
+    """Return the fields for formats of kernels.
 
-    ``operands`` and the ``fills`` of a source; by ``entry``, ``result``, ``map`` and ``values``
-    the names of such arrays, with ``_in`` and ``_out`` behind it parameters; by ``parameters``
-    those of a kernel that writes states.
+    ``operands`` are parameters and ``fills`` the values of a source. ``entry``, ``result``, ``map``
+    and ``values`` are names of arrays; with ``_in`` or ``_out`` appended they are parameters.
+    ``parameters`` are those of a kernel that writes states.
     """
     streams = [f"stream{k}" for k in range(len(source.streams))]
     operands = [*(f"const T* {name}" for name in streams), *source.parameters]
@@ -138,13 +138,13 @@ def _print_arrays(source: Source, values: Sequence[bool], width: int) -> dict[st
         "fills": ", ".join([f"{{{', '.join(streams) or 'nullptr'}}}", *source.fills]),
     }
     states = range(len(values))
-    kinds = {"entry": states, "result": states, "map": range(width)}
-    for kind, numbers in {**kinds, "values": source.costly}.items():
-        names = [f"{kind}{k}" for k in numbers]
-        fields[kind] = ", ".join(names)
-        fields[f"{kind}_in"] = ", ".join(f"const T* {name}" for name in names)
-        fields[f"{kind}_out"] = ", ".join(f"T* {name}" for name in names)
-    given = [f"{_carry_in_type(value)} entry{k}" for k, value in enumerate(values)]
-    fields["entry_in"] = ", ".join(given)
+    arrays = {"entry": states, "result": states, "map": range(width), "values": source.costly}
+    for prefix, numbers in arrays.items():
+        names = [f"{prefix}{k}" for k in numbers]
+        fields[prefix] = ", ".join(names)
+        fields[f"{prefix}_in"] = ", ".join(f"const T* {name}" for name in names)
+        fields[f"{prefix}_out"] = ", ".join(f"T* {name}" for name in names)
+    parameters = [f"{_carry_in_type(value)} entry{k}" for k, value in enumerate(values)]
+    fields["entry_in"] = ", ".join(parameters)
     fields["parameters"] = "{operands}{entry_in}, {result_out}".format(**fields)
     return fields

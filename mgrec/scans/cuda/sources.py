@@ -1,4 +1,4 @@
-"""The operands of a chunk as ``struct Source``: where a kernel finds what a step needs."""
+"""The operands of a chunk as ``struct Source``, which gives a kernel the operands of a step."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ...engines.cuda.tracing.cpp import ctype
 from ...engines.cuda.tracing.functions import trace_coefficient, trace_fast_coefficient
 
 _CHEAP = 8
-"""Statements of a coefficient that is computed twice a step rather than kept in a register."""
+"""Most statements of a coefficient that is computed twice a step, not stored in a register."""
 _TRANSCENDENTAL = re.compile(
     r"np_(arc\w+|\w*sin\w*|\w*cos\w*|\w*tan\w*|exp\w*|log\d\w*|log|cbrt|hypot|power)\(|power_of"
 )
 _INLINED = 64
-"""Statements above which a coefficient is evaluated ahead (long_coefficients.py), and is called:
+"""Statements above which a coefficient is evaluated ahead (long_coefficients.py) and not inlined:
 400 of them, inlined into each of 36 unrolled items, took NVRTC more than four minutes."""
 
 _LIFTING = """\
@@ -51,33 +51,32 @@ _LIFTING = """\
 
 @dataclass
 class Source:
-    """C++ of a chunk's operands, and the arguments that fill it.
+    """C++ of a chunk's operands, and its arguments.
 
     Attributes
     ----------
     streams : list of arrays
-        Operands of the chunk's full shape and dtype: they pass through tiles.
+        Operands of the chunk's full shape and dtype, which pass through tiles.
     varying : int
-        Words a step keeps in registers: streams, gathered and computed operands.
+        Operands of a step in registers: streams, gathered and computed ones.
     members, fills, parameters : list of str
         C++ of the struct's members, of their values and of the kernel's parameters.
     arguments : list
-        The kernel's arguments, one a parameter.
+        The kernel's arguments, one for each parameter.
     functions : list of str
         C++ of the traced coefficients.
     steps : list of str
-        What each operand of ``lift`` is, as C++ of item r.
+        C++ of each operand of ``lift``, for item r.
     computed : list of str
-        What each varying operand that is no stream is, as C++ of (outer, step, inner).
-    quick : list of str
-        The same without a branch, which sets `odd` where it must not be used; "" where it has no
-        such side.
+        C++ of each varying operand that is no stream, for (outer, step, inner).
+    branchless : list of str
+        The same without branches, which sets `odd` if its value is wrong; "" if there is none.
     is_gathered : bool
-        Varying operands are read from arrays: of steps that exist alone.
+        Whether varying operands are read from arrays, for existing steps only.
     costly : dict
-        Of each costly coefficient, by its number: the varying operand that it is.
+        For the number of each costly coefficient, the number of its varying operand.
     has_transcendental : bool
-        A coefficient takes sines, powers or the like, each tens of operations.
+        Whether a coefficient has sines, powers or the like, each tens of operations.
     """
 
     dtype: np.dtype[Any]
@@ -89,24 +88,24 @@ class Source:
     functions: list[str] = field(default_factory=list)
     steps: list[str] = field(default_factory=list)
     computed: list[str] = field(default_factory=list)
-    quick: list[str] = field(default_factory=list)
+    branchless: list[str] = field(default_factory=list)
     is_gathered: bool = False
     costly: dict[int, int] = field(default_factory=dict)
     has_transcendental: bool = False
 
     @property
     def is_aligned(self) -> bool:
-        """Every stream begins at a multiple of 16 bytes."""
+        """Whether every stream begins at a multiple of 16 bytes."""
         return all(stream.data.ptr % 16 == 0 for stream in self.streams)
 
     @property
     def shifts(self) -> tuple[int, ...]:
-        """How many items behind a multiple of 16 bytes each stream begins."""
+        """The number of items from a multiple of 16 bytes to the start of each stream."""
         return tuple([stream.data.ptr % 16 // self.dtype.itemsize for stream in self.streams])
 
     @property
     def words(self) -> int:
-        """Registers of 4 bytes for the varying operands of a step, one operand at least."""
+        """Registers of 4 bytes for the varying operands of a step, at least one operand."""
         return max(self.varying, 1) * max(self.dtype.itemsize // 4, 1)
 
     @property
@@ -137,7 +136,7 @@ def describe(chunk: Chunk) -> Source:
 def print_source(source: Source, shifts: Sequence[int]) -> str:
     """Print ``struct Source``; needs ``T``, ``Transfer`` and ``ITEMS``, ``REVERSE``.
 
-    `shifts` are those of streams that are copied in vectors; none where they are not.
+    `shifts` are those of streams that are copied in vectors, or empty.
     """
     streams, varying = len(source.streams), source.varying
     functions, members = "".join(source.functions), " ".join(source.members)
@@ -176,21 +175,21 @@ struct Source {{
 
 
 def _print_items(source: Source) -> str:
-    """Print how the varying operands of all items are found that are no streams.
+    """Print the code of the varying operands of all items that are no streams.
 
-    In straight lines: a branch an item would keep the others from hiding its latency.
+    The code has no branches: a branch for each item would expose its latency.
     """
     exact = _print_loop(source, source.computed)
-    if not any(source.quick):
+    if not any(source.branchless):
         return exact
-    quick = [a or b for a, b in zip(source.quick, source.computed, strict=True)]
-    again = exact.replace("\n", "\n  ")
+    branchless = [a or b for a, b in zip(source.branchless, source.computed, strict=True)]
+    fallback = exact.replace("\n", "\n  ")
     return f"""
       bool odd = false;
-      const long long first_outer = outer, first_step = step;{_print_loop(source, quick)}
+      const long long first_outer = outer, first_step = step;{_print_loop(source, branchless)}
       if (__builtin_expect(odd, 0)) {{
         outer = first_outer;
-        step = first_step;{again}
+        step = first_step;{fallback}
       }}"""
 
 
@@ -216,7 +215,7 @@ def _statements(function: StepFunction, operands: tuple[Any, ...], dtype: np.dty
 
 
 def is_costly(operand: CoefficientOperand, dtype: np.dtype[Any]) -> bool:
-    """Whether a coefficient takes more operations than are worth repeating in a kernel."""
+    """Return whether a coefficient has too many operations to be evaluated in a kernel."""
     return _statements(operand.function, _dtypes(operand), dtype) > _INLINED
 
 
@@ -231,32 +230,32 @@ def _is_stream(operand: Any, chunk: Chunk) -> bool:
 
 
 def _add_constant(source: Source, name: str, operand: Any) -> None:
-    kind, is_number = ctype(operand.dtype), is_value(operand)
+    cpp_type, is_number = ctype(operand.dtype), is_value(operand)
     source.steps.append(name)
     source.members.append(f"T {name};")
     source.fills.append(f"cast<T>({'' if is_number else '*'}{name})")
-    source.parameters.append(f"{kind} {name}" if is_number else f"const {kind}* {name}")
+    source.parameters.append(f"{cpp_type} {name}" if is_number else f"const {cpp_type}* {name}")
     source.arguments.append(as_argument(operand))
 
 
-def _add_varying(source: Source, expression: str, quick: str = "") -> None:
+def _add_varying(source: Source, expression: str, branchless: str = "") -> None:
     source.steps.append(f"items.v[{len(source.streams) + len(source.computed)}][r]")
     source.computed.append(expression)
-    source.quick.append(quick)
+    source.branchless.append(branchless)
 
 
 def _add_computed(source: Source, operand: CoefficientOperand, chunk: Chunk) -> None:
     name = f"coefficient{len(source.functions)}"
     traced = trace_coefficient(operand.function, name, _dtypes(operand), source.dtype)
     is_long = is_costly(operand, source.dtype)
-    quick = (
+    branchless = (
         ""
         if is_long
         else trace_fast_coefficient(operand.function, name, _dtypes(operand), source.dtype)
     )
-    if is_long or quick:
+    if is_long or branchless:
         traced = traced.replace("DEVICE inline", "DEVICE __attribute__((noinline))", 1)
-    source.functions.append(traced + quick)
+    source.functions.append(traced + branchless)
     _add_member(source, "long long", f"{name}_first", np.int64(operand.first))
     one_row = chunk.shape[0] == 1 or chunk.shape[2] > 1
     is_transcendental = bool(_TRANSCENDENTAL.search(traced))
@@ -267,8 +266,9 @@ def _add_computed(source: Source, operand: CoefficientOperand, chunk: Chunk) -> 
         return
     source.is_gathered |= not all(map(is_value, operand.operands))
     gathered = "".join(f", {_gather(source, x)}" for x in operand.operands)
-    given = f"{name}_first + step{gathered})"
-    _add_varying(source, f"{name}({given}", f"{name}_quickly(odd, {given}" if quick else "")
+    call = f"{name}_first + step{gathered})"
+    quick_call = f"{name}_quickly(odd, {call}" if branchless else ""
+    _add_varying(source, f"{name}({call}", quick_call)
 
 
 def _gather(source: Source, operand: Any) -> str:
@@ -287,8 +287,8 @@ def _gather(source: Source, operand: Any) -> str:
     return f"{name}[{' + '.join(index) or '0'}]"
 
 
-def _add_member(source: Source, kind: str, name: str, argument: Any) -> None:
-    source.members.append(f"{kind} {name};")
+def _add_member(source: Source, cpp_type: str, name: str, argument: Any) -> None:
+    source.members.append(f"{cpp_type} {name};")
     source.fills.append(name)
-    source.parameters.append(f"{kind} {name}")
+    source.parameters.append(f"{cpp_type} {name}")
     source.arguments.append(argument)

@@ -20,16 +20,14 @@ from mgrec.engines.cuda.compilation import OPTIONS
 from mgrec.engines.cuda.device import Device
 from mgrec.engines.cuda.launches import Slot
 from mgrec.engines.cuda.tracing.functions import state_count
-from mgrec.scans.cuda.determine import launch_single_pass
+from mgrec.scans.cuda.determine import launch_repair, launch_single_pass, launch_walk
 from mgrec.scans.cuda.layouts import choose_layout
 from mgrec.scans.cuda.long_coefficients import print_evaluation
 from mgrec.scans.cuda.precompute import launch_reduction
 from mgrec.scans.cuda.program import Layout
-from mgrec.scans.cuda.repair import launch_repair
 from mgrec.scans.cuda.sources import describe
-from mgrec.scans.cuda.speculate import prepare_speculation
-from mgrec.scans.cuda.walk import launch_walk
-from mgrec.scans.growth import guarded_affine
+from mgrec.scans.cuda.speculation import prepare_speculation
+from mgrec.scans.validity import guarded_affine
 
 ARCHITECTURES = [75, 80, 90, 100]
 

@@ -11,7 +11,7 @@ from mgrec.core.algebra.fingerprint import StepFunction
 from mgrec.core.algebra.transfer_map import affine
 from mgrec.core.arrays.chunk import Chunk, CoefficientOperand
 from mgrec.scans.cuda import long_coefficients
-from mgrec.scans.growth import guarded_affine
+from mgrec.scans.validity import guarded_affine
 
 SHAPES = [(1, 1, 1), (1, 5000, 1), (3, 700, 1), (40, 10, 1), (1, 100, 37), (2, 300, 5)]
 

@@ -18,8 +18,8 @@ from mgrec.core.arrays.chunk import Chunk, CoefficientOperand
 from mgrec.engines.cuda import launches
 from mgrec.engines.cuda.device import Device
 from mgrec.scans import maps
-from mgrec.scans.cuda.p_scheme import phases as p_scheme
-from mgrec.scans.cuda.p_scheme.rearrangement import Partition, rearrange, restore
+from mgrec.scans.cuda import p_scheme
+from mgrec.scans.cuda.p_scheme import Partition, rearrange, restore
 from mgrec.scans.policy import Configuration
 
 # Forty programs; tests/tridiagonal/test_p_scheme.py covers the scheme itself in the short run.

@@ -9,10 +9,9 @@ import pytest
 import test_cuda_compilation as kernels
 
 from mgrec.engines.cuda.tracing.functions import state_count
-from mgrec.scans.cuda.p_scheme.measurement import SPIN
-from mgrec.scans.cuda.p_scheme.phases import choose_layout, print_p_scheme
-from mgrec.scans.cuda.p_scheme.rearrangement import print_rearrangement
+from mgrec.scans.cuda.p_scheme import choose_layout, print_p_scheme, print_rearrangement
 from mgrec.scans.cuda.sources import describe
+from mgrec.scans.cuda.tuning import SPIN
 
 nvrtc = kernels.nvrtc
 

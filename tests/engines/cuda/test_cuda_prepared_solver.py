@@ -229,7 +229,7 @@ def copied(shape: Any) -> Any:
 def test_what_is_copied_first_is_solved_anew(
     call: Callable[[], Any], solved: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mgrec.scans.cuda.p_scheme import phases as p_scheme
+    from mgrec.scans.cuda import p_scheme
 
     monkeypatch.setattr(p_scheme, "Phases", lambda *given: lambda: None)
     monkeypatch.setattr(sys.modules["cupy"], "full", np.full, raising=False)

@@ -17,9 +17,8 @@ from mgrec.core.arrays.chunk import Chunk
 from mgrec.engines.cuda import launches
 from mgrec.engines.cuda.device import Device
 from mgrec.scans.cpu.one_thread import propagate
-from mgrec.scans.cuda import speculate as speculate_module
-from mgrec.scans.cuda.correct import correct
-from mgrec.scans.cuda.speculate import speculate
+from mgrec.scans.cuda import speculation
+from mgrec.scans.cuda.speculation import correct, speculate
 
 STEPS = 30_007
 
@@ -43,9 +42,9 @@ def _on_host(compiler: BlockCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launches, "compile_kernel", compiler)
     monkeypatch.setattr(launches, "reserve_descriptors", Space())
     monkeypatch.setattr(Device, "current", staticmethod(lambda: Device(90, 3, 227 * 1024)))
-    monkeypatch.setattr(speculate_module, "fetch", lambda array: array.get)
-    monkeypatch.setattr(speculate_module, "_SHARE", 3)
-    monkeypatch.setattr(speculate_module, "_SHARE_OF_CONSTANT", 2)
+    monkeypatch.setattr(speculation, "fetch", lambda array: array.get)
+    monkeypatch.setattr(speculation, "_PREFIX_FRACTION", 3)
+    monkeypatch.setattr(speculation, "_CONSTANT_PREFIX_FRACTION", 2)
 
 
 def loop(s: Any, t: Any, state: Any, reverse: bool) -> Any:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from mgrec.core.arrays.chunk import Chunk
-from mgrec.scans.affine import FINE, NAN
 from mgrec.scans.cuda.program import Layout
-from mgrec.scans.growth import guarded_affine
+from mgrec.scans.summaries import FINE, NAN
+from mgrec.scans.validity import guarded_affine
 
 pytestmark = pytest.mark.gpu
 

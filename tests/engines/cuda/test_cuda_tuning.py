@@ -12,11 +12,10 @@ from cuda_cases import chunk_of
 from mgrec.engines.cuda.device import Device
 from mgrec.engines.cuda.launches import Launch
 from mgrec.engines.cuda.tracing.functions import state_count
-from mgrec.scans.cuda.determine import launch_single_pass
+from mgrec.scans.cuda.determine import launch_single_pass, launch_walk
 from mgrec.scans.cuda.layouts import choose_layout, choose_precompute
 from mgrec.scans.cuda.program import Layout
 from mgrec.scans.cuda.sources import describe
-from mgrec.scans.cuda.walk import launch_walk
 
 H100 = Device(90, 132, 227 * 1024)
 DEVICES = [

@@ -1,16 +1,163 @@
 // Determine a few columns side by side in one pass over memory: look-ahead with persistent blocks.
 //
-// The scheme is that of rows/determine.cuh with a span for each channel of a tile: a block publishes
-// those of a tile DISTANCE turns before it needs the states there, and warps of their own meanwhile
-// fold the spans of all tiles since the block's last into these states.
+// The scheme is that of rows/determine.cuh with a span for each channel of a tile. A block publishes
+// the spans of a tile DISTANCE turns before it needs the states there; separate warps meanwhile fold
+// the spans of all tiles since the block's last one into these states.
 #pragma once
-#include "scans/cuda/channels/fold.cuh"
-#include "scans/cuda/channels/scan.cuh"
+#include "scans/cuda/channels/tile.cuh"
+#include "scans/cuda/rows/fold.cuh"
+
+// The states of all channels at the start of a tile, from the spans of all tiles before it.
+//
+// As in rows/fold.cuh, tiles form groups of 32, counted from the first, and the group of a channel is
+// joined by one tree: the arithmetic does not depend on the number of blocks. Groups and channels are
+// assigned to the quarters of several warps, which poll their spans at once; then a thread for each
+// channel goes from group to group.
+
+constexpr int LOOKAHEAD = 32 * AHEAD, TEAMS = LOOKAHEAD / SHARE;
+constexpr int GROUPS = 8;  // that are joined before the channels go on
+
+DEVICE inline void look_together() {
+  __syncwarp();
+  asm volatile("bar.sync 6, %0;" ::"n"(LOOKAHEAD) : "memory");
+}
+
+// A ring of the published spans of the last tiles. A block publishes a tile after it has used all
+// tiles up to three turns before, so that no block needs a tile that is eight turns older.
+struct Board {
+  Unit* descriptors;
+  unsigned epoch, ring;
+  DEVICE Board(Unit* space, unsigned epoch, const Channels& shape)
+      : epoch(epoch), ring(8 * shape.team + 2 * GROUP) {
+    descriptors = space + (long long)shape.first * ring * CHANNELS * UNITS;  // each team's own
+  }
+  DEVICE unsigned tag(unsigned wraps) const { return epoch * 4 + wraps % 4; }
+  DEVICE void enter(unsigned tile, int channel, const Span& span) const {
+    publish(descriptors, (long long)(tile % ring) * CHANNELS + channel, span, tag(tile / ring));
+  }
+};
+
+// The spans that one lane polls: RUN tiles of a group, of one channel.
+struct Share {
+  Span run[RUN];
+  bool missing[RUN];
+  Unit units[RUN][UNITS];  // as they were polled last
+  unsigned place, wraps;
+  int channel;
+
+  // Of the tiles those in begin..end-1 count.
+  DEVICE void begin(const Board& board, long long group, int own, long long begin, long long end) {
+    const long long mine = group * GROUP + threadIdx.x % SHARE * RUN;
+    channel = own;
+    wraps = unsigned(mine) / board.ring;
+    place = unsigned(mine) - wraps * board.ring;
+#pragma unroll
+    for (int k = 0; k < RUN; ++k) {
+      run[k] = empty_span();
+      missing[k] = mine + k >= begin && mine + k < end;
+    }
+  }
+  DEVICE bool wraps_at(const Board& board, int k) const { return place + k >= board.ring; }
+  DEVICE void ask(const Board& board) {
+#pragma unroll
+    for (int k = 0; k < RUN; ++k) {
+      const long long other = place + k - (wraps_at(board, k) ? board.ring : 0);
+      poll_if(missing[k], board.descriptors, other * CHANNELS + channel, units[k]);
+    }
+  }
+  // Called after a __syncwarp(); returns false while a span is not published.
+  DEVICE bool take(const Board& board) {
+    bool waiting = false;
+#pragma unroll
+    for (int k = 0; k < RUN; ++k) {
+      const unsigned tag = board.tag(wraps + wraps_at(board, k));
+      missing[k] = missing[k] & !taken(units[k], tag, missing[k], run[k]);
+      waiting = waiting | missing[k];
+    }
+    return !waiting;
+  }
+  // The join of the group, in the first of its SHARE lanes.
+  DEVICE Span joined() const {
+    Span span = join_run(run);
+#pragma unroll
+    for (int distance = 1; distance < SHARE; distance *= 2) {
+      const Span above = from_above(span, distance);
+      if (threadIdx.x % (2 * distance) == 0) span = join(span, above);
+    }
+    return span;
+  }
+};
+
+// A poll waits behind the loads of the block: more spans are polled at once if there are more.
+constexpr int AT_ONCE = CHANNELS <= 5 ? 1 : CHANNELS <= 10 ? 2 : CHANNELS <= 16 ? 3 : 4;
+
+struct Front {
+  Span folded[GROUPS][CHANNELS];  // in shared memory
+};
+
+// The state of one channel, in its thread.
+struct ChannelSpine {
+  Transfer::State state;   // at the start of the group, or of the outer part
+  long long group, begin;  // the first tile of the outer part
+};
+
+// The states before `tile`. Calls doubt(tile) for suspect ones.
+template <class Doubt>
+DEVICE inline Transfer::State advance(ChannelSpine& spine, Front& front, long long tile,
+                                      const Board& board, Doubt doubt) {
+  const int thread = int(threadIdx.x) - THREADS;
+  while (true) {
+    const long long left = tile / GROUP - spine.group + 1;
+    const int groups = left < GROUPS ? int(left) : GROUPS, units = groups * CHANNELS;
+    for (int first = 0; first < units; first += AT_ONCE * TEAMS) {
+      Share shares[AT_ONCE];
+      bool complete;
+#pragma unroll
+      for (int a = 0; a < AT_ONCE; ++a) {
+        const int unit = first + a * TEAMS + thread / SHARE, number = unit / CHANNELS;
+        shares[a].begin(board, spine.group + number, unit - number * CHANNELS, spine.begin,
+                        unit < units ? tile : 0);
+      }
+      do {
+        complete = true;
+#pragma unroll
+        for (int a = 0; a < AT_ONCE; ++a) shares[a].ask(board);
+        __syncwarp();
+#pragma unroll
+        for (int a = 0; a < AT_ONCE; ++a) complete = shares[a].take(board) & complete;
+      } while (!__all_sync(ALL, complete));
+#pragma unroll
+      for (int a = 0; a < AT_ONCE; ++a) {
+        const int unit = first + a * TEAMS + thread / SHARE;
+        const Span span = shares[a].joined();
+        if (unit < units && thread % SHARE == 0)
+          front.folded[unit / CHANNELS][shares[a].channel] = span;
+      }
+    }
+    look_together();
+    Transfer::State reached = spine.state;
+    for (int k = 0; k < groups; ++k, ++spine.group) {
+      const long long end = (spine.group + 1) * GROUP;
+      if (thread < CHANNELS) {
+        const Span span = front.folded[k][thread];
+        reached = after(span, spine.state);
+        if (GUARDED && is_doubtful(span, spine.state, reached)) doubt(end < tile ? end : tile);
+      }
+      if (tile < end) {
+        look_together();
+        return reached;
+      }
+      spine.state = reached;
+    }
+    look_together();
+  }
+}
+
 
 constexpr int EVERYONE = THREADS + LOOKAHEAD;
 static_assert((STAGES > DISTANCE || !STAGES) && DISTANCE < RING - 1, "tiles between them wait");
 
-// Hardware barriers are met by whole warps.
+// Whole warps arrive at hardware barriers.
 DEVICE inline void announce(int barrier) {
   __syncwarp();
   arrive(barrier, EVERYONE);
@@ -43,7 +190,7 @@ DEVICE inline void mark_tile(const Ledger& ledger, const Tile& tile, int channel
   mark_steps(ledger, tile, channel, time_of(begin, shape), shape);
 }
 
-// Spine: the warps that look ahead.
+// The look-ahead warps.
 DEVICE inline void resolve(Transfer::State (&tile_entry)[RING][CHANNELS], Front& front,
                            const Entry& entry, const Board& board, const Ledger& ledger,
                            const Channels& shape) {
@@ -83,7 +230,7 @@ DEVICE inline Span upsweep(const Source& source, const Items& items, const Tile&
   return span;
 }
 
-// The states of a thread's steps; true where one comes near overflow.
+// Writes the states of a thread's steps; returns whether one comes near overflow.
 template <bool WHOLE>
 DEVICE inline bool downsweep(const Source& source, const Items& items, const Tile& tile,
                              const Part& part, Transfer::State state,
@@ -161,7 +308,7 @@ DEVICE void determine_channels(const Source& source, const Entry& entry,
   int stage = 0, next_stage = 0, turn = -DISTANCE;
   unsigned parity = 0;
   for (long long number = shape.rank - DISTANCE * stride; number < count; number += stride, ++turn) {
-    if (COPIED) {  // the next tile is there, and the last one's stage is free
+    if (COPIED) {  // the next tile is loaded, and the last stage is free
       copies_wait_but<COPIED ? STAGES - DISTANCE - 2 : 0>();
       __syncwarp();
       synchronize();
@@ -187,7 +334,7 @@ DEVICE void determine_channels(const Source& source, const Entry& entry,
     if (number >= 0) {  // downsweep
       const Tile tile(number, shape);
       if (BULK && threadIdx.x == 0) bulk_wait_read();
-      await(resolved(turn));  // and the stores may go on
+      await(resolved(turn));  // the stores may continue
       if (part.exists) {
         const Transfer::State entered = tile_entry[turn % RING][part.channel];
         if (tile.is_whole()) write_part<true>(all, stage, tile, part, before[0], entered);

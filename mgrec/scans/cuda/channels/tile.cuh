@@ -1,12 +1,11 @@
 // Few columns side by side, as samples of a few channels in time: tiles of STEPS steps.
 //
-// Where a tile has all columns it is one run of memory, and moves by bulk copies. Of more columns a
-// tile has one of LINES, 32 bytes wide, and threads copy it in vectors: the more columns share a
-// tile, the more spans everybody has to fold. A line is shared by a team of blocks, which fold for
-// themselves. In shared memory a tile stays as it is until its states are
-// written: a thread reads ITEMS consecutive steps of one channel from there twice, neighbours
-// neighbouring channels. To keep them in registers between the two would leave too few for the warps
-// that look ahead.
+// A tile with all columns is contiguous in memory, and moves by bulk copies. With more columns a tile
+// has one of LINES, 32 bytes wide, which threads copy in vectors: every block has to fold the spans of
+// all columns of a tile. A team of blocks shares a line and folds its spans. A tile stays in shared
+// memory until its states are written: a thread reads ITEMS consecutive steps of one channel twice,
+// neighbouring threads neighbouring channels. To store them in registers in between would leave too few
+// for the look-ahead warps.
 #pragma once
 #include "scans/cuda/scope/block.cuh"
 #include "engines/cuda/memory/bulk.cuh"
@@ -18,7 +17,7 @@ constexpr int STEPS = PARTS * ITEMS, TILE = STEPS * CHANNELS;
 constexpr bool COPIED = LINES && STAGES > 0;  // by threads
 static_assert(!COPIED || (!BULK && STAGES >= DISTANCE + 2), "a tile is under way meanwhile");
 static_assert(TILE * sizeof(T) % 16 == 0, "bulk copies are of whole 16 bytes");
-// Streams that begin elsewhere are copied from the multiple of 16 bytes before on: one vector more.
+// Streams with another alignment are copied from the multiple of 16 bytes before: one vector more.
 constexpr int LOADED = TILE + (Source::SHIFTED ? VECTOR : 0);
 
 // Each outer part has `inners` columns in `groups` lines, and a line `tiles` tiles. A team of `team`
@@ -104,7 +103,7 @@ DEVICE inline void request(const Stages& stages, int k, const Source& source, lo
               (TILE + (Source::shift(p) ? VECTOR : 0)) * sizeof(T), stages.barriers + k);
 }
 
-// The same of a line by all scanning threads.
+// The same for a line, by all scanning threads.
 DEVICE inline void request_vectors(const Stages& stages, int k, const Source& source,
                                    long long number, const Channels& shape) {
   if (COPIED && number < shape.count()) {
@@ -127,9 +126,9 @@ DEVICE inline void request_vectors(const Stages& stages, int k, const Source& so
   copies_commit();
 }
 
-// Visits a thread's steps in memory order: visit(r, its element in a tile whose steps are `pitch`
-// apart). Where all steps are WHOLE no address but the first is computed: to ask of each step took
-// ten times its arithmetic.
+// Calls visit(r, element in a tile whose steps are `pitch` apart) for a thread's steps in memory order.
+// If all steps exist (WHOLE) only the first address is computed: a test of each step took ten times its
+// arithmetic.
 template <bool WHOLE, class Pitch, class Visit>
 DEVICE inline void visit_items(const Tile& tile, const Part& part, Pitch pitch, Visit visit) {
   const Pitch first = part.first() * pitch + part.channel;
@@ -158,7 +157,7 @@ DEVICE inline void read_items(const Stages& stages, int k, const Source& source,
   source.lift_items(items);
 }
 
-// Whole tiles of all columns go to shared memory and leave it in one bulk store, others element by
+// Whole tiles of all columns are written through shared memory in one bulk store, others element by
 // element.
 template <bool WHOLE>
 DEVICE inline void write_items(const Stages& stages, T* const (&results)[Transfer::STATES],
@@ -182,4 +181,43 @@ DEVICE inline void store(const Stages& stages, T* const (&results)[Transfer::STA
   for (int q = 0; q < Transfer::STATES; ++q)
     bulk_store(results[q] + tile.element(shape), stages.stores + q * TILE, TILE * sizeof(T));
   bulk_commit();
+}
+
+
+// Scan of the spans of a tile's parts, for each channel, across the threads of a block.
+
+constexpr int RAKE = 8;  // parts that one thread joins
+constexpr int RAKES = (PARTS + RAKE - 1) / RAKE;
+
+struct Desk {  // in shared memory
+  Span parts[THREADS];
+  Span rakes[RAKES * CHANNELS];
+};
+
+// Contains two barriers; the desk may be reused after the caller's next one.
+DEVICE inline BlockScan channel_scan(const Span& mine, const Part& part, Desk& desk) {
+  desk.parts[threadIdx.x] = mine;
+  __syncwarp();
+  synchronize();
+  if (threadIdx.x < RAKES * CHANNELS) {
+    Span* const from = desk.parts + part.place * RAKE * CHANNELS + part.channel;
+    Span run = empty_span();
+#pragma unroll
+    for (int k = 0; k < RAKE; ++k) {
+      if (part.place * RAKE + k >= PARTS) continue;
+      const Span next = from[k * CHANNELS];
+      from[k * CHANNELS] = run;
+      run = join(run, next);
+    }
+    desk.rakes[threadIdx.x] = run;
+  }
+  __syncwarp();
+  synchronize();
+  BlockScan scan = {empty_span(), empty_span()};
+  const int rake = part.place / RAKE;
+  for (int k = 0; k < RAKES; ++k) {
+    if (k == rake) scan.before = join(scan.total, desk.parts[threadIdx.x]);
+    scan.total = join(scan.total, desk.rakes[k * CHANNELS + part.channel]);
+  }
+  return scan;
 }

@@ -1,10 +1,9 @@
-// Columns: a lane a few neighbouring columns, a warp a run of steps, so that all accesses coalesce.
+// Columns: a lane has a few neighbouring columns, a warp a run of steps, so that accesses coalesce.
 //
-// A block is 32 × PACK columns wide and WARPS × RUN steps long. Where lines allow it a lane moves
-// words of 8 (BULK) or 16 (STAGED) bytes: lines are far apart in memory, and pieces of 256 bytes
-// of each ran at 0.89 of the floor where pieces of 128 ran at 0.73. Loads go through shared memory
-// as an extension of the registers: every thread copies and reads its own slots alone, so the
-// copies need no barrier.
+// A block is 32 × PACK columns wide and WARPS × RUN steps long. If alignment allows, a lane moves words
+// of 8 (BULK) or 16 (STAGED) bytes: steps are far apart in memory, and 256 bytes of each ran at 0.89 of
+// the floor, 128 at 0.73. Loads go through shared memory as an extension of the registers: every
+// thread copies and reads its own slots only, so that the copies need no barrier.
 #pragma once
 #include "scans/cuda/scope/block.cuh"
 #include "engines/cuda/memory/copies.cuh"
@@ -65,7 +64,7 @@ struct Cursor {
   DEVICE bool ends(const Columns& shape) const { return group >= shape.groups; }
 };
 
-// Tiles past the end, which fill up a team's last turn, hold no step.
+// Tiles past the end, in the last turn of a team, have no steps.
 DEVICE inline void advance(Cursor& at, const Columns& shape) {
   at.tile += TEAM;
   if (at.tile >= (shape.tiles + TEAM - 1) / TEAM * TEAM) {
@@ -76,7 +75,7 @@ DEVICE inline void advance(Cursor& at, const Columns& shape) {
   at.place(shape);
 }
 
-// What a lane knows of each of its columns.
+// Values for each column of a lane.
 struct States { Transfer::State of[PACK]; };
 struct Spans { Span of[PACK]; };
 
@@ -174,7 +173,7 @@ DEVICE inline Spans upsweep(const Source& source, const Items& items, const Curs
   return spans;
 }
 
-// Returns the states after the run; see(state) is called after every step.
+// Returns the states after the run; calls see(state) after every step.
 template <class See>
 DEVICE inline States downsweep(const Source& source, const Items& items, const Cursor& at,
                                const Columns& shape, States states,
@@ -198,10 +197,10 @@ DEVICE inline States downsweep(const Source& source, const Items& items, const C
   return states;
 }
 
-// Joins of a tile: of what lies before this warp's run, and of the whole.
+// Joins of a tile: of the runs before this warp's run, and of all runs.
 struct Joins { Spans before, total; };
 
-// Holds one barrier; two arrays of totals take turns.
+// Contains one barrier; callers alternate two arrays of totals.
 DEVICE inline Joins join_warps(const Spans& mine, Span (&totals)[WARPS][COLUMNS]) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #pragma unroll

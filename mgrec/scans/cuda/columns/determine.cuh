@@ -1,16 +1,16 @@
 // Determine rows along a slow axis in one pass, without a transposed copy.
 //
-// Where columns are too few for the GPU, a team of blocks shares them: step tiles are dealt round
-// robin in the team, with the look-ahead of contiguous rows, a lane for each column. The state goes
-// through the tiles' spans one by one, in a team as in a single block: same bits.
+// If columns are too few for the GPU, a team of blocks shares them: step tiles are assigned round robin
+// in the team, with the look-ahead of contiguous rows, a lane for each column. The state passes through
+// the spans of tiles one by one, in a team as in a single block: the bits are the same.
 #pragma once
 #include "scans/cuda/columns/columns.cuh"
 #include "scans/cuda/trust/guard.cuh"
 
 constexpr int LOOKAHEAD = TEAM > 1 ? 32 : 0;  // threads
 
-// Published spans of a team's last TURNS turns. In every turn a block waits for the spans of the
-// others' last tiles, needed or not, so that nobody is five turns ahead of another.
+// Published spans of the last TURNS turns of a team. In every turn a block waits for the spans of the
+// last tiles of others, needed or not, so that no block is five turns ahead of another.
 constexpr int TURNS = 8;
 // Spans that a lane polls at once: few of them wait longer, many do not fit into its registers.
 constexpr int BATCHES = (TEAM * PACK * UNITS + 47) / 48, BATCH = (TEAM + BATCHES - 1) / BATCHES;
@@ -27,8 +27,8 @@ struct Ring {
   DEVICE unsigned tag(int turn) const { return epoch * 4 + turn / TURNS % 4; }
 };
 
-// The states of every lane's columns after the TEAM tiles before this block's tile of `turn`, of
-// which those from `begin` on are of the same columns.
+// The states of each lane's columns after the TEAM tiles before this block's tile of `turn`. Those
+// tiles from `begin` on have the same columns.
 DEVICE inline States fold_columns(const Ring& ring, int turn, int begin, States states) {
   const int member = blockIdx.x % TEAM;
   for (int first = 0; first < TEAM; first += BATCH) {
@@ -54,7 +54,7 @@ DEVICE inline States fold_columns(const Ring& ring, int turn, int begin, States 
   return states;
 }
 
-// Spine of a team: the look-ahead warp finds the states at the beginning of the block's tiles.
+// The look-ahead warp of a team: finds the states at the start of the block's tiles.
 DEVICE inline void resolve(States (&tile_entry)[RING][32], const Entry& entry, const Ring& ring,
                            Cursor at, const Columns& shape) {
   const int member = blockIdx.x % TEAM;
@@ -78,7 +78,7 @@ DEVICE inline void publish_tile(const Ring& ring, int turn, const Spans& total) 
   announce_published(turn);
 }
 
-// Marks a run of steps from its k-th on, in time, and the first step of what follows.
+// Marks a run of steps from its k-th one on, in time, and the first step after it.
 DEVICE inline void mark_run(const Ledger& ledger, const Cursor& at, int k, const Columns& shape) {
   const long long begin = (at.tile * WARPS + threadIdx.x / 32) * RUN, last = begin + RUN;
   if (begin >= shape.steps) return;
@@ -87,7 +87,7 @@ DEVICE inline void mark_run(const Ledger& ledger, const Cursor& at, int k, const
   ledger.enter(line, time, last < shape.steps ? last : shape.steps - 1);
 }
 
-// Marks from the k-th step on where a column's state after the spans cannot be trusted.
+// Marks the run from its k-th step on if the state of a column after the spans is suspect.
 DEVICE inline void mark_doubts(const Ledger& ledger, const Cursor& at, int k, const Columns& shape,
                                const Spans& spans, const States& entry, const States& reached) {
   if (!GUARDED || !at.column.exists) return;
@@ -117,7 +117,7 @@ DEVICE void determine_columns(const Source& source, const Entry& entry,
     request(slots, k, source, later, shape);
   Items items, next_items;
   Joins joins, next_joins;
-  States states = {};  // of a team of one: at the beginning of the tile
+  States states = {};  // at the start of the tile, for a team of one
   int stage = 0;
   for (int turn = -1; turn < 0 || !at.ends(shape); ++turn) {
     if (!next.ends(shape)) {  // upsweep of the next tile

@@ -1,10 +1,10 @@
-// Precompute along a slow axis: reads only. Every block joins a piece of 32 columns.
+// Precompute columns: every block composes a piece of 32 columns.
 #pragma once
 #include "scans/cuda/columns/columns.cuh"
 
 static_assert(PACK == 1, "a tile is joined a lane a column");
 
-// Joins what the warps of a block have, a lane a column; the first warp learns the whole.
+// Joins the results of the warps of a block, a lane for each column; the first warp has the total.
 template <class C> struct AcrossWarps {
   Span (&totals)[WARPS][COLUMNS];
   C (&calm_totals)[WARPS][32];
@@ -32,7 +32,7 @@ DEVICE void precompute_columns(const Source& source, Span* spans, const Columns&
   Cursor at = {group, begin, 0, column_of(group, shape), false};
   Cursor later = at;
   for (int k = 0; k < STAGES; ++k, ++later.tile) {
-    if (later.tile >= end) later.group = shape.groups;  // asks for nothing
+    if (later.tile >= end) later.group = shape.groups;  // loads nothing
     later.place(shape);
     request(slots, k, source, later, shape);
   }

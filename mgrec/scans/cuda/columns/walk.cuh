@@ -1,4 +1,4 @@
-// Determine many columns: a lane a few columns, step by step, a warp 32 times as many.
+// Determine many columns by the plain loop: a lane has a few columns, a warp 32 times as many.
 #pragma once
 #include "scans/cuda/columns/columns.cuh"
 

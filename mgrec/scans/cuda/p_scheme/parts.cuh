@@ -1,4 +1,4 @@
-// Rows cut into parts, a thread a part, and where the steps of a part lie.
+// Rows divided into parts, one for each thread, and the positions of the steps of a part.
 //
 // In natural order a part's steps follow each other. In rearranged order step j of part p is element
 // (j + 1, p) of an array of length + 1 rows, so that neighbouring threads access neighbouring
@@ -18,7 +18,7 @@ struct Part {
   long long base;           // of its first element in natural order
 };
 
-// Parts are numbered as their rows and steps lie in memory, the inner axis fastest.
+// Parts are numbered in memory order, the inner axis fastest.
 DEVICE inline Part part_of(long long number, const Parts& parts) {
   Part part = {number, 0, 0, 0, 0, 0};
   long long piece = number;

@@ -1,13 +1,105 @@
-// The three phases of P-scheme/G (Wakatani 2012, 2013): a thread a part.
+// The three phases of P-scheme/G (Wakatani 2012, 2013): a thread for each part.
 //
-// precompute: every thread composes its part; propagate: the state is carried from part to part;
-// determine: every thread walks its part from its carry-in. A thread asks for ITEMS steps at once, since
-// a load takes as long as hundreds of steps' arithmetic.
+// precompute: every thread composes its part; propagate: the state passes from part to part; determine:
+// every thread solves its part from its carry-in. A thread loads ITEMS steps at once, since a load takes
+// as long as the arithmetic of hundreds of steps.
 #pragma once
 #include "scans/cuda/p_scheme/parts.cuh"
-#include "scans/cuda/trust/repair.cuh"
+#include "scans/cuda/trust/guard.cuh"
 
-// Element of step 0 of a part, and the distance to the next step's.
+// Repair: the plain loop over the marked steps, a thread for each row. It starts at the start of the
+// row if a state comes near overflow although operands are finite.
+
+template <class R> DEVICE inline bool wholly_nan(R x) { return x != x; }
+template <class R> DEVICE inline bool wholly_nan(complex<R> x) {
+  return x.re != x.re && x.im != x.im;
+}
+DEVICE inline bool stays_nan(const Transfer::State& state) { return wholly_nan(state.v[0]); }
+
+DEVICE inline Transfer::State before_step(const Entry& entry, T* const (&results)[Transfer::STATES],
+                                          long long row, long long base, long long time,
+                                          long long steps, long long inners) {
+  if (time == 0) return entry.at(row);
+  Transfer::State state;
+#pragma unroll
+  for (int q = 0; q < Transfer::STATES; ++q)
+    state.v[q] = results[q][base + (REVERSE ? steps - time : time - 1) * inners];
+  return state;
+}
+
+// Solves ITEMS steps from `time` on; returns whether the last state is equal to the old result. Sets
+// `has_grown` if a state comes near overflow although operands are finite.
+DEVICE inline bool repair_run(const Source& source, T* const (&results)[Transfer::STATES],
+                              Transfer::State& state, bool& has_grown, long long outer,
+                              long long inner, long long base, long long time, long long outers,
+                              long long steps, long long inners) {
+  const long long first = REVERSE ? steps - time - ITEMS : time;
+  Items items;
+  items.step = first;
+#pragma unroll
+  for (int r = 0; r < ITEMS; ++r)
+    if (first + r >= 0 && first + r < steps)
+#pragma unroll
+      for (int p = 0; p < Source::STREAMS; ++p)
+        items.v[p][r] = source.stream[p][base + (first + r) * inners];
+  source.complete(items, outer, first, inner, outers, steps);
+  source.lift_items(items);
+  bool same = true;
+#pragma unroll
+  for (int k = 0; k < ITEMS; ++k) {
+    const int r = REVERSE ? ITEMS - 1 - k : k;
+    if (first + r < 0 || first + r >= steps) continue;
+    const Transfer::State before = state;
+    state = Transfer::apply(source.map(items, r), state);
+    has_grown = has_grown || grows(source.map(items, r), before, state);
+#pragma unroll
+    for (int q = 0; q < Transfer::STATES; ++q) {
+      T& result = results[q][base + (first + r) * inners];
+      same = result == state.v[q] || (np_isnan(result) && np_isnan(state.v[q]));
+      result = state.v[q];
+    }
+  }
+  return same;
+}
+
+DEVICE void repair(const Source& source, const Entry& entry,
+                   T* const (&results)[Transfer::STATES], const Marks& marks, long long outers,
+                   long long steps, long long inners, long long tile_length, unsigned epoch) {
+  if (marks.first >> TILE_BITS != epoch) return;
+  const long long first = TILE_MASK - (marks.first & TILE_MASK), last = marks.last & TILE_MASK;
+  const long long row = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+  if (row >= outers * inners) return;
+  const long long outer = row / inners, inner = row - outer * inners;
+  // Tiles of columns count steps; tiles of contiguous rows count elements of all rows. With REVERSE
+  // the first tile is the partial one.
+  const long long length = inners > 1 ? steps : outers * steps;
+  const long long rows_before = inners > 1 ? 0 : REVERSE ? outers - 1 - row : row;
+  const long long slack = REVERSE && inners == 1
+                              ? (length + tile_length - 1) / tile_length * tile_length - length : 0;
+  long long time = first * tile_length - slack - rows_before * steps;
+  long long settled = (last + 1) * tile_length - slack - rows_before * steps;
+  time = time < 0 ? 0 : time - time % ITEMS;
+  if (time >= steps || settled <= 0) return;
+  const long long base = outer * steps * inners + inner;
+  Transfer::State state = before_step(entry, results, row, base, time, steps, inners);
+  bool has_grown = false, from_start = false;
+  for (; time < steps; time += ITEMS) {
+    const bool same = repair_run(source, results, state, has_grown, outer, inner, base, time,
+                                 outers, steps, inners);
+    if (has_grown && !from_start) {
+      from_start = true;
+      settled = steps;
+      time = -ITEMS;
+      state = before_step(entry, results, row, base, 0, steps, inners);
+      continue;
+    }
+    if (same && time >= settled) return;
+    if (stays_nan(state)) return;  // so does every later state, in the single pass as in the loop
+  }
+}
+
+
+// The element of step 0 of a part, and the distance to that of the next step.
 struct Track { long long base, stride; };
 
 DEVICE inline Track track_of(const Part& part, const Parts& parts) {
@@ -29,7 +121,7 @@ DEVICE inline void load_run(const Source& source, const Parts& parts, const Part
   source.lift_items(items);
 }
 
-// visit(map of the step, its place among the part's results, whether it is the part's first)
+// Calls visit(map of the step, place of its result, whether it is the first step of the part).
 template <bool WHOLE, class Visit>
 DEVICE inline void visit_run(const Source& source, const Parts& parts, const Part& part,
                              const Track& track, long long time, Visit visit) {
@@ -67,7 +159,7 @@ DEVICE void precompute_parts(const Source& source, T* const (&maps)[Transfer::WI
   }
 }
 
-constexpr int AHEAD = 4;  // times 32 maps are loaded before they are needed
+constexpr int AHEAD = 4;  // times 32 maps are loaded ahead
 
 DEVICE inline Transfer::Map map_from_lane(const Transfer::Map& map, int lane) {
   union Words {
@@ -103,7 +195,7 @@ DEVICE inline void load_maps(const T* const (&maps)[Transfer::WIDTH], const Line
   }
 }
 
-// Steps that `repair` walks, counted in time over all contiguous rows, or in each column.
+// Marks steps for `repair`, counted in time over all contiguous rows, or in each column.
 DEVICE inline void mark_part(Marks& marks, const Part& part, const Parts& parts, unsigned epoch) {
   const long long before = REVERSE ? parts.outers - 1 - part.outer : part.outer;
   const long long begin = REVERSE ? parts.steps - part.first - part.steps : part.first;
@@ -112,8 +204,8 @@ DEVICE inline void mark_part(Marks& marks, const Part& part, const Parts& parts,
   mark(marks, time + part.steps - 1, epoch);
 }
 
-// A warp a row: lane k keeps the state before the k-th part of 32. The map of each part goes to all
-// lanes by a shuffle, which waits for no state; what is left of the chain is `apply`.
+// A warp for each row: lane k has the state before the k-th part of 32. A shuffle distributes the map
+// of each part, independent of states; only `apply` remains in the chain.
 DEVICE void propagate_parts(const T* const (&maps)[Transfer::WIDTH],
                             const Entry& entry,
                             T* const (&entries)[Transfer::STATES], Marks& marks, const Parts& parts,

@@ -1,10 +1,10 @@
 // Transposition between natural and rearranged order, through tiles of 32 parts × 32 steps in
 // shared memory: both sides are read and written along rows of 32 neighbouring elements. Contiguous
-// rows only (inners == 1). A block a tile, 256 threads.
+// rows only (inners == 1). A block of 256 threads for each tile.
 #pragma once
 #include "scans/cuda/p_scheme/parts.cuh"
 
-constexpr int SIDE = 32, LINES = 8;  // of a tile; rows of it that 256 threads move at once
+constexpr int SIDE = 32, LINES = 8;  // of a tile; rows that 256 threads move at once
 
 struct Corner { long long part, step; };
 
@@ -14,7 +14,7 @@ DEVICE inline Corner corner_of(const Parts& parts) {
   return {(blockIdx.x - down * groups) * SIDE, down * SIDE};
 }
 
-// The column in whose row 0 the element at `step` of a part stands a second time, or -1.
+// The column whose row 0 repeats the element at `step` of a part, or -1.
 DEVICE inline long long duplicate_of(const Part& part, long long step, const Parts& parts,
                                      bool reverse) {
   if (reverse) return step == 0 && part.first > 0 ? part.number - 1 : -1;

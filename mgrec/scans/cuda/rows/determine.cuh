@@ -1,17 +1,17 @@
 // Determine contiguous rows in one pass over memory: look-ahead with persistent blocks.
 //
-// Tiles are dealt round robin. A block publishes the span of its next tile before it needs the
-// state at its current one; a warp of its own meanwhile folds the spans of all tiles since the
-// block's last into that state. Under full load a poll waits behind the bulk loads of its
-// multiprocessor for about 3 µs: in the block's own warps that cost a third of the bandwidth. The
-// current tile waits in registers, so shared memory serves loads that are under way.
+// Tiles are assigned round robin. A block publishes the span of its next tile before it needs the
+// state at its current one; a separate warp meanwhile folds the spans of all tiles since the block's
+// last one into that state. Under full load a poll waits behind the bulk loads of its multiprocessor
+// for about 3 µs: in the scanning warps that cost a third of the bandwidth. The current tile waits in
+// registers, so that shared memory serves pending loads.
 #pragma once
 #include "scans/cuda/rows/fold.cuh"
-#include "scans/cuda/rows/walk.cuh"
+#include "scans/cuda/rows/tile.cuh"
 
 constexpr int LOOKAHEAD = 32;  // threads
 
-// First tile whose span matters for the state at the beginning of `tile`.
+// The first tile whose span affects the state at the start of `tile`.
 DEVICE inline long long needed_from(long long tile, const Shape& shape) {
   if (!SEGMENTED) return 0;
   const long long start = start_of(tile, shape), end = start + TILE;
@@ -22,7 +22,7 @@ DEVICE inline long long needed_from(long long tile, const Shape& shape) {
   return REVERSE ? shape.tiles - 1 - holder : holder;
 }
 
-// Marks the steps from the k-th of a thread's part on, in time.
+// Marks the steps from the k-th one of a thread's part on, in time.
 DEVICE inline void mark_from(const Ledger& ledger, const Place& place, int k, const Shape& shape) {
   const long long end = place.first + ITEMS < shape.total ? place.first + ITEMS : shape.total;
   long long element = REVERSE ? place.first + ITEMS - 1 - k : place.first + k;
@@ -33,10 +33,10 @@ DEVICE inline void mark_from(const Ledger& ledger, const Place& place, int k, co
   ledger.enter(row, time, last < shape.steps ? last : shape.steps - 1);
 }
 
-// A row begins with the thread's first step: its carry-in is given, and comes from no map.
+// Returns whether a row begins with the thread's first step: its carry-in comes from no map.
 DEVICE inline bool begins_row(const Walk& walk) { return SEGMENTED && walk.until == 0; }
 
-// The first of a thread's states, in time, that comes near overflow, or ITEMS.
+// The first state of a thread, in time, near overflow, or ITEMS.
 DEVICE inline int first_growth(const T (&w)[Transfer::STATES][ITEMS]) {
   int height[4] = {0, 0, 0, 0};
 #pragma unroll
@@ -49,7 +49,7 @@ DEVICE inline int first_growth(const T (&w)[Transfer::STATES][ITEMS]) {
   return first;
 }
 
-// Of several rows in a thread's part all from the first such state on are marked.
+// Marks the steps from such a state on, in all rows of the thread's part.
 DEVICE inline void mark_growth(const Ledger& ledger, const Place& place,
                                const T (&w)[Transfer::STATES][ITEMS], const Shape& shape) {
   const int first = first_growth(w);
@@ -88,15 +88,15 @@ struct Part {  // a thread's part of a tile, between its upsweep and its downswe
   Span before;
 };
 
-// Möbius maps take as many instructions to scan as to sweep twice, and a third of them asked for
-// kinds of spans: where no row begins and no step is missing these are known.
+// Möbius maps take as many instructions to scan as to sweep twice, and a third of them compared kinds
+// of spans, which are known if no row begins and no step is missing.
 DEVICE inline BlockScan scan_tile(const Span& mine, Span (&totals)[WARPS], bool whole) {
   if constexpr (Transfer::QUICK && !SEGMENTED)
     if (whole) return block_scan<true>(mine, totals);
   return block_scan(mine, totals);
 }
 
-struct Unwatched {  // nobody looks at the items that pass
+struct Unwatched {  // ignores the items
   DEVICE void see(const Source&, const Items&, const Place&, const Shape&) {}
 };
 

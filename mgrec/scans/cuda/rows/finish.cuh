@@ -1,6 +1,6 @@
-// The pieces of a row become one map: a warp a row, in fixed order.
+// Join the pieces of each row to one map, by a warp for each row, in fixed order.
 #pragma once
-#include "scans/cuda/scope/warp.cuh"
+#include "scans/cuda/scope/spans.cuh"
 
 DEVICE void finish(const Span* spans, long long rows, long long pieces,
                    T* const (&maps)[Transfer::WIDTH]) {

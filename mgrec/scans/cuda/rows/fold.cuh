@@ -1,13 +1,13 @@
-// The state at the beginning of any tile, from the spans of all tiles before it: one warp's work.
+// The state at the start of a tile, from the spans of all tiles before it, by one warp.
 //
-// Tiles form groups of 32, counted from the first, and every group is joined by one and the same
-// tree: the arithmetic does not know how many blocks share the work.
+// Tiles form groups of 32, counted from the first, and every group is joined by the same tree: the
+// arithmetic does not depend on the number of blocks.
 #pragma once
 #include "scans/cuda/trust/guard.cuh"
 
 constexpr int GROUP = 32, RUN = 8, SHARE = GROUP / RUN;  // tiles of a group, of a lane; its lanes
 
-// As a tree: a chain of joins is as slow as the latencies of all.
+// Joins as a tree, since the latencies of a chain add up.
 DEVICE inline Span join_run(const Span (&run)[RUN]) {
   Span tree[RUN];
   bool odd = false;
@@ -25,7 +25,7 @@ DEVICE inline Span join_run(const Span (&run)[RUN]) {
   return span;
 }
 
-// Lane SHARE·j receives the join of those tiles of the j-th group from `first` on that lie in
+// Lane SHARE·j receives the join of the tiles of the j-th group from `first` on that are in
 // begin..end-1. All missing spans are polled as one batch (one by one cost 0.2 of the bandwidth).
 DEVICE inline Span fold_groups(const Unit* descriptors, long long first, long long begin,
                                long long end, unsigned tag) {
@@ -56,11 +56,11 @@ DEVICE inline Span fold_groups(const Unit* descriptors, long long first, long lo
 }
 
 struct Spine {
-  Transfer::State state;  // at the beginning of the group
+  Transfer::State state;  // at the start of the group
   long long group;
 
-  // The state at the beginning of `tile`. Tiles before `begin` do not matter to it. Calls
-  // doubt(tile) where the state at the beginning of a tile is doubtful.
+  // The state at the start of `tile`, which tiles before `begin` do not affect. Calls doubt(tile) if
+  // the state at the start of a tile is suspect.
   template <class Doubt>
   DEVICE Transfer::State advance(long long begin, long long tile, const Unit* descriptors,
                                  unsigned epoch, Doubt doubt) {

@@ -1,8 +1,8 @@
-// Precompute contiguous rows: reads only. Every block joins a piece of a row, tile after tile.
+// Precompute contiguous rows: every block composes a piece of a row, tile after tile.
 #pragma once
-#include "scans/cuda/rows/walk.cuh"
+#include "scans/cuda/rows/tile.cuh"
 
-// Joins what the threads of a block have; thread 0 learns the whole.
+// Joins the results of the threads of a block; thread 0 has the total.
 template <class C> struct AcrossThreads {
   Span (&totals)[WARPS];
   C (&calm_totals)[32];

@@ -1,8 +1,8 @@
 // A tile: THREADS × ITEMS consecutive elements of an array seen as one flat sequence of rows.
 //
-// Thread order is time order: with REVERSE the first thread holds the last elements. A thread's
-// part is an odd number of 16-byte vectors, so that blocked access to shared memory has no bank
-// conflicts although nothing is padded.
+// Thread order is time order: with REVERSE the first thread has the last elements. The part of a
+// thread is an odd number of 16-byte vectors, so that blocked access to shared memory has no bank
+// conflicts without padding.
 #pragma once
 #include "scans/cuda/scope/block.cuh"
 #include "engines/cuda/memory/bulk.cuh"
@@ -13,7 +13,7 @@ constexpr int VECTOR = 16 / int(sizeof(T));
 constexpr int VECTORS = ITEMS / VECTOR;
 static_assert(!BULK || !STAGED, "one way or the other");
 static_assert(ITEMS % VECTOR == 0 && VECTORS % 2 == 1, "odd number of vectors a thread");
-// Streams that begin elsewhere are copied from the multiple of 16 bytes before on: one vector more.
+// Streams with another alignment are copied from the multiple of 16 bytes before: one vector more.
 constexpr int LOADED = TILE + (Source::SHIFTED ? VECTOR : 0);
 
 // `total` elements lie in `tiles` tiles; `row` is the first of them.
@@ -21,7 +21,7 @@ struct Shape {
   long long rows, steps, total, tiles, row;
 };
 
-// Where a thread's part of a tile lies; `first` counts elements in memory order.
+// The position of a thread's part of a tile; `first` counts elements in memory order.
 struct Place {
   long long first;
   bool whole;  // the tile has no element past the end
@@ -49,7 +49,7 @@ struct Stages {
   DEVICE T* stage(int k) const { return loads + k * Source::STREAMS * LOADED; }
 };
 
-// visit(place in a tile): every vector of a tile is visited once, neighbours by neighbouring threads.
+// Calls visit(place in a tile) once for every vector, for neighbours in neighbouring threads.
 template <class Visit> DEVICE inline void visit_vectors(Visit visit) {
 #pragma unroll
   for (int k = 0; k < VECTORS; ++k) visit((k * THREADS + int(threadIdx.x)) * VECTOR);
@@ -59,7 +59,7 @@ DEVICE inline void copy_vector(T* to, const T* from) {
   copy_word(reinterpret_cast<uint4*>(to), reinterpret_cast<const uint4*>(from));
 }
 
-// All scanning threads ask for a whole tile; the last, partial one is read from global memory.
+// All scanning threads load a whole tile; the last, partial one is read from global memory.
 DEVICE inline void request_vectors(const Stages& stages, int k, const Source& source,
                                    long long tile, const Shape& shape) {
   const long long start = start_of(tile, shape);
@@ -88,7 +88,7 @@ DEVICE inline void request(const Stages& stages, int k, const Source& source, lo
               (TILE + (Source::shift(p) ? VECTOR : 0)) * sizeof(T), stages.barriers + k);
 }
 
-// The items lie `shift` behind `from`.
+// The items start `shift` behind `from`.
 DEVICE inline void read_blocked(const T* from, int shift, T (&items)[ITEMS]) {
   union { uint4 vector; T v[VECTOR]; } part;
 #pragma unroll
@@ -132,7 +132,7 @@ DEVICE inline void read_items(const Stages& stages, int k, unsigned parity, cons
       for (int r = 0; r < ITEMS; ++r)
         if (place.first + r < shape.total) items.v[p][r] = source.stream[p][place.first + r];
   }
-  items.step = place.first;  // of use where there is one row
+  items.step = place.first;  // for a single row
   if (VARYING > Source::STREAMS) {
     const long long row = SEGMENTED ? place.first / shape.steps : 0;
     source.complete(items, shape.row + row, place.first - row * shape.steps, 0, shape.rows,
@@ -141,8 +141,8 @@ DEVICE inline void read_items(const Stages& stages, int k, unsigned parity, cons
   source.lift_items(items);
 }
 
-// Whole tiles leave through shared memory, in one bulk store or by all threads' vectors, others
-// element by element. The caller has made sure that the store before is through with shared memory.
+// Whole tiles are written through shared memory, in one bulk store or in vectors of all threads, others
+// element by element. The caller waits until the store before has read shared memory.
 DEVICE inline void write_items(const Stages& stages, T* const (&results)[Transfer::STATES],
                                long long tile, const Place& place, const Shape& shape,
                                const T (&w)[Transfer::STATES][ITEMS]) {
@@ -169,5 +169,211 @@ DEVICE inline void write_items(const Stages& stages, T* const (&results)[Transfe
 #pragma unroll
       for (int r = 0; r < ITEMS; ++r)
         if (place.first + r < shape.total) results[q][place.first + r] = w[q][r];
+  }
+}
+
+
+// The steps of one thread: upsweep (their span) and downsweep (their states).
+
+DEVICE inline int in_time(int r) { return REVERSE ? ITEMS - 1 - r : r; }
+
+DEVICE inline Transfer::State entry_of(const Entry& entry, long long row, const Shape& shape) {
+  return row < 0 || row >= shape.rows ? Transfer::State{} : entry.at(row);
+}
+
+// The position of a thread's first item in time. It moves with the tiles: one division a launch.
+struct Position {
+  long long row, step;
+  DEVICE Position(const Place& place, const Shape& shape) {
+    const long long element = place.first + (REVERSE ? ITEMS - 1 : 0);
+    row = element / shape.steps;
+    step = element - row * shape.steps;
+  }
+  DEVICE void move(long long rows, long long steps, const Shape& shape) {
+    row += REVERSE ? -rows : rows;
+    step += REVERSE ? -steps : steps;
+    if (REVERSE && step < 0) step += shape.steps, --row;
+    if (!REVERSE && step >= shape.steps) step -= shape.steps, ++row;
+  }
+};
+
+// The starts of rows among a thread's items.
+struct Walk {
+  int until;              // items before the next row begins, or ITEMS
+  long long row;          // the row that begins there
+  Transfer::State entry;  // its carry-in, loaded ahead of use
+  DEVICE Walk() : until(ITEMS), row(0), entry() {}
+  DEVICE Walk(const Position& position, const Shape& shape, const Entry& entries) {
+    const long long done = REVERSE ? shape.steps - 1 - position.step : position.step;
+    const long long left = done == 0 ? 0 : shape.steps - done;
+    until = left < ITEMS ? int(left) : ITEMS;
+    row = position.row + (done == 0 ? 0 : REVERSE ? -1 : 1);
+    if (until < ITEMS) entry = entry_of(entries, row, shape);
+  }
+  // The carry-in of the row that begins now; finds the next row, if rows are shorter than ITEMS.
+  DEVICE Transfer::State begin(const Shape& shape, const Entry& entries) {
+    const Transfer::State now = entry;
+    if (CROWDED) {
+      until = shape.steps < ITEMS - until ? until + int(shape.steps) : ITEMS;
+      row += REVERSE ? -1 : 1;
+      if (until < ITEMS) entry = entry_of(entries, row, shape);
+    }
+    return now;
+  }
+};
+
+// Runs of a thread's items, side by side, to hide latency.
+constexpr int RUNS = Transfer::QUICK && ITEMS % CHAINS == 0 ? CHAINS : 1, RUN_STEPS = ITEMS / RUNS;
+
+struct Prefixes {
+  Transfer::Map v[RUNS > 1 ? RUNS - 1 : 1];  // composed from the first item to a run's last
+};
+
+// Rare, and so not unrolled: a hot path of 200 KB would not fit the instruction cache.
+DEVICE inline __attribute__((noinline)) void upsweep_exactly(const Transfer::Map* steps,
+                                                           Transfer::Map* prefixes) {
+  Transfer::Map map = steps[0];
+#pragma unroll 1
+  for (int r = 1; r < ITEMS; ++r) {
+    if (r % RUN_STEPS == 0) prefixes[r / RUN_STEPS - 1] = map;
+    map = Transfer::compose_exactly(map, steps[r]);
+  }
+  prefixes[RUNS - 1] = map;
+}
+DEVICE inline __attribute__((noinline)) void downsweep_exactly(const Transfer::Map* steps,
+                                                             Transfer::State* states) {
+#pragma unroll 1
+  for (int r = 0; r < ITEMS; ++r) states[r + 1] = Transfer::apply_exactly(steps[r], states[r]);
+}
+
+DEVICE inline Span upsweep_quick(const Source& source, const Items& items, Prefixes& prefixes) {
+  Transfer::Map map[RUNS];
+  bool odd = false;
+#pragma unroll
+  for (int r = 0; r < RUN_STEPS; ++r)
+#pragma unroll
+    for (int c = 0; c < RUNS; ++c) {
+      const Transfer::Map step = source.map(items, in_time(c * RUN_STEPS + r));
+      map[c] = r == 0 ? step : Transfer::compose_quickly(map[c], step, odd);
+    }
+#pragma unroll
+  for (int c = 1; c < RUNS; ++c) {
+    prefixes.v[c - 1] = map[c - 1];
+    map[c] = Transfer::compose_quickly(map[c - 1], map[c], odd);
+  }
+  if (__builtin_expect(odd, 0)) {
+    Transfer::Map steps[ITEMS], exact[RUNS];
+#pragma unroll
+    for (int r = 0; r < ITEMS; ++r) steps[r] = source.map(items, in_time(r));
+    upsweep_exactly(steps, exact);
+#pragma unroll
+    for (int c = 1; c < RUNS; ++c) prefixes.v[c - 1] = exact[c - 1];
+    map[RUNS - 1] = exact[RUNS - 1];
+  }
+  return span_of(map[RUNS - 1]);
+}
+
+DEVICE inline Span upsweep_plain(const Source& source, const Items& items, Prefixes& prefixes) {
+  if constexpr (Transfer::QUICK) return upsweep_quick(source, items, prefixes);
+  Transfer::Map map = source.map(items, in_time(0));
+#pragma unroll
+  for (int r = 1; r < ITEMS; ++r) map = Transfer::compose(map, source.map(items, in_time(r)));
+  return span_of(map);
+}
+
+// One row begins: only its steps matter.
+DEVICE inline Span upsweep_begun(const Source& source, const Items& items, const Walk& walk) {
+  Transfer::State state = walk.entry;
+#pragma unroll
+  for (int r = 0; r < ITEMS; ++r) {
+    const Transfer::State next = Transfer::apply(source.map(items, in_time(r)), state);
+    if (r >= walk.until) state = next;
+  }
+  return span_of(state);
+}
+
+DEVICE inline Span upsweep(const Source& source, const Items& items, Walk walk, const Place& place,
+                           const Shape& shape, const Entry& entry, Prefixes& prefixes) {
+  if (place.whole && walk.until >= ITEMS) return upsweep_plain(source, items, prefixes);
+  if (place.whole && SEGMENTED && !CROWDED) return upsweep_begun(source, items, walk);
+  Transfer::Map map = {};
+  Transfer::State state = {};
+  int kind = EMPTY;
+#pragma unroll
+  for (int r = 0; r < ITEMS; ++r) {
+    const bool begins = SEGMENTED && r == walk.until;
+    const Transfer::State begun = begins ? walk.begin(shape, entry) : state;
+    if (!place.whole && place.first + in_time(r) >= shape.total) continue;
+    const Transfer::Map step = source.map(items, in_time(r));
+    map = kind == EMPTY ? step : Transfer::compose(map, step);
+    if (SEGMENTED) state = Transfer::apply(step, begun);
+    kind = begins ? STATE : kind == EMPTY ? MAP : kind;
+  }
+  Span span = kind == STATE ? span_of(state) : span_of(map);
+  span.kind = kind;
+  return span;
+}
+
+DEVICE inline Span upsweep(const Source& source, const Items& items, const Walk& walk,
+                           const Place& place, const Shape& shape, const Entry& entry) {
+  Prefixes unused;
+  return upsweep(source, items, walk, place, shape, entry, unused);
+}
+
+DEVICE inline void keep(const Transfer::State& state, int r, T (&w)[Transfer::STATES][ITEMS]) {
+#pragma unroll
+  for (int q = 0; q < Transfer::STATES; ++q) w[q][in_time(r)] = state.v[q];
+}
+
+DEVICE inline void downsweep_quick(const Source& source, const Items& items,
+                                   const Prefixes& prefixes, const Transfer::State& before,
+                                   T (&w)[Transfer::STATES][ITEMS]) {
+  Transfer::State state[RUNS];
+  bool odd = false;
+  state[0] = before;
+#pragma unroll
+  for (int c = 1; c < RUNS; ++c)
+    state[c] = Transfer::apply_quickly(prefixes.v[c - 1], before, odd);
+#pragma unroll
+  for (int r = 0; r < RUN_STEPS; ++r)
+#pragma unroll
+    for (int c = 0; c < RUNS; ++c) {
+      const int k = c * RUN_STEPS + r;
+      state[c] = Transfer::apply_quickly(source.map(items, in_time(k)), state[c], odd);
+      keep(state[c], k, w);
+    }
+  if (__builtin_expect(odd, 0)) {
+    Transfer::Map steps[ITEMS];
+    Transfer::State states[ITEMS + 1];
+    states[0] = before;
+#pragma unroll
+    for (int r = 0; r < ITEMS; ++r) steps[r] = source.map(items, in_time(r));
+    downsweep_exactly(steps, states);
+#pragma unroll
+    for (int r = 0; r < ITEMS; ++r) keep(states[r + 1], r, w);
+  }
+}
+
+DEVICE inline void downsweep(const Source& source, const Items& items, Walk walk,
+                             const Place& place, const Shape& shape, const Entry& entry,
+                             const Prefixes& prefixes, Transfer::State state, T (&w)[Transfer::STATES][ITEMS]) {
+  if constexpr (Transfer::QUICK)
+    if (place.whole && walk.until >= ITEMS)
+      return downsweep_quick(source, items, prefixes, state, w);
+  if (place.whole) {
+#pragma unroll
+    for (int r = 0; r < ITEMS; ++r) {
+      if (SEGMENTED && r == walk.until) state = walk.begin(shape, entry);
+      state = Transfer::apply(source.map(items, in_time(r)), state);
+      keep(state, r, w);
+    }
+    return;
+  }
+#pragma unroll
+  for (int r = 0; r < ITEMS; ++r) {
+    if (SEGMENTED && r == walk.until) state = walk.begin(shape, entry);
+    if (place.first + in_time(r) < shape.total)
+      state = Transfer::apply(source.map(items, in_time(r)), state);
+    keep(state, r, w);
   }
 }

@@ -1,8 +1,8 @@
-// Determine many contiguous rows: a lane a row, step by step, a warp 32 of them.
+// Determine many contiguous rows by the plain loop: a lane for each row, a warp for 32 rows.
 //
 // Pieces of ITEMS steps of 32 rows pass through shared memory. There a row takes an odd number of
-// 16-byte vectors, so that neither side has bank conflicts: lanes copy along the rows, read and
-// write across them.
+// 16-byte vectors, so that no access has bank conflicts: lanes copy along the rows, read and write
+// across them.
 #pragma once
 #include "engines/cuda/memory/copies.cuh"
 
@@ -17,7 +17,7 @@ struct Rows {
 };
 
 struct Cursor {
-  long long group, piece, first;  // its first step in memory, negative where it hangs over
+  long long group, piece, first;  // its first step in memory, negative if the piece is partial
   DEVICE void place(const Rows& shape) {
     first = REVERSE ? shape.steps - (piece + 1) * ITEMS : piece * ITEMS;
   }
@@ -28,8 +28,8 @@ struct Cursor {
   DEVICE bool ends(const Rows& shape) const { return group >= shape.groups; }
 };
 
-// visit(element in memory, place in shared memory, both in words) for the words of a piece that
-// exist: the lanes follow each row.
+// Calls visit(element in memory, place in shared memory), both in words, for the existing words of a
+// piece, along each row.
 template <class Word, class Visit>
 DEVICE inline void visit_words(const Cursor& at, const Rows& shape, Visit visit) {
   constexpr int LENGTH = sizeof(Word) / sizeof(T), COUNT = ITEMS / LENGTH;
@@ -100,7 +100,7 @@ DEVICE inline void read_items(const uint4* stage, const Source& source, const Cu
   source.lift_items(items);
 }
 
-// The plain loop; results go to shared memory, steps that do not exist change no state.
+// The plain loop; results go to shared memory, missing steps do not change the state.
 DEVICE inline void walk(uint4* stores, const Source& source, const Items& items, const Cursor& at,
                         const Rows& shape, Transfer::State& state) {
   const bool whole = at.first >= 0 && at.first + ITEMS <= shape.steps;

@@ -1,11 +1,11 @@
 // Scan of spans across the threads of a block.
 #pragma once
-#include "scans/cuda/scope/warp.cuh"
+#include "scans/cuda/scope/spans.cuh"
 
 constexpr int WARPS = THREADS / 32;
 static_assert(THREADS % 32 == 0 && WARPS <= 32, "a block is one to 32 whole warps");
 
-// Barrier of the scanning threads; further warps of the block take no part.
+// Barrier of the scanning threads; other warps of the block do not take part.
 DEVICE inline void synchronize() { asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory"); }
 
 struct BlockScan {
@@ -13,7 +13,7 @@ struct BlockScan {
   Span total;   // join of the whole block, in every thread
 };
 
-// Holds one barrier; `totals` may be reused after the caller's next one. Where ALL_MAPS every
+// Contains one barrier; `totals` may be reused after the caller's next one. With ALL_MAPS every
 // thread has a map.
 template <bool ALL_MAPS = false>
 DEVICE inline BlockScan block_scan(const Span& mine, Span (&totals)[WARPS]) {

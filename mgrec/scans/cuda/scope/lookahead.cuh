@@ -1,8 +1,8 @@
-// Look-ahead across the grid: every block publishes the spans of its tiles and folds all others'.
+// Look-ahead across the grid: every block publishes the spans of its tiles and folds those of others.
 //
 // A span is published as 64-bit words, half data and half tag. Each word is written and read whole,
 // so a span needs no fence, no flag of its own and no 128-bit access (.v4 accesses of 32 bits tear).
-// The tag tells launches, and turns of a ring, apart: nothing is cleared between them.
+// The tag distinguishes launches and turns of a ring, so that nothing must be cleared.
 #pragma once
 #include "scans/cuda/scope/block.cuh"
 
@@ -22,7 +22,7 @@ DEVICE inline void publish(Unit* descriptors, long long place, const Span& span,
   }
 }
 
-// False while any word is still an earlier one.
+// Returns false while any word is from an earlier publication.
 DEVICE inline bool received(const Unit* descriptors, long long place, unsigned tag, Span& span) {
   Packed packed;
   bool complete = true;
@@ -42,9 +42,9 @@ DEVICE inline bool received(const Unit* descriptors, long long place, unsigned t
   return complete;
 }
 
-// The same in two parts, for several spans at a time: `taken` of them all comes after a __syncwarp().
-// Without that, and with a branch around each poll, the compiler had every one wait for the one
-// before: 0.85 of the floor became 0.57.
+// `received` in two parts, for several spans at once: `taken` of all follows a __syncwarp(). Without
+// it, and with a branch around each poll, each poll waited for the one before: 0.85 of the floor
+// became 0.57.
 DEVICE inline void poll_if(bool asked, const Unit* descriptors, long long place,
                            Unit (&units)[UNITS]) {
 #pragma unroll
@@ -59,7 +59,7 @@ DEVICE inline void poll_if(bool asked, const Unit* descriptors, long long place,
     units[u + 1] = second;
   }
 }
-// Whether the span that was asked for has come; else `span` stays.
+// Returns whether the requested span has arrived; else `span` is unchanged.
 DEVICE inline bool taken(const Unit (&units)[UNITS], unsigned tag, bool asked, Span& span) {
   Packed packed;
   bool complete = asked;
@@ -79,8 +79,8 @@ DEVICE inline bool taken(const Unit (&units)[UNITS], unsigned tag, bool asked, S
 
 constexpr int RING = 4;  // carry-ins; a block's warps and its look-ahead are never 4 tiles apart
 
-// Between a block's warps and its look-ahead: hardware barriers, each in RING that take turns, since
-// one side may be some tiles ahead. Barrier 0 is the block's, 1 that of the scanning threads.
+// Hardware barriers between a block's warps and its look-ahead warp, RING of each kind, since one side
+// may be some tiles ahead. Barrier 0 is that of the block, 1 that of the scanning threads.
 DEVICE inline int published(int turn) { return 2 + turn % RING; }
 DEVICE inline int resolved(int turn) { return 7 + turn % RING; }
 DEVICE inline void arrive(int barrier, int threads) {
@@ -89,9 +89,9 @@ DEVICE inline void arrive(int barrier, int threads) {
 DEVICE inline void meet(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
-// The block's last warp has published its tile number `turn`; the look-ahead warp waits for it.
+// The last warp of a block publishes its tile `turn`, for which the look-ahead warp waits.
 DEVICE inline void announce_published(int turn) { arrive(published(turn), 64); }
 DEVICE inline void await_published(int turn) { meet(published(turn), 64); }
-// The look-ahead warp has found that tile's carry-in; all scanning threads wait for it.
+// The look-ahead warp writes the carry-in of that tile, for which all scanning threads wait.
 DEVICE inline void announce_resolved(int turn) { arrive(resolved(turn), THREADS + 32); }
 DEVICE inline void await_resolved(int turn) { meet(resolved(turn), THREADS + 32); }

@@ -1,9 +1,9 @@
-// A thread's steps of w = s·w + t by plain numbers, where those are known to be safe.
+// The steps of a thread of w = s·w + t by plain numbers, if these are safe.
 //
-// Guarded maps (families/transfer/growth.py) take some 100 instructions to compose, plain numbers 12.
-// *Tame* steps stay far from overflow and underflow whatever comes first or last: their guarded
-// map is made once, from the products. *Calm* ones have |s| <= 1 besides: no product grows and no
-// state returns from 0, so that mantissa, exponent and offset say all, of a whole tile as well.
+// Guarded maps (scans/validity.py) take some 100 instructions to compose, plain numbers 12. *Tame*
+// steps are safe: all products of first or last coefficients stay far from overflow and underflow, and
+// their guarded map is made once, from the products. *Calm* steps also have |s| <= 1: no product grows
+// and no state returns from 0, so that mantissa, exponent and offset suffice, also for whole tiles.
 #pragma once
 #include "scans/cuda/scope/block.cuh"
 
@@ -13,10 +13,10 @@ struct Calm {
   T offset;
 };
 
-constexpr int NORMALISED = 6;      // steps after which a product is split again
-constexpr int FAINT = -(1 << 29);  // exponents stop here: nothing is left of any state
+constexpr int NORMALISED = 6;      // steps between splits of a product
+constexpr int FAINT = -(1 << 29);  // smallest exponent: no state has an effect
 
-// Mantissa and exponent of a normal number; is_normal where it is one.
+// Mantissa and exponent of a normal number; sets is_normal if it is one.
 DEVICE inline float split(float x, int& exponent, bool& is_normal) {
   const int field = bits_of(x) >> 23 & 255;
   exponent = field - 126;
@@ -30,7 +30,7 @@ DEVICE inline double split(double x, int& exponent, bool& is_normal) {
   return x * number_of((2045 - field) << 20, x);
 }
 
-// x · 2^exponent for exponents up to 1: two factors reach from any number to 0.
+// x · 2^exponent for exponents up to 1, by two factors, which scale any number to 0.
 DEVICE inline T fade(T x, int exponent) {
   const int e = max(exponent, sizeof(T) == 4 ? -250 : -2040), half = e >> 1;
   return x * power_of_two(half, T()) * power_of_two(e - half, T());
@@ -44,7 +44,7 @@ DEVICE inline Calm after_calm(const Calm& earlier, const Calm& later) {
           fade(later.mantissa * earlier.offset, later.exponent) + later.offset};
 }
 
-// One thread's steps.
+// The steps of one thread.
 struct Part {
   Calm calm;
   T growth, rebound;
@@ -82,7 +82,7 @@ DEVICE inline Part fold_part(const Source& source, const Items& items, Has has) 
       is_normal = is_normal && is_split;
     }
   }
-  // fmax and fmin leave nan out; product and offset do not.
+  // fmax and fmin ignore nan; product and offset do not.
   const bool is_number = product == product && offset == offset;
   const T most = sizeof(T) == 4 ? T(1e14) : T(1e275), top = sizeof(T) == 4 ? T(1e26) : T(1e286);
   const T far = sizeof(T) == 4 ? T(1e30) : T(1e140), near = sizeof(T) == 4 ? T(1.2e-38) : T(2.3e-308);
@@ -94,7 +94,7 @@ DEVICE inline Part fold_part(const Source& source, const Items& items, Has has) 
   return part;
 }
 
-// To ask of each step whether it exists takes as many instructions as to fold it.
+// To test whether a step exists takes as many instructions as to fold it.
 template <class Has> DEVICE inline Part fold_part(const Source& source, const Items& items,
                                                   bool whole, Has has) {
   return whole ? fold_part(source, items, [](int) { return true; }) : fold_part(source, items, has);
@@ -107,7 +107,7 @@ DEVICE inline Span guarded_of(const Calm& calm, T growth, T rebound) {
 }
 DEVICE inline Span guarded_of(const Calm& calm) { return guarded_of(calm, T(1), T(1)); }
 
-// A part that is calm or tame; elsewhere the guarded maps must decide, step by step.
+// The map of a calm or tame part; of another one, composed step by step from guarded maps.
 template <class Steps> DEVICE inline Span guarded_of(const Part& part, Steps step_by_step) {
   if (part.is_calm) return guarded_of(part.calm);
   if (part.is_tame) return guarded_of(part.calm, part.growth, part.rebound);
@@ -130,16 +130,16 @@ DEVICE inline Calm reduce_calm(Calm calm, int lane, int width) {
   return calm;
 }
 
-// What a block knows of its tiles so far: calm ones are joined apart, since that costs a tenth.
+// The composed tiles of a block. Calm tiles are composed separately, at a tenth of the cost.
 struct Running {
   Span span;
   Calm calm;
-  bool is_calm;  // `calm` comes after `span`
+  bool is_calm;  // whether `calm` follows `span`
   DEVICE Running() : span(empty_span()), calm(), is_calm(false) {}
   DEVICE Span whole() const { return is_calm ? join(span, guarded_of(calm)) : span; }
 
-  // Joins one more tile; `load_next` is called once all threads have read their items, since what
-  // follows would hold up the next loads. The first warp has the result.
+  // Joins the next tile. `load_next` is called once all threads have read their items, since the
+  // following code would delay the next loads. The first warp has the result.
   template <class Has, class Steps, class Load, class Across>
   DEVICE void take(const Source& source, const Items& items, bool whole, Has has,
                    Steps step_by_step, Load load_next, Across across) {

@@ -1,17 +1,17 @@
-// Where a composed map w -> A·w + B cannot be trusted, the loop itself decides.
+// Marks of steps whose composed maps w -> A·w + B are not valid. The repair solves them by the loop.
 //
-// Products of coefficients overflow or underflow while the recurrence stays finite: then 0·inf
-// gives nan where the loop has a number. A thread whose carry-in comes near overflow, or is small and
-// came from a large state by an A that underflowed, marks its steps, and so does one in which a
-// state comes near overflow. A repair begins at the first mark of a row; where states come near
-// overflow by operands that are finite, rounding may decide what the loop does, and the row is the
-// loop's from its start. Nothing marked: one empty launch.
+// Products of coefficients may overflow or underflow while the recurrence stays finite: then 0·inf
+// gives nan where the loop has a number. A thread marks its steps if a state comes near overflow, or
+// if its carry-in is small and came from a large state by an A that underflowed. The repair starts at
+// the first mark of a row. If states come near overflow although operands are finite, rounding may
+// decide what the loop does, and the loop solves the row from its start. Without marks the repair is
+// an empty launch.
 #pragma once
 #include "scans/cuda/scope/lookahead.cuh"
 
 constexpr unsigned long long TILE_BITS = 40;
 
-// The first and the last of what one launch has marked, tagged so that nothing must be cleared.
+// The first and the last mark of a launch, tagged so that nothing must be cleared.
 struct Marks { unsigned long long first, last; };
 
 DEVICE inline unsigned long long tagged(unsigned epoch, unsigned long long value) {
@@ -39,8 +39,8 @@ DEVICE inline bool is_moderate(const Transfer::State& state) {
   return are_below(state, Limits::MODERATE);
 }
 
-// The leading bits of a number's size: of more than those of MODERATE it is not moderate. Compared as
-// numbers, 36 states made a chain of predicates that took 2 to 4% of a tile's time.
+// The leading bits of a number's size, less than those of MODERATE if it is moderate. Compared as
+// numbers, 36 states made a chain of predicates that took 2 to 4% of the time of a tile.
 template <class I> DEVICE inline int height_of(I) { return 0; }
 DEVICE inline int height_of(float x) { return bits_of(x) & 0x7fffffff; }
 DEVICE inline int height_of(double x) { return top_bits_of(x) & 0x7fffffff; }
@@ -52,7 +52,7 @@ DEVICE inline bool is_moderate_height(int height) {
   return height < height_of(Size(Limits::MODERATE));
 }
 
-// A step after which a state is no longer moderate, although its operands are finite.
+// Returns whether a state is no longer moderate after a step, although its operands are finite.
 DEVICE inline bool grows(const Transfer::Map& step, const Transfer::State& before,
                          const Transfer::State& reached) {
   bool finite = is_finite(before);
@@ -62,7 +62,7 @@ DEVICE inline bool grows(const Transfer::Map& step, const Transfer::State& befor
   return finite && !is_moderate(reached);
 }
 
-// A below 2^-126 (2^-1022) lost digits. They show in a state that is as small beside its carry-in.
+// An A below 2^-126 (2^-1022) lost digits. They matter in a state as small relative to its carry-in.
 DEVICE inline bool is_doubtful(const Span& span, const Transfer::State& entry,
                                const Transfer::State& reached) {
   if (span.kind != MAP) return false;
@@ -79,10 +79,10 @@ DEVICE inline void mark(Marks& marks, unsigned long long place, unsigned epoch) 
   mark(marks, place, place, epoch);
 }
 
-// 64-bit words of the marks of so many lines, and of the marks of the lines themselves.
+// 64-bit words of the marks of a chunk and of its lines.
 DEVICE inline long long marked_units(long long lines) { return GUARDED ? 2 + 2 * lines : 0; }
 
-// Marks of a chunk: of its lines (rows, or groups of 32 columns), then of the steps of each, in time.
+// Marks of a chunk: its marked lines (rows, or groups of 32 columns), and the steps of each, in time.
 struct Ledger {
   Marks* marks;
   unsigned epoch;

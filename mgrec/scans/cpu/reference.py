@@ -1,4 +1,4 @@
-"""The sequential loop of w = s·w + t, in the dtype and in twice its precision: the reference."""
+"""The sequential loop of w = s·w + t, in the dtype and in twice its precision, as a reference."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 import numba
 import numpy as np
 
-from ....core.algebra.exact import exact_product, exact_sum
-from ....engines.cpu.compilation import OPTIONS, compile_kernel, writable
+from ...core.algebra.exact import exact_product, exact_sum
+from ...engines.cpu.compilation import OPTIONS, compile_kernel, writable
 
-OWN_ERROR = 5e-324
+SMALLEST = 5e-324
 """The smallest float64: products below 2^-969 have no exact error term."""
 
 
@@ -19,8 +19,8 @@ OWN_ERROR = 5e-324
 class Judge:
     """Compare results with the exact ones, chunk after chunk in the order of the recurrence.
 
-    The exact w is carried as an unevaluated sum of two float64; where that is subnormal it is off
-    by eta·A_i of float64 itself, which is allowed for. The bound is, with u the unit roundoff and
+    The exact w is an unevaluated sum of two float64. A subnormal sum may be off by eta·A_i of
+    float64, which the judge allows. The bound is, with u the unit roundoff and
     eta the smallest subnormal number of the dtype::
 
         |computed_i - w_i| <= 4·(i + 1)·u·W_i + eta·A_i
@@ -30,7 +30,7 @@ class Judge:
     Parameters
     ----------
     dtype : numpy.dtype
-        Of the results: float32 or float64.
+        Dtype of the results: float32 or float64.
     initial : float
         w before the first step.
 
@@ -39,10 +39,10 @@ class Judge:
     steps : int
         Steps judged so far.
     largest_error, largest_share : float
-        max |computed - exact|, and that of |computed - exact| / bound: at most 1 where the
-        bound holds everywhere.
+        The largest |computed - exact|, and |computed - exact| / bound: at most 1 if the bound
+        holds everywhere.
     largest_difference : float
-        max |computed - w of the plain loop in `dtype`|.
+        The largest |computed - w of the plain loop in `dtype`|.
 
     Notes
     -----
@@ -83,14 +83,14 @@ class Judge:
         return self.largest_share <= 1
 
     def add(self, s: np.ndarray, t: np.ndarray, computed: np.ndarray) -> None:
-        """Judge the next steps: contiguous arrays (steps,) of `dtype`."""
+        """Compare the next steps: contiguous arrays (steps,) of `dtype`."""
         info = np.finfo(self.dtype)
         unit, eta = float(info.eps) / 2, float(info.smallest_subnormal)
         operands = (writable(s), writable(t), writable(computed))
-        found = _judged(*operands, self._state, self._loop, self.steps, unit, eta)
-        self.largest_error = max(self.largest_error, found[0])
-        self.largest_share = max(self.largest_share, found[1])
-        self.largest_difference = max(self.largest_difference, found[2])
+        maxima = _judged(*operands, self._state, self._loop, self.steps, unit, eta)
+        self.largest_error = max(self.largest_error, maxima[0])
+        self.largest_share = max(self.largest_share, maxima[1])
+        self.largest_difference = max(self.largest_difference, maxima[2])
         self.steps += computed.size
 
 
@@ -108,9 +108,9 @@ def _judge(
         s_i, t_i = np.float64(s[i]), np.float64(t[i])
         p, p_error = _product(s_i, high)
         x, x_error = _sum(p, t_i)
-        rest = s_i * low + (p_error + x_error)
-        high = x + rest
-        low = rest - (high - x)
+        correction = s_i * low + (p_error + x_error)
+        high = x + correction
+        low = correction - (high - x)
         size = abs(s_i) * size + abs(t_i)
         count = abs(s_i) * count + 1.0
         w = s[i] * w + t[i]
@@ -120,7 +120,7 @@ def _judge(
             error_i = np.inf
         error = max(error, error_i)
         if error_i > 0.0:
-            allowed = 4.0 * (start + i + 1) * unit * size + eta * count + OWN_ERROR * count
+            allowed = 4.0 * (start + i + 1) * unit * size + eta * count + SMALLEST * count
             share = max(share, error_i / allowed)
         difference = max(difference, abs(y - np.float64(w)))
     state[0], state[1], state[2], state[3] = high, low, size, count

@@ -1,4 +1,4 @@
-"""Times of P-scheme/G on the current device: its constants, and all of its configurations."""
+"""Measurements of P-scheme/G on the current device: its constants, and its configurations."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from ....core.algebra.fingerprint import StepFunction
-from ....core.algebra.transfer_map import affine
-from ....core.arrays.chunk import Chunk, CoefficientOperand
-from ....engines.cuda.device import Device
-from ....engines.cuda.launches import Launch, run_launches
-from ...policy import Configuration, Constants, Measurement, choose_configuration
-from .phases import Phases
+from ...core.algebra.fingerprint import StepFunction
+from ...core.algebra.transfer_map import affine
+from ...core.arrays.chunk import Chunk, CoefficientOperand
+from ...engines.cuda.device import Device
+from ...engines.cuda.launches import Launch, run_launches
+from ..policy import Configuration, Constants, Measurement, choose_configuration
+from .p_scheme import Phases
 
 _STEPS = 2**25
-"""Of a measurement of the constants: beyond any cache, in less than 1 GB."""
+"""Steps of a measurement of the constants: beyond any cache, in less than 1 GB."""
 _FEW, _MANY = 32, (128, 256, 512)
-"""Threads of a block that wait for memory alone, and that saturate it."""
+"""Threads of a block that only wait for memory, and that saturate it."""
 _REPEATS, _IN_A_ROW = 3, 4
 SPIN = """
 extern "C" __global__ void spin_kernel(long long cycles) {
@@ -33,18 +33,12 @@ _CYCLES = 1_500_000
 
 
 def light_coefficient(i: Any) -> Any:
-    """Case L of the papers: a coefficient of a few operations a step."""
+    """Return the coefficient of case L of the papers, a few operations a step."""
     return 0.9 - 1e-9 * i
 
 
 def require_device() -> int:
-    """Number of the current device.
-
-    Raises
-    ------
-    RuntimeError
-        CuPy is not installed, or finds no GPU.
-    """
+    """Return the number of the current device; raise RuntimeError without CuPy or a GPU."""
     try:
         import cupy
     except ImportError:
@@ -55,17 +49,17 @@ def require_device() -> int:
 
 
 def name_device() -> str:
-    """Name of the current device."""
+    """Return the name of the current device."""
     import cupy
 
     return str(cupy.cuda.runtime.getDeviceProperties(require_device())["name"].decode())
 
 
 def seconds_of(call: Callable[[], Any]) -> float:
-    """Seconds of a call on the device: the median over runs of several calls.
+    """Return the seconds of a call on the device: the median over runs of several calls.
 
-    The device is kept busy until all calls are queued, so that the time that the host takes
-    to launch them is not counted.
+    The device is busy until all calls are queued, so that the launch time of the host does not
+    count.
     """
     import cupy
 
@@ -85,7 +79,7 @@ def seconds_of(call: Callable[[], Any]) -> float:
 
 
 def copy_bandwidth() -> float:
-    """Bytes read and written a second by a copy on the device."""
+    """Return the bytes that a copy on the device reads and writes in a second."""
     import cupy
 
     source = cupy.full(2**28, 7, cupy.uint8)
@@ -95,7 +89,7 @@ def copy_bandwidth() -> float:
 
 
 def build(steps: int, dtype: np.dtype[Any], kind: str) -> tuple[Chunk, Any, Any]:
-    """Draw up w = s·w + t with coefficients of a kind, its carry-in and room for its result."""
+    """Return a chunk of w = s·w + t with coefficients of a kind, its carry-in and its results."""
     import cupy
 
     shape = (1, steps, 1)
@@ -111,7 +105,7 @@ def build(steps: int, dtype: np.dtype[Any], kind: str) -> tuple[Chunk, Any, Any]
 
 
 def measure(dtype: np.dtype[Any], kind: str) -> Constants:
-    """Measure alpha, beta, gamma and the floor, once a process and device."""
+    """Measure alpha, beta, gamma and the floor, once for each process and device."""
     return _measure(dtype, kind, require_device())
 
 
@@ -144,23 +138,23 @@ def choose(steps: int, constants: Constants) -> Configuration:
 
 
 def configurations(steps: int) -> list[Configuration]:
-    """G of half to four times the multiprocessors, T from a warp to 1,024."""
+    """Return configurations: G from 1/2 to 4 times the multiprocessors, T from 32 to 1,024."""
     multiprocessors = Device.current().multiprocessors
     blocks = [max(1, multiprocessors // 2), *(multiprocessors * k for k in (1, 2, 4))]
     threads = (32, 64, 128, 256, 512, 1024)
-    found = [Configuration(g, t) for g, t in product(blocks, threads) if g * t <= steps]
-    return found or [Configuration(1, 32)]
+    fitting = [Configuration(g, t) for g, t in product(blocks, threads) if g * t <= steps]
+    return fitting or [Configuration(1, 32)]
 
 
 def sweep(
     steps: int, dtype: np.dtype[Any], kind: str, chosen: Configuration
 ) -> tuple[Measurement, ...]:
-    """Time the chosen configuration, and all others in turn."""
+    """Measure the chosen configuration, then all others."""
     require_device()
     chunk, carry_in, results = build(steps, dtype, kind)
-    found = []
+    measurements = []
     for configuration in dict.fromkeys([chosen, *configurations(steps)]):
         phases = Phases(affine, chunk, carry_in, results, configuration)
         whole = seconds_of(phases)
-        found.append(Measurement(configuration, seconds_of(phases.solve_rearranged), whole))
-    return tuple(found)
+        measurements.append(Measurement(configuration, seconds_of(phases.solve_rearranged), whole))
+    return tuple(measurements)

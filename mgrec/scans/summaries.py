@@ -1,4 +1,4 @@
-"""w = s·w + t over a chunk: a summary that neither overflows nor underflows."""
+"""Summaries of a chunk: a few numbers for each row, in host memory."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from typing import Any
 
 import numpy as np
 
+from ..core.algebra.transfer_map import TransferMap
 from ..core.arrays.chunk import Chunk
 
 FINE, REDO, NAN = 0, 1, 2
-"""Flags of a row's summary: valid, to be done again from its true carry-in, or ends in nan.
+"""Flags of a row: its summary is valid, the row must be redone, or it ends in nan.
 
-The largest flag wins."""
+The flag of several rows or parts is the largest."""
 
-# Up to this many rows, Python's numbers compute the carry-ins: a chunk of one row takes 27 us by
-# arrays, and 3.6 us by numbers.
+# Up to this many rows, carry-ins are computed by Python numbers: a chunk of one row takes 27 us
+# with arrays, and 3.6 us with numbers.
 FEW_ROWS = 8
 
 
 @dataclass(frozen=True)
 class AffineSummary:
-    """w = s·w + t over a chunk: ``exit = mantissa * 2**exponent * entry + offset``.
+    """Summary of w = s·w + t: ``carry_out = mantissa * 2**exponent * carry_in + offset``.
 
     The product of the coefficients is scaled, so that it neither overflows nor underflows: a
     large state passes through a product of 1e-400, as it does in the loop.
@@ -33,14 +34,13 @@ class AffineSummary:
     mantissa, exponent : array (outer, inner), float64 or complex128, and int64
         The product of all coefficients.
     offset : array (outer, inner)
-        The carry-out for a carry-in of 0. nan where an operand is nan: so is the carry-out then.
+        The carry-out for a carry-in of 0; nan if an operand of the row is nan.
     growth : array (outer, inner), float64
-        log2 of the largest product of the first i coefficients, i = 0, 1, ...: whether a carry-in
-        overflows on its way. The loop then never returns to a finite number, whatever the
-        product of all coefficients is.
+        log2 of the largest product of the first i coefficients, i = 0, 1, ... It decides whether a
+        carry-in overflows on its way. The loop then never returns to a finite number, whatever
+        the product of all coefficients is.
     redo : dict, (outer, inner) -> Chunk
-        Rows with an infinite operand or an offset near overflow: the loop depends on every
-        step. Their operands travel along, and they are done again from their true carry-ins.
+        Rows to redo, with their operands: an operand is infinite, or an offset near overflow.
     """
 
     mantissa: np.ndarray
@@ -50,7 +50,7 @@ class AffineSummary:
     redo: dict[tuple[int, int], Chunk] = field(default_factory=dict)
 
     def __reduce__(self) -> Any:
-        """One row travels as numbers: workers wait for it, and four arrays take 0.1 ms."""
+        # Numbers for one row: other workers wait for the message, and four arrays take 0.1 ms.
         if self.offset.size != 1 or self.redo:
             return AffineSummary, (
                 self.mantissa, self.exponent, self.offset, self.growth, self.redo
@@ -73,24 +73,39 @@ def _of_one_row(
     )
 
 
-def propagate_affine(summary: AffineSummary, carry_in: np.ndarray) -> np.ndarray:
-    """The carry-outs of all rows but those in ``summary.redo``.
+def rows_to_redo(chunk: Chunk, flags: np.ndarray) -> dict[tuple[int, int], Chunk]:
+    """Return the rows with the flag REDO, with their operands copied to host memory."""
+    is_redone = flags == REDO
+    indices = np.argwhere(is_redone).tolist() if is_redone.any() else []
+    return {(outer, inner): _row_on_host(chunk, outer, inner) for outer, inner in indices}
 
-    A row overflows if |carry-in| * 2**growth exceeds the largest number of the dtype: offsets
-    that could decide otherwise are in ``redo``.
+
+def _row_on_host(chunk: Chunk, outer: int, inner: int) -> Chunk:
+    def copied(array: Any) -> np.ndarray:
+        part = array[:, :, inner : inner + 1] if array.shape[2] > 1 else array
+        return np.array(part.get() if hasattr(part, "get") else part)
+
+    return chunk.rows(outer, outer + 1).map_arrays(copied, (1, chunk.steps, 1))
+
+
+def propagate_affine(summary: AffineSummary, carry_in: np.ndarray) -> np.ndarray:
+    """Return the carry-outs of all rows; those in ``summary.redo`` have no meaning.
+
+    A row overflows if |carry-in| * 2**growth exceeds the largest number of the dtype: rows with
+    offsets that could prevent or cause an overflow are in ``redo``.
     """
     dtype = summary.offset.dtype
     wide: Any = np.complex128 if dtype.kind == "c" else np.float64
     largest = float(np.finfo(dtype).max)
     with np.errstate(all="ignore"):
-        # Scaled as well: a mantissa within 2**±500 times a carry-in of any size may overflow.
+        # A mantissa within 2**±500 times an unscaled carry-in may overflow.
         unit, shift = _frexp(summary.mantissa)
         state, more = _frexp(carry_in.astype(wide))
         scaled = unit * state
         exponent = np.clip(summary.exponent + shift + more, -4400, 4400).astype(np.int32)
         carry_out = (_ldexp(scaled, exponent) + summary.offset).astype(dtype)
-        most = _most(summary.growth, largest)
-        # A chunk that meets nan ends in it, whether or not the state overflowed before.
+        most = _largest_carry_in(summary.growth, largest)
+        # A chunk with a nan operand ends in nan, whether or not the state overflowed before.
         overflows = np.isfinite(carry_in) & (_magnitude(carry_in) > most) & ~np.isnan(carry_out)
         lost = np.where(summary.mantissa == 0, np.nan, scaled * np.inf)
         if dtype.kind == "c":
@@ -99,32 +114,33 @@ def propagate_affine(summary: AffineSummary, carry_in: np.ndarray) -> np.ndarray
 
 
 def are_short(summaries: Sequence[Any]) -> bool:
-    """Whether :func:`propagate_short` takes them: real rows, few, none to be done again."""
+    """Return whether :func:`propagate_short` applies: few rows, all real and valid."""
     return all(
-        isinstance(each, AffineSummary)
-        and not each.redo
-        and each.offset.dtype.kind == "f"
-        and 0 < each.offset.size <= FEW_ROWS
-        for each in summaries
+        isinstance(summary, AffineSummary)
+        and not summary.redo
+        and summary.offset.dtype.kind == "f"
+        and 0 < summary.offset.size <= FEW_ROWS
+        for summary in summaries
     )
 
 
 def propagate_short(summaries: Sequence[AffineSummary], carry_in: np.ndarray) -> list[np.ndarray]:
-    """The carry-outs of chunks one after the other, each as by `propagate_affine`, bit by bit."""
+    """Return the carry-outs of consecutive chunks, with the bits of :func:`propagate_affine`."""
     if not summaries:
         return []
     first = summaries[0].offset
-    entries = np.broadcast_to(carry_in, first.shape).ravel().tolist()
+    carry_ins = np.broadcast_to(carry_in, first.shape).ravel().tolist()
     parts = ("mantissa", "exponent", "offset", "growth")
     mantissa, exponent, offset, growth = (
-        np.stack([getattr(each, part).ravel() for each in summaries], axis=1) for part in parts
+        np.stack([getattr(summary, part).ravel() for summary in summaries], axis=1)
+        for part in parts
     )
     largest = float(np.finfo(first.dtype).max)
     with np.errstate(all="ignore"):
         unit, shift = _frexp(mantissa)
-        most = _most(growth, largest)
+        most = _largest_carry_in(growth, largest)
         rows = zip(
-            entries, unit.tolist(), (exponent + shift).tolist(), offset.tolist(), most.tolist(),
+            carry_ins, unit.tolist(), (exponent + shift).tolist(), offset.tolist(), most.tolist(),
             strict=True,
         )  # fmt: skip
         carry_outs = np.array([list(_carry_outs(first.dtype, *row)) for row in rows], first.dtype)
@@ -135,7 +151,7 @@ def _carry_outs(
     dtype: np.dtype[Any], carry_in: float, units: list[float], exponents: list[int],
     offsets: list[float], mosts: list[float],
 ) -> Iterator[float]:  # fmt: skip
-    """Of one row, chunk by chunk."""
+    """Yield the carry-outs of one row, chunk by chunk."""
     rounded, is_narrow = dtype.type, dtype.itemsize < 8
     for unit, exponent, offset, most in zip(units, exponents, offsets, mosts, strict=True):
         state, more = frexp(carry_in)
@@ -151,14 +167,14 @@ def _carry_outs(
         yield carry_out
 
 
-def _most(growth: np.ndarray, largest: float) -> np.ndarray:
-    """The largest carry-in that does not overflow: largest * 2**-growth, which may underflow."""
+def _largest_carry_in(growth: np.ndarray, largest: float) -> np.ndarray:
+    """Return the largest carry-in that does not overflow: largest * 2**-growth."""
     whole = np.minimum(np.floor(growth), 4400)
     return np.ldexp(largest * np.exp2(whole - growth), -whole.astype(np.int32))
 
 
 def _frexp(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Values scaled to a magnitude from 1/2 to 1, and the exponents of the scales."""
+    """Return values scaled to a magnitude from 1/2 to 1, and the exponents of the scales."""
     _, exponent = np.frexp(_magnitude(values))
     return _ldexp(values, -exponent), exponent
 
@@ -173,3 +189,43 @@ def _magnitude(values: np.ndarray) -> np.ndarray:
     if values.dtype.kind == "c":
         return np.maximum(np.abs(values.real), np.abs(values.imag))
     return np.abs(values)
+
+
+@dataclass(frozen=True)
+class ComposedMaps:
+    """The composed map of every row of a chunk.
+
+    Attributes
+    ----------
+    transfer_map : TransferMap
+    maps : tuple of arrays (outer, inner), or None
+        One array for each scalar of the map; None, the identity, if the chunk has no steps.
+    """
+
+    transfer_map: TransferMap
+    maps: tuple[np.ndarray, ...] | None
+
+
+@dataclass(frozen=True)
+class SegmentedSummary:
+    """Summary of a chunk with resets. The carry-out of a row with a reset needs no carry-in.
+
+    Attributes
+    ----------
+    inner : summary or None
+        Summary of the map without resets, valid in rows without a reset; None if all have one.
+    carry_outs : tuple of arrays (outer, inner)
+        The carry-outs of rows with a reset, one array for each scalar of the state.
+    is_reset : array (outer, inner) of bool
+        Whether the row has a reset.
+    """
+
+    inner: Any
+    carry_outs: tuple[np.ndarray, ...]
+    is_reset: np.ndarray
+
+    @property
+    def redo(self) -> Any:
+        """Rows to redo, with their operands."""
+        redo = getattr(self.inner, "redo", None) or {}
+        return {row: chunk for row, chunk in redo.items() if not self.is_reset[row]}

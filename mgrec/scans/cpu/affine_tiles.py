@@ -18,8 +18,8 @@ from numba import types
 from numba.core.errors import RequireLiteralValue
 from numba.extending import intrinsic
 
-from ....engines.cpu.compilation import INNER
-from ....engines.cpu.simd.checks import (
+from ...engines.cpu.compilation import INNER
+from ...engines.cpu.simd.checks import (
     all_above,
     all_below_two,
     all_finite,
@@ -28,7 +28,7 @@ from ....engines.cpu.simd.checks import (
     or_bits,
     update_least,
 )
-from ....engines.cpu.simd.lanes import (
+from ...engines.cpu.simd.lanes import (
     SCAN,
     Lanes,
     add,
@@ -51,15 +51,15 @@ _ACROSS = [0, 1, 4, 5], [2, 3, 6, 7]
 
 
 def _shuffle(by_bits: dict[int, tuple[list[int], list[int]]]) -> Any:
-    """An intrinsic that makes two registers of two; lanes of each by the bits of a number."""
+    """Return an intrinsic that shuffles two registers to two; the lanes depend on the dtype."""
 
     @intrinsic
     def shuffle(_: Any, lower: Any, upper: Any) -> Any:
         masks = [shuffle_mask(order) for order in by_bits[lower.dtype.bitwidth]]
 
         def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            made = [builder.shuffle_vector(*values, mask) for mask in masks]
-            return context.make_tuple(builder, signature.return_type, made)
+            shuffled = [builder.shuffle_vector(*values, mask) for mask in masks]
+            return context.make_tuple(builder, signature.return_type, shuffled)
 
         return types.UniTuple(lower, 2)(lower, upper), code
 
@@ -76,7 +76,7 @@ merge_pairs = _shuffle({64: _ACROSS, 32: _NATURAL_BACK})
 
 @intrinsic
 def _to_odd_lanes(_: Any, even: Any, lanes: Any) -> Any:
-    """Each odd lane takes the lane before it, each even lane that of `even`."""
+    """Move each even lane to the odd lane after it; even lanes become those of `even`."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         return builder.shuffle_vector(*values, shuffle_mask(_WITHIN[0]))
@@ -86,7 +86,7 @@ def _to_odd_lanes(_: Any, even: Any, lanes: Any) -> Any:
 
 @intrinsic
 def _odd_lanes(_: Any, first: Any, second: Any) -> Any:
-    """The odd lanes of two registers, interleaved."""
+    """Return the odd lanes of two registers, interleaved."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         return builder.shuffle_vector(*values, shuffle_mask(_WITHIN[1]))
@@ -108,7 +108,7 @@ def _lane(_: Any, lanes: Any, number: Any) -> Any:
 
 @intrinsic
 def _twice_each(_: Any, first: Any, second: Any) -> Any:
-    """Four lanes: `first`, `first`, `second`, `second`."""
+    """Return the lanes `first`, `first`, `second`, `second`."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         empty = ir.Constant(ir.VectorType(values[0].type, 2), ir.Undefined)
@@ -120,7 +120,7 @@ def _twice_each(_: Any, first: Any, second: Any) -> Any:
 
 @numba.njit(**INNER)
 def _compose(s: Any, t: Any, at: int, bits: Any, smallest: Any) -> Any:
-    """The maps of a tile's steps and of their runs; `bits` and `smallest` for its checks."""
+    """Return the maps of a tile's steps and of runs of them, and updated `bits` and `smallest`."""
     one, zero = splat(s.dtype.type(1)), splat(s.dtype.type(0))
     i, j, k, m = load(s, at), load(s, at + SCAN), load(s, at + 2 * SCAN), load(s, at + 3 * SCAN)
     bits = or_bits(or_bits(or_bits(or_bits(bits, i), j), k), m)
@@ -140,7 +140,7 @@ def _compose(s: Any, t: Any, at: int, bits: Any, smallest: Any) -> Any:
 
 @numba.njit(**INNER)
 def _apply(tile: Any, w: Any, sums: Any, scale: Any) -> Any:
-    """The state after a tile, its results, and the sums of all results times `scale`."""
+    """Return the state after a tile, its results, and the sums of all results times `scale`."""
     (a, b, c, d, x, y, z, u), (p, v), (before, start), eights = tile
     middle = fma(_lane(eights, 0), w, _lane(eights, 1))
     carry_in = fma(before, _twice_each(w, middle), start)
@@ -152,11 +152,11 @@ def _apply(tile: Any, w: Any, sums: Any, scale: Any) -> Any:
     return w, merge_steps(x, y), merge_steps(z, u), sums
 
 
-def _tiles_written_by(put: Any) -> Any:
-    """A function of whole tiles.
+def _advance_tiles(write_register: Any) -> Any:
+    """Return a function that solves whole tiles.
 
     It returns the state after them, whether products are normal, whether results are finite, and
-    whether no coefficient has a sign.
+    whether no coefficient is negative.
 
     A tile is composed while the one before it is applied. One after the other, or with a
     branch between them, they take 1.2 times as long.
@@ -167,10 +167,10 @@ def _tiles_written_by(put: Any) -> Any:
 
     @numba.njit(**INNER)
     def write(result: Any, at: int, lower: Any, upper: Any) -> None:
-        put(result, at, lower[0])
-        put(result, at + SCAN, lower[1])
-        put(result, at + 2 * SCAN, upper[0])
-        put(result, at + 3 * SCAN, upper[1])
+        write_register(result, at, lower[0])
+        write_register(result, at + SCAN, lower[1])
+        write_register(result, at + 2 * SCAN, upper[0])
+        write_register(result, at + 3 * SCAN, upper[1])
 
     @numba.njit(**INNER)
     def advance(s: Any, t: Any, result: Any, w: Any, left: int, right: int, limits: Any) -> Any:
@@ -190,4 +190,4 @@ def _tiles_written_by(put: Any) -> Any:
     return advance
 
 
-tiles_into_caches, tiles_past_caches = _tiles_written_by(store), _tiles_written_by(stream)
+tiles_into_caches, tiles_past_caches = _advance_tiles(store), _advance_tiles(stream)

@@ -1,22 +1,70 @@
-"""Affine maps that neither overflow nor underflow: :class:`AffineSummary` as a transfer map.
+"""Whether the summary of a row of w = s·w + t is valid, on a CPU and on a GPU.
 
-A product is (mantissa, exponent), 1/2 <= |mantissa| < 1. Beside the product of all coefficients
-a map has the largest product of the first ones (growth: does a carry-in overflow on its way?) and
-of the last ones (rebound: could a state that underflowed come back?).
+A row beyond the margins below gets the flag REDO: the loop solves it from its true carry-in. M is
+the largest number of float32 (in brackets: float64), also of the parts of a complex number.
+
+*Offsets.* Half a unit in the last place of M is 2^-25·M (2^-54·M). A sum with a smaller offset
+overflows only if the product alone overflows.
+
+- A CPU adds offsets step by step and checks each: 2^-40·M (2^-60·M).
+- A GPU composes maps, and up to 300 offsets may add up after their checks: 300 of 2^-40·M
+  (2^-72·M) are below 2^-31·M (2^-63·M), but 300 of 2^-60·M would exceed 2^-54·M.
+
+*Rebound.* A state that underflowed in the loop was below 2^-149 (2^-1074). Products of up to 2^200
+(2^500) return it below 2^51 (2^-574), far from overflow at 2^128 (2^1024).
+
+*Safe blocks* of a CPU need no test of single steps. Their coefficients are 0 or from 2^-30 to
+2^0.25. The product of all is scaled every 16 steps: from 2^-500 it falls to 2^-980 at least, a
+normal float64. 128 steps grow by 2^32 at most, and 128 offsets to 2^39 times the largest, so that
+each t and the first offset stay 2^40 below the margin.
+
+The kernels of ``trust/calm.cuh`` have constants of their own, rounded down: 1e26 (1e286) for
+offsets, 1e30 (1e140) for growth and rebound, within the steps of a thread.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from ..core.algebra.transfer_map import Map, TransferMap
-from .affine import FINE, NAN, REDO
-from .margins import margins
+from .summaries import FINE, NAN, REDO
+
+SAFE_BLOCK = 128
+SAFE_LOW, SAFE_HIGH = 2.0**-30, 2.0**0.25
+SAFE_GROWTH = 32.0  # log2
+SAFE_TERM = 2.0**-40  # of the largest offset
+
+
+@dataclass(frozen=True)
+class Margins:
+    """The largest valid offsets, and log2 of the largest valid rebound."""
+
+    offset_on_cpu: float
+    offset_on_gpu: float
+    rebound: int
+
+
+@cache
+def margins(dtype: np.dtype[Any]) -> Margins:
+    """Return the margins of a floating or complex dtype."""
+    info = np.finfo(dtype)
+    largest = float(info.max)
+    if info.dtype.itemsize == 4:
+        return Margins(largest * 2.0**-40, largest * 2.0**-40, 200)
+    return Margins(largest * 2.0**-60, largest * 2.0**-72, 500)
+
 
 Scaled = tuple[Any, Any]
+
+
+# A scaled number is (mantissa, exponent), 1/2 <= |mantissa| < 1. A guarded map has three of them:
+# the product of all coefficients; the growth, which is the largest product of the first ones and
+# says whether a carry-in overflows on its way; and the rebound, which is the largest product of the
+# last ones and says whether a state that underflowed could return.
 
 
 def _product_of(step: Map) -> Scaled:
@@ -45,7 +93,7 @@ def _complex_size(x: Any) -> Any:
 
 
 def _normal(mantissa: Any, exponent: Any) -> Scaled:
-    """A product of two mantissas, brought back to 1/2 or more."""
+    """Return a product of two mantissas with a mantissa of 1/2 or more."""
     is_small = np.absolute(mantissa) < 0.5
     return np.where(is_small, 2 * mantissa, mantissa), np.where(is_small, exponent - 1, exponent)
 
@@ -72,26 +120,18 @@ def _times(x: Scaled, y: Scaled) -> Scaled:
 
 
 def _larger(x: Scaled, y: Scaled) -> Scaled:
-    """The larger of two sizes; `y` where `x` is 0 or nan."""
+    """Return the larger of two sizes; `y` if `x` is 0 or nan."""
     is_larger = (x[0] > 0) & ((x[1] > y[1]) | ((x[1] == y[1]) & (x[0] > y[0])))
     return np.where(is_larger, x[0], y[0]), np.where(is_larger, x[1], y[1])
 
 
 @cache
 def guarded_affine(dtype: np.dtype[Any]) -> TransferMap:
-    """The maps of w = s·w + t with a flag that says whether they can be trusted.
+    """Return the transfer map of w = s·w + t with a flag of its validity, in one dtype.
 
-    Parameters
-    ----------
-    dtype : numpy.dtype
-        Floating or complex; of all components.
-
-    Returns
-    -------
-    TransferMap
-        Of eight components: mantissa and exponent of the product, offset, mantissa and
-        exponent of the growth and of the rebound, and the flag: NAN where an operand is nan,
-        REDO where one is infinite or a number is beyond its margin, else FINE.
+    The eight components are mantissa and exponent of the product, the offset, mantissa and exponent
+    of the growth and of the rebound, and the flag: NAN if an operand is nan, REDO if an operand is
+    infinite or a number is beyond its margin, else FINE.
     """
     most, top = margins(dtype).rebound, margins(dtype).offset_on_gpu
     largest = float(np.finfo(dtype).max)

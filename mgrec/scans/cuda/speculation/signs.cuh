@@ -1,12 +1,12 @@
-// Signs: of all coefficients of one row, looked at while they pass through a single pass.
+// The signs of all coefficients of one row, which a single pass reads.
 //
-// An infinite state after the head keeps its size and turns with every negative coefficient, or
-// becomes nan by one of 0: the summary of the row must know.
+// An infinite state after the prefix changes its sign with every negative coefficient, and becomes nan
+// by a coefficient of 0: the summary of the row needs the signs.
 #pragma once
 #include "scans/cuda/rows/determine.cuh"
-#include "scans/cuda/forgetting/told.cuh"
+#include "scans/cuda/speculation/outcome.cuh"
 
-// Bits of which the first is the sign, and others that are 0 where the number is 0.
+// Bits of which the first is the sign; and bits that are 0 if the number is 0.
 DEVICE inline int sign_bits(float x) { return bits_of(x); }
 DEVICE inline int sign_bits(double x) { return top_bits_of(x); }
 DEVICE inline int size_bits(float x) { return bits_of(x) & 0x7fffffff; }
@@ -31,7 +31,7 @@ struct Signs {
       least = min(least, size_bits(s));
     }
   }
-  // Of the whole row, once all warps of all blocks have told.
+  // Combines the signs of all warps of all blocks.
   DEVICE void tell(Told* told) const {
     int all = turned, smallest = least;
 #pragma unroll

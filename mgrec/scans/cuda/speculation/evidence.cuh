@@ -1,19 +1,19 @@
-// Evidence: after how many steps nothing is left of any state of w = s·w + t, by one block.
+// The length of the prefix of w = s·w + t, after which no carry-in has an effect, by one block.
 //
 // |A_n|·M < η, where A_n is the product of the first n coefficients, M the largest number and η the
-// smallest: what is left is below the rounding of subnormal numbers. The head is a power of two of
-// steps, so that few programs determine it, and at most `most`; the search ends where the products so
-// far do not promise that. Logarithms neither overflow nor underflow; coefficients below 2^-250 count
-// as that, so that the product of four does not.
+// smallest: the effect is below the rounding of subnormal numbers. The prefix is a power of two of
+// steps, so that few programs determine it, and at most `most`; the search ends once the products do
+// not predict such a prefix. Logarithms neither overflow nor underflow; coefficients below 2^-250
+// count as 2^-250, so that the product of four does not underflow.
 #pragma once
-#include "scans/cuda/scope/warp.cuh"
-#include "scans/cuda/forgetting/told.cuh"
+#include "scans/cuda/scope/spans.cuh"
+#include "scans/cuda/speculation/outcome.cuh"
 
 constexpr int WARPS = THREADS / 32, STRETCH = THREADS * ITEMS;
 constexpr double FORGOTTEN = sizeof(T) == 4 ? -279 : -2100;  // log2
 static_assert(STRETCH == 4096 && ITEMS <= 4, "a stretch is the shortest head");
 
-// Sums of all earlier threads; `total` of all. Holds two barriers.
+// Returns the sum over all earlier threads; `total` is that over all. Contains two barriers.
 DEVICE inline double sum_before(double mine, double& total, double (&sums)[WARPS]) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   double inclusive = mine;
@@ -70,7 +70,7 @@ DEVICE void find_head(const T* s, long long steps, long long most, Told* told) {
   *told = {double(head), growth, 0, 0};
 }
 
-// Of every row, from its results: the largest of the head, nan if one is, and the last.
+// Writes, for every row, the largest result of the prefix, or nan if one is nan, and the last result.
 DEVICE void take_account(const T* results, long long steps, long long inners, long long head,
                          double* largest_of, double* exits) {
   __shared__ double found[WARPS];

@@ -1,1 +1,0 @@
-"""Kernels of w = s·w + t."""

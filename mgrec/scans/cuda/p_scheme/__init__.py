@@ -1,1 +1,0 @@
-"""P-scheme/G as its papers describe it."""

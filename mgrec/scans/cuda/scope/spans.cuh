@@ -1,0 +1,211 @@
+// A span summarises a run of steps: it is empty, the composed map, or the state after the run.
+//
+// The span of a thread past the end is empty. It is a state if a row begins inside the run, else a
+// map. Emptiness is a kind, not the identity map: composing with (1, 0) would turn 0·inf into nan.
+#pragma once
+
+// Validity of maps w -> A·w + B whose A underflows.
+//
+// A product below the normal numbers has lost digits. Composed with a large A, the lost digits would
+// matter: then the map becomes nan, and the loop solves its steps.
+
+constexpr bool TRACKED = GUARDED && Transfer::WIDTH == 2;
+
+// The smallest number with all its digits; a number far below overflow; and the ratio of two states
+// above which 2^-126 (2^-1022) times the larger one is less than the rounding error of the smaller one.
+template <class R> struct Range {
+  static constexpr double NORMAL = 0x1p-1022, MODERATE = 1e305, APART = 0x1p-960;
+};
+template <> struct Range<float> {
+  static constexpr float NORMAL = 0x1p-126f, MODERATE = 1e36f, APART = 0x1p-100f;
+};
+
+template <class I> DEVICE inline double size_of(I x) { return fabs(double(x)); }
+DEVICE inline float size_of(float x) { return fabs(x); }
+DEVICE inline double size_of(double x) { return fabs(x); }
+template <class R> DEVICE inline R size_of(complex<R> x) { return fmax(fabs(x.re), fabs(x.im)); }
+typedef decltype(size_of(T())) Size;
+typedef Range<Size> Limits;
+
+// A coefficient of 0 counts as a lost product as well: the distinction took 1% of the time. So rows
+// that grow by LARGE and continue after a 0 are solved again without need.
+DEVICE inline bool is_lost(T product) { return size_of(product) < Limits::NORMAL; }
+
+// Sizes from which the lost digits of an underflowed product matter: at least 1e-39 (5e-318).
+constexpr Size LARGE = Size(1e6);
+
+// x·y + trace, one operation: the look-ahead waits for the product.
+template <class I, class S> DEVICE inline I product_of(I x, I y, S) { return np_multiply(x, y); }
+DEVICE inline float product_of(float x, float y, float trace) { return fma(x, y, trace); }
+DEVICE inline double product_of(double x, double y, double trace) { return fma(x, y, trace); }
+template <class R> DEVICE inline complex<R> product_of(complex<R> x, complex<R> y, R trace) {
+  const complex<R> product = x * y;
+  return {product.re + trace, product.im + trace};
+}
+
+DEVICE inline Transfer::Map compose(const Transfer::Map& earlier, const Transfer::Map& later) {
+  Transfer::Map map = Transfer::compose(earlier, later);
+  if constexpr (TRACKED) {
+    const bool shows = is_lost(later.v[0]) && size_of(earlier.v[0]) > LARGE;
+    map.v[0] = product_of(earlier.v[0], later.v[0], shows ? not_a_number<Size>() : Size(0));
+  }
+  return map;
+}
+
+
+enum Kind { EMPTY = 0, MAP = 1, STATE = 2 };
+constexpr bool MAY_KNOW_STATE = SEGMENTED;
+constexpr int SLOTS = Transfer::WIDTH > Transfer::STATES ? Transfer::WIDTH : Transfer::STATES;
+constexpr int WORDS = (SLOTS * int(sizeof(T)) + 3) / 4;
+
+struct alignas(alignof(T) > 4 ? alignof(T) : 4) Span {
+  T v[SLOTS];
+  int kind;
+};
+
+DEVICE inline Transfer::Map map_of(const Span& span) {
+  Transfer::Map map;
+#pragma unroll
+  for (int k = 0; k < Transfer::WIDTH; ++k) map.v[k] = span.v[k];
+  return map;
+}
+DEVICE inline Transfer::State state_of(const Span& span) {
+  Transfer::State state;
+#pragma unroll
+  for (int k = 0; k < Transfer::STATES; ++k) state.v[k] = span.v[k];
+  return state;
+}
+DEVICE inline Span span_of(const Transfer::Map& map) {
+  Span span = {};
+#pragma unroll
+  for (int k = 0; k < Transfer::WIDTH; ++k) span.v[k] = map.v[k];
+  span.kind = MAP;
+  return span;
+}
+DEVICE inline Span span_of(const Transfer::State& state) {
+  Span span = {};
+#pragma unroll
+  for (int k = 0; k < Transfer::STATES; ++k) span.v[k] = state.v[k];
+  span.kind = STATE;
+  return span;
+}
+DEVICE inline Span empty_span() {
+  Span span = {};
+  return span;
+}
+
+// Every combination is computed and one selected: with branches, reconvergence took two thirds of
+// the time of a scan.
+DEVICE inline Span join(const Span& earlier, const Span& later) {
+  Span joined = span_of(compose(map_of(earlier), map_of(later)));
+  if (MAY_KNOW_STATE) {
+    const Span known = span_of(Transfer::apply(map_of(later), state_of(earlier)));
+    if (earlier.kind == STATE) joined = known;
+  }
+  if (earlier.kind == EMPTY || (MAY_KNOW_STATE && later.kind == STATE)) joined = later;
+  if (later.kind == EMPTY) joined = earlier;
+  return joined;
+}
+
+// The same without branches; sets `odd` if only `join` gives the right result.
+DEVICE inline Span join_quickly(const Span& earlier, const Span& later, bool& odd) {
+  bool is_odd = false;
+  Span joined =
+      span_of(Transfer::compose_quickly(map_of(earlier), map_of(later), is_odd));
+  if (MAY_KNOW_STATE) {
+    bool is_odd_state = false;
+    const Span known =
+        span_of(Transfer::apply_quickly(map_of(later), state_of(earlier), is_odd_state));
+    if (earlier.kind == STATE) joined = known, is_odd = is_odd_state;
+  }
+  odd = odd | (is_odd & (earlier.kind != EMPTY) & (later.kind == MAP));
+  if (earlier.kind == EMPTY || (MAY_KNOW_STATE && later.kind == STATE)) joined = later;
+  if (later.kind == EMPTY) joined = earlier;
+  return joined;
+}
+
+DEVICE inline Transfer::State after(const Span& span, const Transfer::State& entry) {
+  if (span.kind == EMPTY) return entry;
+  return span.kind == STATE ? state_of(span) : Transfer::apply(map_of(span), entry);
+}
+
+// A span as 32-bit words, for shuffles and publication.
+union Packed {
+  Span span;
+  unsigned word[sizeof(Span) / 4];
+  DEVICE Packed() {}
+};
+
+
+// Scan and reduction of spans across the lanes of a warp; lane order is time order.
+
+constexpr unsigned ALL = 0xffffffffu;
+
+template <class Shuffle> DEVICE inline Span shuffled(const Span& span, Shuffle shuffle) {
+  Packed mine, theirs;
+  mine.span = span;
+#pragma unroll
+  for (int k = 0; k < int(sizeof(Span) / 4); ++k) theirs.word[k] = shuffle(mine.word[k]);
+  return theirs.span;
+}
+DEVICE inline Span from_below(const Span& span, int distance) {
+  return shuffled(span, [=](unsigned word) { return __shfl_up_sync(ALL, word, distance); });
+}
+DEVICE inline Span from_above(const Span& span, int distance) {
+  return shuffled(span, [=](unsigned word) { return __shfl_down_sync(ALL, word, distance); });
+}
+DEVICE inline Span from_lane(const Span& span, int lane) {
+  return shuffled(span, [=](unsigned word) { return __shfl_sync(ALL, word, lane); });
+}
+
+// `warp_scan` without branches; sets `odd` in lanes with a wrong result. With ALL_MAPS the first
+// `width` lanes have maps, and kinds are not compared.
+template <bool ALL_MAPS>
+DEVICE inline Span quick_warp_scan(Span span, int lane, int width, bool& odd) {
+#pragma unroll
+  for (int distance = 1; distance < width; distance *= 2) {
+    Span below = from_below(span, distance);
+    if (ALL_MAPS) below.kind = span.kind = MAP;
+    bool is_odd = false;
+    const Span joined = join_quickly(below, span, is_odd);
+    const bool has_below = lane >= distance;
+#pragma unroll
+    for (int k = 0; k < SLOTS; ++k) span.v[k] = has_below ? joined.v[k] : span.v[k];
+    span.kind = has_below ? joined.kind : span.kind;
+    odd = odd | (is_odd & has_below & (lane < width));
+  }
+  return span;
+}
+
+// Lane l receives the join of lanes 0..l, over the first `width` lanes.
+template <bool ALL_MAPS = false>
+DEVICE inline Span warp_scan(Span span, int lane, int width = 32) {
+  if constexpr (Transfer::QUICK) {
+    bool odd = false;
+    const Span quick = quick_warp_scan<ALL_MAPS>(span, lane, width, odd);
+    if (!__any_sync(ALL, odd)) return quick;
+  }
+#pragma unroll(Transfer::QUICK ? 1 : 5)
+  for (int distance = 1; distance < width; distance *= 2) {
+    const Span below = from_below(span, distance);
+    if (lane >= distance) span = join(below, span);
+  }
+  return span;
+}
+
+// Lane 0 receives the join of all lanes.
+DEVICE inline Span warp_reduce(Span span, int lane) {
+#pragma unroll
+  for (int distance = 1; distance < 32; distance *= 2) {
+    const Span above = from_above(span, distance);
+    if (lane % (2 * distance) == 0) span = join(span, above);
+  }
+  return span;
+}
+
+// The join of all lanes before this one; empty in lane 0.
+DEVICE inline Span exclusive(const Span& inclusive, int lane) {
+  Span below = from_below(inclusive, 1);
+  if (lane == 0) below.kind = EMPTY;
+  return below;
+}

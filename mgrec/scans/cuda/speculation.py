@@ -1,0 +1,215 @@
+"""Speculation on chunks of w = s·w + t: determine and summarise a contractive chunk in one pass.
+
+A chunk is determined from 0 before its carry-in is known. After its *prefix* no finite carry-in has
+an effect: only the prefix is determined again from the true one. For a coefficient array, of one
+row, a kernel finds the prefix first, and the single pass does nothing if there is none: the host
+does not wait for that. The pass also reads the signs of all coefficients, which decide whether an
+infinite carry-in ends as inf, -inf or nan.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ...core.algebra.transfer_map import TransferMap, affine
+from ...core.arrays.chunk import Chunk
+from ...engines.cuda.device import fetch
+from ...engines.cuda.launches import Launch, PreparedLaunches, is_value, run_cached
+from ..speculation import DevicePrefix, contractive_summary
+from ..summaries import AffineSummary
+from ..validity import margins
+from .determine import prepare, states_of
+from .program import Layout, print_program
+from .sources import describe
+
+logger = logging.getLogger("mgrec")
+
+Arrays = tuple[Any, ...]
+
+SHORTEST = 4096
+"""Steps of the shortest prefix; longer ones are this times a power of two."""
+_PREFIX_FRACTION, _CONSTANT_PREFIX_FRACTION = 256, 8
+"""A prefix is at most 1/256 of a chunk with a coefficient array, for which a block takes 0.4 ns a
+step to find it, and at most 1/8 with a constant coefficient."""
+_RANGE_BITS = {"f": 279, "d": 2100}
+"""log2 of the largest number divided by the smallest, plus 2: as ``FORGOTTEN`` of the kernels."""
+_OUTCOME_SIZE = 3
+"""Numbers of ``struct Told``; those of the rows follow."""
+_LAYOUT = Layout(1024, 4)
+
+_KERNELS = """
+extern "C" __global__ void __launch_bounds__(THREADS) evidence_kernel(
+    const T* s, long long steps, long long most, Told* told) {{
+  find_head(s, steps, most, told);
+}}
+extern "C" __global__ void __launch_bounds__(THREADS) account_kernel(
+    const T* results, long long steps, long long inners, long long head, Told* told) {{
+  double* const largest_of = reinterpret_cast<double*>(told + 1);
+  take_account(results, steps, inners, {prefix_steps}, largest_of, largest_of + gridDim.x);
+}}
+"""
+
+
+def speculate(
+    transfer_map: TransferMap, chunk: Chunk, results: Arrays
+) -> Callable[[], tuple[AffineSummary, DevicePrefix] | None] | None:
+    """Launch the determination of a chunk from a carry-in of 0.
+
+    Return a function that waits for it and returns the summary and the prefix, or None if the
+    chunk is not contractive, or a result is not finite or near overflow; the results then have no
+    meaning. Return None if the chunk is known not to be contractive.
+    """
+    import cupy
+
+    limit = _longest_prefix(chunk)
+    if not limit:
+        return None
+    outcome = cupy.empty(_OUTCOME_SIZE + 2 * math.prod(chunk.row_shape), np.float64)
+    carry_in = np.zeros((), chunk.dtype), np.array(limit, np.int64)
+    run_cached(prepare_speculation, transfer_map, chunk, carry_in, (*results, outcome))
+    wait = fetch(outcome)
+    return lambda: _read_outcome(chunk, limit, wait())
+
+
+def _longest_prefix(chunk: Chunk) -> int:
+    """Return the prefix for a constant coefficient, or the longest one for an array; 0 if none."""
+    s = chunk.operands[0]
+    if is_value(s):
+        with np.errstate(divide="ignore"):
+            bits = -np.log2(np.abs(s.astype(np.float64)).item())
+        prefix = SHORTEST
+        while prefix * bits < _RANGE_BITS[chunk.dtype.char] and prefix <= chunk.steps:
+            prefix *= 2
+        return prefix if prefix <= chunk.steps // _CONSTANT_PREFIX_FRACTION else 0
+    is_row = s.shape == chunk.shape and s.dtype == chunk.dtype and chunk.row_shape == (1, 1)
+    most = chunk.steps // _PREFIX_FRACTION
+    return 1 << most.bit_length() - 1 if is_row and most >= SHORTEST else 0
+
+
+def prepare_speculation(
+    transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays
+) -> PreparedLaunches:
+    """Compile the launches of a speculation.
+
+    Parameters
+    ----------
+    transfer_map : TransferMap
+    chunk : Chunk
+    carry_in : (number, number)
+        0, and the result of :func:`_longest_prefix`.
+    results : (array, array)
+        The states, and the numbers of ``struct Told`` and of the rows.
+    """
+    (state, limit), (result, outcome), s = carry_in, results, chunk.operands[0]
+    sizes, is_constant = (np.int64(chunk.steps), np.int64(chunk.shape[2])), is_value(s)
+    watched = None if is_constant else outcome
+    single_pass = prepare(transfer_map, chunk, (state,), (result,), outcome=watched)
+    layout = replace(_LAYOUT, reverse=chunk.reverse)
+    text = print_program(
+        affine, 1, describe(chunk), layout, ("scans/cuda/speculation/evidence",), _KERNELS,
+        prefix_steps="head" if is_constant else "(long long)told->steps",
+    )  # fmt: skip
+    rows, threads = math.prod(chunk.row_shape), layout.threads
+    find = Launch(text, "evidence_kernel", 1, threads, (s, sizes[0], limit, outcome))
+    account = Launch(text, "account_kernel", rows, threads, (result, *sizes, limit, outcome))
+    before = () if is_constant else (find,)
+    return PreparedLaunches(*before, *single_pass.launches, account, units=single_pass.units)
+
+
+def _read_outcome(
+    chunk: Chunk, limit: int, outcome: np.ndarray
+) -> tuple[AffineSummary, DevicePrefix] | None:
+    s, (steps, growth) = chunk.operands[0], outcome[:2]
+    if is_value(s):
+        steps, growth = limit, 0.0
+        sign = np.sign(s.astype(np.float64).item()) ** chunk.steps
+    else:
+        is_negative, has_zero = outcome[2:_OUTCOME_SIZE].view(np.uint32)
+        sign = 0.0 if has_zero else -1.0 if is_negative else 1.0
+    largest, carry_out = outcome[_OUTCOME_SIZE:].reshape(2, *chunk.row_shape)
+    top = margins(chunk.dtype).offset_on_gpu
+    # A state that is not finite stays so to the end.
+    if not steps or not ((largest <= top) & (np.abs(carry_out) <= top)).all():
+        logger.debug("speculate: %d steps depend on their carry-in; determined again", chunk.steps)
+        return None
+    summary = contractive_summary(sign, carry_out.astype(chunk.dtype), growth)
+    return summary, DevicePrefix(s, _first_steps(chunk, int(steps)), float(growth))
+
+
+def _first_steps(chunk: Chunk, steps: int) -> Chunk:
+    """Return the first steps of a chunk in the order of the recurrence, with a copy of their terms.
+
+    The other terms can then be released.
+    """
+    start, stop = (chunk.steps - steps, chunk.steps) if chunk.reverse else (0, steps)
+    first = chunk.between(start, stop)
+    s, t = first.operands
+    return replace(first, operands=(s, t if is_value(t) else t.copy()))
+
+
+_SAFE_FRACTION = 4.0
+"""A state overflows nowhere in a prefix, whose results from 0 are small, if the carry-in grows to
+less than 1/4 of the largest number."""
+
+
+def correct(prefix: DevicePrefix, carry_in: Arrays, results: Arrays) -> Arrays:
+    """Determine the first steps of a chunk from its carry-in, and those after infinite states.
+
+    Provisional results are written, but not read: the function may run twice.
+    """
+    (result,), first = results, prefix.first
+    part = _split(result, prefix)[0]
+    target = part if part.flags.c_contiguous else _empty_like(part)
+    _determine(first, carry_in, target)
+    if target is not part:
+        part[...] = target
+    if not _is_safe(prefix, carry_in[0]):
+        _propagate_infinite(prefix, target, result)
+    return results
+
+
+def _is_safe(prefix: DevicePrefix, carry_in: np.ndarray) -> bool:
+    """Return whether no state of the prefix can overflow."""
+    largest = float(np.finfo(prefix.first.dtype).max) / _SAFE_FRACTION
+    with np.errstate(all="ignore"):
+        bits = np.log2(np.abs(carry_in.astype(np.float64))) + prefix.growth
+    return bool((bits < np.log2(largest)).all())
+
+
+def _propagate_infinite(prefix: DevicePrefix, first: Any, result: Any) -> None:
+    """Determine, without terms, the rows whose prefix ends in a state that is not finite."""
+    state = first[:, 0 if prefix.first.reverse else -1].get()
+    is_infinite = ~np.isfinite(state)
+    later = _split(result, prefix)[1]
+    if not is_infinite.any() or not later.size:
+        return
+    s = prefix.s if is_value(prefix.s) else _split(prefix.s, prefix)[1]
+    no_terms = np.zeros((1, 1, 1), later.dtype)
+    chunk = Chunk((s, no_terms), later.shape, later.dtype, prefix.first.reverse)
+    values = _empty_like(later)
+    _determine(chunk, (state,), values)
+    for outer, inner in np.argwhere(is_infinite):
+        later[outer, :, inner] = values[outer, :, inner]
+
+
+def _split(array: Any, prefix: DevicePrefix) -> tuple[Any, Any]:
+    """Return the steps of the prefix and those after it, of an array (outer, steps, inner)."""
+    boundary = array.shape[1] - prefix.steps if prefix.first.reverse else prefix.steps
+    parts = array[:, :boundary], array[:, boundary:]
+    return (parts[1], parts[0]) if prefix.first.reverse else parts
+
+
+def _determine(chunk: Chunk, carry_in: Arrays, result: Any) -> None:
+    run_cached(prepare, affine, chunk, states_of(carry_in, chunk), (result,))
+
+
+def _empty_like(array: Any) -> Any:
+    import cupy
+
+    return cupy.empty(array.shape, array.dtype)
