@@ -67,7 +67,7 @@ def _solve_rows(
         rows = chunk.rows(start, stop)
         return lambda: one_thread.determine(transfer_map, rows, before, after)
 
-    run_in_threads([part(*cut) for cut in split_range(chunk.shape[0], threads)])
+    run_in_threads([part(*bounds) for bounds in split_range(chunk.shape[0], threads)])
 
 
 def _solve_columns(
@@ -89,7 +89,7 @@ def _solve_columns(
     ends = [
         (a * unit, min(b * unit, columns)) for a, b in split_range(-(-columns // unit), threads)
     ]
-    run_in_threads([part(*cut) for cut in ends])
+    run_in_threads([part(*bounds) for bounds in ends])
 
 
 def _solve_long_rows(

@@ -182,7 +182,7 @@ def determine(transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays) -> Arra
 
     For w = s·w + t in floating point, nan and inf occur where the plain loop has them. A row is
     repaired, by one block, from the first state near overflow, or from the first state that is
-    negligible beside one above 1e6 and follows a product that underflowed. If a state comes near
+    negligible against one above 1e6 and follows a product that underflowed. If a state comes near
     overflow although the operands are finite, the row is solved again from its start, step by step
     and rounded as on the host: rounding may decide what the loop does. If nothing is wrong the
     repair is one launch that ends at once. :func:`launch_walk` solves many rows by the plain loop,
@@ -219,7 +219,7 @@ def launch_walk(
     """Return the launch of the plain loop over every row of a chunk, a lane for each row.
 
     No maps are composed: results have the bits of the loop. Blocks do not wait for each other, and
-    need no memory beside operands and results.
+    need no memory except operands and results.
     """
     along_rows, states = chunk.shape[2] == 1, len(carry_in)
     piece = layout.items * chunk.dtype.itemsize

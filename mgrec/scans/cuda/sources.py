@@ -163,8 +163,8 @@ struct Source {{
     for (int k = 0; k < Transfer::OPERANDS; ++k) step[k] = own[k];
   }}
 {_LIFTING}
-  // Fills in what is no stream, for ITEMS steps of the column (outer, inner) from `step` on; a
-  // contiguous row goes over into the next one.
+  // Computes the operands that are no streams, for ITEMS steps of the column (outer, inner) from
+  // `step` on; a contiguous row continues in the next one.
   DEVICE void complete(Items& items, long long outer, long long step, long long inner,
                        long long outers, long long steps) const {{
     if constexpr (VARYING > STREAMS) {{{_print_items(source)}
