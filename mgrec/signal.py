@@ -13,8 +13,7 @@ lfilter_zi, lfiltic, sosfilt_zi
 from typing import Any
 
 from .ewm.statistics import ewm
-from .filters.causal import lfilter, sosfilt
-from .filters.initial import lfilter_zi, lfiltic, sosfilt_zi
+from .filters.causal import lfilter, lfilter_zi, lfiltic, sosfilt, sosfilt_zi
 from .filters.zero_phase import filtfilt, sosfiltfilt
 
 __all__ = [

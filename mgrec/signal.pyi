@@ -5,9 +5,9 @@ from typing import Any, TypeVar, overload
 
 from numpy.typing import NDArray
 
-from .filters.initial import lfilter_zi as lfilter_zi
-from .filters.initial import lfiltic as lfiltic
-from .filters.initial import sosfilt_zi as sosfilt_zi
+from .filters.causal import lfilter_zi as lfilter_zi
+from .filters.causal import lfiltic as lfiltic
+from .filters.causal import sosfilt_zi as sosfilt_zi
 from .types import FilterMethod, Kind, Numbers, Padding, Statistic
 
 A = TypeVar("A", bound=Kind)

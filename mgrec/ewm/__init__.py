@@ -1,1 +1,1 @@
-"""Exponentially weighted statistics: means, sums and variances of what a series was so far."""
+"""Exponentially weighted statistics, as in pandas: means, sums, variances and correlations."""

@@ -10,8 +10,8 @@ import numpy as np
 
 from ..core.arrays.array_types import is_lazy, is_on_gpu
 from ..core.arrays.validation import as_any_array, as_flag, as_integer, as_real, is_one_of
-from ..filters.arguments import as_signal, beside
-from .weights import PAIRS, STATISTICS, Weights
+from ..filters.arguments import as_signal, to_device_of
+from .recurrence import PAIRS, STATISTICS, Weights
 
 _RANGES = {
     "alpha": "0 < alpha <= 1", "span": "span >= 1", "halflife": "halflife > 0", "com": "com >= 0"
@@ -28,16 +28,16 @@ def as_weights(
     is_adjusted = as_flag("adjust", adjust)
     if statistic == "sum" and not is_adjusted:
         raise ValueError("adjust must be True for a sum, whose weights are not divided by anything")
-    least = 0 if min_periods is None else as_integer("min_periods", min_periods)
-    if least < 0:
-        raise ValueError(f"min_periods must be 0 or more; got {least}")
+    min_count = 0 if min_periods is None else as_integer("min_periods", min_periods)
+    if min_count < 0:
+        raise ValueError(f"min_periods must be 0 or more; got {min_count}")
     return Weights(
         statistic,
         _alpha(rates, has_times, is_adjusted),
         is_adjusted,
         as_flag("ignore_na", ignore_na),
         as_flag("bias", bias),
-        max(least, 1),
+        max(min_count, 1),
     )
 
 
@@ -103,7 +103,7 @@ def as_gaps(times: Any, halflife: Any, x: Any, axis: int) -> Any:
     times = times if is_on_gpu(times) and not is_lazy(times) else as_any_array("times", times)
     if times.ndim != 1 or not (times.size == x.shape[axis] or x.shape[axis] != x.shape[axis]):
         raise ValueError(f"times must have shape ({x.shape[axis]},); got {times.shape}")
-    unit = _in_units_of(times, halflife)
+    unit = _halflife_in_unit_of(times, halflife)
     if times.dtype.kind == "M":
         if not is_lazy(times) and np.isnat(times).any():
             raise ValueError("times must not be missing; got NaT")
@@ -111,11 +111,11 @@ def as_gaps(times: Any, halflife: Any, x: Any, axis: int) -> Any:
     gaps = _differences(times, unit)
     index: list[Any] = [None] * x.ndim
     index[axis] = slice(None)
-    gaps = gaps if is_lazy(gaps) or is_on_gpu(gaps) else beside(gaps, x)
+    gaps = gaps if is_lazy(gaps) or is_on_gpu(gaps) else to_device_of(gaps, x)
     return gaps[tuple(index)]
 
 
-def _in_units_of(times: Any, halflife: Any) -> float:
+def _halflife_in_unit_of(times: Any, halflife: Any) -> float:
     """Return a halflife in the unit of the times."""
     dtype_kind = times.dtype.kind
     if dtype_kind not in "Miuf":

@@ -1,7 +1,7 @@
 """Exponentially weighted statistics as a sequence of linear recurrences, for GPUs.
 
 The sum of the weights is a linear recurrence. Given these sums, the mean is one too, and given the
-means, so are the variances.
+means, the variances are.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import numpy as np
 
 from ..core.arrays.array_types import chunked_like
 from ..core.arrays.chunk import has_unknown_sizes
-from ..filters.arguments import beside
+from ..filters.arguments import to_device_of
 from ..filters.cascade import Cascade
 from ..filters.causal import lfilter
 from ..filters.recurrence import filter_problem
 from ..scans.functions import linear_recurrence
 from ..solve import solve
 from ..solve.functions import concatenate, full_like, where
-from .weights import Weights
+from .recurrence import Weights
 
 # Absolute values of float32 below this keep a filter of gain 1 far from overflow.
 _SAFE = 2.0**100
@@ -37,53 +37,45 @@ def largest_size(x: Any) -> float:
 
 
 def mean_without_gaps(x: Any, largest: float, weights: Weights, axis: int) -> Any:
-    """Return the mean of values without gaps: a filter, whose first outputs are divided."""
-    whole, rate = (slice(None),) * axis, weights.share
+    """Return the mean of values without gaps: a filter, and a division of its first outputs."""
+    all_before, alpha = (slice(None),) * axis, weights.alpha
     # The mean before the first value is the first value.
-    first = None if weights.is_adjusted else x[(*whole, 0)].astype(np.float64)[None]
-    carry_in = None if first is None else (1 - rate) * first
-    cascade = Cascade.of_polynomials([rate], [1.0, rate - 1.0])
-    # Rows near overflow are computed again in the dtype of the results: float32 is too coarse.
+    first = None if weights.is_adjusted else x[(*all_before, 0)].astype(np.float64)[None]
+    carry_in = None if first is None else (1 - alpha) * first
+    cascade = Cascade.of_polynomials([alpha], [1.0, alpha - 1.0])
+    # Rows near overflow are filtered again in the dtype of the results, and float32 is too coarse.
     is_narrow = x.dtype.char == "f" and largest < _SAFE
     dtype = np.dtype(np.float32 if is_narrow else np.float64)
     y = solve(filter_problem(cascade, x, carry_in, axis, dtype))
     if weights.is_adjusted:
-        fall = -math.log1p(-rate) if rate < 1 else math.inf
-        count = math.ceil(min(_FULL / fall, x.shape[axis]))
-        weight = -np.expm1(-fall * np.arange(1, count + 1))
-        first_outputs = y[(*whole, slice(0, count))]
-        first_outputs /= beside(weight.reshape(-1, *[1] * (x.ndim - axis - 1)), x)
+        log_decay = -math.log1p(-alpha) if alpha < 1 else math.inf
+        count = math.ceil(min(_FULL / log_decay, x.shape[axis]))
+        weight = -np.expm1(-log_decay * np.arange(1, count + 1))
+        first_outputs = y[(*all_before, slice(0, count))]
+        first_outputs /= to_device_of(weight.reshape(-1, *[1] * (x.ndim - axis - 1)), x)
     return y
 
 
 class Recurrences:
-    """The recurrences of a statistic.
-
-    Parameters
-    ----------
-    weights : Weights
-    series : dict, role -> array
-        Series of :class:`mgrec.ewm.recurrence.EwmRecurrence`.
-    axis : int
-    """
+    """The recurrences of a statistic; `series` are those of :class:`.recurrence.EwmRecurrence`."""
 
     def __init__(self, weights: Weights, series: dict[str, Any], axis: int) -> None:
         self.weights, self.axis, marks = weights, axis, series.get("marks")
-        # A mask: linear_recurrence would take integers for labels.
+        # A mask, since linear_recurrence takes integers as labels.
         self.marks = None if marks is None else marks != 0
-        self.there = np.isfinite(series["x"])
+        self.is_present = np.isfinite(series["x"])
         if "y" in series:
-            self.there = self.there & np.isfinite(series["y"])
-        falls = np.float64(weights.decay)
-        falls = falls ** series["gaps"] if "gaps" in series else falls
-        self.falls = where(self.there, falls, _ONE) if weights.ignores_missing else falls
+            self.is_present = self.is_present & np.isfinite(series["y"])
+        decays = np.float64(weights.decay)
+        decays = decays ** series["gaps"] if "gaps" in series else decays
+        self.decays = where(self.is_present, decays, _ONE) if weights.ignores_missing else decays
 
     def statistic(self, x: Any, y: Any) -> Any:
         """Return the statistic after each step, without regard to min_periods."""
         name = self.weights.statistic
         if name == "sum":
-            return self._along(self.falls, self._where_there(x))
-        self._weigh()
+            return self._accumulate(self.decays, self._where_present(x))
+        self._compute_weights()
         mean = self._mean(x)
         if name == "mean":
             return mean
@@ -101,39 +93,41 @@ class Recurrences:
 
     def count(self) -> Any:
         """Return the number of observations so far."""
-        return self._along(np.int64(1), self.there.astype(np.int64))
+        return self._accumulate(np.int64(1), self.is_present.astype(np.int64))
 
-    def _along(self, s: Any, t: Any) -> Any:
+    def _accumulate(self, s: Any, t: Any) -> Any:
         return linear_recurrence(s, t, axis=self.axis, reset=self.marks)
 
-    def _where_there(self, values: Any, otherwise: Any = _ZERO) -> Any:
-        return where(self.there, values, otherwise)
+    def _where_present(self, values: Any, otherwise: Any = _ZERO) -> Any:
+        return where(self.is_present, values, otherwise)
 
-    def _weigh(self) -> None:
-        """Compute the relative weights of the earlier observations and of the new one."""
-        weights, last = self.weights, delayed(self.there, self.axis)
+    def _compute_weights(self) -> None:
+        """Compute the relative weights of the earlier observations and of the new observation."""
+        weights, last = self.weights, delayed(self.is_present, self.axis)
         if self.marks is not None:
             last = last & ~self.marks
-        kept = self.falls if weights.is_adjusted else where(last, _ZERO, self.falls)
-        self.old = self._along(kept, where(last, self.falls, _ZERO))
-        self.own: Any = _ONE if weights.is_adjusted else np.float64(weights.share)
+        kept = self.decays if weights.is_adjusted else where(last, _ZERO, self.decays)
+        old_weight = self._accumulate(kept, where(last, self.decays, _ZERO))
+        new_weight: Any = _ONE if weights.is_adjusted else np.float64(weights.alpha)
         if weights.is_complement:
-            self.own = _ONE - self.old
-        self.total = self.old + self.own
-        self.kept, self.gain = self.old / self.total, self.own / self.total
+            new_weight = _ONE - old_weight
+        total = old_weight + new_weight
+        self.kept, self.gain = old_weight / total, new_weight / total
 
     def _mean(self, x: Any) -> Any:
-        return self._along(self._where_there(self.kept, _ONE), self._where_there(self.gain * x))
+        return self._accumulate(
+            self._where_present(self.kept, _ONE), self._where_present(self.gain * x)
+        )
 
     def _moment(self, off_x: Any, off_y: Any) -> Any:
         """Return the weighted mean of products of distances to the means."""
         part = self.kept * self.gain * off_x * off_y
-        return self._along(self._where_there(self.kept, _ONE), self._where_there(part))
+        return self._accumulate(self._where_present(self.kept, _ONE), self._where_present(part))
 
     def _divisor(self) -> Any:
         """Return 1 − Σw²/(Σw)², as a sum over pairs; nan if one observation has all the weight."""
-        pairs = self._where_there(_TWO * self.kept * self.gain)
-        divisor = self._along(self._where_there(self.kept * self.kept, _ONE), pairs)
+        pairs = self._where_present(_TWO * self.kept * self.gain)
+        divisor = self._accumulate(self._where_present(self.kept * self.kept, _ONE), pairs)
         return where(divisor > 0, divisor, np.nan)
 
 
@@ -142,12 +136,12 @@ def by_recurrences(
 ) -> Any:
     """Compute a statistic of series, which are CuPy arrays or Dask arrays of them."""
     recurrences = Recurrences(weights, series, axis)
-    x = where(recurrences.there, series["x"], series["x"].dtype.type(0))
+    x = where(recurrences.is_present, series["x"], series["x"].dtype.type(0))
     y = x
     if "y" in series:
-        y = where(recurrences.there, series["y"], series["y"].dtype.type(0))
+        y = where(recurrences.is_present, series["y"], series["y"].dtype.type(0))
     result = recurrences.statistic(x, y)
-    is_enough = recurrences.count() >= weights.least
+    is_enough = recurrences.count() >= weights.min_count
     return where(is_enough, result.astype(dtype, copy=False), dtype.type(np.nan))
 
 
@@ -155,9 +149,9 @@ def delayed(values: Any, axis: int) -> Any:
     """Return the previous value of each element of an array of bool or float64; 0 for the first."""
     if has_unknown_sizes(getattr(values, "chunks", ())):
         is_bool = values.dtype.kind == "b"
-        before = lfilter(*_ONE_STEP, values.astype(np.float32) if is_bool else values, axis)
-        return before > 0 if is_bool else before
-    whole = (slice(None),) * axis
-    zero = full_like(values[(*whole, slice(0, 1))], 0)
-    joined = concatenate([zero, values[(*whole, slice(0, -1))]], axis)
+        previous = lfilter(*_ONE_STEP, values.astype(np.float32) if is_bool else values, axis)
+        return previous > 0 if is_bool else previous
+    all_before = (slice(None),) * axis
+    zero = full_like(values[(*all_before, slice(0, 1))], 0)
+    joined = concatenate([zero, values[(*all_before, slice(0, -1))]], axis)
     return chunked_like(joined, values)

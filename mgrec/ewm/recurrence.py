@@ -1,4 +1,4 @@
-"""Exponentially weighted statistics as a recurrence whose states stay in the kernels."""
+"""Exponentially weighted statistics as a recurrence: weights, summary and description."""
 
 from __future__ import annotations
 
@@ -13,20 +13,90 @@ from ..core.contract.kernels import Backend, Kernels, Summarise
 from ..core.contract.problem import Problem, varying
 from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
 from ..core.contract.scan import Chain
-from .summary import STATES
-from .weights import Weights
+
+STATISTICS = ("mean", "sum", "var", "std", "cov", "corr")
+# Statistics of two series.
+PAIRS = ("cov", "corr")
+# Number of gaps for which kernels take the decay of a mean from a table.
+_GAPS = 64
+
+# A state has the scalars count, weight, divisor, x, y, xx, yy and xy: see the CPU's ``steps``.
+STATES = 8
+# The summary of a row without a reset has FIRST scalars for its first observation: the decay up to
+# it, or along the whole row if it has none; the number of observations; x and y of the first one;
+# its remaining weight. The state of the other observations, without a count, follows.
+FIRST = 5
+PARTS = FIRST + STATES - 1
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The options of pandas' ``ewm``.
+
+    Attributes
+    ----------
+    statistic : str
+        One of STATISTICS.
+    alpha : float
+    is_adjusted, ignores_missing, is_biased : bool
+    min_count : int
+        Number of observations that a result needs, 1 or more.
+    """
+
+    statistic: str
+    alpha: float
+    is_adjusted: bool = True
+    ignores_missing: bool = False
+    is_biased: bool = False
+    min_count: int = 1
+
+    @property
+    def decay(self) -> float:
+        """Factor by which a weight decays in one step."""
+        return 1 - self.alpha
+
+    @property
+    def is_complement(self) -> bool:
+        """Whether a new observation has the weight that earlier ones lost: pandas at com = 1."""
+        is_mean = self.statistic == "mean" and not self.is_adjusted
+        return is_mean and self.alpha == 0.5
+
+    @property
+    def kernel_arguments(self) -> tuple[float, float, bool, bool, int, bool, np.ndarray]:
+        """The `weights` argument of kernels, in their order.
+
+        The last item is the factor of the previous mean after gaps of 0, 1, … steps.
+        """
+        old = self.decay ** np.arange(1.0, _GAPS + 1)
+        kept = old if self.is_complement else old / (old + self.alpha)
+        return (
+            self.decay, self.alpha, self.ignores_missing, self.is_complement, self.min_count,
+            self.is_biased, kept,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class EwmSummary:
+    """How a chunk changes the states of its rows.
+
+    Rows with a reset have a carry-out, which does not depend on the carry-in.
+    """
+
+    parts: np.ndarray  # (PARTS, outer, inner), of rows without a reset
+    carry_outs: np.ndarray  # (STATES, outer, inner), of rows with a reset
+    is_reset: np.ndarray  # (outer, inner), bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class EwmRecurrence(Chain):
-    """Statistics of a series so far, in host memory.
+    """An exponentially weighted statistic of series in host memory.
 
     Attributes
     ----------
     weights : Weights
     roles : tuple of str
-        Of each block of a pack: "x", "y", "gaps" (how often a weight falls before a step) or
-        "marks" (where the state starts anew).
+        Role of each block: "x", "y", "gaps" (number of decays before a step) or "marks" (where the
+        state is reset).
     """
 
     family: ClassVar[str] = "ewm"
@@ -35,7 +105,6 @@ class EwmRecurrence(Chain):
 
     @property
     def algebra(self) -> EwmRecurrence:
-        """Kernels are given all of it."""
         return self
 
     def first_carry_in(self, initial: Sequence[Any], shape: Shape) -> Any:
@@ -63,18 +132,12 @@ class EwmRecurrence(Chain):
 def ewm_problem(
     weights: Weights, series: dict[str, Any], axis: int, dtype: np.dtype[Any]
 ) -> Problem:
-    """Statistics of series that broadcast to `series["x"]`; nothing is checked.
+    """Return the problem of a statistic, without validation.
 
-    Parameters
-    ----------
-    series : dict, role -> array
-        See :class:`EwmRecurrence`.
-    axis : int
-        0 or more.
-    dtype : numpy.dtype
-        Of the results, float32 or float64.
+    `series` are the arrays by role, see :class:`EwmRecurrence`, which broadcast to that of "x".
+    `axis` is 0 or more, and `dtype`, that of the results, float32 or float64.
     """
-    # Results are chunked like the last one, x.
+    # Results have the chunks of the last operand, x.
     roles = tuple(sorted(series, key=lambda role: role == "x"))
     arrays = tuple(series[role] for role in roles)
     shape = tuple(series["x"].shape)

@@ -21,8 +21,7 @@ from ..distributed.expressions import accepts_expressions
 from ..solve import solve, takes_foreign
 from .arguments import as_gaps, as_series, as_weights
 from .by_recurrences import by_recurrences, largest_size, mean_without_gaps
-from .recurrence import ewm_problem
-from .weights import Weights
+from .recurrence import Weights, ewm_problem
 
 
 @takes_foreign
@@ -134,7 +133,7 @@ def ewm(
     if reset is not None:
         check_same_device([("x", x), ("reset", reset)], [])
         series["marks"] = as_reset(reset, x.shape, axis, False)
-    is_narrow = all(each.dtype.char == "f" for name, each in series.items() if name in "xy")
+    is_narrow = all(series[name].dtype.char == "f" for name in ("x", "y") if name in series)
     dtype = np.dtype(np.float32 if is_narrow else np.float64)
     if 0 in x.shape:
         return x.astype(dtype)
@@ -147,9 +146,9 @@ def _on_gpu(weights: Weights, series: dict[str, Any], axis: int, dtype: np.dtype
     x = series["x"]
     if not is_lazy(x):
         raise_if_capturing("ewm", "the host looks for missing values")
-    if set(series) == {"x"} and weights.statistic == "mean" and weights.least == 1:
+    if set(series) == {"x"} and weights.statistic == "mean" and weights.min_count == 1:
         largest = math.nan if is_lazy(x) else largest_size(x)
         if math.isfinite(largest):
             return mean_without_gaps(x, largest, weights, axis).astype(dtype, copy=False)
-    full = {name: without_empty_chunks(each) for name, each in series.items()}
-    return chunked_like(by_recurrences(weights, full, axis, dtype), x)
+    without_empty = {name: without_empty_chunks(array) for name, array in series.items()}
+    return chunked_like(by_recurrences(weights, without_empty, axis, dtype), x)

@@ -1,1 +1,1 @@
-"""Filters of constant coefficients: cascades of sections."""
+"""Linear filters with constant coefficients, as in ``scipy.signal``."""

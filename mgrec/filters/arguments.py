@@ -1,4 +1,4 @@
-"""The door of filters: checks coefficients, data and states, as SciPy takes them."""
+"""Validation of the coefficients, the signal and the states of filters, as SciPy takes them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ..core.contract.problem import Problem
 from .cascade import Cascade
 from .recurrence import FilterRecurrence, filter_problem
 
-_COMPUTED = "fdFD"
+_SUPPORTED = "fdFD"
 
 
 def as_signal(x: Any, name: str = "x") -> Any:
-    """An array of at least one axis, NumPy's, CuPy's or Dask's."""
+    """Return a NumPy, CuPy or Dask array with at least one axis."""
     array = as_any_array(name, x)
     check_dtype(name, array, x, "?")
     if array.ndim == 0:
@@ -27,20 +27,20 @@ def as_signal(x: Any, name: str = "x") -> Any:
 
 
 def as_coefficients(name: str, values: Any) -> np.ndarray:
-    """A few numbers, in host memory; of any library, which results are not of for that."""
+    """Return coefficients of any array library as a NumPy array."""
     values = to_native(name, values)
     array = np.asarray(values.get() if is_on_gpu(values) else as_plain_array(name, values))
     check_dtype(name, array, values, "?")
     return array.astype(np.int8) if array.dtype.kind == "b" else array
 
 
-def beside(values: np.ndarray, x: Any) -> Any:
-    """A host array where x is: on its GPU, or on the host."""
+def to_device_of(values: np.ndarray, x: Any) -> Any:
+    """Return a NumPy array in the memory of `x`: copied to the GPU, or as it is."""
     return np.asarray(values, like=getattr(x, "_meta", x)) if is_on_gpu(x) else values
 
 
 def as_polynomial(name: str, values: Any) -> np.ndarray:
-    """b or a: a 1-d array that is not empty."""
+    """Return b or a as a 1-d array; raise ValueError if it is empty or has more axes."""
     array = np.atleast_1d(as_coefficients(name, values))
     if array.ndim != 1 or array.size == 0:
         raise ValueError(f"Parameter {name} is not a non-empty 1d array; got shape {array.shape}")
@@ -48,7 +48,7 @@ def as_polynomial(name: str, values: Any) -> np.ndarray:
 
 
 def as_transfer_function(b: Any, a: Any) -> tuple[np.ndarray, np.ndarray]:
-    """b and a, a_0 not 0."""
+    """Return b and a as 1-d arrays; raise ValueError if a_0 is 0."""
     b, a = as_polynomial("b", b), as_polynomial("a", a)
     if a[0] == 0:
         raise ValueError("a[0] must not be 0: the filter would need samples of the future")
@@ -56,7 +56,7 @@ def as_transfer_function(b: Any, a: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def as_sections(sos: Any) -> np.ndarray:
-    """sos: an array (sections, 6) with a_0 = 1."""
+    """Return sos as an array (sections, 6); raise ValueError unless a_0 is 1 in all sections."""
     array = np.atleast_2d(as_coefficients("sos", sos))
     if array.ndim != 2:
         raise ValueError(f"sos array must be 2D; got {array.ndim} axes")
@@ -68,15 +68,13 @@ def as_sections(sos: Any) -> np.ndarray:
 
 
 def result_dtype(*arrays: Any) -> np.dtype[Any]:
-    """The dtype of a result, as SciPy has it.
+    """Return the dtype of a result, as SciPy chooses it.
 
-    Raises
-    ------
-    NotImplementedError
-        Not float32, float64, complex64 or complex128; integers alone are none of them.
+    NotImplementedError is raised for any other dtype than float32, float64, complex64 and
+    complex128. Integers alone raise it.
     """
     dtype = np.result_type(*(array.dtype for array in arrays if array is not None))
-    if dtype.char not in _COMPUTED:
+    if dtype.char not in _SUPPORTED:
         raise NotImplementedError(
             f"Parameter's dtypes produced result type '{dtype}', which is not supported: filters "
             f"are computed in float32, float64, complex64 and complex128"
@@ -85,7 +83,7 @@ def result_dtype(*arrays: Any) -> np.dtype[Any]:
 
 
 def check_polynomials(b: Any, a: Any, x: Any, axis: Any, zi: Any, out: Any) -> Problem:
-    """Arguments of ``lfilter``; zi has the states along `axis`."""
+    """Validate the arguments of ``lfilter``; `zi` has the states along `axis`."""
     x, (b, a) = as_signal(x), as_transfer_function(b, a)
     axis = as_axis(axis, x.shape)
     zi = None if zi is None else _as_states(zi, x)
@@ -93,22 +91,23 @@ def check_polynomials(b: Any, a: Any, x: Any, axis: Any, zi: Any, out: Any) -> P
     cascade = Cascade.of_polynomials(b, a)
     carry_in = None
     if zi is not None:
-        wanted = (*x.shape[:axis], cascade.states, *x.shape[axis + 1 :])
+        expected = (*x.shape[:axis], cascade.states, *x.shape[axis + 1 :])
         if zi.ndim != x.ndim:
             raise ValueError(f"zi must have the axes of x, {x.ndim}; got {zi.ndim}")
-        fits = zi.shape[axis] == cascade.states and all(
-            have in (1, want) or want != want for have, want in zip(zi.shape, wanted, strict=True)
+        is_valid = zi.shape[axis] == cascade.states and all(
+            length in (1, size) or size != size
+            for length, size in zip(zi.shape, expected, strict=True)
         )
-        if not fits:
+        if not is_valid:
             raise ValueError(
-                f"Unexpected shape for parameter zi: expected {wanted}, found {zi.shape}."
+                f"Unexpected shape for parameter zi: expected {expected}, found {zi.shape}."
             )
         carry_in = move_axis(zi, axis, 0)
     return filter_problem(cascade, x, carry_in, axis, dtype, out)
 
 
 def check_sections(sos: Any, x: Any, axis: Any, zi: Any, out: Any) -> Problem:
-    """Arguments of ``sosfilt``; zi is (sections, ..., 2, ...)."""
+    """Validate the arguments of ``sosfilt``; `zi` has the shape (sections, ..., 2, ...)."""
     x, sos = as_signal(x), as_sections(sos)
     axis = as_axis(axis, x.shape)
     zi = None if zi is None else _as_states(zi, x)
@@ -116,14 +115,14 @@ def check_sections(sos: Any, x: Any, axis: Any, zi: Any, out: Any) -> Problem:
     cascade = Cascade.of_sections(sos)
     carry_in = None
     if zi is not None:
-        wanted = (len(sos), *x.shape[:axis], 2, *x.shape[axis + 1 :])
-        fits = len(zi.shape) == len(wanted) and all(
-            have == want or want != want for have, want in zip(zi.shape, wanted, strict=True)
+        expected = (len(sos), *x.shape[:axis], 2, *x.shape[axis + 1 :])
+        is_valid = len(zi.shape) == len(expected) and all(
+            length == size or size != size for length, size in zip(zi.shape, expected, strict=True)
         )
-        if not fits:
+        if not is_valid:
             raise ValueError(
                 f"Invalid zi shape. With axis={axis}, an input with shape {x.shape} and an sos "
-                f"array with {len(sos)} sections, zi must have shape {wanted}, got {zi.shape}."
+                f"array with {len(sos)} sections, zi must have shape {expected}, got {zi.shape}."
             )
         carry_in = move_axis(zi, axis + 1, 0)
         carry_in = carry_in.swapaxes(0, 1).reshape((cascade.states, *carry_in.shape[2:]))
@@ -138,7 +137,7 @@ def _as_states(zi: Any, x: Any) -> Any:
 
 
 def as_zf(recurrence: FilterRecurrence, carry_out: Any, is_sections: bool) -> Any:
-    """The states after the last sample in SciPy's axes, from (states, other axes of x)."""
+    """Return final states with SciPy's axes, from an array (states, other axes of x)."""
     axis = recurrence.axis
     if not is_sections:
         return move_axis(carry_out, 0, axis) if axis else carry_out

@@ -1,11 +1,11 @@
-"""Filters of constant coefficients: a cascade of sections.
+"""A filter with constant coefficients, as a cascade of sections.
 
 A section of order k has k states z, and one step of it is (direct form II transposed)
 
     y = b_0·x + z_0,    z_i = z_{i+1} + b_{i+1}·x − a_{i+1}·y    (i = 0 … k−1, z_k = 0).
 
-The states of a whole cascade, one section after the other, obey z ← A·z + (terms of x). So L
-steps take a carry-in z to A^L·z + offset: the summary of a chunk is its offset, its carry-in is z.
+The states of a cascade, one section after the other, obey z ← A·z + (terms of x). After L steps a
+carry-in z has become A^L·z + offset. The summary of a chunk is its offset.
 """
 
 from __future__ import annotations
@@ -16,24 +16,15 @@ from typing import Any
 
 import numpy as np
 
-Numbers = tuple[Any, ...]
-
 
 @dataclass(frozen=True)
 class Section:
-    """b(z)/a(z) with a_0 = 1.
+    """b(z)/a(z) with a_0 = 1; b and a have the length order + 1."""
 
-    Attributes
-    ----------
-    b, a : tuple of float or complex
-        Equally long: order + 1.
-    is_convolution : bool
-        The denominator was a_0 alone. SciPy then convolves, and a nan is forgotten; else it
-        would come back as 0·nan from coefficients that are 0.
-    """
-
-    b: Numbers
-    a: Numbers
+    b: tuple[Any, ...]
+    a: tuple[Any, ...]
+    # Whether the denominator is a_0 alone. SciPy then convolves, and a nan leaves the states after
+    # `order` steps. Otherwise it would remain, as 0·nan.
     is_convolution: bool = False
 
     @property
@@ -47,41 +38,35 @@ class Section:
 
 @dataclass(frozen=True)
 class Cascade:
-    """Sections in series: each takes the output of the one before it.
-
-    Attributes
-    ----------
-    sections : tuple of Section
-        Of the same order.
-    """
+    """Sections of the same order in series: each takes the output of the previous one."""
 
     sections: tuple[Section, ...]
 
     @classmethod
     def of_polynomials(cls, b: Any, a: Any) -> Cascade:
-        """b(z)/a(z) as one section; 1-d arrays of any lengths, a_0 not 0."""
+        """Return b(z)/a(z) as one section; b and a are 1-d, of any lengths, and a_0 is not 0."""
         b, a = np.asarray(b), np.asarray(a)
-        wide = np.result_type(b, a, np.float64)
-        b, a = b.astype(wide), a.astype(wide)
-        if wide.char not in "dD":
+        dtype = np.result_type(b, a, np.float64)
+        b, a = b.astype(dtype), a.astype(dtype)
+        if dtype.char not in "dD":
             return cls(_section_of(b, a))
-        return _cached(b.tobytes(), a.tobytes(), wide.char)
+        return _cached_cascade(b.tobytes(), a.tobytes(), dtype.char)
 
     @classmethod
     def of_sections(cls, sos: Any) -> Cascade:
-        """Second-order sections, an array (sections, 6) with a_0 = 1."""
+        """Return a cascade of second-order sections, from an array (sections, 6) with a_0 = 1."""
         sos = np.asarray(sos)
         sos = sos.astype(np.result_type(sos, np.float64))
         return cls(tuple(Section(tuple(row[:3]), tuple(row[3:])) for row in sos.tolist()))
 
     @property
     def order(self) -> int:
-        """Of each section."""
+        """Order of each section."""
         return self.sections[0].order
 
     @property
     def states(self) -> int:
-        """Scalars of the state."""
+        """Number of scalars in the state."""
         return len(self.sections) * self.order
 
     @cached_property
@@ -90,28 +75,33 @@ class Cascade:
 
     @property
     def is_feed_forward(self) -> bool:
-        """Outputs depend on past inputs alone: a nan is forgotten."""
+        """Whether outputs depend on inputs only."""
         return self.sections[0].is_convolution
 
+    def state_dtype(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
+        """Return the dtype of states for results of `dtype`."""
+        is_complex = self.is_complex or dtype.kind == "c"
+        return np.dtype(np.complex128 if is_complex else np.float64)
+
     def coefficients(self, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
-        """b and a as arrays (sections, order + 1); a is (1, 1) of a cascade of b alone."""
+        """Return b and a as arrays (sections, order + 1); a is (sections, 1) if feed-forward."""
         b = np.array([section.b for section in self.sections], dtype)
         a = np.array([section.a for section in self.sections], dtype)
         return b, a[:, :1] if self.is_feed_forward else a
 
     @cached_property
-    def numbers(self) -> tuple[np.ndarray, np.ndarray]:
-        """The same in float64, to be read alone."""
+    def float64_coefficients(self) -> tuple[np.ndarray, np.ndarray]:
+        """The coefficients in float64. Do not write to them."""
         return self.coefficients(np.float64)
 
     @cached_property
     def radius(self) -> float:
-        """The largest size of a pole: below 1 the filter forgets."""
+        """The largest absolute value of a pole; below 1, states decay."""
         return max(_radius(section.a) for section in self.sections)
 
     @cached_property
     def decay(self) -> float:
-        """Steps after which a state has decayed to about 2**-64 of itself; inf if it does not."""
+        """Number of steps in which a state decays to about 2**-64 of itself; inf if it does not."""
         if self.radius == 0:
             return float(self.states)
         if not self.radius < 1:
@@ -120,8 +110,8 @@ class Cascade:
 
 
 @lru_cache(maxsize=1024)
-def _radius(a: Numbers) -> float:
-    """Cached, since every call makes its sections anew: eight of them took 0.6 ms."""
+def _radius(a: tuple[Any, ...]) -> float:
+    # Cached because every call builds its sections again: eight of them took 0.6 ms.
     if not np.isfinite(a).all():
         return np.inf
     return float(max([*np.abs(np.roots(a)), 0.0]))
@@ -135,14 +125,14 @@ def _section_of(b: np.ndarray, a: np.ndarray) -> tuple[Section]:
     return (Section(taps, feedback, is_convolution=a.size == 1),)
 
 
-def _divided(part: np.ndarray, by: Any) -> np.ndarray:
-    """The quotients, rounded once; NumPy rounds those of complex numbers several times."""
-    if part.dtype.char != "D":
-        return np.asarray(part / by)
-    return np.asarray((part.astype(np.clongdouble) / by).astype(part.dtype))
+def _divided(values: np.ndarray, divisor: Any) -> np.ndarray:
+    """Return quotients rounded once; NumPy rounds complex quotients several times."""
+    if values.dtype.char != "D":
+        return np.asarray(values / divisor)
+    return np.asarray((values.astype(np.clongdouble) / divisor).astype(values.dtype))
 
 
 @lru_cache(maxsize=256)
-def _cached(b: bytes, a: bytes, dtype: str) -> Cascade:
-    """The same object for the same numbers: its cached properties are computed once."""
+def _cached_cascade(b: bytes, a: bytes, dtype: str) -> Cascade:
+    """Return one object for the same coefficients, so that its properties are computed once."""
     return Cascade(_section_of(np.frombuffer(b, dtype), np.frombuffer(a, dtype)))

@@ -1,4 +1,4 @@
-"""Powers of a cascade's matrix A: many steps without input."""
+"""Powers of a cascade's matrix A, which advance its states by many steps without input."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from .cascade import Cascade
 
 @lru_cache(maxsize=1024)
 def power(cascade: Cascade, steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """A to the power of `steps`, as the sum of two arrays.
+    """Return A to the power of `steps`, as the sum of two arrays.
 
-    Computed in decimals of many digits: where poles crowd, powers of A first grow by many orders
-    of magnitude, and squaring them in float64 loses all digits.
+    The function computes with decimals of many digits. If poles lie close to each other, powers of
+    A first grow by many orders of magnitude, and squaring them in float64 loses all digits.
 
     Returns
     -------
     high, low : array (states, states), float64 or complex128
-        ``high`` is A**steps rounded, ``high + low`` has twice its digits. inf or nan where
-        A**steps exceeds the largest number.
+        ``high`` is A**steps rounded, and ``high + low`` has twice its digits. Both are inf or nan
+        where A**steps overflows.
     """
     with _many_digits(cascade, steps):
         powers = _powers_of(cascade)
@@ -40,33 +40,36 @@ def power(cascade: Cascade, steps: int) -> tuple[np.ndarray, np.ndarray]:
 
 @lru_cache(maxsize=64)
 def doubled_powers(cascade: Cascade, steps: int, chunk: int, count: int) -> np.ndarray:
-    """A**steps, and A**(steps·chunk·2**k) for k = 0 … count − 1, each rounded once.
+    """Return A**steps, and A**(steps·chunk·2**k) for k = 0 … count − 1, each rounded once.
 
     Returns
     -------
     array (1 + count, states, states), float64 or complex128
-        inf or nan where a power exceeds the largest number.
+        inf or nan where a power overflows.
     """
     with _many_digits(cascade, steps * chunk << count):
         powers = _powers_of(cascade)
         product = powers.raised(powers.first, steps)
-        found = [product]
+        results = [product]
         product = powers.raised(product, chunk)
         for _ in range(count):
-            found.append(product)
+            results.append(product)
             product = powers.product(product, product)
-        matrices = np.array([powers.matrix(power).astype(np.float64) for power in found])
+        matrices = np.array([powers.matrix(power).astype(np.float64) for power in results])
     return _as_complex(matrices) if cascade.is_complex else matrices
 
 
 def _many_digits(cascade: Cascade, steps: int) -> Any:
-    """Digits for 50 correct ones: powers of k equal poles grow like steps**(k − 1), then decay."""
+    """Return a context with digits for 50 correct ones.
+
+    Powers of k equal poles grow like steps**(k − 1) before they decay.
+    """
     growth = cascade.states * (1 + math.log10(max(1.0, min(steps, cascade.decay))))
     return localcontext(Context(prec=50 + math.ceil(growth), traps=[]))
 
 
 class _Powers(ABC):
-    """Powers of A in decimals; a complex number c is ((re c, −im c), (im c, re c)).
+    """Powers of A in decimals; a complex c is the matrix ((re c, −im c), (im c, re c)).
 
     Attributes
     ----------
@@ -79,11 +82,11 @@ class _Powers(ABC):
 
     @abstractmethod
     def product(self, left: Any, right: Any) -> Any:
-        """The product of two powers."""
+        """Return the product of two powers."""
 
     @abstractmethod
     def matrix(self, power: Any) -> np.ndarray:
-        """A power as a matrix."""
+        """Return a power as a matrix."""
 
     def raised(self, base: Any, exponent: int) -> Any:
         result = self.one
@@ -97,8 +100,8 @@ class _Powers(ABC):
 class _PowersOfSection(_Powers):
     """Powers of the companion matrix of one section, each represented by its last column.
 
-    A maps every unit vector but the first to the one before it, so that the other columns follow
-    from the last: k² multiplications instead of k³.
+    A maps each unit vector except the first to the previous one. The other columns therefore
+    follow from the last one, in k² multiplications instead of k³.
     """
 
     def __init__(self, cascade: Cascade) -> None:
@@ -121,8 +124,8 @@ class _PowersOfSection(_Powers):
             columns.append(self._step(columns[-1]))
         matrix = np.array(columns[::-1])
         if self.size == 2:
-            turned = np.stack([-matrix[..., 1], matrix[..., 0]], axis=-1)
-            matrix = np.stack([matrix, turned], axis=1)
+            imaginary = np.stack([-matrix[..., 1], matrix[..., 0]], axis=-1)
+            matrix = np.stack([matrix, imaginary], axis=1)
         return matrix.reshape(power.size, power.size).T
 
 
@@ -156,24 +159,24 @@ _decimals = np.vectorize(lambda value: Decimal(float(value)), otypes=[object])
 
 
 def _transition(cascade: Cascade) -> np.ndarray:
-    """A in decimals; a complex number c is ((re c, −im c), (im c, re c))."""
+    """Return A in decimals, with complex numbers as in :class:`_Powers`."""
     count, order = cascade.states, cascade.order
     size = 2 if cascade.is_complex else 1
     matrix = _decimals(np.zeros((count, count, size, size)))
     one = _decimals(np.eye(size))
-    # The output of the sections so far, as factors of all states.
-    given = _decimals(np.zeros((count, size, size)))
+    # The output of the previous sections, as a linear function of all states.
+    section_input = _decimals(np.zeros((count, size, size)))
     for number, section in enumerate(cascade.sections):
         b, a = ([_exact(value, size) for value in part] for part in (section.b, section.a))
         first = number * order
-        returned = given @ b[0]
+        output = section_input @ b[0]
         if order:
-            returned[first] = returned[first] + one
+            output[first] = output[first] + one
         for i in range(order):
-            matrix[first + i] = given @ b[i + 1] - returned @ a[i + 1]
+            matrix[first + i] = section_input @ b[i + 1] - output @ a[i + 1]
             if i + 1 < order:
                 matrix[first + i, first + i + 1] = matrix[first + i, first + i + 1] + one
-        given = returned
+        section_input = output
     return matrix.transpose(0, 2, 1, 3).reshape(count * size, count * size)
 
 

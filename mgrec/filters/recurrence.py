@@ -1,4 +1,4 @@
-"""Filters as recurrences: constant coefficients, k states."""
+"""A filter as a recurrence: its summary, its speculative prefix and its description."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ..core.algebra.exact import exact_product, exact_sum
 from ..core.arrays.array_types import cast
 from ..core.arrays.chunk import Chunk, canonical_shape, is_uncopied
 from ..core.contract.kernels import Backend, Kernels, PreparedSolver, Summarise
@@ -16,12 +17,92 @@ from ..core.contract.problem import Problem
 from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
 from ..core.contract.scan import Chain
 from .cascade import Cascade
-from .prefix import LARGE, LEAST_DECAYS
+from .power import power
+
+# Above these a summary carries the chunk itself, since overflow depends on each step. The radius
+# allows for the rounding of poles that coincide on the unit circle.
+UNSTABLE, GROWTH = 1.001, 2.0**60
+
+
+@dataclass(frozen=True)
+class CascadeSummary:
+    """``carry_out = A**steps · carry_in + offset``, or the chunk itself if that may be wrong."""
+
+    cascade: Cascade
+    steps: int
+    offset: np.ndarray  # (states, outer, inner), float64 or complex128
+    redo: Chunk | None = None
+
+
+def is_safe(cascade: Cascade, steps: int) -> bool:
+    """Return whether A**steps is small enough for a summary."""
+    if cascade.radius < 1 or cascade.radius > UNSTABLE:
+        return cascade.radius < 1
+    high, _ = power(cascade, steps)
+    return bool((np.abs(high) <= GROWTH).all())
+
+
+def advance_states(summary: CascadeSummary, carry_in: np.ndarray) -> np.ndarray:
+    """Return the states after a chunk without `redo`, from finite states before it.
+
+    Products and sums keep their rounding errors (Ogita, Rump, Oishi 2005). A boundary between
+    chunks therefore costs one rounding, as a step does.
+    """
+    if carry_in.size == 0:
+        return carry_in
+    high, low = power(summary.cascade, summary.steps)
+    rows = carry_in.reshape(len(carry_in), -1)
+    offset = summary.offset.reshape(rows.shape)
+    if summary.cascade.is_complex or carry_in.dtype.kind == "c":
+        size = len(rows)
+        after = _advance(_real(high), _real(low), _parts(rows), _parts(offset))
+        return (after[:size] + 1j * after[size:]).reshape(carry_in.shape)
+    return _advance(high, low, rows, offset).reshape(carry_in.shape)
+
+
+def _real(matrix: np.ndarray) -> np.ndarray:
+    """Return the real matrix that acts on real and imaginary parts."""
+    return np.block([[matrix.real, -matrix.imag], [matrix.imag, matrix.real]])
+
+
+def _parts(rows: np.ndarray) -> np.ndarray:
+    return np.concatenate([rows.real, rows.imag])
+
+
+def _advance(
+    high: np.ndarray, low: np.ndarray, carry_in: np.ndarray, offset: np.ndarray
+) -> np.ndarray:
+    """Return ``(high + low) · carry_in + offset``, rounded about once."""
+    with np.errstate(all="ignore"):
+        total, error = offset.astype(np.float64), np.zeros_like(offset)
+        for column, little, state in zip(
+            high.T[:, :, None], low.T[:, :, None], carry_in, strict=True
+        ):
+            product, rounding = exact_product(column, state)
+            total, lost = exact_sum(total, product)
+            error += lost + rounding + little * state
+        exact = total + error
+        # The error terms overflow near the largest number.
+        return np.where(np.isfinite(exact), exact, total)
+
+
+# A speculative chunk has at least so many times the steps in which states decay, and at least so
+# many samples. Smaller chunks are solved in the time that a task takes.
+LEAST_DECAYS, LARGE = 16, 1 << 19
+
+
+@dataclass(frozen=True)
+class FilterPrefix:
+    """The first outputs (outer, steps, inner) of a speculative chunk, from states of 0."""
+
+    cascade: Cascade
+    outputs: np.ndarray
+    operand_bytes: ClassVar[int] = 0  # `outputs` is a copy: no operands are referenced.
 
 
 @dataclass(frozen=True, kw_only=True)
 class FilterRecurrence(Chain):
-    """A filter without its data; states are arrays (states, outer, inner)."""
+    """A filter without its signal. States are arrays (states, outer, inner)."""
 
     family: ClassVar[str] = "filters"
     cascade: Cascade
@@ -35,9 +116,12 @@ class FilterRecurrence(Chain):
         if not initial:
             return np.zeros((self.states, outer, inner), self.state_dtype)
         states = cast(initial[0], self.state_dtype)
-        wanted = (self.states, *shape[: self.axis], *shape[self.axis + 1 :])
-        full = states if states.shape == wanted else np.broadcast_to(states, wanted)
+        full_shape = self._initial_shape(shape)
+        full = states if states.shape == full_shape else np.broadcast_to(states, full_shape)
         return full.reshape(self.states, outer, inner)
+
+    def _initial_shape(self, shape: Shape) -> Shape:
+        return self.states, *shape[: self.axis], *shape[self.axis + 1 :]
 
     def precompute(self, backend: Backend, inputs: ChunkInputs, shape: Shape) -> Summarise:
         return backend.kernels(self.family).precompute(self.cascade, self.lay_out(inputs, shape))
@@ -74,8 +158,8 @@ class FilterRecurrence(Chain):
         if not is_uncopied(chunk.operands[0], inputs.blocks[0]):
             return None
         if initial:
-            wanted = (self.states, *shape[: self.axis], *shape[self.axis + 1 :])
-            if initial[0].shape != wanted or not initial[0].flags.c_contiguous:
+            is_full = initial[0].shape == self._initial_shape(shape)
+            if not is_full or not initial[0].flags.c_contiguous:
                 return None
             carry_in = initial[0].reshape(self.states, *chunk.row_shape)
         return prepare(self.cascade, chunk, carry_in, results[0].reshape(chunk.shape))
@@ -89,7 +173,7 @@ class FilterRecurrence(Chain):
             return carry_out.astype(self.dtype)
 
     def lay_out(self, inputs: ChunkInputs, shape: Shape) -> Chunk:
-        """The signal laid out, in its own dtype: kernels cast samples as they read them."""
+        """Return the signal in its own dtype; kernels cast samples as they read them."""
         (x,) = inputs.blocks
         layout = canonical_shape(x.shape, self.axis)
         x = x if x.flags.c_contiguous else x.copy(order="C")
@@ -99,26 +183,25 @@ class FilterRecurrence(Chain):
 def filter_problem(
     cascade: Cascade, x: Any, carry_in: Any, axis: int, dtype: np.dtype[Any], out: Any = None
 ) -> Problem:
-    """A filter over an array; nothing is checked.
+    """Return the problem of a filter, without validation.
 
     Parameters
     ----------
-    carry_in : array, optional
-        The states before the first sample: their axis first, then the axes of x without
-        `axis`, each full or of length 1. 0 where None.
+    carry_in : array (states, *rows), optional
+        States before the first sample. The rows are the axes of x without `axis`, each full or of
+        length 1. The default is 0.
     axis : int
         0 or more.
     dtype : numpy.dtype
-        Of the results: float32, float64, complex64 or complex128.
+        Dtype of the results: float32, float64, complex64 or complex128.
     """
-    is_complex = cascade.is_complex or dtype.kind == "c"
     recurrence = FilterRecurrence(
         dtype=dtype,
         result_dtype=dtype,
         varying=((True,) * x.ndim,),
         block_dtypes=(x.dtype,),
         axis=axis,
-        state_dtype=np.dtype(np.complex128 if is_complex else np.float64),
+        state_dtype=cascade.state_dtype(dtype),
         state_shape=(cascade.states,),
         states=cascade.states,
         returns_final_state=carry_in is not None,

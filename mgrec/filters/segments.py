@@ -1,7 +1,7 @@
-"""Filters whose states start anew: a segment is a row of its own.
+"""Filters whose states are reset: each segment between resets is filtered as a row.
 
-Segments of about the same length are filtered side by side, filled up with samples of 0, by the
-kernels of whole rows. So special values, accuracy and speed are those of a call a segment.
+The kernels of whole rows filter segments of similar length together, padded with samples of 0.
+Special values, accuracy and speed are therefore those of one call for each segment.
 """
 
 from __future__ import annotations
@@ -17,75 +17,69 @@ from ..core.arrays.chunk import Chunk, as_contiguous, canonical_shape
 from ..core.contract.kernels import Backend, Kernels, PreparedSolver, Summarise
 from ..core.contract.problem import Problem, varying
 from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
-from ..core.contract.speculation import SpeculationWait
-from .recurrence import FilterRecurrence
-from .summary import CascadeSummary
+from .recurrence import CascadeSummary, FilterRecurrence
 
-# Samples that are copied at a time, on a CPU and on a GPU, which takes more to be busy. Where they
-# are those of fewer segments, each segment is filtered where it lies.
+# Number of samples that are copied and filtered together; a GPU needs more to be busy. If a batch
+# would have fewer than _FEW segments, each segment is filtered alone and without a copy.
 _BATCH, _BATCH_ON_GPU, _FEW = 1 << 22, 1 << 24, 100
 
 
 @dataclass(frozen=True)
 class Segments:
-    """Where segments lie in rows of samples.
+    """Positions of segments in rows of samples, as arrays in host memory.
 
-    Attributes
-    ----------
-    rows, begins, lengths : arrays of int, in host memory
-    is_first : array of bool
-        A segment that goes on with what the states were before the rows.
+    `is_first` says whether a segment continues from the states before the rows.
     """
 
     rows: np.ndarray
-    begins: np.ndarray
+    starts: np.ndarray
     lengths: np.ndarray
     is_first: np.ndarray
 
-    def part(self, chosen: Any) -> Segments:
-        return Segments(
-            self.rows[chosen], self.begins[chosen], self.lengths[chosen], self.is_first[chosen]
-        )
+    def part(self, selection: Any) -> Segments:
+        arrays = self.rows, self.starts, self.lengths, self.is_first
+        return Segments(*(array[selection] for array in arrays))
 
-    def equal(self) -> Iterator[Segments]:
-        """Segments of the same length."""
+    def by_length(self) -> Iterator[Segments]:
+        """Yield groups of segments of the same length."""
         for length in np.unique(self.lengths):
             yield self.part(self.lengths == length)
 
-    def alike(self, batch: int) -> Iterator[Segments]:
-        """Segments of lengths from a power of 2 to the next one, few enough to be copied."""
-        classes = np.frexp(self.lengths)[1]
-        for each in np.unique(classes):
-            chosen = np.flatnonzero(classes == each)
-            most = batch >> int(each)
-            most = most if most >= _FEW else 1
-            for left in range(0, len(chosen), most):
-                yield self.part(chosen[left : left + most])
+    def in_batches(self, batch: int) -> Iterator[Segments]:
+        """Yield groups whose lengths lie between two powers of 2, of about `batch` samples."""
+        exponents = np.frexp(self.lengths)[1]
+        for exponent in np.unique(exponents):
+            selection = np.flatnonzero(exponents == exponent)
+            count = batch >> int(exponent)
+            count = count if count >= _FEW else 1
+            for left in range(0, len(selection), count):
+                yield self.part(selection[left : left + count])
 
 
 def segments_of(marks: Any, rows: int) -> Segments:
-    """The segments of rows whose marks are (1 or rows, steps)."""
-    is_begin = marks.copy()
-    is_begin[:, :1] = 1
-    row, begin = np.divmod(to_host(np.flatnonzero(is_begin)), max(marks.shape[1], 1))
+    """Return the segments of rows whose marks are an array (1 or rows, steps)."""
+    is_start = marks.copy()
+    is_start[:, :1] = 1
+    row, start = np.divmod(to_host(np.flatnonzero(is_start)), max(marks.shape[1], 1))
     count, steps = marks.shape
-    end = np.append(begin[1:], steps)
-    end[np.append(row[1:] != row[:-1], True)] = steps
-    is_first = (begin == 0) & ~to_host(marks[:, :1].any(1))[row]
+    stop = np.append(start[1:], steps)
+    stop[np.append(row[1:] != row[:-1], True)] = steps
+    is_first = (start == 0) & ~to_host(marks[:, :1].any(1))[row]
     if count < rows:
-        row = np.repeat(np.arange(rows), len(begin))
-        begin, end, is_first = (np.tile(each, rows) for each in (begin, end, is_first))
-    return Segments(row, begin, end - begin, is_first)
+        row = np.repeat(np.arange(rows), len(start))
+        start, stop, is_first = (np.tile(array, rows) for array in (start, stop, is_first))
+    return Segments(row, start, stop - start, is_first)
 
 
 @dataclass(frozen=True)
 class SegmentedSummary:
-    """Rows of a chunk by the last step at which they start anew, and how each group ends.
+    """The summary of a chunk, whose rows are grouped by their last reset.
 
     Attributes
     ----------
     groups : list of (rows, carry-in, summary)
-        `carry_in` (states, rows) is None where a row is nowhere marked.
+        The summary is that of the samples after the reset, and `carry_in` (states, rows) the
+        states at the reset. Rows without a reset have None.
     """
 
     groups: list[tuple[np.ndarray, np.ndarray | None, CascadeSummary]]
@@ -93,68 +87,70 @@ class SegmentedSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentedFilter(FilterRecurrence):
-    """A filter whose states start anew where it is marked.
+    """A filter whose states are reset at marked samples.
 
-    The blocks of a pack are the marks, what each state starts from, if it is not 0, and the
-    samples.
+    The blocks of a chunk are the marks, the value to which each state is reset (none for 0), and
+    the samples.
     """
 
     @property
-    def forgets(self) -> bool:
+    def is_contractive(self) -> bool:
         return False
 
-    def begin(self, backend: Backend, inputs: ChunkInputs, shape: Shape) -> SpeculationWait | None:
-        return None
-
     def prepare_solver(
-        self, backend: Backend, inputs: ChunkInputs, shape: Shape, carry_in: Any, results: Arrays
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, initial: Arrays, results: Arrays
     ) -> PreparedSolver | None:
         return None
 
     def precompute(self, backend: Backend, inputs: ChunkInputs, shape: Shape) -> Summarise:
         launch = backend.kernels(self.family).precompute
-        samples, marks, starts = self._rows(inputs)
+        samples, marks, reset_states = self._rows(inputs)
         steps = samples.shape[1]
-        last = np.full(len(marks), -1)
+        last_mark = np.full(len(marks), -1)
         if steps:
             from_end, is_marked = to_host(marks[:, ::-1].argmax(1)), to_host(marks.any(1))
-            last = np.where(is_marked, steps - 1 - from_end, -1)
-        last = np.broadcast_to(last, len(samples))
+            last_mark = np.where(is_marked, steps - 1 - from_end, -1)
+        last_mark = np.broadcast_to(last_mark, len(samples))
         groups: list[Any] = []
-        for mark in np.unique(last):
-            rows = np.flatnonzero(last == mark)
-            own = self._lines(samples[rows, max(mark, 0) :])
-            carry_in = starts[:, rows] if mark >= 0 else None
-            groups.append((rows, carry_in, launch(self.cascade, own)))
-        return lambda: SegmentedSummary([(rows, carry_in, own()) for rows, carry_in, own in groups])
+        for mark in np.unique(last_mark):
+            rows = np.flatnonzero(last_mark == mark)
+            chunk = self._chunk_of(samples[rows, max(mark, 0) :])
+            carry_in = reset_states[:, rows] if mark >= 0 else None
+            groups.append((rows, carry_in, launch(self.cascade, chunk)))
+        return lambda: SegmentedSummary(
+            [(rows, carry_in, wait()) for rows, carry_in, wait in groups]
+        )
 
     def advance(self, kernels: Kernels, summary: Any, carry_in: Any) -> np.ndarray:
         carry_out = np.array(carry_in)
         flat = carry_out.reshape(len(carry_out), carry_out.shape[1] * carry_out.shape[2])
-        for rows, start, own in summary.groups:
-            before = np.ascontiguousarray((flat[:, rows] if start is None else start)[:, :, None])
-            flat[:, rows] = super().advance(kernels, own, before)[:, :, 0]
+        for rows, reset_states, part in summary.groups:
+            before = flat[:, rows] if reset_states is None else reset_states
+            before = np.ascontiguousarray(before[:, :, None])
+            flat[:, rows] = super().advance(kernels, part, before)[:, :, 0]
         return carry_out
 
     def determine(
         self, backend: Backend, inputs: ChunkInputs, shape: Shape, carry_in: Any, out: Arrays = ()
     ) -> tuple[Arrays, Any]:
-        samples, marks, starts = self._rows(inputs)
+        samples, marks, reset_states = self._rows(inputs)
         if not samples.size:
-            nothing = replace(inputs, blocks=inputs.blocks[-1:])
-            return super().determine(backend, nothing, shape, carry_in, out)
+            signal = replace(inputs, blocks=inputs.blocks[-1:])
+            return super().determine(backend, signal, shape, carry_in, out)
         outer, steps, inner = canonical_shape(shape, self.axis)
-        before = np.zeros_like(starts) if carry_in is None else to_host(carry_in)
-        before = before.reshape(starts.shape)
-        # What segments are filled up with goes to one place behind them.
+        before = np.zeros_like(reset_states) if carry_in is None else to_host(carry_in)
+        before = before.reshape(reset_states.shape)
+        # The last element receives the outputs of the padding.
         filtered, carry_out = backend.empty((samples.size + 1,), self.dtype), before.copy()
         segments = segments_of(marks, len(samples))
-        is_last = (segments.begins + segments.lengths == steps) & self.returns_final_state
+        # Padding would change final states: the last segments are grouped by length instead.
+        is_last = (segments.starts + segments.lengths == steps) & self.returns_final_state
         batch = _BATCH_ON_GPU if is_on_gpu(samples) else _BATCH
-        for part in (*segments.part(~is_last).alike(batch), *segments.part(is_last).equal()):
-            states = np.where(part.is_first, before[:, part.rows], starts[:, part.rows])
+        inside, last = segments.part(~is_last), segments.part(is_last)
+        for part in (*inside.in_batches(batch), *last.by_length()):
+            states = np.where(part.is_first, before[:, part.rows], reset_states[:, part.rows])
             after = self._filter(backend, samples, part, states, filtered)
-            if self.returns_final_state:  # of use for the last segments, which are not filled up
+            if self.returns_final_state:
                 carry_out[:, part.rows] = to_host(after)[:, :, 0]
         result = filtered[:-1].reshape(outer, inner, steps).swapaxes(1, 2).reshape(shape)
         if out:
@@ -165,8 +161,8 @@ class SegmentedFilter(FilterRecurrence):
     def _filter(
         self, backend: Backend, samples: Any, part: Segments, states: np.ndarray, filtered: Any
     ) -> Any:
-        """Filter segments side by side, and return the states after as many steps for all."""
-        chunk, target = self._side_by_side(samples, part)
+        """Filter segments as rows, and return the states after the longest one's steps."""
+        chunk, target = self._as_rows(samples, part)
         result = backend.empty(chunk.shape, self.dtype)
         determine = backend.kernels(self.family).determine
         after = determine(self.cascade, chunk, np.ascontiguousarray(states[:, :, None]), result)
@@ -174,63 +170,61 @@ class SegmentedFilter(FilterRecurrence):
         return after
 
     def _rows(self, inputs: ChunkInputs) -> tuple[Any, np.ndarray, np.ndarray]:
-        """Samples (rows, steps), marks (1 or rows, steps) and starts (states, rows)."""
-        marks, *starts, x = inputs.blocks
+        """Return samples (rows, steps), marks (1 or rows, steps) and states after a reset."""
+        marks, *reset_values, x = inputs.blocks
         outer, steps, inner = canonical_shape(x.shape, self.axis)
 
         def rows(array: Any, shape: Shape) -> Any:
-            full = np.broadcast_to(array, shape)
             outer, steps, inner = canonical_shape(shape, self.axis)
-            lines = full.reshape(outer, steps, inner).swapaxes(1, 2)
-            return as_contiguous(lines).reshape(outer * inner, steps)
+            full = np.broadcast_to(array, shape).reshape(outer, steps, inner)
+            return as_contiguous(full.swapaxes(1, 2)).reshape(outer * inner, steps)
 
         along = tuple(steps if k == self.axis else 1 for k in range(x.ndim))
         is_shared = marks.shape in (along, (1,) * x.ndim)
         marks = rows(marks, along if is_shared else x.shape)
-        begin = np.zeros((self.cascade.states, outer * inner), self.state_dtype)
-        whole = tuple(1 if k == self.axis else n for k, n in enumerate(x.shape))
-        for state, start in zip(begin, starts, strict=False):
-            state[:] = rows(to_host(start), whole)[:, 0]
-        return rows(x, x.shape), marks, begin
+        states = np.zeros((self.cascade.states, outer * inner), self.state_dtype)
+        one_step = tuple(1 if k == self.axis else n for k, n in enumerate(x.shape))
+        for state, value in zip(states, reset_values, strict=False):
+            state[:] = rows(to_host(value), one_step)[:, 0]
+        return rows(x, x.shape), marks, states
 
-    def _lines(self, samples: Any) -> Chunk:
+    def _chunk_of(self, samples: Any) -> Chunk:
         samples = as_contiguous(samples)
         return Chunk((samples[:, :, None],), (*samples.shape, 1), self.dtype)
 
-    def _side_by_side(self, samples: Any, part: Segments) -> tuple[Chunk, Any]:
-        """Segments as rows, and where their outputs belong; one alone is not copied."""
+    def _as_rows(self, samples: Any, part: Segments) -> tuple[Chunk, Any]:
+        """Return segments as rows, and the positions of their outputs.
+
+        A single segment is not copied.
+        """
         length, size = int(part.lengths.max()), samples.size
-        where, lengths = part.rows * samples.shape[1] + part.begins, part.lengths
-        if len(where) == 1:
-            target = slice(int(where[0]), int(where[0]) + length)
-            return self._lines(samples.reshape(-1)[target][None]), target
+        first, lengths = part.rows * samples.shape[1] + part.starts, part.lengths
+        if len(first) == 1:
+            target = slice(int(first[0]), int(first[0]) + length)
+            return self._chunk_of(samples.reshape(-1)[target][None]), target
         if is_on_gpu(samples):
-            where, lengths = (np.asarray(each, like=samples) for each in (where, lengths))
+            first, lengths = (np.asarray(array, like=samples) for array in (first, lengths))
         steps = np.arange(length, like=samples)
-        target = np.where(steps < lengths[:, None], where[:, None] + steps, size)
-        own = samples.reshape(-1)[np.minimum(target, size - 1)]
-        own = np.where(target < size, own, samples.dtype.type(0))
-        return self._lines(own), target
+        target = np.where(steps < lengths[:, None], first[:, None] + steps, size)
+        rows = samples.reshape(-1)[np.minimum(target, size - 1)]
+        return self._chunk_of(np.where(target < size, rows, samples.dtype.type(0))), target
 
 
 def with_marks(problem: Problem, marks: Any) -> Problem:
-    """The problem of a filter whose states start anew at marked samples.
+    """Return the problem of a filter whose states are reset where `marks` (uint8) are not 0.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of :func:`.recurrence.filter_problem`.
-    marks : array of uint8
-        Of as many axes as the samples, each full or of length 1.
+    Each axis of `marks` is that of the samples, or of length 1.
     """
     (x,), axis = problem.operands, problem.recurrence.axis
-    starts = [np.expand_dims(state, axis) for carry_in in problem.initial for state in carry_in]
+    states = [np.expand_dims(state, axis) for carry_in in problem.initial for state in carry_in]
     if is_on_gpu(x):
-        beside = getattr(x, "_meta", x)
-        starts = [s if is_on_gpu(s) or is_lazy(s) else np.asarray(s, like=beside) for s in starts]
-    # Results are chunked like the last one.
-    blocks = (marks, *starts, x)
-    own = {each.name: getattr(problem.recurrence, each.name) for each in fields(problem.recurrence)}
-    own["varying"] = tuple([varying(block.shape, x.shape) for block in blocks])
-    own["block_dtypes"] = tuple([block.dtype for block in blocks])
-    return replace(problem, recurrence=SegmentedFilter(**own), operands=blocks)
+        like = getattr(x, "_meta", x)
+        states = [s if is_on_gpu(s) or is_lazy(s) else np.asarray(s, like=like) for s in states]
+    # Results have the chunks of the last operand.
+    operands = (marks, *states, x)
+    attributes = {
+        field.name: getattr(problem.recurrence, field.name) for field in fields(problem.recurrence)
+    }
+    attributes["varying"] = tuple([varying(array.shape, x.shape) for array in operands])
+    attributes["block_dtypes"] = tuple([array.dtype for array in operands])
+    return replace(problem, recurrence=SegmentedFilter(**attributes), operands=operands)

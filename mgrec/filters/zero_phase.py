@@ -1,4 +1,4 @@
-"""Filters forward and backward, with zero phase and twice the order."""
+"""Forward-backward filters, with zero phase and twice the order."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from ..distributed.expressions import accepts_expressions
 from ..solve import solve, solve_labelled, takes_foreign
 from ..solve.functions import concatenate
 from .arguments import (
+    as_coefficients,
     as_sections,
     as_signal,
     as_transfer_function,
-    beside,
     result_dtype,
+    to_device_of,
 )
 from .cascade import Cascade
-from .initial import lfilter_zi, sosfilt_zi
+from .causal import lfilter_zi, sosfilt_zi
 from .recurrence import filter_problem
 
 
@@ -81,8 +82,8 @@ def filtfilt(
     Notes
     -----
     *Memory.* One array of the size of the result, in addition to it. "gust" also solves a
-    least-squares problem of some 10·max(len(a), len(b)) numbers for each of 2·irlen samples, or for
-    each sample of a row if `irlen` is not given.
+    least-squares problem with about 10·max(len(a), len(b)) numbers for each of 2·irlen samples, or
+    for each sample of a row if `irlen` is not given.
 
     Examples
     --------
@@ -97,12 +98,10 @@ def filtfilt(
     axis = as_axis(axis, x.shape)
     _refuse_capture(x)
     if method == "gust":
-        from .gust import filtfilt_gust
-
-        reach = None if irlen is None else as_integer("irlen", irlen)
-        if reach is not None and reach < 1:
+        length = None if irlen is None else as_integer("irlen", irlen)
+        if length is not None and length < 1:
             raise ValueError(f"irlen must be at least 1; got {irlen}")
-        return filtfilt_gust(b, a, x, axis, reach)
+        return _filtfilt_gust(b, a, x, axis, length)
     cascade, states = Cascade.of_polynomials(b, a), lfilter_zi(b, a)
     dtype = result_dtype(b, a, x, states)
     taps = max(b.size, a.size)
@@ -179,15 +178,18 @@ def _forward_backward(
     taps: int,
     dtype: np.dtype[Any],
 ) -> Any:
-    """Filter twice, each time from the steady `states` of the first sample."""
+    """Filter twice, each time from the steady state of the first sample.
+
+    `states` is the steady state for an input of ones.
+    """
     edge, extended = _extended(without_empty_chunks(x), axis, padtype, padlen, taps, dtype)
-    steady = beside(states.reshape(-1, *[1] * (x.ndim - 1)), x)
+    steady_states = to_device_of(states.reshape(-1, *[1] * (x.ndim - 1)), x)
 
     def filtered(data: Any) -> Any:
-        carry_in = steady * data[(slice(None),) * axis + (0,)]
+        carry_in = steady_states * data[(slice(None),) * axis + (0,)]
         return solve(filter_problem(cascade, data, carry_in, axis, dtype))
 
-    # At most two arrays are in memory: each one is released after it was read.
+    # At most two arrays are in memory: each is released after it has been read.
     forward = filtered(extended)
     del extended
     reversed_forward = reversed_copy(forward, axis)
@@ -208,6 +210,7 @@ def _reversed(x: Any, axis: int) -> Any:
 def _extended(
     x: Any, axis: int, padtype: str | None, padlen: int | None, taps: int, dtype: np.dtype[Any]
 ) -> tuple[int, Any]:
+    """Return the number of samples added at each end, and the extended signal."""
     if not (padtype is None or is_one_of(padtype, ("even", "odd", "constant"))):
         raise ValueError(
             f"Unknown value '{padtype}' given to padtype: it must be 'even', 'odd', 'constant', "
@@ -228,20 +231,93 @@ def _extended(
     if edge <= 0:
         return edge, x
     parts = _ends(x, axis, padtype, edge)
-    if type(x) is np.ndarray:  # in the dtype of the results, because a filter might cast a copy
+    if type(x) is np.ndarray:  # Cast here, because a filter would cast in a copy.
         return edge, np.concatenate(parts, axis, dtype=dtype)
     return edge, concatenate(parts, axis)
 
 
 def _ends(x: Any, axis: int, padtype: str | None, edge: int) -> list[Any]:
+    """Return the extension before x, x, and the extension after it."""
     length = x.shape[axis]
     first, last = _part(x, axis, 0, 1), _part(x, axis, length - 1, length)
     if padtype == "constant":
-        ones = np.ones([edge if k == axis else 1 for k in range(x.ndim)], x.dtype)
-        ones = beside(ones, x)
+        shape = [edge if k == axis else 1 for k in range(x.ndim)]
+        ones = to_device_of(np.ones(shape, x.dtype), x)
         return [first * ones, x, last * ones]
     before = _reversed(_part(x, axis, 1, edge + 1), axis)
     after = _reversed(_part(x, axis, length - edge - 1, length - 1), axis)
     if padtype == "odd":
         before, after = 2 * first - before, 2 * last - after
     return [before, x, after]
+
+
+def _filtfilt_gust(b: np.ndarray, a: np.ndarray, x: Any, axis: int, irlen: int | None) -> Any:
+    """Filter so that forward-backward and backward-forward filtering give the same result.
+
+    Let O (n, order) be the responses to the states at the start, and S those responses filtered
+    backwards. Let y_fb and y_bf be the results from states of 0. The states x_0 at the start and
+    x_N at the end solve, in the sense of least squares (eq. 6),
+
+        [Sᴿ − O, Oᴿ − S]·[x_0; x_N] = y_bf − y_fb,
+
+    and the result is y_fb + [Sᴿ, Oᴿ]·[x_0; x_N] (eq. 7), where ᴿ reverses the rows.
+
+    `irlen` is the number of samples that the states affect at either end; None means all.
+
+    References
+    ----------
+    F. Gustafsson, Determining the initial states in forward-backward filtering, 1996.
+    """
+    if hasattr(x, "dask"):
+        raise NotImplementedError(
+            "method 'gust' solves one system over all samples: use method='pad' for Dask arrays"
+        )
+    order = max(b.size, a.size) - 1
+    if order == 0:
+        return (b[0] / a[0]) ** 2 * x
+    cascade = Cascade.of_polynomials(b, a)
+
+    def filtered_along(data: Any, axis: int = -1, carry_in: Any = None) -> Any:
+        dtype = result_dtype(b, a, data, carry_in)
+        return solve(filter_problem(cascade, data, carry_in, axis % data.ndim, dtype))
+
+    if x.size == 0:
+        return filtered_along(x, axis)
+    x = np.moveaxis(x, axis, -1)
+    length = x.shape[-1]
+    affected = length if irlen is None or length <= 2 * irlen else irlen
+    states = np.eye(order)[:, :, None]  # One state of each row is 1.
+    observed = np.concatenate(
+        [filtered_along(np.zeros((1, affected)), carry_in=state) for state in states]
+    ).T
+    filtered = filtered_along(observed[::-1], axis=0)
+    if affected == length:
+        matrix = np.hstack([filtered[::-1] - observed, observed[::-1] - filtered])
+        weights = np.hstack([filtered[::-1], observed[::-1]])
+        ends = [slice(None)]
+    else:
+        zeros = np.zeros_like(observed)
+        matrix = np.block([[filtered[::-1] - observed, zeros], [zeros, observed[::-1] - filtered]])
+        weights = np.block([[filtered[::-1], zeros], [zeros, observed[::-1]]])
+        ends = [slice(affected), slice(length - affected, None)]
+
+    def filtered_twice(data: Any) -> Any:
+        first = filtered_along(data)
+        backward = reversed_copy(first, first.ndim - 1)
+        del first
+        return filtered_along(backward)
+
+    # Only the ends of the backward-forward result are kept.
+    backward_forward = _joined(filtered_twice(x[..., ::-1]), ends)
+    y = filtered_twice(x)[..., ::-1]
+    difference = as_coefficients("x", backward_forward - _joined(y, ends))
+    solution = np.linalg.lstsq(matrix, difference.reshape(-1, difference.shape[-1]).T)[0]
+    correction = to_device_of((weights @ solution).T.reshape(difference.shape), x)
+    for number, end in enumerate(ends):
+        y[..., end] += correction[..., number * affected : (number + 1) * affected]
+    return np.moveaxis(y, -1, axis)
+
+
+def _joined(x: Any, ends: list[slice]) -> Any:
+    """Return the ends of all rows, joined along the last axis."""
+    return np.concatenate([x[..., end] for end in ends], axis=-1)

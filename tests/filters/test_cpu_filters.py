@@ -7,14 +7,15 @@ from scipy import signal
 from mgrec.core.arrays.chunk import Chunk
 from mgrec.engines.cpu.simd.lanes import MIN_STREAMED_BYTES
 from mgrec.filters.cascade import Cascade
-from mgrec.filters.cpu.loops import LONG, _kind
 from mgrec.filters.cpu.one_thread import (
+    LONG,
+    choose_loop,
     determine_filter,
     precompute_filter,
     propagate_filter,
 )
 from mgrec.filters.cpu.pipeline import BLOCK, CHECKED, LAG
-from mgrec.filters.cpu.rows import BLOCKS, FORWARD, HEAD, STEPS, section_rows
+from mgrec.filters.cpu.section_rows import BLOCKS, FORWARD, LEAD, STEPS, section_rows
 
 # The tests of the public functions run the same kernels.
 pytestmark = pytest.mark.extended
@@ -33,11 +34,11 @@ def draw(*shape, seed=7):
     return np.random.default_rng(seed).normal(size=shape)
 
 
-def run(cascade, x, carry_in, result=None, reverse=False):
-    """Results and exit of rows x, from states (states, rows)."""
+def run(cascade, x, carry_in, result=None):
+    """Results and carry-out of rows x, from states (states, rows)."""
     x = x[:, :, None]
     result = np.full_like(x, np.nan) if result is None else result[:, :, None]
-    chunk = Chunk((x,), x.shape, x.dtype, reverse)
+    chunk = Chunk((x,), x.shape, x.dtype)
     outcome = determine_filter(cascade, chunk, carry_in[:, :, None], result)
     assert not outcome.redo.any()
     return result[:, :, 0], outcome.carry_out[:, :, 0]
@@ -57,7 +58,7 @@ def sections(count):
 @pytest.mark.parametrize("name", SINGLE)
 def test_each_section_has_its_loop(name):
     b, a, kind = SINGLE[name]
-    assert _kind(Cascade.of_polynomials(b, a))[0] == kind
+    assert choose_loop(Cascade.of_polynomials(b, a))[0] == kind
 
 
 @pytest.mark.parametrize("design", ["peak", "notch"])
@@ -85,8 +86,11 @@ def test_one_section_is_scipys(name, length, dtype):
     x, carry_in = draw(2, length).astype(dtype), draw(2, cascade.states, seed=8)
     wanted, state = signal.lfilter(b, a, x.astype(float), zi=carry_in)
     assert_near(run(cascade, x, carry_in.T), (wanted, state.T))
-    wanted, state = signal.lfilter(b, a, x[:, ::-1].astype(float), zi=carry_in)
-    assert_near(run(cascade, x, carry_in.T, reverse=True), (wanted[:, ::-1], state.T))
+    columns = x.T[None].copy()
+    result = np.full_like(columns, np.nan)
+    chunk = Chunk((columns,), columns.shape, x.dtype)
+    outcome = determine_filter(cascade, chunk, carry_in.T[:, None].copy(), result)
+    assert_near((result[0].T, outcome.carry_out[:, 0]), (wanted, state.T))
 
 
 @pytest.mark.parametrize("kind", [FORWARD, STEPS])
@@ -172,7 +176,7 @@ def test_large_results_are_the_same_wherever_they_lie(filter_):
     length = MIN_STREAMED_BYTES // 8 + 29
     x, carry_in = draw(1, length), np.zeros((cascade.states, 1))
     memory = np.empty(length + 16)
-    at = -(memory.ctypes.data + 8 * HEAD) % 64 // 8  # there the blocks begin lines of memory
+    at = -(memory.ctypes.data + 8 * LEAD) % 64 // 8  # there the blocks begin lines of memory
     found = []
     for offset in (at, at + 1, at + 5):
         memory[:] = np.nan

@@ -1,10 +1,11 @@
-"""Filters that start anew: every segment is a call of its own."""
+"""Filters with resets: each segment is filtered as by a call of its own."""
 
 import dask.array as da
 import numpy as np
 import pytest
 from scipy import signal
 
+from mgrec.filters import recurrence
 from mgrec.signal import ewm, lfilter, sosfilt
 
 FILTERS = {
@@ -36,6 +37,15 @@ def draw(shape, axis, share, form):
     own[axis] = shape[axis]
     marks = rng.random(own if form == "along" else shape) < share
     return rng.normal(size=shape), marks
+
+
+def test_large_chunks_of_a_contractive_filter_do_not_speculate(monkeypatch):
+    monkeypatch.setattr(recurrence, "LARGE", 1)
+    x, marks = draw((6000,), 0, 0.01, "full")
+    wanted = lfilter([1.0], [1.0, -0.5], x, reset=marks)
+    data = da.from_array(x, chunks=2000)
+    y = lfilter([1.0], [1.0, -0.5], data, reset=da.from_array(marks, chunks=2000))
+    np.testing.assert_allclose(y, wanted, atol=1e-12)
 
 
 @pytest.mark.extended

@@ -1,1 +1,1 @@
-"""Exponentially weighted statistics on the CPU: one pass over the series, whatever is missing."""
+"""Exponentially weighted statistics on the CPU, in one pass over the series."""

@@ -1,4 +1,4 @@
-"""Chunks: rows one after the other, columns side by side in tiles that stay in a cache."""
+"""Kernels over chunks: row by row, or tiles of columns that stay in a cache."""
 
 from __future__ import annotations
 
@@ -12,21 +12,24 @@ from numba import types
 from numba.extending import overload
 
 from ...engines.cpu.compilation import INLINED, compile_kernel
-from ..summary import FIRST, STATES
-from ..weights import PAIRS
-from .steps import REST, faded, falls_at, is_there, observe, own_weight, row_loop
+from ..recurrence import FIRST, PAIRS, STATES
+from .steps import ZERO_STATE, decay_at, decayed, is_present, observe, row_loop, weight_of_new
 
-# A tile: columns, and steps of each before it is the next one's turn.
+# A tile: number of columns, and steps of a column before the next column follows.
 COLUMNS, STEPS = 64, 128
 
 
-def line_of(array: Any, outer: Any, left: Any, right: Any, inner: Any) -> Any:
-    """Steps of a row of an array (outer, steps, inner), whose other axes may be 1; None of None."""
+# An overload: a compiled function with a test for None made covariances take 3 times as long.
+def row_part(array: Any, outer: Any, left: Any, right: Any, inner: Any) -> Any:
+    """Return steps of a row of an array (outer, steps, inner), or None for None.
+
+    Outer and inner axes of length 1 are broadcast.
+    """
     raise NotImplementedError  # compiled code only
 
 
-@overload(line_of, strict=False)
-def _line_of(array: Any, outer: Any, left: Any, right: Any, inner: Any) -> Any:
+@overload(row_part, strict=False)
+def _row_part(array: Any, outer: Any, left: Any, right: Any, inner: Any) -> Any:
     if not isinstance(array, types.Array):
         return lambda array, outer, left, right, inner: None
     return lambda array, outer, left, right, inner: array[
@@ -35,9 +38,9 @@ def _line_of(array: Any, outer: Any, left: Any, right: Any, inner: Any) -> Any:
 
 
 @numba.njit(**INLINED)
-def state_at(states: Any, place: Any) -> Any:
-    """The state of one row, of states in an array (STATES, ...)."""
-    a, b = place
+def state_at(states: Any, index: Any) -> Any:
+    """Return the state of one row, from an array (STATES, ...)."""
+    a, b = index
     return (
         states[0, a, b], states[1, a, b], states[2, a, b], states[3, a, b],
         states[4, a, b], states[5, a, b], states[6, a, b], states[7, a, b],
@@ -45,15 +48,18 @@ def state_at(states: Any, place: Any) -> Any:
 
 
 @numba.njit(**INLINED)
-def put_state(states: Any, place: Any, state: Any) -> None:
-    a, b = place
+def put_state(states: Any, index: Any, state: Any) -> None:
+    a, b = index
     for k in range(STATES):
         states[k, a, b] = state[k]
 
 
 @cache
 def determine_kernel(statistic: str, is_adjusted: bool) -> Any:
-    """``(x, y, gaps, marks, carry_in, out, weights)``; gaps, marks: or None; carry_in: or empty."""
+    """Return the kernel ``(x, y, gaps, marks, carry_in, out, weights)``.
+
+    `gaps` and `marks` may be None, and `carry_in` empty.
+    """
     loop = row_loop(statistic, is_adjusted)
 
     def determine(
@@ -74,10 +80,10 @@ def determine_kernel(statistic: str, is_adjusted: bool) -> Any:
                     for k in range(count):
                         at = first + k
                         state = loop(
-                            line_of(x, outer, left, right, at),
-                            line_of(y, outer, left, right, at),
-                            line_of(gaps, outer, left, right, at),
-                            line_of(marks, outer, left, right, at),
+                            row_part(x, outer, left, right, at),
+                            row_part(y, outer, left, right, at),
+                            row_part(gaps, outer, left, right, at),
+                            row_part(marks, outer, left, right, at),
                             out[outer, left:right, at],
                             state_at(states, (0, k)),
                             weights,
@@ -89,35 +95,31 @@ def determine_kernel(statistic: str, is_adjusted: bool) -> Any:
 
 @cache
 def precompute_kernel(statistic: str, is_adjusted: bool) -> Any:
-    """``(x, y, gaps, marks, weights, parts, exits, is_reset)``; see EwmSummary."""
+    """Return the kernel ``(x, y, gaps, marks, weights, parts, carry_outs, is_reset)``.
+
+    The last three are those of :class:`mgrec.ewm.recurrence.EwmSummary`.
+    """
     loop = row_loop(statistic, is_adjusted)
     reduce = numba.njit(**INLINED)(_reduction(statistic, is_adjusted))
 
     def precompute(
-        x: Any,
-        y: Any,
-        gaps: Any,
-        marks: Any,
-        weights: Any,
-        parts: Any,
-        carry_outs: Any,
-        is_reset: Any,
+        x: Any, y: Any, gaps: Any, marks: Any, weights: Any, parts: Any, after: Any, is_reset: Any
     ) -> None:
         outers, inners = is_reset.shape
         steps = x.shape[1]
         for outer in range(outers):
             for inner in range(inners):
-                mark = last_mark(line_of(marks, outer, 0, steps, inner))
+                mark = last_mark(row_part(marks, outer, 0, steps, inner))
                 is_reset[outer, inner] = mark >= 0
-                begin = max(mark, 0)
-                own_x = line_of(x, outer, begin, steps, inner)
-                own_y = line_of(y, outer, begin, steps, inner)
-                own_gaps = line_of(gaps, outer, begin, steps, inner)
+                start = max(mark, 0)
+                x_part = row_part(x, outer, start, steps, inner)
+                y_part = row_part(y, outer, start, steps, inner)
+                gaps_part = row_part(gaps, outer, start, steps, inner)
                 if mark >= 0:
-                    state = loop(own_x, own_y, own_gaps, None, None, REST, weights)
-                    put_state(carry_outs, (outer, inner), state)
+                    state = loop(x_part, y_part, gaps_part, None, None, ZERO_STATE, weights)
+                    put_state(after, (outer, inner), state)
                 else:
-                    first, others = reduce(own_x, own_y, own_gaps, weights)
+                    first, others = reduce(x_part, y_part, gaps_part, weights)
                     for k in range(FIRST):
                         parts[k, outer, inner] = first[k]
                     for k in range(1, STATES):
@@ -127,43 +129,55 @@ def precompute_kernel(statistic: str, is_adjusted: bool) -> Any:
 
 
 def _reduction(statistic: str, is_adjusted: bool) -> Callable[..., Any]:
-    """The parts of a row that is nowhere marked: of its first observation, and the others."""
+    """Return the function that summarises a row without a reset.
+
+    It returns FIRST scalars for the first observation, and the state of the others.
+    """
     is_pair, is_sum = statistic in PAIRS, statistic == "sum"
 
     def reduction(x: Any, y: Any, gaps: Any, weights: Any) -> Any:
-        decay, share, ignores, is_complement, _, _, _ = weights
-        lead, left, first_x, first_y, count, others = 1.0, 1.0, 0.0, 0.0, 0.0, REST
+        decay, alpha, ignores, is_complement, _, _, _ = weights
+        first_decay, first_weight, first_x, first_y, count, others = (
+            1.0,
+            1.0,
+            0.0,
+            0.0,
+            0.0,
+            ZERO_STATE,
+        )
         for i in range(x.size):
-            falls, is_new = falls_at(gaps, i, decay), is_there(x, y, i, is_pair)
+            factor, is_new = decay_at(gaps, i, decay), is_present(x, y, i, is_pair)
             value = np.float64(x[i])
             other = np.float64(y[i]) if is_pair else value
-            falls = falls if is_new or not ignores else 1.0
+            factor = factor if is_new or not ignores else 1.0
             if is_sum:
-                lead *= falls
-                total = others[3] * falls + (value if is_new else 0.0)
+                first_decay *= factor
+                total = others[3] * factor + (value if is_new else 0.0)
                 others = (0.0, 0.0, 0.0, total, 0.0, 0.0, 0.0, 0.0)
             elif count == 0:
-                lead *= falls
+                first_decay *= factor
                 if is_new:
                     first_x, first_y = value, other
             else:
-                own = own_weight(left + others[1], falls, share, is_adjusted, is_complement)
-                left *= falls
-                if is_new and own > 0:
-                    others = observe(others, falls, own, value, other, True)
+                weight = weight_of_new(
+                    first_weight + others[1], factor, alpha, is_adjusted, is_complement
+                )
+                first_weight *= factor
+                if is_new and weight > 0:
+                    others = observe(others, factor, weight, value, other, True)
                 else:
-                    others = faded(others, falls)
+                    others = decayed(others, factor)
                 if is_new and not is_adjusted:
-                    unit = 1.0 / (left + others[1])
-                    left, others = left * unit, scaled(others, unit)
+                    unit = 1.0 / (first_weight + others[1])
+                    first_weight, others = first_weight * unit, scaled(others, unit)
             count += 1.0 if is_new else 0.0
-        return (lead, count, first_x, first_y, left), others
+        return (first_decay, count, first_x, first_y, first_weight), others
 
     return reduction
 
 
 def last_mark(marks: Any) -> Any:
-    """The last step of a row that is marked, or -1."""
+    """Return the last marked step of a row, or -1."""
     raise NotImplementedError  # compiled code only
 
 
@@ -183,47 +197,52 @@ def _last_mark(marks: Any) -> Any:
 
 @numba.njit(**INLINED)
 def scaled(state: Any, unit: float) -> Any:
-    """A state whose weights are all multiplied."""
+    """Return a state whose weight is multiplied by `unit`."""
     count, weight, divisor, x, y, xx, yy, xy = state
     return count, weight * unit, divisor, x, y, xx, yy, xy
 
 
 @cache
 def propagate_kernel(is_sum: bool, is_adjusted: bool) -> Any:
-    """``(parts, carry_in, carry_out, share, is_complement)`` of rows (…, rows)."""
+    """Return the kernel ``(parts, carry_in, carry_out, alpha, is_complement)`` over rows."""
 
     def propagate(
-        parts: Any, carry_in: Any, carry_out: Any, share: float, is_complement: bool
+        parts: Any, carry_in: Any, carry_out: Any, alpha: float, is_complement: bool
     ) -> None:
         for row in range(carry_in.shape[2]):
             state = state_at(carry_in, (0, row))
-            lead, count, left = parts[0, row], parts[1, row], parts[4, row]
+            first_decay, count, first_weight = parts[0, row], parts[1, row], parts[4, row]
             if is_sum:
-                total = state[3] * lead + parts[7, row]
+                total = state[3] * first_decay + parts[7, row]
                 state = (state[0] + count, 0.0, 0.0, total, 0.0, 0.0, 0.0, 0.0)
             elif count == 0:
-                state = scaled(state, lead)
+                state = scaled(state, first_decay)
             else:
-                own = own_weight(state[1], lead, share, is_adjusted, is_complement)
-                first = observe(state, lead, own, parts[2, row], parts[3, row], is_adjusted)
-                state = joined(scaled(first, left), parts, row, count - 1.0)
+                weight = weight_of_new(state[1], first_decay, alpha, is_adjusted, is_complement)
+                first = observe(
+                    state, first_decay, weight, parts[2, row], parts[3, row], is_adjusted
+                )
+                state = merged(scaled(first, first_weight), parts, row, count - 1.0)
             put_state(carry_out, (0, row), state)
 
     return compile_kernel(propagate, str(is_sum), str(is_adjusted))
 
 
 @numba.njit(**INLINED)
-def joined(state: Any, parts: Any, row: int, further: float) -> Any:
-    """The state of two groups of observations (Chan, Golub and LeVeque 1979)."""
+def merged(state: Any, parts: Any, row: int, other_count: float) -> Any:
+    """Return the state of a row and the other observations of its summary.
+
+    The formulas are those of Chan, Golub and LeVeque (1979).
+    """
     count, weight, divisor, x, y, xx, yy, xy = state
-    own = parts[5, row]
-    if own == 0:
-        return count + further, weight, divisor, x, y, xx, yy, xy
-    whole = weight + own
-    gain, kept = own / whole, weight / whole
+    other_weight = parts[5, row]
+    if other_weight == 0:
+        return count + other_count, weight, divisor, x, y, xx, yy, xy
+    total = weight + other_weight
+    gain, kept = other_weight / total, weight / total
     off_x, off_y = parts[7, row] - x, parts[8, row] - y
     xx = kept * xx + gain * parts[9, row] + kept * gain * off_x * off_x
     yy = kept * yy + gain * parts[10, row] + kept * gain * off_y * off_y
     xy = kept * xy + gain * parts[11, row] + kept * gain * off_x * off_y
     divisor = kept * kept * divisor + gain * gain * parts[6, row] + 2.0 * kept * gain
-    return count + further, whole, divisor, x + gain * off_x, y + gain * off_y, xx, yy, xy
+    return count + other_count, total, divisor, x + gain * off_x, y + gain * off_y, xx, yy, xy

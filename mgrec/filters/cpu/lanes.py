@@ -1,4 +1,4 @@
-"""SIMD operations of filters: columns of a small matrix, and lanes that pass values on."""
+"""SIMD intrinsics of filters: loads and stores, products with small matrices, lane shifts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numba.extending import intrinsic
 
 from ...engines.cpu.simd.lanes import Lanes, call_llvm, in_every_lane, pointer_to, shuffle_mask
 
-# Samples of a block, and lanes of a register: 64 bytes of float64.
+# Number of samples in a block, and of lanes in a register: 64 bytes of float64.
 WIDTH = 8
 _I32 = ir.IntType(32)
 
@@ -23,8 +23,8 @@ def _literal(value: Any, name: str) -> int:
 
 
 @intrinsic(prefer_literal=True)
-def load_lanes(_: Any, array: Any, at: Any, width: Any) -> Any:
-    """``array[at:at + width]`` of a contiguous array, unaligned; `width` is a literal."""
+def load_lanes(_: Any, array: Any, index: Any, width: Any) -> Any:
+    """Return ``array[index:index + width]`` of a contiguous array; `width` is a literal."""
     lanes = Lanes(array.dtype, _literal(width, "width"))
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -35,42 +35,40 @@ def load_lanes(_: Any, array: Any, at: Any, width: Any) -> Any:
 
 
 @intrinsic
-def load_float64(_: Any, array: Any, at: Any) -> Any:
-    """``array[at:at + WIDTH]`` of a contiguous array of float32 or float64, as float64."""
-    own, lanes = Lanes(array.dtype, WIDTH), Lanes(types.float64, WIDTH)
+def load_float64(_: Any, array: Any, index: Any) -> Any:
+    """Return ``array[index:index + WIDTH]`` of contiguous float32 or float64, as float64."""
+    stored, lanes = Lanes(array.dtype, WIDTH), Lanes(types.float64, WIDTH)
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        pointer = pointer_to(context, builder, array, values[0], values[1], own)
+        pointer = pointer_to(context, builder, array, values[0], values[1], stored)
         loaded = builder.load(pointer, align=array.dtype.bitwidth // 8)
-        return (
-            loaded
-            if own.dtype == lanes.dtype
-            else builder.fpext(loaded, context.get_value_type(lanes))
-        )
+        if stored.dtype == lanes.dtype:
+            return loaded
+        return builder.fpext(loaded, context.get_value_type(lanes))
 
     return lanes(array, types.intp), code
 
 
 @intrinsic
-def store_rounded(_: Any, array: Any, at: Any, lanes: Any) -> Any:
-    """``array[at:at + width] = lanes``, rounded to the array's dtype; nothing where it is None."""
+def store_rounded(_: Any, array: Any, index: Any, lanes: Any) -> Any:
+    """Set ``array[index:index + width] = lanes``, rounded to the dtype, unless `array` is None."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         if array == types.none:
             return context.get_dummy_value()
-        own, value = Lanes(array.dtype, lanes.width), values[2]
-        if own.dtype.bitwidth < lanes.dtype.bitwidth:
-            value = builder.fptrunc(value, context.get_value_type(own))
-        pointer = pointer_to(context, builder, array, values[0], values[1], own)
-        builder.store(value, pointer, align=own.dtype.bitwidth // 8)
+        stored, value = Lanes(array.dtype, lanes.width), values[2]
+        if stored.dtype.bitwidth < lanes.dtype.bitwidth:
+            value = builder.fptrunc(value, context.get_value_type(stored))
+        pointer = pointer_to(context, builder, array, values[0], values[1], stored)
+        builder.store(value, pointer, align=stored.dtype.bitwidth // 8)
         return context.get_dummy_value()
 
     return types.void(array, types.intp, lanes), code
 
 
 @intrinsic(prefer_literal=True)
-def load_columns(_: Any, table: Any, at: Any, count: Any) -> Any:
-    """`count` columns of WIDTH numbers each, one after the other from ``table[at]`` on."""
+def load_columns(_: Any, table: Any, index: Any, count: Any) -> Any:
+    """Return `count` consecutive columns of WIDTH numbers each, from ``table[index]`` on."""
     lanes, columns = Lanes(table.dtype, WIDTH), _literal(count, "count")
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -85,28 +83,28 @@ def load_columns(_: Any, table: Any, at: Any, count: Any) -> Any:
 
 
 @intrinsic
-def add_columns(_: Any, start: Any, columns: Any, array: Any, at: Any) -> Any:
-    """``start + sum(columns[k] * array[at + k])``: a matrix by a run of an array."""
+def add_columns(_: Any, initial: Any, columns: Any, array: Any, index: Any) -> Any:
+    """Return ``initial + sum(columns[k] * array[index + k])``: a matrix times part of an array."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        total, matrix, data, first = values
+        total, matrix, data, start = values
         base = context.make_array(array)(context, builder, data).data
         for k in range(columns.count):
-            index = builder.add(first, ir.Constant(first.type, k))
+            index = builder.add(start, ir.Constant(start.type, k))
             number = builder.load(builder.gep(base, [index]))
-            factor = in_every_lane(context, builder, start, number)
+            factor = in_every_lane(context, builder, initial, number)
             column = builder.extract_value(matrix, k)
-            total = call_llvm(builder, "fmuladd", start, column, factor, total)
+            total = call_llvm(builder, "fmuladd", initial, column, factor, total)
         return total
 
-    return start(start, columns, array, types.intp), code
+    return initial(initial, columns, array, types.intp), code
 
 
 @intrinsic
 def add_last_lanes(_: Any, start: Any, columns: Any, lanes: Any) -> Any:
-    """``start`` plus a matrix by the last lanes of a register, the last column by the last lane.
+    """Return `start` plus a matrix times the last lanes of a register.
 
-    Odd and even columns are summed separately: the state waits for half as many additions.
+    Odd and even columns are summed separately, so that the result waits for half the additions.
     """
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -127,8 +125,8 @@ def add_last_lanes(_: Any, start: Any, columns: Any, lanes: Any) -> Any:
 
 
 @intrinsic
-def no_lanes(_: Any, array: Any) -> Any:
-    """WIDTH zeros of an array's dtype."""
+def zero_lanes(_: Any, array: Any) -> Any:
+    """Return WIDTH zeros of an array's dtype."""
     lanes = Lanes(array.dtype, WIDTH)
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -138,8 +136,8 @@ def no_lanes(_: Any, array: Any) -> Any:
 
 
 @intrinsic
-def spread(_: Any, value: Any, like: Any) -> Any:
-    """`value` in every lane of a register like `like`."""
+def broadcast(_: Any, value: Any, like: Any) -> Any:
+    """Return `value` in every lane of a register like `like`."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         return in_every_lane(context, builder, like, values[0])
@@ -148,8 +146,8 @@ def spread(_: Any, value: Any, like: Any) -> Any:
 
 
 @intrinsic
-def pass_down(_: Any, lanes: Any, value: Any) -> Any:
-    """Each lane takes the lane after it, the last one `value`: one instruction with its load."""
+def shift_down(_: Any, lanes: Any, value: Any) -> Any:
+    """Shift each lane down by one and put `value` in the last: one instruction with its load."""
     width = lanes.width
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -160,8 +158,8 @@ def pass_down(_: Any, lanes: Any, value: Any) -> Any:
 
 
 @intrinsic
-def first(_: Any, lanes: Any) -> Any:
-    """The first lane; to store it takes no shuffle."""
+def first_lane(_: Any, lanes: Any) -> Any:
+    """Return the first lane, which can be stored without a shuffle."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         return builder.extract_element(values[0], ir.Constant(_I32, 0))

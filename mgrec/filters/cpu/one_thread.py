@@ -1,7 +1,9 @@
-"""Filters on the CPU: precompute, propagate and determine for one chunk in host memory."""
+"""Filter one chunk in host memory on the calling thread: precompute, propagate and determine."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -9,18 +11,42 @@ import numpy as np
 from ...core.arrays.chunk import Chunk
 from ...engines.cpu.compilation import writable
 from ..cascade import Cascade
-from ..summary import CascadeSummary, is_tame, propagate_cascade
-from .loops import LONG, TOP, Outcome, filter_real
-from .plain import plain_rows
+from ..recurrence import CascadeSummary, advance_states, is_safe
+from .lanes import WIDTH
+from .pipeline import pipeline_copied, pipeline_rows
+from .scipy_loops import scipy_columns, scipy_rows, short_rows
+from .section import block_noise, block_table
+from .section_rows import BLOCKS, FORWARD, STEPS, compiled_order, section_copied, section_rows
 
-# dtypes that one section's loop casts to float64 as it copies samples: 10**7 of int16 took 20 to
-# 35 ms by order, and 27 to 44 when cast first. Cascades gained a tenth, with other bits.
-_CAST = {"h", "f"}
+# Largest block_noise of a section that is computed in blocks. block_noise ignores that rounding of
+# the table shifts the poles: resonances near 0.05 of noise 1.7 to 1.9 had 3 to 13 times the errors
+# of SciPy's lfilter, and all filters of noise below 1 up to 3.4 times.
+NOISE = 1.2
+# From WIDE columns on, all columns of a step are computed together.
+WIDE = 8
+# Shorter rows are filtered by SciPy's loop: blocks are not faster there.
+LONG = 64
+# Rows with larger outputs are filtered by SciPy's loop, whose order of operations decides what
+# overflows.
+LARGEST = {"f": 2.0**120, "d": 2.0**1000}
+# Number of filters whose tables are cached, 1 to 5 KB each.
+_CACHED = 1024
+# Dtypes that the loop of one section casts to float64 as it copies samples: 10**7 samples of int16
+# took 20 to 35 ms by order, and 27 to 44 if cast first. Cascades gained a tenth, with other bits.
+_CAST_IN_LOOP = {"h", "f"}
 
 
-def at_rest(cascade: Cascade, chunk: Chunk) -> np.ndarray:
-    """States (states, outer, inner) of 0."""
-    return np.zeros((cascade.states, *chunk.row_shape), _wide(cascade, chunk.dtype))
+@dataclass(frozen=True)
+class Outcome:
+    """The states after a chunk, and the rows that need, or took, SciPy's loop."""
+
+    carry_out: np.ndarray  # (states, outer, inner), float64 or complex128
+    redo: np.ndarray  # (outer, inner), bool
+
+
+def zero_states(cascade: Cascade, chunk: Chunk) -> np.ndarray:
+    """Return states (states, outer, inner) of 0."""
+    return np.zeros((cascade.states, *chunk.row_shape), cascade.state_dtype(chunk.dtype))
 
 
 def determine_filter(
@@ -30,50 +56,50 @@ def determine_filter(
 
     `carry_in` is an array (states, outer, inner) of float64 or complex128.
     """
-    x = _samples(cascade, chunk)
-    outcome = _in_float64(cascade, x, carry_in, result, chunk)
+    x = _input(cascade, chunk)
+    outcome = _in_float64(cascade, x, carry_in, result, chunk.dtype)
     redo = outcome.redo
     if not redo.any():
         return outcome
-    carry_out, _ = _plain(cascade, x, carry_in, result, chunk.reverse, redo, chunk.dtype)
+    carry_out, _ = _by_scipy_loop(cascade, x, carry_in, result, redo, chunk.dtype)
     return Outcome(np.where(redo, carry_out, outcome.carry_out), redo)
 
 
 def precompute_filter(cascade: Cascade, chunk: Chunk) -> CascadeSummary:
-    """The states after a chunk that begins with states of 0, or the chunk to be done again."""
-    carry_in = at_rest(cascade, chunk)
-    outcome = _in_float64(cascade, _samples(cascade, chunk), carry_in, None, chunk)
-    redo = chunk if outcome.redo.any() or not is_tame(cascade, chunk.steps) else None
+    """Return the summary of a chunk."""
+    carry_in = zero_states(cascade, chunk)
+    outcome = _in_float64(cascade, _input(cascade, chunk), carry_in, None, chunk.dtype)
+    redo = chunk if outcome.redo.any() or not is_safe(cascade, chunk.steps) else None
     return CascadeSummary(cascade, chunk.steps, outcome.carry_out, redo)
 
 
 def propagate_filter(summary: CascadeSummary, carry_in: np.ndarray) -> np.ndarray:
-    """The states (states, outer, inner) after a chunk, from those before it."""
+    """Return the states (states, outer, inner) after a chunk, from those before it."""
     if summary.redo is not None:
         result = np.empty(summary.redo.shape, summary.redo.dtype)
         return determine_filter(summary.cascade, summary.redo, carry_in, result).carry_out
     is_finite = np.isfinite(carry_in)
     if is_finite.all():
-        return propagate_cascade(summary, carry_in)
-    carry_out = propagate_cascade(summary, np.where(is_finite, carry_in, 0))
-    odd = ~is_finite.all(0)
-    lost = _through_silence(summary.cascade, carry_in[:, odd], summary.steps)
-    carry_out[:, odd] = np.where(np.isfinite(lost), carry_out[:, odd], lost)
+        return advance_states(summary, carry_in)
+    carry_out = advance_states(summary, np.where(is_finite, carry_in, 0))
+    rows = ~is_finite.all(0)
+    states = _after_zeros(summary.cascade, carry_in[:, rows], summary.steps)
+    carry_out[:, rows] = np.where(np.isfinite(states), carry_out[:, rows], states)
     return carry_out
 
 
-def _through_silence(cascade: Cascade, states: np.ndarray, steps: int) -> np.ndarray:
-    """States (states, rows) after `steps` samples of 0 by the plain loop.
+def _after_zeros(cascade: Cascade, states: np.ndarray, steps: int) -> np.ndarray:
+    """Return states (states, rows) after `steps` samples of 0, by SciPy's loop.
 
-    No finite sample changes which of them are nan, inf or -inf. Once LONG steps leave these
-    where they are, all further ones do.
+    Finite samples do not change which states are nan, inf or -inf. If LONG steps do not change
+    them either, no further step does.
     """
     states = states[:, :, None]
     rows = np.ones(states.shape[1:], bool)
-    silence = np.zeros((len(rows), min(steps, LONG), 1), states.dtype)
+    zeros = np.zeros((len(rows), min(steps, LONG), 1), states.dtype)
 
     def after(count: int) -> np.ndarray:
-        return _plain(cascade, silence[:, :count], states, None, False, rows, states.dtype)[0]
+        return _by_scipy_loop(cascade, zeros[:, :count], states, None, rows, states.dtype)[0]
 
     while steps >= LONG:
         steps -= LONG
@@ -84,78 +110,160 @@ def _through_silence(cascade: Cascade, states: np.ndarray, steps: int) -> np.nda
 
 
 def _non_finite(states: np.ndarray) -> np.ndarray:
-    """nan, inf and -inf where they are, 0 elsewhere."""
-    parts = _halves(states)
+    """Return nan, inf and -inf as they are, and 0 for finite states."""
+    parts = _as_real(states)
     return np.where(np.isfinite(parts), 0, parts)
 
 
-def _samples(cascade: Cascade, chunk: Chunk) -> np.ndarray:
-    """x in the dtype of the results, or as it is where a loop casts it block by block."""
+def _input(cascade: Cascade, chunk: Chunk) -> np.ndarray:
+    """Return x in the dtype of the results, or as it is if a loop casts it."""
     x: np.ndarray = chunk.operands[0]
     _, steps, inner = chunk.shape
-    is_cast = chunk.dtype == np.float64 and x.dtype.char in _CAST
+    is_cast = chunk.dtype == np.float64 and x.dtype.char in _CAST_IN_LOOP
     if is_cast and len(cascade.sections) == 1 and steps >= LONG and inner == 1:
         return x
     return x.astype(chunk.dtype, copy=False)
 
 
-def _wide(cascade: Cascade, dtype: np.dtype[Any]) -> np.dtype[Any]:
-    is_complex = cascade.is_complex or dtype.kind == "c"
-    return np.dtype(np.complex128 if is_complex else np.float64)
-
-
-def _halves(array: np.ndarray) -> np.ndarray:
-    """Complex columns as twice as many real ones."""
+def _as_real(array: np.ndarray) -> np.ndarray:
+    """Return complex columns as twice as many real columns."""
     if array.dtype.kind != "c":
         return array
     return np.ascontiguousarray(array).view(array.real.dtype)
 
 
-def _whole(outcome: Outcome, like: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    if like.dtype.kind != "c":
-        return outcome.carry_out, outcome.redo
-    redo = np.asarray(outcome.redo.reshape(*like.shape[1:], 2).any(-1))
-    return outcome.carry_out.view(np.complex128), redo
-
-
-def _in_float64(cascade: Cascade, x: Any, carry_in: Any, result: Any, chunk: Chunk) -> Outcome:
-    """All rows in float64 or complex128; nothing is written where `result` is None."""
-    real = np.empty(0, chunk.dtype).real.dtype
+def _in_float64(
+    cascade: Cascade, x: Any, carry_in: Any, result: Any, dtype: np.dtype[Any]
+) -> Outcome:
+    """Filter all rows in float64 or complex128. Nothing is written if `result` is None."""
+    real = np.empty(0, dtype).real.dtype
     if cascade.is_complex:
-        rows, wide = np.ones(x.shape[::2], bool), np.dtype(np.complex128)
-        carry_out, y = _plain(cascade, x, carry_in, result, chunk.reverse, rows, wide)
-        return Outcome(carry_out, _rows_beyond(TOP[real.char], y))
-    target = None if result is None else _halves(result)
-    outcome = filter_real(cascade, _halves(x), _halves(carry_in), target, real, chunk.reverse)
-    return Outcome(*_whole(outcome, carry_in))
+        rows = np.ones(x.shape[::2], bool)
+        carry_out, y = _by_scipy_loop(cascade, x, carry_in, result, rows, np.dtype(np.complex128))
+        return Outcome(carry_out, _rows_above(LARGEST[real.char], y))
+    target = None if result is None else _as_real(result)
+    outcome = _filter_real(cascade, _as_real(x), _as_real(carry_in), target, real)
+    if carry_in.dtype.kind != "c":
+        return outcome
+    redo = np.asarray(outcome.redo.reshape(*carry_in.shape[1:], 2).any(-1))
+    return Outcome(outcome.carry_out.view(np.complex128), redo)
 
 
-def _rows_beyond(top: float, y: np.ndarray) -> np.ndarray:
-    """Which rows of complex numbers have parts beyond `top` in size, or nan."""
-    parts = _halves(y)
+def _rows_above(limit: float, y: np.ndarray) -> np.ndarray:
+    """Return which rows have real or imaginary parts above `limit` in absolute value, or nan."""
+    parts = _as_real(y)
     with np.errstate(all="ignore"):
-        # A maximum by rows takes 50 times as long.
-        if max(parts.max(initial=0), -parts.min(initial=0)) <= top:
+        # A maximum of each row takes 50 times as long as that of the array.
+        if max(parts.max(initial=0), -parts.min(initial=0)) <= limit:
             return np.zeros(y.shape[::2], bool)
-        is_low = np.abs(parts).max(1, initial=0) <= top
-    return np.asarray(~is_low.reshape(*y.shape[::2], 2).all(-1))
+        is_below = np.abs(parts).max(1, initial=0) <= limit
+    return np.asarray(~is_below.reshape(*y.shape[::2], 2).all(-1))
 
 
-def _plain(
-    cascade: Cascade, x: Any, carry_in: Any, result: Any, reverse: bool, rows: Any,
-    dtype: np.dtype[Any],
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """The plain loop in `dtype` over some rows: their carry-out, and what goes into `result`."""
+def _by_scipy_loop(
+    cascade: Cascade, x: Any, carry_in: Any, result: Any, rows: Any, dtype: np.dtype[Any]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Filter some rows by SciPy's loop in `dtype`; return the carry-out and the outputs."""
     with np.errstate(all="ignore"):
         shape = (len(cascade.sections), cascade.order, *rows.shape)
         states = np.array(carry_in, dtype).reshape(shape)
         b, a = cascade.coefficients(dtype)
-        target = (
-            result if result is not None and result.dtype == dtype else np.empty(x.shape, dtype)
-        )
-        source = writable(x.astype(dtype, copy=False))
-        views = (source[:, ::-1], target[:, ::-1]) if reverse else (source, target)
-        plain_rows(*views, states, b, a, rows)
+        is_direct = result is not None and result.dtype == dtype
+        target = result if is_direct else np.empty(x.shape, dtype)
+        scipy_rows(writable(x.astype(dtype, copy=False)), target, states, b, a, rows)
         if result is not None and target is not result:
             result[...] = target
     return states.reshape(carry_in.shape).astype(carry_in.dtype), target
+
+
+def _filter_real(
+    cascade: Cascade, x: np.ndarray, carry_in: np.ndarray, result: Any, dtype: Any
+) -> Outcome:
+    """Filter real numbers by the fastest loop. Nothing is written if `result` is None."""
+    write = result is not None
+    target = result if write else np.empty((1, 1, 1), dtype)
+    states = np.array(carry_in, np.float64, order="C")
+    redo = np.zeros(states.shape[1:], bool)
+    limit_bits = np.float64(LARGEST[dtype.char]).view(np.int64)
+    x = writable(x)
+    if x.shape[2] >= WIDE or x.shape[1] < LONG:
+        kernel = scipy_columns if x.shape[2] >= WIDE else short_rows
+        shape = (len(cascade.sections), cascade.order, *redo.shape)
+        b, a = cascade.float64_coefficients
+        kernel(x, target, states.reshape(shape), b, a, limit_bits, redo, write)
+    elif len(cascade.sections) > 1:
+        states = _filter_sections(cascade, x, target, states, limit_bits, redo, write)
+    else:
+        _filter_section(cascade, x, target, states, limit_bits, redo, write)
+    return Outcome(states, redo)
+
+
+def _filter_section(
+    cascade: Cascade, x: Any, target: Any, states: Any, limit_bits: Any, redo: Any, write: bool
+) -> None:
+    loop, table = choose_loop(cascade)
+    b, a = (part[0] for part in cascade.float64_coefficients)
+    order = compiled_order(loop, cascade.order)
+    if x.dtype == target.dtype and _has_one_column(x) and (not write or _has_one_column(target)):
+        views = x[:, :, 0], target[:, :, 0] if write else None, states[:, :, 0]
+        kernel = section_rows(loop, order, x.dtype == np.float64, write)
+        kernel(*views, b, a, table, limit_bits, redo[:, 0])
+    else:
+        kernel = section_copied(loop, order)
+        kernel(*_as_rows(x, target), states, b, a, table, limit_bits, redo, write)
+
+
+def _has_one_column(array: np.ndarray) -> bool:
+    """Return whether the rows of an array are contiguous."""
+    return array.shape[2] == 1 and array.flags.c_contiguous
+
+
+def _as_rows(x: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return contiguous rows as arrays (outer, steps), which are copied twice as fast."""
+    if _has_one_column(x) and _has_one_column(target):
+        return x[:, :, 0], target[:, :, 0]
+    return x, target
+
+
+@lru_cache(maxsize=_CACHED)
+def choose_loop(cascade: Cascade) -> tuple[str, np.ndarray]:
+    """Return the name of the loop for one section, and its table."""
+    (section,) = cascade.sections
+    if section.is_feed_forward:
+        return FORWARD, np.zeros(0)
+    if section.order <= WIDTH and block_noise(section) <= NOISE:
+        return BLOCKS, block_table(section)
+    return STEPS, np.zeros(0)
+
+
+def _filter_sections(
+    cascade: Cascade, x: Any, target: Any, states: Any, limit_bits: Any, redo: Any, write: bool
+) -> np.ndarray:
+    width, b, a, table = _lane_coefficients(cascade)
+    count, groups = len(cascade.sections), len(b)
+    # Sections that pass on their input are added in front: the last section is in the last lane.
+    z = np.zeros((groups * width, 2, *redo.shape))
+    z[groups * width - count :] = states.reshape(count, 2, *redo.shape)
+    grouped = z.reshape(groups, width, 2, *redo.shape).swapaxes(1, 2).copy()
+    if groups == 1 and _has_one_column(x) and (not write or _has_one_column(target)):
+        views = x[:, :, 0], target[:, :, 0] if write else None
+        pipeline_rows(width, write)(*views, grouped, b, a, table, limit_bits, redo)
+    else:
+        arrays = _as_rows(x, target)
+        pipeline_copied(width)(*arrays, grouped, b, a, table, limit_bits, redo, write)
+    z = grouped.swapaxes(1, 2).reshape(z.shape)
+    return z[groups * width - count :].reshape(states.shape)
+
+
+@lru_cache(maxsize=_CACHED)
+def _lane_coefficients(cascade: Cascade) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the number of lanes, b and a (groups, lanes, 3), and the registers of each group.
+
+    In the registers the last section comes first.
+    """
+    b, a = cascade.float64_coefficients
+    width = 4 if len(b) <= 4 else 8
+    front = np.tile([1.0, 0.0, 0.0], (-len(b) % width, 1))
+    b, a = (np.concatenate([front, part]).reshape(-1, width, 3) for part in (b, a))
+    table = np.concatenate([b.swapaxes(1, 2), -a.swapaxes(1, 2)[:, 1:]], 1)[:, :, ::-1]
+    return width, b, a, table.reshape(len(b), -1).copy()

@@ -1,29 +1,172 @@
-"""The phases of a chunk in host memory."""
+"""The phases of a chunk in host memory: on one thread or all, speculative, or prepared."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...core.arrays.chunk import Chunk
-from ...core.contract.kernels import Kernels, at_once
+from ...core.contract.kernels import Kernels, PreparedSolver, at_once
+from ...engines.cpu.threads import run_in_threads, split_range, threads_for
 from ..cascade import Cascade
-from .one_thread import at_rest, determine_filter, precompute_filter, propagate_filter
-from .prepared_solver import prepare_solver
-from .speculate import correct, speculate
-from .threads import determine_on_threads
+from ..recurrence import CascadeSummary, FilterPrefix
+from .one_thread import determine_filter, precompute_filter, propagate_filter, zero_states
+
+# A response that is smaller than the outputs by this factor is below their rounding errors.
+NEGLIGIBLE = 2.0**-75
+# Responses to a carry-in are computed so many steps at a time.
+PIECE = 4096
+# Threads split a row only if its states decay within this part of a thread's steps.
+MAX_DECAY = 1 / 16
 
 
 def kernels(method: str) -> Kernels:
-    """The phases of a chunk, on the caller's thread or, by the method "threads", on all."""
-    determine = determine_on_threads if method == "threads" else _determine
-    phases = determine, at_once(precompute_filter), propagate_filter
+    """Return the phases: on all threads for the method "threads", otherwise on the calling one."""
     return Kernels(
-        *phases, speculate=at_once(speculate), correct=correct, prepare_solver=prepare_solver
+        _determine_on_threads if method == "threads" else _determine,
+        at_once(precompute_filter),
+        propagate_filter,
+        speculate=at_once(_speculate),
+        correct=_correct,
+        prepare_solver=_prepare_solver,
     )
 
 
 def _determine(cascade: Cascade, chunk: Chunk, carry_in: Any, result: np.ndarray) -> np.ndarray:
-    carry_in = at_rest(cascade, chunk) if carry_in is None else np.ascontiguousarray(carry_in)
+    carry_in = zero_states(cascade, chunk) if carry_in is None else np.ascontiguousarray(carry_in)
     return determine_filter(cascade, chunk, carry_in, result).carry_out
+
+
+def _prepare_solver(cascade: Cascade, chunk: Chunk, carry_in: Any, result: Any) -> PreparedSolver:
+    """Return a solver for chunks of the same shape and dtype, on the calling thread.
+
+    Its operands are x and, unless `carry_in` is None, the states before the first step.
+    """
+    shape, dtype, zeros = chunk.shape, chunk.dtype, zero_states(cascade, chunk)
+    has_carry_in = carry_in is not None
+
+    def solve(operands: Sequence[Any], results: Sequence[Any]) -> np.ndarray:
+        before = operands[1].reshape(zeros.shape).astype(zeros.dtype) if has_carry_in else zeros
+        part = Chunk((operands[0].reshape(shape),), shape, dtype)
+        return determine_filter(cascade, part, before, results[0].reshape(shape)).carry_out
+
+    return solve
+
+
+def _determine_on_threads(
+    cascade: Cascade, chunk: Chunk, carry_in: np.ndarray | None, result: np.ndarray
+) -> np.ndarray:
+    """Filter a chunk on several threads: each takes rows, or a piece of a contractive row."""
+    threads = threads_for(result.size)
+    carry_in = zero_states(cascade, chunk) if carry_in is None else np.ascontiguousarray(carry_in)
+    outer, _, inner = chunk.shape
+    if threads > 1 and outer >= threads:
+
+        def rows(left: int, right: int) -> Callable[[], np.ndarray]:
+            part, before = chunk.rows(left, right), carry_in[:, left:right]
+            return lambda: determine_filter(cascade, part, before, result[left:right]).carry_out
+
+        return np.concatenate(
+            run_in_threads([rows(*part) for part in split_range(outer, threads)]), axis=1
+        )
+    if threads > 1 and inner == 1 and cascade.decay < MAX_DECAY * chunk.steps / threads:
+        carry_outs = [
+            _determine_long_row(
+                cascade, chunk.rows(k, k + 1), carry_in[:, k : k + 1], result[k : k + 1], threads
+            )
+            for k in range(outer)
+        ]
+        return np.concatenate(carry_outs, axis=1)
+    return determine_filter(cascade, chunk, carry_in, result).carry_out
+
+
+def _determine_long_row(
+    cascade: Cascade, chunk: Chunk, carry_in: np.ndarray, result: np.ndarray, threads: int
+) -> np.ndarray:
+    """Filter pieces of one row on several threads, each from states of 0.
+
+    The response to the true carry-in of each piece is added afterwards.
+    """
+    pieces = split_range(chunk.steps, threads)
+
+    def determine(k: int) -> Callable[[], Any]:
+        left, right = pieces[k]
+        before = np.zeros_like(carry_in) if k else carry_in
+        part = chunk.between(left, right)
+        part = Chunk(tuple(map(np.ascontiguousarray, part.operands)), part.shape, part.dtype)
+        return lambda: determine_filter(cascade, part, before, result[:, left:right])
+
+    outcomes = run_in_threads([determine(k) for k in range(threads)])
+    if any(outcome.redo.any() for outcome in outcomes):
+        # Near overflow the result may depend on rounding: one thread computes the row.
+        return determine_filter(cascade, chunk, carry_in, result).carry_out
+    carry_out: np.ndarray = outcomes[0].carry_out
+    for (left, right), outcome in zip(pieces[1:], outcomes[1:], strict=True):
+        carry_out = outcome.carry_out + _add_response(cascade, carry_out, result[:, left:right])
+    return carry_out
+
+
+def _add_response(cascade: Cascade, carry_in: np.ndarray, result: np.ndarray) -> np.ndarray:
+    """Add the response to a carry-in to outputs from states of 0; return its last states."""
+    for left in range(0, result.shape[1], PIECE):
+        part = result[:, left : left + PIECE]
+        response, carry_in = _response(cascade, carry_in, part.shape)
+        part += response.astype(part.dtype)
+        if _is_negligible(response, part):
+            return np.zeros_like(carry_in)
+    return carry_in
+
+
+def _speculate(
+    cascade: Cascade, chunk: Chunk, results: tuple[np.ndarray, ...]
+) -> tuple[CascadeSummary, FilterPrefix] | None:
+    """Filter a chunk from states of 0; return None if outputs come near overflow."""
+    (result,) = results
+    outcome = determine_filter(cascade, chunk, zero_states(cascade, chunk), result)
+    if outcome.redo.any():
+        return None
+    pieces = 2 + int(cascade.decay) // PIECE
+    prefix = FilterPrefix(cascade, result[:, : pieces * PIECE].copy())
+    return CascadeSummary(cascade, chunk.steps, outcome.carry_out), prefix
+
+
+def _correct(
+    prefix: FilterPrefix, carry_in: np.ndarray, results: tuple[np.ndarray, ...]
+) -> tuple[np.ndarray, ...]:
+    """Add the response to the carry-in to the outputs of a speculative chunk.
+
+    The sums of the prefix overwrite the results. If the response is longer, as for an input of
+    zeros, the results are copied first, so that the function can run twice.
+    """
+    (result,) = results
+    outputs, carry_in = prefix.outputs, np.ascontiguousarray(carry_in)
+    target = result
+    for left in range(0, result.shape[1], PIECE):
+        if left >= outputs.shape[1] and target is result:
+            target = result.copy()
+            outputs = result
+        before = outputs[:, left : left + PIECE]
+        response, carry_in = _response(prefix.cascade, carry_in, before.shape)
+        with np.errstate(all="ignore"):
+            target[:, left : left + before.shape[1]] = before + response
+        if _is_negligible(response, before):
+            break
+    return (target,)
+
+
+def _response(
+    cascade: Cascade, carry_in: np.ndarray, shape: tuple[int, ...]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the outputs for an input of zeros, and the states after it."""
+    outer, steps, inner = shape
+    zeros = Chunk((np.zeros(shape, carry_in.dtype),), (outer, steps, inner), carry_in.dtype)
+    response = np.empty(shape, carry_in.dtype)
+    return response, determine_filter(cascade, zeros, carry_in, response).carry_out
+
+
+def _is_negligible(response: np.ndarray, outputs: np.ndarray) -> bool:
+    """Return whether each row's response is below the rounding errors of its outputs."""
+    largest = np.abs(response).max(axis=1)
+    return bool((largest <= NEGLIGIBLE * np.abs(outputs).max(axis=1)).all())

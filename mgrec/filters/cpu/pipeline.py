@@ -1,15 +1,16 @@
-"""Second-order sections side by side: a pipeline with a section in each lane of a register.
+"""A pipeline of second-order sections, with one section in each lane of a register.
 
-A section waits for its own last output, and the next section for it: a loop over S sections waits
-S times a step. In the pipeline each lane takes what the lane before it returned LAG steps ago, so
-that all sections work at once, on samples t, t − LAG, … As an output is read only LAG steps
-later, a section may add its own last two outputs last:
+A section waits for its previous output, and the next section waits for that section. A loop over S
+sections therefore waits S times a step. In the pipeline each lane reads the output of the previous
+lane from LAG steps ago, and all sections compute at the same time, on samples t, t − LAG, …
+
+Because an output is read LAG steps later, a section can add its last two outputs last:
 
     u = b_0·x_n + b_1·x_{n−1} + b_2·x_{n−2},    y_n = (u − a_2·y_{n−2}) − a_1·y_{n−1}.
 
-A step then waits for one multiply-add: eight sections take 1.8 ns a sample, where a lag of one
-and SciPy's order of additions took 3.9. The last section is the first lane, whose output takes no
-shuffle to store.
+A step then waits for one multiply-add. Eight sections take 1.8 ns a sample; a lag of one and
+SciPy's order of additions took 3.9. The last section is in the first lane, whose output can be
+stored without a shuffle.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ import numpy as np
 
 from ...engines.cpu.compilation import INNER, compile_kernel
 from ...engines.cpu.simd.lanes import fma, multiply, store
-from .lanes import first, load_lanes, pass_down
-from .plain import copy_states, largest_bits, line_of, plain_pair, put_number, target_part
+from .lanes import first_lane, load_lanes, shift_down
+from .scipy_loops import copy_states, largest_bits, put_value, row_of, scipy_pair, target_part
 
 LAG = 4
-# Samples copied together, of strided rows and of cascades of several groups of lanes.
+# Number of samples copied together, for strided rows and cascades of several groups of lanes.
 BLOCK = 8192
-# Outputs checked together, while they are in the L1 cache.
+# Number of outputs checked together, while they are in the L1 cache.
 CHECKED = 1024
 
 
 @cache
 def _steps(width: int) -> Any:
-    """The full pipeline; returns the largest bits of its outputs."""
+    """Return the loop of the full pipeline, which returns the largest bits of its outputs."""
 
     @numba.njit(**INNER)
     def step(x: Any, y1: Any, y2: Any, v0: Any, v1: Any, table: Any) -> Any:
@@ -52,18 +53,18 @@ def _steps(width: int) -> Any:
         v0, v1 = load_lanes(lanes[4], 0, width), load_lanes(lanes[5], 0, width)
         largest = np.int64(0)
         for left in range(0, source.size, CHECKED):
-            given = source[left : left + CHECKED]
-            wanted = target_part(target, left, given.size, spare)
-            for t in range(0, given.size, LAG):
-                y4, v0, v1 = step(pass_down(y4, np.float64(given[t])), y1, y2, v0, v1, taps)
-                wanted[t] = first(y4)
-                y3, v0, v1 = step(pass_down(y3, np.float64(given[t + 1])), y4, y1, v0, v1, taps)
-                wanted[t + 1] = first(y3)
-                y2, v0, v1 = step(pass_down(y2, np.float64(given[t + 2])), y3, y4, v0, v1, taps)
-                wanted[t + 2] = first(y2)
-                y1, v0, v1 = step(pass_down(y1, np.float64(given[t + 3])), y2, y3, v0, v1, taps)
-                wanted[t + 3] = first(y1)
-            largest = max(largest, largest_bits(wanted))
+            inputs = source[left : left + CHECKED]
+            outputs = target_part(target, left, inputs.size, spare)
+            for t in range(0, inputs.size, LAG):
+                y4, v0, v1 = step(shift_down(y4, np.float64(inputs[t])), y1, y2, v0, v1, taps)
+                outputs[t] = first_lane(y4)
+                y3, v0, v1 = step(shift_down(y3, np.float64(inputs[t + 1])), y4, y1, v0, v1, taps)
+                outputs[t + 1] = first_lane(y3)
+                y2, v0, v1 = step(shift_down(y2, np.float64(inputs[t + 2])), y3, y4, v0, v1, taps)
+                outputs[t + 2] = first_lane(y2)
+                y1, v0, v1 = step(shift_down(y1, np.float64(inputs[t + 3])), y2, y3, v0, v1, taps)
+                outputs[t + 3] = first_lane(y1)
+            largest = max(largest, largest_bits(outputs))
         store(lanes[0], 0, y1)
         store(lanes[1], 0, y2)
         store(lanes[2], 0, y3)
@@ -77,7 +78,7 @@ def _steps(width: int) -> Any:
 
 @numba.njit(**INNER)
 def _fill_lanes(data: Any, z: Any, a: Any, lanes: Any) -> None:
-    """Lanes from the states: the last outputs, and the terms of past inputs."""
+    """Compute the lanes, which are last outputs and terms of past inputs, from the states."""
     width = lanes.shape[1]
     lanes[:] = 0
     for s in range(width):
@@ -90,7 +91,7 @@ def _fill_lanes(data: Any, z: Any, a: Any, lanes: Any) -> None:
 
 @numba.njit(**INNER)
 def _empty_lanes(data: Any, z: Any, a: Any, lanes: Any) -> None:
-    """The states from the lanes, and outputs that the next section has not read."""
+    """Compute the states from the lanes; write outputs that the next section has not read."""
     width = lanes.shape[1]
     for s in range(width):
         lane = width - 1 - s
@@ -101,21 +102,22 @@ def _empty_lanes(data: Any, z: Any, a: Any, lanes: Any) -> None:
 
 
 @numba.njit(**INNER)
-def _one_after_the_other(row: Any, z: Any, b: Any, a: Any) -> Any:
-    """All sections over a short row of float64, in place."""
+def _filter_short_row(row: Any, z: Any, b: Any, a: Any) -> Any:
+    """Filter a short row of float64 in place, section by section."""
     for s in range(b.shape[0]):
-        z[0, s], z[1, s] = plain_pair(row, row, z[0, s], z[1, s], b[s], a[s])
+        z[0, s], z[1, s] = scipy_pair(row, row, z[0, s], z[1, s], b[s], a[s])
     return largest_bits(row)
 
 
 @cache
 def _pipeline(width: int) -> Any:
-    """`width` sections over a row of at least 2·LAG·(width − 1) samples; z is (2, width).
+    """Return the kernel of `width` sections for rows of 2·LAG·(width − 1) samples or more.
 
-    A row of float64 may be its own result. Where the result is None, `spare` takes the outputs.
-    The ends of a row, where the pipeline fills and empties, go section by section.
+    z is (2, width). `source` and `target` may be the same row of float64. If `target` is None,
+    `spare` takes the outputs. The ends of a row, where the pipeline fills and drains, are filtered
+    section by section.
     """
-    behind, run = LAG * (width - 1), _steps(width)
+    delay, run = LAG * (width - 1), _steps(width)
 
     @numba.njit(**INNER)
     def advance(
@@ -123,39 +125,42 @@ def _pipeline(width: int) -> Any:
         spare: Any,
     ) -> Any:  # fmt: skip
         size = source.size
-        odd = (size - behind) % LAG
-        head, tail = ends[: odd + behind], ends[:behind]
-        for n in range(head.size):
-            head[n] = source[n]
+        remainder = (size - delay) % LAG
+        first, last = ends[: remainder + delay], ends[:delay]
+        for n in range(first.size):
+            first[n] = source[n]
         for s in range(width):
-            part = head[: odd + behind - LAG * s]
-            z[0, s], z[1, s] = plain_pair(part, part, z[0, s], z[1, s], b[s], a[s])
-        _fill_lanes(head, z, a, lanes)
-        for n in range(odd):
-            put_number(target, n, head[n])
-        rest, wanted = source[odd + behind :], target_part(target, odd, size - odd - behind, None)
-        largest = max(largest_bits(head[:odd]), run(rest, wanted, spare, table, lanes))
-        _empty_lanes(tail, z, a, lanes)
+            part = first[: remainder + delay - LAG * s]
+            z[0, s], z[1, s] = scipy_pair(part, part, z[0, s], z[1, s], b[s], a[s])
+        _fill_lanes(first, z, a, lanes)
+        for n in range(remainder):
+            put_value(target, n, first[n])
+        inputs, outputs = (
+            source[remainder + delay :],
+            target_part(target, remainder, size - remainder - delay, None),
+        )
+        largest = max(largest_bits(first[:remainder]), run(inputs, outputs, spare, table, lanes))
+        _empty_lanes(last, z, a, lanes)
         for s in range(1, width):
-            part = tail[behind - LAG * s :]
-            z[0, s], z[1, s] = plain_pair(part, part, z[0, s], z[1, s], b[s], a[s])
-        for n in range(behind):
-            put_number(target, size - behind + n, tail[n])
-        return max(largest, largest_bits(tail))
+            part = last[delay - LAG * s :]
+            z[0, s], z[1, s] = scipy_pair(part, part, z[0, s], z[1, s], b[s], a[s])
+        for n in range(delay):
+            put_value(target, size - delay + n, last[n])
+        return max(largest, largest_bits(last))
 
     return advance
 
 
 @cache
 def pipeline_rows(width: int, write: bool) -> Any:
-    """The kernel for contiguous rows of LONG samples or more, and at most `width` sections.
+    """Return the kernel for contiguous rows of 64 samples or more, and at most `width` sections.
 
-    y is None where nothing is written.
+    y is None unless `write`.
     """
     advance = _pipeline(width)
 
     def filter_rows(
-        x: Any, y: Any, states: Any, b: Any, a: Any, table: Any, top: Any, redo: Any
+        x: Any, y: Any, states: Any, b: Any, a: Any, table: Any, limit_bits: Any, redo: Any
     ) -> None:
         ends, lanes, z = np.empty(LAG * width), np.empty((LAG + 2, width)), np.empty((2, width))
         spare = np.empty(0 if write else CHECKED)
@@ -163,7 +168,7 @@ def pipeline_rows(width: int, write: bool) -> Any:
             copy_states(states[0, :, :, row, 0], z)
             target = y[row] if write else None
             largest = advance(x[row], target, z, b[0], a[0], table[0], ends, lanes, spare)
-            redo[row, 0] = largest > top
+            redo[row, 0] = largest > limit_bits
             copy_states(z, states[0, :, :, row, 0])
 
     return compile_kernel(filter_rows, str(width), str(write))
@@ -171,11 +176,19 @@ def pipeline_rows(width: int, write: bool) -> Any:
 
 @cache
 def pipeline_copied(width: int) -> Any:
-    """The kernel for rows of any dtype and stride, `width` sections at a time."""
-    advance, least = _pipeline(width), 2 * LAG * (width - 1)
+    """Return the kernel for rows of any dtype and stride, by `width` sections at a time."""
+    advance, shortest = _pipeline(width), 2 * LAG * (width - 1)
 
     def filter_rows(
-        x: Any, y: Any, states: Any, b: Any, a: Any, table: Any, top: Any, redo: Any, write: bool
+        x: Any,
+        y: Any,
+        states: Any,
+        b: Any,
+        a: Any,
+        table: Any,
+        limit_bits: Any,
+        redo: Any,
+        write: bool,
     ) -> None:
         groups = b.shape[0]
         data, z = np.empty(BLOCK), np.empty((groups, 2, width))
@@ -183,26 +196,28 @@ def pipeline_copied(width: int) -> Any:
         for o in range(x.shape[0]):
             for i in range(redo.shape[1]):
                 size, largest = x.shape[1], np.int64(0)
-                given, wanted = line_of(x, o, i), line_of(y, o if write else 0, i if write else 0)
+                inputs, outputs = row_of(x, o, i), row_of(y, o if write else 0, i if write else 0)
                 for g in range(groups):
                     copy_states(states[g, :, :, o, i], z[g])
                 for left in range(0, size, BLOCK):
                     count = min(BLOCK, size - left)
-                    part, row = data[:count], given[left : left + count]
+                    part, row = data[:count], inputs[left : left + count]
                     for n in range(count):
                         part[n] = row[n]
-                    found = np.int64(0)
+                    part_largest = np.int64(0)
                     for g in range(groups):
-                        if count < least:
-                            found = _one_after_the_other(part, z[g], b[g], a[g])
+                        if count < shortest:
+                            part_largest = _filter_short_row(part, z[g], b[g], a[g])
                             continue
-                        found = advance(part, part, z[g], b[g], a[g], table[g], ends, lanes, part)
-                    largest = max(largest, found)
+                        part_largest = advance(
+                            part, part, z[g], b[g], a[g], table[g], ends, lanes, part
+                        )
+                    largest = max(largest, part_largest)
                     if write:
-                        result = wanted[left : left + count]
+                        result = outputs[left : left + count]
                         for n in range(count):
                             result[n] = part[n]
-                redo[o, i] = largest > top
+                redo[o, i] = largest > limit_bits
                 for g in range(groups):
                     copy_states(z[g], states[g, :, :, o, i])
 

@@ -1,49 +1,52 @@
-"""One section b(z)/a(z) along a run of samples, from the samples before it.
+"""The loops of one section b(z)/a(z), given the inputs and outputs before the first sample.
 
-Inside a row a section's state is its last inputs and outputs (direct form I): then only one
-multiply-add waits for the output before. Three loops:
+Inside a row the state of a section is its last inputs and outputs (direct form I). Each output then
+waits for one multiply-add of the previous output. There are three loops:
 
-* *feed-forward*, where a is 1: four registers of outputs at a time.
-* *blocks*: eight outputs at once, from eight inputs and the k inputs and outputs before them.
-  Rounding errors grow where poles crowd: the loop is taken where
-  :func:`mgrec.filters.blocks.block_noise` is low.
-* *steps*: the inputs first, several at a time; then y_n = v_n − a_k·y_{n−k} − … − a_1·y_{n−1}
-  in this order, so that each output waits for the last product alone. Outputs of the last
-  16 steps stay in registers; further taps read them eight at a time.
+* *feed-forward*, if a is 1: four registers of outputs at a time.
+* *blocks*: eight outputs at a time, from eight inputs and the k inputs and outputs before them.
+  Rounding errors grow if poles lie close to each other: the loop requires a low
+  :func:`block_noise`.
+* *steps*: first the terms of the inputs, several at a time; then
+  y_n = v_n − a_k·y_{n−k} − … − a_1·y_{n−1} in this order, so that each output waits for the last
+  product only. The last 16 outputs stay in registers; further taps read outputs eight at a time.
 """
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numba
+import numpy as np
 
 from ...engines.cpu.compilation import INNER
 from ...engines.cpu.simd.checks import no_extremes, none_above, update_extremes
 from ...engines.cpu.simd.lanes import fma, store
+from ..cascade import Section
 from .lanes import (
     WIDTH,
     add_columns,
     add_last_lanes,
+    broadcast,
     load_columns,
     load_float64,
     load_lanes,
-    no_lanes,
-    spread,
     store_rounded,
+    zero_lanes,
 )
-from .plain import put_number
+from .scipy_loops import put_value
 
 FUSED: dict[str, Any] = {**INNER, "fastmath": {"contract"}}
-# Samples widened to float64 at a time: few, since memory waits while they are filtered.
+# Number of samples cast to float64 at a time: few, because memory is idle while they are filtered.
 WIDENED = 64
+# Number of last outputs that the loop of steps keeps in registers.
 NEAR = 16
 
 
 @numba.njit(**INNER)
-def copy_line(source: Any, target: Any) -> None:
-    """``target[:source.size] = source``, both contiguous; `target` is float64."""
+def copy_values(source: Any, target: Any) -> None:
+    """Set ``target[:source.size] = source``; both are contiguous, and `target` is float64."""
     full = source.size // WIDTH * WIDTH
     for at in range(0, full, WIDTH):
         store(target, at, load_float64(source, at))
@@ -53,14 +56,14 @@ def copy_line(source: Any, target: Any) -> None:
 
 @numba.njit(**FUSED)
 def feed_forward(x: Any, v: Any, b: Any) -> None:
-    """v_n = Σ b_j·x_{n−j}, in float64 and rounded to v; x has b.size − 1 more in front."""
+    """Set v_n = Σ b_j·x_{n−j}, computed in float64; x has b.size − 1 more samples in front."""
     past = b.size - 1
     full = v.size // (4 * WIDTH) * (4 * WIDTH)
-    zero = no_lanes(b)
+    zero = zero_lanes(b)
     for at in range(0, full, 4 * WIDTH):
         p = q = r = s = zero
         for j in range(past, -1, -1):
-            tap, left = spread(b[j], zero), at + past - j
+            tap, left = broadcast(b[j], zero), at + past - j
             p = fma(tap, load_float64(x, left), p)
             q = fma(tap, load_float64(x, left + WIDTH), q)
             r = fma(tap, load_float64(x, left + 2 * WIDTH), r)
@@ -78,7 +81,7 @@ def feed_forward(x: Any, v: Any, b: Any) -> None:
 
 @numba.njit(**FUSED)
 def one_by_one(v: Any, y: Any, a: Any, first: int, end: int) -> None:
-    """y_n = v_n − Σ a_j·y_{n−j}, where v[0] belongs to y[first]."""
+    """Set y_n = v_n − Σ a_j·y_{n−j} for n from `first` to `end`; v[0] belongs to y[first]."""
     for n in range(first, end):
         w = v[n - first]
         for j in range(a.size - 1, 0, -1):
@@ -88,7 +91,7 @@ def one_by_one(v: Any, y: Any, a: Any, first: int, end: int) -> None:
 
 @cache
 def _block_loop(order: int, put: Any) -> Any:
-    """Load the matrices of :func:`block_table`; run them over `count` samples."""
+    """Return functions that load the matrices of :func:`block_table`, and filter by them."""
 
     @numba.njit(**INNER)
     def load_matrices(table: Any) -> Any:
@@ -110,7 +113,7 @@ def _block_loop(order: int, put: Any) -> Any:
         sizes: Any,
     ) -> Any:
         response, inputs, outputs = matrices
-        zero = no_lanes(x)
+        zero = zero_lanes(x)
         for n in range(0, count, WIDTH):
             total = add_columns(zero, response, x, first_x + n)
             total = add_columns(total, inputs, x, first_x + n - order)
@@ -124,89 +127,89 @@ def _block_loop(order: int, put: Any) -> Any:
 
 @cache
 def in_blocks(order: int, put: Any) -> Any:
-    """The loop over float64 that computes eight outputs at once, which `put` writes.
+    """Return the loop over float64 that computes eight outputs at a time; `put` writes them.
 
-    `recent` holds the last eight outputs, on entry and on exit. The loop returns where it stopped,
-    and whether all outputs are at most `top` in size.
+    `recent` holds the last eight outputs before and after the loop. The loop returns the index of
+    the next sample, and whether all outputs are at most `limit` in absolute value.
     """
     load_matrices, run = _block_loop(order, put)
 
     @numba.njit(**INNER)
     def advance(
-        x: Any, y: Any, wide: Any, recent: Any, table: Any, first: int, end: int, top: float
+        x: Any, y: Any, wide: Any, recent: Any, table: Any, first: int, end: int, limit: float
     ) -> Any:
         matrices, before = load_matrices(table), load_lanes(recent, 0, WIDTH)
         sizes = no_extremes(before)
         full = first + (end - first) // WIDTH * WIDTH
         before, sizes = run(x, y, first, first, full - first, matrices, before, sizes)
         store(recent, 0, before)
-        return full, none_above(sizes, top)
+        return full, none_above(sizes, limit)
 
     return advance
 
 
 @cache
 def in_widened_blocks(order: int, put: Any) -> Any:
-    """The loop of :func:`in_blocks` over float32, WIDENED samples at a time in `wide`.
+    """Return the loop of :func:`in_blocks` over float32, which casts WIDENED samples at a time.
 
-    `wide` begins with the eight inputs before `first`. To widen each input for each product
-    took twice the time at order 1, and 1024 at a time half as much again: memory waited.
+    `wide` starts with the eight inputs before `first`. Casting each input for each product took
+    twice the time at order 1, and casting 1024 at a time 1.5 times.
     """
     load_matrices, run = _block_loop(order, put)
 
     @numba.njit(**INNER)
     def advance(
-        x: Any, y: Any, wide: Any, recent: Any, table: Any, first: int, end: int, top: float
+        x: Any, y: Any, wide: Any, recent: Any, table: Any, first: int, end: int, limit: float
     ) -> Any:
         matrices, before = load_matrices(table), load_lanes(recent, 0, WIDTH)
         sizes = no_extremes(before)
         full = first + (end - first) // WIDTH * WIDTH
         for left in range(first, full, WIDENED):
             count = min(WIDENED, full - left)
-            copy_line(x[left : left + count], wide[WIDTH:])
+            copy_values(x[left : left + count], wide[WIDTH:])
             before, sizes = run(wide, y, WIDTH, left, count, matrices, before, sizes)
             store(wide, 0, load_lanes(wide, count, WIDTH))
         store(recent, 0, before)
-        return full, none_above(sizes, top)
+        return full, none_above(sizes, limit)
 
     return advance
 
 
 @cache
 def in_steps(order: int) -> Any:
-    """The loop over single outputs, the last ones in registers; returns how many it computed.
+    """Return the loop over single outputs, which returns the number of outputs that it computed.
 
-    Outputs go into `y` behind their history, `past` samples of float64, and rounded into
-    `target`, which may be None.
+    Outputs are written to `y`, after the `past` outputs before them, and to `target` unless it is
+    None. The last outputs are in registers.
     """
     near = min(order, NEAR)
-    held = [f"y{j}" for j in range(1, near + 1)]
+    outputs = [f"y{j}" for j in range(1, near + 1)]  # latest first
     lines = ["def advance(v, y, target, a, past):"]
     lines += [f"    a{j} = a[{j}]" for j in range(1, near + 1)]
     lines += [f"    y{j} = y[past - {j}]" for j in range(1, near + 1)]
-    lines.append("    own = y[past:]")
+    lines.append("    output = y[past:]")
     lines.append(f"    full = v.size // {near} * {near}")
-    lines.append(f"    for at in range(0, full, {near}):")
+    lines.append(f"    for n in range(0, full, {near}):")
     if order > near:
-        lines.append("        subtract_far(v, y, a, past, at)")
+        lines.append("        subtract_far(v, y, a, past, n)")
     for step in range(near):
-        terms = "".join(f" - a{j} * {held[j - 1]}" for j in range(near, 0, -1))
-        lines.append(f"        {held[-1]} = v[at + {step}]{terms}")
-        lines.append(f"        own[at + {step}] = {held[-1]}")
-        lines.append(f"        put_number(target, at + {step}, {held[-1]})")
-        held.insert(0, held.pop())
+        terms = "".join(f" - a{j} * {outputs[j - 1]}" for j in range(near, 0, -1))
+        outputs.insert(0, outputs.pop())  # The oldest output makes room for the new one.
+        lines.append(f"        {outputs[0]} = v[n + {step}]{terms}")
+        lines.append(f"        output[n + {step}] = {outputs[0]}")
+        lines.append(f"        put_value(target, n + {step}, {outputs[0]})")
     lines.append("    return full")
-    scope = {"subtract_far": _subtract_far, "put_number": put_number}
+    scope = {"subtract_far": _subtract_far, "put_value": put_value}
     exec("\n".join(lines), scope)
     return numba.njit(**FUSED)(scope["advance"])
 
 
 @numba.njit(**INNER)
 def _subtract_far(v: Any, y: Any, a: Any, past: int, at: int) -> None:
-    """Subtract from NEAR values v, from `at` on, the terms of outputs more than NEAR steps back."""
+    """Subtract the terms of outputs more than NEAR steps back from ``v[at:at + NEAR]``."""
     lower, upper = load_lanes(v, at, WIDTH), load_lanes(v, at + WIDTH, WIDTH)
     for j in range(a.size - 1, NEAR, -1):
-        tap, left = spread(-a[j], lower), past + at - j
+        tap, left = broadcast(-a[j], lower), past + at - j
         lower = fma(tap, load_lanes(y, left, WIDTH), lower)
         upper = fma(tap, load_lanes(y, left + WIDTH, WIDTH), upper)
     store(v, at, lower)
@@ -215,7 +218,7 @@ def _subtract_far(v: Any, y: Any, a: Any, past: int, at: int) -> None:
 
 @numba.njit(**INNER)
 def state_after(b: Any, a: Any, x: Any, y: Any, end: int, state: Any) -> None:
-    """SciPy's state (direct form II transposed) from the inputs and outputs before `end`."""
+    """Compute SciPy's state (direct form II transposed) from inputs and outputs before `end`."""
     order = state.size
     for i in range(order):
         z = 0.0
@@ -224,3 +227,58 @@ def state_after(b: Any, a: Any, x: Any, y: Any, end: int, state: Any) -> None:
             if a.size > 1:
                 z -= a[j] * y[end + i - j]
         state[i] = z
+
+
+@lru_cache(maxsize=1024)
+def block_table(section: Section) -> np.ndarray:
+    """Return the matrices of eight steps of a real section, column by column.
+
+    The matrices H, X and Y satisfy y[n:n+8] = H·x[n:n+8] + X·x[n−k:n] + Y·y[n−k:n]. Their columns
+    follow each other, WIDTH numbers each, computed in extended precision if the machine has it.
+    """
+    k = section.order
+    b, a = (np.array(part, np.longdouble) for part in (section.b, section.a))
+    impulse_response = np.zeros(WIDTH, np.longdouble)  # of 1/a(z)
+    for n in range(WIDTH):
+        past = impulse_response[max(0, n - k) : n][::-1]
+        impulse_response[n] = (n == 0) - (a[1 : past.size + 1] * past).sum()
+    columns = []
+    for taps, samples in ((b, range(WIDTH)), (b, range(-k, 0)), (-a, range(-k, 0))):
+        for sample in samples:
+            inner = np.zeros(WIDTH, np.longdouble)
+            for n in range(max(0, sample), min(WIDTH, sample + k + 1)):
+                inner[n] = taps[n - sample]
+            columns.append(np.convolve(impulse_response, inner)[:WIDTH])
+    return np.array(columns, np.float64).ravel()
+
+
+@lru_cache(maxsize=1024)
+def block_noise(section: Section) -> float:
+    """Return the ratio of rounding errors by blocks of eight to those by single steps.
+
+    The model rounds each product separately, and errors add up as white noise. Measured ratios of
+    Butterworth filters of order 2 to 8 were 0.3 to 3 times the returned one.
+    """
+    k = section.order
+    table = block_table(section).reshape(-1, WIDTH).T
+    with np.errstate(all="ignore"):
+        outputs = table[:, WIDTH + k :]
+        companion = np.eye(k, k=1)
+        companion[-1] = outputs[0]
+        variance = _stationary_covariance(companion, np.r_[np.zeros(k - 1), 1.0])[-1, -1]
+        # Noise of products with x and with y, for x of variance 1 and b without zeros.
+        inner = (table[:, : WIDTH + k] ** 2).sum(1) + (outputs**2).sum(1) * variance
+        covariance = _stationary_covariance(outputs[-k:], inner[-k:])
+        blocks = np.einsum("ij,jk,ik->i", outputs, covariance, outputs) + inner
+        steps = (np.square(section.b).sum() + np.square(section.a[1:]).sum() * variance) * variance
+        ratio = np.sqrt(blocks.mean() / steps)
+    return float(ratio) if np.isfinite(ratio) else np.inf
+
+
+def _stationary_covariance(matrix: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """Return the fixed point of P = M·P·Mᵀ + diag(noise), or P after 2**20 iterations."""
+    total = np.diag(noise)
+    for _ in range(20):
+        total = total + matrix @ total @ matrix.T
+        matrix = matrix @ matrix
+    return total

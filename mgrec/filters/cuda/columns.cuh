@@ -1,5 +1,5 @@
-// Segments of many columns: neighbouring lanes are neighbouring columns, each with samples of
-// its own under way in shared memory.
+// Segments of many columns. Neighbouring lanes filter neighbouring columns. Each lane copies its
+// own samples to shared memory.
 #pragma once
 #include "filters/cuda/lane.cuh"
 
@@ -21,7 +21,7 @@ struct Columns {
       if (step + k >= lane.low && step + k < lane.high) copy_word(at(stage, k), from);
     copies_commit();
   }
-  // No asynchronous copy is that narrow: one wait for all.
+  // Asynchronous copies have 4 bytes or more: wait once for all samples.
   DEVICE void request_together(int stage, long long step, const X* from) const {
     X held[ITEMS];
 #pragma unroll

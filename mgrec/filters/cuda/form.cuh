@@ -1,11 +1,45 @@
-// How a lane keeps what a filter remembers: as the states of the transposed form, or as the last
-// inputs of each section.
+// The states of a cascade in the registers of a lane: those of the transposed form, or the last
+// inputs of each section. And the step of one sample through all sections.
 #pragma once
-#include "filters/cuda/state.cuh"
+
+constexpr unsigned ALL = 0xffffffffu;
+constexpr int STATES = ORDER * SECTIONS, HELD = STATES > 0 ? STATES : 1;
+constexpr int UNROLLED = STATES <= 64 ? STATES + 1 : 4;
+
+struct State { S v[HELD]; };
+
+// b_0, b_1, … and −a_0, −a_1, … of each section, with a_0 = 1.
+struct Coefficients { S b[SECTIONS][ORDER + 1], a[SECTIONS][ORDER + 1]; };
+
+DEVICE inline double multiply_add(double x, double y, double z) { return fma(x, y, z); }
+template <class R> DEVICE inline complex<R> multiply_add(complex<R> x, complex<R> y, complex<R> z) {
+  return {fma(-x.im, y.im, fma(x.re, y.re, z.re)), fma(x.re, y.im, fma(x.im, y.re, z.im))};
+}
+
+// Advance all sections by one sample, in direct form II transposed.
+DEVICE inline S advance(const Coefficients& with, State& state, S value) {
+#pragma unroll(UNROLLED)
+  for (int s = 0; s < SECTIONS; ++s) {
+    const S x = value;
+    if (ORDER == 0) {
+      value = with.b[s][0] * x;
+      continue;
+    }
+    value = multiply_add(with.b[s][0], x, state.v[s * ORDER]);
+#pragma unroll(UNROLLED)
+    for (int i = 0; i < ORDER; ++i) {
+      const int at = s * ORDER + i;
+      const S fed = i + 1 < ORDER ? multiply_add(with.b[s][i + 1], x, state.v[i + 1 < ORDER ? at + 1 : at])
+                                  : with.b[s][i + 1] * x;
+      state.v[at] = FEEDBACK ? multiply_add(with.a[s][i + 1], value, fed) : fed;
+    }
+  }
+  return value;
+}
 
 template <bool IS_DIRECT> struct Form;
 
-// Direct form II transposed, 2·ORDER + 1 operations a section: the states that are kept in memory.
+// Direct form II transposed, with 2·ORDER + 1 operations a section. States in memory have this form.
 template <> struct Form<false> {
   State state;
 
@@ -16,24 +50,24 @@ template <> struct Form<false> {
   static DEVICE S scaled(const Coefficients&, int, S entry) { return entry; }
 };
 
-// Direct form I, where section s has the gain 1 and takes its input times b_s·b_{s+1}·…: the
-// outputs of a section are the inputs of the next, and no product is left for b_0. Of 8 sections
-// of order 2 a sample takes 33 operations of float64, which an H100's scheduler begins every other
-// cycle, and 41 instructions, where the transposed form takes 40 and 64.
+// Direct form I. Section s has the gain 1, and its input is multiplied by b_s·b_{s+1}·…. The outputs
+// of a section are the inputs of the next one, and b_0 takes no product. A sample of 8 sections of
+// order 2 takes 33 operations of float64, which an H100's scheduler issues every other cycle, and 41
+// instructions. The transposed form takes 40 and 64.
 //
-// Coefficients are b_s·b_{s+1}·…, b_1 / b_0, … and 1 / (b_{s+1}·b_{s+2}·…), −a_1, … of section s.
+// The coefficients of section s are b_s·b_{s+1}·…, b_1 / b_0, … and 1 / (b_{s+1}·b_{s+2}·…), −a_1, ….
 template <> struct Form<true> {
   static constexpr int KEPT = ORDER > 0 ? ORDER : 1;
   S past[SECTIONS + 1][KEPT];  // inputs of each section and the outputs, the latest first
 
-  // Other states are added to the first ORDER samples.
+  // The carry-in is added to the first ORDER samples instead.
   DEVICE void enter(const Coefficients&, const State&) { *this = {}; }
 
   DEVICE S advance(const Coefficients& with, S x) {
     State none;
     return advance_by<false>(with, x, none);
   }
-  // And what the states that the segment begins with add to its first samples.
+  // The same, plus the terms of the carry-in in the first samples.
   DEVICE S advance(const Coefficients& with, S x, State& added) {
     return advance_by<true>(with, x, added);
   }
@@ -50,7 +84,7 @@ template <> struct Form<true> {
       }
 #pragma unroll
       for (int i = ORDER; i-- > 0;) sum = multiply_add(with.b[s][i + 1], past[s][i], sum);
-      // The latest output comes last: a sample waits for one operation of the one before it.
+      // The latest output comes last, so that a sample waits for one operation of the previous one.
 #pragma unroll
       for (int i = ORDER; i-- > 0;) sum = multiply_add(with.a[s][i + 1], past[s + 1][i], sum);
       push(past[s], value);
@@ -65,7 +99,7 @@ template <> struct Form<true> {
     values[0] = latest;
   }
 
-  // z_i = b_{i+1}·x_0 + b_{i+2}·x_1 + … − a_{i+1}·y_0 − …, x_0 the latest input.
+  // z_i = b_{i+1}·x_0 + b_{i+2}·x_1 + … − a_{i+1}·y_0 − …, where x_0 is the latest input.
   DEVICE State states(const Coefficients& with) const {
     State state;
 #pragma unroll
@@ -82,7 +116,7 @@ template <> struct Form<true> {
       }
     return state;
   }
-  // State `number` of the cascade in the units of its section's outputs.
+  // Return state `number` of the cascade in the scale of its section's outputs.
   static DEVICE S scaled(const Coefficients& with, int number, S entry) {
     const int next = number / KEPT + 1;
     return next < SECTIONS ? with.b[next < SECTIONS ? next : 0][0] * entry : entry;

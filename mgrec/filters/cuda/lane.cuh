@@ -1,16 +1,16 @@
-// Filters: a lane walks one segment of one row, sample by sample, its states in float64.
+// A lane filters one segment of one row, sample by sample, with states in float64.
 //
-// A segment begins with states that its lane found by walking the samples before it from states
-// of 0, where the filter forgets that fast (warm-up), or that were propagated. repair.cuh
-// compares them with where the segment before has ended.
+// The states before a segment are propagated. If they decay fast enough, the lane computes them
+// from the samples before the segment and states of 0 instead (warm-up). repair.cuh compares them
+// with the states after the previous segment.
 //
-// Samples X are read as they are, and cast in registers to the outputs' E, as NumPy would have
-// cast them: int16 under float64 moves 10 bytes a sample, where a cast before moves 26.
+// Samples X are cast in registers to the outputs' E, as NumPy casts them. For int16 samples and
+// float64 outputs that moves 10 bytes a sample; a separate cast moves 26.
 #pragma once
 #include "filters/cuda/form.cuh"
 #include "engines/cuda/memory/copies.cuh"
 
-// The upper bits of a size, which order as the sizes do; nan is above inf.
+// Return the upper bits of an absolute value, which have the same order; nan is above inf.
 DEVICE inline int magnitude(float y) { return bits_of(y) & 0x7fffffff; }
 DEVICE inline int magnitude(double y) { return top_bits_of(y) & 0x7fffffff; }
 template <class R> DEVICE inline int magnitude(complex<R> y) {
@@ -23,8 +23,8 @@ struct Shape {
   DEVICE long long lanes() const { return outer * segments * inner; }
 };
 
-// A number that the compiler takes to be new here, in direct form. Otherwise it kept the addresses of
-// all states in registers all the while: the walk of 8 sections took 242, and now takes 134.
+// Hide from the compiler where a number comes from, in direct form. Otherwise it keeps the addresses
+// of all states in registers: 242 registers for 8 sections instead of 134.
 DEVICE inline long long here(long long number) {
   if (DIRECT) asm volatile("" : "+l"(number));
   return number;
@@ -35,12 +35,12 @@ struct Arrays {
   E* y;
   const S* entry;       // [state][row]; null for 0
   S *assumed, *exits;   // [state][lane]
-  unsigned char* tops;   // of lanes: outputs came near overflow
-  int* failures;         // of rows: segments from the first on that is to be repaired
-  unsigned char* marks;  // of lanes: to be repaired, where rows have several
+  unsigned char* tops;   // [lane] whether outputs came near overflow
+  int* failures;         // [row] number of segments from the first one to repair
+  unsigned char* marks;  // [lane] whether to repair the segment, if rows have several
 };
 
-// One segment of one row. Steps are counted from the segment's first, [low, high) are there.
+// One segment of one row. Steps are relative to its first step; [low, high) exist.
 struct Lane {
   long long id, row, segment, first, low, high;
   DEVICE Lane(long long number, long long column, const Shape& shape) {
@@ -89,7 +89,7 @@ template <class Access> struct Walker {
     arrays.tops[lane.id] = largest > TOP;
   }
 
-  // Whether the first samples take what the row's carry-in adds to them.
+  // Return whether the terms of the carry-in have to be added to the first samples.
   DEVICE bool is_entered(const Lane& lane) const {
     return DIRECT && arrays.entry && lane.segment == 0 && lane.high > 0;
   }
@@ -109,7 +109,7 @@ template <class Access> struct Walker {
     return y;
   }
 
-  // Inputs lie from `part` on in their stage.
+  // Filter ITEMS samples, whose inputs start at `part` in their stage.
   DEVICE void walk(int stage, int part, long long step, const Lane& lane) {
 #pragma unroll 1
     for (int k = 0; k < ITEMS; k += GROUP) {
@@ -122,7 +122,7 @@ template <class Access> struct Walker {
     }
   }
 
-  // Where the row ends inside these steps, or a carry-in is added to the first of them.
+  // The same if the row ends inside these steps, or a carry-in is added to the first of them.
   DEVICE void walk_partly(int stage, int part, long long step, const Lane& lane) {
     State added = step == 0 ? entry_of(lane) : State{};
 #pragma unroll 1

@@ -1,4 +1,4 @@
-"""Filters on one GPU: precompute and determine for one chunk of CuPy arrays."""
+"""The phases of a chunk of CuPy arrays: precompute, determine, and prepared solvers."""
 
 from __future__ import annotations
 
@@ -15,136 +15,115 @@ from ...core.contract.kernels import Kernels, PreparedSolver
 from ...engines.cuda.device import SCRATCH_IS_SHARED, array_at, scratch
 from ...engines.cuda.launches import LaunchByAddress, PreparedLaunches
 from ..cascade import Cascade
-from ..summary import CascadeSummary, is_tame
-from .cuts import LANES, cut
-from .direct import is_direct
-from .launch import Filter, Space
+from ..recurrence import CascadeSummary, is_safe
+from .coefficients import is_direct
+from .launch import FilterLaunches, Workspace
+from .partition import LANES, partition_rows
 from .program import WIDE, FilterLayout
 
-# States, a complex one as four, of a light filter, and of one that takes many samples at a time.
+# A light filter has at most LIGHT states. A lane takes many samples at a time up to MEDIUM states.
+# A complex state counts as four.
 LIGHT, MEDIUM = 8, 16
-# Samples that kernels cast.
-_READ = "bBhHiIlLqQefd"
+# Dtypes of inputs that kernels cast.
+_CAST_IN_KERNELS = "bBhHiIlLqQefd"
 
 
 def kernels(method: str) -> Kernels:
-    """The phases of a chunk; filters have one method."""
-    return Kernels(determine_filter, precompute_filter, prepare_solver=prepare_solver)
+    """Return the phases; filters have one method."""
+    return Kernels(determine_filter, precompute_filter, prepare_solver=_prepare_solver)
 
 
 def determine_filter(cascade: Cascade, chunk: Chunk, carry_in: Any, result: Any) -> Any:
-    """Write the outputs of every step of a chunk.
+    """Write the outputs of a chunk, and return the states after it if `carry_in` is not None.
 
-    Parameters
-    ----------
-    cascade : Cascade
-    chunk : Chunk
-        Its operand is x, a CuPy array on the current device; its dtype that of the results.
-        Real results of a real x are cast sample by sample, without a copy of x.
-    carry_in : array (states, outer, inner), float64 or complex128; or None
-        On the device or in host memory; None for 0.
-    result : CuPy array (outer, steps, inner)
-
-    Returns
-    -------
-    CuPy array (states, outer, inner), or None
-        The states after the chunk; None where `carry_in` is: nobody asks.
+    The operand of the chunk is x, on the current device; its dtype is that of the results. Kernels
+    cast a real x of another dtype, without a copy, if the results are real. `carry_in` is an array
+    (states, outer, inner) of float64 or complex128, on the device or in host memory.
     """
     import cupy
 
     raise_if_capturing("a filter", SCRATCH_IS_SHARED)
     if carry_in is not None:
-        carry_in = cupy.ascontiguousarray(cupy.asarray(carry_in, _wide(cascade, chunk.dtype)))
-    space = _run(cascade, chunk, carry_in, result)
-    if space is None or carry_in is None:
+        carry_in = cupy.asarray(carry_in, cascade.state_dtype(chunk.dtype))
+        carry_in = cupy.ascontiguousarray(carry_in)
+    workspace = _run(cascade, chunk, carry_in, result)
+    if workspace is None or carry_in is None:
         return carry_in
-    return _carry_out(cascade, chunk.shape, chunk.dtype, space)
+    return _carry_out(cascade, chunk.shape, chunk.dtype, workspace)
 
 
 def precompute_filter(cascade: Cascade, chunk: Chunk) -> Callable[[], CascadeSummary]:
-    """Launch a chunk that begins with states of 0.
-
-    Returns
-    -------
-    callable, ``() -> CascadeSummary``
-        Waits for the kernels: the states after the chunk, in host memory. A chunk that few
-        scalars cannot stand for comes along, in host memory too.
-    """
+    """Launch the summary of a chunk; the returned function waits for it."""
     import cupy
 
-    space = _run(cascade, chunk, None, None)
-    if space is None:
-        offset = np.zeros((cascade.states, *chunk.row_shape), _wide(cascade, chunk.dtype))
+    workspace = _run(cascade, chunk, None, None)
+    if workspace is None:
+        offset = np.zeros((cascade.states, *chunk.row_shape), cascade.state_dtype(chunk.dtype))
         return lambda: CascadeSummary(cascade, chunk.steps, offset)
-    # The launch's memory is free again, for the next one of the stream.
-    carry_out = cupy.ascontiguousarray(_carry_out(cascade, chunk.shape, chunk.dtype, space))
-    overflows = space.tops.any()
+    # A copy, so that the next launch of the stream can use the workspace.
+    carry_out = cupy.ascontiguousarray(_carry_out(cascade, chunk.shape, chunk.dtype, workspace))
+    overflows = workspace.tops.any()
 
     def summary() -> CascadeSummary:
         offset = carry_out.get()
-        bad = not np.isfinite(offset).all() or bool(overflows)
+        is_suspect = not np.isfinite(offset).all() or bool(overflows)
         redo = None
-        if bad or not is_tame(cascade, chunk.steps):
+        if is_suspect or not is_safe(cascade, chunk.steps):
             redo = chunk.map_arrays(lambda array: array.get(), chunk.shape)
         return CascadeSummary(cascade, chunk.steps, offset, redo)
 
     return summary
 
 
-def prepare_solver(
+def _prepare_solver(
     cascade: Cascade, chunk: Chunk, carry_in: Any, result: Any
 ) -> PreparedSolver | None:
-    """Prepare what filters chunks of the kind of this one.
+    """Return a solver for chunks of the same signature, or None if CuPy has to cast x.
 
-    `given` are x and, where `carry_in` is not None, the states before the first step: on the
-    device. None where x is cast by a kernel of CuPy's.
+    Its operands are x and, unless `carry_in` is None, the states before the first step.
     """
     (x,) = chunk.operands
     inputs = x.dtype if is_cast_in_kernels(x.dtype, chunk.dtype) else None
     if inputs is None and x.dtype != chunk.dtype:
         return None
-    filter = _prepared(cascade, chunk, x, result, inputs)
-    bound, size = LaunchByAddress(PreparedLaunches(*filter.launches)), filter.offsets[-1]
-    about, wide, is_asked = (
-        (chunk.shape, chunk.dtype),
-        _wide(cascade, chunk.dtype),
-        carry_in is not None,
-    )
-    narrow = (carry_in.shape, carry_in.dtype) if is_asked and carry_in.dtype != wide else None
+    launches = _launches_of(cascade, chunk, x, result, inputs)
+    bound, size = LaunchByAddress(PreparedLaunches(*launches.launches)), launches.offsets[-1]
+    shape, dtype, state_dtype = chunk.shape, chunk.dtype, cascade.state_dtype(chunk.dtype)
+    has_carry_in = carry_in is not None
+    is_cast = has_carry_in and carry_in.dtype != state_dtype
+    signature = (carry_in.shape, carry_in.dtype) if is_cast else None
 
-    def solve(given: Sequence[int], targets: Sequence[int]) -> Any:
+    def solve(operands: Sequence[int], results: Sequence[int]) -> Any:
         raise_if_capturing("a filter", SCRATCH_IS_SHARED)
-        before = given[1] if is_asked else 0
-        if narrow:
-            states = cast(array_at(before, *narrow), wide)
+        before = operands[1] if has_carry_in else 0
+        if signature:
+            states = cast(array_at(before, *signature), state_dtype)
             before = states.data.ptr
         memory = scratch(size)
-        bound([filter.words(memory.data.ptr, given[0], before, targets[0])])
-        return _carry_out(cascade, *about, Space(filter, memory)) if is_asked else None
+        bound([launches.pointers(memory.data.ptr, operands[0], before, results[0])])
+        if not has_carry_in:
+            return None
+        return _carry_out(cascade, shape, dtype, Workspace(launches, memory))
 
     return solve
 
 
-def _wide(cascade: Cascade, dtype: np.dtype[Any]) -> np.dtype[Any]:
-    return np.dtype(np.complex128 if cascade.is_complex or dtype.kind == "c" else np.float64)
-
-
-def _run(cascade: Cascade, chunk: Chunk, carry_in: Any, result: Any) -> Space | None:
-    """What the kernels leave; None of an empty chunk."""
+def _run(cascade: Cascade, chunk: Chunk, carry_in: Any, result: Any) -> Workspace | None:
+    """Launch the kernels and return their workspace, or None for an empty chunk."""
     (x,) = chunk.operands
     if chunk.steps == 0 or x.size == 0:
         return None
     inputs = x.dtype if is_cast_in_kernels(x.dtype, chunk.dtype) else None
     if inputs is None:
         x = cast(x, chunk.dtype)
-    return _prepared(cascade, chunk, x, result, inputs)(x, carry_in, result)
+    return _launches_of(cascade, chunk, x, result, inputs)(x, carry_in, result)
 
 
-def _prepared(cascade: Cascade, chunk: Chunk, x: Any, result: Any, inputs: Any) -> Filter:
-    """The launches of a chunk of x, which is cast in them where `inputs` is its dtype."""
+def _launches_of(
+    cascade: Cascade, chunk: Chunk, x: Any, result: Any, inputs: Any
+) -> FilterLaunches:
     aligned = _is_aligned(x), result is None or _is_aligned(result)
-    kind = (chunk.shape, chunk.dtype, aligned, result is not None, inputs)
-    return prepare(cascade, *kind)
+    return _launches(cascade, chunk.shape, chunk.dtype, aligned, result is not None, inputs)
 
 
 def _is_aligned(array: Any) -> bool:
@@ -152,7 +131,7 @@ def _is_aligned(array: Any) -> bool:
 
 
 def is_cast_in_kernels(inputs: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
-    """Whether kernels read samples of another dtype than their results': integers and floats.
+    """Return whether kernels cast samples of dtype `inputs` to `dtype`, that of the results.
 
     Examples
     --------
@@ -161,57 +140,50 @@ def is_cast_in_kernels(inputs: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
     >>> is_cast_in_kernels(np.dtype("float32"), np.dtype("complex128"))
     False
     """
-    return dtype.kind == "f" and inputs != dtype and inputs.char in _READ
+    return dtype.kind == "f" and inputs != dtype and inputs.char in _CAST_IN_KERNELS
 
 
 def _carry_out(
-    cascade: Cascade, shape: tuple[int, int, int], dtype: np.dtype[Any], space: Space
+    cascade: Cascade, shape: tuple[int, int, int], dtype: np.dtype[Any], workspace: Workspace
 ) -> Any:
-    """The states after a chunk, (states, outer, inner): maybe a part of what kernels leave."""
+    """Return the states after a chunk, (states, outer, inner), maybe as a view."""
     import cupy
 
-    outer, _, inner = space.filter.shape
-    segments = space.carry_outs.reshape(cascade.states, outer, space.filter.cuts.segments, inner)
-    carry_out, wide = segments[:, :, -1], _wide(cascade, dtype)
-    if carry_out.dtype == wide:
+    outer, _, inner = workspace.launches.shape
+    segments = workspace.launches.partition.segments
+    states = workspace.carry_outs.reshape(cascade.states, outer, segments, inner)
+    carry_out, state_dtype = states[:, :, -1], cascade.state_dtype(dtype)
+    if carry_out.dtype == state_dtype:
         return carry_out
-    return cupy.ascontiguousarray(carry_out).view(wide).reshape(cascade.states, shape[0], shape[2])
+    carry_out = cupy.ascontiguousarray(carry_out).view(state_dtype)
+    return carry_out.reshape(cascade.states, shape[0], shape[2])
 
 
 @lru_cache(maxsize=1024)
-def prepare(
+def _launches(
     cascade: Cascade,
     shape: tuple[int, int, int],
     dtype: np.dtype[Any],
     aligned: tuple[bool, bool],
     writes: bool,
-    inputs: np.dtype[Any] | None = None,
-) -> Filter:
-    """The launches for chunks of one kind, and where they cut rows: by the kind alone.
+    inputs: np.dtype[Any] | None,
+) -> FilterLaunches:
+    """Return the launches for chunks of one signature.
 
-    Parameters
-    ----------
-    cascade : Cascade
-    shape : (int, int, int)
-    dtype : numpy.dtype
-        Of the results.
-    aligned : (bool, bool)
-        x and the results begin at multiples of 16 bytes.
-    writes : bool
-        There are results.
-    inputs : numpy.dtype, optional
-        Of x, where it is not that of the results.
+    `aligned` says whether x and the results start at multiples of 16 bytes; `inputs` is the dtype
+    of x if it differs from `dtype`, that of the results.
     """
     halves = 2 if dtype.kind == "c" and not cascade.is_complex else 1
     real = np.empty(0, dtype).real.dtype if halves == 2 else dtype
-    seen = (shape[0], shape[1], shape[2] * halves)
-    layout = choose_layout(cascade, seen, real, aligned, inputs=inputs)
-    # Of three channels 30 lanes of a warp have work: nine warps on some multiprocessors, eight on
-    # the others, ran at 0.73 of the floor.
+    real_shape = (shape[0], shape[1], shape[2] * halves)
+    layout = choose_layout(cascade, real_shape, real, aligned, inputs=inputs)
+    # With three channels, 30 lanes of a warp are busy: nine warps on some multiprocessors, and
+    # eight on the others, ran at 0.73 of the floor.
     lanes = LANES // 32 * (32 - 32 % max(layout.inner, 1))
-    cuts = cut(cascade, seen, real, layout.items, lanes)
-    whole = choose_layout(cascade, shape, dtype, (False, False), halves == 2, inputs)
-    return Filter(cascade, seen, halves, cuts, layout, replace(whole, direct=False), writes)
+    partition = partition_rows(cascade, real_shape, real, layout.items, lanes)
+    repair = choose_layout(cascade, shape, dtype, (False, False), halves == 2, inputs)
+    repair = replace(repair, direct=False)
+    return FilterLaunches(cascade, real_shape, halves, partition, layout, repair, writes)
 
 
 def choose_layout(
@@ -222,29 +194,31 @@ def choose_layout(
     widened: bool = False,
     inputs: np.dtype[Any] | None = None,
 ) -> FilterLayout:
-    """The constants that a filter is compiled with.
+    """Return the constants with which a filter is compiled.
 
-    Where `widened`, complex numbers are filtered by complex coefficients that are real.
+    `widened` treats real coefficients as complex, for complex signals.
     """
     outer, steps, inner = shape
-    # Columns are not copied in runs, and results in the place of inputs as these are.
-    fits = [
-        begins and inner < WIDE and (outer == 1 or steps * inner * kind.itemsize % 16 == 0)
-        for begins, kind in zip(aligned, (inputs or dtype, dtype), strict=True)
+    # Many columns are not copied in 16-byte words. Outputs of the dtype of the inputs take their
+    # place in shared memory, and need the same alignment.
+    is_aligned = [
+        is_start and inner < WIDE and (outer == 1 or steps * inner * array_dtype.itemsize % 16 == 0)
+        for is_start, array_dtype in zip(aligned, (inputs or dtype, dtype), strict=True)
     ]
-    fits = fits if inputs else [all(fits)] * 2
+    is_aligned = is_aligned if inputs else [all(is_aligned)] * 2
     states = np.dtype(np.complex128 if cascade.is_complex or widened else np.float64)
     weight = cascade.states * (4 if states.kind == "c" else 1)
     vector = 16 // dtype.itemsize
-    # Few states wait for memory, in long runs; many for their arithmetic, with more warps.
+    # Filters of few states wait for memory and take long batches. Those of many wait for their
+    # arithmetic and take more warps.
     items, stages = (256, 2) if weight <= LIGHT and inner == 1 else (128, 3)
-    # Over float32 order 2 ran at 0.865 of the floor by groups of 8 samples, at 0.823 by 4, and 8
-    # sections at 0.71 by 16, at 0.66 by 4.
+    # On float32, order 2 ran at 0.865 of the floor by groups of 8 samples and at 0.823 by 4; 8
+    # sections ran at 0.71 by 16 and at 0.66 by 4.
     direct = not widened and is_direct(cascade, steps, dtype, states)
     group = 4 if weight <= 64 else 1
     if direct:
-        # A sample waits for four operations of each section, one after the other: many samples fill
-        # the time. 12 warps of 8 sections, whose copies are shorter, ran at 0.73, 8 at 0.77.
+        # A sample waits for four consecutive operations of each section: many samples fill the
+        # time. 8 sections ran at 0.73 with 12 warps, whose copies are shorter, and at 0.77 with 8.
         group = 16 if weight <= MEDIUM else 8
     elif dtype.itemsize == 4 and (weight <= 2 or LIGHT < weight <= MEDIUM):
         group = 8 if weight <= 2 else 16
@@ -258,9 +232,9 @@ def choose_layout(
         items=items // dtype.itemsize if inner < WIDE else 16,
         stages=stages,
         group=max(vector, group),
-        bulk=fits[1],
+        bulk=is_aligned[1],
         inputs=inputs,
-        aligned=fits[0],
+        aligned=is_aligned[0],
         direct=direct,
         runs=max(1, dtype.itemsize // inputs.itemsize) if inputs and inner < WIDE else 1,
     )

@@ -1,4 +1,4 @@
-"""Programs of filters: printed for the shape of a filter, never for its coefficients."""
+"""The programs of filters, which depend on the shape of a filter but not on its coefficients."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ import numpy as np
 from ...engines.cuda.compilation import kernel_text
 from ...engines.cuda.tracing.cpp import ctype
 
-# From so many columns on neighbouring lanes read neighbouring columns; fewer are staged.
+# From WIDE columns on, neighbouring lanes read neighbouring columns. Fewer columns are copied
+# through shared memory.
 WIDE = 16
-# Threads that fold the segments of one row, by whether many states fit their registers.
-FOLDERS, FOLDERS_OF_MANY = 1024, 256
+# Threads that propagate the states of one row: for few states, and for more, whose registers do not
+# suffice for as many threads.
+THREADS, THREADS_OF_MANY = 1024, 256
 
 _TOP_BITS = {"f": (127 + 120) << 23, "d": (1023 + 1000) << 20}
 _WALK = """
 extern "C" __global__ void __launch_bounds__(32) filter_kernel(
     const Arrays arrays, {coefficients}, const Shape shape) {{
-  filter_segments(arrays, {with_}, shape);
+  filter_segments(arrays, {value}, shape);
 }}
 """
 _REPAIR = """
 extern "C" __global__ void __launch_bounds__({threads}) {name}_kernel(
     const Arrays arrays, {coefficients}, const Shape shape, const Limits limits) {{
-  const Repair repair = {{arrays, {with_}, shape, limits}};
+  const Repair repair = {{arrays, {value}, shape, limits}};
   {call};
 }}
 """
@@ -39,31 +41,31 @@ extern "C" __global__ void __launch_bounds__(THREADS) propagate_kernel(
 
 @dataclass(frozen=True)
 class FilterLayout:
-    """Constants that a filter's kernels are compiled with.
+    """The constants with which the kernels of a filter are compiled.
 
     Attributes
     ----------
     order, sections : int
     dtype : numpy.dtype
-        Of outputs.
+        Dtype of the outputs.
     states : numpy.dtype
-        float64 or complex128: of states and coefficients.
+        Dtype of states and coefficients: float64 or complex128.
     inner : int
-        Columns, where they are fewer than WIDE; else 0.
+        Number of columns if below WIDE, otherwise 0.
     feedback : bool
-        Outputs count, not inputs alone.
+        Whether outputs depend on previous outputs.
     items, stages, group : int
-        Samples a lane takes at a time, such runs under way, samples unrolled.
+        Samples that a lane copies at a time, such batches under way, samples unrolled.
     bulk : bool
-        Runs of outputs are aligned to 16 bytes.
+        Whether batches of outputs are aligned to 16 bytes.
     inputs : numpy.dtype, optional
-        Of inputs, where it is not that of outputs: real, as these are.
+        Dtype of the inputs if it differs from that of the outputs. Both are then real.
     aligned : bool
-        Runs of inputs are aligned to 16 bytes.
+        Whether batches of inputs are aligned to 16 bytes.
     runs : int
-        Of such narrower inputs so many are asked for together.
+        Number of batches of such inputs that are copied together.
     direct : bool
-        Sections are walked in direct form I, with b_0 = 1.
+        Whether sections are computed in direct form I, with b_0 = 1.
     """
 
     order: int
@@ -81,8 +83,8 @@ class FilterLayout:
     runs: int = 1
     direct: bool = False
 
-    def print(self, write: bool, entered: bool, halves: int = 1, threads: int = 32) -> str:
-        """The constants and types of a program."""
+    def print(self, write: bool, has_states: bool, halves: int = 1, threads: int = 32) -> str:
+        """Return the constants, the types and the numeric functions of a program."""
         top = _TOP_BITS[np.empty(0, self.dtype).real.dtype.char]
         numbers = {
             "ORDER": self.order, "SECTIONS": self.sections, "INNER": self.inner,
@@ -90,64 +92,56 @@ class FilterLayout:
             "HALVES": halves, "THREADS": threads, "RUNS": self.runs,
         }  # fmt: skip
         flags = {
-            "FEEDBACK": self.feedback, "WRITE": write, "ENTERED": entered, "BULK": self.bulk,
+            "FEEDBACK": self.feedback, "WRITE": write, "ENTERED": has_states, "BULK": self.bulk,
             "ALIGNED": self.aligned, "IN_PLACE": self.inputs is None, "DIRECT": self.direct,
         }  # fmt: skip
         types = {"E": self.dtype, "S": self.states, "X": self.inputs or self.dtype}
         lines = ["\n#define DEVICE __device__"]
         lines += [f"constexpr int {name} = {value};" for name, value in numbers.items()]
         lines += [f"constexpr bool {k} = {str(v).lower()};" for k, v in flags.items()]
-        text = (
-            "\n".join(lines)
-            + "\n"
-            + kernel_text("engines/cuda/scalar/numeric", "engines/cuda/scalar/half")
-        )
-        return text + "".join(f"typedef {ctype(t)} {name};\n" for name, t in types.items())
-
-    @property
-    def _with(self) -> dict[str, str]:
-        """How the coefficients come: beyond 4 KB no kernel takes them by value."""
-        size = 2 * self.sections * (self.order + 1) * self.states.itemsize
-        by_value = size <= 3072
-        return {
-            "coefficients": "const Coefficients with" if by_value else "const Coefficients* with",
-            "with_": "with" if by_value else "*with",
-        }
+        numeric = kernel_text("engines/cuda/scalar/numeric", "engines/cuda/scalar/half")
+        typedefs = "".join(f"typedef {ctype(t)} {name};\n" for name, t in types.items())
+        return "\n".join(lines) + "\n" + numeric + typedefs
 
     @property
     def is_by_value(self) -> bool:
-        """Whether kernels take the coefficients by value."""
-        return self._with["with_"] == "with"
+        """Whether kernels take the coefficients by value: arguments are limited to 4 KB."""
+        return 2 * self.sections * (self.order + 1) * self.states.itemsize <= 3072
+
+    @property
+    def _coefficients(self) -> dict[str, str]:
+        """The declaration of the coefficients, and the expression for their value."""
+        if self.is_by_value:
+            return {"coefficients": "const Coefficients with", "value": "with"}
+        return {"coefficients": "const Coefficients* with", "value": "*with"}
 
 
 @cache
-def print_walk(layout: FilterLayout, write: bool, entered: bool) -> str:
-    """The program that walks all segments."""
+def print_walk(layout: FilterLayout, write: bool, has_states: bool) -> str:
+    """Return the program that filters all segments, from propagated states if `has_states`."""
     kernels = kernel_text("filters/cuda/rows" if layout.inner else "filters/cuda/columns")
-    return layout.print(write, entered) + kernels + _WALK.format(**layout._with)
+    return layout.print(write, has_states) + kernels + _WALK.format(**layout._coefficients)
 
 
 @cache
 def print_repair(layout: FilterLayout, write: bool, halves: int) -> str:
-    """The programs that compare segments, and walk those that do not agree again."""
+    """Return the kernels that compare the states of segments, and filter wrong segments again."""
     text = layout.print(write, False, halves) + kernel_text("filters/cuda/repair")
-    own = "blockIdx.x * (long long)blockDim.x + threadIdx.x"
-    calls = {"check": (128, f"repair.check({own})"), "repair": (32, "repair_rows(repair)")}
+    thread = "blockIdx.x * (long long)blockDim.x + threadIdx.x"
+    calls = {"check": (128, f"repair.check({thread})"), "repair": (32, "repair_rows(repair)")}
     for name, (threads, call) in calls.items():
-        text += _REPAIR.format(name=name, threads=threads, call=call, **layout._with)
+        text += _REPAIR.format(name=name, threads=threads, call=call, **layout._coefficients)
     return text
 
 
-def folders(layout: FilterLayout) -> int:
-    """Threads of the propagation's blocks."""
-    parts = layout.states.itemsize // 8 * layout.order * layout.sections
-    return FOLDERS if parts <= 8 else FOLDERS_OF_MANY
+def propagation_threads(layout: FilterLayout) -> int:
+    """Return the number of threads in a block of the propagation kernel."""
+    numbers = layout.states.itemsize // 8 * layout.order * layout.sections
+    return THREADS if numbers <= 8 else THREADS_OF_MANY
 
 
 @cache
 def print_propagation(layout: FilterLayout) -> str:
-    """The program that finds what every segment begins with."""
-    text = layout.print(False, False, threads=folders(layout)) + kernel_text(
-        "filters/cuda/propagate"
-    )
-    return text + _PROPAGATE
+    """Return the program that computes the states before each segment."""
+    constants = layout.print(False, False, threads=propagation_threads(layout))
+    return constants + kernel_text("filters/cuda/propagate") + _PROPAGATE

@@ -1,8 +1,8 @@
-// What all segments of a row begin with: E_j = M·E_{j−1} + v_j, where v_j is where segment j ends
-// when it begins with 0, and M = A^length.
+// The states after each segment of a row: E_j = M·E_{j−1} + v_j, where v_j are the states after
+// segment j from states of 0, and M = A^length.
 //
-// A thread folds CHUNK segments, a warp's threads and then the warps are scanned with powers of
-// M, and each thread goes over its segments again. One block a row.
+// A thread reduces `chunk` segments. The threads of a warp, and then the warps, are scanned with
+// powers of M. Each thread then reads its segments again. A block computes one row.
 #pragma once
 #include "filters/cuda/lane.cuh"
 
@@ -39,7 +39,7 @@ DEVICE inline State weighed(const S* matrix, const State& state, const State& ad
   return sum;
 }
 
-// powers: M, then M^(chunk·1, 2, 4, …).
+// Scan the threads of a warp; `powers` are M^(chunk·1, 2, 4, …) on the first call.
 DEVICE inline State scanned(State state, int lane, const S* powers) {
 #pragma unroll 1
   for (int d = 1, k = 0; d < 32; d *= 2, ++k) {

@@ -1,6 +1,6 @@
-// Segments whose lane began with other states than the segment before has ended with, or whose
-// outputs came near overflow, are walked again, one after the other, until both agree: of a
-// filter that forgets both states are followed, and once they agree the rest stands as it is.
+// Repair segments whose lane started from other states than those after the previous segment, or
+// whose outputs came near overflow. They are filtered again, in order, until the states agree. With
+// warm-ups both states are advanced, and once they agree the remaining outputs are right.
 #pragma once
 #include "filters/cuda/lane.cuh"
 
@@ -20,7 +20,7 @@ DEVICE inline bool is_finite(const State& state) {
   for (int q = 0; q < STATES; ++q) finite = finite && np_isfinite(size_of(state.v[q]));
   return finite;
 }
-// With feedback nothing but nan comes after such a state.
+// Return whether all states are nan. With feedback all further outputs are then nan.
 DEVICE inline bool is_lost(const State& state) {
   bool lost = FEEDBACK && STATES > 0;
 #pragma unroll(UNROLLED)
@@ -35,7 +35,8 @@ DEVICE inline State state_of(const S* states, long long id, long long lanes) {
   return state;
 }
 
-// Each section by its own size: what is small beside the states of another one may count.
+// Compare each section relative to its own size: small states next to those of another section may
+// matter.
 DEVICE inline bool differ(const State& begun, const State& ended, double tolerance, double tiny) {
 #pragma unroll(UNROLLED)
   for (int s = 0; s < SECTIONS; ++s) {
@@ -57,7 +58,7 @@ constexpr int NEAR = 512;
 
 struct Limits {
   double tolerance, tiny;
-  long long restart;  // a row that comes near overflow begins anew, in SciPy's own rounding
+  long long restart;  // filter a row that comes near overflow from its start, rounded as in SciPy
 };
 
 struct Repair {
@@ -100,8 +101,9 @@ struct Repair {
     if (failed) atomicMax(&arrays.failures[lane.row], int(shape.segments - lane.segment));
   }
 
-  // Steps of a segment by a whole warp: each lane loads one sample of 32, and all walk them.
-  // Whether they came near overflow. Ends early where what is written from there on is known.
+  // Filter a segment by a whole warp: each lane loads one sample of 32, and all lanes filter them.
+  // Return whether outputs came near overflow. Stop early if `known` says that the remaining outputs
+  // are right.
   template <class Step, class Known>
   DEVICE bool walk(const Lane& lane, X* board, Step step, Known known) const {
     const int mine = threadIdx.x;
@@ -135,7 +137,7 @@ struct Repair {
     __syncwarp();
   }
 
-  // The rest of a row is nan.
+  // Set the remaining outputs and states of a row to nan.
   DEVICE void lose(const Lane& from, long long number, const State& state) const {
     const long long end = shape.steps - from.segment * shape.length;
     for (long long k = threadIdx.x; WRITE && k < end; k += 32)
@@ -143,7 +145,7 @@ struct Repair {
     keep(Lane(number + shape.segments - 1 - from.segment, from.row % shape.inner, shape), state);
   }
 
-  // Whether one of the next NEAR segments fails: one by one 33,792 marks took 0.3 ms.
+  // Return whether one of the next NEAR segments is marked: one by one 33,792 marks took 0.3 ms.
   DEVICE bool is_near(long long number, long long left, long long column) const {
     if (left < NEAR) return true;
     int found = 0;
@@ -163,7 +165,7 @@ struct Repair {
         j += NEAR;
         continue;
       }
-      if (!follows) {  // the next one that fails, of 32 at a time
+      if (!follows) {  // Find the next marked segment, 32 at a time.
         const Lane other(number + threadIdx.x, column, shape);
         const bool found = j + threadIdx.x < shape.segments && is_marked(other);
         const unsigned votes = __ballot_sync(ALL, found);
@@ -208,7 +210,7 @@ DEVICE void repair_rows(const Repair& repair) {
   }
 }
 
-// SciPy's order of operations in the dtype of the outputs: overflow is decided by it.
+// SciPy's order of operations in the dtype of the outputs, which decides what overflows.
 template <class C> struct PlainState { C v[HELD]; };
 
 // Never contracted to a multiply-add.
@@ -230,7 +232,7 @@ template <class R> DEVICE inline complex<R> sum(complex<R> x, complex<R> y) {
   return {sum(x.re, y.re), sum(x.im, y.im)};
 }
 
-// a is negated, so that every difference is a sum.
+// Coefficients a are negated, so that each difference is a sum.
 template <class C>
 DEVICE inline C advance_plainly(const Coefficients& with, PlainState<C>& state, C value) {
 #pragma unroll 1

@@ -1,9 +1,9 @@
-// Segments of contiguous rows, or of a few columns side by side: a warp copies the segments of
-// its lanes through shared memory, so that memory is read and written in runs.
+// Segments of contiguous rows, or of a few columns. A warp copies the segments of its lanes through
+// shared memory, so that it reads and writes runs of memory.
 //
-// There a segment's run takes an odd number of 16-byte vectors: lanes read across the runs
-// without bank conflicts. Outputs take the place of inputs, where they are of one dtype. Others
-// are narrower: so many runs of them fill a stage as take the bytes of one of outputs.
+// In shared memory the run of a segment takes an odd number of 16-byte vectors, so that lanes read
+// without bank conflicts. Outputs take the place of inputs of the same dtype. Other inputs are
+// narrower: RUNS runs of them fill a stage, in the bytes of one run of outputs.
 #pragma once
 #include "filters/cuda/lane.cuh"
 
@@ -12,7 +12,7 @@ DEVICE constexpr int odd(int count) { return count + 1 - count % 2; }
 constexpr int PER_WARP = 32 / INNER, RUN = ITEMS * INNER;
 constexpr int VECTOR = 16 / int(sizeof(E)), PITCH = odd(RUN / VECTOR);
 constexpr int X_VECTOR = 16 / int(sizeof(X)), X_RUN = RUNS * RUN;
-// Inputs that begin anywhere keep their distance from multiples of 16 bytes.
+// Unaligned inputs keep their offset from multiples of 16 bytes.
 constexpr bool SHIFTED = !IN_PLACE && !ALIGNED;
 constexpr int X_PITCH = odd(X_RUN / X_VECTOR + SHIFTED);
 static_assert(RUN % VECTOR == 0 && ITEMS % GROUP == 0 && GROUP % VECTOR == 0, "whole vectors");
@@ -37,7 +37,8 @@ struct Rows {
   const long long *firsts, *lows, *highs;  // of the warp's segments, in elements
   int input, output;                       // of the lane's first elements in a stage
 
-  // visit(element in memory, element of a stage) for each word there is of `LONG` elements.
+  // Call visit(element in memory, element of a stage) for each existing word of `LONG` elements, and
+  // rest(...) for the single elements at the end.
   template <class Word, class T, int LONG, class Visit, class Rest>
   DEVICE void visit_words(long long step, int pitch, Visit visit, Rest rest) const {
     constexpr int LENGTH = sizeof(Word) / sizeof(T), COUNT = LONG / LENGTH, ALL_OF = PER_WARP * COUNT;
@@ -62,7 +63,7 @@ struct Rows {
         },
         [=](long long element, int to) { stage[to] = x[element]; });
   }
-  // Words that lie across a segment's ends are left to its own elements.
+  // Words across the ends of a segment are copied element by element.
   DEVICE void request_shifted(X* stage, long long step) const {
     constexpr int COUNT = X_RUN / X_VECTOR + 1, ALL_OF = PER_WARP * COUNT;
 #pragma unroll 4

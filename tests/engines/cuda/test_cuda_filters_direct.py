@@ -12,8 +12,7 @@ from scipy import signal
 
 from mgrec.engines.cuda.compilation import kernel_text
 from mgrec.filters.cascade import Cascade
-from mgrec.filters.cuda.direct import direct_coefficients, gains, is_direct
-from mgrec.filters.cuda.numbers import coefficients
+from mgrec.filters.cuda.coefficients import coefficients, direct_coefficients, gains, is_direct
 from mgrec.filters.cuda.phases import choose_layout
 
 FILTERS = {
@@ -84,7 +83,7 @@ def test_gains_and_ratios_make_up_the_sections(name: str) -> None:
     gain = gains(cascade)
     ratios[:, 0] = 1
     np.testing.assert_allclose(
-        ratios * (gain[:-1] / gain[1:])[:, None], cascade.numbers[0], rtol=1e-14
+        ratios * (gain[:-1] / gain[1:])[:, None], cascade.float64_coefficients[0], rtol=1e-14
     )
 
 

@@ -1,0 +1,226 @@
+"""SciPy's loops, in SciPy's order of operations, which define the result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from numba import types
+from numba.extending import overload
+
+from ...engines.cpu.compilation import INNER, compile_kernel
+
+MASK, _SHORT_MASK = (1 << 63) - 1, (1 << 31) - 1
+
+
+def row_of(array: Any, outer: Any, inner: Any) -> Any:
+    """Return a row of an array (outer, steps, inner), or (outer, steps) if rows are contiguous."""
+    raise NotImplementedError  # compiled code only
+
+
+@overload(row_of, strict=False)
+def _row_of(array: types.Array, outer: Any, inner: Any) -> Any:
+    if array.ndim == 2:
+        return lambda array, outer, inner: array[outer]
+    return lambda array, outer, inner: array[outer, :, inner]
+
+
+def put_value(array: Any, index: int, value: float) -> None:
+    """Set ``array[index] = value``, unless `array` is None."""
+    raise NotImplementedError  # compiled code only
+
+
+@overload(put_value, strict=False)
+def _put_value(array: Any, index: Any, value: Any) -> Any:
+    if array == types.none:
+        return lambda array, index, value: None
+
+    def put(array: Any, index: int, value: float) -> None:
+        array[index] = value
+
+    return put
+
+
+def target_part(array: Any, left: int, count: int, spare: Any) -> Any:
+    """Return ``array[left:left + count]``, or ``spare[:count]`` or None if `array` is None."""
+    raise NotImplementedError  # compiled code only
+
+
+@overload(target_part, strict=False)
+def _target_part(array: Any, left: Any, count: Any, spare: Any) -> Any:
+    if array != types.none:
+        return lambda array, left, count, spare: array[left : left + count]
+    if spare != types.none:
+        return lambda array, left, count, spare: spare[:count]
+    return lambda array, left, count, spare: None
+
+
+@numba.njit(**INNER)
+def copy_states(source: Any, target: Any) -> None:
+    """Set ``target[...] = source``, of two axes. The assignment itself took 0.4 s to compile."""
+    for s in range(target.shape[0]):
+        for k in range(target.shape[1]):
+            target[s, k] = source[s, k]
+
+
+@numba.njit(**INNER)
+def scipy_section(x: Any, y: Any, z: Any, b: Any, a: Any) -> None:
+    """Filter by one section as ``scipy.signal.lfilter`` does; x and y may be the same array."""
+    order = z.size
+    for n in range(x.size):
+        value = x[n]
+        if order == 0:
+            y[n] = value * b[0]
+            continue
+        output = z[0] + b[0] * value
+        if a.size == 1:
+            for i in range(order - 1):
+                z[i] = z[i + 1] + value * b[i + 1]
+            z[order - 1] = value * b[order]
+        else:
+            for i in range(order - 1):
+                z[i] = z[i + 1] + value * b[i + 1] - output * a[i + 1]
+            z[order - 1] = value * b[order] - output * a[order]
+        y[n] = output
+
+
+@numba.njit(**INNER)
+def scipy_pair(x: Any, y: Any, z0: Any, z1: Any, b: Any, a: Any) -> Any:
+    """Filter by one section as ``scipy.signal.sosfilt`` does, and return its state."""
+    for n in range(x.size):
+        value = x[n]
+        output = b[0] * value + z0
+        z0 = b[1] * value - a[1] * output + z1
+        z1 = b[2] * value - a[2] * output
+        y[n] = output
+    return z0, z1
+
+
+@numba.njit(**INNER)
+def scipy_row(x: Any, y: Any, z: Any, b: Any, a: Any) -> None:
+    """Filter one row by a cascade, whose states z are (sections, order)."""
+    source = x
+    for s in range(z.shape[0]):
+        if z.shape[0] > 1 and z.shape[1] == 2:
+            z[s, 0], z[s, 1] = scipy_pair(source, y, z[s, 0], z[s, 1], b[s], a[s])
+        else:
+            scipy_section(source, y, z[s], b[s], a[s])
+        source = y
+
+
+def _scipy_rows(x: Any, y: Any, states: Any, b: Any, a: Any, selected: Any) -> None:
+    """Filter the rows in the mask `selected`; update states (sections, order, outer, inner)."""
+    for o in range(x.shape[0]):
+        for i in range(x.shape[2]):
+            if selected[o, i]:
+                z = states[:, :, o, i].copy()
+                scipy_row(x[o, :, i], y[o, :, i], z, b, a)
+                copy_states(z, states[:, :, o, i])
+
+
+scipy_rows = compile_kernel(_scipy_rows)
+
+
+@numba.njit(**INNER)
+def _largest_of_float32(y: Any) -> Any:
+    bits = y.view(np.int32)
+    largest = np.int64(0)
+    for i in range(bits.size):
+        largest = max(largest, np.int64(bits[i]) & _SHORT_MASK)
+    return np.float64(np.int32(largest).view(np.float32)).view(np.int64)
+
+
+@numba.njit(**INNER)
+def largest_bits(y: Any) -> Any:
+    """Return the bits of the largest absolute value, in float64.
+
+    Bits have the order of absolute values, and nan is above inf.
+    """
+    if y.itemsize == 4:
+        return _largest_of_float32(y)
+    bits = y.view(np.int64)
+    largest = np.int64(0)
+    for i in range(bits.size):
+        largest = max(largest, bits[i] & MASK)
+    return largest
+
+
+def _short_rows(
+    x: Any, y: Any, states: Any, b: Any, a: Any, limit_bits: Any, redo: Any, write: bool
+) -> None:
+    """Filter rows of any dtype in float64."""
+    size = x.shape[1]
+    data, z = np.empty(size), np.empty(states.shape[:2])
+    for o in range(x.shape[0]):
+        for i in range(x.shape[2]):
+            row = x[o, :, i]
+            for n in range(size):
+                data[n] = row[n]
+            copy_states(states[:, :, o, i], z)
+            scipy_row(data, data, z, b, a)
+            redo[o, i] = largest_bits(data) > limit_bits
+            copy_states(z, states[:, :, o, i])
+            if write:
+                result = y[o, :, i]
+                for n in range(size):
+                    result[n] = data[n]
+
+
+short_rows = compile_kernel(_short_rows)
+
+
+# Number of columns whose states, inputs and outputs stay in the L1 cache.
+COLUMNS = 256
+
+
+def _scipy_columns(
+    x: Any, y: Any, states: Any, b: Any, a: Any, limit_bits: Any, redo: Any, write: bool
+) -> None:
+    """Filter all columns of a step together; update states (sections, order, outer, inner)."""
+    sections, order = states.shape[:2]
+    is_cascade = sections > 1  # SciPy then adds in another order.
+    row, value = np.empty(COLUMNS), np.empty(COLUMNS)
+    bits, largest = row.view(np.int64), np.empty(COLUMNS, np.int64)
+    z = np.empty((sections, order + 1, COLUMNS))
+    for o in range(x.shape[0]):
+        for left in range(0, x.shape[2], COLUMNS):
+            count = min(COLUMNS, x.shape[2] - left)
+            largest[:] = 0
+            z[:, order] = 0
+            for s in range(sections):
+                copy_states(states[s, :, o, left : left + count], z[s, :order, :count])
+            for n in range(x.shape[1]):
+                source = x[o, n, left : left + count]
+                for j in range(count):
+                    row[j] = source[j]
+                for s in range(sections):
+                    state, b0 = z[s], b[s, 0]
+                    for j in range(count):
+                        value[j] = row[j]
+                        row[j] = state[0, j] + b0 * row[j]
+                    for k in range(order):
+                        current, following = state[k], state[k + 1]
+                        bk, ak = b[s, k + 1], a[s, (k + 1) % a.shape[1]]
+                        if a.shape[1] == 1:
+                            for j in range(count):
+                                current[j] = following[j] + bk * value[j]
+                        elif is_cascade:
+                            for j in range(count):
+                                current[j] = (bk * value[j] - ak * row[j]) + following[j]
+                        else:
+                            for j in range(count):
+                                current[j] = (following[j] + bk * value[j]) - ak * row[j]
+                for j in range(count):
+                    largest[j] = max(largest[j], bits[j] & MASK)
+                if write:
+                    target = y[o, n, left : left + count]
+                    for j in range(count):
+                        target[j] = row[j]
+            for s in range(sections):
+                copy_states(z[s, :order, :count], states[s, :, o, left : left + count])
+            for j in range(count):
+                redo[o, left + j] = largest[j] > limit_bits
+
+
+scipy_columns = compile_kernel(_scipy_columns)
