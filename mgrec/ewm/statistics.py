@@ -18,13 +18,13 @@ from ..core.arrays.array_types import (
 from ..core.arrays.resets import as_reset
 from ..core.arrays.validation import as_axis
 from ..distributed.expressions import accepts_expressions
-from ..solve import solve, takes_foreign
+from ..solve import solve, with_interop
 from .arguments import as_gaps, as_series, as_weights
 from .by_recurrences import by_recurrences, largest_size, mean_without_gaps
 from .recurrence import Weights, ewm_problem
 
 
-@takes_foreign
+@with_interop
 @accepts_expressions
 def ewm(
     x: Any,

@@ -12,12 +12,12 @@ from ..core.arrays.array_types import check_same_device, without_empty_chunks
 from ..core.arrays.resets import as_reset
 from ..core.contract.problem import Problem
 from ..core.contract.recurrence import Arrays
-from ..solve import solved_by_kind
+from ..solve import prepared_function
 from .arguments import as_coefficients, as_zf, check_polynomials, check_sections
 from .segments import with_marks
 
 
-@partial(solved_by_kind, by_value=("b", "a"))
+@partial(prepared_function, by_value=("b", "a"))
 def lfilter(
     b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None, *, reset: Any = None, out: Any = None
 ) -> Problem:
@@ -108,7 +108,7 @@ def lfilter(
     return _with_states(_segmented(problem, reset), is_sections=False)
 
 
-@partial(solved_by_kind, by_value=("sos",))
+@partial(prepared_function, by_value=("sos",))
 def sosfilt(
     sos: Any, x: Any, axis: int = -1, zi: Any = None, *, reset: Any = None, out: Any = None
 ) -> Problem:

@@ -17,7 +17,7 @@ from ..core.arrays.array_types import (
 from ..core.arrays.chunk import has_unknown_sizes, reversed_copy
 from ..core.arrays.validation import as_axis, as_integer, is_one_of
 from ..distributed.expressions import accepts_expressions
-from ..solve import solve, solve_labelled, takes_foreign
+from ..solve import solve, solve_labelled, with_interop
 from ..solve.functions import concatenate
 from .arguments import (
     as_coefficients,
@@ -32,7 +32,7 @@ from .causal import lfilter_zi, sosfilt_zi
 from .recurrence import filter_problem
 
 
-@partial(takes_foreign, labelled=partial(solve_labelled, by_value=("b", "a")))
+@partial(with_interop, labelled=partial(solve_labelled, by_value=("b", "a")))
 @accepts_expressions
 def filtfilt(
     b: Any,
@@ -108,7 +108,7 @@ def filtfilt(
     return _forward_backward(cascade, states, x, axis, padtype, padlen, taps, dtype)
 
 
-@partial(takes_foreign, labelled=partial(solve_labelled, by_value=("sos",)))
+@partial(with_interop, labelled=partial(solve_labelled, by_value=("sos",)))
 @accepts_expressions
 def sosfiltfilt(
     sos: Any, x: Any, axis: int = -1, padtype: str | None = "odd", padlen: int | None = None

@@ -15,12 +15,12 @@ from ..core.arrays.interop import to_native
 from ..core.arrays.validation import as_any_array, as_flag
 from ..core.contract.problem import Problem
 from ..core.contract.recurrence import Arrays
-from ..solve import solved_by_kind
+from ..solve import prepared_function
 from .arguments import as_rows, check
 from .maps import mobius
 
 
-@partial(solved_by_kind, by_numbers=False)
+@partial(prepared_function, by_numbers=False)
 def linear_recurrence(
     s: Any,
     t: Any,
@@ -122,7 +122,7 @@ def linear_recurrence(
     return check(affine, {"s": s, "t": t}, start, axis, reverse, **options)
 
 
-@partial(solved_by_kind, by_numbers=False)
+@partial(prepared_function, by_numbers=False)
 def rational_recurrence(
     a: Any,
     b: Any,
@@ -199,7 +199,7 @@ def rational_recurrence(
     return check(mobius, operands, as_rows(initial), axis, reverse, "f", **options)
 
 
-@partial(solved_by_kind, by_numbers=False)
+@partial(prepared_function, by_numbers=False)
 def scan(
     transfer_map: TransferMap,
     *operands: Any,

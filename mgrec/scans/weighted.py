@@ -17,7 +17,7 @@ from ..core.arrays.validation import (
     check_out,
 )
 from ..distributed.expressions import accepts_expressions
-from ..solve import takes_foreign
+from ..solve import with_interop
 from ..solve.functions import broadcast_to, concatenate, full_like
 from .functions import linear_recurrence, scan
 from .maps import max_plus, min_plus
@@ -25,7 +25,7 @@ from .maps import max_plus, min_plus
 Index = tuple[slice, ...]
 
 
-@takes_foreign
+@with_interop
 @accepts_expressions
 def weighted_scan(
     x: Any,

@@ -12,20 +12,20 @@ from ..core.arrays.interop import NonNativeArray
 from ..core.contract.problem import Composed, Problem
 from ..distributed.expressions import accepts_expressions
 from . import local
-from .interop import call_native, takes_foreign
-from .labelled import solve_beside, solve_labelled, solve_pair
+from .interop import call_native, with_interop
+from .labelled import solve_labelled, solve_pair, solve_with_factors
 from .prepared import call_prepared, prepare, should_prepare
 from .signature import SignatureRule
 
 __all__ = [
-    "aligned",
+    "aligned_operands",
+    "prepared_function",
+    "public_function",
     "solve",
-    "solve_beside",
     "solve_labelled",
     "solve_pair",
-    "solved",
-    "solved_by_kind",
-    "takes_foreign",
+    "solve_with_factors",
+    "with_interop",
 ]
 
 Arguments = ParamSpec("Arguments")
@@ -42,7 +42,7 @@ def solve(problem: Problem | Composed) -> Any:
     return problem.to_return_value(*build.solve(problem))
 
 
-def aligned(problem: Problem) -> list[Any]:
+def aligned_operands(problem: Problem) -> list[Any]:
     """Return the operands in the chunks of the result, if it is lazy; scalars are unchanged."""
     operands = problem.operands
     if problem.is_lazy:
@@ -55,7 +55,7 @@ def aligned(problem: Problem) -> list[Any]:
     ]
 
 
-def solved(
+def public_function(
     build: Callable[Arguments, Problem | Composed], labelled: Callable[..., Any] = solve_labelled
 ) -> Callable[Arguments, Any]:
     """Turn a function that builds a problem into a public function.
@@ -75,7 +75,7 @@ def solved(
     return _public(recurrence, build, labelled)
 
 
-def solved_by_kind(
+def prepared_function(
     build: Callable[Arguments, Problem | Composed],
     *,
     by_value: Sequence[str] = (),

@@ -23,7 +23,7 @@ class HoldsArrays(Protocol):
         """Return the operand with `function` applied to its arrays."""
 
 
-def takes_foreign(function: Function, labelled: Callable[..., Any] = solve_labelled) -> Function:
+def with_interop(function: Function, labelled: Callable[..., Any] = solve_labelled) -> Function:
     """Let a function whose validation raises NonNativeArray take arrays of other libraries.
 
     `labelled` calls the function with DataArrays, as :func:`.labelled.solve_labelled` does.

@@ -333,7 +333,7 @@ def _chunked_like(leaf: Any, like: Any) -> Any:
     return leaf.chunk({dim: like.chunksizes[dim] for dim in leaf.dims if dim in like.dims})
 
 
-def solve_beside(
+def solve_with_factors(
     function: Callable[..., Any], operands: Sequence[Any], options: Mapping[str, Any]
 ) -> Any:
     """Call a method of labelled factors, ``function(factors, b)``, with a DataArray `b`."""

@@ -6,12 +6,12 @@ from functools import partial
 from typing import Any
 
 from ..core.contract.problem import Composed, Problem
-from ..solve import solved_by_kind
+from ..solve import prepared_function
 from .arguments import check_system
 from .p_scheme import solve_by_p_scheme
 
 
-@partial(solved_by_kind, is_on_host=False)
+@partial(prepared_function, is_on_host=False)
 def solve_tridiagonal(
     dl: Any,
     d: Any,

@@ -15,7 +15,7 @@ from ..core.arrays.validation import check_out
 from ..core.contract.problem import Problem
 from ..core.contract.recurrence import ChunkInputs, Shape
 from ..distributed.expressions import accepts_expressions
-from ..solve import solve, solve_beside, takes_foreign
+from ..solve import solve, solve_with_factors, with_interop
 from .arguments import check_system
 from .factors import factor_chunk, solve_chunk
 
@@ -75,7 +75,7 @@ class TridiagonalFactor:
             f"{periodic}): {how}"
         )
 
-    @partial(takes_foreign, labelled=solve_beside)
+    @partial(with_interop, labelled=solve_with_factors)
     @accepts_expressions
     def solve(self, b: Any, *, rhs_axis: int | None = None, out: Any = None) -> Any:
         """Solve for right-hand sides.
@@ -139,7 +139,7 @@ def _copied(operands: Any) -> tuple[Any, Any, Any]:
     return dl, d, du
 
 
-@takes_foreign
+@with_interop
 @accepts_expressions
 def factor_tridiagonal(
     dl: Any,

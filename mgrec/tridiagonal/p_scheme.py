@@ -22,7 +22,7 @@ from ..core.arrays.array_types import is_lazy
 from ..core.arrays.validation import check_out
 from ..core.contract.problem import Problem
 from ..scans.functions import linear_recurrence, rational_recurrence
-from ..solve import aligned, solve
+from ..solve import aligned_operands, solve
 from ..solve.functions import concatenate, full_like
 from .errors import NAMES, is_all_finite
 
@@ -36,7 +36,7 @@ def solve_by_p_scheme(problem: Problem) -> Any:
     by_auto = replace(problem, recurrence=replace(system, method="auto"))
     if system.length == 0:
         return solve(by_auto)
-    dl, d, du, b = _inside(problem, aligned(by_auto))
+    dl, d, du, b = _inside(problem, aligned_operands(by_auto))
     axis = system.axis - len(shape)
     options = {"axis": axis, "memory": problem.memory}
     with np.errstate(all="ignore"):

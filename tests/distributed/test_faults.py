@@ -33,7 +33,7 @@ WORKERS = 2
 
 
 @pytest.fixture(scope="module")
-def anew():
+def new_client():
     with (
         # Or a worker that dies twice within 15 s may be taken for one that is gone for good.
         dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"}),
@@ -46,14 +46,14 @@ def anew():
 
 
 @pytest.fixture
-def client(anew):
+def client(new_client):
     """A client of a cluster that has got over the last test."""
-    wait_until_started(anew, WORKERS)
-    return anew
+    wait_until_started(new_client, WORKERS)
+    return new_client
 
 
 @pytest.fixture(scope="module")
-def undisturbed(anew):
+def undisturbed(new_client):
     """The results of a cluster that nothing happens to."""
     families = ("linear", "custom", "filter", "tridiagonal")
     return {family: solved(family, "calm").compute() for family in families}

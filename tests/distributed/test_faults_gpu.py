@@ -27,7 +27,7 @@ def to_host(block):
 
 
 @pytest.fixture(scope="module")
-def anew():
+def new_client():
     with (
         dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"}),
         cluster_of_gpus() as cluster,
@@ -37,9 +37,9 @@ def anew():
 
 
 @pytest.fixture
-def client(anew):
-    wait_until_started(anew, 2)
-    return anew
+def client(new_client):
+    wait_until_started(new_client, 2)
+    return new_client
 
 
 def run(client, family, trouble=None):
@@ -49,8 +49,8 @@ def run(client, family, trouble=None):
 
 
 @pytest.fixture(scope="module")
-def undisturbed(anew):
-    return {family: run(anew, family) for family in ("linear", "custom")}
+def undisturbed(new_client):
+    return {family: run(new_client, family) for family in ("linear", "custom")}
 
 
 @pytest.fixture

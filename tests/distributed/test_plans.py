@@ -201,7 +201,7 @@ def test_a_plan_holds_its_operands_from_when_it_is_built(client, arrays):
 
 
 def _hide(keys):
-    """Let shards believe that their worker does not have these, and that nobody has."""
+    """Make shards believe that neither their worker nor another one has these."""
     from mgrec.distributed.plan import worker as plan_worker
 
     if keys:

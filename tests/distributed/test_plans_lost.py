@@ -293,9 +293,9 @@ def test_a_stopped_worker_is_lost_within_the_timeout(processes):
                 solve(initial=np.zeros((100_000,)))
             assert time.monotonic() - start < 6
             # The scheduler believes that the worker is there, until it does not answer us.
-            with mgrec.plan(mgrec.linear_recurrence, 0.5, t, axis=0, timeout=3.0) as anew:
-                assert victim not in anew._shards
-                np.testing.assert_array_equal(anew()[:2, -1].compute(), wanted)
+            with mgrec.plan(mgrec.linear_recurrence, 0.5, t, axis=0, timeout=3.0) as rebuilt:
+                assert victim not in rebuilt._shards
+                np.testing.assert_array_equal(rebuilt()[:2, -1].compute(), wanted)
         finally:
             os.kill(pids[victim], signal.SIGCONT)
 

@@ -1,4 +1,4 @@
-"""Results of plans that nobody refers to any more are freed before the next ones are allocated."""
+"""Results of plans without a reference are freed before the next ones are allocated."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def nothing_is_left(client):
 
 
 def last_speculation(phase, solve):
-    """Whether the worker that has chunk 1 or 2, but not chunk 0, has begun so many solves."""
+    """Whether the worker that has chunk 1 or 2, but not chunk 0, has started so many solves."""
     return max(phase.chunk_indices.count((k,)) for k in range(1, 4)) >= solve
 
 
@@ -92,8 +92,8 @@ def test_solves_begin_while_one_waits_for_carries(client, t, monkeypatch):
         loop.start()
         wait_until(lambda: last_speculation(phase, 3))
         time.sleep(0.05)
-        # The first chunk's worker is at its first solve; the other one has begun as many as may be
-        # in progress at once.
+        # The first chunk's worker is at its first solve. The other one has started as many as may
+        # be in progress at once.
         assert phase.chunk_indices.count((0,)) == 1
         assert not last_speculation(phase, 4)
         phase.may_end.set()

@@ -36,7 +36,7 @@ LONG = {"order 12", "order 64"}
 
 
 def with_dtypes(names, others):
-    """All names in float64, and in `others` of them the other dtypes: each is compiled anew."""
+    """All names in float64, and in `others` of them the other dtypes: each is compiled again."""
     pairs = [(name, dtype) for name in names for dtype in DTYPES]
     return [
         pytest.param(*pair, marks=() if is_short else EXTENDED)

@@ -193,7 +193,7 @@ def test_columns_that_do_not_forget_go_to_threads_as_columns(caplog, monkeypatch
 
 @st.composite
 def cuts(draw, steps):
-    """Chunks of a row, some of which are long enough to be begun."""
+    """Chunks of a row, some of which are long enough for speculation."""
     ends = sorted(draw(st.lists(st.integers(0, steps), max_size=3)))
     return tuple(int(n) for n in np.diff([0, *ends, steps]))
 

@@ -1,4 +1,4 @@
-"""Chunks of CuPy arrays that forget their entry are begun before it is known."""
+"""Contractive chunks of CuPy arrays are solved before their carry-in is known."""
 
 import logging
 

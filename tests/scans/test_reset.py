@@ -1,4 +1,4 @@
-"""States that start anew at marked steps: every segment is a call of its own."""
+"""States that are reset at marked steps: each segment is solved as by a separate call."""
 
 import dask.array as da
 import numpy as np

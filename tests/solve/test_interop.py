@@ -10,7 +10,7 @@ from mgrec.core.arrays.interop import NonNativeArray, library_of
 from mgrec.core.arrays.validation import as_any_array
 from mgrec.scans.arguments import check
 from mgrec.signal import lfilter
-from mgrec.solve import takes_foreign
+from mgrec.solve import with_interop
 
 STRICT = cases.strict(array_api_strict)
 OTHERS = [name for name in cases.CALLS if name != "linear_recurrence"]
@@ -44,7 +44,7 @@ def test_nothing_is_copied(of):
     room = np.zeros(32, np.float32)
     result = room[-room.ctypes.data % 64 // 4 :][:16]  # jax copies what is not aligned so.
 
-    @takes_foreign
+    @with_interop
     def call(x):
         addresses.append(as_any_array("x", x).ctypes.data)
         return result

@@ -107,7 +107,7 @@ def kernels(record: dict[str, Any]) -> dict[str, Any]:
             fractions[name] = min(float(np.median(own)), PERFECT)
     about = {"launch": launch, "bandwidth": bandwidth, "fractions": fractions}
     about["calls"] = _calls(rows, bandwidth)
-    return {**about, "begun": _speculation(rows)}  # codespell:ignore begun
+    return {**about, "begun": _speculation(rows)}
 
 
 def _calls(rows: Sequence[dict[str, Any]], bandwidth: float) -> dict[str, float]:
@@ -205,7 +205,7 @@ def _row(
     # A case without timed kernels takes those of a case that moves as many words.
     fractions = measured["fractions"]
     fraction = fractions.get(cell.name, fractions.get("constant", PERFECT))
-    begins = chunk >= measured["begun"].get(cell.name, chunk + 1)  # codespell:ignore begun
+    begins = chunk >= measured["begun"].get(cell.name, chunk + 1)
     alone = model.kernels_of(
         _words(case, begins), chunk, chunks, cell.workers,
         measured["launch"], measured["bandwidth"] * fraction,

@@ -11,12 +11,12 @@ import numpy as np
 from ...core.arrays.array_types import without_empty_chunks
 from ...core.contract.problem import Composed, Problem
 from ...core.contract.recurrence import Arrays
-from ...solve import solve_pair, solved
+from ...solve import public_function, solve_pair
 from .arguments import check_alignment, check_batch, is_several, pairs_of
 from .results import Alignment, TracedAlignment
 
 
-@partial(solved, labelled=solve_pair)
+@partial(public_function, labelled=solve_pair)
 def smith_waterman(
     query: Any,
     target: Any,

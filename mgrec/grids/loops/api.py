@@ -12,14 +12,14 @@ from ...core.arrays.array_types import cast, check_same_device
 from ...core.arrays.chunk import shape_of
 from ...core.arrays.validation import as_array, as_axis, as_real, as_scalar
 from ...core.contract.problem import Problem, varying
-from ...solve import solved_by_kind
+from ...solve import prepared_function
 from ..recurrence import broadcasts_to
 from .recurrence import Loop, WavefrontLoop, check_strategy
 
 _DTYPES = ("int32", "int64", "float32", "float64")
 
 
-@partial(solved_by_kind, is_on_host=False)
+@partial(prepared_function, is_on_host=False)
 def wavefront(
     local: Any,
     *,

@@ -13,12 +13,12 @@ from ...core.arrays.array_types import cast, check_same_device, is_lazy
 from ...core.arrays.chunk import shape_of
 from ...core.arrays.validation import as_array, as_integer, as_real, as_scalar
 from ...core.contract.problem import Problem, varying
-from ...solve import solved_by_kind
+from ...solve import prepared_function
 from ..recurrence import broadcasts_to
 from .recurrence import Relaxation, Sweeps
 
 
-@partial(solved_by_kind, is_on_host=False)
+@partial(prepared_function, is_on_host=False)
 def sor(
     x: Any,
     rhs: Any = None,

@@ -13,13 +13,13 @@ from ...core.arrays.chunk import as_contiguous
 from ...core.arrays.validation import as_any_array, as_axis, check_out
 from ...core.contract.problem import Composed, Problem
 from ...scans.functions import linear_recurrence
-from ...solve import solve, solved_by_kind
+from ...solve import prepared_function, solve
 from .recurrence import SummedAreaTable
 
 _DTYPES = "?bhilqBHILQfdFD"
 
 
-@partial(solved_by_kind, is_on_host=False)
+@partial(prepared_function, is_on_host=False)
 def summed_area_table(
     x: Any, axes: tuple[int, ...] = (-2, -1), *, dtype: Any = None, out: Any = None
 ) -> Problem | Composed:

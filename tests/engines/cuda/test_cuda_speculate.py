@@ -1,4 +1,4 @@
-"""Chunks that are begun from a state of 0 and finished from their own, by kernels run here."""
+"""Chunks solved speculatively and corrected, by kernels that run on the host."""
 
 from __future__ import annotations
 
