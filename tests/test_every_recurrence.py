@@ -17,6 +17,8 @@ from graphs import check_graph
 import mgrec
 from mgrec.distributed.graph import chains
 
+pytestmark = pytest.mark.quick
+
 LENGTHS = [0, 1, 2, 63, 64, 65, 127, 128, 129, 1000]
 SHAPES = [((7,), 0), *(((5, 4), k) for k in range(2)), *(((3, 70, 4), k) for k in range(-3, 0))]
 

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.quick
+
 SOURCE = Path(__file__).parents[1] / "mgrec"
 
 BELOW = {"solve", "distributed", "engines", "core"}

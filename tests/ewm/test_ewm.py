@@ -7,6 +7,8 @@ import pytest
 
 from mgrec.signal import ewm
 
+pytestmark = pytest.mark.quick
+
 
 def draw(*shape):
     return np.random.default_rng(7).normal(size=shape)

@@ -8,6 +8,8 @@ from scipy import signal
 
 from mgrec.signal import filtfilt, lfilter, lfilter_zi, lfiltic, sosfilt, sosfilt_zi, sosfiltfilt
 
+pytestmark = pytest.mark.quick
+
 FILTER = signal.butter(4, 0.3)
 
 

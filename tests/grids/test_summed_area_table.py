@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 import mgrec
 
+pytestmark = pytest.mark.quick
+
 DTYPES = ("?", "u1", "i2", "u4", "i8", "f4", "f8", "c16")
 AXES = [(-2, -1), (0, 2), (2, 1)]
 

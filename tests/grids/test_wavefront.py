@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 import mgrec
 from mgrec.grids.loops.cpu import phases as loops
 
+pytestmark = pytest.mark.quick
+
 PAIRS = [("+", "*"), ("max", "+"), ("min", "+"), ("+", "+")]
 UFUNCS = {"+": np.add, "*": np.multiply, "max": np.maximum, "min": np.minimum}
 BORDERS = {"above": None, "left": None, "corner": None}

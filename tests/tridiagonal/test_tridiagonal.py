@@ -13,6 +13,8 @@ from tridiagonal_matrices import error as median_error
 
 import mgrec
 
+pytestmark = pytest.mark.quick
+
 DTYPES = ("f4", "f8", pytest.param("c8", marks=pytest.mark.extended), "c16")
 
 

@@ -2,10 +2,13 @@
 
 from fractions import Fraction
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mgrec.core.algebra.exact import exact_product, exact_sum
+
+pytestmark = pytest.mark.quick
 
 numbers = st.floats(-(2.0**400), 2.0**400).filter(lambda x: x == 0 or abs(x) > 2.0**-400)
 

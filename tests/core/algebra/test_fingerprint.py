@@ -14,6 +14,8 @@ import pytest
 
 from mgrec.core.algebra.fingerprint import StepFunction, fingerprint, require_unchanged
 
+pytestmark = pytest.mark.quick
+
 factor = 3.0
 sin = object()  # shares its name with NumPy's, and no fingerprint may ask for it
 

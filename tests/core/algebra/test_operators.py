@@ -12,6 +12,8 @@ from mgrec.core.algebra.operators import (
     check_distributes,
 )
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.mark.parametrize("pair", PAIRS)
 @pytest.mark.parametrize("dtype", ["i4", "i8", "f4", "f8"])

@@ -9,6 +9,8 @@ import pytest
 from mgrec.core.algebra.fingerprint import fingerprint
 from mgrec.core.algebra.reads import library_name, read_values
 
+pytestmark = pytest.mark.quick
+
 
 def module_of(name, **values):
     module = ModuleType(name)

@@ -8,6 +8,8 @@ import mgrec
 from mgrec.core.algebra.segmented_map import segmented
 from mgrec.core.algebra.transfer_map import affine, signed_affine
 
+pytestmark = pytest.mark.quick
+
 
 def mark(generator):
     return float(generator.integers(0, 2))

@@ -6,6 +6,8 @@ import pytest
 
 import mgrec
 
+pytestmark = pytest.mark.quick
+
 
 def adding(amount=1.0, identity=(0.0,), **names):
     return mgrec.TransferMap(

@@ -7,6 +7,8 @@ import pytest
 import mgrec
 from mgrec.core.algebra.variants import MAX_VARIANTS, is_within_limit
 
+pytestmark = pytest.mark.quick
+
 
 def decaying(rate):
     return mgrec.Coefficient(lambda i: rate)

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 import mgrec
 from mgrec.grids.alignment.results import Alignment
 
+pytestmark = pytest.mark.quick
+
 SCORES = {"match": 2, "mismatch": -1, "gap": -1}
 
 
