@@ -51,7 +51,7 @@ def as_expressions(results: Any) -> Any:
     return mapped(results, Array, as_expression)
 
 
-def leaves(value: Any, parents: tuple[int, ...] = ()) -> Iterator[Any]:
+def leaves(value: object, parents: tuple[int, ...] = ()) -> Iterator[Any]:
     """Yield all values inside of tuples, lists, dicts and Coefficients.
 
     `parents` are the identities of the containers of `value`: a list may contain itself.

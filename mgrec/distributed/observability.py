@@ -17,7 +17,7 @@ A pack loads the operands of a chunk; where chunks may not depend on their carry
 """
 
 
-def phase_of(key: Any) -> str | None:
+def phase_of(key: object) -> str | None:
     """Return the phase of a task, from its key or its layer's name; None for other tasks.
 
     Examples

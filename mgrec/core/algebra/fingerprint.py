@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from types import CodeType, EllipsisType, FunctionType, MethodType, NoneType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -16,6 +16,12 @@ from .reads import is_namespace, library_name, read_values
 
 _NUMBERS = {NoneType, EllipsisType, bool, int, float, complex, str, bytes, slice}
 _VARIADIC = 0x04 | 0x08  # flags of a code with *args, **kwargs
+
+
+class Digest(Protocol):
+    """A hash of hashlib."""
+
+    def update(self, data: bytes, /) -> None: ...
 
 
 def fingerprint(*values: Any) -> str:
@@ -99,7 +105,7 @@ def require_unchanged(owner: str, expected: str, *values: Any) -> None:
         )
 
 
-def _absorb(digest: Any, value: Any, seen: dict[int, int]) -> None:
+def _absorb(digest: Digest, value: Any, seen: dict[int, int]) -> None:
     if type(value) in _NUMBERS or isinstance(value, np.generic):
         digest.update(f"{type(value).__name__}:{value!r};".encode())
     elif isinstance(value, CodeType):
@@ -120,7 +126,7 @@ def _absorb(digest: Any, value: Any, seen: dict[int, int]) -> None:
         raise _unsupported(value)
 
 
-def _absorb_called(digest: Any, value: Any, seen: dict[int, int]) -> bool:
+def _absorb_called(digest: Digest, value: Any, seen: dict[int, int]) -> bool:
     """Hash a callable; return False if its code is not accessible."""
     name = _name(value)
     if name is not None:
@@ -147,7 +153,7 @@ def _absorb_called(digest: Any, value: Any, seen: dict[int, int]) -> bool:
     return True
 
 
-def _absorb_function(digest: Any, function: FunctionType, seen: dict[int, int]) -> None:
+def _absorb_function(digest: Digest, function: FunctionType, seen: dict[int, int]) -> None:
     _absorb(digest, function.__code__, seen)
     _absorb(digest, function.__defaults__ or (), seen)
     _absorb(digest, _sorted(function.__kwdefaults__ or {}), seen)
@@ -156,14 +162,14 @@ def _absorb_function(digest: Any, function: FunctionType, seen: dict[int, int]) 
         _absorb(digest, read.value, seen)
 
 
-def _absorb_code(digest: Any, code: CodeType, seen: dict[int, int]) -> None:
+def _absorb_code(digest: Digest, code: CodeType, seen: dict[int, int]) -> None:
     counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount
     names = code.co_names, code.co_varnames, counts, code.co_flags & _VARIADIC
     digest.update(code.co_code + code.co_exceptiontable + repr(names).encode())
     _absorb(digest, code.co_consts, seen)
 
 
-def _absorb_compiled(digest: Any, dispatcher: Any, seen: dict[int, int]) -> None:
+def _absorb_compiled(digest: Digest, dispatcher: Any, seen: dict[int, int]) -> None:
     """Hash a function that numba compiles; options such as fastmath change its results."""
     signatures = () if dispatcher._can_compile else map(str, dispatcher.nopython_signatures)
     options = _sorted(dispatcher.targetoptions), _sorted(dispatcher.locals), tuple(signatures)
@@ -171,7 +177,7 @@ def _absorb_compiled(digest: Any, dispatcher: Any, seen: dict[int, int]) -> None
     _absorb(digest, dispatcher.py_func, seen)
 
 
-def _absorb_vectorized(digest: Any, ufunc: Any, seen: dict[int, int]) -> None:
+def _absorb_vectorized(digest: Digest, ufunc: Any, seen: dict[int, int]) -> None:
     """Hash a function of ``numba.vectorize``; a frozen one compiles no further signatures."""
     dispatcher = ufunc._dispatcher
     signatures = tuple(map(str, dispatcher.overloads)) if ufunc._frozen else ()
@@ -180,7 +186,7 @@ def _absorb_vectorized(digest: Any, ufunc: Any, seen: dict[int, int]) -> None:
 
 
 def _sorted(options: dict[str, Any]) -> tuple[Any, ...]:
-    def plain(value: Any) -> Any:
+    def plain(value: object) -> Any:
         if isinstance(value, dict):
             return _sorted(value)
         return frozenset(value) if isinstance(value, set) else value
@@ -188,7 +194,7 @@ def _sorted(options: dict[str, Any]) -> tuple[Any, ...]:
     return tuple((name, plain(value)) for name, value in sorted(options.items()))
 
 
-def _name(value: Any) -> str | None:
+def _name(value: object) -> str | None:
     if type(value).__module__.startswith("numba.core.types"):
         return str(value)  # numba.float64(x)
     return library_name(value)
@@ -209,7 +215,7 @@ def _is_constructor_only(value_type: type) -> bool:
     return is_plain_tuple or issubclass(value_type, BaseException)
 
 
-def _unsupported(value: Any) -> TypeError:
+def _unsupported(value: object) -> TypeError:
     message = (
         f"a function of a recurrence may refer to numbers, arrays, NumPy's functions, plain "
         f"Python functions, those of numba.njit and numba.vectorize, and modules; got {value!r} of "

@@ -64,7 +64,7 @@ PLUS_PLUS = Operators("+", "+")
 PAIRS = (PLUS_TIMES, MAX_PLUS, MIN_PLUS, PLUS_PLUS)
 
 
-def as_operators(value: Any) -> Operators:
+def as_operators(value: object) -> Operators:
     """Return the named pair, one of PAIRS."""
     if isinstance(value, (tuple, list)) and all(isinstance(name, str) for name in value):
         for pair in PAIRS:
@@ -76,7 +76,7 @@ def as_operators(value: Any) -> Operators:
 _WANTED = ", ".join(str((pair.accumulate, pair.distribute)) for pair in PAIRS)
 
 
-def as_custom_operators(value: Any) -> Operators:
+def as_custom_operators(value: object) -> Operators:
     """Return a named pair, or a pair with functions of the user."""
     if not isinstance(value, (tuple, list)) or not any(map(callable, value)):
         return as_operators(value)
@@ -159,7 +159,7 @@ def _draw(dtype_kind: str) -> Iterator[Any]:
         yield generator.integers(-99, 100, 3) if dtype_kind == "i" else generator.standard_normal(3)
 
 
-def _is_operator(value: Any) -> bool:
+def _is_operator(value: object) -> bool:
     code = getattr(value, "__code__", None)
     return value in _NAMES if code is None else code.co_argcount == 2
 

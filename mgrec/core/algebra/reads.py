@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from dis import get_instructions
 from functools import reduce
-from types import CodeType, FunctionType, ModuleType
+from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 # The contents of these libraries are hashed by name: they do not change while installed.
@@ -70,7 +70,7 @@ def read_values(function: FunctionType) -> tuple[ReadValue, ...]:
     return tuple(by_path.values())
 
 
-def library_name(value: Any) -> str | None:
+def library_name(value: object) -> str | None:
     """Return the name of a library's module, class or function; None for other values."""
     if isinstance(value, ModuleType):
         return value.__name__ if _is_library(value.__name__) else None
@@ -86,7 +86,7 @@ def library_name(value: Any) -> str | None:
     return None
 
 
-def is_namespace(value: Any) -> bool:
+def is_namespace(value: object) -> bool:
     """Return whether a value is a user's module or class, whose attributes are hashed."""
     return isinstance(value, (ModuleType, type)) and library_name(value) is None
 
@@ -102,14 +102,14 @@ def _attribute(module: ModuleType, name: str) -> Any:
     return reduce(lambda value, name: getattr(value, name, None), others, value)
 
 
-def _cell_value(cell: Any, name: str) -> Any:
+def _cell_value(cell: CellType, name: str) -> Any:
     try:
         return cell.cell_contents
     except ValueError:
         raise _undefined(name) from None
 
 
-def _read_attributes(names: tuple[str, ...], value: Any) -> tuple[tuple[str, ...], Any]:
+def _read_attributes(names: tuple[str, ...], value: object) -> tuple[tuple[str, ...], Any]:
     """Return the names read from a value, through modules and classes, and the last value."""
     length = 1
     while length < len(names) and is_namespace(value):

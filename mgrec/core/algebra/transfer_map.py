@@ -142,7 +142,7 @@ class TransferMap:
         """Code objects of the functions, without the values that they read."""
         return self.lift.__code__, self.compose.__code__, self.apply.__code__
 
-    def redoes_rows_of(self, dtype: Any) -> bool:
+    def redoes_rows_of(self, dtype: np.dtype[Any]) -> bool:
         """Return whether summaries of this dtype flag rows that must be computed again."""
         return self.capabilities.redoes_rows and dtype.kind in "fc"
 

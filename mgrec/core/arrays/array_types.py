@@ -20,7 +20,7 @@ def is_on_gpu(array: Any) -> bool:
     return _has(array_type, "__cuda_array_interface__")
 
 
-def is_lazy(array: Any) -> bool:
+def is_lazy(array: object) -> bool:
     """Return whether an array is a Dask array."""
     array_type: Any = type(array)
     return array_type is not np.ndarray and _has(array_type, "dask")

@@ -83,7 +83,7 @@ class Chunk:
     ) -> Chunk:
         """Apply a function to each array of the operands; indices advance by `first`."""
 
-        def mapped(operand: Any) -> Any:
+        def mapped(operand: object) -> Any:
             if isinstance(operand, CoefficientOperand):
                 arrays = tuple(map(function, operand.operands))
                 return CoefficientOperand(operand.function, operand.first + first, arrays)
@@ -108,7 +108,7 @@ def lay_out(recurrence: Any, operands: Sequence[Any], shape: tuple[int, ...], fi
     def lay_out_array(array: Any) -> Any:
         return _lay_out_array(array, shape, recurrence.axis, layout)
 
-    def lay_out_operand(operand: Any) -> Any:
+    def lay_out_operand(operand: object) -> Any:
         if isinstance(operand, Coefficient):
             arrays = tuple(map(lay_out_array, operand.arrays))
             return CoefficientOperand(operand.function, first, arrays)

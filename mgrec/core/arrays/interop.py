@@ -57,7 +57,7 @@ class Library:
     cast_list: Callable[[list[Any]], list[Any]] | None = None
 
 
-def library_of(array: Any) -> Library | None:
+def library_of(array: object) -> Library | None:
     """Return the library that owns an array; None for NumPy, CuPy and Dask.
 
     Examples
@@ -90,7 +90,7 @@ def _library_of(array_type: type) -> Library | None:
     return Library(module.__name__ if module else root, _tensor_to_native, _tensor_converter)
 
 
-def require_native(name: str, value: Any) -> None:
+def require_native(name: str, value: object) -> None:
     """Raise NonNativeArray if an array belongs to another library."""
     library = library_of(value)
     if library is not None:
@@ -102,7 +102,7 @@ def require_native(name: str, value: Any) -> None:
         )
 
 
-def to_native(name: str, value: Any) -> Any:
+def to_native(name: str, value: object) -> Any:
     """Return the native array of an array of another library; return other values unchanged."""
     library = library_of(value)
     return value if library is None else library.to_native(name, value, False)
@@ -185,7 +185,7 @@ def _dask_series_to_native(name: str, value: Any, is_written: bool) -> Any:
     return value.to_dask_array()
 
 
-def _require_read_only(name: str, value: Any, is_written: bool) -> None:
+def _require_read_only(name: str, value: object, is_written: bool) -> None:
     if is_written:
         raise TypeError(f"{name} must be an array; got a {type(value).__name__}")
 
@@ -299,12 +299,12 @@ def _tensor_to_native(name: str, value: Any, is_written: bool) -> Any:
     return _require_writeable(name, value, array) if is_written else array
 
 
-def _describe_tensor(value: Any) -> str:
+def _describe_tensor(value: object) -> str:
     dtype = getattr(value, "dtype", "unknown dtype")
     return f"{type(value).__module__}.{type(value).__name__} of {dtype}"
 
 
-def _is_jax(value: Any) -> bool:
+def _is_jax(value: object) -> bool:
     return type(value).__module__.partition(".")[0] in ("jax", "jaxlib")
 
 
@@ -318,7 +318,7 @@ def _import_cupy(name: str) -> Any:
     return cupy
 
 
-def _require_writeable(name: str, value: Any, array: np.ndarray) -> np.ndarray:
+def _require_writeable(name: str, value: object, array: np.ndarray) -> np.ndarray:
     """Return the same memory, writeable: DLPack before version 1 does not state whether it is."""
     if array.flags.writeable:
         return array

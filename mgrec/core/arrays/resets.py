@@ -76,7 +76,7 @@ def _as_text(labels: np.ndarray) -> np.ndarray:
     return labels.astype(np.str_)
 
 
-def _not_labels(got: Any) -> TypeError:
+def _not_labels(got: object) -> TypeError:
     return TypeError(
         f"reset must be a mask of bool, or labels that are integers, strings, dates or categories; "
         f"got {got}"

@@ -30,7 +30,7 @@ def as_integer(name: str, value: Any) -> int:
     raise TypeError(f"{name} must be an integer; got {value!r}")
 
 
-def as_axis(value: Any, shape: tuple[Any, ...]) -> int:
+def as_axis(value: object, shape: tuple[Any, ...]) -> int:
     """Return an axis of a shape, counted from the front."""
     axis, ndim = as_integer("axis", value), len(shape)
     if not -ndim <= axis < ndim:
@@ -38,14 +38,14 @@ def as_axis(value: Any, shape: tuple[Any, ...]) -> int:
     return axis % ndim
 
 
-def as_flag(name: str, value: Any) -> bool:
+def as_flag(name: str, value: object) -> bool:
     """Return a bool of Python or NumPy as a bool."""
     if not isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name} must be True or False; got {value!r}")
     return bool(value)
 
 
-def is_one_of(value: Any, choices: Iterable[Any]) -> bool:
+def is_one_of(value: object, choices: Iterable[Any]) -> bool:
     """Return whether a value is a string among the choices; False for arrays."""
     return isinstance(value, str) and value in choices
 
@@ -69,7 +69,7 @@ def as_real(name: str, value: Any, wanted: str = "a real number") -> float:
 _SUPPORTED = "bhilqBHILQfdFDe"
 
 
-def as_array(name: str, value: Any) -> Any:
+def as_array(name: str, value: object) -> Any:
     """Return a Python scalar unchanged (it promotes weakly), or an array of a supported dtype."""
     if type(value) in (int, float, complex):
         return value
@@ -97,7 +97,7 @@ def check_dtype(name: str, array: Any, value: Any, others: str = "") -> None:
         )
 
 
-def _type_suffix(value: Any) -> str:
+def _type_suffix(value: object) -> str:
     """Return the type of a value that NumPy converted to an array of objects, for messages."""
     if hasattr(value, "dtype") or isinstance(value, (str, bytes, Sequence)):
         return ""
@@ -106,7 +106,7 @@ def _type_suffix(value: Any) -> str:
     return " (None)" if value is None else f" (of type {type(value).__name__})"
 
 
-def as_any_array(name: str, value: Any) -> Any:
+def as_any_array(name: str, value: object) -> Any:
     """Return a CuPy, Dask or NumPy array of any dtype, in native byte order and aligned."""
     if type(value) is np.ndarray:
         return as_native(value)
@@ -116,7 +116,7 @@ def as_any_array(name: str, value: Any) -> Any:
     return as_plain_array(name, value)
 
 
-def as_plain_array(name: str, value: Any) -> Any:
+def as_plain_array(name: str, value: object) -> Any:
     """Return a Dask or NumPy array, in native byte order and aligned.
 
     Masked arrays and other lazy objects raise TypeError.
@@ -142,7 +142,7 @@ def as_plain_array(name: str, value: Any) -> Any:
         ) from error
 
 
-def _on_gpu(name: str, value: Any) -> Any:
+def _on_gpu(name: str, value: object) -> Any:
     if type(value).__module__.partition(".")[0] != "cupy":
         got = f"{type(value).__module__}.{type(value).__name__}"
         raise TypeError(f"{name} must be a CuPy array; got {got}: wrap it with cupy.asarray")
@@ -179,11 +179,11 @@ def broadcast_shape(operands: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(shape)
 
 
-def _describe_shape(value: Any) -> Any:
+def _describe_shape(value: object) -> Any:
     return list(map(shape_of, value.arrays)) if isinstance(value, Coefficient) else shape_of(value)
 
 
-def as_scalar(name: str, value: Any, dtype: np.dtype[Any]) -> np.ndarray:
+def as_scalar(name: str, value: object, dtype: np.dtype[Any]) -> np.ndarray:
     """Return a number as a 0-d array."""
     try:
         return np.asarray(value, dtype)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from .kernels import Backend, Part
+from .kernels import Backend, Edges, Part
 from .recurrence import Arrays, ChunkInputs, Recurrence, Shape
 
 
@@ -36,10 +36,10 @@ class Grid(Recurrence):
         backend: Backend,
         inputs: ChunkInputs,
         shape: Shape,
-        above: Any,
-        left: Any,
+        above: Edges | None,
+        left: Edges | None,
         out: Arrays = (),
-    ) -> tuple[Arrays, Any]:
+    ) -> tuple[Arrays, Edges]:
         """Return the results of a tile, `results` (0 or 1) of them, and its edges.
 
         Parameters
@@ -47,17 +47,17 @@ class Grid(Recurrence):
         above, left : exported edges of these tiles, or None at the border of the array
         """
 
-    def export_edges(self, edges: Any) -> Any:
+    def export_edges(self, edges: Edges) -> Edges:
         """Return the edges that other workers need, in host memory."""
         return edges
 
-    def retain_edges(self, edges: Any) -> Any:
+    def retain_edges(self, edges: Edges) -> Edges:
         """Return the edges that tiles in the same memory need, without a copy."""
         return self.export_edges(edges)
 
     def start_export(
-        self, backend: Backend, edges: Any, axes: Collection[int]
-    ) -> Callable[[], Any]:
+        self, backend: Backend, edges: Edges, axes: Collection[int]
+    ) -> Callable[[], Edges]:
         """Start to copy the edges that the next tiles along `axes` need.
 
         The returned function waits for the copy and returns the edges.
@@ -71,6 +71,6 @@ class Grid(Recurrence):
         """
         return None
 
-    def final_result(self, edges: Any) -> Any:
+    def final_result(self, edges: Edges) -> Any:
         """Return an array of `result_size` from the edges of the last tile, or None."""
         return None

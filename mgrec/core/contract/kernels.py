@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from ..arrays.chunk import Chunk
 
-Summarise = Callable[[], Any]
+Summary: TypeAlias = Any
+"""The summary of a chunk: numbers and arrays in host memory, of a class of the family."""
+
+CarryIn: TypeAlias = Any
+"""The states before the first step of a chunk, in the form of the family's kernels."""
+
+Edges: TypeAlias = Any
+"""The last rows and columns of a tile, of a class of the family."""
+
+Summarise = Callable[[], Summary]
 """Waits for a summary, and returns it."""
 
 PreparedSolver = Callable[[Sequence[Any], Sequence[Any]], Any]

@@ -29,7 +29,7 @@ import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
 
 from ..arrays.array_types import as_native
-from .kernels import Backend, Kernels, PreparedSolver, Summarise
+from .kernels import Backend, CarryIn, Kernels, PreparedSolver, Summarise, Summary
 from .speculation import Speculation, SpeculationWait
 
 Shape = tuple[int, ...]
@@ -233,7 +233,9 @@ class AlongAxis(Recurrence):
         """Launch the summary of a chunk: numbers and arrays in host memory, no functions."""
 
     @abstractmethod
-    def propagate(self, kernels: Kernels, summaries: Sequence[Any], carry_in: Any) -> list[Any]:
+    def propagate(
+        self, kernels: Kernels, summaries: Sequence[Summary], carry_in: CarryIn
+    ) -> list[CarryIn]:
         """Return the carry-ins of these chunks, in the recurrence's order, and the one after them.
 
         `carry_in` is that of the first chunk. A two-sided recurrence has none after the last.
@@ -241,7 +243,12 @@ class AlongAxis(Recurrence):
 
     @abstractmethod
     def determine(
-        self, backend: Backend, inputs: ChunkInputs, shape: Shape, carry_in: Any, out: Arrays = ()
+        self,
+        backend: Backend,
+        inputs: ChunkInputs,
+        shape: Shape,
+        carry_in: CarryIn,
+        out: Arrays = (),
     ) -> tuple[Arrays, Any]:
         """Return the results of a chunk, written to `out` if given, and its carry-out or None.
 
@@ -268,7 +275,7 @@ class AlongAxis(Recurrence):
         return None
 
     def correct(
-        self, backend: Backend, shape: Shape, speculation: Speculation, carry_in: Any
+        self, backend: Backend, shape: Shape, speculation: Speculation, carry_in: CarryIn
     ) -> Arrays:
         """Return the results of a speculative chunk. May run twice with the same carry-in.
 
@@ -276,7 +283,7 @@ class AlongAxis(Recurrence):
         """
         raise NotImplementedError
 
-    def final_state(self, carry_out: Any, shape: Shape) -> Any:
+    def final_state(self, carry_out: CarryIn, shape: Shape) -> Any:
         """Return the state after a last chunk of this shape, as an array (state_shape, *rows)."""
         raise NotImplementedError
 

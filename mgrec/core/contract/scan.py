@@ -10,7 +10,7 @@ from typing import Any
 
 from ..arrays.array_types import is_on_gpu, is_writeable
 from ..arrays.chunk import Chunk, as_result
-from .kernels import Backend, Kernels
+from .kernels import Backend, CarryIn, Kernels, Summary
 from .recurrence import AlongAxis, Arrays, ChunkInputs, Shape
 from .speculation import Speculation, SpeculationWait
 
@@ -31,10 +31,12 @@ class Chain(AlongAxis):
         """Return a chunk, with results of this shape, in the layout of the kernels."""
 
     @abstractmethod
-    def advance(self, kernels: Kernels, summary: Any, carry_in: Any) -> Any:
+    def advance(self, kernels: Kernels, summary: Summary, carry_in: CarryIn) -> CarryIn:
         """Return the carry-in of the next chunk, from a chunk's summary and carry-in."""
 
-    def propagate(self, kernels: Kernels, summaries: Sequence[Any], carry_in: Any) -> list[Any]:
+    def propagate(
+        self, kernels: Kernels, summaries: Sequence[Summary], carry_in: CarryIn
+    ) -> list[CarryIn]:
         carry_ins = [carry_in]
         for summary in summaries:
             carry_ins.append(self.advance(kernels, summary, carry_ins[-1]))
@@ -62,7 +64,7 @@ class Chain(AlongAxis):
         return wait_for_speculation if wait else None
 
     def correct(
-        self, backend: Backend, shape: Shape, speculation: Speculation, carry_in: Any
+        self, backend: Backend, shape: Shape, speculation: Speculation, carry_in: CarryIn
     ) -> Arrays:
         # Results from another worker may be read-only.
         results = tuple([r if is_writeable(r) else r.copy() for r in speculation.results])

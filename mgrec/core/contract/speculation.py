@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from .kernels import Summary
+
 
 @dataclass(frozen=True)
 class Speculation:
@@ -22,7 +24,7 @@ class Speculation:
     """
 
     results: tuple[Any, ...]
-    summary: Any
+    summary: Summary
     prefix: Any
     operand_bytes: int = 0
 

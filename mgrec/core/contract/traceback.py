@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .grid import Grid
-from .kernels import Backend
+from .kernels import Backend, Edges
 from .recurrence import ChunkInputs
 
 
@@ -21,12 +21,17 @@ class Traceback(Grid):
     """
 
     @abstractmethod
-    def start_path(self, edges: Any) -> Any:
+    def start_path(self, edges: Edges) -> Any:
         """Return the path at the last tile, where the traceback starts, from its edges."""
 
     @abstractmethod
     def follow(
-        self, backend: Backend, inputs: ChunkInputs, above: Any, left: Any, paths: Sequence[Any]
+        self,
+        backend: Backend,
+        inputs: ChunkInputs,
+        above: Edges | None,
+        left: Edges | None,
+        paths: Sequence[Any],
     ) -> tuple[Any, Any]:
         """Return the path where it leaves a tile, and its piece in the tile or None.
 
@@ -38,7 +43,7 @@ class Traceback(Grid):
         """
 
     @abstractmethod
-    def join(self, edges: Any, path: Any, pieces: Sequence[Any]) -> Any:
+    def join(self, edges: Edges, path: Any, pieces: Sequence[Any]) -> Any:
         """Return the result, from the edges of the last tile, the path's start and its pieces.
 
         Pieces are in the order of tiles, which is the order of the path.

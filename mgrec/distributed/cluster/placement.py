@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import dask.array.core as da
@@ -10,7 +11,7 @@ from dask import annotate
 from dask.base import optimize, tokenize
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
-from distributed import Client, Future, wait
+from distributed import Client, Future, Scheduler, wait
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from ...core.arrays.chunk import has_unknown_sizes
@@ -96,16 +97,16 @@ class PinOperands(SchedulerPlugin):  # type: ignore[misc]
 
     name = "mgrec-pin-operands"
 
-    def start(self, scheduler: Any) -> None:
+    def start(self, scheduler: Scheduler) -> None:
         """Keep a reference to the scheduler."""
         self.scheduler = scheduler
 
-    def update_graph(self, scheduler: Any, *, tasks: list[Any], **kwargs: Any) -> None:
+    def update_graph(self, scheduler: Scheduler, *, tasks: list[Any], **kwargs: Any) -> None:
         """Pin the phases of chunks whose operands are in memory already."""
         for key in tasks:
             self._pin(scheduler.tasks[key])
 
-    def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
+    def transition(self, key: Hashable, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
         """Pin the phases that read operands as soon as these are in memory."""
         if finish == "memory" and phase_of(key) not in _SMALL:
             for follower in self.scheduler.tasks[key].dependents:
@@ -126,7 +127,7 @@ class PinOperands(SchedulerPlugin):  # type: ignore[misc]
             self.scheduler.set_restrictions({task.key: {best}})
 
     def remove_worker(
-        self, scheduler: Any, worker: str, *, stimulus_id: str, **kwargs: Any
+        self, scheduler: Scheduler, worker: str, *, stimulus_id: str, **kwargs: Any
     ) -> None:
         """Pin the tasks of a lost worker to where their operands survive, or nowhere."""
         stranded = [

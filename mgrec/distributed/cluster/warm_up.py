@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from dask.base import tokenize
-from distributed import Client
+from distributed import Client, Worker
 from distributed.diagnostics.plugin import WorkerPlugin
 
 from ...core.arrays.array_types import is_on_gpu
@@ -42,7 +42,7 @@ class WarmUp(WorkerPlugin):  # type: ignore[misc]
     metas: tuple[Any, ...]
     name: str
 
-    async def setup(self, worker: Any) -> None:
+    async def setup(self, worker: Worker) -> None:
         """Warm up on the thread of the tasks, so that the worker can answer messages."""
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(worker.executors["default"], self.run)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -142,7 +142,7 @@ def align_problem(problem: Problem) -> AlignedProblem:
     return AlignedProblem(recurrence, blocks, chunks, problem.initial)
 
 
-def chunk_indices_of(chunks: Any) -> Iterator[ChunkIndex]:
+def chunk_indices_of(chunks: Sequence[Sequence[Any]]) -> Iterator[ChunkIndex]:
     """Return the indices of all chunks of these axes."""
     return product(*(range(len(lengths)) for lengths in chunks))
 
@@ -177,7 +177,7 @@ def _reference_chunks(problem: Problem) -> tuple[tuple[Any, ...], ...]:
     )
 
 
-def align(array: Any, chunks: Any, shape: tuple[Any, ...]) -> da.Array:
+def align(array: Any, chunks: Sequence[Sequence[Any]], shape: tuple[Any, ...]) -> da.Array:
     """Return an operand in the chunks of the result; axes of length 1 stay whole."""
     offset = len(chunks) - array.ndim
     wanted = {

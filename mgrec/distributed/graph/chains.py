@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -77,7 +77,7 @@ class ChainLayers(ABC):
 
     @abstractmethod
     def propagate(
-        self, chunk_indices: list[ChunkIndex], previous: Any, key: tuple[Any, ...]
+        self, chunk_indices: list[ChunkIndex], previous: TaskRef, key: tuple[Any, ...]
     ) -> None:
         """Add the propagation of a group: the summaries of these chunks, after `previous`."""
 
@@ -175,7 +175,7 @@ def _initial(aligned: AlignedProblem) -> tuple[Callable[[ChunkIndex], List], lis
     return of_row, [state for state in states if isinstance(state, da.Array)]
 
 
-def _meta(array: Any, ndim: int, dtype: np.dtype[Any]) -> Any:
+def _meta(array: object, ndim: int, dtype: np.dtype[Any]) -> Any:
     return meta_from_array(array, ndim=ndim, dtype=dtype)
 
 
@@ -195,7 +195,9 @@ def split_results(array: da.Array, count: int, meta: Any) -> tuple[da.Array, ...
     )
 
 
-def component(graph: HighLevelGraph, layer: str, chunks: Any, number: int, meta: Any) -> da.Array:
+def component(
+    graph: HighLevelGraph, layer: str, chunks: Sequence[Sequence[Any]], number: int, meta: Any
+) -> da.Array:
     """Return one of the results of each task of a layer, as an array."""
     name = f"state-{number}-{layer}"
     tasks = {

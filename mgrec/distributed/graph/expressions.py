@@ -48,7 +48,7 @@ class Awaited(Layer):  # type: ignore[misc]
             tasks |= {key: Alias(key, (lowered._name, *key[1:])) for key in keys}
         return tasks
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: object) -> Any:
         return self._tasks[key]
 
     def __iter__(self) -> Iterator[Any]:
@@ -110,7 +110,7 @@ def _with_new_names(tasks: dict[Any, Any], renamed: dict[str, str], fresh: Any) 
     tasks = convert_legacy_graph(tasks, set(tasks))
     names = renamed | {name: fresh(name) for name in {_name_of(key) for key in tasks}}
 
-    def rename(key: Any) -> Any:
+    def rename(key: object) -> Any:
         name = names[_name_of(key)]
         return (name, *key[1:]) if isinstance(key, tuple) else name
 

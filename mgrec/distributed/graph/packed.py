@@ -85,7 +85,7 @@ class PackedLayers(ChainLayers):
         )
 
     def propagate(
-        self, chunk_indices: list[ChunkIndex], previous: Any, key: tuple[Any, ...]
+        self, chunk_indices: list[ChunkIndex], previous: TaskRef, key: tuple[Any, ...]
     ) -> None:
         refs = (TaskRef((self.propagated.name, *chunk_index)) for chunk_index in chunk_indices)
         phase = propagate_inputs if self.has_small_chunks else propagate_group

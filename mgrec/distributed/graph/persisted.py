@@ -23,7 +23,7 @@ import dask.array.core as da
 from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from dask.task_spec import List, Task, TaskRef
-from distributed import Future
+from distributed import Future, Scheduler
 
 from ...core.contract.recurrence import ChunkIndex
 from ..tasks.phases import determine_persisted, precompute_persisted, propagate_persisted
@@ -65,7 +65,7 @@ class PersistedLayers(ChainLayers):
         }
 
     def propagate(
-        self, chunk_indices: list[ChunkIndex], previous: Any, key: tuple[Any, ...]
+        self, chunk_indices: list[ChunkIndex], previous: TaskRef, key: tuple[Any, ...]
     ) -> None:
         aligned, name, batches = self.aligned, self.names[0], self._batches(chunk_indices)
         summarise = speculate_persisted if self.may_speculate else precompute_persisted
@@ -156,6 +156,6 @@ def _locate(aligned: AlignedProblem) -> tuple[dict[Any, Any], dict[str, int]]:
     return where, threads
 
 
-async def _query(scheduler: Any, keys: list[Any]) -> tuple[Any, Any]:
+async def _query(scheduler: Scheduler, keys: list[Any]) -> tuple[Any, Any]:
     """Send both requests at once: one after the other they take twice as long."""
     return await asyncio.gather(scheduler.who_has(keys=keys), scheduler.ncores(workers=None))

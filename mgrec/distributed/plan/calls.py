@@ -149,7 +149,7 @@ def _axes_of(aligned: AlignedProblem) -> tuple[Any, ...]:
     return recurrence.axes, False, parts
 
 
-def _are_interchangeable(first: Any, other: Any) -> bool:
+def _are_interchangeable(first: object, other: object) -> bool:
     """Return whether operands are equal, or Dask arrays that differ only in their values."""
     if isinstance(first, da.Array):
         return (

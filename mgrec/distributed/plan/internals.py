@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 import dask.array.core as da
-from distributed import Client, Future
+from distributed import Client, Future, Worker
 from distributed.utils_comm import gather_from_workers
 from distributed.worker_state_machine import FreeKeysEvent
 
@@ -51,7 +51,9 @@ async def register(client: Client, results: Mapping[Any, tuple[str, int]]) -> li
     return lost
 
 
-def array_without_graph(cls: type[da.Array], name: str, chunks: Any, meta: Any) -> Any:
+def array_without_graph(
+    cls: type[da.Array], name: str, chunks: Sequence[Sequence[Any]], meta: Any
+) -> Any:
     """Return a Dask array without its graph; it takes a tenth of the time of a complete one."""
     array = object.__new__(cls)
     array._name, array._chunks, array._meta = name, chunks, meta
@@ -70,7 +72,7 @@ async def remove_worker(client: Client, address: str) -> None:
         await client.scheduler.unregister(address=address, stimulus_id=f"mgrec-lost-{time.time()}")
 
 
-def store(worker: Any, results: dict[Any, Any]) -> None:
+def store(worker: Worker, results: dict[Any, Any]) -> None:
     """Put results into a worker's memory, where Dask spills them if it must.
 
     The worker's state does not include them: each key in there costs two messages to the scheduler.
@@ -79,12 +81,12 @@ def store(worker: Any, results: dict[Any, Any]) -> None:
         worker.data[key] = result
 
 
-def publish(worker: Any, keys: Iterable[Any]) -> None:
+def publish(worker: Worker, keys: Iterable[Any]) -> None:
     """Add results to a worker's state, before the scheduler knows them."""
     worker.update_data({key: worker.data[key] for key in keys})
 
 
-def free(worker: Any, keys: Sequence[Any]) -> None:
+def free(worker: Worker, keys: Sequence[Any]) -> None:
     """Free results that no task needs, whether the worker's state includes them or not."""
     known = [key for key in keys if key in worker.state.tasks]
     if known:
@@ -95,7 +97,7 @@ def free(worker: Any, keys: Sequence[Any]) -> None:
             del worker.data[key]
 
 
-async def wait_until_freed(worker: Any, keys: Iterable[Any]) -> None:
+async def wait_until_freed(worker: Worker, keys: Iterable[Any]) -> None:
     """Wait a moment for the scheduler to free results that tasks may still need."""
     tasks, deadline = worker.state.tasks, time.monotonic() + FREEING
     remaining = [tasks[key] for key in keys if key in tasks]
@@ -105,7 +107,7 @@ async def wait_until_freed(worker: Any, keys: Iterable[Any]) -> None:
         await asyncio.sleep(0.002)
 
 
-async def blocks_of(worker: Any, keys: Iterable[Any]) -> dict[Any, Any]:
+async def blocks_of(worker: Worker, keys: Iterable[Any]) -> dict[Any, Any]:
     """Return blocks from a worker's memory by their keys; fetch those of other workers."""
     # Read before the first await: replicas may be dropped meanwhile.
     blocks, missing = dict[Any, Any](), list[Any]()

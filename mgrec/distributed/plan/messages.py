@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from distributed import Client
-from distributed.comm import CommClosedError
+from distributed.comm import Comm, CommClosedError
 from distributed.protocol.pickle import dumps, loads
 
 from ...core.contract.grid import Grid
@@ -176,7 +176,7 @@ class Sender:
         self._task: asyncio.Task[None] | None = None
 
     @classmethod
-    def on(cls, comm: Any) -> Sender:
+    def on(cls, comm: Comm) -> Sender:
         """Return a sender on a comm; an error aborts the comm."""
         return cls(lambda messages: comm.write(messages, on_error="raise"), lambda _: comm.abort())
 

@@ -351,7 +351,7 @@ class _Started:
         return self.problem.to_return_value(self.arrays, final)
 
 
-def _check_positive(name: str, value: Any) -> None:
+def _check_positive(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
         raise ValueError(f"{name} must be a positive number; got {value!r}")
 

@@ -183,6 +183,6 @@ class SolvedArray(da.Array):  # type: ignore[misc]
         self.__dict__["graph"] = graph
 
 
-def solution_of(array: Any) -> Solution | None:
+def solution_of(array: object) -> Solution | None:
     """Return the solve of an array that is a plan's result."""
     return array.solution if isinstance(array, SolvedArray) else None

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 from distributed import Client
-from distributed.comm import CommClosedError
+from distributed.comm import Comm, CommClosedError
 from distributed.protocol.pickle import loads
 
 from .internals import remove_worker
@@ -46,7 +46,7 @@ class Stream:
     how many seconds.
     """
 
-    def __init__(self, address: str, comm: Any) -> None:
+    def __init__(self, address: str, comm: Comm) -> None:
         self.address, self.comm, self.sender = address, comm, Sender.on(comm)
         self.received, self.busy = 0, (0, 0.0)
 

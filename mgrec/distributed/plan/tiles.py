@@ -19,7 +19,7 @@ from typing import Any
 
 from ...core.arrays.array_types import is_on_gpu
 from ...core.contract.grid import Grid
-from ...core.contract.kernels import Backend
+from ...core.contract.kernels import Backend, Edges
 from ...core.contract.recurrence import ChunkIndex, ChunkInputs, Shape
 from ..observability import in_chunk
 from ..tasks.phases import chunk_of
@@ -129,7 +129,7 @@ class _Tiles:
             self.expected.remove(name)
             self._add_edges(name, self.exchange.take(name))
 
-    def _add_edges(self, index: ChunkIndex, edges: Any) -> None:
+    def _add_edges(self, index: ChunkIndex, edges: Edges) -> None:
         """Keep the edges of a tile for those after it, which may be ready now."""
         after = self._after(index)
         self.edges[index], self.readers[index] = edges, len(after)

@@ -11,7 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
-from distributed import WorkerPlugin
+from distributed import Worker, WorkerPlugin
+from distributed.comm import Comm
 from distributed.protocol.pickle import dumps, loads
 
 from .internals import blocks_of, free, publish, store, wait_until_freed
@@ -31,7 +32,7 @@ NAME = "mgrec-plans"
 logger = logging.getLogger("mgrec")
 
 
-async def install(dask_worker: Any) -> None:
+async def install(dask_worker: Worker) -> None:
     """Install the plugin on a worker that does not have it."""
     if NAME not in dask_worker.plugins:
         await dask_worker.plugin_add(PlansPlugin(), NAME, catch_errors=False)
@@ -48,7 +49,7 @@ class PlansPlugin(WorkerPlugin):  # type: ignore[misc]
 
     name = NAME
 
-    def setup(self, worker: Any) -> None:
+    def setup(self, worker: Worker) -> None:
         self.worker, self.calls = worker, Calls(asyncio.get_running_loop())
         count = max(1, worker.state.nthreads)
         self.programs = ThreadPoolExecutor(count, "mgrec-plan")
@@ -61,12 +62,12 @@ class PlansPlugin(WorkerPlugin):  # type: ignore[misc]
         worker.handlers["mgrec_write"] = self.write
         worker.handlers["mgrec_read"] = self.read
 
-    def teardown(self, worker: Any) -> None:
+    def teardown(self, worker: Worker) -> None:
         for pool in (self.programs, self.chunks):
             if pool is not None:
                 pool.shutdown(wait=False, cancel_futures=True)
 
-    async def serve(self, comm: Any, session: str) -> None:
+    async def serve(self, comm: Comm, session: str) -> None:
         """Serve one client until its comm ends."""
         await Session(self, session, comm).run()
 
@@ -184,7 +185,7 @@ class Session:
     next one starts. Threads step the programs, one at a time; the rest runs on the event loop.
     """
 
-    def __init__(self, plugin: PlansPlugin, name: str, comm: Any) -> None:
+    def __init__(self, plugin: PlansPlugin, name: str, comm: Comm) -> None:
         self.plugin, self.worker, self.name, self.comm = plugin, plugin.worker, name, comm
         plugin.sessions[name], self.sender = self, Sender.on(comm)
         self.requests: asyncio.Queue[tuple[str, tuple[Any, ...]]] = asyncio.Queue()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...core.contract.grid import Grid
+from ...core.contract.kernels import Edges
 from ...core.contract.recurrence import ChunkInputs, ChunkPosition
 from ...core.contract.sweeps import Swept
 from ...core.contract.traceback import Traceback
@@ -14,7 +15,7 @@ from .phases import chunk_of
 
 
 def determine_tile(
-    recurrence: Grid, position: ChunkPosition, above: Any, left: Any, *blocks: Any
+    recurrence: Grid, position: ChunkPosition, above: Edges | None, left: Edges | None, *blocks: Any
 ) -> Any:
     """Return the result and the edges of a tile, or only its edges if it has no result."""
     inputs = ChunkInputs(blocks, *position)
@@ -24,7 +25,7 @@ def determine_tile(
     return (*results, edges) if results else edges
 
 
-def final_result_block(recurrence: Grid, edges: Any) -> Any:
+def final_result_block(recurrence: Grid, edges: Edges) -> Any:
     """Return the result of the whole grid from the edges of its last tile."""
     return recurrence.final_result(edges)
 
@@ -56,7 +57,7 @@ def are_done(recurrence: Swept, previous: Any, sides: list[Any]) -> Any:
     return recurrence.is_done(previous, sides)
 
 
-def start_path(recurrence: Traceback, last: Any) -> Any:
+def start_path(recurrence: Traceback, last: Edges) -> Any:
     """Return the path before the first tile of the traceback, and no piece of it."""
     return recurrence.start_path(last), None
 
@@ -65,8 +66,8 @@ def follow_path(
     recurrence: Traceback,
     position: ChunkPosition,
     previous: Sequence[Any],
-    above: Any,
-    left: Any,
+    above: Edges | None,
+    left: Edges | None,
     *blocks: Any,
 ) -> tuple[Any, Any]:
     """Return the path where it leaves a tile, and its piece in the tile."""
@@ -75,6 +76,6 @@ def follow_path(
         return recurrence.follow(backend, inputs, above, left, [path for path, _ in previous])
 
 
-def join_path(recurrence: Traceback, last: Any, paths: Sequence[Any]) -> Any:
+def join_path(recurrence: Traceback, last: Edges, paths: Sequence[Any]) -> Any:
     """Return the result, from the edges of the last tile and the path and piece of every tile."""
     return recurrence.join(last, paths[0][0], [piece for _, piece in paths])

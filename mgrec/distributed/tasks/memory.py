@@ -40,7 +40,7 @@ def check_chunk(like: Any, shape: tuple[int, ...], dtype: np.dtype[Any], chunk_i
         )
 
 
-def check_chunks(like: Any, chunks: Any, dtype: np.dtype[Any]) -> None:
+def check_chunks(like: Any, chunks: Sequence[Sequence[Any]], dtype: np.dtype[Any]) -> None:
     """Check the largest chunk of an array, if this process has a GPU."""
     if is_on_gpu(like):
         largest = tuple(max(lengths, default=0) for lengths in chunks)
@@ -89,7 +89,7 @@ class _Pickler(pickle.Pickler):
         collect = lambda buffer: self.buffers.append(buffer.raw())  # noqa: E731
         super().__init__(file, protocol=5, buffer_callback=collect)
 
-    def persistent_id(self, value: Any) -> int | None:
+    def persistent_id(self, value: object) -> int | None:
         if not is_on_gpu(value):
             return None
         self.arrays.append(value)
@@ -104,7 +104,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _split_by(serializers: tuple[str, ...]) -> Callable[[Any], Frames]:
-    def split(value: Any) -> Frames:
+    def split(value: object) -> Frames:
         file = io.BytesIO()
         pickler = _Pickler(file)
         pickler.dump(value)

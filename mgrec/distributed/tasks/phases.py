@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...core.arrays.array_types import is_on_gpu, to_host
-from ...core.contract.kernels import Backend, Summarise
+from ...core.contract.kernels import Backend, Summarise, Summary
 from ...core.contract.recurrence import AlongAxis, ChunkInputs, ChunkPosition, Recurrence, Shape
 from ...engines import CPU, backend_of
 from ..observability import in_chunk
@@ -47,7 +47,7 @@ def _load(cls: type, pickled: bytes) -> Any:
 class SummaryBatch(OneFrame):
     """The summaries of a batch of chunks, each with the shape of its chunk."""
 
-    summaries: list[Any]
+    summaries: list[Summary]
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ def _launch(inputs: ChunkInputs, recurrence: AlongAxis) -> tuple[Shape, Summaris
     return shape, wait
 
 
-def propagate_group(recurrence: AlongAxis, summaries: list[Any], previous: Any) -> CarryIns:
+def propagate_group(recurrence: AlongAxis, summaries: list[Summary], previous: Any) -> CarryIns:
     """Return the carry-ins of a group of chunks.
 
     Parameters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, SupportsIndex
 
 from ...core.contract.recurrence import AlongAxis, Arrays, ChunkInputs, ChunkPosition, Shape
 from ...core.contract.speculation import Speculation
@@ -142,7 +142,7 @@ class SpeculationBatch:
     summaries: list[Any]
     chunks: list[PendingChunk]
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         return SummaryBatch(self.summaries).__reduce_ex__(protocol)
 
 
