@@ -176,7 +176,7 @@ SCORES = {"linear": {"gap": -3}, "affine": {"gap": -5, "extend": -1.5}}
 
 
 @pytest.mark.parametrize("deal", DEALS)
-@pytest.mark.parametrize("gaps", SCORES)
+@pytest.mark.parametrize("gaps", with_extended(SCORES, "linear"))
 @pytest.mark.parametrize("mode", with_extended(["local", "global", "semi-global"], "global"))
 @pytest.mark.parametrize("output", with_extended(["score", "matrix"], "matrix"))
 def test_an_alignment(output, mode, gaps, deal, is_cut):

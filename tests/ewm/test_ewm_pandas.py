@@ -1,6 +1,7 @@
 """Exponentially weighted statistics under every option: pandas', however they are computed."""
 
 from fractions import Fraction
+from itertools import product
 
 import dask.array as da
 import numpy as np
@@ -151,12 +152,27 @@ def to_device(request, monkeypatch):
     return pytest.importorskip("cupy").asarray
 
 
+HOST = [("mean", False), ("std", True), ("cov", False)]
+
+
+def weighting(device, *case):
+    marks = pytest.mark.gpu if device == "gpu" else () if case in HOST else pytest.mark.extended
+    return pytest.param(device, *case, marks=marks)
+
+
+EVERY_WEIGHTING = [
+    weighting(*case)
+    for case in product(["host", "gpu"], ["mean", "sum", "var", "std", "cov"], [True, False])
+]
+
+
 def to_numpy(array):
     return array.get() if hasattr(array, "get") else np.asarray(array)
 
 
-@pytest.mark.parametrize("adjust", [True, False])
-@pytest.mark.parametrize("statistic", ["mean", "sum", "var", "std", "cov"])
+@pytest.mark.parametrize(
+    ("to_device", "statistic", "adjust"), EVERY_WEIGHTING, indirect=["to_device"]
+)
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 def test_statistics_on_a_gpu_are_those_of_numpy(statistic, adjust, to_device, monkeypatch):
     rng = np.random.default_rng(10)

@@ -11,7 +11,14 @@ import pytest
 pytest.importorskip("matplotlib")
 
 
-@pytest.mark.parametrize("kind", ["numpy", "dask", pytest.param("cupy", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "numpy",
+        pytest.param("dask", marks=pytest.mark.extended),
+        pytest.param("cupy", marks=pytest.mark.gpu),
+    ],
+)
 def test_a_wave_decays_exactly(load: Any, kind: str) -> None:
     deviation = load("applications.adi").main(["--size", "40", "--steps", "3", "--array", kind])
     assert deviation < 1e-14
