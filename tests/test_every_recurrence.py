@@ -17,8 +17,6 @@ from graphs import check_graph
 import mgrec
 from mgrec.distributed.graph import chains
 
-pytestmark = pytest.mark.quick
-
 LENGTHS = [0, 1, 2, 63, 64, 65, 127, 128, 129, 1000]
 SHAPES = [((7,), 0), *(((5, 4), k) for k in range(2)), *(((3, 70, 4), k) for k in range(-3, 0))]
 
@@ -33,6 +31,7 @@ def each(values):
     return pytest.mark.parametrize("case", values, ids=lambda case: case.name)
 
 
+@pytest.mark.quick
 @each([case for case in CASES if case.transfer_map])
 def test_laws(case):
     mgrec.check_laws(case.transfer_map, *case.law_draws, state=case.law_state, rtol=1e-7)
@@ -56,6 +55,7 @@ def test_every_length(case, place):
             case.check(result, operands, initial, "float64", 0, reverse)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize(("shape", "axis"), SHAPES)
 @each(CASES)
@@ -77,6 +77,7 @@ def test_every_method(case, shape, axis, method):
         case.check(result, operands, initial, "float64", axis, reverse)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("place", PLACES)
 @each(CASES)
 def test_empty_arrays(case, place):
@@ -89,6 +90,7 @@ def test_empty_arrays(case, place):
 CHUNKS = [(300,), (1,) * 8 + (292,), (0, 100, 0, 0, 200, 0), (130, 1, 169), (7,) * 42 + (6,)]
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("memory", ["stream", "two-pass"])
 @pytest.mark.parametrize("chunks", CHUNKS, ids=lambda chunks: f"{len(chunks)} chunks")
 @each(CASES)
