@@ -192,7 +192,7 @@ def test_the_bound_can_fail(case):
     operands, initial = case.draw(seeded(case.name), (200,), 0, "float64")
     wrong = [np.array(np.broadcast_to(array, (200,))) for array in expanded(operands, 0)]
     wrong[0][150] += 1e-3
-    wrong[1][150] += 1e-3
+    wrong[-1][150] += 1e-3
     result = case.solve(*wrong, initial=initial)
     with pytest.raises(AssertionError):
         case.check(result, operands, initial, "float64")
