@@ -236,10 +236,11 @@ def merged(state: Any, parts: Any, row: int, other_count: float) -> Any:
     """
     count, weight, divisor, x, y, xx, yy, xy = state
     other_weight = parts[5, row]
-    if other_weight == 0:
-        return count + other_count, weight, divisor, x, y, xx, yy, xy
     total = weight + other_weight
-    gain, kept = other_weight / total, weight / total
+    # All weights may have decayed to 0: the later observations, whose weight was larger, count.
+    if other_weight == 0 and (total > 0 or other_count == 0):
+        return count + other_count, weight, divisor, x, y, xx, yy, xy
+    gain, kept = (other_weight / total, weight / total) if total > 0 else (1.0, 0.0)
     off_x, off_y = parts[7, row] - x, parts[8, row] - y
     xx = kept * xx + gain * parts[9, row] + kept * gain * off_x * off_x
     yy = kept * yy + gain * parts[10, row] + kept * gain * off_y * off_y
