@@ -58,7 +58,7 @@ OWNERS = {
 
 
 def violations(source: Path) -> list[str]:
-    """Return one line for every import under ``source`` that the house forbids."""
+    """Return one line for each import under ``source`` that `MAY_IMPORT` or `OWNERS` forbids."""
     found = []
     for path in sorted(source.rglob("*.py")):
         place = path.relative_to(source).as_posix()

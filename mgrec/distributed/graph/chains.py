@@ -18,9 +18,9 @@ from ...core.contract.recurrence import AlongAxis, ChunkIndex
 from ..tasks.phases import final_state_block
 from .aligned import AlignedProblem, align, broadcast_index, chunk_indices_of
 
-# A group keeps its chunks' operands until it has propagated. With 32 small chunks a group, its one
-# task is little beside three a chunk; with large chunks memory counts: groups of 256 MiB made a
-# worker of 512 MiB spill 290 MB of 1.6 GB.
+# A group keeps its chunks' operands until it has propagated. With 32 small chunks in a group, its
+# task adds little to three for each chunk. With large chunks memory counts: groups of 256 MiB made
+# a worker of 512 MiB spill 290 MB of 1.6 GB.
 LARGEST = 32
 # Persisted operands are in memory whatever the size of a group, and each group costs a round trip.
 LARGEST_PERSISTED = 128
