@@ -1,74 +1,102 @@
-"""What users of a cluster call, given what it does not take."""
+"""What functions for clusters take and refuse."""
 
 import dask.array as da
 import numpy as np
 import pytest
-from distributed import Client
+from clusters import two_workers
 
 import mgrec
 import mgrec.dask
+from mgrec.distributed.cluster.arguments import problem_of
+from mgrec.signal import filtfilt, lfilter
 
-LAZY = da.ones(6, chunks=2)
-REFUSED = {
-    "colocate nothing": (lambda: mgrec.dask.colocate(), TypeError, "given arrays; got none"),
+LAZY, SQUARE = da.ones(6, chunks=2), da.ones((6, 6), chunks=3)
+LETTERS, SCORES = da.ones(6, chunks=3, dtype="u1"), {"match": 2, "mismatch": -3, "gap": -5}
+UNKNOWN = LAZY[LAZY > 0]
+NOT_ALONG_AN_AXIS = r"a function that solves one recurrence along an axis, .*; got {}"
+WRONG_TYPES = {
+    "colocate nothing": (lambda: mgrec.dask.colocate(), "given arrays; got none"),
     "colocate NumPy": (
-        lambda: mgrec.dask.colocate(LAZY, np.ones(6)),
-        TypeError,
-        "array 1 must be a Dask array; got ndarray",
+        lambda: mgrec.dask.colocate(LAZY, np.ones(6)), "array 1 must be a Dask array; got ndarray"
     ),
     "colocate with no client": (
         lambda: mgrec.dask.colocate(LAZY, client="tcp://127.0.0.1:1"),
-        TypeError,
         "client must be a distributed.Client; got str",
     ),
     "stages of NumPy": (
-        lambda: mgrec.dask.persist_in_stages(np.ones(6)),
-        TypeError,
-        "array must be a Dask array; got ndarray",
+        lambda: mgrec.dask.persist_in_stages(np.ones(6)), "must be a Dask array; got ndarray"
     ),
-    "stages along no axis": (
-        lambda: mgrec.dask.persist_in_stages(LAZY, axis=1),
-        ValueError,
-        r"axis must be from -1 to 0 for shape \(6,\); got 1",
-    ),
-    "stages of nothing": (
-        lambda: mgrec.dask.persist_in_stages(LAZY, chunks=0),
-        ValueError,
-        "chunks must be at least 1; got 0",
-    ),
-    "progress of a list": (lambda: mgrec.dask.progress([1.0]), TypeError, "got list"),
-    "progress of tasks": (lambda: mgrec.dask.progress(LAZY), ValueError, "must be persisted"),
-    "pins of an array": (lambda: mgrec.dask.pin_operands(LAZY), TypeError, "client .* got Array"),
-    "warm-up of a name": (
-        lambda: mgrec.dask.warm_up("linear", LAZY),
-        TypeError,
-        "recurrence must be a function of mgrec; got 'linear'",
-    ),
-    "solve of NumPy": (
-        lambda: mgrec.dask.solve(mgrec.linear_recurrence, 0.5, np.ones(6)),
-        TypeError,
-        "needs a Dask array among its operands; got none",
-    ),
-    "solve of a name": (
-        lambda: mgrec.dask.solve("linear", LAZY),
-        TypeError,
-        "recurrence must be a function of mgrec; got 'linear'",
-    ),
+    "progress of a list": (lambda: mgrec.dask.progress([1.0]), "got list"),
+    "pins of an array": (lambda: mgrec.dask.pin_operands(LAZY), "client .* got Array"),
     "solve of another function": (
-        lambda: mgrec.dask.solve(np.negative, LAZY),
-        TypeError,
-        "must be a function that solves one recurrence along an axis, .*; got negative",
+        lambda: mgrec.dask.solve(np.negative, LAZY), NOT_ALONG_AN_AXIS.format("negative")
     ),
-    "warm-up of NumPy": (
-        lambda: mgrec.dask.warm_up(mgrec.linear_recurrence, 0.5, np.ones(6)),
-        TypeError,
-        "needs a Dask array among its operands; got none",
+    "warm-up of another function": (
+        lambda: mgrec.dask.warm_up(np.add, LAZY, 1.0), NOT_ALONG_AN_AXIS.format("add")
     ),
     "warm-up of no client": (
         lambda: mgrec.dask.warm_up(mgrec.linear_recurrence, 0.5, LAZY, client=LAZY),
-        TypeError,
         "client must be a distributed.Client; got Array",
     ),
+    "plan with a lazy state": (
+        lambda: mgrec.plan(mgrec.linear_recurrence, 0.5, LAZY, initial=LAZY.sum()),
+        "initial of a plan must be in host memory",
+    ),
+    "plan of two filters": (
+        lambda: mgrec.plan(filtfilt, [1.0], [1.0, -0.5], LAZY),
+        "function that solves one recurrence.*got filtfilt",
+    ),
+    "plan with a lazy zi": (
+        lambda: mgrec.plan(lfilter, [1.0], [1.0, -0.5], LAZY, zi=LAZY[:1]),
+        "and so must zi; got a Dask array",
+    ),
+}  # fmt: skip
+WRONG_VALUES = {
+    "colocate other shapes": (
+        lambda: mgrec.dask.colocate(da.ones(3), da.ones(4)), r"same shape; got \[\(3,\), \(4,\)\]"
+    ),
+    "colocate unknown sizes": (lambda: mgrec.dask.colocate(UNKNOWN, LAZY), "compute_chunk_sizes"),
+    "stages along no axis": (
+        lambda: mgrec.dask.persist_in_stages(LAZY, axis=1),
+        r"axis must be from -1 to 0 for shape \(6,\); got 1",
+    ),
+    "stages of nothing": (
+        lambda: mgrec.dask.persist_in_stages(LAZY, chunks=0), "chunks must be at least 1; got 0"
+    ),
+    "progress of tasks": (lambda: mgrec.dask.progress(LAZY), "array must be persisted"),
+    "progress of a persisted operand": (
+        lambda: mgrec.dask.progress(mgrec.linear_recurrence(0.25, LAZY.persist())),
+        "array must be persisted",
+    ),
+    "warm-up of unknown sizes": (
+        lambda: mgrec.dask.warm_up(mgrec.linear_recurrence, 0.5, UNKNOWN), "compute_chunk_sizes"
+    ),
+    "plan of unknown sizes": (
+        lambda: mgrec.plan(mgrec.linear_recurrence, 0.5, UNKNOWN), "compute_chunk_sizes"
+    ),
+}  # fmt: skip
+REFUSED = [
+    *(pytest.param(TypeError, *case, id=name) for name, case in WRONG_TYPES.items()),
+    *(pytest.param(ValueError, *case, id=name) for name, case in WRONG_VALUES.items()),
+]
+TAKEN = {
+    "table": (mgrec.summed_area_table, (SQUARE,), {"axes": (1, 0)}),
+    "score": (mgrec.smith_waterman, (LETTERS, LETTERS), SCORES),
+    "matrix": (mgrec.smith_waterman, (LETTERS, LETTERS), {**SCORES, "output": "matrix"}),
+    "loop": (mgrec.wavefront, (SQUARE,), {"weights": (0.5, 0.5, -0.25)}),
+    "scan": (mgrec.linear_recurrence, (0.5, SQUARE), {}),
+}
+REFUSED_GRIDS = {
+    "alignment": (
+        (mgrec.smith_waterman, (LETTERS, LETTERS), {**SCORES, "output": "alignment"}),
+        "output of smith_waterman must be 'score' or 'matrix' here; got 'alignment', .* call",
+    ),
+    "sweeps": ((mgrec.sor, (SQUARE,), {}), "got sor, which sweeps it several times: call sor"),
+    "three axes": (
+        (mgrec.summed_area_table, (da.ones((2, 2, 2), chunks=1),), {"axes": (0, 1, 2)}),
+        "one recurrence here; got summed_area_table over more than two axes",
+    ),
+    "another function": ((len, (SQUARE,), {}), "or over a grid once, .*; got len"),
 }
 
 
@@ -77,16 +105,41 @@ def test_without_a_client_there_is_nowhere_to_go():
         mgrec.dask.persist_in_stages(LAZY)
     with pytest.raises(ValueError, match="No clients found"):
         mgrec.dask.solve(mgrec.linear_recurrence, 0.5, LAZY)
+    with pytest.raises(TypeError, match="needs a Dask array among its operands; got none"):
+        mgrec.plan(mgrec.linear_recurrence, 0.5, np.ones(6))
 
 
 @pytest.fixture(scope="module")
 def client():
-    with Client(processes=False, n_workers=1, dashboard_address=None) as client:
+    with two_workers(n_workers=1, processes=False) as client:
         yield client
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_is_refused(client, name):
-    call, error, message = REFUSED[name]
+@pytest.mark.parametrize("function", [mgrec.plan, mgrec.dask.solve, mgrec.dask.warm_up])
+def test_a_recurrence_over_dask_arrays_is_wanted(client, function):
+    with pytest.raises(TypeError, match="recurrence must be a function of mgrec; got 'linear'"):
+        function("linear", 0.5, LAZY)
+    with pytest.raises(TypeError, match="needs a Dask array among its operands; got none"):
+        function(mgrec.linear_recurrence, 0.5, np.ones(6))
+
+
+@pytest.mark.parametrize(("error", "call", "message"), REFUSED)
+def test_what_is_refused(client, error, call, message):
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_grids_that_plans_take(name):
+    recurrence, operands, options = TAKEN[name]
+    assert problem_of(recurrence, operands, options, may_be_grid=True).shape == (6, 6)
+    if name != "scan":
+        with pytest.raises(TypeError, match=r"one recurrence along an axis, .* or lfilter; got"):
+            problem_of(recurrence, operands, options)
+
+
+@pytest.mark.parametrize("name", REFUSED_GRIDS)
+def test_grids_that_plans_refuse(name):
+    call, message = REFUSED_GRIDS[name]
+    with pytest.raises(TypeError, match=message):
+        problem_of(*call, may_be_grid=True)

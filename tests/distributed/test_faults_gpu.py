@@ -9,21 +9,11 @@ import uuid
 import dask
 import numpy as np
 import pytest
-from clusters import cluster_of_gpus
+from clusters import cluster_of_gpus, on_gpu, to_host
 from distributed import Client
 from faults import DieAt, Trouble, assert_same_bits, claimed, solved, wait_until_started
 
 pytestmark = pytest.mark.gpu
-
-
-def on_gpu(block):
-    import cupy
-
-    return cupy.asarray(block)
-
-
-def to_host(block):
-    return block.get()
 
 
 @pytest.fixture(scope="module")

@@ -4,14 +4,13 @@ One worker a GPU with dask-cuda; where it is not installed, or there is one GPU,
 share a GPU.
 """
 
-import os
-
 import dask
 import dask.array as da
 import numpy as np
 import pytest
-from clusters import cluster_of_gpus
+from clusters import cluster_of_gpus, on_gpu, to_host
 from distributed import Client, wait
+from faults import die_in
 
 import mgrec
 import mgrec.dask
@@ -40,12 +39,6 @@ def client():
         yield client
 
 
-def on_gpu(block):
-    import cupy
-
-    return cupy.asarray(block)
-
-
 @pytest.fixture
 def arrays(client):
     import cupy
@@ -72,10 +65,6 @@ def fetched(solved):
     return [solved]
 
 
-def to_host(block):
-    return block.get()
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_without_a_graph_the_bits_are_the_graphs(client, arrays, name):
     recurrence, of, options = CASES[name]
@@ -100,16 +89,10 @@ def test_results_are_operands_of_the_next_solve(arrays):
 def test_a_worker_that_dies_in_a_solve_costs_time_alone(client, arrays):
     wanted = fetched(mgrec.linear_recurrence(*arrays))
     victim = next(iter(client.nthreads()))
-    client.run(_die_in_the_next, workers=[victim])
+    client.run(die_in, "correct_block", workers=[victim])
     w = mgrec.dask.solve(mgrec.linear_recurrence, *arrays)
     np.testing.assert_array_equal(fetched(w), wanted)
     assert victim not in client.nthreads()
-
-
-def _die_in_the_next():
-    from mgrec.distributed.plan import shards
-
-    shards.correct_block = lambda *_: os._exit(1)
 
 
 GRIDS = {

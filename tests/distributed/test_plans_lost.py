@@ -13,8 +13,10 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster, Worker, wait
+from clusters import two_workers, wait_until, workers_of
+from distributed import Client, Worker, wait
 from distributed.client import FutureCancelledError
+from faults import HeldPhase, no_results_left, sessions_of
 
 import mgrec
 import mgrec.dask
@@ -25,12 +27,13 @@ from mgrec.distributed.plan import shards as plan_shards
 from mgrec.distributed.plan import worker as plan_worker
 
 LOST = "the plan lost its worker .*Build a new plan"
+PHASES = pytest.mark.parametrize("phase", ["summarise_blocks", "correct_block"])
 
 
 @pytest.fixture
 def client():
-    with Client(processes=False, n_workers=2, threads_per_worker=1, dashboard_address=":0") as own:
-        yield own
+    with two_workers(processes=False) as client:
+        yield client
 
 
 @pytest.fixture
@@ -46,19 +49,15 @@ async def lose(client, number):
         await asyncio.sleep(0.01)
 
 
-def workers_of(client):
-    return list(client.cluster.workers.values())
+def assert_solves(plan, *operands):
+    np.testing.assert_array_equal(plan(*operands)[:2].compute(), [1, 1.5])
 
 
-def plugins_of(client):
-    return [worker.plugins[plan_worker.NAME] for worker in workers_of(client)]
-
-
-def wait_until(is_so, seconds=10):
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+def assert_is_lost(plan, match=LOST, seconds=5.0, **options):
+    start = time.monotonic()
+    with pytest.raises(mgrec.dask.WorkerLostError, match=match):
+        plan(**options)
+    assert time.monotonic() - start < seconds
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
@@ -83,7 +82,7 @@ def test_a_worker_is_lost_when_chunks_are_assigned(client, t, monkeypatch, momen
     monkeypatch.setattr(dask_plans.Call, "locate", locate_and_lose)
     monkeypatch.setattr(dask_plans, "assign", assign_and_lose)
     with mgrec.plan(mgrec.linear_recurrence, 0.5, t.map_blocks(np.copy), timeout=2.0) as solve:
-        np.testing.assert_array_equal(solve()[:2].compute(), [1, 1.5])
+        assert_solves(solve)
 
 
 def test_a_worker_is_lost_with_results_and_the_client_keeps_what_else_it_holds(client, t):
@@ -94,8 +93,7 @@ def test_a_worker_is_lost_with_results_and_the_client_keeps_what_else_it_holds(c
     wait(used)
     client.sync(lose, client, 0)
     for _ in range(2):  # raised by the call that loses it, and by every later call
-        with pytest.raises(mgrec.dask.WorkerLostError, match=LOST):
-            solve()
+        assert_is_lost(solve)
     assert repr(solve).endswith("2 workers, lost>")
     with pytest.raises(mgrec.dask.WorkerLostError, match=LOST):
         unused.compute()
@@ -117,70 +115,37 @@ def test_the_scheduler_does_not_drop_a_client_whose_worker_is_lost(client, t):
     }
 
 
-def failing_at(monkeypatch, phase, chunk_index):
-    """Make a phase of one chunk raise."""
-
-    def fail(*arguments):
-        chunk = arguments[1] if phase == "correct_block" else arguments[0][0]
-        if chunk.inputs.chunk_index == chunk_index:
-            raise ZeroDivisionError(f"chunk {chunk_index}")
-        return phase_of(*arguments)
-
-    phase_of = getattr(plan_shards, phase)
-    monkeypatch.setattr(plan_shards, phase, fail)
-
-
-@pytest.mark.parametrize("phase", ["summarise_blocks", "correct_block"])
+@PHASES
 def test_an_error_of_a_chunk_surfaces_at_once_and_the_plan_goes_on(client, t, monkeypatch, phase):
     """The other shard waits for a summary that never comes: it gives the solve up."""
     solve = mgrec.plan(mgrec.linear_recurrence, 0.5, t)
     solve()
-    with monkeypatch.context() as patch:
-        failing_at(patch, phase, (0,))
-        start = time.monotonic()
+    held = HeldPhase(monkeypatch, phase, (0,))
+    held.may_end.set()
+    held.errors = [ZeroDivisionError("chunk (0,)") for _ in range(2)]
+    start = time.monotonic()
+    with pytest.raises(ZeroDivisionError, match=r"chunk \(0,\)"):
+        solve()
+    first = solve.submit(0.5, t)
+    second = solve.submit(0.5, first)
+    for failed in (second, first):  # where the result is used, and what is built on it
         with pytest.raises(ZeroDivisionError, match=r"chunk \(0,\)"):
-            solve()
-        first, second = solve.submit(0.5, t), None
-        second = solve.submit(0.5, first)
-        for failed in (second, first):  # where the result is used, and what is built on it
-            with pytest.raises(ZeroDivisionError, match=r"chunk \(0,\)"):
-                failed.compute()
-        assert time.monotonic() - start < 5
-    np.testing.assert_array_equal(solve()[:2].compute(), [1, 1.5])
+            failed.compute()
+    assert time.monotonic() - start < 5
+    assert_solves(solve)
     del first, second, failed
     gc.collect()
-    wait_until(lambda: all(not s.results for p in plugins_of(client) for s in p.sessions.values()))
-
-
-class Slow:
-    """A phase that stays at its first chunk until it may go on."""
-
-    def __init__(self, monkeypatch, phase="correct_block"):
-        self.phase, self.has_speculated, self.may_end = (
-            getattr(plan_shards, phase),
-            threading.Event(),
-            threading.Event(),
-        )
-        monkeypatch.setattr(plan_shards, phase, self)
-
-    def __call__(self, *arguments):
-        self.has_speculated.set()
-        self.may_end.wait(30)
-        return self.phase(*arguments)
-
-
-def no_results_left(client):
-    return not any("solved" in str(key) for worker in workers_of(client) for key in worker.data)
+    wait_until(lambda: not any(session.results for session in sessions_of(client)))
 
 
 def test_an_interrupted_solve_leaves_nothing_on_the_workers(client, t, monkeypatch):
     solve = mgrec.plan(mgrec.linear_recurrence, 0.5, t)
-    slow = Slow(monkeypatch)
+    slow = HeldPhase(monkeypatch)
     main = threading.get_ident()
     # A shell's background jobs ignore it.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     interrupt = threading.Thread(
-        target=lambda: slow.has_speculated.wait() and signal.pthread_kill(main, signal.SIGINT)
+        target=lambda: slow.has_begun.wait() and signal.pthread_kill(main, signal.SIGINT)
     )
     interrupt.start()
     try:
@@ -190,7 +155,7 @@ def test_an_interrupted_solve_leaves_nothing_on_the_workers(client, t, monkeypat
         signal.signal(signal.SIGINT, before)
     gc.collect()
     slow.may_end.set()
-    np.testing.assert_array_equal(solve()[:2].compute(), [1, 1.5])
+    assert_solves(solve)
     gc.collect()
     wait_until(lambda: no_results_left(client))
 
@@ -199,7 +164,7 @@ def test_a_client_that_is_closed_in_a_solve_says_so_and_leaves_nothing(client, t
     own = Client(client.scheduler.address, set_as_default=False)
     with mgrec.plan(mgrec.linear_recurrence, 0.5, da.ones(40, chunks=10), client=own) as solve:
         held = solve()
-        slow, errors = Slow(monkeypatch), []
+        slow, errors = HeldPhase(monkeypatch), []
 
         def call():
             try:
@@ -209,13 +174,13 @@ def test_a_client_that_is_closed_in_a_solve_says_so_and_leaves_nothing(client, t
 
         thread = threading.Thread(target=call)
         thread.start()
-        slow.has_speculated.wait(10)
+        slow.has_begun.wait(10)
         own.close()
         thread.join(10)
         slow.may_end.set()
     assert "closed" in str(errors[0])
     wait_until(lambda: no_results_left(client))
-    wait_until(lambda: len(plugins_of(client)[0].sessions) == 0)
+    wait_until(lambda: not sessions_of(client))
     del held
 
 
@@ -224,24 +189,21 @@ def test_a_worker_that_hangs_is_lost_and_removed(client, t, monkeypatch):
     monkeypatch.setattr(dask_plans, "PATIENCE", 1.0)
     solve = mgrec.plan(mgrec.linear_recurrence, 0.5, t, timeout=1.0)
     solve()
-    slow = Slow(monkeypatch)
-    start = time.monotonic()
-    with pytest.raises(mgrec.dask.WorkerLostError, match=LOST):
-        solve()
-    assert time.monotonic() - start < 5
+    slow = HeldPhase(monkeypatch)
+    assert_is_lost(solve)
     monkeypatch.setattr(plan_shards, "correct_block", slow.phase)
     slow.may_end.set()
     wait_until(lambda: len(client.cluster.scheduler.workers) < 2)
 
 
 def test_a_first_solve_may_take_its_time(client, t, monkeypatch):
-    slow = Slow(monkeypatch)
+    slow = HeldPhase(monkeypatch)
     threading.Timer(2.0, slow.may_end.set).start()
     with mgrec.plan(mgrec.linear_recurrence, 0.5, t, timeout=0.5) as solve:
-        np.testing.assert_array_equal(solve()[:2].compute(), [1, 1.5])
+        assert_solves(solve)
 
 
-@pytest.mark.parametrize("phase", ["summarise_blocks", "correct_block"])
+@PHASES
 def test_a_worker_whose_event_loop_hangs_is_silent(client, t, monkeypatch, phase):
     solve = mgrec.plan(mgrec.linear_recurrence, 0.5, t, timeout=1.0)
     solve()
@@ -255,22 +217,17 @@ def test_a_worker_whose_event_loop_hangs_is_silent(client, t, monkeypatch, phase
 
     ping = plan_worker.Session._take_ping
     monkeypatch.setattr(plan_worker.Session, "_take_ping", hang)
-    slow = Slow(monkeypatch, phase)
-    start = time.monotonic()
-    with pytest.raises(mgrec.dask.WorkerLostError, match=victim.address):
-        solve()
-    assert time.monotonic() - start < 3
+    slow = HeldPhase(monkeypatch, phase)
+    assert_is_lost(solve, victim.address, 3)
     silent.set()
     slow.may_end.set()
     with mgrec.plan(mgrec.linear_recurrence, 0.5, t) as solve:
-        np.testing.assert_array_equal(solve()[:2].compute(), [1, 1.5])
+        assert_solves(solve)
 
 
 @pytest.fixture
 def processes():
-    patient = dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})
-    own = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50)
-    with patient, own, Client(own) as client:
+    with two_workers() as client:
         yield client
 
 
@@ -281,17 +238,13 @@ def test_a_stopped_worker_is_lost_within_the_timeout(processes):
     wait(t)
     initial = np.zeros(100_000)
     wanted = mgrec.linear_recurrence(0.5, t, axis=0)[:2, -1].compute()
-    pids = {}
     with mgrec.plan(mgrec.linear_recurrence, 0.5, t, axis=0, timeout=3.0) as solve:
         solve(initial=initial)
         pids = client.run(os.getpid)
         victim = next(iter(solve._shards))
         os.kill(pids[victim], signal.SIGSTOP)
         try:
-            start = time.monotonic()
-            with pytest.raises(mgrec.dask.WorkerLostError, match=victim):
-                solve(initial=np.zeros((100_000,)))
-            assert time.monotonic() - start < 6
+            assert_is_lost(solve, victim, 6, initial=np.zeros((100_000,)))
             # The scheduler believes that the worker is there, until it does not answer us.
             with mgrec.plan(mgrec.linear_recurrence, 0.5, t, axis=0, timeout=3.0) as rebuilt:
                 assert victim not in rebuilt._shards
@@ -326,14 +279,11 @@ def _take_all_descriptors():
 
 
 @pytest.mark.parametrize("is_direct", [True, False])
-def test_a_worker_returns_at_its_old_address(client, t, monkeypatch, is_direct):
+def test_a_worker_returns_at_its_old_address(monkeypatch, is_direct):
     if not is_direct:
         unreachable(monkeypatch)
 
-    async def start():
-        return await Worker(client.scheduler.address, port=0, nthreads=1)
-
-    async def again(port):
+    async def start(port):
         return await Worker(client.scheduler.address, port=port, nthreads=1)
 
     def solved(address):
@@ -343,16 +293,14 @@ def test_a_worker_returns_at_its_old_address(client, t, monkeypatch, is_direct):
             assert list(plan._shards) == [address]
             return plan()[:2].compute()
 
-    scheduler = LocalCluster(n_workers=0, processes=False, dashboard_address=":0", protocol="tcp")
-    with scheduler, Client(scheduler) as client:
-        worker = client.sync(start)
-        np.testing.assert_array_equal(solved(worker.address), [1, 1.5])
-        address, port = worker.address, int(worker.address.rpartition(":")[2])
-        client.sync(worker.close)
-        worker = client.sync(again, port)
-        assert worker.address == address
-        np.testing.assert_array_equal(solved(address), [1, 1.5])
-        client.sync(worker.close)
+    with two_workers(n_workers=0, processes=False, protocol="tcp") as client:
+        address, port = None, 0
+        for _ in range(2):
+            worker = client.sync(start, port)
+            assert worker.address == address or not port
+            np.testing.assert_array_equal(solved(worker.address), [1, 1.5])
+            address, port = worker.address, int(worker.address.rpartition(":")[2])
+            client.sync(worker.close)
 
 
 def unreachable(monkeypatch):
@@ -368,23 +316,17 @@ def unreachable(monkeypatch):
 
 
 def test_contact_addresses_with_host_names():
-    cluster = LocalCluster(n_workers=0, processes=False, dashboard_address=":0", protocol="tcp")
-    with cluster, Client(cluster) as client:
+    with two_workers(n_workers=0, processes=False, protocol="tcp") as client:
         port = _free_port()
+        where = {"port": port, "host": "127.0.0.1", "contact_address": f"tcp://localhost:{port}"}
 
         async def named():
-            return await Worker(
-                cluster.scheduler_address,
-                port=port,
-                host="127.0.0.1",
-                contact_address=f"tcp://localhost:{port}",
-                nthreads=1,
-            )
+            return await Worker(client.scheduler.address, nthreads=1, **where)
 
         worker = client.sync(named)
         t = client.persist(da.ones(40, chunks=10))
         with mgrec.plan(mgrec.linear_recurrence, 0.5, t) as solve:
-            np.testing.assert_array_equal(solve()[:2].compute(), [1, 1.5])
+            assert_solves(solve)
         client.sync(worker.close)
 
 
@@ -403,7 +345,7 @@ def test_a_client_that_cannot_reach_the_workers_goes_by_way_of_the_scheduler(
     x = da.from_array(np.arange(96.0).reshape(8, 12), chunks=(4, 4))
     with mgrec.plan(mgrec.linear_recurrence, t / 2, t) as solve:
         for _ in range(2):
-            np.testing.assert_array_equal(solve()[:2].compute(), [1, 1.5])
+            assert_solves(solve)
         u = solve.submit(t / 2, solve.submit(t / 2, t))
         np.testing.assert_array_equal(u[:2].compute(), [1, 2])
         with pytest.raises(ValueError, match="same sizes"):
@@ -436,7 +378,7 @@ def test_many_clients_plans_and_threads_do_not_wait_for_each_other(client, t):
     assert not any(thread.is_alive() for thread in threads)
     for own in others:
         own.close()
-    wait_until(lambda: [len(plugin.sessions) for plugin in plugins_of(client)] == [1, 1])
+    wait_until(lambda: len(sessions_of(client)) == 2)
 
 
 @pytest.mark.parametrize("solves", [100, pytest.param(1000, marks=pytest.mark.extended)])
@@ -444,8 +386,9 @@ def test_solves_leave_nothing_behind(client, t, solves):
     def state():
         gc.collect()
         wait_until(lambda: no_results_left(client))
-        sessions = [s for plugin in plugins_of(client) for s in plugin.sessions.values()]
-        kept = [(s.carries, s.abandoned, s.results, s.registered, s.solves) for s in sessions]
+        kept = [
+            (s.carries, s.abandoned, s.results, s.registered, s.solves) for s in sessions_of(client)
+        ]
         return {
             "threads": threading.active_count(),
             "files": len(os.listdir("/proc/self/fd")),

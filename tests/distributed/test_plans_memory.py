@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import time
 import weakref
 from collections import deque
 
@@ -11,7 +10,8 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster, wait
+from clusters import two_workers, wait_until, workers_of
+from distributed import wait
 
 import mgrec
 from mgrec.distributed.plan import worker as plan_worker
@@ -30,11 +30,8 @@ LIMIT = int(4.5 * SIZE / 0.6)
 
 @pytest.fixture(scope="module")
 def client():
-    with (
-        dask.config.set(MEMORY),
-        LocalCluster(1, processes=False, dashboard_address=":0", memory_limit=LIMIT) as cluster,
-        Client(cluster) as client,
-    ):
+    cluster = two_workers(n_workers=1, processes=False, memory_limit=LIMIT)
+    with dask.config.set(MEMORY), cluster as client:
         yield client
 
 
@@ -71,36 +68,20 @@ def alive(client, monkeypatch):
     return most
 
 
-def spilled(client):
-    (worker,) = client.cluster.workers.values()
-    return len(worker.data.slow)
-
-
-def by_call(plan, s, t):
+def last(plan, s, t):
     for _ in range(20):
         w = plan(s, t)
     return w
 
 
-def by_time_stepping(plan, s, t):
+def last_step(solve, s, t):
     w = t
     for _ in range(20):
-        w = plan(s, w)
+        w = solve(s, w)
     return w
 
 
-def by_submit(plan, s, t):
-    w = t
-    for _ in range(20):
-        w = plan.submit(s, w)
-    return w
-
-
-def by_map(plan, s, t):
-    return deque(plan.map(((s, t) for _ in range(20)), in_flight=1), maxlen=1).pop()
-
-
-def with_use(plan, s, t):
+def last_with_use(plan, s, t):
     """Tasks use every result: Dask frees it, and workers wait for that."""
     for _ in range(20):
         w = plan(s, t)
@@ -108,24 +89,30 @@ def with_use(plan, s, t):
     return w
 
 
-@pytest.mark.parametrize("loop", [by_call, by_time_stepping, by_submit, by_map, with_use])
+LOOPS = {
+    "calls": last,
+    "steps of time": last_step,
+    "submit": lambda plan, s, t: last_step(plan.submit, s, t),
+    "map": lambda plan, s, t: deque(plan.map([(s, t)] * 20, in_flight=1), maxlen=1).pop(),
+    "calls whose results are used": last_with_use,
+}
+
+
+@pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
 def test_a_loop_neither_spills_nor_runs_out_of_memory(client, arrays, alive, loop):
     with mgrec.plan(mgrec.linear_recurrence, *arrays) as plan:
         w = loop(plan, *arrays)
         assert np.isfinite(float(w.sum().compute()))
-    assert spilled(client) == 0
+    (worker,) = workers_of(client)
+    assert len(worker.data.slow) == 0  # spilled
     # The one before, which the client refers to or which is an operand, and the next one.
     assert alive[0] <= 2
     del w
     gc.collect()
-    deadline = time.monotonic() + 10
-    (worker,) = client.cluster.workers.values()
-    while any("solved" in str(key) for key in worker.data):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: not any("solved" in str(key) for key in worker.data))
 
 
 def test_solves_in_progress_have_as_many_results_as_are_in_flight(client, arrays, alive):
     with mgrec.plan(mgrec.linear_recurrence, 0.5, arrays[1]) as plan:
-        deque(plan.map(((0.5, arrays[1]) for _ in range(10)), in_flight=2), maxlen=0)
+        deque(plan.map([(0.5, arrays[1])] * 10, in_flight=2), maxlen=0)
     assert alive[0] <= 3  # two, and that to which the program refers

@@ -9,18 +9,14 @@ import time
 import dask.array as da
 import numpy as np
 import pytest
-from distributed import Client, wait
+from clusters import wait_until
+from distributed import wait
+from faults import HeldPhase, no_results_left, sessions_of
 
 import mgrec
 from mgrec.distributed.plan import plans as dask_plans
-from mgrec.distributed.plan import shards as plan_shards
-from mgrec.distributed.plan import worker as plan_worker
 
-
-@pytest.fixture(scope="module")
-def client():
-    with Client(processes=False, n_workers=2, threads_per_worker=1, dashboard_address=":0") as own:
-        yield own
+FIRST = "summarise_blocks", (0,)
 
 
 @pytest.fixture
@@ -31,49 +27,15 @@ def t(client):
     return t
 
 
-class Phase:
-    """A phase of chunks that is counted, and that stays at one chunk until it may go on."""
-
-    def __init__(self, monkeypatch, chunk_index=(0,), name="summarise_blocks"):
-        self.chunk_index, self.phase, self.chunk_indices = (
-            chunk_index,
-            getattr(plan_shards, name),
-            [],
-        )
-        self.has_speculated, self.may_end = threading.Event(), threading.Event()
-        self.error = None
-        monkeypatch.setattr(plan_shards, name, self)
-
-    def __call__(self, chunks, recurrence):
-        chunk_indices = [chunk.inputs.chunk_index for chunk in chunks]
-        self.chunk_indices += chunk_indices
-        if self.chunk_index in chunk_indices:
-            self.has_speculated.set()
-            assert self.may_end.wait(30)
-            error, self.error = self.error, None
-            if error is not None:
-                raise error
-        return self.phase(chunks, recurrence)
-
-
-def wait_until(is_so, seconds=10):
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 def nothing_is_left(client):
     gc.collect()
-    workers = list(client.cluster.workers.values())
-    sessions = [s for w in workers for s in w.plugins[plan_worker.NAME].sessions.values()]
-    kept = [k for s in sessions for k in (s.solves, s.carries, s.abandoned, s.results)]
-    return not any(kept) and not any("solved" in str(key) for w in workers for key in w.data)
+    kept = [k for s in sessions_of(client) for k in (s.solves, s.carries, s.abandoned, s.results)]
+    return not any(kept) and no_results_left(client)
 
 
 def last_speculation(phase, solve):
     """Whether the worker that has chunk 1 or 2, but not chunk 0, has started so many solves."""
-    return max(phase.chunk_indices.count((k,)) for k in range(1, 4)) >= solve
+    return max(phase.indices.count((k,)) for k in range(1, 4)) >= solve
 
 
 def solved(operand):
@@ -84,7 +46,7 @@ def test_solves_begin_while_one_waits_for_carries(client, t, monkeypatch):
     others = [client.persist(t + k) for k in range(5)]
     wait(others)
     with mgrec.plan(mgrec.linear_recurrence, 0.5, t, in_flight=3) as plan:
-        phase = Phase(monkeypatch)
+        phase = HeldPhase(monkeypatch, *FIRST)
         results = []
         loop = threading.Thread(
             target=lambda: results.extend(plan.map([(0.5, own) for own in others], in_flight=5))
@@ -94,7 +56,7 @@ def test_solves_begin_while_one_waits_for_carries(client, t, monkeypatch):
         time.sleep(0.05)
         # The first chunk's worker is at its first solve. The other one has started as many as may
         # be in progress at once.
-        assert phase.chunk_indices.count((0,)) == 1
+        assert phase.indices.count((0,)) == 1
         assert not last_speculation(phase, 4)
         phase.may_end.set()
         loop.join(10)
@@ -115,8 +77,8 @@ def test_a_queue_of_steps_has_the_bits_of_calls(client, t):
 
 def test_one_of_the_solves_in_progress_fails_alone(client, t, monkeypatch):
     with mgrec.plan(mgrec.linear_recurrence, 0.5, t) as plan:
-        phase = Phase(monkeypatch)
-        phase.error = ZeroDivisionError("the first solve")
+        phase = HeldPhase(monkeypatch, *FIRST)
+        phase.errors.append(ZeroDivisionError("the first solve"))
         first, second = plan.submit(0.5, t), plan.submit(0.5, t)
         third = plan.submit(0.5, first)
         wait_until(lambda: last_speculation(phase, 2))
@@ -131,10 +93,10 @@ def test_one_of_the_solves_in_progress_fails_alone(client, t, monkeypatch):
 
 def test_small_solves_are_queued_without_waiting(client, t, monkeypatch):
     with mgrec.plan(mgrec.linear_recurrence, 0.5, t) as plan:
-        phase, u = Phase(monkeypatch), t
+        phase, u = HeldPhase(monkeypatch, *FIRST), t
         for _ in range(20):
             u = plan.submit(0.5, u)
-        assert phase.chunk_indices.count((0,)) <= 1
+        assert phase.indices.count((0,)) <= 1
         phase.may_end.set()
         assert np.isfinite(u.compute()).all()
     with mgrec.plan(mgrec.linear_recurrence, 0.5, t, in_flight=2) as plan:
@@ -155,22 +117,11 @@ def test_a_solve_is_not_blamed_for_the_time_of_another_plan(client, t, monkeypat
     with mgrec.plan(mgrec.linear_recurrence, 0.5, t, **own) as quick:
         quick()
         with mgrec.plan(mgrec.linear_recurrence, 0.25, t, **own) as compiling:
-            phase = Phase(monkeypatch)
+            phase = HeldPhase(monkeypatch, *FIRST)
             first = compiling.submit()
-            assert phase.has_speculated.wait(10)
+            assert phase.has_begun.wait(10)
             second = quick.submit()
             time.sleep(1.0)
             phase.may_end.set()
             np.testing.assert_allclose(second.compute(), solved(t), rtol=1e-14)
             assert np.isfinite(first.compute()).all()
-
-
-def test_calls_with_other_values_are_not_taken_for_the_first_one(client, t):
-    other = client.persist(t + 1)
-    with mgrec.plan(mgrec.linear_recurrence, 0.5, t) as plan:
-        for given in (0.5, -0.0, 0.0, np.float64(0.25)):
-            wanted = mgrec.linear_recurrence(given, other).compute()
-            np.testing.assert_array_equal(plan(given, other).compute(), wanted)
-    with mgrec.plan(mgrec.linear_recurrence, t, t) as plan:
-        wanted = mgrec.linear_recurrence(t, other).compute()
-        np.testing.assert_array_equal(plan(t, other).compute(), wanted)

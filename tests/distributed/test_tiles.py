@@ -1,10 +1,8 @@
-"""Shards of grids, on threads, with messages through queues: the bits of one call."""
+"""Shards of grids, one after the other as their messages come: the bits of one call."""
 
 from __future__ import annotations
 
 import pickle
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
 
 import dask.array as da
@@ -17,84 +15,49 @@ from mgrec.core.contract.kernels import Part
 from mgrec.core.contract.recurrence import ChunkInputs
 from mgrec.distributed.graph.aligned import align_problem, chunk_indices_of
 from mgrec.distributed.plan.assignment import assign_tiles
-from mgrec.distributed.plan.messages import Abandoned
 from mgrec.distributed.plan.tiles import solve_tiles
 from mgrec.grids.recurrence import Wavefront
 
-SECONDS = 60
 
+class Exchange:
+    """The messages to a shard among those of all, sent by copy."""
 
-class Network:
-    """The messages of all shards, and whether one of them has failed."""
-
-    def __init__(self):
-        self.changed, self.boxes, self.is_abandoned = threading.Condition(), {}, False
-        self.count = 0
-
-    def run(self, shard, program):
-        """Run the program of a shard, as a worker does."""
-        while True:
-            try:
-                names = next(program)
-            except StopIteration as end:
-                return end.value
-            with self.changed:
-                arrived = self.changed.wait_for(
-                    lambda names=names: (
-                        self.is_abandoned
-                        or all((shard.number, name) in self.boxes for name in names)
-                    ),
-                    SECONDS,
-                )
-                assert arrived, names
-                if self.is_abandoned:
-                    raise Abandoned
-
-    def abandon(self):
-        with self.changed:
-            self.is_abandoned = True
-            self.changed.notify_all()
-
-
-class QueueExchange:
-    def __init__(self, network, number):
-        self.network, self.number = network, number
+    def __init__(self, boxes, number):
+        self.boxes, self.number = boxes, number
 
     def send(self, number, name, value):
-        with self.network.changed:
-            assert (number, name) not in self.network.boxes
-            self.network.boxes[number, name] = pickle.loads(pickle.dumps(value))
-            self.network.count += 1
-            self.network.changed.notify_all()
+        assert (number, name) not in self.boxes
+        self.boxes[number, name] = pickle.loads(pickle.dumps(value))
 
     def take(self, name):
-        return self.network.boxes[self.number, name]
+        return self.boxes[self.number, name]
 
     def has(self, name):
-        return (self.number, name) in self.network.boxes
+        return (self.number, name) in self.boxes
 
 
 def solved(problem, holders_of):
-    """What a problem gives by shards whose tiles a function of all places assigns, and messages."""
+    """The outcomes of shards whose tiles a function of all places assigns, and all messages."""
     own = align_problem(problem)
     chunk_indices = list(chunk_indices_of(own.chunks))
     shards = assign_tiles(own, dict(zip(chunk_indices, holders_of(chunk_indices), strict=True)))
     blocks = [block.compute(scheduler="sync") for block in own.blocks]
-    network, outcomes = Network(), {}
-
-    def run(shard):
-        inputs_of_chunks = {at: inputs_of(own, blocks, at, starts) for at, starts in shard.chunks}
-        exchange = QueueExchange(network, shard.number)
-        try:
-            program = solve_tiles(own.recurrence, shard, inputs_of_chunks, exchange)
-            outcomes[shard.number] = network.run(shard, program)
-        except Exception as error:
-            outcomes[shard.number] = error
-            network.abandon()
-
-    with ThreadPoolExecutor(len(shards) or 1) as pool:
-        list(pool.map(run, shards.values()))
-    return own, outcomes, network
+    boxes, outcomes, programs = {}, {}, {}
+    for shard in shards.values():
+        inputs = {at: inputs_of(own, blocks, at, starts) for at, starts in shard.chunks}
+        exchange = Exchange(boxes, shard.number)
+        programs[exchange] = solve_tiles(own.recurrence, shard, inputs, exchange)
+    missing = dict.fromkeys(programs, ())
+    while programs:
+        ready = [exchange for exchange in programs if all(map(exchange.has, missing[exchange]))]
+        assert ready, "shards wait for each other"
+        for exchange in ready:
+            try:
+                missing[exchange] = next(programs[exchange])
+            except StopIteration as end:
+                outcomes[exchange.number] = end.value
+                del programs[exchange]
+    return own, outcomes, boxes
 
 
 def inputs_of(own, blocks, at, starts):
@@ -129,19 +92,17 @@ def scattered(shares, seed=0):
     )
 
 
-def by_columns(chunk_indices):
-    last = max(chunk_index[-1] for chunk_index in chunk_indices)
-    return [int(chunk_index[-1] > last // 2) for chunk_index in chunk_indices]
+def halves(axis):
+    def holders_of(chunk_indices):
+        last = max(chunk_index[axis] for chunk_index in chunk_indices)
+        return [int(chunk_index[axis] > last // 2) for chunk_index in chunk_indices]
 
-
-def by_rows(chunk_indices):
-    last = max(chunk_index[-2] for chunk_index in chunk_indices)
-    return [int(chunk_index[-2] > last // 2) for chunk_index in chunk_indices]
+    return holders_of
 
 
 DEALS = {
     "one": scattered(1), "two": scattered(2, 1), "three": scattered(3, 2), "four": scattered(4, 3),
-    "columns": by_columns, "rows": by_rows,
+    "columns": halves(-1), "rows": halves(-2),
 }  # fmt: skip
 
 
@@ -228,37 +189,16 @@ def test_a_loop_whose_bits_depend_on_the_cut_is_not_cut_further():
 def test_a_large_table_is_cut_where_its_edges_go_elsewhere():
     x = np.random.default_rng(3).normal(size=(2048, 2048)).astype("f4")
     lazy = da.from_array(x, chunks=(2048, 1024))
-    own, outcomes, network = solved(mgrec.summed_area_table.build(lazy), by_columns)
+    own, outcomes, boxes = solved(mgrec.summed_area_table.build(lazy), halves(-1))
     np.testing.assert_array_equal(joined(own, outcomes), mgrec.summed_area_table(x))
-    assert network.count == 2
+    assert len(boxes) == 2
 
 
 def test_parts_are_handed_on_one_by_one(is_cut):
     x = da.ones((64, 32), chunks=(32, 16))
     problem = mgrec.summed_area_table.build(x)
-    own, outcomes, network = solved(problem, by_columns)
+    own, outcomes, boxes = solved(problem, halves(-1))
     np.testing.assert_array_equal(
         joined(own, outcomes), np.outer(np.arange(64) + 1, np.arange(32) + 1)
     )
-    assert network.count == (8 if is_cut else 2)
-
-
-def test_shards_end_where_one_of_them_fails(monkeypatch):
-    problem = mgrec.summed_area_table.build(da.ones((40, 40), chunks=10))
-    kind = type(problem.recurrence)
-    determine = kind.determine
-
-    def failing(self, backend, inputs, *given):
-        if inputs.chunk_index == (1, 1):
-            raise ValueError("no such tile")
-        return determine(self, backend, inputs, *given)
-
-    monkeypatch.setattr(kind, "determine", failing)
-    # Later columns belong to others, and wait for what never comes.
-    _, outcomes, _ = solved(
-        problem, lambda chunk_indices: [chunk_index[1] for chunk_index in chunk_indices]
-    )
-    assert isinstance(outcomes[1], ValueError)
-    assert "chunk (1, 1), which begins at [10, 10]" in outcomes[1].__notes__[0]
-    assert isinstance(outcomes[2], Abandoned)
-    assert isinstance(outcomes[3], Abandoned)
+    assert len(boxes) == (8 if is_cut else 2)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,11 +11,14 @@ from pathlib import Path
 import dask.array as da
 import numpy as np
 import psutil
+from clusters import wait_until, workers_of
 from dask.utils import key_split
 from distributed.core import Status
 from distributed.diagnostics.plugin import WorkerPlugin
 
 import mgrec
+from mgrec.distributed.plan import shards
+from mgrec.distributed.plan import worker as plan_worker
 from mgrec.signal import lfilter
 
 # Two groups of chunks: 32 and 8.
@@ -71,6 +75,40 @@ class DieAt(WorkerPlugin):
         is_here = key_split(key) == self.prefix and key[1] == self.number
         if is_here and claim(self.folder, "death", self.times):
             die()
+
+
+def die_in(phase):
+    """Let this process die in a phase of a plan's chunks."""
+    setattr(shards, phase, lambda *_: die())
+
+
+class HeldPhase:
+    """A phase of plans on workers of this process: it waits at its first chunk, or at one.
+
+    Attributes
+    ----------
+    indices : list of tuple
+        Of the chunks that came to it.
+    has_begun, may_end : threading.Event
+    errors : list of Exception
+        What it raises each time when it may go on, until none is left.
+    """
+
+    def __init__(self, monkeypatch, phase="correct_block", chunk_index=None):
+        self.chunk_index, self.phase, self.indices = chunk_index, getattr(shards, phase), []
+        self.has_begun, self.may_end, self.errors = threading.Event(), threading.Event(), []
+        monkeypatch.setattr(shards, phase, self)
+
+    def __call__(self, first, second, *rest):
+        # correct_block takes the recurrence and a chunk, summarise_blocks chunks and the recurrence.
+        indices = [c.inputs.chunk_index for c in (first if isinstance(first, list) else [second])]
+        self.indices += indices
+        if self.chunk_index is None or self.chunk_index in indices:
+            self.has_begun.set()
+            assert self.may_end.wait(30)
+            if self.errors:
+                raise self.errors.pop()
+        return self.phase(first, second, *rest)
 
 
 @dataclass(frozen=True)
@@ -134,13 +172,6 @@ def solved(family, name, trouble=None, seed=0, like=None):
     return lfilter([0.2, 0.3], [1.0, -0.9, 0.5], t)
 
 
-def wait_until(is_so, seconds=30):
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline, f"it was not so for {seconds} s"
-        time.sleep(0.02)
-
-
 def wait_until_started(client, workers):
     """Until all workers are there and their nannies know it.
 
@@ -164,6 +195,16 @@ def is_up(nanny, known):
         return psutil.Process(process.pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def sessions_of(client):
+    """Of the plans of all clients, on workers of this process."""
+    plugins = (worker.plugins[plan_worker.NAME] for worker in workers_of(client))
+    return [session for plugin in plugins for session in plugin.sessions.values()]
+
+
+def no_results_left(client):
+    return not any("solved" in str(key) for worker in workers_of(client) for key in worker.data)
 
 
 def assert_same_bits(found, expected):
