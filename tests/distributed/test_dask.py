@@ -2,17 +2,18 @@
 
 import subprocess
 import sys
+from functools import partial
 
 import dask
 import dask.array as da
 import numpy as np
 import pytest
-from cases import CASES, as_tuple, chunked, expanded, map_arrays
+from cases import CASES, as_tuple, chunked, map_arrays
 from dask._task_spec import Alias
 from graphs import check_graph
 
 import mgrec
-from mgrec.distributed.graph import chains, packed
+from mgrec.distributed.graph import packed
 from mgrec.signal import lfilter
 
 T = np.linspace(-1, 1, 50)
@@ -21,7 +22,8 @@ W = mgrec.linear_recurrence(S, T, 2.0)
 
 
 def lazy(array, *sizes):
-    return da.from_array(array, chunks=(sizes,) if len(sizes) > 1 else sizes)
+    is_sizes_of_chunks = len(sizes) > np.ndim(array)
+    return da.from_array(array, chunks=(sizes,) if is_sizes_of_chunks else sizes)
 
 
 def unknown(array, *sizes):
@@ -90,14 +92,18 @@ def test_operands_of_no_step_are_cut_alike():
     assert result.compute(scheduler="sync").shape == (0,)
 
 
-@pytest.mark.extended
-def test_chunks_of_no_row():
-    t = da.ones((4, 9), chunks=((0, 3, 0, 1), 4))
-    close(mgrec.linear_recurrence(0.5, t), mgrec.linear_recurrence(0.5, np.ones((4, 9))))
-    close(
-        mgrec.linear_recurrence(0.5, t, axis=0),
-        mgrec.linear_recurrence(0.5, np.ones((4, 9)), axis=0),
-    )
+@pytest.mark.parametrize(
+    ("chunks", "axis"),
+    [
+        (((3,), (4, 4), (25,)), 0),
+        (((0, 3, 0), (4, 4), (25,)), 1),
+        pytest.param(((0, 2, 0, 1), (4, 4), (25,)), -1, marks=pytest.mark.extended),
+    ],
+)
+def test_chunks_of_no_row(chunks, axis):
+    x = np.ones((3, 8, 25))
+    t = da.from_array(x, chunks=chunks)
+    close(mgrec.linear_recurrence(0.5, t, axis=axis), mgrec.linear_recurrence(0.5, x, axis=axis))
 
 
 @pytest.mark.parametrize("memory", ["stream", "two-pass"])
@@ -171,29 +177,6 @@ def test_initial_as_a_dask_array():
     )
 
 
-def test_states_of_several_scalars():
-    a = np.array([0.5, 0.25, 1.0, 2.0, 0.125])
-    wanted = mgrec.scan(mgrec.maps.matrix2, a, 1.0, 1.0, 0.0, 0.0, 0.0, initial=(1.0, 2.0))
-    x, y = mgrec.scan(
-        mgrec.maps.matrix2,
-        *(lazy(a, 2, 3), 1.0, 1.0, 0.0, 0.0, 0.0),
-        initial=(1.0, da.asarray(2.0)),
-    )
-    computed = dask.compute(x, y, scheduler="sync")
-    np.testing.assert_allclose(computed, wanted, rtol=1e-13)
-    assert dask.base.tokenize(x) != dask.base.tokenize(y)
-
-
-def test_more_groups_than_one(monkeypatch):
-    monkeypatch.setattr(chains, "LARGEST", 2)
-    sizes = (3, 0, 7, 10, 1, 9, 20)
-    for reverse in (False, True):
-        wanted = mgrec.linear_recurrence(S, T, 2.0, reverse=reverse)
-        close(
-            mgrec.linear_recurrence(lazy(S, *sizes), lazy(T, *sizes), 2.0, reverse=reverse), wanted
-        )
-
-
 SMALL = {
     "stream": lambda x: mgrec.linear_recurrence(x, x, 2.0),
     "two-pass": lambda x: mgrec.linear_recurrence(x, x, 2.0, memory="two-pass"),
@@ -238,104 +221,56 @@ def test_operands_are_not_written():
 
 
 def test_the_same_bits_in_every_run():
-    s, t = lazy(np.tile(S, 40), 300), lazy(np.tile(T, 40), 300)
+    s, t = (lazy(np.tile(x, 40).reshape(4, 500), 1, 125) for x in (S, T))
     one = mgrec.linear_recurrence(s, t).compute(scheduler="sync")
     for _ in range(3):
         again = mgrec.linear_recurrence(s, t).compute(scheduler="threads", num_workers=4)
         np.testing.assert_array_equal(again, one)
 
 
-def test_threads_of_dask_share_kernels():
-    t = da.ones((64, 200), chunks=(1, 50))
-    close(mgrec.linear_recurrence(0.5, t), mgrec.linear_recurrence(0.5, np.ones((64, 200))))
-    result = mgrec.linear_recurrence(0.5, t).compute(scheduler="threads", num_workers=8)
-    assert result.shape == (64, 200)
-
-
-# --- keys
-
-
 def of(rate):
     return mgrec.Coefficient(lambda i, x: rate + np.sin(x + i), np.ones(50))
 
 
-CALLS = {
-    "plain": lambda: mgrec.linear_recurrence(lazy(S, 25, 25), lazy(T, 25, 25), 2.0),
-    "other initial": lambda: mgrec.linear_recurrence(lazy(S, 25, 25), lazy(T, 25, 25), 3.0),
-    "reverse": lambda: mgrec.linear_recurrence(lazy(S, 25, 25), lazy(T, 25, 25), 2.0, reverse=True),
-    "two-pass": lambda: mgrec.linear_recurrence(
-        lazy(S, 25, 25), lazy(T, 25, 25), 2.0, memory="two-pass"
-    ),
-    "chunks": lambda: mgrec.linear_recurrence(lazy(S, 25, 25), lazy(T, 20, 30), 2.0),
-    "scalar": lambda: mgrec.linear_recurrence(0.5, lazy(T, 25, 25), 2.0),
-    "other scalar": lambda: mgrec.linear_recurrence(0.25, lazy(T, 25, 25), 2.0),
-    "NumPy": lambda: mgrec.linear_recurrence(S, lazy(T, 25, 25), 2.0),
-    "other NumPy": lambda: mgrec.linear_recurrence(S + 1, lazy(T, 25, 25), 2.0),
-    "swapped": lambda: mgrec.linear_recurrence(lazy(T, 25, 25), lazy(S, 25, 25), 2.0),
-    "coefficient": lambda: mgrec.linear_recurrence(of(0.5), lazy(T, 25, 25), 2.0),
-    "other coefficient": lambda: mgrec.linear_recurrence(of(0.25), lazy(T, 25, 25), 2.0),
-    "max_plus": lambda: mgrec.scan(
-        mgrec.maps.max_plus, lazy(S, 25, 25), lazy(T, 25, 25), initial=2.0
-    ),
-    "min_plus": lambda: mgrec.scan(
-        mgrec.maps.min_plus, lazy(S, 25, 25), lazy(T, 25, 25), initial=2.0
-    ),
-}
+def calls():
+    """Calls by name, of arrays that are made anew."""
+    x, y, other = lazy(S, 25, 25), lazy(T, 25, 25), lazy(T, 20, 30)
+    of_maps = partial(mgrec.scan, initial=2.0)
+    linear = mgrec.linear_recurrence
+    return {
+        "plain": linear(x, y, 2.0),
+        "other initial": linear(x, y, 3.0),
+        "reverse": linear(x, y, 2.0, reverse=True),
+        "two-pass": linear(x, y, 2.0, memory="two-pass"),
+        "chunks": linear(x, other, 2.0),
+        "scalar": linear(0.5, y, 2.0),
+        "other scalar": linear(0.25, y, 2.0),
+        "NumPy": linear(S, y, 2.0),
+        "other NumPy": linear(S + 1, y, 2.0),
+        "swapped": linear(y, x, 2.0),
+        "coefficient": linear(of(0.5), y, 2.0),
+        "other coefficient": linear(of(0.25), y, 2.0),
+        "max_plus": of_maps(mgrec.maps.max_plus, x, y),
+        "min_plus": of_maps(mgrec.maps.min_plus, x, y),
+    }
 
 
 def test_equal_calls_share_keys_and_others_do_not():
-    names = {name: call().name for name, call in CALLS.items()}
-    assert {name: call().name for name, call in CALLS.items()} == names
-    assert len(set(names.values())) == len(CALLS)
-    keys = set(CALLS["plain"]().__dask_graph__())
-    assert keys == set(CALLS["plain"]().__dask_graph__())
+    one, two = calls(), calls()
+    names = {name: call.name for name, call in one.items()}
+    assert {name: call.name for name, call in two.items()} == names
+    assert len(set(names.values())) == len(names)
+    assert set(one["plain"].__dask_graph__()) == set(two["plain"].__dask_graph__())
+    for phase in ("pack", "pack-again", "precompute", "propagate", "determine"):
+        assert any(str(layer).startswith(phase) for layer in one["two-pass"].dask.layers)
 
 
 def test_keys_are_those_of_another_process():
-    code = "import test_dask; print(*(call().name for call in test_dask.CALLS.values()))"
+    code = "import test_dask; print(*(call.name for call in test_dask.calls().values()))"
     paths = [*sys.path, __file__.rsplit("/", 1)[0]]
     script = f"import sys; sys.path[:0] = {paths!r}; {code}"
     out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert out.stdout.split() == [call().name for call in CALLS.values()]
-
-
-def test_phases_have_their_names_in_the_keys():
-    graph = CALLS["two-pass"]().__dask_graph__()
-    for phase in ("pack", "pack-again", "precompute", "propagate", "determine"):
-        assert any(str(layer).startswith(phase) for layer in graph.layers)
-
-
-# --- inside xarray
-
-
-def soil_moisture(xarray, rain, loss):
-    """Water that stays from day to day: w = loss·w + rain, on the last axis of both."""
-    return xarray.apply_ufunc(
-        lambda s, t: mgrec.linear_recurrence(s, t, axis=-1),
-        *(loss, rain),
-        input_core_dims=[["time"], ["time"]],
-        output_core_dims=[["time"]],
-        dask="allowed",
-    )
-
-
-@pytest.mark.parametrize("chunks", [None, {"time": 10, "x": 2}])
-def test_xarray_along_time(chunks):
-    xarray = pytest.importorskip("xarray")
-    generator = np.random.default_rng(0)
-    days = np.arange(np.datetime64("2024-01-01"), np.datetime64("2024-02-20"))
-    rain = xarray.DataArray(
-        generator.exponential(size=(50, 3)), {"time": days, "x": [1.0, 2.0, 3.0]}, ("time", "x")
-    )
-    loss = xarray.DataArray(generator.uniform(0.5, 0.9, 50), {"time": days}, ("time",))
-    wanted = mgrec.linear_recurrence(loss.values[:, None], rain.values, axis=0)
-    if chunks:
-        rain, loss = rain.chunk(chunks), loss.chunk(time=10)
-    water = soil_moisture(xarray, rain, loss)
-    assert (water.chunks is not None) == (chunks is not None)
-    assert water.dims == ("x", "time")
-    assert (water.time == days).all()
-    np.testing.assert_allclose(water.transpose("time", "x").values, wanted, rtol=1e-13)
+    assert out.stdout.split() == [call.name for call in calls().values()]
 
 
 def test_a_wrong_number_in_one_chunk_is_seen():
@@ -343,21 +278,10 @@ def test_a_wrong_number_in_one_chunk_is_seen():
         close(mgrec.linear_recurrence(lazy(S, 25, 25), lazy(T + 1e-9, 25, 25), 2.0))
 
 
-def test_expanded_operands_are_the_arrays_of_a_coefficient():
-    (expected,) = expanded([mgrec.Coefficient(lambda i, x: x + i, np.ones(3))], 0)
-    assert expected.tolist() == [1, 2, 3]
-
-
 def test_one_step_may_stand_beside_an_empty_chunk():
     s = da.full((1, 1), 0.5, chunks=((1, 0), (0, 1)))
     t = da.ones((2, 6), chunks=(1, 3))
     close(mgrec.linear_recurrence(s, t), mgrec.linear_recurrence(0.5, np.ones((2, 6))))
-
-
-def test_a_chunk_may_have_no_rows_of_many_columns():
-    x = np.ones((3, 8, 25))
-    t = da.from_array(x, chunks=((0, 3, 0), 4, 25))
-    close(mgrec.linear_recurrence(0.5, t, axis=1), mgrec.linear_recurrence(0.5, x, axis=1))
 
 
 LIARS = {

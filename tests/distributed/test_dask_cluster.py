@@ -12,24 +12,20 @@ import numpy as np
 import pytest
 import zarr
 from chunkings import with_extended
+from clusters import two_workers, wait_until
 from dask.utils import key_split
-from distributed import Client, LocalCluster, stealing, wait
+from distributed import Client, stealing, wait
 
 import mgrec
 import mgrec.dask
-from mgrec.signal import ewm, filtfilt, lfilter, sosfilt
+from mgrec.signal import lfilter, sosfilt
 
 STEPS, CHUNKS = 6_000_000, 24
 
 
 @pytest.fixture(scope="module")
 def client():
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, memory_limit="1GiB", dashboard_address=":0"
-        ) as cluster,
-        Client(cluster) as client,
-    ):
+    with two_workers(memory_limit="1GiB") as client:
         mgrec.dask.pin_operands(client)
         yield client
 
@@ -110,14 +106,10 @@ def test_operands_loaded_by_one_root_task_do_not_move(client, stores):
 @pytest.mark.extended
 def test_a_lost_worker_frees_what_was_pinned_to_it(stores):
     (s, t), values = stores
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
-        Client(cluster) as client,
-    ):
+    with two_workers() as client:
         mgrec.dask.pin_operands(client)
         w = mgrec.linear_recurrence(s, t).persist()
-        while not client.who_has(w) or sum(map(bool, client.who_has(w).values())) < 3:
-            time.sleep(0.05)
+        wait_until(lambda: sum(map(bool, client.who_has(w).values())) >= 3)
         client.run_on_scheduler(_lose_a_worker)
         result = w.compute()
     np.testing.assert_allclose(result, mgrec.linear_recurrence(*values), rtol=1e-12, atol=1e-12)
@@ -177,7 +169,6 @@ def test_colocated_operands_do_not_move(client, stores):
     assert sum(moved(client).values()) < 2000 * CHUNKS
 
 
-EXTENDED = pytest.mark.extended
 HELD = {
     "constant": lambda s, t, **about: mgrec.linear_recurrence(0.5, t, 2.0, **about),
     "arrays": lambda s, t, **about: mgrec.linear_recurrence(s, t, 2.0, **about),
@@ -192,23 +183,16 @@ HELD = {
 
 
 @pytest.mark.parametrize("name", HELD)
-@pytest.mark.parametrize(
-    ("chunks", "reverse"),
-    [
-        (40, False),
-        *(pytest.param(*each, marks=EXTENDED) for each in ((2, True), (2, False), (40, True))),
-    ],
-)
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("chunks", [2, 40])
 @pytest.mark.extended
 def test_held_operands_need_no_pack(client, rng, name, reverse, chunks):
-    solve = HELD[name]
     values = rng.uniform(-0.9, 0.9, 400), rng.standard_normal(400)
     arrays = [da.from_array(value, chunks=400 // chunks) for value in values]
     s, t = mgrec.dask.colocate(*(client.persist(array) for array in arrays), client=client)
     wait([s, t])
-    held, lazy = solve(s, t, reverse=reverse), solve(*arrays, reverse=reverse)
-    first = held[0] if name == "several" else held
-    assert "pack" not in phases_of(first)
+    held, lazy = (HELD[name](*given, reverse=reverse) for given in ((s, t), arrays))
+    assert "pack" not in phases_of(held[0] if name == "several" else held)
     for got, wanted in zip(dask.compute(held)[0], dask.compute(lazy)[0], strict=True):
         np.testing.assert_array_equal(got, wanted)
 
@@ -235,17 +219,6 @@ def test_held_signals_need_no_pack(client, rng, name, chunks):
     computed = dask.compute(*held, *FILTERS[name](lazy))
     for got, wanted in zip(computed[: len(held)], computed[len(held) :], strict=True):
         np.testing.assert_array_equal(got, wanted)
-
-
-@pytest.mark.extended
-def test_what_rides_on_filters_takes_held_signals(client, rng):
-    values = rng.standard_normal(120)
-    x = client.persist(da.from_array(values, chunks=10))
-    wait(x)
-    b, a = [0.2, 0.3], [1.0, -0.9, 0.5]
-    smooth, mean = dask.compute(filtfilt(b, a, x), ewm(x, alpha=0.3))
-    np.testing.assert_allclose(smooth, filtfilt(b, a, values), atol=1e-12)
-    np.testing.assert_allclose(mean, ewm(values, alpha=0.3), atol=1e-12)
 
 
 def test_held_chunks_take_little_more_than_a_task(client, rng):
@@ -277,18 +250,6 @@ def test_operands_on_their_way_are_held_too(client):
 def _slowly(block):
     time.sleep(0.01)
     return block
-
-
-def test_colocate_wants_equal_shapes():
-    with pytest.raises(ValueError, match=r"same shape; got \[\(3,\), \(4,\)\]"):
-        mgrec.dask.colocate(da.ones(3), da.ones(4))
-
-
-def test_same_bits_again(client, stores):
-    (s, t), _ = stores
-    first = mgrec.linear_recurrence(s, t).compute()
-    second = mgrec.linear_recurrence(s + 0, t + 0).compute()
-    assert first.tobytes() == second.tobytes()
 
 
 STAGED = {
@@ -332,12 +293,7 @@ def test_memory_stays_bounded_while_streaming(stores, tmp_path):
     t = da.map_blocks(_terms, da.arange(steps // size, chunks=1), size, chunks=(size,), dtype=float)
     layout = {"shape": (steps,), "chunks": (size,), "dtype": "f8", "compressors": None}
     target = zarr.create_array(tmp_path / "w.zarr", **layout)
-    with (
-        LocalCluster(
-            n_workers=1, threads_per_worker=1, memory_limit="768MiB", dashboard_address=":0"
-        ) as cluster,
-        Client(cluster) as client,
-    ):
+    with two_workers(n_workers=1, memory_limit="768MiB") as client:
         future = client.compute(
             da.store(mgrec.linear_recurrence(s, t), target, lock=False, compute=False)
         )
@@ -353,11 +309,3 @@ def test_memory_stays_bounded_while_streaming(stores, tmp_path):
 
 def _terms(block: np.ndarray, size: int) -> np.ndarray:
     return np.ones(size)
-
-
-def test_a_failing_chunk_is_named(client):
-    x = da.from_array(np.arange(20.0), chunks=5)
-    s = x[x % 2 == 0]
-    t = x[x > 1]
-    with pytest.raises(ValueError, match=r"chunk \(0,\) got \(3,\) and \(3,\)|chunk \(\d,\)"):
-        mgrec.linear_recurrence(s, t).compute()

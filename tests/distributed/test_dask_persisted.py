@@ -3,7 +3,7 @@
 import dask.array as da
 import numpy as np
 import pytest
-from distributed import Client, wait
+from distributed import wait
 from graphs import check_graph
 
 import mgrec
@@ -12,12 +12,6 @@ from mgrec.distributed.graph import persisted
 from mgrec.signal import lfilter
 
 X = np.linspace(-1, 1, 120)
-
-
-@pytest.fixture(scope="module")
-def client():
-    with Client(processes=False, n_workers=2, threads_per_worker=1, dashboard_address=":0") as own:
-        yield own
 
 
 def lazy(values):
@@ -81,9 +75,3 @@ def test_colocate_operands_in_other_chunks(client, chunk):
     assert s.chunks == t.chunks
     got = mgrec.linear_recurrence(s, t).compute()
     np.testing.assert_allclose(got, mgrec.linear_recurrence(X, X), rtol=1e-13)
-
-
-def test_colocate_needs_sizes(client):
-    t = lazy(X)
-    with pytest.raises(ValueError, match="compute_chunk_sizes"):
-        mgrec.dask.colocate(t[t > 0], t[t > 0])

@@ -100,7 +100,7 @@ class HeldPhase:
         monkeypatch.setattr(shards, phase, self)
 
     def __call__(self, first, second, *rest):
-        # correct_block takes the recurrence and a chunk, summarise_blocks chunks and the recurrence.
+        # correct_block(recurrence, chunk, ...), summarise_blocks(chunks, recurrence)
         indices = [c.inputs.chunk_index for c in (first if isinstance(first, list) else [second])]
         self.indices += indices
         if self.chunk_index is None or self.chunk_index in indices:
