@@ -5,6 +5,7 @@ Run as a program, this file launches every kernel once, over little data.
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,7 @@ def test_kernels_are_clean(tool: str) -> None:
         pytest.skip("compute-sanitizer is not installed")
     run = subprocess.run(
         [sanitizer, "--tool", tool, "--error-exitcode", "86", sys.executable, __file__],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         capture_output=True, text=True, timeout=280, cwd=Path(__file__).parents[3], check=False,
     )  # fmt: skip
     if "Device not supported" in run.stdout:
