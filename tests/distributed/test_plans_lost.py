@@ -27,7 +27,7 @@ from mgrec.distributed.plan import shards as plan_shards
 from mgrec.distributed.plan import worker as plan_worker
 
 LOST = "the plan lost its worker .*Build a new plan"
-PHASES = pytest.mark.parametrize("phase", ["summarise_blocks", "correct_block"])
+PHASES = pytest.mark.parametrize("phase", ["launch_summaries", "correct_block"])
 
 
 @pytest.fixture

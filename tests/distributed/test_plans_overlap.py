@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import time
+from functools import partial
 
 import dask.array as da
 import numpy as np
@@ -15,8 +16,9 @@ from faults import HeldPhase, no_results_left, sessions_of
 
 import mgrec
 from mgrec.distributed.plan import plans as dask_plans
+from mgrec.distributed.plan import shards as plan_shards
 
-FIRST = "summarise_blocks", (0,)
+FIRST = "launch_summaries", (0,)
 
 
 @pytest.fixture
@@ -64,6 +66,43 @@ def test_solves_begin_while_one_waits_for_carries(client, t, monkeypatch):
             np.testing.assert_allclose(w.compute(), solved(own), rtol=1e-14)
     results.clear()
     del w
+    wait_until(lambda: nothing_is_left(client))
+
+
+class OnDevice(HeldPhase):
+    """As if chunks were on a GPU: they are launched at once, and the wait for a chunk takes long."""
+
+    def __init__(self, monkeypatch):
+        super().__init__(monkeypatch, *FIRST)
+        monkeypatch.setattr(plan_shards, "is_on_gpu", lambda block: True)
+
+    def __call__(self, inputs_of_chunks, recurrence):
+        self.indices += [inputs.chunk_index for inputs in inputs_of_chunks]
+        return [partial(self.wait, wait) for wait in self.phase(inputs_of_chunks, recurrence)]
+
+    def wait(self, wait):
+        assert self.may_end.wait(30)
+        if self.errors:
+            raise self.errors.pop()
+        return wait()
+
+
+def test_solves_start_while_others_are_on_the_device(client, t, monkeypatch):
+    others = [client.persist(t + k) for k in range(5)]
+    wait(others)
+    with mgrec.plan(mgrec.linear_recurrence, 0.5, t, in_flight=3) as plan:
+        device = OnDevice(monkeypatch)
+        device.errors.append(ZeroDivisionError("a kernel"))
+        failed, *solves = [plan.submit(0.5, other) for other in others[:3]]
+        wait_until(lambda: device.indices.count((0,)) == 3)
+        device.may_end.set()
+        with pytest.raises(ZeroDivisionError, match="a kernel"):
+            failed.compute()
+        for w, other in zip(solves, others[1:], strict=False):
+            np.testing.assert_allclose(w.compute(), solved(other), rtol=1e-14)
+        for w, other in zip(plan.map([(0.5, x) for x in others]), others, strict=True):
+            np.testing.assert_allclose(w.compute(), solved(other), rtol=1e-14)
+    del failed, solves, w
     wait_until(lambda: nothing_is_left(client))
 
 

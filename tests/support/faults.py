@@ -100,8 +100,9 @@ class HeldPhase:
         monkeypatch.setattr(shards, phase, self)
 
     def __call__(self, first, second, *rest):
-        # correct_block(recurrence, chunk, ...), summarise_blocks(chunks, recurrence)
-        indices = [c.inputs.chunk_index for c in (first if isinstance(first, list) else [second])]
+        # correct_block(recurrence, chunk, ...), launch_summaries(inputs of chunks, recurrence)
+        inputs_of_chunks = first if isinstance(first, list) else [second.inputs]
+        indices = [inputs.chunk_index for inputs in inputs_of_chunks]
         self.indices += indices
         if self.chunk_index is None or self.chunk_index in indices:
             self.has_begun.set()

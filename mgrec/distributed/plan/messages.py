@@ -33,8 +33,11 @@ BATCHING = 0.002
 POLLING, SILENCE = 2.0, 60.0
 
 Result = TypeVar("Result")
-Program = Generator[Collection[Hashable], None, Result]
-"""Yields names of messages; the worker resumes it when all of them have arrived."""
+Wait = Callable[[], Any]
+"""Waits for a device, and returns what it has computed."""
+Program = Generator[Collection[Hashable] | Wait, Any, Result]
+"""Yields names of messages, and is resumed when all of them have arrived; or yields a wait, and is
+resumed with what that returns. Other solves go on meanwhile."""
 Post = Callable[[str, Hashable, bytes], None]
 """``(address, name, message)``: sends a message to a worker; on any thread."""
 
@@ -101,9 +104,9 @@ class Exchange:
     """The messages of one shard in one solve, from worker to worker by Dask's comms.
 
     A shard is the part of a solve that one worker computes. Its program is a generator
-    (``shards.py``, ``tiles.py``), which a worker steps on a thread. No thread waits: a program
-    that needs messages yields their names, and the worker resumes it when they have arrived. The
-    worker puts messages into `arrived`, by their names.
+    (``shards.py``, ``tiles.py``), which a worker steps on a thread. No thread waits for messages: a
+    program that needs some yields their names, and the worker resumes it when they have arrived.
+    The worker puts messages into `arrived`, by their names.
     """
 
     def __init__(self, addresses: Mapping[int, str], post: Post) -> None:

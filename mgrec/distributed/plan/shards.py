@@ -15,14 +15,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from ...core.arrays.array_types import is_on_gpu
 from ...core.contract.grid import Grid
 from ...core.contract.recurrence import ChunkIndex, ChunkInputs
-from ..tasks.phases import CarryIns, propagate_group
-from ..tasks.speculation import PendingChunk, correct_block, speculate_blocks, summarise_blocks
+from ..tasks.phases import CarryIns, launch_summaries, propagate_group
+from ..tasks.speculation import PendingChunk, correct_block, launch_speculation
 from .assignment import ChainShard, GridShard, row_of
 from .messages import Exchange, Program, Request, result_name
 from .tiles import solve_tiles
@@ -92,7 +94,8 @@ class _Chain:
     def solve(
         self, inputs_of_chunks: dict[ChunkIndex, ChunkInputs]
     ) -> Program[tuple[dict[Any, Any], Any]]:
-        chunks, summaries = self._summarise(inputs_of_chunks)
+        is_on_device = any(is_on_gpu(b) for i in inputs_of_chunks.values() for b in i.blocks)
+        chunks, summaries = yield from self._summarise(inputs_of_chunks, is_on_device)
         # Chunks that were solved speculatively no longer need their operands.
         inputs_of_chunks.clear()
         for receiver, indices in self.shard.receivers.items():
@@ -104,33 +107,39 @@ class _Chain:
             yield self.shard.senders
         for sender in self.shard.senders:
             summaries |= self.exchange.take(sender)
-        return self._determine(chunks, summaries)
+        determine = partial(self._determine, chunks, summaries)
+        return (yield determine) if is_on_device else determine()
 
     def _summarise(
-        self, inputs_of_chunks: Mapping[ChunkIndex, ChunkInputs]
-    ) -> tuple[dict[ChunkIndex, PendingChunk], dict[ChunkIndex, Any]]:
+        self, inputs_of_chunks: Mapping[ChunkIndex, ChunkInputs], is_on_device: bool
+    ) -> Program[tuple[dict[ChunkIndex, PendingChunk], dict[ChunkIndex, Any]]]:
         """Solve contractive chunks speculatively; return the summaries that shards need."""
-        needs_last = self.request.needs_last_summary
-
-        def start(part: list[ChunkIndex]) -> list[tuple[PendingChunk, Any]]:
-            inputs = [inputs_of_chunks[index] for index in part]
-            chunks: dict[ChunkIndex, PendingChunk] = {}
-            for k, chunk in enumerate(speculate_blocks(inputs, self.recurrence)):
-                chunks[part[k]] = chunk
-                # Not after the last one: other shards wait for its summary.
-                if 0 < k < len(part) - 1:
-                    self._predict(part[k - 1], chunks)
-            needed = [index for index in part if needs_last or not self._is_last(index)]
-            found = summarise_blocks([chunks[index] for index in needed], self.recurrence)
-            summaries = dict(zip(needed, found, strict=True))
-            return [(chunks[index], summaries.get(index)) for index in part]
-
-        order = sorted(inputs_of_chunks, key=self._order)
-        started = dict(zip(order, self.threads.map(start, order), strict=True))
-        return (
-            {index: chunk for index, (chunk, _) in started.items()},
-            {index: summary for index, (_, summary) in started.items() if summary is not None},
+        recurrence, order = self.recurrence, sorted(inputs_of_chunks, key=self._order)
+        chunks: dict[ChunkIndex, PendingChunk] = {}
+        for k, wait in enumerate(
+            self.threads.map(
+                lambda part: [launch_speculation(inputs_of_chunks[i], recurrence) for i in part],
+                order,
+            )
+        ):
+            chunks[order[k]] = (yield wait) if is_on_device else wait()
+            # Not after the last one: other shards wait for its summary.
+            if 0 < k < len(order) - 1 and self.threads.pool is None:
+                self._predict(order[k - 1], chunks)
+        needed = [i for i in order if self.request.needs_last_summary or not self._is_last(i)]
+        others = [index for index in needed if not chunks[index].speculation]
+        waits = self.threads.map(
+            lambda part: launch_summaries([chunks[i].inputs for i in part], recurrence), others
         )
+        precomputed = dict(zip(others, waits, strict=True))
+        summaries = {}
+        for index in needed:
+            if (speculation := chunks[index].speculation) is not None:
+                summaries[index] = speculation.summary, chunks[index].shape
+            else:
+                wait = precomputed.pop(index)
+                summaries[index] = (yield wait) if is_on_device else wait()
+        return chunks, summaries
 
     def _predict(self, index: ChunkIndex, chunks: Mapping[ChunkIndex, PendingChunk]) -> None:
         """Correct a speculative chunk if the chunk before it is speculative, too."""

@@ -24,7 +24,7 @@ from ...core.contract.recurrence import ChunkIndex, ChunkInputs, Shape
 from ..observability import in_chunk
 from ..tasks.phases import chunk_of
 from .assignment import GridShard, neighbour
-from .messages import Exchange, Program
+from .messages import Exchange, Program, Wait
 
 Arguments = tuple[ChunkInputs, Shape, tuple[Any, ...]]
 """The inputs and the shape of a tile, and the array to which a part of a chunk is written."""
@@ -104,15 +104,15 @@ class _Tiles:
             earlier = len(self.outbox)
             is_asynchronous = self._determine(tile)
             # The device has a tile to run while the edges of those before are sent.
-            self._send(earlier if is_asynchronous else len(self.outbox))
-        self._send(len(self.outbox))
+            yield from self._send(earlier if is_asynchronous else len(self.outbox))
+        yield from self._send(len(self.outbox))
         return self.results, self.final_result
 
     def _next(self) -> Program[ChunkIndex]:
         """Return a tile whose edges are there, preferably one that other shards wait for."""
         self._take_arrived()
         if not self.ready:
-            self._send(len(self.outbox))
+            yield from self._send(len(self.outbox))
             self._take_arrived()
         while not self.ready:
             first = min(self.expected, key=self._order)
@@ -204,12 +204,17 @@ class _Tiles:
         self.readers[before] -= 1
         return self.edges[before] if self.readers[before] else self.edges.pop(before)
 
-    def _send(self, count: int) -> None:
+    def _send(self, count: int) -> Program[None]:
         """Wait for so many exported edges, and send them."""
         for _ in range(count):
-            tile, receiver, wait = self.outbox.popleft()
-            with in_chunk("determine", tile.chunk, self.inputs_of_chunks[tile.chunk].starts):
-                edges = wait()
+            tile, receiver, export = self.outbox.popleft()
+            inputs = self.inputs_of_chunks[tile.chunk]
+
+            def wait(export: Wait = export, inputs: ChunkInputs = inputs) -> Any:
+                with in_chunk("determine", inputs.chunk_index, inputs.starts):
+                    return export()
+
+            edges = (yield wait) if any(map(is_on_gpu, inputs.blocks)) else wait()
             self.exchange.send(receiver, tile.index, edges)
 
     def _before(self, index: ChunkIndex) -> Iterator[ChunkIndex]:

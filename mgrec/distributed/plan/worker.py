@@ -9,6 +9,7 @@ import time
 from collections.abc import Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from operator import itemgetter
 from typing import Any
 
 from distributed import Worker, WorkerPlugin
@@ -23,12 +24,15 @@ from .messages import (
     PlanShard,
     Program,
     Sender,
+    Wait,
     WorkerComm,
     WorkerLostError,
 )
 from .shards import Threads, solve_shard
 
 NAME = "mgrec-plans"
+# Threads of a worker that may wait for its device at once.
+DEVICE_WAITS = 8
 logger = logging.getLogger("mgrec")
 
 
@@ -44,7 +48,8 @@ class PlansPlugin(WorkerPlugin):  # type: ignore[misc]
     The handler ``mgrec_session`` opens a session on a comm from a client, which lasts as long as
     the comm. ``mgrec_write`` and ``mgrec_read`` are calls of a client by way of the scheduler.
     ``mgrec_carries`` takes messages from another worker. No thread ever waits for a message, so
-    that any number of threads is enough for any number of sessions.
+    that any number of threads is enough for any number of sessions. Threads wait for devices: a
+    solve is on a device while the next one starts.
     """
 
     name = NAME
@@ -52,7 +57,8 @@ class PlansPlugin(WorkerPlugin):  # type: ignore[misc]
     def setup(self, worker: Worker) -> None:
         self.worker, self.calls = worker, Calls(asyncio.get_running_loop())
         count = max(1, worker.state.nthreads)
-        self.programs = ThreadPoolExecutor(count, "mgrec-plan")
+        self.programs = ThreadPoolExecutor(count + DEVICE_WAITS, "mgrec-plan")
+        self.stepping = threading.BoundedSemaphore(count)
         self.chunks = ThreadPoolExecutor(count, "mgrec-chunk") if count > 1 else None
         self.threads = Threads(count, self.chunks)
         self.sessions: dict[str, Session] = {}
@@ -120,6 +126,8 @@ class Solve:
         None before it starts, and after its end.
     missing : set
         Names of messages that the program needs to go on.
+    wait : callable, optional
+        Waits for the device; `step` resumes the program with what it returned or raised.
     results : dict, key -> array, optional
         None until the program has ended.
     error : Exception, optional
@@ -135,6 +143,8 @@ class Solve:
         self.sources: dict[Solve, list[Any]] = {}
         self.program: Program[Any] | None = None
         self.missing: set[Hashable] = set()
+        self.wait: Wait | None = None
+        self.value: Any = None
         self.results: dict[Any, Any] | None = None
         self.answer: Any = None
         self.error: BaseException | None = None
@@ -151,17 +161,33 @@ class Solve:
     @property
     def is_ready(self) -> bool:
         """Whether the program can start or go on."""
+        if self.wait is not None:
+            return False
         return (not self.missing and not self.sources) or self.error is not None
 
+    def run_wait(self) -> None:
+        """Wait for the device, without stepping the program."""
+        assert self.wait is not None
+        try:
+            self.value = self.wait()
+        except BaseException as error:
+            self.error = self.error or error
+        self.wait = None
+
     def step(self, threads: Threads) -> None:
-        """Run the program until it needs messages, or ends."""
+        """Run the program until it needs messages or waits for the device, or ends."""
         try:
             if self.error is not None:
                 raise self.error
             if self.program is None:
                 self.program = self._start(threads)
                 self.blocks = {}
-            self.missing = set(next(self.program))
+            value, self.value = self.value, None
+            needed = self.program.send(value)
+            if callable(needed):
+                self.wait = needed
+            else:
+                self.missing = set(needed)
         except StopIteration as end:
             self.results, self.answer = end.value
             self.has_ended = True
@@ -181,8 +207,9 @@ class Solve:
 class Session:
     """The plans of one client.
 
-    Its solves start in the order of requests, and go on in any order: while one needs messages, the
-    next one starts. Threads step the programs, one at a time; the rest runs on the event loop.
+    Its solves start in the order of requests, and go on in any order: while one needs messages or
+    waits for the device, the next one starts. Threads step the programs, one at a time; the rest
+    runs on the event loop.
     """
 
     def __init__(self, plugin: PlansPlugin, name: str, comm: Comm) -> None:
@@ -200,7 +227,9 @@ class Session:
         self.last, self.has_room = 0, asyncio.Event()
         # Guards everything on which `Solve.is_ready` depends.
         self.lock = threading.Lock()
-        self.is_stepping, self.busy = False, (0, 0.0)
+        self.is_stepping = False
+        # Solves that threads step or wait for, by numbers, and since when.
+        self.busy: dict[int, float] = {}
 
     async def run(self) -> None:
         """Read messages until the comm ends."""
@@ -229,7 +258,7 @@ class Session:
         self.requests.put_nowait((op, arguments))
 
     def _take_ping(self, op: str) -> None:
-        number, since = self.busy
+        number, since = min(list(self.busy.items()), key=itemgetter(1), default=(0, 0.0))
         self.sender.send("pong", number, time.monotonic() - since if number else 0.0)
 
     def _take_abandon(self, op: str, number: int) -> None:
@@ -384,14 +413,29 @@ class Session:
                 self.is_stepping = solve is not None
             if solve is None:
                 return
-            self._step(solve)
+            with self.plugin.stepping:
+                self._step(solve)
+            if solve.wait is not None and not self._wait(solve):
+                return
             if len(self.plugin.sessions) > 1:  # Solves of other clients come before the next one.
                 return self._submit()
 
+    def _wait(self, solve: Solve) -> bool:
+        """Wait for the device; return whether this thread is to step programs again."""
+        with self.lock:
+            self.is_stepping = False
+        self._resume()
+        self.busy[solve.number] = time.monotonic()
+        solve.run_wait()
+        del self.busy[solve.number]
+        with self.lock:
+            is_free, self.is_stepping = not self.is_stepping, True
+        return is_free
+
     def _step(self, solve: Solve) -> None:
-        self.busy = solve.number, time.monotonic()
+        self.busy[solve.number] = time.monotonic()
         solve.step(self.plugin.threads)
-        self.busy = 0, 0.0
+        del self.busy[solve.number]
         with self.lock:
             solve.missing = {name for name in solve.missing if not solve.exchange.has(name)}
             for later in self.solves.values() if solve.has_ended else ():

@@ -6,16 +6,17 @@ They know families by their contract only, in lazy graphs, graphs of persisted c
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from ...core.arrays.array_types import is_on_gpu, to_host
-from ...core.contract.kernels import Backend, Summarise, Summary
+from ...core.contract.kernels import Backend, Summary
 from ...core.contract.recurrence import AlongAxis, ChunkInputs, ChunkPosition, Recurrence, Shape
 from ...engines import CPU, backend_of
 from ..observability import in_chunk
@@ -120,27 +121,34 @@ def precompute_blocks(
     """Return the summaries of chunks, with the chunks' shapes.
 
     All chunks of a GPU are launched before the first wait, so that the GPU is busy while Python
-    turns to the next one. A launch that copies its operands keeps the copies until its wait:
-    such a chunk is waited for at once.
+    turns to the next one.
     """
-    summaries: list[tuple[Any, Shape]] = []
-    launched: list[tuple[Shape, Summarise]] = []
-    rows = 0
+    return [wait() for wait in launch_summaries(inputs_of_chunks, recurrence)]
+
+
+def launch_summaries(
+    inputs_of_chunks: Iterable[ChunkInputs], recurrence: AlongAxis
+) -> list[Callable[[], tuple[Any, Shape]]]:
+    """Launch the summaries of chunks; return the functions that wait for them.
+
+    A launch that copies its operands keeps the copies until its wait: such a chunk is waited for
+    at once.
+    """
+    waits: list[Callable[[], tuple[Any, Shape]]] = []
+    pending, rows = 0, 0
     for inputs in inputs_of_chunks:
-        launched.append(_launch(inputs, recurrence))
-        shape = launched[-1][0]
+        shape, wait = _launch(inputs, recurrence)
+        waits.append(wait)
         rows += prod(shape[: recurrence.axis] + shape[recurrence.axis + 1 :])
         if rows > ROWS or not _is_read_in_place(inputs, recurrence):
-            summaries += _collect(launched)
-            rows = 0
-    return summaries + _collect(launched)
+            for k in range(pending, len(waits)):
+                waits[k] = partial(_same, waits[k]())
+            pending, rows = len(waits), 0
+    return waits
 
 
-def _collect(launched: list[tuple[Shape, Summarise]]) -> list[tuple[Any, Shape]]:
-    """Wait for launched chunks, and drop the references to them."""
-    summaries = [(summarise(), shape) for shape, summarise in launched]
-    launched.clear()
-    return summaries
+def _same(value: Any) -> Any:
+    return value
 
 
 def _is_read_in_place(inputs: ChunkInputs, recurrence: AlongAxis) -> bool:
@@ -148,17 +156,19 @@ def _is_read_in_place(inputs: ChunkInputs, recurrence: AlongAxis) -> bool:
     return all(b.dtype == recurrence.dtype and b.flags.c_contiguous for b in inputs.blocks)
 
 
-def _launch(inputs: ChunkInputs, recurrence: AlongAxis) -> tuple[Shape, Summarise]:
+def _launch(
+    inputs: ChunkInputs, recurrence: AlongAxis
+) -> tuple[Shape, Callable[[], tuple[Any, Shape]]]:
     """Return the shape of a chunk, and a function that waits for its summary."""
     with chunk_of("precompute", recurrence, inputs) as (backend, shape):
         summarise = recurrence.precompute(backend, inputs, shape)
 
-    def wait() -> Any:
+    def wait() -> tuple[Any, Shape]:
         with (
             in_chunk("precompute", inputs.chunk_index, inputs.starts),
             backend.device_of(inputs.blocks),
         ):
-            return summarise()
+            return summarise(), shape
 
     return shape, wait
 

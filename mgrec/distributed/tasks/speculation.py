@@ -59,11 +59,12 @@ def speculate_blocks(
     inputs_of_chunks: Sequence[ChunkInputs], recurrence: AlongAxis
 ) -> Iterator[PendingChunk]:
     """Launch all chunks, then wait for one after the other: their order is that of the inputs."""
-    launched = [_launch(inputs, recurrence) for inputs in inputs_of_chunks]
-    return (wait() for wait in launched)
+    waits = [launch_speculation(inputs, recurrence) for inputs in inputs_of_chunks]
+    return (wait() for wait in waits)
 
 
-def _launch(inputs: ChunkInputs, recurrence: AlongAxis) -> Callable[[], PendingChunk]:
+def launch_speculation(inputs: ChunkInputs, recurrence: AlongAxis) -> Callable[[], PendingChunk]:
+    """Launch the speculation on a chunk, if it is tried; return a function that waits for it."""
     backend = backend_of(inputs.blocks, recurrence.method)
     if not recurrence.is_contractive or backend.kernels(recurrence.family).speculate is None:
         return lambda: PendingChunk(inputs)

@@ -12,7 +12,7 @@ import numpy as np
 from ...core.arrays.array_types import cast, raise_if_capturing
 from ...core.arrays.chunk import Chunk
 from ...core.contract.kernels import Kernels, PreparedSolver
-from ...engines.cuda.device import SCRATCH_IS_SHARED, array_at, scratch
+from ...engines.cuda.device import SCRATCH_IS_SHARED, array_at, fetch, scratch
 from ...engines.cuda.launches import LaunchByAddress, PreparedLaunches
 from ..cascade import Cascade
 from ..recurrence import CascadeSummary, is_safe
@@ -62,11 +62,11 @@ def precompute_filter(cascade: Cascade, chunk: Chunk) -> Callable[[], CascadeSum
         return lambda: CascadeSummary(cascade, chunk.steps, offset)
     # A copy, so that the next launch of the stream can use the workspace.
     carry_out = cupy.ascontiguousarray(_carry_out(cascade, chunk.shape, chunk.dtype, workspace))
-    overflows = workspace.tops.any()
+    wait, overflows = fetch(carry_out), fetch(workspace.tops.any())
 
     def summary() -> CascadeSummary:
-        offset = carry_out.get()
-        is_suspect = not np.isfinite(offset).all() or bool(overflows)
+        offset = wait()
+        is_suspect = not np.isfinite(offset).all() or bool(overflows())
         redo = None
         if is_suspect or not is_safe(cascade, chunk.steps):
             redo = chunk.map_arrays(lambda array: array.get(), chunk.shape)

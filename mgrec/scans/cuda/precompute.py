@@ -12,7 +12,7 @@ import numpy as np
 
 from ...core.algebra.transfer_map import TransferMap
 from ...core.arrays.chunk import Chunk
-from ...engines.cuda.device import MULTIPROCESSORS, Device
+from ...engines.cuda.device import MULTIPROCESSORS, Device, fetch
 from ...engines.cuda.launches import Launch, PreparedLaunches, Slot, run_cached
 from ...engines.cuda.tracing.functions import state_count
 from ..summaries import NAN, AffineSummary, ComposedMaps, rows_to_redo
@@ -120,7 +120,8 @@ def launch_precompute(transfer_map: TransferMap, chunk: Chunk) -> Callable[[], C
     maps = cupy.empty((len(transfer_map.identity), *chunk.row_shape), chunk.dtype)
     if maps.size:
         run_cached(_prepare, transfer_map, chunk, (), (maps,))
-    return lambda: ComposedMaps(transfer_map, tuple(maps.get()))
+    wait = fetch(maps)
+    return lambda: ComposedMaps(transfer_map, tuple(wait()))
 
 
 def launch_summary(chunk: Chunk) -> Callable[[], AffineSummary | ComposedMaps]:

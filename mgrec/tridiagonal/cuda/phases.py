@@ -17,7 +17,7 @@ import numpy as np
 from ...core.arrays.array_types import raise_if_capturing
 from ...core.arrays.chunk import Chunk
 from ...core.contract.kernels import CacheMiss, Kernels, PreparedSolver, Summarise
-from ...engines.cuda.device import Device, on_device
+from ...engines.cuda.device import Device, fetch, on_device
 from ..errors import SingularSystemError
 from ..interface import Ends, InterfaceRows
 from .nopivot import cyclic_reduction, pcr, solve_whole, thomas
@@ -51,10 +51,10 @@ def precompute(ends: Ends, chunk: Chunk) -> Summarise:
     addresses = [operand.data.ptr for operand in chunk.operands]
     memory = Memory.allocate(plan, ends, _shapes(chunk), addresses, 0)
     memory.run("reduce")
-    cells = memory.cells(plan.top)
+    wait, row_shape = fetch(memory.cells(plan.top)), chunk.row_shape
 
     def summary() -> InterfaceRows:
-        rows = cells.get().reshape(*chunk.row_shape, 2, CELL // 2)
+        rows = wait().reshape(*row_shape, 2, CELL // 2)
         return InterfaceRows(np.ascontiguousarray(rows.transpose(2, 3, 0, 1)))
 
     return summary

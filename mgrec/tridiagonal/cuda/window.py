@@ -261,11 +261,13 @@ def start_windows(
     flags = available.pop() if available else _Flags.allocate()
     flags.array.fill(-1)
     launch_tries(tries, operands, result, flags.address, neighbours)
+    written = cupy.cuda.Event(disable_timing=True)
+    written.record()
 
     def wait() -> bool:
         if not tries:
             return False
-        cupy.cuda.get_current_stream().synchronize()
+        written.synchronize()
         is_solved = bool(flags.array[len(tries) - 1])
         available.append(flags)
         return is_solved

@@ -1,0 +1,217 @@
+"""Solves of plans over the workers of a cluster, alone and queued.
+
+The time of one call on one worker's part of the data, over the time of a plan's solve on all
+workers: 1 if nothing is lost. *Alone* is a call of the plan, after a pause. *Queued* is one of 20
+solves by `Plan.map`. One pair of sequences is shared out: the time of one worker for the whole
+pair, over that of all. `--parts` chooses rows by the start of their names.
+
+usage: python -m benchmarks.dask.queued [--cluster local|cuda] [--workers N] [--small]
+                                        [--parts PART ...] [--out FOLDER] [--machine NAME]
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from distributed import Client
+
+import mgrec
+import mgrec.dask
+from mgrec.signal import lfilter
+
+from ..harness.clock import Times
+from ..harness.command import run
+from ..harness.study import Study
+from . import grids
+from .scaling import cluster as on
+
+QUEUED, ALONE, REPETITIONS = 20, 7, 3
+FILTER = np.array([[0.2, 0.3, 0.2], [1.0, -0.6, 0.2]], np.float32)
+S, T, SIDE, DIAGONAL = (-0.5, 0.5), (-1.0, 1.0), (-1.0, 1.0), (2.5, 3.5)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A solve: its function, the ranges of its operands, chunks and bars.
+
+    Attributes
+    ----------
+    steps : int
+        Of one worker.
+    chunks : int
+        Of one worker.
+    wanted : (float, float or None)
+        Alone and queued: fractions, or milliseconds if the row has no call to compare with.
+    """
+
+    name: str
+    call: Callable[..., Any]
+    ranges: tuple[tuple[float, float], ...]
+    steps: int
+    chunks: int
+    wanted: tuple[float, float]
+    small: int = 1 << 14
+    options: dict[str, Any] = field(default_factory=dict)
+    is_time: bool = False
+
+
+def _linear(value: float) -> Callable[..., Any]:
+    return lambda call, t, **how: call(mgrec.linear_recurrence, value, t, **how)
+
+
+def _arrays(call: Callable[..., Any], s: Any, t: Any, **how: Any) -> Any:
+    return call(mgrec.linear_recurrence, s, t, **how)
+
+
+def _filter(call: Callable[..., Any], x: Any, **how: Any) -> Any:
+    return call(lfilter, *FILTER, x, **how)
+
+
+def _tridiagonal(call: Callable[..., Any], *operands: Any, **how: Any) -> Any:
+    return call(mgrec.solve_tridiagonal, *operands, **how)
+
+
+ROWS = [
+    Row("latency: two chunks of 1,000", _arrays, (S, T), 1000, 1, (2.0e-3, 0.15e-3), 1000,
+        is_time=True),
+    Row("arrays, one chunk of 2^29", _arrays, (S, T), 1 << 29, 1, (0.60, 0.92)),
+    Row("arrays, 2^31", _arrays, (S, T), 1 << 31, 4, (0.82, 0.95)),
+    Row("constant, 2^31", _linear(0.9), (T,), 1 << 31, 4, (0.75, 0.93)),
+    Row("prefix sum, 2^31", _linear(1.0), (T,), 1 << 31, 4, (0.60, 0.65)),
+    Row("filter of order 2, 2^31", _filter, (T,), 1 << 31, 4, (0.72, 0.88)),
+    Row("tridiagonal, dominant, 2^28", _tridiagonal, (SIDE, DIAGONAL, SIDE, SIDE), 1 << 28, 4,
+        (0.60, 0.85)),
+    Row("constant, 2^32", _linear(0.9), (T,), 1 << 32, 4, (0.87, 0.95)),
+    Row("arrays, 2^32", _arrays, (S, T), 1 << 32, 4, (0.90, 0.96)),
+]  # fmt: skip
+PARTS = [row.name for row in ROWS] + ["table", "pair"]
+
+
+def _solve(function: Callable[..., Any], *operands: Any) -> Any:
+    return function(*operands)
+
+
+def one_call(kind: str, name: str, steps: int) -> list[float]:
+    """Seconds of calls on one worker's part, in the memory of the worker."""
+    row = next(row for row in ROWS if row.name == name)
+    operands = [on.fill(kind, (k,), (steps,), *ends) for k, ends in enumerate(row.ranges)]
+    seconds = []
+    try:
+        for _ in range(ALONE + 1):
+            on.synchronise(kind)
+            start = time.perf_counter()
+            result = row.call(_solve, *operands)
+            on.synchronise(kind)
+            seconds.append(time.perf_counter() - start)
+            del result
+    finally:
+        del operands
+        on.free(kind)
+    return seconds[1:]
+
+
+def measure_row(study: Study, client: Client, row: Row, arguments: Any, own: list[str]) -> None:
+    kind, steps = arguments.cluster, row.small if arguments.small else row.steps
+    first = Times(tuple(client.submit(one_call, kind, row.name, steps, workers=own[:1]).result()))
+    study.add(row.name, "one worker's part, one call", first, steps=steps)
+    chunks = ((steps // row.chunks,) * (row.chunks * len(own)),)
+    operands = [on.operand(client, kind, chunks, own, *ends) for ends in row.ranges]
+
+    def plan_of(function: Callable[..., Any], *values: Any) -> Any:
+        return mgrec.plan(function, *values, client=client)
+
+    with row.call(plan_of, *operands) as plan:
+        measure_plan(study, client, kind, row.name, plan, first, row.wanted, row.is_time)
+
+
+def measure_plan(
+    study: Study, client: Client, kind: str, case: str, plan: Any, first: Times,
+    wanted: tuple[float, float | None], is_time: bool = False,
+) -> None:  # fmt: skip
+    def queued() -> None:
+        for _ in plan.map(() for _ in range(QUEUED)):
+            pass
+
+    for name, call, count, bar in (
+        ("alone", plan, 1, wanted[0]), ("queued", queued, QUEUED, wanted[1])
+    ):  # fmt: skip
+        if bar is None:
+            continue
+        repetitions = ALONE if count == 1 else REPETITIONS
+        times = Times(tuple(t / count for t in on.times(client, kind, call, repetitions)))
+        study.add(case, f"plan, {name}", times)
+        if is_time:
+            study.bar(f"{case}, {name}: seconds", times.median, times.best, bar, is_least=False)
+        else:
+            study.ratio(f"{case}, {name}", first, times, bar)
+
+
+def measure_table(study: Study, client: Client, arguments: Any, own: list[str]) -> None:
+    kind, side = arguments.cluster, 256 if arguments.small else 1 << 16
+    case = f"table of {side:,} x {side:,}"
+    part = side, side // len(own)
+    first = Times(tuple(client.submit(grids.one_table, kind, part, workers=own[:1]).result()))
+    study.add(case, "one worker's part, one call", first)
+    x = grids.image(client, kind, side, own)
+    with mgrec.plan(mgrec.summed_area_table, x, dtype="f4", client=client) as plan:
+        measure_plan(study, client, kind, case, plan, first, (0.80, 0.88))
+
+
+def measure_pair(study: Study, client: Client, arguments: Any, own: list[str]) -> None:
+    kind, size = arguments.cluster, 4000 if arguments.small else 400_000
+    case = f"pair of {size:,} x {size:,}"
+    _, seconds = client.submit(grids.one_pair, kind, size, "score", workers=own[:1]).result()
+    first = Times(tuple(seconds))
+    study.add(case, "one worker, one call", first)
+    query = grids.sequence(client, kind, "query", size, len(own), own)
+    target = grids.sequence(client, kind, "target", size, 4, own)
+    align = partial(mgrec.plan, mgrec.smith_waterman, query, target, client=client)
+    with align(output="score", **grids.SCORES) as plan:
+        times = Times(on.times(client, kind, lambda: grids._done(plan), ALONE))
+        study.add(case, "plan, alone", times)
+        study.ratio(f"{case}, alone: one worker over {len(own)}", first, times, 1.5)
+
+
+def sections(
+    study: Study, client: Client, arguments: Any, own: list[str]
+) -> Iterator[tuple[str, Callable[[], None]]]:
+    for row in ROWS:
+        yield row.name, partial(measure_row, study, client, row, arguments, own)
+    yield "table", partial(measure_table, study, client, arguments, own)
+    yield "pair", partial(measure_pair, study, client, arguments, own)
+
+
+def measure(study: Study, arguments: argparse.Namespace) -> None:
+    kind = arguments.cluster
+    with on.open_cluster(kind, arguments.workers) as cluster, Client(cluster) as client:
+        mgrec.dask.pin_operands(client)
+        own = sorted(client.nthreads())
+        study.memory = f"{len(own)} workers"
+        study.bandwidth = on.copy_bandwidth(client, kind, 1 << (16 if arguments.small else 28), own)
+        for name, section in sections(study, client, arguments, own):
+            if not any(name.startswith(part) for part in arguments.parts):
+                continue
+            try:
+                section()
+            except Exception as error:
+                study.miss(name, "plan", f"{type(error).__name__}: {str(error)[:200]}")
+            client.run(on.free, kind)
+
+
+def draw(record: dict[str, Any]) -> Any:
+    raise SystemExit("this study has no picture")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--cluster", choices=("local", "cuda"), default="local")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--small", action="store_true", help="sizes that tests and CI can bear")
+    parser.add_argument("--parts", nargs="+", default=PARTS)
+    run("queued", measure, draw, parser)
