@@ -70,7 +70,7 @@ def test_solves_begin_while_one_waits_for_carries(client, t, monkeypatch):
 
 
 class OnDevice(HeldPhase):
-    """As if chunks were on a GPU: they are launched at once, and the wait for a chunk takes long."""
+    """As if chunks were on a GPU: they are launched at once, and waits for them take long."""
 
     def __init__(self, monkeypatch):
         super().__init__(monkeypatch, *FIRST)
