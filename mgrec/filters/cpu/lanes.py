@@ -92,9 +92,9 @@ def add_columns(_: Any, initial: Any, columns: Any, array: Any, index: Any) -> A
         for k in range(columns.count):
             index = builder.add(start, ir.Constant(start.type, k))
             number = builder.load(builder.gep(base, [index]))
-            factor = in_every_lane(context, builder, initial, number)
+            factor = in_every_lane(builder, number, initial.width)
             column = builder.extract_value(matrix, k)
-            total = call_llvm(builder, "fmuladd", initial, column, factor, total)
+            total = call_llvm(builder, "fmuladd", column, factor, total)
         return total
 
     return initial(initial, columns, array, types.intp), code
@@ -118,7 +118,7 @@ def add_last_lanes(_: Any, start: Any, columns: Any, lanes: Any) -> Any:
             if sums[half] is None:
                 sums[half] = builder.fmul(column, factor)
             else:
-                sums[half] = call_llvm(builder, "fmuladd", start, column, factor, sums[half])
+                sums[half] = call_llvm(builder, "fmuladd", column, factor, sums[half])
         return sums[0] if sums[1] is None else builder.fadd(*sums)
 
     return start(start, columns, lanes), code
@@ -140,7 +140,7 @@ def broadcast(_: Any, value: Any, like: Any) -> Any:
     """Return `value` in every lane of a register like `like`."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return in_every_lane(context, builder, like, values[0])
+        return in_every_lane(builder, values[0], like.width)
 
     return like(value, like), code
 
@@ -151,7 +151,7 @@ def shift_down(_: Any, lanes: Any, value: Any) -> Any:
     width = lanes.width
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        entering = in_every_lane(context, builder, lanes, values[1])
+        entering = in_every_lane(builder, values[1], lanes.width)
         return builder.shuffle_vector(values[0], entering, shuffle_mask(list(range(1, width + 1))))
 
     return lanes(lanes, value), code

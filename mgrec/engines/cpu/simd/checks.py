@@ -10,21 +10,17 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
-from .lanes import Lanes, call_llvm, in_every_lane
-
-
-def _any(builder: Any, lanes: Lanes, condition: Any) -> Any:
-    bits = ir.IntType(lanes.width)
-    return builder.icmp_unsigned("!=", builder.bitcast(condition, bits), ir.Constant(bits, 0))
-
-
-def _magnitude_bits(context: Any, builder: Any, lanes: Lanes, value: Any) -> Any:
-    """Return the bits without the sign: they order as magnitudes, nan the largest."""
-    vector = context.get_value_type(_bits_of(lanes))
-    mask = (1 << (lanes.dtype.bitwidth - 1)) - 1
-    return builder.and_(builder.bitcast(value, vector), ir.Constant(vector, [mask] * lanes.width))
+from .lanes import (
+    Lanes,
+    any_lane,
+    call_llvm,
+    filled,
+    in_every_lane,
+    integers_like,
+    magnitude,
+    vector_code,
+)  # fmt: skip
 
 
 def _bits_of(lanes: Lanes) -> Lanes:
@@ -32,181 +28,114 @@ def _bits_of(lanes: Lanes) -> Lanes:
     return Lanes(bits, lanes.width)
 
 
-def _bits_of_scalar(context: Any, builder: Any, lanes: Lanes, value: Any) -> Any:
+def _bits_of_scalar(builder: Any, value: Any, width: int) -> Any:
     """Return the bits of a scalar without its sign, in every lane."""
-    return _magnitude_bits(context, builder, lanes, in_every_lane(context, builder, lanes, value))
+    return magnitude(builder, in_every_lane(builder, value, width))
 
 
-@intrinsic
-def no_extremes(_: Any, lanes: Any) -> Any:
+@vector_code(lambda lanes: types.UniTuple(_bits_of(lanes), 2)(lanes))
+def no_extremes(builder: Any, lanes: Any) -> Any:
     """Return the first value of `update_extremes`."""
-    bits = _bits_of(lanes)
-
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        vector = context.get_value_type(bits)
-        extremes = [ir.Constant(vector, [extreme] * bits.width) for extreme in (0, -1)]
-        return context.make_tuple(builder, signature.return_type, extremes)
-
-    return types.UniTuple(bits, 2)(lanes), code
+    return [filled(integers_like(lanes), extreme) for extreme in (0, -1)]
 
 
-@intrinsic
-def update_extremes(_: Any, extremes: Any, lanes: Any) -> Any:
+@vector_code(lambda extremes, lanes: extremes(extremes, lanes))
+def update_extremes(builder: Any, extremes: Any, lanes: Any) -> Any:
     """Update (largest, smallest), the extreme magnitudes in each lane; zeros are not the smallest.
 
     A comparison of masks for every register took half of a block's time. Each extreme takes two
     integer operations.
     """
-    bits = _bits_of(lanes)
-
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        largest, smallest = cgutils.unpack_tuple(builder, values[0])
-        magnitude = _magnitude_bits(context, builder, lanes, values[1])
-        below = builder.sub(magnitude, ir.Constant(magnitude.type, [1] * bits.width))
-        is_larger = builder.icmp_unsigned(">", magnitude, largest)
-        is_smaller = builder.icmp_unsigned("<", below, smallest)
-        wider = [
-            builder.select(is_larger, magnitude, largest),
-            builder.select(is_smaller, below, smallest),
-        ]
-        return context.make_tuple(builder, signature.return_type, wider)
-
-    return extremes(extremes, lanes), code
+    largest, smallest = cgutils.unpack_tuple(builder, extremes)
+    size = magnitude(builder, lanes)
+    below = builder.sub(size, filled(size.type, 1))
+    is_larger = builder.icmp_unsigned(">", size, largest)
+    is_smaller = builder.icmp_unsigned("<", below, smallest)
+    return [builder.select(is_larger, size, largest), builder.select(is_smaller, below, smallest)]
 
 
-@intrinsic
-def none_above(_: Any, extremes: Any, high: Any) -> Any:
+@vector_code(lambda extremes, high: types.boolean(extremes, high))
+def none_above(builder: Any, extremes: Any, high: Any) -> Any:
     """Return whether no magnitude is above the scalar `high`, or nan."""
-    lanes = Lanes(high, extremes.dtype.width)
-
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        largest, _ = cgutils.unpack_tuple(builder, values[0])
-        top = _bits_of_scalar(context, builder, lanes, values[1])
-        return builder.not_(_any(builder, lanes, builder.icmp_unsigned(">", largest, top)))
-
-    return types.boolean(extremes, high), code
+    largest, _ = cgutils.unpack_tuple(builder, extremes)
+    top = _bits_of_scalar(builder, high, largest.type.count)
+    return builder.not_(any_lane(builder, builder.icmp_unsigned(">", largest, top)))
 
 
-@intrinsic
-def none_below(_: Any, extremes: Any, low: Any) -> Any:
+@vector_code(lambda extremes, low: types.boolean(extremes, low))
+def none_below(builder: Any, extremes: Any, low: Any) -> Any:
     """Return whether no magnitude is below the scalar `low`, except for zeros."""
-    lanes = Lanes(low, extremes.dtype.width)
-
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        _, smallest = cgutils.unpack_tuple(builder, values[0])
-        bottom = _bits_of_scalar(context, builder, lanes, values[1])
-        bottom = builder.sub(bottom, ir.Constant(bottom.type, [1] * lanes.width))
-        return builder.not_(_any(builder, lanes, builder.icmp_unsigned("<", smallest, bottom)))
-
-    return types.boolean(extremes, low), code
+    _, smallest = cgutils.unpack_tuple(builder, extremes)
+    bottom = _bits_of_scalar(builder, low, smallest.type.count)
+    bottom = builder.sub(bottom, filled(bottom.type, 1))
+    return builder.not_(any_lane(builder, builder.icmp_unsigned("<", smallest, bottom)))
 
 
-@intrinsic
-def no_bits(_: Any, lanes: Any) -> Any:
+@vector_code(lambda lanes: _bits_of(lanes)(lanes))
+def no_bits(builder: Any, lanes: Any) -> Any:
     """Return the first value of `or_bits`."""
-    bits = _bits_of(lanes)
-
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return ir.Constant(context.get_value_type(bits), [0] * bits.width)
-
-    return bits(lanes), code
+    return filled(integers_like(lanes), 0)
 
 
-@intrinsic
-def or_bits(_: Any, bits: Any, lanes: Any) -> Any:
+@vector_code(lambda bits, lanes: bits(bits, lanes))
+def or_bits(builder: Any, bits: Any, lanes: Any) -> Any:
     """Add the bits of a register to those set so far, in half an instruction or one."""
-
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return builder.or_(values[0], builder.bitcast(values[1], values[0].type))
-
-    return bits(bits, lanes), code
+    return builder.or_(bits, builder.bitcast(lanes, bits.type))
 
 
-@intrinsic
-def all_below_two(_: Any, bits: Any) -> Any:
+def _is_unset(builder: Any, bits: Any, number: int) -> Any:
+    """Return whether the bit of this number is 0 in every lane."""
+    seen = builder.and_(bits, filled(bits.type, 1 << number))
+    return builder.not_(any_lane(builder, builder.icmp_unsigned("!=", seen, filled(seen.type, 0))))
+
+
+@vector_code(lambda bits: types.boolean(bits))
+def all_below_two(builder: Any, bits: Any) -> Any:
     """Return whether no number has the top bit of its exponent: 2, more, inf or nan."""
-
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        top = 1 << (bits.dtype.bitwidth - 2)
-        seen = builder.and_(values[0], ir.Constant(values[0].type, [top] * bits.width))
-        zero = ir.Constant(seen.type, [0] * bits.width)
-        return builder.not_(_any(builder, bits, builder.icmp_unsigned("!=", seen, zero)))
-
-    return types.boolean(bits), code
+    return _is_unset(builder, bits, bits.type.element.width - 2)
 
 
-@intrinsic
-def none_negative(_: Any, bits: Any) -> Any:
+@vector_code(lambda bits: types.boolean(bits))
+def none_negative(builder: Any, bits: Any) -> Any:
     """Return whether no number has a sign."""
-
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        sign = 1 << (bits.dtype.bitwidth - 1)
-        seen = builder.and_(values[0], ir.Constant(values[0].type, [sign] * bits.width))
-        zero = ir.Constant(seen.type, [0] * bits.width)
-        return builder.not_(_any(builder, bits, builder.icmp_unsigned("!=", seen, zero)))
-
-    return types.boolean(bits), code
+    return _is_unset(builder, bits, bits.type.element.width - 1)
 
 
-@intrinsic
-def update_least(_: Any, so_far: Any, lanes: Any) -> Any:
+@vector_code(lambda so_far, lanes: so_far(so_far, lanes))
+def update_least(builder: Any, so_far: Any, lanes: Any) -> Any:
     """Return the smaller of `so_far` and the magnitude, lane by lane; nan is ignored."""
-
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        magnitude = call_llvm(builder, "fabs", lanes, values[1])
-        return builder.select(builder.fcmp_ordered("<", magnitude, values[0]), magnitude, values[0])
-
-    return so_far(so_far, lanes), code
+    size = call_llvm(builder, "fabs", lanes)
+    return builder.select(builder.fcmp_ordered("<", size, so_far), size, so_far)
 
 
-@intrinsic
-def all_above(_: Any, lanes: Any, low: Any) -> Any:
+@vector_code(lambda lanes, low: types.boolean(lanes, low))
+def all_above(builder: Any, lanes: Any, low: Any) -> Any:
     """Return whether every lane is larger than the scalar `low`."""
-
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        bottom = in_every_lane(context, builder, lanes, values[1])
-        not_above = builder.fcmp_unordered("<=", values[0], bottom)
-        return builder.not_(_any(builder, lanes, not_above))
-
-    return types.boolean(lanes, low), code
+    bottom = in_every_lane(builder, low, lanes.type.count)
+    return builder.not_(any_lane(builder, builder.fcmp_unordered("<=", lanes, bottom)))
 
 
-@intrinsic
-def all_finite(_: Any, lanes: Any) -> Any:
+@vector_code(lambda lanes: types.boolean(lanes))
+def all_finite(builder: Any, lanes: Any) -> Any:
     """Return whether no lane is inf or nan."""
-
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        infinite = ir.Constant(values[0].type, [float("inf")] * lanes.width)
-        magnitude = call_llvm(builder, "fabs", lanes, values[0])
-        return builder.not_(_any(builder, lanes, builder.fcmp_unordered(">=", magnitude, infinite)))
-
-    return types.boolean(lanes), code
+    size, infinite = call_llvm(builder, "fabs", lanes), filled(lanes.type, float("inf"))
+    return builder.not_(any_lane(builder, builder.fcmp_unordered(">=", size, infinite)))
 
 
 def _mask_bits(lanes: Any) -> Any:
-    return types.Integer.from_bitwidth(lanes.width, signed=False)
+    return types.Integer.from_bitwidth(lanes.width, signed=False)(lanes)
 
 
-@intrinsic
-def sign_mask(_: Any, lanes: Any) -> Any:
+@vector_code(_mask_bits)
+def sign_mask(builder: Any, lanes: Any) -> Any:
     """Return which lanes have a sign, the first in the lowest bit."""
-
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        vector = ir.VectorType(ir.IntType(lanes.dtype.bitwidth), lanes.width)
-        zero = ir.Constant(vector, [0] * lanes.width)
-        condition = builder.icmp_signed("<", builder.bitcast(values[0], vector), zero)
-        return builder.bitcast(condition, ir.IntType(lanes.width))
-
-    return _mask_bits(lanes)(lanes), code
+    vector = integers_like(lanes)
+    condition = builder.icmp_signed("<", builder.bitcast(lanes, vector), filled(vector, 0))
+    return builder.bitcast(condition, ir.IntType(lanes.type.count))
 
 
-@intrinsic
-def zero_mask(_: Any, lanes: Any) -> Any:
+@vector_code(_mask_bits)
+def zero_mask(builder: Any, lanes: Any) -> Any:
     """Return which lanes are 0, the first in the lowest bit."""
-
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        zero = ir.Constant(values[0].type, [0.0] * lanes.width)
-        condition = builder.fcmp_ordered("==", values[0], zero)
-        return builder.bitcast(condition, ir.IntType(lanes.width))
-
-    return _mask_bits(lanes)(lanes), code
+    condition = builder.fcmp_ordered("==", lanes, filled(lanes.type, 0.0))
+    return builder.bitcast(condition, ir.IntType(lanes.type.count))

@@ -6,6 +6,8 @@ splits vectors that are longer than the processor's.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import update_wrapper
 from typing import Any
 
 from llvmlite import ir
@@ -15,6 +17,7 @@ from numba.core.errors import RequireLiteralValue
 from numba.extending import intrinsic, models, register_model
 
 _I32 = ir.IntType(32)
+_REAL_BITS = {ir.FloatType(): 32, ir.DoubleType(): 64}
 
 # 16 lanes of float32 and 8 of float64 were no faster: a shift across 128 bits takes more than one
 # instruction, and products of more steps underflow.
@@ -44,132 +47,182 @@ class _LanesModel(models.PrimitiveModel):  # type: ignore[misc]
         super().__init__(manager, lanes, ir.VectorType(element, lanes.width))
 
 
-def pointer_to(
-    context: Any, builder: Any, array_type: Any, array: Any, index: Any, lanes: Lanes
-) -> Any:
-    data = context.make_array(array_type)(context, builder, array).data
-    vector = context.get_value_type(lanes)
-    return builder.bitcast(builder.gep(data, [index]), ir.PointerType(vector))
+def lanes_of(dtype: Any, size: int) -> Lanes:
+    """Return the type of `size` bytes of a dtype."""
+    return Lanes(dtype, size * 8 // dtype.bitwidth)
+
+
+def vector_code(signature_of: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
+    """Make an intrinsic of a function that builds LLVM code, ``(builder, *values) -> value``.
+
+    Arrays are passed as pointers to their first number; a list is returned as a tuple.
+    `signature_of` returns numba's signature for the types of the arguments.
+    """
+
+    def decorate(build: Callable[..., Any]) -> Any:
+        def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            pointers_and_values = [
+                context.make_array(kind)(context, builder, value).data
+                if isinstance(kind, types.Array)
+                else value
+                for kind, value in zip(signature.args, values, strict=True)
+            ]
+            result = build(builder, *pointers_and_values)
+            if isinstance(result, list):
+                return context.make_tuple(builder, signature.return_type, result)
+            return context.get_dummy_value() if result is None else result
+
+        def typing(context: Any, *arguments: Any) -> Any:
+            return signature_of(*arguments), code
+
+        return intrinsic(update_wrapper(typing, build))
+
+    return decorate
+
+
+def is_real(value: Any) -> bool:
+    """Return whether lanes are floats."""
+    return value.type.element in _REAL_BITS
+
+
+def bits_of(element: Any) -> int:
+    """Return the number of bits of a number."""
+    return _REAL_BITS.get(element) or int(element.width)
+
+
+def filled(vector: Any, number: Any) -> Any:
+    """Return a constant with the same number in every lane of a vector type."""
+    return ir.Constant(vector, [number] * vector.count)
 
 
 def shuffle_mask(indices: list[int]) -> Any:
     return ir.Constant(ir.VectorType(_I32, len(indices)), indices)
 
 
-def call_llvm(builder: Any, name: str, lanes: Any, *arguments: Any) -> Any:
-    vector = arguments[0].type
-    if isinstance(lanes, Lanes):
-        full = f"llvm.{name}.v{lanes.width}f{lanes.dtype.bitwidth}"
-    else:
-        full = f"llvm.{name}.f{lanes.bitwidth}"
-    signature = ir.FunctionType(vector, [vector] * len(arguments))
+def pointer_to(
+    context: Any, builder: Any, array_type: Any, array: Any, index: Any, lanes: Lanes
+) -> Any:
+    data = context.make_array(array_type)(context, builder, array).data
+    return vector_pointer(builder, data, index, lanes.width)
+
+
+def vector_pointer(builder: Any, data: Any, index: Any, width: int) -> Any:
+    """Return a pointer to `width` numbers from ``data[index]`` on."""
+    vector = ir.VectorType(data.type.pointee, width)
+    return builder.bitcast(builder.gep(data, [index]), ir.PointerType(vector))
+
+
+def load_lanes(builder: Any, data: Any, index: Any, width: int) -> Any:
+    align = bits_of(data.type.pointee) // 8
+    return builder.load(vector_pointer(builder, data, index, width), align=align)
+
+
+def call_llvm(builder: Any, name: str, *arguments: Any) -> Any:
+    """Call a function of LLVM for lanes or scalars, such as ``llvm.fabs.v4f32``."""
+    kind = arguments[0].type
+    is_vector = isinstance(kind, ir.VectorType)
+    element = kind.element if is_vector else kind
+    letter = "f" if element in _REAL_BITS else "i"
+    width = f"v{kind.count}" if is_vector else ""
+    full = f"llvm.{name}.{width}{letter}{bits_of(element)}"
+    signature = ir.FunctionType(kind, [kind] * len(arguments))
     return builder.call(cgutils.get_or_insert_function(builder.module, signature, full), arguments)
 
 
-def in_every_lane(context: Any, builder: Any, lanes: Lanes, value: Any) -> Any:
-    empty = ir.Constant(context.get_value_type(lanes), ir.Undefined)
+def in_every_lane(builder: Any, value: Any, width: int) -> Any:
+    empty = ir.Constant(ir.VectorType(value.type, width), ir.Undefined)
     first = builder.insert_element(empty, value, ir.Constant(_I32, 0))
-    return builder.shuffle_vector(first, empty, shuffle_mask([0] * lanes.width))
+    return builder.shuffle_vector(first, empty, shuffle_mask([0] * width))
 
 
-def _loading(array: Any, lanes: Lanes) -> Any:
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        pointer = pointer_to(context, builder, array, values[0], values[1], lanes)
-        return builder.load(pointer, align=array.dtype.bitwidth // 8)
-
-    return lanes(array, types.intp), code
+def integers_like(lanes: Any) -> Any:
+    """Return the vector type of integers with as many bits as the numbers in lanes."""
+    return ir.VectorType(ir.IntType(bits_of(lanes.type.element)), lanes.type.count)
 
 
-@intrinsic
-def load(_: Any, array: Any, index: Any) -> Any:
+def magnitude(builder: Any, lanes: Any) -> Any:
+    """Return the bits without the sign: they order as magnitudes, nan the largest."""
+    vector = integers_like(lanes)
+    mask = filled(vector, (1 << (vector.element.width - 1)) - 1)
+    return builder.and_(builder.bitcast(lanes, vector), mask)
+
+
+def any_lane(builder: Any, condition: Any) -> Any:
+    """Return whether a mask is true in any lane."""
+    bits = ir.IntType(condition.type.count)
+    return builder.icmp_unsigned("!=", builder.bitcast(condition, bits), ir.Constant(bits, 0))
+
+
+@vector_code(lambda array, index: Lanes(array.dtype, SCAN)(array, types.intp))
+def load(builder: Any, data: Any, index: Any) -> Any:
     """Return ``array[index:index + SCAN]`` of a contiguous array, unaligned."""
-    return _loading(array, Lanes(array.dtype, SCAN))
+    return load_lanes(builder, data, index, SCAN)
 
 
-@intrinsic
-def load_64_bytes(_: Any, array: Any, index: Any) -> Any:
-    """Return 64 bytes of a contiguous array from ``array[index]`` on, unaligned."""
-    return _loading(array, Lanes(array.dtype, 512 // array.dtype.bitwidth))
+def load_of(size: int) -> Any:
+    """Return a function that loads `size` bytes of a contiguous array, unaligned."""
+
+    @vector_code(lambda array, index: lanes_of(array.dtype, size)(array, types.intp))
+    def load_bytes(builder: Any, data: Any, index: Any) -> Any:
+        """Return `size` bytes of a contiguous array from ``array[index]`` on, unaligned."""
+        return load_lanes(builder, data, index, size * 8 // bits_of(data.type.pointee))
+
+    return load_bytes
 
 
-@intrinsic
-def store(_: Any, array: Any, index: Any, lanes: Any) -> Any:
-    """Set ``array[index:index + width] = lanes``, unaligned."""
-
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        pointer = pointer_to(context, builder, array, values[0], values[1], lanes)
-        builder.store(values[2], pointer, align=array.dtype.bitwidth // 8)
-        return context.get_dummy_value()
-
-    return types.void(array, types.intp, lanes), code
-
-
-@intrinsic
-def stream(_: Any, array: Any, index: Any, lanes: Any) -> Any:
-    """Do the same as `store` past the caches, at a multiple of the register's size."""
-
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        pointer = pointer_to(context, builder, array, values[0], values[1], lanes)
-        size = lanes.width * array.dtype.bitwidth // 8
-        past = builder.module.add_metadata([ir.Constant(_I32, 1)])
-        builder.store(values[2], pointer, align=size).set_metadata("nontemporal", past)
-        return context.get_dummy_value()
-
-    return types.void(array, types.intp, lanes), code
-
-
-@intrinsic
-def fence(_: Any) -> Any:
-    """Order all writes of `stream` before later writes, for every thread."""
-
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        builder.fence("seq_cst")
-        return context.get_dummy_value()
-
-    return types.void(), code
-
-
-@intrinsic
-def splat(_: Any, value: Any) -> Any:
+@vector_code(lambda value: Lanes(value, SCAN)(value))
+def splat(builder: Any, value: Any) -> Any:
     """Return `value` in each of SCAN lanes."""
-    lanes = Lanes(value, SCAN)
-
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return in_every_lane(context, builder, lanes, values[0])
-
-    return lanes(value), code
+    return in_every_lane(builder, value, SCAN)
 
 
-@intrinsic
-def splat_64_bytes(_: Any, value: Any) -> Any:
-    """Return `value` in each lane of 64 bytes."""
-    lanes = Lanes(value, 512 // value.bitwidth)
+def splat_of(size: int) -> Any:
+    """Return a function that repeats a number in each lane of `size` bytes."""
 
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return in_every_lane(context, builder, lanes, values[0])
+    @vector_code(lambda value: lanes_of(value, size)(value))
+    def splat_bytes(builder: Any, value: Any) -> Any:
+        """Return `value` in each lane of `size` bytes."""
+        return in_every_lane(builder, value, size * 8 // bits_of(value.type))
 
-    return lanes(value), code
+    return splat_bytes
 
 
-@intrinsic
-def splat_last(_: Any, lanes: Any) -> Any:
+load_64_bytes, splat_64_bytes = load_of(64), splat_of(64)
+
+
+@vector_code(lambda array, index, lanes: types.void(array, types.intp, lanes))
+def store(builder: Any, data: Any, index: Any, lanes: Any) -> None:
+    """Set ``array[index:index + width] = lanes``, unaligned."""
+    pointer = vector_pointer(builder, data, index, lanes.type.count)
+    builder.store(lanes, pointer, align=bits_of(data.type.pointee) // 8)
+
+
+@vector_code(lambda array, index, lanes: types.void(array, types.intp, lanes))
+def stream(builder: Any, data: Any, index: Any, lanes: Any) -> None:
+    """Do the same as `store` past the caches, at a multiple of the register's size."""
+    pointer = vector_pointer(builder, data, index, lanes.type.count)
+    size = lanes.type.count * bits_of(data.type.pointee) // 8
+    past = builder.module.add_metadata([ir.Constant(_I32, 1)])
+    builder.store(lanes, pointer, align=size).set_metadata("nontemporal", past)
+
+
+@vector_code(lambda: types.void())
+def fence(builder: Any) -> None:
+    """Order all writes of `stream` before later writes, for every thread."""
+    builder.fence("seq_cst")
+
+
+@vector_code(lambda lanes: lanes(lanes))
+def splat_last(builder: Any, lanes: Any) -> Any:
     """Return the last lane in every lane."""
-
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        mask = shuffle_mask([lanes.width - 1] * lanes.width)
-        return builder.shuffle_vector(values[0], values[0], mask)
-
-    return lanes(lanes), code
+    width = lanes.type.count
+    return builder.shuffle_vector(lanes, lanes, shuffle_mask([width - 1] * width))
 
 
-@intrinsic
-def last(_: Any, lanes: Any) -> Any:
+@vector_code(lambda lanes: lanes.dtype(lanes))
+def last(builder: Any, lanes: Any) -> Any:
     """Return the last lane."""
-
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return builder.extract_element(values[0], ir.Constant(_I32, lanes.width - 1))
-
-    return lanes.dtype(lanes), code
+    return builder.extract_element(lanes, ir.Constant(_I32, lanes.type.count - 1))
 
 
 @intrinsic(prefer_literal=True)
@@ -189,34 +242,22 @@ def rotate(_: Any, lanes: Any, distance: Any) -> Any:
     return lanes(lanes, distance), code
 
 
-@intrinsic
-def multiply(_: Any, a: Any, b: Any) -> Any:
+@vector_code(lambda a, b: a(a, b))
+def multiply(builder: Any, a: Any, b: Any) -> Any:
     """Return ``a * b``."""
-
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return builder.fmul(*values)
-
-    return a(a, b), code
+    return builder.fmul(a, b)
 
 
-@intrinsic
-def add(_: Any, a: Any, b: Any) -> Any:
+@vector_code(lambda a, b: a(a, b))
+def add(builder: Any, a: Any, b: Any) -> Any:
     """Return ``a + b``."""
-
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return builder.fadd(*values)
-
-    return a(a, b), code
+    return builder.fadd(a, b)
 
 
-@intrinsic
-def fma(_: Any, a: Any, b: Any, c: Any) -> Any:
+@vector_code(lambda a, b, c: a(a, b, c))
+def fma(builder: Any, a: Any, b: Any, c: Any) -> Any:
     """Return ``a * b + c`` of lanes or scalars, fused if the processor can."""
-
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return call_llvm(builder, "fmuladd", a, *values)
-
-    return a(a, b, c), code
+    return call_llvm(builder, "fmuladd", a, b, c)
 
 
 def _transpose(builder: Any, rows: list[Any]) -> list[Any]:
@@ -234,32 +275,29 @@ def _transpose(builder: Any, rows: list[Any]) -> list[Any]:
     return rows
 
 
-@intrinsic
+@vector_code(
+    lambda source, start, stride, target, target_start, target_stride: types.void(
+        source, types.intp, types.intp, target, types.intp, types.intp
+    )
+)
 def transpose_block(
-    _: Any, source: Any, start: Any, stride: Any, target: Any, target_start: Any,
+    builder: Any, source: Any, start: Any, stride: Any, target: Any, target_start: Any,
     target_stride: Any,
-) -> Any:  # fmt: skip
+) -> None:  # fmt: skip
     """Set ``target[target_start + j * target_stride + i] = source[start + i * stride + j]``.
 
     The arrays are contiguous, of one dtype, and indexed as if they had one axis. The block has
     BLOCK_BYTES of i and of j.
     """
-    align = source.dtype.bitwidth // 8
-    lanes = Lanes(source.dtype, BLOCK_BYTES // align)
+    align = bits_of(source.type.pointee) // 8
+    width = BLOCK_BYTES // align
 
-    def pointers(
-        context: Any, builder: Any, array_type: Any, array: Any, index: Any, stride: Any
-    ) -> Any:
-        for _ in range(lanes.width):
-            yield pointer_to(context, builder, array_type, array, index, lanes)
+    def pointers(data: Any, index: Any, stride: Any) -> Any:
+        for _ in range(width):
+            yield vector_pointer(builder, data, index, width)
             index = builder.add(index, stride)
 
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        sources = pointers(context, builder, signature.args[0], *values[:3])
-        rows = [builder.load(pointer, align=align) for pointer in sources]
-        targets = pointers(context, builder, signature.args[3], *values[3:])
-        for row, pointer in zip(_transpose(builder, rows), targets, strict=True):
-            builder.store(row, pointer, align=align)
-        return context.get_dummy_value()
-
-    return types.void(source, *(types.intp,) * 2, target, *(types.intp,) * 2), code
+    rows = [builder.load(pointer, align=align) for pointer in pointers(source, start, stride)]
+    targets = pointers(target, target_start, target_stride)
+    for row, pointer in zip(_transpose(builder, rows), targets, strict=True):
+        builder.store(row, pointer, align=align)
