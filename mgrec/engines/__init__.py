@@ -24,15 +24,8 @@ _PACKAGE = __package__.partition(".")[0]
 def kernels_of(engine: str, family: str, method: str = "auto") -> Kernels:
     """Return ``kernels(method)`` of the module ``phases`` in the family's folder of an engine.
 
-    Parameters
-    ----------
-    engine : {"cpu", "cuda"}
-        Folder in that of the family.
-    family : str
-        Folder of the family in this package, such as "scans" or "grids.table".
-    method : str
-        Kernels of a GPU: see :func:`mgrec.linear_recurrence`. On a CPU "threads" divides a call
-        among all threads; any other method runs on the caller's thread.
+    `family` is a folder of this package, such as "scans" or "grids.table". On a CPU, the method
+    "threads" divides a call among all threads; any other runs on the caller's thread.
     """
     folder = f"{_PACKAGE}.{family}.{engine}"
     if find_spec(folder) is None:

@@ -18,14 +18,8 @@ class CodeFolder:
     """A folder of compiled code that only this user may write.
 
     A user that writes such a file runs code as the user that loads it. Each user therefore has a
-    separate folder of mode 0700, even in a parent that others may write.
-
-    Parameters
-    ----------
-    parent : path
-        Folder for the compiled code of all users.
-    variable : str
-        Environment variable that names the parent, for messages.
+    separate folder of mode 0700, even in a parent that others may write. The environment variable
+    `variable` names the parent, for messages.
     """
 
     def __init__(self, parent: str | Path, variable: str) -> None:

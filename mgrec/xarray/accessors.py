@@ -39,14 +39,8 @@ _AXES = {"dim": "axis", "dims": "axes", "rhs_dim": "rhs_axis"}
 def method_of(function: Any, data: str | None, call: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method that calls a public function, with `dim` or `dims` in place of its axes.
 
-    Parameters
-    ----------
-    function : callable
-    data : str, optional
-        Argument that the method does not take, because the method is called on it.
-    call : callable, ``(self, function, arguments) -> result``
-        Function to call; `arguments` are those of the method under the names that the public
-        function uses.
+    The method is called on the argument `data`, if there is one. It returns
+    ``call(self, function, arguments)`` with arguments under the names that the function uses.
     """
     method_signature = _signature(function, data)
 
@@ -91,15 +85,8 @@ def solve_by_name(
 ) -> Any:
     """Call a public function along dimensions, with operands by name.
 
-    Parameters
-    ----------
-    function : callable
-    data : str
-        Argument whose dimensions come first.
-    arguments : mapping
-        Arguments under the names that the function uses; axes are names of dimensions.
-    known : DataArray or Dataset
-        Object whose coordinates and variables operands may name.
+    The dimensions of the argument `data` come first. `arguments` have the names that the function
+    uses; axes are names of dimensions. Operands may name coordinates and variables of `known`.
     """
     labelled = function.labelled
     by_value = getattr(labelled, "keywords", {}).get("by_value", ())
@@ -213,13 +200,9 @@ class DatasetMethods:
 
 
 for _function, _data in {**RECURRENCES, **FILTERS}.items():
+    _of_dataset: Any = (_data, DatasetMethods._filter_variables)
+    if _function in RECURRENCES:
+        _of_dataset = (None, DatasetMethods._solve)
     _name = _function.__name__
     setattr(DataArrayMethods, _name, method_of(_function, _data, DataArrayMethods._solve))
-for _function in RECURRENCES:
-    setattr(DatasetMethods, _function.__name__, method_of(_function, None, DatasetMethods._solve))
-for _function, _data in FILTERS.items():
-    setattr(
-        DatasetMethods,
-        _function.__name__,
-        method_of(_function, _data, DatasetMethods._filter_variables),
-    )
+    setattr(DatasetMethods, _name, method_of(_function, *_of_dataset))

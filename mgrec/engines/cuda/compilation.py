@@ -50,11 +50,6 @@ def compile_to_cubin(text: str, options: tuple[str, ...] = OPTIONS) -> bytes:
 
     ``cupy.RawModule(code=...)`` appends -ftz=true to all options: float32 would lose subnormal
     numbers, which the sequential loop has.
-
-    Raises
-    ------
-    cupy.cuda.compiler.CompileException
-        With the compiler's messages.
     """
     import cupy
     from cupy.cuda import compiler, nvrtc
@@ -133,12 +128,7 @@ def _driver_of_thread() -> Any:
 def compile_kernel(text: str, name: str, shared_bytes: int = 0, *, is_fused: bool = True) -> Kernel:
     """Compile a program for the current device, or load it from disk; return its kernel `name`.
 
-    Parameters
-    ----------
-    shared_bytes : int
-        Dynamic shared memory of a block.
-    is_fused : bool
-        Whether s·w + t is rounded once. If not, it is rounded twice, as on the host.
+    If `is_fused`, s·w + t is rounded once, otherwise twice, as on the host.
     """
     import cupy
 

@@ -26,16 +26,7 @@ _local = threading.local()
 
 @dataclass(frozen=True)
 class Device:
-    """Properties of a GPU that launches depend on.
-
-    Attributes
-    ----------
-    capability : int
-        Compute capability times ten.
-    multiprocessors : int
-    shared_bytes : int
-        Largest shared memory of a block.
-    """
+    """A GPU: ten times its compute capability, and the largest shared memory of a block."""
 
     capability: int
     multiprocessors: int
@@ -153,16 +144,13 @@ def scratch(size: int) -> Any:
 
 
 class _Descriptors:
-    """The look-ahead's memory of one stream.
+    """The look-ahead's memory of one stream, whose launches follow each other.
 
-    Launches on one stream follow each other, so that they can share the memory. The epoch
-    distinguishes their descriptors.
+    The epoch distinguishes their descriptors.
     """
 
-    def __init__(self) -> None:
-        self.size = 0
-        self.epoch = 0
-        self.space: Any = None
+    size, epoch = 0, 0
+    space: Any = None
 
     def reserve(self, size: int) -> tuple[Any, int]:
         import cupy
@@ -185,13 +173,8 @@ def reserve_descriptors(size: int) -> tuple[Any, np.uint32]:
 def reserve_words(size: int, stream: Any) -> tuple[Any, int]:
     """Return `size` 64-bit words for a launch on a stream, and their epoch.
 
-    Up to 80 MB are cached for the next launch.
-
-    Raises
-    ------
-    RuntimeError
-        If the stream is being captured: a graph would repeat the launch with the same epoch, and
-        find the descriptors of its last launch.
+    Up to 80 MB are cached for the next launch. A graph would repeat the launch with the same epoch,
+    and find the descriptors of its last launch: raise RuntimeError if the stream is being captured.
     """
     import cupy
 

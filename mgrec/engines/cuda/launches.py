@@ -27,22 +27,11 @@ RunLaunches = Callable[..., None]
 
 @dataclass(frozen=True)
 class Launch:
-    """A kernel and its launch parameters.
+    """A kernel of a program, and its launch parameters.
 
-    Attributes
-    ----------
-    text, name : str
-        Program and kernel.
-    blocks, threads : int
-    arguments : tuple
-        Arrays, scalars, and slots for the values of a run. A function is called by every run: it
-        returns an array that has its own cache.
-    shared_bytes : int
-        Dynamic shared memory of a block.
-    is_cooperative : bool
-        Whether blocks wait for each other.
-    is_fused : bool
-        As in :func:`mgrec.engines.cuda.compilation.compile_kernel`.
+    Arguments are arrays, scalars, and slots for the values of a run. A function is called by every
+    run: it returns an array that has its own cache. Blocks of a cooperative launch wait for each
+    other.
     """
 
     text: str
@@ -65,14 +54,8 @@ class Launch:
 class PreparedLaunches:
     """Launches, compiled for the current device.
 
-    Parameters
-    ----------
-    *launches : Launch
-    reserve : callable, ``() -> arrays``
-        Return the memory that the launches of one run share: slots below 0.
-    units : int
-        Number of words of :func:`mgrec.engines.cuda.device.reserve_descriptors` in place of
-        `reserve`.
+    ``reserve()`` returns the memory that the launches of one run share: slots below 0. `units` is
+    the number of words of :func:`mgrec.engines.cuda.device.reserve_descriptors` in place of it.
     """
 
     def __init__(
@@ -109,8 +92,6 @@ class Slot:
     ----------
     number : int
         Index among the values of the run; below 0 from the end.
-    shape : tuple of int
-    dtype : numpy.dtype
     ptr : int, optional
         Address modulo 16. None for a number in host memory, which kernels take by value, or
         several numbers in a struct.
@@ -169,12 +150,7 @@ def run_cached(
 ) -> None:
     """Run the launches of a chunk, prepared once for all chunks with the same signature.
 
-    Parameters
-    ----------
-    prepare : callable, ``(transfer_map, chunk, carry_in, results) -> PreparedLaunches``
-        Called with slots for arrays.
-    transfer_map, chunk, carry_in, results
-        As in :func:`mgrec.scans.cuda.determine.prepare`.
+    `prepare` is called with slots for arrays.
     """
     launches = prepare_cached(prepare, transfer_map, chunk, carry_in, results)
     arrays: list[Any] = []
@@ -232,15 +208,9 @@ class LaunchByAddress:
     """Prepared launches, run with addresses and numbers.
 
     CuPy's call of a kernel inspects every argument and converts it. Runs with the same signature
-    differ in a few words only, which are written into memory that the driver reads.
+    differ in a few words only, which are written into memory that the driver reads. Slots of 0 and
+    above are whole arrays, numbers, and structs of numbers.
 
-    Parameters
-    ----------
-    prepared : PreparedLaunches
-        Its slots of 0 and above are whole arrays, numbers, and structs of numbers.
-
-    Notes
-    -----
     Threads may share it: each run has its own words. The driver has copied them when the run ends.
     """
 
@@ -282,13 +252,7 @@ def _cuda() -> Any:
 
 
 class _ArgumentMemory:
-    """The arguments of a launch in host memory, as the driver reads them.
-
-    Attributes
-    ----------
-    address : int
-        Address of the pointers to the arguments.
-    """
+    """The arguments of a launch in host memory; `address` is that of the pointers to them."""
 
     def __init__(self, arguments: tuple[Any, ...]) -> None:
         self._memory: list[Any] = []

@@ -28,20 +28,9 @@ _CACHE_SIZE = 1024
 def trace_transfer_map(transfer_map: TransferMap, dtype: np.dtype[Any], states: int) -> str:
     """Return a transfer map as C++ ``struct Transfer``, for host and device.
 
-    Parameters
-    ----------
-    dtype : numpy.dtype
-        Dtype of the components of maps and states; results of other dtypes are cast to it.
-    states : int
-        Number of scalars in the state.
-
-    Raises
-    ------
-    TypeError
-        If a function has an operation that cannot be recorded. The message names the function and
-        what to write instead.
-    RuntimeError
-        If a value that the functions read has changed since the map was made.
+    Results of other dtypes than `dtype` are cast to it. `states` is the number of scalars in the
+    state. Raise TypeError for an operation that cannot be recorded, and RuntimeError if a value
+    that the functions read has changed since the map was made.
     """
     transfer_map.require_unchanged()
     arity = operand_count(transfer_map.lift)

@@ -19,18 +19,11 @@ _MAX_DECISIONS = 4
 
 @dataclass
 class Record:
-    """The statements of one function, in the order of execution.
+    """The statements of one function, in the order of execution: statement k defines ``v<k>``.
 
-    Attributes
-    ----------
-    role : str
-        Name of the function in messages: ``lift of 'affine'``.
-    statements : list of Statement
-        Statement k defines ``v<k>``.
-    known : dict
-        Value of each expression so far, so that none is computed twice.
-    assumed, decisions
-        Values that the first decisions of this run have, and the decisions so far.
+    `role` is the function's name in messages (``lift of 'affine'``), `known` the value of each
+    expression so far, so that none is computed twice, and `assumed` the values of the first
+    decisions of this run.
     """
 
     role: str
