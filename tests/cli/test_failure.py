@@ -164,11 +164,6 @@ def test_a_signal_that_is_held_back_is_remembered():
         signals.check()
 
 
-def test_success_is_left_alone():
-    with failure.in_one_line("nothing"):
-        pass
-
-
 @pytest.mark.parametrize("is_known", [True, False])
 def test_ctrl_c_inside_a_callback_of_the_garbage_collector_is_not_lost(monkeypatch, is_known):
     def other(phase, information):

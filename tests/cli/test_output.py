@@ -27,11 +27,16 @@ def content(path):
 KINDS = [("w.npy", make_file), ("w.zarr", make_folder)]
 
 
+@pytest.mark.parametrize("old", [None, "old"])
 @pytest.mark.parametrize(("name", "make"), KINDS)
-def test_it_appears_at_the_end(tmp_path, name, make):
+def test_it_appears_at_the_end(tmp_path, name, make, old):
+    if old:
+        make(tmp_path / name, old)
+    before = [path.name for path in tmp_path.iterdir()]
     with replaced_when_complete(tmp_path / name) as part:
         make(part, "new")
-        assert [path.name for path in tmp_path.iterdir()] == [part.name]
+        assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*before, part.name])
+        assert not old or content(tmp_path / name) == old
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert content(tmp_path / name) == "new"
 
@@ -45,16 +50,6 @@ def test_a_failure_leaves_what_was_there(tmp_path, name, make, error):
         raise error
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert content(tmp_path / name) == "old"
-
-
-@pytest.mark.parametrize(("name", "make"), KINDS)
-def test_it_replaces_what_was_there(tmp_path, name, make):
-    make(tmp_path / name, "old")
-    with replaced_when_complete(tmp_path / name) as part:
-        make(part, "new")
-        assert content(tmp_path / name) == "old"
-    assert [path.name for path in tmp_path.iterdir()] == [name]
-    assert content(tmp_path / name) == "new"
 
 
 @pytest.mark.parametrize(("name", "make"), KINDS)
