@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from cuda_on_host import DeviceArray, HostCompiler, numpy_as_cupy, poisoned
+from cuda_on_host import DeviceArray, HostCompiler, run_on_host
 
-from mgrec.engines.cuda import launches
 from mgrec.engines.cuda.device import Device
 from mgrec.grids.alignment.cuda import layout, pairs, program, tile
 from mgrec.grids.alignment.scoring import Scoring
@@ -36,22 +33,7 @@ def with_mode(scoring: Scoring, mode: str) -> Scoring:
 
 def align_on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let launches of alignments run here."""
-
-    def device(x: Any) -> Any:
-        return np.ascontiguousarray(x).view(DeviceArray)
-
-    cupy: Any = numpy_as_cupy()
-    cupy.empty = lambda *given: poisoned(*given).view(DeviceArray)
-    cupy.zeros = lambda *given: np.zeros(*given).view(DeviceArray)
-    cupy.ascontiguousarray = cupy.asarray = device
-    cupy.cuda = SimpleNamespace(
-        runtime=SimpleNamespace(getDevice=lambda: 0),
-        get_current_stream=lambda: SimpleNamespace(synchronize=lambda: None),
-    )
-    monkeypatch.setitem(sys.modules, "cupy", cupy)
-    monkeypatch.setattr(launches, "compile_kernel", compiler)
-    monkeypatch.setattr(tile, "on_device", device)
-    monkeypatch.setattr(Device, "current", staticmethod(lambda: Device(90, 4, 227 * 1024)))
+    run_on_host(monkeypatch, compiler, tile, device=Device(90, 4, 227 * 1024))
     program.prepare_launch.cache_clear()
     program._on_device.cache_clear()
     use(monkeypatch, 2)

@@ -147,3 +147,87 @@ def chunk_of(name: str, dtype: str, shape: tuple[int, int, int], reverse: bool) 
     }
     transfer_map, arrays = operands[name]
     return transfer_map, Chunk(tuple(arrays), shape, kind, reverse)
+
+
+def mobius_case(name: str, shape: Any) -> tuple[list[Any], float]:
+    """Coefficients in float64 and an entry, by the steps that take the exact side of the map."""
+    rng = np.random.default_rng(21)
+    a, b, c, d = (rng.uniform(0.5, 2, shape) for _ in range(4))
+    step = np.arange(shape[1])[None, :, None] + np.zeros(shape)
+    power = 2.0 ** rng.integers(-90, 91, shape)
+    zero = 0 * a
+    return {
+        "plain": ([a, b, c, d], 0.7),
+        "from infinity": ([a, b, c, d], np.inf),
+        # Columns of spans move so far apart that their products must be found exactly.
+        "fixed at 0": ([2 + zero, zero, 1 + zero, 1 + zero], 0.0),
+        "fixed at infinity": ([1 + zero, zero, zero, 2 + zero], np.inf),
+        "scaled": ([a * power, b * power, c * power, d * power], 0.7),
+        "poles": ([a, b, np.where(step % 97 == 5, 0, c), np.where(step % 97 == 5, 0, d)], 0.7),
+        "nan": ([a, np.where(step == shape[1] // 2, np.nan, b), c, d], 0.7),
+    }[name]
+
+
+def loop_in_float64(
+    transfer_map: Any, operands: Any, start: float, shape: Any, reverse: bool
+) -> Any:
+    """The states of a loop over operands of float32 or float64, in their dtype."""
+    carry_in = [np.full((shape[0], shape[2]), start)]
+    with np.errstate(all="ignore"):
+        wide = [x.astype("f8") for x in operands]
+        return loop(transfer_map, wide, carry_in, shape, reverse)[0].astype(operands[0].dtype)
+
+
+def long_formula(i: Any) -> Any:
+    """A coefficient of so many operations that it is evaluated ahead."""
+    x = 0.5 + 1e-6 * i
+    for _ in range(40):
+        x = x * 1.25 / 1.2505
+    return x
+
+
+def hostile(rng: Any, shape: Any, kind: str) -> tuple[Any, Any, Any]:
+    """Draw operands whose products overflow or underflow although the loop may stay finite."""
+    s, t = draw(rng, shape, "float32"), draw(rng, shape, "float32")
+    carry_in = draw(rng, (shape[0], shape[2]), "float32")
+    third = shape[1] // 3
+    part = slice(third, shape[1] // 2)
+    if kind == "overflowing product of a zero state":
+        s[:, part], t[:, part] = 10.0, 0.0
+        s[:, third] = 0.0
+    elif kind == "nan":
+        t[:, third] = np.nan
+    elif kind == "inf, later zero":
+        t[:, third] = np.inf
+        s[:, shape[1] // 2] = 0.0
+    elif kind == "inf in one row":
+        t[shape[0] // 2, third, shape[2] // 2] = np.inf
+    elif kind == "inf at an end":
+        t[:, 3] = np.inf
+    elif kind == "inf everywhere":
+        t[:] = np.inf
+    elif kind == "inf before the first step":
+        carry_in[:] = -np.inf
+    elif kind == "large entry decays":
+        s[:], t[:], carry_in[:] = 0.9, 0.0, 1e30
+    elif kind == "growth to infinity":
+        s[:, part] = 1.5
+    elif kind == "growth stopped by a zero":
+        s[:, part] = 1e4
+        s[:, third + 25] = 0.0
+    return s, t, carry_in
+
+
+HOSTILE = [
+    "overflowing product of a zero state", "nan", "inf, later zero", "inf in one row",
+    "inf at an end", "inf everywhere", "inf before the first step", "large entry decays",
+    "growth to infinity", "growth stopped by a zero",
+]  # fmt: skip
+
+
+def assert_near(got: Any, wanted: Any, rtol: float, atol: float = 3e-6) -> None:
+    """Assert that nan and inf stand at the same places, and that other numbers are near."""
+    for mark in (np.isnan, np.isposinf, np.isneginf):
+        np.testing.assert_array_equal(mark(got), mark(wanted))
+    finite = np.isfinite(wanted)
+    np.testing.assert_allclose(got[finite], wanted[finite], rtol=rtol, atol=atol)

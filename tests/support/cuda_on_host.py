@@ -10,12 +10,15 @@ import subprocess
 import sys
 import types
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from mgrec import engines as backends
+from mgrec.core.contract.kernels import Backend
 from mgrec.engines.cuda import launches
 from mgrec.engines.cuda.device import Device
 
@@ -156,24 +159,64 @@ def poisoned(shape: Any, dtype: Any) -> np.ndarray[Any, Any]:
     return array
 
 
-def numpy_as_cupy() -> types.ModuleType:
-    """A module that allocates NumPy arrays, poisoned, where CuPy's are asked for."""
-    module = types.ModuleType("cupy")
-    module.empty = poisoned  # type: ignore[attr-defined]
-    module.ndarray = DeviceArray  # type: ignore[attr-defined]
+class Space:
+    """Memory in which blocks tell each other numbers: what earlier launches left stays there."""
+
+    def __init__(self) -> None:
+        self.epoch, self.words = 0, np.zeros(1 << 18, np.uint64).view(DeviceArray)
+
+    def __call__(self, units: int, stream: Any = None) -> tuple[Any, np.uint32]:
+        assert 0 < units <= self.words.size
+        self.epoch += 1
+        return self.words, np.uint32(self.epoch)
+
+
+def empty(shape: Any, dtype: Any) -> Any:
+    return poisoned(shape, dtype).view(DeviceArray)
+
+
+def numpy_as_cupy(array: type[HostArray] = DeviceArray) -> Any:
+    """A module that returns NumPy arrays, new ones poisoned, where CuPy's are asked for."""
+
+    def as_array(x: Any, dtype: Any = None) -> Any:
+        is_moved = not isinstance(x, array) or dtype is not None
+        return np.array(x, dtype, order="C").view(array) if is_moved else x
+
+    stream = types.SimpleNamespace(ptr=77, is_capturing=lambda: False, synchronize=lambda: None)
+    runtime = types.SimpleNamespace(getDevice=lambda: 0)
+    module: Any = types.ModuleType("cupy")
+    module.ndarray, module.uint8, module.uint64 = DeviceArray, np.uint8, np.uint64
+    module.empty = lambda *given: poisoned(*given).view(array)
+    module.zeros = lambda *given: np.zeros(*given).view(array)
+    module.asarray = as_array
+    module.ascontiguousarray = lambda x: np.asarray(x, order="C").view(array)
+    module.broadcast_to = partial(np.broadcast_to, subok=True)
+    module.cuda = types.SimpleNamespace(runtime=runtime, get_current_stream=lambda: stream)
     return module
 
 
-def run_on_host(monkeypatch: pytest.MonkeyPatch, compiler: HostCompiler, phases: Any) -> None:
-    """Let the launches of a family's phases run here, over NumPy arrays."""
-    cupy = numpy_as_cupy()
-    cupy.empty = lambda *given: poisoned(*given).view(HostArray)  # type: ignore[attr-defined]
-    stream = types.SimpleNamespace(is_capturing=lambda: False)
-    cupy.cuda = types.SimpleNamespace(  # type: ignore[attr-defined]
-        runtime=types.SimpleNamespace(getDevice=lambda: 0), get_current_stream=lambda: stream
-    )
+ROOMY = Device(90, 1000, 227 * 1024)
+"""It has room for all blocks of a launch: they run one after the other."""
+
+
+def run_on_host(
+    monkeypatch: pytest.MonkeyPatch, compiler: Any, *modules: Any,
+    array: type[HostArray] = DeviceArray, device: Device = ROOMY,
+) -> None:  # fmt: skip
+    """Let launches run here, over NumPy arrays; `modules` import functions of a device by name."""
+    cupy, space = numpy_as_cupy(array), Space()
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setattr(launches, "compile_kernel", compiler)
-    monkeypatch.setattr(phases, "on_device", as_device)
-    device = Device(90, 2, 227 * 1024)
+    stand_ins = {
+        "on_device": cupy.asarray, "reserve_descriptors": space, "reserve_words": space,
+    }  # fmt: skip
+    for module in (launches, *modules):
+        for name in stand_ins.keys() & vars(module).keys():
+            monkeypatch.setattr(module, name, stand_ins[name])
     monkeypatch.setattr(Device, "current", staticmethod(lambda: device))
+
+
+def use_kernels(monkeypatch: pytest.MonkeyPatch, kernels: Any) -> None:
+    """Let public calls of arrays of a device use these kernels."""
+    backend = Backend(lambda arrays: DeviceArray.device, empty, lambda family: kernels)
+    monkeypatch.setattr(backends, "_gpu", lambda method: backend)

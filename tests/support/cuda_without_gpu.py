@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_on_host import DeviceArray, numpy_as_cupy, poisoned
+from cuda_on_host import DeviceArray, empty, numpy_as_cupy
 
 from mgrec import engines as backends
 from mgrec.core.contract.kernels import Backend
@@ -70,10 +70,6 @@ def bytes_of(argument: Any) -> bytes:
     return bytes(np.asarray(argument).tobytes())
 
 
-def empty(shape: Any, dtype: Any) -> Any:
-    return poisoned(shape, dtype).view(DeviceArray)
-
-
 def on_device(array: Any) -> Any:
     return np.array(array, order="C").view(DeviceArray)
 
@@ -85,17 +81,8 @@ def backend(method: str) -> Backend:
 
 def without_gpu(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     """Let public calls of arrays of a device launch what is noted alone."""
-    cupy, found = numpy_as_cupy(), Recorder()
-    stream = SimpleNamespace(ptr=77, is_capturing=lambda: False, synchronize=lambda: None)
-    cupy.cuda = SimpleNamespace(  # type: ignore[attr-defined]
-        runtime=SimpleNamespace(getDevice=lambda: 0), get_current_stream=lambda: stream
-    )
-    cupy.empty, cupy.uint64, cupy.uint8 = empty, np.uint64, np.uint8  # type: ignore[attr-defined]
-    cupy.zeros = lambda n, dtype: np.zeros(n, dtype).view(DeviceArray)  # type: ignore
-    cupy.asarray = lambda x, *dtype: x if isinstance(x, DeviceArray) else on_device(x)  # type: ignore
-    cupy.ascontiguousarray = cupy.asarray  # type: ignore[attr-defined]
-    cupy.broadcast_to = partial(np.broadcast_to, subok=True)  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    found = Recorder()
+    monkeypatch.setitem(sys.modules, "cupy", numpy_as_cupy())
     monkeypatch.setattr(launches, "compile_kernel", found)
     for module in (compilation, device):
         monkeypatch.setattr(module, "_local", SimpleNamespace())

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from cuda_on_host import DeviceArray, HostCompiler, numpy_as_cupy, poisoned
+from cuda_on_host import DeviceArray, HostCompiler, run_on_host, use_kernels
 
 import mgrec
-from mgrec import engines as backends
-from mgrec.core.contract.kernels import Backend
-from mgrec.engines.cuda import launches
-from mgrec.engines.cuda.device import Device
 from mgrec.grids.cuda import transposition
 from mgrec.grids.loops.cuda import choice, operands, phases, program
 from mgrec.solve import prepared
@@ -32,43 +27,11 @@ def on_device(array: Any) -> Any:
     return np.asarray(array).view(DeviceArray)
 
 
-def empty(shape: Any, dtype: Any) -> Any:
-    return on_device(poisoned(shape, dtype))
-
-
-class Space:
-    """Memory in which strips tell each other numbers: what earlier launches left stays there."""
-
-    def __init__(self) -> None:
-        self.epoch, self.words = 0, np.zeros(1 << 16, np.uint64).view(DeviceArray)
-
-    def __call__(self, units: int) -> tuple[Any, np.uint32]:
-        assert 0 < units <= self.words.size
-        self.epoch += 1
-        return self.words, np.uint32(self.epoch)
-
-
 def launched_here(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let public calls of arrays of a device run their launches here, while a test runs."""
-    cupy = numpy_as_cupy()
-    cupy.empty = empty  # type: ignore[attr-defined]
-    cupy.ascontiguousarray = lambda x: on_device(np.array(x, order="C"))  # type: ignore
-    cupy.broadcast_to = lambda *given: on_device(np.broadcast_to(*given))  # type: ignore
-    cupy.cuda = SimpleNamespace(  # type: ignore[attr-defined]
-        runtime=SimpleNamespace(getDevice=lambda: 0),
-        get_current_stream=lambda: SimpleNamespace(ptr=0),
-    )
-    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    run_on_host(monkeypatch, compiler, operands)
     monkeypatch.setitem(sys.modules, "cupy.lib.stride_tricks", np.lib.stride_tricks)
-    monkeypatch.setattr(launches, "compile_kernel", compiler)
-    space = Space()
-    monkeypatch.setattr(launches, "reserve_descriptors", space)
-    monkeypatch.setattr(launches, "reserve_words", lambda units, stream: space(units))
-    monkeypatch.setattr(operands, "on_device", on_device)
-    backend = Backend(lambda arrays: DeviceArray.device, empty, lambda family: phases.kernels(""))
-    monkeypatch.setattr(backends, "_gpu", lambda method: backend)
-    device = Device(90, 1000, 227 * 1024)  # room for all strips: they run one after the other
-    monkeypatch.setattr(Device, "current", staticmethod(lambda: device))
+    use_kernels(monkeypatch, phases.kernels(""))
     # One program of each kind: building takes longer than running.
     monkeypatch.setattr(choice, "_ROWS_OF_A_LANE", (2,))
     monkeypatch.setattr(choice, "_WARPS_OF_A_BLOCK", (1,))

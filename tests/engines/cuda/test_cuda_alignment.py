@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from cuda_alignments import (
     LARGE,
     LARGE_TABLE,
     LINEAR,
-    MODES,
     TABLE,
     WIDE_TABLE,
     align_on_host,
@@ -24,25 +22,16 @@ from cuda_alignments import (
     by_the_loop,
     carry_in_of,
     draw,
-    pair_by_the_loop,
     use,
     with_mode,
 )
 from cuda_on_host import DeviceArray, HostCompiler, poisoned
 
-import mgrec
-from mgrec import engines as backends
-from mgrec.core.contract.kernels import Backend
-from mgrec.grids.alignment.cuda import layout, phases, tile
+from mgrec.grids.alignment.cuda import layout, tile
 from mgrec.grids.alignment.scoring import Scoring
 from mgrec.grids.alignment.tiles import Best
 
 extended = pytest.mark.extended
-
-
-@pytest.fixture(scope="module")
-def compiler(tmp_path_factory: pytest.TempPathFactory) -> HostCompiler:
-    return HostCompiler(tmp_path_factory.mktemp("kernels"))
 
 
 @pytest.fixture(autouse=True)
@@ -175,42 +164,3 @@ def test_strided_tables_are_written() -> None:
         tile.determine_alignment(LINEAR, (query, target), carry_in, (0, 0), np.int64, part)
         np.testing.assert_array_equal(part, h[1:, 1:])
         assert (whole == -7).sum() == whole.size - part.size
-
-
-@pytest.fixture
-def _public(monkeypatch: pytest.MonkeyPatch) -> None:
-    backend = Backend(
-        lambda arrays: DeviceArray.device,
-        lambda *given: poisoned(*given).view(DeviceArray),
-        lambda family: phases.kernels(""),
-    )
-    monkeypatch.setattr(backends, "_gpu", lambda method: backend)
-
-
-@pytest.mark.usefixtures("_public")
-def test_public_calls() -> None:
-    scores = {"match": 3, "mismatch": -2, "gap": -5, "extend": -1, "mode": "global"}
-    scoring = Scoring(-5, -1, 3, -2, mode="global")
-    query, target = draw(1, 70), draw(2, 90)
-    assert mgrec.smith_waterman(query, target, **scores) == pair_by_the_loop(
-        scoring, query, target, np.int64
-    )
-    matrix = mgrec.smith_waterman(query, target, output="matrix", **scores)
-    h, *_ = by_the_loop(scoring, query, target, border_of(scoring, 70, 90, np.int64), np.int64)
-    assert isinstance(matrix, DeviceArray)
-    np.testing.assert_array_equal(matrix, h[1:, 1:])
-    words = mgrec.Sequences(target, np.array([0, 60, 60, 90]))
-    have = mgrec.smith_waterman(query, words, **scores)
-    wanted = [pair_by_the_loop(scoring, query, word, np.int64) for word in words]
-    np.testing.assert_array_equal(np.transpose(have), wanted)
-
-
-@extended
-@pytest.mark.usefixtures("_public")
-@pytest.mark.parametrize("mode", MODES)
-def test_alignments_themselves(mode: str) -> None:
-    call = partial(mgrec.smith_waterman, mode=mode, output="alignment", match=3, mismatch=-2)
-    query, target = draw(1, 70), draw(2, 150)
-    host = np.asarray(query), np.asarray(target)
-    for gaps in ({"gap": -2}, {"gap": -5, "extend": -1}):
-        assert call(query, target, **gaps) == call(*host, **gaps)

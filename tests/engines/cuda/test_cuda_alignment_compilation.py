@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from itertools import product
 from typing import Any
 
@@ -14,10 +13,6 @@ from mgrec.engines.cuda.device import Device
 from mgrec.grids.alignment.cuda.layout import AlignmentLayout, choose_launch
 from mgrec.grids.alignment.cuda.program import print_pairs, print_tile
 
-nvrtc = kernels.nvrtc
-
-# What a block may ask for, of the shared memory of each architecture.
-SHARED_BYTES = {75: 64 * 1024, 80: 163 * 1024, 90: 227 * 1024, 100: 227 * 1024}
 # Of the sequences, of scores, of edges, what letters score, and whether gaps are affine.
 KINDS = [
     ("u1", "i4", "i8", "BYTES", True), ("u1", "i4", "i8", "EQUAL", False),
@@ -48,28 +43,28 @@ def described(kind: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("kind", "architecture"), CASES)
-def test_tiles_compile(nvrtc: ctypes.CDLL, kind: Any, architecture: int) -> None:
-    device = Device(architecture, 132, SHARED_BYTES[architecture])
+def test_tiles_compile(compile_text: Any, kind: Any, architecture: int) -> None:
+    device = Device(architecture, 132, kernels.SHARED_BYTES[architecture])
     for mode, written in (("local", None), ("global", np.dtype("i4"))):
         layout = described(kind) | {"mode": mode, "written": written}
         launch = choose_launch(SHAPES[1], device, letters=24, **layout)
-        kernels.compile_text(nvrtc, print_tile(launch.layout, launch.per_processor), architecture)
+        compile_text(print_tile(launch.layout, launch.per_processor), architecture)
         if (kind, architecture) == (KINDS[0], 90):
             break
 
 
 @pytest.mark.parametrize(("kind", "architecture"), CASES)
-def test_pairs_compile(nvrtc: ctypes.CDLL, kind: Any, architecture: int) -> None:
+def test_pairs_compile(compile_text: Any, kind: Any, architecture: int) -> None:
     for mode in ("local", "semi-global"):
         layout = AlignmentLayout(**described(kind), mode=mode, rows=7, is_chain_short=False)
-        kernels.compile_text(nvrtc, print_pairs(layout, 4), architecture)
+        compile_text(print_pairs(layout, 4), architecture)
         if (kind, architecture) == (KINDS[0], 90):
             break
 
 
 @pytest.mark.parametrize("architecture", kernels.ARCHITECTURES)
 def test_launches_fit_the_device(architecture: int) -> None:
-    device = Device(architecture, 132, SHARED_BYTES[architecture])
+    device = Device(architecture, 132, kernels.SHARED_BYTES[architecture])
     for kind, shape, letters in product(KINDS, SHAPES, (4, 64)):
         for written in (None, np.dtype("i8")):
             layout = described(kind) | {"mode": "local", "written": written}

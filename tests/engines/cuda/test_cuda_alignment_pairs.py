@@ -30,11 +30,6 @@ from mgrec.grids.alignment.sequences import join
 extended = pytest.mark.extended
 
 
-@pytest.fixture(scope="module")
-def compiler(tmp_path_factory: pytest.TempPathFactory) -> HostCompiler:
-    return HostCompiler(tmp_path_factory.mktemp("kernels"))
-
-
 @pytest.fixture(autouse=True)
 def _on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
     align_on_host(compiler, monkeypatch)

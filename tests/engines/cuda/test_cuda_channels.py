@@ -2,52 +2,30 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from cuda_blocks_on_host import BlockCompiler
-from cuda_cases import assert_close, draw, loop
-from cuda_on_host import as_device, poisoned
+from cuda_cases import HOSTILE, assert_close, assert_near, draw, hostile, loop
+from cuda_on_host import as_device, poisoned, run_on_host
 
 from mgrec.core.algebra.fingerprint import StepFunction
 from mgrec.core.algebra.segmented_map import segmented
 from mgrec.core.algebra.transfer_map import TransferMap, affine, signed_affine
 from mgrec.core.arrays.chunk import Chunk, CoefficientOperand
-from mgrec.engines.cuda import launches
 from mgrec.engines.cuda.device import Device
 from mgrec.scans import maps
 from mgrec.scans.cuda.determine import prepare
 from mgrec.scans.cuda.program import Layout
 
-
-@pytest.fixture(scope="module")
-def compiler(tmp_path_factory: pytest.TempPathFactory) -> BlockCompiler:
-    return BlockCompiler(tmp_path_factory.mktemp("kernels"))
-
-
-class Space:
-    """Memory in which blocks tell each other spans: what earlier launches left stays there."""
-
-    def __init__(self) -> None:
-        self.epoch, self.words = 0, np.zeros(1 << 18, np.uint64)
-
-    def __call__(self, units: int) -> tuple[Any, np.uint32]:
-        assert 0 < units <= self.words.size
-        self.epoch += 1
-        return self.words, np.uint32(self.epoch)
+COMPILER = BlockCompiler
 
 
 @pytest.fixture(autouse=True)
 def _on_host(compiler: BlockCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
-    cuda = SimpleNamespace(runtime=SimpleNamespace(getDevice=lambda: 0))
-    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
-    monkeypatch.setattr(launches, "compile_kernel", compiler)
-    monkeypatch.setattr(launches, "reserve_descriptors", Space())
-    monkeypatch.setattr(Device, "current", staticmethod(lambda: Device(90, 132, 227 * 1024)))
+    run_on_host(monkeypatch, compiler, device=Device(90, 132, 227 * 1024))
 
 
 # Tiles of 8 parts of 3 steps, and groups of 32 of them.
@@ -177,31 +155,13 @@ def test_bits_do_not_depend_on_the_grid_nor_on_the_way_into_shared_memory(channe
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("kind", ["nan", "inf", "overflow", "a product of zero", "growth"])
+@pytest.mark.parametrize("kind", HOSTILE)
 def test_special_values_stand_where_the_loop_has_them(kind: str, reverse: bool) -> None:
-    rng = np.random.default_rng(6)
     shape = (2, 24 * 40, 3)
-    s, t = draw(rng, shape, "f4"), draw(rng, shape, "f4")
-    carry_in = draw(rng, (2, 3), "f4")
-    part = slice(200, 500)
-    if kind == "nan":
-        t[0, 300, 1] = np.nan
-    elif kind == "inf":
-        t[1, 300, 2] = np.inf
-        s[1, 700, 2] = 0.0
-    elif kind == "overflow":
-        s[0, part, 0], t[0, part, 0] = 10.0, 0.0
-        s[0, [200, 499], 0] = 0.0
-    elif kind == "a product of zero":
-        s[:], t[:], carry_in[:] = 0.9, 0.0, 1e30
-    elif kind == "growth":
-        s[1, part, 1] = 1.5
+    s, t, carry_in = hostile(np.random.default_rng(6), shape, kind)
     wanted = loop(maps.affine, [s, t], [carry_in], shape, reverse)[0]
     got = solve(maps.affine, [s, t], [carry_in], shape, layout_of(3, reverse=reverse))[0]
-    for mark in (np.isnan, np.isposinf, np.isneginf):
-        np.testing.assert_array_equal(mark(got), mark(wanted))
-    finite = np.isfinite(wanted)
-    np.testing.assert_allclose(got[finite], wanted[finite], rtol=2e-4, atol=3e-6)
+    assert_near(got, wanted, rtol=2e-4)
 
 
 @pytest.mark.extended

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import ctypes
-import importlib.util
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from cuda_cases import chunk_of
+from cuda_cases import chunk_of, long_formula
 
 from mgrec.core.algebra.fingerprint import StepFunction
 from mgrec.core.algebra.transfer_map import affine
 from mgrec.core.arrays.chunk import CoefficientOperand
 from mgrec.engines.cuda import launches
-from mgrec.engines.cuda.compilation import OPTIONS
 from mgrec.engines.cuda.device import Device
 from mgrec.engines.cuda.launches import Slot
 from mgrec.engines.cuda.tracing.functions import state_count
@@ -30,6 +26,8 @@ from mgrec.scans.cuda.speculation import prepare_speculation
 from mgrec.scans.validity import guarded_affine
 
 ARCHITECTURES = [75, 80, 90, 100]
+# What a block may ask for, of the shared memory of each architecture.
+SHARED_BYTES = {75: 64 * 1024, 80: 163 * 1024, 90: 227 * 1024, 100: 227 * 1024}
 
 
 CASES = [
@@ -42,33 +40,9 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def nvrtc() -> ctypes.CDLL:
-    package = importlib.util.find_spec("nvidia")
-    folders = list(package.submodule_search_locations or []) if package else []
-    found = [path for folder in folders for path in Path(folder).glob("**/libnvrtc.so.1?")]
-    if not found:
-        pytest.skip("nvidia-cuda-nvrtc is not installed")
-    return ctypes.CDLL(str(found[0]))
-
-
-def compile_text(nvrtc: ctypes.CDLL, text: str, architecture: int) -> None:
-    program = ctypes.c_void_p()
-    nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"mgrec.cu", 0, None, None)
-    options = [f"-arch=compute_{architecture}".encode(), *(o.encode() for o in OPTIONS)]
-    array = (ctypes.c_char_p * len(options))(*options)
-    status = nvrtc.nvrtcCompileProgram(program, len(options), array)
-    size = ctypes.c_size_t()
-    nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
-    log = ctypes.create_string_buffer(size.value)
-    nvrtc.nvrtcGetProgramLog(program, log)
-    nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
-    assert status == 0, log.value.decode()[:2000]
-
-
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{case[1]}-{case[2]}")
-def test_kernels_compile(nvrtc: ctypes.CDLL, case: Any, architecture: int) -> None:
+def test_kernels_compile(compile_text: Any, case: Any, architecture: int) -> None:
     transfer_map, chunk = chunk_of(*case)
     states = state_count(transfer_map)
     source = describe(chunk)
@@ -81,15 +55,15 @@ def test_kernels_compile(nvrtc: ctypes.CDLL, case: Any, architecture: int) -> No
         crowded=chunk.shape[1] < 3 * vector, team=1 if rows else 3,
     )  # fmt: skip
     what, given = (transfer_map, chunk, source, layout), [(None,) * states] * 2
-    compile_text(nvrtc, launch_single_pass(*what, *given, 132)[0].text, architecture)
-    compile_text(nvrtc, launch_reduction(*what, ())[0].text, architecture)
+    compile_text(launch_single_pass(*what, *given, 132)[0].text, architecture)
+    compile_text(launch_reduction(*what, ())[0].text, architecture)
 
 
 @pytest.mark.extended
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_rows_that_are_begun_compile(
-    nvrtc: ctypes.CDLL, dtype: str, architecture: int, monkeypatch: pytest.MonkeyPatch
+    compile_text: Any, dtype: str, architecture: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts: list[str] = []
     monkeypatch.setattr(launches, "compile_kernel", lambda text, *_, **__: texts.append(text))
@@ -101,28 +75,21 @@ def test_rows_that_are_begun_compile(
     prepare_speculation(transfer_map, chunk, (carry_in, limit), (result, told))
     assert sum("Signs signs;" in text for text in set(texts)) == 1
     for text in set(texts):
-        compile_text(nvrtc, text, architecture)
-
-
-def long_formula(i: Any) -> Any:
-    x = 0.5 + 1e-9 * i
-    for _ in range(40):
-        x = x * 1.25 / 1.2505
-    return x
+        compile_text(text, architecture)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64"])
-def test_evaluations_compile(nvrtc: ctypes.CDLL, dtype: str, architecture: int) -> None:
+def test_evaluations_compile(compile_text: Any, dtype: str, architecture: int) -> None:
     _, chunk = chunk_of("affine", dtype, (1, 10**6, 1), False)
     operand = CoefficientOperand(StepFunction(long_formula), 0)
     chunk = replace(chunk, operands=(operand, chunk.operands[1]))
-    compile_text(nvrtc, print_evaluation(affine, chunk, describe(chunk)), architecture)
+    compile_text(print_evaluation(affine, chunk, describe(chunk)), architecture)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("channels", [16, pytest.param(3, marks=pytest.mark.extended)])
-def test_few_columns_compile(nvrtc: ctypes.CDLL, channels: int, architecture: int) -> None:
+def test_few_columns_compile(compile_text: Any, channels: int, architecture: int) -> None:
     for name, dtype in (("affine", "float32"), ("computed", "complex128")):
         shape = 2 if channels == 3 else 1, 10**6, channels
         transfer_map, chunk = chunk_of(name, dtype, shape, reverse=channels == 16)
@@ -135,41 +102,41 @@ def test_few_columns_compile(nvrtc: ctypes.CDLL, channels: int, architecture: in
         layout = replace(layout, guarded=name == "affine")
         given = [(None,) * states] * 2
         launch = launch_single_pass(transfer_map, chunk, source, layout, *given, 132)[0]
-        compile_text(nvrtc, launch.text, architecture)
+        compile_text(launch.text, architecture)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("shape", [(50, 21, 1), (1, 21, 50)], ids=str)
-def test_walks_compile(nvrtc: ctypes.CDLL, shape: Any, architecture: int) -> None:
+def test_walks_compile(compile_text: Any, shape: Any, architecture: int) -> None:
     for name, dtype in (("affine", "float32"), ("matrix2", "float64"), ("computed", "complex128")):
         transfer_map, chunk = chunk_of(name, dtype, shape, reverse=True)
         layout = Layout(32, 16 // chunk.dtype.itemsize, 2, reverse=True, walking=True)
         states = state_count(transfer_map)
         given = [(None,) * states] * 2
         launch = launch_walk(transfer_map, chunk, describe(chunk), layout, *given, 132)
-        compile_text(nvrtc, launch.text, architecture)
+        compile_text(launch.text, architecture)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
-def test_repairs_compile(nvrtc: ctypes.CDLL, dtype: str, architecture: int) -> None:
+def test_repairs_compile(compile_text: Any, dtype: str, architecture: int) -> None:
     for name, shape in (("affine", (3, 500, 1)), ("computed", (1, 5000, 7))):
         _, chunk = chunk_of(name, dtype, shape, reverse=True)
-        compile_text(nvrtc, launch_repair(chunk, describe(chunk), ()).text, architecture)
+        compile_text(launch_repair(chunk, describe(chunk), ()).text, architecture)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("shape", [(3, 500, 1), (2, 500, 70)], ids=str)
-def test_summaries_compile(nvrtc: ctypes.CDLL, shape: Any, architecture: int) -> None:
+def test_summaries_compile(compile_text: Any, shape: Any, architecture: int) -> None:
     for dtype in ("float32", "float64", "complex128"):
         _, chunk = chunk_of("affine", dtype, shape, reverse=False)
         vector, is_real = 16 // chunk.dtype.itemsize, dtype != "complex128"
         layout = Layout(128, 3 * vector if shape[2] == 1 else 4, 2, guarded=is_real)
         guarded = guarded_affine(chunk.dtype)
         launch = launch_reduction(guarded, chunk, describe(chunk), layout, ())[0]
-        compile_text(nvrtc, launch.text, architecture)
+        compile_text(launch.text, architecture)
 
 
-def test_a_broken_kernel_is_noticed(nvrtc: ctypes.CDLL) -> None:
+def test_a_broken_kernel_is_noticed(compile_text: Any) -> None:
     with pytest.raises(AssertionError, match="undefined"):
-        compile_text(nvrtc, "__global__ void broken() { unknown(); }", 90)
+        compile_text("__global__ void broken() { unknown(); }", 90)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,6 @@ import test_cuda_compilation as kernels
 from mgrec.filters.cascade import Cascade
 from mgrec.filters.cuda.phases import choose_layout
 from mgrec.filters.cuda.program import print_propagation, print_repair, print_walk
-
-nvrtc = kernels.nvrtc
 
 FILTERS: dict[str, Any] = {
     "gain": Cascade.of_polynomials([3.0], [2.0]),
@@ -35,36 +32,36 @@ def chosen(
 
 @pytest.mark.parametrize("architecture", kernels.ARCHITECTURES)
 @pytest.mark.parametrize("name", FILTERS)
-def test_walks_compile(nvrtc: ctypes.CDLL, name: str, architecture: int) -> None:
+def test_walks_compile(compile_text: Any, name: str, architecture: int) -> None:
     dtypes = ("complex64", "complex128") if name == "complex" else ("float32", "float64")
     for shape in SHAPES[: 1 if "4" in name or name == "feed-forward" else None]:
         for dtype in dtypes:
             layout = chosen(name, shape, dtype)
-            kernels.compile_text(nvrtc, print_walk(layout, True, False), architecture)
-    kernels.compile_text(nvrtc, print_walk(layout, False, False), architecture)
-    kernels.compile_text(nvrtc, print_walk(layout, True, True), architecture)
+            compile_text(print_walk(layout, True, False), architecture)
+    compile_text(print_walk(layout, False, False), architecture)
+    compile_text(print_walk(layout, True, True), architecture)
 
 
 @pytest.mark.parametrize("architecture", kernels.ARCHITECTURES)
 @pytest.mark.parametrize("name", FILTERS)
-def test_repairs_and_propagations_compile(nvrtc: ctypes.CDLL, name: str, architecture: int) -> None:
+def test_repairs_and_propagations_compile(compile_text: Any, name: str, architecture: int) -> None:
     dtype = "complex64" if name == "complex" else "float32"
     layout = chosen(name, SHAPES[0], dtype)
-    kernels.compile_text(nvrtc, print_repair(layout, True, 1), architecture)
+    compile_text(print_repair(layout, True, 1), architecture)
     if name != "feed-forward":
-        kernels.compile_text(nvrtc, print_propagation(layout), architecture)
+        compile_text(print_propagation(layout), architecture)
     if name == "order 2":
         layout = chosen(name, SHAPES[0], "complex64", widened=True)
-        kernels.compile_text(nvrtc, print_repair(layout, False, 2), architecture)
+        compile_text(print_repair(layout, False, 2), architecture)
 
 
 # With asynchronous copies, and without them.
 @pytest.mark.parametrize("architecture", [75, 90])
 @pytest.mark.parametrize(("inputs", "dtype"), [("int16", "float64"), ("float16", "float32")])
 def test_walks_over_narrow_samples_compile(
-    nvrtc: ctypes.CDLL, inputs: str, dtype: str, architecture: int
+    compile_text: Any, inputs: str, dtype: str, architecture: int
 ) -> None:
     for shape in SHAPES if inputs == "int16" else SHAPES[:1]:
         layout = chosen("order 2", shape, dtype, inputs=inputs)
-        kernels.compile_text(nvrtc, print_walk(layout, True, False), architecture)
-    kernels.compile_text(nvrtc, print_repair(layout, True, 1), architecture)
+        compile_text(print_walk(layout, True, False), architecture)
+    compile_text(print_repair(layout, True, 1), architecture)

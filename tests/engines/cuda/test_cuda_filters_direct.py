@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,11 +38,6 @@ extern "C" __global__ void form_kernel(
   for (int q = 0; q < STATES; ++q) exit[q] = state.v[q];
 }
 """
-
-
-@pytest.fixture
-def compiler(tmp_path: Path) -> HostCompiler:
-    return HostCompiler(tmp_path)
 
 
 def filtered(compiler: HostCompiler, sos: Any, x: Any, carry_in: Any, switched: int) -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cuda_cases import long_formula
 
 from mgrec.core.algebra.fingerprint import StepFunction
 from mgrec.core.algebra.transfer_map import affine
@@ -14,13 +15,6 @@ from mgrec.scans.cuda import long_coefficients
 from mgrec.scans.validity import guarded_affine
 
 SHAPES = [(1, 1, 1), (1, 5000, 1), (3, 700, 1), (40, 10, 1), (1, 100, 37), (2, 300, 5)]
-
-
-def long_formula(i: Any) -> Any:
-    x = 0.5 + 1e-6 * i
-    for _ in range(40):
-        x = x * 1.25 / 1.2505
-    return x
 
 
 def long_formula_of(i: Any, y: Any) -> Any:

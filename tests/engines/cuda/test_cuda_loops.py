@@ -21,11 +21,6 @@ from mgrec.grids.loops.cuda import choice
 from mgrec.grids.loops.cuda.layout import Partition
 
 
-@pytest.fixture(scope="module")
-def compiler(tmp_path_factory: pytest.TempPathFactory) -> HostCompiler:
-    return HostCompiler(tmp_path_factory.mktemp("kernels"))
-
-
 @pytest.fixture(autouse=True)
 def _on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield from launched_here(compiler, monkeypatch)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
 
 import numpy as np
@@ -17,10 +16,6 @@ from mgrec.grids.loops.cuda import choice
 from mgrec.grids.loops.cuda.layout import Signature, Variation
 from mgrec.grids.loops.cuda.program import build_launch
 
-nvrtc = kernels.nvrtc
-
-# What a block may ask for, of the shared memory of each architecture.
-SHARED_BYTES = {75: 64 * 1024, 80: 163 * 1024, 90: 227 * 1024, 100: 227 * 1024}
 CONSTANT, ROW, ARRAY = Variation
 OWN = Operators(StepFunction(lambda a, b: np.maximum(a, b)), StepFunction(lambda a, b: a + b))
 VARIATIONS = [
@@ -30,7 +25,7 @@ VARIATIONS = [
 
 
 def partition_for(strategy: str, signature: Signature, architecture: int) -> Any:
-    device = Device(architecture, 100, SHARED_BYTES[architecture])
+    device = Device(architecture, 100, kernels.SHARED_BYTES[architecture])
     return choice.choose_partition(strategy, signature, (1, 2**14, 2**14), device), device
 
 
@@ -45,10 +40,10 @@ def partition_for(strategy: str, signature: Signature, architecture: int) -> Any
         ),
     ],
 )  # fmt: skip
-def test_kernels_compile(nvrtc: ctypes.CDLL, dtype: str, architecture: int, strategy: str) -> None:
+def test_kernels_compile(compile_text: Any, dtype: str, architecture: int, strategy: str) -> None:
     signature = Signature(PLUS_TIMES, np.dtype(dtype), VARIATIONS[0], False, True)
     partition, device = partition_for(strategy, signature, architecture)
-    kernels.compile_text(nvrtc, build_launch(partition, device).text, architecture)
+    compile_text(build_launch(partition, device).text, architecture)
 
 
 @pytest.mark.extended
@@ -58,7 +53,7 @@ def test_kernels_compile(nvrtc: ctypes.CDLL, dtype: str, architecture: int, stra
 )
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "i8"])
 def test_all_operands_compile(
-    nvrtc: ctypes.CDLL, dtype: str, variations: Any, strategy: str
+    compile_text: Any, dtype: str, variations: Any, strategy: str
 ) -> None:
     for pair, is_floored, is_aligned in (
         (MAX_PLUS, True, True), (PLUS_PLUS, False, False), (OWN, False, True),
@@ -67,14 +62,14 @@ def test_all_operands_compile(
             pair, np.dtype(dtype), variations, is_floored, is_aligned, is_transposed=is_floored
         )
         partition, device = partition_for(strategy, signature, 90)
-        kernels.compile_text(nvrtc, build_launch(partition, device).text, 90)
+        compile_text(build_launch(partition, device).text, 90)
 
 
 @pytest.mark.extended
 @pytest.mark.parametrize("size", [1, 2, 4, 8])
-def test_copies_compile(nvrtc: ctypes.CDLL, size: int) -> None:
+def test_copies_compile(compile_text: Any, size: int) -> None:
     for architecture in kernels.ARCHITECTURES:
-        kernels.compile_text(nvrtc, print_copy(size), architecture)
+        compile_text(print_copy(size), architecture)
 
 
 @pytest.mark.parametrize("strategy", ["tiles", "compensation", "hyperplane"])

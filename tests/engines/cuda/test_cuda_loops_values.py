@@ -8,13 +8,12 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import pytest
-from cuda_on_host import DeviceArray, HostCompiler
+from cuda_on_host import DeviceArray, HostCompiler, empty
 from wavefront_on_host import (
     PAIRS,
     assert_is_near,
     check,
     each_strategy,
-    empty,
     launched_here,
     numbers,
     on_device,
@@ -32,11 +31,6 @@ from mgrec.grids.loops.cuda.layout import Signature, Variation
 from mgrec.solve import local as on_one_machine
 
 pytestmark = pytest.mark.extended
-
-
-@pytest.fixture(scope="module")
-def compiler(tmp_path_factory: pytest.TempPathFactory) -> HostCompiler:
-    return HostCompiler(tmp_path_factory.mktemp("kernels"))
 
 
 @pytest.fixture(autouse=True)

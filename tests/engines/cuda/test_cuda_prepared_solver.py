@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_on_host import DeviceArray
-from cuda_without_gpu import Recorder, empty, on_device, without_gpu
+from cuda_cases import long_formula
+from cuda_on_host import DeviceArray, empty
+from cuda_without_gpu import Recorder, on_device, without_gpu
 
 import mgrec
 from mgrec.engines.cuda import launches
@@ -259,13 +260,6 @@ def test_errors_of_later_calls_are_those_of_the_first(recorder: Recorder) -> Non
                 call(out=states)
         else:
             assert call(out=states) == states
-
-
-def long_formula(i: Any) -> Any:
-    x = 0.5 + 1e-9 * i
-    for _ in range(40):
-        x = x * 1.25 / 1.2505
-    return x
 
 
 def test_a_captured_stream_is_refused_in_later_calls_too(recorder: Recorder) -> None:

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
-import dask.array as da
 import numba
 import numpy as np
 import pytest
-from cuda_on_host import DeviceArray, HostCompiler, numpy_as_cupy, poisoned
+from cuda_on_host import DeviceArray, HostCompiler, run_on_host, use_kernels
 
 import mgrec
-from mgrec import engines as backends
-from mgrec.core.contract.kernels import Backend
-from mgrec.distributed.tasks import memory
-from mgrec.engines.cuda import launches
 from mgrec.engines.cuda.device import Device
 from mgrec.grids.sor.cuda import layout, phases, program
 from mgrec.grids.sor.cuda.layout import Partition
@@ -26,57 +19,12 @@ from mgrec.grids.sor.cuda.layout import Partition
 pytestmark = pytest.mark.extended
 
 
-@pytest.fixture(scope="module")
-def compiler(tmp_path_factory: pytest.TempPathFactory) -> HostCompiler:
-    return HostCompiler(tmp_path_factory.mktemp("kernels"))
-
-
-def empty(shape: Any, dtype: Any) -> Any:
-    return poisoned(shape, dtype).view(DeviceArray)
-
-
-def as_device(x: Any, dtype: Any = None) -> Any:
-    return np.array(x, dtype, order="C").view(DeviceArray)
-
-
-class Space:
-    """Memory in which strips pass on their edges: what earlier launches left stays there."""
-
-    def __init__(self) -> None:
-        self.epoch, self.words = 0, np.zeros(1 << 18, np.uint64)
-
-    def __call__(self, units: int) -> tuple[Any, np.uint32]:
-        assert 0 < units <= self.words.size
-        self.epoch += 1
-        return self.words, np.uint32(self.epoch)
-
-
-class Stream:
-    """The current stream."""
-
-    captures = False
-
-    def is_capturing(self) -> bool:
-        return self.captures
-
-
 @pytest.fixture(autouse=True)
 def _on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let public calls of arrays of a device run their launches here."""
-    cupy: Any = numpy_as_cupy()
-    cupy.empty, cupy.asarray, cupy.ascontiguousarray = empty, as_device, as_device
-    cupy.zeros = lambda shape, dtype: np.zeros(shape, dtype).view(DeviceArray)
-    cupy.broadcast_to = np.broadcast_to
-    cupy.cuda = SimpleNamespace(
-        runtime=SimpleNamespace(getDevice=lambda: 0), get_current_stream=Stream
-    )
-    monkeypatch.setitem(sys.modules, "cupy", cupy)
-    monkeypatch.setattr(launches, "compile_kernel", compiler)
-    monkeypatch.setattr(program, "reserve_descriptors", Space())
-    monkeypatch.setattr(phases, "on_device", as_device)
-    kernels = replace(phases.kernels(""), prepare_solver=None)  # which launches by addresses
-    backend = Backend(lambda arrays: DeviceArray.device, empty, lambda family: kernels)
-    monkeypatch.setattr(backends, "_gpu", lambda method: backend)
+    run_on_host(monkeypatch, compiler, phases, program)
+    # The solver launches by addresses.
+    use_kernels(monkeypatch, replace(phases.kernels(""), prepare_solver=None))
     monkeypatch.setattr(layout, "_MOST_WARPS", 4)  # low grids have several strips
     use(monkeypatch, 1000)
     yield
@@ -169,15 +117,6 @@ def test_right_hand_sides(dtype: str, sweeps: int) -> None:
         check(x, rhs, omega=1.6, sweeps=sweeps)
 
 
-def test_right_hand_sides_broadcast() -> None:
-    x = numbers((2, 3, 20, 30), "f4")
-    for rhs in (
-        numbers((20, 30), "f4", 1), numbers((3, 1, 30), "f4", 1), numbers((2, 1, 20, 1), "f4", 1),
-        numbers((1, 1, 20, 30), "f4", 1), np.array(0.3, "f4"), 2.0,
-    ):  # fmt: skip
-        check(x, rhs, omega=0.7, sweeps=2)
-
-
 @pytest.mark.parametrize("dtype", ["f4", pytest.param("f8", marks=extended)])
 def test_more_sweeps_than_a_launch_does(dtype: str) -> None:
     x, rhs = numbers((2, 12, 40), dtype), numbers((12, 40), dtype, 1)
@@ -245,64 +184,6 @@ def test_batches_are_launched_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None
     x[::2] *= 1e-3
     assert list(phases._split_batch(5, 200, 2)) == [(0, 2), (2, 2), (4, 1)]
     check(x, omega=1.3, sweeps=6, tol=3e-3, check_every=3)
-
-
-def test_strides_and_integers() -> None:
-    wide = numbers((4, 60, 90), "f4")
-    for view in (wide[:, ::2, 3:41], wide[1:2, ::-1, ::4], wide.transpose(0, 2, 1)[::3, :20]):
-        check(view, view[0], omega=1.2, sweeps=2)
-    x = (numbers((30, 40)) * 9).astype("i4")
-    result = mgrec.sor(x.view(DeviceArray), 2, sweeps=2)
-    same(result, by_the_loop(x.astype(float), 2.0, sweeps=2))
-
-
-@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 4, 4), (4, 0, 0)])
-def test_empty(shape: tuple[int, ...]) -> None:
-    check(np.ones(shape), sweeps=2, tol=1.0)
-
-
-def test_out() -> None:
-    x, out = numbers((29, 40), "f4"), empty((29, 40), "f4")
-    assert mgrec.sor(x.view(DeviceArray), out=out, sweeps=3) is out
-    same(out, by_the_loop(x, sweeps=3))
-
-
-def move(x: Any) -> Any:
-    return as_device(x)
-
-
-@pytest.mark.parametrize(
-    ("tol", "sides"), [(0.2, "rhs"), pytest.param(None, "none", marks=extended)]
-)
-def test_dask_arrays(tol: float | None, sides: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(memory._KNOWN, DeviceArray.device.id, 2**30)
-    x, rhs = numbers((2, 40, 50), "f4"), numbers((40, 50), "f4", 1)
-    x[1] *= 1e-3
-    lazy_rhs = da.from_array(rhs, chunks=rhs.shape).map_blocks(move, meta=move(rhs[:0, :0]))
-    given = [(lazy_rhs, rhs), (2.0, np.float32(2))] if sides == "rhs" else [(None, None)]
-    options: Any = {"omega": 1.2, "sweeps": 5, "tol": tol, "check_every": 2}
-    for chunks, (side, own) in zip([(1, 20, 20), (2, 20, 50)], given, strict=False):
-        lazy = da.from_array(x, chunks=chunks).map_blocks(move, meta=move(x[:0, :0, :0]))
-        result = mgrec.sor(lazy, side, **options)
-        assert result.chunks == lazy.chunks
-        result = result.map_blocks(np.array, meta=np.empty((0, 0, 0), "f4"))
-        same(result.compute(scheduler="sync"), by_the_loop(x, own, **options))
-
-
-def test_captures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sweeps of grids of one strip alone, without tol."""
-    monkeypatch.setattr(Stream, "captures", True)
-    check(numbers((29, 75), "f4"), sweeps=3, omega=1.3)
-    for shape, options, message in [
-        (
-            (130, 160),
-            {"sweeps": 3},
-            "sweeps over grids of 130 rows, 3 at a time, cannot be captured",
-        ),
-        ((29, 75), {"tol": 1.0}, "sweeps with tol cannot be captured into a CUDA graph"),
-    ]:
-        with pytest.raises(RuntimeError, match=message):
-            check(numbers(shape, "f4"), **options)  # type: ignore[arg-type]
 
 
 def test_too_many_columns_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

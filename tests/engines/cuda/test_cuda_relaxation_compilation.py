@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,18 +12,14 @@ from mgrec.engines.cuda.device import Device
 from mgrec.grids.sor.cuda.layout import choose_partition, group_counts
 from mgrec.grids.sor.cuda.program import build_launch
 
-nvrtc = kernels.nvrtc
-
-# What a block may ask for, of the shared memory of each architecture.
-SHARED_BYTES = {75: 64 * 1024, 80: 163 * 1024, 90: 227 * 1024, 100: 227 * 1024}
 # Several strips, and one.
 SHAPES = [(1, 16_384, 16_384), (1000, 20, 30)]
 
 
 @pytest.mark.parametrize("architecture", kernels.ARCHITECTURES)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
-def test_kernels_compile_and_fit(nvrtc: ctypes.CDLL, dtype: str, architecture: int) -> None:
-    device = Device(architecture, 100, SHARED_BYTES[architecture])
+def test_kernels_compile_and_fit(compile_text: Any, dtype: str, architecture: int) -> None:
+    device = Device(architecture, 100, kernels.SHARED_BYTES[architecture])
     own = np.dtype(dtype)
     for has_rhs in (False, True):
         for sweeps in group_counts(own, has_rhs, device.shared_bytes):
@@ -36,4 +32,4 @@ def test_kernels_compile_and_fit(nvrtc: ctypes.CDLL, dtype: str, architecture: i
                 is_one = architecture == 90 and (sweeps, has_rhs) in {(1, True), (16, False)}
                 is_any = dtype == "f4" and (sweeps, has_rhs) == (2, False)
                 if (is_one or is_any) and partition.layout.is_single_strip == has_rhs:
-                    kernels.compile_text(nvrtc, launch.text, architecture)
+                    compile_text(launch.text, architecture)

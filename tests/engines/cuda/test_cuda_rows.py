@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cuda_cases import draw
-from test_cuda_channels import _on_host, compiler, solve  # noqa: F401
+from test_cuda_channels import COMPILER, _on_host, solve  # noqa: F401
 from test_cuda_channels import layout_of as channels_of
 
 from mgrec.scans import maps

@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -67,14 +66,9 @@ def launch_scans() -> None:
 def launch_what_surrounds_scans() -> None:
     """P-scheme/G, and coefficients that are evaluated ahead."""
     import cupy
+    from cuda_cases import long_formula
 
     import mgrec
-
-    def long_formula(i: Any) -> Any:
-        x = 0.5 + 1e-6 * i
-        for _ in range(40):
-            x = x * 1.25 / 1.2505
-        return x
 
     t = cupy.ones((2, 3000), "f4")
     t[0, 20] = np.inf

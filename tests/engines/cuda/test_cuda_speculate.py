@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from cuda_blocks_on_host import BlockCompiler
-from cuda_on_host import HostArray, as_device, poisoned
-from test_cuda_channels import Space
+from cuda_on_host import HostArray, as_device, poisoned, run_on_host
 
 from mgrec.core.algebra.transfer_map import affine
 from mgrec.core.arrays.chunk import Chunk
-from mgrec.engines.cuda import launches
 from mgrec.engines.cuda.device import Device
 from mgrec.scans.cpu.one_thread import propagate
 from mgrec.scans.cuda import speculation
@@ -23,25 +19,12 @@ from mgrec.scans.cuda.speculation import correct, speculate
 STEPS = 30_007
 
 
-@pytest.fixture(scope="module")
-def compiler(tmp_path_factory: pytest.TempPathFactory) -> BlockCompiler:
-    return BlockCompiler(tmp_path_factory.mktemp("kernels"))
+COMPILER = BlockCompiler
 
 
 @pytest.fixture(autouse=True)
 def _on_host(compiler: BlockCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
-    cupy = SimpleNamespace(
-        empty=lambda *given: poisoned(*given).view(HostArray), asarray=as_device,
-        ascontiguousarray=as_device,
-        cuda=SimpleNamespace(
-            runtime=SimpleNamespace(getDevice=lambda: 0),
-            get_current_stream=lambda: SimpleNamespace(is_capturing=lambda: False),
-        ),
-    )  # fmt: skip
-    monkeypatch.setitem(sys.modules, "cupy", cupy)
-    monkeypatch.setattr(launches, "compile_kernel", compiler)
-    monkeypatch.setattr(launches, "reserve_descriptors", Space())
-    monkeypatch.setattr(Device, "current", staticmethod(lambda: Device(90, 3, 227 * 1024)))
+    run_on_host(monkeypatch, compiler, array=HostArray, device=Device(90, 3, 227 * 1024))
     monkeypatch.setattr(speculation, "fetch", lambda array: array.get)
     monkeypatch.setattr(speculation, "_PREFIX_FRACTION", 3)
     monkeypatch.setattr(speculation, "_CONSTANT_PREFIX_FRACTION", 2)

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
-from types import SimpleNamespace
 from typing import Any
 
-import dask.array as da
 import numpy as np
 import pytest
-from cuda_on_host import DeviceArray, HostCompiler, numpy_as_cupy, poisoned
+from cuda_on_host import DeviceArray, HostCompiler, empty, run_on_host, use_kernels
 
 import mgrec
 from mgrec import engines as backends
-from mgrec.core.contract.kernels import Backend
 from mgrec.core.contract.recurrence import ChunkInputs
-from mgrec.distributed.tasks import memory
-from mgrec.engines.cuda import launches
 from mgrec.engines.cuda.device import Device
 from mgrec.grids.cuda import transposition
 from mgrec.grids.table.api import check_table
@@ -31,46 +25,12 @@ from mgrec.solve import prepared
 pytestmark = pytest.mark.extended
 
 
-@pytest.fixture(scope="module")
-def compiler(tmp_path_factory: pytest.TempPathFactory) -> HostCompiler:
-    return HostCompiler(tmp_path_factory.mktemp("kernels"))
-
-
-def empty(shape: Any, dtype: Any) -> Any:
-    return poisoned(shape, dtype).view(DeviceArray)
-
-
-class Space:
-    """Memory in which strips tell each other sums: what earlier launches left stays there."""
-
-    def __init__(self) -> None:
-        self.epoch, self.words = 0, np.zeros(1 << 16, np.uint64).view(DeviceArray)
-
-    def __call__(self, units: int) -> tuple[Any, np.uint32]:
-        assert 0 < units <= self.words.size
-        self.epoch += 1
-        return self.words, np.uint32(self.epoch)
-
-
 @pytest.fixture(autouse=True)
 def _on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let public calls of arrays of a device run their launches here."""
-    cupy = numpy_as_cupy()
-    cupy.empty = empty  # type: ignore[attr-defined]
-    cupy.ascontiguousarray = lambda x: np.ascontiguousarray(x).view(DeviceArray)  # type: ignore
-    stream = SimpleNamespace(ptr=0, is_capturing=lambda: False)
-    cupy.cuda = SimpleNamespace(  # type: ignore[attr-defined]
-        runtime=SimpleNamespace(getDevice=lambda: 0), get_current_stream=lambda: stream
-    )
-    monkeypatch.setitem(sys.modules, "cupy", cupy)
-    monkeypatch.setattr(launches, "compile_kernel", compiler)
-    space = Space()
-    monkeypatch.setattr(launches, "reserve_descriptors", space)
-    monkeypatch.setattr(launches, "reserve_words", lambda units, stream: space(units))
-    monkeypatch.setattr(phases, "on_device", lambda x: np.asarray(x).view(DeviceArray))
-    kernels = replace(phases.kernels(""), prepare_solver=None)  # which launches by addresses
-    backend = Backend(lambda arrays: DeviceArray.device, empty, lambda family: kernels)
-    monkeypatch.setattr(backends, "_gpu", lambda method: backend)
+    run_on_host(monkeypatch, compiler, phases)
+    # The solver launches by addresses.
+    use_kernels(monkeypatch, replace(phases.kernels(""), prepare_solver=None))
     use(monkeypatch, 1000)
     yield
     program.prepare_launch.cache_clear()
@@ -149,28 +109,6 @@ def test_every_shape(
 def test_every_dtype(dtype: str, summed: str | None) -> None:
     for number, shape in enumerate(FEW):
         check(draw(shape, dtype, number), dtype=summed)
-
-
-def test_axes_and_strides() -> None:
-    x = draw((7, 40, 9), "f4")
-    for axes in [(0, 1), (2, 1), (0, 2)]:
-        check(x, axes)
-    wide = draw((2, 3, 66, 150), "f4").view(DeviceArray)
-    for view in (wide[:, :, ::2, 3:131], wide[:, 1], wide[..., ::2], wide[0].T, wide[:, ::2]):
-        check(view)
-    assert phases._has_contiguous_rows(wide[:, :, ::2, 3:131])
-    assert not phases._has_contiguous_rows(wide[:, ::2])
-
-
-@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 2, 3)])
-def test_nothing_to_add(shape: tuple[int, ...]) -> None:
-    check(draw(shape, "f8"))
-
-
-def test_out() -> None:
-    x, out = draw((65, 385), "f4"), empty((65, 385), "f4")
-    assert mgrec.summed_area_table(x.view(DeviceArray), out=out) is out
-    assert_is_table(np.asarray(out), x)
 
 
 @pytest.mark.parametrize("shape", [(200, 385), (700, 130), (65, 60)], ids=str)
@@ -256,21 +194,6 @@ def test_parts_have_the_bits_of_the_whole(monkeypatch: pytest.MonkeyPatch, dtype
     np.testing.assert_array_equal(np.concatenate([first, second], 1), whole)
     np.testing.assert_array_equal(end.below, last.below)
     np.testing.assert_array_equal(end.right, last.right[:, part.least :])
-
-
-def test_dask_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(memory._KNOWN, DeviceArray.device.id, 2**30)
-
-    def move(x: Any) -> Any:
-        return np.ascontiguousarray(x).view(DeviceArray)
-
-    x = draw((150, 400), "u1")
-    for chunks in [(70, 130), (40, 400)]:
-        lazy = da.from_array(x, chunks=chunks).map_blocks(move, meta=move(x[:0, :0]))
-        table = mgrec.summed_area_table(lazy)
-        assert table.chunks == lazy.chunks
-        table = table.map_blocks(np.array, meta=np.empty((0, 0), table.dtype))
-        assert_is_table(table.compute(scheduler="sync"), x)
 
 
 def test_long_batches_are_launched_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +12,6 @@ from mgrec.engines.cuda.device import Device
 from mgrec.grids.table.cuda.layout import choose_partition
 from mgrec.grids.table.cuda.program import build_launch
 
-nvrtc = kernels.nvrtc
-
-# What a block may ask for, of the shared memory of each architecture.
-SHARED_BYTES = {75: 64 * 1024, 80: 163 * 1024, 90: 227 * 1024, 100: 227 * 1024}
 # Strips down and to the right, and images that are one strip.
 SHAPES = [(1, 16_384, 16_384), (1, 2**15, 2**10), (10_000, 64, 64)]
 DTYPES = [
@@ -27,10 +23,8 @@ DTYPES = [
 
 @pytest.mark.parametrize("architecture", kernels.ARCHITECTURES)
 @pytest.mark.parametrize(("x", "summed"), DTYPES, ids=" ".join)
-def test_kernels_compile_and_fit(
-    nvrtc: ctypes.CDLL, x: str, summed: str, architecture: int
-) -> None:
-    device = Device(architecture, 100, SHARED_BYTES[architecture])
+def test_kernels_compile_and_fit(compile_text: Any, x: str, summed: str, architecture: int) -> None:
+    device = Device(architecture, 100, kernels.SHARED_BYTES[architecture])
     for number, shape in enumerate(SHAPES):
         for is_aligned in (True, False):
             if x == "c16" and not is_aligned:
@@ -42,4 +36,4 @@ def test_kernels_compile_and_fit(
             assert declared <= 48 * 1024
             # Few differences between architectures: one has all kernels, others one each.
             if architecture == 90 or (number, is_aligned) == (0, True):
-                kernels.compile_text(nvrtc, launch.text, architecture)
+                compile_text(launch.text, architecture)

@@ -53,14 +53,17 @@ extern "C" void run_{k}(const {T}* x, const {T}* y, const {T}* w, {T}* lifted, {
 }}
 """
 COUNT = 200
+PRELUDE = """
+#include <cmath>
+using namespace std;
+#define DEVICE
+#include "engines/cuda/scalar/numeric.cuh"
+"""
 
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    source = [
-        "#include <cmath>\nusing namespace std;\n#define DEVICE\n"
-        '#include "engines/cuda/scalar/numeric.cuh"\n'
-    ]
+    source = [PRELUDE]
     for k, (transfer_map, states, dtype) in enumerate(CASES):
         struct = trace_transfer_map(transfer_map, np.dtype(dtype), states)
         source.append(f"namespace case_{k} {{{struct}}}")
@@ -129,23 +132,23 @@ def traced_coefficient(function: Callable[..., Any]) -> str:
     return trace_coefficient(StepFunction(function), function.__name__, (kind,), kind)
 
 
+def build_coefficient(function: Callable[..., Any], folder: Path) -> Callable[..., float]:
+    name = function.__name__
+    export = f'extern "C" double run(long long i, double x) {{ return {name}(i, x); }}'
+    run = build(PRELUDE + traced_coefficient(function) + export, folder).run
+    run.restype, run.argtypes = ctypes.c_double, (ctypes.c_longlong, ctypes.c_double)
+    return run
+
+
 def test_coefficient_of_many_ufuncs(tmp_path: Path) -> None:
     def wavy(i: Any, x: Any) -> Any:
         y = 0.5 + 0.4 * np.sin(0.001 * i) * np.where(i % 3 == 1, x, -x)
         mantissa, exponent = np.frexp(y)
         return np.ldexp(mantissa, exponent) + np.maximum(np.tanh(x), np.floor(y)) ** 2 + i // -7
 
-    traced = traced_coefficient(wavy)
-    export = 'extern "C" double wave(long long i, double x) { return wavy(i, x); }'
-    library = build(
-        '#include <cmath>\nusing namespace std;\n#define DEVICE\n'
-        '#include "engines/cuda/scalar/numeric.cuh"\n'
-        + traced + export, tmp_path,
-    )  # fmt: skip
-    library.wave.restype = ctypes.c_double
+    traced = build_coefficient(wavy, tmp_path)
     for i in (0, 1, 5, 12345, 2**33):
-        got = library.wave(ctypes.c_longlong(i), ctypes.c_double(0.37))
-        assert got == pytest.approx(float(wavy(np.int64(i), 0.37)), rel=1e-14)
+        assert traced(i, 0.37) == pytest.approx(float(wavy(np.int64(i), 0.37)), rel=1e-14)
 
 
 def test_a_branch_on_any_is_a_choice_of_results(tmp_path: Path) -> None:
@@ -154,17 +157,9 @@ def test_a_branch_on_any_is_a_choice_of_results(tmp_path: Path) -> None:
             return 10.0 if np.any(x > 2) else x + i
         return -x
 
-    traced = traced_coefficient(stepwise)
-    export = 'extern "C" double step(long long i, double x) { return stepwise(i, x); }'
-    library = build(
-        '#include <cmath>\nusing namespace std;\n#define DEVICE\n'
-        '#include "engines/cuda/scalar/numeric.cuh"\n'
-        + traced + export, tmp_path,
-    )  # fmt: skip
-    library.step.restype = ctypes.c_double
+    traced = build_coefficient(stepwise, tmp_path)
     for x in (0.5, 1.5, 2.5):
-        got = library.step(ctypes.c_longlong(3), ctypes.c_double(x))
-        assert got == stepwise(3, np.float64(x))
+        assert traced(3, x) == stepwise(3, np.float64(x))
 
 
 factor = 2.0

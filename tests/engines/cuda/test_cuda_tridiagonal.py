@@ -9,15 +9,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_on_host import DeviceArray, HostArray, HostCompiler, as_device, poisoned, run_on_host
-from tridiagonal_matrices import NAMES, RINGS, gtsv, matrix, ring, with_solutions
+from cuda_on_host import (
+    DeviceArray,
+    HostArray,
+    HostCompiler,
+    as_device,
+    empty,
+    poisoned,
+    run_on_host,
+    use_kernels,
+)
+from tridiagonal_matrices import NAMES, gtsv, matrix, with_solutions
 from tridiagonal_matrices import error as median_error
 
 import mgrec
-from mgrec import engines as backends
 from mgrec.core.arrays.chunk import Chunk
 from mgrec.core.contract import recurrence as family
-from mgrec.core.contract.kernels import Backend
+from mgrec.engines.cuda.device import Device
 from mgrec.solve import local, prepared
 from mgrec.tridiagonal.cpu import phases as cpu
 from mgrec.tridiagonal.cuda import partitions, phases, window
@@ -35,15 +43,11 @@ SHAPES = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def compiler(tmp_path_factory: pytest.TempPathFactory) -> HostCompiler:
-    return HostCompiler(tmp_path_factory.mktemp("kernels"))
-
-
 @pytest.fixture(autouse=True)
 def _on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let the launches run here, over NumPy arrays."""
-    run_on_host(monkeypatch, compiler, phases)
+    device = Device(90, 2, 227 * 1024)
+    run_on_host(monkeypatch, compiler, phases, array=HostArray, device=device)
     monkeypatch.setattr(partitions.Status, "copy", copy_status)
     monkeypatch.setattr(phases, "start_windows", start_windows)
     partitions.prepared_launches.cache_clear()
@@ -156,44 +160,6 @@ def test_the_number_of_a_singular_system_is_told(kind: str, inner: int) -> None:
                 assert raised.value.number == 2 * inner - 1, at
 
 
-def test_every_column_of_zeros_makes_a_system_singular() -> None:
-    for n in (1, 2, 5, 31, 33, 70):
-        for at in range(n):
-            operands = draw((1, n, 1), "f8")
-            make_singular(operands, "column", at)
-            with pytest.raises(SingularSystemError):
-                solve(operands, (1, n, 1))
-
-
-@pytest.mark.parametrize("value", [np.nan, complex(np.nan, 0), complex(0, np.nan)])
-@pytest.mark.parametrize("operand", range(4))
-def test_a_system_of_nan_is_not_called_singular(operand: int, value: complex) -> None:
-    operands = list(np.zeros((4, 1, 70, 1), type(value)))
-    operands[operand][0, 30] = value
-    x, is_finite = solve(operands, (1, 70, 1))
-    assert not is_finite
-    assert np.isnan(x).all()
-
-
-@pytest.mark.parametrize("special", [np.nan, -np.inf])
-@pytest.mark.parametrize("operand", range(4))
-def test_nan_and_inf_stay_in_their_system(operand: int, special: float) -> None:
-    operands = draw((3, 300, 1), "f8")
-    expected, _ = solve(operands, (3, 300, 1))
-    operands[operand][1, 77] = special
-    x, is_finite = solve(operands, (3, 300, 1))
-    assert not is_finite
-    assert np.isnan(x[1]).all()
-    np.testing.assert_array_equal(x[[0, 2]], expected[[0, 2]])
-
-
-def test_what_lies_outside_the_matrix_is_not_read() -> None:
-    operands = draw((2, 90, 1), "f8")
-    wanted, _ = solve(operands, (2, 90, 1))
-    operands[0][:, 0], operands[2][:, -1] = np.nan, np.inf
-    np.testing.assert_array_equal(solve(operands, (2, 90, 1))[0], wanted)
-
-
 # One window of many systems, of one; several with a halo; columns, whole and with a halo.
 WINDOWED = [
     (1, 1, 1), (3, 2, 1), (70, 5, 1), (1, 17, 1), (1, 18, 1), (140, 64, 1), (5, 101, 1),
@@ -271,22 +237,10 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return solve(problem)
 
     monkeypatch.setattr(local, "solve", seeing)
-    monkeypatch.setattr(backends, "_gpu", lambda method: BACKEND)
-    monkeypatch.setattr(phases, "on_device", on_device)
+    use_kernels(monkeypatch, phases.kernels("auto"))
     # CuPy's arrays are no subclass of NumPy's, which a chunk would take for arrays of the host.
     monkeypatch.setattr(family, "as_native", lambda block: block)
     return solved
-
-
-def on_device(array: Any) -> Any:
-    return array if isinstance(array, HostArray) else as_device(array)
-
-
-def empty(shape: Any, dtype: Any) -> Any:
-    return poisoned(shape, dtype).view(DeviceArray)
-
-
-BACKEND = Backend(lambda arrays: DeviceArray.device, empty, lambda family: phases.kernels("auto"))
 
 
 def given(n: int, seed: int, dominant: float = 6.0) -> list[Any]:
@@ -305,17 +259,6 @@ def test_calls_of_a_kind_are_prepared_once(seen: list[Any], dominant: float) -> 
         assert len(seen) == (seed < 2)  # a call with out is of another kind
         assert out is None or x is out
         assert error(np.array(x), wanted) < 1e-10
-
-
-@pytest.mark.parametrize("n", [2, 3, 9, 10, 17, 33])
-@pytest.mark.parametrize("kind", RINGS)
-def test_periodic_systems_that_need_their_corners(seen: list[Any], kind: str, n: int) -> None:
-    (dl, d, du, b), full = ring(kind, n)
-    for step in (1, -1):  # backwards dl and du change places
-        operands = [part[::step].copy().view(DeviceArray) for part in (dl, d, du, b)]
-        x = mgrec.solve_tridiagonal(*operands, periodic=True)
-        assert error(np.array(x), np.linalg.solve(full, b)[::step]) < 1e-13
-        dl, du = du, dl
 
 
 def test_scalars_and_shapes_tell_kinds_apart(seen: list[Any]) -> None:

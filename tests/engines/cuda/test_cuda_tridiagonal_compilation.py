@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,16 +22,11 @@ from mgrec.tridiagonal.cuda.nopivot import (
 from mgrec.tridiagonal.cuda.partitions import interface_bytes, plan_partitions
 from mgrec.tridiagonal.cuda.window import windows_of
 
-nvrtc = kernels.nvrtc
-
-# What a block may ask for, of the shared memory of each architecture.
-SHARED_BYTES = {75: 64 * 1024, 80: 163 * 1024, 90: 227 * 1024, 100: 227 * 1024}
-
 
 @pytest.mark.parametrize("architecture", kernels.ARCHITECTURES)
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
-def test_kernels_compile_and_fit(nvrtc: ctypes.CDLL, dtype: str, architecture: int) -> None:
-    device = Device(architecture, 100, SHARED_BYTES[architecture])
+def test_kernels_compile_and_fit(compile_text: Any, dtype: str, architecture: int) -> None:
+    device = Device(architecture, 100, kernels.SHARED_BYTES[architecture])
     texts = {}
     for shape, is_aligned in [((1, 4096, 1), True), ((3, 4095, 1), True), ((2, 500, 30), False)]:
         plan = plan_partitions(shape, np.dtype(dtype), is_aligned, device)
@@ -46,19 +41,19 @@ def test_kernels_compile_and_fit(nvrtc: ctypes.CDLL, dtype: str, architecture: i
             assert windows.layout.all_bytes <= device.shared_bytes
             if architecture == 90:  # a kernel of few differences between architectures
                 texts[windows.launch(device).text] = windows.launch(device)
-    assert interface_bytes(np.dtype(dtype)) <= min(SHARED_BYTES.values())
+    assert interface_bytes(np.dtype(dtype)) <= min(kernels.SHARED_BYTES.values())
     # Aligned rows, others, columns, and the interface's; complex128 is always aligned.
     assert len(texts) >= (3 if dtype == "c16" else 4)
     for text in texts:
-        kernels.compile_text(nvrtc, text, architecture)
+        compile_text(text, architecture)
 
 
 @pytest.mark.parametrize("architecture", kernels.ARCHITECTURES)
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
 def test_kernels_without_pivoting_compile_and_fit(
-    nvrtc: ctypes.CDLL, dtype: str, architecture: int
+    compile_text: Any, dtype: str, architecture: int
 ) -> None:
-    device = Device(architecture, 100, SHARED_BYTES[architecture])
+    device = Device(architecture, 100, kernels.SHARED_BYTES[architecture])
     builds = [thomas, thomas_in_memory, cyclic_reduction, pcr_all, pcr_part, pcr_none]
     builds += [*STORED.values(), *RECOMPUTED.values()]
     texts = set()
@@ -72,4 +67,4 @@ def test_kernels_without_pivoting_compile_and_fit(
     assert len(texts) == 7
     for text in texts:
         if architecture == 90 or "copy_word" in text:  # others are the same everywhere
-            kernels.compile_text(nvrtc, text, architecture)
+            compile_text(text, architecture)

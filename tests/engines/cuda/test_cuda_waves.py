@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_cuda_tracing import build
+from test_cuda_tracing import PRELUDE, build
 
 from mgrec.core.algebra.fingerprint import StepFunction
 from mgrec.engines.cuda.tracing.functions import trace_fast_coefficient
@@ -38,11 +38,7 @@ extern "C" void formula(long long n, float* values) {
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    source = (
-        "#include <cmath>\nusing namespace std;\n#define DEVICE\n"
-        '#include "engines/cuda/scalar/numeric.cuh"\n'
-    )
-    source += trace_fast_coefficient(StepFunction(wave), "wave", (), FLOAT) + RUNNER
+    source = PRELUDE + trace_fast_coefficient(StepFunction(wave), "wave", (), FLOAT) + RUNNER
     return build(source, tmp_path_factory.mktemp("waves"))
 
 

@@ -1,0 +1,46 @@
+"""Compilers without a GPU: g++, whose kernels run on this machine, and NVRTC."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cuda_on_host import HostCompiler
+
+from mgrec.engines.cuda.compilation import OPTIONS
+
+
+@pytest.fixture(scope="module")
+def compiler(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Stands in for ``compile_kernel``; a test module may name another class."""
+    return getattr(request.module, "COMPILER", HostCompiler)(tmp_path_factory.mktemp("kernels"))
+
+
+@pytest.fixture(scope="session")
+def compile_text() -> Callable[[str, int], None]:
+    """Compile a program for an architecture by NVRTC; fail with its messages."""
+    package = importlib.util.find_spec("nvidia")
+    folders = list(package.submodule_search_locations or []) if package else []
+    found = [path for folder in folders for path in Path(folder).glob("**/libnvrtc.so.1?")]
+    if not found:
+        pytest.skip("nvidia-cuda-nvrtc is not installed")
+    nvrtc = ctypes.CDLL(str(found[0]))
+
+    def compile_text(text: str, architecture: int) -> None:
+        program = ctypes.c_void_p()
+        nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"mgrec.cu", 0, None, None)
+        options = [f"-arch=compute_{architecture}".encode(), *(o.encode() for o in OPTIONS)]
+        array = (ctypes.c_char_p * len(options))(*options)
+        status = nvrtc.nvrtcCompileProgram(program, len(options), array)
+        size = ctypes.c_size_t()
+        nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+        log = ctypes.create_string_buffer(size.value)
+        nvrtc.nvrtcGetProgramLog(program, log)
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+        assert status == 0, log.value.decode()[:2000]
+
+    return compile_text
