@@ -179,8 +179,10 @@ def numpy_as_cupy(array: type[HostArray] = DeviceArray) -> Any:
     """A module that returns NumPy arrays, new ones poisoned, where CuPy's are asked for."""
 
     def as_array(x: Any, dtype: Any = None) -> Any:
-        is_moved = not isinstance(x, array) or dtype is not None
-        return np.array(x, dtype, order="C").view(array) if is_moved else x
+        is_cast = dtype is not None and getattr(x, "dtype", None) != dtype
+        if isinstance(x, array) and not is_cast:
+            return x
+        return np.array(x, dtype, order="C").view(array)
 
     stream = types.SimpleNamespace(ptr=77, is_capturing=lambda: False, synchronize=lambda: None)
     runtime = types.SimpleNamespace(getDevice=lambda: 0)

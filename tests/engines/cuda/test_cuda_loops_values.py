@@ -41,7 +41,7 @@ def _on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> Iterato
 EXTREMES = [
     (("max", "+"), "i4"),
     *(
-        pytest.param(pair, dtype, marks=pytest.mark.extended)
+        (pair, dtype)
         for pair in PAIRS[:3] for dtype in ("i4", "i8")
     ),
 ]  # fmt: skip
@@ -65,7 +65,6 @@ def test_nan_and_inf_stand_where_the_loop_has_them(strategy: str) -> None:
             check(local, strategy, weights=weights)
 
 
-@pytest.mark.extended
 @each_strategy
 def test_products_of_weights_beyond_the_range(strategy: str) -> None:
     """0.5**300 and its like underflow, and overflow, where the loop has numbers."""
@@ -76,7 +75,6 @@ def test_products_of_weights_beyond_the_range(strategy: str) -> None:
             check(local, strategy, weights=(b0, 0, 0), left=numbers(4) * 1e30)
 
 
-@pytest.mark.extended
 @each_strategy
 def test_own_operators(strategy: str) -> None:
     pairs = [
@@ -106,9 +104,7 @@ def test_out(strategy: str) -> None:
     np.testing.assert_array_equal(out, run(local, **given))
 
 
-@pytest.mark.parametrize(
-    "strategy", ["tiles", pytest.param("compensation", marks=pytest.mark.extended)]
-)
+@pytest.mark.parametrize("strategy", ["tiles", "compensation"])
 def test_dask_arrays(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(memory._KNOWN, DeviceArray.device.id, 2**30)
 
@@ -148,7 +144,8 @@ def test_the_hybrid_picks_by_shape() -> None:
     ("strategy", "dtype"),
     [
         ("tiles", "f4"),
-        *(pytest.param("compensation", d, marks=pytest.mark.extended) for d in ("f4", "i4")),
+        ("compensation", "f4"),
+        ("compensation", "i4"),
     ],
 )
 def test_the_hybrid_goes_along_columns(

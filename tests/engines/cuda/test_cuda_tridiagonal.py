@@ -19,8 +19,6 @@ from cuda_on_host import (
     run_on_host,
     use_kernels,
 )
-from tridiagonal_matrices import NAMES, gtsv, matrix, with_solutions
-from tridiagonal_matrices import error as median_error
 
 import mgrec
 from mgrec.core.arrays.chunk import Chunk
@@ -92,9 +90,7 @@ def error(x: Any, wanted: Any) -> float:
     return float(np.linalg.norm(x - wanted) / np.linalg.norm(wanted))
 
 
-@pytest.mark.parametrize(
-    "dtype", ["f8", *(pytest.param(d, marks=pytest.mark.extended) for d in ("f4", "c8", "c16"))]
-)
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
 def test_every_shape(dtype: str) -> None:
     for shape in SHAPES:
         operands = draw(shape, dtype)
@@ -106,14 +102,6 @@ def test_every_shape(dtype: str) -> None:
         x, is_finite = solve(operands, shape)
         assert is_finite
         assert error(x, wanted) < 100 * np.finfo(dtype).eps, shape
-
-
-def test_errors_of_the_twenty_matrices_are_those_of_lapack() -> None:
-    for name in NAMES:
-        operands, x = with_solutions(*matrix(name))
-        found, _ = solve(operands, operands[3].shape)
-        allowed = 10 * median_error(gtsv(operands), x) + 2e-15
-        assert median_error(found, x) <= allowed, name
 
 
 @pytest.mark.parametrize("shape", [(3, 700, 1), (2, 130, 3)])
@@ -167,9 +155,7 @@ WINDOWED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "dtype", ["f4", *(pytest.param(d, marks=pytest.mark.extended) for d in ("f8", "c8", "c16"))]
-)
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
 def test_systems_that_forget_are_read_once(dtype: str) -> None:
     for number, shape in enumerate(WINDOWED):
         operands = draw(shape, dtype, number)
