@@ -57,8 +57,11 @@ class MaritimeAir:
 
     def is_sea(self, start: int, stop: int) -> np.ndarray:
         """Return whether there is sea, for the steps from `start` to `stop`."""
-        north = self.first * PLACES
-        return is_sea(north + start, north + stop)
+        ends, north = _ends(), self.first * PLACES
+        start, stop = north + start, north + stop
+        runs = slice(np.searchsorted(ends, start, "right"), np.searchsorted(ends, stop) + 1)
+        lengths = np.diff(np.clip(ends[runs], start, stop), prepend=start)
+        return np.repeat(np.arange(runs.start, runs.start + lengths.size) % 2 == 0, lengths)
 
     def __getitem__(self, steps: slice) -> np.ndarray:
         """Return s and t of steps."""
@@ -78,11 +81,3 @@ class MaritimeAir:
 def _ends() -> np.ndarray:
     with files(__package__).joinpath("earth.npz").open("rb") as file:
         return np.cumsum(np.load(file)["lengths"], dtype=np.int64)
-
-
-def is_sea(start: int, stop: int) -> np.ndarray:
-    """Return whether there is sea, for the places from `start` to `stop` of all parallels."""
-    ends = _ends()
-    runs = slice(np.searchsorted(ends, start, "right"), np.searchsorted(ends, stop) + 1)
-    lengths = np.diff(np.clip(ends[runs], start, stop), prepend=start)
-    return np.repeat(np.arange(runs.start, runs.start + lengths.size) % 2 == 0, lengths)

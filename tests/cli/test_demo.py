@@ -52,18 +52,16 @@ def test_without_matplotlib_it_says_what_adds_the_picture(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_it_draws_into_no_other_file(mgrec, tmp_path):
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [("notes.txt", "notes.txt must end in .png"), ("gone/demo.png", "the folder of")],
+)
+def test_a_wrong_output_is_told_before_the_work(mgrec, tmp_path, out, message):
     (tmp_path / "notes.txt").write_text("mine")
-    result = mgrec("demo", "-o", tmp_path / "notes.txt")
+    result = mgrec("demo", "-o", tmp_path / out)
     assert result.exit_code == 2
-    assert "notes.txt must end in .png" in result.stderr
+    assert message in result.stderr
     assert (tmp_path / "notes.txt").read_text() == "mine"
-
-
-def test_a_folder_that_is_not_there_is_told_before_the_work(mgrec, tmp_path):
-    result = mgrec("demo", "-o", tmp_path / "gone" / "demo.png")
-    assert result.exit_code == 2
-    assert "the folder of" in result.stderr
 
 
 def test_the_records_name_the_phases():

@@ -8,6 +8,8 @@ import pytest
 
 from mgrec.cli import earth
 
+is_sea = earth.MaritimeAir(earth.PARALLELS).is_sea
+
 
 def place(latitude, longitude):
     """The number of a place: parallels from the north, places from 180° W."""
@@ -30,11 +32,11 @@ def place(latitude, longitude):
 )
 def test_known_places(name, latitude, longitude, sea):
     at = place(latitude, longitude)
-    assert earth.is_sea(at, at + 1).tolist() == [sea], name
+    assert is_sea(at, at + 1).tolist() == [sea], name
 
 
 def test_any_piece_is_that_of_the_whole():
-    whole = earth.is_sea(0, earth.PARALLELS * earth.PLACES)
+    whole = is_sea(0, earth.PARALLELS * earth.PLACES)
     assert whole.size == 93_312_000
     assert 0.66 < whole.mean() < 0.68  # by places, not by area
     for begin, end in [
@@ -44,7 +46,7 @@ def test_any_piece_is_that_of_the_whole():
         (40_000_001, 41_000_000),
         (93_311_999, 93_312_000),
     ]:
-        np.testing.assert_array_equal(earth.is_sea(begin, end), whole[begin:end])
+        np.testing.assert_array_equal(is_sea(begin, end), whole[begin:end])
 
 
 @pytest.mark.parametrize("turns", [3, earth.PARALLELS])
@@ -56,10 +58,10 @@ def test_coefficients_are_those_of_the_formula(turns):
         latitude = air.latitude()[(begin + i) // earth.PLACES]
         step = 2 * math.pi * 6371 * math.cos(math.radians(latitude)) / 43200
         at = air.first * earth.PLACES + begin + i
-        is_sea = bool(earth.is_sea(at, at + 1)[0])
-        length = 500 if is_sea else 1000
+        sea = bool(is_sea(at, at + 1)[0])
+        length = 500 if sea else 1000
         assert s[i] == pytest.approx(math.exp(-step / length), rel=1e-15)
-        assert t[i] == pytest.approx(1 - s[i] if is_sea else 0, rel=1e-9)
+        assert t[i] == pytest.approx(1 - s[i] if sea else 0, rel=1e-9)
 
 
 def test_few_turns_cross_land_and_sea():
