@@ -43,6 +43,7 @@ STUDIES = (
     Entry("dask.streaming", "4·10^9 bytes from disk to disk against a copy", 2, "disk"),
     Entry("dask.tridiagonal", "one tridiagonal system in chunks", 1),
     Entry("dask.grids", "one table and one pair of sequences over two workers", 3),
+    Entry("dask.queued", "solves of plans over two workers, alone and queued", 1),
     Entry("dask.scaling", "one recurrence over 1 to all workers", 6),
     Entry("cuda.calls", "public calls over common layouts against two libraries' sums", 1.5, "gpu"),
     Entry("cuda.scan", "scan kernels against the traffic of memory", 1, "gpu"),

@@ -144,7 +144,7 @@ def measure_plan(
         if bar is None:
             continue
         repetitions = ALONE if count == 1 else REPETITIONS
-        times = Times(tuple(t / count for t in on.times(client, kind, call, repetitions)))
+        times = Times(on.times(client, kind, call, repetitions, count))
         study.add(case, f"plan, {name}", times)
         if is_time:
             study.bar(f"{case}, {name}: seconds", times.median, times.best, bar, is_least=False)
