@@ -89,6 +89,8 @@ def _advance(
 # A speculative chunk has at least so many times the steps in which states decay, and at least so
 # many samples. Smaller chunks are solved in the time that a task takes.
 LEAST_DECAYS, LARGE = 16, 1 << 19
+# Fewest bytes of a speculative chunk on a GPU, as of scans.
+LARGE_ON_GPU = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -143,8 +145,10 @@ class FilterRecurrence(Chain):
         return self.cascade.states > 0 and self.cascade.radius < 1
 
     def may_speculate(self, shape: Sequence[float], is_on_gpu: bool) -> bool:
-        if is_on_gpu or not self.is_contractive:
+        if not self.is_contractive:
             return False
+        if is_on_gpu:
+            return prod(shape) * self.dtype.itemsize >= LARGE_ON_GPU
         steps = shape[self.axis]
         return steps >= LEAST_DECAYS * max(1.0, self.cascade.decay) and prod(shape) >= LARGE
 

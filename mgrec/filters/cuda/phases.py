@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from .coefficients import is_direct
 from .launch import FilterLaunches, Workspace
 from .partition import LANES, partition_rows
 from .program import WIDE, FilterLayout
+from .speculation import correct, speculate
 
 # A light filter has at most LIGHT states. A lane takes many samples at a time up to MEDIUM states.
 # A complex state counts as four.
@@ -30,7 +31,13 @@ _CAST_IN_KERNELS = "bBhHiIlLqQefd"
 
 def kernels(method: str) -> Kernels:
     """Return the phases; filters have one method."""
-    return Kernels(determine_filter, precompute_filter, prepare_solver=_prepare_solver)
+    return Kernels(
+        determine_filter,
+        precompute_filter,
+        speculate=partial(speculate, determine_filter),
+        correct=partial(correct, determine_filter),
+        prepare_solver=_prepare_solver,
+    )
 
 
 def determine_filter(cascade: Cascade, chunk: Chunk, carry_in: Any, result: Any) -> Any:
