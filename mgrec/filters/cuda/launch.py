@@ -70,8 +70,9 @@ class FilterLaunches:
         """The launches in their order."""
         if not self.partition.is_propagated:
             return self._walk(self.writes, False), *self._repair()
-        last = [self._walk(True, True)] if self.writes else []
-        return self._walk(False, False), self._propagate(), *last, *self._repair()
+        # The states after the last segment come from the second walk, also if it writes no outputs.
+        last = self._walk(self.writes, True)
+        return self._walk(False, False), self._propagate(), last, *self._repair()
 
     @cached_property
     def lanes(self) -> int:

@@ -39,7 +39,8 @@ def test_walks_compile(compile_text: Any, name: str, architecture: int) -> None:
             layout = chosen(name, shape, dtype)
             compile_text(print_walk(layout, True, False), architecture)
     compile_text(print_walk(layout, False, False), architecture)
-    compile_text(print_walk(layout, True, True), architecture)
+    for write in (True, False)[: 2 if architecture == 90 else 1]:
+        compile_text(print_walk(layout, write, True), architecture)
 
 
 @pytest.mark.parametrize("architecture", kernels.ARCHITECTURES)
