@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, isnan, prod, sqrt
 from typing import Any
@@ -17,6 +17,9 @@ _UNIT, _SIDE = 64, 1024
 # In p parts, m columns of n rows take m + p · lag · n, and the next GPU waits for m / p of them.
 # The sum is least at p² = m / (lag · n). Loops have the same lag.
 _LAG = 0.11
+
+Side = tuple[int, int]
+"""First and last row of a tile, or its first and last column; the last one is excluded."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,3 +55,10 @@ def broadcasts_to(array_shape: tuple[Any, ...], shape: tuple[Any, ...]) -> bool:
     return len(array_shape) <= len(shape) and all(
         have in (1, want) or isnan(have) or isnan(want) for have, want in pairs
     )
+
+
+def antidiagonals(down: Sequence[Side], right: Sequence[Side]) -> Iterator[list[tuple[Side, Side]]]:
+    """Yield the tiles of each antidiagonal, which do not depend on each other."""
+    for diagonal in range(len(down) + len(right) - 1):
+        first, stop = max(0, diagonal - len(right) + 1), min(diagonal + 1, len(down))
+        yield [(down[k], right[diagonal - k]) for k in range(first, stop)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -16,19 +17,9 @@ from ...core.contract.sweeps import Swept
 
 @dataclass(frozen=True)
 class Sweeps:
-    """The sweeps of a loop over a grid.
+    """The options of :func:`mgrec.sor`. If `tol` is None, no sweep is checked.
 
-    Attributes
-    ----------
-    omega : float
-        Relaxation factor.
-    sweeps : int
-        Maximum number of sweeps, 1 or more.
-    tol : float, optional
-        The loop ends with a checked sweep whose largest update is below `tol`. If it is None, no
-        sweep is checked.
-    check_every : int
-        Number of sweeps from one checked sweep to the next. The last sweep is checked as well.
+    Otherwise the last sweep is checked as well.
     """
 
     omega: float
@@ -55,14 +46,7 @@ class Sweeps:
 class Sides:
     """The outermost rows and columns of a tile, and the largest update of its last sweep.
 
-    Attributes
-    ----------
-    first, last : array (..., columns)
-        Rows.
-    left, right : array (..., rows)
-        Columns.
-    update : array (...)
-        nan if the sweep was not checked.
+    The update is nan if the sweep was not checked.
     """
 
     first: np.ndarray
@@ -73,42 +57,70 @@ class Sides:
 
 
 @dataclass(frozen=True)
+class LaidOutGrids(ABC):
+    """A batch of grids, of this shape as an array, in the layout in which kernels sweep them."""
+
+    values: Any
+    rhs: Any
+    shape: Shape
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.values.nbytes) * (1 if self.rhs is None else 2)
+
+    @abstractmethod
+    def index(self, is_row: bool, k: int, part: slice) -> tuple[Any, ...]:
+        """Return the index in `values` of a part of row k, or of column k."""
+
+    def write_borders(self, borders: Sequence[Any], inside: tuple[slice, slice]) -> None:
+        """Write the row above, the column to the left, the row below and the column to the right.
+
+        Each may be None. `inside` are the rows and the columns between the borders.
+        """
+        (down, across), (rows, columns) = inside, self.shape[-2:]
+        places = (True, 0, across), (False, 0, down), (True, rows - 1, across)
+        for border, place in zip(borders, (*places, (False, columns - 1, down)), strict=True):
+            if border is not None:
+                self.values[self.index(*place)] = border
+
+    @abstractmethod
+    def sweep(
+        self, loop: Sweeps, borders: Sequence[Any], inside: tuple[slice, slice], done: Any
+    ) -> tuple[LaidOutGrids, np.ndarray]:
+        """Return the grids after the sweeps of a loop, and the largest update of each.
+
+        `borders`, in host memory, are those of `write_borders`. Grids do not change where the array
+        `done` is True; it may be None.
+        """
+
+    @abstractmethod
+    def to_array(self) -> Any:
+        """Return the batch as an array."""
+
+
+@dataclass(frozen=True)
 class TileState:
     """A tile and its neighbours' sides between two sweeps, in the layout of the kernels.
 
-    Attributes
-    ----------
-    grids : object
-        The result of the kernels' `lay_out_grids`, with one row or column more on each side where
-        the tile has a neighbour.
-    inside : (slice, slice)
-        Rows and columns of the tile in `grids`.
-    shape : tuple of int
-        Shape of the tile.
+    `grids` have one row or column more than the tile on each side where it has a neighbour. The
+    tile is `inside`.
     """
 
-    grids: Any
+    grids: LaidOutGrids
     inside: tuple[slice, slice]
-    shape: Shape
 
     def __sizeof__(self) -> int:
         return self.grids.nbytes
 
     def sides(self, update: np.ndarray) -> Sides:
         """Return copies of the outermost rows and columns, in host memory."""
-        (down, across), (rows, columns) = self.inside, self.shape[-2:]
-        row, column, top, left = self.grids.row, self.grids.column, down.start, across.start
-        return Sides(
-            first=_copy_to_host(row(top)[..., across]),
-            last=_copy_to_host(row(top + rows - 1)[..., across]),
-            left=_copy_to_host(column(left)[..., down]),
-            right=_copy_to_host(column(left + columns - 1)[..., down]),
-            update=update,
+        (down, across), grids = self.inside, self.grids
+        places = [(True, k, across) for k in (down.start, down.stop - 1)]
+        places += [(False, k, down) for k in (across.start, across.stop - 1)]
+        first, last, left, right = (
+            np.array(to_host(grids.values[grids.index(*place)])) for place in places
         )
-
-
-def _copy_to_host(side: Any) -> np.ndarray:
-    return np.array(to_host(side))
+        return Sides(first, last, left, right, update)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,12 +128,6 @@ class Relaxation(Swept):
     """Sweeps over grids, the last two axes, whose outermost rows and columns do not change.
 
     The blocks of a chunk are `rhs`, if there is one, and the grid.
-
-    Attributes
-    ----------
-    loop : Sweeps
-    callback : callable, ``(sweeps, update) -> None``, optional
-        Called after each checked sweep of one grid that is not a Dask array.
     """
 
     family: ClassVar[str] = "grids.sor"
@@ -186,7 +192,7 @@ class Relaxation(Swept):
             arrays.append(backend.empty(whole, self.dtype))
             arrays[-1][...] = 0
             arrays[-1][(..., *inside)] = block[()] if block.ndim == 0 else block
-        state = TileState(backend.kernels(self.family).lay_out_grids(*arrays), inside, shape)
+        state = TileState(backend.kernels(self.family).lay_out_grids(*arrays), inside)
         return state, state.sides(np.full(tuple(batch), np.nan))
 
     def tile(self, state: TileState) -> np.ndarray:
@@ -198,13 +204,8 @@ class Relaxation(Swept):
         if done is not None and done.all():
             return state, state.sides(np.zeros(done.shape))
         loop = replace(self.loop, sweeps=1, tol=self.loop.tol if is_last else None)
-        above, left, below, right = around
-        borders = (
-            None if above is None else above.last,
-            None if left is None else left.right,
-            None if below is None else below.first,
-            None if right is None else right.left,
-        )
+        nearest = zip(around, ("last", "right", "first", "left"), strict=True)
+        borders = [None if side is None else getattr(side, name) for side, name in nearest]
         grids, update = state.grids.sweep(loop, borders, state.inside, done)
         state = replace(state, grids=grids)
         return state, state.sides(update)

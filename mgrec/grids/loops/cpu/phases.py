@@ -12,7 +12,7 @@ from ....core.algebra.operators import Operators
 from ....core.contract.kernels import Kernels, Part
 from ....engines.cpu.compilation import CACHE_SIZE, compile_kernel, writable
 from ....engines.cpu.threads import run_in_threads, split_range, threads_for
-from ...recurrence import part_of_host
+from ...recurrence import antidiagonals, part_of_host
 from ..recurrence import Borders, Loop, is_compensable, log_strategy
 from .rows import compile_cell, rows_by_compensation, rows_by_hyperplanes, rows_by_tiles
 
@@ -23,7 +23,7 @@ _FEW_COLUMNS = 512
 # Cells of a part, which then takes about a millisecond; a call takes 0.1 ms at most.
 _CELLS = 1 << 20
 
-Tile = tuple[int, int, int, int, int, int]
+Tile = tuple[int, ...]
 """Start and stop of grids, of rows and of columns."""
 
 
@@ -44,14 +44,7 @@ def determine_loop(
     table: np.ndarray,
     is_threaded: bool,
 ) -> None:
-    """Write the table of a tile.
-
-    Parameters
-    ----------
-    local, table : array (..., rows, columns)
-    weights : three arrays that broadcast to `local`'s shape
-        They have as many axes; those of length 1 are not expanded.
-    """
+    """Write the table of a tile. Weights broadcast to it; they have as many axes."""
     if table.size == 0:
         return
     rows, columns = table.shape[-2:]
@@ -112,19 +105,18 @@ def _independent_tiles(shape: tuple[int, ...], threads: int) -> Iterator[list[Ti
     if grids >= threads:
         yield [(a, b, 0, rows, 0, columns) for a, b in split_range(grids, threads)]
         return
-    down, right = (split_range(n, -(-n // most)) for n, most in zip(shape[1:], _TILE, strict=True))
-    for diagonal in range(len(down) + len(right) - 1):
-        first, stop = max(0, diagonal - len(right) + 1), min(diagonal + 1, len(down))
-        yield [(0, grids, *down[i], *right[diagonal - i]) for i in range(first, stop)]
+    sides = (split_range(n, -(-n // most)) for n, most in zip(shape[1:], _TILE, strict=True))
+    for tiles in antidiagonals(*sides):
+        yield [(0, grids, *down, *right) for down, right in tiles]
 
 
 @lru_cache(maxsize=CACHE_SIZE)
 def _compile_loop(operators: Operators, dtype: np.dtype[Any], strategy: str) -> Any:
     """Return the loop over tiles, compiled for two operators and a dtype."""
-    cell = compile_cell(operators, dtype.type)
+    cell, partial_cell = compile_cell(operators, dtype.type)
     run_row, run_rows = rows_by_tiles(cell)
     if strategy == "compensation":
-        run_rows = rows_by_compensation(operators, dtype, run_row)
+        run_rows = rows_by_compensation(operators, dtype, cell, partial_cell, run_row)
     elif strategy == "hyperplane":
         run_rows = rows_by_hyperplanes(cell)
 
@@ -137,11 +129,10 @@ def _compile_loop(operators: Operators, dtype: np.dtype[Any], strategy: str) -> 
         for tile in tiles:
             for k in range(tile[0], tile[1]):
                 k0, k1, k2 = k * strides[0, 0], k * strides[1, 0], k * strides[2, 0]
-                grids = (local[k], b0[k0], b1[k1], b2[k2]), steps
+                operands = (local[k], b0[k0], b1[k1], b2[k2]), steps, (floor, has_floor)
                 run_rows(
-                    table[k], (over[k], beside[k]), grids, floor, has_floor,
-                    tile[2], tile[3], tile[4], tile[5]
-                )  # fmt: skip
+                    table[k], (over[k], beside[k]), operands, (tile[2], tile[3]), tile[4], tile[5]
+                )
 
     pair = operators.accumulate, operators.distribute
     names = [name if isinstance(name, str) else name.fingerprint for name in pair]

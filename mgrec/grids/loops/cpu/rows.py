@@ -1,7 +1,8 @@
 """Compiled loops over the rows of a wavefront loop, one function for each strategy.
 
 The returned functions compute the cells of rows `first` to `last` and columns `start` to `stop`.
-`borders` are the row above and the column to the left of a grid, each after the corner.
+`borders` are the row above and the column to the left of a grid, each after the corner. `operands`
+are `local` and the weights, their steps, and the floor and whether there is one.
 """
 
 from __future__ import annotations
@@ -39,207 +40,187 @@ def _operator(operator: str | StepFunction, number: Any) -> Any:
     def times(a: Any, b: Any) -> Any:
         return number(a * b)
 
-    @numba.njit(**INNER)
-    def larger(a: Any, b: Any) -> Any:
-        return a if (a >= b) | (a != a) else b
+    return {"+": plus, "*": times, "max": _larger, "min": _smaller}[operator]
 
-    @numba.njit(**INNER)
-    def smaller(a: Any, b: Any) -> Any:
-        return a if (a <= b) | (a != a) else b
 
-    return {"+": plus, "*": times, "max": larger, "min": smaller}[operator]
+@numba.njit(**INNER)
+def _larger(a: Any, b: Any) -> Any:
+    return a if (a >= b) | (a != a) else b
+
+
+@numba.njit(**INNER)
+def _smaller(a: Any, b: Any) -> Any:
+    return a if (a <= b) | (a != a) else b
 
 
 @numba.njit(**INNER)
 def _row_operands(operands: Any, i: int) -> Any:
-    """Return row i of `local` and of the weights, with their steps along it as unsigned numbers."""
-    (local, b0, b1, b2), ((i0, j0), (i1, j1), (i2, j2)) = operands
+    """Return row i of the operands, with their steps along it as unsigned numbers."""
+    (local, b0, b1, b2), ((i0, j0), (i1, j1), (i2, j2)), bound = operands
     steps = np.uintp(j0), np.uintp(j1), np.uintp(j2)
-    return local[i], b0[i * i0], b1[i * i1], b2[i * i2], steps
+    return local[i], b0[i * i0], b1[i * i1], b2[i * i2], steps, bound
 
 
-def compile_cell(operators: Operators, number: Any) -> Any:
-    """Return the function of one cell, compiled for two operators and a dtype."""
+@numba.njit(**INNER)
+def _before(grid: Any, borders: Any, i: int, start: int) -> Any:
+    """Return the row above row i, and the cells to the left of column `start` in both."""
+    over, beside = borders
+    above = grid[i - 1] if i > 0 else over[1:]
+    left = grid[i][start - 1] if start > 0 else beside[i + 1]
+    corner = above[start - 1] if start > 0 else beside[i]
+    return above, left, corner
+
+
+def compile_cell(operators: Operators, number: Any) -> tuple[Any, Any]:
+    """Return the function of one cell, and that of its terms without the cell to the left."""
     accumulate = _operator(operators.accumulate, number)
     distribute = _operator(operators.distribute, number)
-    larger = _operator("max", number)
 
     @numba.njit(**INNER)
-    def cell(left: Any, up: Any, corner: Any, row: Any, j: Any, floor: Any, has_floor: bool) -> Any:
-        term, b0, b1, b2, (j0, j1, j2) = row
+    def cell(left: Any, up: Any, corner: Any, row: Any, j: Any) -> Any:
+        term, b0, b1, b2, (j0, j1, j2), (floor, has_floor) = row
         value = accumulate(distribute(left, b0[j * j0]), distribute(up, b1[j * j1]))
         value = accumulate(value, distribute(corner, b2[j * j2]))
         value = accumulate(value, term[j])
-        return larger(value, floor) if has_floor else value
+        return _larger(value, floor) if has_floor else value
 
-    return cell
+    @numba.njit(**INNER)
+    def partial_cell(up: Any, corner: Any, row: Any, j: Any) -> Any:
+        term, _, b1, b2, (_, j1, j2), (floor, has_floor) = row
+        value = accumulate(distribute(up, b1[j * j1]), distribute(corner, b2[j * j2]))
+        value = accumulate(value, term[j])
+        return _larger(value, floor) if has_floor else value
+
+    return cell, partial_cell
 
 
 def rows_by_tiles(cell: Any) -> tuple[Any, Any]:
     """Return loops over one row and over several rows, in the order of the loop."""
 
     @numba.njit(**INNER)
-    def run_row(
-        grid: Any, borders: Any, operands: Any, floor: Any, has_floor: bool, i: int, start: int,
-        stop: int
-    ) -> None:  # fmt: skip
-        over, beside = borders
-        above, row = grid[i - 1] if i > 0 else over[1:], grid[i]
-        row_operands = _row_operands(operands, i)
-        left = row[start - 1] if start > 0 else beside[i + 1]
-        corner = above[start - 1] if start > 0 else beside[i]
+    def run_row(grid: Any, borders: Any, operands: Any, i: int, start: int, stop: int) -> None:
+        above, left, corner = _before(grid, borders, i, start)
+        row, row_operands = grid[i], _row_operands(operands, i)
         for column in range(start, stop):
             j = np.uintp(column)
             up = above[j]
-            left, corner = cell(left, up, corner, row_operands, j, floor, has_floor), up
+            left, corner = cell(left, up, corner, row_operands, j), up
             row[j] = left
 
     @numba.njit(**INNER)
-    def run_four(
-        grid: Any, borders: Any, operands: Any, floor: Any, has_floor: bool, i: int, start: int,
-        stop: int
-    ) -> None:  # fmt: skip
+    def run_four(grid: Any, borders: Any, operands: Any, i: int, start: int, stop: int) -> None:
         """Compute four rows, each one column behind the row above: their cells are independent."""
         for r in range(3):
-            run_row(grid, borders, operands, floor, has_floor, i + r, start, start + 3 - r)
-        over, beside = borders
-        above = grid[i - 1] if i > 0 else over[1:]
+            run_row(grid, borders, operands, i + r, start, start + 3 - r)
+        above, _, _ = _before(grid, borders, i, start)
         r0, r1, r2, r3 = grid[i], grid[i + 1], grid[i + 2], grid[i + 3]
         operands0, operands1 = _row_operands(operands, i), _row_operands(operands, i + 1)
         operands2, operands3 = _row_operands(operands, i + 2), _row_operands(operands, i + 3)
         c0, c1, c2 = above[start + 2], r0[start + 1], r1[start]
-        c3 = r2[start - 1] if start > 0 else beside[i + 3]
         a0, a1, a2 = r0[start + 2], r1[start + 1], r2[start]
-        a3 = r3[start - 1] if start > 0 else beside[i + 4]
+        _, a3, c3 = _before(grid, borders, i + 3, start)
         one, two, three = np.uintp(1), np.uintp(2), np.uintp(3)
         for column in range(start + 3, stop):
             j = np.uintp(column)
             up = above[j]
-            b3 = cell(a3, a2, c3, operands3, j - three, floor, has_floor)
-            b2 = cell(a2, a1, c2, operands2, j - two, floor, has_floor)
-            b1 = cell(a1, a0, c1, operands1, j - one, floor, has_floor)
-            b0 = cell(a0, up, c0, operands0, j, floor, has_floor)
+            b3 = cell(a3, a2, c3, operands3, j - three)
+            b2 = cell(a2, a1, c2, operands2, j - two)
+            b1 = cell(a1, a0, c1, operands1, j - one)
+            b0 = cell(a0, up, c0, operands0, j)
             c0, c1, c2, c3, a0, a1, a2, a3 = up, a0, a1, a2, b0, b1, b2, b3
             r0[j], r1[j - one], r2[j - two], r3[j - three] = a0, a1, a2, a3
         for r in range(1, 4):
-            run_row(grid, borders, operands, floor, has_floor, i + r, stop - r, stop)
+            run_row(grid, borders, operands, i + r, stop - r, stop)
 
     @numba.njit(**INNER)
-    def run_rows(
-        grid: Any, borders: Any, operands: Any, floor: Any, has_floor: bool, first: int, last: int,
-        start: int, stop: int
-    ) -> None:  # fmt: skip
+    def run_rows(grid: Any, borders: Any, operands: Any, rows: Any, start: int, stop: int) -> None:
+        first, last = rows
         fours = first + (last - first) // 4 * 4 if stop - start >= 4 else first
         for i in range(first, fours, 4):
-            run_four(grid, borders, operands, floor, has_floor, i, start, stop)
+            run_four(grid, borders, operands, i, start, stop)
         for i in range(fours, last):
-            run_row(grid, borders, operands, floor, has_floor, i, start, stop)
+            run_row(grid, borders, operands, i, start, stop)
 
     return run_row, run_rows
 
 
-def rows_by_compensation(operators: Operators, dtype: np.dtype[Any], run_row: Any) -> Any:
+def rows_by_compensation(
+    operators: Operators, dtype: np.dtype[Any], cell: Any, partial_cell: Any, run_row: Any
+) -> Any:
     """Return a loop over several rows by compensation (Hou, Wang & Feng 2018).
 
     It runs the three steps of the paper row by row. Only the weighted scan depends on the cell to
-    the left, with two operations a cell instead of four. The other steps are vectorised.
-
-    Parameters
-    ----------
-    run_row : callable
-        Computes a part of a row cell by cell. It replaces a row whose sums, added up in another
-        order, overflow at other cells.
+    the left, with two operations a cell instead of four. The other steps are vectorised. `run_row`
+    replaces a row whose sums, added up in another order, overflow at other cells.
     """
-    number = dtype.type
-    cell = compile_cell(operators, number)
-    accumulate = _operator(operators.accumulate, number)
-    distribute = _operator(operators.distribute, number)
-    larger = _operator("max", number)
+    accumulate = _operator(operators.accumulate, dtype.type)
+    distribute = _operator(operators.distribute, dtype.type)
+    is_like_the_loop = _compile_comparison(cell)
     is_checked = dtype.kind == "f" and operators.accumulate not in ("max", "min")
 
     @numba.njit(**INNER)
-    def partial_cell(
-        up: Any, corner: Any, row_operands: Any, j: Any, floor: Any, has_floor: bool
-    ) -> Any:
-        term, _, b1, b2, (_, j1, j2) = row_operands
-        value = accumulate(distribute(up, b1[j * j1]), distribute(corner, b2[j * j2]))
-        value = accumulate(value, term[j])
-        return larger(value, floor) if has_floor else value
-
-    @numba.njit(**INNER)
     def without_horizontal(
-        above: Any, corner: Any, row: Any, row_operands: Any, floor: Any, has_floor: bool,
-        start: int, stop: int
-    ) -> None:  # fmt: skip
+        above: Any, corner: Any, row: Any, row_operands: Any, start: int, stop: int
+    ) -> None:
         """Write the terms that do not depend on the cell to the left (step 1)."""
         first = np.uintp(start)
-        row[first] = partial_cell(above[first], corner, row_operands, first, floor, has_floor)
+        row[first] = partial_cell(above[first], corner, row_operands, first)
         for column in range(start + 1, stop):
             j = np.uintp(column)
-            row[j] = partial_cell(
-                above[j], above[j - np.uintp(1)], row_operands, j, floor, has_floor
-            )
+            row[j] = partial_cell(above[j], above[j - np.uintp(1)], row_operands, j)
 
     @numba.njit(**INNER)
     def weighted_scan(
         left: Any, row: Any, row_operands: Any, scanned: Any, start: int, stop: int
     ) -> None:
         """Write B of the row, from the cell to the left of it (step 2)."""
-        _, b0, _, _, (j0, _, _) = row_operands
+        _, b0, _, _, (j0, _, _), _ = row_operands
         for column in range(start, stop):
             j = np.uintp(column)
             scanned[column - start] = distribute(left, b0[j * j0])
             left = accumulate(scanned[column - start], row[j])
 
     @numba.njit(**INNER)
-    def combine(row: Any, scanned: Any, start: int, stop: int) -> None:
-        """Add B to the row (step 3)."""
-        for column in range(start, stop):
-            row[column] = accumulate(scanned[column - start], row[column])
+    def run_rows(grid: Any, borders: Any, operands: Any, rows: Any, start: int, stop: int) -> None:
+        scanned = np.empty(stop - start, grid.dtype)
+        for i in range(rows[0], rows[1]):
+            above, left, corner = _before(grid, borders, i, start)
+            row, row_operands = grid[i], _row_operands(operands, i)
+            without_horizontal(above, corner, row, row_operands, start, stop)
+            weighted_scan(left, row, row_operands, scanned, start, stop)
+            for column in range(start, stop):  # step 3
+                row[column] = accumulate(scanned[column - start], row[column])
+            if is_checked and not is_like_the_loop(
+                left, above, corner, row, row_operands, start, stop
+            ):
+                run_row(grid, borders, operands, i, start, stop)
 
+    return run_rows
+
+
+def _compile_comparison(cell: Any) -> Any:
     @numba.njit(**INNER)
     def is_like_the_loop(
-        left: Any, above: Any, corner: Any, row: Any, row_operands: Any, floor: Any,
-        has_floor: bool, start: int, stop: int
-    ) -> bool:  # fmt: skip
+        left: Any, above: Any, corner: Any, row: Any, row_operands: Any, start: int, stop: int
+    ) -> bool:
         """Return whether each cell is nan, inf or finite as in the loop, from the cell before."""
         differences = 0
         for column in range(start, stop):
             j = np.uintp(column)
             before = row[j - np.uintp(1)] if column > start else left
             diagonal = above[j - np.uintp(1)] if column > start else corner
-            wanted = cell(before, above[j], diagonal, row_operands, j, floor, has_floor)
+            wanted = cell(before, above[j], diagonal, row_operands, j)
             is_same = (wanted == row[j]) | ((wanted != wanted) & (row[j] != row[j]))
             differences += not (is_same | (np.isfinite(wanted) & np.isfinite(row[j])))
         return differences == 0
 
-    @numba.njit(**INNER)
-    def run_rows(
-        grid: Any, borders: Any, operands: Any, floor: Any, has_floor: bool, first: int, last: int,
-        start: int, stop: int
-    ) -> None:  # fmt: skip
-        over, beside = borders
-        scanned = np.empty(stop - start, grid.dtype)
-        for i in range(first, last):
-            above, row = grid[i - 1] if i > 0 else over[1:], grid[i]
-            row_operands = _row_operands(operands, i)
-            left = row[start - 1] if start > 0 else beside[i + 1]
-            corner = above[start - 1] if start > 0 else beside[i]
-            without_horizontal(above, corner, row, row_operands, floor, has_floor, start, stop)
-            weighted_scan(left, row, row_operands, scanned, start, stop)
-            combine(row, scanned, start, stop)
-            if is_checked and not is_like_the_loop(
-                left, above, corner, row, row_operands, floor, has_floor, start, stop
-            ):
-                run_row(grid, borders, operands, floor, has_floor, i, start, stop)
-
-    return run_rows
+    return is_like_the_loop
 
 
 @numba.njit(**INNER)
-def _skew(grid: Any, steps: Any, copy: Any, first: int, last: int, start: int, stop: int) -> None:
+def _skew(grid: Any, steps: Any, copy: Any, tile: Any) -> None:
     """Write cell (i, j) of a tile to row i + j of a copy."""
-    down, right = steps
+    (down, right), (first, last, start, stop) = steps, tile
     for i in range(first, last):
         row = grid[i * down]
         for j in range(start, stop):
@@ -274,61 +255,51 @@ def rows_by_hyperplanes(cell: Any) -> Any:
     """
 
     @numba.njit(**INNER)
-    def run_plane(
-        skewed: Any, operands: Any, d: int, floor: Any, has_floor: bool, start: int, stop: int
-    ) -> None:
+    def run_plane(skewed: Any, operands: Any, d: int, start: int, stop: int) -> None:
         """Compute an antidiagonal, rows `start` to `stop` of a tile."""
         plane, before, last = skewed[d + 2], skewed[d + 1], skewed[d]
         for row in range(start, stop):
             i = np.uintp(row)
             left, up, corner = before[i + np.uintp(1)], before[i], last[i]
-            plane[i + np.uintp(1)] = cell(left, up, corner, operands, i, floor, has_floor)
+            plane[i + np.uintp(1)] = cell(left, up, corner, operands, i)
 
     @numba.njit(**INNER)
     def run_tile(
-        grid: Any, borders: Any, operands: Any, copies: Any, floor: Any, has_floor: bool, tile: Any
+        grid: Any, borders: Any, operands: Any, skewed: Any, copies: Any, tile: Any
     ) -> None:
-        (local, b0, b1, b2), (s0, s1, s2) = operands
-        skewed, term, w0, w1, w2 = copies
+        (local, b0, b1, b2), (s0, s1, s2), bound = operands
+        term, w0, w1, w2 = copies[0], copies[1], copies[2], copies[3]
         first, last, start, stop = tile
         height, width = last - first, stop - start
         _write_borders(grid, borders, skewed, tile)
-        _skew(local, (1, 1), term, first, last, start, stop)
+        _skew(local, (1, 1), term, tile)
         varies0, varies1, varies2 = max(s0) > 0, max(s1) > 0, max(s2) > 0
         if varies0:
-            _skew(b0, s0, w0, first, last, start, stop)
+            _skew(b0, s0, w0, tile)
         if varies1:
-            _skew(b1, s1, w1, first, last, start, stop)
+            _skew(b1, s1, w1, tile)
         if varies2:
-            _skew(b2, s2, w2, first, last, start, stop)
+            _skew(b2, s2, w2, tile)
         steps = np.uintp(varies0), np.uintp(varies1), np.uintp(varies2)
         for d in range(height + width - 1):
             u0 = w0[d] if varies0 else b0[0]
             u1 = w1[d] if varies1 else b1[0]
             u2 = w2[d] if varies2 else b2[0]
-            plane_operands = term[d], u0, u1, u2, steps
-            run_plane(
-                skewed, plane_operands, d, floor, has_floor, max(0, d - width + 1),
-                min(height, d + 1)
-            )  # fmt: skip
+            plane_operands = term[d], u0, u1, u2, steps, bound
+            run_plane(skewed, plane_operands, d, max(0, d - width + 1), min(height, d + 1))
         for i in range(first, last):
             row = grid[i]
             for j in range(start, stop):
                 row[j] = skewed[i - first + j - start + 2, i - first + 1]
 
     @numba.njit(**INNER)
-    def run_rows(
-        grid: Any, borders: Any, operands: Any, floor: Any, has_floor: bool, first: int, last: int,
-        start: int, stop: int
-    ) -> None:  # fmt: skip
+    def run_rows(grid: Any, borders: Any, operands: Any, rows: Any, start: int, stop: int) -> None:
         planes = _HEIGHT + _WIDTH + 1
         skewed = np.empty((planes, _HEIGHT + 1), grid.dtype)
-        term, w0 = np.empty((planes, _HEIGHT), grid.dtype), np.empty((planes, _HEIGHT), grid.dtype)
-        w1, w2 = np.empty((planes, _HEIGHT), grid.dtype), np.empty((planes, _HEIGHT), grid.dtype)
-        copies = skewed, term, w0, w1, w2
-        for top in range(first, last, _HEIGHT):
+        copies = np.empty((4, planes, _HEIGHT), grid.dtype)
+        for top in range(rows[0], rows[1], _HEIGHT):
             for left in range(start, stop, _WIDTH):
-                tile = top, min(top + _HEIGHT, last), left, min(left + _WIDTH, stop)
-                run_tile(grid, borders, operands, copies, floor, has_floor, tile)
+                tile = top, min(top + _HEIGHT, rows[1]), left, min(left + _WIDTH, stop)
+                run_tile(grid, borders, operands, skewed, copies, tile)
 
     return run_rows

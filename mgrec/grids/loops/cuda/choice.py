@@ -5,20 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import inf, prod
+from operator import itemgetter
 from typing import TypeVar
 
 from ....engines.cuda.device import Device
-from .layout import (
-    Compensation,
-    Hyperplanes,
-    Partition,
-    Shape,
-    Signature,
-    Tiles,
-    Variation,
-    count_strips,
-    stage_room,
-)
+from ...cuda.strips import Shape
+from .layout import Compensation, Hyperplanes, Layout, Partition, Signature, Tiles, Variation
 
 StagedLayout = TypeVar("StagedLayout", Tiles, Compensation)
 
@@ -43,40 +35,38 @@ _ROW, _ROW_OF_WARPS, _ROW_WORK, _HOP = 950, 1500, 16, 1800
 _LAUNCH, _COPIED, _MARGIN = 5000, 450, 0.9
 
 
-def tiles_cycles(layout: Tiles, shape: Shape, blocks: int) -> float:
-    """Return the cycles of a loop by tiles with so many blocks resident."""
-    strips, vector = count_strips(layout, shape), layout.signature.vector
-    units = shape[0] * strips
-    resident = min(units, blocks)
+def _tiles_cycles(partition: Partition, layout: Tiles, device: Device) -> float:
+    """Return the cycles of a loop by tiles."""
+    grids, _, columns = partition.shape
+    strips, vector = partition.strips, layout.signature.vector
+    units = grids * strips
+    resident = min(units, layout.blocks * device.multiprocessors)
     blocks_per_scheduler = max(1.0, resident / (_MULTIPROCESSORS * _SCHEDULERS))
     chain = _STEP + _CELL[layout.signature.dtype.itemsize] * (vector + layout.rows - 1)
     step = max(chain, blocks_per_scheduler * _CELL_WORK * vector * layout.rows)
-    steps, first = shape[2] / vector + 32, _LAG * min(strips, resident)
+    steps, first = columns / vector + 32, _LAG * min(strips, resident)
     rounds = -(-units // resident)
     return step * max(rounds * steps + first, steps + _LAG * strips)
 
 
-def compensation_cycles(layout: Compensation, shape: Shape) -> float:
+def _compensation_cycles(partition: Partition, layout: Compensation) -> float:
     """Return the cycles of a loop by compensation."""
-    strips = count_strips(layout, shape)
-    units = shape[0] * strips
+    grids, rows, _ = partition.shape
+    units = grids * partition.strips
     resident = min(units, layout.most_blocks * _MULTIPROCESSORS)
     warps_per_scheduler = resident * layout.warps / (_MULTIPROCESSORS * _SCHEDULERS)
     one_row = _ROW if layout.warps == 1 else _ROW_OF_WARPS
     row = max(one_row, warps_per_scheduler * (100 + _ROW_WORK * layout.items))
     rounds = -(-units // resident)
-    return rounds * shape[1] * row + min(strips, resident) * _HOP
+    return rounds * rows * row + min(partition.strips, resident) * _HOP
 
 
 def _choose_tiles(signature: Signature, shape: Shape, device: Device) -> tuple[Partition, float]:
     """Return the fastest partition into tiles, and its cycles."""
     layouts = [_fit(Tiles(signature, rows), shape, device) for rows in _ROWS_OF_A_LANE]
-    layouts = [layout for layout in layouts if layout.stages]
-    cycles = [
-        tiles_cycles(layout, shape, layout.blocks * device.multiprocessors) for layout in layouts
-    ]
-    least = min(cycles)
-    return Partition(layouts[cycles.index(least)], shape), least
+    partitions = [(Partition(layout, shape), layout) for layout in layouts if layout.stages]
+    choices = [(part, _tiles_cycles(part, layout, device)) for part, layout in partitions]
+    return min(choices, key=itemgetter(1))
 
 
 def _choose_compensation(
@@ -85,9 +75,8 @@ def _choose_compensation(
     """Return the fastest partition into strips of columns, and its cycles."""
     layouts = [Compensation(signature, warps) for warps in _WARPS_OF_A_BLOCK]
     layouts = [layout for layout in layouts if layout.stage_bytes <= _MOST_STAGE_BYTES]
-    cycles = [compensation_cycles(layout, shape) for layout in layouts]
-    least = min(cycles)
-    best = layouts[cycles.index(least)]
+    choices = [(n, _compensation_cycles(Partition(n, shape), n)) for n in layouts]
+    best, least = min(choices, key=itemgetter(1))
     return Partition(_fit(best, shape, device), shape), least
 
 
@@ -96,16 +85,20 @@ def _choose_hyperplanes(
 ) -> tuple[Partition, float]:
     """Return the only partition for hyperplanes, which "hybrid" does not choose."""
     layout = Hyperplanes(signature)
-    wanted = -(-shape[0] * count_strips(layout, shape) // device.multiprocessors)
-    return Partition(replace(layout, blocks=max(1, min(layout.most_blocks, wanted))), shape), inf
+    return Partition(replace(layout, blocks=_most_blocks(layout, shape, device)), shape), inf
+
+
+def _most_blocks(layout: Layout, shape: Shape, device: Device) -> int:
+    """Return as many blocks of a multiprocessor as there is work for."""
+    units = shape[0] * Partition(layout, shape).strips
+    return max(1, min(layout.most_blocks, -(-units // device.multiprocessors)))
 
 
 def _fit(layout: StagedLayout, shape: Shape, device: Device) -> StagedLayout:
     """Return the layout with as many blocks as there is work for; no stages if none fits."""
-    units = shape[0] * count_strips(layout, shape)
-    wanted = max(1, min(layout.most_blocks, -(-units // device.multiprocessors)))
-    for blocks in range(wanted, 0, -1):
-        room = stage_room(layout, blocks, device)
+    for blocks in range(_most_blocks(layout, shape, device), 0, -1):
+        # Shared memory for the stages of a block, if a multiprocessor has so many blocks.
+        room = (device.shared_bytes + 1024) // blocks - 1024 - layout.kernel_bytes
         stages = min(layout.most_stages, room // layout.stage_bytes)
         if stages >= layout.least_stages:
             return replace(layout, blocks=blocks, stages=stages)

@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 
 from ....core.algebra.operators import Operators
-from ....engines.cuda.device import Device
+from ...cuda.strips import StripPartition
 
-Shape = tuple[int, int, int]
-"""Grids, rows and columns."""
 Constants = dict[str, int]
 
 
@@ -26,27 +24,14 @@ class Variation(IntEnum):
 
 @dataclass(frozen=True)
 class Signature:
-    """The properties of a call that a program is compiled for.
-
-    Attributes
-    ----------
-    operators : Operators
-    dtype : numpy.dtype
-    variations : four of Variation
-        Those of `local`, b0, b1 and b2.
-    is_floored : bool
-    is_aligned : bool
-        Each row starts at a multiple of 16 bytes and is one long.
-    is_transposed : bool
-        Rows are the columns of the loop: left here is above there.
-    """
+    """The properties of a call that a program is compiled for."""
 
     operators: Operators
     dtype: np.dtype[Any]
-    variations: tuple[Variation, ...]
+    variations: tuple[Variation, ...]  # of `local`, b0, b1 and b2
     is_floored: bool
-    is_aligned: bool
-    is_transposed: bool = False
+    is_aligned: bool  # each row starts at a multiple of 16 bytes and is one long
+    is_transposed: bool = False  # rows are the columns of the loop: left here is above there
 
     @property
     def vector(self) -> int:
@@ -58,32 +43,17 @@ class Signature:
         """Arrays in shared memory; `local` always has one, which results overwrite."""
         return 1 + sum(variation == Variation.ARRAY for variation in self.variations[1:])
 
-    def words(self, numbers: int) -> int:
-        """Return how many words of 64 bits strips need to exchange so many numbers."""
-        return numbers * -(-self.dtype.itemsize // 4)
-
 
 @dataclass(frozen=True)
 class Tiles:
-    """A block processes a strip of 32 · `rows` rows from left to right.
-
-    Attributes
-    ----------
-    signature : Signature
-    rows : int
-        Rows of a lane.
-    stages : int
-        Tiles in shared memory, or on their way to it.
-    blocks : int
-        Blocks of a multiprocessor; the kernel is compiled for `most_blocks`.
-    """
+    """A block processes a strip of 32 · `rows` rows from left to right."""
 
     signature: Signature
-    rows: int
-    stages: int = 1
-    blocks: int = 1
+    rows: int  # of a lane
+    stages: int = 1  # tiles in shared memory, or on their way to it
+    blocks: int = 1  # of a multiprocessor; the kernel is compiled for `most_blocks`
 
-    strategy = "tiles"
+    strategy, is_single_strip = "tiles", False
     threads, strip_axis = 64, 1
     least_stages, most_stages = 3, 4
     kernel_bytes = 512
@@ -118,7 +88,7 @@ class Compensation:
     stages: int = 1
     blocks: int = 1
 
-    strategy, strip_axis = "compensation", 2
+    strategy, is_single_strip, strip_axis = "compensation", False, 2
     least_stages, most_stages = 3, 6
     kernel_bytes = 1024
 
@@ -156,7 +126,7 @@ class Hyperplanes:
     signature: Signature
     blocks: int = 1
 
-    strategy = "hyperplane"
+    strategy, is_single_strip = "hyperplane", False
     threads, most_blocks = 32, 16
     stages, stage_bytes, kernel_bytes = 1, 0, 0
     strip_axis, strip_size = 1, 32
@@ -170,38 +140,20 @@ class Hyperplanes:
 Layout = Tiles | Compensation | Hyperplanes
 
 
-def count_strips(layout: Layout, shape: Shape) -> int:
-    """Return the number of strips of one grid."""
-    return -(-shape[layout.strip_axis] // layout.strip_size)
-
-
 @dataclass(frozen=True)
-class Partition:
-    """Grids of a shape, divided into strips."""
-
+class Partition(StripPartition):
     layout: Layout
-    shape: Shape
 
     @property
     def strips(self) -> int:
-        """Strips of one grid."""
-        return count_strips(self.layout, self.shape)
+        return -(-self.shape[self.layout.strip_axis] // self.layout.strip_size)
 
     @property
     def words(self) -> int:
         """Words of 64 bits for the last rows, or columns, of all strips."""
         numbers = self.shape[0] * self.strips * self.shape[3 - self.layout.strip_axis]
-        return self.layout.signature.words(numbers)
+        return numbers * -(-self.layout.signature.dtype.itemsize // 4)
 
     @property
     def shared_bytes(self) -> int:
         return self.layout.stages * self.layout.stage_bytes
-
-    def blocks(self, device: Device) -> int:
-        """Return the number of blocks of a launch, all resident at once."""
-        return min(self.shape[0] * self.strips, self.layout.blocks * device.multiprocessors)
-
-
-def stage_room(layout: Layout, blocks: int, device: Device) -> int:
-    """Return the shared memory for the stages of a block, if a multiprocessor has so many."""
-    return (device.shared_bytes + 1024) // blocks - 1024 - layout.kernel_bytes

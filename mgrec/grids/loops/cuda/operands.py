@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
@@ -42,9 +42,7 @@ class KernelOperand:
         return not any(n % 16 for n in (self.array.data.ptr, grid * size, row * size))
 
 
-def as_kernel_operand(
-    operand: Any, batch: tuple[int, ...], is_border: bool = False
-) -> KernelOperand:
+def as_kernel_operand(operand: Any, batch: Sequence[int], is_border: bool = False) -> KernelOperand:
     """Return an operand (..., rows, columns) of a batch of grids, copied only if necessary.
 
     Lengths of 1 are broadcast. Columns must be contiguous, except those of borders.
@@ -73,14 +71,14 @@ def variation_of(operand: Any) -> Variation:
     return Variation.ROW if rows == 1 else Variation.ARRAY
 
 
-def as_kernel_table(table: Any, batch: tuple[int, ...]) -> KernelOperand | None:
+def as_kernel_table(table: Any, batch: Sequence[int]) -> KernelOperand | None:
     """Return a table that kernels can write, or None if its columns are not contiguous."""
     strides = _strides(table, batch, is_border=False)
     is_writable = strides is not None and (strides[2] == 1 or table.shape[-1] == 1)
     return KernelOperand(table, strides) if strides is not None and is_writable else None
 
 
-def _strides(array: Any, batch: tuple[int, ...], is_border: bool) -> Strides | None:
+def _strides(array: Any, batch: Sequence[int], is_border: bool) -> Strides | None:
     """Return strides in numbers; None if grids have no single stride, or columns are apart."""
     size, byte_strides = array.dtype.itemsize, array.strides
     if array.data.ptr % size or any(stride % size for stride in byte_strides):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -86,79 +86,49 @@ def _choose(loop: Loop, operands: Sequence[Any], table: Any) -> Traversal:
 
 @dataclass(frozen=True)
 class KernelCall:
-    """A launch and its arguments.
-
-    Attributes
-    ----------
-    run : Prepared
-    operands : list of KernelOperand
-        `local`, the weights and the borders.
-    table : KernelOperand
-        The table, or memory for it.
-    words : list of int
-        The kernel's struct: four words of each operand, then those of the table.
-    """
+    """A launch and its arguments."""
 
     run: PreparedLaunches
-    operands: list[KernelOperand]
-    table: KernelOperand
-    words: list[int]
+    operands: list[KernelOperand]  # `local`, the weights and the borders
+    table: KernelOperand  # the table, or memory for it
+    words: list[int]  # the kernel's struct: four words of each operand, then those of the table
 
 
 def _prepare_call(
-    loop: Loop,
-    traversal: Traversal,
-    local: Any,
-    weights: Sequence[Any],
-    borders: Borders,
-    table: Any,
-) -> KernelCall:
+    loop: Loop, traversal: Traversal, local: Any, weights: Sequence[Any], borders: Borders,
+    table: Any
+) -> KernelCall:  # fmt: skip
     """Return the launch over these arrays, copied to the device or to another layout if needed."""
     import cupy
 
     *batch, rows, columns = table.shape
     arrays, shape = (local, *weights), (prod(batch), rows, columns)
-    operands = [as_kernel_operand(array, tuple(batch)) for array in arrays]
-    if traversal.strategy == "hyperplane":
-        whole = empty_skewed(table.shape, table.dtype)
-        signature = _signature(loop, operands, whole, columns, traversal.is_transposed)
-        signature = replace(signature, is_aligned=False)
+    operands = [as_kernel_operand(array, batch) for array in arrays]
+    variations = tuple(operand.variation for operand in operands)
+    is_skewed, dtype = traversal.strategy == "hyperplane", table.dtype
+    if is_skewed:
+        whole = empty_skewed(table.shape, dtype)
         operands = [
             skew(array, table.shape) if operand.variation == Variation.ARRAY else operand
             for operand, array in zip(operands, arrays, strict=True)
         ]
     else:
-        writable = as_kernel_table(table, tuple(batch))
-        whole = writable or as_kernel_operand(cupy.empty(table.shape, table.dtype), tuple(batch))
-        signature = _signature(loop, operands, whole, columns, traversal.is_transposed)
-    operands += _border_operands(borders, batch)
+        writable = as_kernel_table(table, batch)
+        whole = writable or as_kernel_operand(cupy.empty(table.shape, dtype), batch)
+    rows_in_memory = [operand for operand in operands if operand.variation != Variation.CONSTANT]
+    is_aligned = not is_skewed and columns * dtype.itemsize % 16 == 0
+    is_aligned = is_aligned and all(operand.is_aligned for operand in (*rows_in_memory, whole))
+    has_floor = loop.floor is not None
+    signature = Signature(
+        loop.operators, dtype, variations, has_floor, is_aligned, traversal.is_transposed
+    )
+    corners = borders.above[..., None, :], borders.left[..., None], borders.corner[..., None, None]
+    operands += [as_kernel_operand(border, batch, is_border=True) for border in corners]
     device_id = cupy.cuda.runtime.getDevice()
     partition, run = prepare_launch(traversal.strategy, signature, shape, device_id)
     words = [word for operand in operands for word in operand.words]
-    words += [*whole.words[:3], *shape, partition.strips, _bits(loop.floor, signature.dtype)]
+    words += [*whole.words[:3], *shape, partition.strips, _bits(loop.floor, dtype)]
     return KernelCall(run, operands, whole, words)
-
-
-def _border_operands(borders: Borders, batch: Sequence[int]) -> list[KernelOperand]:
-    """Return the values above, to the left and at the corner, with the axes that they lack."""
-    grids = borders.above[..., None, :], borders.left[..., None], borders.corner[..., None, None]
-    return [as_kernel_operand(border, tuple(batch), is_border=True) for border in grids]
-
-
-def _signature(
-    loop: Loop,
-    operands: Sequence[KernelOperand],
-    table: KernelOperand,
-    columns: int,
-    is_transposed: bool,
-) -> Signature:
-    dtype = table.array.dtype
-    varying = [operand for operand in operands if operand.variation != Variation.CONSTANT]
-    is_aligned = columns * dtype.itemsize % 16 == 0
-    is_aligned = is_aligned and all(operand.is_aligned for operand in (*varying, table))
-    variations = tuple(operand.variation for operand in operands)
-    has_floor = loop.floor is not None
-    return Signature(loop.operators, dtype, variations, has_floor, is_aligned, is_transposed)
 
 
 def _bits(floor: Any, dtype: np.dtype[Any]) -> int:
@@ -187,46 +157,31 @@ def prepare_loop(
     is_written = call.table.array is table
     if not (is_written or is_transposed(table)):
         return None
-    whole = None if is_written else table.swapaxes(-1, -2)
     on_gpu = [position for position, array in enumerate(arrays) if is_on_gpu(array)]
     copied = {
         position: arrays[position]
         for position in on_gpu
-        if _is_copy(call, position, arrays[position])
+        if call.operands[position].array.data.ptr != arrays[position].data.ptr
     }
     if not all(map(is_transposed, copied.values())):
         return None
+    whole = None if is_written else table.swapaxes(-1, -2)
     return _PreparedLoop(call, {position: order[position] for position in on_gpu}, copied, whole)
-
-
-def _is_copy(call: KernelCall, position: int, array: Any) -> bool:
-    return bool(call.operands[position].array.data.ptr != array.data.ptr)
 
 
 class _PreparedLoop:
     """A loop over grids by their addresses, some of which are copied transposed.
 
-    Parameters
-    ----------
-    call : KernelCall
-        The call for other grids. Of its arrays only scalars on the device are retained.
-    positions : dict
-        Position of each array among the operands: its position among the arguments of a call.
-    copied : dict
-        Operands that are copied, by their positions.
-    whole : array or None
-        The table, if the kernel writes a copy of it.
+    `positions` has the position of each operand among the arguments of a call. `copied` are the
+    operands that are copied, and `whole` is the table if the kernel writes a copy of it. Of the
+    arrays of the call for other grids, only scalars on the device are retained.
     """
 
     def __init__(
         self, call: KernelCall, positions: dict[int, int], copied: dict[int, Any], whole: Any
     ) -> None:
         self._bound, self._words, self._positions = LaunchByAddress(call.run), call.words, positions
-        self._numbers = [
-            operand.array
-            for position, operand in enumerate(call.operands)
-            if position not in positions
-        ]
+        self._numbers = [x.array for k, x in enumerate(call.operands) if k not in positions]
         self._copied = {position: _Copy(array) for position, array in copied.items()}
         self._whole = None if whole is None else _Copy(whole)
 
@@ -239,14 +194,13 @@ class _PreparedLoop:
                 self._copied[position](address, buffers[-1].data.ptr)
                 address = buffers[-1].data.ptr
             words[position * _WORDS] = address
-        (target,) = results
+        words[_TABLE] = results[0]
         if self._whole is not None:
             buffers.append(self._whole.empty())
-            target = buffers[-1].data.ptr
-        words[_TABLE] = target
+            words[_TABLE] = buffers[-1].data.ptr
         self._bound([words])
         if self._whole is not None:
-            self._whole(target, *results)
+            self._whole(words[_TABLE], *results)
 
 
 class _Copy:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import numba
+import numpy as np
 
 from ....engines.cpu.compilation import INNER, compile_kernel
 from ....engines.cpu.simd.arithmetic import FOUR_REGISTERS
@@ -27,18 +28,26 @@ def _block_steps(rows: int, columns: int, lane: int, width: int) -> tuple[int, i
 
 
 @numba.njit(**INNER)
-def _skew_steps(grid: Any, strips: Any, q: int, lane: int, start: int, stop: int) -> None:
-    """Write steps of a few rows number by number."""
+def _copy_steps(
+    grid: Any, strips: Any, q: int, lane: int, start: int, stop: int, is_back: bool | None
+) -> None:
+    """Copy steps of a few rows number by number."""
     rows, columns = grid.shape
     lanes = strips.shape[2]
     for t in range(start, stop):
         for k in range(lane, lane + BLOCK_BYTES // grid.itemsize):
             is_inside = q * lanes + k < rows and 0 <= t - k < columns
-            strips[q, t, k] = grid[q * lanes + k, t - k] if is_inside else grid.dtype.type(0)
+            if is_back is None:
+                strips[q, t, k] = grid[q * lanes + k, t - k] if is_inside else grid.dtype.type(0)
+            elif is_inside:
+                grid[q * lanes + k, t - k] = strips[q, t, k]
 
 
-def _skew(grid: Any, strips: Any, start: int, stop: int) -> None:
-    """Write strips `start` to `stop` of an array (strips, steps, lanes) from a grid."""
+def _copy(grid: Any, strips: Any, start: int, stop: int, is_back: bool | None) -> None:
+    """Write strips `start` to `stop` of an array (strips, steps, lanes) from a grid, or back.
+
+    `is_back` is None or True: numba compiles one of both branches.
+    """
     rows, columns = grid.shape
     _, steps, lanes = strips.shape
     width = BLOCK_BYTES // grid.itemsize
@@ -46,37 +55,24 @@ def _skew(grid: Any, strips: Any, start: int, stop: int) -> None:
         for lane in range(0, lanes, width):
             row = q * lanes + lane
             first, last = _block_steps(rows - row, columns, lane, width)
-            _skew_steps(grid, strips, q, lane, 0, first)
+            _copy_steps(grid, strips, q, lane, 0, first, is_back)
             for t in range(first, last, width):
-                source, target = row * columns + t - lane, (q * steps + t) * lanes + lane
-                transpose_block(grid, source, columns - 1, strips, target, lanes)
-            _skew_steps(grid, strips, q, lane, last, steps)
+                point, place = row * columns + t - lane, (q * steps + t) * lanes + lane
+                if is_back is None:
+                    transpose_block(grid, point, columns - 1, strips, place, lanes)
+                else:
+                    transpose_block(strips, place, lanes, grid, point, columns - 1)
+            _copy_steps(grid, strips, q, lane, last, steps, is_back)
 
 
-@numba.njit(**INNER)
-def _unskew_steps(strips: Any, grid: Any, q: int, lane: int, start: int, stop: int) -> None:
-    """Write the numbers of some steps into a few rows."""
-    rows, columns = grid.shape
-    lanes = strips.shape[2]
-    for k in range(lane, min(lane + BLOCK_BYTES // grid.itemsize, rows - q * lanes)):
-        for t in range(max(start, k), min(stop, columns + k)):
-            grid[q * lanes + k, t - k] = strips[q, t, k]
+_kernel = compile_kernel(_copy, str(FOUR_REGISTERS))
 
 
-def _unskew(strips: Any, grid: Any, start: int, stop: int) -> None:
+def skew(grid: np.ndarray, strips: np.ndarray, start: int, stop: int) -> None:
+    """Write strips `start` to `stop` from a grid."""
+    _kernel(grid, strips, start, stop, None)
+
+
+def unskew(grid: np.ndarray, strips: np.ndarray, start: int, stop: int) -> None:
     """Write the rows of strips `start` to `stop` into a grid."""
-    rows, columns = grid.shape
-    _, steps, lanes = strips.shape
-    width = BLOCK_BYTES // grid.itemsize
-    for q in range(start, stop):
-        for lane in range(0, lanes, width):
-            row = q * lanes + lane
-            first, last = _block_steps(rows - row, columns, lane, width)
-            _unskew_steps(strips, grid, q, lane, 0, first)
-            for t in range(first, last, width):
-                target, source = row * columns + t - lane, (q * steps + t) * lanes + lane
-                transpose_block(strips, source, lanes, grid, target, columns - 1)
-            _unskew_steps(strips, grid, q, lane, last, steps)
-
-
-skew, unskew = (compile_kernel(kernel, str(FOUR_REGISTERS)) for kernel in (_skew, _unskew))
+    _kernel(grid, strips, start, stop, True)

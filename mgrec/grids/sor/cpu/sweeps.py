@@ -32,6 +32,7 @@ from ....engines.cpu.simd.arithmetic import (
 )
 from ....engines.cpu.simd.lanes import multiply, store
 from ....engines.cpu.threads import split_range
+from ...recurrence import Side, antidiagonals
 
 # Steps of a strip before those of the next strip: 64 to 256 take the same time. 512 take 1.3 times
 # as long in float64, because 16 sweeps no longer fit into 2 MB.
@@ -40,7 +41,7 @@ _PIECE = 128
 # last antidiagonals, but each antidiagonal costs 0.1 ms.
 _LEVELS, _TIMES = 4, 8
 
-Tile = tuple[tuple[int, int], tuple[int, int]]
+Tile = tuple[Side, Side]
 """Start and stop of the levels, and of the times."""
 
 
@@ -55,73 +56,54 @@ def _relaxed(
 
 
 @numba.njit(**INNER)
-def _inside(
-    strips: Any, rhs: Any, weights: Any, size: Any, codes: Any, peaks: Any, q: int, start: int,
-    stop: int
-) -> None:  # fmt: skip
-    """Sweep over steps of a strip in which every lane is inside the grid."""
-    _, columns, lanes = size
-    offset = (q * (columns + lanes - 1) + start) * lanes
-    over, under = offset - columns * lanes + lanes - 1, offset + columns * lanes
-    left, center = load_four(strips, offset - lanes), load_four(strips, offset)
-    for _ in range(start, stop):
-        right = load_four(strips, offset + lanes)
-        above, below = shift_in(left, strips[over]), shift_back(right, strips[under])
-        left = _relaxed(center, above, left, below, right, rhs, offset, weights)
-        if peaks is not None:
-            store(peaks, 0, larger(magnitude_bits(minus(left, center)), load_four(peaks, 0)))
-        center = right
-        store(strips, offset, left)
-        offset, over, under = offset + lanes, over + lanes, under + lanes
+def _sweep(grid: Any, peaks: Any, codes: Any, q: int, start: int, stop: int) -> None:
+    """Sweep over steps of a strip; `codes` is None if all lanes are inside the grid in each step.
 
-
-@numba.njit(**INNER)
-def _border(
-    strips: Any, rhs: Any, weights: Any, size: Any, codes: Any, peaks: Any, q: int, start: int,
-    stop: int
-) -> None:  # fmt: skip
-    """Sweep over steps of a strip in which some lanes are on the border of the grid, or outside."""
-    rows, columns, lanes = size
-    code, zero = codes.dtype.type, strips.dtype.type(0)
-    lane, none, one = load_four(codes, 0), splat_four(code(0)), splat_four(code(1))
-    row, height = plus(lane, splat_four(code(q * lanes - 1))), splat_four(code(rows - 2))
-    column, width = minus(splat_four(code(start - 1)), lane), splat_four(code(columns - 2))
-    is_row = is_index(row, height)
+    Otherwise lanes on the border of the grid, or outside, do not change.
+    """
+    strips, rhs, weights, (rows, columns, lanes) = grid
+    if codes is not None:
+        code, zero = codes.dtype.type, strips.dtype.type(0)
+        lane, none, one = load_four(codes, 0), splat_four(code(0)), splat_four(code(1))
+        row, height = plus(lane, splat_four(code(q * lanes - 1))), splat_four(code(rows - 2))
+        column, width = minus(splat_four(code(start - 1)), lane), splat_four(code(columns - 2))
+        is_row = is_index(row, height)
     offset = (q * (columns + lanes - 1) + start) * lanes
     over, under = offset - columns * lanes + lanes - 1, offset + columns * lanes
     left, center = load_four(strips, offset - lanes), load_four(strips, offset)
     for t in range(start, stop):
         right = load_four(strips, offset + lanes)
-        above = shift_in(left, strips[over] if q > 0 and t < columns else zero)
-        below = shift_back(right, strips[under] if under < strips.size else zero)
-        new = _relaxed(center, above, left, below, right, rhs, offset, weights)
-        is_inside = both(is_row, is_index(column, width))
-        left = choose(is_inside, new, center)
-        if peaks is not None:
+        if codes is None:
+            above, below = shift_in(left, strips[over]), shift_back(right, strips[under])
+            left = _relaxed(center, above, left, below, right, rhs, offset, weights)
+            peak = magnitude_bits(minus(left, center))
+        else:
+            above = shift_in(left, strips[over] if q > 0 and t < columns else zero)
+            below = shift_back(right, strips[under] if under < strips.size else zero)
+            new = _relaxed(center, above, left, below, right, rhs, offset, weights)
+            is_inside = both(is_row, is_index(column, width))
+            left, column = choose(is_inside, new, center), plus(column, one)
             peak = choose(is_inside, magnitude_bits(minus(left, center)), none)
+        if peaks is not None:
             store(peaks, 0, larger(peak, load_four(peaks, 0)))
         center = right
         store(strips, offset, left)
-        column = plus(column, one)
         offset, over, under = offset + lanes, over + lanes, under + lanes
 
 
 @numba.njit(**INNER)
-def _strip(
-    strips: Any, rhs: Any, weights: Any, size: Any, codes: Any, peaks: Any, q: int, start: int,
-    stop: int
-) -> None:  # fmt: skip
-    rows, columns, lanes = size
+def _strip(grid: Any, peaks: Any, codes: Any, q: int, start: int, stop: int) -> None:
+    rows, columns, lanes = grid[3]
     low = high = stop
     if q > 0 and (q + 1) * lanes < rows:
         low = min(max(start, lanes), stop)
         high = max(min(columns - 1, stop), low)
     if start < low:
-        _border(strips, rhs, weights, size, codes, peaks, q, start, low)
+        _sweep(grid, peaks, codes, q, start, low)
     if low < high:
-        _inside(strips, rhs, weights, size, codes, peaks, q, low, high)
+        _sweep(grid, peaks, None, q, low, high)
     if high < stop:
-        _border(strips, rhs, weights, size, codes, peaks, q, high, stop)
+        _sweep(grid, peaks, codes, q, high, stop)
 
 
 def _relax(
@@ -145,6 +127,7 @@ def _relax(
         Start and stop.
     """
     rows, columns, lanes = size
+    grid = strips, rhs, weights, size
     count, steps = -(-rows // lanes), columns + lanes - 1
     for time in range(times[0], times[1], _PIECE):
         until = min(time + _PIECE, times[1])
@@ -154,9 +137,9 @@ def _relax(
                 first = time - lanes * q - sweep
                 start, stop = max(1, first), min(steps - 1, first + until - time)
                 if start < stop and peaks is not None and sweep == sweeps - 1:
-                    _strip(strips, rhs, weights, size, codes, peaks, q, start, stop)
+                    _strip(grid, peaks, codes, q, start, stop)
                 elif start < stop:
-                    _strip(strips, rhs, weights, size, codes, None, q, start, stop)
+                    _strip(grid, None, codes, q, start, stop)
 
 
 relax = compile_kernel(_relax, str(FOUR_REGISTERS))
@@ -167,11 +150,7 @@ def independent_tiles(shape: tuple[int, ...], sweeps: int, threads: int) -> Iter
     (count, steps, lanes), is_serial = shape, threads < 2
     levels = split_range(count + sweeps - 1, 1 if is_serial else _LEVELS * threads)
     times = split_range(lanes * (count - 1) + steps + sweeps, 1 if is_serial else _TIMES * threads)
-    for diagonal in range(len(levels) + len(times) - 1):
-        tiles = [
-            (levels[k], times[diagonal - k])
-            for k in range(max(0, diagonal - len(times) + 1), min(diagonal + 1, len(levels)))
-        ]
+    for tiles in antidiagonals(levels, times):
         yield [tile for tile in tiles if _has_steps(tile, shape, sweeps)]
 
 

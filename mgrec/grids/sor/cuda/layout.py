@@ -9,9 +9,8 @@ from functools import lru_cache
 import numpy as np
 
 from ....engines.cuda.device import Device
+from ...cuda.strips import Shape, StripPartition
 
-Shape = tuple[int, int, int]
-"""Grids, rows and columns."""
 LANES = 32
 _TILE_BYTES = 128
 # Bands and groups of a block: each has a scheduler of a multiprocessor to itself, or half of one if
@@ -30,31 +29,16 @@ MOST_WORDS = 1 << 22
 
 @dataclass(frozen=True)
 class RelaxationLayout:
-    """Constants that the kernel is compiled with. Results do not depend on them.
-
-    Attributes
-    ----------
-    dtype : numpy.dtype
-        Dtype of the grids.
-    sweeps, groups : int
-        Sweeps of a group, which one warp does, and groups of a launch.
-    warps : int
-        Bands of a strip, each of 32 rows. For each band and group, one warp sweeps and another one
-        copies; two warps copy for a single group.
-    has_rhs : bool
-    is_checked : bool
-        Whether the launch returns the largest update of the last sweep.
-    is_single_strip : bool
-        A grid is one strip.
-    """
+    """Constants that the kernel is compiled with. Results do not depend on them."""
 
     dtype: np.dtype[np.floating]
-    sweeps: int
-    groups: int
-    warps: int
+    sweeps: int  # of a group, which one warp does
+    groups: int  # of a launch
+    warps: int  # bands of a strip, each of 32 rows
     has_rhs: bool
-    is_checked: bool
-    is_single_strip: bool = False
+    is_checked: bool  # whether the launch returns the largest update of the last sweep
+    is_single_strip: bool = False  # whether a grid is one strip
+    blocks: int = 1  # of a multiprocessor
 
     @property
     def steps(self) -> int:
@@ -63,6 +47,7 @@ class RelaxationLayout:
 
     @property
     def threads(self) -> int:
+        """One warp for each band and group sweeps, another one copies; two for a single group."""
         return LANES * self.warps * (self.groups + max(2, self.groups))
 
     @property
@@ -77,11 +62,6 @@ class RelaxationLayout:
         size = self.warps * band + self.groups * edges
         return -(-size * self.dtype.itemsize // 16) * 16
 
-    def blocks(self, device: Device) -> int:
-        """Return the number of blocks of a multiprocessor."""
-        by_memory = (device.shared_bytes + 1024) // (self.shared_bytes + 1024)
-        return max(1, min(by_memory, self._most_threads // self.threads))
-
     @property
     def _most_threads(self) -> int:
         limits = _THREADS[self.dtype.itemsize]
@@ -91,29 +71,17 @@ class RelaxationLayout:
         """Return whether a multiprocessor has the registers and shared memory for a block."""
         return self.threads <= self._most_threads and self.shared_bytes <= device_bytes
 
-    def print(self) -> str:
-        """Return the constants as C++."""
-        constants = {
-            "STEPS": self.steps, "SWEEPS": self.sweeps, "GROUPS": self.groups,
-            "WARPS": self.warps, "THREADS": self.threads, "SHARED_BYTES": self.shared_bytes,
-            "STAGES": 2,
-        }  # fmt: skip
-        flags = {
-            "HAS_RHS": self.has_rhs,
-            "IS_CHECKED": self.is_checked,
-            "ALONE": self.is_single_strip,
-        }
-        lines = [f"constexpr int {k} = {v};" for k, v in constants.items()]
-        lines += [f"constexpr bool {k} = {str(v).lower()};" for k, v in flags.items()]
-        return "\n".join(lines) + "\n"
+    def with_blocks(self, device_bytes: int) -> RelaxationLayout:
+        """Return the layout with as many blocks as fit on a multiprocessor."""
+        by_memory = (device_bytes + 1024) // (self.shared_bytes + 1024)
+        return replace(self, blocks=max(1, min(by_memory, self._most_threads // self.threads)))
 
 
 @dataclass(frozen=True)
-class Partition:
+class Partition(StripPartition):
     """Grids of a shape, divided into strips whose bands all have the same tiles."""
 
     layout: RelaxationLayout
-    shape: Shape
 
     @property
     def sweeps(self) -> int:
@@ -143,12 +111,9 @@ class Partition:
 
         Strips of one grid may reuse it, and need a third as many slots as there are blocks.
         """
-        strips = self.shape[0] * self.strips
-        is_much = strips * self.edge_words > MOST_WORDS
-        return max(2, -(-self.blocks(device) // 3)) if is_much and self.shape[0] == 1 else strips
-
-    def blocks(self, device: Device) -> int:
-        return min(self.shape[0] * self.strips, self.layout.blocks(device) * device.multiprocessors)
+        count = self.shape[0] * self.strips
+        is_much = count * self.edge_words > MOST_WORDS
+        return max(2, -(-self.blocks(device) // 3)) if is_much and self.shape[0] == 1 else count
 
 
 def choose_partition(
@@ -163,7 +128,9 @@ def choose_partition(
         layout = replace(layout, warps=min(warps, _WARPS))
     while not layout.fits(device.shared_bytes):
         layout = replace(layout, warps=layout.warps - 1)
-    return Partition(replace(layout, is_single_strip=Partition(layout, shape).strips == 1), shape)
+    is_single_strip = Partition(layout, shape).strips == 1
+    layout = replace(layout, is_single_strip=is_single_strip)
+    return Partition(layout.with_blocks(device.shared_bytes), shape)
 
 
 @lru_cache(maxsize=64)

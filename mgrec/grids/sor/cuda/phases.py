@@ -13,9 +13,9 @@ from ....core.arrays.array_types import is_on_gpu, raise_if_capturing
 from ....core.contract.kernels import Kernels, PreparedSolver
 from ....engines.cuda.device import Device, on_device, pack_words
 from ....engines.cuda.launches import LaunchByAddress, PreparedLaunches
-from ..recurrence import Sweeps
-from .layout import MOST_WORDS, choose_partition, group_counts, split_sweeps
-from .program import build_launch, prepare_launch
+from ..recurrence import LaidOutGrids, Sweeps
+from .layout import MOST_WORDS, group_counts, split_sweeps
+from .program import prepare_launch
 
 _MOST = 2**31 - 2**12
 
@@ -23,31 +23,18 @@ _MOST = 2**31 - 2**12
 def kernels(method: str) -> Kernels:
     """Return the phases of a chunk."""
     return Kernels(
-        determine_relaxation, lay_out_grids=DeviceGrids, prepare_solver=prepare_relaxation
+        determine_relaxation, lay_out_grids=lay_out_grids, prepare_solver=prepare_relaxation
     )
 
 
 def determine_relaxation(
     loop: Sweeps, x: Any, rhs: Any, result: Any, remaining: np.ndarray | None = None
 ) -> np.ndarray:
-    """Write the grids of a batch after the sweeps of a loop.
+    """Write the grids of a batch after the sweeps of a loop to `result`, which may be `x`.
 
-    Parameters
-    ----------
-    loop : Sweeps
-    x : array (..., rows, columns)
-    rhs : array, optional
-        It broadcasts to `x`; a scalar may be in host memory.
-    result : array
-        C-contiguous, of the shape and dtype of `x`. It may be `x`.
-    remaining : array of int, optional
-        Numbers of the grids in the batch that are swept. The other grids are not written.
-
-    Returns
-    -------
-    array (...)
-        Largest update of each grid in its last sweep; nan for grids that are not swept, and if
-        `loop` does not check sweeps.
+    `rhs` may be a scalar in host memory. `remaining` numbers the grids that are swept; the others
+    are not written. Return the largest update of each grid in its last sweep; nan for grids that
+    are not swept, and if `loop` does not check sweeps.
     """
     import cupy
 
@@ -55,7 +42,11 @@ def determine_relaxation(
     if x.size == 0 or min(x.shape[-2:]) < 3:
         result[...] = x
         return np.full(shape, np.nan if loop.tol is None else 0.0)
-    _check_size(x.shape)
+    if max(x.shape[-2:]) > _MOST:
+        raise ValueError(
+            f"x must have at most {_MOST} rows and columns on a GPU; got shape {x.shape}: cut it "
+            f"into chunks of a Dask array"
+        )
     batch = Batch.of(cupy.ascontiguousarray(x), rhs, result)
     if loop.tol is None:
         batch.sweep(loop.omega, loop.sweeps, remaining)
@@ -73,44 +64,14 @@ def determine_relaxation(
     return updates.reshape(shape)
 
 
-def _check_size(shape: tuple[int, ...]) -> None:
-    if max(shape[-2:]) > _MOST:
-        raise ValueError(
-            f"x must have at most {_MOST} rows and columns on a GPU; got shape {shape}: cut it "
-            f"into chunks of a Dask array"
-        )
-
-
-def _refuse_strips(rows: int, sweeps: int) -> None:
-    """Raise if a launch whose strips exchange edges is captured."""
-    name = f"sweeps over grids of {rows} rows, {sweeps} at a time,"
-    raise_if_capturing(name, "every launch needs a number of its own")
-
-
-def _weights(omega: float, dtype: np.dtype[Any]) -> list[int]:
-    """Return 1 − ω and ω/4, rounded to a dtype, as words of float64."""
-    weights = np.array([1 - omega, omega / 4], dtype).astype(np.float64).view(np.int64)
-    return [int(word) for word in weights]
-
-
 @dataclass(frozen=True)
 class Batch:
-    """Grids on a device, and the array of their results.
-
-    Attributes
-    ----------
-    x, result : array (..., rows, columns)
-        C-contiguous.
-    rhs : array, optional
-        C-contiguous, of one grid or of all.
-    rhs_stride : int
-        Numbers from the right-hand side of a grid to that of the next one.
-    """
+    """Grids (..., rows, columns) on a device, and the array of their results, C-contiguous."""
 
     x: Any
     result: Any
-    rhs: Any = None
-    rhs_stride: int = 0
+    rhs: Any = None  # of one grid, or of all
+    rhs_stride: int = 0  # numbers from one grid to the next
 
     @staticmethod
     def of(x: Any, rhs: Any, result: Any) -> Batch:
@@ -147,59 +108,70 @@ class Batch:
         indices, count = None, self.count if remaining is None else remaining.size
         if count < self.count:
             indices = cupy.asarray(remaining, dtype=np.int32)
-        shared_bytes = Device.current().shared_bytes
-        sizes = group_counts(self.x.dtype, self.rhs is not None, shared_bytes)
-        *first_launches, last = split_sweeps(sweeps, sizes)
-        batch = self
-        for launch_sweeps in first_launches:
-            batch._launch(omega, launch_sweeps, indices, count, None)
-            batch = replace(self, x=self.result)
-        batch._launch(omega, last, indices, count, updates)
+        for step in self.steps(omega, sweeps, count, updates is not None):
+            step.raise_if_refused()
+            source = self.x if step.is_first else self.result
+            addresses = self._addresses(source, indices, updates, step)
+            step.run((pack_words([*addresses, *step.words]),))
 
-    def _launch(self, omega: float, sweeps: int, indices: Any, count: int, updates: Any) -> None:
+    def steps(self, omega: float, sweeps: int, count: int, is_checked: bool) -> Iterator[_Step]:
+        """Yield the launches of sweeps over so many grids, in order."""
         import cupy
 
         dtype, (rows, columns) = self.x.dtype, self.x.shape[-2:]
-        signature = dtype, sweeps, self.rhs is not None, updates is not None
-        device_id = cupy.cuda.runtime.getDevice()
-        partition, _ = prepare_launch((count, rows, columns), *signature, device_id)
-        if partition.edge_words:
-            _refuse_strips(rows, sweeps)
-        weights = _weights(omega, dtype)
-        for start, size in _split_batch(count, partition.edge_words, partition.strips):
-            partition, run = prepare_launch((size, rows, columns), *signature, device_id)
-            addresses = self._addresses(indices, updates, start)
-            slots = partition.slots(Device.current())
-            sizes = self.rhs_stride, *partition.shape, partition.strips, partition.tiles, slots
-            run((pack_words([*addresses, *weights, *sizes]),))
+        device, device_id = Device.current(), cupy.cuda.runtime.getDevice()
+        weights = np.array([1 - omega, omega / 4], dtype).astype(np.float64).view(np.int64)
+        has_rhs, done = self.rhs is not None, 0
+        for part in split_sweeps(sweeps, group_counts(dtype, has_rhs, device.shared_bytes)):
+            is_last = is_checked and done + part == sweeps
+            signature = dtype, part, has_rhs, is_last, device_id
+            partition, _ = prepare_launch((count, rows, columns), *signature)
+            edge_words = partition.edge_words
+            for start, size in _split_batch(count, edge_words, partition.strips):
+                partition, run = prepare_launch((size, rows, columns), *signature)
+                words = [*weights.tolist(), self.rhs_stride, *partition.shape, partition.strips]
+                words += [partition.tiles, partition.slots(device)]
+                refused = (rows, part) if edge_words else None
+                yield _Step(run, words, start, done == 0, is_last, refused)
+            done += part
 
-    def _addresses(self, indices: Any, updates: Any, start: int) -> Iterator[int]:
-        """Yield addresses for the grids from `start` on, which `indices` may number."""
-        first, size = (start if indices is None else 0), self.x.dtype.itemsize
-        stride = prod(self.x.shape[-2:])
+    def _addresses(self, x: Any, indices: Any, updates: Any, step: _Step) -> Iterator[int]:
+        """Yield addresses for the grids of a launch, which `indices` may number."""
+        first, size = (step.start if indices is None else 0), x.dtype.itemsize
+        stride = prod(x.shape[-2:])
         for array, offset in (
-            (self.x, first * stride * size),
+            (x, first * stride * size),
             (self.rhs, first * self.rhs_stride * size),
             (self.result, first * stride * size),
-            (updates, start * 8),
-            (indices, start * 4),
+            (updates if step.is_checked else None, step.start * 8),
+            (indices, step.start * 4),
         ):
             yield 0 if array is None else array.data.ptr + offset
 
 
-def _most_grids(edge_words: int, strips: int) -> int:
-    """Return the largest number of grids of one launch."""
-    return max(1, min(_MOST, MOST_WORDS // max(edge_words, 1)) // strips)
+@dataclass(frozen=True)
+class _Step:
+    """A launch over some grids, from number `start` on."""
+
+    run: PreparedLaunches
+    words: list[int]  # of the kernel's struct, after the addresses
+    start: int
+    is_first: bool  # whether it reads x
+    is_checked: bool
+    refused: tuple[int, int] | None  # rows and sweeps, if strips exchange edges
+
+    def raise_if_refused(self) -> None:
+        """Raise if a launch whose strips exchange edges is captured."""
+        if self.refused:
+            name = "sweeps over grids of {} rows, {} at a time,".format(*self.refused)
+            raise_if_capturing(name, "every launch needs a number of its own")
 
 
 def _split_batch(count: int, edge_words: int, strips: int) -> Iterator[tuple[int, int]]:
     """Yield the first grid and the number of grids of every launch."""
-    most = _most_grids(edge_words, strips)
+    most = max(1, min(_MOST, MOST_WORDS // max(edge_words, 1)) // strips)
     for start in range(0, count, most):
         yield start, min(most, count - start)
-
-
-_PreparedStep = tuple[LaunchByAddress, list[int], tuple[int, int] | None]
 
 
 def prepare_relaxation(
@@ -207,13 +179,8 @@ def prepare_relaxation(
 ) -> PreparedSolver | None:
     """Return a solver for other grids of the same shape and dtype.
 
-    None if sweeps are checked, nothing is swept, the right-hand side needs a copy, or a sweep
-    needs several launches.
-
-    Parameters
-    ----------
-    grids : arrays
-        x, and the right-hand side if there is one.
+    None if sweeps are checked, nothing is swept, the right-hand side, which may follow x, needs a
+    copy, or a sweep needs several launches.
     """
     x, *rhs = grids
     (result,) = results
@@ -223,89 +190,45 @@ def prepare_relaxation(
     has_rhs = bool(rhs)
     if has_rhs and not (is_on_gpu(rhs[0]) and batch.rhs.data.ptr == rhs[0].data.ptr):
         return None
-    steps = _prepare_steps(loop, batch)
-    if steps is None:
+    steps = list(batch.steps(loop.omega, loop.sweeps, batch.count, is_checked=False))
+    if any(step.start for step in steps):
         return None
+    bound = [(step, LaunchByAddress(step.run)) for step in steps]
 
     def solve(operands: Sequence[int], results: Sequence[int]) -> None:
         source, target = operands[0], results[0]
-        for bound, words, rows_and_sweeps in steps:
-            if rows_and_sweeps:
-                _refuse_strips(*rows_and_sweeps)
-            bound([[source, operands[1] if has_rhs else 0, target, 0, 0, *words]])
+        for step, launch in bound:
+            step.raise_if_refused()
+            launch([[source, operands[1] if has_rhs else 0, target, 0, 0, *step.words]])
             source = target
 
     return solve
 
 
-def _prepare_steps(loop: Sweeps, batch: Batch) -> list[_PreparedStep] | None:
-    """Return each launch, its words after the addresses, and rows and sweeps if strips exchange."""
-    device, dtype, shape = Device.current(), batch.x.dtype, batch.x.shape[-2:]
-    has_rhs, steps = batch.rhs is not None, list[_PreparedStep]()
-    sizes = group_counts(dtype, has_rhs, device.shared_bytes)
-    for sweeps in split_sweeps(loop.sweeps, sizes):
-        partition = choose_partition((batch.count, *shape), dtype, sweeps, has_rhs, False, device)
-        if batch.count > _most_grids(partition.edge_words, partition.strips):
-            return None
-        slots = partition.slots(device)
-        words = [*_weights(loop.omega, dtype), batch.rhs_stride, *partition.shape]
-        words += [partition.strips, partition.tiles, slots]
-        launch = build_launch(partition, device)
-        bound = LaunchByAddress(PreparedLaunches(launch, units=slots * partition.edge_words))
-        steps.append((bound, words, (shape[0], sweeps) if partition.edge_words else None))
-    return steps
+def lay_out_grids(grids: Any, rhs: Any = None) -> DeviceGrids:
+    """Return contiguous grids (..., rows, columns) and their right-hand sides as they are."""
+    return DeviceGrids(grids, rhs, grids.shape)
 
 
-@dataclass(frozen=True)
-class DeviceGrids:
-    """Tiles of Dask arrays: a batch of contiguous grids that stay on the device between sweeps.
+class DeviceGrids(LaidOutGrids):
+    """Tiles of Dask arrays: a batch of contiguous grids that stay on the device between sweeps."""
 
-    Attributes
-    ----------
-    values, rhs : array (..., rows, columns)
-        `rhs` may be None.
-    """
-
-    values: Any
-    rhs: Any = None
-
-    @property
-    def nbytes(self) -> int:
-        return int(self.values.nbytes) * (1 if self.rhs is None else 2)
-
-    def row(self, k: int) -> Any:
-        """Return a view of row k (..., columns)."""
-        return self.values[..., k, :]
-
-    def column(self, k: int) -> Any:
-        """Return a view of column k (..., rows)."""
-        return self.values[..., k]
+    def index(self, is_row: bool, k: int, part: slice) -> tuple[Any, ...]:
+        return (..., k, part) if is_row else (..., part, k)
 
     def sweep(
         self, loop: Sweeps, borders: Sequence[Any], inside: tuple[slice, slice], done: Any
     ) -> tuple[DeviceGrids, np.ndarray]:
-        """Return the grids after the sweeps of a loop, and the largest update of each.
+        import cupy
 
-        The arguments are those of `SkewedGrids.sweep` on the CPU, `borders` in host memory.
-        """
         remaining = None if done is None else np.flatnonzero(~done)
         with self.values.device:
             # Tasks must not write to their arguments.
-            swept = DeviceGrids(self.values.copy(), self.rhs)
-            swept._write_borders(borders, inside)
+            swept = DeviceGrids(self.values.copy(), self.rhs, self.shape)
+            borders = [None if border is None else cupy.asarray(border) for border in borders]
+            swept.write_borders(borders, inside)
             updates = determine_relaxation(loop, swept.values, self.rhs, swept.values, remaining)
         return swept, updates
-
-    def _write_borders(self, borders: Sequence[Any], inside: tuple[slice, slice]) -> None:
-        import cupy
-
-        (above, left, below, right), (down, across) = borders, inside
-        for k, row in ((0, above), (-1, below)):
-            if row is not None:
-                self.row(k)[..., across] = cupy.asarray(row)
-        for k, column in ((0, left), (-1, right)):
-            if column is not None:
-                self.column(k)[..., down] = cupy.asarray(column)
 
     def to_array(self) -> Any:
         return self.values

@@ -182,7 +182,7 @@ DEVICE inline void carry(const Grids& all, const Band& band, const Passage& pass
   copies_wait();
 }
 
-DEVICE inline void relax(const Grids& all, Unit* words, unsigned epoch) {
+DEVICE inline void relax(const Grids& all, Unit* words = nullptr, unsigned epoch = 0) {
   const Passage passage = {words, epoch};
   constexpr int LAST = (BEHIND + 1) * (WARPS - 1) + GROUPS - 1;
   const int warp = threadIdx.x / LANES, tiles = int(all.tiles);

@@ -11,7 +11,7 @@ import numpy as np
 from ....core.contract.kernels import Kernels, Part
 from ....engines.cpu.compilation import compile_kernel, writable
 from ....engines.cpu.threads import run_in_threads, split_range, threads_for
-from ...recurrence import part_of_host
+from ...recurrence import antidiagonals, part_of_host
 from ..recurrence import Sums
 
 # Cells of a part, which then takes about a millisecond; a call takes 0.1 ms at most.
@@ -78,13 +78,9 @@ def determine_table(
     table: np.ndarray,
     is_threaded: bool,
 ) -> Sums:
-    """Write the table of a tile, and return its edges.
+    """Write the table of a tile (..., rows, columns), and return its edges.
 
-    Parameters
-    ----------
-    x, table : array (..., rows, columns)
-    edges : (array (..., columns) or None, array (..., rows) or None)
-        The table in the row above, and the sums along the rows to the left; None for 0.
+    `edges` are the table in the row above and the sums along the rows to the left; None for 0.
     """
     *others, rows, columns = x.shape
     below, right = (
@@ -113,10 +109,5 @@ def _run_on_threads(kernel: Any, shape: tuple[int, ...], is_threaded: bool) -> N
         )
         return
     # A part needs the sums above and to the left of it: parts of an antidiagonal are independent.
-    down, across = split_range(rows, _PARTS * threads), split_range(columns, threads)
-    for diagonal in range(len(down) + len(across) - 1):
-        run_in_threads([
-            partial(kernel, (0, count), down[diagonal - k], across[k])
-            for k in range(len(across))
-            if 0 <= diagonal - k < len(down)
-        ])  # fmt: skip
+    for parts in antidiagonals(split_range(rows, _PARTS * threads), split_range(columns, threads)):
+        run_in_threads([partial(kernel, (0, count), *part) for part in parts])

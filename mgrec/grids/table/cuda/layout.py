@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from ....engines.cuda.device import Device
+from ...cuda.strips import Shape, StripPartition
 
-Shape = tuple[int, int, int]
-"""Images, rows and columns."""
 # Strips that keep a GPU busy. Strips that go down exchange fewer sums, and are then preferred.
 _MANY = 128
 # Bytes of a group of strips: a group waits about a microsecond for the group before it.
@@ -35,45 +34,20 @@ class TableLayout:
     All but `stages`, `blocks`, `is_aligned` and `is_packed` determine the order of additions. So
     only these four may depend on more than the shape and the dtypes. (If a tile does not fit a
     block of a device, it has fewer rows there.)
-
-    Attributes
-    ----------
-    x_dtype, dtype : numpy.dtype
-        Dtypes of the images and of the sums.
-    threads : int
-        Threads of a block.
-    lanes : int
-        Threads along a row.
-    items : int
-        Rows of a thread.
-    goes_down : bool
-        Blocks process strips downwards, else to the right.
-    is_single_strip : bool
-        An image is one strip.
-    is_aligned : bool
-        Rows start at whole words of a thread.
-    is_packed : bool
-        Rows are narrow and contiguous: a tile is one row in memory.
-    stages : int
-        Tiles on their way to shared memory.
-    blocks : int
-        Blocks of a multiprocessor.
-    group : int
-        Strips of a group: a strip reads the sums of each earlier strip of its group.
     """
 
     x_dtype: np.dtype[Any]
-    dtype: np.dtype[Any]
+    dtype: np.dtype[Any]  # of the sums
     threads: int
-    lanes: int
-    items: int
-    goes_down: bool
-    is_single_strip: bool = False
-    is_aligned: bool = False
-    is_packed: bool = False
-    stages: int = 1
-    blocks: int = 1
-    group: int = 16
+    lanes: int  # threads along a row
+    items: int  # rows of a thread
+    goes_down: bool  # blocks process strips downwards, else to the right
+    is_single_strip: bool = False  # an image is one strip
+    is_aligned: bool = False  # rows start at whole words of a thread
+    is_packed: bool = False  # rows are narrow and contiguous: a tile is one row in memory
+    stages: int = 1  # tiles on their way to shared memory
+    blocks: int = 1  # of a multiprocessor
+    group: int = 16  # strips of a group: a strip reads the sums of each earlier one of its group
 
     @property
     def vector(self) -> int:
@@ -132,20 +106,6 @@ class TableLayout:
         results = _covered(rows * columns * self.dtype.itemsize) if self.is_packed else 0
         return self.stages * self.tile_bytes + results
 
-    def print(self) -> str:
-        """Return the constants as C++."""
-        constants = {
-            "THREADS": self.threads, "LANES": self.lanes, "V": self.vector, "ITEMS": self.items,
-            "STAGES": self.stages, "GROUP": self.group,
-        }  # fmt: skip
-        flags = {
-            "DOWN": self.goes_down, "ALONE": self.is_single_strip, "ALIGNED": self.is_aligned,
-            "IN_WORDS": self.reads_words, "PACKED": self.is_packed,
-        }  # fmt: skip
-        lines = [f"constexpr int {k} = {v};" for k, v in constants.items()]
-        lines += [f"constexpr bool {k} = {str(v).lower()};" for k, v in flags.items()]
-        return "\n".join(lines) + "\n"
-
 
 def _covered(size: int) -> int:
     """Return the bytes of 16-byte words that cover so many bytes, wherever these start."""
@@ -158,15 +118,13 @@ def vector_of(x_dtype: np.dtype[Any], dtype: np.dtype[Any]) -> int:
 
 
 @dataclass(frozen=True)
-class Partition:
+class Partition(StripPartition):
     """Images of a shape, divided into strips and tiles."""
 
     layout: TableLayout
-    shape: Shape
 
     @property
     def strips(self) -> int:
-        """Strips of an image."""
         return self._counts[0]
 
     @property
@@ -189,18 +147,11 @@ class Partition:
         lines = layout.lines * self.steps
         return self.shape[0] * (self.strips + groups) * lines * -(-self.layout.dtype.itemsize // 4)
 
-    def blocks(self, device: Device) -> int:
-        return min(self.shape[0] * self.strips, self.layout.blocks * device.multiprocessors)
-
 
 def choose_partition(
-    shape: Shape,
-    x_dtype: np.dtype[Any],
-    dtype: np.dtype[Any],
-    is_aligned: bool,
-    device: Device,
-    is_packed: bool = False,
-) -> Partition:
+    shape: Shape, x_dtype: np.dtype[Any], dtype: np.dtype[Any], is_aligned: bool, device: Device,
+    is_packed: bool = False
+) -> Partition:  # fmt: skip
     """Return how images are divided; `is_packed` says that their rows are contiguous.
 
     Few strips of columns would leave a GPU idle. Such images are divided into bands of rows, which

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,9 +15,10 @@ from ....core.arrays.array_types import to_host
 from ....core.contract.kernels import Kernels, Part, PreparedSolver
 from ....engines.cuda.device import Device, on_device, pack_words
 from ....engines.cuda.launches import LaunchByAddress, PreparedLaunches
+from ...cuda.strips import Shape
 from ...cuda.transposition import assign, contiguous
 from ..recurrence import SummedAreaTable, Sums
-from .layout import Partition, Shape, TableLayout, choose_partition, vector_of
+from .layout import TableLayout, choose_partition, vector_of
 from .program import prepare_launch
 
 # Cells of a part of a table: 0.1 ms of an H100; a launch takes half of that.
@@ -64,9 +65,7 @@ def _choose_part(
     return Part(height, least) if least <= rows else None
 
 
-def _layouts(
-    shape: tuple[int, int, int], x_dtype: np.dtype[Any], dtype: np.dtype[Any]
-) -> list[TableLayout]:
+def _layouts(shape: Shape, x_dtype: np.dtype[Any], dtype: np.dtype[Any]) -> list[TableLayout]:
     """Return the layouts that determine the order of additions, for rows aligned and not."""
     return [
         replace(
@@ -81,19 +80,11 @@ def _layouts(
 def determine_table(
     recurrence: SummedAreaTable, x: Any, edges: tuple[Any, Any], table: Any
 ) -> Sums:
-    """Write the table of a tile, and return its edges.
+    """Write the table of a tile (..., rows, columns), and return its edges.
 
-    Parameters
-    ----------
-    x, table : array (..., rows, columns)
-    edges : (array (..., columns) or None, array (..., rows) or None)
-        The table in the row above, and the sums along the rows to the left.
-
-    Returns
-    -------
-    Sums
-        On the device; `below` is a view of `table`, and `right` is None while the current stream
-        is captured.
+    `edges` are the table in the row above and the sums along the rows to the left, or None. Those
+    returned are on the device; `below` is a view of `table`, and `right` is None while the current
+    stream is captured.
     """
     import cupy
 
@@ -103,28 +94,20 @@ def determine_table(
         pairs = zip(edges, zeros, strict=True)
         return Sums(*(zero if edge is None else edge for edge, zero in pairs))
     operand = x if _has_contiguous_rows(x) else contiguous(x)
-    is_direct = _has_contiguous_rows(table)
-    result = table if is_direct else cupy.empty(table.shape, table.dtype)
+    result = table if _has_contiguous_rows(table) else cupy.empty(table.shape, table.dtype)
     # A captured graph would write to memory that is freed when the call returns.
     is_captured = cupy.cuda.get_current_stream().is_capturing()
     right = None if is_captured else cupy.empty((*others, rows), table.dtype)
-    device_edges = [None if edge is None else _to_device(edge, table.dtype) for edge in edges]
+    device_edges = [
+        None
+        if edge is None
+        else cupy.ascontiguousarray(on_device(edge).astype(table.dtype, copy=False))
+        for edge in edges
+    ]
     _launch(operand, result, device_edges, right)
     if result is not table:
         assign(table, result)
     return Sums(table[..., -1, :], right)
-
-
-def _to_device(edge: Any, dtype: np.dtype[Any]) -> Any:
-    """Return an edge on the device, contiguous."""
-    import cupy
-
-    return cupy.ascontiguousarray(on_device(edge).astype(dtype, copy=False))
-
-
-def _sum_down(left: Any) -> Any:
-    """Return the sums of an edge from the first row on, added up in the order of its rows."""
-    return on_device(np.cumsum(to_host(left), -1, left.dtype))
 
 
 def _has_contiguous_rows(array: Any) -> bool:
@@ -142,66 +125,64 @@ def prepare_table(
     recurrence: SummedAreaTable, x: Any, edges: tuple[None, None], table: Any
 ) -> PreparedSolver | None:
     """Return a solver for images of these shapes and dtypes; None if they need a copy."""
-    *others, rows, columns = x.shape
     if not (_has_contiguous_rows(x) and _has_contiguous_rows(table)):
         return None
-    strides, prepare = _prepare(x, table)
-    partition, run = prepare((prod(others), rows, columns))
-    if others and prod(others) > _most_images(partition):
+    first, *others = _launches(x, table)
+    if others:
         return None
-    bound = LaunchByAddress(run)
-    sizes = [prod(others), rows, columns, partition.strips, partition.steps]
-    constants = [0, 0, 0, 0, *strides, *sizes]
+    bound, words = LaunchByAddress(first.run), first.words
 
     def solve(operands: Sequence[Any], results: Sequence[int]) -> None:
-        bound([[operands[0], results[0], *constants]])
+        bound([[operands[0], results[0], 0, 0, 0, 0, *words]])
 
     return solve
 
 
-def _prepare(
-    x: Any, table: Any
-) -> tuple[list[int], Callable[[Shape], tuple[Partition, PreparedLaunches]]]:
-    """Return the strides, and a function that prepares the launch for a shape."""
+class _ImagesLaunch(NamedTuple):
+    """A launch over some images, from number `start` on."""
+
+    start: int
+    run: PreparedLaunches
+    words: list[int]  # of the kernel's struct, after the addresses
+    goes_down: bool
+
+
+def _launches(x: Any, table: Any) -> Iterator[_ImagesLaunch]:
+    """Yield the launches over all images, whose strips have numbers of 32 bits."""
     import cupy
 
-    strides = [*_strides(x), *_strides(table)]
-    is_packed = strides[1] == strides[3] == x.shape[-1]
+    *others, rows, columns = x.shape
+    count, strides = prod(others), [*_strides(x), *_strides(table)]
+    is_packed = strides[1] == strides[3] == columns
     is_aligned, device_id = _is_aligned(x, table, strides), cupy.cuda.runtime.getDevice()
-
-    def prepare(shape: Shape) -> tuple[Partition, PreparedLaunches]:
-        return prepare_launch(shape, x.dtype, table.dtype, is_aligned, is_packed, device_id)
-
-    return strides, prepare
-
-
-def _most_images(partition: Partition) -> int:
-    """Return the largest number of images of a launch, whose strips have numbers of 32 bits."""
-    return max(1, _MOST_STRIPS // partition.strips)
+    signature = x.dtype, table.dtype, is_aligned, is_packed, device_id
+    whole, _ = prepare_launch((count, rows, columns), *signature)
+    most = max(1, _MOST_STRIPS // whole.strips)
+    for start in range(0, count, most):
+        shape = min(most, count - start), rows, columns
+        partition, run = prepare_launch(shape, *signature)
+        words = [*strides, *shape, partition.strips, partition.steps]
+        yield _ImagesLaunch(start, run, words, whole.layout.goes_down)
 
 
 def _launch(x: Any, table: Any, edges: list[Any], right: Any) -> None:
     """Launch the kernel over all images."""
-    *others, rows, columns = x.shape
-    count = prod(others)
-    strides, prepare = _prepare(x, table)
-    partition, _ = prepare((count, rows, columns))
-    left, most = edges[1], _most_images(partition)
-    left_down = None if left is None or partition.layout.goes_down else _sum_down(left)
-    arrays = (
-        (x, strides[0]),
-        (table, strides[2]),
-        *zip((*edges, right, left_down), (columns, rows, rows, rows), strict=True),
-    )
-    addresses = [
-        (0, 0) if array is None else (array.data.ptr, stride * array.dtype.itemsize)
-        for array, stride in arrays
-    ]
-    for start in range(0, count, most):
-        shape = min(most, count - start), rows, columns
-        partition, run = prepare(shape)
-        words = [address + start * stride for address, stride in addresses]
-        run((pack_words([*words, *strides, *shape, partition.strips, partition.steps]),))
+    rows, columns = x.shape[-2:]
+    above, left = edges
+    left_down = None
+    for launch in _launches(x, table):
+        if left is not None and left_down is None and not launch.goes_down:
+            # Sums from the first row on, added up in the order of the rows.
+            left_down = on_device(np.cumsum(to_host(left), -1, left.dtype))
+        arrays = (
+            (x, launch.words[0]), (table, launch.words[2]), (above, columns), (left, rows),
+            (right, rows), (left_down, rows),
+        )  # fmt: skip
+        addresses = [
+            0 if array is None else array.data.ptr + launch.start * stride * array.dtype.itemsize
+            for array, stride in arrays
+        ]
+        launch.run((pack_words([*addresses, *launch.words]),))
 
 
 def _is_aligned(x: Any, table: Any, strides: list[int]) -> bool:
