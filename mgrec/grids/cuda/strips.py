@@ -65,11 +65,11 @@ class StripPartition(ABC):
         )  # fmt: skip
 
 
-def print_definitions(constants: dict[str, int], **types: np.dtype[Any]) -> str:
-    """Return a program's numbers and flags, and its types."""
+def print_definitions(header: str, constants: dict[str, int], **types: np.dtype[Any]) -> str:
+    """Return the start of a program: a header, numbers and flags, and types."""
     lines = [
         f"constexpr {'bool' if isinstance(value, bool) else 'int'} {name} = {int(value)};\n"
         for name, value in constants.items()
     ]
     lines += [f"typedef {ctype(dtype)} {name};\n" for name, dtype in types.items()]
-    return "\n#define DEVICE __device__\n" + "".join(lines)
+    return "\n#define DEVICE __device__\n" + header + "".join(lines)

@@ -51,10 +51,10 @@ def _print_loop(layout: Layout) -> str:
     operators, dtype = signature.operators, signature.dtype
     kinds = " : ".join(f"o == {o} ? {int(v)}" for o, v in enumerate(signature.variations))
     smallest, tolerance = _LIMITS[dtype.itemsize]
-    text = print_definitions({**_flags(signature), **layout.constants}, T=dtype)
+    numeric = kernel_text("engines/cuda/scalar/numeric")
+    text = print_definitions(numeric, _flags(signature) | layout.constants, T=dtype)
     text += f"constexpr double SMALLEST = {smallest}, TOLERANCE = {tolerance};\n"
     text += f"DEVICE constexpr int kind_of(int o) {{ return {kinds} : 0; }}\n"
-    text += kernel_text("engines/cuda/scalar/numeric")
     text += _print_operator("accumulate", operators.accumulate, dtype)
     text += _print_operator("distribute", operators.distribute, dtype)
     return text + kernel_text(f"grids/loops/cuda/{layout.strategy}")

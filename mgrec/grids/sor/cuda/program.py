@@ -23,7 +23,8 @@ def build_launch(partition: Partition, device: Device) -> Launch:
         "STAGES": 2, "HAS_RHS": layout.has_rhs, "IS_CHECKED": layout.is_checked,
         "ALONE": layout.is_single_strip,
     }  # fmt: skip
-    text = print_definitions(constants, T=layout.dtype) + kernel_text("grids/sor/cuda/relaxation")
+    text = print_definitions("", constants, T=layout.dtype)
+    text += kernel_text("grids/sor/cuda/relaxation")
     return partition.launch(device, text, "relaxation_kernel", "relax", layout.blocks, words=14)
 
 

@@ -23,8 +23,9 @@ def build_launch(partition: Partition, device: Device) -> Launch:
         "DOWN": layout.goes_down, "ALONE": layout.is_single_strip, "ALIGNED": layout.is_aligned,
         "IN_WORDS": layout.reads_words, "PACKED": layout.is_packed,
     }  # fmt: skip
-    text = print_definitions(constants, X=layout.x_dtype, T=layout.dtype)
-    text += kernel_text("engines/cuda/scalar/numeric", "grids/table/cuda/table")
+    numeric = kernel_text("engines/cuda/scalar/numeric")
+    text = print_definitions(numeric, constants, X=layout.x_dtype, T=layout.dtype)
+    text += kernel_text("grids/table/cuda/table")
     function = "add_up_alone" if layout.is_single_strip else "add_up"
     return partition.launch(
         device, text, "table_kernel", function, layout.blocks, 15, struct="Images", is_fused=True
