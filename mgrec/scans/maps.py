@@ -43,8 +43,12 @@ def _mobius_compose(earlier: Map, later: Map) -> Map:
     # Weights of at least 1: products never underflow, and an overflow is detected.
     x, y = power_of_two(np.maximum(-later[4], 0)), power_of_two(np.maximum(later[4], 0))
     e, f, g, h = _product((x * a, x * b, y * c, y * d), later)
-    needs_slow_path = ~(np.abs(e) + np.abs(f) + np.abs(g) + np.abs(h) < np.inf) | (
-        np.abs(later[4]) > _LARGEST_GAP
+    first, second = np.abs(e) + np.abs(g), np.abs(f) + np.abs(h)
+    needs_slow_path = (
+        ~(first + second < np.inf)
+        | (np.abs(later[4]) > _LARGEST_GAP)
+        | _is_near_underflow(first)
+        | _is_near_underflow(second)
     )
     if np.any(needs_slow_path):
         a, b, c, d, far = _compose_far(earlier, later)
@@ -58,8 +62,13 @@ def _mobius_compose(earlier: Map, later: Map) -> Map:
     return e, f, g, h, k
 
 
+def _is_near_underflow(size: Any) -> Any:
+    """Return whether the next product of a column of this size may lose digits, or vanish."""
+    return size * 2.0**-64 * 2.0**64 != size
+
+
 def _compose_far(earlier: Map, later: Map) -> Map:
-    """Compose maps with entries near overflow, or with columns far apart."""
+    """Compose maps with entries near overflow or underflow, or with columns far apart."""
     a, b, c, d, k = _normalised(earlier)
     later = _normalised(later)
     a, c, m = _balanced(a, c, later[4])

@@ -62,6 +62,18 @@ def test_products_of_huge_and_tiny_maps_keep_their_ratio(scale):
         np.testing.assert_allclose(p, wanted, 1e-12)
 
 
+def test_products_of_maps_near_the_smallest_number_keep_their_digits():
+    """As of tridiagonal systems whose rows are tiny; a scale by a power of 2 changes no result."""
+    generator, scale = np.random.default_rng(1), 2.0**-1018
+    du, dl = generator.uniform(-1, 1, (2, 2000))
+    d = generator.choice([-1, 1], 2000) * (
+        1e-3 + generator.uniform(1.01, 3, 2000) * (abs(du) + abs(dl))
+    )
+    wanted = mgrec.rational_recurrence(np.zeros(2000), du, -dl, d, 0.0)
+    for p in in_ways(np.zeros(2000), scale * du, -scale * dl, scale * d, 0.0):
+        np.testing.assert_allclose(p, wanted, 1e-9)
+
+
 @pytest.mark.parametrize("chunk", [60, 20, 7])
 def test_error_of_operands_of_any_sign_is_within_the_bound(chunk):
     generator = np.random.default_rng(1)
