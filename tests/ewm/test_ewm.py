@@ -249,11 +249,13 @@ def test_weights_too_small_to_fall():
 
 
 @pytest.mark.parametrize("adjust", [True, False])
-@pytest.mark.parametrize("alpha", [1.0, 1 - 2.0**-40])
-def test_weights_that_vanish_before_a_chunk_ends(alpha, adjust):
-    """The last observation counts, not the first one, where missing values decay both to 0."""
+@pytest.mark.parametrize("alpha", [1.0, 1 - 2.0**-40, 0.9])
+@pytest.mark.parametrize("statistic", ["mean", "var"])
+def test_weights_that_vanish_before_a_chunk_ends(alpha, adjust, statistic):
+    """Observations keep the ratio of their weights where missing values decay all to 0."""
     x = np.r_[1.0, 2.0, np.full(400, np.nan), np.nan, 5.0]
-    wanted = ewm(x, alpha=alpha, adjust=adjust)
-    for chunks in [(402, 2), (2, 400, 2), (1, 401, 2)]:
-        result = ewm(da.from_array(x, chunks=(chunks,)), alpha=alpha, adjust=adjust)
+    options = {"alpha": alpha, "adjust": adjust, "statistic": statistic}
+    wanted = ewm(x, **options)
+    for chunks in [(402, 2), (2, 400, 2), (1, 401, 2), (402, 1, 1)]:
+        result = ewm(da.from_array(x, chunks=(chunks,)), **options)
         np.testing.assert_allclose(result.compute(scheduler="sync"), wanted, rtol=1e-12)

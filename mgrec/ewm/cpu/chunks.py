@@ -17,6 +17,8 @@ from .steps import ZERO_STATE, decay_at, decayed, is_present, observe, row_loop,
 
 # A tile: number of columns, and steps of a column before the next column follows.
 COLUMNS, STEPS = 64, 128
+# Weights beside which no later observation loses a digit.
+NEGLIGIBLE = 2.0**-960
 
 
 # An overload: a compiled function with a test for None made covariances take 3 times as long.
@@ -131,7 +133,8 @@ def precompute_kernel(statistic: str, is_adjusted: bool) -> Any:
 def _reduction(statistic: str, is_adjusted: bool) -> Callable[..., Any]:
     """Return the function that summarises a row without a reset.
 
-    It returns FIRST scalars for the first observation, and the state of the others.
+    It returns FIRST scalars for the first observation, and the state of the others. Weights that
+    decay to almost 0 after the last observation are those before, negative: their ratio counts.
     """
     is_pair, is_sum = statistic in PAIRS, statistic == "sum"
 
@@ -170,7 +173,12 @@ def _reduction(statistic: str, is_adjusted: bool) -> Callable[..., Any]:
                 if is_new and not is_adjusted:
                     unit = 1.0 / (first_weight + others[1])
                     first_weight, others = first_weight * unit, scaled(others, unit)
+                if is_new:
+                    last_weights = first_weight, others[1]
             count += 1.0 if is_new else 0.0
+        if not is_sum and first_weight + others[1] < NEGLIGIBLE:
+            first_weight, other_weight = last_weights
+            first_weight, others = -first_weight, with_weight(others, -other_weight)
         return (first_decay, count, first_x, first_y, first_weight), others
 
     return reduction
@@ -193,6 +201,13 @@ def _last_mark(marks: Any) -> Any:
         return last
 
     return search
+
+
+@numba.njit(**INLINED)
+def with_weight(state: Any, weight: float) -> Any:
+    """Return a state with another weight."""
+    count, _, divisor, x, y, xx, yy, xy = state
+    return count, weight, divisor, x, y, xx, yy, xy
 
 
 @numba.njit(**INLINED)
@@ -235,15 +250,16 @@ def merged(state: Any, parts: Any, row: int, other_count: float) -> Any:
     The formulas are those of Chan, Golub and LeVeque (1979).
     """
     count, weight, divisor, x, y, xx, yy, xy = state
-    other_weight = parts[5, row]
+    has_decayed = weight < 0 or parts[5, row] < 0
+    weight, other_weight = abs(weight), abs(parts[5, row])
     total = weight + other_weight
-    # All weights may have decayed to 0: the later observations, whose weight was larger, count.
     if other_weight == 0 and (total > 0 or other_count == 0):
-        return count + other_count, weight, divisor, x, y, xx, yy, xy
+        return count + other_count, 0.0 if has_decayed else weight, divisor, x, y, xx, yy, xy
     gain, kept = (other_weight / total, weight / total) if total > 0 else (1.0, 0.0)
     off_x, off_y = parts[7, row] - x, parts[8, row] - y
     xx = kept * xx + gain * parts[9, row] + kept * gain * off_x * off_x
     yy = kept * yy + gain * parts[10, row] + kept * gain * off_y * off_y
     xy = kept * xy + gain * parts[11, row] + kept * gain * off_x * off_y
     divisor = kept * kept * divisor + gain * gain * parts[6, row] + 2.0 * kept * gain
+    total = 0.0 if has_decayed else total
     return count + other_count, total, divisor, x + gain * off_x, y + gain * off_y, xx, yy, xy
