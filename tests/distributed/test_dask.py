@@ -233,7 +233,7 @@ def of(rate):
 
 
 def calls():
-    """Calls by name, of arrays that are made anew."""
+    """Calls by name, each time of new arrays."""
     x, y, other = lazy(S, 25, 25), lazy(T, 25, 25), lazy(T, 20, 30)
     of_maps = partial(mgrec.scan, initial=2.0)
     linear = mgrec.linear_recurrence
