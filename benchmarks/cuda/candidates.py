@@ -15,7 +15,7 @@ from mgrec.core.arrays.chunk import Chunk, CoefficientOperand
 from mgrec.scans import maps
 from mgrec.scans.cuda.determine import prepare
 from mgrec.scans.cuda.long_coefficients import is_ahead
-from mgrec.scans.cuda.phases import determine_by
+from mgrec.scans.cuda.phases import kernels
 
 from ..harness.clock import Times
 from ..harness.study import Study
@@ -75,7 +75,7 @@ class Work:
         w = cupy.empty(self.case.shape, self.t.dtype)
         arguments = (self.case.transfer_map, self.chunk, self.carry_in, (w,))
         if is_ahead(self.chunk):
-            return Candidate(lambda: determine_by("auto")(*arguments), w)
+            return Candidate(lambda: kernels("auto").determine(*arguments), w)
         return Candidate(prepare(*arguments), w)
 
     def call(self) -> Candidate:

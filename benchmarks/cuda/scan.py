@@ -78,7 +78,7 @@ def measure(case: Case, layouts: list[Any], bandwidth: float) -> Iterator[dict[s
                 choose = row_layout if case.shape[2] == 1 else column_layout
                 layout = choose(chunk, describe(chunk), Device.current(), *sizes)
             if case.states == 0:
-                run = prepare_precompute(case.transfer_map, chunk, maps_out, layout)
+                run = prepare_precompute(case.transfer_map, chunk, (), (maps_out,), layout)
                 maps_out.view(cupy.uint8)[:] = 0xFF
                 run()
                 first = maps_out.copy()

@@ -139,7 +139,7 @@ def rearrangement(study: Study, steps: int, count: int) -> None:
     plain = cupy.empty(parts.T.shape, "f4")
     calls = {
         "without shared memory": lambda: cupy.copyto(plain, parts.T),
-        "with shared memory": lambda: rearrange(x, partition, out=out),
+        "with shared memory": lambda: rearrange(x, partition, out),
     }
     for call in calls.values():
         call()

@@ -7,10 +7,10 @@ a GPU or over Dask.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,51 +40,31 @@ COMPOSED, ASSOCIATIVE, IDENTITY, LEFT_IDENTITY, RIGHT_IDENTITY = LAWS = (
 State = tuple[Any, ...]
 
 
-@dataclass
-class _Record:
-    """Whether a map was checked in this process, and the number of tries."""
-
-    is_checked: bool = False
-    tries: int = 0
-
-
-@dataclass(frozen=True)
-class _Position:
-    """The position of a window in a chunk: its row, its steps in array order, and its column."""
-
-    row: int
-    start: int
-    stop: int
-    column: int
-
-
-@dataclass(frozen=True)
-class _Window:
+class _Window(NamedTuple):
     """Consecutive steps of a row: the operands of each step, and the state before the first."""
 
     steps: list[tuple[Any, ...]]
     state: State
 
 
-@dataclass(frozen=True)
-class _Comparison:
-    """Two states that a law equates, after the first `count` steps of a window."""
+class _Comparison(NamedTuple):
+    """Two states that a law equates, after the first `count` steps of a window.
 
-    law: str
+    Of several broken laws the first one is reported, and its shortest run of steps.
+    """
+
+    law: int
+    count: int
     composed: State
     stepwise: State
     window: _Window
-    count: int
     scale: float
-
-    @property
-    def is_finite(self) -> bool:
-        return bool(np.isfinite([*self.composed, *self.stepwise]).all())
 
 
 @lru_cache(maxsize=1024)
-def _record(transfer_map: TransferMap, dtypes: tuple[Any, ...], is_long: bool) -> _Record:
-    return _Record()
+def _tries_left(transfer_map: TransferMap, dtypes: tuple[Any, ...], is_long: bool) -> list[int]:
+    """Return the number of chunks that this process may still sample, in a list to change."""
+    return [TRIES]
 
 
 def check_laws_once(
@@ -96,30 +76,22 @@ def check_laws_once(
 ) -> None:
     """Raise ValueError if a map breaks a law on sampled steps of the first solved chunk.
 
-    Parameters
-    ----------
-    carry_in, results : sequence of arrays
-        The states before the first step and after every step, one array for each scalar.
-    compile_compose : callable, ``(transfer_map, chunk)``, optional
-        Compose the steps of a short chunk, or raise TypeError. None if ``compose`` was compiled
-        with the other functions.
+    `carry_in` and `results` are the states before the first step and after every step.
+    `compile_compose` composes the steps of a short chunk, or raises TypeError; None if ``compose``
+    was compiled with the other functions.
     """
     if isinstance(transfer_map, SegmentedMap):
         chunk = replace(chunk, operands=chunk.operands[1 + transfer_map.states :])
         transfer_map = transfer_map.inner
-    dtypes = chunk.dtype, *[array.dtype for operand in chunk.operands for array in _arrays(operand)]
-    record = _record(transfer_map, dtypes, chunk.steps >= LONG)
-    if record.is_checked or 0 in chunk.shape or is_capturing():
+    arrays = [x for operand in chunk.operands for x in getattr(operand, "operands", [operand])]
+    dtypes = chunk.dtype, *[array.dtype for array in arrays]
+    tries = _tries_left(transfer_map, dtypes, chunk.steps >= LONG)
+    if tries[0] == 0 or 0 in chunk.shape or is_capturing():
         return
     if compile_compose is not None:
         compile_compose(transfer_map, _first_steps(chunk))
     has_judged = _check(transfer_map, chunk.dtype, _windows(chunk, carry_in, results))
-    record.tries += 1
-    record.is_checked = has_judged or record.tries >= TRIES
-
-
-def _arrays(operand: Any) -> tuple[Any, ...]:
-    return operand.operands if isinstance(operand, CoefficientOperand) else (operand,)
+    tries[0] = 0 if has_judged else tries[0] - 1
 
 
 def _first_steps(chunk: Chunk) -> Chunk:
@@ -138,39 +110,32 @@ def _windows(chunk: Chunk, carry_in: Sequence[Any], results: Sequence[Any]) -> I
         drawn = generator.integers(0, (outer, max(1, steps - LENGTH + 1), inner))
         row, first, column = map(int, drawn if number else (0, 0, 0))
         last = min(first + LENGTH, steps)
-        ends = (steps - last, steps - first) if chunk.reverse else (first, last)
-        position = _Position(row, *ends, column)
+        start, stop = (steps - last, steps - first) if chunk.reverse else (first, last)
+        part = chunk.rows(row, row + 1).between(start, stop)
         try:
-            values = [_values(operand, position, chunk.reverse) for operand in chunk.operands]
+            values = [_values(operand, part, column) for operand in part.operands]
         except Exception:  # as in _check, for the function of a coefficient
             continue
         before = carry_in
         if first:
-            before = [_before(result, position, chunk.reverse) for result in results]
-        state = [_wide(part if part.ndim == 0 else part[row, column]) for part in before]
+            before = [result[:, stop if chunk.reverse else start - 1] for result in results]
+        state = [_wide(x if x.ndim == 0 else x[row, column]) for x in before]
         if np.isfinite(state).all() and all(np.isfinite(value).all() for value in values):
-            yield _Window(list(zip(*values, strict=True)), tuple(part[()] for part in state))
+            yield _Window(list(zip(*values, strict=True)), tuple(x[()] for x in state))
 
 
-def _before(result: Any, position: _Position, reverse: bool) -> Any:
-    """Return the states of all rows before a window."""
-    return result[:, position.stop if reverse else position.start - 1]
-
-
-def _values(operand: Any, position: _Position, reverse: bool) -> np.ndarray:
+def _values(operand: Any, part: Chunk, column: int) -> np.ndarray:
     """Return an operand at the steps of a window; steps repeat if there are fewer than LENGTH."""
-    steps = slice(position.start, position.stop)
+
+    def in_time(values: np.ndarray) -> np.ndarray:
+        return np.resize(values[::-1] if part.reverse else values, LENGTH)
 
     def values(array: Any) -> np.ndarray:
-        outer, length, inner = array.shape
-        row, column = position.row if outer > 1 else 0, position.column if inner > 1 else 0
-        window = _wide(array[row, steps if length > 1 else slice(1), column])
-        return np.resize(window[::-1] if reverse else window, LENGTH)
+        return in_time(_wide(array[0, :, column if array.shape[2] > 1 else 0]))
 
     if not isinstance(operand, CoefficientOperand):
         return values(operand)
-    indices = np.arange(position.start, position.stop, dtype=np.int64) + operand.first
-    indices = np.resize(indices[::-1] if reverse else indices, LENGTH)
+    indices = in_time(np.arange(part.steps, dtype=np.int64) + operand.first)
     columns = [values(array) for array in operand.operands]
     function = operand.function.function
     return np.array([function(*arguments) for arguments in zip(indices, *columns, strict=True)])
@@ -198,15 +163,10 @@ def _check(transfer_map: TransferMap, dtype: np.dtype[Any], windows: Iterator[_W
                 continue
             comparisons += compared
             rounds = rounds or not is_associative
-        for comparison in sorted(comparisons, key=_rank):
+        for comparison in sorted(comparisons, key=lambda comparison: comparison[:2]):
             if not _is_close(comparison, dtype, rounds):
                 raise ValueError(_message(transfer_map, comparison))
     return bool(comparisons)
-
-
-def _rank(comparison: _Comparison) -> tuple[int, int]:
-    """Return the rank of a broken law; the first one is reported."""
-    return LAWS.index(comparison.law), comparison.count
 
 
 def _compared(
@@ -227,17 +187,18 @@ def _compared(
     while len(tree) > 1:
         tree = [compose(*pair) for pair in zip(tree[::2], tree[1::2], strict=True)]
     scale = max(abs(part) for state in states for part in state)
-    laws = [(COMPOSED, folded[k], k + 1) for k in range(1, LENGTH)]
-    laws.append((ASSOCIATIVE, tree[0], LENGTH))
+    laws = [(0, k + 1, folded[k]) for k in range(1, LENGTH)]
+    laws.append((1, LENGTH, tree[0]))
     identity = _cast(transfer_map.identity, dtype)
     if identity == transfer_map.identity:  # -inf is no integer
-        maps_of_identity = identity, compose(identity, maps[0]), compose(maps[0], identity)
-        laws += zip(LAWS[2:], maps_of_identity, (0, 1, 1), strict=True)
+        laws += [(2, 0, identity), (3, 1, compose(identity, maps[0]))]
+        laws.append((4, 1, compose(maps[0], identity)))
     compared = [
-        _Comparison(law, apply(composed, window.state), states[count], window, count, scale)
-        for law, composed, count in laws
+        _Comparison(law, count, apply(composed, window.state), states[count], window, scale)
+        for law, count, composed in laws
     ]
-    return [comparison for comparison in compared if comparison.is_finite], folded[-1] == tree[0]
+    compared = [c for c in compared if np.isfinite([*c.composed, *c.stepwise]).all()]
+    return compared, folded[-1] == tree[0]
 
 
 def _cast(values: Any, dtype: np.dtype[Any]) -> State:
@@ -262,16 +223,14 @@ def _is_close(comparison: _Comparison, dtype: np.dtype[Any], rounds: bool) -> bo
 
 
 def _message(transfer_map: TransferMap, broken: _Comparison) -> str:
-    operands = ", ".join(
-        f"lift({', '.join(map(str, step))})" for step in broken.window.steps[: max(1, broken.count)]
-    )
-    composed, stepwise, state = (
-        ", ".join(map(str, values))
-        for values in (broken.composed, broken.stepwise, broken.window.state)
-    )
+    def listed(values: Sequence[Any]) -> str:
+        return ", ".join(map(str, values))
+
+    steps = [f"lift({listed(step)})" for step in broken.window.steps[: max(1, broken.count)]]
     return (
-        f"compose of {transfer_map.name} must keep the law {broken.law}; got {composed} against "
-        f"{stepwise} from the state x = {state} by the steps {operands}. mgrec.check_laws tests "
+        f"compose of {transfer_map.name} must keep the law {LAWS[broken.law]}; got "
+        f"{listed(broken.composed)} against {listed(broken.stepwise)} from the state x = "
+        f"{listed(broken.window.state)} by the steps {listed(steps)}. mgrec.check_laws tests "
         f"a map; TransferMap(..., check_laws=False) leaves this check of the first steps out"
     )
 
@@ -352,10 +311,8 @@ def check_laws(
     draws = operands or (_draw_normal,) * count
     if len(draws) != count:
         raise ValueError(f"lift takes {count} operands; got {len(draws)} functions to draw them")
-    for name, draw in (
-        *(("operands", draw) for draw in draws),
-        ("state", _draw_normal if state is None else state),
-    ):
+    draw_state = _draw_normal if state is None else state
+    for name, draw in (*[("operands", draw) for draw in draws], ("state", draw_state)):
         if not callable(draw):
             raise TypeError(f"{name} must be drawn by functions of a generator; got {draw!r}")
     if state is None:
@@ -363,7 +320,7 @@ def check_laws(
     with np.errstate(all="ignore"):
         for _ in range(samples):
             drawn = [tuple(draw(generator) for draw in draws) for _ in range(3)]
-            x = (_draw_normal if state is None else state)(generator)
+            x = draw_state(generator)
             for law, left, right in _laws(transfer_map, [transfer_map.lift(*d) for d in drawn], x):
                 if not np.allclose(left, right, rtol, atol, equal_nan=True):
                     raise AssertionError(

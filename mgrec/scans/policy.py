@@ -93,13 +93,6 @@ def optimal_processors(steps: int, constants: Constants, rows: int = 1) -> float
 
     With a floor P is at most (alpha + gamma)/floor: more processors than saturate the memory only
     lengthen the propagation.
-
-    Examples
-    --------
-    >>> optimal_processors(10**6, Constants(2e-8, 1e-8, 2e-8))
-    2000.0
-    >>> round(optimal_processors(10**6, Constants(2e-8, 1e-8, 2e-8, floor=4e-11)))
-    1000
     """
     work = constants.alpha + constants.gamma
     optimum = sqrt(work * steps * rows / constants.beta)
@@ -109,33 +102,11 @@ def optimal_processors(steps: int, constants: Constants, rows: int = 1) -> float
 def choose_configuration(
     steps: int, constants: Constants, multiprocessors: int, rows: int = 1
 ) -> Configuration:
-    """Choose G first, then T, for P_opt processors.
+    """Choose G first, then T, for P_opt processors and N = `steps` of all rows together.
 
-    Parameters
-    ----------
-    steps : int
-        N, of all rows together.
-    constants : Constants
-    multiprocessors : int
-        Number of multiprocessors of the device.
-    rows : int, optional
-
-    Returns
-    -------
-    Configuration
-        As many blocks as multiprocessors, if each has a warp; then the number of warps of a
-        block, from 1 to 32, that comes nearest to P_opt.
-
-    References
-    ----------
-    A. Wakatani's papers on P-scheme/G (2012, 2013).
-
-    Examples
-    --------
-    >>> choose_configuration(10**6, Constants(2e-8, 1e-8, 2e-8), multiprocessors=10)
-    Configuration(blocks=10, threads=192)
-    >>> choose_configuration(1000, Constants(2e-8, 1e-8, 2e-8), multiprocessors=10)
-    Configuration(blocks=1, threads=64)
+    There are as many blocks as multiprocessors, if each has a warp; then the number of warps of a
+    block, from 1 to 32, that comes nearest to P_opt. See Wakatani's papers on P-scheme/G (2012,
+    2013).
     """
     warps = min(optimal_processors(steps, constants, rows), max(steps, 1)) / WARP
     blocks = min(multiprocessors, max(int(warps), 1))

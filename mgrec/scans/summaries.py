@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import frexp, inf, isfinite, isnan, ldexp, nan
 from typing import Any
 
 import numpy as np
 
-from ..core.algebra.transfer_map import TransferMap
-from ..core.arrays.chunk import Chunk
+from ..core.arrays.chunk import Chunk, CoefficientOperand
 
 FINE, REDO, NAN = 0, 1, 2
 """Flags of a row: its summary is valid, the row must be redone, or it ends in nan.
@@ -73,6 +72,20 @@ def _of_one_row(
     )
 
 
+_VANISHED = -5000
+"""An exponent below that of all numbers, whatever the product is multiplied by."""
+
+
+def contractive_summary(sign: Any, carry_out: np.ndarray, growth: Any) -> AffineSummary:
+    """Return the summary of a chunk that ends in `carry_out` for any finite carry-in.
+
+    `sign` is that of the product of all coefficients, or 0.
+    """
+    shape = carry_out.shape
+    mantissa, growth = (np.broadcast_to(value, shape).copy() for value in (0.5 * sign, growth))
+    return AffineSummary(mantissa, np.full(shape, _VANISHED, np.int64), carry_out, growth)
+
+
 def rows_to_redo(chunk: Chunk, flags: np.ndarray) -> dict[tuple[int, int], Chunk]:
     """Return the rows with the flag REDO, with their operands copied to host memory."""
     is_redone = flags == REDO
@@ -85,7 +98,17 @@ def _row_on_host(chunk: Chunk, outer: int, inner: int) -> Chunk:
         part = array[:, :, inner : inner + 1] if array.shape[2] > 1 else array
         return np.array(part.get() if hasattr(part, "get") else part)
 
-    return chunk.rows(outer, outer + 1).map_arrays(copied, (1, chunk.steps, 1))
+    row = chunk.rows(outer, outer + 1).map_arrays(copied, (1, chunk.steps, 1))
+    return with_functions(row, [None] * len(row.operands))
+
+
+def with_functions(row: Chunk, functions: Sequence[Any]) -> Chunk:
+    """Replace the functions of coefficients: other workers get numbers, and know the functions."""
+    operands = [
+        replace(operand, function=function) if isinstance(operand, CoefficientOperand) else operand
+        for operand, function in zip(row.operands, functions, strict=True)
+    ]
+    return replace(row, operands=tuple(operands))
 
 
 def propagate_affine(summary: AffineSummary, carry_in: np.ndarray) -> np.ndarray:
@@ -191,33 +214,17 @@ def _magnitude(values: np.ndarray) -> np.ndarray:
     return np.abs(values)
 
 
-@dataclass(frozen=True)
-class ComposedMaps:
-    """The composed map of every row of a chunk.
-
-    Attributes
-    ----------
-    transfer_map : TransferMap
-    maps : tuple of arrays (outer, inner), or None
-        One array for each scalar of the map; None, the identity, if the chunk has no steps.
-    """
-
-    transfer_map: TransferMap
-    maps: tuple[np.ndarray, ...] | None
+Maps = tuple[np.ndarray, ...] | None
+"""The composed map of every row, an array (outer, inner) for each scalar; None for no steps."""
 
 
 @dataclass(frozen=True)
 class SegmentedSummary:
     """Summary of a chunk with resets. The carry-out of a row with a reset needs no carry-in.
 
-    Attributes
-    ----------
-    inner : summary or None
-        Summary of the map without resets, valid in rows without a reset; None if all have one.
-    carry_outs : tuple of arrays (outer, inner)
-        The carry-outs of rows with a reset, one array for each scalar of the state.
-    is_reset : array (outer, inner) of bool
-        Whether the row has a reset.
+    `inner` is the summary of the map without resets, valid in rows without a reset. `carry_outs`
+    are those of rows with a reset, one array (outer, inner) for each scalar of the state;
+    `is_reset` marks these rows.
     """
 
     inner: Any

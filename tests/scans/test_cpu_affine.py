@@ -165,4 +165,4 @@ def test_a_chunk_with_a_nan_ends_in_nan_even_after_an_overflow(columns):
     s = np.repeat(np.array([1e300, -1e300]).reshape(1, 2, 1), columns, 2)
     t = np.repeat(np.array([0, np.nan]).reshape(1, 2, 1), columns, 2)
     summary = cpu.precompute(affine, Chunk((s, t), t.shape, t.dtype))
-    assert np.isnan(cpu.propagate(summary, (np.ones((1, columns)),))[0]).all()
+    assert np.isnan(cpu.propagate(affine, (), summary, (np.ones((1, columns)),))[0]).all()

@@ -12,9 +12,7 @@ from mgrec.engines.cpu import compilation as numba_compilation
 from mgrec.engines.cpu.compilation import IN_MEMORY
 from mgrec.engines.cuda import compilation
 from mgrec.engines.cuda.tracing import functions as tracing
-from mgrec.scans.cpu import affine_rows as affine_kernels
-from mgrec.scans.cpu import affine_summary as affine_precompute
-from mgrec.scans.cpu.kernels import fused_lift, transfer_kernels
+from mgrec.scans.cpu.kernels import functions_of, kernel_of
 from mgrec.scans.cuda import sources
 
 
@@ -28,30 +26,27 @@ def adding(amount):
 
 
 def test_further_maps_of_one_code_stay_in_memory():
-    keys = [fused_lift(adding(number), ((None, 1),)).key for number in range(MAX_VARIANTS)]
+    keys = [functions_of(adding(number), ((None, 1),)).key for number in range(MAX_VARIANTS)]
     assert not any(IN_MEMORY in key for key in keys)
     with pytest.warns(UserWarning, match="numbers that change as operands"):
         further = adding(0.5)
-    assert IN_MEMORY in fused_lift(further, ((None, 1),)).key
-    assert IN_MEMORY not in fused_lift(adding(0), ((None, 1),)).key
+    assert IN_MEMORY in functions_of(further, ((None, 1),)).key
+    assert IN_MEMORY not in functions_of(adding(0), ((None, 1),)).key
 
 
 def test_further_coefficients_of_one_code_stay_in_memory():
     def parts(rate):
         return ((StepFunction(lambda i: i * rate), 1), (None, 1))
 
-    keys = [fused_lift(affine, parts(number)).key for number in range(MAX_VARIANTS + 1)]
+    keys = [functions_of(affine, parts(number)).key for number in range(MAX_VARIANTS + 1)]
     assert [IN_MEMORY in key for key in keys] == [False] * MAX_VARIANTS + [True]
 
 
 @pytest.mark.parametrize(
     "held",
     [
-        numba_compilation._compile_step, fused_lift, transfer_kernels,
-        affine_kernels.determine_filled,
-        affine_precompute.precompute_filled, affine_precompute.precompute_columns,
-        affine_precompute.retrack_columns, tracing.trace_transfer_map, tracing.trace_coefficient,
-        sources._statements, compilation._compile,
+        numba_compilation._compile_step, functions_of, kernel_of, tracing.trace_transfer_map,
+        tracing.trace_coefficient, sources._statements, compilation._compile,
     ],
     ids=lambda held: held.__name__,
 )  # fmt: skip

@@ -55,6 +55,18 @@ def solve(
     return [w.get() for w in results]
 
 
+def determine(transfer_map: TransferMap, chunk: Chunk, carry_in: Any) -> tuple[Any, ...]:
+    """Determine by launches that are prepared once for chunks of the same signature."""
+    import cupy
+
+    from mgrec.engines.cuda.launches import run_cached
+    from mgrec.scans.cuda.determine import prepare
+
+    results = tuple(cupy.empty(chunk.shape, chunk.dtype) for _ in carry_in)
+    run_cached(prepare, transfer_map, chunk, carry_in, results)
+    return results
+
+
 def assert_close(transfer_map: TransferMap, results: Any, wanted: Any) -> None:
     for got, reference in zip(results, wanted, strict=True):
         kind, steps = got.dtype.kind, got.shape[1]

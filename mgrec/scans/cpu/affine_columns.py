@@ -13,7 +13,6 @@ from typing import Any
 import numba
 import numpy as np
 from numba import types
-from numba.extending import overload
 
 from ...engines.cpu.compilation import INNER, compile_kernel
 from ...engines.cpu.simd.lanes import (
@@ -27,19 +26,15 @@ from ...engines.cpu.simd.lanes import (
     store,
     stream,
 )
-from .operands import rows_of, value_at
+from .operands import compiled_only, rows_of, value_at
 
 # The steps of wide arrays are solved one by one: with groups of two to eight steps, 1,000 columns
 # took 1.1 to 1.4 times as long.
 GROUP, NARROW = 4, 64
 
 
+@compiled_only
 def _wide_at(operand: Any, index: Any) -> Any:
-    raise NotImplementedError  # compiled code only
-
-
-@overload(_wide_at, strict=False)
-def _wide_at_of(operand: Any, index: Any) -> Any:
     if isinstance(operand, types.Array):
         return lambda operand, index: load_64_bytes(operand, index)
     return lambda operand, index: splat_64_bytes(operand)

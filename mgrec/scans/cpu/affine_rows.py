@@ -13,13 +13,14 @@ what the loop does. So rows have the loop's nan and inf.
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numba
 import numpy as np
 
-from ...engines.cpu.compilation import CACHE_SIZE, INNER, compile_kernel
+from ...engines.cpu.compilation import INNER, compile_kernel
 from ...engines.cpu.simd.checks import no_extremes, none_above, none_below, update_extremes
 from ...engines.cpu.simd.lanes import (
     CACHE_LINE,
@@ -262,9 +263,8 @@ def fill_block(lift: Any) -> Any:
     return fill
 
 
-@lru_cache(maxsize=CACHE_SIZE)
-def determine_filled(lift: Any, *key: str) -> Any:
-    """Return the kernel for coefficients computed on the fly, and for reversed rows.
+def determine_filled(lift: Any, compose: Any, apply: Any) -> Callable[..., None]:
+    """Build the kernel for coefficients computed on the fly, and for reversed rows.
 
     Each block's s and t are first written to buffers that stay in the L1 cache.
     """
@@ -302,4 +302,4 @@ def determine_filled(lift: Any, *key: str) -> Any:
             if not advance(operand, target, carry_in[row], limits, reverse, True):
                 advance(operand, target, carry_in[row], limits, reverse, False)
 
-    return compile_kernel(determine, *key)
+    return determine

@@ -8,20 +8,22 @@ groups of steps are composed. Any other block is tracked step by step.
 from __future__ import annotations
 
 import math
-from functools import cache, lru_cache
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numba
 import numpy as np
-from numba.extending import overload, register_jitable
+from numba import types
+from numba.extending import register_jitable
 
-from ...engines.cpu.compilation import CACHE_SIZE, INNER, compile_kernel
+from ...engines.cpu.compilation import INNER, compile_kernel
 from ...engines.cpu.simd.checks import no_extremes, none_above, none_below, update_extremes
 from ...engines.cpu.simd.lanes import SCAN, fma, load, load_64_bytes, splat, store
 from ..summaries import FINE, NAN, REDO
 from ..validity import SAFE_BLOCK, SAFE_GROWTH, SAFE_HIGH, SAFE_LOW, SAFE_TERM, margins
 from .affine_rows import fill_block, fill_powers
-from .operands import cells_at, parts_of, rows_of, value_at
+from .operands import cells_at, compiled_only, parts_of, rows_of, value_at
 
 BLOCK = SAFE_BLOCK
 FOLD = 4 * SCAN
@@ -37,13 +39,9 @@ def limits(dtype: np.dtype[Any]) -> np.ndarray:
     return np.array([top, top * SAFE_TERM, SAFE_LOW], np.finfo(dtype).dtype)
 
 
+@compiled_only
 def magnitude(x: Any) -> Any:
-    raise NotImplementedError
-
-
-@overload(magnitude, strict=False)
-def _magnitude_of(x: Any) -> Any:
-    if isinstance(x, numba.types.Complex):
+    if isinstance(x, types.Complex):
         return lambda x: max(abs(x.real), abs(x.imag))
     return lambda x: abs(x)
 
@@ -149,6 +147,13 @@ def summarise_block(s: Any, t: Any, carry: Any, bounds: Any) -> Any:
         rebound = max(carry[4] * alone, 2.0**SAFE_GROWTH)
         return product, exponent, offset, carry[3], rebound, carry[5]
     return track(s, t, t.size, carry, bounds)
+
+
+@compiled_only
+def _summarise(s: Any, t: Any, carry: Any, bounds: Any) -> Any:
+    if isinstance(t.dtype, types.Complex):
+        return lambda s, t, carry, bounds: track(s, t, t.size, carry, bounds)
+    return lambda s, t, carry, bounds: summarise_block(s, t, carry, bounds)
 
 
 @numba.njit(**INNER)
@@ -263,9 +268,8 @@ precompute_constant = compile_kernel(_precompute_constant)
 precompute_arrays = compile_kernel(_precompute_arrays)
 
 
-@lru_cache(maxsize=CACHE_SIZE)
-def precompute_filled(lift: Any, is_real: bool, *key: str) -> Any:
-    """Return the kernel for coefficients on the fly, reversed rows, and complex numbers."""
+def precompute_filled(lift: Any, compose: Any, apply: Any) -> Callable[..., None]:
+    """Build the kernel for coefficients on the fly, reversed rows, and complex numbers."""
     fill = fill_block(lift)
 
     def precompute(operands: Any, steps: int, summary: Any, bounds: Any, reverse: bool) -> None:
@@ -278,18 +282,14 @@ def precompute_filled(lift: Any, is_real: bool, *key: str) -> Any:
                 size = min(BLOCK, steps - left)
                 first = steps - left - size if reverse else left
                 fill(parts_of(operand, first, first + size), s, t, size, reverse)
-                if is_real:
-                    carry = summarise_block(s[:size], t[:size], carry, bounds)
-                else:
-                    carry = track(s, t, size, carry, bounds)
+                carry = _summarise(s[:size], t[:size], carry, bounds)
             _write(summary, row, carry)
 
-    return compile_kernel(precompute, *key, repr(is_real))
+    return precompute
 
 
-@lru_cache(maxsize=CACHE_SIZE)
-def precompute_columns(lift: Any, *key: str) -> Any:
-    """Return the kernel for rows along the slow axis: all columns of a step side by side.
+def precompute_columns(lift: Any, compose: Any, apply: Any) -> Callable[..., None]:
+    """Build the kernel for rows along the slow axis: all columns of a step side by side.
 
     It only flags a column whose coefficients or offsets leave the safe range;
     :func:`retrack_columns` summarises it step by step.
@@ -325,12 +325,11 @@ def precompute_columns(lift: Any, *key: str) -> Any:
                     if step % SLAB == SLAB - 1 or step == steps - 1:
                         rescale(p, e, g, top)
 
-    return compile_kernel(precompute, *key)
+    return precompute
 
 
-@lru_cache(maxsize=CACHE_SIZE)
-def retrack_columns(lift: Any, *key: str) -> Any:
-    """Return the kernel that summarises the flagged columns step by step."""
+def retrack_columns(lift: Any, compose: Any, apply: Any) -> Callable[..., None]:
+    """Build the kernel that summarises the flagged columns step by step."""
 
     def retrack(operands: Any, steps: int, summary: Any, bounds: Any, reverse: bool) -> None:
         product, _, offset, _, flag = summary
@@ -348,4 +347,4 @@ def retrack_columns(lift: Any, *key: str) -> Any:
                     carry = track(s, t, size, carry, bounds)
                 _write(summary, (row, j), carry)
 
-    return compile_kernel(retrack, *key)
+    return retrack

@@ -74,24 +74,20 @@ split_pairs = _shuffle({64: _ACROSS, 32: _NATURAL})
 merge_pairs = _shuffle({64: _ACROSS, 32: _NATURAL_BACK})
 
 
-@intrinsic
-def _to_odd_lanes(_: Any, even: Any, lanes: Any) -> Any:
-    """Move each even lane to the odd lane after it; even lanes become those of `even`."""
+def _select(order: list[int]) -> Any:
+    @intrinsic
+    def select(_: Any, first: Any, second: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            return builder.shuffle_vector(*values, shuffle_mask(order))
 
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return builder.shuffle_vector(*values, shuffle_mask(_WITHIN[0]))
+        return first(first, second), code
 
-    return lanes(even, lanes), code
+    return select
 
 
-@intrinsic
-def _odd_lanes(_: Any, first: Any, second: Any) -> Any:
-    """Return the odd lanes of two registers, interleaved."""
-
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return builder.shuffle_vector(*values, shuffle_mask(_WITHIN[1]))
-
-    return first(first, second), code
+# Move each even lane to the odd lane after it, and fill even lanes from the first register; and
+# interleave the odd lanes of two registers.
+_to_odd_lanes, _odd_lanes = map(_select, _WITHIN)
 
 
 @intrinsic(prefer_literal=True)

@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
-from numba import njit
 
 from ...core.algebra.fingerprint import StepFunction
 from ...core.algebra.transfer_map import TransferMap
 from ...core.algebra.variants import is_within_limit
 from ...engines.cpu.compilation import CACHE_SIZE, IN_MEMORY, INNER, compile_kernel, compile_step
-from .operands import Sources, are_same, cast, cells_at, rows_of, store_each, values_at
+from .operands import Sources, are_same, cast, cell_at, cells_at, rows_of, store_each, values_at
 
 # Columns whose maps are composed together: they stay in the L2 cache.
 COLUMNS = 4096
@@ -28,52 +26,31 @@ COLUMNS = 4096
 NARROW = 128
 
 
-@dataclass(frozen=True)
-class TransferKernels:
-    """The compiled loops of one transfer map."""
-
-    determine_rows: Any
-    determine_columns: Any
-    precompute_rows: Any
-    precompute_columns: Any
-    act: Any
-
-
-@dataclass(frozen=True)
-class Fused:
-    """``lift`` as a function of the flat operands, and its part of the cache key of a kernel."""
+class Functions(NamedTuple):
+    """The compiled functions of a map; ``lift`` takes the flat operands. `key` identifies them."""
 
     lift: Any
+    compose: Any
+    apply: Any
     key: tuple[str, ...]
 
 
-@lru_cache(maxsize=CACHE_SIZE)
-def transfer_kernels(transfer_map: TransferMap, sources: Sources, several: bool) -> TransferKernels:
-    """Return the kernels of a transfer map; `several`: the state is a tuple of scalars."""
-    fused = fused_lift(transfer_map, sources)
-    transfer_map.require_unchanged()
-    compose = compile_step(transfer_map.compose)
-    apply = tupled(compile_step(transfer_map.apply), several)
-    key = (transfer_map.fingerprint, *fused.key, repr(several))
-    return TransferKernels(
-        compile_kernel(_determine_rows(fused.lift, apply), *key),
-        compile_kernel(_determine_columns(fused.lift, apply), *key),
-        compile_kernel(_precompute_rows(fused.lift, compose), *key),
-        compile_kernel(_precompute_columns(fused.lift, compose), *key),
-        compile_kernel(_act(apply), *key),
-    )
+@lru_cache(maxsize=4 * CACHE_SIZE)
+def kernel_of(
+    build: Callable[..., Any], transfer_map: TransferMap, sources: Sources, several: bool = False
+) -> Any:
+    """Return the kernel that ``build(lift, compose, apply)`` returns for a map.
 
-
-def _key(transfer_map: TransferMap, sources: Sources) -> tuple[str, ...]:
-    key = tuple(f"{function and function.fingerprint}:{count}" for function, count in sources)
-    owners: list[TransferMap | StepFunction] = [transfer_map, *filter(None, dict(sources))]
-    is_on_disk = all(is_within_limit(owner.codes, owner.fingerprint) for owner in owners)
-    return key if is_on_disk else (*key, IN_MEMORY)
+    `several` says whether the state is a tuple of scalars; in kernels it always is one.
+    """
+    lift, compose, apply, key = functions_of(transfer_map, sources)
+    kernel = build(lift, compose, apply if several else _tupled(apply))
+    return compile_kernel(kernel, build.__name__, *key, repr(several))
 
 
 @lru_cache(maxsize=CACHE_SIZE)
-def fused_lift(transfer_map: TransferMap, sources: Sources) -> Fused:
-    """Return ``lift`` as a function of the flat operands, which calls the coefficients' functions.
+def functions_of(transfer_map: TransferMap, sources: Sources) -> Functions:
+    """Return the functions of a map, of which ``lift`` calls those of the coefficients.
 
     Raise RuntimeError if a variable that the functions read has changed.
     """
@@ -91,14 +68,19 @@ def fused_lift(transfer_map: TransferMap, sources: Sources) -> Fused:
         start += count
     flat = ", ".join(f"x{k}" for k in range(start))
     exec(f"def fused({flat}): return lift({', '.join(arguments)})", scope)
-    return Fused(numba.njit(**INNER)(scope["fused"]), _key(transfer_map, sources))
+    compose, apply = compile_step(transfer_map.compose), compile_step(transfer_map.apply)
+    lift = numba.njit(**INNER)(scope["fused"])
+    return Functions(lift, compose, apply, _key(transfer_map, sources))
 
 
-def tupled(apply: Any, several: bool) -> Any:
-    """Return ``apply`` for states that are always tuples."""
-    if several:
-        return apply
+def _key(transfer_map: TransferMap, sources: Sources) -> tuple[str, ...]:
+    functions = [f"{function and function.fingerprint}:{count}" for function, count in sources]
+    owners: list[TransferMap | StepFunction] = [transfer_map, *filter(None, dict(sources))]
+    is_on_disk = all(is_within_limit(owner.codes, owner.fingerprint) for owner in owners)
+    return (transfer_map.fingerprint, *functions, *(() if is_on_disk else (IN_MEMORY,)))
 
+
+def _tupled(apply: Any) -> Any:
     @numba.njit(**INNER)
     def one(step: Any, state: Any) -> Any:
         return (apply(step, state[0]),)
@@ -106,8 +88,8 @@ def tupled(apply: Any, several: bool) -> Any:
     return one
 
 
-def _determine_rows(lift: Any, apply: Any) -> Callable[..., None]:
-    def determine_rows(operands: Any, carry_in: Any, results: Any, reverse: bool) -> None:
+def determine_rows(lift: Any, compose: Any, apply: Any) -> Callable[..., None]:
+    def determine(operands: Any, carry_in: Any, results: Any, reverse: bool) -> None:
         rows, steps = results[0].shape
         for row in range(rows):
             operand = rows_of(operands, row)
@@ -118,13 +100,13 @@ def _determine_rows(lift: Any, apply: Any) -> Callable[..., None]:
                 state = cast(apply(lift(*values_at(operand, index)), state), results)
                 store_each(result, index, state)
 
-    return determine_rows
+    return determine
 
 
-def _determine_columns(lift: Any, apply: Any) -> Callable[..., None]:
+def determine_columns(lift: Any, compose: Any, apply: Any) -> Callable[..., None]:
     # All columns of a step: blocks of columns, pieces of 4 KB, defeat the prefetcher (2.4 ns a
     # step, not 1.1). Few columns take four steps at a time: 1.3 ns, not 2.0, with 16 columns.
-    def determine_columns(
+    def determine(
         operands: Any, carry_in: Any, results: Any, reverse: bool, start: int, stop: int
     ) -> None:
         rows, steps, _ = results[0].shape
@@ -151,11 +133,11 @@ def _determine_columns(lift: Any, apply: Any) -> Callable[..., None]:
                             state = cast(apply(step_map, state), results)
                             store_each(results, (row, index, column), state)
 
-    return determine_columns
+    return determine
 
 
-def _precompute_rows(lift: Any, compose: Any) -> Callable[..., None]:
-    def precompute_rows(operands: Any, steps: int, maps: Any, reverse: bool) -> None:
+def precompute_rows(lift: Any, compose: Any, apply: Any) -> Callable[..., None]:
+    def precompute(operands: Any, steps: int, maps: Any, reverse: bool) -> None:
         for row in range(maps[0].shape[0]):
             operand = rows_of(operands, row)
             first = steps - 1 if reverse else 0
@@ -165,11 +147,11 @@ def _precompute_rows(lift: Any, compose: Any) -> Callable[..., None]:
                 chunk = cast(compose(chunk, lift(*values_at(operand, index))), maps)
             store_each(maps, row, chunk)
 
-    return precompute_rows
+    return precompute
 
 
-def _precompute_columns(lift: Any, compose: Any) -> Callable[..., None]:
-    def precompute_columns(operands: Any, steps: int, maps: Any, reverse: bool) -> None:
+def precompute_columns(lift: Any, compose: Any, apply: Any) -> Callable[..., None]:
+    def precompute(operands: Any, steps: int, maps: Any, reverse: bool) -> None:
         rows, columns = maps[0].shape
         for row in range(rows):
             for left in range(0, columns, COLUMNS):
@@ -183,69 +165,51 @@ def _precompute_columns(lift: Any, compose: Any) -> Callable[..., None]:
                             earlier = values_at(maps, (row, column))
                             store_each(maps, (row, column), compose(earlier, later))
 
-    return precompute_columns
+    return precompute
 
 
-def _act(apply: Any) -> Callable[..., None]:
-    def act(maps: Any, carry_in: Any, carry_outs: Any) -> None:
+def propagate_maps(lift: Any, compose: Any, apply: Any) -> Callable[..., None]:
+    def propagate(maps: Any, carry_in: Any, carry_outs: Any) -> None:
         for row in range(carry_outs[0].shape[0]):
             store_each(carry_outs, row, apply(values_at(maps, row), values_at(carry_in, row)))
 
-    return act
+    return propagate
 
 
-# The logarithm of a running product is taken once it leaves this range.
-_SMALL, _LARGE = 2.0**-500, 2.0**500
+def carry_outs_of_last_segments(lift: Any, compose: Any, apply: Any) -> Callable[..., None]:
+    def propagate(operands: Any, steps: int, carry_outs: Any, is_reset: Any, reverse: bool) -> None:
+        rows, columns = is_reset.shape
+        for row in range(rows):
+            for column in range(columns):
+                last = 0
+                while last < steps:
+                    index = last if reverse else steps - 1 - last
+                    if cell_at(operands[0], row, index, column):
+                        break
+                    last += 1
+                is_reset[row, column] = last < steps
+                if last < steps:
+                    # The step with the mark does not use the state.
+                    state = values_at(carry_outs, (row, column))
+                    for k in range(last, -1, -1):
+                        index = k if reverse else steps - 1 - k
+                        step_map = lift(*cells_at(operands, row, index, column))
+                        state = cast(apply(step_map, state), carry_outs)
+                    store_each(carry_outs, (row, column), state)
+
+    return propagate
 
 
-@dataclass(frozen=True)
-class PrefixKernels:
-    """The compiled loops over the first steps of a row.
+# Kernels that determine the first steps of rows or columns again, from another carry-in, until the
+# existing results are right.
 
-    Attributes
-    ----------
-    rejoin : callable
-        Determine every row from another carry-in until the existing results are right. Return the
-        largest number of steps of a row, or -1 if a row takes more than `most`; later rows are then
-        unchanged. `distances` of the two carry-ins of each row, and `unit`, the unit roundoff, are
-        those of w = s·w + t. For other maps distances are inf: results must have the same bits.
-    evidence : callable
-        Return log2 of the product of the first coefficients of the first row (w = s·w + t), or
-        whether two states coincide in its first steps (other maps).
+
+def rejoin_columns(lift: Any, compose: Any, apply: Any) -> Callable[..., int]:
+    """Build the kernel for all columns side by side.
+
+    It returns its number of steps, or -1 after `most`; `same` are then the columns that agreed.
     """
 
-    rejoin: Any
-    evidence: Any
-
-
-@lru_cache(maxsize=CACHE_SIZE)
-def prefix_kernels(
-    transfer_map: TransferMap, sources: Sources, several: bool, is_linear: bool
-) -> PrefixKernels:
-    """Return the kernels of a map; `is_linear`: the map is w = s·w + t in floating point."""
-    fused = fused_lift(transfer_map, sources)
-    apply = tupled(compile_step(transfer_map.apply), several)
-    key = (transfer_map.fingerprint, *fused.key, repr(several), repr(is_linear))
-    next_distance = _shrink_distance if is_linear else _keep_distance
-    evidence = _log_product(fused.lift) if is_linear else _coincide(fused.lift, apply)
-    rejoin = _rejoin(fused.lift, apply, next_distance)
-    return PrefixKernels(compile_kernel(rejoin, *key), compile_kernel(evidence, *key))
-
-
-@lru_cache(maxsize=CACHE_SIZE)
-def rejoin_columns(transfer_map: TransferMap, sources: Sources, several: bool) -> Any:
-    """Return the kernel that determines all columns until it meets the existing results.
-
-    The kernel returns its number of steps, or -1 after `most`; `same` are then the columns whose
-    results agreed.
-    """
-    fused = fused_lift(transfer_map, sources)
-    apply = tupled(compile_step(transfer_map.apply), several)
-    key = (transfer_map.fingerprint, *fused.key, repr(several))
-    return compile_kernel(_rejoin_columns(fused.lift, apply), *key)
-
-
-def _rejoin_columns(lift: Any, apply: Any) -> Callable[..., int]:
     def rejoin(
         operands: Any, carry_in: Any, results: Any, most: int, reverse: bool, same: Any
     ) -> int:
@@ -270,7 +234,28 @@ def _rejoin_columns(lift: Any, apply: Any) -> Callable[..., int]:
     return rejoin
 
 
-def _rejoin(lift: Any, apply: Any, next_distance: Any) -> Callable[..., int]:
+def rejoin_rows(lift: Any, compose: Any, apply: Any) -> Callable[..., None]:
+    """Build the kernel for rows, whose results must have the same bits."""
+    return _rejoin(lift, apply, _keep_distance, are_same)
+
+
+def rejoin_linear_rows(lift: Any, compose: Any, apply: Any) -> Callable[..., None]:
+    """Build the kernel for rows of w = s·w + t, whose results may also be close."""
+    return _rejoin(lift, apply, _shrink_distance, are_same)
+
+
+def rejoin_speculative_rows(lift: Any, compose: Any, apply: Any) -> Callable[..., None]:
+    """Build the kernel for the prefix of a speculation, in which 0 and -0 are equal."""
+    return _rejoin(lift, apply, _shrink_distance, _are_equal)
+
+
+def _rejoin(lift: Any, apply: Any, next_distance: Any, agree: Any) -> Callable[..., None]:
+    """Return a kernel that writes the number of steps of each row, or -1 after `most`.
+
+    `distances` of the two carry-ins of each row, and `unit`, the unit roundoff, are those of
+    w = s·w + t; for other maps distances are inf.
+    """
+
     def rejoin(
         operands: Any,
         carry_in: Any,
@@ -279,12 +264,13 @@ def _rejoin(lift: Any, apply: Any, next_distance: Any) -> Callable[..., int]:
         reverse: bool,
         distances: Any,
         unit: float,
-    ) -> int:
+        lengths: Any,
+    ) -> None:
         rows, steps = results[0].shape
-        longest = 0
         for row in range(rows):
             operand, result = rows_of(operands, row), rows_of(results, row)
-            state, distance, rejoined = values_at(carry_in, row), distances[row], -1
+            state, distance = values_at(carry_in, row), distances[row]
+            lengths[row] = -1
             for step in range(most):
                 index = steps - 1 - step if reverse else step
                 step_map = lift(*values_at(operand, index))
@@ -293,30 +279,37 @@ def _rejoin(lift: Any, apply: Any, next_distance: Any) -> Callable[..., int]:
                 existing = values_at(result, index)
                 is_near = distance < unit * float(abs(existing[0]))
                 # A state that overflows stays infinite, however small the product becomes.
-                if (is_near and abs(state[0]) < math.inf) or are_same(state, existing):
-                    rejoined = step
+                if (is_near and abs(state[0]) < math.inf) or agree(state, existing):
+                    lengths[row] = step
                     break
                 store_each(result, index, state)
-            if rejoined < 0:
-                return -1
-            longest = max(longest, rejoined)
-        return longest
 
     return rejoin
 
 
-@njit(**INNER)
+@numba.njit(**INNER)
 def _shrink_distance(distance: float, step_map: Any) -> float:
     return distance * float(abs(step_map[0]))
 
 
-@njit(**INNER)
+@numba.njit(**INNER)
 def _keep_distance(distance: float, step_map: Any) -> float:
     return distance
 
 
-def _log_product(lift: Any) -> Callable[..., float]:
-    def log_product(operands: Any, steps: int, count: int, reverse: bool) -> float:
+@numba.njit(**INNER)
+def _are_equal(state: Any, existing: Any) -> bool:
+    return state[0] == existing[0]
+
+
+# The logarithm of a running product is taken once it leaves this range.
+_SMALL, _LARGE = 2.0**-500, 2.0**500
+
+
+def log_product(lift: Any, compose: Any, apply: Any) -> Callable[..., float]:
+    """Build the kernel that returns log2 of the product of the first coefficients of a row."""
+
+    def evidence(operands: Any, steps: int, count: int, reverse: bool) -> float:
         operand = rows_of(operands, 0)
         total, product = 0.0, 1.0
         for step in range(count):
@@ -331,11 +324,13 @@ def _log_product(lift: Any) -> Callable[..., float]:
                 product = 1.0
         return total + math.log2(product)
 
-    return log_product
+    return evidence
 
 
-def _coincide(lift: Any, apply: Any) -> Callable[..., bool]:
-    def coincide(
+def coincide(lift: Any, compose: Any, apply: Any) -> Callable[..., bool]:
+    """Build the kernel that returns whether two states coincide in the first steps of a row."""
+
+    def evidence(
         operands: Any, carry_in: Any, likes: Any, steps: int, count: int, reverse: bool
     ) -> bool:
         # The other state is one that the recurrence reaches itself.
@@ -353,4 +348,4 @@ def _coincide(lift: Any, apply: Any) -> Callable[..., bool]:
                 return True
         return False
 
-    return coincide
+    return evidence

@@ -19,49 +19,16 @@ SMALLEST = 5e-324
 class Judge:
     """Compare results with the exact ones, chunk after chunk in the order of the recurrence.
 
-    The exact w is an unevaluated sum of two float64. A subnormal sum may be off by eta·A_i of
-    float64, which the judge allows. The bound is, with u the unit roundoff and
-    eta the smallest subnormal number of the dtype::
+    The exact w is an unevaluated sum of two float64 (Dekker 1971). A subnormal sum may be off by
+    eta·A_i of float64, which the judge allows. The bound is, with u the unit roundoff and eta the
+    smallest subnormal number of the dtype::
 
         |computed_i - w_i| <= 4·(i + 1)·u·W_i + eta·A_i
         W_i = |s_i|·W_{i-1} + |t_i|,  W_0 = |initial|
         A_i = |s_i|·A_{i-1} + 1,      A_0 = 0
 
-    Parameters
-    ----------
-    dtype : numpy.dtype
-        Dtype of the results: float32 or float64.
-    initial : float
-        w before the first step.
-
-    Attributes
-    ----------
-    steps : int
-        Steps judged so far.
-    largest_error, largest_share : float
-        The largest |computed - exact|, and |computed - exact| / bound: at most 1 if the bound
-        holds everywhere.
-    largest_difference : float
-        The largest |computed - w of the plain loop in `dtype`|.
-
-    Notes
-    -----
-    A nan or inf among the results counts as an infinite error.
-
-    References
-    ----------
-    T. J. Dekker, "A floating-point technique for extending the available precision", 1971:
-    the product and the sum of two numbers without error.
-
-    Examples
-    --------
-    >>> judge = Judge(np.dtype(float))
-    >>> judge.add(np.full(3, 0.5), np.ones(3), np.array([1.0, 1.5, 1.75]))
-    >>> judge.steps, judge.largest_error
-    (3, 0.0)
-    >>> judge.add(np.full(1, 0.5), np.ones(1), np.array([1.5]))
-    >>> judge.largest_error, judge.holds
-    (0.375, False)
+    `largest_share` is the largest |computed - exact| / bound, and `largest_difference` the largest
+    |computed - w of the plain loop in `dtype`|. A nan or inf counts as an infinite error.
     """
 
     dtype: np.dtype[Any]

@@ -10,33 +10,103 @@ from __future__ import annotations
 
 import logging
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ...core.algebra.transfer_map import TransferMap
+from ...core.algebra.transfer_map import TransferMap, affine
 from ...core.arrays.chunk import Chunk
 from ...engines.cpu.compilation import compile_kernel, writable
 from ...engines.cpu.simd.checks import sign_mask, zero_mask
 from ...engines.cpu.simd.lanes import load_64_bytes
-from ..speculation import (
-    EVIDENCE_FRACTION,
-    MOST_EVIDENCE,
-    PREFIX_FRACTION,
-    Prefix,
-    Signs,
-    contractive_summary,
-)
-from ..summaries import AffineSummary
+from ..summaries import AffineSummary, contractive_summary
 from . import affine_rows, one_thread
 from .affine_rows import safe_limits
 from .affine_summary import limits
+from .kernels import kernel_of, rejoin_speculative_rows
 from .operands import flatten
 
 logger = logging.getLogger("mgrec")
 
 # Products with the largest carry-in are scaled by 2 to the minus this power, so that they may grow.
 _SCALE = {"f": 0, "d": 25}
+
+
+MOST_EVIDENCE, EVIDENCE_FRACTION = 1024, 64
+"""Steps whose coefficients show whether a chunk is contractive: at most so many, and at most this
+fraction (1/64) of the chunk."""
+PREFIX_FRACTION = 8
+"""The prefix may be expected to be 1/8 of a chunk: a step of it takes four times as long."""
+
+
+@dataclass(frozen=True)
+class Signs:
+    """The signs of a chunk's coefficients, which decide what becomes of an infinite state.
+
+    Attributes
+    ----------
+    negative, zero : array of uint8
+        For each coefficient, in their order in the chunk, a bit: whether its sign bit is set, and
+        whether it is 0. `zero` is None if none is 0.
+    product : array (outer, inner)
+        The sign of the product of each row's coefficients, or 0. Axes of length 1 are broadcast.
+    shape : (int, int, int)
+        Shape of the coefficients: (outer, steps, inner), each full or 1.
+    """
+
+    negative: np.ndarray
+    zero: np.ndarray | None
+    product: np.ndarray
+    shape: tuple[int, int, int]
+
+    def propagate_infinite(
+        self, states: np.ndarray, is_infinite: np.ndarray, results: np.ndarray, reverse: bool
+    ) -> None:
+        """Write the last `results`, in the order of the recurrence, of rows with infinite states.
+
+        `states` and `is_infinite` (outer, inner) describe the rows before these results.
+        """
+        count = results.shape[1]
+        negative, zero = (
+            self._last_flags(bits, count, reverse) for bits in (self.negative, self.zero)
+        )
+        for row, column in np.argwhere(is_infinite):
+            i, j = row if len(negative) > 1 else 0, column if negative.shape[2] > 1 else 0
+            state = states[row, column]
+            is_negated = np.cumsum(np.broadcast_to(negative[i, :, j], count)) % 2
+            signed = np.where(is_negated, -state, state)
+            is_nan = np.logical_or.accumulate(zero[i, :, j])
+            results[row, :, column] = np.where(is_nan, np.nan, signed)
+
+    def _last_flags(self, bits: np.ndarray | None, count: int, reverse: bool) -> np.ndarray:
+        """Return a flag for each of the last `count` steps of all rows, or one for all of them."""
+        if bits is None:
+            return np.zeros((self.shape[0], 1, self.shape[2]), bool)
+        flags = np.unpackbits(bits, bitorder="little", count=math.prod(self.shape)).reshape(
+            self.shape
+        )
+        return (flags[:, ::-1] if reverse else flags)[:, -count:]
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """The first steps of every row of w = s·w + t, in the order of the recurrence.
+
+    The results after them are right for any finite carry-in whose states stay finite. Arrays are
+    (rows, steps); `provisional` has the results from a carry-in of 0. `signs` are those of the
+    chunk's coefficients, None if all are above 0. `reverse` is that of the chunk.
+    """
+
+    s: np.ndarray
+    t: np.ndarray
+    provisional: np.ndarray
+    signs: Signs | None
+    reverse: bool
+
+    @property
+    def operand_bytes(self) -> int:
+        return int(self.s.nbytes)
 
 
 def speculate(
@@ -134,26 +204,7 @@ def _measured(
     return longest
 
 
-def _rejoined(
-    s: Any, t: Any, carry_in: Any, results: Any, scale: float, unit: float, is_unmet: Any
-) -> None:
-    """Determine rows until they meet their results; `is_unmet` marks the rows that do not."""
-    for row in range(results.shape[0]):
-        state, distance = carry_in[row], float(abs(carry_in[row])) * scale
-        is_unmet[row] = True
-        for i in range(results.shape[1]):
-            state = s[row, i] * state + t[row, i]
-            distance *= float(abs(s[row, i]))
-            provisional = results[row, i]
-            is_near = distance < unit * float(abs(provisional))
-            # A state that overflows stays infinite, however small the product becomes.
-            if (is_near and abs(state) < math.inf) or state == provisional:
-                is_unmet[row] = False
-                break
-            results[row, i] = state
-
-
-_measure, _rejoin = compile_kernel(_measured), compile_kernel(_rejoined)
+_measure = compile_kernel(_measured)
 
 
 def correct(
@@ -164,17 +215,20 @@ def correct(
     Provisional results are written, but not read: the function may run twice.
     """
     (result,), dtype = results, prefix.s.dtype
-    values, is_unmet = prefix.provisional.copy(), np.empty(len(prefix.s), bool)
+    values, lengths = prefix.provisional.copy(), np.empty(len(prefix.s), np.int64)
     before = np.ascontiguousarray(carry_in[0], dtype).reshape(-1)
-    scale, unit = 2.0 ** -_SCALE[dtype.char], _scale(dtype)[1]
-    _rejoin(prefix.s, prefix.t, before, values, scale, unit, is_unmet)
+    distances = np.abs(before).astype(np.float64) * 2.0 ** -_SCALE[dtype.char]
+    operands, (_, steps), unit = (prefix.s, prefix.t), values.shape, _scale(dtype)[1]
+    rejoin = kernel_of(rejoin_speculative_rows, affine, ((None, 1), (None, 1)))
+    rejoin(operands, (before,), (values,), steps, False, distances, unit, lengths)
     outer, _, inner = result.shape
     ordered = result[:, ::-1] if prefix.reverse else result
     first = values.reshape(outer, inner, -1).transpose(0, 2, 1)
-    ordered[:, : prefix.steps] = first
-    if is_unmet.any():
-        states, is_infinite = first[:, -1], is_unmet.reshape(outer, inner)
-        later = ordered[:, prefix.steps :]
+    ordered[:, :steps] = first
+    is_infinite = (lengths < 0).reshape(outer, inner)
+    if is_infinite.any():
+        states = first[:, -1]
+        later = ordered[:, steps:]
         if prefix.signs:
             prefix.signs.propagate_infinite(states, is_infinite, later, prefix.reverse)
         else:

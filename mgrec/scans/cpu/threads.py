@@ -22,10 +22,17 @@ import numpy as np
 from ...core.algebra.transfer_map import TransferMap
 from ...core.arrays.chunk import Chunk
 from ...engines.cpu.threads import run_in_threads, split_range, threads_for
-from ..speculation import EVIDENCE_FRACTION, MOST_EVIDENCE, PREFIX_FRACTION
 from . import one_thread
-from .kernels import PrefixKernels, prefix_kernels, rejoin_columns
-from .operands import Flat, flatten
+from .kernels import (
+    coincide,
+    kernel_of,
+    log_product,
+    rejoin_columns,
+    rejoin_linear_rows,
+    rejoin_rows,
+)
+from .operands import flatten
+from .speculation import EVIDENCE_FRACTION, MOST_EVIDENCE, PREFIX_FRACTION
 
 # A long row that is not contractive is solved in pieces if composing costs as little as applying,
 # or with this many threads: two threads took twice the time of one over a row of Möbius maps.
@@ -39,6 +46,7 @@ SHORT = 512
 ALIGNED = 64
 
 Arrays = tuple[np.ndarray, ...]
+Piece = tuple[int, int]
 
 
 def determine_on_threads(
@@ -75,7 +83,7 @@ def _solve_columns(
 ) -> None:
     if chunk.shape[0] == 1 and chunk.steps >= threads * SHORT:
         # In pieces along the axis each thread reads whole cache lines.
-        pieces, targets = _split(chunk, results, _equal_pieces(chunk.steps, threads, chunk.reverse))
+        pieces, targets = _split(chunk, results, _pieces(chunk.steps, threads, chunk.reverse, True))
         may_speculate = is_contractive(transfer_map, *first_column(pieces[1], carry_in))
         if may_speculate and determine_side_by_side(transfer_map, pieces, carry_in, targets):
             return
@@ -110,7 +118,7 @@ def _solve_long_row(
     transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays, threads: int
 ) -> bool:
     """Solve one row by its pieces if this is faster; return whether the row is solved."""
-    pieces, targets = _split(chunk, results, _equal_pieces(chunk.steps, threads, chunk.reverse))
+    pieces, targets = _split(chunk, results, _pieces(chunk.steps, threads, chunk.reverse, True))
     if is_contractive(transfer_map, pieces[1], carry_in):
         if not determine_side_by_side(transfer_map, pieces, carry_in, targets):
             one_thread.determine(transfer_map, chunk, carry_in, results)
@@ -124,9 +132,7 @@ def _solve_long_row(
     return False
 
 
-def _split(
-    chunk: Chunk, results: Arrays, pieces: list[tuple[int, int]]
-) -> tuple[list[Chunk], list[Arrays]]:
+def _split(chunk: Chunk, results: Arrays, pieces: list[Piece]) -> tuple[list[Chunk], list[Arrays]]:
     parts = [chunk.between(*piece) for piece in pieces]
     return parts, [tuple(result[:, a:b] for result in results) for a, b in pieces]
 
@@ -153,7 +159,7 @@ def _solve_by_phases(
         return one_thread.determine(transfer_map, chunk, carry_in, results)
     carry_ins = [carry_out_of(parts[0], targets[0])]
     for summary in summaries:
-        carry_ins.append(one_thread.propagate(summary, carry_ins[-1]))
+        carry_ins.append(one_thread.propagate(transfer_map, (), summary, carry_ins[-1]))
     run_in_threads([determine(k, before) for k, before in enumerate(carry_ins, 1)])
     carry_ins.append(carry_out_of(chunk, results))
     if not all(np.isfinite(state).all() for states in carry_ins for state in states):
@@ -162,29 +168,20 @@ def _solve_by_phases(
     return None
 
 
-def _pieces(steps: int, threads: int, reverse: bool) -> list[tuple[int, int]]:
-    """Return threads + 1 pieces in the order of the recurrence.
+def _pieces(steps: int, threads: int, reverse: bool, is_equal: bool = False) -> list[Piece]:
+    """Return threads + 1 pieces in the order of the recurrence, or `threads` equal ones.
 
-    The first one, which is determined while others are precomputed, has 0.95 of their size:
-    `precompute` takes about 0.95 of the time of `determine`.
+    The first of threads + 1, which is determined while others are precomputed, has 0.95 of their
+    size: `precompute` takes about 0.95 of the time of `determine`.
     """
-    unit = steps / (threads + 0.95)
-    return _pieces_between(steps, [unit * (k + 0.95) for k in range(threads)], reverse)
-
-
-def _equal_pieces(steps: int, threads: int, reverse: bool) -> list[tuple[int, int]]:
-    """Return as many pieces as threads, in the order of the recurrence."""
-    return _pieces_between(steps, [steps / threads * k for k in range(1, threads)], reverse)
-
-
-def _pieces_between(steps: int, ends: list[float], reverse: bool) -> list[tuple[int, int]]:
+    first = 0.0 if is_equal else 0.95
+    unit = steps / (threads + first)
+    ends = [unit * (k + first) for k in range(1 if is_equal else 0, threads)]
     # A piece that starts at a cache line is written past the caches, as a whole row is.
     is_aligned = steps >= ALIGNED * 8 * len(ends)
     bounds = [int(stop) // ALIGNED * ALIGNED if is_aligned else int(stop) for stop in ends]
     pieces = list(pairwise([0, *bounds, steps]))
-    if reverse:
-        pieces = [(steps - b, steps - a) for a, b in pieces]
-    return pieces
+    return [(steps - b, steps - a) for a, b in pieces] if reverse else pieces
 
 
 logger = logging.getLogger("mgrec")
@@ -206,12 +203,14 @@ def is_contractive(transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays) ->
     count = min(MOST_EVIDENCE, chunk.steps // EVIDENCE_FRACTION)
     if count == 0:
         return False
-    flat, kernels = _prefix(transfer_map, chunk, carry_in)
+    flat = flatten(chunk)
     if not _is_linear(transfer_map, chunk):
         likes = tuple(np.empty((1, 0), chunk.dtype) for _ in carry_in)
         arguments = (_before(chunk, carry_in), likes, chunk.steps, count, chunk.reverse)
-        return bool(kernels.evidence(flat.operands, *arguments))
-    bits = -kernels.evidence(flat.operands, chunk.steps, count, chunk.reverse)
+        kernel = kernel_of(coincide, transfer_map, flat.sources, len(carry_in) > 1)
+        return bool(kernel(flat.operands, *arguments))
+    kernel = kernel_of(log_product, transfer_map, flat.sources)
+    bits = -kernel(flat.operands, chunk.steps, count, chunk.reverse)
     wanted = _MARGIN - np.log2(np.finfo(chunk.dtype).eps)
     return bits == inf or (bits > 0 and wanted / bits * count <= chunk.steps / PREFIX_FRACTION)
 
@@ -260,30 +259,25 @@ def carry_out_of(chunk: Chunk, results: Arrays) -> Arrays:
     return tuple(result[:, last].copy() for result in results)
 
 
-def _prefix(
-    transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays
-) -> tuple[Flat, PrefixKernels]:
-    flat = flatten(chunk)
-    linear = _is_linear(transfer_map, chunk)
-    return flat, prefix_kernels(transfer_map, flat.sources, len(carry_in) > 1, linear)
-
-
 def _before(chunk: Chunk, carry_in: Arrays) -> Arrays:
     return tuple(np.ascontiguousarray(state[:, 0], chunk.dtype) for state in carry_in)
 
 
 def _join(transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays) -> int:
     """Determine a row from its carry-in until it meets its results; return the number of steps."""
-    flat, kernels = _prefix(transfer_map, chunk, carry_in)
+    flat, lengths, linear = flatten(chunk), np.empty(1, np.int64), _is_linear(transfer_map, chunk)
     before, after = _before(chunk, carry_in), tuple(result[:, :, 0] for result in results)
-    most, distances, unit = chunk.steps, np.full(len(before[0]), inf), 0.0
-    if _is_linear(transfer_map, chunk):
+    most, distances, unit = chunk.steps, np.full(1, inf), 0.0
+    if linear:
         most = 2 * chunk.steps // PREFIX_FRACTION
         distances = np.abs(before[0]).astype(np.float64)
         unit = float(np.finfo(chunk.dtype).eps) / 2
-    steps = kernels.rejoin(flat.operands, before, after, most, chunk.reverse, distances, unit)
+    build = rejoin_linear_rows if linear else rejoin_rows
+    rejoin = kernel_of(build, transfer_map, flat.sources, len(carry_in) > 1)
+    rejoin(flat.operands, before, after, most, chunk.reverse, distances, unit, lengths)
+    steps = int(lengths[0])
     if steps >= 0:
-        return int(steps)
+        return steps
     logger.debug(_NOT_CONTRACTIVE, chunk.steps, "steps")
     _determine_remaining(transfer_map, chunk, results, most)
     return chunk.steps
@@ -294,7 +288,7 @@ def _join_columns(
 ) -> int:
     """Do the same for columns; return -1 if many columns are not contractive."""
     flat, columns = flatten(chunk), chunk.shape[2]
-    kernel = rejoin_columns(transfer_map, flat.sources, len(carry_in) > 1)
+    kernel = kernel_of(rejoin_columns, transfer_map, flat.sources, len(carry_in) > 1)
     most, same = 2 * chunk.steps // PREFIX_FRACTION, np.zeros(columns, bool)
     before = tuple(np.ascontiguousarray(state, chunk.dtype) for state in carry_in)
     steps = int(kernel(flat.operands, before, results, most, chunk.reverse, same))

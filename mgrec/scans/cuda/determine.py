@@ -22,7 +22,6 @@ from ...engines.cuda.launches import (
     PreparedLaunches,
     as_argument,
     is_value,
-    run_cached,
 )
 from .layouts import choose_layout, columns_of_lane, ring_of, steps_of_tile
 from .program import Layout, print_program
@@ -136,20 +135,21 @@ def prepare(
 ) -> PreparedLaunches:
     """Compile the launches that determine a chunk, or chunks of the same signature.
 
-    Parameters
-    ----------
-    transfer_map : TransferMap
-    chunk : Chunk
-        With at least one step and row.
-    carry_in : tuple of arrays (outer, inner)
-        Or of numbers in host memory, each for all rows.
-    results : tuple of arrays (outer, steps, inner)
-    layout : Layout, optional
-        The default is that of :func:`mgrec.scans.cuda.layouts.choose_layout`.
-    multiprocessors : int, optional
-        Fewer than the device has, for the grid of a smaller one.
-    outcome : array, optional
-        ``struct Told`` of a speculation.
+    The carry-in is arrays (outer, inner), or numbers in host memory, each for all rows. The chunk
+    has at least one step and row. The default layout is that of :func:`.layouts.choose_layout`;
+    `multiprocessors` fewer than the device has give the grid of a smaller one. `outcome` is the
+    ``struct Told`` of a speculation.
+
+    The order of the arithmetic depends on shape, dtype and form of the operands, not on timing or
+    on the size of the GPU: two runs give the same bits.
+
+    For w = s·w + t in floating point, nan and inf occur where the plain loop has them. A row is
+    repaired, by one block, from the first state near overflow, or from the first state that is
+    negligible against one above 1e6 and follows a product that underflowed. If a state comes near
+    overflow although the operands are finite, the row is solved again from its start, step by step
+    and rounded as on the host: rounding may decide what the loop does. If nothing is wrong the
+    repair is one launch that ends at once. :func:`launch_walk` solves many rows by the plain loop,
+    which needs no repair.
     """
     device = Device.current()
     if multiprocessors:
@@ -172,28 +172,6 @@ def prepare(
         arguments = launch.arguments if outcome is None else launch.arguments[:-1]
         repair = (launch_repair(chunk, source, arguments, is_value(carry_in[0])),)
     return PreparedLaunches(launch, *repair, units=max(units, 1))
-
-
-def determine(transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays) -> Arrays:
-    """Return the states of all steps (outer, steps, inner), one array for each scalar.
-
-    The order of the arithmetic depends on shape, dtype and form of the operands, not on timing or
-    on the size of the GPU: two runs give the same bits.
-
-    For w = s·w + t in floating point, nan and inf occur where the plain loop has them. A row is
-    repaired, by one block, from the first state near overflow, or from the first state that is
-    negligible against one above 1e6 and follows a product that underflowed. If a state comes near
-    overflow although the operands are finite, the row is solved again from its start, step by step
-    and rounded as on the host: rounding may decide what the loop does. If nothing is wrong the
-    repair is one launch that ends at once. :func:`launch_walk` solves many rows by the plain loop,
-    which needs no repair.
-    """
-    import cupy
-
-    results = tuple(cupy.empty(chunk.shape, chunk.dtype) for _ in carry_in)
-    if results[0].size:
-        run_cached(prepare, transfer_map, chunk, carry_in, results)
-    return results
 
 
 _WALK_KERNEL = """

@@ -70,27 +70,20 @@ _LOOP_SHARED = 200 * 1024
 
 def choose_layout(chunk: Chunk, source: Source, width: int, states: int, device: Device) -> Layout:
     """Choose the layout of the single pass."""
-    if _uses_loop(chunk):
-        return loop_layout(chunk, source, states, device)
-    if _uses_loop_in_wide_words(chunk, source):
-        return loop_layout(chunk, source, states, device, _LOOP_ITEMS, 16)
-    if chunk.shape[2] > 1:
-        layout = choose_channels(chunk, source, states, device)
-        return layout or choose_columns(chunk, source, width, device)
-    return _choose_rows(chunk, source, states, device, is_heavy=width >= 4 * states)
-
-
-def _uses_loop(chunk: Chunk) -> bool:
     steps, groups = chunk.shape[1], _groups(chunk)
-    if chunk.shape[2] > 1:
-        return steps <= _LOOP_COLUMN_STEPS and groups >= _LOOP_COLUMN_GROUPS
-    is_aligned = steps * chunk.dtype.itemsize % 16 == 0
-    return is_aligned and steps <= _LOOP_STEPS and groups >= _LOOP_GROUPS
-
-
-def _uses_loop_in_wide_words(chunk: Chunk, source: Source) -> bool:
-    is_wide = chunk.shape[2] > 1 and inputs_of(chunk, source, 16) > 1
-    return is_wide and chunk.shape[1] <= _WIDE_STEPS and _groups(chunk) >= _WIDE_GROUPS
+    if chunk.shape[2] == 1:
+        is_aligned = steps * chunk.dtype.itemsize % 16 == 0
+        if is_aligned and steps <= _LOOP_STEPS and groups >= _LOOP_GROUPS:
+            return _loop_rows(chunk, source, states, device)
+        return _choose_rows(chunk, source, states, device, is_heavy=width >= 4 * states)
+    if steps <= _LOOP_COLUMN_STEPS and groups >= _LOOP_COLUMN_GROUPS:
+        return _loop_columns(chunk, source, device, _LOOP_WORD)
+    if steps <= _WIDE_STEPS and groups >= _WIDE_GROUPS and inputs_of(chunk, source, 16) > 1:
+        return _loop_columns(chunk, source, device, 16)
+    layout = choose_channels(chunk, source, states, device)
+    return layout or _choose_columns(
+        chunk, source, width, device, _COLUMN_REGISTERS, 7, 1, _TILE_WORD
+    )
 
 
 def choose_precompute(
@@ -98,7 +91,9 @@ def choose_precompute(
 ) -> Layout:
     """Choose the layout of the reduction: that of the single pass, with more pending loads."""
     if chunk.shape[2] > 1:
-        return replace(choose_reduced_columns(chunk, source, width, device), team=1)
+        # Few large blocks for long columns, many small blocks for short ones.
+        warps, blocks = (7, 2) if chunk.shape[1] > 512 else (2, 8)
+        return replace(_choose_columns(chunk, source, width, device, 64, warps, blocks), team=1)
     layout = _choose_rows(chunk, source, states, device)
     stages, items = _reduced_stages(chunk, source, layout, device)
     layout = replace(layout, stages=stages, items=items, segmented=False, crowded=False)
@@ -189,18 +184,11 @@ def _groups(chunk: Chunk) -> int:
     return -(-chunk.shape[0] * chunk.shape[2] // 32)
 
 
-def loop_layout(
-    chunk: Chunk, source: Source, states: int, device: Device, items: int | None = None,
-    word: int | None = None,
-) -> Layout:  # fmt: skip
+def _loop_rows(chunk: Chunk, source: Source, states: int, device: Device) -> Layout:
     """Choose the layout of the plain loop: a warp for 32 rows, and as many loads as fit."""
+    # Rows of 64 float32 steps ran at 0.94 of the floor in one piece, at 0.92 in two pieces.
     vector = 16 // chunk.dtype.itemsize
-    is_strided = chunk.shape[2] > 1
-    items = items or (_LOOP_ITEMS if is_strided else _row_items(chunk))
-    while items > vector and items * source.words > 128:
-        items //= 2
-    if is_strided:
-        return _loop_columns(chunk, source, device, items, _LOOP_WORD if word is None else word)
+    items = _loop_items(source, (8 if chunk.shape[1] % (16 * vector) else 16) * vector, vector)
     piece = 32 * (items * chunk.dtype.itemsize + 16)
     blocks = min(-(-_groups(chunk) // device.multiprocessors), 8)
     stages = _loop_stages(chunk, source, device, blocks, items, states, piece)
@@ -211,16 +199,22 @@ def loop_layout(
     )  # fmt: skip
 
 
-def _loop_columns(chunk: Chunk, source: Source, device: Device, items: int, word: int) -> Layout:
-    word = word if source.is_aligned else 0
-    pack = inputs_of(chunk, source, word)
+def _loop_columns(chunk: Chunk, source: Source, device: Device, word: int) -> Layout:
+    items = _loop_items(source, _LOOP_ITEMS, 16 // chunk.dtype.itemsize)
+    pack = inputs_of(chunk, source, word) if source.is_aligned else 1
     blocks = min(-(-_groups(chunk) // (pack * device.multiprocessors)), 16)
     piece = 32 * items * chunk.dtype.itemsize
     stages = _loop_stages(chunk, source, device, blocks, items // pack, 0, piece)
-    layout = Layout(32, items, stages, reverse=chunk.reverse, walking=True, blocks=blocks)
     if device.capability < ASYNC_CAPABILITY:
-        layout = replace(layout, stages=0)
+        stages = 0
+    layout = Layout(32, items, stages, reverse=chunk.reverse, walking=True, blocks=blocks)
     return in_words(layout, word if pack > 1 else 0)
+
+
+def _loop_items(source: Source, items: int, vector: int) -> int:
+    while items > vector and items * source.words > 128:
+        items //= 2
+    return items
 
 
 def _loop_stages(
@@ -229,12 +223,6 @@ def _loop_stages(
     room = min(_LOOP_SHARED, device.shared_bytes) // blocks - stores * piece
     loads = max(len(source.streams) * piece, 1)
     return max(1, min(room // loads, 8, -(-chunk.shape[1] // steps)))
-
-
-def _row_items(chunk: Chunk) -> int:
-    # Rows of 64 float32 steps ran at 0.94 of the floor in one piece, at 0.92 in two pieces.
-    vector = 16 // chunk.dtype.itemsize
-    return (8 if chunk.shape[1] % (16 * vector) else 16) * vector
 
 
 ASYNC_CAPABILITY = 80
@@ -269,19 +257,7 @@ def in_words(layout: Layout, word: int) -> Layout:
     return replace(layout, bulk=word == 8, staged=word == 16)
 
 
-def choose_columns(chunk: Chunk, source: Source, width: int, device: Device) -> Layout:
-    """Choose the layout of the single pass along columns."""
-    return _column_sizes(chunk, source, width, device, _COLUMN_REGISTERS, 7, 1, _TILE_WORD)
-
-
-def choose_reduced_columns(chunk: Chunk, source: Source, width: int, device: Device) -> Layout:
-    """Choose the layout of the reduction along columns."""
-    # Few large blocks for long columns, many small blocks for short ones.
-    warps, blocks = (7, 2) if chunk.shape[1] > 512 else (2, 8)
-    return _column_sizes(chunk, source, width, device, 64, warps, blocks)
-
-
-def _column_sizes(
+def _choose_columns(
     chunk: Chunk, source: Source, width: int, device: Device, registers: int, warps: int,
     blocks: int, word: int = 0,
 ) -> Layout:  # fmt: skip

@@ -140,13 +140,15 @@ def _part(state: Any, piece: Piece) -> Any:
 
 
 def compose_in_pieces(
-    compose_rows: Callable[[TransferMap, Chunk], Any], transfer_map: TransferMap, chunk: Chunk
+    compose: Callable[[TransferMap, Chunk], Callable[[], Any]],
+    transfer_map: TransferMap,
+    chunk: Chunk,
 ) -> Arrays:
     """Return the composed map of every row; the maps of its pieces are composed on the host."""
     evaluate = evaluated(transfer_map, chunk)
     maps = tuple(np.empty(chunk.row_shape, chunk.dtype) for _ in transfer_map.identity)
     for piece in pieces(chunk):
-        composed = compose_rows(transfer_map, evaluate(piece)).maps
+        composed = compose(transfer_map, evaluate(piece))()
         if not piece.begins:
             with np.errstate(all="ignore"):
                 earlier = tuple(part[piece.outers] for part in maps)

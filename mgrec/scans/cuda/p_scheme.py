@@ -106,50 +106,24 @@ def print_rearrangement(itemsize: int) -> str:
     return prelude + kernel_text("scans/cuda/p_scheme/rearrange") + _REARRANGE_KERNELS
 
 
+def rearrange(array: Any, partition: Partition, out: Any, *, reverse: bool = False) -> None:
+    """Write an array (outer, steps, 1) of contiguous rows to `out` in rearranged order.
+
+    Step j of part p is element (j + 1, p) of `out` (length + 1, stride). Row 0 repeats the last
+    element, in time, of the part before. Other elements are not written: row 0 of a row's first
+    part, and those past the end of a row.
+    """
+    _transpose("rearrange_kernel", partition, array, out, *partition.sizes(), np.bool_(reverse))
+
+
+def restore(rearranged: Any, partition: Partition, out: Any) -> None:
+    """Write a rearranged array to `out` in natural order: the inverse of :func:`rearrange`."""
+    _transpose("restore_kernel", partition, rearranged, out, *partition.sizes())
+
+
 def _transpose(name: str, partition: Partition, *arguments: Any) -> None:
     text = print_rearrangement(arguments[0].itemsize)
     run_launches(Launch(text, name, partition.tiles, _THREADS, arguments))
-
-
-def rearrange(array: Any, partition: Partition, *, reverse: bool = False, out: Any = None) -> Any:
-    """Return an array (outer, steps, 1) of contiguous rows in rearranged order, written to `out`.
-
-    Step j of part p is element (j + 1, p) of the result (length + 1, stride). Row 0 repeats the
-    last element, in time, of the part before. Other elements are not written: row 0 of a row's
-    first part, and those past the end of a row.
-    """
-    import cupy
-
-    _require_rows(partition)
-    if array.shape != partition.shape:
-        raise ValueError(
-            f"array must have the shape of the parts, {partition.shape}; got {array.shape}"
-        )
-    out = cupy.empty(partition.rearranged_shape, array.dtype) if out is None else out
-    _transpose("rearrange_kernel", partition, array, out, *partition.sizes(), np.bool_(reverse))
-    return out
-
-
-def restore(rearranged: Any, partition: Partition, *, out: Any = None) -> Any:
-    """Return a rearranged array in natural order: the inverse of :func:`rearrange`."""
-    import cupy
-
-    _require_rows(partition)
-    if rearranged.shape != partition.rearranged_shape:
-        raise ValueError(
-            f"rearranged must have the shape {partition.rearranged_shape}; got {rearranged.shape}"
-        )
-    out = cupy.empty(partition.shape, rearranged.dtype) if out is None else out
-    _transpose("restore_kernel", partition, rearranged, out, *partition.sizes())
-    return out
-
-
-def _require_rows(partition: Partition) -> None:
-    if partition.shape[2] != 1:
-        raise ValueError(
-            f"partition must have contiguous rows, since columns need no rearrangement; got "
-            f"{partition.shape[2]} columns"
-        )
 
 
 _REGISTERS = {512: 48, MOST_THREADS: 24}
@@ -194,7 +168,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) determine_kernel(
 extern "C" __global__ void repair_kernel(
     {parameters}, Unit* space, SIZES, unsigned epoch) {{
   SOURCE; ENTRY; RESULTS;
-  repair(source, entry, results, *reinterpret_cast<const Marks*>(space), outers, steps, inners, 1,
+  repair(source, entry, results, *reinterpret_cast<const Marks*>(space), outers, steps, inners,
          epoch);
 }}
 """
@@ -233,20 +207,24 @@ def print_p_scheme(transfer_map: TransferMap, source: Source, states: int, layou
 class Phases:
     """The launches of one solution, and their workspace.
 
-    A call solves, from operands in natural order to results in natural order.
+    A call solves, from operands in natural order to results in natural order: arrays (outer, steps,
+    inner). The chunk has CuPy arrays, with at least one step and row, and the carry-in arrays
+    (outer, inner). The default configuration is that of :func:`default_configuration`. Contiguous
+    rows are rearranged unless `is_rearranged` is False; in natural order the threads of a warp read
+    distant addresses. Columns are never rearranged.
 
-    Parameters
-    ----------
-    transfer_map : TransferMap
-    chunk : Chunk
-        Of CuPy arrays, with at least one step and row.
-    carry_in : tuple of arrays (outer, inner)
-    results : tuple of arrays (outer, steps, inner)
-    configuration : Configuration, optional
-        G and T; see :func:`default_configuration`.
-    is_rearranged : bool, optional
-        Whether contiguous rows are rearranged; in natural order the threads of a warp read distant
-        addresses. Columns are never rearranged.
+    Rows are divided into parts, P = G·T in all, one for each thread; more rows than P are one part
+    each. Contiguous rows are first transposed into rearranged arrays of N + P elements, and the
+    results back: with coefficient arrays 11 words a step cross the memory bus, 5 of them in the
+    three phases, against 3 of the single pass.
+
+    The order of the arithmetic depends on shape, dtype and configuration, not on timing: two runs
+    give the same bits.
+
+    For w = s·w + t in floating point, nan and inf occur where the plain loop has them, as in
+    :mod:`mgrec.scans.cuda.determine`. The papers' scheme alone gives nan if the product of a part
+    overflows and meets a state of 0. The loop solves a part with a suspect carry-in, and the steps
+    after it until the results agree.
     """
 
     def __init__(
@@ -290,7 +268,7 @@ class Phases:
         """Rearrange the operands."""
         if self.is_rearranged:
             for x, out in zip(self.source.streams, self.operands, strict=True):
-                rearrange(x, self.partition, reverse=self.chunk.reverse, out=out)
+                rearrange(x, self.partition, out, reverse=self.chunk.reverse)
 
     def precompute(self) -> None:
         """Compose every part to one map."""
@@ -313,7 +291,7 @@ class Phases:
         """Write the results in natural order."""
         if self.is_rearranged:
             for w, out in zip(self.states, self.results, strict=True):
-                restore(w, self.partition, out=out)
+                restore(w, self.partition, out)
 
     def repair(self) -> None:
         """Solve the steps that the propagation has marked by the plain loop."""
@@ -346,47 +324,3 @@ class Phases:
         is_fused = name != "repair_kernel"
         launch = Launch(self.text, name, blocks, threads, arguments, is_fused=is_fused)
         run_launches(launch, values=self.marks)
-
-
-def determine(
-    transfer_map: TransferMap,
-    chunk: Chunk,
-    carry_in: tuple[Any, ...],
-    configuration: Configuration | None = None,
-) -> tuple[Any, ...]:
-    """Return the states of all steps (outer, steps, inner), one array for each scalar.
-
-    Parameters
-    ----------
-    transfer_map : TransferMap
-    chunk : Chunk
-        A chunk of CuPy arrays on the current device.
-    carry_in : tuple of CuPy arrays (outer, inner)
-    configuration : Configuration, optional
-        G blocks of T threads; see :func:`default_configuration`.
-
-    Notes
-    -----
-    Rows are divided into parts, P = G·T in all, one for each thread; more rows than P are one part
-    each. Contiguous rows are first transposed into rearranged arrays of N + P elements, and the
-    results back: with coefficient arrays 11 words a step cross the memory bus, 5 of them in the
-    three phases, against 3 of the single pass.
-
-    The order of the arithmetic depends on shape, dtype and configuration, not on timing: two runs
-    give the same bits.
-
-    For w = s·w + t in floating point, nan and inf occur where the plain loop has them, as in
-    :mod:`mgrec.scans.cuda.determine`. The papers' scheme alone gives nan if the product of a part
-    overflows and meets a state of 0. The loop solves a part with a suspect carry-in, and the steps
-    after it until the results agree.
-
-    References
-    ----------
-    A. Wakatani's papers on the P-scheme (2004) and P-scheme/G (2012, 2013).
-    """
-    import cupy
-
-    results = tuple(cupy.empty(chunk.shape, chunk.dtype) for _ in carry_in)
-    if results[0].size:
-        Phases(transfer_map, chunk, carry_in, results, configuration)()
-    return results

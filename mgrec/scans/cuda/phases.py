@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -12,42 +12,23 @@ from ...core.arrays.chunk import Chunk, is_uncopied
 from ...core.contract.kernels import Kernels, PreparedSolver
 from ...engines.cuda.device import SCRATCH_IS_SHARED, on_device
 from ...engines.cuda.launches import LaunchByAddress, prepare_cached, run_cached
-from ..summaries import AffineSummary, ComposedMaps
 from . import p_scheme
 from .determine import broadcast_state, prepare, states_of
 from .long_coefficients import determine_in_pieces, is_ahead
-from .precompute import launch_precompute, launch_summary
+from .precompute import precompute
 from .speculation import correct, speculate
 
 Arrays = tuple[Any, ...]
 
 
-def precompute(
-    transfer_map: TransferMap, chunk: Chunk
-) -> Callable[[], AffineSummary | ComposedMaps]:
-    """Launch the summary of a chunk of CuPy arrays on the current device, and host scalars.
-
-    The returned function waits for the summary, in host memory.
-    """
-    chunk = chunk.map_arrays(on_device, chunk.shape)
-    if transfer_map.redoes_rows_of(chunk.dtype):
-        return launch_summary(chunk)
-    return launch_precompute(transfer_map, chunk)
-
-
 def kernels(method: str) -> Kernels:
     """Return the phases of a chunk, determined by the kernels of a method."""
-    determine = determine_by(method)
     if method == "p-scheme":
-        return Kernels(determine, precompute)
+        return Kernels(_by_p_scheme, precompute)
     return Kernels(
-        determine, precompute, prepare_solver=prepare_solver, speculate=speculate, correct=correct
-    )
-
-
-def determine_by(method: str) -> Callable[[TransferMap, Chunk, Arrays, Arrays], None]:
-    """Return `determine` by the kernels of a method."""
-    return _by_p_scheme if method == "p-scheme" else _in_a_single_pass
+        _in_a_single_pass, precompute, prepare_solver=prepare_solver, speculate=speculate,
+        correct=correct,
+    )  # fmt: skip
 
 
 def _in_a_single_pass(

@@ -12,10 +12,10 @@ import numpy as np
 
 from ...core.algebra.transfer_map import TransferMap
 from ...core.arrays.chunk import Chunk
-from ...engines.cuda.device import MULTIPROCESSORS, Device, fetch
+from ...engines.cuda.device import MULTIPROCESSORS, Device, fetch, on_device
 from ...engines.cuda.launches import Launch, PreparedLaunches, Slot, run_cached
 from ...engines.cuda.tracing.functions import state_count
-from ..summaries import NAN, AffineSummary, ComposedMaps, rows_to_redo
+from ..summaries import NAN, AffineSummary, Maps, rows_to_redo
 from ..validity import guarded_affine
 from .determine import shared_bytes
 from .layouts import choose_precompute
@@ -81,63 +81,55 @@ def _reserve(*shape: int) -> tuple[Any, ...]:
 
 
 def prepare_precompute(
-    transfer_map: TransferMap, chunk: Chunk, maps: Any, layout: Layout | None = None
-) -> PreparedLaunches:
-    """Compile the launches that write the maps (components, outer, inner) of a chunk.
+    transfer_map: TransferMap, chunk: Chunk, carry_in: Any, results: Any,
+    layout: Layout | None = None,
+) -> PreparedLaunches:  # fmt: skip
+    """Compile the launches that write the maps (components, outer, inner), the only result.
 
-    The chunk has at least one step and row. The default of `layout` depends on shape, dtype and
-    device.
+    The chunk has at least one step and row, and no carry-in.
     """
     source = describe(chunk)
     width, states = len(transfer_map.identity), state_count(transfer_map)
     layout = layout or choose_precompute(chunk, source, width, states, Device.current())
     is_guarded = chunk.dtype.kind == "f" and transfer_map == guarded_affine(chunk.dtype)
     layout = replace(layout, guarded=is_guarded)
-    *launches, spans = launch_reduction(transfer_map, chunk, source, layout, maps)
+    *launches, spans = launch_reduction(transfer_map, chunk, source, layout, results[0])
     return PreparedLaunches(*launches, reserve=partial(_reserve, *spans))
 
 
-def _prepare(
-    transfer_map: TransferMap, chunk: Chunk, carry_in: Any, results: Any
-) -> PreparedLaunches:
-    return prepare_precompute(transfer_map, chunk, results[0])
-
-
-def precompute(transfer_map: TransferMap, chunk: Chunk) -> ComposedMaps:
-    """Return the composed map of every row of a chunk, in host memory."""
-    return launch_precompute(transfer_map, chunk)()
-
-
-def launch_precompute(transfer_map: TransferMap, chunk: Chunk) -> Callable[[], ComposedMaps]:
-    """Launch :func:`precompute`; the returned function waits for it."""
+def compose(transfer_map: TransferMap, chunk: Chunk) -> Callable[[], Maps]:
+    """Launch the composition of every row of a chunk; the returned function waits for the maps."""
     import cupy
 
     if chunk.steps == 0:
-        return lambda: ComposedMaps(transfer_map, None)
+        return lambda: None
     if math.prod(chunk.shape) and is_ahead(chunk):
-        composed = ComposedMaps(transfer_map, compose_in_pieces(precompute, transfer_map, chunk))
+        composed = compose_in_pieces(compose, transfer_map, chunk)
         return lambda: composed
     maps = cupy.empty((len(transfer_map.identity), *chunk.row_shape), chunk.dtype)
     if maps.size:
-        run_cached(_prepare, transfer_map, chunk, (), (maps,))
+        run_cached(prepare_precompute, transfer_map, chunk, (), (maps,))
     wait = fetch(maps)
-    return lambda: ComposedMaps(transfer_map, tuple(wait()))
+    return lambda: tuple(wait())
 
 
-def launch_summary(chunk: Chunk) -> Callable[[], AffineSummary | ComposedMaps]:
-    """Launch the summary of w = s·w + t in a floating or complex dtype.
+def precompute(transfer_map: TransferMap, chunk: Chunk) -> Callable[[], AffineSummary | Maps]:
+    """Launch the summary of a chunk of CuPy arrays on the current device, and host scalars.
 
     The returned function waits for the summary, in host memory.
     """
-    composed = launch_precompute(guarded_affine(chunk.dtype), chunk)
+    chunk = chunk.map_arrays(on_device, chunk.shape)
+    if not transfer_map.redoes_rows_of(chunk.dtype):
+        return compose(transfer_map, chunk)
+    composed = compose(guarded_affine(chunk.dtype), chunk)
     return lambda: _summary_of(chunk, composed())
 
 
-def _summary_of(chunk: Chunk, composed: ComposedMaps) -> AffineSummary | ComposedMaps:
-    if composed.maps is None:
-        return composed
-    mantissa, _, offset, *_ = composed.maps
-    _, exponent, _, growth, more, _, _, flag = (part.real for part in composed.maps)
+def _summary_of(chunk: Chunk, maps: Maps) -> AffineSummary | None:
+    if maps is None:
+        return None
+    mantissa, _, offset, *_ = maps
+    _, exponent, _, growth, more, _, _, flag = (part.real for part in maps)
     offset[flag == NAN] = np.nan
     wide = np.result_type(chunk.dtype, np.float64)
     with np.errstate(all="ignore"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from ...core.algebra.transfer_map import TransferMap
@@ -65,39 +65,21 @@ class Layout:
     lines: bool = False
 
     def print(self) -> str:
-        channel_numbers = ("channels", "ahead", "distance") if self.channels else ()
-        numbers = "".join(
-            f"constexpr int {name.upper()} = {getattr(self, name)};\n"
-            for name in ("threads", "items", "stages", "team", "blocks", "chains", *channel_numbers)
+        return "".join(
+            f"constexpr {field.type} {field.name.upper()} = {value};\n"
+            for field in fields(self)
+            for value in [str(getattr(self, field.name)).lower()]
         )
-        channel_flags = ("lines",) if self.channels else ()
-        flag_names = "reverse", "segmented", "bulk", "crowded", "guarded", "staged", *channel_flags
-        flags = "".join(
-            f"constexpr bool {name.upper()} = {str(getattr(self, name)).lower()};\n"
-            for name in flag_names
-        )
-        return numbers + flags
 
 
 def print_program(
     transfer_map: TransferMap, states: int, source: Source, layout: Layout,
     kernels: Sequence[str], entry: str, values: Sequence[bool] = (), **fields: Any,
 ) -> str:  # fmt: skip
-    """Print a program.
+    """Print a program for states of so many scalars, and kernels of files of this package.
 
-    Parameters
-    ----------
-    transfer_map : TransferMap
-    states : int
-        Scalars of a state.
-    source : Source
-    layout : Layout
-    kernels : sequence of str
-        Files of the kernels, such as ``scans/cuda/rows/determine``.
-    entry : str
-        The ``__global__`` functions, a format of :func:`_print_arrays` and `fields`.
-    values : sequence of bool, optional
-        For each scalar of a state, whether it is one number for all rows before the first step.
+    `entry` has the ``__global__`` functions, a format of :func:`_print_arrays` and `fields`.
+    `values` says for each scalar whether it is one number for all rows before the first step.
     """
     values = values or [False] * states
     arrays = _print_arrays(source, values, len(transfer_map.identity))

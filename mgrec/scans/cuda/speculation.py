@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,7 @@ from ...core.algebra.transfer_map import TransferMap, affine
 from ...core.arrays.chunk import Chunk
 from ...engines.cuda.device import fetch
 from ...engines.cuda.launches import Launch, PreparedLaunches, is_value, run_cached
-from ..speculation import DevicePrefix, contractive_summary
-from ..summaries import AffineSummary
+from ..summaries import AffineSummary, contractive_summary
 from ..validity import margins
 from .determine import prepare, states_of
 from .program import Layout, print_program
@@ -56,9 +55,26 @@ extern "C" __global__ void __launch_bounds__(THREADS) account_kernel(
 """
 
 
+@dataclass(frozen=True)
+class Prefix:
+    """The first steps of a chunk, after which no finite carry-in has an effect.
+
+    `s` has the coefficients of the whole chunk, which an infinite state needs. `growth` is log2 of
+    the largest product of the first coefficients.
+    """
+
+    s: Any
+    first: Chunk
+    growth: float
+
+    @property
+    def operand_bytes(self) -> int:
+        return int(self.s.nbytes)
+
+
 def speculate(
     transfer_map: TransferMap, chunk: Chunk, results: Arrays
-) -> Callable[[], tuple[AffineSummary, DevicePrefix] | None] | None:
+) -> Callable[[], tuple[AffineSummary, Prefix] | None] | None:
     """Launch the determination of a chunk from a carry-in of 0.
 
     Return a function that waits for it and returns the summary and the prefix, or None if the
@@ -124,7 +140,7 @@ def prepare_speculation(
 
 def _read_outcome(
     chunk: Chunk, limit: int, outcome: np.ndarray
-) -> tuple[AffineSummary, DevicePrefix] | None:
+) -> tuple[AffineSummary, Prefix] | None:
     s, (steps, growth) = chunk.operands[0], outcome[:2]
     if is_value(s):
         steps, growth = limit, 0.0
@@ -139,7 +155,7 @@ def _read_outcome(
         logger.debug("speculate: %d steps depend on their carry-in; determined again", chunk.steps)
         return None
     summary = contractive_summary(sign, carry_out.astype(chunk.dtype), growth)
-    return summary, DevicePrefix(s, _first_steps(chunk, int(steps)), float(growth))
+    return summary, Prefix(s, _first_steps(chunk, int(steps)), float(growth))
 
 
 def _first_steps(chunk: Chunk, steps: int) -> Chunk:
@@ -158,7 +174,7 @@ _SAFE_FRACTION = 4.0
 less than 1/4 of the largest number."""
 
 
-def correct(prefix: DevicePrefix, carry_in: Arrays, results: Arrays) -> Arrays:
+def correct(prefix: Prefix, carry_in: Arrays, results: Arrays) -> Arrays:
     """Determine the first steps of a chunk from its carry-in, and those after infinite states.
 
     Provisional results are written, but not read: the function may run twice.
@@ -174,7 +190,7 @@ def correct(prefix: DevicePrefix, carry_in: Arrays, results: Arrays) -> Arrays:
     return results
 
 
-def _is_safe(prefix: DevicePrefix, carry_in: np.ndarray) -> bool:
+def _is_safe(prefix: Prefix, carry_in: np.ndarray) -> bool:
     """Return whether no state of the prefix can overflow."""
     largest = float(np.finfo(prefix.first.dtype).max) / _SAFE_FRACTION
     with np.errstate(all="ignore"):
@@ -182,7 +198,7 @@ def _is_safe(prefix: DevicePrefix, carry_in: np.ndarray) -> bool:
     return bool((bits < np.log2(largest)).all())
 
 
-def _propagate_infinite(prefix: DevicePrefix, first: Any, result: Any) -> None:
+def _propagate_infinite(prefix: Prefix, first: Any, result: Any) -> None:
     """Determine, without terms, the rows whose prefix ends in a state that is not finite."""
     state = first[:, 0 if prefix.first.reverse else -1].get()
     is_infinite = ~np.isfinite(state)
@@ -198,9 +214,9 @@ def _propagate_infinite(prefix: DevicePrefix, first: Any, result: Any) -> None:
         later[outer, :, inner] = values[outer, :, inner]
 
 
-def _split(array: Any, prefix: DevicePrefix) -> tuple[Any, Any]:
+def _split(array: Any, prefix: Prefix) -> tuple[Any, Any]:
     """Return the steps of the prefix and those after it, of an array (outer, steps, inner)."""
-    boundary = array.shape[1] - prefix.steps if prefix.first.reverse else prefix.steps
+    boundary = array.shape[1] - prefix.first.steps if prefix.first.reverse else prefix.first.steps
     parts = array[:, :boundary], array[:, boundary:]
     return (parts[1], parts[0]) if prefix.first.reverse else parts
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_cases import assert_close, check, draw, loop
+from cuda_cases import assert_close, check, determine, draw, loop
 
 from mgrec.core.algebra.fingerprint import StepFunction
 from mgrec.core.algebra.transfer_map import TransferMap
@@ -75,8 +75,6 @@ def test_other_maps(
 @pytest.mark.parametrize("shape", [(1, 70_001, 1), (100, 500, 1), (2, 300, 40)], ids=str)
 @pytest.mark.parametrize("reverse", [False, True])
 def test_coefficient_on_the_fly(shape: Any, reverse: bool) -> None:
-    from mgrec.scans.cuda.determine import determine
-
     def wave(i: Any, x: Any) -> Any:
         return x * np.sin(0.001 * i) + np.where(i % 3 == 0, 0.1, -0.1)
 
@@ -94,24 +92,21 @@ def test_coefficient_on_the_fly(shape: Any, reverse: bool) -> None:
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("reverse", [False, True])
 def test_precompute_agrees_with_determine(shape: Any, reverse: bool) -> None:
-    from mgrec.scans.cuda.determine import determine
-    from mgrec.scans.cuda.precompute import precompute
+    from mgrec.scans.cuda.precompute import compose
 
     rng = np.random.default_rng(6)
     operands = tuple(cupy.asarray(draw(rng, shape, "float64", 0.45)) for _ in range(6))
     chunk = Chunk(operands, shape, np.dtype("f8"), reverse)
     carry_in = tuple(draw(rng, (shape[0], shape[2]), "float64") for _ in range(2))
-    summary = precompute(maps.matrix2, chunk)
-    assert summary.maps is not None
+    composed = compose(maps.matrix2, chunk)()
+    assert composed is not None
     wanted = determine(maps.matrix2, chunk, tuple(cupy.asarray(w) for w in carry_in))
-    got = maps.matrix2.apply(summary.maps, carry_in)
+    got = maps.matrix2.apply(composed, carry_in)
     for x, y in zip(got, wanted, strict=True):
         np.testing.assert_allclose(x, y[:, 0 if reverse else -1].get(), rtol=0, atol=1e-13)
 
 
 def test_two_streams_at_once() -> None:
-    from mgrec.scans.cuda.determine import determine
-
     rng = np.random.default_rng(8)
     shape = (1, 3_000_001, 1)
     chunks, carry_in = [], cupy.ones((1, 1))
@@ -166,8 +161,6 @@ def test_a_cuda_graph_runs_again_or_refuses(walks: bool) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", [(1, 2**31 + 5, 1), (1, 2**10 + 1, 2**21), (2**21, 2**10 + 1, 1)])
 def test_more_elements_than_32_bits_count(shape: Any) -> None:
-    from mgrec.scans.cuda.determine import determine
-
     s = cupy.full((1, 1, 1), 3, cupy.int8)
     t = cupy.empty(shape, cupy.int8)
     flat = t.reshape(-1)

@@ -77,8 +77,8 @@ def loop(operands: Any, chunk: Chunk, carry_in: Any) -> Any:
 def test_pieces_are_the_whole(shape: Any, reverse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     import cupy
 
-    from mgrec.scans.cuda.phases import determine_by
-    from mgrec.scans.cuda.precompute import precompute
+    from mgrec.scans.cuda.phases import kernels
+    from mgrec.scans.cuda.precompute import compose
 
     monkeypatch.setattr(long_coefficients, "PIECE", 256)
     operands = operands_of(shape, 11)
@@ -86,11 +86,11 @@ def test_pieces_are_the_whole(shape: Any, reverse: bool, monkeypatch: pytest.Mon
     carry_in = np.random.default_rng(1).normal(size=chunk.row_shape)
     wanted = loop(operands, chunk, carry_in)
     result = cupy.full(shape, np.nan)
-    determine_by("auto")(affine, chunk, (cupy.asarray(carry_in),), (result,))
+    kernels("auto").determine(affine, chunk, (cupy.asarray(carry_in),), (result,))
     np.testing.assert_allclose(result.get(), wanted, rtol=1e-12, atol=1e-12)
     last = wanted[:, 0 if reverse else -1]
     for transfer_map in (affine, guarded_affine(chunk.dtype)):
-        maps = precompute(transfer_map, chunk).maps
+        maps = compose(transfer_map, chunk)()
         assert maps is not None
         after = transfer_map.apply(maps, carry_in)
         np.testing.assert_allclose(after, last, rtol=1e-12, atol=1e-12)

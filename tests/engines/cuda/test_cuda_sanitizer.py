@@ -48,7 +48,7 @@ def launch_scans() -> None:
 
     from mgrec.core.arrays.chunk import Chunk
     from mgrec.scans import maps
-    from mgrec.scans.cuda.precompute import launch_summary, precompute
+    from mgrec.scans.cuda.precompute import precompute
 
     rng = np.random.default_rng(14)
     for kind in KINDS:
@@ -59,8 +59,8 @@ def launch_scans() -> None:
             chunk = Chunk(operands, shape, np.dtype("f4"))
             carry_in = [np.ones((shape[0], shape[2]), "f4")]
             solve(maps.affine, chunk, carry_in, small_layout(kind, shape, "f4", False), 3)
-            precompute(maps.max_plus, chunk)
-            launch_summary(chunk)()
+            for transfer_map in (maps.max_plus, maps.affine):
+                precompute(transfer_map, chunk)()
 
 
 def launch_what_surrounds_scans() -> None:

@@ -56,7 +56,7 @@ def solve(s: Any, t: Any, carry_in: Any, reverse: bool) -> tuple[Any, Any]:
     summary, prefix, results = started(s, t, reverse)
     rows = t.shape[::2]
     given = (np.broadcast_to(np.asarray(carry_in, t.dtype), rows).copy(),)
-    (carry_out,) = propagate(summary, given)
+    (carry_out,) = propagate(affine, (None, None), summary, given)
     correct(prefix, given, results)
     return np.array(correct(prefix, given, results)[0]), carry_out
 

@@ -62,7 +62,7 @@ def reduce(s: Any, t: Any, reverse: bool, layout: Layout) -> Any:
 
     chunk = Chunk((cupy.asarray(s), cupy.asarray(t)), s.shape, s.dtype, reverse)
     maps = cupy.full((8, s.shape[0], s.shape[2]), np.nan, s.dtype)
-    prepare_precompute(guarded_affine(s.dtype), chunk, maps, layout)()
+    prepare_precompute(guarded_affine(s.dtype), chunk, (), (maps,), layout)()
     return maps.get()
 
 

@@ -10,12 +10,6 @@
 // Repair: the plain loop over the marked steps, a thread for each row. It starts at the start of the
 // row if a state comes near overflow although operands are finite.
 
-template <class R> DEVICE inline bool wholly_nan(R x) { return x != x; }
-template <class R> DEVICE inline bool wholly_nan(complex<R> x) {
-  return x.re != x.re && x.im != x.im;
-}
-DEVICE inline bool stays_nan(const Transfer::State& state) { return wholly_nan(state.v[0]); }
-
 DEVICE inline Transfer::State before_step(const Entry& entry, T* const (&results)[Transfer::STATES],
                                           long long row, long long base, long long time,
                                           long long steps, long long inners) {
@@ -64,20 +58,15 @@ DEVICE inline bool repair_run(const Source& source, T* const (&results)[Transfer
 
 DEVICE void repair(const Source& source, const Entry& entry,
                    T* const (&results)[Transfer::STATES], const Marks& marks, long long outers,
-                   long long steps, long long inners, long long tile_length, unsigned epoch) {
+                   long long steps, long long inners, unsigned epoch) {
   if (marks.first >> TILE_BITS != epoch) return;
   const long long first = TILE_MASK - (marks.first & TILE_MASK), last = marks.last & TILE_MASK;
   const long long row = blockIdx.x * (long long)blockDim.x + threadIdx.x;
   if (row >= outers * inners) return;
   const long long outer = row / inners, inner = row - outer * inners;
-  // Tiles of columns count steps; tiles of contiguous rows count elements of all rows. With REVERSE
-  // the first tile is the partial one.
-  const long long length = inners > 1 ? steps : outers * steps;
+  // Marks of columns count steps; those of contiguous rows count elements of all rows.
   const long long rows_before = inners > 1 ? 0 : REVERSE ? outers - 1 - row : row;
-  const long long slack = REVERSE && inners == 1
-                              ? (length + tile_length - 1) / tile_length * tile_length - length : 0;
-  long long time = first * tile_length - slack - rows_before * steps;
-  long long settled = (last + 1) * tile_length - slack - rows_before * steps;
+  long long time = first - rows_before * steps, settled = last + 1 - rows_before * steps;
   time = time < 0 ? 0 : time - time % ITEMS;
   if (time >= steps || settled <= 0) return;
   const long long base = outer * steps * inners + inner;
@@ -94,7 +83,7 @@ DEVICE void repair(const Source& source, const Entry& entry,
       continue;
     }
     if (same && time >= settled) return;
-    if (stays_nan(state)) return;  // so does every later state, in the single pass as in the loop
+    if (is_nan(state.v[0])) return;  // so does every later state, in the single pass as in the loop
   }
 }
 
@@ -159,7 +148,7 @@ DEVICE void precompute_parts(const Source& source, T* const (&maps)[Transfer::WI
   }
 }
 
-constexpr int AHEAD = 4;  // times 32 maps are loaded ahead
+constexpr int LOADS = 4;  // of 32 maps that are loaded ahead
 
 DEVICE inline Transfer::Map map_from_lane(const Transfer::Map& map, int lane) {
   union Words {
@@ -184,9 +173,9 @@ struct Line {
 };
 
 DEVICE inline void load_maps(const T* const (&maps)[Transfer::WIDTH], const Line& line,
-                             long long begin, const Parts& parts, Transfer::Map (&loaded)[AHEAD]) {
+                             long long begin, const Parts& parts, Transfer::Map (&loaded)[LOADS]) {
 #pragma unroll
-  for (int a = 0; a < AHEAD; ++a) {
+  for (int a = 0; a < LOADS; ++a) {
     const long long order = begin + a * 32 + threadIdx.x % 32;
     if (order >= parts.per_row) return;
 #pragma unroll
@@ -215,14 +204,14 @@ DEVICE void propagate_parts(const T* const (&maps)[Transfer::WIDTH],
   if (row >= parts.outers * parts.inners) return;
   const Line line = {row / parts.inners, row % parts.inners};
   Transfer::State state = entry.at(row);
-  Transfer::Map now[AHEAD] = {}, next[AHEAD] = {};
+  Transfer::Map now[LOADS] = {}, next[LOADS] = {};
   load_maps(maps, line, 0, parts, next);
-  for (long long begin = 0; begin < parts.per_row; begin += AHEAD * 32) {
+  for (long long begin = 0; begin < parts.per_row; begin += LOADS * 32) {
 #pragma unroll
-    for (int a = 0; a < AHEAD; ++a) now[a] = next[a];
-    load_maps(maps, line, begin + AHEAD * 32, parts, next);
+    for (int a = 0; a < LOADS; ++a) now[a] = next[a];
+    load_maps(maps, line, begin + LOADS * 32, parts, next);
 #pragma unroll
-    for (int a = 0; a < AHEAD; ++a) {
+    for (int a = 0; a < LOADS; ++a) {
       Transfer::State mine = state;
       const long long first = begin + a * 32, left = parts.per_row - first;
 #pragma unroll 8

@@ -19,6 +19,8 @@ DEVICE inline unsigned long long tagged(unsigned epoch, unsigned long long value
 }
 constexpr unsigned long long TILE_MASK = (1ull << TILE_BITS) - 1;
 
+template <class R> DEVICE inline bool is_nan(R x) { return x != x; }
+template <class R> DEVICE inline bool is_nan(complex<R> x) { return x.re != x.re && x.im != x.im; }
 template <class I> DEVICE inline bool is_below(I, Size) { return true; }
 DEVICE inline bool is_below(float x, Size limit) { return fabs(x) < limit; }
 DEVICE inline bool is_below(double x, Size limit) { return fabs(x) < limit; }

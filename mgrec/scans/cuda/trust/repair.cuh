@@ -167,9 +167,6 @@ DEVICE inline void repair_infinite(const Source& source, const Run& run, const L
   if (threadIdx.x == THREADS - 1) desk.state = state;
 }
 
-template <class R> DEVICE inline bool is_nan(R x) { return x != x; }
-template <class R> DEVICE inline bool is_nan(complex<R> x) { return x.re != x.re && x.im != x.im; }
-
 // Returns whether states are equal up to rounding: then so are all later ones.
 DEVICE inline bool agree(T x, T y) {
   const auto error = size_of(np_subtract(x, y)), size = size_of(x);
