@@ -1,6 +1,7 @@
 """The kernels of w = s·w + t on a CPU: tiles, blocks, columns, and when the loop takes over."""
 
 import numpy as np
+import oracles
 import pytest
 
 from mgrec.core.algebra.transfer_map import affine
@@ -14,17 +15,14 @@ from mgrec.scans.cpu.reference import Judge
 # The tests of the public functions run the same kernels.
 pytestmark = pytest.mark.extended
 
-DTYPES = [np.float64, np.float32]
 LENGTHS = [64, BLOCK - 1, BLOCK, BLOCK + TILE - 1, LONG - 1, LONG, LONG + 7, LONG + TILE, 5 * BLOCK]
 
 
+each_dtype = pytest.mark.parametrize("dtype", [np.float64, np.float32])
+
+
 def loop(s, t, carry_in):
-    w, states = carry_in, np.empty_like(t)
-    with np.errstate(all="ignore"):
-        for i in range(t.shape[1]):
-            w = np.broadcast_to(s, t.shape)[:, i] * w + t[:, i]
-            states[:, i] = w
-    return states
+    return oracles.loop(oracles.linear, (s, t), carry_in, t.dtype, axis=1)
 
 
 def determine(s, t, carry_in, result=None):
@@ -47,7 +45,7 @@ def judge(s, t, carry_in, result):
 
 
 @pytest.mark.parametrize("steps", LENGTHS)
-@pytest.mark.parametrize("dtype", DTYPES)
+@each_dtype
 def test_rows_of_any_length_are_within_the_bound(steps, dtype):
     s, t, carry_in = draw((2, steps, 1), dtype)
     judge(s, t, carry_in, determine(s, t, carry_in))
@@ -55,23 +53,29 @@ def test_rows_of_any_length_are_within_the_bound(steps, dtype):
     judge(constant, t, carry_in, determine(constant, t, carry_in))
 
 
+def placed(s, t, carry_in, offset):
+    """Determine at an offset in memory whose other numbers must stay."""
+    memory = np.full(t.size + 16, np.nan, t.dtype)
+    result = memory[offset : offset + t.size].reshape(t.shape)
+    determine(s, t, carry_in, result)
+    assert np.isnan(memory[:offset]).all()
+    assert np.isnan(memory[offset + t.size :]).all()
+    return result
+
+
 @pytest.mark.parametrize("offset", [0, 1, 2, 5, 8])
-@pytest.mark.parametrize("dtype", DTYPES)
+@each_dtype
 def test_large_results_are_whole_and_the_same_wherever_they_lie(offset, dtype):
     steps = MIN_STREAMED_BYTES // np.dtype(dtype).itemsize + 13
     s, t, carry_in = draw((1, steps, 1), dtype)
     for coefficient in (s, np.full((1, 1, 1), 0.9, dtype)):
-        memory = np.full(steps + 16, np.nan, dtype)
-        result = memory[offset : offset + steps].reshape(t.shape)
-        determine(coefficient, t, carry_in, result)
+        result = placed(coefficient, t, carry_in, offset)
         judge(coefficient, t, carry_in, result)
-        assert np.isnan(memory[:offset]).all()
-        assert np.isnan(memory[offset + steps :]).all()
         np.testing.assert_array_equal(result, determine(coefficient, t, carry_in))
 
 
 @pytest.mark.parametrize("size", [1e-40, 1e-25, 1e-3, 0.0, 1.5, 3.0])
-@pytest.mark.parametrize("dtype", DTYPES)
+@each_dtype
 def test_coefficients_of_any_size_are_within_the_bound(size, dtype):
     s, t, carry_in = draw((1, 3 * BLOCK, 1), dtype)
     # Up and down by turns: products of eight steps stay, those of fewer may not.
@@ -80,17 +84,13 @@ def test_coefficients_of_any_size_are_within_the_bound(size, dtype):
     judge(s, t, carry_in, determine(s, t, carry_in))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@each_dtype
 def test_products_that_underflow_within_a_tile_are_done_again(dtype):
-    s, t, carry_in = (
-        np.ones((1, 128, 1), dtype),
-        np.zeros((1, 128, 1), dtype),
-        np.ones((1, 1), dtype),
-    )
+    s, t, carry_in = np.ones((1, 128, 1), dtype), np.zeros((1, 128, 1), dtype), [[2.0**20]]
     tiny = np.sqrt(np.finfo(dtype).tiny) / 4
     s[0, 64:68, 0] = tiny, tiny, 1 / tiny, 1 / tiny
-    result = determine(s, t, carry_in * dtype(2.0**20))
-    np.testing.assert_array_equal(result, loop(s, t, carry_in * dtype(2.0**20)))
+    carry_in = np.array(carry_in, dtype)
+    np.testing.assert_array_equal(determine(s, t, carry_in), loop(s, t, carry_in))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -107,7 +107,7 @@ def test_a_row_with_what_is_not_finite_is_that_of_the_loop(value, place, operand
 
 
 @pytest.mark.parametrize("spike", [0.5, 0.999, 1.0])
-@pytest.mark.parametrize("dtype", DTYPES)
+@each_dtype
 def test_a_row_that_comes_near_overflow_has_the_bits_of_the_loop(spike, dtype):
     s, t, carry_in = draw((1, 3 * BLOCK, 1), dtype)
     t[0, 700], s[0, 701] = np.finfo(dtype).max * dtype(spike), 0
@@ -119,14 +119,14 @@ def test_a_row_that_comes_near_overflow_has_the_bits_of_the_loop(spike, dtype):
 @pytest.mark.parametrize("columns", [8, 9, 16, 17, 31, 100])
 @pytest.mark.parametrize("steps", [1, 3, 4, 9])
 @pytest.mark.parametrize("s_shape", ["full", "one", "row"])
-@pytest.mark.parametrize("dtype", DTYPES)
+@each_dtype
 def test_columns_have_the_bits_of_the_loop(columns, steps, s_shape, dtype):
     s, t, carry_in = draw((2, steps, columns), dtype)
     s = {"full": s, "one": s[:1, :1, :1], "row": np.ascontiguousarray(s[:, :1, :1])}[s_shape]
     np.testing.assert_array_equal(determine(s, t, carry_in), loop(s, t, carry_in))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@each_dtype
 def test_a_window_of_columns_leaves_the_others_alone(dtype):
     s, t, carry_in = draw((2, 6, 60), dtype)
     result = np.full(t.shape, np.nan, dtype)
@@ -140,16 +140,10 @@ def test_a_window_of_columns_leaves_the_others_alone(dtype):
 @pytest.mark.parametrize("columns", [16, 1000, 4096])
 @pytest.mark.parametrize("offset", [0, 2, 5])
 def test_large_tables_have_the_bits_of_the_loop_wherever_they_lie(columns, offset):
-    shape = (1, MIN_STREAMED_BYTES // 8 // columns + 1, columns)
-    s, t, carry_in = draw(shape, np.float64)
+    s, t, carry_in = draw((1, MIN_STREAMED_BYTES // 8 // columns + 1, columns), np.float64)
     for coefficient in (s, s[:, :1, :1].copy()):
-        memory = np.full(t.size + 16, np.nan)
-        result = memory[offset : offset + t.size].reshape(shape)
-        np.testing.assert_array_equal(
-            determine(coefficient, t, carry_in, result), loop(coefficient, t, carry_in)
-        )
-        assert np.isnan(memory[:offset]).all()
-        assert np.isnan(memory[offset + t.size :]).all()
+        result = placed(coefficient, t, carry_in, offset)
+        np.testing.assert_array_equal(result, loop(coefficient, t, carry_in))
 
 
 def test_the_judge_refuses_a_row_with_one_wrong_state():

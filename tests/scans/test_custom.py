@@ -40,20 +40,16 @@ def averages(weight, x):
 @pytest.mark.parametrize("weight", [0.5, 0.1])
 def test_closures_modules_and_where(weight):
     x = np.random.default_rng(0).normal(size=300)
-    transfer_map = averaging(weight)
+    transfer_map, w, states = averaging(weight), 0.0, []
     mgrec.check_laws(transfer_map)
-    np.testing.assert_allclose(mgrec.scan(transfer_map, x, initial=0.0), averages(weight, x), 1e-12)
-    lazy = mgrec.scan(transfer_map, da.from_array(x, chunks=77), initial=0.0)
-    np.testing.assert_allclose(lazy.compute(scheduler="sync"), averages(weight, x), 1e-12)
-
-
-def test_one_thread_has_the_bits_of_the_loop():
-    x = np.random.default_rng(0).normal(size=1000)
-    transfer_map, w, states = averaging(0.3), 0.0, []
     for value in x:
         w = transfer_map.apply(transfer_map.lift(value), w)
         states.append(w)
+    np.testing.assert_allclose(states, averages(weight, x), 1e-12)
+    # One thread has the bits of the loop.
     np.testing.assert_array_equal(mgrec.scan(transfer_map, x, initial=0.0), states)
+    lazy = mgrec.scan(transfer_map, da.from_array(x, chunks=77), initial=0.0)
+    np.testing.assert_allclose(lazy.compute(scheduler="sync"), states, 1e-12)
 
 
 def test_frexp_in_a_map():
@@ -65,10 +61,9 @@ def test_frexp_in_a_map():
         identity=(-np.inf,),
     )
     x = np.random.default_rng(0).normal(size=100) * 1e5
-    wanted = np.maximum.accumulate(np.frexp(x)[1])
-    np.testing.assert_array_equal(mgrec.scan(largest, x, initial=-np.inf), wanted)
-    lazy = mgrec.scan(largest, da.from_array(x, chunks=30), initial=-np.inf)
-    np.testing.assert_array_equal(lazy.compute(scheduler="sync"), wanted)
+    for given in (x, da.from_array(x, chunks=30)):
+        result = np.asarray(mgrec.scan(largest, given, initial=-np.inf))
+        np.testing.assert_array_equal(result, np.maximum.accumulate(np.frexp(x)[1]))
 
 
 def test_operands_with_defaults_may_be_left_out():

@@ -1,7 +1,6 @@
 """Runs of steps that forget their entry are determined before it is known."""
 
 import logging
-from functools import partial
 
 import dask.array as da
 import numpy as np
@@ -9,6 +8,7 @@ import pytest
 from distributed import Client
 from hypothesis import given
 from hypothesis import strategies as st
+from oracles import linear, loop
 
 import mgrec
 import mgrec.dask
@@ -18,9 +18,24 @@ from mgrec.filters import recurrence as filters
 from mgrec.scans import recurrence as transfer
 from mgrec.scans.arguments import check
 from mgrec.scans.cpu.reference import Judge
+from mgrec.scans.cuda import speculation as cuda_speculation
 from mgrec.signal import lfilter
 
 STEPS = 1 << 14
+
+
+def on_gpu(array):
+    import cupy
+
+    return cupy.asarray(array)
+
+
+# Where chunks are, and their steps, all chunks together.
+each_place = pytest.mark.parametrize(
+    ("place", "steps"),
+    [(np.asarray, STEPS), pytest.param(on_gpu, 1 << 17, marks=pytest.mark.gpu)],
+    ids=["numpy", "cupy"],
+)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -34,8 +49,11 @@ def eager():
 
 
 @pytest.fixture(autouse=True)
-def two_threads(monkeypatch):
+def two_threads(monkeypatch, request):
     monkeypatch.setenv("MGREC_NUM_THREADS", "2")
+    if request.node.get_closest_marker("gpu"):
+        monkeypatch.setattr(transfer, "LARGE_ON_GPU", 1)
+        monkeypatch.setattr(cuda_speculation, "_PREFIX_FRACTION", 8)
 
 
 @st.composite
@@ -63,8 +81,24 @@ def holds(w, s, t, initial):
     return judge.holds
 
 
-def in_chunks(chunks, *arrays):
-    return [da.from_array(array, chunks=(chunks,)) for array in arrays]
+def in_chunks(chunks, *arrays, place=np.asarray):
+    """Return lazy arrays in chunks along the first axis: their sizes, or how many."""
+    if isinstance(chunks, int):
+        chunks = (len(arrays[0]) // chunks,) * chunks
+    return [da.from_array(array, chunks=(chunks,)).map_blocks(place) for array in arrays]
+
+
+def to_host(array):
+    return array.get() if hasattr(array, "get") else array
+
+
+def solved(lazy, caplog):
+    with caplog.at_level(logging.DEBUG, "mgrec"):
+        return to_host(lazy.compute(scheduler="sync"))
+
+
+def looped(s, t, initial):
+    return loop(linear, (s, t), initial, t.dtype)
 
 
 def speculation(caplog):
@@ -126,29 +160,20 @@ def test_special_values_stand_where_the_loop_has_them(value, at):
     s, t = np.random.default_rng(0).uniform(-0.9, 0.9, (2, STEPS))
     t[at] = value
     s[STEPS - 3] = 0
-    w, wanted = 1.0, np.empty(STEPS)
-    with np.errstate(invalid="ignore"):
-        for i in range(STEPS):
-            wanted[i] = w = s[i] * w + t[i]
-    found = mgrec.linear_recurrence(s, t, 1.0)
+    found, wanted = mgrec.linear_recurrence(s, t, 1.0), looped(s, t, 1.0)
     np.testing.assert_array_equal(np.isnan(found), np.isnan(wanted))
     np.testing.assert_array_equal(found[at:], wanted[at:])
 
 
 @pytest.mark.extended
 def test_integers_forget_at_a_zero_alone(caplog):
-    t = np.random.default_rng(0).integers(-9, 9, STEPS)
+    t, threes = np.random.default_rng(0).integers(-9, 9, STEPS), np.full(STEPS, 3)
     s = np.where(np.arange(STEPS) % 100 == 50, 0, 3)
     with caplog.at_level(logging.DEBUG, "mgrec"):
-        found = [mgrec.linear_recurrence(each, t, 7) for each in (s, np.full(STEPS, 3))]
+        found = [mgrec.linear_recurrence(each, t, 7) for each in (s, threes)]
     assert len(again(caplog)) == 1
-    for each, own in zip((s, np.full(STEPS, 3)), found, strict=True):
-        w, wanted = np.int64(7), []
-        for i in range(STEPS):
-            with np.errstate(over="ignore"):
-                w = each[i] * w + t[i]
-            wanted.append(w)
-        np.testing.assert_array_equal(own, wanted)
+    for each, own in zip((s, threes), found, strict=True):
+        np.testing.assert_array_equal(own, looped(each, t, 7))
 
 
 def test_maps_whose_states_coincide_have_the_bits_of_one_thread(caplog, monkeypatch):
@@ -208,15 +233,17 @@ def test_chunks_of_any_recurrence_stay_within_the_bound(data, recurrence, revers
     assert holds(*turned, initial)
 
 
+@each_place
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("initial", [0.0, -1e30])
-def test_chunks_that_forget_are_begun(dtype, initial, caplog):
-    s, t = np.random.default_rng(0).uniform(0.1, 0.5, (2, STEPS)).astype(dtype)
-    w = mgrec.linear_recurrence(*in_chunks((STEPS // 2,) * 2, s, t), initial)
-    with caplog.at_level(logging.DEBUG, "mgrec"):
-        found = w.compute(scheduler="sync")
+def test_chunks_that_forget_are_begun(place, steps, dtype, reverse, initial, caplog):
+    s, t = np.random.default_rng(0).uniform(-0.8, 0.8, (2, steps)).astype(dtype)
+    lazy = in_chunks(2, s, t, place=place)
+    w = solved(mgrec.linear_recurrence(*lazy, initial, reverse=reverse), caplog)
     assert set(speculation(caplog)) == {(0,), (1,)}
-    assert holds(found, s, t, initial)
+    turned = [array[::-1] if reverse else array for array in (w, s, t)]
+    assert holds(*turned, initial)
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -227,12 +254,14 @@ def test_chunks_too_short_to_tell_whether_they_forget(reverse):
     np.testing.assert_allclose(w, mgrec.linear_recurrence(s, t, reverse=reverse))
 
 
-def test_chunks_of_prefix_sums_are_not_begun(caplog):
-    t = np.arange(STEPS, dtype=float)
-    w = mgrec.linear_recurrence(1.0, *in_chunks((STEPS // 2,) * 2, t))
-    with caplog.at_level(logging.DEBUG, "mgrec"):
-        np.testing.assert_array_equal(w.compute(scheduler="sync"), np.cumsum(t))
+@each_place
+@pytest.mark.parametrize("s", [1.0, [1.0], [0.9999], [1.001]])
+def test_what_does_not_forget_is_not_begun(place, steps, s, caplog):
+    t, full = np.ones(steps), np.broadcast_to(s, steps).copy()
+    lazy = in_chunks(2, t, full, place=place)
+    w = solved(mgrec.linear_recurrence(lazy[1] if np.ndim(s) else s, lazy[0]), caplog)
     assert speculation(caplog) == []
+    assert holds(w, full, t, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -273,40 +302,59 @@ def test_chunks_of_many_rows_are_begun(shape, caplog):
         caplog.clear()
 
 
-@pytest.mark.parametrize("sign", [1, -1])
+@each_place
+@pytest.mark.parametrize("low", [0.1, -0.8])
+@pytest.mark.parametrize("zero", [False, True])
 @pytest.mark.parametrize("initial", [np.inf, -np.inf, np.nan, 1.7e308])
-def test_special_entries_of_chunks_that_forget(initial, sign, caplog):
+def test_special_entries_of_chunks_that_forget(place, steps, low, zero, initial, caplog):
     """Also where one step overflows: the recurrence never returns to a finite number."""
-    s, t = np.random.default_rng(0).uniform(0.1, 0.5, (2, STEPS))
-    s *= sign
+    generator = np.random.default_rng(0)
+    s, t = generator.uniform(low, 0.5, steps), generator.uniform(-0.8, 0.8, steps)
     s[3] = 1e5
-    s[STEPS // 2 + 100 :: 1000] *= 0 if initial == -np.inf else 1
-    wanted, w = np.empty(STEPS), initial
-    with np.errstate(over="ignore", invalid="ignore"):
-        for i in range(STEPS):
-            wanted[i] = w = s[i] * w + t[i]
+    s[steps // 2 + 100 :: 1000] *= not zero
+    wanted = looped(s, t, initial)
     assert not np.isfinite(wanted[-1])
-    with caplog.at_level(logging.DEBUG, "mgrec"):
-        lazy = mgrec.linear_recurrence(*in_chunks((STEPS // 2,) * 2, s, t), initial)
-        found = lazy.compute(scheduler="sync")
+    lazy = in_chunks(2, s, t, place=place)
+    found = solved(mgrec.linear_recurrence(*lazy, initial), caplog)
     assert speculation(caplog)
     np.testing.assert_array_equal(found[3:], wanted[3:])
 
 
-def test_solves_and_graphs_of_chunks_that_forget_have_the_same_bits():
-    s, t = np.random.default_rng(0).uniform(-0.5, 0.5, (2, STEPS))
-    s[: STEPS // 4] = 1.0
-    lazy = in_chunks((STEPS // 4,) * 4, s, t)
-    wanted = mgrec.linear_recurrence(*lazy, 5.0).compute(scheduler="sync")
-    two_pass = mgrec.linear_recurrence(*lazy, 5.0, memory="two-pass")
-    np.testing.assert_array_equal(two_pass.compute(scheduler="sync"), wanted)
-    with Client(processes=False, n_workers=2, dashboard_address=":0") as client:
+@each_place
+def test_solves_and_graphs_of_chunks_that_forget_have_the_same_bits(place, steps, caplog):
+    s, t = np.random.default_rng(0).uniform(-0.5, 0.5, (2, steps))
+    s[: steps // 4] = 1.0
+    lazy = in_chunks(4, s, t, place=place)
+    wanted = solved(mgrec.linear_recurrence(*lazy, 5.0), caplog)
+    results = [solved(mgrec.linear_recurrence(*lazy, 5.0, memory="two-pass"), caplog)]
+    workers = 2 if place is np.asarray else 1
+    with Client(processes=False, n_workers=workers, dashboard_address=":0") as client:
         held = client.persist(lazy)
-        for solve in (mgrec.linear_recurrence, partial(mgrec.dask.solve, mgrec.linear_recurrence)):
-            np.testing.assert_array_equal(solve(*held, 5.0).compute(), wanted)
+        solves = [
+            mgrec.linear_recurrence(*held, 5.0),
+            mgrec.dask.solve(mgrec.linear_recurrence, *held, 5.0),
+        ]
         with mgrec.plan(mgrec.linear_recurrence, *held, initial=5.0) as solve:
-            np.testing.assert_array_equal(solve().compute(), wanted)
-            np.testing.assert_array_equal(solve().compute(), wanted)
+            solves += [solve(), solve()]
+            results += [to_host(each.compute()) for each in solves]
+    for result in results:
+        np.testing.assert_array_equal(result, wanted)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_constant_of_many_rows_on_a_gpu(axis, reverse, caplog):
+    steps = 1 << 17
+    shape, chunks = (steps, 3), (steps // 2, 3)
+    shape, chunks = (shape[::-1], chunks[::-1]) if axis else (shape, chunks)
+    t = np.random.default_rng(0).normal(size=shape)
+    options = {"initial": np.array([1e8, -1.0, 0.0]), "axis": axis, "reverse": reverse}
+    lazy = da.from_array(t, chunks=chunks).map_blocks(on_gpu)
+    w = solved(mgrec.linear_recurrence(-0.5, lazy, **options), caplog)
+    assert len(speculation(caplog)) == 2
+    wanted = mgrec.linear_recurrence(-0.5, t, **options)
+    np.testing.assert_allclose(w, wanted, rtol=1e-10, atol=1e-13)
 
 
 @pytest.mark.parametrize("rows", [(), pytest.param((2, 3), marks=pytest.mark.extended)])

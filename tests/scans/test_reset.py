@@ -83,29 +83,23 @@ def test_segments_of_any_map_are_loops_of_their_own(data, length, reverse):
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("form", ["along", "rows", "full"])
 def test_marks_broadcast_to_the_rows(axis, reverse, form):
-    rng = np.random.default_rng(axis)
-    shape = (4, 30, 5)
+    rng, shape = np.random.default_rng(axis), (4, 30, 5)
     s, t = rng.normal(size=(2, *shape))
     initial = rng.normal(size=np.delete(shape, axis))
     own = {"along": (shape[axis],), "full": shape, "rows": (*shape[:2], 1)}[form]
     marks = rng.random(own) < 0.2
-    index = [None] * 3
-    index[axis] = slice(None)
-    full = np.broadcast_to(marks[tuple(index)] if form == "along" else marks, shape)
-    moved = [np.moveaxis(x, axis, 0) for x in (s, t, full)]
+    along = marks.reshape([-1 if k == axis else 1 for k in range(3)]) if form == "along" else marks
+    moved = [np.moveaxis(np.broadcast_to(x, shape), axis, 0) for x in (s, t, along)]
     wanted = np.empty(moved[0].shape)
     for row in np.ndindex(initial.shape):
         x, y, m = (part[(slice(None), *row)] for part in moved)
-        wanted[(slice(None), *row)] = by_segments(oracles.linear, (x, y), initial[row], m, reverse)[
-            :, 0
-        ]
-    wanted = np.moveaxis(wanted, 0, axis)
-    lazy = [da.from_array(x, chunks=(2, 7, 3)) for x in (s, t)]
-    for given_s, given_t in ((s, t), lazy):
+        states = by_segments(oracles.linear, (x, y), initial[row], m, reverse)
+        wanted[(slice(None), *row)] = states[:, 0]
+    for convert in (np.asarray, lambda x: da.from_array(x, chunks=(2, 7, 3))):
         result = mgrec.linear_recurrence(
-            given_s, given_t, initial, axis=axis, reverse=reverse, reset=marks
+            convert(s), convert(t), initial, axis=axis, reverse=reverse, reset=marks
         )
-        np.testing.assert_allclose(result, wanted, rtol=1e-11, atol=1e-12)
+        np.testing.assert_allclose(result, np.moveaxis(wanted, 0, axis), rtol=1e-11, atol=1e-12)
 
 
 @pytest.mark.extended
@@ -126,24 +120,20 @@ def test_labels_start_anew_where_they_change(reverse, dtype):
             np.testing.assert_array_equal(result, wanted)
 
 
-def test_a_label_that_comes_again_is_warned_of():
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_label_that_comes_again_is_warned_of(reverse):
     x, said = np.ones(7), "the label of step 0 again at step 4, after other labels"
-    for labels in (
-        list("aabbaab"),
-        np.array([1, 1, 2, 2, 1, 1, 2], np.int8),
-        pd.Series([3, 3, 5, 5, 3, 3, 5]),
-    ):
-        for reverse in (False, True):
-            with pytest.warns(UserWarning, match=said) as warned:
-                mgrec.linear_recurrence(1, x, reverse=reverse, reset=labels)
-            assert [each.filename for each in warned] == [__file__]
+    numbers = np.array([1, 1, 2, 2, 1, 1, 2], np.int8)
+    for labels in (list("aabbaab"), numbers, pd.Series([3, 3, 5, 5, 3, 3, 5])):
+        with pytest.warns(UserWarning, match=said) as warned:
+            mgrec.linear_recurrence(1, x, reverse=reverse, reset=labels)
+        assert [each.filename for each in warned] == [__file__]
     with pytest.warns(UserWarning, match=said):
         ewm(x, alpha=0.5, reset=list("aabbaab"))
     # Nothing is computed, nor warned of, for the labels of a Dask array; a mask says what it is.
-    mgrec.linear_recurrence(1, x, reset=da.from_array(np.array([1, 1, 2, 2, 1, 1, 2]), chunks=3))
-    mgrec.linear_recurrence(1, x, reset=[True, False, True, False, True, False, True])
-    mgrec.linear_recurrence(1, x, reset=[5, 5, 3, 3, 3, 1, 1])
-    mgrec.linear_recurrence(1, x[:0], reset=np.zeros(0, int))
+    for reset in (da.from_array(numbers, chunks=3), numbers == 1, [5, 5, 3, 3, 3, 1, 1]):
+        mgrec.linear_recurrence(1, x, reverse=reverse, reset=reset)
+    mgrec.linear_recurrence(1, x[:0], reverse=reverse, reset=np.zeros(0, int))
 
 
 @pytest.mark.extended
@@ -162,23 +152,13 @@ def test_threads_solve_segments_as_one_does(eager_threads, monkeypatch):
 
 
 @pytest.mark.extended
-def test_coefficients_count_on_through_segments():
-    s = mgrec.Coefficient(lambda i: 1.0 * i)
-    marks = np.array([False, False, True, False])
+def test_segments_of_coefficients_rational_maps_and_a_map_of_ones_own():
+    s, marks = mgrec.Coefficient(lambda i: 1.0 * i), [False, False, True, False]
     for t in (np.ones(4), da.ones(4, chunks=3)):
         np.testing.assert_array_equal(mgrec.linear_recurrence(s, t, reset=marks), [1, 2, 1, 4])
-
-
-@pytest.mark.extended
-def test_rational_segments():
-    a = np.array([1.0, 1.0, 1.0, 2.0, 1.0])
-    marks = [False, False, True, False, False]
+    a = np.array([1.0, 1.0, 1.0, 2.0])
     result = mgrec.rational_recurrence(a, 1.0, 1.0, 0.0, initial=1.0, reset=marks)
-    np.testing.assert_allclose(result, [2, 1.5, 2, 2.5, 1.4])
-
-
-@pytest.mark.extended
-def test_a_map_of_ones_own_starts_anew():
+    np.testing.assert_allclose(result, [2, 1.5, 2, 2.5])
     running_best = mgrec.TransferMap(
         lift=lambda x: (x,),
         compose=lambda earlier, later: (np.maximum(earlier[0], later[0]),),
@@ -186,8 +166,9 @@ def test_a_map_of_ones_own_starts_anew():
         identity=(-np.inf,),
     )
     x = np.array([1.0, 5.0, 2.0, 3.0])
-    result = mgrec.scan(running_best, x, initial=0.0, reset=[False, False, True, False])
-    np.testing.assert_array_equal(result, [1, 5, 2, 3])
+    np.testing.assert_array_equal(
+        mgrec.scan(running_best, x, initial=0.0, reset=marks), [1, 5, 2, 3]
+    )
 
 
 @pytest.mark.parametrize(
@@ -248,13 +229,22 @@ def test_what_starts_refuses(given, error, words):
         mgrec.starts(**given)
 
 
+def solve_on_gpu(s, t, initial, marks, chunks, **options):
+    """Yield the results of CuPy arrays and of Dask chunks of them."""
+    import cupy
+
+    given = [cupy.asarray(x) for x in (s, t, initial, marks)]
+    yield mgrec.linear_recurrence(*given[:3], reset=given[3], **options).get()
+    lazy = [da.from_array(x, chunks=chunks).map_blocks(cupy.asarray) for x in (s, t, marks)]
+    result = mgrec.linear_recurrence(*lazy[:2], initial, reset=lazy[2], **options)
+    yield result.compute().get()
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("dtype", ["f8", "f4", "c16", "i4", "u1"])
 @pytest.mark.parametrize(("shape", "axis"), [((50_001,), 0), ((300, 77), 1), ((500, 40), 0)])
 def test_segments_on_a_gpu_are_those_of_numpy(shape, axis, dtype, reverse):
-    import cupy
-
     rng = np.random.default_rng(len(shape))
     s, t = (rng.integers(0, 4, shape).astype(dtype) for _ in range(2))
     if np.dtype(dtype).kind in "fc":
@@ -264,15 +254,9 @@ def test_segments_on_a_gpu_are_those_of_numpy(shape, axis, dtype, reverse):
     marks = rng.random(shape) < 0.05
     options = {"axis": axis, "reverse": reverse}
     wanted = mgrec.linear_recurrence(s, t, initial, reset=marks, **options)
-    given = [cupy.asarray(x) for x in (s, t, initial, marks)]
-    result = mgrec.linear_recurrence(*given[:3], reset=given[3], **options)
     rtol = 1e-4 if dtype == "f4" else 1e-11
-    np.testing.assert_allclose(result.get(), wanted, rtol=rtol, atol=rtol)
-    if len(shape) > 1:
-        lazy = [da.from_array(x.get(), chunks=37).map_blocks(cupy.asarray) for x in given[:2]]
-        chunked_marks = da.from_array(marks, chunks=37).map_blocks(cupy.asarray)
-        again = mgrec.linear_recurrence(*lazy, initial, reset=chunked_marks, **options)
-        np.testing.assert_allclose(again.compute().get(), wanted, rtol=rtol, atol=rtol)
+    for result in solve_on_gpu(s, t, initial, marks, 37 if len(shape) > 1 else 9000, **options):
+        np.testing.assert_allclose(result, wanted, rtol=rtol, atol=rtol)
 
 
 @pytest.mark.gpu
@@ -281,8 +265,6 @@ def test_segments_on_a_gpu_are_those_of_numpy(shape, axis, dtype, reverse):
 @pytest.mark.parametrize(("shape", "axis"), [((50_001,), 0), ((30, 2077), 1), ((2000, 40), 0)])
 def test_states_of_inf_and_0_on_a_gpu_are_those_of_numpy(shape, axis, dtype, reverse):
     """Where products of coefficients underflow, in the first half, or overflow."""
-    import cupy
-
     rng = np.random.default_rng(len(shape))
     s = rng.uniform(-1, 1, shape)
     grows = np.arange(shape[axis]) >= shape[axis] // 2
@@ -290,13 +272,9 @@ def test_states_of_inf_and_0_on_a_gpu_are_those_of_numpy(shape, axis, dtype, rev
     s = np.where(grows, np.exp2(rng.integers(0, 9, shape)), s).astype(dtype)
     p = [0.999, 0.0005, 0.0005]
     t = rng.choice(np.array([0, np.inf, -np.inf], dtype), size=shape, p=p)
-    marks = rng.random(shape) < 0.002
+    marks, initial = rng.random(shape) < 0.002, np.zeros((), dtype)
     options = {"axis": axis, "reverse": reverse}
     wanted = mgrec.linear_recurrence(s, t, reset=marks, **options)
     assert {0, np.inf, -np.inf} <= set(wanted.ravel().tolist())
-    given = [cupy.asarray(x) for x in (s, t, marks)]
-    result = mgrec.linear_recurrence(*given[:2], reset=given[2], **options).get()
-    np.testing.assert_array_equal(result, wanted)
-    lazy = [da.from_array(x, chunks=997).map_blocks(cupy.asarray) for x in (s, t, marks)]
-    result = mgrec.linear_recurrence(*lazy[:2], reset=lazy[2], **options).compute().get()
-    np.testing.assert_array_equal(result, wanted)
+    for result in solve_on_gpu(s, t, initial, marks, 997, **options):
+        np.testing.assert_array_equal(result, wanted)

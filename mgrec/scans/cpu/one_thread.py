@@ -124,12 +124,15 @@ def propagate(
     return tuple(part.reshape(carry_in[0].shape) for part in after)
 
 
-def determine(transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays) -> None:
-    """Write the states after every step to C-contiguous arrays (outer, steps, inner)."""
+def determine(transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays) -> bool:
+    """Write the states after every step to C-contiguous arrays (outer, steps, inner).
+
+    Return True if the kernel has found that all coefficients of w = s·w + t are above 0.
+    """
     if chunk.shape[2] == 1:
-        _determine_rows(transfer_map, chunk, carry_in, results)
-    else:
-        determine_columns(transfer_map, chunk, carry_in, results, 0, chunk.shape[2])
+        return _determine_rows(transfer_map, chunk, carry_in, results)
+    determine_columns(transfer_map, chunk, carry_in, results, 0, chunk.shape[2])
+    return False
 
 
 def determine_columns(
@@ -155,7 +158,7 @@ def determine_columns(
 
 def _determine_rows(
     transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays
-) -> None:
+) -> bool:
     flat = flatten(chunk)
     before = tuple(writable(np.ascontiguousarray(part[:, 0], chunk.dtype)) for part in carry_in)
     after = tuple(part[:, :, 0] for part in results)
@@ -164,21 +167,21 @@ def _determine_rows(
         return _determine_long_rows(chunk, flat, before[0], after[0])
     kernel = kernel_of(kernels.determine_rows, transfer_map, flat.sources, len(carry_in) > 1)
     kernel(flat.operands, before, after, chunk.reverse)
+    return False
 
 
 def _determine_long_rows(
     chunk: Chunk, flat: Flat, carry_in: np.ndarray, result: np.ndarray
-) -> None:
+) -> bool:
     bounds = affine_rows.safe_limits(chunk.dtype)
-    if is_direct(flat, chunk):
-        s = flat.operands[0]
-        if s.ndim == 2:
-            affine_rows.determine_arrays(flat.operands, carry_in, result, bounds)
-            return None
-        if affine_rows.is_constant_safe(s):
-            return affine_rows.determine_constant(flat.operands, carry_in, result, bounds)
-    kernel = kernel_of(affine_rows.determine_filled, affine_map, flat.sources)
-    kernel(flat.operands, carry_in, result, bounds, chunk.reverse)
+    if is_direct(flat, chunk, is_constant=False):
+        return bool(affine_rows.determine_arrays(flat.operands, carry_in, result, bounds))
+    if is_direct(flat, chunk) and affine_rows.is_constant_safe(flat.operands[0]):
+        affine_rows.determine_constant(flat.operands, carry_in, result, bounds)
+    else:
+        kernel = kernel_of(affine_rows.determine_filled, affine_map, flat.sources)
+        kernel(flat.operands, carry_in, result, bounds, chunk.reverse)
+    return False
 
 
 def _precompute_segments(transfer_map: SegmentedMap, chunk: Chunk) -> SegmentedSummary:

@@ -21,11 +21,9 @@ from ...engines.cpu.compilation import compile_kernel, writable
 from ...engines.cpu.simd.checks import sign_mask, zero_mask
 from ...engines.cpu.simd.lanes import load_64_bytes
 from ..summaries import AffineSummary, contractive_summary
-from . import affine_rows, one_thread
-from .affine_rows import safe_limits
+from . import one_thread
 from .affine_summary import limits
 from .kernels import kernel_of, rejoin_speculative_rows
-from .operands import flatten
 
 logger = logging.getLogger("mgrec")
 
@@ -121,7 +119,8 @@ def speculate(
     if not _may_be_contractive(s, chunk):
         return None
     (result,) = results
-    is_positive = _determine(transfer_map, chunk, result)
+    carry_in = np.zeros(chunk.row_shape, chunk.dtype)
+    is_positive = one_thread.determine(transfer_map, chunk, (carry_in,), results)
     carry_out, top = result[:, 0 if chunk.reverse else -1], float(limits(chunk.dtype)[0])
     growth = np.empty(chunk.row_shape)
     most, (start, unit) = chunk.steps // PREFIX_FRACTION, _scale(chunk.dtype)
@@ -155,17 +154,6 @@ def _scale(dtype: np.dtype[Any]) -> tuple[float, float]:
     info = np.finfo(dtype)
     bits = _SCALE[dtype.char]
     return 2.0 ** (info.maxexp + 1 - bits), float(info.eps) / 2 * 2.0**-bits
-
-
-def _determine(transfer_map: TransferMap, chunk: Chunk, result: np.ndarray) -> bool:
-    """Determine a chunk from 0; return whether all coefficients are known to be positive."""
-    carry_in = np.zeros(chunk.row_shape, chunk.dtype)
-    flat = flatten(chunk)
-    if chunk.shape[2] == 1 and one_thread.is_direct(flat, chunk, is_constant=False):
-        arrays = flat.operands, carry_in[:, 0], result[:, :, 0]
-        return bool(affine_rows.determine_arrays(*arrays, safe_limits(chunk.dtype)))
-    one_thread.determine(transfer_map, chunk, (carry_in,), (result,))
-    return False
 
 
 def _first_steps(array: np.ndarray, chunk: Chunk, steps: int) -> np.ndarray:

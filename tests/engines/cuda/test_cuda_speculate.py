@@ -131,5 +131,5 @@ def test_the_pass_of_a_chunk_that_is_begun_tells_the_signs() -> None:
     summary, _, (w,) = started(s, t, False)
     np.testing.assert_allclose(w, loop(s, t, np.float32(0), False), rtol=1e-3, atol=1e-5)
     for carry_in in (-3e38, np.inf):
-        (carry_out,) = propagate(summary, (np.full((1, 1), carry_in, "f4"),))
+        (carry_out,) = propagate(affine, (None, None), summary, (np.full((1, 1), carry_in, "f4"),))
         np.testing.assert_array_equal(carry_out, loop(s, t, np.float32(carry_in), False)[:, -1])
