@@ -312,8 +312,15 @@ def _check_maps(transfer_map: TransferMap, dtype: np.dtype[Any], operands: int) 
     """
     zero, width = dtype.type(0), len(transfer_map.identity)
     step = (zero,) * width
-    _check_count("compose", transfer_map, "(earlier, later)", step, step)
-    _check_count("apply", transfer_map, "(map, state)", step, zero)
+    pairs = ("compose", "(earlier, later)", step), ("apply", "(map, state)", zero)
+    for role, wanted, second in pairs:
+        signature = inspect.signature(getattr(transfer_map, role))
+        try:
+            signature.bind(step, second)
+        except TypeError:
+            raise TypeError(
+                f"{role} of {transfer_map.name} must take {wanted}; got a function of {signature}"
+            ) from None
     for role, arguments in (("lift", (zero,) * operands), ("compose", (step, step))):
         with np.errstate(all="ignore"):
             try:
@@ -325,17 +332,6 @@ def _check_maps(transfer_map: TransferMap, dtype: np.dtype[Any], operands: int) 
                 f"{role} of {transfer_map.name} must return a tuple of {width}, as the identity "
                 f"is; got {returned!r}"
             )
-
-
-def _check_count(role: str, transfer_map: TransferMap, wanted: str, *arguments: Any) -> None:
-    """Raise unless a function of a map takes the given number of arguments."""
-    signature = inspect.signature(getattr(transfer_map, role))
-    try:
-        signature.bind(*arguments)
-    except TypeError:
-        raise TypeError(
-            f"{role} of {transfer_map.name} must take {wanted}; got a function of {signature}"
-        ) from None
 
 
 @lru_cache(maxsize=1024)

@@ -48,13 +48,13 @@ class _Window(NamedTuple):
 
 
 class _Comparison(NamedTuple):
-    """Two states that a law equates, after the first `count` steps of a window.
+    """Two states that a law equates, after the first `length` steps of a window.
 
     Of several broken laws the first one is reported, and its shortest run of steps.
     """
 
     law: int
-    count: int
+    length: int
     composed: State
     stepwise: State
     window: _Window
@@ -214,7 +214,7 @@ def _is_close(comparison: _Comparison, dtype: np.dtype[Any], rounds: bool) -> bo
     if not rounds:
         return comparison.composed == comparison.stepwise
     if dtype.kind in "iu":  # one unit a step, or a share of the state for rounded coefficients
-        most = comparison.count * (1 + float(comparison.scale) / 64)
+        most = comparison.length * (1 + float(comparison.scale) / 64)
     else:
         most = max(RTOL, 1000 * float(np.finfo(dtype).eps)) * comparison.scale
     pairs = zip(comparison.composed, comparison.stepwise, strict=True)
@@ -226,7 +226,7 @@ def _message(transfer_map: TransferMap, broken: _Comparison) -> str:
     def listed(values: Sequence[Any]) -> str:
         return ", ".join(map(str, values))
 
-    steps = [f"lift({listed(step)})" for step in broken.window.steps[: max(1, broken.count)]]
+    steps = [f"lift({listed(step)})" for step in broken.window.steps[: max(1, broken.length)]]
     return (
         f"compose of {transfer_map.name} must keep the law {LAWS[broken.law]}; got "
         f"{listed(broken.composed)} against {listed(broken.stepwise)} from the state x = "

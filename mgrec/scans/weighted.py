@@ -129,15 +129,12 @@ def _checked(pair: Operators, x: Any, weights: Any) -> list[Any]:
     check_same_device(list(named.items()), [])
     dtype = np.result_type(*(getattr(value, "dtype", value) for value in named.values()))
     if dtype.kind == "c" and pair.accumulate != "+":
-        raise TypeError(f"x and weights must be real for operators {_names(pair)}; got {dtype}")
+        names = pair.accumulate, pair.distribute
+        raise TypeError(f"x and weights must be real for operators {names}; got {dtype}")
     return [
         value if hasattr(value, "dtype") else as_scalar(name, value, dtype)
         for name, value in named.items()
     ]
-
-
-def _names(pair: Operators) -> tuple[Any, Any]:
-    return pair.accumulate, pair.distribute
 
 
 def _inclusive(pair: Operators, x: Any, w: Any, axis: int, shape: Any, out: Any) -> Any:

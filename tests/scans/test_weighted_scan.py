@@ -30,10 +30,6 @@ def numbers(shape, dtype="f8", seed=0):
     return (np.random.default_rng(seed).normal(size=shape) * 9).astype(dtype)
 
 
-def on_numpy(x, weights, **options):
-    return mgrec.weighted_scan(x, weights, **options)
-
-
 def on_dask(x, weights, **options):
     chunks = tuple(max(1, -(-length // 3)) for length in x.shape)
     lazy = mgrec.weighted_scan(da.from_array(x, chunks=chunks), weights, **options)
@@ -44,16 +40,24 @@ def on_dask(x, weights, **options):
     return lazy.compute(scheduler="sync")
 
 
-def same(result, wanted):
-    assert result.dtype == wanted.dtype
-    if wanted.dtype.kind in "iu":
-        np.testing.assert_array_equal(result, wanted)
-    else:
-        tolerance = 1e-4 if wanted.dtype == np.float32 else 1e-12
+def on_gpu(x, weights, **options):
+    import cupy
+
+    given = [cupy.asarray(v) if np.ndim(v) else v for v in (x, weights)]
+    return mgrec.weighted_scan(*given, **options).get()
+
+
+def check(place, x, weights, operators, **options):
+    """Compare exclusive and inclusive scans with the loop."""
+    for inclusive in (False, True):
+        result = place(x, weights, operators=operators, inclusive=inclusive, **options)
+        wanted = by_the_loop(x, weights, operators, inclusive=inclusive, **options)
+        assert result.dtype == wanted.dtype
+        tolerance = {"f4": 1e-4, "f8": 1e-12}.get(wanted.dtype.str[1:], 0)
         np.testing.assert_allclose(result, wanted, rtol=tolerance, atol=tolerance)
 
 
-each_place = pytest.mark.parametrize("place", [on_numpy, on_dask])
+each_place = pytest.mark.parametrize("place", [mgrec.weighted_scan, on_dask], ids=["numpy", "dask"])
 each_pair = pytest.mark.parametrize("operators", PAIRS, ids="".join)
 
 
@@ -62,79 +66,69 @@ each_pair = pytest.mark.parametrize("operators", PAIRS, ids="".join)
 def test_array_and_constant_weights(operators, place):
     x, weights = numbers((3, 40)), numbers((3, 40), seed=1) / 20
     for given in (weights, weights[1], weights[:, :1], -1):
-        for inclusive in (False, True):
-            result = place(x, given, operators=operators, inclusive=inclusive)
-            same(result, by_the_loop(x, given, operators, inclusive=inclusive))
+        check(place, x, given, operators)
 
 
 @pytest.mark.extended
 @each_place
 @each_pair
-@pytest.mark.parametrize("dtype", ["f4", "i8", "u1", "i2"])
-def test_every_dtype(dtype, operators, place):
+def test_every_dtype_and_axis(operators, place):
     for shape in ((2, 9), (0, 3), (0,)):
-        x = (numbers(shape) % 10).astype(dtype)
-        same(place(x, 1, operators=operators), by_the_loop(x, 1, operators))
-
-
-@pytest.mark.extended
-@each_place
-@each_pair
-@pytest.mark.parametrize("axis", [0, 1, -1])
-def test_every_axis(axis, operators, place):
-    x, weights = numbers((4, 5, 3)), numbers((4, 5, 3), seed=1) / 20
-    result = place(x, weights, operators=operators, axis=axis)
-    same(result, by_the_loop(x, weights, operators, axis))
+        for dtype in ("f4", "i8", "u1", "i2"):
+            check(place, (numbers(shape) % 10).astype(dtype), 1, operators)
+    for axis in (0, 1, -1):
+        weights = numbers((4, 5, 3), seed=1) / 20
+        check(place, numbers((4, 5, 3)), weights, operators, axis=axis)
 
 
 @each_place
 @each_pair
 @pytest.mark.parametrize("shape", [(0,), (1,), (2,), (0, 3), (3, 0)])
 def test_small_and_empty(shape, operators, place):
-    x = numbers(shape)
-    same(place(x, 2, operators=operators), by_the_loop(x, 2, operators))
+    check(place, numbers(shape), 2, operators)
 
 
 @each_place
 @pytest.mark.parametrize("operators", PAIRS[1:3], ids="".join)
 def test_the_first_weight_of_integers_does_not_wrap_around(operators, place):
-    x = np.array([-100, 3, 5], "i1")
-    for weights in (np.array([-90, 1, 1], "i1"), np.array([90, 1, 1], "i1")):
-        for inclusive in (False, True):
-            result = place(x, weights, operators=operators, inclusive=inclusive)
-            same(result, by_the_loop(x, weights, operators, inclusive=inclusive))
-
-
-def test_the_first_weight_counts_for_nothing_and_the_others_do():
-    x, weights = numbers(5), numbers(5, seed=1)
-    for operators in PAIRS:
-        wanted = mgrec.weighted_scan(x, weights, operators=operators)
-        others = np.array([7.0, *weights[1:]])
-        same(mgrec.weighted_scan(x, others, operators=operators), wanted)
-        others = np.array([*weights[:4], 7.0])
-        assert mgrec.weighted_scan(x, others, operators=operators)[4] != wanted[4]
-
-
-def test_lazy_weights_of_other_chunks():
-    x, weights = numbers((6, 20)), numbers((6, 20), seed=1)
-    for operators in PAIRS:
-        lazy = mgrec.weighted_scan(
-            da.from_array(x, chunks=(3, 7)), da.from_array(weights, chunks=4), operators=operators
-        )
-        same(lazy.compute(scheduler="sync"), by_the_loop(x, weights, operators))
-        for part in (x, x[:, :1], x[:, :0]):
-            wanted = by_the_loop(part, 2.0, operators)
-            lazy = mgrec.weighted_scan(part, da.full(part.shape, 2.0), operators=operators)
-            same(lazy.compute(scheduler="sync"), wanted)
+    for first in (-90, 90):
+        check(place, np.array([-100, 3, 5], "i1"), np.array([first, 1, 1], "i1"), operators)
 
 
 @each_pair
-@pytest.mark.parametrize("inclusive", [False, True])
-def test_out(inclusive, operators):
-    x, out = numbers((3, 8)), np.full((3, 8), np.nan)
-    options = {"operators": operators, "inclusive": inclusive}
-    assert mgrec.weighted_scan(x, 0.5, out=out, **options) is out
-    same(out, by_the_loop(x, 0.5, **options))
+def test_the_first_weight_counts_for_nothing_and_the_others_do(operators):
+    x, weights = numbers(5), numbers(5, seed=1)
+    wanted = mgrec.weighted_scan(x, weights, operators=operators)
+    others = np.array([7.0, *weights[1:]])
+    np.testing.assert_array_equal(mgrec.weighted_scan(x, others, operators=operators), wanted)
+    others = np.array([*weights[:4], 7.0])
+    assert mgrec.weighted_scan(x, others, operators=operators)[4] != wanted[4]
+
+
+@each_pair
+def test_lazy_weights_of_other_chunks(operators):
+    def lazily(x, weights, **options):
+        given = da.from_array(x, chunks=(3, 7)), da.from_array(weights, chunks=4)
+        return mgrec.weighted_scan(*given, **options).compute(scheduler="sync")
+
+    def by_lazy_weights(x, weights, **options):
+        lazy = mgrec.weighted_scan(x, da.full(x.shape, weights), **options)
+        return lazy.compute(scheduler="sync")
+
+    x = numbers((6, 20))
+    check(lazily, x, numbers((6, 20), seed=1) / 9, operators)
+    for part in (x, x[:, :1], x[:, :0]):
+        check(by_lazy_weights, part, 2.0, operators)
+
+
+@each_pair
+def test_out(operators):
+    def into(x, weights, **options):
+        out = np.full(x.shape, np.nan)
+        assert mgrec.weighted_scan(x, weights, out=out, **options) is out
+        return out
+
+    check(into, numbers((3, 8)), 0.5, operators)
 
 
 @pytest.mark.parametrize(
@@ -175,11 +169,6 @@ def test_what_is_refused(call, error, message):
 @pytest.mark.parametrize("operators", PAIRS)
 @pytest.mark.parametrize("dtype", ["i8", "f8"])
 def test_numbers_and_arrays_on_a_gpu(dtype, operators):
-    cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
     x, w = numbers((4, 50), dtype), numbers((4, 50), dtype, 1) // 9
     for operand, weights in ((x, w), (x, w.dtype.type(1)), (x.dtype.type(2), w)):
-        for inclusive in (False, True):
-            given = [cupy.asarray(v) if v.ndim else v for v in (operand, weights)]
-            found = mgrec.weighted_scan(*given, operators=operators, inclusive=inclusive).get()
-            wanted = by_the_loop(operand, weights, operators, inclusive=inclusive)
-            np.testing.assert_allclose(found, wanted, rtol=1e-12)
+        check(on_gpu, operand, weights, operators)

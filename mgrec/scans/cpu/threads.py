@@ -53,29 +53,40 @@ def determine_on_threads(
     transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays
 ) -> None:
     """Write the states after every step of a chunk: see :func:`.one_thread.determine`."""
+    arguments = transfer_map, chunk, carry_in, results
     threads = threads_for(results[0].size)
     if threads == 1:
-        one_thread.determine(transfer_map, chunk, carry_in, results)
+        one_thread.determine(*arguments)
     elif chunk.shape[0] >= threads:
-        _solve_rows(transfer_map, chunk, carry_in, results, threads)
+        _solve_rows(*arguments, threads)
     elif chunk.shape[2] > 1:
-        _solve_columns(transfer_map, chunk, carry_in, results, threads)
+        _solve_columns(*arguments, threads)
     elif chunk.shape[0] > 1 and chunk.steps < threads * SHORT:
-        _solve_rows(transfer_map, chunk, carry_in, results, threads)
+        _solve_rows(*arguments, threads)
     else:
-        _solve_long_rows(transfer_map, chunk, carry_in, results, threads)
+        # Row after row by all threads; then, side by side, the rows that are not divided.
+        rows = [_rows(*arguments, row, row + 1) for row in range(chunk.shape[0])]
+        undivided = [row for row in rows if not _solve_long_row(*row, threads)]
+        run_in_threads([partial(one_thread.determine, *row) for row in undivided])
+
+
+def _rows(
+    transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays, *bounds: int
+) -> tuple[TransferMap, Chunk, Arrays, Arrays]:
+    """Return the arguments for a part of the rows."""
+    before = tuple(state[slice(*bounds)] for state in carry_in)
+    after = tuple(result[slice(*bounds)] for result in results)
+    return transfer_map, chunk.rows(*bounds), before, after
 
 
 def _solve_rows(
     transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays, threads: int
 ) -> None:
-    def part(start: int, stop: int) -> Callable[[], None]:
-        before = tuple(state[start:stop] for state in carry_in)
-        after = tuple(result[start:stop] for result in results)
-        rows = chunk.rows(start, stop)
-        return lambda: one_thread.determine(transfer_map, rows, before, after)
-
-    run_in_threads([part(*bounds) for bounds in split_range(chunk.shape[0], threads)])
+    parts = [
+        _rows(transfer_map, chunk, carry_in, results, *bounds)
+        for bounds in split_range(chunk.shape[0], threads)
+    ]
+    run_in_threads([partial(one_thread.determine, *part) for part in parts])
 
 
 def _solve_columns(
@@ -84,34 +95,13 @@ def _solve_columns(
     if chunk.shape[0] == 1 and chunk.steps >= threads * SHORT:
         # In pieces along the axis each thread reads whole cache lines.
         pieces, targets = _split(chunk, results, _pieces(chunk.steps, threads, chunk.reverse, True))
-        may_speculate = is_contractive(transfer_map, *first_column(pieces[1], carry_in))
+        may_speculate = is_contractive(transfer_map, *_first_column(pieces[1], carry_in))
         if may_speculate and determine_side_by_side(transfer_map, pieces, carry_in, targets):
             return
-
-    def part(start: int, stop: int) -> Callable[[], None]:
-        return lambda: one_thread.determine_columns(
-            transfer_map, chunk, carry_in, results, start, stop
-        )
-
     columns, unit = chunk.shape[2], ALIGNED if chunk.shape[2] >= ALIGNED * threads else 1
-    ends = [
-        (a * unit, min(b * unit, columns)) for a, b in split_range(-(-columns // unit), threads)
-    ]
-    run_in_threads([part(*bounds) for bounds in ends])
-
-
-def _solve_long_rows(
-    transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays, threads: int
-) -> None:
-    """Solve row after row by all threads; then, side by side, the rows that are not divided."""
-    undivided = []
-    for row in range(chunk.shape[0]):
-        before = tuple(state[row : row + 1] for state in carry_in)
-        after = tuple(result[row : row + 1] for result in results)
-        row_chunk = chunk.rows(row, row + 1)
-        if not _solve_long_row(transfer_map, row_chunk, before, after, threads):
-            undivided.append((row_chunk, before, after))
-    run_in_threads([partial(one_thread.determine, transfer_map, *row) for row in undivided])
+    part = partial(one_thread.determine_columns, transfer_map, chunk, carry_in, results)
+    ends = split_range(-(-columns // unit), threads)
+    run_in_threads([partial(part, a * unit, min(b * unit, columns)) for a, b in ends])
 
 
 def _solve_long_row(
@@ -148,24 +138,22 @@ def _solve_by_phases(
     """
     parts, targets = _split(chunk, results, _pieces(chunk.steps, threads, chunk.reverse))
 
-    def determine(k: int, before: Arrays) -> Callable[[], None]:
-        return lambda: one_thread.determine(transfer_map, parts[k], before, targets[k])
+    def determine(k: int, before: Arrays) -> Callable[[], Any]:
+        return partial(one_thread.determine, transfer_map, parts[k], before, targets[k])
 
-    def precompute(k: int) -> Callable[[], Any]:
-        return lambda: one_thread.precompute(transfer_map, parts[k])
-
-    _, *summaries = run_in_threads([determine(0, carry_in), *map(precompute, range(1, threads))])
+    middle = [partial(one_thread.precompute, transfer_map, part) for part in parts[1:-1]]
+    _, *summaries = run_in_threads([determine(0, carry_in), *middle])
     if any(getattr(summary, "redo", None) for summary in summaries):
-        return one_thread.determine(transfer_map, chunk, carry_in, results)
-    carry_ins = [carry_out_of(parts[0], targets[0])]
+        one_thread.determine(transfer_map, chunk, carry_in, results)
+        return
+    carry_ins = [_carry_out_of(parts[0], targets[0])]
     for summary in summaries:
         carry_ins.append(one_thread.propagate(transfer_map, (), summary, carry_ins[-1]))
     run_in_threads([determine(k, before) for k, before in enumerate(carry_ins, 1)])
-    carry_ins.append(carry_out_of(chunk, results))
+    carry_ins.append(_carry_out_of(chunk, results))
     if not all(np.isfinite(state).all() for states in carry_ins for state in states):
         # Rounding may have decided whether the row overflows: the result is that of the loop.
         one_thread.determine(transfer_map, chunk, carry_in, results)
-    return None
 
 
 def _pieces(steps: int, threads: int, reverse: bool, is_equal: bool = False) -> list[Piece]:
@@ -227,33 +215,31 @@ def determine_side_by_side(
     linear = _is_linear(transfer_map, pieces[0])
     provisional = tuple(map(np.zeros_like, carry_in)) if linear else carry_in
 
-    def determine(k: int) -> Any:
-        before = provisional if k else carry_in
-        return lambda: one_thread.determine(transfer_map, pieces[k], before, targets[k])
-
-    run_in_threads([determine(k) for k in range(len(pieces))])
+    befores = [carry_in, *[provisional] * (len(pieces) - 1)]
+    parts = zip(pieces, befores, targets, strict=True)
+    run_in_threads([partial(one_thread.determine, transfer_map, *part) for part in parts])
     join = _join if pieces[0].shape[2] == 1 else _join_columns
     is_checked = linear and join is _join
-    corrected, before = 0, carry_out_of(pieces[0], targets[0])
+    corrected, before = 0, _carry_out_of(pieces[0], targets[0])
     for piece, results in zip(pieces[1:], targets[1:], strict=True):
         if is_checked and not np.isfinite(before).all():
             return False
         steps = join(transfer_map, piece, before, results)
         if steps < 0:
             return False
-        corrected, before = corrected + steps, carry_out_of(piece, results)
+        corrected, before = corrected + steps, _carry_out_of(piece, results)
     sizes = len(pieces), pieces[0].steps
     logger.debug("determine: %d pieces of %d steps apart, %d steps again", *sizes, corrected)
     return not is_checked or bool(np.isfinite(before).all())
 
 
-def first_column(chunk: Chunk, carry_in: Arrays) -> tuple[Chunk, Arrays]:
+def _first_column(chunk: Chunk, carry_in: Arrays) -> tuple[Chunk, Arrays]:
     """Return the first column of a chunk (outer = 1) as a row."""
     row = chunk.map_arrays(lambda array: array[:1, :, :1], (1, chunk.steps, 1))
     return row, tuple(state[:1, :1] for state in carry_in)
 
 
-def carry_out_of(chunk: Chunk, results: Arrays) -> Arrays:
+def _carry_out_of(chunk: Chunk, results: Arrays) -> Arrays:
     """Return a copy of the states after a chunk."""
     last = 0 if chunk.reverse else -1
     return tuple(result[:, last].copy() for result in results)

@@ -48,16 +48,9 @@ extern "C" __global__ void restore_kernel(const Word* rearranged, Word* natural,
 
 @dataclass(frozen=True)
 class Partition:
-    """Rows divided into parts of equal length, the last one of a row shorter.
+    """Rows of a chunk of some `shape`, divided into `per_row` parts of `length` steps.
 
-    Attributes
-    ----------
-    shape : (int, int, int)
-        (outer, steps, inner) of the chunk, none of them 0.
-    length : int
-        Steps of a part.
-    per_row : int
-        Parts of a row.
+    The last part of a row may be shorter.
     """
 
     shape: tuple[int, int, int]

@@ -53,30 +53,16 @@ _LIFTING = """\
 class Source:
     """C++ of a chunk's operands, and its arguments.
 
-    Attributes
-    ----------
-    streams : list of arrays
-        Operands of the chunk's full shape and dtype, which pass through tiles.
-    varying : int
-        Operands of a step in registers: streams, gathered and computed ones.
-    members, fills, parameters : list of str
-        C++ of the struct's members, of their values and of the kernel's parameters.
-    arguments : list
-        The kernel's arguments, one for each parameter.
-    functions : list of str
-        C++ of the traced coefficients.
-    steps : list of str
-        C++ of each operand of ``lift``, for item r.
-    computed : list of str
-        C++ of each varying operand that is no stream, for (outer, step, inner).
-    branchless : list of str
-        The same without branches, which sets `odd` if its value is wrong; "" if there is none.
-    is_gathered : bool
-        Whether varying operands are read from arrays, for existing steps only.
-    costly : dict
-        For the number of each costly coefficient, the number of its varying operand.
-    has_transcendental : bool
-        Whether a coefficient has sines, powers or the like, each tens of operations.
+    `streams` are the operands of the chunk's full shape and dtype, which pass through tiles. The
+    struct has `members`, filled by `fills` from the kernel's `parameters`, one for each of the
+    `arguments`. `functions` are the traced coefficients.
+
+    `steps` have each operand of ``lift``, for item r; `computed` each varying operand that is no
+    stream, for (outer, step, inner); `branchless` the same without branches, which sets `odd` if
+    its value is wrong, or "". `is_gathered` says whether varying operands are read from arrays, for
+    existing steps only. `costly` has, for the number of each costly coefficient, that of its
+    varying operand. `has_transcendental` says whether a coefficient has sines, powers or the like,
+    each tens of operations.
     """
 
     dtype: np.dtype[Any]
