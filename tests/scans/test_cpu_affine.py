@@ -144,19 +144,3 @@ def test_large_tables_have_the_bits_of_the_loop_wherever_they_lie(columns, offse
     for coefficient in (s, s[:, :1, :1].copy()):
         result = placed(coefficient, t, carry_in, offset)
         np.testing.assert_array_equal(result, loop(coefficient, t, carry_in))
-
-
-def test_the_judge_refuses_a_row_with_one_wrong_state():
-    s, t, carry_in = draw((1, 200, 1), np.float64)
-    result = determine(s, t, carry_in)
-    result[0, 150] += 1e-9
-    with pytest.raises(AssertionError):
-        judge(s, t, carry_in, result)
-
-
-@pytest.mark.parametrize("columns", [1, 3])
-def test_a_chunk_with_a_nan_ends_in_nan_even_after_an_overflow(columns):
-    s = np.repeat(np.array([1e300, -1e300]).reshape(1, 2, 1), columns, 2)
-    t = np.repeat(np.array([0, np.nan]).reshape(1, 2, 1), columns, 2)
-    summary = cpu.precompute(affine, Chunk((s, t), t.shape, t.dtype))
-    assert np.isnan(cpu.propagate(affine, (), summary, (np.ones((1, columns)),))[0]).all()

@@ -1,6 +1,6 @@
 """The numbers that linear_recurrence promises, on any values, cut in any way."""
 
-from itertools import pairwise
+from itertools import pairwise, product
 
 import dask.array as da
 import numpy as np
@@ -282,20 +282,6 @@ def test_products_of_a_chunk_are_kept_in_scale(name, columns):
     check(s, np.zeros_like(s), carry_in, 1, way=("dask", [0.999], "stream"))
 
 
-def test_zero_stays_zero_through_a_product_that_overflows():
-    s, t = np.full(400, 1e3), np.zeros(400)
-    for way in (HALVES, THREE):
-        check(s, t, 0.0, way=way)
-        check(1e3, t, 0.0, way=way)
-
-
-def test_zero_coefficients_after_huge_values_forget_them():
-    s, t = np.full(300, 2.0), np.ones(300)
-    t[100], s[101::40] = 1e300, 0
-    check(s, t, 1e300, way=("dask", [0.3, 0.6], "stream"))
-    check(s, t, 1.0, way=("threads", 4, "stream"))
-
-
 @pytest.mark.parametrize(
     "way",
     [
@@ -322,14 +308,6 @@ def test_one_machine_overflows_only_where_the_loop_does(s, reverse, way):
         assert np.isfinite(solve(coefficient, t, 1.0, -1, reverse, way)).all()
 
 
-@pytest.mark.extended
-def test_products_that_underflow_carry_a_huge_state():
-    t = np.zeros(200, np.float32)
-    for s in (np.float32(0.5), np.full(200, 0.5, np.float32)):
-        for fractions in ([0.5], [0.25, 0.5, 0.75]):
-            check(s, t, np.float32(1e30), way=("dask", fractions, "stream"))
-
-
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("place", [0, 100, 149, 150, 299])
 @pytest.mark.parametrize("operand", ["s", "t"])
@@ -342,21 +320,35 @@ def test_what_is_not_finite_stays_where_the_loop_has_it(value, place, operand):
         check(s, t, 0.0, -1, True, way=way)
 
 
-@pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_the_largest_numbers_add_up_as_in_the_loop(sign):
-    t = np.resize([1.0, -1.0, -1.0, 1.0], 300) * np.finfo(float).max
-    for way in (ONE, THREE, ("dask", [0.4], "stream")):
-        check(sign, t, 0.0, way=way)
-        check(np.full(300, sign), t, 0.0, way=way)
-        check(sign, np.zeros(300), np.finfo(float).max, way=way)
+def special_recurrences():
+    """Yield s, t and initial."""
+    # Zero stays zero through a product that overflows.
+    yield np.full(400, 1e3), np.zeros(400), 0.0
+    yield 1e3, np.zeros(400), 0.0
+    # Zero coefficients forget huge values.
+    s, t = np.full(300, 2.0), np.ones(300)
+    t[100], s[101::40] = 1e300, 0
+    yield from ((s, t, initial) for initial in (1.0, 1e300))
+    # Products that underflow carry a huge state.
+    for s in (np.float32(0.5), np.full(200, 0.5, np.float32)):
+        yield s, np.zeros(200, np.float32), np.float32(1e30)
+    # The largest numbers add up as in the loop.
+    largest = np.finfo(float).max
+    for sign in (1.0, -1.0):
+        t = np.resize([1.0, -1.0, -1.0, 1.0], 300) * largest
+        yield from ((sign, t, 0.0), (np.full(300, sign), t, 0.0), (sign, np.zeros(300), largest))
+    # An overflow inside a chunk is not lost when its products decay again.
+    for after, initial in product((0.5, 0.0), (largest, -largest, largest / 2)):
+        yield np.r_[1.0, 2.0, np.full(198, after)], np.zeros(200), initial
+    # A state that vanishes does not return.
+    s = np.array([1e-30, 1e-30, 1e30, 1e30, 1e30, 1e30, 1], np.float32)
+    yield s, np.zeros(7, np.float32), np.float32(1)
 
 
-@pytest.mark.parametrize("after", [0.5, 0.0])
-def test_overflow_inside_a_chunk_is_not_lost_when_its_products_decay_again(after):
-    s = np.r_[1.0, 2.0, np.full(198, after)]
-    for carry_in in (np.finfo(float).max, -np.finfo(float).max, np.finfo(float).max / 2):
-        for way in (THREE, HALVES, ("dask", [0.3], "two-pass")):
-            check(s, np.zeros(200), carry_in, way=way)
+@pytest.mark.parametrize("way", [ONE, THREE, HALVES, ("dask", [0.3, 0.9], "two-pass")])
+def test_special_recurrences(way):
+    for s, t, initial in special_recurrences():
+        check(s, t, initial, way=way)
 
 
 @pytest.mark.parametrize("columns", [1, 3])
@@ -365,11 +357,6 @@ def test_a_chunk_that_overflows_before_it_meets_nan_ends_in_nan(columns):
     t = np.zeros_like(s)
     t[:, 1] = np.nan
     check(s, t, 1e10, 1, way=("dask", [0.7], "stream"))
-
-
-def test_a_state_that_vanishes_does_not_return():
-    s = np.array([1e-30, 1e-30, 1e30, 1e30, 1e30, 1e30, 1], np.float32)
-    check(s, np.zeros(7, np.float32), np.float32(1), way=("dask", [0.9], "stream"))
 
 
 # --- the oracles can fail -----------------------------------------------------------------------

@@ -21,48 +21,28 @@ _PRELUDE = """
 class Layout:
     """Constants that a kernel is compiled with.
 
-    Attributes
-    ----------
-    threads, items, stages : int
-        Threads of a block, steps of a thread, tiles of pending loads (0: columns are read
-        when they are needed).
-    team : int
-        Blocks that share a group of columns.
-    blocks : int
-        Blocks of a multiprocessor.
-    chains : int
-        Runs of steps that a thread processes side by side, if a map has branchless functions.
-    reverse, segmented, bulk, crowded, guarded, walking : bool
-        Time runs against memory; rows begin inside tiles; tiles move by bulk copies (rows of the
-        plain loop: by words of 16 bytes; columns: by words of 8 bytes of neighbouring ones);
-        several rows may begin in the part of one thread; steps whose composed maps overflow or
-        underflow are repaired; a lane solves a row by the plain loop.
-    channels, ahead, distance : int
-        Columns of a tile of few columns (0: other layouts), its look-ahead warps, and the turns
-        between publishing it and needing the states before it, 1 or 2.
-    lines : bool
-        A tile of few columns has 32 bytes of each step.
-    staged : bool
-        Tiles pass through shared memory without bulk copies; columns: by words of 16 bytes.
+    ``bulk``: tiles move by bulk copies (rows of the plain loop: by words of 16 bytes; columns: by
+    words of 8 bytes of neighbouring ones). ``staged``: tiles pass through shared memory without
+    bulk copies (columns: by words of 16 bytes).
     """
 
-    threads: int
-    items: int
-    stages: int = 1
-    reverse: bool = False
-    segmented: bool = False
+    threads: int  # of a block
+    items: int  # steps of a thread
+    stages: int = 1  # tiles of pending loads (0: columns are read when they are needed)
+    reverse: bool = False  # time runs against memory
+    segmented: bool = False  # rows begin inside tiles
     bulk: bool = False
-    crowded: bool = False
-    guarded: bool = False
-    walking: bool = False
+    crowded: bool = False  # several rows may begin in the part of one thread
+    guarded: bool = False  # steps whose composed maps overflow or underflow are repaired
+    walking: bool = False  # a lane solves a row by the plain loop
     staged: bool = False
-    team: int = 1
-    blocks: int = 1
-    chains: int = 1
-    channels: int = 0
-    ahead: int = 0
-    distance: int = 1
-    lines: bool = False
+    team: int = 1  # blocks that share a group of columns
+    blocks: int = 1  # of a multiprocessor
+    chains: int = 1  # runs of steps side by side in a thread, if a map has branchless functions
+    channels: int = 0  # columns of a tile of few columns (0: other layouts)
+    ahead: int = 0  # look-ahead warps of such a tile
+    distance: int = 1  # turns between publishing it and needing the states before it, 1 or 2
+    lines: bool = False  # such a tile has 32 bytes of each step
 
     def print(self) -> str:
         return "".join(

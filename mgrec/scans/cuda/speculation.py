@@ -113,14 +113,8 @@ def prepare_speculation(
 ) -> PreparedLaunches:
     """Compile the launches of a speculation.
 
-    Parameters
-    ----------
-    transfer_map : TransferMap
-    chunk : Chunk
-    carry_in : (number, number)
-        0, and the result of :func:`_longest_prefix`.
-    results : (array, array)
-        The states, and the numbers of ``struct Told`` and of the rows.
+    `carry_in` is 0, and the result of :func:`_longest_prefix`; `results` are the states, and the
+    numbers of ``struct Told`` and of the rows.
     """
     (state, limit), (result, outcome), s = carry_in, results, chunk.operands[0]
     sizes, is_constant = (np.int64(chunk.steps), np.int64(chunk.shape[2])), is_value(s)
