@@ -26,35 +26,30 @@ def cut(length, fractions):
 
 
 def solve(s, t, initial, axis, reverse, way):
-    """Solve in one of three ways: on one thread, on several, or over Dask chunks."""
+    """Solve on one thread, on several, or over Dask chunks, on the host or on a GPU."""
     kind, detail, memory = way
+    to_place, to_host = (on_gpu, from_gpu) if "cupy" in kind else (np.asarray, np.asarray)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MGREC_NUM_THREADS", str(detail) if kind == "threads" else "1")
         patch.setattr(threads, "MIN_STEPS_FOR_THREADS", 32)
         patch.setattr(local, "SHORT", 8)
         patch.setattr(chains, "LARGEST", 2)
-        if kind == "cupy":
-            w = mgrec.linear_recurrence(on_gpu(s), on_gpu(t), initial, axis=axis, reverse=reverse)
-            return from_gpu(w)
-        if kind in ("one", "threads"):
-            return mgrec.linear_recurrence(s, t, initial, axis=axis, reverse=reverse)
+        if "dask" not in kind:
+            s, t = (to_place(x) if np.ndim(x) else x for x in (s, t))
+            return to_host(mgrec.linear_recurrence(s, t, initial, axis=axis, reverse=reverse))
         shape = np.broadcast_shapes(np.shape(s), np.shape(t))
-        chunks = [(length,) for length in shape]
-        chunks[axis] = cut(shape[axis], detail)
-        if np.ndim(s):
-            own = tuple(
-                c if n == length else (1,)
-                for n, length, c in zip(s.shape, shape, chunks, strict=True)
-            )
-            s = da.from_array(s, chunks=own)
-        t = da.from_array(t, chunks=tuple(chunks))
-        if kind == "dask of cupy":
-            s = s.map_blocks(on_gpu) if np.ndim(s) else s
-            t = t.map_blocks(on_gpu)
+        sizes = [(length,) for length in shape]
+        sizes[axis] = cut(shape[axis], detail)
+
+        def in_chunks(x):
+            wanted = zip(x.shape, shape, sizes, strict=True)
+            chunks = tuple(size if have == want else (1,) for have, want, size in wanted)
+            return da.from_array(x, chunks=chunks).map_blocks(to_place)
+
+        s, t = in_chunks(s) if np.ndim(s) else s, in_chunks(t)
         w = mgrec.linear_recurrence(s, t, initial, axis=axis, reverse=reverse, memory=memory)
         assert w.chunks == t.chunks
-        computed = w.compute(scheduler="sync")
-        return from_gpu(computed) if kind == "dask of cupy" else computed
+        return to_host(w.compute(scheduler="sync"))
 
 
 def check(s, t, initial, axis=-1, reverse=False, way=ONE):

@@ -7,9 +7,9 @@ of long formulas: 400 operations a step took 6 times as long as in a kernel for 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -47,18 +47,12 @@ long long first_outer,
 Arrays = tuple[Any, ...]
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """Whole rows, or some steps of one row; `begins` says if its first step is that of the row."""
 
     outers: slice
     steps: slice
     begins: bool
-
-    def of(self, array: Any) -> Any:
-        """Return the part of an array (outer, steps, inner), along axes that are not broadcast."""
-        part = array[self.outers] if array.shape[0] > 1 else array
-        return part[:, self.steps] if array.shape[1] > 1 else part
 
 
 def is_ahead(chunk: Chunk) -> bool:
@@ -110,7 +104,7 @@ def _evaluate(text: str, chunk: Chunk, source: Source, piece: Piece) -> Chunk:
     arguments = (*source.streams, *source.arguments, *values, *map(np.int64, sizes))
     blocks = min(_BLOCKS, -(-values[0].size // _THREADS))
     run_launches(Launch(text, "evaluate_kernel", blocks, _THREADS, arguments))
-    part = chunk.map_arrays(piece.of, shape, steps.start)
+    part = chunk.rows(outers.start, outers.stop).between(steps.start, steps.stop)
     operands = list(part.operands)
     for k, array in zip(source.costly, values, strict=True):
         operands[k] = array
