@@ -97,9 +97,18 @@ def test_messages_call_operands_what_lift_does():
         ({"lift": lambda x: x}, r"lift of .* tuple of 1, as the identity is; got np.float64\(0.0"),
         ({"lift": lambda x: (x, x)}, "lift of .* tuple of 1"),
         ({"compose": lambda earlier, later: earlier[0] + later[0]}, "compose of .* tuple of 1"),
+        ({"compose": lambda f: f}, r"^compose of .* must take \(earlier, later\); got .* \(f\)"),
+        ({"apply": lambda f: f}, r"^apply of .* must take \(map, state\); got .* \(f\)"),
+        ({"compose": lambda f, g: (str(f[0] + g[0]),)}, "numba says"),
+        (
+            {"compose": lambda f, g: (sum(step[0] for step in (f, g)),)},
+            r"write out the terms of a generator expression, such as sum\(",
+        ),
     ],
 )
-def test_maps_are_tuples_as_long_as_the_identity(functions, words):
+def test_functions_that_are_refused(functions, words, monkeypatch):
+    """Also on one thread, which never calls compose."""
+    monkeypatch.setenv("MGREC_NUM_THREADS", "1")
     with pytest.raises(TypeError, match=words):
         mgrec.scan(sums(**functions), np.ones(3), initial=0.0)
 

@@ -151,24 +151,6 @@ def test_only_first_calls_are_checked(monkeypatch):
     assert len(checked) == 2
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"compose": lambda f: f}, r"^compose of total must take \(earlier, later\); got .* \(f\)"),
-        ({"apply": lambda f: f}, r"^apply of total must take \(map, state\); got .* \(f\)"),
-        ({"compose": lambda f, g: (str(f[0] + g[0]),)}, "numba says"),
-        (
-            {"compose": lambda f, g: (sum(step[0] for step in (f, g)),)},
-            r"write out the terms of a generator expression, such as sum\(",
-        ),
-    ],
-)
-def test_compose_is_compiled_on_one_thread(changed, message, monkeypatch):
-    monkeypatch.setenv("MGREC_NUM_THREADS", "1")
-    with pytest.raises(TypeError, match=message):
-        mgrec.scan(total(**changed), np.ones(4), initial=0.0)
-
-
 def affine_like(**changed):
     parts = {
         "lift": lambda s, t: (s, t),

@@ -72,7 +72,7 @@ class Kernels:
         Launch the summary of a chunk; the returned function waits for it. The summary is in
         host memory. Grids have none.
     propagate : callable
-        On the CPU. Chains: ``(summary, carry_in) -> carry_in`` of the next chunk. Two-sided
+        On the CPU. Chains: ``(..., summary, carry_in) -> carry_in`` of the next chunk. Two-sided
         recurrences: ``(summaries) -> carry_ins``.
     speculate : callable, optional
         ``(algebra, chunk, results) -> (() -> (summary, prefix) or None) or None``. Launch one

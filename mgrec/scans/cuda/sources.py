@@ -218,10 +218,9 @@ def _is_stream(operand: Any, chunk: Chunk) -> bool:
 def _add_constant(source: Source, name: str, operand: Any) -> None:
     cpp_type, is_number = ctype(operand.dtype), is_value(operand)
     source.steps.append(name)
-    source.members.append(f"T {name};")
-    source.fills.append(f"cast<T>({'' if is_number else '*'}{name})")
-    source.parameters.append(f"{cpp_type} {name}" if is_number else f"const {cpp_type}* {name}")
-    source.arguments.append(as_argument(operand))
+    parameter = cpp_type if is_number else f"const {cpp_type}*"
+    fill = f"cast<T>({'' if is_number else '*'}{name})"
+    _add_member(source, parameter, name, as_argument(operand), "T", fill)
 
 
 def _add_varying(source: Source, expression: str, branchless: str = "") -> None:
@@ -273,8 +272,10 @@ def _gather(source: Source, operand: Any) -> str:
     return f"{name}[{' + '.join(index) or '0'}]"
 
 
-def _add_member(source: Source, cpp_type: str, name: str, argument: Any) -> None:
-    source.members.append(f"{cpp_type} {name};")
-    source.fills.append(name)
-    source.parameters.append(f"{cpp_type} {name}")
+def _add_member(
+    source: Source, parameter: str, name: str, argument: Any, member: str = "", fill: str = ""
+) -> None:
+    source.members.append(f"{member or parameter} {name};")
+    source.fills.append(fill or name)
+    source.parameters.append(f"{parameter} {name}")
     source.arguments.append(argument)
