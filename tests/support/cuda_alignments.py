@@ -11,7 +11,7 @@ from cuda_on_host import DeviceArray, HostCompiler, run_on_host
 from mgrec.engines.cuda.device import Device
 from mgrec.grids.alignment.cuda import layout, pairs, program, tile
 from mgrec.grids.alignment.scoring import Scoring
-from mgrec.grids.alignment.tiles import Best, IncomingEdges, best_cell, carry_in_from
+from mgrec.grids.alignment.tiles import Best, Edges, best_cell, carry_in_from
 
 LINEAR = Scoring(-2, -2, 3, -1)
 AFFINE = Scoring(-5, -1, 3, -2)
@@ -52,7 +52,7 @@ def draw(seed: int, size: int, dtype: str = "u1", kinds: int = 4) -> Any:
     return letters.astype(dtype).view(DeviceArray)
 
 
-def carry_in_of(scoring: Scoring, n: int, m: int, dtype: Any, seed: int = 0) -> IncomingEdges:
+def carry_in_of(scoring: Scoring, n: int, m: int, dtype: Any, seed: int = 0) -> Edges:
     """Edges that any neighbours may have."""
     rng = np.random.default_rng(seed)
     low = 0 if scoring.is_local else -30
@@ -60,23 +60,21 @@ def carry_in_of(scoring: Scoring, n: int, m: int, dtype: Any, seed: int = 0) -> 
     gaps = (None, None)
     if scoring.is_affine:
         gaps = rng.integers(-40, 10, m).astype(dtype), rng.integers(-40, 10, n).astype(dtype)
-    return IncomingEdges(row.astype(dtype), column.astype(dtype), *gaps)
+    return Edges(row.astype(dtype), column.astype(dtype), *gaps)
 
 
-def border_of(scoring: Scoring, n: int, m: int, dtype: Any) -> IncomingEdges:
+def border_of(scoring: Scoring, n: int, m: int, dtype: Any) -> Edges:
     return carry_in_from(scoring, None, None, (0, 0), (n, m), np.dtype(dtype))
 
 
-def by_the_loop(
-    scoring: Scoring, query: Any, target: Any, carry_in: IncomingEdges, dtype: Any
-) -> Any:
+def by_the_loop(scoring: Scoring, query: Any, target: Any, carry_in: Edges, dtype: Any) -> Any:
     """H, F of the rows after and E of the columns after every cell."""
     n, m = query.size, target.size
     h = np.empty((n + 1, m + 1), dtype)
-    h[0], h[1:, 0] = carry_in.above, carry_in.left
+    h[0], h[1:, 0] = carry_in.row, carry_in.column
     f, e = h + scoring.gap, h + scoring.gap
     if scoring.is_affine:
-        f[0, 1:], e[1:, 0] = carry_in.above_gaps, carry_in.left_gaps
+        f[0, 1:], e[1:, 0] = carry_in.row_gaps, carry_in.column_gaps
     if scoring.table is None:
         scores = np.where(query[:, None] == target, scoring.match, scoring.mismatch)
     else:

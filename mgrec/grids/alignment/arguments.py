@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,12 @@ def check_alignment(query: Any, target: Any, output: Any, **scores: Any) -> Prob
     has_letters = output == "alignment" and alphabet
     blocks = [*codes, *sequences.values()] if has_letters else codes
     operands = [block[:, None] if k % 2 == 0 else block[None] for k, block in enumerate(blocks)]
-    recurrence = AlignmentGrid(
+    if output == "alignment":
+        grid = TracebackOverChunks if any(map(is_lazy, codes)) else TracebackInMemory
+        build: Callable[..., AlignmentGrid] = partial(grid, alphabet=alphabet)
+    else:
+        build = partial(AlignmentGrid, has_matrix=output == "matrix")
+    recurrence = build(
         dtype=dtype,
         result_dtype=dtype,
         varying=tuple(varying(operand.shape, (n, m)) for operand in operands),
@@ -54,12 +60,7 @@ def check_alignment(query: Any, target: Any, output: Any, **scores: Any) -> Prob
         result_size=3,
         scoring=scoring,
         lengths=(n, m),
-        has_matrix=output == "matrix",
     )
-    if output == "alignment":
-        cls = TracebackOverChunks if any(map(is_lazy, codes)) else TracebackInMemory
-        attributes = {field.name: getattr(recurrence, field.name) for field in fields(recurrence)}
-        recurrence = cls(alphabet=alphabet, **attributes)
     return Problem(recurrence, tuple(operands), (), (n, m))
 
 
@@ -137,12 +138,12 @@ def _encoded(
     if dtype.kind not in "iu":
         dtypes = " and ".join(str(array.dtype) for array in sequences.values())
         raise TypeError(f"query and target must be of integers that compare; got {dtypes}")
-    return [_as_dtype(array, dtype) for array in sequences.values()], dtype
-
-
-def _as_dtype(array: Any, dtype: np.dtype[Any]) -> Any:
     # A copy on a GPU takes as long as aligning short sequences.
-    return array if is_on_gpu(array) and array.dtype == dtype else array.astype(dtype)
+    codes = [
+        array if is_on_gpu(array) and array.dtype == dtype else array.astype(dtype)
+        for array in sequences.values()
+    ]
+    return codes, dtype
 
 
 def _dtype_for(scoring: Scoring, n: Any, m: Any) -> np.dtype[Any]:

@@ -62,7 +62,7 @@ class AlignmentGrid(Wavefront):
         A global alignment needs none: it ends in the last cell.
         """
         cells = [edges.best, *(None if tile is None else tile.best for tile in before)]
-        size = edges.right.size, edges.below.size - 1
+        size = edges.column.size, edges.row.size - 1
         if self.scoring.mode == "semi-global" and all(size):
             n, m = (start + length for start, length in zip(starts, size, strict=True))
             is_last = n == self.lengths[0], m == self.lengths[1]
@@ -70,9 +70,7 @@ class AlignmentGrid(Wavefront):
         return replace(edges, best=best_cell(*cells))
 
     def export_edges(self, edges: Edges) -> Edges:
-        arrays = edges.below, edges.right, edges.below_gaps, edges.right_gaps
-        copies: list[Any] = [None if array is None else to_host(array) for array in arrays]
-        return Edges(*copies, best=edges.best)  # type: ignore[misc]
+        return edges.map_arrays(to_host)
 
     def retain_edges(self, edges: Edges) -> Edges:
         return edges
@@ -80,25 +78,18 @@ class AlignmentGrid(Wavefront):
     def start_export(
         self, backend: Backend, edges: Edges, axes: Collection[int]
     ) -> Callable[[], Edges]:
-        down, right = (axis in axes for axis in self.axes)
-        is_needed = {"below": down, "right": right, "below_gaps": down, "right_gaps": right}
-        waits = {
-            name: backend.fetch(getattr(edges, name))
-            for name, needed in is_needed.items()
-            if needed and getattr(edges, name) is not None
-        }
-
-        def wait() -> Edges:
-            arrays = {name: waits[name]() if name in waits else None for name in is_needed}
-            return Edges(best=edges.best, **arrays)
-
-        return wait
+        if self.axes[0] not in axes:
+            edges = replace(edges, row=None, row_gaps=None)
+        if self.axes[1] not in axes:
+            edges = replace(edges, column=None, column_gaps=None)
+        waits = edges.map_arrays(backend.fetch)
+        return lambda: waits.map_arrays(lambda wait: wait())
 
     def end(self, edges: Edges) -> Best:
         """Return the score and the end of the alignment, from the edges of the last tile."""
         n, m = self.lengths
         if self.scoring.mode == "global":
-            return Best(edges.below[-1].item(), n - 1, m - 1)
+            return Best(edges.row[-1].item(), n - 1, m - 1)
         # Edges of an empty sequence have no best cell.
         return edges.best or Best(0, n - 1, m - 1)
 

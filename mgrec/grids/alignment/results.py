@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,21 +60,21 @@ class TracedAlignment:
     lines: tuple[str, str, str] = field(repr=False)
 
     def __str__(self) -> str:
-        operations = _operations(self.cigar)
-        # For each sequence, the index of the first character of every column, and after the last.
-        indices = [
-            begin + np.concatenate([[0], np.cumsum(operations != gap)])
-            for begin, gap in ((self.query_begin, "D"), (self.target_begin, "I"))
-        ]
+        operations = "".join(
+            operation * int(count) for count, operation in re.findall(r"(\d+)(\D)", self.cigar)
+        )
         width = len(str(max(self.query_end, self.target_end)))
         rows: list[str] = []
-        for start in range(0, operations.size, _LINE_WIDTH):
-            stop = min(start + _LINE_WIDTH, operations.size)
-            query, bars, target = (line[start:stop] for line in self.lines)
+        i, j = self.query_begin, self.target_begin
+        for start in range(0, len(operations), _LINE_WIDTH):
+            columns = slice(start, start + _LINE_WIDTH)
+            query, bars, target = (line[columns] for line in self.lines)
+            row, i = i, i + len(query) - operations[columns].count("D")
+            column, j = j, j + len(query) - operations[columns].count("I")
             rows += [
-                f"query   {indices[0][start]:>{width}} {query} {indices[0][stop] - 1:>{width}}",
+                f"query   {row:>{width}} {query} {i - 1:>{width}}",
                 f"        {'':>{width}} {bars}".rstrip(),
-                f"target  {indices[1][start]:>{width}} {target} {indices[1][stop] - 1:>{width}}",
+                f"target  {column:>{width}} {target} {j - 1:>{width}}",
                 "",
             ]
         return "\n".join(rows[:-1])
@@ -83,10 +82,11 @@ class TracedAlignment:
 
 @dataclass(frozen=True)
 class Columns:
-    """Consecutive columns of an alignment: counts and CIGAR operations, and three lines."""
+    """Consecutive columns of an alignment: CIGAR operations, and the characters of both lines."""
 
-    runs: list[tuple[int, str]]
-    lines: tuple[str, str, str]
+    operations: str
+    query: str
+    target: str
 
 
 def columns_of(
@@ -100,21 +100,20 @@ def columns_of(
         _with_gaps(to_host(sequence), start, columns != gap)
         for sequence, start, gap in zip(sequences, starts, ("D", "I"), strict=True)
     )
-    is_same = _are_same(first, second, alphabet)
-    operations = np.where(columns == "M", np.where(is_same, "=", "X"), columns)
-    bars = "".join(np.where(operations == "=", "|", " "))
-    texts = (_as_text(codes, columns == gap) for codes, gap in ((first, "D"), (second, "I")))
-    return Columns(_runs(operations), (next(texts), bars, next(texts)))
+    matches = np.where(_are_same(first, second, alphabet), "=", "X")
+    operations = "".join(np.where(columns == "M", matches, columns).tolist())
+    return Columns(operations, _as_text(first, columns == "D"), _as_text(second, columns == "I"))
 
 
 def join_columns(best: Best, starts: tuple[int, int], pieces: Sequence[Columns]) -> TracedAlignment:
     """Return the alignment that consists of these columns."""
-    runs: list[tuple[int, str]] = []
-    for count, operation in chain.from_iterable(piece.runs for piece in pieces):
-        before = runs.pop()[0] if runs and runs[-1][1] == operation else 0
-        runs.append((before + count, operation))
-    cigar = "".join(f"{count}{operation}" for count, operation in runs)
-    query, bars, target = ("".join(piece.lines[k] for piece in pieces) for k in range(3))
+    operations = "".join(piece.operations for piece in pieces)
+    runs = re.finditer(r"(.)\1*", operations)
+    cigar = "".join(f"{run.end() - run.start()}{run[1]}" for run in runs)
+    bars = operations.translate(str.maketrans("=XID", "|   "))
+    query, target = (
+        "".join(getattr(piece, name) for piece in pieces) for name in ("query", "target")
+    )
     return TracedAlignment(
         best.score, starts[0], best.query_end, starts[1], best.target_end, cigar,
         (query, bars, target),
@@ -144,17 +143,3 @@ def _as_text(codes: np.ndarray, is_gap: np.ndarray) -> str:
         "-" if gap else chr(c) if 0 <= c < 0x110000 and chr(c).isprintable() else "?"
         for c, gap in zip(codes.tolist(), is_gap, strict=True)
     )
-
-
-def _runs(operations: np.ndarray) -> list[tuple[int, str]]:
-    is_first = np.concatenate([[True], operations[1:] != operations[:-1]])
-    starts = np.flatnonzero(is_first[: operations.size])
-    counts = np.diff(np.append(starts, operations.size))
-    return list(zip(counts.tolist(), operations[starts].tolist(), strict=True))
-
-
-def _operations(cigar: str) -> np.ndarray:
-    """Return the CIGAR operation of each column."""
-    runs = re.findall(r"(\d+)(\D)", cigar)
-    counts = [int(count) for count, _ in runs]
-    return np.repeat(np.array([operation for _, operation in runs], "U1"), counts)

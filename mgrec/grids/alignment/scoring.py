@@ -80,7 +80,15 @@ def as_scoring(
     else:
         alphabet, table = _as_matrix(matrix)
     numbers = {name: _as_number(name, value) for name, value in scores.items()}
-    _check_gaps(numbers["gap"], numbers["extend"])
+    if numbers["gap"] > 0:
+        raise ValueError(
+            f"gap must be at most 0, the score of a gap's first character; got {numbers['gap']}"
+        )
+    if not numbers["gap"] <= numbers["extend"] <= 0:
+        raise ValueError(
+            f"extend must be from gap to 0, the score of each further character of a gap; got "
+            f"{numbers['extend']} after a gap of {numbers['gap']}"
+        )
     cells = [cell for row in table or () for cell in row]
     if not all(isinstance(number, int) for number in (*numbers.values(), *cells)):
         numbers = {name: float(number) for name, number in numbers.items()}
@@ -93,16 +101,6 @@ def _as_number(name: str, value: Any) -> float:
     if not isfinite(real):
         raise ValueError(f"{name} must be a finite number; got {value!r}")
     return int(value) if isinstance(value, (int, np.integer)) else real
-
-
-def _check_gaps(gap: float, extend: float) -> None:
-    if gap > 0:
-        raise ValueError(f"gap must be at most 0, the score of a gap's first character; got {gap}")
-    if not gap <= extend <= 0:
-        raise ValueError(
-            f"extend must be from gap to 0, the score of each further character of a gap; got "
-            f"{extend} after a gap of {gap}"
-        )
 
 
 def _as_matrix(matrix: Any) -> tuple[Alphabet, Table]:
@@ -124,8 +122,12 @@ def _as_matrix(matrix: Any) -> tuple[Alphabet, Table]:
         )
     if not np.isfinite(array).all():
         raise ValueError("matrix must have finite scores; got nan or inf")
-    if letters is not None:
-        _check_letters(letters, size)
+    is_text = isinstance(letters, str) and all(0 < ord(letter) < 256 for letter in letters)
+    if letters is not None and not (is_text and len(set(letters)) == len(letters) == size):
+        raise ValueError(
+            f"matrix must have an alphabet of {size} different characters of one byte, one for "
+            f"each row; got {letters!r}"
+        )
     return Alphabet(letters, size), tuple(map(tuple, array.tolist()))
 
 
@@ -139,15 +141,4 @@ def _load_matrix(name: str) -> tuple[Alphabet, Table]:
             f"matrix={name!r} is loaded from Biopython, which is not installed: "
             f"pip install 'mgrec[align]'"
         ) from None
-    matrix = substitution_matrices.load(name)
-    scores = np.asarray(matrix).astype(np.int64)
-    return Alphabet(matrix.alphabet, len(scores)), tuple(map(tuple, scores.tolist()))
-
-
-def _check_letters(letters: Any, size: int) -> None:
-    is_text = isinstance(letters, str) and all(0 < ord(letter) < 256 for letter in letters)
-    if not is_text or len(set(letters)) != len(letters) or len(letters) != size:
-        raise ValueError(
-            f"matrix must have an alphabet of {size} different characters of one byte, one for "
-            f"each row; got {letters!r}"
-        )
+    return _as_matrix(substitution_matrices.load(name))

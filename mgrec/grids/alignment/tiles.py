@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -43,60 +44,49 @@ def _rank(best: Best) -> tuple[float, int, int]:
 
 
 @dataclass(frozen=True)
-class IncomingEdges:
-    """The carry-in of a tile of n rows and m columns.
-
-    Attributes
-    ----------
-    above : array (m + 1,)
-        The corner H[−1, −1], then H of the row above.
-    left : array (n,)
-        H of the column to the left.
-    above_gaps, left_gaps : array (m,), array (n,), or None
-        F[0, j] of the first row, and E[i, 0] of the first column; None if gaps are linear.
-    """
-
-    above: Any
-    left: Any
-    above_gaps: Any = None
-    left_gaps: Any = None
-
-
-@dataclass(frozen=True)
 class Edges:
-    """The cells of a tile that the tiles below and to the right need, and its best cell.
+    """A row and a column of cells at the border of a tile of n rows and m columns.
+
+    The carry-in of a tile has the row above it and the column to its left. Its carry-out has its
+    last row, its last column and its best cell.
 
     Attributes
     ----------
-    below : array (m + 1,)
-        H[n−1, −1], the corner of the tile below, then H of the last row.
-    right : array (n,)
-        H of the last column.
-    below_gaps, right_gaps : array (m,), array (n,), or None
-        F[n, j] of the row below the tile, and E[i, m] of the column to the right; None if gaps
-        are linear. Values below 0 of a local alignment are arbitrary: they are never a maximum.
+    row : array (m + 1,)
+        H of the cell before the row, which is the corner of the tile below, then H of the row.
+    column : array (n,)
+        H of the column.
+    row_gaps, column_gaps : array (m,), array (n,), or None
+        F of the next row and E of the next column; None if gaps are linear. Values below 0 of a
+        local alignment are arbitrary: they are never a maximum.
     best : Best or None
         The best cell of the tile; None if the alignment is not local.
     """
 
-    below: Any
-    right: Any
-    below_gaps: Any = None
-    right_gaps: Any = None
+    row: Any
+    column: Any
+    row_gaps: Any = None
+    column_gaps: Any = None
     best: Best | None = None
 
+    def map_arrays(self, function: Callable[[Any], Any]) -> Edges:
+        arrays = self.row, self.column, self.row_gaps, self.column_gaps
+        mapped: list[Any] = [None if array is None else function(array) for array in arrays]
+        return Edges(*mapped, best=self.best)  # type: ignore[misc]
 
-def border_above(scoring: Scoring, start: int, size: int, dtype: Any) -> np.ndarray:
-    """Return H[−1, start − 1 : start + size], above a tile that starts at column `start`.
+    def part(self, rows: Range, columns: Range) -> Edges:
+        """Return the edges next to these rows and columns."""
+        row_gaps = column_gaps = None
+        if self.row_gaps is not None:
+            row_gaps, column_gaps = self.row_gaps[slice(*columns)], self.column_gaps[slice(*rows)]
+        row = self.row[columns[0] : columns[1] + 1]
+        return Edges(row, self.column[slice(*rows)], row_gaps, column_gaps)
 
-    H[−1, −1] = 0 and H[−1, j] = gap + j · extend, the score of a gap, if the alignment is global.
-    Else the ends of sequences are free: zeros, one number in memory.
-    """
-    if scoring.mode != "global":
-        return _zeros(size + 1, np.dtype(dtype))
-    columns = np.arange(start - 1, start + size)
-    gaps = scoring.gap + columns * np.asarray(scoring.extend, dtype)
-    return np.where(columns < 0, 0, gaps).astype(dtype)
+
+def edges_of_empty(scoring: Scoring, carry_in: Edges) -> Edges:
+    """Return the edges of a tile without rows or columns: its carry-in."""
+    row = carry_in.column[-1:] if carry_in.column.size else carry_in.row
+    return replace(carry_in, row=row, best=Best() if scoring.is_local else None)
 
 
 @lru_cache(maxsize=64)
@@ -104,34 +94,38 @@ def _zeros(size: int, dtype: np.dtype[Any]) -> np.ndarray:
     return np.broadcast_to(np.zeros((), dtype), (size,))
 
 
+def _border(scoring: Scoring, start: int, size: int, dtype: Any) -> tuple[Any, Any]:
+    """Return H[−1, start − 1 : start + size], and F of the first row or None for linear gaps.
+
+    H[−1, −1] = 0 and H[−1, j] = gap + j · extend, the score of a gap, if the alignment is global.
+    Else the ends of sequences are free: zeros, one number in memory.
+    """
+    gap = np.asarray(scoring.gap, dtype) if scoring.is_affine else None
+    if scoring.mode != "global":
+        gaps = None if gap is None else np.broadcast_to(gap, (size,))
+        return _zeros(size + 1, np.dtype(dtype)), gaps
+    columns = np.arange(start - 1, start + size)
+    border = scoring.gap + columns * np.asarray(scoring.extend, dtype)
+    border = np.where(columns < 0, 0, border).astype(dtype)
+    return border, None if gap is None else border[1:] + gap
+
+
 def carry_in_from(
     scoring: Scoring, above: Edges | None, left: Edges | None, starts: tuple[int, int],
     shape: tuple[int, int], dtype: Any,
-) -> IncomingEdges:  # fmt: skip
+) -> Edges:  # fmt: skip
     """Return the carry-in of a tile from its neighbours' edges, None at the grid's border.
 
     At the left border a gap of the other sequence starts: gaps in both would cost twice.
     """
-    (i, j), (n, m) = starts, shape
-    gap = np.asarray(scoring.gap, dtype) if scoring.is_affine else None
     if above is None:
-        row = border_above(scoring, j, m, dtype)
-        row_gaps = None if gap is None else _gaps_from(row[1:], gap)
+        row, row_gaps = _border(scoring, starts[1], shape[1], dtype)
     else:
-        row, row_gaps = above.below, above.below_gaps
-    if left is None:
-        column = border_above(scoring, i, n, dtype)[1:]
-        column_gaps = None if gap is None else _gaps_from(column, gap)
-    else:
-        column, column_gaps = left.right, left.right_gaps
-    return IncomingEdges(row, column, row_gaps, column_gaps)
-
-
-def _gaps_from(border: np.ndarray, gap: np.ndarray) -> np.ndarray:
-    """Return the scores of gaps that start at a border."""
-    if border.strides != (0,):
-        return border + gap
-    return np.broadcast_to(gap, border.shape)
+        row, row_gaps = above.row, above.row_gaps
+    if left is not None:
+        return Edges(row, left.column, row_gaps, left.column_gaps)
+    column, column_gaps = _border(scoring, starts[0], shape[0], dtype)
+    return Edges(row, column[1:], row_gaps, column_gaps)
 
 
 def best_of_edges(edges: Edges, starts: tuple[int, int], is_last: tuple[bool, bool]) -> Best | None:
@@ -139,27 +133,26 @@ def best_of_edges(edges: Edges, starts: tuple[int, int], is_last: tuple[bool, bo
 
     `is_last`: whether the tile, which is not empty, has that row and that column.
     """
-    (i, j), (n, m) = starts, (edges.right.size, edges.below.size - 1)
+    (i, j), (n, m) = starts, (edges.column.size, edges.row.size - 1)
     cells = []
     if is_last[0]:
-        column = int(np.argmax(edges.below[1:]))
-        cells.append(Best(edges.below[1 + column].item(), i + n - 1, j + column))
+        column = int(np.argmax(edges.row[1:]))
+        cells.append(Best(edges.row[1 + column].item(), i + n - 1, j + column))
     if is_last[1]:
-        row = int(np.argmax(edges.right))
-        cells.append(Best(edges.right[row].item(), i + row, j + m - 1))
+        row = int(np.argmax(edges.column))
+        cells.append(Best(edges.column[row].item(), i + row, j + m - 1))
     return best_cell(*cells)
 
 
-def ranges(length: int, parts: int) -> list[Range]:
-    """Return the starts and stops of nearly equal parts of a length.
+def ranges(start: int, stop: int, parts: int) -> list[Range]:
+    """Return the starts and stops of nearly equal parts of a range.
 
     Examples
     --------
-    >>> ranges(10, 3)
+    >>> ranges(0, 10, 3)
     [(0, 3), (3, 6), (6, 10)]
     """
-    stops = [length * k // parts for k in range(parts + 1)]
-    return list(pairwise(stops))
+    return list(pairwise(start + (stop - start) * k // parts for k in range(parts + 1)))
 
 
 class Tiling:
@@ -168,41 +161,29 @@ class Tiling:
     A part may be put once the parts above and to the left of it are put.
     """
 
-    def __init__(self, rows: list[Range], columns: list[Range], carry_in: IncomingEdges) -> None:
+    def __init__(self, rows: list[Range], columns: list[Range], carry_in: Edges) -> None:
         self.rows, self.columns = rows, columns
-        self._below = [
-            (carry_in.above[start : stop + 1], _part(carry_in.above_gaps, start, stop))
-            for start, stop in columns
-        ]
-        self._right = [
-            (carry_in.left[start:stop], _part(carry_in.left_gaps, start, stop))
-            for start, stop in rows
-        ]
+        top, left = rows[0][0], columns[0][0]
+        self._above = [carry_in.part((0, 0), (a - left, b - left)) for a, b in columns]
+        self._left = [carry_in.part((a - top, b - top), (0, 0)) for a, b in rows]
         self._best: Best | None = None
 
-    def carry_in(self, row: int, column: int) -> IncomingEdges:
+    def carry_in(self, row: int, column: int) -> Edges:
         """Return the carry-in of a part, once the parts before it are put."""
-        (above, above_gaps), (left, left_gaps) = self._below[column], self._right[row]
-        return IncomingEdges(above, left, above_gaps, left_gaps)
+        above, left = self._above[column], self._left[row]
+        return Edges(above.row, left.column, above.row_gaps, left.column_gaps)
 
     def put(self, row: int, column: int, edges: Edges) -> None:
         """Store the edges of a part."""
-        self._below[column] = edges.below, edges.below_gaps
-        self._right[row] = edges.right, edges.right_gaps
+        self._above[column] = self._left[row] = edges
         self._best = best_cell(self._best, edges.best)
 
     def edges(self) -> Edges:
         """Return the edges of the tile, once all parts are put."""
-        below, below_gaps = zip(*self._below, strict=True)
-        right, right_gaps = zip(*self._right, strict=True)
-        below = below[0][:1], *(edge[1:] for edge in below)
-        gaps = _joined(below_gaps), _joined(right_gaps)
-        return Edges(_joined(below), _joined(right), gaps[0], gaps[1], self._best)
-
-
-def _part(gaps: Any, start: int, stop: int) -> Any:
-    return None if gaps is None else gaps[start:stop]
-
-
-def _joined(edges: tuple[Any, ...]) -> Any:
-    return None if edges[0] is None else np.concatenate(edges)
+        above, left, row_gaps, column_gaps = self._above, self._left, None, None
+        row = np.concatenate([above[0].row[:1], *(edges.row[1:] for edges in above)])
+        column = np.concatenate([edges.column for edges in left])
+        if above[0].row_gaps is not None:
+            row_gaps = np.concatenate([edges.row_gaps for edges in above])
+            column_gaps = np.concatenate([edges.column_gaps for edges in left])
+        return Edges(row, column, row_gaps, column_gaps, self._best)

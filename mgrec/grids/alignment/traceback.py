@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from .recurrence import AlignmentGrid
 from .results import Columns, TracedAlignment, columns_of, join_columns
 from .scoring import Scoring
 from .sequences import Alphabet
-from .tiles import Edges, IncomingEdges, Range, Tiling, carry_in_from, ranges
+from .tiles import Edges, Range, Tiling, carry_in_from, ranges
 
 # Cells of the largest tile whose H is stored.
 LARGEST_TABLE = 1 << 18
@@ -79,11 +80,15 @@ class Path:
 
 @dataclass(frozen=True)
 class ScoredTile:
-    """A tile with H of every cell, in host memory; it starts at this row and column of the grid."""
+    """A tile with H of every cell, in host memory; it starts at this row and column of the grid.
+
+    `h` has the row above and the column to the left as well. `gaps` are F of the first row and E
+    of the first column; None if gaps are linear.
+    """
 
     scoring: Scoring
     h: np.ndarray
-    carry_in: IncomingEdges
+    gaps: tuple[np.ndarray | None, np.ndarray | None]
     query: np.ndarray
     target: np.ndarray
     starts: tuple[int, int]
@@ -97,23 +102,29 @@ class ScoredTile:
         and F of a cell and of the one before only: the path is the same for any tiles. Scores
         are compared exactly, since the same operations compute them again.
         """
-        i, j = path.row - self.starts[0], path.column - self.starts[1]
-        while i >= 0 and j >= 0 and not path.is_done:
+        h, gap, (top, left) = self.h, self.scoring.gap, self.starts
+        i, j = path.row - top + 1, path.column - left + 1
+        while i > 0 and j > 0 and not path.is_done:
             if path.gap:
-                i, j = self._follow_gap(path, path.gap, self._gap_scores(path.gap, i, j, 1), i, j)
-            elif self.scoring.is_local and self.h[i, j] == 0:
+                scores = self._gap_scores(path.gap, i, j)
+                i, j = self._follow_gap(path, path.gap, scores, i, j)
+            elif self.scoring.is_local and h[i, j] == 0:
                 path.is_done = True
-            elif self.h[i, j] == self._h(i - 1, j - 1) + self._score(i, j):
+            elif h[i, j] == h[i - 1, j - 1] + self._score(i - 1, j - 1):
                 path.add("M", 1)
                 i, j = i - 1, j - 1
+            elif h[i, j] == h[i - 1, j] + gap:
+                path.add("I", 1)
+                i -= 1
+            elif h[i, j] == h[i, j - 1] + gap:
+                path.add("D", 1)
+                j -= 1
             else:
-                i, j = self._enter_gap(path, i, j)
-        path.row, path.column = self.starts[0] + i, self.starts[1] + j
-
-    def _h(self, i: int, j: int) -> Any:
-        if i < 0:
-            return self.carry_in.above[j + 1]
-        return self.h[i, j] if j >= 0 else self.carry_in.left[i]
+                operation, scores = "I", self._gap_scores("I", i - 1, j)
+                if scores[1][-1] != h[i, j]:
+                    operation, scores = "D", self._gap_scores("D", i, j - 1)
+                i, j = self._follow_gap(path, operation, scores, i, j)
+        path.row, path.column = top + i - 1, left + j - 1
 
     def _score(self, i: int, j: int) -> Any:
         scoring, a, b = self.scoring, self.query[i], self.target[j]
@@ -121,34 +132,14 @@ class ScoredTile:
             return scoring.table[a][b]
         return scoring.match if a == b else scoring.mismatch
 
-    def _enter_gap(self, path: Path, i: int, j: int) -> tuple[int, int]:
-        """Return the cell before the gap that ends with this cell, or before the tile's border."""
-        score, before = self.h[i, j], {"I": (i - 1, j), "D": (i, j - 1)}
-        for operation, cell in before.items():
-            if self._h(*cell) + self.scoring.gap == score:
-                path.add(operation, 1)
-                return cell
-        for operation in before:
-            scores = self._gap_scores(operation, i, j, 0)
-            if scores[1][-1] == score:
-                return self._follow_gap(path, operation, scores, i, j)
-        raise AssertionError("a score must come from one of the cells before it")
-
-    def _gap_scores(
-        self, operation: str, i: int, j: int, after: int
-    ) -> tuple[list[Any], list[Any]]:
-        """Return scores of gaps that start at each cell up to (i, j), and E or F of the cells.
-
-        `after`: number of cells after (i, j) to include.
-        """
-        before, gaps, cells = (
-            (self.carry_in.above[j + 1], self.carry_in.above_gaps, self.h[: i + after, j])
-            if operation == "I"
-            else (self.carry_in.left[i], self.carry_in.left_gaps, self.h[i, : j + after])
-        )
-        opened = [score + self.scoring.gap for score in (before.item(), *cells.tolist())]
-        first = opened[0] if gaps is None else gaps[j if operation == "I" else i].item()
-        extend = self.scoring.extend
+    def _gap_scores(self, operation: str, i: int, j: int) -> tuple[list[Any], list[Any]]:
+        """Return scores of gaps that start after each cell up to (i, j), and E or F after them."""
+        if operation == "I":
+            cells, gaps, index = self.h[: i + 1, j], self.gaps[0], j - 1
+        else:
+            cells, gaps, index = self.h[i, : j + 1], self.gaps[1], i - 1
+        opened = [score + self.scoring.gap for score in cells.tolist()]
+        first, extend = opened[0] if gaps is None else gaps[index].item(), self.scoring.extend
         best = accumulate(opened[1:], lambda e, new: max(new, e + extend), initial=first)
         return opened, list(best)
 
@@ -157,12 +148,12 @@ class ScoredTile:
     ) -> tuple[int, int]:
         """Return the cell before a gap, or before the tile's border if the gap starts outside."""
         opened, best = scores
-        start, end = len(best) - 1, i if operation == "I" else j
+        start = len(best) - 1
         while start > 0 and best[start] != opened[start]:
             start -= 1
-        path.add(operation, end + 1 - start)
+        path.add(operation, (i if operation == "I" else j) - start)
         path.gap = "" if best[start] == opened[start] else operation
-        return (start - 1, j) if operation == "I" else (i, start - 1)
+        return (start, j) if operation == "I" else (i, start)
 
 
 @dataclass(frozen=True)
@@ -171,23 +162,21 @@ class GridPart:
 
     rows: Range
     columns: Range
-    carry_in: IncomingEdges
+    carry_in: Edges
 
     @property
-    def cells(self) -> int:
-        return (self.rows[1] - self.rows[0]) * (self.columns[1] - self.columns[0])
+    def starts(self) -> tuple[int, int]:
+        return self.rows[0], self.columns[0]
 
-    def contains(self, path: Path) -> bool:
-        return self.rows[0] <= path.row and self.columns[0] <= path.column
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rows[1] - self.rows[0], self.columns[1] - self.columns[0]
 
     def up_to(self, path: Path) -> GridPart:
         """Return the rows and columns up to the path's cell."""
-        n, m = path.row + 1 - self.rows[0], path.column + 1 - self.columns[0]
-        carry_in, gaps = self.carry_in, (None, None)
-        if carry_in.above_gaps is not None:
-            gaps = carry_in.above_gaps[:m], carry_in.left_gaps[:n]
-        carry_in = IncomingEdges(carry_in.above[: m + 1], carry_in.left[:n], *gaps)
-        return GridPart((self.rows[0], path.row + 1), (self.columns[0], path.column + 1), carry_in)
+        (top, left), row, column = self.starts, path.row + 1, path.column + 1
+        carry_in = self.carry_in.part((0, row - top), (0, column - left))
+        return GridPart((top, row), (left, column), carry_in)
 
 
 @dataclass(frozen=True)
@@ -199,28 +188,24 @@ class Checkpoints:
     query: Any
     target: Any
 
-    def divide(
-        self, rows: Range, columns: Range, carry_in: IncomingEdges
-    ) -> tuple[list[GridPart], Edges]:
+    def divide(self, whole: GridPart) -> tuple[list[GridPart], Edges]:
         """Return the parts of a tile, the last ones first, and the edges of the tile."""
-        tiling, parts = Tiling(_divided(rows), _divided(columns), carry_in), []
-        for i, (top, bottom) in enumerate(tiling.rows):
-            for j, (left, right) in enumerate(tiling.columns):
-                part = GridPart(
-                    (top + rows[0], bottom + rows[0]),
-                    (left + columns[0], right + columns[0]),
-                    tiling.carry_in(i, j),
-                )
+        tiling, parts = Tiling(_divided(whole.rows), _divided(whole.columns), whole.carry_in), []
+        for i, rows in enumerate(tiling.rows):
+            for j, columns in enumerate(tiling.columns):
+                part = GridPart(rows, columns, tiling.carry_in(i, j))
                 tiling.put(i, j, self._determine(part))
                 parts.append(part)
         return parts[::-1], tiling.edges()
 
+    def _sequences(self, part: GridPart) -> tuple[Any, Any]:
+        return self.query[slice(*part.rows)], self.target[slice(*part.columns)]
+
     def _determine(self, part: GridPart, *table: Any) -> Edges:
-        recurrence, starts = self.recurrence, (part.rows[0], part.columns[0])
+        recurrence, sequences = self.recurrence, self._sequences(part)
         determine = self.backend.kernels(recurrence.family).determine
-        sequences = self.query[slice(*part.rows)], self.target[slice(*part.columns)]
         edges: Edges = determine(
-            recurrence.scoring, sequences, part.carry_in, starts, recurrence.dtype, *table
+            recurrence.scoring, sequences, part.carry_in, part.starts, recurrence.dtype, *table
         )
         return edges
 
@@ -229,63 +214,28 @@ class Checkpoints:
         for part in parts:
             if path.is_done or min(path.row, path.column) < 0:
                 return
-            if not part.contains(path):
+            if part.rows[0] > path.row or part.columns[0] > path.column:
                 continue
             part = part.up_to(path)
-            if part.cells <= LARGEST_TABLE:
-                self._walk(path, part)
+            if prod(part.shape) <= LARGEST_TABLE:
+                self._score(part).walk(path)
             else:
-                self.follow(path, self.divide(part.rows, part.columns, part.carry_in)[0])
+                self.follow(path, self.divide(part)[0])
 
-    def _walk(self, path: Path, part: GridPart) -> None:
-        n, m = part.rows[1] - part.rows[0], part.columns[1] - part.columns[0]
-        table = self.backend.empty((n, m), self.recurrence.dtype)
+    def _score(self, part: GridPart) -> ScoredTile:
+        """Compute H of every cell of a part."""
+        (n, m), dtype = part.shape, self.recurrence.dtype
+        table, h = self.backend.empty((n, m), dtype), np.empty((n + 1, m + 1), dtype)
         self._determine(part, table)
-        carry_in = part.carry_in
-        edges = carry_in.above, carry_in.left, carry_in.above_gaps, carry_in.left_gaps
-        tile = ScoredTile(
-            self.recurrence.scoring,
-            to_host(table),
-            IncomingEdges(*(None if edge is None else to_host(edge) for edge in edges)),
-            to_host(self.query[slice(*part.rows)]),
-            to_host(self.target[slice(*part.columns)]),
-            (part.rows[0], part.columns[0]),
-        )
-        tile.walk(path)
+        carry_in = part.carry_in.map_arrays(to_host)
+        h[0], h[1:, 0], h[1:, 1:] = carry_in.row, carry_in.column, to_host(table)
+        gaps = carry_in.row_gaps, carry_in.column_gaps
+        query, target = map(to_host, self._sequences(part))
+        return ScoredTile(self.recurrence.scoring, h, gaps, query, target, part.starts)
 
 
 def _divided(whole: Range) -> list[Range]:
-    length = whole[1] - whole[0]
-    return ranges(length, min(PARTS, max(1, length // _SIDE)))
-
-
-@dataclass(frozen=True, kw_only=True)
-class TracebackInMemory(AlignmentGrid):
-    """The alignment of two sequences in memory; its final result is a TracedAlignment.
-
-    If there is an alphabet, the last two blocks are the sequences as letters.
-    """
-
-    alphabet: Alphabet | None = None
-
-    def determine(
-        self, backend: Backend, inputs: ChunkInputs, shape: Shape, above: Any, left: Any,
-        out: Arrays = (),
-    ) -> tuple[Arrays, Any]:  # fmt: skip
-        query, target, *letters = (block.reshape(-1) for block in inputs.blocks)
-        carry_in = carry_in_from(self.scoring, None, None, (0, 0), self.lengths, self.dtype)
-        grid = Checkpoints(self, backend, query, target)
-        parts, edges = grid.divide((0, query.size), (0, target.size), carry_in)
-        best = self.end(self.with_best(edges, (0, 0), (None, None)))
-        path = Path(best.query_end, best.target_end)
-        grid.follow(path, parts)
-        path.extend_to_border(self.scoring.mode)
-        starts = path.row + 1, path.column + 1
-        columns = columns_of(letters or (query, target), self.alphabet, starts, path.runs[::-1])
-        return (), join_columns(best, starts, [columns])
-
-    def final_result(self, edges: Any) -> Any:
-        return edges
+    return ranges(*whole, min(PARTS, max(1, (whole[1] - whole[0]) // _SIDE)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -315,11 +265,37 @@ class TracebackOverChunks(AlignmentGrid, Traceback):
         Checkpoints(self, backend, blocks[0], blocks[1]).follow(local, [chunk])
         at_border = j + local.column < 0, i + local.row < 0
         local.extend_to_border(self.scoring.mode, at_border)
-        starts = local.row + 1, local.column + 1
-        runs = local.runs[::-1]
-        piece = columns_of(blocks[-2:], self.alphabet, starts, runs) if runs else None
+        piece = self._columns(blocks, local)
         return replace(local, row=local.row + i, column=local.column + j, runs=[]), piece
+
+    def _columns(self, blocks: list[Any], path: Path) -> Columns | None:
+        starts = path.row + 1, path.column + 1
+        return (
+            columns_of(blocks[-2:], self.alphabet, starts, path.runs[::-1]) if path.runs else None
+        )
 
     def join(self, edges: Edges, path: Path, pieces: Sequence[Columns | None]) -> TracedAlignment:
         columns = [piece for piece in pieces if piece is not None]
         return join_columns(self.end(edges), (path.row + 1, path.column + 1), columns)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TracebackInMemory(TracebackOverChunks):
+    """The alignment of two sequences in memory; its final result is a TracedAlignment."""
+
+    def determine(
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, above: Any, left: Any,
+        out: Arrays = (),
+    ) -> tuple[Arrays, Any]:  # fmt: skip
+        blocks, (n, m) = [block.reshape(-1) for block in inputs.blocks], self.lengths
+        carry_in = carry_in_from(self.scoring, None, None, (0, 0), (n, m), self.dtype)
+        grid = Checkpoints(self, backend, *blocks[:2])
+        parts, edges = grid.divide(GridPart((0, n), (0, m), carry_in))
+        edges = self.with_best(edges, (0, 0), (None, None))
+        path = self.start_path(edges)
+        grid.follow(path, parts)
+        path.extend_to_border(self.scoring.mode)
+        return (), self.join(edges, path, [self._columns(blocks, path)])
+
+    def final_result(self, edges: Any) -> Any:
+        return edges

@@ -61,9 +61,9 @@ def check_tile(
 
 
 def assert_are_edges(edges: Any, h: Any, f: Any, e: Any, scoring: Scoring) -> None:
-    pairs = [(edges.below, h[-1]), (edges.right, h[1:, -1])]
+    pairs = [(edges.row, h[-1]), (edges.column, h[1:, -1])]
     if scoring.is_affine:
-        pairs += [(edges.below_gaps, f[-1, 1:]), (edges.right_gaps, e[1:, -1])]
+        pairs += [(edges.row_gaps, f[-1, 1:]), (edges.column_gaps, e[1:, -1])]
     for have, want in pairs:
         assert have.dtype == want.dtype
         np.testing.assert_array_equal(have, want)
@@ -136,10 +136,10 @@ def test_tiles_without_rows_or_columns_hand_edges_on() -> None:
         edges = tile.determine_alignment(
             AFFINE, (draw(0, n), draw(1, m)), carry_in, (0, 0), np.int64
         )
-        np.testing.assert_array_equal(edges.below, carry_in.left[-1:] if n else carry_in.above)
-        np.testing.assert_array_equal(edges.right, carry_in.left)
-        np.testing.assert_array_equal(edges.below_gaps, carry_in.above_gaps)
-        np.testing.assert_array_equal(edges.right_gaps, carry_in.left_gaps)
+        np.testing.assert_array_equal(edges.row, carry_in.column[-1:] if n else carry_in.row)
+        np.testing.assert_array_equal(edges.column, carry_in.column)
+        np.testing.assert_array_equal(edges.row_gaps, carry_in.row_gaps)
+        np.testing.assert_array_equal(edges.column_gaps, carry_in.column_gaps)
         assert edges.best == Best()
 
 

@@ -6,24 +6,27 @@ import pytest
 
 import mgrec
 from mgrec.engines.cpu import threads
+from mgrec.grids.alignment.sequences import join
 
 BLOSUM = {"matrix": "BLOSUM62", "gap": -11, "extend": -1}
 LETTERS = {"match": 3, "mismatch": -2, "gap": -4, "extend": -4}
 REALS = {"match": 1.5, "mismatch": -0.7, "gap": -1.3, "extend": -0.4}
 ALPHABETS = {"matrix": "ARNDCQEGHILKMFPSTWYVJ", "match": "ACGT"}
 extended = pytest.mark.extended
+# All are extended: the kernels are compiled for several minutes.
 each_kind = pytest.mark.parametrize(
     ("scores", "mode"),
     [
-        pytest.param(BLOSUM, "local", id="BLOSUM62 local", marks=extended),
-        *(
-            pytest.param(scores, mode, id=f"{name} {mode}", marks=extended)
-            for name, scores in (("BLOSUM62", BLOSUM), ("letters", LETTERS), ("reals", REALS))
-            for mode in ("local", "global", "semi-global")
-            if (name, mode) != ("BLOSUM62", "local")
-        ),
+        pytest.param(scores, mode, id=f"{name} {mode}", marks=extended)
+        for name, scores in (("BLOSUM62", BLOSUM), ("letters", LETTERS), ("reals", REALS))
+        for mode in ("local", "global", "semi-global")
     ],
 )
+
+
+def assert_same(have, want):
+    for part, wanted in zip(have, want, strict=True):
+        np.testing.assert_array_equal(part, np.array(wanted), strict=True)
 
 
 def draw(scores, count):
@@ -37,32 +40,20 @@ def draw(scores, count):
 @each_kind
 def test_pairs_are_those_of_single_calls(scores, mode):
     queries, targets = draw(scores, 12), draw(scores, 12)[::-1]
-    have = mgrec.smith_waterman(queries, targets, mode=mode, **scores)
-    pairs = zip(queries, targets, strict=True)
-    want = [mgrec.smith_waterman(*pair, mode=mode, **scores) for pair in pairs]
-    for name, part in zip(
-        ("score", "query_end", "target_end"), zip(*want, strict=True), strict=True
-    ):
-        np.testing.assert_array_equal(getattr(have, name), np.array(part), strict=True)
-
-
-@each_kind
-def test_one_sequence_with_each_of_a_list(scores, mode):
-    texts = draw(scores, 9)
-    one = texts[0]
-    for pair in ((one, texts), (texts, one)):
-        have = mgrec.smith_waterman(*pair, mode=mode, **scores)
-        expanded = [[one] * len(texts) if part is one else part for part in pair]
-        want = mgrec.smith_waterman(*expanded, mode=mode, **scores)
-        for part, wanted in zip(have, want, strict=True):
-            np.testing.assert_array_equal(part, wanted, strict=True)
+    one = queries[0]
+    for sides in ((queries, targets), (one, targets), (queries, one)):
+        have = mgrec.smith_waterman(*sides, mode=mode, **scores)
+        pairs = zip(
+            *([side] * len(queries) if side is one else side for side in sides), strict=True
+        )
+        want = [mgrec.smith_waterman(*pair, mode=mode, **scores) for pair in pairs]
+        assert_same(have, zip(*want, strict=True))
 
 
 def test_pairs_without_a_positive_cell_have_no_end():
     queries, targets = ["A" * 5, "AC" * 300, "A"], ["AC" * 12, "GGT" * 84, "C"]
     have = mgrec.smith_waterman(queries, targets, match=0, mismatch=0, gap=-4)
-    for part, wanted in zip(have, (0, -1, -1), strict=True):
-        assert part.tolist() == [wanted] * 3
+    assert_same(have, ([0] * 3, [-1] * 3, [-1] * 3))
 
 
 @extended
@@ -78,8 +69,7 @@ def test_threads_share_pairs(monkeypatch):
     want = mgrec.smith_waterman(texts, texts[::-1], **BLOSUM)
     monkeypatch.setattr(threads, "MIN_STEPS_FOR_THREADS", 1)
     monkeypatch.setenv("MGREC_NUM_THREADS", "3")
-    for part, wanted in zip(mgrec.smith_waterman(texts, texts[::-1], **BLOSUM), want, strict=True):
-        np.testing.assert_array_equal(part, wanted)
+    assert_same(mgrec.smith_waterman(texts, texts[::-1], **BLOSUM), want)
 
 
 def test_alignments_of_pairs():
@@ -97,37 +87,35 @@ def test_lists_of_numbers_are_one_sequence():
     assert have.score.tolist() == [2, 1]
 
 
+def joined(words):
+    return join([np.frombuffer(word.encode(), np.uint8) for word in words])
+
+
+def test_joined_sequences_are_a_list_of_them():
+    words, scores = ["GATTACA", "", "TACATACA", "CCC"], {"match": 2, "mismatch": -1, "gap": -1}
+    assert [bytes(word).decode() for word in joined(words)] == words
+    for query, texts in (("ATTAC", "ATTAC"), (joined(words[::-1]), words[::-1])):
+        have = mgrec.smith_waterman(query, joined(words), **scores)
+        assert_same(have, mgrec.smith_waterman(texts, words, **scores))
+    have = mgrec.smith_waterman("ATTAC", joined(words), output="alignment", **scores)
+    assert have == mgrec.smith_waterman("ATTAC", words, output="alignment", **scores)
+
+
+@pytest.mark.parametrize("offsets", [[0, 3], [1, 4], [0, 3, 2, 4], [], [[0, 4]], [0.0, 4.0]])
+def test_offsets_must_be_those_of_the_codes(offsets):
+    words = mgrec.Sequences(np.zeros(4, np.uint8), np.array(offsets))
+    with pytest.raises(ValueError, match=r"target must have offsets of int64.* from 0 to 4"):
+        mgrec.smith_waterman("ATTAC", words, **BLOSUM)
+
+
 @pytest.mark.parametrize(
     ("query", "target", "output", "error", "message"),
     [
-        (
-            ["A", "C"],
-            ["A"],
-            "score",
-            ValueError,
-            "lists of the same length, one pair each; got 2 and 1",
-        ),
-        (
-            ["A"],
-            ["A"],
-            "matrix",
-            ValueError,
-            "output must be 'score' or 'alignment' for many pairs",
-        ),
-        (
-            [np.ones(3)],
-            ["A"],
-            "score",
-            TypeError,
-            "query must be text, bytes or an array of integers",
-        ),
-        (
-            [da.zeros(3, dtype="u1")],
-            "A",
-            "score",
-            TypeError,
-            "query must be in memory",
-        ),
+        (["A", "C"], ["A"], "score", ValueError, "lists of the same length.* got 2 and 1"),
+        (joined("AC"), joined("A"), "score", ValueError, "lists of the same length"),
+        (["A"], ["A"], "matrix", ValueError, "output must be 'score' or 'alignment' for many"),
+        ([np.ones(3)], ["A"], "score", TypeError, "query must be text, bytes or an array of int"),
+        ([da.zeros(3, dtype="u1")], "A", "score", TypeError, "query must be in memory"),
     ],
 )
 def test_what_is_refused(query, target, output, error, message):

@@ -1,17 +1,16 @@
 """The tiles of an alignment on a CPU: edges and best score, however the sequences are cut."""
 
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from mgrec.engines.cpu.simd.arithmetic import REGISTER
-from mgrec.grids.alignment.cpu import tile
-from mgrec.grids.alignment.cpu.encoding import encodings_for
+from mgrec.grids.alignment.cpu import striped, tile
+from mgrec.grids.alignment.cpu.encoding import encodings_for, extremes_of
 from mgrec.grids.alignment.cpu.tile import determine_tile
 from mgrec.grids.alignment.scoring import Scoring
-from mgrec.grids.alignment.tiles import Best, Edges, IncomingEdges, Tiling, best_cell
+from mgrec.grids.alignment.tiles import Best, Edges, best_cell
 
 # The tests of the public functions run the same kernels.
 pytestmark = pytest.mark.extended
@@ -32,11 +31,9 @@ def by_table(gap, extend, table=TABLE, mode="local"):
 
 
 REALS = tuple(tuple(1.1 * score for score in row) for row in TABLE)
-FEW = {
+KINDS = {
     "int8 affine table": (INT, by_table(-3, -1)),
     "float64": (REAL, letters(-0.3, -0.3, 1.1, -0.7)),
-}
-MORE = {
     "int8 linear": (INT, letters(-1, -1, 2, -1)),
     "int8 affine": (INT, letters(-5, -1, 2, -3)),
     "int8 table": (INT, by_table(-2, -2)),
@@ -50,12 +47,7 @@ MORE = {
     "float64 affine global": (REAL, letters(-1.3, -0.3, 1.1, -0.7, "global")),
     "float64 affine table": (REAL, by_table(-1.3, -0.3, REALS)),
 }
-extended = pytest.mark.extended
-each_scoring = pytest.mark.parametrize(
-    ("dtype", "scoring"),
-    [*FEW.values(), *(pytest.param(*case, marks=extended) for case in MORE.values())],
-    ids=[*FEW, *MORE],
-)
+each_scoring = pytest.mark.parametrize(("dtype", "scoring"), KINDS.values(), ids=KINDS)
 
 
 def draw(generator, n, m, kinds=3):
@@ -67,18 +59,16 @@ def draw_carry_in(generator, n, m, dtype, scoring):
     unit = scoring.highest
     above, left = ((generator.integers(0, 6, s) * unit).astype(dtype) for s in (m + 1, n))
     if not scoring.is_affine:
-        return IncomingEdges(above, left)
+        return Edges(above, left)
     late = [(generator.integers(0, 2, s) * unit / 2).astype(dtype) for s in (m, n)]
-    return IncomingEdges(above, left, above[1:] + dtype.type(scoring.gap) + late[0], left - late[1])
+    return Edges(above, left, above[1:] + dtype.type(scoring.gap) + late[0], left - late[1])
 
 
 def no_carry_in(n, m, dtype, scoring):
     above, left = np.zeros(m + 1, dtype), np.zeros(n, dtype)
     gap = dtype.type(scoring.gap)
     return (
-        IncomingEdges(above, left, above[1:] + gap, left + gap)
-        if scoring.is_affine
-        else IncomingEdges(above, left)
+        Edges(above, left, above[1:] + gap, left + gap) if scoring.is_affine else Edges(above, left)
     )
 
 
@@ -87,9 +77,9 @@ def loop(scoring, sequences, carry_in, origin, dtype, table=None):
     query, target = sequences
     gap, extend = (dtype.type(score) for score in (scoring.gap, scoring.extend))
     h = np.zeros((query.size + 1, target.size + 1), dtype)
-    h[0], h[1:, 0] = carry_in.above, carry_in.left
-    f = np.array(h[0, 1:] + gap if carry_in.above_gaps is None else carry_in.above_gaps)
-    e = np.array(carry_in.left + gap if carry_in.left_gaps is None else carry_in.left_gaps)
+    h[0], h[1:, 0] = carry_in.row, carry_in.column
+    f = np.array(h[0, 1:] + gap if carry_in.row_gaps is None else carry_in.row_gaps)
+    e = np.array(carry_in.column + gap if carry_in.column_gaps is None else carry_in.column_gaps)
     best = Best()
     for i in range(query.size):
         for j in range(target.size):
@@ -107,7 +97,7 @@ def loop(scoring, sequences, carry_in, origin, dtype, table=None):
 
 
 def assert_same(have, want):
-    for name in ("below", "right", "below_gaps", "right_gaps"):
+    for name in ("row", "column", "row_gaps", "column_gaps"):
         edge, wanted = getattr(have, name), getattr(want, name)
         assert (edge is None) == (wanted is None)
         if edge is not None:
@@ -118,7 +108,6 @@ def assert_same(have, want):
     assert type(have.best) is type(want.best)
 
 
-@pytest.mark.extended
 @each_scoring
 def test_tiles_of_any_size_are_those_of_the_loop(dtype, scoring):
     generator = np.random.default_rng(0)
@@ -127,59 +116,31 @@ def test_tiles_of_any_size_are_those_of_the_loop(dtype, scoring):
         sequences = draw(generator, n, m, 2 + m % 3)
         carry_in = draw_carry_in(generator, n, m, dtype, scoring)
         arguments = scoring, sequences, carry_in, (1000, 7), dtype
-        assert_same(determine_tile(*arguments), loop(*arguments))
+        have, want = np.full((2, n, m), -77, dtype)
+        wanted = loop(*arguments, want)
+        assert_same(determine_tile(*arguments), wanted)
+        if n and m:
+            assert_same(determine_tile(*arguments, have), wanted)
+            np.testing.assert_array_equal(have, want)
+    sequences = np.zeros(100, np.uint8), np.ones(80, np.uint8)  # nothing in common
+    arguments = scoring, sequences, no_carry_in(100, 80, dtype, scoring), (5, 5), dtype
+    edges = determine_tile(*arguments)
+    assert_same(edges, loop(*arguments))
+    assert edges.best in (None, Best(0, -1, -1))
 
 
-@each_scoring
-def test_the_table_of_a_tile_is_that_of_the_loop(dtype, scoring):
-    generator = np.random.default_rng(1)
-    sequences = draw(generator, 133, 90)
-    arguments = scoring, sequences, draw_carry_in(generator, 133, 90, dtype, scoring), (0, 0), dtype
-    have, want = np.full((133, 90), -77, dtype), np.empty((133, 90), dtype)
-    assert_same(determine_tile(*arguments, have), loop(*arguments, want))
-    np.testing.assert_array_equal(have, want)
-
-
-@pytest.mark.parametrize("changed", ["below", "right", "below_gaps", "best"])
+@pytest.mark.parametrize("changed", ["row", "column", "row_gaps", "best"])
 def test_a_wrong_edge_is_found(changed):
-    dtype, scoring = MORE["int8 affine"]
+    dtype, scoring = KINDS["int8 affine"]
     sequences = draw(np.random.default_rng(1), 5, 4)
     want = loop(scoring, sequences, no_carry_in(5, 4, dtype, scoring), (0, 0), dtype)
-    names = ("below", "right", "below_gaps", "right_gaps", "best")
+    names = ("row", "column", "row_gaps", "column_gaps", "best")
     parts = {name: getattr(want, name) for name in names}
     parts[changed] = Best(9, 0, 0) if changed == "best" else np.maximum(parts[changed], 0) + 1
     with pytest.raises(AssertionError):
         assert_same(Edges(**parts), want)
 
 
-def draw_cuts(generator, size):
-    inner = generator.integers(0, size + 1, generator.integers(0, 7))
-    # Twice the same cut is a part of size 0, two neighbours are one of size 1.
-    again = np.concatenate([inner, inner[:2], np.minimum(inner[:2] + 1, size)])
-    return list(pairwise([0, *np.sort(again).tolist(), size]))
-
-
-@pytest.mark.extended
-@each_scoring
-def test_any_tiles_give_the_whole(dtype, scoring):
-    generator = np.random.default_rng(2)
-    for _ in range(15):
-        n, m = generator.integers(0, 200, 2)
-        query, target = draw(generator, n, m, generator.integers(2, 5))
-        carry_in = no_carry_in(n, m, dtype, scoring)
-        whole = determine_tile(scoring, (query, target), carry_in, (0, 0), dtype)
-        tiling = Tiling(draw_cuts(generator, n), draw_cuts(generator, m), carry_in)
-        for i, rows in enumerate(tiling.rows):
-            for j, columns in enumerate(tiling.columns):
-                part = query[slice(*rows)], target[slice(*columns)]
-                origin = rows[0], columns[0]
-                tiling.put(
-                    i, j, determine_tile(scoring, part, tiling.carry_in(i, j), origin, dtype)
-                )
-        assert_same(tiling.edges(), whole)
-
-
-@extended
 @pytest.mark.parametrize("mode", ["local", "global"])
 def test_threads_and_parts_give_the_whole(monkeypatch, mode):
     generator = np.random.default_rng(3)
@@ -194,50 +155,22 @@ def test_threads_and_parts_give_the_whole(monkeypatch, mode):
     np.testing.assert_array_equal(have, want)
 
 
-def test_empty_tiles_hand_edges_on():
-    scoring, nothing = letters(-1, -1, 2, -1), np.empty(0, np.uint8)
-    above, left = np.arange(4), np.arange(10, 15)
-    wide = (nothing, np.ones(3, np.uint8)), IncomingEdges(above, left[:0])
-    high = (np.ones(5, np.uint8), nothing), IncomingEdges(above[:1], left)
-    assert_same(determine_tile(scoring, *wide, (0, 0), INT), Edges(above, left[:0], best=Best()))
-    assert_same(determine_tile(scoring, *high, (0, 0), INT), Edges(left[-1:], left, best=Best()))
-
-
-@each_scoring
-def test_nothing_in_common_ends_nowhere(dtype, scoring):
-    sequences = np.zeros(100, np.uint8), np.ones(80, np.uint8)
-    carry_in = no_carry_in(100, 80, dtype, scoring)
-    edges = determine_tile(scoring, sequences, carry_in, (5, 5), dtype)
-    assert_same(edges, loop(scoring, sequences, carry_in, (5, 5), dtype))
-    assert edges.best in (None, Best(0, -1, -1))
-
-
-@pytest.mark.parametrize(
-    "start",
-    [
-        *(74, 75, 76),
-        *(
-            pytest.param(start, marks=extended)
-            for start in (2**16 - 181, 2**16 - 180, 2**31 - 100, 2**40, 2**60)
-        ),
-    ],
-)
+@pytest.mark.parametrize("start", [74, 75, 76, 2**16 - 181, 2**16 - 180, 2**31 - 100, 2**40, 2**60])
 def test_scores_pass_the_range_of_narrow_numbers(start):
     same = np.zeros(90, np.uint8)
-    carry_in = IncomingEdges(np.full(91, start), np.full(90, start))
+    carry_in = Edges(np.full(91, start), np.full(90, start))
     edges = determine_tile(letters(-1, -1, 2, -1), (same, same), carry_in, (0, 0), INT)
     assert edges.best == Best(start + 180, 89, 89)
-    assert edges.below[-1] == edges.right[-1] == start + 180
+    assert edges.row[-1] == edges.column[-1] == start + 180
 
 
-@extended
 @pytest.mark.parametrize("bits", [16, 32])
 @pytest.mark.parametrize("spread", [0, 20, 60, 100, 200, 2000])
 def test_edges_that_are_as_far_apart_as_numbers_reach(bits, spread):
     generator = np.random.default_rng(spread)
     scoring, sequences = letters(-5, -2, 3, -4, "global"), draw(generator, 20, 30)
     carry_in = no_carry_in(20, 30, INT, scoring)
-    for names in (("above", "above_gaps"), ("left", "left_gaps")):
+    for names in (("row", "row_gaps"), ("column", "column_gaps")):
         apart = {name: getattr(carry_in, name) - 2**bits + spread for name in names}
         far = replace(carry_in, **apart)
         arguments = scoring, sequences, far, (0, 0), INT
@@ -261,42 +194,42 @@ def test_edges_that_are_as_far_apart_as_numbers_reach(bits, spread):
     ],
 )
 def test_narrow_numbers_are_used_only_where_they_hold_every_score(start, scoring, kinds):
-    carry_in = IncomingEdges(np.full(91, start), np.full(90, start))
-    found = [8 * each.dtype.itemsize for each in encodings_for(scoring, carry_in, (90, 90), INT)]
+    carry_in = Edges(np.full(91, start), np.full(90, start))
+    found = encodings_for(scoring, extremes_of(carry_in), (90, 90), INT, is_one=True)
+    found = [8 * encoding.dtype.itemsize for encoding, fits in found if fits]
     assert found == [int(kind) for kind in kinds.split()]
 
 
-@pytest.mark.parametrize("dtype", [np.int8, np.uint16, np.uint32, np.int64, np.uint64])
-def test_letters_are_equal_in_all_their_bits(dtype):
-    top = np.iinfo(dtype).max
-    query = np.array([0, top, top // 2 + 1, 1], dtype)
-    target = np.array([top // 2 + 1, 0, top, 1], dtype)
-    scoring = letters(-1, -1, 2, -1)
-    arguments = scoring, (query, target), no_carry_in(4, 4, INT, scoring), (0, 0), INT
-    assert_same(determine_tile(*arguments), loop(*arguments))
+@pytest.fixture
+def results(monkeypatch):
+    """Results of stripes for every tile that they may take, of any size."""
+    found, run = [], striped.run_striped
+    monkeypatch.setattr(striped, "_SEGMENTS", 0)
+    monkeypatch.setattr(tile, "run_striped", lambda *given: found.append(run(*given)) or found[-1])
+    return found
 
 
-def test_more_kinds_of_letters_than_a_byte_has():
-    generator = np.random.default_rng(5)
-    query = generator.permutation(400).astype(np.uint32) * 65_537
-    target = query[100:200].copy()
-    target[50] = 12
-    scoring = letters(-1, -1, 2, -1)
-    arguments = scoring, (query, target), no_carry_in(400, 100, INT, scoring), (0, 0), INT
-    assert determine_tile(*arguments).best == Best(197, 199, 99)
+@pytest.mark.parametrize(("gap", "extend"), [(-3, -1), (-4, 0), (-11, -2)])
+def test_stripes_of_any_size_are_those_of_the_loop(results, gap, extend):
+    generator, scoring = np.random.default_rng(0), by_table(gap, extend)
+    for n in (1, 2, REGISTER - 1, REGISTER, REGISTER + 1, 3 * REGISTER + 20):
+        for m in (1, 7, 90):
+            pair = draw(generator, n, m, kinds=5)
+            carry_in = draw_carry_in(generator, n, m, INT, scoring)
+            have = determine_tile(scoring, pair, carry_in, (3, 5), INT)
+            assert_same(have, loop(scoring, pair, carry_in, (3, 5), INT))
+    assert any(found is not None for found in results)
 
 
-def test_operands_may_be_strided_and_read_only_and_are_not_written():
-    generator = np.random.default_rng(3)
-    dtype, scoring = FEW["int8 affine table"]
-    query, target = draw(generator, 140, 100)
-    carry_in = draw_carry_in(generator, 140, 100, dtype, scoring)
-    operands = [query[::2], target[::-2], carry_in.above[::-1][:51], carry_in.left[::2]]
-    operands += [carry_in.above_gaps[::2], carry_in.left_gaps[::-2]]
-    copies = [operand.copy() for operand in operands]
-    for operand in operands:
-        operand.setflags(write=False)
-    have = determine_tile(scoring, operands[:2], IncomingEdges(*operands[2:]), (0, 0), dtype)
-    assert_same(have, loop(scoring, copies[:2], IncomingEdges(*copies[2:]), (0, 0), dtype))
-    for operand, copy in zip(operands, copies, strict=True):
-        np.testing.assert_array_equal(operand, copy)
+def test_tiles_that_stripes_leave_to_antidiagonals(results):
+    """A gap that costs nothing to extend reaches all rows below; a score is beyond a byte."""
+    zeros = np.zeros(20 * REGISTER, np.uint8)
+    far = np.append(4, zeros), np.array([4] + [1] * 300), by_table(-1, 0)
+    large = zeros[: 3 * REGISTER], zeros[: 3 * REGISTER], by_table(-11, -1)
+    for query, target, scoring in (far, large):
+        pair = query.astype(np.uint8), target.astype(np.uint8)
+        carry_in = draw_carry_in(np.random.default_rng(0), query.size, target.size, INT, scoring)
+        have = determine_tile(scoring, pair, carry_in, (0, 0), INT)
+        assert (results == [None]) == (scoring is far[2])
+        assert_same(have, loop(scoring, pair, carry_in, (0, 0), INT))
+    assert have.best.score > 255

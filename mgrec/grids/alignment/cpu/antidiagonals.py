@@ -22,6 +22,21 @@ dtypes on another machine:
 
 The loop in integers is slow because of mispredicted branches: it took 0.9 if all letters are equal.
 The scan for horizontal gaps (Hou, Wang, Feng 2018) also rounds floating-point scores differently.
+
+Arrays of the kernels, from `_align_pairs` to `run_steps`:
+
+- `query`, `target`: codes as wide as the scores, of the target with a register of padding on both
+  sides. They are not read if there is a lookup.
+- `edge`, `edge_gaps`: the corner, H above, and padding; F of the first row, or None for linear
+  gaps. Overwritten by the last row and by F of the row below.
+- `left`, `left_gaps`: H of the column to the left and E of the first column. Overwritten by H of
+  the last column and E of the column to the right.
+- `lookup`: codes of the query, codes of the target with padding, profiles of all strips, and
+  memory for `shear` and for its scores (step, row, lane). None if codes are compared.
+- `codes`, `letters`: codes of a strip's rows (row, lane), and of the target at the lanes' columns.
+- `state`: (STATE * lanes,), read, and written for the next steps.
+- `peak_steps`: int32, the step of each lane's peak.
+- `caps`: largest score by which a row counts for the best; the floor where there is no row.
 """
 
 from __future__ import annotations
@@ -147,18 +162,8 @@ def align_strips(
 ) -> Any:  # fmt: skip
     """Return the best score of a tile, its row and its column; overwrite the edges.
 
-    Parameters
-    ----------
-    query : (n,), at least one code, as wide as the scores; not read if there is a lookup
-    target : codes, with a register of padding on both sides
-    edge : the corner, H above, and padding; overwritten by the tile's last row
-    edge_gaps : F of the first row, overwritten by that of the row below; None for linear gaps
-    left, left_gaps : H of the column to the left and E of the first column; overwritten by H of
-        the last column and E of the column to the right
-    lookup : codes of the query, codes of the target with padding, profiles of all strips, and
-        memory for `shear` and for its scores; None if codes are compared
-    out : H + `base` is written, (n, columns); or an array of size 0
-    is_local : whether to find the best, until a score reaches the ceiling
+    If `is_local`, find the best until a score reaches the ceiling. H + `base` is written to `out`,
+    (n, columns), or an array of size 0.
     """
     lanes = REGISTER // edge.itemsize
     size = ROWS * lanes
@@ -186,23 +191,6 @@ def align_strips(
     return best
 
 
-def _align(
-    query: Any, target: Any, edge: Any, edge_gaps: Any, left: Any, left_gaps: Any, parameters: Any,
-    table: Any, lookup: Any, out: Any, base: Any, columns: int, is_local: bool,
-) -> Any:  # fmt: skip
-    """Fill the profiles of the query if there is a table, then run :func:`align_strips`."""
-    if lookup is not None:
-        fill_profiles(lookup[0], table, REGISTER // edge.itemsize, lookup[2])
-    return align_strips(
-        query, target, edge, edge_gaps, left, left_gaps, parameters, lookup, out, base, columns,
-        is_local,
-    )  # fmt: skip
-
-
-# numba's own cache key lacks the registers of this machine if NUMBA_CPU_NAME is set.
-align = compile_kernel(_align, str(REGISTER))
-
-
 LOCAL, GLOBAL, SEMI_GLOBAL = range(3)
 SATURATED = -2
 """The query_end of an alignment whose score may have saturated."""
@@ -219,7 +207,7 @@ def _copy(values: Any, start: int, count: int, out: Any, at: int) -> None:
 def _fill_border(edge: Any, at: int, size: int, mode: int, parameters: Any, zero: Any) -> None:
     """Write H before the first characters of one sequence, from ``edge[at]`` on."""
     for k in range(size):
-        # The operations of border_above, for the same bits.
+        # The operations of a tile's border, for the same bits.
         gap = parameters[GAP] + k * parameters[EXTEND]
         edge[at + k] = zero + gap if mode == GLOBAL else zero
 
@@ -257,19 +245,15 @@ def _end(best: Any, edge: Any, left: Any, n: int, m: int, mode: int) -> Any:
 def _align_pairs(
     chosen: Any, queries: Any, query_offsets: Any, targets: Any, target_offsets: Any, target: Any,
     edge: Any, edge_gaps: Any, left: Any, left_gaps: Any, parameters: Any, table: Any, lookup: Any,
-    mode: int, base: Any, out: Any,
+    mode: int, is_tile: bool, base: Any, h: Any, out: Any,
 ) -> None:  # fmt: skip
-    """Write score, query_end and target_end of chosen pairs.
+    """Write score + `base`, query_end and target_end of chosen pairs, none of them empty, to `out`.
 
-    Parameters
-    ----------
-    chosen : rows of `out` to write; none of these pairs has an empty sequence
-    queries, targets : codes, joined; a single sequence is paired with all. If there is a lookup,
-        its first array has the codes of the queries, and `queries` is not read.
-    target, edge, edge_gaps, left, left_gaps : memory for the longest pair; see `align_strips`
-    out : `base` is added to scores; query_end is SATURATED if a score reached the ceiling
+    query_end is SATURATED if a score reached the ceiling. Queries and targets are joined; a single
+    sequence is paired with all. A tile is one pair whose carry-in the edges have: H + `base` is
+    written to `h` unless its size is 0. The other arrays are memory for the longest pair.
     """
-    lanes, zero, last, no_table = REGISTER // edge.itemsize, -base, -1, out[:0]
+    lanes, zero, last = REGISTER // edge.itemsize, -base, -1
     for pair in chosen:
         i = pair if query_offsets.size > 2 else 0
         j = pair if target_offsets.size > 2 else 0
@@ -282,21 +266,23 @@ def _align_pairs(
             if i != last:
                 fill_profiles(lookup[0][first : first + n], table, lanes, lookup[2])
                 last = i
-        edge[0] = zero
-        _fill_border(edge, 1, m, mode, parameters, zero)
-        _fill_border(left, 0, n, mode, parameters, zero)
-        if edge_gaps is not None:
-            _fill_gaps(edge_gaps, edge, 1, m, parameters)
-            _fill_gaps(left_gaps, left, 0, n, parameters)
+        if not is_tile:
+            edge[0] = zero
+            _fill_border(edge, 1, m, mode, parameters, zero)
+            _fill_border(left, 0, n, mode, parameters, zero)
+            if edge_gaps is not None:
+                _fill_gaps(edge_gaps, edge, 1, m, parameters)
+                _fill_gaps(left_gaps, left, 0, n, parameters)
         query = queries[first : first + n]
         best = align_strips(
-            query, target, edge, edge_gaps, left, left_gaps, parameters, lookup, no_table, base, m,
+            query, target, edge, edge_gaps, left, left_gaps, parameters, lookup, h, base, m,
             mode == LOCAL,
         )  # fmt: skip
         score, end, target_end = _end(best, edge, left, n, m, mode)
-        if mode == LOCAL and score == parameters[CEILING]:
+        if mode == LOCAL and edge.itemsize < 4 and score == parameters[CEILING]:
             end = SATURATED
         out[pair, 0], out[pair, 1], out[pair, 2] = score + base, end, target_end
 
 
+# numba's own cache key lacks the registers of this machine if NUMBA_CPU_NAME is set.
 align_pairs = compile_kernel(_align_pairs, str(REGISTER))

@@ -9,11 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ....engines.cpu.simd.arithmetic import REGISTER
 from ..scoring import Scoring, Table
-from ..tiles import IncomingEdges
-from .antidiagonals import STEPS
-from .profiles import LATE, ROWS
+from ..tiles import Edges
 
 
 @dataclass(frozen=True)
@@ -49,64 +46,51 @@ class Encoding:
 
 
 def encodings_for(
-    scoring: Scoring, carry_in: IncomingEdges, shape: tuple[int, int], dtype: np.dtype[Any]
-) -> Iterator[Encoding]:
-    """Yield the encodings to try for a tile; the last one represents every score."""
+    scoring: Scoring, extremes: tuple[Any, Any, Any], shape: tuple[Any, Any],
+    dtype: np.dtype[Any], is_one: bool,
+) -> Iterator[tuple[Encoding, np.ndarray]]:  # fmt: skip
+    """Yield the encodings to try, and which tiles each may represent; the last one fits all.
+
+    `extremes` and `shape`, as in `score_bounds`, are numbers of one tile or arrays of many.
+    """
+    everywhere = np.ones(np.shape(shape[0]), bool)
     if dtype.kind == "f":
-        yield float_encoding(scoring)
+        yield Encoding(dtype, 0.0, 0.0 if scoring.is_local else -np.inf, np.inf), everywhere
         return
-    above, left, most = _extremes(carry_in)
-    lowest, highest = score_bounds(scoring, above, left, most, shape)
-    for bits in (8, 16, 32):
-        if not can_encode_steps(bits, scoring):
+    lowest, highest = _score_bounds(scoring, *extremes, shape)
+    for bits in (8, 16, 32, 64):
+        limit, base, fits = 2 ** (bits - 1), 0, everywhere
+        if bits < 64 and not _can_encode_steps(bits, scoring):
             continue
         if scoring.is_local and bits < 32:
-            if most < 2**bits - 1:
-                yield saturating_encoding(bits)
-        elif bits > 8 and highest - (0 if scoring.is_local else lowest) < 2**bits:
-            base = 2 ** (bits - 1)
-            if not scoring.is_local:
-                yield integer_encoding(bits, scoring, int(lowest) + base)
-            elif highest < base:
-                yield integer_encoding(bits, scoring)
-    yield integer_encoding(64, scoring)
+            # Scores saturate at both ends of the range. A best score at the ceiling may be too low.
+            base, fits = limit, everywhere & (extremes[2] < 2 * limit - 1)
+        elif bits == 8:
+            continue
+        elif bits < 64:
+            # Scores of one global tile may be stored as their differences from the lowest one.
+            base = int(lowest) + limit if is_one and not scoring.is_local else 0
+            fits = (highest - base < limit) & (scoring.is_local | (lowest - base >= -limit))
+        floor = -base if scoring.is_local else -limit
+        yield Encoding(np.dtype(f"i{bits // 8}"), base, floor, limit - 1), fits
 
 
-def float_encoding(scoring: Scoring) -> Encoding:
-    return Encoding(np.dtype(np.float64), 0.0, 0.0 if scoring.is_local else -np.inf, np.inf)
-
-
-def saturating_encoding(bits: int) -> Encoding:
-    """Return an encoding of local scores up to 254 in int8, or 65,534 in int16.
-
-    Scores saturate at both ends of the range. A best score at the ceiling may be too low.
-    """
-    most = 2 ** (bits - 1)
-    return Encoding(np.dtype(f"i{bits // 8}"), most, -most, most - 1)
-
-
-def integer_encoding(bits: int, scoring: Scoring, base: int = 0) -> Encoding:
-    """Return an encoding of scores that do not saturate."""
-    most = 2 ** (bits - 1)
-    return Encoding(np.dtype(f"i{bits // 8}"), base, 0 if scoring.is_local else -most, most - 1)
-
-
-def can_encode_steps(bits: int, scoring: Scoring) -> bool:
+def _can_encode_steps(bits: int, scoring: Scoring) -> bool:
     """Return whether the scores of single columns fit; 32 bits do not saturate."""
     most = 2 ** (bits - 1 if bits < 32 else bits - 4)
     steps = scoring.highest, scoring.lowest, scoring.gap, scoring.extend
     return all(-most <= score < most for score in steps)
 
 
-def _extremes(carry_in: IncomingEdges) -> tuple[int, int, int]:
+def extremes_of(carry_in: Edges) -> tuple[int, int, int]:
     """Return the least of the row above, the least of the left column, and the most of all."""
-    arrays = [carry_in.above, carry_in.left]
-    arrays += [] if carry_in.above_gaps is None else [carry_in.above_gaps, carry_in.left_gaps]
+    arrays = [carry_in.row, carry_in.column]
+    arrays += [] if carry_in.row_gaps is None else [carry_in.row_gaps, carry_in.column_gaps]
     most = max(int(array.max()) for array in arrays)
-    return int(carry_in.above.min()), int(carry_in.left.min()), most
+    return int(carry_in.row.min()), int(carry_in.column.min()), most
 
 
-def score_bounds(
+def _score_bounds(
     scoring: Scoring, above: Any, left: Any, most: Any, shape: tuple[Any, Any]
 ) -> tuple[Any, Any]:
     """Return bounds of all values computed in a tile, from the extremes of its edges.
@@ -145,40 +129,9 @@ def narrow_codes(query: np.ndarray, target: np.ndarray, bits: int) -> Any:
     return ranks[: query.size].astype(dtype), ranks[query.size :].astype(dtype)
 
 
-def _padded(codes: np.ndarray, lanes: int) -> np.ndarray:
-    """Return the codes of a target with a register of padding on both sides."""
-    array = np.zeros(codes.size + 2 * lanes, codes.dtype)
-    array[lanes : lanes + codes.size] = codes
-    return array
-
-
-def encode_sequences(scoring: Scoring, sequences: tuple[np.ndarray, np.ndarray], dtype: Any) -> Any:
-    """Return sequences as wide as scores of a dtype, a table and a lookup, or None twice.
-
-    None if the sequences have more different letters than such integers.
-    """
-    query, target = sequences
-    lanes = REGISTER // dtype.itemsize
-    if scoring.table is None:
-        codes = narrow_codes(query, target, 8 * dtype.itemsize)
-        return None if codes is None else ((codes[0], _padded(codes[1], lanes)), None, None)
-    table = encode_table(scoring.table, dtype)
-    lookup = (np.array(query), _padded(target, lanes), *allocate_profiles(table, query.size, lanes))
-    # Kernels do not read these sequences, but need their dtype.
-    code = f"i{dtype.itemsize}"
-    return (np.empty(query.size, code), np.empty(0, code)), table, lookup
-
-
 @lru_cache(maxsize=64)
 def encode_table(table: Table, dtype: np.dtype[Any]) -> np.ndarray:
     """Return the scores of letters in int8 if it holds them, else in a dtype."""
     scores = np.array(table)
     is_small = dtype.kind == "i" and scores.min() >= -128 and scores.max() < 128
     return scores.astype(np.int8 if is_small else dtype)
-
-
-def allocate_profiles(table: np.ndarray, longest: int, lanes: int) -> tuple[np.ndarray, ...]:
-    """Return memory for the profiles of a query up to a length, and for a shear and its scores."""
-    size = ROWS * lanes
-    profiles = np.empty((-(-longest // size), size * table.shape[0]), table.dtype)
-    return profiles, np.zeros(LATE * size, table.dtype), np.empty(STEPS * size, table.dtype)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -10,22 +9,12 @@ import numpy as np
 
 from ....engines.cpu.simd.arithmetic import REGISTER
 from ....engines.cpu.threads import run_in_threads, threads_for
-from ..scoring import Scoring
+from ..scoring import MODES, Scoring
 from ..sequences import Sequences
-from .antidiagonals import GLOBAL, LOCAL, SATURATED, SEMI_GLOBAL, align_pairs
-from .encoding import (
-    Encoding,
-    allocate_profiles,
-    can_encode_steps,
-    encode_table,
-    float_encoding,
-    integer_encoding,
-    narrow_codes,
-    saturating_encoding,
-    score_bounds,
-)
-
-_MODES = {"local": LOCAL, "global": GLOBAL, "semi-global": SEMI_GLOBAL}
+from ..tiles import Edges
+from .antidiagonals import GLOBAL, LOCAL, SATURATED, STEPS, align_pairs
+from .encoding import Encoding, encode_table, encodings_for, narrow_codes
+from .profiles import LATE, ROWS
 
 
 def determine_pairs(
@@ -38,7 +27,10 @@ def determine_pairs(
     is_empty = (n == 0) | (m == 0)
     out[is_empty] = _results_of_empty(scoring, n[is_empty], m[is_empty])
     remaining = np.flatnonzero(~is_empty)
-    for encoding, fits in _encodings(scoring, n, m, np.dtype(dtype)):
+    extremes: Any = np.zeros((3, n.size), np.int64)
+    if scoring.mode == "global":
+        extremes = (*(scoring.gap + (size - 1) * scoring.extend for size in (m, n)), 0)
+    for encoding, fits in encodings_for(scoring, extremes, (n, m), np.dtype(dtype), is_one=False):
         chosen = remaining[fits[remaining]]
         if chosen.size:
             _run(scoring, encoding, queries, targets, chosen, out, is_threaded)
@@ -56,33 +48,6 @@ def _results_of_empty(scoring: Scoring, n: np.ndarray, m: np.ndarray) -> np.ndar
     return np.stack([gaps if scoring.mode == "global" else 0 * size, n - 1, m - 1], axis=1)
 
 
-def _encodings(
-    scoring: Scoring, n: np.ndarray, m: np.ndarray, dtype: np.dtype[Any]
-) -> Iterator[tuple[Encoding, np.ndarray]]:
-    """Yield the encodings to try, and the pairs that each may represent; the last one fits all."""
-    everywhere = np.ones(n.size, bool)
-    if dtype.kind == "f":
-        yield float_encoding(scoring), everywhere
-        return
-    border = np.zeros(n.size, np.int64)
-    above: Any = border
-    left: Any = border
-    if scoring.mode == "global":
-        above, left = (scoring.gap + (size - 1) * scoring.extend for size in (m, n))
-    lowest, highest = score_bounds(scoring, above, left, 0, (n, m))
-    for bits in (8, 16, 32):
-        most = 2 ** (bits - 1)
-        if not can_encode_steps(bits, scoring):
-            continue
-        if scoring.is_local and bits < 32:
-            yield saturating_encoding(bits), everywhere
-        elif scoring.is_local:
-            yield integer_encoding(bits, scoring), highest < most
-        elif bits > 8:
-            yield integer_encoding(bits, scoring), (highest < most) & (lowest >= -most)
-    yield integer_encoding(64, scoring), everywhere
-
-
 def _run(
     scoring: Scoring, encoding: Encoding, queries: Sequences, targets: Sequences,
     chosen: np.ndarray, out: np.ndarray, is_threaded: bool,
@@ -90,42 +55,60 @@ def _run(
     """Write the rows of chosen pairs, by scores of this encoding."""
     codes: Any = (queries.codes, targets.codes)
     if scoring.table is None:
-        codes = narrow_codes(queries.codes, targets.codes, 8 * encoding.dtype.itemsize)
+        codes = narrow_codes(codes[0], codes[1], 8 * encoding.dtype.itemsize)
     if codes is None:  # more letters than such integers
         out[chosen, 1] = SATURATED
         return
-    n, m = (side.lengths[chosen] if len(side) > 1 else side.lengths for side in (queries, targets))
+    sides = Sequences(codes[0], queries.offsets), Sequences(codes[1], targets.offsets)
+    n, m = (side.lengths[chosen] if len(side) > 1 else side.lengths for side in sides)
     sizes = n * m
     threads = threads_for(int(sizes.sum())) if is_threaded else 1
     ends = np.searchsorted(np.cumsum(sizes), np.arange(1, threads) * sizes.sum() / threads)
     calls = [
-        partial(_align, scoring, encoding, codes, queries, targets, part, out)
+        partial(align_encoded, scoring, encoding, sides, part, out)
         for part in np.split(chosen, ends)
         if part.size
     ]
     run_in_threads(calls)
 
 
-def _align(
-    scoring: Scoring, encoding: Encoding, codes: tuple[np.ndarray, np.ndarray],
-    queries: Sequences, targets: Sequences, chosen: np.ndarray, out: np.ndarray,
-) -> None:  # fmt: skip
-    """Write the rows of chosen pairs on one thread, with memory of its own."""
-    n, m = (int(side.lengths.max()) for side in (queries, targets))
-    dtype, code = encoding.dtype, np.dtype(f"i{encoding.dtype.itemsize}")
-    lanes = REGISTER // dtype.itemsize
-    query_codes, table, lookup = codes[0], None, None
+def align_encoded(
+    scoring: Scoring, encoding: Encoding, sides: tuple[Sequences, Sequences], chosen: np.ndarray,
+    out: np.ndarray, carry_in: Edges | None = None, h: np.ndarray | None = None,
+) -> tuple[np.ndarray | None, ...]:  # fmt: skip
+    """Write the rows of chosen pairs on one thread, with memory of its own.
+
+    Or align one tile with a carry-in, and return its edges: H and F below, H and E to the right.
+    Without a table of scores, codes are as wide as the scores.
+    """
+    n, m = (int(side.lengths.max()) for side in sides)
+    dtype = encoding.dtype
+    code, lanes = np.dtype(f"i{dtype.itemsize}"), REGISTER // dtype.itemsize
+    query_codes, table, lookup = sides[0].codes, None, None
     if scoring.table is not None:
-        table = encode_table(scoring.table, dtype)
-        target_letters = np.zeros(m + 2 * lanes, np.uint8)
-        lookup = codes[0], target_letters, *allocate_profiles(table, n, lanes)
-        query_codes = np.empty(codes[0].size, code)
-    edge, left = np.zeros(m + 1 + lanes, dtype), np.empty(n, dtype)
-    gaps: Any = (None, None)
-    if scoring.is_affine:
-        gaps = np.zeros(m + lanes, dtype), np.empty(n, dtype)
+        table, size = encode_table(scoring.table, dtype), ROWS * lanes
+        profiles = np.empty((-(-n // size), size * table.shape[0]), table.dtype)
+        sheared = np.zeros(LATE * size, table.dtype), np.empty(STEPS * size, table.dtype)
+        lookup = query_codes, np.zeros(m + 2 * lanes, np.uint8), profiles, *sheared
+        query_codes = np.empty(query_codes.size, code)
+    row_size, gaps_size = m + 1 + lanes, m + lanes
+    row_gaps: Any = None
+    column_gaps: Any = None
+    if carry_in is None:
+        row, column = np.zeros(row_size, dtype), np.empty(n, dtype)
+        if scoring.is_affine:
+            row_gaps, column_gaps = np.zeros(gaps_size, dtype), np.empty(n, dtype)
+        mode = MODES.index(scoring.mode)
+    else:
+        row, column = encoding.encode(carry_in.row, row_size), encoding.encode(carry_in.column, n)
+        if scoring.is_affine:
+            row_gaps = encoding.encode(carry_in.row_gaps, gaps_size)
+            column_gaps = encoding.encode(carry_in.column_gaps, n)
+        mode = LOCAL if scoring.is_local else GLOBAL
     align_pairs(
-        chosen, query_codes, queries.offsets, codes[1], targets.offsets,
-        np.zeros(m + 2 * lanes, code), edge, gaps[0], left, gaps[1], encoding.parameters(scoring),
-        table, lookup, _MODES[scoring.mode], out.dtype.type(encoding.base), out,
+        chosen, query_codes, sides[0].offsets, sides[1].codes, sides[1].offsets,
+        np.zeros(m + 2 * lanes, code), row, row_gaps, column, column_gaps,
+        encoding.parameters(scoring), table, lookup, mode, carry_in is not None,
+        out.dtype.type(encoding.base), np.empty((0, 0), out.dtype) if h is None else h, out,
     )  # fmt: skip
+    return row[: m + 1], None if row_gaps is None else row_gaps[:m], column, column_gaps

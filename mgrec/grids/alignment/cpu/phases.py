@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 
-from ....core.contract.kernels import Kernels, Part
+from ....core.contract.kernels import Kernels
 from ...recurrence import part_of_host
-from ..scoring import Scoring
 from .pairs import determine_pairs
 from .tile import determine_alignment
 
@@ -21,9 +19,5 @@ def kernels(method: str) -> Kernels:
     return Kernels(
         partial(determine_alignment, is_threaded=is_threaded),
         determine_pairs=partial(determine_pairs, is_threaded=is_threaded),
-        part=_part,
+        part=lambda scoring, shape, side: part_of_host(_CELLS, shape, side),
     )
-
-
-def _part(scoring: Scoring, shape: Sequence[int], side: int) -> Part:
-    return part_of_host(_CELLS, shape, side)

@@ -34,7 +34,8 @@ from ....engines.cpu.simd.arithmetic import (
 )
 from ....engines.cpu.simd.lanes import last, store
 from ..scoring import Scoring
-from ..tiles import IncomingEdges
+from ..tiles import Edges
+from .antidiagonals import SATURATED
 from .encoding import Encoding, encode_table
 
 # Number of columns at the start whose F may be carried any distance.
@@ -45,16 +46,9 @@ GAP, EXTEND, FLOOR, CEILING = range(4)
 
 @numba.njit(**INLINED)
 def _run_registers(
-    scores: Any,
-    first: int,
-    h: Any,
-    e: Any,
-    state: Any,
-    gap: Any,
-    extend: Any,
-    start: int,
+    scores: Any, first: int, h: Any, e: Any, state: Any, gap: Any, extend: Any, start: int,
     stop: int,
-) -> Any:
+) -> Any:  # fmt: skip
     """Compute registers `start` to `stop` of a column, whose scores start at ``scores[first]``."""
     diagonal, f, top = state
     lanes = REGISTER // h.itemsize
@@ -120,17 +114,11 @@ def _run_columns(
 
     Stop if a score reaches the ceiling, or if F is carried too far; the row then is below −1.
 
-    Parameters
-    ----------
-    scores : scores of each letter of the target with all rows: (letter, register, lane)
-    target : codes
-    edge : the corner and H above; overwritten by the corner of the tile below and the last row
-    edge_gaps : F of the first row; overwritten by that of the row below the tile
-    h, e : (register, lane), H of the column to the left and E of the first column; overwritten by
-        H of the last column and E of the column to the right
-    parameters : int8, GAP to CEILING; the floor is the smallest int8
-    in_first_lane : 1 in the lane of the first row, else 0
-    skipped : number of rows before the first one, whose H and E are, and stay, the floor
+    `scores` are those of each letter of the target with all rows (letter, register, lane). The
+    edges are those of `.antidiagonals`, with the column to the left in `h` and `e` (register,
+    lane). `parameters` are GAP to CEILING, int8, with the smallest int8 as the floor.
+    `in_first_lane` is 1 in the lane of the first row, else 0. H and E of the `skipped` rows before
+    the first one are, and stay, the floor.
     """
     lanes = REGISTER // h.itemsize
     segments, size = h.size // lanes, h.size
@@ -184,10 +172,7 @@ def may_stripe(scoring: Scoring, encoding: Encoding, rows: int, has_table: bool)
 
 
 def run_striped(
-    scoring: Scoring,
-    encoding: Encoding,
-    sequences: tuple[np.ndarray, np.ndarray],
-    carry_in: IncomingEdges,
+    scoring: Scoring, encoding: Encoding, sequences: tuple[np.ndarray, np.ndarray], carry_in: Edges
 ) -> Result | None:
     """Return the best score with its row and column, and H and F below, H and E to the right.
 
@@ -203,21 +188,22 @@ def run_striped(
     table = np.pad(encode_table(scoring.table, encoding.dtype).T, ((0, 0), (0, 1)))
     letters = _striped(query, skipped, lanes, table.shape[1] - 1)
     scores = np.take(table, letters, axis=1).reshape(-1)
-    edge = encoding.encode(carry_in.above, carry_in.above.size)
-    edge_gaps = encoding.encode(carry_in.above_gaps, target.size)
+    edge = encoding.encode(carry_in.row, carry_in.row.size)
+    edge_gaps = encoding.encode(carry_in.row_gaps, target.size)
     h, e = (
         _striped(encoding.encode(column, query.size), skipped, lanes, floor)
-        for column in (carry_in.left, carry_in.left_gaps)
+        for column in (carry_in.column, carry_in.column_gaps)
     )
     in_first_lane = np.zeros(lanes, encoding.dtype)
     in_first_lane[skipped // segments] = 1
-    best = run_columns(
+    score, row, column = run_columns(
         scores, np.ascontiguousarray(target), edge, edge_gaps, h, e,
         encoding.parameters(scoring)[2:], in_first_lane, skipped,
     )  # fmt: skip
-    if best[1] < -1:
+    if row < -1:
         return None
-    right = (column.reshape(segments, lanes).T.reshape(-1)[skipped:] for column in (h, e))
+    right = (rows.reshape(segments, lanes).T.reshape(-1)[skipped:] for rows in (h, e))
+    best = int(score) + encoding.base, SATURATED if score == encoding.ceiling else row, column
     return best, (edge, edge_gaps, *right)
 
 

@@ -38,26 +38,20 @@ from .profiles import ROWS, rows_of_pieces
 
 
 @numba.njit(**INLINED)
-def load_rows(array: Any, at: int, lanes: int) -> Any:
-    """Return a register for each row, from ``array[at]`` on."""
+def load_rows(array: Any, at: int, lanes: int, like: Any) -> Any:
+    """Return a register for each row, from ``array[at]`` on, with as many lanes as `like`."""
     return (
-        load_register(array, at),
-        load_register(array, at + lanes),
-        load_register(array, at + 2 * lanes),
-        load_register(array, at + 3 * lanes),
+        load_like(array, at, like),
+        load_like(array, at + lanes, like),
+        load_like(array, at + 2 * lanes, like),
+        load_like(array, at + 3 * lanes, like),
     )
 
 
 @numba.njit(**INLINED)
 def load_scores(sheared: Any, at: int, lanes: int, like: Any) -> Any:
     """Return the scores of all rows from their pieces, in the dtype of `like`."""
-    pieces = (
-        load_like(sheared, at, like),
-        load_like(sheared, at + lanes, like),
-        load_like(sheared, at + 2 * lanes, like),
-        load_like(sheared, at + 3 * lanes, like),
-    )
-    rows = rows_of_pieces(pieces)
+    rows = rows_of_pieces(load_rows(sheared, at, lanes, like))
     return (
         convert_like(rows[0], like),
         convert_like(rows[1], like),
@@ -121,7 +115,7 @@ def next_column(
 @numba.njit(**INLINED)
 def capped(h: Any, caps: Any, lanes: int) -> Any:
     """Return the rows of a column, each at most as large as in an array."""
-    rows = load_rows(caps, 0, lanes)
+    rows = load_rows(caps, 0, lanes, h[0])
     return (
         smaller(h[0], rows[0]),
         smaller(h[1], rows[1]),
@@ -193,22 +187,10 @@ def run_steps(
     edge_gaps: Any, parameters: Any, lookup: Any, h_steps: Any, first: int, stop: int, count: int,
     columns: Any, is_local: bool, has_table: bool,
 ) -> None:  # fmt: skip
-    """Compute steps `first` to `stop` of a strip of `count` rows.
+    """Compute steps `first` to `stop` of a strip of `count` rows; see `.antidiagonals` for arrays.
 
-    Parameters
-    ----------
-    codes, letters : codes of the rows (row, lane), and of the target at the lanes' columns
-    state : (STATE * lanes,), read, and written for the next steps
-    caps : largest score by which a row counts for the best; the floor where there is no row
-    peak_steps : int32, the step of each lane's peak
-    target : codes, with a register of padding on both sides
-    edge, edge_gaps : the corner and H above the first row, and F of it or None for linear gaps;
-        overwritten by those of the last row
-    parameters : MATCH to CEILING
-    lookup : tuple whose last array has the scores (step, row, lane) from step `first` on, or None
-        if letters are compared
-    h_steps : H (step, row, lane) is written if `has_table`
-    columns : length of the target, or None if all lanes are inside it at all these steps
+    `columns` is the length of the target, or None if all lanes are inside it at all these steps.
+    H (step, row, lane) is written to `h_steps` if `has_table`.
     """
     lanes = REGISTER // state.itemsize
     bottom, number = (count - 1) // ROWS, state.dtype.type
@@ -216,8 +198,9 @@ def run_steps(
     gap, floor = splat_register(parameters[GAP]), splat_register(parameters[FLOOR])
     extend = splat_register(parameters[EXTEND])
     is_whole = count == ROWS * lanes
-    rows, column = load_rows(codes, 0, lanes), load_register(letters, 0)
-    h, e = load_rows(state, 0, lanes), load_rows(state, ROWS * lanes, lanes)
+    column = load_register(letters, 0)
+    rows = load_rows(codes, 0, lanes, column)
+    h, e = load_rows(state, 0, lanes, floor), load_rows(state, ROWS * lanes, lanes, floor)
     corner, f = load_register(state, CORNER * lanes), load_register(state, LEAVING * lanes)
     peak, peak_row = load_register(state, PEAK * lanes), load_register(state, PEAK_ROW * lanes)
     for step in range(first, stop):

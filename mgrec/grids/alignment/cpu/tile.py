@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ....engines.cpu.simd.arithmetic import REGISTER
 from ....engines.cpu.threads import run_in_threads, split_range, thread_count
 from ..scoring import Scoring
-from ..tiles import Best, Edges, IncomingEdges, Tiling, ranges
-from .antidiagonals import align
-from .encoding import Encoding, encode_sequences, encodings_for
+from ..sequences import Sequences
+from ..tiles import Best, Edges, Tiling, edges_of_empty, ranges
+from .antidiagonals import SATURATED
+from .encoding import Encoding, encodings_for, extremes_of, narrow_codes
+from .pairs import align_encoded
 from .striped import may_stripe, run_striped
 
 # Cells from which threads pay, least rows and columns of their tiles, and least sides of tiles for
@@ -22,10 +23,11 @@ _LEAST_CELLS, _LEAST_SIDES, _SIDE = 1 << 25, (2048, 4096), 512
 _INT16_RANGE = 60_000
 
 Pair = tuple[np.ndarray, np.ndarray]
+_ONE = np.zeros(1, np.int64)
 
 
 def determine_alignment(
-    scoring: Scoring, sequences: Pair, carry_in: IncomingEdges, origin: tuple[int, int],
+    scoring: Scoring, sequences: Pair, carry_in: Edges, origin: tuple[int, int],
     dtype: Any, table: np.ndarray | None = None, is_threaded: bool = False,
 ) -> Edges:  # fmt: skip
     """Determine a tile, on all threads if it is large and `is_threaded`."""
@@ -33,7 +35,7 @@ def determine_alignment(
     threads = thread_count() if is_threaded and shape[0] * shape[1] >= _LEAST_CELLS else 1
     rows, columns = _part_counts(scoring, shape, threads, np.dtype(dtype))
     determine = partial(_determine_part, scoring, sequences, origin, np.dtype(dtype), table)
-    tiling = Tiling(ranges(shape[0], rows), ranges(shape[1], columns), carry_in)
+    tiling = Tiling(ranges(0, shape[0], rows), ranges(0, shape[1], columns), carry_in)
     for diagonal in range(rows + columns - 1):
         first, stop = max(0, diagonal - columns + 1), min(rows, diagonal + 1)
         indices = [(row, diagonal - row) for row in range(first, stop)]
@@ -93,7 +95,7 @@ def _determine_part(
 
 
 def determine_tile(
-    scoring: Scoring, sequences: Pair, carry_in: IncomingEdges, origin: tuple[int, int],
+    scoring: Scoring, sequences: Pair, carry_in: Edges, origin: tuple[int, int],
     dtype: np.dtype[Any], table: np.ndarray | None = None,
 ) -> Edges:  # fmt: skip
     """Return the edges and the best cell of a tile, on one thread; see :mod:`..alignment`.
@@ -102,25 +104,21 @@ def determine_tile(
     operations compute a cell for any tiles: floating-point scores have the same bits. int64
     scores outside its range wrap around.
     """
-    query, target = sequences
-    if query.size == 0 or target.size == 0:
-        return _edges_of_empty(scoring, carry_in, query.size, dtype)
-    for encoding in encodings_for(scoring, carry_in, (query.size, target.size), dtype):
+    shape = sequences[0].size, sequences[1].size
+    if 0 in shape:
+        return edges_of_empty(scoring, carry_in).map_arrays(partial(np.array, dtype=dtype))
+    extremes = (0, 0, 0) if dtype.kind == "f" else extremes_of(carry_in)
+    for encoding, fits in encodings_for(scoring, extremes, shape, dtype, is_one=True):
+        if not fits:
+            continue
         edges = _determine(scoring, encoding, sequences, carry_in, origin, dtype, table)
         if edges is not None:
             return edges
     raise AssertionError("the last encoding must represent every score")
 
 
-def _edges_of_empty(scoring: Scoring, carry_in: IncomingEdges, n: int, dtype: Any) -> Edges:
-    below = carry_in.left[-1:] if n else carry_in.above
-    arrays = below, carry_in.left, carry_in.above_gaps, carry_in.left_gaps
-    edges: list[Any] = [None if array is None else np.array(array, dtype) for array in arrays]
-    return Edges(*edges, best=Best() if scoring.is_local else None)  # type: ignore[misc]
-
-
 def _determine(
-    scoring: Scoring, encoding: Encoding, sequences: Pair, carry_in: IncomingEdges,
+    scoring: Scoring, encoding: Encoding, sequences: Pair, carry_in: Edges,
     origin: tuple[int, int], dtype: np.dtype[Any], table: np.ndarray | None,
 ) -> Edges | None:  # fmt: skip
     """Return the edges of a tile by scores of this encoding; None if they saturate."""
@@ -129,14 +127,11 @@ def _determine(
         result = run_striped(scoring, encoding, sequences, carry_in)
     if result is None:
         result = _run_strips(scoring, encoding, sequences, carry_in, dtype, table)
-    if result is None:
-        return None
     (score, row, column), edges = result
-    if scoring.is_local and score == encoding.ceiling and encoding.dtype.itemsize < 4:
+    if row == SATURATED:
         return None
     best = None
     if scoring.is_local:
-        score = dtype.type(score + dtype.type(encoding.base)).item()
         best = Best(score, origin[0] + row, origin[1] + column) if score > 0 else Best()
     below, below_gaps, right, right_gaps = (
         None if edge is None else encoding.decode(edge, dtype) for edge in edges
@@ -145,29 +140,17 @@ def _determine(
 
 
 def _run_strips(
-    scoring: Scoring, encoding: Encoding, sequences: Pair, carry_in: IncomingEdges,
+    scoring: Scoring, encoding: Encoding, sequences: Pair, carry_in: Edges,
     dtype: np.dtype[Any], table: np.ndarray | None,
 ) -> Any:  # fmt: skip
-    """Return the best score with its row and column, and H and F below, H and E to the right.
-
-    None if there are more letters than integers of the encoding.
-    """
-    n, m = (sequence.size for sequence in sequences)
-    lanes = REGISTER // encoding.dtype.itemsize
-    encoded = encode_sequences(scoring, sequences, encoding.dtype)
-    if encoded is None:
-        return None
-    (query, target), letter_scores, lookup = encoded
-    edge, left = encoding.encode(carry_in.above, m + 1 + lanes), encoding.encode(carry_in.left, n)
-    edge_gaps: Any = None
-    left_gaps: Any = None
-    if scoring.is_affine:
-        edge_gaps = encoding.encode(carry_in.above_gaps, m + lanes)
-        left_gaps = encoding.encode(carry_in.left_gaps, n)
-    best = align(
-        query, target, edge, edge_gaps, left, left_gaps, encoding.parameters(scoring),
-        letter_scores, lookup, np.empty((0, 0), dtype) if table is None else table,
-        dtype.type(encoding.base), m, scoring.is_local,
-    )  # fmt: skip
-    below_gaps = edge_gaps[:m] if scoring.is_affine else None
-    return best, (edge[: m + 1], below_gaps, left, left_gaps)
+    """Return the best score with its row and column, and H and F below, H and E to the right."""
+    codes: Any = map(np.array, sequences)
+    if scoring.table is None:
+        codes = narrow_codes(*sequences, 8 * encoding.dtype.itemsize)
+    if codes is None:  # more letters than such integers
+        return (0, SATURATED, 0), ()
+    out = np.empty((1, 3), dtype)
+    query, target = (Sequences(side, np.array([0, side.size])) for side in codes)
+    edges = align_encoded(scoring, encoding, (query, target), _ONE, out, carry_in, table)
+    score, row, column = out[0].tolist()
+    return (score, int(row), int(column)), edges

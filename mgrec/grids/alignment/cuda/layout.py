@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
@@ -36,41 +35,26 @@ _DECLARED = 20 * 1024
 
 @dataclass(frozen=True, kw_only=True)
 class AlignmentLayout:
-    """Constants that the kernels are compiled with; results do not depend on them.
+    """Constants that the kernels are compiled with; results do not depend on them."""
 
-    Attributes
-    ----------
-    letter, score, dtype : numpy.dtype
-        Dtypes of the sequences, of H in registers, and of H in the edges.
-    written : numpy.dtype, optional
-        Dtype of the table to which H is written.
-    source : {"EQUAL", "BYTES", "TABLE"}
-        Source of the score of two letters: a comparison, bytes of a profile in shared memory,
-        or a table in device memory.
-    rows, strips : int
-        Rows of a lane, of which 32 make a strip; strips of a block, one for each warp.
-    step_columns, columns : int
-        Columns of a step, in which a lane waits once for the lane before it; columns of a round,
-        between which the warps of a block synchronize, and of a line of memory of the table.
-    store_size : int
-        Adjacent numbers of the table that a lane writes at once.
-    is_chain_short : bool
-        Whether one instruction leads from the score of a row to that of the next row. Otherwise
-        two share an addition with the next column: fewer instructions, but a longer latency.
-    """
-
-    letter: np.dtype[Any]
-    score: np.dtype[Any]
-    dtype: np.dtype[Any]
+    letter: np.dtype[Any]  # of the sequences
+    score: np.dtype[Any]  # of H in registers
+    dtype: np.dtype[Any]  # of H in the edges
+    # Source of the score of two letters: a comparison ("EQUAL"), bytes of a profile in shared
+    # memory ("BYTES"), or a table in device memory ("TABLE").
     source: str
     mode: str
     is_affine: bool
-    rows: int
-    strips: int = 4
-    step_columns: int = 1
+    rows: int  # of a lane, of which 32 make a strip
+    strips: int = 4  # of a block, one for each warp
+    step_columns: int = 1  # in a step a lane waits once for the lane before it
+    # Columns of a round, between which the warps of a block synchronize, and of a line of memory
+    # of the table.
     columns: int = 16
-    written: np.dtype[Any] | None = None
-    store_size: int = 1
+    written: np.dtype[Any] | None = None  # of the table to which H is written
+    store_size: int = 1  # adjacent numbers of the table that a lane writes at once
+    # Whether one instruction leads from the score of a row to that of the next row. Otherwise
+    # two share an addition with the next column: fewer instructions, but a longer latency.
     is_chain_short: bool = True
 
     @property
@@ -84,6 +68,10 @@ class AlignmentLayout:
     @property
     def strip_rows(self) -> int:
         return LANES * self.rows
+
+    @property
+    def latencies(self) -> dict[int, tuple[float, float, float]]:
+        return _LATENCIES_WRITTEN if self.has_matrix else _LATENCIES
 
     @property
     def lag(self) -> int:
@@ -113,43 +101,32 @@ class AlignmentLayout:
 
     def print(self) -> str:
         """Return the constants and types in C++."""
-        numbers = {
+        constants = {
             "R": self.rows, "K": self.step_columns, "C": self.columns, "N": self.store_size,
-            "SOURCE": _SOURCES.index(self.source),
+            "SOURCE": _SOURCES.index(self.source), "AFFINE": self.is_affine,
+            "LOCAL": self.mode == "local", "MATRIX": self.has_matrix, "SHORT": self.is_chain_short,
         }  # fmt: skip
-        flags = {
-            "AFFINE": self.is_affine, "LOCAL": self.mode == "local", "MATRIX": self.has_matrix,
-            "SHORT": self.is_chain_short,
-        }  # fmt: skip
-        lines = [f"constexpr int {name} = {value};" for name, value in numbers.items()]
-        lines += [f"constexpr bool {name} = {str(value).lower()};" for name, value in flags.items()]
         types = {
             "X": self.letter, "T": self.score, "B": self.dtype, "M": self.written or self.dtype,
         }  # fmt: skip
+        lines = [
+            f"constexpr {type(value).__name__} {name} = {str(value).lower()};"
+            for name, value in constants.items()
+        ]
         lines += [f"typedef {ctype(dtype)} {name};" for name, dtype in types.items()]
         return "\n".join(lines) + "\n"
 
 
 @dataclass(frozen=True)
 class TileLaunch:
-    """The launch of one tile of rows × columns, in bands of strips.
-
-    Attributes
-    ----------
-    blocks, per_processor : int
-        Blocks of the launch; concurrent blocks of a multiprocessor.
-    shared_bytes : int
-        Dynamic shared memory of a block.
-    skip : int
-        Padding rows before the first row, so that the last row is the last one of a lane.
-    """
+    """The launch of one tile of rows × columns, in bands of strips."""
 
     layout: AlignmentLayout
     shape: tuple[int, int]
     blocks: int
-    per_processor: int
-    shared_bytes: int
-    skip: int = 0
+    per_processor: int  # concurrent blocks of a multiprocessor
+    shared_bytes: int  # dynamic shared memory of a block
+    skip: int = 0  # padding rows before the first row, so that the last row is a lane's last one
 
     @property
     def bands(self) -> int:
@@ -172,7 +149,7 @@ class TileLaunch:
         # A scheduler has a quarter of the strips of a multiprocessor.
         strips = min(self.per_processor, max(1.0, self.bands / processors)) * layout.strips
         occupancy = max(1.0, strips / 4)
-        latency, latency_per_row, factor = _latencies(layout)[layout.step_columns]
+        latency, latency_per_row, factor = layout.latencies[layout.step_columns]
         step = max(
             latency + latency_per_row * layout.rows,
             occupancy * (_STEP + _STEP_PER_ROW * layout.rows),
@@ -181,10 +158,6 @@ class TileLaunch:
         waves = -(-self.bands // self.blocks)
         last = self.bands - (waves - 1) * self.blocks
         return step * max(waves * columns + lag * last, columns + lag * self.bands)
-
-
-def _latencies(layout: AlignmentLayout) -> dict[int, tuple[float, float, float]]:
-    return _LATENCIES_WRITTEN if layout.has_matrix else _LATENCIES
 
 
 @lru_cache(maxsize=1024)
@@ -196,17 +169,13 @@ def choose_launch(
     `letters`: size of the alphabet; `layout`: attributes of the layout that the call determines.
     """
     base = AlignmentLayout(rows=0, **layout)
-    return min(_launches(base, shape, device, letters), key=lambda launch: launch.cycles)
-
-
-def _launches(
-    base: AlignmentLayout, shape: tuple[int, int], device: Device, letters: int
-) -> Iterator[TileLaunch]:
-    for rows, strips, step_columns in product(_ROWS, _STRIPS, _latencies(base)):
-        layout = replace(base, rows=rows, strips=strips, step_columns=step_columns)
-        shared = strips * (layout.profile_bytes(letters) + layout.staged_bytes)
+    launches = []
+    for rows, strips, step_columns in product(_ROWS, _STRIPS, base.latencies):
+        chosen = replace(base, rows=rows, strips=strips, step_columns=step_columns)
+        shared = strips * (chosen.profile_bytes(letters) + chosen.staged_bytes)
         most = (device.shared_bytes + 1024) // (shared + _DECLARED + 1024)
+        bands = -(-shape[0] // (strips * chosen.strip_rows))
         for per_processor in range(1, min(_MOST_BLOCKS, most) + 1):
-            bands = -(-shape[0] // (strips * layout.strip_rows))
             blocks = min(bands, per_processor * device.multiprocessors)
-            yield TileLaunch(layout, shape, blocks, per_processor, shared)
+            launches.append(TileLaunch(chosen, shape, blocks, per_processor, shared))
+    return min(launches, key=lambda launch: launch.cycles)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....engines.cuda.compilation import kernel_text
+from ....engines.cuda.device import pack_words
 from ....engines.cuda.launches import Launch, PreparedLaunches, RunLaunches, Slot
 from ..scoring import MODES, Scoring, Table
 from .layout import AlignmentLayout
@@ -92,26 +93,10 @@ def source_of(scoring: Scoring, score: np.dtype[Any]) -> str:
 
 
 @lru_cache(maxsize=256)
-def packed_scores(scoring: Scoring, score: np.dtype[Any]) -> np.ndarray:
+def _packed_scores(scoring: Scoring, score: np.dtype[Any]) -> np.ndarray:
     """Return the scores as one struct, which a kernel takes by value."""
     numbers = [scoring.gap, scoring.extend, scoring.gap, scoring.match, scoring.mismatch]
     return np.array(numbers, score).view(f"V{len(numbers) * score.itemsize}")
-
-
-def device_table(scoring: Scoring, score: np.dtype[Any], source: str, device: int) -> Any:
-    """Return the scores of letters on a device, as bytes or in the dtype of scores, or None."""
-    if scoring.table is None:
-        return None
-    dtype = np.dtype(np.int8) if source == "BYTES" else score
-    return _on_device(scoring.table, dtype, device)
-
-
-def table_words(table: Any) -> list[int]:
-    """Return the address of a table of bytes, that of another table, and the number of letters."""
-    if table is None:
-        return [0, 0, 0]
-    addresses = [table.data.ptr, 0] if table.itemsize == 1 else [0, table.data.ptr]
-    return [*addresses, len(table)]
 
 
 @lru_cache(maxsize=32)
@@ -122,3 +107,21 @@ def _on_device(table: Table, dtype: np.dtype[Any], device: int) -> Any:
     # Any stream may read the copy from now on.
     cupy.cuda.get_current_stream().synchronize()
     return copy
+
+
+def run_kernel(
+    name: str, scoring: Scoring, layout: AlignmentLayout, blocks: int, per_processor: int,
+    shared: int, before: list[int], after: list[int],
+) -> None:  # fmt: skip
+    """Launch a kernel whose struct has the words `before`, the alphabet, and the words `after`."""
+    import cupy
+
+    device, table = cupy.cuda.runtime.getDevice(), None
+    alphabet = [0, 0, 0]  # addresses of bytes and of another table, and the number of letters
+    if scoring.table is not None:
+        is_bytes = layout.source == "BYTES"
+        table = _on_device(scoring.table, np.dtype(np.int8) if is_bytes else layout.score, device)
+        alphabet = [table.data.ptr, 0] if is_bytes else [0, table.data.ptr]
+        alphabet.append(len(table))
+    run = prepare_launch(name, layout, blocks, per_processor, shared, device)
+    run((pack_words([*before, *alphabet, *after]), _packed_scores(scoring, layout.score)))

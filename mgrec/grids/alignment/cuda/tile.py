@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from math import gcd
 from typing import Any
 
 import numpy as np
 
-from ....engines.cuda.device import Device, on_device, pack_words
+from ....engines.cuda.device import Device, on_device
 from ..scoring import Scoring
-from ..tiles import Best, Edges, IncomingEdges
-from .layout import AlignmentLayout, TileLaunch, choose_launch
-from .program import (
-    device_table,
-    packed_scores,
-    prepare_launch,
-    score_dtype,
-    source_of,
-    table_words,
-)
+from ..tiles import Best, Edges, edges_of_empty
+from .layout import AlignmentLayout, choose_launch
+from .program import run_kernel, score_dtype, source_of
 
 # Kernels count rows and columns of a tile with 32 bits.
 _LARGEST_SIDE = 2**31 - 2**12
 
 
 def determine_alignment(
-    scoring: Scoring, sequences: tuple[Any, Any], carry_in: IncomingEdges,
-    origin: tuple[int, int], dtype: Any, table: Any = None,
+    scoring: Scoring, sequences: tuple[Any, Any], carry_in: Edges, origin: tuple[int, int],
+    dtype: Any, table: Any = None,
 ) -> Edges:  # fmt: skip
     """Return the edges of a tile, on the device, and its best cell.
 
@@ -40,7 +34,7 @@ def determine_alignment(
     query, target = map(cupy.ascontiguousarray, sequences)
     n, m, dtype = query.size, target.size, np.dtype(dtype)
     if n == 0 or m == 0:
-        return _edges_of_empty(scoring, carry_in, n, dtype)
+        return edges_of_empty(scoring, carry_in).map_arrays(partial(_as_edge, dtype=dtype))
     if max(n, m) > _LARGEST_SIDE:
         raise ValueError(
             f"a tile on a GPU must have at most {_LARGEST_SIDE} rows and columns; got {n} and {m}"
@@ -56,30 +50,31 @@ def determine_alignment(
     )  # fmt: skip
     if _may_skip(launch.layout, scoring, before):
         launch = replace(launch, skip=-n % launch.layout.rows)
-    tile = Tile.allocate(launch, (query, target), before, written)
-    tile.run(scoring)
+    edges = [None if edge is None else _as_edge(edge, dtype) for edge in before]
+    sizes = (m + 1, n, m, n) if scoring.is_affine else (m + 1, n)
+    after: list[Any] = [cupy.empty(size, dtype) for size in sizes]
+    # The best cell of each strip, with the bits of its score.
+    best_cells = cupy.empty((launch.strips, 3), np.int64)
+    after += [None] * (4 - len(after))
+    words = cupy.zeros(launch.words, np.uint64)
+    arrays = query, target, *edges, *after, best_cells, written, words
+    addresses = [0 if array is None else array.data.ptr for array in arrays]
+    pitch = 0 if written is None else written.strides[0] // written.itemsize
+    run_kernel(
+        "tile", scoring, launch.layout, launch.blocks, launch.per_processor, launch.shared_bytes,
+        addresses, [n, m, pitch, launch.skip],
+    )  # fmt: skip
     if written is not table:
         table[...] = written
-    below, right, below_gaps, right_gaps = tile.after
-    best = tile.best(origin) if scoring.is_local else None
-    return Edges(below, right, below_gaps, right_gaps, best)
+    best = _best_of_strips(best_cells, dtype, origin) if scoring.is_local else None
+    row, column, row_gaps, column_gaps = after
+    return Edges(row, column, row_gaps, column_gaps, best)
 
 
-def _edges_of_empty(
-    scoring: Scoring, carry_in: IncomingEdges, n: int, dtype: np.dtype[Any]
-) -> Edges:
-    """Return the edges of a tile without rows or columns: its carry-in."""
-    below = carry_in.left[-1:] if n else carry_in.above
-    gaps = (carry_in.above_gaps, carry_in.left_gaps) if scoring.is_affine else (None, None)
-    edges = _as_edge(below, dtype), _as_edge(carry_in.left, dtype)
-    above, left = (None if gap is None else _as_edge(gap, dtype) for gap in gaps)
-    return Edges(*edges, above, left, Best() if scoring.is_local else None)
-
-
-def _edges_before(scoring: Scoring, carry_in: IncomingEdges) -> list[Any]:
+def _edges_before(scoring: Scoring, carry_in: Edges) -> list[Any]:
     """Return the edges above and to the left; None for a border of zeros, or of new gaps."""
-    edges = [None if _is(edge, 0) else edge for edge in (carry_in.above, carry_in.left)]
-    gaps = (carry_in.above_gaps, carry_in.left_gaps) if scoring.is_affine else (None, None)
+    edges = [None if _is(edge, 0) else edge for edge in (carry_in.row, carry_in.column)]
+    gaps = (carry_in.row_gaps, carry_in.column_gaps) if scoring.is_affine else (None, None)
     return edges + [
         None if gap is None or (edge is None and _is(gap, scoring.gap)) else gap
         for gap, edge in zip(gaps, edges, strict=True)
@@ -126,59 +121,12 @@ def _as_edge(edge: Any, dtype: np.dtype[Any]) -> Any:
     return cupy.ascontiguousarray(on_device(edge).astype(dtype, copy=False))
 
 
-@dataclass(frozen=True)
-class Tile:
-    """The arrays of a launch, all on the device.
-
-    `before` are the edges above and to the left, `after` those of the last row and column;
-    `best_cells` (strips, 3) has the best cell of each strip, with the bits of its score.
-    """
-
-    launch: TileLaunch
-    sequences: tuple[Any, Any]
-    before: tuple[Any, ...]
-    after: tuple[Any, ...]
-    best_cells: Any
-    table: Any
-
-    @staticmethod
-    def allocate(
-        launch: TileLaunch, sequences: tuple[Any, Any], before: list[Any], table: Any
-    ) -> Tile:
-        import cupy
-
-        layout, (n, m) = launch.layout, launch.shape
-        edges = tuple(None if edge is None else _as_edge(edge, layout.dtype) for edge in before)
-        sizes = (m + 1, n, m, n)[: 4 if layout.is_affine else 2]
-        after = [cupy.empty(size, layout.dtype) for size in sizes]
-        best_cells = cupy.empty((launch.strips, 3), np.int64)
-        no_gaps = [None] * (4 - len(sizes))
-        return Tile(launch, sequences, edges, (*after, *no_gaps), best_cells, table)
-
-    def run(self, scoring: Scoring) -> None:
-        import cupy
-
-        launch, layout = self.launch, self.launch.layout
-        device = cupy.cuda.runtime.getDevice()
-        letter_scores = device_table(scoring, layout.score, layout.source, device)
-        words = cupy.zeros(launch.words, np.uint64)
-        arrays = *self.sequences, *self.before, *self.after, self.best_cells, self.table, words
-        addresses = [0 if array is None else array.data.ptr for array in arrays]
-        pitch = 0 if self.table is None else self.table.strides[0] // self.table.itemsize
-        struct = pack_words(
-            [*addresses, *table_words(letter_scores), *launch.shape, pitch, launch.skip]
-        )
-        run = prepare_launch(
-            "tile", layout, launch.blocks, launch.per_processor, launch.shared_bytes, device
-        )
-        run((struct, packed_scores(scoring, layout.score)))
-
-    def best(self, origin: tuple[int, int]) -> Best:
-        """Return the best cell of all strips, counted from the start of the sequences."""
-        cells = self.best_cells.get()
-        score = cells[:, 0].view(self.launch.layout.dtype)
-        first = np.lexsort((cells[:, 1], cells[:, 2], -score))[0]
-        if score[first] <= 0:
-            return Best()
-        row, column = cells[first, 1:].tolist()
-        return Best(score[first].item(), origin[0] + row, origin[1] + column)
+def _best_of_strips(best_cells: Any, dtype: np.dtype[Any], origin: tuple[int, int]) -> Best:
+    """Return the best cell of all strips, counted from the start of the sequences."""
+    cells = best_cells.get()
+    score = cells[:, 0].view(dtype)
+    first = np.lexsort((cells[:, 1], cells[:, 2], -score))[0]
+    if score[first] <= 0:
+        return Best()
+    row, column = cells[first, 1:].tolist()
+    return Best(score[first].item(), origin[0] + row, origin[1] + column)
