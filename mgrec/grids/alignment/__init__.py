@@ -16,7 +16,7 @@ A backend implements two phases:
 
 ``determine(scoring, (query, target), carry_in, origin, dtype, table=None) -> Edges``
     Determine one tile. `query` and `target` are arrays (n,) and (m,) of one integer dtype: uint8
-    codes if the scoring has a table. The :class:`.tiles.IncomingEdges` are in host memory or on the
+    codes if the scoring has a table. The :class:`.tiles.Edges` are in host memory or on the
     device. `origin` is the tile's first row and column in the whole grid; the best cell is
     counted from there. `dtype` is that of H, int64 or float64. H is written to `table`, an array
     (n, m), if given. A tile without rows or columns returns its carry-in. The mode matters in
@@ -24,7 +24,7 @@ A backend implements two phases:
 ``determine_pairs(scoring, queries, targets, dtype) -> array (pairs, 3)``
     Return score, query_end and target_end of pairs in two :class:`.sequences.Sequences`, in host
     memory. One sequence on a side is paired with all on the other. The kernel computes the
-    borders of :func:`.tiles.border_above`. Among equal scores the smallest target_end wins, then
+    borders of :func:`.tiles.carry_in_from`. Among equal scores the smallest target_end wins, then
     the smallest query_end. Candidates are all cells of a local alignment (0, −1, −1 if none is
     above 0), and the last row and column of a semi-global one. A global alignment ends in the
     last cell. If a sequence is empty, a global alignment scores one gap, others 0; the ends are

@@ -77,14 +77,7 @@ class Sequences:
 
 
 def join(sequences: list[np.ndarray]) -> Sequences:
-    """Return sequences of one dtype, joined.
-
-    Examples
-    --------
-    >>> joined = join([np.array([1, 2]), np.array([3])])
-    >>> joined.codes, joined.offsets
-    (array([1, 2, 3]), array([0, 2, 3]))
-    """
+    """Return sequences of one dtype, joined."""
     offsets = np.zeros(len(sequences) + 1, np.int64)
     np.cumsum([sequence.size for sequence in sequences], out=offsets[1:])
     if len(sequences) == 1:

@@ -30,11 +30,6 @@ def best_cell(*cells: Best | None) -> Best | None:
 
     This is parasail's rule, except for a local score of 0, whose end parasail gives as (0, 0).
     The order and the grouping of cells do not matter.
-
-    Examples
-    --------
-    >>> best_cell(Best(7, 4, 9), None, Best(7, 6, 8))
-    Best(score=7, query_end=6, target_end=8)
     """
     return max(filter(None, cells), key=_rank, default=None)
 
@@ -145,13 +140,7 @@ def best_of_edges(edges: Edges, starts: tuple[int, int], is_last: tuple[bool, bo
 
 
 def ranges(start: int, stop: int, parts: int) -> list[Range]:
-    """Return the starts and stops of nearly equal parts of a range.
-
-    Examples
-    --------
-    >>> ranges(0, 10, 3)
-    [(0, 3), (3, 6), (6, 10)]
-    """
+    """Return the starts and stops of nearly equal parts of a range."""
     return list(pairwise(start + (stop - start) * k // parts for k in range(parts + 1)))
 
 

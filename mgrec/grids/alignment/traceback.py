@@ -37,26 +37,17 @@ PARTS, _SIDE = 8, 64
 
 @dataclass
 class Path:
-    """The path from a cell to the end of an alignment.
+    """The path from a cell to the end of an alignment."""
 
-    Attributes
-    ----------
-    row, column : int
-        The cell where the traceback continues, in the whole grid; −1 before the first character.
-    runs : list of (str, int)
-        Operations backwards, with counts: "M" (aligned), "I" (query alone), "D" (target alone).
-    gap : {"", "I", "D"}
-        The gap that contains the cell. Its character in the next row or column is counted
-        already; F of that row or E of that column is its score.
-    is_done : bool
-        Whether the alignment starts after the cell.
-    """
-
+    # The cell where the traceback continues, in the whole grid; −1 before the first character.
     row: int
     column: int
+    # Operations backwards, with counts: "M" (aligned), "I" (query alone), "D" (target alone).
     runs: list[tuple[str, int]] = field(default_factory=list)
+    # The gap "I" or "D" that contains the cell, or "". Its character in the next row or column is
+    # counted already; F of that row or E of that column is its score.
     gap: str = ""
-    is_done: bool = False
+    is_done: bool = False  # whether the alignment starts after the cell
 
     def add(self, operation: str, count: int) -> None:
         if self.runs and self.runs[-1][0] == operation:

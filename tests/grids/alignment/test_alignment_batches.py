@@ -12,14 +12,12 @@ BLOSUM = {"matrix": "BLOSUM62", "gap": -11, "extend": -1}
 LETTERS = {"match": 3, "mismatch": -2, "gap": -4, "extend": -4}
 REALS = {"match": 1.5, "mismatch": -0.7, "gap": -1.3, "extend": -0.4}
 ALPHABETS = {"matrix": "ARNDCQEGHILKMFPSTWYVJ", "match": "ACGT"}
-extended = pytest.mark.extended
-# All are extended: the kernels are compiled for several minutes.
-each_kind = pytest.mark.parametrize(
-    ("scores", "mode"),
+each_scoring = pytest.mark.parametrize(
+    "scores",
     [
-        pytest.param(scores, mode, id=f"{name} {mode}", marks=extended)
-        for name, scores in (("BLOSUM62", BLOSUM), ("letters", LETTERS), ("reals", REALS))
-        for mode in ("local", "global", "semi-global")
+        pytest.param(BLOSUM, id="BLOSUM62"),
+        pytest.param(LETTERS, id="letters"),
+        pytest.param(REALS, id="reals", marks=pytest.mark.extended),
     ],
 )
 
@@ -37,17 +35,17 @@ def draw(scores, count):
     return [*found, "", found[0] + found[0], found[0]]
 
 
-@each_kind
+@each_scoring
+@pytest.mark.parametrize("mode", ["local", "global", "semi-global"])
 def test_pairs_are_those_of_single_calls(scores, mode):
     queries, targets = draw(scores, 12), draw(scores, 12)[::-1]
-    one = queries[0]
-    for sides in ((queries, targets), (one, targets), (queries, one)):
-        have = mgrec.smith_waterman(*sides, mode=mode, **scores)
-        pairs = zip(
-            *([side] * len(queries) if side is one else side for side in sides), strict=True
-        )
-        want = [mgrec.smith_waterman(*pair, mode=mode, **scores) for pair in pairs]
-        assert_same(have, zip(*want, strict=True))
+    ones, scores = [queries[0]] * len(queries), scores | {"mode": mode}
+    for first, second in ((queries, targets), (ones, targets), (queries, ones)):
+        want = [mgrec.smith_waterman(*pair, **scores) for pair in zip(first, second, strict=True)]
+        sides = [side[0] if side is ones else side for side in (first, second)]
+        assert_same(mgrec.smith_waterman(*sides, **scores), zip(*want, strict=True))
+        traced = mgrec.smith_waterman(*sides, output="alignment", **scores)
+        assert [(x.score, x.query_end, x.target_end) for x in traced] == want
 
 
 def test_pairs_without_a_positive_cell_have_no_end():
@@ -56,7 +54,6 @@ def test_pairs_without_a_positive_cell_have_no_end():
     assert_same(have, ([0] * 3, [-1] * 3, [-1] * 3))
 
 
-@extended
 def test_scores_past_a_byte_and_past_two():
     long = "W" * 6000
     have = mgrec.smith_waterman([long, "WW", long[:24]], [long, "WAW", long], **BLOSUM)
@@ -70,12 +67,6 @@ def test_threads_share_pairs(monkeypatch):
     monkeypatch.setattr(threads, "MIN_STEPS_FOR_THREADS", 1)
     monkeypatch.setenv("MGREC_NUM_THREADS", "3")
     assert_same(mgrec.smith_waterman(texts, texts[::-1], **BLOSUM), want)
-
-
-def test_alignments_of_pairs():
-    found = mgrec.smith_waterman("WAW", ["WW", "AWA"], output="alignment", **BLOSUM)
-    want = [mgrec.smith_waterman("WAW", t, output="alignment", **BLOSUM) for t in ("WW", "AWA")]
-    assert found == want
 
 
 def test_lists_of_numbers_are_one_sequence():

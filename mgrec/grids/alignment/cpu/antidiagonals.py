@@ -204,19 +204,16 @@ def _copy(values: Any, start: int, count: int, out: Any, at: int) -> None:
 
 
 @numba.njit(**INNER)
-def _fill_border(edge: Any, at: int, size: int, mode: int, parameters: Any, zero: Any) -> None:
-    """Write H before the first characters of one sequence, from ``edge[at]`` on."""
+def _fill_border(
+    edge: Any, at: int, gaps: Any, size: int, mode: int, parameters: Any, zero: Any
+) -> None:
+    """Write H before the first characters of one sequence, and E or F of gaps that start there."""
     for k in range(size):
         # The operations of a tile's border, for the same bits.
         gap = parameters[GAP] + k * parameters[EXTEND]
         edge[at + k] = zero + gap if mode == GLOBAL else zero
-
-
-@numba.njit(**INNER)
-def _fill_gaps(gaps: Any, edge: Any, at: int, size: int, parameters: Any) -> None:
-    """Write F or E of gaps that start at a border, at least the floor."""
-    for k in range(size):
-        gaps[k] = max(edge[at + k] + parameters[GAP], parameters[FLOOR])
+        if gaps is not None:
+            gaps[k] = max(edge[at + k] + parameters[GAP], parameters[FLOOR])
 
 
 @numba.njit(**INNER)
@@ -268,11 +265,8 @@ def _align_pairs(
                 last = i
         if not is_tile:
             edge[0] = zero
-            _fill_border(edge, 1, m, mode, parameters, zero)
-            _fill_border(left, 0, n, mode, parameters, zero)
-            if edge_gaps is not None:
-                _fill_gaps(edge_gaps, edge, 1, m, parameters)
-                _fill_gaps(left_gaps, left, 0, n, parameters)
+            _fill_border(edge, 1, edge_gaps, m, mode, parameters, zero)
+            _fill_border(left, 0, left_gaps, n, mode, parameters, zero)
         query = queries[first : first + n]
         best = align_strips(
             query, target, edge, edge_gaps, left, left_gaps, parameters, lookup, h, base, m,

@@ -111,11 +111,6 @@ def narrow_codes(query: np.ndarray, target: np.ndarray, bits: int) -> Any:
     """Return both sequences as integers of so many bits, equal where they were equal.
 
     None if there are too many different letters.
-
-    Examples
-    --------
-    >>> narrow_codes(np.array([65, 300]), np.array([300]), 8)
-    (array([  0, -21], dtype=int8), array([-21], dtype=int8))
     """
     dtype = f"i{bits // 8}"
     if query.itemsize * 8 <= bits:

@@ -156,21 +156,6 @@ MATCH, MISMATCH, GAP, EXTEND, FLOOR, CEILING = range(6)
 
 
 @numba.njit(**INLINED)
-def _first_f(f: Any, above: Any, gap: Any, edge_gaps: Any, step: int) -> Any:
-    """Return F of the first row of each lane."""
-    return (
-        add_saturated(above, gap)
-        if edge_gaps is None
-        else shift_in(f, load_scalar(edge_gaps, step))
-    )
-
-
-@numba.njit(**INLINED)
-def _inside(step: int, columns: Any, like: Any) -> Any:
-    return all_true(like) if columns is None else is_within(step, columns, like)
-
-
-@numba.njit(**INLINED)
 def _write_edge(
     edge: Any, edge_gaps: Any, h: Any, f: Any, column: int, count: int, is_whole: bool
 ) -> None:
@@ -204,9 +189,12 @@ def run_steps(
     corner, f = load_register(state, CORNER * lanes), load_register(state, LEAVING * lanes)
     peak, peak_row = load_register(state, PEAK * lanes), load_register(state, PEAK_ROW * lanes)
     for step in range(first, stop):
-        inside = _inside(step, columns, floor)
+        inside = all_true(floor) if columns is None else is_within(step, columns, floor)
         above = shift_in(h[ROWS - 1], load_scalar(edge, step + 1))
-        f = _first_f(f, above, gap, edge_gaps, step)
+        if edge_gaps is None:
+            f = add_saturated(above, gap)
+        else:
+            f = shift_in(f, load_scalar(edge_gaps, step))
         if lookup is None:
             column = shift_in(column, load_scalar(target, lanes + step))
             scores = compare(rows, column, match, mismatch)

@@ -34,13 +34,13 @@ def determine_alignment(
     shape = sequences[0].size, sequences[1].size
     threads = thread_count() if is_threaded and shape[0] * shape[1] >= _LEAST_CELLS else 1
     rows, columns = _part_counts(scoring, shape, threads, np.dtype(dtype))
-    determine = partial(_determine_part, scoring, sequences, origin, np.dtype(dtype), table)
+    determine = partial(_determine_parts, scoring, sequences, origin, np.dtype(dtype), table)
     tiling = Tiling(ranges(0, shape[0], rows), ranges(0, shape[1], columns), carry_in)
     for diagonal in range(rows + columns - 1):
         first, stop = max(0, diagonal - columns + 1), min(rows, diagonal + 1)
         indices = [(row, diagonal - row) for row in range(first, stop)]
         calls = [
-            partial(_determine_parts, determine, tiling, indices[start:end])
+            partial(determine, tiling, indices[start:end])
             for start, end in split_range(len(indices), threads)
         ]
         for results in run_in_threads(calls):
@@ -69,29 +69,24 @@ def _part_counts(
     return rows, columns
 
 
-def _determine_parts(determine: Any, tiling: Tiling, indices: list[tuple[int, int]]) -> list[Any]:
-    return [(index, determine(tiling, index)) for index in indices]
-
-
-def _determine_part(
+def _determine_parts(
     scoring: Scoring, sequences: Pair, origin: tuple[int, int], dtype: np.dtype[Any],
-    table: np.ndarray | None, tiling: Tiling, index: tuple[int, int],
-) -> Edges:  # fmt: skip
-    rows, columns = slice(*tiling.rows[index[0]]), slice(*tiling.columns[index[1]])
-    view = None if table is None else table[rows, columns]
-    # Kernels are compiled for contiguous tables only.
-    part = view if view is None or view.flags.c_contiguous else np.empty(view.shape, dtype)
-    edges = determine_tile(
-        scoring,
-        (sequences[0][rows], sequences[1][columns]),
-        tiling.carry_in(*index),
-        (origin[0] + rows.start, origin[1] + columns.start),
-        dtype,
-        part,
-    )
-    if view is not None and view is not part:
-        view[...] = part
-    return edges
+    table: np.ndarray | None, tiling: Tiling, indices: list[tuple[int, int]],
+) -> list[Any]:  # fmt: skip
+    """Return the indices and the edges of some parts."""
+    results = []
+    for index in indices:
+        rows, columns = slice(*tiling.rows[index[0]]), slice(*tiling.columns[index[1]])
+        view = None if table is None else table[rows, columns]
+        # Kernels are compiled for contiguous tables only.
+        part = view if view is None or view.flags.c_contiguous else np.empty(view.shape, dtype)
+        pair = sequences[0][rows], sequences[1][columns]
+        start = origin[0] + rows.start, origin[1] + columns.start
+        edges = determine_tile(scoring, pair, tiling.carry_in(*index), start, dtype, part)
+        if view is not None and view is not part:
+            view[...] = part
+        results.append((index, edges))
+    return results
 
 
 def determine_tile(
