@@ -24,20 +24,12 @@ def _literal(value: Any, name: str) -> int:
 
 @intrinsic(prefer_literal=True)
 def load_lanes(_: Any, array: Any, index: Any, width: Any) -> Any:
-    """Return ``array[index:index + width]`` of a contiguous array; `width` is a literal."""
-    lanes = Lanes(array.dtype, _literal(width, "width"))
+    """Return ``array[index:index + width]`` of contiguous float32 or float64, as float64.
 
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        pointer = pointer_to(context, builder, array, values[0], values[1], lanes)
-        return builder.load(pointer, align=array.dtype.bitwidth // 8)
-
-    return lanes(array, types.intp, width), code
-
-
-@intrinsic
-def load_float64(_: Any, array: Any, index: Any) -> Any:
-    """Return ``array[index:index + WIDTH]`` of contiguous float32 or float64, as float64."""
-    stored, lanes = Lanes(array.dtype, WIDTH), Lanes(types.float64, WIDTH)
+    `width` is a literal.
+    """
+    lanes = Lanes(types.float64, _literal(width, "width"))
+    stored = Lanes(array.dtype, lanes.width)
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         pointer = pointer_to(context, builder, array, values[0], values[1], stored)
@@ -46,7 +38,7 @@ def load_float64(_: Any, array: Any, index: Any) -> Any:
             return loaded
         return builder.fpext(loaded, context.get_value_type(lanes))
 
-    return lanes(array, types.intp), code
+    return lanes(array, types.intp, width), code
 
 
 @intrinsic
@@ -122,27 +114,6 @@ def add_last_lanes(_: Any, start: Any, columns: Any, lanes: Any) -> Any:
         return sums[0] if sums[1] is None else builder.fadd(*sums)
 
     return start(start, columns, lanes), code
-
-
-@intrinsic
-def zero_lanes(_: Any, array: Any) -> Any:
-    """Return WIDTH zeros of an array's dtype."""
-    lanes = Lanes(array.dtype, WIDTH)
-
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return ir.Constant(context.get_value_type(lanes), [0.0] * WIDTH)
-
-    return lanes(array), code
-
-
-@intrinsic
-def broadcast(_: Any, value: Any, like: Any) -> Any:
-    """Return `value` in every lane of a register like `like`."""
-
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return in_every_lane(builder, values[0], like.width)
-
-    return like(value, like), code
 
 
 @intrinsic

@@ -14,7 +14,7 @@ from ..cascade import Cascade
 from ..recurrence import CascadeSummary, advance_states, is_safe
 from .lanes import WIDTH
 from .pipeline import pipeline_copied, pipeline_rows
-from .scipy_loops import scipy_columns, scipy_rows, short_rows
+from .scipy_loops import scipy_columns, scipy_rows
 from .section import block_noise, block_table
 from .section_rows import BLOCKS, FORWARD, STEPS, compiled_order, section_copied, section_rows
 
@@ -61,7 +61,7 @@ def determine_filter(
     redo = outcome.redo
     if not redo.any():
         return outcome
-    carry_out, _ = _by_scipy_loop(cascade, x, carry_in, result, redo, chunk.dtype)
+    carry_out = _by_scipy_loop(cascade, x, carry_in, result, redo, chunk.dtype)
     return Outcome(np.where(redo, carry_out, outcome.carry_out), redo)
 
 
@@ -99,7 +99,7 @@ def _after_zeros(cascade: Cascade, states: np.ndarray, steps: int) -> np.ndarray
     zeros = np.zeros((len(rows), min(steps, LONG), 1), states.dtype)
 
     def after(count: int) -> np.ndarray:
-        return _by_scipy_loop(cascade, zeros[:, :count], states, None, rows, states.dtype)[0]
+        return _by_scipy_loop(cascade, zeros[:, :count], states, None, rows, states.dtype)
 
     while steps >= LONG:
         steps -= LONG
@@ -137,10 +137,13 @@ def _in_float64(
 ) -> Outcome:
     """Filter all rows in float64 or complex128. Nothing is written if `result` is None."""
     real = np.empty(0, dtype).real.dtype
+    limit_bits = np.float64(LARGEST[real.char]).view(np.int64)
     if cascade.is_complex:
-        rows = np.ones(x.shape[::2], bool)
-        carry_out, y = _by_scipy_loop(cascade, x, carry_in, result, rows, np.dtype(np.complex128))
-        return Outcome(carry_out, _rows_above(LARGEST[real.char], y))
+        redo = np.ones(x.shape[::2], bool)
+        states = _by_scipy_loop(
+            cascade, x, carry_in, result, redo, np.dtype(np.complex128), limit_bits
+        )
+        return Outcome(states, redo)
     target = None if result is None else _as_real(result)
     outcome = _filter_real(cascade, _as_real(x), _as_real(carry_in), target, real)
     if carry_in.dtype.kind != "c":
@@ -149,31 +152,21 @@ def _in_float64(
     return Outcome(outcome.carry_out.view(np.complex128), redo)
 
 
-def _rows_above(limit: float, y: np.ndarray) -> np.ndarray:
-    """Return which rows have real or imaginary parts above `limit` in absolute value, or nan."""
-    parts = _as_real(y)
-    with np.errstate(all="ignore"):
-        # A maximum of each row takes 50 times as long as that of the array.
-        if max(parts.max(initial=0), -parts.min(initial=0)) <= limit:
-            return np.zeros(y.shape[::2], bool)
-        is_below = np.abs(parts).max(1, initial=0) <= limit
-    return np.asarray(~is_below.reshape(*y.shape[::2], 2).all(-1))
-
-
 def _by_scipy_loop(
-    cascade: Cascade, x: Any, carry_in: Any, result: Any, rows: Any, dtype: np.dtype[Any]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Filter some rows by SciPy's loop in `dtype`; return the carry-out and the outputs."""
+    cascade: Cascade, x: Any, carry_in: Any, result: Any, redo: Any, dtype: Any, limit: Any = None
+) -> np.ndarray:
+    """Filter the rows in the mask `redo` by SciPy's loop in `dtype`, and return the carry-out.
+
+    Rows whose outputs stay within the bits `limit` leave the mask.
+    """
     with np.errstate(all="ignore"):
-        shape = (len(cascade.sections), cascade.order, *rows.shape)
-        states = np.array(carry_in, dtype).reshape(shape)
+        states = np.array(carry_in, dtype, order="C")
         b, a = cascade.coefficients(dtype)
-        is_direct = result is not None and result.dtype == dtype
-        target = result if is_direct else np.empty(x.shape, dtype)
-        scipy_rows(writable(x.astype(dtype, copy=False)), target, states, b, a, rows)
-        if result is not None and target is not result:
-            result[...] = target
-    return states.reshape(carry_in.shape).astype(carry_in.dtype), target
+    by_section = states.reshape(len(cascade.sections), cascade.order, *redo.shape)
+    write = result is not None
+    target = result if write else np.empty((1, 1, 1), dtype)
+    scipy_rows(writable(x), target, by_section, b, a, limit, redo, write)
+    return states.astype(carry_in.dtype)
 
 
 def _filter_real(
@@ -183,14 +176,14 @@ def _filter_real(
     write = result is not None
     target = result if write else np.empty((1, 1, 1), dtype)
     states = np.array(carry_in, np.float64, order="C")
-    redo = np.zeros(states.shape[1:], bool)
+    redo = np.ones(states.shape[1:], bool)
     limit_bits = np.float64(LARGEST[dtype.char]).view(np.int64)
     x = writable(x)
     if x.shape[2] >= WIDE or x.shape[1] < LONG:
-        kernel = scipy_columns if x.shape[2] >= WIDE else short_rows
-        shape = (len(cascade.sections), cascade.order, *redo.shape)
+        kernel = scipy_columns if x.shape[2] >= WIDE else scipy_rows
+        by_section = states.reshape(len(cascade.sections), cascade.order, *redo.shape)
         b, a = cascade.float64_coefficients
-        kernel(x, target, states.reshape(shape), b, a, limit_bits, redo, write)
+        kernel(x, target, by_section, b, a, limit_bits, redo, write)
     elif len(cascade.sections) > 1:
         states = _filter_sections(cascade, x, target, states, limit_bits, redo, write)
     else:
@@ -244,14 +237,13 @@ def _filter_sections(
     # Sections that pass on their input are added in front: the last section is in the last lane.
     z = np.zeros((groups * width, 2, *redo.shape))
     z[groups * width - count :] = states.reshape(count, 2, *redo.shape)
-    grouped = z.reshape(groups, width, 2, *redo.shape).swapaxes(1, 2).copy()
+    grouped = z.reshape(groups, width, 2, *redo.shape)
     if groups == 1 and _has_one_column(x) and (not write or _has_one_column(target)):
         views = x[:, :, 0], target[:, :, 0] if write else None
         pipeline_rows(width, write)(*views, grouped, b, a, table, limit_bits, redo)
     else:
         arrays = _as_rows(x, target)
         pipeline_copied(width)(*arrays, grouped, b, a, table, limit_bits, redo, write)
-    z = grouped.swapaxes(1, 2).reshape(z.shape)
     return z[groups * width - count :].reshape(states.shape)
 
 

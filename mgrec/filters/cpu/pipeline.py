@@ -24,7 +24,7 @@ import numpy as np
 from ...engines.cpu.compilation import INNER, compile_kernel
 from ...engines.cpu.simd.lanes import fma, multiply, store
 from .lanes import first_lane, load_lanes, shift_down
-from .scipy_loops import copy_states, largest_bits, put_value, row_of, scipy_pair, target_part
+from .scipy_loops import copy_states, largest_bits, scipy_pair, scipy_row
 
 LAG = 4
 # Number of samples copied together, for strided rows and cascades of several groups of lanes.
@@ -34,7 +34,7 @@ CHECKED = 1024
 
 
 @cache
-def _steps(width: int) -> Any:
+def _steps(width: int, write: bool) -> Any:
     """Return the loop of the full pipeline, which returns the largest bits of its outputs."""
 
     @numba.njit(**INNER)
@@ -54,7 +54,7 @@ def _steps(width: int) -> Any:
         largest = np.int64(0)
         for left in range(0, source.size, CHECKED):
             inputs = source[left : left + CHECKED]
-            outputs = target_part(target, left, inputs.size, spare)
+            outputs = (target[left:] if write else spare)[: inputs.size]
             for t in range(0, inputs.size, LAG):
                 y4, v0, v1 = step(shift_down(y4, np.float64(inputs[t])), y1, y2, v0, v1, taps)
                 outputs[t] = first_lane(y4)
@@ -85,8 +85,8 @@ def _fill_lanes(data: Any, z: Any, a: Any, lanes: Any) -> None:
         lane = width - 1 - s
         for k in range(LAG if lane else 0):
             lanes[k, lane] = data[data.size - LAG * s - 1 - k]
-        lanes[LAG, lane] = z[0, s] + a[s, 1] * lanes[0, lane] + a[s, 2] * lanes[1, lane]
-        lanes[LAG + 1, lane] = z[1, s] + a[s, 2] * lanes[0, lane]
+        lanes[LAG, lane] = z[s, 0] + a[s, 1] * lanes[0, lane] + a[s, 2] * lanes[1, lane]
+        lanes[LAG + 1, lane] = z[s, 1] + a[s, 2] * lanes[0, lane]
 
 
 @numba.njit(**INNER)
@@ -95,29 +95,21 @@ def _empty_lanes(data: Any, z: Any, a: Any, lanes: Any) -> None:
     width = lanes.shape[1]
     for s in range(width):
         lane = width - 1 - s
-        z[0, s] = lanes[LAG, lane] - a[s, 1] * lanes[0, lane] - a[s, 2] * lanes[1, lane]
-        z[1, s] = lanes[LAG + 1, lane] - a[s, 2] * lanes[0, lane]
+        z[s, 0] = lanes[LAG, lane] - a[s, 1] * lanes[0, lane] - a[s, 2] * lanes[1, lane]
+        z[s, 1] = lanes[LAG + 1, lane] - a[s, 2] * lanes[0, lane]
         for k in range(LAG if lane else 0):
             data[data.size - LAG * s - 1 - k] = lanes[k, lane]
 
 
-@numba.njit(**INNER)
-def _filter_short_row(row: Any, z: Any, b: Any, a: Any) -> Any:
-    """Filter a short row of float64 in place, section by section."""
-    for s in range(b.shape[0]):
-        z[0, s], z[1, s] = scipy_pair(row, row, z[0, s], z[1, s], b[s], a[s])
-    return largest_bits(row)
-
-
 @cache
-def _pipeline(width: int) -> Any:
+def _pipeline(width: int, write: bool) -> Any:
     """Return the kernel of `width` sections for rows of 2·LAG·(width − 1) samples or more.
 
-    z is (2, width). `source` and `target` may be the same row of float64. If `target` is None,
-    `spare` takes the outputs. The ends of a row, where the pipeline fills and drains, are filtered
-    section by section.
+    z is (width, 2). `source` and `target` may be the same row of float64. Unless `write`,
+    `target` is None and `spare` takes the outputs. The ends of a row, where the pipeline fills and
+    drains, are filtered section by section.
     """
-    delay, run = LAG * (width - 1), _steps(width)
+    delay, run = LAG * (width - 1), _steps(width, write)
 
     @numba.njit(**INNER)
     def advance(
@@ -131,21 +123,21 @@ def _pipeline(width: int) -> Any:
             first[n] = source[n]
         for s in range(width):
             part = first[: remainder + delay - LAG * s]
-            z[0, s], z[1, s] = scipy_pair(part, part, z[0, s], z[1, s], b[s], a[s])
+            z[s, 0], z[s, 1] = scipy_pair(part, part, z[s, 0], z[s, 1], b[s], a[s])
         _fill_lanes(first, z, a, lanes)
-        for n in range(remainder):
-            put_value(target, n, first[n])
-        inputs, outputs = (
-            source[remainder + delay :],
-            target_part(target, remainder, size - remainder - delay, None),
-        )
+        if write:
+            for n in range(remainder):
+                target[n] = first[n]
+        inputs = source[remainder + delay :]
+        outputs = target[remainder : size - delay] if write else None
         largest = max(largest_bits(first[:remainder]), run(inputs, outputs, spare, table, lanes))
         _empty_lanes(last, z, a, lanes)
         for s in range(1, width):
             part = last[delay - LAG * s :]
-            z[0, s], z[1, s] = scipy_pair(part, part, z[0, s], z[1, s], b[s], a[s])
-        for n in range(delay):
-            put_value(target, size - delay + n, last[n])
+            z[s, 0], z[s, 1] = scipy_pair(part, part, z[s, 0], z[s, 1], b[s], a[s])
+        if write:
+            for n in range(delay):
+                target[size - delay + n] = last[n]
         return max(largest, largest_bits(last))
 
     return advance
@@ -157,12 +149,12 @@ def pipeline_rows(width: int, write: bool) -> Any:
 
     y is None unless `write`.
     """
-    advance = _pipeline(width)
+    advance = _pipeline(width, write)
 
     def filter_rows(
         x: Any, y: Any, states: Any, b: Any, a: Any, table: Any, limit_bits: Any, redo: Any
     ) -> None:
-        ends, lanes, z = np.empty(LAG * width), np.empty((LAG + 2, width)), np.empty((2, width))
+        ends, lanes, z = np.empty(LAG * width), np.empty((LAG + 2, width)), np.empty((width, 2))
         spare = np.empty(0 if write else CHECKED)
         for row in range(x.shape[0]):
             copy_states(states[0, :, :, row, 0], z)
@@ -177,26 +169,19 @@ def pipeline_rows(width: int, write: bool) -> Any:
 @cache
 def pipeline_copied(width: int) -> Any:
     """Return the kernel for rows of any dtype and stride, by `width` sections at a time."""
-    advance, shortest = _pipeline(width), 2 * LAG * (width - 1)
+    advance, shortest = _pipeline(width, True), 2 * LAG * (width - 1)
 
     def filter_rows(
-        x: Any,
-        y: Any,
-        states: Any,
-        b: Any,
-        a: Any,
-        table: Any,
-        limit_bits: Any,
-        redo: Any,
+        x: Any, y: Any, states: Any, b: Any, a: Any, table: Any, limit_bits: Any, redo: Any,
         write: bool,
-    ) -> None:
+    ) -> None:  # fmt: skip
         groups = b.shape[0]
-        data, z = np.empty(BLOCK), np.empty((groups, 2, width))
+        data, z = np.empty(BLOCK), np.empty((groups, width, 2))
         ends, lanes = np.empty(LAG * width), np.empty((LAG + 2, width))
         for o in range(x.shape[0]):
             for i in range(redo.shape[1]):
                 size, largest = x.shape[1], np.int64(0)
-                inputs, outputs = row_of(x, o, i), row_of(y, o if write else 0, i if write else 0)
+                inputs = x[o] if x.ndim == 2 else x[o, :, i]
                 for g in range(groups):
                     copy_states(states[g, :, :, o, i], z[g])
                 for left in range(0, size, BLOCK):
@@ -207,14 +192,15 @@ def pipeline_copied(width: int) -> Any:
                     part_largest = np.int64(0)
                     for g in range(groups):
                         if count < shortest:
-                            part_largest = _filter_short_row(part, z[g], b[g], a[g])
+                            scipy_row(part, part, z[g], b[g], a[g])
+                            part_largest = largest_bits(part)
                             continue
                         part_largest = advance(
                             part, part, z[g], b[g], a[g], table[g], ends, lanes, part
                         )
                     largest = max(largest, part_largest)
                     if write:
-                        result = outputs[left : left + count]
+                        result = (y[o] if y.ndim == 2 else y[o, :, i])[left : left + count]
                         for n in range(count):
                             result[n] = part[n]
                 redo[o, i] = largest > limit_bits

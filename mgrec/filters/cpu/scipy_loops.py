@@ -6,54 +6,10 @@ from typing import Any
 
 import numba
 import numpy as np
-from numba import types
-from numba.extending import overload
 
 from ...engines.cpu.compilation import INNER, compile_kernel
 
 MASK, _SHORT_MASK = (1 << 63) - 1, (1 << 31) - 1
-
-
-def row_of(array: Any, outer: Any, inner: Any) -> Any:
-    """Return a row of an array (outer, steps, inner), or (outer, steps) if rows are contiguous."""
-    raise NotImplementedError  # compiled code only
-
-
-@overload(row_of, strict=False)
-def _row_of(array: types.Array, outer: Any, inner: Any) -> Any:
-    if array.ndim == 2:
-        return lambda array, outer, inner: array[outer]
-    return lambda array, outer, inner: array[outer, :, inner]
-
-
-def put_value(array: Any, index: int, value: float) -> None:
-    """Set ``array[index] = value``, unless `array` is None."""
-    raise NotImplementedError  # compiled code only
-
-
-@overload(put_value, strict=False)
-def _put_value(array: Any, index: Any, value: Any) -> Any:
-    if array == types.none:
-        return lambda array, index, value: None
-
-    def put(array: Any, index: int, value: float) -> None:
-        array[index] = value
-
-    return put
-
-
-def target_part(array: Any, left: int, count: int, spare: Any) -> Any:
-    """Return ``array[left:left + count]``, or ``spare[:count]`` or None if `array` is None."""
-    raise NotImplementedError  # compiled code only
-
-
-@overload(target_part, strict=False)
-def _target_part(array: Any, left: Any, count: Any, spare: Any) -> Any:
-    if array != types.none:
-        return lambda array, left, count, spare: array[left : left + count]
-    if spare != types.none:
-        return lambda array, left, count, spare: spare[:count]
-    return lambda array, left, count, spare: None
 
 
 @numba.njit(**INNER)
@@ -109,19 +65,6 @@ def scipy_row(x: Any, y: Any, z: Any, b: Any, a: Any) -> None:
         source = y
 
 
-def _scipy_rows(x: Any, y: Any, states: Any, b: Any, a: Any, selected: Any) -> None:
-    """Filter the rows in the mask `selected`; update states (sections, order, outer, inner)."""
-    for o in range(x.shape[0]):
-        for i in range(x.shape[2]):
-            if selected[o, i]:
-                z = states[:, :, o, i].copy()
-                scipy_row(x[o, :, i], y[o, :, i], z, b, a)
-                copy_states(z, states[:, :, o, i])
-
-
-scipy_rows = compile_kernel(_scipy_rows)
-
-
 @numba.njit(**INNER)
 def _largest_of_float32(y: Any) -> Any:
     bits = y.view(np.int32)
@@ -133,7 +76,7 @@ def _largest_of_float32(y: Any) -> Any:
 
 @numba.njit(**INNER)
 def largest_bits(y: Any) -> Any:
-    """Return the bits of the largest absolute value, in float64.
+    """Return the bits of the largest absolute value of a component, in float64.
 
     Bits have the order of absolute values, and nan is above inf.
     """
@@ -146,28 +89,42 @@ def largest_bits(y: Any) -> Any:
     return largest
 
 
-def _short_rows(
+# Number of samples of a row filtered together, in the L1 cache.
+BLOCK = 1024
+
+
+def _scipy_rows(
     x: Any, y: Any, states: Any, b: Any, a: Any, limit_bits: Any, redo: Any, write: bool
 ) -> None:
-    """Filter rows of any dtype in float64."""
+    """Filter the rows in the mask `redo` in the dtype of `states`, and update them.
+
+    The rows whose outputs stay within the limit leave the mask, unless `limit_bits` is None.
+    """
     size = x.shape[1]
-    data, z = np.empty(size), np.empty(states.shape[:2])
+    data, z = np.empty(min(size, BLOCK), states.dtype), np.empty(states.shape[:2], states.dtype)
     for o in range(x.shape[0]):
         for i in range(x.shape[2]):
-            row = x[o, :, i]
-            for n in range(size):
-                data[n] = row[n]
+            if not redo[o, i]:
+                continue
+            largest = np.int64(0)
             copy_states(states[:, :, o, i], z)
-            scipy_row(data, data, z, b, a)
-            redo[o, i] = largest_bits(data) > limit_bits
+            for left in range(0, size, BLOCK):
+                part, row = data[: size - left], x[o, left : left + BLOCK, i]
+                for n in range(part.size):
+                    part[n] = row[n]
+                scipy_row(part, part, z, b, a)
+                if limit_bits is not None:
+                    largest = max(largest, largest_bits(part))
+                if write:
+                    result = y[o, left : left + BLOCK, i]
+                    for n in range(part.size):
+                        result[n] = part[n]
             copy_states(z, states[:, :, o, i])
-            if write:
-                result = y[o, :, i]
-                for n in range(size):
-                    result[n] = data[n]
+            if limit_bits is not None:
+                redo[o, i] = largest > limit_bits
 
 
-short_rows = compile_kernel(_short_rows)
+scipy_rows = compile_kernel(_scipy_rows)
 
 
 # Number of columns whose states, inputs and outputs stay in the L1 cache.

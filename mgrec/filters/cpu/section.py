@@ -22,20 +22,9 @@ import numpy as np
 
 from ...engines.cpu.compilation import INNER
 from ...engines.cpu.simd.checks import no_extremes, none_above, update_extremes
-from ...engines.cpu.simd.lanes import fma, store
+from ...engines.cpu.simd.lanes import fma, splat_64_bytes, store
 from ..cascade import Section
-from .lanes import (
-    WIDTH,
-    add_columns,
-    add_last_lanes,
-    broadcast,
-    load_columns,
-    load_float64,
-    load_lanes,
-    store_rounded,
-    zero_lanes,
-)
-from .scipy_loops import put_value
+from .lanes import WIDTH, add_columns, add_last_lanes, load_columns, load_lanes, store_rounded
 
 FUSED: dict[str, Any] = {**INNER, "fastmath": {"contract"}}
 # Number of samples cast to float64 at a time: few, because memory is idle while they are filtered.
@@ -49,7 +38,7 @@ def copy_values(source: Any, target: Any) -> None:
     """Set ``target[:source.size] = source``; both are contiguous, and `target` is float64."""
     full = source.size // WIDTH * WIDTH
     for at in range(0, full, WIDTH):
-        store(target, at, load_float64(source, at))
+        store(target, at, load_lanes(source, at, WIDTH))
     for at in range(full, source.size):
         target[at] = source[at]
 
@@ -59,15 +48,15 @@ def feed_forward(x: Any, v: Any, b: Any) -> None:
     """Set v_n = Σ b_j·x_{n−j}, computed in float64; x has b.size − 1 more samples in front."""
     past = b.size - 1
     full = v.size // (4 * WIDTH) * (4 * WIDTH)
-    zero = zero_lanes(b)
+    zero = splat_64_bytes(0.0)
     for at in range(0, full, 4 * WIDTH):
         p = q = r = s = zero
         for j in range(past, -1, -1):
-            tap, left = broadcast(b[j], zero), at + past - j
-            p = fma(tap, load_float64(x, left), p)
-            q = fma(tap, load_float64(x, left + WIDTH), q)
-            r = fma(tap, load_float64(x, left + 2 * WIDTH), r)
-            s = fma(tap, load_float64(x, left + 3 * WIDTH), s)
+            tap, left = splat_64_bytes(b[j]), at + past - j
+            p = fma(tap, load_lanes(x, left, WIDTH), p)
+            q = fma(tap, load_lanes(x, left + WIDTH, WIDTH), q)
+            r = fma(tap, load_lanes(x, left + 2 * WIDTH, WIDTH), r)
+            s = fma(tap, load_lanes(x, left + 3 * WIDTH, WIDTH), s)
         store_rounded(v, at, p)
         store_rounded(v, at + WIDTH, q)
         store_rounded(v, at + 2 * WIDTH, r)
@@ -90,30 +79,24 @@ def one_by_one(v: Any, y: Any, a: Any, first: int, end: int) -> None:
 
 
 @cache
-def _block_loop(order: int, put: Any) -> Any:
-    """Return functions that load the matrices of :func:`block_table`, and filter by them."""
+def in_blocks(order: int, is_wide: bool, put: Any) -> Any:
+    """Return the loop that computes eight outputs at a time; `put` writes them.
 
-    @numba.njit(**INNER)
-    def load_matrices(table: Any) -> Any:
-        return (
-            load_columns(table, 0, WIDTH),
-            load_columns(table, WIDTH * WIDTH, order),
-            load_columns(table, WIDTH * (WIDTH + order), order),
-        )
+    `recent` holds the last eight outputs before and after the loop. The loop returns the index of
+    the next sample, and whether all outputs are at most `limit` in absolute value.
+
+    Unless `is_wide`, the inputs are float32 and cast WIDENED at a time; `wide` starts with the
+    eight inputs before `first`. Casting each input for each product took twice the time at order 1,
+    and casting 1024 at a time 1.5 times.
+    """
 
     @numba.njit(**INNER)
     def run(
-        x: Any,
-        y: Any,
-        first_x: int,
-        first_y: int,
-        count: int,
-        matrices: Any,
-        before: Any,
+        x: Any, y: Any, first_x: int, first_y: int, count: int, matrices: Any, before: Any,
         sizes: Any,
-    ) -> Any:
+    ) -> Any:  # fmt: skip
         response, inputs, outputs = matrices
-        zero = zero_lanes(x)
+        zero = splat_64_bytes(0.0)
         for n in range(0, count, WIDTH):
             total = add_columns(zero, response, x, first_x + n)
             total = add_columns(total, inputs, x, first_x + n - order)
@@ -122,53 +105,26 @@ def _block_loop(order: int, put: Any) -> Any:
             sizes = update_extremes(sizes, before)
         return before, sizes
 
-    return load_matrices, run
-
-
-@cache
-def in_blocks(order: int, put: Any) -> Any:
-    """Return the loop over float64 that computes eight outputs at a time; `put` writes them.
-
-    `recent` holds the last eight outputs before and after the loop. The loop returns the index of
-    the next sample, and whether all outputs are at most `limit` in absolute value.
-    """
-    load_matrices, run = _block_loop(order, put)
-
     @numba.njit(**INNER)
     def advance(
-        x: Any, y: Any, wide: Any, recent: Any, table: Any, first: int, end: int, limit: float
+        x: Any, y: Any, wide: Any, recent: Any, table: Any, first: int, limit: float
     ) -> Any:
-        matrices, before = load_matrices(table), load_lanes(recent, 0, WIDTH)
+        matrices = (
+            load_columns(table, 0, WIDTH),
+            load_columns(table, WIDTH * WIDTH, order),
+            load_columns(table, WIDTH * (WIDTH + order), order),
+        )
+        before = load_lanes(recent, 0, WIDTH)
         sizes = no_extremes(before)
-        full = first + (end - first) // WIDTH * WIDTH
-        before, sizes = run(x, y, first, first, full - first, matrices, before, sizes)
-        store(recent, 0, before)
-        return full, none_above(sizes, limit)
-
-    return advance
-
-
-@cache
-def in_widened_blocks(order: int, put: Any) -> Any:
-    """Return the loop of :func:`in_blocks` over float32, which casts WIDENED samples at a time.
-
-    `wide` starts with the eight inputs before `first`. Casting each input for each product took
-    twice the time at order 1, and casting 1024 at a time 1.5 times.
-    """
-    load_matrices, run = _block_loop(order, put)
-
-    @numba.njit(**INNER)
-    def advance(
-        x: Any, y: Any, wide: Any, recent: Any, table: Any, first: int, end: int, limit: float
-    ) -> Any:
-        matrices, before = load_matrices(table), load_lanes(recent, 0, WIDTH)
-        sizes = no_extremes(before)
-        full = first + (end - first) // WIDTH * WIDTH
-        for left in range(first, full, WIDENED):
-            count = min(WIDENED, full - left)
-            copy_values(x[left : left + count], wide[WIDTH:])
-            before, sizes = run(wide, y, WIDTH, left, count, matrices, before, sizes)
-            store(wide, 0, load_lanes(wide, count, WIDTH))
+        full = first + (x.size - first) // WIDTH * WIDTH
+        if is_wide:
+            before, sizes = run(x, y, first, first, full - first, matrices, before, sizes)
+        else:
+            for left in range(first, full, WIDENED):
+                count = min(WIDENED, full - left)
+                copy_values(x[left : left + count], wide[WIDTH:])
+                before, sizes = run(wide, y, WIDTH, left, count, matrices, before, sizes)
+                store(wide, 0, load_lanes(wide, count, WIDTH))
         store(recent, 0, before)
         return full, none_above(sizes, limit)
 
@@ -197,9 +153,10 @@ def in_steps(order: int) -> Any:
         outputs.insert(0, outputs.pop())  # The oldest output makes room for the new one.
         lines.append(f"        {outputs[0]} = v[n + {step}]{terms}")
         lines.append(f"        output[n + {step}] = {outputs[0]}")
-        lines.append(f"        put_value(target, n + {step}, {outputs[0]})")
+        lines.append("        if target is not None:")
+        lines.append(f"            target[n + {step}] = {outputs[0]}")
     lines.append("    return full")
-    scope = {"subtract_far": _subtract_far, "put_value": put_value}
+    scope = {"subtract_far": _subtract_far}
     exec("\n".join(lines), scope)
     return numba.njit(**FUSED)(scope["advance"])
 
@@ -209,7 +166,7 @@ def _subtract_far(v: Any, y: Any, a: Any, past: int, at: int) -> None:
     """Subtract the terms of outputs more than NEAR steps back from ``v[at:at + NEAR]``."""
     lower, upper = load_lanes(v, at, WIDTH), load_lanes(v, at + WIDTH, WIDTH)
     for j in range(a.size - 1, NEAR, -1):
-        tap, left = broadcast(-a[j], lower), past + at - j
+        tap, left = splat_64_bytes(-a[j]), past + at - j
         lower = fma(tap, load_lanes(y, left, WIDTH), lower)
         upper = fma(tap, load_lanes(y, left + WIDTH, WIDTH), upper)
     store(v, at, lower)

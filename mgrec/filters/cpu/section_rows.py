@@ -15,17 +15,8 @@ import numpy as np
 from ...engines.cpu.compilation import INNER, compile_kernel
 from ...engines.cpu.simd.lanes import CACHE_LINE, MIN_STREAMED_BYTES, fence, stream
 from .lanes import WIDTH, store_rounded
-from .scipy_loops import largest_bits, put_value, row_of, scipy_section, target_part
-from .section import (
-    NEAR,
-    copy_values,
-    feed_forward,
-    in_blocks,
-    in_steps,
-    in_widened_blocks,
-    one_by_one,
-    state_after,
-)
+from .scipy_loops import BLOCK, largest_bits, scipy_section
+from .section import NEAR, copy_values, feed_forward, in_blocks, in_steps, one_by_one, state_after
 
 # Number of samples before the first block, besides the first max(order, 8). Large arrays start 16
 # bytes into a page, so that blocks then start at a line of memory. Blocks start at the same sample
@@ -51,7 +42,7 @@ def section_rows(loop: str, order: int, is_wide: bool, write: bool) -> Any:
 
     `order` is that of :func:`compiled_order`. y is None unless `write`.
     """
-    along = _along(loop, order, is_wide, write)
+    along = _along(loop, order, is_wide, write, may_stream=is_wide and write)
 
     def filter_rows(
         x: Any, y: Any, states: Any, b: Any, a: Any, table: Any, limit_bits: Any, redo: Any
@@ -64,15 +55,16 @@ def section_rows(loop: str, order: int, is_wide: bool, write: bool) -> Any:
         is_large = x.size * x.itemsize >= MIN_STREAMED_BYTES
         for row in range(x.shape[0]):
             source, size = x[row], x.shape[1]
-            target = y[row] if write else None
+            target: Any = y[row] if write else None
             for i in range(order):
                 z[i] = states[i, row]
             first = min(past + LEAD, size)
             copy_values(source[:first], wide_x)
             scipy_section(wide_x[:first], wide_y[:first], z, b, a)
             is_low = largest_bits(wide_y[:first]) <= limit_bits
-            for n in range(first):
-                put_value(target, n, wide_y[n])
+            if write:
+                for n in range(first):
+                    target[n] = wide_y[n]
             if size > first:
                 copy_values(wide_x[LEAD:first], wide_x)
                 copy_values(wide_y[LEAD:first], wide_y)
@@ -89,65 +81,43 @@ def section_rows(loop: str, order: int, is_wide: bool, write: bool) -> Any:
     return compile_kernel(filter_rows, loop, str(order), str(is_wide), str(write))
 
 
-def _along(loop: str, order: int, is_wide: bool, write: bool) -> Any:
+def _along(loop: str, order: int, is_wide: bool, write: bool, may_stream: bool) -> Any:
     """Return the loop over a row from sample `first` on.
 
     The loop returns the number of samples after the first `past` ones in `wide_x` and `wide_y`,
     and whether the bits of all outputs are at most `limit_bits`.
     """
     if loop == BLOCKS:
-        return _blocks_along(order, is_wide, write)
+        return _blocks_along(order, is_wide, may_stream)
     return _steps_along(order) if loop == STEPS else _forward_along(write)
 
 
-def _blocks_along(order: int, is_wide: bool, write: bool) -> Any:
-    blocks = _float64_blocks(order) if is_wide and write else _other_blocks(order, is_wide)
+def _blocks_along(order: int, is_wide: bool, may_stream: bool) -> Any:
+    into_caches = in_blocks(order, is_wide, store_rounded)
+    past_caches = in_blocks(order, is_wide, stream) if may_stream else into_caches
 
     @numba.njit(**INNER)
     def along(
         x: Any, y: Any, wide_x: Any, wide_y: Any, v: Any, first: int, b: Any, a: Any, table: Any,
         limit_bits: Any, is_large: bool,
     ) -> Any:  # fmt: skip
-        limit = np.int64(limit_bits).view(np.float64)
-        full, is_low = blocks(x, y, wide_x, wide_y[:WIDTH], table, first, limit, is_large)
+        limit, recent = np.int64(limit_bits).view(np.float64), wide_y[:WIDTH]
+        # Stores bypass the caches for large aligned results.
+        if may_stream and is_large and (y.ctypes.data + first * y.itemsize) % CACHE_LINE == 0:
+            full, is_low = past_caches(x, y, wide_x, recent, table, first, limit)
+            fence()
+        else:
+            full, is_low = into_caches(x, y, wide_x, recent, table, first, limit)
         remainder = x.size - full
         copy_values(x[full - WIDTH :], wide_x)
         feed_forward(wide_x[WIDTH - order : WIDTH + remainder], v[:remainder], b)
         one_by_one(v, wide_y, a, WIDTH, WIDTH + remainder)
-        for n in range(remainder):
-            put_value(y, full + n, wide_y[WIDTH + n])
+        if y is not None:
+            for n in range(remainder):
+                y[full + n] = wide_y[WIDTH + n]
         return remainder, is_low and largest_bits(wide_y[WIDTH : WIDTH + remainder]) <= limit_bits
 
     return along
-
-
-def _float64_blocks(order: int) -> Any:
-    """Return the loop of blocks, whose stores bypass the caches for large aligned results."""
-    into_caches, past_caches = in_blocks(order, store_rounded), in_blocks(order, stream)
-
-    @numba.njit(**INNER)
-    def blocks(
-        x: Any, y: Any, wide: Any, recent: Any, table: Any, first: int, limit: float, is_large: bool
-    ) -> Any:
-        if is_large and (y.ctypes.data + first * y.itemsize) % CACHE_LINE == 0:
-            outcome = past_caches(x, y, wide, recent, table, first, x.size, limit)
-            fence()
-            return outcome
-        return into_caches(x, y, wide, recent, table, first, x.size, limit)
-
-    return blocks
-
-
-def _other_blocks(order: int, is_wide: bool) -> Any:
-    advance = (in_blocks if is_wide else in_widened_blocks)(order, store_rounded)
-
-    @numba.njit(**INNER)
-    def blocks(
-        x: Any, y: Any, wide: Any, recent: Any, table: Any, first: int, limit: float, is_large: bool
-    ) -> Any:
-        return advance(x, y, wide, recent, table, first, x.size, limit)
-
-    return blocks
 
 
 def _steps_along(order: int) -> Any:
@@ -162,12 +132,15 @@ def _steps_along(order: int) -> Any:
         past = max(order, WIDTH)
         for left in range(first, x.size, BATCH):
             count = min(BATCH, x.size - left)
-            part, target = v[:count], target_part(y, left, count, None)
+            part, target = v[:count], y
+            if y is not None:
+                target = y[left : left + count]
             feed_forward(x[left - order : left + count], part, b)
             full = steps(part, wide_y, target, a, past)
             one_by_one(part[full:], wide_y, a, past + full, past + count)
-            for n in range(full, count):
-                put_value(target, n, wide_y[past + n])
+            if y is not None:
+                for n in range(full, count):
+                    target[n] = wide_y[past + n]
             largest = max(largest, largest_bits(wide_y[past : past + count]))
             copy_values(wide_y[count : past + count], wide_y)
         copy_values(x[x.size - past :], wide_x)
@@ -195,110 +168,59 @@ def _forward_along(write: bool) -> Any:
     return along
 
 
-# Number of samples copied together: their x, y and v stay in the L1 cache.
-BLOCK = 1024
-
-
-def _forward_part(order: int) -> Any:
-    @numba.njit(**INNER)
-    def filter_part(
-        x: Any, y: Any, v: Any, first: int, end: int, b: Any, a: Any, table: Any
-    ) -> None:
-        feed_forward(x[first - b.size + 1 : end], y[first:end], b)
-
-    return filter_part
-
-
-def _blocks_part(order: int) -> Any:
-    blocks = in_blocks(order, store_rounded)
-
-    @numba.njit(**INNER)
-    def filter_part(
-        x: Any, y: Any, v: Any, first: int, end: int, b: Any, a: Any, table: Any
-    ) -> None:
-        recent = v[:WIDTH]
-        copy_values(y[first - WIDTH : first], recent)
-        full, _ = blocks(x, y, x, recent, table, first, end, np.inf)
-        if full < end:
-            feed_forward(x[full - order : end], v[: end - full], b)
-            one_by_one(v, y, a, full, end)
-
-    return filter_part
-
-
-def _steps_part(order: int) -> Any:
-    steps = in_steps(order)
-
-    @numba.njit(**INNER)
-    def filter_part(
-        x: Any, y: Any, v: Any, first: int, end: int, b: Any, a: Any, table: Any
-    ) -> None:
-        feed_forward(x[first - b.size + 1 : end], v[: end - first], b)
-        part = v[: end - first]
-        full = steps(part, y, None, a, first)
-        one_by_one(part[full:], y, a, first + full, end)
-
-    return filter_part
-
-
-_LOOPS = {FORWARD: _forward_part, BLOCKS: _blocks_part, STEPS: _steps_part}
-
-
 @cache
 def section_copied(loop: str, order: int) -> Any:
     """Return the kernel for rows of any dtype and stride.
 
     `order` is that of :func:`compiled_order`. Unless `write`, only the states are computed.
     """
-    # Computes y[first:end] from x and from the outputs before `first`.
-    filter_part = _LOOPS[loop](order)
+    along = _along(loop, order, True, True, may_stream=False)
 
     def filter_rows(
-        x: Any,
-        y: Any,
-        states: Any,
-        b: Any,
-        a: Any,
-        table: Any,
-        limit_bits: Any,
-        redo: Any,
+        x: Any, y: Any, states: Any, b: Any, a: Any, table: Any, limit_bits: Any, redo: Any,
         write: bool,
-    ) -> None:
+    ) -> None:  # fmt: skip
         order = states.shape[0]
-        margin = -(-max(order, WIDTH) // WIDTH) * WIDTH
+        past = max(order, WIDTH)
+        margin = -(-past // WIDTH) * WIDTH
         # Blocks start at the same samples as in section_rows: the same bits along either axis.
-        start, block = max(order, WIDTH) + LEAD, max(BLOCK, 2 * margin + WIDTH)
-        v, z = np.empty(block), np.empty(order)
+        start, block = past + LEAD, max(BLOCK, 2 * margin + WIDTH)
+        wide_x, wide_y = np.zeros(past + BATCH), np.zeros(past + BATCH)
+        v, z = np.empty(BATCH), np.empty(order)
         source, target = np.zeros(margin + block), np.zeros(margin + block)
         for o in range(x.shape[0]):
             for i in range(redo.shape[1]):
-                size, largest = x.shape[1], 0
-                x_row, y_row = row_of(x, o, i), row_of(y, o if write else 0, i if write else 0)
+                size, is_low = x.shape[1], True
+                x_row = x[o] if x.ndim == 2 else x[o, :, i]
                 for k in range(order):
                     z[k] = states[k, o, i]
                 for right in range(block - WIDTH + LEAD, size + block, block):
                     left = max(0, right - block)
                     count = min(right, size) - left
-                    end = margin + count
-                    part = x_row[left : left + count]
-                    inputs, outputs = source[margin:], target[margin:]
+                    end, first = margin + count, margin
+                    part, inputs = x_row[left : left + count], source[margin:]
                     for n in range(count):
                         inputs[n] = part[n]
-                    first = margin
                     if left == 0:
                         first = min(margin + start, end)
                         scipy_section(source[margin:first], target[margin:first], z, b, a)
+                        is_low &= largest_bits(target[margin:first]) <= limit_bits
                     if first < end:
-                        filter_part(source, target, v, first, end, b, a, table)
+                        copy_values(target[first - past : first], wide_y)
+                        _, is_part_low = along(
+                            source[:end], target[:end], wide_x, wide_y, v, first, b, a, table,
+                            limit_bits, False,
+                        )  # fmt: skip
+                        is_low &= is_part_low
                         state_after(b, a, source, target, end, z)
-                    largest = max(largest, largest_bits(target[margin:end]))
                     if write:
-                        result = y_row[left : left + count]
+                        y_row = y[o] if y.ndim == 2 else y[o, :, i]
+                        result, outputs = y_row[left : left + count], target[margin:]
                         for n in range(count):
                             result[n] = outputs[n]
                     copy_values(source[count:end], source)
                     copy_values(target[count:end], target)
-                redo[o, i] = largest > limit_bits
+                redo[o, i] = not is_low
                 for k in range(order):
                     states[k, o, i] = z[k]
 
