@@ -45,11 +45,8 @@ class Cascade:
     @classmethod
     def of_polynomials(cls, b: Any, a: Any) -> Cascade:
         """Return b(z)/a(z) as one section; b and a are 1-d, of any lengths, and a_0 is not 0."""
-        b, a = np.asarray(b), np.asarray(a)
-        dtype = np.result_type(b, a, np.float64)
-        b, a = b.astype(dtype), a.astype(dtype)
-        if dtype.char not in "dD":
-            return cls(_section_of(b, a))
+        dtype = np.result_type(np.asarray(b), np.asarray(a), np.float64)
+        b, a = np.asarray(b, dtype), np.asarray(a, dtype)
         return _cached_cascade(b.tobytes(), a.tobytes(), dtype.char)
 
     @classmethod
@@ -117,14 +114,6 @@ def _radius(a: tuple[Any, ...]) -> float:
     return float(max([*np.abs(np.roots(a)), 0.0]))
 
 
-def _section_of(b: np.ndarray, a: np.ndarray) -> tuple[Section]:
-    length = max(b.size, a.size)
-    with np.errstate(all="ignore"):
-        parts = [np.pad(_divided(part, a[0]), (0, length - part.size)) for part in (b, a)]
-    taps, feedback = (tuple(part.tolist()) for part in parts)
-    return (Section(taps, feedback, is_convolution=a.size == 1),)
-
-
 def _divided(values: np.ndarray, divisor: Any) -> np.ndarray:
     """Return quotients rounded once; NumPy rounds complex quotients several times."""
     if values.dtype.char != "D":
@@ -133,6 +122,11 @@ def _divided(values: np.ndarray, divisor: Any) -> np.ndarray:
 
 
 @lru_cache(maxsize=256)
-def _cached_cascade(b: bytes, a: bytes, dtype: str) -> Cascade:
+def _cached_cascade(b_bytes: bytes, a_bytes: bytes, dtype: str) -> Cascade:
     """Return one object for the same coefficients, so that its properties are computed once."""
-    return Cascade(_section_of(np.frombuffer(b, dtype), np.frombuffer(a, dtype)))
+    b, a = np.frombuffer(b_bytes, dtype), np.frombuffer(a_bytes, dtype)
+    length = max(b.size, a.size)
+    with np.errstate(all="ignore"):
+        parts = [np.pad(_divided(part, a[0]), (0, length - part.size)) for part in (b, a)]
+    taps, feedback = (tuple(part.tolist()) for part in parts)
+    return Cascade((Section(taps, feedback, is_convolution=a.size == 1),))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from decimal import Context, Decimal, localcontext
 from functools import lru_cache
 from typing import Any
@@ -68,8 +67,10 @@ def _many_digits(cascade: Cascade, steps: int) -> Any:
     return localcontext(Context(prec=50 + math.ceil(growth), traps=[]))
 
 
-class _Powers(ABC):
+class _Powers:
     """Powers of A in decimals; a complex c is the matrix ((re c, −im c), (im c, re c)).
+
+    The matrix of several sections is block lower triangular.
 
     Attributes
     ----------
@@ -77,16 +78,22 @@ class _Powers(ABC):
         A**0 and A.
     """
 
-    one: Any
-    first: Any
+    def __init__(self, cascade: Cascade) -> None:
+        self.first = _transition(cascade)
+        self.one = _decimals(np.eye(len(self.first)))
+        self.width = len(self.first) // len(cascade.sections)
 
-    @abstractmethod
     def product(self, left: Any, right: Any) -> Any:
-        """Return the product of two powers."""
+        result = _decimals(np.zeros(left.shape))
+        for row in range(0, len(left), self.width):
+            end = row + self.width
+            for column in range(0, end, self.width):
+                between, columns = slice(column, end), slice(column, column + self.width)
+                result[row:end, columns] = left[row:end, between] @ right[between, columns]
+        return result
 
-    @abstractmethod
     def matrix(self, power: Any) -> np.ndarray:
-        """Return a power as a matrix."""
+        return np.asarray(power)
 
     def raised(self, base: Any, exponent: int) -> Any:
         result = self.one
@@ -129,30 +136,9 @@ class _PowersOfSection(_Powers):
         return matrix.reshape(power.size, power.size).T
 
 
-class _PowersOfCascade(_Powers):
-    """Powers of the matrix of several sections, which is block lower triangular."""
-
-    def __init__(self, cascade: Cascade) -> None:
-        self.first = _transition(cascade)
-        self.one = _decimals(np.eye(len(self.first)))
-        self.width = len(self.first) // len(cascade.sections)
-
-    def product(self, left: Any, right: Any) -> Any:
-        result = _decimals(np.zeros(left.shape))
-        for row in range(0, len(left), self.width):
-            end = row + self.width
-            for column in range(0, end, self.width):
-                between, columns = slice(column, end), slice(column, column + self.width)
-                result[row:end, columns] = left[row:end, between] @ right[between, columns]
-        return result
-
-    def matrix(self, power: Any) -> np.ndarray:
-        return np.asarray(power)
-
-
 def _powers_of(cascade: Cascade) -> _Powers:
     is_one = len(cascade.sections) == 1 and cascade.order > 0
-    return _PowersOfSection(cascade) if is_one else _PowersOfCascade(cascade)
+    return _PowersOfSection(cascade) if is_one else _Powers(cascade)
 
 
 _decimals = np.vectorize(lambda value: Decimal(float(value)), otypes=[object])

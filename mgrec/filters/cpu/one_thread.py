@@ -139,7 +139,7 @@ def _in_float64(
     real = np.empty(0, dtype).real.dtype
     limit_bits = np.float64(LARGEST[real.char]).view(np.int64)
     if cascade.is_complex:
-        redo = np.ones(x.shape[::2], bool)
+        redo = np.zeros(x.shape[::2], bool)
         states = _by_scipy_loop(
             cascade, x, carry_in, result, redo, np.dtype(np.complex128), limit_bits
         )
@@ -157,7 +157,7 @@ def _by_scipy_loop(
 ) -> np.ndarray:
     """Filter the rows in the mask `redo` by SciPy's loop in `dtype`, and return the carry-out.
 
-    Rows whose outputs stay within the bits `limit` leave the mask.
+    If the bits `limit` are given, filter all rows, and mark those with larger outputs.
     """
     with np.errstate(all="ignore"):
         states = np.array(carry_in, dtype, order="C")
@@ -176,7 +176,7 @@ def _filter_real(
     write = result is not None
     target = result if write else np.empty((1, 1, 1), dtype)
     states = np.array(carry_in, np.float64, order="C")
-    redo = np.ones(states.shape[1:], bool)
+    redo = np.zeros(states.shape[1:], bool)
     limit_bits = np.float64(LARGEST[dtype.char]).view(np.int64)
     x = writable(x)
     if x.shape[2] >= WIDE or x.shape[1] < LONG:

@@ -96,15 +96,16 @@ BLOCK = 1024
 def _scipy_rows(
     x: Any, y: Any, states: Any, b: Any, a: Any, limit_bits: Any, redo: Any, write: bool
 ) -> None:
-    """Filter the rows in the mask `redo` in the dtype of `states`, and update them.
+    """Filter rows in the dtype of `states`, and update them.
 
-    The rows whose outputs stay within the limit leave the mask, unless `limit_bits` is None.
+    Mark the rows in `redo` whose outputs are above the limit. If `limit_bits` is None, only filter
+    the marked rows instead.
     """
     size = x.shape[1]
     data, z = np.empty(min(size, BLOCK), states.dtype), np.empty(states.shape[:2], states.dtype)
     for o in range(x.shape[0]):
         for i in range(x.shape[2]):
-            if not redo[o, i]:
+            if limit_bits is None and not redo[o, i]:
                 continue
             largest = np.int64(0)
             copy_states(states[:, :, o, i], z)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -71,7 +72,7 @@ def coefficients(cascade: Cascade, layout: FilterLayout) -> Any:
     """Return b and −a of all sections: one value, or a function that returns a device array."""
     if layout.is_by_value:
         return _packed(cascade, layout.states, layout.direct)
-    return lambda: _coefficients_on(_device(), cascade, layout.states, layout.direct)
+    return lambda: _on_device(_device(), _packed, cascade, layout.states, layout.direct)
 
 
 @lru_cache(maxsize=256)
@@ -88,7 +89,7 @@ def _packed(cascade: Cascade, dtype: np.dtype[Any], direct: bool) -> np.ndarray:
 
 def powers(cascade: Cascade, length: int, chunk: int) -> Any:
     """Return the powers of A, on the device, with which a block scans the segments of a row."""
-    return _powers_on(_device(), cascade, length, chunk)
+    return _on_device(_device(), doubled_powers, cascade, length, chunk, _POWERS)
 
 
 def _device() -> int:
@@ -97,20 +98,11 @@ def _device() -> int:
     return int(cupy.cuda.runtime.getDevice())
 
 
-@lru_cache(maxsize=64)
-def _coefficients_on(device: int, cascade: Cascade, dtype: np.dtype[Any], direct: bool) -> Any:
-    return _to_device(_packed(cascade, dtype, direct).view(np.uint8))
-
-
-@lru_cache(maxsize=64)
-def _powers_on(device: int, cascade: Cascade, length: int, chunk: int) -> Any:
-    return _to_device(doubled_powers(cascade, length, chunk, _POWERS))
-
-
-def _to_device(array: np.ndarray) -> Any:
-    """Return a copy on the current device that all streams can read."""
+@lru_cache(maxsize=128)
+def _on_device(device: int, function: Callable[..., np.ndarray], *arguments: Any) -> Any:
+    """Return the bytes of a function's array on the current device, valid on all streams."""
     import cupy
 
-    copy = cupy.asarray(array)
+    copy = cupy.asarray(function(*arguments).view(np.uint8))
     cupy.cuda.get_current_stream().synchronize()
     return copy

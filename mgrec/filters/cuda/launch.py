@@ -53,17 +53,34 @@ class FilterLaunches:
     repair_layout: FilterLayout
     writes: bool
 
-    def __call__(self, x: Any, carry_in: Any, result: Any) -> Workspace:
-        """Launch all kernels, and return their workspace."""
+    def __call__(self, x: Any, carry_in: Any, result: Any) -> Any:
+        """Launch all kernels, and return their memory, an array of uint8.
+
+        It is one array, because each allocation delays the first kernel. It has the states before
+        and after each segment, (2, states, lanes); for each row, the number of segments from the
+        first one to repair, int32; for each lane two bytes: whether outputs came near overflow, and
+        whether to repair the segment.
+        """
         import cupy
 
-        workspace = Workspace(self, cupy.empty(self.offsets[-1], np.uint8))
+        memory = cupy.empty(self.offsets[-1], np.uint8)
         addresses = [0 if array is None else array.data.ptr for array in (x, carry_in, result)]
-        run_launches(
-            *self.launches,
-            values=(pack_words(self.pointers(workspace.memory.data.ptr, *addresses)),),
-        )
-        return workspace
+        words = pack_words(self.pointers(memory.data.ptr, *addresses))
+        run_launches(*self.launches, values=(words,))
+        return memory
+
+    def carry_out(self, memory: Any) -> Any:
+        """Return the states after the chunk, (states, outer, inner), maybe as a view."""
+        import cupy
+
+        outer, _, inner = self.shape
+        states = memory[self.offsets[1] : self.offsets[2]].view(self.layout.states)
+        carry_out = states.reshape(-1, outer, self.partition.segments, inner)[:, :, -1]
+        return carry_out if self.halves == 1 else cupy.ascontiguousarray(carry_out).view(complex)
+
+    def is_near_overflow(self, memory: Any) -> Any:
+        """Return whether any outputs came near overflow, on the device."""
+        return memory[self.offsets[3] : self.offsets[4]].any()
 
     @cached_property
     def launches(self) -> tuple[Launch, ...]:
@@ -81,7 +98,7 @@ class FilterLaunches:
 
     @cached_property
     def offsets(self) -> list[int]:
-        """Offsets of the arrays in the workspace, and its size."""
+        """Offsets of the arrays in the memory, and its size."""
         outer, _, inner = self.shape
         states = self.layout.order * self.layout.sections
         state_bytes = states * self.lanes * self.layout.states.itemsize
@@ -134,32 +151,3 @@ class FilterLaunches:
             return [repair]
         blocks = -(-self.lanes // self.halves // _CHECK_THREADS)
         return [Launch(text, "check_kernel", blocks, _CHECK_THREADS, arguments), repair]
-
-
-@dataclass(frozen=True)
-class Workspace:
-    """The memory of one call: one array, because each allocation delays the first kernel.
-
-    Attributes
-    ----------
-    launches : FilterLaunches
-    memory : CuPy array of uint8
-        The states before and after each segment, (2, states, lanes). For each row, the number of
-        segments from the first one to repair, int32. For each lane two bytes: whether outputs came
-        near overflow, and whether to repair the segment.
-    """
-
-    launches: FilterLaunches
-    memory: Any
-
-    @property
-    def carry_outs(self) -> Any:
-        """Array (states, lanes)."""
-        _, start, stop, *_ = self.launches.offsets
-        states = self.memory[start:stop].view(self.launches.layout.states)
-        return states.reshape(-1, self.launches.lanes)
-
-    @property
-    def tops(self) -> Any:
-        """Whether the outputs of each lane came near overflow, an array of uint8."""
-        return self.memory[self.launches.offsets[3] : self.launches.offsets[4]]

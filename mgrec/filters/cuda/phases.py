@@ -17,7 +17,7 @@ from ...engines.cuda.launches import LaunchByAddress, PreparedLaunches
 from ..cascade import Cascade
 from ..recurrence import CascadeSummary, is_safe
 from .coefficients import is_direct
-from .launch import FilterLaunches, Workspace
+from .launch import FilterLaunches
 from .partition import LANES, partition_rows
 from .program import WIDE, FilterLayout
 from .speculation import correct, speculate
@@ -53,23 +53,25 @@ def determine_filter(cascade: Cascade, chunk: Chunk, carry_in: Any, result: Any)
     if carry_in is not None:
         carry_in = cupy.asarray(carry_in, cascade.state_dtype(chunk.dtype))
         carry_in = cupy.ascontiguousarray(carry_in)
-    workspace = _run(cascade, chunk, carry_in, result)
-    if workspace is None or carry_in is None:
+    if chunk.steps == 0 or chunk.operands[0].size == 0:
         return carry_in
-    return _carry_out(cascade, chunk.shape, chunk.dtype, workspace)
+    launches, x = _launches_of(cascade, chunk, result)
+    memory = launches(x, carry_in, result)
+    return None if carry_in is None else launches.carry_out(memory)
 
 
 def precompute_filter(cascade: Cascade, chunk: Chunk) -> Callable[[], CascadeSummary]:
     """Launch the summary of a chunk; the returned function waits for it."""
     import cupy
 
-    workspace = _run(cascade, chunk, None, None)
-    if workspace is None:
+    if chunk.steps == 0 or chunk.operands[0].size == 0:
         offset = np.zeros((cascade.states, *chunk.row_shape), cascade.state_dtype(chunk.dtype))
         return lambda: CascadeSummary(cascade, chunk.steps, offset)
-    # A copy, so that the next launch of the stream can use the workspace.
-    carry_out = cupy.ascontiguousarray(_carry_out(cascade, chunk.shape, chunk.dtype, workspace))
-    wait, overflows = fetch(carry_out), fetch(workspace.tops.any())
+    launches, x = _launches_of(cascade, chunk, None)
+    memory = launches(x, None, None)
+    # A copy, so that the next launch of the stream can use the memory.
+    wait = fetch(cupy.ascontiguousarray(launches.carry_out(memory)))
+    overflows = fetch(launches.is_near_overflow(memory))
 
     def summary() -> CascadeSummary:
         offset = wait()
@@ -89,13 +91,12 @@ def _prepare_solver(
 
     Its operands are x and, unless `carry_in` is None, the states before the first step.
     """
-    (x,) = chunk.operands
-    inputs = x.dtype if is_cast_in_kernels(x.dtype, chunk.dtype) else None
-    if inputs is None and x.dtype != chunk.dtype:
+    inputs = chunk.operands[0].dtype
+    if inputs != chunk.dtype and not is_cast_in_kernels(inputs, chunk.dtype):
         return None
-    launches = _launches_of(cascade, chunk, x, result, inputs)
+    launches, _ = _launches_of(cascade, chunk, result)
     bound, size = LaunchByAddress(PreparedLaunches(*launches.launches)), launches.offsets[-1]
-    shape, dtype, state_dtype = chunk.shape, chunk.dtype, cascade.state_dtype(chunk.dtype)
+    state_dtype = cascade.state_dtype(chunk.dtype)
     has_carry_in = carry_in is not None
     is_cast = has_carry_in and carry_in.dtype != state_dtype
     signature = (carry_in.shape, carry_in.dtype) if is_cast else None
@@ -108,29 +109,19 @@ def _prepare_solver(
             before = states.data.ptr
         memory = scratch(size)
         bound([launches.pointers(memory.data.ptr, operands[0], before, results[0])])
-        if not has_carry_in:
-            return None
-        return _carry_out(cascade, shape, dtype, Workspace(launches, memory))
+        return launches.carry_out(memory) if has_carry_in else None
 
     return solve
 
 
-def _run(cascade: Cascade, chunk: Chunk, carry_in: Any, result: Any) -> Workspace | None:
-    """Launch the kernels and return their workspace, or None for an empty chunk."""
+def _launches_of(cascade: Cascade, chunk: Chunk, result: Any) -> tuple[FilterLaunches, Any]:
+    """Return the launches for a chunk that is not empty, and x, cast unless kernels cast it."""
     (x,) = chunk.operands
-    if chunk.steps == 0 or x.size == 0:
-        return None
     inputs = x.dtype if is_cast_in_kernels(x.dtype, chunk.dtype) else None
     if inputs is None:
         x = cast(x, chunk.dtype)
-    return _launches_of(cascade, chunk, x, result, inputs)(x, carry_in, result)
-
-
-def _launches_of(
-    cascade: Cascade, chunk: Chunk, x: Any, result: Any, inputs: Any
-) -> FilterLaunches:
     aligned = _is_aligned(x), result is None or _is_aligned(result)
-    return _launches(cascade, chunk.shape, chunk.dtype, aligned, result is not None, inputs)
+    return _launches(cascade, chunk.shape, chunk.dtype, aligned, result is not None, inputs), x
 
 
 def _is_aligned(array: Any) -> bool:
@@ -148,22 +139,6 @@ def is_cast_in_kernels(inputs: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
     False
     """
     return dtype.kind == "f" and inputs != dtype and inputs.char in _CAST_IN_KERNELS
-
-
-def _carry_out(
-    cascade: Cascade, shape: tuple[int, int, int], dtype: np.dtype[Any], workspace: Workspace
-) -> Any:
-    """Return the states after a chunk, (states, outer, inner), maybe as a view."""
-    import cupy
-
-    outer, _, inner = workspace.launches.shape
-    segments = workspace.launches.partition.segments
-    states = workspace.carry_outs.reshape(cascade.states, outer, segments, inner)
-    carry_out, state_dtype = states[:, :, -1], cascade.state_dtype(dtype)
-    if carry_out.dtype == state_dtype:
-        return carry_out
-    carry_out = cupy.ascontiguousarray(carry_out).view(state_dtype)
-    return carry_out.reshape(cascade.states, shape[0], shape[2])
 
 
 @lru_cache(maxsize=1024)
