@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,14 @@ from ..core.arrays.validation import as_any_array, as_flag, as_integer, as_real,
 from ..filters.arguments import as_signal, to_device_of
 from .recurrence import PAIRS, STATISTICS, Weights
 
-_RANGES = {
-    "alpha": "0 < alpha <= 1", "span": "span >= 1", "halflife": "halflife > 0", "com": "com >= 0"
+# For each rate its range, as text and as a test, and α.
+_RATES: dict[str, tuple[str, Callable[[float], bool], Callable[[float], float]]] = {
+    "alpha": ("0 < alpha <= 1", lambda rate: 0 < rate <= 1, lambda rate: rate),
+    "span": ("span >= 1", lambda rate: rate >= 1, lambda rate: 2 / (rate + 1)),
+    "halflife": (
+        "halflife > 0", lambda rate: rate > 0, lambda rate: -math.expm1(-math.log(2) / rate)
+    ),
+    "com": ("com >= 0", lambda rate: rate >= 0, lambda rate: 1 / (1 + rate)),
 }  # fmt: skip
 
 
@@ -62,21 +69,14 @@ def _alpha(rates: dict[str, Any], has_times: bool, is_adjusted: bool) -> float:
 
 
 def _alpha_of(name: str, rate: Any) -> float:
+    wanted, is_valid, alpha = _RATES[name]
+    wanted = f"a finite number, {wanted}"
     if name == "halflife" and isinstance(rate, (str, datetime.timedelta, np.timedelta64)):
-        raise TypeError(
-            f"halflife must be a finite number, {_RANGES[name]}; got {rate!r}, without times"
-        )
-    value = as_real(name, rate, f"a finite number, {_RANGES[name]}")
-    fits = {
-        "alpha": 0 < value <= 1, "span": value >= 1, "halflife": value > 0, "com": value >= 0
-    }  # fmt: skip
-    if not fits[name] or math.isinf(value):
-        raise ValueError(f"{name} must be a finite number, {_RANGES[name]}; got {value}")
-    if name == "span":
-        return 2 / (value + 1)
-    if name == "halflife":
-        return -math.expm1(-math.log(2) / value)
-    return value if name == "alpha" else 1 / (1 + value)
+        raise TypeError(f"halflife must be {wanted}; got {rate!r}, without times")
+    value = as_real(name, rate, wanted)
+    if not is_valid(value) or math.isinf(value):
+        raise ValueError(f"{name} must be {wanted}; got {value}")
+    return alpha(value)
 
 
 def as_series(x: Any, other: Any, statistic: str) -> dict[str, Any]:

@@ -115,20 +115,19 @@ class Recurrences:
         self.kept, self.gain = old_weight / total, new_weight / total
 
     def _mean(self, x: Any) -> Any:
-        return self._accumulate(
-            self._where_present(self.kept, _ONE), self._where_present(self.gain * x)
-        )
+        return self._average(self.kept, self.gain * x)
 
     def _moment(self, off_x: Any, off_y: Any) -> Any:
         """Return the weighted mean of products of distances to the means."""
-        part = self.kept * self.gain * off_x * off_y
-        return self._accumulate(self._where_present(self.kept, _ONE), self._where_present(part))
+        return self._average(self.kept, self.kept * self.gain * off_x * off_y)
 
     def _divisor(self) -> Any:
         """Return 1 − Σw²/(Σw)², as a sum over pairs; nan if one observation has all the weight."""
-        pairs = self._where_present(_TWO * self.kept * self.gain)
-        divisor = self._accumulate(self._where_present(self.kept * self.kept, _ONE), pairs)
+        divisor = self._average(self.kept * self.kept, _TWO * self.kept * self.gain)
         return where(divisor > 0, divisor, np.nan)
+
+    def _average(self, kept: Any, added: Any) -> Any:
+        return self._accumulate(self._where_present(kept, _ONE), self._where_present(added))
 
 
 def by_recurrences(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -85,54 +86,38 @@ def result_dtype(*arrays: Any) -> np.dtype[Any]:
 def check_polynomials(b: Any, a: Any, x: Any, axis: Any, zi: Any, out: Any) -> Problem:
     """Validate the arguments of ``lfilter``; `zi` has the states along `axis`."""
     x, (b, a) = as_signal(x), as_transfer_function(b, a)
-    axis = as_axis(axis, x.shape)
-    zi = None if zi is None else _as_states(zi, x)
-    dtype = result_dtype(b, a, x, zi)
-    cascade = Cascade.of_polynomials(b, a)
-    carry_in = None
-    if zi is not None:
-        expected = (*x.shape[:axis], cascade.states, *x.shape[axis + 1 :])
-        if zi.ndim != x.ndim:
-            raise ValueError(f"zi must have the axes of x, {x.ndim}; got {zi.ndim}")
-        is_valid = zi.shape[axis] == cascade.states and all(
-            length in (1, size) or size != size
-            for length, size in zip(zi.shape, expected, strict=True)
-        )
-        if not is_valid:
-            raise ValueError(
-                f"Unexpected shape for parameter zi: expected {expected}, found {zi.shape}."
-            )
-        carry_in = move_axis(zi, axis, 0)
-    return filter_problem(cascade, x, carry_in, axis, dtype, out)
+    axis, cascade = as_axis(axis, x.shape), Cascade.of_polynomials(b, a)
+    if zi is None:
+        return filter_problem(cascade, x, None, axis, result_dtype(b, a, x), out)
+    expected = (*x.shape[:axis], cascade.states, *x.shape[axis + 1 :])
+    zi = _as_states(zi, x, expected, fixed=(axis,))
+    return filter_problem(cascade, x, move_axis(zi, axis, 0), axis, result_dtype(b, a, x, zi), out)
 
 
 def check_sections(sos: Any, x: Any, axis: Any, zi: Any, out: Any) -> Problem:
     """Validate the arguments of ``sosfilt``; `zi` has the shape (sections, ..., 2, ...)."""
     x, sos = as_signal(x), as_sections(sos)
-    axis = as_axis(axis, x.shape)
-    zi = None if zi is None else _as_states(zi, x)
-    dtype = result_dtype(sos, x, zi)
-    cascade = Cascade.of_sections(sos)
-    carry_in = None
-    if zi is not None:
-        expected = (len(sos), *x.shape[:axis], 2, *x.shape[axis + 1 :])
-        is_valid = len(zi.shape) == len(expected) and all(
-            length == size or size != size for length, size in zip(zi.shape, expected, strict=True)
-        )
-        if not is_valid:
-            raise ValueError(
-                f"Invalid zi shape. With axis={axis}, an input with shape {x.shape} and an sos "
-                f"array with {len(sos)} sections, zi must have shape {expected}, got {zi.shape}."
-            )
-        carry_in = move_axis(zi, axis + 1, 0)
-        carry_in = carry_in.swapaxes(0, 1).reshape((cascade.states, *carry_in.shape[2:]))
-    return filter_problem(cascade, x, carry_in, axis, dtype, out)
+    axis, cascade = as_axis(axis, x.shape), Cascade.of_sections(sos)
+    if zi is None:
+        return filter_problem(cascade, x, None, axis, result_dtype(sos, x), out)
+    expected = (len(sos), *x.shape[:axis], 2, *x.shape[axis + 1 :])
+    zi = _as_states(zi, x, expected, fixed=range(len(expected)))
+    carry_in = move_axis(zi, axis + 1, 0).swapaxes(0, 1)
+    carry_in = carry_in.reshape((cascade.states, *carry_in.shape[2:]))
+    return filter_problem(cascade, x, carry_in, axis, result_dtype(sos, x, zi), out)
 
 
-def _as_states(zi: Any, x: Any) -> Any:
+def _as_states(zi: Any, x: Any, expected: tuple[Any, ...], fixed: Sequence[int]) -> Any:
+    """Return states of the shape `expected`; axes that are not `fixed` may have length 1."""
     array = as_any_array("zi", zi)
     check_dtype("zi", array, zi, "?")
     check_same_device([("x", x)], [("zi", array)])
+    is_valid = array.ndim == len(expected) and all(
+        length == size or size != size or (length == 1 and k not in fixed)
+        for k, (length, size) in enumerate(zip(array.shape, expected, strict=True))
+    )
+    if not is_valid:
+        raise ValueError(f"zi must have shape {expected}; got {array.shape}")
     return array
 
 

@@ -104,8 +104,7 @@ def lfilter(
     >>> lfilter([1.0], [1.0, -0.5], np.ones(2), zi=state)[0]
     array([1.875 , 1.9375])
     """
-    problem = check_polynomials(b, a, x, axis, zi, out)
-    return _with_states(_segmented(problem, reset), is_sections=False)
+    return _segmented(check_polynomials(b, a, x, axis, zi, out), reset, is_sections=False)
 
 
 @partial(prepared_function, by_value=("sos",))
@@ -169,20 +168,15 @@ def sosfilt(
     array([1.   , 1.5  , 0.75 , 0.375])
     """
     problem = check_sections(sos, x, axis, without_empty_chunks(zi), out)
-    return _with_states(_segmented(problem, reset), is_sections=True)
+    return _segmented(problem, reset, is_sections=True)
 
 
-def _segmented(problem: Problem, reset: Any) -> Problem:
-    """Return the problem with its states reset at marked samples."""
-    if reset is None:
-        return problem
-    axis = problem.recurrence.axis
-    check_same_device([("x", problem.operands[0]), ("reset", reset)], [])
-    return with_marks(problem, as_reset(reset, problem.shape, axis, False))
-
-
-def _with_states(problem: Problem, is_sections: bool) -> Problem:
-    """Return a problem that also returns final states if initial states were given."""
+def _segmented(problem: Problem, reset: Any, is_sections: bool) -> Problem:
+    """Return the problem with states that are reset at marks, and final states if it has any."""
+    if reset is not None:
+        check_same_device([("x", problem.operands[0]), ("reset", reset)], [])
+        marks = as_reset(reset, problem.shape, problem.recurrence.axis, False)
+        problem = with_marks(problem, marks)
     recurrence = problem.recurrence
     if not recurrence.returns_final_state:
         return problem
@@ -219,10 +213,7 @@ def lfilter_zi(b: Any, a: Any) -> np.ndarray:
     >>> lfilter(b, a, np.ones(3), zi=lfilter_zi(b, a))[0]
     array([1., 1., 1.])
     """
-    b, a = (np.atleast_1d(as_coefficients(*named)) for named in (("b", b), ("a", a)))
-    for name, part in (("Numerator b", b), ("Denominator a", a)):
-        if part.ndim != 1:
-            raise ValueError(f"{name} must be 1-D; got {part.ndim} axes")
+    b, a = _as_vector("b", b), _as_vector("a", a)
     nonzero = np.flatnonzero(a)
     if nonzero.size == 0:
         raise ValueError("There must be at least one nonzero `a` coefficient.")
@@ -236,6 +227,13 @@ def lfilter_zi(b: Any, a: Any) -> np.ndarray:
     matrix = np.eye(length - 1, dtype=dtype) - np.eye(length - 1, k=1, dtype=dtype)
     matrix[:, :1] += a[1:, None]
     return np.linalg.solve(matrix, b[1:] - a[1:] * b[0])
+
+
+def _as_vector(name: str, values: Any) -> np.ndarray:
+    array = np.atleast_1d(as_coefficients(name, values))
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be 1-D; got {array.ndim} axes")
+    return array
 
 
 def sosfilt_zi(sos: Any) -> np.ndarray:
@@ -301,10 +299,7 @@ def lfiltic(b: Any, a: Any, y: Any, x: Any = None) -> np.ndarray:
     >>> lfilter([1.0], [1.0, -0.5], [0.0, 0.0], zi=lfiltic([1.0], [1.0, -0.5], y=[8.0]))[0]
     array([4., 2.])
     """
-    b, a = (np.atleast_1d(as_coefficients(*named)) for named in (("b", b), ("a", a)))
-    for name, part in (("b", b), ("a", a)):
-        if part.ndim != 1:
-            raise ValueError(f"Filter coefficients `{name}` must be 1-D; got {part.ndim} axes")
+    b, a = _as_vector("b", b), _as_vector("a", a)
     if a[:1].size == 0 or a[0] == 0:
         raise ValueError("First `a` filter coefficient must be non-zero.")
     y = np.atleast_1d(as_coefficients("y", y))

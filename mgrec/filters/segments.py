@@ -24,40 +24,29 @@ from .recurrence import CascadeSummary, FilterRecurrence
 _BATCH, _BATCH_ON_GPU, _FEW = 1 << 22, 1 << 24, 100
 
 
-@dataclass(frozen=True)
-class Segments:
-    """Positions of segments in rows of samples, as arrays in host memory.
+def _by_length(segments: np.recarray[Any, Any]) -> Iterator[np.recarray[Any, Any]]:
+    """Yield groups of segments of the same length."""
+    for length in np.unique(segments.lengths):
+        yield segments[segments.lengths == length]
 
-    `is_first` says whether a segment continues from the states before the rows.
+
+def _in_batches(segments: np.recarray[Any, Any], batch: int) -> Iterator[np.recarray[Any, Any]]:
+    """Yield groups whose lengths lie between two powers of 2, of about `batch` samples."""
+    exponents = np.frexp(segments.lengths)[1]
+    for exponent in np.unique(exponents):
+        group = segments[exponents == exponent]
+        count = batch >> int(exponent)
+        count = count if count >= _FEW else 1
+        for left in range(0, len(group), count):
+            yield group[left : left + count]
+
+
+def segments_of(marks: Any, rows: int) -> np.recarray[Any, Any]:
+    """Return the segments of rows whose marks are an array (1 or rows, steps).
+
+    They have the fields `rows`, `starts`, `lengths`, and `is_first`: whether a segment continues
+    from the states before the rows.
     """
-
-    rows: np.ndarray
-    starts: np.ndarray
-    lengths: np.ndarray
-    is_first: np.ndarray
-
-    def part(self, selection: Any) -> Segments:
-        arrays = self.rows, self.starts, self.lengths, self.is_first
-        return Segments(*(array[selection] for array in arrays))
-
-    def by_length(self) -> Iterator[Segments]:
-        """Yield groups of segments of the same length."""
-        for length in np.unique(self.lengths):
-            yield self.part(self.lengths == length)
-
-    def in_batches(self, batch: int) -> Iterator[Segments]:
-        """Yield groups whose lengths lie between two powers of 2, of about `batch` samples."""
-        exponents = np.frexp(self.lengths)[1]
-        for exponent in np.unique(exponents):
-            selection = np.flatnonzero(exponents == exponent)
-            count = batch >> int(exponent)
-            count = count if count >= _FEW else 1
-            for left in range(0, len(selection), count):
-                yield self.part(selection[left : left + count])
-
-
-def segments_of(marks: Any, rows: int) -> Segments:
-    """Return the segments of rows whose marks are an array (1 or rows, steps)."""
     is_start = marks.copy()
     is_start[:, :1] = 1
     row, start = np.divmod(to_host(np.flatnonzero(is_start)), max(marks.shape[1], 1))
@@ -68,7 +57,8 @@ def segments_of(marks: Any, rows: int) -> Segments:
     if count < rows:
         row = np.repeat(np.arange(rows), len(start))
         start, stop, is_first = (np.tile(array, rows) for array in (start, stop, is_first))
-    return Segments(row, start, stop - start, is_first)
+    arrays = [row, start, stop - start, is_first]
+    return np.rec.fromarrays(arrays, names="rows,starts,lengths,is_first")
 
 
 @dataclass(frozen=True)
@@ -146,8 +136,7 @@ class SegmentedFilter(FilterRecurrence):
         # Padding would change final states: the last segments are grouped by length instead.
         is_last = (segments.starts + segments.lengths == steps) & self.returns_final_state
         batch = _BATCH_ON_GPU if is_on_gpu(samples) else _BATCH
-        inside, last = segments.part(~is_last), segments.part(is_last)
-        for part in (*inside.in_batches(batch), *last.by_length()):
+        for part in (*_in_batches(segments[~is_last], batch), *_by_length(segments[is_last])):
             states = np.where(part.is_first, before[:, part.rows], reset_states[:, part.rows])
             after = self._filter(backend, samples, part, states, filtered)
             if self.returns_final_state:
@@ -159,7 +148,7 @@ class SegmentedFilter(FilterRecurrence):
         return (as_contiguous(result),), carry_out.reshape(len(carry_out), outer, inner)
 
     def _filter(
-        self, backend: Backend, samples: Any, part: Segments, states: np.ndarray, filtered: Any
+        self, backend: Backend, samples: Any, part: Any, states: np.ndarray, filtered: Any
     ) -> Any:
         """Filter segments as rows, and return the states after the longest one's steps."""
         chunk, target = self._as_rows(samples, part)
@@ -192,7 +181,7 @@ class SegmentedFilter(FilterRecurrence):
         samples = as_contiguous(samples)
         return Chunk((samples[:, :, None],), (*samples.shape, 1), self.dtype)
 
-    def _as_rows(self, samples: Any, part: Segments) -> tuple[Chunk, Any]:
+    def _as_rows(self, samples: Any, part: Any) -> tuple[Chunk, Any]:
         """Return segments as rows, and the positions of their outputs.
 
         A single segment is not copied.

@@ -94,18 +94,16 @@ def filtfilt(
     """
     if not is_one_of(method, ("pad", "gust")):
         raise ValueError(f"method must be 'pad' or 'gust'; got {method!r}")
-    x, (b, a) = as_signal(x), as_transfer_function(b, a)
-    axis = as_axis(axis, x.shape)
-    _refuse_capture(x)
+    (x, axis), (b, a) = _check_signal(x, axis), as_transfer_function(b, a)
     if method == "gust":
         length = None if irlen is None else as_integer("irlen", irlen)
         if length is not None and length < 1:
             raise ValueError(f"irlen must be at least 1; got {irlen}")
         return _filtfilt_gust(b, a, x, axis, length)
     cascade, states = Cascade.of_polynomials(b, a), lfilter_zi(b, a)
+    edge = _edge(padtype, padlen, max(b.size, a.size))
     dtype = result_dtype(b, a, x, states)
-    taps = max(b.size, a.size)
-    return _forward_backward(cascade, states, x, axis, padtype, padlen, taps, dtype)
+    return _forward_backward(cascade, states, x, axis, padtype, edge, dtype)
 
 
 @partial(with_interop, labelled=partial(solve_labelled, by_value=("sos",)))
@@ -154,39 +152,46 @@ def sosfiltfilt(
     >>> sosfiltfilt([[0.5, 0.5, 0, 1, 0, 0]], np.array([0.0, 0.0, 4.0, 0.0, 0.0]), padlen=1)
     array([0., 1., 2., 1., 0.])
     """
-    x, sos = as_signal(x), as_sections(sos)
-    axis = as_axis(axis, x.shape)
-    _refuse_capture(x)
+    (x, axis), sos = _check_signal(x, axis), as_sections(sos)
     taps = 2 * len(sos) + 1 - min((sos[:, 2] == 0).sum(), (sos[:, 5] == 0).sum())
     cascade, states = Cascade.of_sections(sos), sosfilt_zi(sos)
+    edge = _edge(padtype, padlen, int(taps))
     dtype = result_dtype(sos, x, states)
-    return _forward_backward(cascade, states, x, axis, padtype, padlen, int(taps), dtype)
+    return _forward_backward(cascade, states, x, axis, padtype, edge, dtype)
 
 
-def _refuse_capture(x: Any) -> None:
+def _check_signal(x: Any, axis: Any) -> tuple[Any, int]:
+    x = as_signal(x)
+    axis = as_axis(axis, x.shape)
     if is_on_gpu(x):
         raise_if_capturing("a filter", "the initial states are copied to the device")
+    return x, axis
+
+
+def _edge(padtype: Any, padlen: Any, taps: int) -> int:
+    """Return the number of samples by which each end is extended."""
+    if not (padtype is None or is_one_of(padtype, ("even", "odd", "constant"))):
+        raise ValueError(
+            f"Unknown value '{padtype}' given to padtype: it must be 'even', 'odd', 'constant', "
+            f"or None."
+        )
+    if padtype is None:
+        return 0
+    return 3 * taps if padlen is None else as_integer("padlen", padlen)
 
 
 def _forward_backward(
-    cascade: Cascade,
-    states: np.ndarray,
-    x: Any,
-    axis: int,
-    padtype: str | None,
-    padlen: int | None,
-    taps: int,
-    dtype: np.dtype[Any],
+    cascade: Cascade, states: np.ndarray, x: Any, axis: int, padtype: Any, edge: int, dtype: Any
 ) -> Any:
     """Filter twice, each time from the steady state of the first sample.
 
     `states` is the steady state for an input of ones.
     """
-    edge, extended = _extended(without_empty_chunks(x), axis, padtype, padlen, taps, dtype)
+    extended = _extended(without_empty_chunks(x), axis, padtype, edge, dtype)
     steady_states = to_device_of(states.reshape(-1, *[1] * (x.ndim - 1)), x)
 
     def filtered(data: Any) -> Any:
-        carry_in = steady_states * data[(slice(None),) * axis + (0,)]
+        carry_in = steady_states * _part(data, axis, 0)
         return solve(filter_problem(cascade, data, carry_in, axis, dtype))
 
     # At most two arrays are in memory: each is released after it has been read.
@@ -194,29 +199,18 @@ def _forward_backward(
     del extended
     reversed_forward = reversed_copy(forward, axis)
     del forward
-    backward = _reversed(filtered(reversed_forward), axis)
-    inside = _part(backward, axis, edge, backward.shape[axis] - edge) if edge > 0 else backward
-    return chunked_like(inside, x)
+    backward = _part(filtered(reversed_forward), axis, slice(None, None, -1))
+    inside = slice(edge, backward.shape[axis] - edge)
+    return chunked_like(_part(backward, axis, inside) if edge > 0 else backward, x)
 
 
-def _part(x: Any, axis: int, start: int, stop: int) -> Any:
-    return x[(slice(None),) * axis + (slice(start, stop),)]
+def _part(x: Any, axis: int, index: Any) -> Any:
+    """Return the elements of an array at an index or slice of an axis."""
+    return x[(slice(None),) * axis + (index,)]
 
 
-def _reversed(x: Any, axis: int) -> Any:
-    return x[(slice(None),) * axis + (slice(None, None, -1),)]
-
-
-def _extended(
-    x: Any, axis: int, padtype: str | None, padlen: int | None, taps: int, dtype: np.dtype[Any]
-) -> tuple[int, Any]:
-    """Return the number of samples added at each end, and the extended signal."""
-    if not (padtype is None or is_one_of(padtype, ("even", "odd", "constant"))):
-        raise ValueError(
-            f"Unknown value '{padtype}' given to padtype: it must be 'even', 'odd', 'constant', "
-            f"or None."
-        )
-    edge = 0 if padtype is None else 3 * taps if padlen is None else as_integer("padlen", padlen)
+def _extended(x: Any, axis: int, padtype: Any, edge: int, dtype: np.dtype[Any]) -> Any:
+    """Return the signal with `edge` more samples at each end."""
     length = x.shape[axis]
     if isnan(length) or (edge > 0 and has_unknown_sizes(getattr(x, "chunks", ()))):
         raise ValueError(
@@ -229,26 +223,21 @@ def _extended(
             f"got {length} along axis {axis}."
         )
     if edge <= 0:
-        return edge, x
-    parts = _ends(x, axis, padtype, edge)
-    if type(x) is np.ndarray:  # Cast here, because a filter would cast in a copy.
-        return edge, np.concatenate(parts, axis, dtype=dtype)
-    return edge, concatenate(parts, axis)
-
-
-def _ends(x: Any, axis: int, padtype: str | None, edge: int) -> list[Any]:
-    """Return the extension before x, x, and the extension after it."""
-    length = x.shape[axis]
-    first, last = _part(x, axis, 0, 1), _part(x, axis, length - 1, length)
+        return x
+    first, last = _part(x, axis, slice(0, 1)), _part(x, axis, slice(length - 1, length))
     if padtype == "constant":
         shape = [edge if k == axis else 1 for k in range(x.ndim)]
         ones = to_device_of(np.ones(shape, x.dtype), x)
-        return [first * ones, x, last * ones]
-    before = _reversed(_part(x, axis, 1, edge + 1), axis)
-    after = _reversed(_part(x, axis, length - edge - 1, length - 1), axis)
+        before, after = first * ones, last * ones
+    else:
+        before = _part(x, axis, slice(edge, 0, -1))
+        after = _part(x, axis, slice(-2, -edge - 2, -1))
     if padtype == "odd":
         before, after = 2 * first - before, 2 * last - after
-    return [before, x, after]
+    parts = [before, x, after]
+    if type(x) is np.ndarray:  # Cast here, because a filter would cast in a copy.
+        return np.concatenate(parts, axis, dtype=dtype)
+    return concatenate(parts, axis)
 
 
 def _filtfilt_gust(b: np.ndarray, a: np.ndarray, x: Any, axis: int, irlen: int | None) -> Any:

@@ -78,26 +78,29 @@ def assert_close(result, wanted, x, statistic):
     np.testing.assert_allclose(result, wanted, rtol=1e-9, atol=1e-13 * size**power + 1e-300)
 
 
+def arguments(y, times, chosen):
+    own = dict(chosen)
+    if own["statistic"] in ("cov", "corr"):
+        own["other"] = y
+    if "times" in own:
+        own["times"] = times
+    return own
+
+
 @pytest.mark.extended
 @settings(max_examples=150, deadline=None)
 @given(chosen=options(), values=series(), data=st.data())
 def test_every_option_is_pandas(chosen, values, data):
     x, y, times = values
-    wanted = by_pandas(x, y, times, chosen)
-    statistic = chosen["statistic"]
-    own = dict(chosen)
-    if statistic in ("cov", "corr"):
-        own["other"] = y
-    if "times" in own:
-        own["times"] = times
-    assert_close(ewm(x, **own), wanted, x, statistic)
+    wanted, own = by_pandas(x, y, times, chosen), arguments(y, times, chosen)
+    assert_close(ewm(x, **own), wanted, x, chosen["statistic"])
     cut = data.draw(st.integers(0, x.size))
     chunks = ((cut, x.size - cut),) if data.draw(st.booleans()) else 3
     for name in ("other", "times"):
         if name in own and data.draw(st.booleans()):
             own[name] = da.from_array(own[name], chunks=chunks)
     result = ewm(da.from_array(x, chunks=chunks), **own).compute(scheduler="sync")
-    assert_close(result, wanted, x, statistic)
+    assert_close(result, wanted, x, chosen["statistic"])
 
 
 @pytest.mark.extended
@@ -106,12 +109,7 @@ def test_every_option_is_pandas(chosen, values, data):
 def test_linear_recurrences_one_after_the_other_are_pandas(chosen, values):
     """What a GPU does, here on NumPy and Dask arrays."""
     x, y, times = values
-    wanted = by_pandas(x, y, times, chosen)
-    own = dict(chosen)
-    if own["statistic"] in ("cov", "corr"):
-        own["other"] = y
-    if "times" in own:
-        own["times"] = times
+    wanted, own = by_pandas(x, y, times, chosen), arguments(y, times, chosen)
     with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
         patch.setattr(statistics, "is_on_gpu", lambda array: True)
         for data in (x, da.from_array(x, chunks=7)):
@@ -202,50 +200,47 @@ SHARES = [1 / 3.0934119885611606, 0.9, 1e-3]
 LESS_OFTEN = [pytest.param(name, marks=pytest.mark.extended) for name in ("std", "cov")]
 
 
-def assert_variance_of_one_value(move, statistic, adjust):
+def to_dask(array):
+    return da.from_array(array, chunks=min(5, len(array) - 1))
+
+
+@pytest.fixture(
+    params=["numpy", "dask", "like a GPU's", pytest.param("gpu", marks=pytest.mark.gpu)]
+)
+def move(request, monkeypatch):
+    """Move an array to the library of this test."""
+    if request.param == "gpu":
+        return pytest.importorskip("cupy").asarray
+    if request.param == "as a GPU":
+        monkeypatch.setattr(statistics, "is_on_gpu", lambda array: True)
+    return to_dask if request.param == "dask" else np.array
+
+
+@pytest.mark.parametrize("adjust", [True, False])
+@pytest.mark.parametrize("statistic", ["var", *LESS_OFTEN])
+def test_variance_of_one_value(statistic, adjust, move):
     """Exactly 0, biased, and nan otherwise, also after gaps: pandas divides rounding errors."""
     x = np.full((12, 2), np.nan)
     x[0], x[4, 1], x[8, 1] = 3.0, 1e6, 1e-200
     reset = move(np.arange(12) % 4 == 0)
     other = {"other": move(x)} if statistic == "cov" else {}
-    for share in SHARES:
-        for bias in (True, False):
-            wanted = np.full((12, 2), 0.0 if bias else np.nan)
-            wanted[4:, 0] = np.nan
-            options = {"alpha": share, "adjust": adjust, "statistic": statistic, "bias": bias}
-            result = ewm(move(x), axis=0, reset=reset, **options, **other)
-            np.testing.assert_array_equal(to_numpy(result), wanted)
+    for share, bias in product(SHARES, (True, False)):
+        wanted = np.full((12, 2), 0.0 if bias else np.nan)
+        wanted[4:, 0] = np.nan
+        options = {"alpha": share, "adjust": adjust, "statistic": statistic, "bias": bias}
+        result = ewm(move(x), axis=0, reset=reset, **options, **other)
+        np.testing.assert_array_equal(to_numpy(result), wanted)
 
 
-def assert_variance_of_two_values(move, adjust):
+@pytest.mark.parametrize("adjust", [True, False])
+def test_variance_of_two_values(adjust, move):
     """Unbiased (x − y)²/2, whatever little the first one still weighs; pandas has nan there."""
-    for gap in (1, 40):
+    for gap, share in product((1, 40), SHARES):
         x = np.full(gap + 1, np.nan)
         x[[0, gap]] = 1000, 1000.125
-        for share in SHARES:
-            fallen = (1 - Fraction(share)) ** gap
-            kept = fallen / (fallen + (1 if adjust else Fraction(share)))
-            for bias, wanted in ((True, float(kept * (1 - kept)) / 64), (False, 1 / 128)):
-                options = {"alpha": share, "adjust": adjust, "statistic": "var", "bias": bias}
-                result = to_numpy(ewm(move(x), **options))[-1]
-                np.testing.assert_allclose(result, wanted, rtol=1e-11)
-
-
-@pytest.mark.parametrize("adjust", [True, False])
-@pytest.mark.parametrize("statistic", ["var", *LESS_OFTEN])
-@pytest.mark.parametrize("is_lazy", [False, True])
-def test_variances_of_one_and_two_values(statistic, adjust, is_lazy):
-    def move(array):
-        return da.from_array(array, chunks=min(5, len(array) - 1)) if is_lazy else array
-
-    assert_variance_of_one_value(move, statistic, adjust)
-    if statistic == "var":
-        assert_variance_of_two_values(move, adjust)
-
-
-@pytest.mark.parametrize("adjust", [True, False])
-@pytest.mark.parametrize("statistic", ["var", *LESS_OFTEN])
-def test_variances_of_one_and_two_values_on_a_gpu(statistic, adjust, to_device):
-    assert_variance_of_one_value(to_device, statistic, adjust)
-    if statistic == "var":
-        assert_variance_of_two_values(to_device, adjust)
+        fallen = (1 - Fraction(share)) ** gap
+        kept = fallen / (fallen + (1 if adjust else Fraction(share)))
+        for bias, wanted in ((True, float(kept * (1 - kept)) / 64), (False, 1 / 128)):
+            options = {"alpha": share, "adjust": adjust, "statistic": "var", "bias": bias}
+            result = to_numpy(ewm(move(x), **options))[-1]
+            np.testing.assert_allclose(result, wanted, rtol=1e-11)

@@ -1,4 +1,6 @@
-"""lfilter and sosfilt give SciPy's results: every shape, dtype, axis and chunking."""
+"""lfilter and sosfilt give SciPy's results: every shape, dtype, axis, chunking and device."""
+
+from itertools import product
 
 import dask
 import dask.array as da
@@ -9,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import signal
 
+from mgrec.engines.cpu import threads
 from mgrec.signal import lfilter, sosfilt
 
-EXTENDED = pytest.mark.extended
+EXTENDED, GPU = pytest.mark.extended, pytest.mark.gpu
 SHAPES = [
     ((50,), -1), ((200,), 0), ((4, 70), 1), ((70, 4), 0), ((70, 20), 0), ((3, 40, 5), 1),
     ((2, 3, 70), 2), ((1,), 0), ((2, 1), 1),
@@ -35,14 +38,13 @@ DTYPES = ["f4", "f8", "c8", "c16"]
 LONG = {"order 12", "order 64"}
 
 
-def with_dtypes(names, others):
-    """All names in float64, and in `others` of them the other dtypes: each is compiled again."""
-    pairs = [(name, dtype) for name in names for dtype in DTYPES]
-    return [
-        pytest.param(*pair, marks=() if is_short else EXTENDED)
-        for pair in pairs
-        for is_short in [pair[0] in others or (pair[1] == "f8" and pair[0] not in LONG)]
-    ]
+def on_each_device(names, others):
+    """On the host all names in float64, and `others` in other dtypes: each is compiled again."""
+    for name in names:
+        for dtype in DTYPES:
+            is_short = name in others or (dtype == "f8" and name not in LONG)
+            yield pytest.param("host", name, dtype, marks=() if is_short else EXTENDED)
+            yield pytest.param("gpu", name, dtype, marks=GPU)
 
 
 def sections(count):
@@ -56,56 +58,79 @@ def draw(shape, dtype, seed=7):
 
 
 def in_chunks(x, parts=3):
-    return da.from_array(x, chunks=tuple(-(-n // parts) for n in x.shape))
+    return da.from_array(x, chunks=tuple(max(1, -(-n // parts)) for n in x.shape), asarray=False)
 
 
-def assert_same(computed, wanted):
-    for part in computed:
-        if isinstance(part, da.Array):
-            check_graph(part)
-    computed = tuple(part.compute() if isinstance(part, da.Array) else part for part in computed)
+def fetched(array, xp=np):
+    if isinstance(array, da.Array):
+        check_graph(array)
+        array = array.compute(scheduler="sync")
+    assert isinstance(array, xp.ndarray)
+    return array if xp is np else array.get()
+
+
+def assert_same(computed, wanted, xp=np):
     for have, want in zip(computed, wanted, strict=True):
+        have = fetched(have, xp)
         assert have.dtype == want.dtype
         assert have.shape == want.shape
-        unit = np.finfo(want.dtype).eps
         size = np.abs(want).max(initial=1)
-        np.testing.assert_allclose(have, want, rtol=0, atol=1e5 * unit * size)
+        np.testing.assert_allclose(have, want, rtol=0, atol=1e5 * np.finfo(want.dtype).eps * size)
 
 
-@pytest.mark.parametrize(("name", "dtype"), with_dtypes(POLYNOMIALS, ["order 2", "complex"]))
-def test_lfilter_is_scipys(name, dtype):
-    kind = np.complex64 if name == "complex" else np.float32
-    single = dtype in ("f4", "c8")
-    b, a = (np.asarray(part, kind if single else None) for part in POLYNOMIALS[name])
-    for shape, axis in SHAPES:
-        x = draw(shape, dtype)
-        of_states = list(shape)
-        of_states[axis] = max(len(a), len(b)) - 1
-        zi = draw(of_states, dtype, seed=8)
-        assert_same([lfilter(b, a, x, axis)], [signal.lfilter(b, a, x, axis)])
-        wanted = signal.lfilter(b, a, x, axis, zi)
-        assert_same(lfilter(b, a, x, axis, zi), wanted)
-        assert_same(lfilter(b, a, in_chunks(x), axis, zi), wanted)
+def assert_places_are_scipys(y, wanted, kinds=(np.isnan, np.isposinf, np.isneginf)):
+    """nan, inf and -inf stand where SciPy has them, and other numbers are near."""
+    finite = np.isfinite(wanted)
+    np.testing.assert_array_equal(np.isfinite(y), finite)
+    parts = [np.ascontiguousarray(array).view(array.real.dtype) for array in (y, wanted)]
+    for find in kinds:
+        np.testing.assert_array_equal(*map(find, parts))
+    np.testing.assert_allclose(y[finite], wanted[finite], rtol=1e-3)
 
 
 @pytest.mark.parametrize(
-    ("count", "dtype"),
-    [
-        *with_dtypes([1, 3], [3]),
-        *(pytest.param(count, "f8", marks=EXTENDED) for count in (2, 4, 5, 8, 9, 16, 32)),
-    ],
+    ("xp", "name", "dtype"), on_each_device(POLYNOMIALS, ["order 2", "complex"]), indirect=["xp"]
 )
-def test_sosfilt_is_scipys(count, dtype):
+def test_lfilter_is_scipys(name, dtype, xp):
+    kind = np.complex64 if name == "complex" else np.float32
+    b, a = (np.asarray(p, kind if dtype in ("f4", "c8") else None) for p in POLYNOMIALS[name])
+    longer = [] if xp is np else [((5_000, 3), 0), ((3, 4_001), 1), ((2, 300, 50), 1)]
+    for shape, axis in SHAPES + longer:
+        x, of_states = draw(shape, dtype), list(shape)
+        of_states[axis] = max(len(a), len(b)) - 1
+        zi, data = draw(of_states, dtype, seed=8), xp.asarray(x)
+        assert_same([lfilter(b, a, data, axis)], [signal.lfilter(b, a, x, axis)], xp)
+        wanted = signal.lfilter(b, a, x, axis, zi)
+        assert_same(lfilter(b, a, data, axis, xp.asarray(zi)), wanted, xp)
+        for signal_ in (data, in_chunks(data)):
+            assert_same(lfilter(b, a, signal_, axis, zi), wanted, xp)
+
+
+@pytest.mark.parametrize(
+    ("xp", "count", "dtype"),
+    [
+        *on_each_device([1, 3], [3]),
+        *(pytest.param("host", count, "f8", marks=EXTENDED) for count in (2, 4, 5, 8, 9, 16, 32)),
+        *(pytest.param("gpu", *case, marks=GPU) for case in product([2, 8, 32], DTYPES)),
+    ],
+    indirect=["xp"],
+)
+def test_sosfilt_is_scipys(count, dtype, xp):
     sos = sections(count).astype("f4" if dtype in ("f4", "c8") else "f8")
     for shape, axis in SHAPES:
-        x = draw(shape, dtype)
-        of_states = [count, *shape]
+        x, of_states = draw(shape, dtype), [count, *shape]
         of_states[1 + axis % len(shape)] = 2
-        zi = draw(of_states, dtype, seed=8)
+        zi, data = draw(of_states, dtype, seed=8), xp.asarray(x)
         wanted = signal.sosfilt(sos, x, axis, zi)
-        assert_same(sosfilt(sos, x, axis, zi), wanted)
-        assert_same(sosfilt(sos, in_chunks(x), axis, zi), wanted)
-        assert_same([sosfilt(sos, x, axis)], [signal.sosfilt(sos, x, axis)])
+        assert_same(sosfilt(sos, data, axis, xp.asarray(zi)), wanted, xp)
+        assert_same(sosfilt(sos, in_chunks(data), axis, in_chunks(xp.asarray(zi))), wanted, xp)
+        assert_same([sosfilt(sos, data, axis)], [signal.sosfilt(sos, x, axis)], xp)
+
+
+def test_a_section_that_is_left_out_is_noticed():
+    x = draw(500, float)
+    with pytest.raises(AssertionError):
+        assert_same([sosfilt(sections(3)[:-1], x)], [signal.sosfilt(sections(3), x)])
 
 
 @pytest.mark.slow
@@ -128,18 +153,30 @@ def test_any_chunking_gives_the_same(lengths, order, count):
     assert_same(sosfilt(sos, chunked, zi=zi), signal.sosfilt(sos, x, zi=zi))
 
 
-@pytest.mark.parametrize(
-    "length", [0, 1, 2, 7, 8, 9, 63, 64, 65, 1023, 1024, 1025, 1040, 4096, 5000]
-)
+LENGTHS = [0, 1, 2, 7, 8, 9, 31, 63, 64, 65, 1023, 1025, 1040, 4095, 5000, 8191, 8193, 30_001]
+
+
+@pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("name", ["order 1", "order 5, high", "order 12", "long b", "FIR"])
-def test_every_length(name, length):
+def test_every_length(name, length, xp):
     b, a = POLYNOMIALS[name]
     x = draw(length, float)
     zi = draw(max(len(a), len(b)) - 1, float, seed=8)
-    wanted = signal.lfilter(b, a, x, zi=zi) if length else (x, zi)
-    assert_same(lfilter(b, a, x, zi=zi), wanted)
-    wanted = signal.sosfilt(sections(6), x, zi=np.ones((6, 2))) if length else (x, np.ones((6, 2)))
-    assert_same(sosfilt(sections(6), x, zi=np.ones((6, 2))), wanted)
+    y, zf = signal.lfilter(b, a, x, zi=zi) if length else (x, zi)
+    assert_same(lfilter(b, a, xp.asarray(x), zi=zi), (y, zf), xp)
+    columns, states = (np.tile(part[:, None], 2) for part in (x, zi))
+    wanted = [np.tile(part[:, None], 2) for part in (y, zf)]
+    assert_same(lfilter(b, a, xp.asarray(columns), 0, zi=states), wanted, xp)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize(
+    "count", [6, *(pytest.param(count, marks=EXTENDED) for count in (2, 4, 9))]
+)
+def test_every_length_of_sections(count, length, xp):
+    x, zi = draw(length, float), draw((count, 2), float, seed=8)
+    wanted = signal.sosfilt(sections(count), x, zi=zi) if length else (x, zi)
+    assert_same(sosfilt(sections(count), xp.asarray(x), zi=zi), wanted, xp)
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0)])
@@ -181,11 +218,14 @@ def test_states_of_one_row_serve_all_rows():
     assert_same(lfilter(b, a, x, zi=da.from_array(zi)), wanted)
 
 
-def test_two_threads_agree_with_one(monkeypatch):
-    from mgrec.engines.cpu import threads
-
+@pytest.fixture
+def three_threads(monkeypatch):
     monkeypatch.setattr(threads, "MIN_STEPS_FOR_THREADS", 1 << 12)
     monkeypatch.setenv("MGREC_NUM_THREADS", "3")
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_several_threads_agree_with_one():
     cases = [draw(50_000, float), draw((2, 30_000), float), draw((7, 5_000), "f4"),
              draw((5_000, 40), float), draw(40_000, "c16")]  # fmt: skip
     for x in cases:
@@ -197,19 +237,19 @@ def test_two_threads_agree_with_one(monkeypatch):
     assert_same([lfilter(*slow, cases[0])], [signal.lfilter(*slow, cases[0])])
 
 
-def test_a_lone_impulse_dies_out_as_in_scipy(monkeypatch):
+@pytest.mark.usefixtures("three_threads")
+@pytest.mark.parametrize(
+    ("place", "size"), [(9_900, 1), *((n, 1e30) for n in (900, 1000, 1023, 9_900, 19_990))]
+)
+def test_a_lone_impulse_dies_out_as_in_scipy(place, size, xp):
     """The head of a thread's piece is followed as long as it counts among what is there."""
-    from mgrec.engines.cpu import threads
-
-    monkeypatch.setattr(threads, "MIN_STEPS_FOR_THREADS", 1 << 12)
-    monkeypatch.setenv("MGREC_NUM_THREADS", "2")
     x = np.zeros(20_000)
-    x[9_900] = 1
+    x[place] = size
     b, a = [1.0], [1.0, -0.9]
     wanted = signal.lfilter(b, a, x)
-    np.testing.assert_allclose(lfilter(b, a, x), wanted, rtol=1e-11, atol=1e-300)
-    chunked = lfilter(b, a, da.from_array(x, chunks=999)).compute()
-    np.testing.assert_allclose(chunked, wanted, rtol=1e-11, atol=1e-300)
+    for data in (xp.asarray(x), da.from_array(xp.asarray(x), chunks=999, asarray=False)):
+        y = fetched(lfilter(b, a, data), xp)
+        np.testing.assert_allclose(y, wanted, rtol=1e-11, atol=1e-300)
 
 
 UNSTABLE = {
@@ -219,42 +259,35 @@ UNSTABLE = {
 }
 
 
-@pytest.mark.extended
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("name", UNSTABLE)
 @pytest.mark.parametrize(
-    ("name", "dtype"),
-    [
-        *((name, "f8") for name in UNSTABLE),
-        ("complex poles", "f4"),
-        *(pytest.param(name, "f4", marks=EXTENDED) for name in ("real pole", "order 5")),
-    ],
+    "xp", [pytest.param("host", marks=EXTENDED), pytest.param("gpu", marks=GPU)], indirect=True
 )
-@pytest.mark.parametrize("chunks", [None, pytest.param(700, marks=EXTENDED), 97])
-def test_an_unstable_filter_gives_what_scipy_gives(name, dtype, chunks):
+def test_an_unstable_filter_gives_what_scipy_gives(name, dtype, xp):
     b, a = (np.array(part, dtype) for part in UNSTABLE[name])
     x = draw(4000, dtype)
     with np.errstate(all="ignore"):
         wanted = signal.lfilter(b, a, x)
-    y = np.asarray(lfilter(b, a, x if chunks is None else da.from_array(x, chunks=chunks)))
-    for find in (np.isnan, np.isposinf, np.isneginf):
-        np.testing.assert_array_equal(find(y), find(wanted))
-    finite = np.isfinite(wanted)
-    assert 0 < finite.sum() < finite.size
-    np.testing.assert_allclose(y[finite], wanted[finite], rtol=1e-3)
+    assert 0 < np.isfinite(wanted).sum() < wanted.size
+    data = xp.asarray(x)
+    chunked = [da.from_array(data, chunks=length, asarray=False) for length in (700, 97)]
+    for signal_ in (data, *(chunked if xp is np else chunked[:1])):
+        assert_places_are_scipys(fetched(lfilter(b, a, signal_), xp), wanted)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_special_values_stand_where_scipy_has_them(value):
-    x = draw(3000, float)
-    x[1500] = value
-    for b, a in (POLYNOMIALS["order 2"], POLYNOMIALS["order 12"], POLYNOMIALS["FIR"]):
+def test_special_values_stand_where_scipy_has_them(value, xp):
+    x = draw(3000 if xp is np else 30_000, float)
+    x[x.size // 2] = value
+    data = xp.asarray(x)
+    calls = [(lfilter, signal.lfilter, POLYNOMIALS[n]) for n in ("order 2", "order 12", "FIR")]
+    for solve, scipys, filter_ in [*calls, (sosfilt, signal.sosfilt, (sections(3),))]:
         with np.errstate(all="ignore"):
-            wanted = signal.lfilter(b, a, x)
-        for data in (x, da.from_array(x, chunks=400)):
-            np.testing.assert_allclose(np.asarray(lfilter(b, a, data)), wanted, rtol=1e-10)
-    with np.errstate(all="ignore"):
-        wanted = signal.sosfilt(sections(3), x)
-    for data in (x, da.from_array(x, chunks=400)):
-        np.testing.assert_allclose(np.asarray(sosfilt(sections(3), data)), wanted, rtol=1e-9)
+            wanted = scipys(*filter_, x)
+        for signal_ in (data, da.from_array(data, chunks=x.size // 8, asarray=False)):
+            y = fetched(solve(*filter_, signal_), xp)
+            np.testing.assert_allclose(y, wanted, rtol=1e-8)
 
 
 def test_chunks_of_unknown_sizes():
@@ -315,7 +348,7 @@ def test_what_lfilter_refuses(arguments, error, words):
     [
         (np.ones((2, 5)), None, r"shape \(n_sections, 6\); got \(2, 5\)"),
         (2 * np.ones((1, 6)), None, "should be all ones"),
-        (np.ones((1, 6)), np.ones((1, 3)), "Invalid zi shape"),
+        (np.ones((1, 6)), np.ones((1, 3)), "zi must have shape"),
     ],
 )
 def test_what_sosfilt_refuses(sos, zi, words):

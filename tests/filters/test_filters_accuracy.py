@@ -71,18 +71,9 @@ def assert_as_accurate(results, scipys, reference):
     assert max(ours) <= FACTOR * theirs + np.finfo(float).eps, (ours, theirs)
 
 
-# Every order is compiled, seconds each: those between say the same.
-BETWEEN = {
-    *(f"Butterworth {n}, {w}" for n in (4, 6, 10, 12, 14, 16, 18) for w in (0.5, 0.2)),
-    *(f"Butterworth {n}, 0.02" for n in (3, 4)),
-}
-
-
+# Every order is compiled, for seconds.
 @pytest.mark.extended
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=pytest.mark.extended) if n in BETWEEN else n for n in POLYNOMIALS],
-)
+@pytest.mark.parametrize("name", POLYNOMIALS)
 def test_transfer_functions(name):
     b, a = POLYNOMIALS[name]
     x = np.random.default_rng(7).normal(size=LENGTH)

@@ -1,9 +1,12 @@
 """Filters with resets: each segment is filtered as by a call of its own."""
 
+from itertools import product
+
 import dask.array as da
 import numpy as np
 import pytest
 from scipy import signal
+from test_filters import fetched
 
 from mgrec.filters import recurrence
 from mgrec.signal import ewm, lfilter, sosfilt
@@ -48,27 +51,38 @@ def test_large_chunks_of_a_contractive_filter_do_not_speculate(monkeypatch):
     np.testing.assert_allclose(y, wanted, atol=1e-12)
 
 
-@pytest.mark.extended
-@pytest.mark.parametrize("name", FILTERS)
+SHORT = [((200,), 0), ((3, 90), 1), ((90, 3), 0), ((2, 60, 3), 1)]
+CASES = [
+    *(pytest.param("host", *case, marks=pytest.mark.extended) for case in product(FILTERS, SHORT)),
+    *(
+        pytest.param("gpu", "three", case, marks=pytest.mark.gpu)
+        for case in [((20_001,), 0), ((300, 7), 0), ((7, 300), 1)]
+    ),
+]
+
+
+@pytest.mark.parametrize(("xp", "name", "case"), CASES, indirect=["xp"])
 @pytest.mark.parametrize("form", ["along", "full"])
-@pytest.mark.parametrize(
-    ("shape", "axis"), [((200,), 0), ((3, 90), 1), ((90, 3), 0), ((2, 60, 3), 1)]
-)
-def test_segments_are_scipys(name, form, shape, axis):
-    b, a = FILTERS[name]
+def test_segments_are_scipys(name, case, form, xp):
+    (b, a), (shape, axis) = FILTERS[name], case
     x, marks = draw(shape, axis, 0.05, form)
     count = max(len(a), len(b)) - 1
-    rows = np.delete(shape, axis)
-    zi = np.random.default_rng(1).normal(size=(count, *rows))
-    wanted, last = by_segments(lambda part, z: signal.lfilter(b, a, part, zi=z), x, zi, marks, axis)
-    quiet, _ = by_segments(lambda part, z: signal.lfilter(b, a, part, zi=z), x, 0 * zi, marks, axis)
-    given = np.moveaxis(zi, 0, axis)
+    zi = np.random.default_rng(1).normal(size=(count, *np.delete(shape, axis)))
+
+    def solve(part, z):
+        return signal.lfilter(b, a, part, zi=z)
+
+    wanted, last = by_segments(solve, x, zi, marks, axis)
+    quiet, _ = by_segments(solve, x, 0 * zi, marks, axis)
+    given, data, reset = np.moveaxis(zi, 0, axis), xp.asarray(x), xp.asarray(marks)
     chunks = tuple(13 if k == axis else 2 for k in range(len(shape)))
-    for data in (x, da.from_array(x, chunks=chunks)):
-        np.testing.assert_allclose(lfilter(b, a, data, axis, reset=marks), quiet, atol=1e-12)
-        y, zf = lfilter(b, a, data, axis, zi=given, reset=marks)
-        np.testing.assert_allclose(y, wanted, atol=1e-12)
-        np.testing.assert_allclose(np.moveaxis(np.asarray(zf), axis, 0), last, atol=1e-12)
+    for signal_ in (data, da.from_array(x, chunks=chunks)) if xp is np else (data,):
+        y = fetched(lfilter(b, a, signal_, axis, reset=reset), xp)
+        np.testing.assert_allclose(y, quiet, atol=1e-11)
+        y, zf = lfilter(b, a, signal_, axis, zi=given, reset=reset)
+        np.testing.assert_allclose(fetched(y, xp), wanted, atol=1e-11)
+        zf = zf.get() if hasattr(zf, "get") else np.asarray(zf)
+        np.testing.assert_allclose(np.moveaxis(zf, axis, 0), last, atol=1e-11)
 
 
 @pytest.mark.extended
@@ -153,21 +167,3 @@ def test_segments_of_nothing(shape, is_lazy):
 def test_reset_of_other_shapes_is_refused():
     with pytest.raises(ValueError, match="reset must have shape"):
         lfilter([1.0], [1.0], np.ones(4), reset=np.ones(3, bool))
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize(("shape", "axis"), [((20_001,), 0), ((300, 7), 0), ((7, 300), 1)])
-@pytest.mark.parametrize("form", ["along", "full"])
-def test_segments_on_a_gpu_are_scipys(shape, axis, form):
-    import cupy
-
-    b, a = FILTERS["three"]
-    x, marks = draw(shape, axis, 0.02, form)
-    zi = np.random.default_rng(1).normal(size=(3, *np.delete(shape, axis)))
-    solve = lambda part, z: signal.lfilter(b, a, part, zi=z)  # noqa: E731
-    wanted, last = by_segments(solve, x, zi, marks, axis)
-    given = np.moveaxis(zi, 0, axis)
-    y, zf = lfilter(b, a, cupy.asarray(x), axis, zi=given, reset=cupy.asarray(marks))
-    np.testing.assert_allclose(y.get(), wanted, atol=1e-11)
-    zf = zf.get() if isinstance(zf, cupy.ndarray) else zf
-    np.testing.assert_allclose(np.moveaxis(zf, axis, 0), last, atol=1e-11)

@@ -11,7 +11,7 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from ...engines.cpu.compilation import INLINED, compile_kernel
+from ...engines.cpu.compilation import INLINED, INNER, compile_kernel
 from ..recurrence import FIRST, PAIRS, STATES
 from .steps import ZERO_STATE, decay_at, decayed, is_present, observe, row_loop, weight_of_new
 
@@ -140,14 +140,8 @@ def _reduction(statistic: str, is_adjusted: bool) -> Callable[..., Any]:
 
     def reduction(x: Any, y: Any, gaps: Any, weights: Any) -> Any:
         decay, alpha, ignores, is_complement, _, _, _ = weights
-        first_decay, first_weight, first_x, first_y, count, others = (
-            1.0,
-            1.0,
-            0.0,
-            0.0,
-            0.0,
-            ZERO_STATE,
-        )
+        first_decay, first_weight, others = 1.0, 1.0, ZERO_STATE
+        first_x, first_y, count = 0.0, 0.0, 0.0
         for i in range(x.size):
             factor, is_new = decay_at(gaps, i, decay), is_present(x, y, i, is_pair)
             value = np.float64(x[i])
@@ -184,23 +178,15 @@ def _reduction(statistic: str, is_adjusted: bool) -> Callable[..., Any]:
     return reduction
 
 
-def last_mark(marks: Any) -> Any:
+@numba.njit(**INNER)
+def last_mark(marks: Any) -> int:
     """Return the last marked step of a row, or -1."""
-    raise NotImplementedError  # compiled code only
-
-
-@overload(last_mark, strict=False)
-def _last_mark(marks: Any) -> Any:
-    if not isinstance(marks, types.Array):
-        return lambda marks: -1
-
-    def search(marks: Any) -> int:
-        last = marks.size - 1
-        while last >= 0 and not marks[last]:
-            last -= 1
-        return last
-
-    return search
+    if marks is None:
+        return -1
+    last: int = marks.size - 1
+    while last >= 0 and not marks[last]:
+        last -= 1
+    return last
 
 
 @numba.njit(**INLINED)

@@ -213,26 +213,6 @@ def observe(state: Any, factor: float, new: float, x: float, y: float, is_adjust
     return count + 1.0, weight, divisor, mean_x, mean_y, xx, yy, xy
 
 
-def _mean(state: Any, is_biased: bool) -> Any:
-    return state[3]
-
-
-def _var(state: Any, is_biased: bool) -> Any:
-    return _unbiased(state[5], state[2], is_biased)
-
-
-def _std(state: Any, is_biased: bool) -> Any:
-    return math.sqrt(_unbiased(state[5], state[2], is_biased))
-
-
-def _cov(state: Any, is_biased: bool) -> Any:
-    return _unbiased(state[7], state[2], is_biased)
-
-
-def _corr(state: Any, is_biased: bool) -> Any:
-    return state[7] / math.sqrt(state[5] * state[6])
-
-
 @numba.njit(**INLINED)
 def _unbiased(variance: float, divisor: float, is_biased: bool) -> float:
     unbiased = variance / divisor if divisor > 0 else np.nan
@@ -246,4 +226,10 @@ _NEEDED = {
     "cov": {0, 1, 2, 3, 4, 7},
     "corr": {0, 1, 3, 4, 5, 6, 7},
 }
-OUTPUTS = {"mean": _mean, "var": _var, "std": _std, "cov": _cov, "corr": _corr}
+OUTPUTS: dict[str, Callable[[Any, bool], float]] = {
+    "mean": lambda state, is_biased: state[3],
+    "var": lambda state, is_biased: _unbiased(state[5], state[2], is_biased),
+    "std": lambda state, is_biased: math.sqrt(_unbiased(state[5], state[2], is_biased)),
+    "cov": lambda state, is_biased: _unbiased(state[7], state[2], is_biased),
+    "corr": lambda state, is_biased: state[7] / math.sqrt(state[5] * state[6]),
+}

@@ -42,7 +42,7 @@ def section_rows(loop: str, order: int, is_wide: bool, write: bool) -> Any:
 
     `order` is that of :func:`compiled_order`. y is None unless `write`.
     """
-    along = _along(loop, order, is_wide, write, may_stream=is_wide and write)
+    along = _along(loop, order, is_wide, write, in_place=False)
 
     def filter_rows(
         x: Any, y: Any, states: Any, b: Any, a: Any, table: Any, limit_bits: Any, redo: Any
@@ -81,15 +81,15 @@ def section_rows(loop: str, order: int, is_wide: bool, write: bool) -> Any:
     return compile_kernel(filter_rows, loop, str(order), str(is_wide), str(write))
 
 
-def _along(loop: str, order: int, is_wide: bool, write: bool, may_stream: bool) -> Any:
+def _along(loop: str, order: int, is_wide: bool, write: bool, in_place: bool) -> Any:
     """Return the loop over a row from sample `first` on.
 
     The loop returns the number of samples after the first `past` ones in `wide_x` and `wide_y`,
     and whether the bits of all outputs are at most `limit_bits`.
     """
     if loop == BLOCKS:
-        return _blocks_along(order, is_wide, may_stream)
-    return _steps_along(order) if loop == STEPS else _forward_along(write)
+        return _blocks_along(order, is_wide, is_wide and write and not in_place)
+    return _batches_along(loop, order, write, in_place)
 
 
 def _blocks_along(order: int, is_wide: bool, may_stream: bool) -> Any:
@@ -120,48 +120,43 @@ def _blocks_along(order: int, is_wide: bool, may_stream: bool) -> Any:
     return along
 
 
-def _steps_along(order: int) -> Any:
-    steps = in_steps(order)
+def _batches_along(loop: str, order: int, write: bool, in_place: bool) -> Any:
+    """Return the loop over batches; if `in_place`, over one whose y has the outputs before it."""
+    is_forward = loop == FORWARD
+    steps = None if is_forward else in_steps(order)
+
+    @numba.njit(**INNER)
+    def filter_batch(
+        x: Any, left: int, count: int, outputs: Any, first: int, target: Any, v: Any, b: Any, a: Any
+    ) -> Any:
+        source, part = x[left - b.size + 1 : left + count], v[:count]
+        if is_forward:
+            results = target if write else part
+            feed_forward(source, results, b)
+            return largest_bits(results)
+        feed_forward(source, part, b)
+        full = steps(part, outputs, target, a, first)
+        one_by_one(part[full:], outputs, a, first + full, first + count)
+        if target is not None:
+            for n in range(full, count):
+                target[n] = outputs[first + n]
+        return largest_bits(outputs[first : first + count])
 
     @numba.njit(**INNER)
     def along(
         x: Any, y: Any, wide_x: Any, wide_y: Any, v: Any, first: int, b: Any, a: Any, table: Any,
         limit_bits: Any, is_large: bool,
     ) -> Any:  # fmt: skip
-        order, largest = b.size - 1, np.int64(0)
-        past = max(order, WIDTH)
+        if in_place:
+            target = y[first:] if is_forward else None
+            largest = filter_batch(x, first, x.size - first, y, first, target, v, b, a)
+            return 0, largest <= limit_bits
+        largest, past = np.int64(0), max(b.size - 1, WIDTH)
         for left in range(first, x.size, BATCH):
             count = min(BATCH, x.size - left)
-            part, target = v[:count], y
-            if y is not None:
-                target = y[left : left + count]
-            feed_forward(x[left - order : left + count], part, b)
-            full = steps(part, wide_y, target, a, past)
-            one_by_one(part[full:], wide_y, a, past + full, past + count)
-            if y is not None:
-                for n in range(full, count):
-                    target[n] = wide_y[past + n]
-            largest = max(largest, largest_bits(wide_y[past : past + count]))
+            target = y[left : left + count] if write else None
+            largest = max(largest, filter_batch(x, left, count, wide_y, past, target, v, b, a))
             copy_values(wide_y[count : past + count], wide_y)
-        copy_values(x[x.size - past :], wide_x)
-        return 0, largest <= limit_bits
-
-    return along
-
-
-def _forward_along(write: bool) -> Any:
-    @numba.njit(**INNER)
-    def along(
-        x: Any, y: Any, wide_x: Any, wide_y: Any, v: Any, first: int, b: Any, a: Any, table: Any,
-        limit_bits: Any, is_large: bool,
-    ) -> Any:  # fmt: skip
-        order, largest = b.size - 1, np.int64(0)
-        past = max(order, WIDTH)
-        for left in range(first, x.size, BATCH):
-            right = min(left + BATCH, x.size)
-            target = y[left:right] if write else v[: right - left]
-            feed_forward(x[left - order : right], target, b)
-            largest = max(largest, largest_bits(target))
         copy_values(x[x.size - past :], wide_x)
         return 0, largest <= limit_bits
 
@@ -174,7 +169,7 @@ def section_copied(loop: str, order: int) -> Any:
 
     `order` is that of :func:`compiled_order`. Unless `write`, only the states are computed.
     """
-    along = _along(loop, order, True, True, may_stream=False)
+    along = _along(loop, order, True, True, in_place=True)
 
     def filter_rows(
         x: Any, y: Any, states: Any, b: Any, a: Any, table: Any, limit_bits: Any, redo: Any,
@@ -186,7 +181,7 @@ def section_copied(loop: str, order: int) -> Any:
         # Blocks start at the same samples as in section_rows: the same bits along either axis.
         start, block = past + LEAD, max(BLOCK, 2 * margin + WIDTH)
         wide_x, wide_y = np.zeros(past + BATCH), np.zeros(past + BATCH)
-        v, z = np.empty(BATCH), np.empty(order)
+        v, z = np.empty(block), np.empty(order)
         source, target = np.zeros(margin + block), np.zeros(margin + block)
         for o in range(x.shape[0]):
             for i in range(redo.shape[1]):
