@@ -141,13 +141,18 @@ def test_a_statistic_without_its_factor_is_noticed():
         assert_close(ewm(x, **{**chosen, "bias": True}), by_pandas(x, x, None, chosen), x, "var")
 
 
-@pytest.fixture(params=["host", pytest.param("gpu", marks=pytest.mark.gpu)])
-def to_device(request, monkeypatch):
-    """Move an array to the GPU; on the host, let NumPy arrays take the way of those of a GPU."""
-    if request.param == "host":
+GPU = pytest.param("gpu", marks=pytest.mark.gpu)
+
+
+@pytest.fixture(params=["numpy", "dask", "as a GPU", GPU])
+def move(request, monkeypatch):
+    """Move an array to the library of this test; "as a GPU": let NumPy arrays take its way."""
+    if request.param == "gpu":
+        return pytest.importorskip("cupy").asarray
+    if request.param == "as a GPU":
         monkeypatch.setattr(statistics, "is_on_gpu", lambda array: True)
-        return np.array
-    return pytest.importorskip("cupy").asarray
+    is_lazy = request.param == "dask"
+    return lambda x: da.from_array(x, chunks=min(5, len(x) - 1)) if is_lazy else np.array(x)
 
 
 HOST = [("mean", False), ("std", True), ("cov", False)]
@@ -160,7 +165,7 @@ def weighting(device, *case):
 
 EVERY_WEIGHTING = [
     weighting(*case)
-    for case in product(["host", "gpu"], ["mean", "sum", "var", "std", "cov"], [True, False])
+    for case in product(["as a GPU", "gpu"], ["mean", "sum", "var", "std", "cov"], [True, False])
 ]
 
 
@@ -168,11 +173,9 @@ def to_numpy(array):
     return array.get() if hasattr(array, "get") else np.asarray(array)
 
 
-@pytest.mark.parametrize(
-    ("to_device", "statistic", "adjust"), EVERY_WEIGHTING, indirect=["to_device"]
-)
+@pytest.mark.parametrize(("move", "statistic", "adjust"), EVERY_WEIGHTING, indirect=["move"])
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
-def test_statistics_on_a_gpu_are_those_of_numpy(statistic, adjust, to_device, monkeypatch):
+def test_statistics_on_a_gpu_are_those_of_numpy(statistic, adjust, move, monkeypatch):
     rng = np.random.default_rng(10)
     x, y = rng.normal(size=(2, 400, 7))
     x[rng.random(x.shape) < 0.2] = np.nan
@@ -189,31 +192,15 @@ def test_statistics_on_a_gpu_are_those_of_numpy(statistic, adjust, to_device, mo
         with monkeypatch.context() as patch:
             patch.setattr(statistics, "is_on_gpu", is_on_gpu)
             wanted = ewm(x, **chosen, **options, **arrays)
-        moved = {name: to_device(array) for name, array in arrays.items()}
-        result = ewm(to_device(x), **chosen, **options, **moved)
-        assert type(result) is type(to_device(x))
+        moved = {name: move(array) for name, array in arrays.items()}
+        result = ewm(move(x), **chosen, **options, **moved)
+        assert type(result) is type(move(x))
         np.testing.assert_allclose(to_numpy(result), wanted, rtol=1e-8, atol=1e-7)
 
 
 # The first of these times its reciprocal is not 1.
 SHARES = [1 / 3.0934119885611606, 0.9, 1e-3]
 LESS_OFTEN = [pytest.param(name, marks=pytest.mark.extended) for name in ("std", "cov")]
-
-
-def to_dask(array):
-    return da.from_array(array, chunks=min(5, len(array) - 1))
-
-
-@pytest.fixture(
-    params=["numpy", "dask", "like a GPU's", pytest.param("gpu", marks=pytest.mark.gpu)]
-)
-def move(request, monkeypatch):
-    """Move an array to the library of this test."""
-    if request.param == "gpu":
-        return pytest.importorskip("cupy").asarray
-    if request.param == "as a GPU":
-        monkeypatch.setattr(statistics, "is_on_gpu", lambda array: True)
-    return to_dask if request.param == "dask" else np.array
 
 
 @pytest.mark.parametrize("adjust", [True, False])

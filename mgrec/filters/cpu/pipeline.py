@@ -23,7 +23,7 @@ import numpy as np
 
 from ...engines.cpu.compilation import INNER, compile_kernel
 from ...engines.cpu.simd.lanes import fma, multiply, store
-from .lanes import first_lane, load_lanes, shift_down
+from .lanes import first_lane, load_float64, shift_down
 from .scipy_loops import copy_states, largest_bits, scipy_pair, scipy_row
 
 LAG = 4
@@ -36,6 +36,7 @@ CHECKED = 1024
 @cache
 def _steps(width: int, write: bool) -> Any:
     """Return the loop of the full pipeline, which returns the largest bits of its outputs."""
+    load = load_float64(width)
 
     @numba.njit(**INNER)
     def step(x: Any, y1: Any, y2: Any, v0: Any, v1: Any, table: Any) -> Any:
@@ -45,12 +46,12 @@ def _steps(width: int, write: bool) -> Any:
 
     @numba.njit(**INNER)
     def run(source: Any, target: Any, spare: Any, table: Any, lanes: Any) -> Any:
-        b0, b1 = load_lanes(table, 0, width), load_lanes(table, width, width)
-        b2, a1 = load_lanes(table, 2 * width, width), load_lanes(table, 3 * width, width)
-        taps = b0, b1, b2, a1, load_lanes(table, 4 * width, width)
-        y1, y2 = load_lanes(lanes[0], 0, width), load_lanes(lanes[1], 0, width)
-        y3, y4 = load_lanes(lanes[2], 0, width), load_lanes(lanes[3], 0, width)
-        v0, v1 = load_lanes(lanes[4], 0, width), load_lanes(lanes[5], 0, width)
+        b0, b1 = load(table, 0), load(table, width)
+        b2, a1 = load(table, 2 * width), load(table, 3 * width)
+        taps = b0, b1, b2, a1, load(table, 4 * width)
+        y1, y2 = load(lanes[0], 0), load(lanes[1], 0)
+        y3, y4 = load(lanes[2], 0), load(lanes[3], 0)
+        v0, v1 = load(lanes[4], 0), load(lanes[5], 0)
         largest = np.int64(0)
         for left in range(0, source.size, CHECKED):
             inputs = source[left : left + CHECKED]

@@ -24,8 +24,9 @@ from ...engines.cpu.compilation import INNER
 from ...engines.cpu.simd.checks import no_extremes, none_above, update_extremes
 from ...engines.cpu.simd.lanes import fma, splat_64_bytes, store
 from ..cascade import Section
-from .lanes import WIDTH, add_columns, add_last_lanes, load_columns, load_lanes, store_rounded
+from .lanes import WIDTH, add_columns, add_last_lanes, load_columns, load_float64, store_rounded
 
+load_eight = load_float64(WIDTH)
 FUSED: dict[str, Any] = {**INNER, "fastmath": {"contract"}}
 # Number of samples cast to float64 at a time: few, because memory is idle while they are filtered.
 WIDENED = 64
@@ -38,7 +39,7 @@ def copy_values(source: Any, target: Any) -> None:
     """Set ``target[:source.size] = source``; both are contiguous, and `target` is float64."""
     full = source.size // WIDTH * WIDTH
     for at in range(0, full, WIDTH):
-        store(target, at, load_lanes(source, at, WIDTH))
+        store(target, at, load_eight(source, at))
     for at in range(full, source.size):
         target[at] = source[at]
 
@@ -53,10 +54,10 @@ def feed_forward(x: Any, v: Any, b: Any) -> None:
         p = q = r = s = zero
         for j in range(past, -1, -1):
             tap, left = splat_64_bytes(b[j]), at + past - j
-            p = fma(tap, load_lanes(x, left, WIDTH), p)
-            q = fma(tap, load_lanes(x, left + WIDTH, WIDTH), q)
-            r = fma(tap, load_lanes(x, left + 2 * WIDTH, WIDTH), r)
-            s = fma(tap, load_lanes(x, left + 3 * WIDTH, WIDTH), s)
+            p = fma(tap, load_eight(x, left), p)
+            q = fma(tap, load_eight(x, left + WIDTH), q)
+            r = fma(tap, load_eight(x, left + 2 * WIDTH), r)
+            s = fma(tap, load_eight(x, left + 3 * WIDTH), s)
         store_rounded(v, at, p)
         store_rounded(v, at + WIDTH, q)
         store_rounded(v, at + 2 * WIDTH, r)
@@ -89,6 +90,7 @@ def in_blocks(order: int, is_wide: bool, put: Any) -> Any:
     eight inputs before `first`. Casting each input for each product took twice the time at order 1,
     and casting 1024 at a time 1.5 times.
     """
+    load_response, load_past = load_columns(WIDTH), load_columns(order)
 
     @numba.njit(**INNER)
     def run(
@@ -110,11 +112,11 @@ def in_blocks(order: int, is_wide: bool, put: Any) -> Any:
         x: Any, y: Any, wide: Any, recent: Any, table: Any, first: int, limit: float
     ) -> Any:
         matrices = (
-            load_columns(table, 0, WIDTH),
-            load_columns(table, WIDTH * WIDTH, order),
-            load_columns(table, WIDTH * (WIDTH + order), order),
+            load_response(table, 0),
+            load_past(table, WIDTH * WIDTH),
+            load_past(table, WIDTH * (WIDTH + order)),
         )
-        before = load_lanes(recent, 0, WIDTH)
+        before = load_eight(recent, 0)
         sizes = no_extremes(before)
         full = first + (x.size - first) // WIDTH * WIDTH
         if is_wide:
@@ -124,7 +126,7 @@ def in_blocks(order: int, is_wide: bool, put: Any) -> Any:
                 count = min(WIDENED, full - left)
                 copy_values(x[left : left + count], wide[WIDTH:])
                 before, sizes = run(wide, y, WIDTH, left, count, matrices, before, sizes)
-                store(wide, 0, load_lanes(wide, count, WIDTH))
+                store(wide, 0, load_eight(wide, count))
         store(recent, 0, before)
         return full, none_above(sizes, limit)
 
@@ -164,11 +166,11 @@ def in_steps(order: int) -> Any:
 @numba.njit(**INNER)
 def _subtract_far(v: Any, y: Any, a: Any, past: int, at: int) -> None:
     """Subtract the terms of outputs more than NEAR steps back from ``v[at:at + NEAR]``."""
-    lower, upper = load_lanes(v, at, WIDTH), load_lanes(v, at + WIDTH, WIDTH)
+    lower, upper = load_eight(v, at), load_eight(v, at + WIDTH)
     for j in range(a.size - 1, NEAR, -1):
         tap, left = splat_64_bytes(-a[j]), past + at - j
-        lower = fma(tap, load_lanes(y, left, WIDTH), lower)
-        upper = fma(tap, load_lanes(y, left + WIDTH, WIDTH), upper)
+        lower = fma(tap, load_eight(y, left), lower)
+        upper = fma(tap, load_eight(y, left + WIDTH), upper)
     store(v, at, lower)
     store(v, at + WIDTH, upper)
 
