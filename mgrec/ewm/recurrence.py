@@ -31,24 +31,14 @@ PARTS = FIRST + STATES - 1
 
 @dataclass(frozen=True)
 class Weights:
-    """The options of pandas' ``ewm``.
+    """The options of pandas' ``ewm``."""
 
-    Attributes
-    ----------
-    statistic : str
-        One of STATISTICS.
-    alpha : float
-    is_adjusted, ignores_missing, is_biased : bool
-    min_count : int
-        Number of observations that a result needs, 1 or more.
-    """
-
-    statistic: str
+    statistic: str  # one of STATISTICS
     alpha: float
     is_adjusted: bool = True
     ignores_missing: bool = False
     is_biased: bool = False
-    min_count: int = 1
+    min_count: int = 1  # number of observations that a result needs, 1 or more
 
     @property
     def decay(self) -> float:
@@ -89,18 +79,12 @@ class EwmSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class EwmRecurrence(Chain):
-    """An exponentially weighted statistic of series in host memory.
-
-    Attributes
-    ----------
-    weights : Weights
-    roles : tuple of str
-        Role of each block: "x", "y", "gaps" (number of decays before a step) or "marks" (where the
-        state is reset).
-    """
+    """An exponentially weighted statistic of series in host memory."""
 
     family: ClassVar[str] = "ewm"
     weights: Weights
+    # Role of each block: "x", "y", "gaps" (number of decays before a step) or "marks" (where the
+    # state is reset).
     roles: tuple[str, ...]
 
     @property

@@ -19,11 +19,8 @@ def power(cascade: Cascade, steps: int) -> tuple[np.ndarray, np.ndarray]:
     The function computes with decimals of many digits. If poles lie close to each other, powers of
     A first grow by many orders of magnitude, and squaring them in float64 loses all digits.
 
-    Returns
-    -------
-    high, low : array (states, states), float64 or complex128
-        ``high`` is A**steps rounded, and ``high + low`` has twice its digits. Both are inf or nan
-        where A**steps overflows.
+    The first array is A**steps rounded to float64 or complex128, and the sum has twice its digits.
+    Both are inf or nan where A**steps overflows.
     """
     with _many_digits(cascade, steps):
         powers = _powers_of(cascade)
@@ -41,10 +38,7 @@ def power(cascade: Cascade, steps: int) -> tuple[np.ndarray, np.ndarray]:
 def doubled_powers(cascade: Cascade, steps: int, chunk: int, count: int) -> np.ndarray:
     """Return A**steps, and A**(steps·chunk·2**k) for k = 0 … count − 1, each rounded once.
 
-    Returns
-    -------
-    array (1 + count, states, states), float64 or complex128
-        inf or nan where a power overflows.
+    They are inf or nan where a power overflows.
     """
     with _many_digits(cascade, steps * chunk << count):
         powers = _powers_of(cascade)
@@ -70,12 +64,7 @@ def _many_digits(cascade: Cascade, steps: int) -> Any:
 class _Powers:
     """Powers of A in decimals; a complex c is the matrix ((re c, −im c), (im c, re c)).
 
-    The matrix of several sections is block lower triangular.
-
-    Attributes
-    ----------
-    one, first : array of Decimal
-        A**0 and A.
+    `one` and `first` are A**0 and A. The matrix of several sections is block lower triangular.
     """
 
     def __init__(self, cascade: Cascade) -> None:

@@ -187,17 +187,10 @@ class FilterRecurrence(Chain):
 def filter_problem(
     cascade: Cascade, x: Any, carry_in: Any, axis: int, dtype: np.dtype[Any], out: Any = None
 ) -> Problem:
-    """Return the problem of a filter, without validation.
+    """Return the problem of a filter with results of `dtype`, without validation.
 
-    Parameters
-    ----------
-    carry_in : array (states, *rows), optional
-        States before the first sample. The rows are the axes of x without `axis`, each full or of
-        length 1. The default is 0.
-    axis : int
-        0 or more.
-    dtype : numpy.dtype
-        Dtype of the results: float32, float64, complex64 or complex128.
+    `carry_in` (states, *rows) has the states before the first sample, None for 0. The rows are the
+    axes of x without `axis`, each full or of length 1.
     """
     recurrence = FilterRecurrence(
         dtype=dtype,

@@ -24,6 +24,9 @@ from .recurrence import CascadeSummary, FilterRecurrence
 _BATCH, _BATCH_ON_GPU, _FEW = 1 << 22, 1 << 24, 100
 
 
+_SEGMENT = np.dtype([("rows", int), ("starts", int), ("lengths", int), ("is_first", bool)])
+
+
 def _by_length(segments: np.recarray[Any, Any]) -> Iterator[np.recarray[Any, Any]]:
     """Yield groups of segments of the same length."""
     for length in np.unique(segments.lengths):
@@ -57,19 +60,15 @@ def segments_of(marks: Any, rows: int) -> np.recarray[Any, Any]:
     if count < rows:
         row = np.repeat(np.arange(rows), len(start))
         start, stop, is_first = (np.tile(array, rows) for array in (start, stop, is_first))
-    arrays = [row, start, stop - start, is_first]
-    return np.rec.fromarrays(arrays, names="rows,starts,lengths,is_first")
+    return np.rec.fromarrays([row, start, stop - start, is_first], dtype=_SEGMENT)
 
 
 @dataclass(frozen=True)
 class SegmentedSummary:
     """The summary of a chunk, whose rows are grouped by their last reset.
 
-    Attributes
-    ----------
-    groups : list of (rows, carry-in, summary)
-        The summary is that of the samples after the reset, and `carry_in` (states, rows) the
-        states at the reset. Rows without a reset have None.
+    Each group has its rows, the states (states, rows) at the reset, None without one, and the
+    summary of the samples after it.
     """
 
     groups: list[tuple[np.ndarray, np.ndarray | None, CascadeSummary]]

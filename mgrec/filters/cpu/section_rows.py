@@ -123,7 +123,7 @@ def _blocks_along(order: int, is_wide: bool, may_stream: bool) -> Any:
 def _batches_along(loop: str, order: int, write: bool, in_place: bool) -> Any:
     """Return the loop over batches; if `in_place`, over one whose y has the outputs before it."""
     is_forward = loop == FORWARD
-    steps = None if is_forward else in_steps(order)
+    steps: Any = None if is_forward else in_steps(order)
 
     @numba.njit(**INNER)
     def filter_batch(

@@ -30,28 +30,16 @@ _ARRAYS = Slot(0, (8,), np.dtype(np.int64), None)
 
 @dataclass(frozen=True)
 class FilterLaunches:
-    """The launches of a filter over chunks of one signature.
-
-    Attributes
-    ----------
-    shape : (int, int, int)
-        Shape of x. With real coefficients, complex numbers count as two real columns.
-    halves : int
-        2 for complex numbers with real coefficients, otherwise 1.
-    partition : Partition
-    layout, repair_layout : FilterLayout
-        Constants of the kernels that filter segments, and of those that repair them.
-    writes : bool
-        Whether results are written. The summary of a chunk has none.
-    """
+    """The launches of a filter over chunks of one signature."""
 
     cascade: Cascade
+    # Shape of x. With real coefficients, complex numbers count as two real columns.
     shape: tuple[int, int, int]
-    halves: int
+    halves: int  # 2 for complex numbers with real coefficients, otherwise 1
     partition: Partition
-    layout: FilterLayout
-    repair_layout: FilterLayout
-    writes: bool
+    layout: FilterLayout  # of the kernels that filter segments
+    repair_layout: FilterLayout  # of those that repair them
+    writes: bool  # whether results are written; the summary of a chunk has none
 
     def __call__(self, x: Any, carry_in: Any, result: Any) -> Any:
         """Launch all kernels, and return their memory, an array of uint8.

@@ -27,21 +27,13 @@ _STRIDE = 16
 
 @dataclass(frozen=True)
 class Decay:
-    """How fast the states of a cascade decay, and how errors in them grow.
+    """How fast the states of a cascade decay, and how errors in them grow."""
 
-    Attributes
-    ----------
-    steps : int or None
-        Number of steps in which a state decays below NEGLIGIBLE times its size. None if that
-        takes more than `max_steps`.
-    noise : float
-        Sum of the errors that an error of 1 in the states of each step causes.
-    growth : float
-        Largest error that an error of 1 in the states causes in any later step.
-    """
-
+    # Number of steps in which a state decays below NEGLIGIBLE times its size; None for too many.
     steps: int | None
+    # Sum of the errors that an error of 1 in the states of each step causes.
     noise: float
+    # Largest error that an error of 1 in the states causes in any later step.
     growth: float = np.inf
 
 
@@ -71,30 +63,19 @@ def decay_within(cascade: Cascade, max_steps: int) -> Decay:
 
 @dataclass(frozen=True)
 class Partition:
-    """The segments of each row.
-
-    Attributes
-    ----------
-    segments, length : int
-        Number of segments of a row, and steps of each but the last.
-    warm_up : int
-        Number of steps before a segment that its lane filters first, from states of 0.
-    is_propagated : bool
-        Each segment is filtered twice instead, and its states come from all segments before it.
-    tolerance, tiny : float
-        A segment is repaired if its states differ by more than `tolerance` times their size plus
-        `tiny`.
-    is_unstable : bool
-        Only the first segment starts from its true states, and the others are repaired. SciPy's
-        loop filters a row that overflows again, from its first step.
-    """
+    """The segments of each row."""
 
     segments: int
-    length: int
+    length: int  # steps of each segment but the last
+    # Number of steps before a segment that its lane filters first, from states of 0.
     warm_up: int = 0
+    # Each segment is filtered twice instead, and its states come from all segments before it.
     is_propagated: bool = False
+    # A segment is repaired if its states differ by more than `tolerance` times their size + `tiny`.
     tolerance: float = _TRUSTED
     tiny: float = 0.0
+    # Only the first segment starts from its true states, and the others are repaired. SciPy's loop
+    # filters a row that overflows again, from its first step.
     is_unstable: bool = False
 
 

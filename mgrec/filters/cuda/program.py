@@ -41,47 +41,23 @@ extern "C" __global__ void __launch_bounds__(THREADS) propagate_kernel(
 
 @dataclass(frozen=True)
 class FilterLayout:
-    """The constants with which the kernels of a filter are compiled.
-
-    Attributes
-    ----------
-    order, sections : int
-    dtype : numpy.dtype
-        Dtype of the outputs.
-    states : numpy.dtype
-        Dtype of states and coefficients: float64 or complex128.
-    inner : int
-        Number of columns if below WIDE, otherwise 0.
-    feedback : bool
-        Whether outputs depend on previous outputs.
-    items, stages, group : int
-        Samples that a lane copies at a time, such batches under way, samples unrolled.
-    bulk : bool
-        Whether batches of outputs are aligned to 16 bytes.
-    inputs : numpy.dtype, optional
-        Dtype of the inputs if it differs from that of the outputs. Both are then real.
-    aligned : bool
-        Whether batches of inputs are aligned to 16 bytes.
-    runs : int
-        Number of batches of such inputs that are copied together.
-    direct : bool
-        Whether sections are computed in direct form I, with b_0 = 1.
-    """
+    """The constants with which the kernels of a filter are compiled."""
 
     order: int
     sections: int
-    dtype: np.dtype[np.generic]
-    states: np.dtype[np.generic]
-    inner: int
-    feedback: bool
-    items: int = 32
-    stages: int = 3
-    group: int = 4
-    bulk: bool = False
+    dtype: np.dtype[np.generic]  # of the outputs
+    states: np.dtype[np.generic]  # and of coefficients: float64 or complex128
+    inner: int  # number of columns if below WIDE, otherwise 0
+    feedback: bool  # whether outputs depend on previous outputs
+    items: int = 32  # samples that a lane copies at a time
+    stages: int = 3  # such batches under way
+    group: int = 4  # samples unrolled
+    bulk: bool = False  # whether batches of outputs are aligned to 16 bytes
+    # Dtype of the inputs if it differs from that of the outputs. Both are then real.
     inputs: np.dtype[np.generic] | None = None
-    aligned: bool = False
-    runs: int = 1
-    direct: bool = False
+    aligned: bool = False  # whether batches of inputs are aligned to 16 bytes
+    runs: int = 1  # number of batches of such inputs that are copied together
+    direct: bool = False  # whether sections are computed in direct form I, with b_0 = 1
 
     def print(self, write: bool, has_states: bool, halves: int = 1, threads: int = 32) -> str:
         """Return the constants, the types and the numeric functions of a program."""
