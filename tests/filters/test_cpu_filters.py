@@ -4,7 +4,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from scipy import signal
-from test_filters import assert_places_are_scipys, assert_same, draw, sections
+from test_filters import assert_same, draw
 
 import mgrec.signal
 from mgrec.engines.cpu.simd.lanes import MIN_STREAMED_BYTES
@@ -20,7 +20,7 @@ FILTERS = {
     "order 5": signal.butter(5, 0.3),
     "order 8, crowded": signal.butter(8, 0.2),
     "order 12": ([1.0], [1, *(0.4 / np.arange(1.0, 13))]),
-    **{f"{count} sections": (sections(count),) for count in (1, 4, 8)},
+    **{f"{n} sections": (signal.butter(2 * n, 0.2, output="sos"),) for n in (1, 4, 8)},
 }
 AT = [0, 13, 14, 63, 700, 2999]
 
@@ -74,12 +74,14 @@ def test_a_row_that_comes_near_overflow_is_scipys_loops(name, value, at):
     with np.errstate(all="ignore"):
         wanted = solve(name, x, dtype, signal)
     y = solve(name, x, dtype)
-    assert_places_are_scipys(y, wanted)
+    for find in (np.isnan, np.isposinf, np.isneginf):
+        np.testing.assert_array_equal(find(y), find(wanted))
     np.testing.assert_array_equal(y[[0, 2]], others[[0, 2]])
 
 
 @pytest.mark.parametrize("name", ["order 1", "order 5", "order 8, crowded", "8 sections"])
-def test_large_results_are_the_same_wherever_they_lie(name):
+def test_large_results_are_the_same_wherever_they_lie(name, monkeypatch):
+    monkeypatch.setenv("MGREC_NUM_THREADS", "1")
     length = MIN_STREAMED_BYTES // 8 + 29
     x, memory, results = draw(length, float), np.empty(length + 16), []
     start = -(memory.ctypes.data + 8 * LEAD) % 64 // 8  # there the blocks begin lines of memory

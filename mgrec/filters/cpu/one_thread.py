@@ -27,8 +27,10 @@ WIDE = 8
 # Shorter rows are filtered by SciPy's loop: blocks are not faster there.
 LONG = 64
 # Rows with larger outputs are filtered by SciPy's loop, whose order of operations decides what
-# overflows.
-LARGEST = {"f": 2.0**120, "d": 2.0**1000}
+# overflows. These are the bits of the limits.
+LARGEST = {
+    char: np.float64(limit).view(np.int64) for char, limit in (("f", 2.0**120), ("d", 2.0**1000))
+}
 # Number of filters whose tables are cached, 1 to 5 KB each.
 _CACHED = 1024
 # Dtypes that the loop of one section casts to float64 as it copies samples: 10**7 samples of int16
@@ -137,12 +139,9 @@ def _in_float64(
 ) -> Outcome:
     """Filter all rows in float64 or complex128. Nothing is written if `result` is None."""
     real = np.empty(0, dtype).real.dtype
-    limit_bits = np.float64(LARGEST[real.char]).view(np.int64)
     if cascade.is_complex:
-        redo = np.zeros(x.shape[::2], bool)
-        states = _by_scipy_loop(
-            cascade, x, carry_in, result, redo, np.dtype(np.complex128), limit_bits
-        )
+        redo, limit = np.zeros(x.shape[::2], bool), LARGEST[real.char]
+        states = _by_scipy_loop(cascade, x, carry_in, result, redo, np.complex128, limit)
         return Outcome(states, redo)
     target = None if result is None else _as_real(result)
     outcome = _filter_real(cascade, _as_real(x), _as_real(carry_in), target, real)
@@ -177,8 +176,7 @@ def _filter_real(
     target = result if write else np.empty((1, 1, 1), dtype)
     states = np.array(carry_in, np.float64, order="C")
     redo = np.zeros(states.shape[1:], bool)
-    limit_bits = np.float64(LARGEST[dtype.char]).view(np.int64)
-    x = writable(x)
+    limit_bits, x = LARGEST[dtype.char], writable(x)
     if x.shape[2] >= WIDE or x.shape[1] < LONG:
         kernel = scipy_columns if x.shape[2] >= WIDE else scipy_rows
         by_section = states.reshape(len(cascade.sections), cascade.order, *redo.shape)
