@@ -11,16 +11,7 @@ import numpy as np
 import pytest
 
 import mgrec
-from mgrec.signal import (
-    ewm,
-    filtfilt,
-    lfilter,
-    lfilter_zi,
-    lfiltic,
-    sosfilt,
-    sosfilt_zi,
-    sosfiltfilt,
-)  # fmt: skip
+from mgrec import signal
 from mgrec.solve import local
 from mgrec.tridiagonal import factor_api
 
@@ -51,14 +42,14 @@ CALLS = {
     mgrec.check_laws: ((mgrec.maps.affine,), {"samples": 2}),
     mgrec.Coefficient: ((lambda i, x: x * i, X), {}),
     mgrec.Sequences: ((np.arange(4), np.array([0, 4])), {}),
-    ewm: ((X,), {"alpha": 0.5}),
-    lfilter: ((B, A, X), {}),
-    sosfilt: ((SOS, X), {}),
-    filtfilt: ((B, A, X), {}),
-    sosfiltfilt: ((SOS, X), {}),
-    lfilter_zi: ((B, A), {}),
-    lfiltic: ((B, A, X[:2]), {}),
-    sosfilt_zi: ((SOS,), {}),
+    signal.ewm: ((X,), {"alpha": 0.5}),
+    signal.lfilter: ((B, A, X), {}),
+    signal.sosfilt: ((SOS, X), {}),
+    signal.filtfilt: ((B, A, X), {}),
+    signal.sosfiltfilt: ((SOS, X), {}),
+    signal.lfilter_zi: ((B, A), {}),
+    signal.lfiltic: ((B, A, X[:2]), {}),
+    signal.sosfilt_zi: ((SOS,), {}),
 }
 """Of each function arguments that it takes."""
 
@@ -99,25 +90,15 @@ ENDLESS = {"sweeps", "samples"}
 CALLED = {"callback", "state"}
 """Functions of the caller's, whose errors are the caller's."""
 NAMED = {
-    "arrays",
-    "axis",
-    "functions",
-    "lift",
-    "operand",
-    "operands",
-    "operators",
-    "scores",
-    "series",
-    "shapes",
-    "states",
+    *"arrays axis functions lift operand operands operators scores series shapes states".split()
 }
 """What messages may name in place of arguments."""
 BROADCAST = {
     mgrec.linear_recurrence: slice(2), mgrec.rational_recurrence: slice(4),
     mgrec.scan: slice(1, None), mgrec.weighted_scan: slice(2), mgrec.sor: slice(1),
     mgrec.summed_area_table: slice(1), mgrec.wavefront: slice(1), mgrec.solve_tridiagonal: slice(4),
-    solve_factored: slice(4), ewm: slice(1), lfilter: slice(2, 3), sosfilt: slice(1, 2),
-    filtfilt: slice(2, 3), sosfiltfilt: slice(1, 2),
+    solve_factored: slice(4), signal.ewm: slice(1), signal.lfilter: slice(2, 3),
+    signal.sosfilt: slice(1, 2), signal.filtfilt: slice(2, 3), signal.sosfiltfilt: slice(1, 2),
 }  # fmt: skip
 """Of which arguments by position the results have the broadcast shape."""
 
@@ -221,7 +202,7 @@ def fuzz(seed, count, values):
 
 
 def test_every_public_function_is_called():
-    public = {getattr(module, name) for module in (mgrec, mgrec.signal) for name in module.__all__}
+    public = {getattr(module, name) for module in (mgrec, signal) for name in module.__all__}
     not_called = {mgrec.TransferMap, mgrec.plan, *filter(inspect.ismodule, public)}
     assert public - not_called <= {*CALLS}
 

@@ -4,10 +4,11 @@ import dask.array as da
 import numpy as np
 import pytest
 import xarray as xr
+from chunkings import with_extended
 
 import mgrec
 import mgrec.xarray
-from mgrec.signal import ewm, filtfilt, lfilter, sosfilt, sosfiltfilt
+from mgrec.signal import ewm, lfilter
 
 DAYS, LAT, LON = 30, 3, 4
 B, A, SOS = [0.2, 0.1], [1.0, -0.7], [[0.2, 0.1, 0.0, 1.0, -0.7, 0.1]]
@@ -71,6 +72,22 @@ def test_a_dimension_that_the_data_lack_comes_last(weather):
     np.testing.assert_allclose(found.values, expected, rtol=1e-12)
 
 
+FILTERS = {
+    "ewm": ((), {"dim": "time", "span": 5}),
+    "lfilter": ((B, A), {"dim": "time"}),
+    "sosfilt": ((SOS,), {"dim": "time"}),
+    "filtfilt": ((B, A), {"dim": "time", "padtype": "even"}),
+    "sosfiltfilt": ((SOS,), {"dim": "time"}),
+}
+
+
+def of_axis(name, x):
+    """The filter of an array along axis 1."""
+    given, options = FILTERS[name]
+    options = {("axis" if key == "dim" else key): value for key, value in options.items()}
+    return getattr(mgrec.signal, name)(*given, x, **options | {"axis": 1})
+
+
 RECURRENCES = {
     "rational_recurrence": (
         lambda x: x.mgrec.rational_recurrence("rate", 1.0, 2.0, 0.5, dim="time"),
@@ -92,22 +109,13 @@ RECURRENCES = {
         lambda x: x.mgrec.summed_area_table(("lon", "time")),
         lambda x, rate: mgrec.summed_area_table(x, axes=(2, 1)),
     ),
-    "lfilter": (
-        lambda x: x.mgrec.lfilter(B, A, dim="time"), lambda x, rate: lfilter(B, A, x, axis=1)
-    ),
-    "sosfilt": (
-        lambda x: x.mgrec.sosfilt(SOS, dim="time"), lambda x, rate: sosfilt(SOS, x, axis=1)
-    ),
-    "filtfilt": (
-        lambda x: x.mgrec.filtfilt(B, A, dim="time", padtype="even"),
-        lambda x, rate: filtfilt(B, A, x, axis=1, padtype="even"),
-    ),
-    "sosfiltfilt": (
-        lambda x: x.mgrec.sosfiltfilt(SOS, dim="time"), lambda x, rate: sosfiltfilt(SOS, x, axis=1)
-    ),
-    "ewm": (
-        lambda x: x.mgrec.ewm(dim="time", span=5), lambda x, rate: ewm(x, span=5, axis=1)
-    ),
+    **{
+        name: (
+            lambda x, name=name: getattr(x.mgrec, name)(*FILTERS[name][0], **FILTERS[name][1]),
+            lambda x, rate, name=name: of_axis(name, x),
+        )
+        for name in FILTERS
+    },
 }  # fmt: skip
 
 
@@ -180,50 +188,33 @@ def test_several_states(weather):
 
 
 DATASETS = {
-    "rational_recurrence": lambda w: w.mgrec.rational_recurrence(
-        1.0, "rain", "kept", 2.0, "start", dim="time"
-    ),
-    "scan": lambda w: w.mgrec.scan(
-        mgrec.maps.max_plus, "rain", "kept", initial="start", dim="time"
-    ),
-    "weighted_scan": lambda w: w.mgrec.weighted_scan("rain", "kept", dim="time"),
-    "solve_tridiagonal": lambda w: w.mgrec.solve_tridiagonal(
-        "kept", 3.0, "kept", "rain", dim="time"
-    ),
-}
-ARRAYS = {
-    "rational_recurrence": lambda w: w.rain.mgrec.rational_recurrence(
-        1.0, w.kept, 2.0, w.start, dim="time"
-    ),
-    "scan": lambda w: w.rain.mgrec.scan(mgrec.maps.max_plus, w.kept, initial=w.start, dim="time"),
-    "weighted_scan": lambda w: w.rain.mgrec.weighted_scan(w.kept, dim="time"),
-    "solve_tridiagonal": lambda w: w.rain.mgrec.solve_tridiagonal(w.kept, 3.0, w.kept, dim="time"),
+    "rational_recurrence": ((1.0, "rain", "kept", 2.0, "start"), {}),
+    "scan": ((mgrec.maps.max_plus, "rain", "kept"), {"initial": "start"}),
+    "weighted_scan": (("rain", "kept"), {}),
+    "solve_tridiagonal": (("kept", 3.0, "kept", "rain"), {}),
 }
 
 
 @pytest.mark.extended
 @pytest.mark.parametrize("name", DATASETS)
 def test_variables_by_name(weather, name):
-    xr.testing.assert_identical(DATASETS[name](weather), ARRAYS[name](weather))
+    given, options = DATASETS[name]
+    found = getattr(weather.mgrec, name)(*given, dim="time", **options)
+    others = [weather[x] if isinstance(x, str) else x for x in given if x != "rain"]
+    options = {key: weather[value] for key, value in options.items()}
+    xr.testing.assert_identical(
+        found, getattr(weather.rain.mgrec, name)(*others, dim="time", **options)
+    )
+
+
+OF_EVERY_VARIABLE = FILTERS | {"summed_area_table": ((("time", "lat"),), {})}
 
 
 @pytest.mark.parametrize(
-    ("method", "given", "options"),
-    [
-        ("ewm", (), {"dim": "time", "span": 5}),
-        *(
-            pytest.param(*case, marks=pytest.mark.extended)
-            for case in (
-                ("lfilter", (B, A), {"dim": "time"}),
-                ("sosfilt", (SOS,), {"dim": "time"}),
-                ("filtfilt", (B, A), {"dim": "time"}),
-                ("sosfiltfilt", (SOS,), {"dim": "time"}),
-                ("summed_area_table", (("time", "lat"),), {}),
-            )
-        ),
-    ],
+    "method", with_extended(OF_EVERY_VARIABLE, *OF_EVERY_VARIABLE.keys() - {"ewm"})
 )
-def test_a_filter_of_every_variable_that_has_the_dimension(weather, method, given, options):
+def test_a_filter_of_every_variable_that_has_the_dimension(weather, method):
+    given, options = OF_EVERY_VARIABLE[method]
     found = getattr(weather.mgrec, method)(*given, **options)
     expected = getattr(weather.rain.mgrec, method)(*given, **options)
     xr.testing.assert_identical(found, weather.assign(rain=expected))

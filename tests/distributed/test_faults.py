@@ -1,15 +1,14 @@
 """A worker is lost, at every phase: nothing else is, and every bit is as if it had lived."""
 
-import time
 import uuid
 
-import dask
 import dask.array as da
 import numpy as np
 import pytest
 import zarr
 from click.testing import CliRunner
-from distributed import Client, KilledWorker, LocalCluster, wait
+from clusters import two_workers, wait_until
+from distributed import Client, KilledWorker, wait
 from distributed.client import futures_of
 from faults import (
     CHUNKS,
@@ -21,7 +20,6 @@ from faults import (
     claimed,
     die,
     solved,
-    wait_until,
     wait_until_started,
 )
 
@@ -34,14 +32,7 @@ WORKERS = 2
 
 @pytest.fixture(scope="module")
 def new_client():
-    with (
-        # Or a worker that dies twice within 15 s may be taken for one that is gone for good.
-        dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"}),
-        LocalCluster(
-            n_workers=WORKERS, threads_per_worker=1, dashboard_address=":0", silence_logs=50
-        ) as cluster,
-        Client(cluster) as client,
-    ):
+    with two_workers() as client:
         yield client
 
 
@@ -78,24 +69,29 @@ def fresh(family, trouble=None):
     return solved(family, uuid.uuid4().hex, trouble)
 
 
-@pytest.mark.parametrize(
-    ("family", "prefix", "number", "moment"),
-    [
-        pytest.param("linear", "pack", 20, "memory", marks=pytest.mark.extended),
-        ("linear", "precompute", 20, "executing"),
-        pytest.param("linear", "propagate", 1, "executing", marks=pytest.mark.extended),
-        pytest.param("linear", "determine", 35, "executing", marks=pytest.mark.extended),
-        pytest.param("linear", "determine", 35, "memory", marks=pytest.mark.extended),
-        pytest.param("custom", "determine", 3, "executing", marks=pytest.mark.extended),
-        ("filter", "precompute", 5, "memory"),
-        pytest.param("filter", "propagate", 0, "memory", marks=pytest.mark.extended),
-        pytest.param("filter", "determine", 39, "executing", marks=pytest.mark.extended),
-        pytest.param("tridiagonal", "pack", 7, "memory", marks=pytest.mark.extended),
-        pytest.param("tridiagonal", "precompute", 7, "executing", marks=pytest.mark.extended),
-        pytest.param("tridiagonal", "propagate", 0, "executing", marks=pytest.mark.extended),
-        ("tridiagonal", "determine", 20, "executing"),
-    ],
-)
+DEATHS = [
+    ("linear", "precompute", 20, "executing"),
+    ("filter", "precompute", 5, "memory"),
+    ("tridiagonal", "determine", 20, "executing"),
+    *(
+        pytest.param(*death, marks=pytest.mark.extended)
+        for death in (
+            ("linear", "pack", 20, "memory"),
+            ("linear", "propagate", 1, "executing"),
+            ("linear", "determine", 35, "executing"),
+            ("linear", "determine", 35, "memory"),
+            ("custom", "determine", 3, "executing"),
+            ("filter", "propagate", 0, "memory"),
+            ("filter", "determine", 39, "executing"),
+            ("tridiagonal", "pack", 7, "memory"),
+            ("tridiagonal", "precompute", 7, "executing"),
+            ("tridiagonal", "propagate", 0, "executing"),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(("family", "prefix", "number", "moment"), DEATHS)
 def test_a_worker_dies_in(plugin, undisturbed, tmp_path, family, prefix, number, moment):
     plugin(DieAt(str(tmp_path), prefix, number, moment=moment))
     result = fresh(family).compute()
@@ -156,19 +152,14 @@ def store(tmp_path, t):
 
 
 @pytest.mark.extended
-def test_a_worker_dies_while_it_reads_a_store(client, tmp_path, store, t):
+def test_a_worker_dies_while_it_reads_and_writes_stores(client, tmp_path, store, t):
     array = da.from_array(store, chunks=SIZE, asarray=False)
-    result = linear_recurrence(0.5, array).compute()
+    expected = linear_recurrence(0.5, t).compute()
+    assert_same_bits(linear_recurrence(0.5, array).compute(), expected)
     assert claimed(tmp_path, "reading") == 1
-    assert_same_bits(result, linear_recurrence(0.5, t).compute())
-
-
-@pytest.mark.extended
-def test_a_worker_dies_while_it_writes_a_store(client, tmp_path, store, t):
     fill(store, linear_recurrence(0.5, t), client, "Writing", "steps")
     assert claimed(tmp_path, "writing") == 1
-    written = zarr.open_array(store.path, mode="r")[:]
-    assert_same_bits(written, linear_recurrence(0.5, t).compute())
+    assert_same_bits(zarr.open_array(store.path, mode="r")[:], expected)
 
 
 def test_a_worker_dies_under_the_command(client, plugin, tmp_path, store, t):
@@ -203,14 +194,11 @@ def test_a_chunk_that_kills_its_workers_is_given_up(client, plugin, tmp_path):
 
 
 def test_retries_are_those_of_compute(client, undisturbed, tmp_path):
-    result = fresh("linear", Trouble(str(tmp_path), "raise", [11], times=2)).compute(retries=2)
-    assert claimed(tmp_path, "raise") == 2
-    assert_same_bits(result, undisturbed["linear"])
-
-
-def test_without_retries_the_error_of_the_load_comes_through(client, tmp_path):
+    array = fresh("linear", Trouble(str(tmp_path), "raise", [11], times=3))
     with pytest.raises(OSError, match="the disk is away"):
-        fresh("linear", Trouble(str(tmp_path), "raise", [11])).compute()
+        array.compute()
+    assert_same_bits(array.compute(retries=2), undisturbed["linear"])
+    assert claimed(tmp_path, "raise") == 3
 
 
 def decayed(step):
@@ -226,7 +214,7 @@ def test_a_function_that_raises_names_its_chunk(client, t):
     assert f"of chunk (7,), which begins at [{7 * SIZE}]" in note
 
 
-@pytest.mark.parametrize("family", [pytest.param("linear", marks=pytest.mark.extended), "filter"])
+@pytest.mark.parametrize("family", ["linear", "filter"])
 @pytest.mark.extended
 def test_a_worker_that_joins_late_takes_its_part(client, undisturbed, tmp_path, family):
     """Each worker waits in a load, the late one too."""
@@ -245,8 +233,7 @@ def test_a_worker_that_joins_late_takes_its_part(client, undisturbed, tmp_path, 
 def test_what_is_cancelled_leaves_nothing(client, undisturbed, tmp_path):
     array = fresh("linear", Trouble(str(tmp_path), "wait", [20]))
     futures = futures_of(array.persist())
-    while not claimed(tmp_path, "wait"):
-        time.sleep(0.01)
+    wait_until(lambda: claimed(tmp_path, "wait"))
     client.cancel(futures)
     (tmp_path / "open").touch()
     wait_until(lambda: not client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.tasks))
@@ -265,8 +252,7 @@ def test_two_clients_share_a_cluster(client, undisturbed, tmp_path):
     ):
         first = second.persist(shared)
         again, other = third.compute(shared), third.compute(fresh("filter"))
-        while not claimed(tmp_path, "wait"):
-            time.sleep(0.01)
+        wait_until(lambda: claimed(tmp_path, "wait"))
         second.close()
         del first
         (tmp_path / "open").touch()

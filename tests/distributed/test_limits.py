@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import time
+import weakref
 from dataclasses import dataclass
 
 import dask.array as da
 import numpy as np
 import pytest
-from distributed import Client
+from clusters import two_workers
 from distributed.protocol import deserialize, serialize
 
 import mgrec
@@ -50,17 +51,13 @@ def test_a_chunk_of_half_a_gpu_is_taken_and_a_larger_one_is_refused():
     check_chunk(like, (1 << 30,), dtype, (3,))
     with pytest.raises(ValueError, match=r"at most half.*4\.0 GiB.*chunk \(3,\).*4\.0.*into 5 "):
         check_chunk(like, ((1 << 30) + 1,), dtype, (3,))
-
-
-def test_the_largest_chunk_is_named_before_anything_runs():
-    like, dtype = OnGpu(Device(8 << 30)), np.dtype(np.float64)
-    with pytest.raises(ValueError, match=r"chunk \(1, 0\) of shape \(20, 268435456\)"):
-        check_chunks(like, ((1, 20), (1 << 28, 5)), dtype)
-    check_chunks(like, ((1, float("nan")), (1 << 28, 5)), dtype)
-
-
-def test_a_client_without_a_gpu_leaves_it_to_the_tasks():
-    check_chunks(OnGpu(Device(0)), ((1 << 50,),), np.dtype(np.float64))
+    # The largest chunk is named before anything runs.
+    with pytest.raises(ValueError, match=r"chunk \(1, 0\) of shape \(20, 536870912\)"):
+        check_chunks(like, ((1, 20), (1 << 29, 5)), dtype)
+    check_chunks(like, ((1, float("nan")), (1 << 29, 5)), dtype)
+    # A client without a GPU leaves it to the tasks, and host arrays are not limited.
+    check_chunks(OnGpu(Device(0)), ((1 << 50,),), dtype)
+    check_chunk(np.empty(0), (1 << 60,), dtype, (0,))
 
 
 def solved(family, t):
@@ -97,71 +94,57 @@ def test_a_score_alone_takes_no_memory_of_a_table(monkeypatch):
         mgrec.smith_waterman(x, x, output="matrix", **scores)
 
 
-def test_host_arrays_are_not_limited():
-    check_chunk(np.empty(0), (1 << 60,), np.dtype(np.float64), (0,))
+def sent(value, serializers=("dask", "pickle")):
+    """A value that has travelled, in few bytes."""
+    header, frames = serialize(value, serializers=serializers)
+    assert header["serializer"] == serializers[0]
+    assert sum(memoryview(frame).nbytes for frame in frames) < value.__sizeof__() + 2000
+    return deserialize(header, frames)
+
+
+def assert_same_arrays(found, wanted):
+    for one, two in zip(found, wanted, strict=True):
+        assert type(one) is type(two)
+        assert (one == two).all()
+
+
+def pack(xp):
+    return ChunkInputs((xp.arange(6.0), xp.ones((2, 3), "f4")), (1, 2), (10, 20))
+
+
+def speculative(xp):
+    speculation = Speculation((xp.arange(1e5),), {"exit": 3.0}, xp.ones(3))
+    return PendingChunk(ChunkInputs((), (1,), (10,)), speculation, (10**5,))
 
 
 @pytest.mark.parametrize("serializers", [("dask", "pickle"), ("cuda", "dask", "pickle")])
 def test_a_pack_travels_block_by_block(serializers):
-    blocks = np.arange(6.0), np.ones((2, 3), np.float32)
-    inputs = ChunkInputs(blocks, (1, 2), (10, 20))
-    header, frames = serialize(inputs, serializers=serializers)
-    assert header["serializer"] == serializers[0]
-    assert sum(memoryview(frame).nbytes for frame in frames) < inputs.__sizeof__() + 1000
-    again = deserialize(header, frames)
+    inputs = pack(np)
+    again = sent(inputs, serializers)
     assert (again.chunk_index, again.starts) == (inputs.chunk_index, inputs.starts)
-    for got, wanted in zip(again.blocks, blocks, strict=True):
-        np.testing.assert_array_equal(got, wanted)
+    assert_same_arrays(again.blocks, inputs.blocks)
 
 
 def test_a_speculative_chunk_is_sent():
-    results = (np.arange(1e5),)
-    chunk = PendingChunk(
-        ChunkInputs((), (1,), (10,)), Speculation(results, {"exit": 3.0}, np.ones(3)), (10**5,)
-    )
-    header, frames = serialize(chunk, serializers=("dask", "pickle"))
-    assert header["serializer"] == "dask"
-    assert sum(memoryview(frame).nbytes for frame in frames) < chunk.__sizeof__() + 2000
-    again = deserialize(header, frames)
-    assert (again.inputs, again.shape, again.speculation.summary) == (
-        chunk.inputs,
-        (10**5,),
-        {"exit": 3.0},
-    )
-    np.testing.assert_array_equal(again.speculation.results[0], results[0])
+    chunk = speculative(np)
+    again = sent(chunk)
+    assert (again.inputs, again.shape) == (chunk.inputs, chunk.shape)
+    assert again.speculation.summary == chunk.speculation.summary
+    assert_same_arrays(again.speculation.results, chunk.speculation.results)
 
 
 # numba.cuda, which distributed moves CuPy arrays with, warns while it is imported.
 @pytest.mark.filterwarnings("ignore:The 'generic' unit:DeprecationWarning")
 @pytest.mark.gpu
-def test_a_pack_of_gpu_blocks_goes_to_the_host_and_back():
+def test_what_is_on_a_gpu_goes_to_the_host_and_back():
     import cupy
 
-    inputs = ChunkInputs((cupy.arange(6.0), cupy.ones(3, cupy.float32)), (1,), (10,))
-    header, frames = serialize(inputs, serializers=("dask", "pickle"))
-    assert not any(hasattr(frame, "__cuda_array_interface__") for frame in frames)
-    again = deserialize(header, frames)
-    assert all(type(block) is cupy.ndarray for block in again.blocks)
-    assert (again.blocks[0] == inputs.blocks[0]).all()
-
-
-@pytest.mark.filterwarnings("ignore:The 'generic' unit:DeprecationWarning")
-@pytest.mark.gpu
-def test_a_speculative_chunk_on_a_gpu_goes_to_the_host_and_back():
-    import cupy
-
-    speculation = Speculation((cupy.arange(6.0),), 3.0, cupy.ones(3), 24)
-    header, frames = serialize(
-        PendingChunk(ChunkInputs((), (1,), (10,)), speculation, (6,)), ("dask", "pickle")
-    )
-    assert not any(hasattr(frame, "__cuda_array_interface__") for frame in frames)
-    again = deserialize(header, frames).speculation
-    for got, wanted in (
-        (again.results[0], speculation.results[0]),
-        (again.prefix, speculation.prefix),
-    ):
-        assert type(got) is cupy.ndarray
-        assert (got == wanted).all()
+    for value in (pack(cupy), speculative(cupy)):
+        _, frames = serialize(value, serializers=("dask", "pickle"))
+        assert not any(hasattr(frame, "__cuda_array_interface__") for frame in frames)
+    assert_same_arrays(sent(pack(cupy)).blocks, pack(cupy).blocks)
+    again, wanted = sent(speculative(cupy)).speculation, speculative(cupy).speculation
+    assert_same_arrays((*again.results, again.prefix), (*wanted.results, wanted.prefix))
 
 
 @pytest.mark.gpu
@@ -182,36 +165,33 @@ def test_memory_comes_from_whatever_allocator_is_set():
     assert pool.used_bytes() >= w.nbytes
 
 
-LIVE = {"now": 0, "most": 0}
+class Loaded:
+    """How many loaded arrays are in memory, and the most that there have been."""
 
-
-class Counted(np.ndarray):
-    """Blocks that count how many there are."""
+    now = most = 0
 
 
 def _load(block, size):
     time.sleep(0.01)
-    LIVE["now"] += 1
-    LIVE["most"] = max(LIVE["most"], LIVE["now"])
-    loaded = np.ones(size).view(Counted)
-    loaded.token = _Token()
-    return loaded
+    Loaded.now += 1
+    Loaded.most = max(Loaded.most, Loaded.now)
+    array = np.ones(size)
+    weakref.finalize(array, _forget)
+    return array
 
 
-class _Token:
-    def __del__(self):
-        LIVE["now"] -= 1
+def _forget():
+    Loaded.now -= 1
 
 
 @pytest.mark.extended
 def test_chunks_in_memory_are_bounded_out_of_core(monkeypatch):
     """Chunks of a group's bytes or more: at most 8 are loaded at a time, of 60."""
     monkeypatch.setattr(chains, "GROUP_BYTES", 1)
-    LIVE.update(now=0, most=0)
-    chunk_indices = da.arange(60, chunks=1)
-    t = da.map_blocks(_load, chunk_indices, 1000, chunks=(1000,), dtype=float, meta=np.empty(0))
+    indices = da.arange(60, chunks=1)
+    t = da.map_blocks(_load, indices, 1000, chunks=(1000,), dtype=float, meta=np.empty(0))
     sink = np.zeros(60_000)
-    with Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=":0"):
+    with two_workers(n_workers=1, processes=False):
         da.store(mgrec.linear_recurrence(0.5, t), sink, lock=False)
     np.testing.assert_allclose(sink[-1], 2.0)
-    assert 1 <= LIVE["most"] <= 8, LIVE
+    assert 1 <= Loaded.most <= 8

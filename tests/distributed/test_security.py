@@ -11,6 +11,7 @@ import numpy as np
 import psutil
 import pytest
 from click.testing import CliRunner
+from clusters import OPTIONS
 from distributed import Client, LocalCluster, Security
 
 import mgrec
@@ -26,14 +27,7 @@ def security():
 
 @pytest.fixture(scope="module")
 def cluster(security):
-    with LocalCluster(
-        n_workers=2,
-        threads_per_worker=1,
-        protocol="tls://",
-        security=security,
-        dashboard_address=":0",
-        silence_logs=50,
-    ) as cluster:
+    with LocalCluster(2, protocol="tls://", security=security, **OPTIONS) as cluster:
         yield cluster
 
 
@@ -42,36 +36,32 @@ def t():
     return da.from_array(np.random.default_rng(7).normal(size=1000), chunks=100)
 
 
-def test_a_solve_over_tls(cluster, security, t):
-    assert cluster.scheduler_address.startswith("tls://")
-    with Client(cluster, security=security, set_as_default=False) as client:
-        result = client.compute(mgrec.linear_recurrence(0.5, t)).result()
-    np.testing.assert_array_equal(result, mgrec.linear_recurrence(0.5, t).compute())
-
-
 def listening(dask_worker=None):
     """The ports on which this process and its children listen."""
     return {c.laddr for c in psutil.Process().net_connections() if c.status == psutil.CONN_LISTEN}
 
 
-def test_a_plan_over_tls_opens_no_ports(cluster, security, t):
+def test_solves_over_tls_open_no_ports(cluster, security, t):
     """Its messages are Dask's, from the client to the workers and from one to the other."""
     with Client(cluster, security=security, set_as_default=False) as client:
+        wanted = mgrec.linear_recurrence(0.5, t).compute(scheduler="sync")
+        np.testing.assert_array_equal(
+            client.compute(mgrec.linear_recurrence(0.5, t)).result(), wanted
+        )
         before = client.run(listening), listening()
         with mgrec.plan(mgrec.linear_recurrence, 0.5, t, client=client) as solve:
-            results = [solve(), solve.submit(0.5, t)]
+            results = [solve(), solve.submit(0.5, t), mgrec.linear_recurrence(0.5, t)]
             assert len(solve._shards) == 2
             for result in results:
-                found = client.compute(result).result()
-                np.testing.assert_array_equal(found, mgrec.linear_recurrence(0.5, t).compute())
+                np.testing.assert_array_equal(client.compute(result).result(), wanted)
             comms = [stream.comm for stream in solve._session.streams.values()]
             assert all(comm.peer_address.startswith("tls://") for comm in comms)
             assert (client.run(listening), listening()) == before
 
 
 def test_a_plan_over_web_sockets_is_encrypted(security, t):
-    options = {"protocol": "wss://", "security": security, "dashboard_address": ":0"}
-    cluster = LocalCluster(n_workers=2, threads_per_worker=1, processes=False, **options)
+    options = {"protocol": "wss://", "security": security, "processes": False}
+    cluster = LocalCluster(2, **options, **OPTIONS)
     with cluster, Client(cluster, security=security, set_as_default=False) as client:
         x = client.persist(t)
         with mgrec.plan(mgrec.linear_recurrence, 0.5, x, client=client) as solve:

@@ -153,11 +153,6 @@ def draw_rational(generator, shape, axis, dtype):
     return tuple(operands), numbers(generator, rows(shape, axis), dtype, 2.0, 0.1)[()]
 
 
-def draw_signed_rational(generator, shape, axis, dtype):
-    operands = (numbers(generator, shape, dtype, most=2.0) for _ in range(4))
-    return tuple(operands), numbers(generator, rows(shape, axis), dtype)[()]
-
-
 def draw_plus(generator, shape, axis, dtype):
     fill = small if np.dtype(dtype).kind == "i" else numbers
     operands = (fill(generator, shape, dtype), fill(generator, shape, dtype))
@@ -234,10 +229,6 @@ def positive(generator):
     return generator.uniform(0.1, 2.0)
 
 
-def largest_sum(w, s, c):
-    return np.maximum(w + s, c)
-
-
 LINEAR = "the docstring of linear_recurrence"
 RATIONAL = "the docstring of rational_recurrence"
 CASES = [
@@ -292,25 +283,18 @@ CASES = [
         RATIONAL,
         ("float64",),
     ),
-    Case(
-        "scan, max_plus",
-        scanned(mgrec.maps.max_plus),
-        draw_plus,
-        oracles.max_plus,
-        sized(oracles.max_plus, lambda w, s, c: w + s + c, 2),
-        "every sum rounds once, whether in the loop or in compose",
-        (*FLOATS, "int64"),
-        mgrec.maps.max_plus,
-    ),
-    Case(
-        "scan, min_plus",
-        scanned(mgrec.maps.min_plus),
-        draw_plus,
-        oracles.min_plus,
-        sized(oracles.min_plus, lambda w, s, c: w + s + c, 2),
-        "every sum rounds once, whether in the loop or in compose",
-        ("float64",),
-        mgrec.maps.min_plus,
+    *(
+        Case(
+            f"scan, {name}",
+            scanned(getattr(mgrec.maps, name)),
+            draw_plus,
+            getattr(oracles, name),
+            sized(getattr(oracles, name), lambda w, s, c: w + s + c, 2),
+            "every sum rounds once, whether in the loop or in compose",
+            dtypes,
+            getattr(mgrec.maps, name),
+        )
+        for name, dtypes in (("max_plus", (*FLOATS, "int64")), ("min_plus", ("float64",)))
     ),
     Case(
         "scan, matrix2",
@@ -378,13 +362,19 @@ def on_numpy(case, operands, initial, axis=-1, reverse=False, **options):
     return case.solve(*operands, initial=initial, axis=axis, reverse=reverse, **options)
 
 
-def on_dask(case, operands, initial, axis=-1, reverse=False, **options):
+def on_dask(case, operands, initial, axis=-1, reverse=False, to_block=None, **options):
     ndim = max(np.ndim(a) for o in operands for a in getattr(o, "arrays", (o,)))
     from_end = axis - ndim if axis >= 0 else axis
-    lazy = [map_arrays(lambda a: chunked(a, from_end), operand) for operand in operands]
-    results = case.solve(*lazy, initial=initial, axis=axis, reverse=reverse, **options)
+
+    def lazy(array):
+        array = chunked(array, from_end)
+        return array.map_blocks(to_block) if to_block and isinstance(array, da.Array) else array
+
+    moved = [map_arrays(lazy, operand) for operand in operands]
+    results = case.solve(*moved, initial=initial, axis=axis, reverse=reverse, **options)
     for result in as_tuple(results):
         assert isinstance(result, da.Array)
+        assert (type(result._meta) is np.ndarray) == (to_block is None)
         check_graph(result)
     computed = da.compute(*as_tuple(results), scheduler="sync")
     return computed if isinstance(results, tuple) else computed[0]
@@ -412,21 +402,11 @@ def on_cupy(case, operands, initial, axis=-1, reverse=False, **options):
     return tuple(map(from_gpu, results)) if isinstance(results, tuple) else from_gpu(results)
 
 
-def on_dask_of_cupy(case, operands, initial, axis=-1, reverse=False, **options):
+def on_dask_of_cupy(*arguments, **options):
     import cupy
 
-    ndim = max(np.ndim(a) for o in operands for a in getattr(o, "arrays", (o,)))
-    from_end = axis - ndim if axis >= 0 else axis
-
-    def lazy(array):
-        array = chunked(array, from_end)
-        return array.map_blocks(cupy.asarray) if isinstance(array, da.Array) else array
-
-    moved = [map_arrays(lazy, operand) for operand in operands]
-    results = case.solve(*moved, initial=initial, axis=axis, reverse=reverse, **options)
-    assert all(isinstance(result._meta, cupy.ndarray) for result in as_tuple(results))
-    computed = tuple(map(from_gpu, da.compute(*as_tuple(results), scheduler="sync")))
-    return computed if isinstance(results, tuple) else computed[0]
+    results = on_dask(*arguments, to_block=cupy.asarray, **options)
+    return tuple(map(from_gpu, results)) if isinstance(results, tuple) else from_gpu(results)
 
 
 HOST_PLACES = [pytest.param(on_numpy, id="numpy"), pytest.param(on_dask, id="dask")]

@@ -27,25 +27,21 @@ def rows_like(model: Any, known: Any, noise: float = 0.0) -> list[dict[str, Any]
     return found
 
 
-def test_a_model_is_found_again(load: Any) -> None:
+KNOWN = (0.02, 0.005, 0.001, 0.0005, 0.5)
+
+
+def test_a_model_is_found_again_or_shows_that_it_does_not_fit(load: Any) -> None:
     model = load("dask.scaling.model")
-    known = model.Model(0.02, 0.005, 0.001, 0.0005, 0.5)
+    known = model.Model(*KNOWN)
     rows = rows_like(model, known)
     fitted = model.fit(rows)
     assert model.describe(fitted) == pytest.approx(model.describe(known), rel=1e-3)
     assert model.errors_of(fitted, rows)["worst"] < 1e-5
-
-
-def test_a_model_shows_that_it_does_not_fit(load: Any) -> None:
-    model = load("dask.scaling.model")
-    rows = rows_like(model, model.Model(0.02, 0.005, 0.001, 0.0005, 0.5), noise=2.0)
+    rows = rows_like(model, known, noise=2.0)
     errors = model.errors_of(model.fit(rows), rows)
     assert errors["median"] > model.WORST
     assert not load("dask.scaling.predictions").fits({"errors": errors})
-
-
-def test_terms_of_a_model_are_not_negative(load: Any) -> None:
-    model = load("dask.scaling.model")
+    # No term of a model is negative.
     rows = rows_like(model, model.Model(0.5, 0.0, -0.0005, 0.0, 0.0))
     fitted = model.fit(rows)
     assert min(model.describe(fitted).values()) >= 0
@@ -63,13 +59,7 @@ def test_kernels_hide_the_scheduler_or_the_scheduler_them(load: Any) -> None:
     ("chunks", "workers", "tasks"),
     # Determinations, precomputations (the last chunk has none, 6 chunks or more go in runs),
     # and a propagation for each 128 chunks.
-    [
-        (1, 1, 1 + 0 + 1),
-        (5, 2, 5 + 4 + 1),
-        (8, 2, 8 + 2 + 1),
-        (16, 4, 16 + 4 + 1),
-        (256, 2, 256 + 8 + 2),
-    ],
+    [(1, 1, 1 + 0 + 1), (5, 2, 5 + 4 + 1), (16, 4, 16 + 4 + 1), (256, 2, 256 + 8 + 2)],
 )
 def test_tasks_of_a_graph_are_counted(load: Any, chunks: int, workers: int, tasks: int) -> None:
     count = load("dask.scaling.model").tasks
