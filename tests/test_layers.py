@@ -10,6 +10,7 @@ import importlib.util
 import subprocess
 import sys
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -123,18 +124,11 @@ def circle(source: Path) -> list[str]:
     """Modules that import each other, also in functions; those for types alone do not count."""
     modules = {name_of(path, source): path for path in source.rglob("*.py")}
     following = {name: {*loaded(path, source, modules)} for name, path in modules.items()}
-    done: set[str] = set()
-
-    def search(name: str, path: list[str]) -> list[str]:
-        if name in path:
-            return path[path.index(name) :]
-        if name in done:
-            return []
-        found = next(filter(None, (search(n, [*path, name]) for n in sorted(following[name]))), [])
-        done.add(name)
-        return found
-
-    return next(filter(None, (search(name, []) for name in sorted(modules))), [])
+    try:
+        TopologicalSorter(following).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
 
 
 def name_of(path: Path, source: Path) -> str:

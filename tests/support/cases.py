@@ -23,23 +23,12 @@ EVERY_DTYPE = tuple(np.dtype(char).name for char in "bhilBHILefdFD")
 class Case:
     """One recurrence, and how it is judged.
 
-    Attributes
-    ----------
-    name : str
-    solve : callable, ``(*operands, initial=..., axis=..., reverse=..., memory=...) -> result``
-        The public function.
-    draw : callable, ``(generator, shape, axis, dtype) -> (operands, initial)``
-        Operands that broadcast to `shape`; arrays, scalars or Coefficient.
-    step : callable, ``(state, *operands) -> state``
-        The recurrence itself, on arrays of rows.
-    bound : callable, ``(operands, initial, dtype, axis, reverse) -> (exact, bound)``
-    reason : str
-        Why the bound is what it is.
-    dtypes : tuple of str
-    transfer_map : TransferMap, optional
-    law_draws : tuple of callables, optional
-        See :func:`mgrec.check_laws`.
-    law_state : callable, optional
+    `solve` is the public function, called with operands and ``initial``, ``axis``, ``reverse`` and
+    ``memory``. `draw(generator, shape, axis, dtype)` returns operands that broadcast to `shape`
+    (arrays, scalars or Coefficient) and the initial state. `step(state, *operands)` is the
+    recurrence itself, on arrays of rows. `bound(operands, initial, dtype, axis, reverse)` returns
+    (exact, bound), and `reason` says why the bound is what it is. For `law_draws` and `law_state`
+    see :func:`mgrec.check_laws`.
     """
 
     name: str

@@ -46,20 +46,10 @@ def die():
 
 @dataclass
 class DieAt(WorkerPlugin):
-    """Kills the worker that comes to a task.
+    """Kills the first `times` workers that come to a task of a key's prefix, such as precompute.
 
-    Parameters
-    ----------
-    folder : str
-        Where the processes mark each death.
-    prefix : str
-        Of the task's key: pack, precompute, propagate, determine, ...
-    number : int
-        Of the chunk, or of the group of a propagation.
-    times : int
-        Deaths; one that comes to the task afterwards lives.
-    moment : {"executing", "memory"}
-        As the task begins, or when its result is there and the scheduler has not heard of it.
+    They die as the task of the chunk or group `number` begins, or in the moment "memory": when its
+    result is there and the scheduler has not heard of it. The processes mark deaths in `folder`.
     """
 
     folder: str
@@ -116,15 +106,7 @@ class HeldPhase:
 class Trouble:
     """What the loads of some chunks do before they return, the first `times` times.
 
-    Parameters
-    ----------
-    folder : str
-        Where the processes mark each time.
-    kind : {"die", "raise", "wait"}
-        Until there is a file ``open`` in the folder.
-    numbers : sequence of int
-        Of the chunks.
-    times : int
+    They die, raise, or wait until there is a file ``open`` in `folder`, where they mark each time.
     """
 
     folder: str
