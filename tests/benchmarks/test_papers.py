@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("matplotlib")
 # With the panels of its picture.
-PAPERS = {"hou_2018": 6, "pogorelskih_2019": 2, "wakatani_2012": 8, "wakatani_2013": 6}
+PAPERS = {"hou_2018": 4, "pogorelskih_2019": 2, "wakatani_2012": 8, "wakatani_2013": 6}
 each_paper = pytest.mark.parametrize("paper", PAPERS)
 
 

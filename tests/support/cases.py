@@ -42,11 +42,6 @@ class Case:
     law_draws: tuple[Callable[..., Any], ...] = ()
     law_state: Callable[..., Any] | None = None
 
-    def sequential(self, operands, initial, dtype, axis=-1, reverse=False):
-        """The plain loop in the dtype of the recurrence."""
-        arrays = expanded(operands, axis)
-        return oracles.loop(self.step, arrays, initial, computed(dtype), axis, reverse)
-
     def check(self, result, operands, initial, dtype, axis=-1, reverse=False):
         """Assert dtype, shape, and an error below the bound."""
         arrays = expanded(operands, axis)

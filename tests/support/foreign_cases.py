@@ -125,10 +125,6 @@ def of_jax(jax, device=None):
     )
 
 
-def of_cupy(cupy):
-    return Library("cupy", cupy.asarray, cupy.asnumpy, cupy.ndarray, lambda x: x.data.ptr)
-
-
 def flat(result):
     """All arrays and numbers of a result."""
     return [x for item in result for x in flat(item)] if isinstance(result, tuple) else [result]
