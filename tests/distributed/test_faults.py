@@ -194,10 +194,10 @@ def test_a_chunk_that_kills_its_workers_is_given_up(client, plugin, tmp_path):
 
 
 def test_retries_are_those_of_compute(client, undisturbed, tmp_path):
-    array = fresh("linear", Trouble(str(tmp_path), "raise", [11], times=3))
+    trouble = Trouble(str(tmp_path), "raise", [11], times=3)
     with pytest.raises(OSError, match="the disk is away"):
-        array.compute()
-    assert_same_bits(array.compute(retries=2), undisturbed["linear"])
+        fresh("linear", trouble).compute()
+    assert_same_bits(fresh("linear", trouble).compute(retries=2), undisturbed["linear"])
     assert claimed(tmp_path, "raise") == 3
 
 
