@@ -55,6 +55,8 @@ OWNERS = {
     "Bio": ("cli", "grids/alignment/scoring.py"),
     "click": ("cli",),
     "rich": ("cli",),
+    # Messages of plans are Dask's: no port is opened, and nothing is encrypted here.
+    **dict.fromkeys(("socket", "socketserver", "ssl", "selectors", "hmac", "http.server"), ()),
 }
 
 
@@ -227,6 +229,7 @@ def test_a_lawful_house_passes(tmp_path):
         ("engines/cuda/new.py", "import numba.cuda"),
         ("scans/new.py", "import numba"),
         ("distributed/build.py", "import click"),
+        ("distributed/build.py", "import socket"),
         ("__init__.py", "from rich.table import Table"),
         ("helpers/new.py", "import mgrec"),
         ("core/new.py", "from ..helpers import new"),

@@ -167,14 +167,9 @@ def test_the_command_writes_a_report(client, command, tmp_path):
     assert all(phase in page for phase in ("precompute", "propagate", "determine"))
 
 
-@pytest.mark.parametrize("has_bokeh", [True, False])
-def test_a_report_that_cannot_be_written_is_refused_first(
-    command, tmp_path, monkeypatch, has_bokeh
-):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: has_bokeh or None)
-    folder = "gone" if has_bokeh else "."
-    result = command("--report", tmp_path / folder / "out.html")
+def test_a_report_without_bokeh_is_refused_first(command, tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    result = command("--report", tmp_path / "out.html")
     assert result.exit_code == 2
-    told = "the folder of" if has_bokeh else "needs bokeh: pip install"
-    assert told in result.stderr
+    assert "needs bokeh: pip install" in result.stderr
     assert not (tmp_path / "w.npy").exists()

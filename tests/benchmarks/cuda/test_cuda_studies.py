@@ -26,22 +26,12 @@ ROWS = [
 RECORD = {"cases": ROWS, "date": "2026-11-22", "machine": {"gpus": ["a GPU"]}}
 
 
-def test_the_fastest_of_a_family_is_kept(load: Any) -> None:
+def test_summaries(load: Any) -> None:
+    """The fastest of a family is kept, other bits are told, and a table has a line a size."""
     kept = load("cuda.groups").fastest(ROWS, ("CUB 3.5",))
-    names = [(each["case"], each["candidate"]) for each in kept]
-    assert names == [
-        ("2^10", "mgrec kernel"),
-        ("2^10", "CUB 3.5 Pairs"),
-        ("2^11", "CUB 3.5 Arrays"),
-    ]
-
-
-def test_a_summary_says_what_has_other_bits(load: Any) -> None:
+    assert kept == [ROWS[0], ROWS[2], ROWS[3]]
     lines = load("cuda.peers").summary(ROWS)
     assert ["other bits" in line for line in lines] == [False, True, False]
-
-
-def test_a_table_by_size_has_a_line_a_size(load: Any) -> None:
     head, first, second = load("cuda.sizes").summary(ROWS)
     assert head.split()[0] == "steps"
     assert first.split()[:3] == ["2^10", "-", "2.00"]
@@ -54,19 +44,15 @@ def test_a_result_is_drawn(load: Any, study: str, tmp_path: Path) -> None:
     assert (tmp_path / "plot.png").stat().st_size > 1000
 
 
-def test_a_group_that_crashes_is_said_to_be_not_measured(load: Any, capfd: Any) -> None:
-    groups = load("cuda.groups")
+@pytest.mark.parametrize(
+    ("budget", "reason"), [(100.0, "its process ended with"), (1.0, "no time was left")]
+)
+def test_a_group_that_crashes_or_has_no_time_is_said_to_be_not_measured(
+    load: Any, capfd: Any, budget: float, reason: str
+) -> None:
     study = load("harness.study").Study("study")
-    options = argparse.Namespace(groups=[], budget=100.0, limit=50.0, module="no.such.study")
-    groups.measure(study, options, {"broken": lambda study: None})
-    reason = study.missing[0]["reason"]
-    assert (study.cases, study.missing[0]["case"]) == ([], "group broken")
-    assert reason.startswith("its process ended with")
-
-
-def test_a_group_without_time_is_not_run(load: Any, capfd: Any) -> None:
-    groups = load("cuda.groups")
-    study = load("harness.study").Study("study")
-    options = argparse.Namespace(groups=[], budget=1.0, limit=50.0)
-    groups.measure(study, options, {"late": lambda study: None})
-    assert study.missing[0]["reason"] == "no time was left"
+    options = argparse.Namespace(groups=[], budget=budget, limit=50.0, module="no.such.study")
+    load("cuda.groups").measure(study, options, {"broken": lambda study: None})
+    (missing,) = study.missing
+    assert (study.cases, missing["case"]) == ([], "group broken")
+    assert missing["reason"].startswith(reason)
