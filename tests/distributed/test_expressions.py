@@ -31,8 +31,14 @@ planned = pytest.mark.skipif(not ON, reason="array.query-planning is off")
 RNG = np.random.default_rng(3)
 S, T = RNG.uniform(-0.9, 0.9, 60), RNG.standard_normal(60)
 GRID = RNG.standard_normal((24, 30))
+# In memory alone, or with other arguments below.
+LEFT_OUT = {"filtfilt by Gustafsson", "lfilter", "smith_waterman"}
 FUNCTIONS = {
-    **{name: call for name, call in foreign_cases.CALLS.items() if name != "lfilter"},
+    **{name: call for name, call in foreign_cases.CALLS.items() if name not in LEFT_OUT},
+    "smith-waterman": (
+        partial(mgrec.smith_waterman, match=3, mismatch=-3, gap=-2, output="matrix"),
+        foreign_cases.CODES, foreign_cases.CODES[::-1].copy(),
+    ),
     "linear, two-pass": (partial(mgrec.linear_recurrence, memory="two-pass"), S, T),
     "linear, a lazy state": (lambda t, w: mgrec.linear_recurrence(0.5, t, w), GRID, GRID[:, 0]),
     "weighted scan of integers": (
