@@ -106,7 +106,7 @@ def forbidden(place: str, module: str, source: Path) -> str | None:
             folder in owners and folder[1:] in f"/{place}" for folder in (CPU, CUDA)
         )
         if f"{module}.".startswith(f"{package}.") and not is_owner:
-            return f"only {' and '.join(owners)} may import {package}"
+            return f"only {' and '.join(owners) or 'Dask'} may import {package}"
     return None
 
 
