@@ -71,11 +71,8 @@ class Edges:
 
     def part(self, rows: Range, columns: Range) -> Edges:
         """Return the edges next to these rows and columns."""
-        row_gaps = column_gaps = None
-        if self.row_gaps is not None:
-            row_gaps, column_gaps = self.row_gaps[slice(*columns)], self.column_gaps[slice(*rows)]
-        row = self.row[columns[0] : columns[1] + 1]
-        return Edges(row, self.column[slice(*rows)], row_gaps, column_gaps)
+        row, column = self.row[columns[0] : columns[1] + 1], self.column[slice(*rows)]
+        return Edges(row, column, _part(self.row_gaps, *columns), _part(self.column_gaps, *rows))
 
 
 def edges_of_empty(scoring: Scoring, carry_in: Edges) -> Edges:
@@ -153,26 +150,39 @@ class Tiling:
     def __init__(self, rows: list[Range], columns: list[Range], carry_in: Edges) -> None:
         self.rows, self.columns = rows, columns
         top, left = rows[0][0], columns[0][0]
-        self._above = [carry_in.part((0, 0), (a - left, b - left)) for a, b in columns]
-        self._left = [carry_in.part((a - top, b - top), (0, 0)) for a, b in rows]
+        self._above = [
+            (carry_in.row[a - left : b - left + 1], _part(carry_in.row_gaps, a - left, b - left))
+            for a, b in columns
+        ]
+        self._left = [
+            (carry_in.column[a - top : b - top], _part(carry_in.column_gaps, a - top, b - top))
+            for a, b in rows
+        ]
         self._best: Best | None = None
 
     def carry_in(self, row: int, column: int) -> Edges:
         """Return the carry-in of a part, once the parts before it are put."""
-        above, left = self._above[column], self._left[row]
-        return Edges(above.row, left.column, above.row_gaps, left.column_gaps)
+        (above, above_gaps), (left, left_gaps) = self._above[column], self._left[row]
+        return Edges(above, left, above_gaps, left_gaps)
 
     def put(self, row: int, column: int, edges: Edges) -> None:
         """Store the edges of a part."""
-        self._above[column] = self._left[row] = edges
+        self._above[column] = edges.row, edges.row_gaps
+        self._left[row] = edges.column, edges.column_gaps
         self._best = best_cell(self._best, edges.best)
 
     def edges(self) -> Edges:
         """Return the edges of the tile, once all parts are put."""
-        above, left, row_gaps, column_gaps = self._above, self._left, None, None
-        row = np.concatenate([above[0].row[:1], *(edges.row[1:] for edges in above)])
-        column = np.concatenate([edges.column for edges in left])
-        if above[0].row_gaps is not None:
-            row_gaps = np.concatenate([edges.row_gaps for edges in above])
-            column_gaps = np.concatenate([edges.column_gaps for edges in left])
-        return Edges(row, column, row_gaps, column_gaps, self._best)
+        above, above_gaps = zip(*self._above, strict=True)
+        left, left_gaps = zip(*self._left, strict=True)
+        row = np.concatenate([above[0][:1], *(edge[1:] for edge in above)])
+        gaps = _joined(above_gaps), _joined(left_gaps)
+        return Edges(row, np.concatenate(left), gaps[0], gaps[1], self._best)
+
+
+def _part(gaps: Any, start: int, stop: int) -> Any:
+    return None if gaps is None else gaps[start:stop]
+
+
+def _joined(gaps: tuple[Any, ...]) -> Any:
+    return None if gaps[0] is None else np.concatenate(gaps)

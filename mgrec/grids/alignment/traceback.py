@@ -71,15 +71,11 @@ class Path:
 
 @dataclass(frozen=True)
 class ScoredTile:
-    """A tile with H of every cell, in host memory; it starts at this row and column of the grid.
-
-    `h` has the row above and the column to the left as well. `gaps` are F of the first row and E
-    of the first column; None if gaps are linear.
-    """
+    """A tile with H of every cell, in host memory; it starts at this row and column of the grid."""
 
     scoring: Scoring
     h: np.ndarray
-    gaps: tuple[np.ndarray | None, np.ndarray | None]
+    carry_in: Edges
     query: np.ndarray
     target: np.ndarray
     starts: tuple[int, int]
@@ -94,20 +90,20 @@ class ScoredTile:
         are compared exactly, since the same operations compute them again.
         """
         h, gap, (top, left) = self.h, self.scoring.gap, self.starts
-        i, j = path.row - top + 1, path.column - left + 1
-        while i > 0 and j > 0 and not path.is_done:
+        i, j = path.row - top, path.column - left
+        while i >= 0 and j >= 0 and not path.is_done:
             if path.gap:
                 scores = self._gap_scores(path.gap, i, j)
                 i, j = self._follow_gap(path, path.gap, scores, i, j)
             elif self.scoring.is_local and h[i, j] == 0:
                 path.is_done = True
-            elif h[i, j] == h[i - 1, j - 1] + self._score(i - 1, j - 1):
+            elif h[i, j] == self._h(i - 1, j - 1) + self._score(i, j):
                 path.add("M", 1)
                 i, j = i - 1, j - 1
-            elif h[i, j] == h[i - 1, j] + gap:
+            elif h[i, j] == self._h(i - 1, j) + gap:
                 path.add("I", 1)
                 i -= 1
-            elif h[i, j] == h[i, j - 1] + gap:
+            elif h[i, j] == self._h(i, j - 1) + gap:
                 path.add("D", 1)
                 j -= 1
             else:
@@ -115,7 +111,12 @@ class ScoredTile:
                 if scores[1][-1] != h[i, j]:
                     operation, scores = "D", self._gap_scores("D", i, j - 1)
                 i, j = self._follow_gap(path, operation, scores, i, j)
-        path.row, path.column = top + i - 1, left + j - 1
+        path.row, path.column = top + i, left + j
+
+    def _h(self, i: int, j: int) -> Any:
+        if i < 0:
+            return self.carry_in.row[j + 1]
+        return self.h[i, j] if j >= 0 else self.carry_in.column[i]
 
     def _score(self, i: int, j: int) -> Any:
         scoring, a, b = self.scoring, self.query[i], self.target[j]
@@ -125,11 +126,13 @@ class ScoredTile:
 
     def _gap_scores(self, operation: str, i: int, j: int) -> tuple[list[Any], list[Any]]:
         """Return scores of gaps that start after each cell up to (i, j), and E or F after them."""
-        if operation == "I":
-            cells, gaps, index = self.h[: i + 1, j], self.gaps[0], j - 1
-        else:
-            cells, gaps, index = self.h[i, : j + 1], self.gaps[1], i - 1
-        opened = [score + self.scoring.gap for score in cells.tolist()]
+        edges = self.carry_in
+        before, cells, gaps, index = (
+            (edges.row[j + 1], self.h[: i + 1, j], edges.row_gaps, j)
+            if operation == "I"
+            else (edges.column[i], self.h[i, : j + 1], edges.column_gaps, i)
+        )
+        opened = [score + self.scoring.gap for score in (before.item(), *cells.tolist())]
         first, extend = opened[0] if gaps is None else gaps[index].item(), self.scoring.extend
         best = accumulate(opened[1:], lambda e, new: max(new, e + extend), initial=first)
         return opened, list(best)
@@ -142,9 +145,9 @@ class ScoredTile:
         start = len(best) - 1
         while start > 0 and best[start] != opened[start]:
             start -= 1
-        path.add(operation, (i if operation == "I" else j) - start)
+        path.add(operation, (i if operation == "I" else j) + 1 - start)
         path.gap = "" if best[start] == opened[start] else operation
-        return (start, j) if operation == "I" else (i, start)
+        return (start - 1, j) if operation == "I" else (i, start - 1)
 
 
 @dataclass(frozen=True)
@@ -215,14 +218,13 @@ class Checkpoints:
 
     def _score(self, part: GridPart) -> ScoredTile:
         """Compute H of every cell of a part."""
-        (n, m), dtype = part.shape, self.recurrence.dtype
-        table, h = self.backend.empty((n, m), dtype), np.empty((n + 1, m + 1), dtype)
+        table = self.backend.empty(part.shape, self.recurrence.dtype)
         self._determine(part, table)
-        carry_in = part.carry_in.map_arrays(to_host)
-        h[0], h[1:, 0], h[1:, 1:] = carry_in.row, carry_in.column, to_host(table)
-        gaps = carry_in.row_gaps, carry_in.column_gaps
-        query, target = map(to_host, self._sequences(part))
-        return ScoredTile(self.recurrence.scoring, h, gaps, query, target, part.starts)
+        carry_in, (query, target) = part.carry_in.map_arrays(to_host), self._sequences(part)
+        return ScoredTile(
+            self.recurrence.scoring, to_host(table), carry_in, to_host(query), to_host(target),
+            part.starts,
+        )  # fmt: skip
 
 
 def _divided(whole: Range) -> list[Range]:

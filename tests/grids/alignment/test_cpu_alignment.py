@@ -195,7 +195,7 @@ def test_edges_that_are_as_far_apart_as_numbers_reach(bits, spread):
 )
 def test_narrow_numbers_are_used_only_where_they_hold_every_score(start, scoring, kinds):
     carry_in = Edges(np.full(91, start), np.full(90, start))
-    found = encodings_for(scoring, extremes_of(carry_in), (90, 90), INT, is_one=True)
+    found = encodings_for(scoring, extremes_of(carry_in), (90, 90), INT)
     found = [8 * encoding.dtype.itemsize for encoding, fits in found if fits]
     assert found == [int(kind) for kind in kinds.split()]
 

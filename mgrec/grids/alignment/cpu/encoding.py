@@ -47,13 +47,13 @@ class Encoding:
 
 def encodings_for(
     scoring: Scoring, extremes: tuple[Any, Any, Any], shape: tuple[Any, Any],
-    dtype: np.dtype[Any], is_one: bool,
-) -> Iterator[tuple[Encoding, np.ndarray]]:  # fmt: skip
+    dtype: np.dtype[Any], everywhere: Any = True,
+) -> Iterator[tuple[Encoding, Any]]:  # fmt: skip
     """Yield the encodings to try, and which tiles each may represent; the last one fits all.
 
-    `extremes` and `shape`, as in `score_bounds`, are numbers of one tile or arrays of many.
+    `extremes` and `shape`, as in `_score_bounds`, are numbers of one tile, or arrays of many;
+    `everywhere` is true for each of these.
     """
-    everywhere = np.ones(np.shape(shape[0]), bool)
     if dtype.kind == "f":
         yield Encoding(dtype, 0.0, 0.0 if scoring.is_local else -np.inf, np.inf), everywhere
         return
@@ -69,7 +69,7 @@ def encodings_for(
             continue
         elif bits < 64:
             # Scores of one global tile may be stored as their differences from the lowest one.
-            base = int(lowest) + limit if is_one and not scoring.is_local else 0
+            base = int(lowest) + limit if everywhere is True and not scoring.is_local else 0
             fits = (highest - base < limit) & (scoring.is_local | (lowest - base >= -limit))
         floor = -base if scoring.is_local else -limit
         yield Encoding(np.dtype(f"i{bits // 8}"), base, floor, limit - 1), fits

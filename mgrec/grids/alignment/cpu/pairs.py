@@ -16,6 +16,9 @@ from .antidiagonals import GLOBAL, LOCAL, SATURATED, STEPS, align_pairs
 from .encoding import Encoding, encode_table, encodings_for, narrow_codes
 from .profiles import LATE, ROWS
 
+Codes = tuple[np.ndarray, np.ndarray]
+"""Codes of sequences, joined, and their offsets."""
+
 
 def determine_pairs(
     scoring: Scoring, queries: Sequences, targets: Sequences, dtype: Any, is_threaded: bool = False
@@ -27,10 +30,11 @@ def determine_pairs(
     is_empty = (n == 0) | (m == 0)
     out[is_empty] = _results_of_empty(scoring, n[is_empty], m[is_empty])
     remaining = np.flatnonzero(~is_empty)
+    everywhere = np.ones(n.size, bool)
     extremes: Any = np.zeros((3, n.size), np.int64)
     if scoring.mode == "global":
         extremes = (*(scoring.gap + (size - 1) * scoring.extend for size in (m, n)), 0)
-    for encoding, fits in encodings_for(scoring, extremes, (n, m), np.dtype(dtype), is_one=False):
+    for encoding, fits in encodings_for(scoring, extremes, (n, m), np.dtype(dtype), everywhere):
         chosen = remaining[fits[remaining]]
         if chosen.size:
             _run(scoring, encoding, queries, targets, chosen, out, is_threaded)
@@ -59,13 +63,13 @@ def _run(
     if codes is None:  # more letters than such integers
         out[chosen, 1] = SATURATED
         return
-    sides = Sequences(codes[0], queries.offsets), Sequences(codes[1], targets.offsets)
-    n, m = (side.lengths[chosen] if len(side) > 1 else side.lengths for side in sides)
-    sizes = n * m
+    sides = (codes[0], queries.offsets), (codes[1], targets.offsets)
+    n, m = (side.lengths[chosen] if len(side) > 1 else side.lengths for side in (queries, targets))
+    sizes, longest = n * m, (int(n.max()), int(m.max()))
     threads = threads_for(int(sizes.sum())) if is_threaded else 1
     ends = np.searchsorted(np.cumsum(sizes), np.arange(1, threads) * sizes.sum() / threads)
     calls = [
-        partial(align_encoded, scoring, encoding, sides, part, out)
+        partial(align_encoded, scoring, encoding, sides, longest, part, out)
         for part in np.split(chosen, ends)
         if part.size
     ]
@@ -73,18 +77,19 @@ def _run(
 
 
 def align_encoded(
-    scoring: Scoring, encoding: Encoding, sides: tuple[Sequences, Sequences], chosen: np.ndarray,
-    out: np.ndarray, carry_in: Edges | None = None, h: np.ndarray | None = None,
+    scoring: Scoring, encoding: Encoding, sides: tuple[Codes, Codes],
+    longest: tuple[int, int], chosen: np.ndarray, out: np.ndarray, carry_in: Edges | None = None,
+    h: np.ndarray | None = None,
 ) -> tuple[np.ndarray | None, ...]:  # fmt: skip
     """Write the rows of chosen pairs on one thread, with memory of its own.
 
     Or align one tile with a carry-in, and return its edges: H and F below, H and E to the right.
     Without a table of scores, codes are as wide as the scores.
     """
-    n, m = (int(side.lengths.max()) for side in sides)
-    dtype = encoding.dtype
+    (n, m), dtype = longest, encoding.dtype
     code, lanes = np.dtype(f"i{dtype.itemsize}"), REGISTER // dtype.itemsize
-    query_codes, table, lookup = sides[0].codes, None, None
+    (query_codes, query_offsets), (target_codes, target_offsets) = sides
+    table, lookup = None, None
     if scoring.table is not None:
         table, size = encode_table(scoring.table, dtype), ROWS * lanes
         profiles = np.empty((-(-n // size), size * table.shape[0]), table.dtype)
@@ -106,7 +111,7 @@ def align_encoded(
             column_gaps = encoding.encode(carry_in.column_gaps, n)
         mode = LOCAL if scoring.is_local else GLOBAL
     align_pairs(
-        chosen, query_codes, sides[0].offsets, sides[1].codes, sides[1].offsets,
+        chosen, query_codes, query_offsets, target_codes, target_offsets,
         np.zeros(m + 2 * lanes, code), row, row_gaps, column, column_gaps,
         encoding.parameters(scoring), table, lookup, mode, carry_in is not None,
         out.dtype.type(encoding.base), np.empty((0, 0), out.dtype) if h is None else h, out,

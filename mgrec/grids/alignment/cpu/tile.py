@@ -9,7 +9,6 @@ import numpy as np
 
 from ....engines.cpu.threads import run_in_threads, split_range, thread_count
 from ..scoring import Scoring
-from ..sequences import Sequences
 from ..tiles import Best, Edges, Tiling, edges_of_empty, ranges
 from .antidiagonals import SATURATED
 from .encoding import Encoding, encodings_for, extremes_of, narrow_codes
@@ -103,7 +102,7 @@ def determine_tile(
     if 0 in shape:
         return edges_of_empty(scoring, carry_in).map_arrays(partial(np.array, dtype=dtype))
     extremes = (0, 0, 0) if dtype.kind == "f" else extremes_of(carry_in)
-    for encoding, fits in encodings_for(scoring, extremes, shape, dtype, is_one=True):
+    for encoding, fits in encodings_for(scoring, extremes, shape, dtype):
         if not fits:
             continue
         edges = _determine(scoring, encoding, sequences, carry_in, origin, dtype, table)
@@ -145,7 +144,8 @@ def _run_strips(
     if codes is None:  # more letters than such integers
         return (0, SATURATED, 0), ()
     out = np.empty((1, 3), dtype)
-    query, target = (Sequences(side, np.array([0, side.size])) for side in codes)
-    edges = align_encoded(scoring, encoding, (query, target), _ONE, out, carry_in, table)
+    query, target = ((side, np.array([0, side.size])) for side in codes)
+    shape = sequences[0].size, sequences[1].size
+    edges = align_encoded(scoring, encoding, (query, target), shape, _ONE, out, carry_in, table)
     score, row, column = out[0].tolist()
     return (score, int(row), int(column)), edges
