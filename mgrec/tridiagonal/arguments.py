@@ -112,24 +112,12 @@ def _broadcast_shape(operands: dict[str, Any], arguments: dict[str, Any]) -> tup
         if not any(shapes.values()):
             raise
         got = ", ".join(f"{name}: {shape}" for name, shape in shapes.items())
-        if _is_shortened(shapes):
-            raise ValueError(
-                f"dl and du must have as many entries as there are unknowns; got {got}. dl[0] "
-                f"and du[-1] do not count: put a 0 before dl and one after du"
-            ) from error
         raise ValueError(
             f"shapes of dl, d, du and b must broadcast, those of the diagonals without the "
             f"rhs_axis of b if it is given; got {got}. Give rhs_axis where b has an axis of "
-            f"right-hand sides that the diagonals do not have"
+            f"right-hand sides that the diagonals do not have. Where dl and du have one entry less "
+            f"than there are unknowns, put a 0 before dl and one after du"
         ) from error
-
-
-def _is_shortened(shapes: dict[str, tuple[Any, ...]]) -> bool:
-    """Return whether `dl` or `du` has one entry less than there are unknowns, as in LAPACK."""
-    full = shapes["d"] or shapes["b"]
-    others = [shape for shape in (shapes["dl"], shapes["du"]) if len(shape) == len(full)]
-    missing = [[n - k for n, k in zip(full, shape, strict=True)] for shape in others]
-    return any(sorted(counts) == [0] * (len(full) - 1) + [1] for counts in missing)
 
 
 def _promote(name: str, value: Any, dtype: np.dtype[Any]) -> Any:

@@ -16,13 +16,7 @@ NAMES = ("dl", "d", "du", "b")
 
 
 class SingularSystemError(np.linalg.LinAlgError):
-    """Elimination meets a pivot of 0 in a system of a chunk.
-
-    Attributes
-    ----------
-    number : int
-        Index of the system in (outer, inner), in C order.
-    """
+    """Elimination meets a pivot of 0 in system `number` of a chunk (outer, inner), in C order."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"system number {number} is singular: elimination meets a pivot of 0")
@@ -105,11 +99,7 @@ def _entries_inside(
 
 
 def _operand_index(
-    system: TridiagonalSystem,
-    inputs: ChunkInputs,
-    number: int,
-    position: list[int],
-    first_row: int,
+    system: TridiagonalSystem, inputs: ChunkInputs, number: int, position: list[int], first_row: int
 ) -> str:
     """Return " at index ...", the index in the user's operand."""
     missing = len(inputs.starts) - len(position)

@@ -17,18 +17,12 @@ from .errors import check_operands, is_all_finite, name_singular_system
 class Factors:
     """The factors of a chunk's matrices.
 
-    Attributes
-    ----------
-    diagonals : three arrays
-        dl, d and du, for right-hand sides that are solved without the factors.
-    shape : tuple of int
-        Shape of the chunk of the broadcast diagonals.
-    lu : LUFactors, or None
-        None if the factors overflow, or if the matrices are singular except for rounding.
+    `lu` is None if the factors overflow, or if the matrices are singular except for rounding. The
+    diagonals are for right-hand sides that are solved without the factors.
     """
 
     diagonals: Arrays
-    shape: Shape
+    shape: Shape  # of the chunk of the broadcast diagonals
     lu: Any
 
     def __sizeof__(self) -> int:
@@ -62,14 +56,9 @@ def factor_chunk(system: Any, inputs: ChunkInputs, shape: Shape) -> Factors:
 
 
 def solve_chunk(
-    factors: Factors,
-    factor_shape: Shape,
-    axis: int,
-    shape: Shape,
-    b: np.ndarray,
-    threads: int = 1,
-    out: Arrays = (),
-) -> Any:
+    factors: Factors, factor_shape: Shape, axis: int, shape: Shape, b: np.ndarray,
+    threads: int = 1, out: Arrays = (),
+) -> Any:  # fmt: skip
     """Return x of this shape, or None if the chunk has to be solved without the factors.
 
     `factor_shape` is the shape of the matrices, with as many axes as `shape`.

@@ -24,13 +24,7 @@ _ALIGNED = 16  # numbers: kernels for aligned rows serve both ends
 class Ends(NamedTuple):
     """The ends of its systems that a chunk contains, and the method of solution.
 
-    Attributes
-    ----------
-    has_first, has_last : bool
-        Whether the chunk contains the first row of the systems, whose dl is not read, and the
-        last row, whose du is not read.
-    method : str
-        Method of :func:`mgrec.solve_tridiagonal`.
+    The dl of the first row of a system, and the du of the last row, are not read.
     """
 
     has_first: bool
@@ -75,18 +69,9 @@ def summarise_ends(
     once, by `determine`. The truncated form of Spike (Polizzi and Sameh 2006) assumes this decay.
     Here the coefficients are checked; if they have not decayed, all rows are reduced.
 
-    Parameters
-    ----------
-    launch : callable, ``(inputs, shape) -> summarise``
-        Launch the reduction of a part of the chunk, which has its own starts.
-
-    Returns
-    -------
-    callable, ``() -> array (2, 5, outer, inner) or None``
-        Wait for the kernels. None if the coefficients have not decayed, or if these rows contain
-        nan or inf.
-    None
-        The chunk is too short.
+    ``launch(inputs, shape) -> summarise`` launches the reduction of a part of the chunk. The
+    returned function waits, and returns the rows (2, 5, outer, inner), or None if the coefficients
+    have not decayed, or if these rows contain nan or inf. Return None if the chunk is too short.
     """
     steps = shape[system.axis]
     rows = min(_MAX_ROWS, steps // _CHUNK_RATIO)
@@ -95,11 +80,7 @@ def summarise_ends(
     start = (steps - rows) // _ALIGNED * _ALIGNED
     first = launch(*_rows_between(system, inputs, shape, 0, rows))
     last = launch(*_rows_between(system, inputs, shape, start, steps))
-
-    def wait_for_ends() -> np.ndarray | None:
-        return join_interface_rows(first().rows, last().rows)
-
-    return wait_for_ends
+    return lambda: join_interface_rows(first().rows, last().rows)
 
 
 def _rows_between(
@@ -120,13 +101,14 @@ def _rows_between(
 def join_interface_rows(first: np.ndarray, last: np.ndarray) -> np.ndarray | None:
     """Return the interface rows of a chunk from those of its first and of its last rows.
 
-    All are arrays (2, 5, outer, inner) as in :class:`InterfaceRows`. None unless the coefficients
-    of far unknowns have decayed in all systems.
+    None unless the coefficients of far unknowns have decayed in all systems.
     """
     with np.errstate(all="ignore"):
         upper, lower = _eliminate_column(first, 2), _eliminate_column(last, 1)
-        is_decoupled = np.abs(upper[3]) <= _negligible(first.dtype)
-        is_decoupled &= np.abs(lower[0]) <= _negligible(first.dtype)
+        # A negligible coefficient of a far unknown is at most an eighth of the rounding error.
+        negligible = float(np.finfo(first.dtype).eps) / 16
+        is_decoupled = np.abs(upper[3]) <= negligible
+        is_decoupled &= np.abs(lower[0]) <= negligible
         for row in (upper, lower):
             is_decoupled &= np.isfinite(row).all(axis=0)
     if not is_decoupled.all():
@@ -151,11 +133,6 @@ def _eliminate_column(rows: np.ndarray, column: int) -> np.ndarray:
     return np.where(is_reliable, row / row[inner], np.nan)
 
 
-def _negligible(dtype: np.dtype[Any]) -> float:
-    """Return the largest coefficient of a far unknown: an eighth of the rounding error."""
-    return float(np.finfo(dtype).eps) / 16
-
-
 def solve_periodic_ends(rows: np.ndarray) -> np.ndarray:
     """Return the unknowns at and next to the ends of periodic systems.
 
@@ -163,20 +140,8 @@ def solve_periodic_ends(rows: np.ndarray) -> np.ndarray:
     one. The interface rows are therefore two equations for the two ends. The formula of Sherman
     and Morrison would split a matrix off that may be singular although the system is not.
 
-    Parameters
-    ----------
-    rows : array (2, 5, outer, inner)
-        Interface rows of whole systems, as in :class:`InterfaceRows`.
-
-    Returns
-    -------
-    array (4, outer, inner)
-        The x before the system, its first x, its last x and the x after it.
-
-    Raises
-    ------
-    SingularSystemError
-        A system is singular.
+    The result (4, outer, inner) has the x before the system, its first x, its last x and the x
+    after it. Raise SingularSystemError if a system is singular.
     """
     first, last, rhs = rows[:, 1] + rows[:, 3], rows[:, 0] + rows[:, 2], rows[:, 4]
     size = np.maximum(abs(first), abs(last))

@@ -35,13 +35,8 @@ class TridiagonalSystem(TwoSided):
 
     family: ClassVar[str] = "tridiagonal"
     methods: ClassVar[tuple[str, ...]] = (
-        "auto",
-        "partition",
-        "thomas",
-        "cyclic-reduction",
-        "pcr",
-        "p-scheme",
-    )
+        "auto", "partition", "thomas", "cyclic-reduction", "pcr", "p-scheme",
+    )  # fmt: skip
     host_methods: ClassVar[tuple[str, ...]] = methods
     # Methods that pivot. Their kernels have all phases, for several chunks and periodic systems,
     # and fill a system that contains nan or inf with nan. Without pivoting an infinite pivot may

@@ -10,8 +10,11 @@ drawn from N(3, 1).
 
 from functools import cache
 
+import dask.array as da
 import numpy as np
 from scipy.linalg import lapack
+
+import mgrec
 
 ORDER, CONDITION = 512, 1e15
 GTSV = {"f": lapack.sgtsv, "d": lapack.dgtsv, "F": lapack.cgtsv, "D": lapack.zgtsv}
@@ -172,10 +175,16 @@ def ring(kind, n):
             d[-1] = dl[-1] * du[-2] / pivot * (1 + 1e-13)
         case "bidiagonal, last diagonal 1e-10":
             d[-1] = 1e-10
-    full, k = np.zeros((n, n)), np.arange(n)
+    return [dl, d, du, generator.normal(size=n)], dense_ring(dl, d, du)
+
+
+def dense_ring(dl, d, du):
+    """The matrix of a periodic system; coefficients of one unknown add up."""
+    n, k = len(d), np.arange(len(d))
+    full = np.zeros((n, n), np.result_type(dl, d, du))
     for part, move in ((dl, -1), (d, 0), (du, 1)):
         np.add.at(full, (k, (k + move) % n), part)
-    return [dl, d, du, generator.normal(size=n)], full
+    return full
 
 
 def product(dl, d, du, x):
@@ -221,3 +230,37 @@ def error(result, x):
     """The median of the relative errors of several systems."""
     found = np.asarray(result)[:, :, 0]
     return np.median(np.linalg.norm(found - x, axis=1) / np.linalg.norm(x, axis=1))
+
+
+def dominant(shape, axis=-1, dtype="d", seed=0):
+    """Operands of random systems, diagonally dominant by rows, along an axis of the result."""
+    generator = np.random.default_rng(seed)
+    parts = generator.uniform(-1, 1, (4, *shape))
+    if np.dtype(dtype).kind == "c":
+        parts = parts + 1j * generator.uniform(-1, 1, parts.shape)
+    parts[1] += 3 * parts[1] / abs(parts[1])
+    return [np.ascontiguousarray(np.moveaxis(part, -1, axis)).astype(dtype) for part in parts]
+
+
+def in_chunks(operands, chunks):
+    """Operands as Dask arrays; as they are without chunks."""
+    return [da.from_array(part, chunks=chunks) for part in operands] if chunks else operands
+
+
+def chunked(count):
+    """Solve in so many chunks along n; 0 stands for NumPy."""
+
+    def solve(*operands, axis=-1, **options):
+        if not count:
+            return mgrec.solve_tridiagonal(*operands, axis=axis, **options)
+        *diagonals, b = operands
+        ends = np.linspace(0, b.shape[axis], count + 1).astype(int)
+        chunks = list(b.shape)
+        chunks[axis] = tuple(np.diff(ends))
+        lazy = mgrec.solve_tridiagonal(
+            *diagonals, da.from_array(b, chunks=tuple(chunks)), axis=axis, **options
+        )
+        assert lazy.chunks[axis] == tuple(np.diff(ends))
+        return lazy.compute(scheduler="sync")
+
+    return solve

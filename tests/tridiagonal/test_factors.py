@@ -5,7 +5,7 @@ import pickle
 import dask.array as da
 import numpy as np
 import pytest
-from tridiagonal_matrices import NAMES, error, gtsv, matrix, with_solutions
+from tridiagonal_matrices import NAMES, error, gtsv, in_chunks, matrix, with_solutions
 
 import mgrec
 from mgrec.distributed.observability import phase_of
@@ -48,23 +48,13 @@ def test_every_length(n):
 
 SHAPES = [
     # Of dl, d, du; of b; axis of the diagonals; rhs_axis
-    ((30,), (30,), -1, None),
-    ((30,), (4, 30), -1, None),
-    ((30,), (30, 4), -1, 1),
-    ((30,), (30, 40), 0, -1),
-    ((30,), (40, 30), 0, 0),
-    ((4, 30), (4, 30), 1, None),
-    ((30, 40), (30, 40), 0, None),
-    ((4, 30), (4, 30, 20), -1, 2),
-    ((4, 30), (2, 4, 30), -1, 0),
-    ((4, 30), (4, 2, 30), -1, 1),
-    ((4, 30), (30, 20), -1, -1),
-    ((30, 3), (30, 3, 20), 0, 2),
-    ((30, 3), (30, 20, 3), 0, 1),
-    ((2, 30, 3), (2, 30, 3), 1, None),
-    ((2, 30, 1), (5, 2, 30, 20), 1, None),
-    ((2, 30), (5, 3, 2, 30), 1, 0),
-]
+    ((30,), (30,), -1, None), ((30,), (4, 30), -1, None), ((30,), (30, 4), -1, 1),
+    ((30,), (30, 40), 0, -1), ((30,), (40, 30), 0, 0), ((4, 30), (4, 30), 1, None),
+    ((30, 40), (30, 40), 0, None), ((4, 30), (4, 30, 20), -1, 2), ((4, 30), (2, 4, 30), -1, 0),
+    ((4, 30), (4, 2, 30), -1, 1), ((4, 30), (30, 20), -1, -1), ((30, 3), (30, 3, 20), 0, 2),
+    ((30, 3), (30, 20, 3), 0, 1), ((2, 30, 3), (2, 30, 3), 1, None),
+    ((2, 30, 1), (5, 2, 30, 20), 1, None), ((2, 30), (5, 3, 2, 30), 1, 0),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("own", "shape", "axis", "rhs_axis"), SHAPES)
@@ -82,17 +72,15 @@ def test_every_shape(own, shape, axis, rhs_axis):
 
 
 @pytest.mark.extended
+@pytest.mark.parametrize("rhs_axis", [1, None])
 @pytest.mark.parametrize("dtype", ["f4", "c16"])
-def test_other_dtypes(dtype):
+def test_other_dtypes(dtype, rhs_axis):
     dl, d, du, b = (part.astype(dtype) for part in draw((60,), (60,), (60,), (60, 20)))
-    if np.dtype(dtype).kind == "c":
-        d, b = d * 1j + d, b * 1j - b
-    factor = mgrec.factor_tridiagonal(dl, d, du)
-    for given, rhs_axis in ((b, 1), (b[:, 0], None)):
-        x = factor.solve(given, rhs_axis=rhs_axis)
-        wanted = mgrec.solve_tridiagonal(dl, d, du, given, axis=0, rhs_axis=rhs_axis)
-        assert x.dtype == dtype
-        np.testing.assert_allclose(x, wanted, rtol=1e-3, atol=1e-3)
+    d, b = d * (1 + 1j) if dtype == "c16" else d, b if rhs_axis else b[:, 0]
+    x = mgrec.factor_tridiagonal(dl, d, du).solve(b, rhs_axis=rhs_axis)
+    wanted = mgrec.solve_tridiagonal(dl, d, du, b, axis=0, rhs_axis=rhs_axis)
+    assert x.dtype == dtype
+    np.testing.assert_allclose(x, wanted, rtol=1e-3, atol=1e-3)
 
 
 def test_constants_out_strides_and_later_changes():
@@ -131,7 +119,7 @@ def test_a_line_on_many_threads_is_solved_anew(monkeypatch):
 @pytest.mark.parametrize("options", [{}, {"periodic": True}])
 def test_dask_arrays_and_rings(options):
     dl, d, du, b = draw((4, 60), (4, 60), (4, 60), (4, 60))
-    lazy = [da.from_array(part, chunks=(2, 25)) for part in (dl, d, du, b)]
+    lazy = in_chunks((dl, d, du, b), (2, 25))
     wanted = mgrec.solve_tridiagonal(dl, d, du, b, **options)
     x = mgrec.factor_tridiagonal(*lazy[:3], **options).solve(lazy[3])
     assert x.chunks == lazy[3].chunks
@@ -142,19 +130,17 @@ def test_dask_arrays_and_rings(options):
 
 
 WHOLE = [
-    ((4, 60), (2, 60), (4, 60), (2, 60), -1, None),
-    ((60, 40), (60, 15), (60, 40), (60, 15), 0, None),
+    ((4, 60), (2, 60), (4, 60), (2, 60), -1, None), ((60,), (60,), (5, 60), (2, 60), -1, None),
+    ((60, 40), (60, 15), (60, 40), (60, 15), 0, None), ((60,), (60,), (5, 60), (2, 60), -1, 0),
     ((4, 60), (2, 60), (4, 60, 3), (2, 60, 2), -1, 2),
     ((4, 60), (2, 60), (4, 3, 60), (2, 2, 60), -1, 1),
-    ((60,), (60,), (5, 60), (2, 60), -1, None),
-    ((60,), (60,), (5, 60), (2, 60), -1, 0),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("own", "chunks", "shape", "of_b", "axis", "rhs_axis"), WHOLE)
 def test_whole_systems_in_chunks_are_factored(own, chunks, shape, of_b, axis, rhs_axis):
     dl, d, du, b = draw(own, own, own, shape)
-    lazy = [da.from_array(part, chunks=chunks) for part in (dl, d, du)]
+    lazy = in_chunks((dl, d, du), chunks)
     factor = mgrec.factor_tridiagonal(*lazy, axis=axis).persist(scheduler="sync")
     assert repr(factor).endswith(": factored")
     x = factor.solve(da.from_array(b, chunks=of_b), rhs_axis=rhs_axis)
@@ -168,73 +154,54 @@ def test_whole_systems_in_chunks_are_factored(own, chunks, shape, of_b, axis, rh
 
 def test_other_chunks_are_solved_anew():
     dl, d, du, b = draw(*[(4, 60)] * 4)
-    lazy = [da.from_array(part, chunks=(2, 60)) for part in (dl, d, du)]
-    factor, wanted = mgrec.factor_tridiagonal(*lazy), mgrec.solve_tridiagonal(dl, d, du, b)
+    factor = mgrec.factor_tridiagonal(*in_chunks((dl, d, du), (2, 60)))
+    wanted = mgrec.solve_tridiagonal(dl, d, du, b)
     for chunks in ((3, 60), (2, 20)):
         x = factor.solve(da.from_array(b, chunks=chunks))
         assert x.chunks == da.from_array(b, chunks=chunks).chunks
         np.testing.assert_allclose(x.compute(scheduler="sync"), wanted, rtol=1e-8)
 
 
-def test_errors_of_chunks_name_the_system():
-    dl, d, du, b = draw(*[(4, 60)] * 4)
+@pytest.mark.parametrize("chunks", [None, (2, 30)])
+def test_nan_inf_and_singular_matrices_are_named(chunks):
+    dl, d, du, b = draw(*[(4, 30)] * 4)
 
-    def solved(*diagonals, **options):
-        lazy = [da.from_array(part, chunks=(2, 60)) for part in (*diagonals, b)]
-        x = mgrec.factor_tridiagonal(*lazy[:3], **options).solve(lazy[3])
-        return x.compute(scheduler="sync")
+    def solved(*operands, **options):
+        given = in_chunks(operands, chunks)
+        return np.asarray(mgrec.factor_tridiagonal(*given[:3], **options).solve(given[3]))
 
-    wrong = d.copy()
-    wrong[3, 7] = np.nan
-    with pytest.raises(ValueError, match=r"d must hold no .* at index \(3, 7\)"):
-        solved(dl, wrong, du)
-    assert np.isnan(solved(dl, wrong, du, check_finite=False)).all(1).tolist() == [0, 0, 0, 1]
-    singular = [np.where(np.arange(4)[:, None] == 2, 0, part) for part in (dl, d, du)]
-    with pytest.raises(np.linalg.LinAlgError, match=r"^system \(2,\) is singular"):
-        solved(*singular)
-    b[3, 8] = np.inf
-    with pytest.raises(ValueError, match=r"b must hold no .* at index \(3, 8\)"):
-        solved(dl, d, du)
+    for row, factor in ((0, 1), (14, 1), (15, 1 + 1j), (16, 1), (29, 1)):
+        singular = [part * factor for part in (dl, d, du)]
+        for part in singular:
+            part[2, row] = 0
+        with pytest.raises(np.linalg.LinAlgError, match=r"^system \(2,\) is singular"):
+            solved(*singular, b)
+    b[1, 7] = np.inf
+    with pytest.raises(ValueError, match=r"b must hold no .* got inf at index \(1, 7\)"):
+        solved(dl, d, du, b)
+    x = solved(dl, d, du, b, check_finite=False)
+    assert np.isnan(x).tolist() == [[k == 1] * 30 for k in range(4)]
+    du[3, 5] = np.nan
+    with pytest.raises(ValueError, match=r"du must hold no .* got nan at index \(3, 5\)"):
+        solved(dl, d, du, b)
+    x = solved(dl, d, du, b, check_finite=False)
+    assert np.isnan(x).all(1).tolist() == [False, True, False, True]
 
 
-def test_the_repr_says_what_it_is():
+def test_a_singular_matrix_of_one_unknown_is_named():
+    with pytest.raises(np.linalg.LinAlgError, match=r"^system \(1,\) is singular"):
+        mgrec.factor_tridiagonal(0.0, np.array([[1.0], [0.0]]), 0.0)
+
+
+def test_a_factor_has_a_repr_and_can_be_pickled():
     d = np.full((2, 4), 3.0)
     whole = mgrec.factor_tridiagonal(1, d, 1)
     assert repr(whole) == "TridiagonalFactor(shape=(2, 4), dtype=float64, axis=1): factored"
     ring = mgrec.factor_tridiagonal(1, d, 1, axis=0, periodic=True)
     assert repr(ring).endswith("axis=0, periodic=True): not factored")
-
-
-def test_a_factor_can_be_pickled():
-    factor = mgrec.factor_tridiagonal(1, np.full(9, 3.0), 1)
-    again = pickle.loads(pickle.dumps(factor))
-    np.testing.assert_array_equal(again.solve(np.ones(9)), factor.solve(np.ones(9)))
-
-
-@pytest.mark.parametrize("row", [0, 14, 15, 16, 29])
-def test_a_singular_matrix_is_named(row):
-    dl, d, du = draw((3, 30), (3, 30), (3, 30))
-    d = d * (1 + 1j) if row == 15 else d
-    for part in (dl, d, du):
-        part[2, row] = 0
-    with pytest.raises(np.linalg.LinAlgError, match=r"^system \(2,\) is singular"):
-        mgrec.factor_tridiagonal(dl, d, du)
-    with pytest.raises(np.linalg.LinAlgError, match=r"^system \(1,\) is singular"):
-        mgrec.factor_tridiagonal(0.0, np.array([[1.0], [0.0]]), 0.0)
-
-
-def test_nan_and_inf():
-    dl, d, du, b = draw((3, 30), (3, 30), (3, 30), (3, 30))
-    b[1, 7] = np.inf
-    with pytest.raises(ValueError, match=r"b must hold no .* got inf at index \(1, 7\)"):
-        mgrec.factor_tridiagonal(dl, d, du).solve(b)
-    x = mgrec.factor_tridiagonal(dl, d, du, check_finite=False).solve(b)
-    assert np.isnan(x).tolist() == [[False] * 30, [True] * 30, [False] * 30]
-    du[2, 5] = np.nan
-    with pytest.raises(ValueError, match=r"du must hold no .* got nan at index \(2, 5\)"):
-        mgrec.factor_tridiagonal(dl, d, du)
-    x = mgrec.factor_tridiagonal(dl, d, du, check_finite=False).solve(b)
-    assert np.isnan(x).all(1).tolist() == [False, True, True]
+    for factor in (whole, ring):
+        again = pickle.loads(pickle.dumps(factor))
+        np.testing.assert_array_equal(again.solve(d), factor.solve(d))
 
 
 def test_factors_that_overflow_are_not_used():
@@ -246,30 +213,26 @@ def test_factors_that_overflow_are_not_used():
 @pytest.mark.parametrize(
     ("call", "wrong", "message"),
     [
-        (lambda d: mgrec.factor_tridiagonal(1, 3, 1), ValueError, "at least one array"),
-        (lambda d: mgrec.factor_tridiagonal(d, d[1:], d), ValueError, "must broadcast"),
+        (lambda d, solve: mgrec.factor_tridiagonal(1, 3, 1), ValueError, "at least one array"),
+        (lambda d, solve: mgrec.factor_tridiagonal(d, d[1:], d), ValueError, "must broadcast"),
         (
-            lambda d: mgrec.solve_tridiagonal(1, np.ones((2, 8)), np.ones((2, 7)), np.ones((2, 8))),
+            lambda d, solve: mgrec.factor_tridiagonal(d[1:], d, d[1:]),
             ValueError,
-            "put a 0 before dl",
+            r"dl: \(7,\), .* 0",
         ),
+        (lambda d, solve: mgrec.factor_tridiagonal(1, d.astype("f2"), 1), TypeError, "float16"),
         (
-            lambda d: mgrec.factor_tridiagonal(d[1:], d, d[1:]),
-            ValueError,
-            r"got dl: \(7,\), .* put a 0 before dl and one after du",
+            lambda d, solve: mgrec.factor_tridiagonal(1, d, 1, periodic=2),
+            TypeError,
+            "periodic must",
         ),
-        (lambda d: mgrec.factor_tridiagonal(1, d.astype("f2"), 1), TypeError, "float16"),
-        (lambda d: mgrec.factor_tridiagonal(1, d, 1, periodic=2), TypeError, "periodic must"),
-        (lambda d: mgrec.factor_tridiagonal(1, d, 1).solve(d[1:]), ValueError, "must broadcast"),
-        (lambda d: mgrec.factor_tridiagonal(1, d, 1).solve(1j * d), TypeError, "complex128: fac"),
-        (lambda d: mgrec.factor_tridiagonal(1, d, 1).solve(d, rhs_axis=0), ValueError, "rhs_axis"),
-        (
-            lambda d: mgrec.factor_tridiagonal(1, d, 1).solve(d, out=np.ones(3)),
-            ValueError,
-            "out must have shape",
-        ),
+        (lambda d, solve: solve(d[1:]), ValueError, "must broadcast"),
+        (lambda d, solve: solve(1j * d), TypeError, "complex128: fac"),
+        (lambda d, solve: solve(d, rhs_axis=0), ValueError, "rhs_axis"),
+        (lambda d, solve: solve(d, out=np.ones(3)), ValueError, "out must have shape"),
     ],
 )
 def test_what_is_refused(call, wrong, message):
+    d = np.full(8, 3.0)
     with pytest.raises(wrong, match=message):
-        call(np.full(8, 3.0))
+        call(d, mgrec.factor_tridiagonal(1, d, 1).solve)

@@ -3,6 +3,7 @@
 import dask.array as da
 import numpy as np
 import pytest
+from tridiagonal_matrices import dominant, in_chunks
 
 import mgrec
 
@@ -11,19 +12,10 @@ def p_scheme(*operands, **options):
     return np.asarray(mgrec.solve_tridiagonal(*operands, method="p-scheme", **options))
 
 
-def draw(shape, dtype="d"):
-    dl, d, du, b = np.random.default_rng(0).normal(size=(4, *shape))
-    return [part.astype(dtype) for part in (dl, d + 4 * np.sign(d), du, b)]
-
-
-def in_chunks(operands, chunks):
-    return [da.from_array(part, chunks=chunks) for part in operands] if chunks else operands
-
-
 @pytest.mark.parametrize("chunks", [None, (2, 50), (2, 17), (3, 8)])
 @pytest.mark.parametrize("dtype", [pytest.param("f", marks=pytest.mark.extended), "d"])
 def test_dominant_systems(dtype, chunks):
-    operands = draw((3, 50), dtype)
+    operands = dominant((3, 50), dtype=dtype)
     wanted = mgrec.solve_tridiagonal(*operands)
     for part in (operands[0][:, 0], operands[2][:, -1]):
         part[:] = np.nan
@@ -64,9 +56,8 @@ def test_the_papers_system():
     ],
 )
 def test_every_shape(own, shape, options, is_lazy):
-    *diagonals, _ = draw(own)
-    b = draw(shape)[3]
-    diagonals[1] = diagonals[1] * 3
+    *diagonals, _ = dominant(own)
+    b = dominant(shape)[3]
     wanted = mgrec.solve_tridiagonal(*diagonals, b, **options)
     given = da.from_array(b, chunks=tuple(max(1, n // 2) for n in shape)) if is_lazy else b
     np.testing.assert_allclose(p_scheme(*diagonals, given, **options), wanted, atol=1e-13)
@@ -83,7 +74,7 @@ def test_short_systems_and_constants(n):
 
 
 def test_out():
-    operands = draw((3, 50))
+    operands = dominant((3, 50))
     out = np.empty((3, 50))
     assert mgrec.solve_tridiagonal(*operands, method="p-scheme", out=out) is out
     np.testing.assert_array_equal(out, p_scheme(*operands))
@@ -95,7 +86,7 @@ def test_out():
 @pytest.mark.parametrize("row", [0, 30, 49])
 def test_a_pivot_of_0_raises(row, chunks):
     """Of a system that pivoting solves, but for its last row."""
-    operands = draw((3, 50))
+    operands = dominant((3, 50))
     operands[1][2, row] = 0
     operands[0][2, row] = 0
     message = rf"^system \(2,\) has a pivot of 0 in row {row}: method 'p-scheme' does not pivot"
@@ -114,7 +105,7 @@ def test_a_pivot_that_is_infinite_leaves_nan():
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_operands_are_checked(value, chunks):
     for number, name in enumerate(("dl", "d", "du", "b")):
-        operands = draw((3, 50))
+        operands = dominant((3, 50))
         wanted = p_scheme(*operands)
         operands[number][1, 20] = value
         lazy = in_chunks(operands, chunks)

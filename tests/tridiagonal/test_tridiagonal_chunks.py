@@ -1,26 +1,21 @@
-"""Tridiagonal systems in Dask arrays: whole in their chunks or not, and how errors name them."""
+"""Chunks of tridiagonal systems: whole systems, their ends alone, and how errors name them."""
 
 import dask
 import dask.array as da
 import numpy as np
 import pytest
+from tridiagonal_matrices import NAMES, dominant, error, gtsv, in_chunks, matrix, with_solutions
 
 import mgrec
+from mgrec.core.arrays.chunk import Chunk
 from mgrec.distributed.observability import phase_of
-
-
-def draw(shape, seed=0):
-    dl, d, du, b = np.random.default_rng(seed).normal(size=(4, *shape))
-    return dl, d + 4 * np.sign(d), du, b
-
-
-def in_chunks(operands, chunks):
-    return [da.from_array(array, chunks=chunks) for array in operands]
+from mgrec.tridiagonal.cpu import phases
+from mgrec.tridiagonal.interface import Ends, join_interface_rows
 
 
 @pytest.mark.parametrize("memory", ["stream", "two-pass"])
 def test_whole_systems_take_one_task_a_chunk(memory):
-    operands = draw((6, 20))
+    operands = dominant((6, 20))
     x = mgrec.solve_tridiagonal(*in_chunks(operands, (2, 20)), memory=memory)
     assert x.chunks == ((2, 2, 2), (20,))
     phases = [phase_of(key) for key in dict(x.dask)]
@@ -36,7 +31,7 @@ def test_loads_are_part_of_the_task_of_a_chunk():
 
 
 def test_whole_systems_along_every_axis_with_constants():
-    _, d, du, b = draw((20, 3, 4))
+    _, d, du, b = dominant((20, 3, 4))
     lazy = da.from_array(b, chunks=(20, 2, 3))
     x = mgrec.solve_tridiagonal(-1.0, d[:, :1], da.from_array(du, chunks=5), lazy, axis=0)
     assert x.chunks == lazy.chunks
@@ -46,7 +41,7 @@ def test_whole_systems_along_every_axis_with_constants():
 
 
 def test_whole_systems_of_unknown_number():
-    b = draw((6, 20))[3]
+    b = dominant((6, 20))[3]
     kept = np.array([True, False, True, True, False, True])
     some = da.from_array(b, chunks=(2, 20))[da.from_array(kept, chunks=2)]
     x = mgrec.solve_tridiagonal(-1.0, 3.0, -1.0, some)
@@ -56,19 +51,17 @@ def test_whole_systems_of_unknown_number():
 
 @pytest.mark.parametrize("chunks", [None, (2, 20, 3), (2, 7, 3)])
 def test_a_singular_system_is_named_by_its_index(chunks):
-    dl, d, du, b = draw((4, 20, 5))
+    dl, d, du, b = dominant((4, 20, 5))
     for part in (dl, d, du):
         part[3, 11, 4] = 0
-    operands = (dl, d, du, b)
-    if chunks:
-        operands = in_chunks(operands, chunks)
+    operands = in_chunks((dl, d, du, b), chunks)
     with pytest.raises(np.linalg.LinAlgError, match=r"^system \(3, 4\) is singular"):
         np.asarray(mgrec.solve_tridiagonal(*operands, axis=1))
 
 
 @pytest.mark.parametrize("chunk", [None, 20, 6])
 def test_right_hand_sides_are_no_part_of_the_index(chunk):
-    dl, d, du, _ = draw((4, 20))
+    dl, d, du, _ = dominant((4, 20))
     dl[2, 5] = d[2, 5] = du[2, 5] = 0
     b = np.ones((4, 3, 20))
     if chunk:
@@ -77,3 +70,89 @@ def test_right_hand_sides_are_no_part_of_the_index(chunk):
         np.asarray(mgrec.solve_tridiagonal(dl, d, du, b, rhs_axis=1))
     with pytest.raises(np.linalg.LinAlgError, match=r"^the system is singular"):
         np.asarray(mgrec.solve_tridiagonal(0.0, 0.0, 0.0, b[0, 0]))
+
+
+# Ends of chunks that tell what far rows do not change.
+
+CHUNK = 2500  # long enough that its ends are tried alone
+
+
+def draw(shape=(2 * CHUNK,), diagonal=4.0, dtype="d"):
+    dl, d, du, b = np.random.default_rng(0).normal(size=(4, *shape)).astype(dtype)
+    return np.clip(dl, -2, 2), d / 8 + np.asarray(diagonal, dtype), np.clip(du, -2, 2), b
+
+
+def solve_chunks(operands, chunks=CHUNK, **options):
+    x = mgrec.solve_tridiagonal(*in_chunks(operands, chunks), **options)
+    return x.compute(scheduler="sync")
+
+
+def check_close(x, wanted):
+    assert np.linalg.norm(x - wanted) <= 4 * np.finfo(float).eps * np.linalg.norm(wanted)
+
+
+def rows_of(operands, begin, end, ends):
+    parts = tuple(operand[begin:end].reshape(1, -1, 1) for operand in operands)
+    return phases.precompute(ends, Chunk(parts, parts[0].shape, parts[0].dtype)).rows
+
+
+INNER = Ends(has_first=False, has_last=False)
+
+
+def rows_of_ends(operands):
+    return join_interface_rows(rows_of(operands, 0, 100, INNER), rows_of(operands, 200, 300, INNER))
+
+
+def test_a_chunk_that_remembers_is_told():
+    assert rows_of_ends([np.full(300, value) for value in (-1.0, 2.0, -1.0, 1.0)]) is None
+
+
+@pytest.mark.parametrize("diagonal", [4.0, 1.0])
+def test_rows_of_both_ends_are_those_of_all(diagonal):
+    """The unknowns of random systems far apart have nothing to do with each other either."""
+    operands = draw((300,), diagonal)
+    found, rows = rows_of_ends(operands), rows_of(operands, 0, 300, INNER)
+    # As equations of the chunk's first and last unknowns.
+    matrices, rest = rows[:, 1:3, 0, 0], rows[:, [0, 3, 4], 0, 0]
+    np.testing.assert_allclose(found[:, 1:3, 0, 0], np.eye(2))
+    np.testing.assert_allclose(
+        found[:, [0, 3, 4], 0, 0], np.linalg.solve(matrices, rest), rtol=1e-13, atol=1e-16
+    )
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 3])
+def test_what_is_not_finite_is_found_where_no_end_tells(number):
+    operands = draw()
+    operands[number][1200] = np.inf
+    name = ("dl", "d", "du", "b")[number]
+    with pytest.raises(
+        ValueError, match=rf"{name} must hold no nan or inf; got inf at index \(1200,"
+    ):
+        solve_chunks(operands)
+    assert np.isnan(solve_chunks(operands, check_finite=False)).all()
+
+
+def test_what_is_singular_is_found_where_no_end_tells():
+    operands = draw((3, 2 * CHUNK))
+    for part in operands[:3]:
+        part[1, 3700] = 0
+    with pytest.raises(np.linalg.LinAlgError, match=r"^system \(1,\) is singular"):
+        solve_chunks(operands, (2, CHUNK))
+
+
+@pytest.mark.parametrize("periodic", [False, True])
+def test_chunks_and_batches_that_forget(periodic):
+    operands = draw((2 * CHUNK, 3))
+    wanted = mgrec.solve_tridiagonal(*operands, axis=0, method="partition", periodic=periodic)
+    options = {"axis": 0, "periodic": periodic}
+    for chunks in ((CHUNK, 2), (2100, 3), (2 * CHUNK, 1)):
+        x = solve_chunks(operands, chunks, **options)
+        check_close(x, wanted)
+    check_close(mgrec.solve_tridiagonal(*operands, **options), wanted)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "randsvd" not in name])
+def test_errors_over_long_chunks_are_those_of_gtsv(name):
+    operands, x = with_solutions(*matrix(name, 2 * CHUNK), sides=5)
+    allowed = 10 * error(gtsv(operands), x) + 2 * np.finfo(float).eps
+    assert error(solve_chunks(operands, (-1, CHUNK, 1), axis=1), x) <= allowed

@@ -1,9 +1,9 @@
 """nan and inf in tridiagonal systems: an error that names them, or a system of nan."""
 
 import dask
-import dask.array as da
 import numpy as np
 import pytest
+from tridiagonal_matrices import dominant, in_chunks
 
 import mgrec
 
@@ -11,24 +11,21 @@ NAMES = ("dl", "d", "du", "b")
 STEPS, SYSTEMS = 30, 12
 
 
-def in_chunks(count):
+def chunked(count):
     """Solve in so many chunks along n, the systems in two; 0 stands for NumPy."""
 
     def solve(*operands, **options):
-        if count:
-            chunks = (SYSTEMS // 2, STEPS // count)
-            operands = [da.from_array(array, chunks=chunks) for array in operands]
-        return np.asarray(mgrec.solve_tridiagonal(*operands, **options))
+        given = in_chunks(operands, count and (SYSTEMS // 2, STEPS // count))
+        return np.asarray(mgrec.solve_tridiagonal(*given, **options))
 
     return solve
 
 
-PLACES = [pytest.param(in_chunks(count), id=f"{count} chunks") for count in (0, 1, 3)]
+PLACES = [pytest.param(chunked(count), id=f"{count} chunks") for count in (0, 1, 3)]
 
 
 def system():
-    dl, d, du, b = np.random.default_rng(3).normal(size=(4, SYSTEMS, STEPS))
-    return {"dl": dl, "d": d + 4 * np.sign(d), "du": du, "b": b}
+    return dict(zip(NAMES, dominant((SYSTEMS, STEPS)), strict=True))
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -61,21 +58,20 @@ def test_entries_outside_the_matrix_are_not_checked(place):
     np.testing.assert_array_equal(place(*operands.values()), wanted)
 
 
+@pytest.mark.parametrize("k", [1, STEPS - 2])
 @pytest.mark.parametrize("name", NAMES)
-def test_the_last_and_the_first_entry_inside_are_checked(name):
-    for k in (1, STEPS - 2):
-        operands = system()
-        operands[name][2, k] = np.nan
-        with pytest.raises(ValueError, match=rf"{name} must .*\(2, {k}\)"):
-            in_chunks(STEPS)(*operands.values())
+def test_the_last_and_the_first_entry_inside_are_checked(name, k):
+    operands = system()
+    operands[name][2, k] = np.nan
+    with pytest.raises(ValueError, match=rf"{name} must .*\(2, {k}\)"):
+        chunked(STEPS)(*operands.values())
 
 
 def test_a_part_that_is_computed_alone_is_checked():
     """The chunk that holds nan is another one than that which is asked for."""
     operands = system()
     operands["b"][0, 25] = np.nan
-    lazy = [da.from_array(array, chunks=(SYSTEMS, 10)) for array in operands.values()]
-    x = mgrec.solve_tridiagonal(*lazy)
+    x = mgrec.solve_tridiagonal(*in_chunks(operands.values(), (SYSTEMS, 10)))
     with pytest.raises(ValueError, match=r"b must .*\(0, 25\)") as caught:
         x[:, :5].compute(scheduler="sync")
     assert "chunk (0, 2)" in caught.value.__notes__[0]
@@ -101,14 +97,18 @@ def test_scalars_of_systems_of_one_unknown_do_not_count():
     assert mgrec.solve_tridiagonal(np.nan, 2.0, np.inf, np.ones((3, 1))).tolist() == [[0.5]] * 3
 
 
-def test_check_finite_is_a_flag():
-    with pytest.raises(TypeError, match="check_finite must be True or False"):
-        mgrec.solve_tridiagonal(1, 3, 1, np.ones(3), check_finite="no")
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("value", [np.nan, np.inf, complex(np.nan, 0), complex(0, np.nan)])
+def test_a_system_of_nan_is_not_called_singular(value, count):
+    operands = np.zeros((4, 50), type(value))
+    operands[1][30] = value
+    for given in (operands, in_chunks(operands, 50 // count)):
+        x = mgrec.solve_tridiagonal(*given, check_finite=False)
+        assert np.isnan(np.asarray(x)).all()
 
 
 def test_finite_systems_have_the_same_bits_unchecked():
-    operands = system().values()
-    lazy = [da.from_array(array, chunks=(2, 10)) for array in operands]
+    lazy = in_chunks(system().values(), (2, 10))
     checked, not_checked = (
         mgrec.solve_tridiagonal(*lazy, check_finite=is_checked) for is_checked in (True, False)
     )

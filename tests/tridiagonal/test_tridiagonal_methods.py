@@ -1,11 +1,11 @@
-"""The methods of solve_tridiagonal against LAPACK's gtsv and each other."""
+"""Methods and right-hand sides of solve_tridiagonal, against LAPACK's gtsv and each other."""
 
 from itertools import product
 
 import dask.array as da
 import numpy as np
 import pytest
-from tridiagonal_matrices import NAMES, error, gtsv, matrix, with_solutions
+from tridiagonal_matrices import NAMES, dominant, error, gtsv, in_chunks, matrix, with_solutions
 
 import mgrec
 
@@ -13,16 +13,6 @@ WITHOUT_PIVOTING = ("thomas", "cyclic-reduction", "pcr")
 METHODS = ("auto", "partition", *WITHOUT_PIVOTING)
 # Systems enough for registers of any dtype, the last of them not full.
 MANY = 37
-
-
-def dominant(shape, axis=-1, dtype="d", seed=0):
-    """Operands of random systems, diagonally dominant by rows, along an axis."""
-    generator = np.random.default_rng(seed)
-    parts = generator.uniform(-1, 1, (4, *shape))
-    if np.dtype(dtype).kind == "c":
-        parts = parts + 1j * generator.uniform(-1, 1, parts.shape)
-    parts[1] += 3 * parts[1] / abs(parts[1])
-    return [np.ascontiguousarray(np.moveaxis(part, -1, axis)).astype(dtype) for part in parts]
 
 
 def reference(operands, axis=-1):
@@ -77,10 +67,19 @@ def test_few_systems_and_every_place_of_the_axis(method, shape):
     np.testing.assert_allclose(x, reference(operands, axis), **close("d"))
 
 
+BROADCAST = [
+    ((1, 1, 1), (1, 150), (37, 1), (37, 150)),
+    ((4, 1, 150), (1, 1, 1), (1, 3, 150), (4, 3, 150)),
+    ((4, 3, 1), (3, 1), (4, 1, 1), (4, 3, 150)),
+    ((4, 3, 150), (4, 1, 150), (3, 150), (1, 1)),
+]
+
+
+@pytest.mark.parametrize("shapes", BROADCAST)
 @pytest.mark.parametrize("method", METHODS)
-def test_diagonals_in_common(method):
-    _, d, _, b = dominant((MANY, 150))
-    operands = -0.5, d[0], np.full((MANY, 1), 0.25), b
+def test_diagonals_in_common(method, shapes):
+    operands = [dominant(shape, seed=k)[0] for k, shape in enumerate(shapes)]
+    operands[1] = operands[1] + 3
     x = mgrec.solve_tridiagonal(*operands, method=method)
     np.testing.assert_allclose(x, reference(np.broadcast_arrays(*operands)), **close("d"))
 
@@ -127,7 +126,7 @@ def test_nan_and_inf_stay_in_their_system(method, operand, value):
 def test_entries_outside_the_matrix_do_not_count(method):
     operands = dominant((MANY, 70))
     expected = mgrec.solve_tridiagonal(*operands, method=method)
-    for garbage in (np.nan, np.inf, 0.0):
+    for garbage in (np.nan, np.inf, 1e300, 0.0):
         operands[0][:, 0] = operands[2][:, -1] = garbage
         x = mgrec.solve_tridiagonal(*operands, method=method)
         np.testing.assert_array_equal(x, expected)
@@ -161,8 +160,7 @@ def test_a_pivot_of_0_raises_where_pivoting_would_help(method):
 def test_chunks_along_the_systems(method):
     operands = dominant((MANY, 130))
     expected = mgrec.solve_tridiagonal(*operands, method=method)
-    lazy = [da.from_array(operand, chunks=(11, -1)) for operand in operands]
-    x = mgrec.solve_tridiagonal(*lazy, method=method)
+    x = mgrec.solve_tridiagonal(*in_chunks(operands, (11, -1)), method=method)
     assert x.chunks == ((11, 11, 11, 4), (130,))
     # Few systems go another way than many: not the same bits.
     np.testing.assert_allclose(x.compute(scheduler="sync"), expected, **close("d"))
@@ -181,18 +179,92 @@ def test_chunks_along_the_unknowns_are_refused(method):
 
 
 @pytest.mark.usefixtures("eager_threads")
-def test_threads_change_no_bit(monkeypatch):
+@pytest.mark.parametrize("options", [*({"method": m} for m in METHODS), {"periodic": True}])
+def test_threads_change_no_bit(options, monkeypatch):
     operands = dominant((2 * MANY, 1000))
-    for method in METHODS:
-        found = []
-        for threads in ("1", "3"):
-            monkeypatch.setenv("MGREC_NUM_THREADS", threads)
-            found.append(mgrec.solve_tridiagonal(*operands, method=method))
-        np.testing.assert_array_equal(*found)
+    found = []
+    for threads in ("1", "3"):
+        monkeypatch.setenv("MGREC_NUM_THREADS", threads)
+        found.append(mgrec.solve_tridiagonal(*operands, **options))
+    np.testing.assert_array_equal(*found)
 
 
-def test_rows_of_1e300_and_1e_300_are_alike():
+@pytest.mark.parametrize("method", ["auto", "partition"])
+def test_rows_of_1e300_and_1e_300_are_alike(method):
     operands = dominant((MANY, 100))
     factors = np.random.default_rng(1).choice([1e300, 1e-300], (MANY, 100))
-    x = mgrec.solve_tridiagonal(*(operand * factors for operand in operands))
-    np.testing.assert_allclose(x, mgrec.solve_tridiagonal(*operands), rtol=1e-12)
+    x = mgrec.solve_tridiagonal(*(operand * factors for operand in operands), method=method)
+    wanted = mgrec.solve_tridiagonal(*operands, method=method)
+    np.testing.assert_allclose(x, wanted, rtol=1e-12)
+
+
+# Several right-hand sides of the same matrices.
+
+
+def dense(dl, d, du):
+    """Matrices (..., n, n) of diagonals (..., n)."""
+    dl, d, du = np.broadcast_arrays(dl, d, du)
+    n = d.shape[-1]
+    full = np.zeros((*d.shape, n))
+    k = np.arange(n)
+    full[..., k, k] = d
+    full[..., k[1:], k[:-1]] = dl[..., 1:]
+    full[..., k[:-1], k[1:]] = du[..., :-1]
+    return full
+
+
+def draw(*shapes, seed=0):
+    generator = np.random.default_rng(seed)
+    return [generator.normal(size=shape) for shape in shapes]
+
+
+@pytest.mark.parametrize("is_lazy", [False, True])
+@pytest.mark.parametrize(
+    ("own", "shape", "axis", "rhs_axis"),
+    [
+        ((7,), (7, 3), 0, 1), ((7,), (7, 3), -2, -1), ((7,), (3, 7), 1, 0), ((7,), (7, 7), 0, 1),
+        ((4, 7), (4, 7, 3), 1, 2), ((4, 7), (3, 4, 7), -1, 0), ((4, 7), (4, 3, 7), -1, 1),
+        ((4, 7), (7, 3), -2, -1),
+    ],
+)  # fmt: skip
+def test_every_side_is_solved_with_its_matrix(own, shape, axis, rhs_axis, is_lazy):
+    dl, d, du, b = draw(own, own, own, shape)
+    d += 3 * np.sign(d)
+    given = da.from_array(b, chunks=tuple(max(1, n // 2) for n in shape)) if is_lazy else b
+    x = mgrec.solve_tridiagonal(dl, d, du, given, axis=axis, rhs_axis=rhs_axis)
+    whole = (*own[:-1], *shape) if len(shape) == len(own) else shape
+    assert x.shape == whole
+    # To (..., n, sides), as numpy.linalg.solve has them.
+    moved = np.moveaxis(np.broadcast_to(b, whole), (axis, rhs_axis), (-2, -1))
+    wanted = np.moveaxis(np.linalg.solve(dense(dl, d, du), moved), (-2, -1), (axis, rhs_axis))
+    np.testing.assert_allclose(np.asarray(x), wanted, rtol=1e-9, atol=1e-12)
+
+
+def test_lazy_diagonals():
+    *diagonals, _ = dominant((40,))
+    (b,) = draw((40, 3))
+    x = mgrec.solve_tridiagonal(*in_chunks(diagonals, 15), b, axis=0, rhs_axis=1)
+    assert x.chunks == ((15, 15, 10), (3,))
+    np.testing.assert_allclose(x, np.linalg.solve(dense(*diagonals), b), rtol=1e-9, atol=1e-12)
+
+
+def test_constant_diagonals_take_any_axis():
+    (b,) = draw((6, 2))
+    x = mgrec.solve_tridiagonal(-1, 3, -1, b, axis=0, rhs_axis=1)
+    np.testing.assert_array_equal(x, mgrec.solve_tridiagonal(-1, 3, -1, b, axis=0))
+
+
+@pytest.mark.parametrize(
+    ("own", "shape", "options", "message"),
+    [
+        ((7,), (7, 3), {"axis": 0, "rhs_axis": 2}, "rhs_axis must be from -2 to 1"),
+        ((7,), (7, 3), {"axis": 0, "rhs_axis": 0}, "another axis than axis=0"),
+        ((7,), (7,), {"axis": -1, "rhs_axis": 0}, "must have the axis rhs_axis=0"),
+        ((7,), (7, 3), {"axis": 0}, r"d: \(7,\), du: \(7,\), b: \(7, 3\). Give rhs_axis"),
+        ((6,), (7, 3), {"axis": 0, "rhs_axis": 1}, r"without the rhs_axis.*d: \(6,\)"),
+        ((), (4, 2), {"axis": 0, "rhs_axis": "sides"}, "rhs_axis must be an integer"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused(own, shape, options, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        mgrec.solve_tridiagonal(np.ones(own), np.ones(own), np.ones(own), np.ones(shape), **options)

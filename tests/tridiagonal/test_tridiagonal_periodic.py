@@ -1,43 +1,23 @@
 """Tridiagonal systems whose ends meet, against dense systems."""
 
+from functools import partial
+
 import dask.array as da
 import numpy as np
 import pytest
 from chunkings import chunkings
 from hypothesis import given
 from hypothesis import strategies as st
+from tridiagonal_matrices import chunked, dense_ring
 
 import mgrec
 
 
 def in_chunks(count):
-    """Solve in so many chunks along n; 0 stands for NumPy."""
-
-    def solve(dl, d, du, b, **options):
-        if not count:
-            return mgrec.solve_tridiagonal(dl, d, du, b, periodic=True, **options)
-        ends = np.linspace(0, b.shape[-1], count + 1).astype(int)
-        chunks = (*b.shape[:-1], tuple(np.diff(ends)))
-        lazy = mgrec.solve_tridiagonal(
-            dl, d, du, da.from_array(b, chunks=chunks), periodic=True, **options
-        )
-        assert lazy.chunks[-1] == chunks[-1]
-        return lazy.compute(scheduler="sync")
-
-    return solve
+    return partial(chunked(count), periodic=True)
 
 
 PLACES = [pytest.param(in_chunks(count), id=f"{count} chunks") for count in (0, 1, 3, 7)]
-
-
-def ring(dl, d, du):
-    """The dense matrix; coefficients of one unknown add up."""
-    n, k = len(d), np.arange(len(d))
-    full = np.zeros((n, n), np.result_type(dl, d, du))
-    np.add.at(full, (k, k), d)
-    np.add.at(full, (k, (k - 1) % n), dl)
-    np.add.at(full, (k, (k + 1) % n), du)
-    return full
 
 
 def drawn(kind, n, dtype="d"):
@@ -64,13 +44,9 @@ def drawn(kind, n, dtype="d"):
 
 
 KINDS = (
-    "random",
-    "dominant",
-    "singular without its corners",
-    "singular inside",
-    "growing",
+    "random", "dominant", "singular without its corners", "singular inside", "growing",
     "strong corners",
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -78,7 +54,7 @@ KINDS = (
 @pytest.mark.parametrize("kind", KINDS)
 def test_errors_are_those_of_a_dense_solver(kind, n, place):
     dl, d, du = drawn(kind, n)
-    full, wanted = ring(dl, d, du), np.random.default_rng(1).normal(3, 1, n)
+    full, wanted = dense_ring(dl, d, du), np.random.default_rng(1).normal(3, 1, n)
     x = place(dl, d, du, full @ wanted)
     error = np.linalg.norm(x - wanted) / np.linalg.norm(wanted)
     dense = np.linalg.norm(np.linalg.solve(full, full @ wanted) - wanted) / np.linalg.norm(wanted)
@@ -88,7 +64,7 @@ def test_errors_are_those_of_a_dense_solver(kind, n, place):
 
 def test_a_corner_that_is_left_out_would_be_seen():
     dl, d, du = drawn("dominant", 301)
-    b = ring(dl, d, du) @ np.ones(301)
+    b = dense_ring(dl, d, du) @ np.ones(301)
     dl[0] = 0
     assert abs(in_chunks(3)(dl, d, du, b) - 1).max() > 1e-3
 
@@ -97,7 +73,7 @@ def test_a_corner_that_is_left_out_would_be_seen():
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
 def test_coefficients_of_one_unknown_add_up(n, place):
     dl, d, du, b = np.random.default_rng(n).normal(size=(4, n))
-    wanted = np.linalg.solve(ring(dl, d, du), b)
+    wanted = np.linalg.solve(dense_ring(dl, d, du), b)
     np.testing.assert_allclose(place(dl, d, du, b), wanted, rtol=1e-11)
 
 
@@ -108,7 +84,7 @@ def test_other_dtypes(dtype, place):
     b = np.arange(50).astype(dtype)
     x = place(dl, d, du, b)
     assert x.dtype == dtype
-    np.testing.assert_allclose(x, np.linalg.solve(ring(dl, d, du), b), rtol=2e-4)
+    np.testing.assert_allclose(x, np.linalg.solve(dense_ring(dl, d, du), b), rtol=2e-4)
 
 
 def test_no_unknowns():
@@ -125,20 +101,15 @@ def test_any_chunks_of_many_systems_with_constants(data):
 
 
 @pytest.mark.parametrize("place", [in_chunks(0), in_chunks(1), in_chunks(3)])
-def test_a_singular_ring_is_named(place):
+def test_singular_rings_and_corners_that_are_nan_are_named(place):
     dl, d, du = (np.repeat([part], 3, 0) for part in drawn("dominant", 30))
+    b = np.ones((3, 30))
     for row in (0, 14, 29):
         singular = [part.copy() for part in (dl, d, du)]
         for part in singular:
             part[2, row] = 0
         with pytest.raises(np.linalg.LinAlgError, match=r"^system \(2,\) is singular"):
-            place(*singular, np.ones((3, 30)))
-
-
-@pytest.mark.parametrize("place", [in_chunks(0), in_chunks(1), in_chunks(3)])
-def test_corners_are_checked_and_nan_stays_in_its_system(place):
-    dl, d, du = (np.repeat([part], 3, 0) for part in drawn("dominant", 30))
-    b = np.ones((3, 30))
+            place(*singular, b)
     wanted = place(dl, d, du, b)
     dl[1, 0] = np.nan
     with pytest.raises(ValueError, match=r"dl must hold no .*\(1, 0\)"):
@@ -146,18 +117,3 @@ def test_corners_are_checked_and_nan_stays_in_its_system(place):
     x = place(dl, d, du, b, check_finite=False)
     assert np.isnan(x[1]).all()
     np.testing.assert_array_equal(x[[0, 2]], wanted[[0, 2]])
-
-
-@pytest.mark.usefixtures("eager_threads")
-def test_any_number_of_threads_gives_the_same_bits(monkeypatch):
-    dl, d, du = drawn("random", 5000)
-    found = []
-    for threads in ("1", "3"):
-        monkeypatch.setenv("MGREC_NUM_THREADS", threads)
-        found.append(mgrec.solve_tridiagonal(dl, d, du, d + 1, periodic=True))
-    np.testing.assert_array_equal(*found)
-
-
-def test_periodic_is_a_flag():
-    with pytest.raises(TypeError, match="periodic must be True or False"):
-        mgrec.solve_tridiagonal(1, 3, 1, np.ones(3), periodic=1)

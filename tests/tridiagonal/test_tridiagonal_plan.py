@@ -13,14 +13,9 @@ STEPS = 60
 
 @pytest.fixture(scope="module")
 def client():
+    options = {"processes": False, "protocol": "tcp://", "dashboard_address": ":0"}
     with (
-        LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            processes=False,
-            protocol="tcp://",
-            dashboard_address=":0",
-        ) as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, **options) as cluster,
         Client(cluster) as client,
     ):
         yield client
@@ -35,19 +30,12 @@ def lazy(array, *chunks):
     return da.from_array(array, chunks=chunks)
 
 
+RING = {"periodic": True}
 OPTIONS = [
-    pytest.param((STEPS,), (STEPS,), (17,), {}, id="a line"),
-    pytest.param((STEPS,), (STEPS,), (17,), {"periodic": True}, id="a ring"),
-    pytest.param((4, STEPS), (4, STEPS), (3, STEPS), {}, id="whole lines"),
-    pytest.param((4, STEPS), (4, STEPS), (3, STEPS), {"periodic": True}, id="whole rings"),
-    pytest.param(
-        (STEPS,),
-        (STEPS, 3),
-        (17, 2),
-        {"axis": 0, "rhs_axis": 1, "periodic": True, "check_finite": False},
-        id="right-hand sides of a ring",
-    ),
-]
+    ((STEPS,), (STEPS,), (17,), {}), ((STEPS,), (STEPS,), (17,), RING),
+    ((4, STEPS), (4, STEPS), (3, STEPS), {}), ((4, STEPS), (4, STEPS), (3, STEPS), RING),
+    ((STEPS,), (STEPS, 3), (17, 2), {"axis": 0, "rhs_axis": 1, "check_finite": False, **RING}),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("own", "shape", "chunks", "options"), OPTIONS)

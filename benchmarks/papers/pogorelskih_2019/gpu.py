@@ -14,6 +14,7 @@ from mgrec.tridiagonal.cuda import nopivot
 
 from ...cuda.clock import device_clock, flush_cache
 from ..timing import Call
+from . import kernels
 from .printed import (
     AGAIN,
     AGAIN_GLOBAL,
@@ -47,9 +48,9 @@ def draw(systems: int, rows: int) -> list[Any]:
 
 def batch(operands: list[Any], out: Any) -> dict[str, Call]:
     builds = {
-        THOMAS: nopivot.thomas, THOMAS_GLOBAL: nopivot.thomas_in_memory,
-        AGAIN: nopivot.RECOMPUTED[True], AGAIN_GLOBAL: nopivot.RECOMPUTED[False],
-        STORED: nopivot.STORED[True], STORED_GLOBAL: nopivot.STORED[False],
+        THOMAS: nopivot.thomas, THOMAS_GLOBAL: kernels.thomas_in_memory,
+        AGAIN: kernels.RECOMPUTED[True], AGAIN_GLOBAL: kernels.RECOMPUTED[False],
+        STORED: kernels.STORED[True], STORED_GLOBAL: kernels.STORED[False],
         REDUCTION: nopivot.cyclic_reduction,
         PART: nopivot.pcr_part, ALL: nopivot.pcr_all, NONE: nopivot.pcr_none,
     }  # fmt: skip

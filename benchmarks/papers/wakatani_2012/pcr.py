@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
+from math import prod
+from typing import Any
 
 import cupy
 import numpy as np
 
 from mgrec.core.arrays.chunk import Chunk
+from mgrec.engines.cuda.device import Device
 from mgrec.tridiagonal.cuda import nopivot
 
 from ...harness.study import Study
@@ -24,8 +28,18 @@ def calls(recurrence: phases.Recurrence) -> Iterator[tuple[int, Call]]:
     chunk = recurrence.chunk
     system = Chunk((ones * -s.ravel()[0], ones, 0 * ones, t), chunk.shape, chunk.dtype)
     for threads in THREADS:
-        plan = partial(nopivot.pcr_none, blocks=BLOCKS, threads=threads)
+        plan = partial(in_blocks, blocks=BLOCKS, threads=threads)
         yield threads, partial(nopivot.launch_whole, plan, system, recurrence.out)
+
+
+def in_blocks(
+    shape: nopivot.Shape, dtype: np.dtype[Any], device: Device, *, blocks: int, threads: int
+) -> nopivot.Plan:
+    """Plan PARACR with a launch a level, of at most so many blocks."""
+    plan = nopivot.pcr_none(shape, dtype, device)
+    blocks = min(blocks, -(-prod(shape) // threads))
+    launches = (replace(launch, blocks=blocks, threads=threads) for launch in plan.launches)
+    return replace(plan, launches=tuple(launches))
 
 
 def measure(study: Study, recurrence: phases.Recurrence) -> None:

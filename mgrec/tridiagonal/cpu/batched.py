@@ -14,24 +14,23 @@ after it, and `nan_seen`, which is added to all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numba
 import numpy as np
 
 from ...engines.cpu.compilation import INNER, compile_kernel
 from .elimination import scale_row
-from .memory import lane_count, load, store
+from .memory import lane_count, load, row_loader, store
 from .tiles import (
     CARRIED,
     HALVES,
     OFFSET_ROWS,
     RESULT,
+    ROW_SPACING,
     ROWS,
     STORED,
     load_tile,
-    load_tile_number,
     locate_systems,
     operand_start,
     pointers_of,
@@ -44,17 +43,6 @@ from .tiles import (
 from .vectors import constant, magnitude, select
 
 
-class Method(NamedTuple):
-    """Functions of a row, and `check`, which returns a singular system of the flags, or -1."""
-
-    name: str
-    start: Callable[..., Any]
-    eliminate: Callable[..., Any]
-    finalize: Callable[..., Any]
-    substitute: Callable[..., Any]
-    check: Callable[..., Any]
-
-
 @numba.njit(**INNER)
 def _store_all(pointer: Any, index: int, numbers: Any) -> None:
     lanes = lane_count(pointer)
@@ -62,29 +50,11 @@ def _store_all(pointer: Any, index: int, numbers: Any) -> None:
         store(pointer, index + k * lanes, numbers[k])
 
 
-@numba.njit(**INNER)
-def _load_carried(work: Any, half: int) -> Any:
-    carried, lanes = work.carried, lane_count(work.carried)
-    index = half * CARRIED * lanes
-    first = load(carried, index), load(carried, index + lanes), load(carried, index + 2 * lanes)
-    return *first, load(carried, index + 3 * lanes), load(carried, index + 4 * lanes)
+_load_carried, _load_stored, _load_tile_row = map(row_loader, (CARRIED, STORED, RESULT))
 
 
-@numba.njit(**INNER)
-def _load_stored(work: Any, index: int) -> Any:
-    pivots, lanes = work.pivots, lane_count(work.pivots)
-    return load(pivots, index), load(pivots, index + lanes), load(pivots, index + 2 * lanes)
-
-
-@numba.njit(**INNER)
-def _load_tile_row(tile: Any, half: int, row: int) -> Any:
-    first = load_tile_number(tile, half, 0, row), load_tile_number(tile, half, 1, row)
-    return *first, load_tile_number(tile, half, 2, row), load_tile_number(tile, half, 3, row)
-
-
-def _forward_kernels(method: Method) -> tuple[Any, Any]:
+def _forward_kernels(start: Any, eliminate: Any) -> tuple[Any, Any]:
     """Return compiled functions that start a group of systems, and eliminate a tile of it."""
-    start, eliminate = method.start, method.eliminate
 
     @numba.njit(**INNER)
     def start_group(group: int, view: Any, work: Any) -> None:
@@ -96,47 +66,49 @@ def _forward_kernels(method: Method) -> tuple[Any, Any]:
 
     @numba.njit(**INNER)
     def eliminate_tile(view: Any, work: Any, first: int, stop: int) -> None:
-        size = STORED * lane_count(work.tile)
-        load_tile(view, work, first, stop)
-        lower, upper = _load_carried(work, 0), _load_carried(work, 1)
-        for row in range(stop - first):
-            index = HALVES * (first + row) * size
-            lower, stored = eliminate(_load_tile_row(work.tile, 0, row), lower)
-            _store_all(work.pivots, index, stored)
-            upper, stored = eliminate(_load_tile_row(work.tile, 1, row), upper)
-            _store_all(work.pivots, index + size, stored)
         lanes = lane_count(work.tile)
+        size, spacing, half = STORED * lanes, ROW_SPACING * lanes, operand_start(1, 0, lanes)
+        load_tile(view, work, first, stop)
+        lower = _load_carried(work.carried, 0, lanes)
+        upper = _load_carried(work.carried, CARRIED * lanes, lanes)
+        for row in range(stop - first):
+            index, place = HALVES * (first + row) * size, row * lanes
+            lower, stored = eliminate(_load_tile_row(work.tile, place, spacing), lower)
+            _store_all(work.pivots, index, stored)
+            upper, stored = eliminate(_load_tile_row(work.tile, half + place, spacing), upper)
+            _store_all(work.pivots, index + size, stored)
         _store_all(work.carried, 0, lower)
         _store_all(work.carried, CARRIED * lanes, upper)
 
     return start_group, eliminate_tile
 
 
-def _backward_kernels(method: Method) -> tuple[Any, Any]:
+def _backward_kernels(finalize: Any, substitute: Any) -> tuple[Any, Any]:
     """Return compiled functions that finalize a group, and substitute back in a tile of it."""
-    finalize, substitute = method.finalize, method.substitute
 
     @numba.njit(**INNER)
     def finalize_group(view: Any, work: Any) -> None:
         lanes = lane_count(work.tile)
         zero = constant(load(work.tile, 0), 0.0)
         for half in range(HALVES):
-            stored, flag, nan_seen = finalize(_load_carried(work, half))
+            place = half * CARRIED * lanes
+            stored, flag, nan_seen = finalize(_load_carried(work.carried, place, lanes))
             _store_all(work.pivots, (HALVES * view.steps + half) * STORED * lanes, stored)
             store(work.flags, half * lanes, flag)
-            _store_all(work.carried, half * CARRIED * lanes, (zero, zero, nan_seen))
+            _store_all(work.carried, place, (zero, zero, nan_seen))
 
     @numba.njit(**INNER)
     def substitute_tile(view: Any, work: Any, first: int, stop: int) -> None:
         lanes = lane_count(work.tile)
         size, unknowns = STORED * lanes, operand_start(0, RESULT, lanes)
         others = operand_start(1, RESULT, lanes)
-        lower, upper = _load_carried(work, 0)[:3], _load_carried(work, 1)[:3]
+        lower = _load_carried(work.carried, 0, lanes)[:3]
+        upper = _load_carried(work.carried, CARRIED * lanes, lanes)[:3]
         for row in range(stop - first - 1, -1, -1):
             index = HALVES * (first + row + 1) * size
-            lower = substitute(_load_stored(work, index), lower)
+            lower = substitute(_load_stored(work.pivots, index, lanes), lower)
             store(work.tile, unknowns + row * lanes, lower[0] + lower[2])
-            upper = substitute(_load_stored(work, index + size), upper)
+            upper = substitute(_load_stored(work.pivots, index + size, lanes), upper)
             store(work.tile, others + row * lanes, upper[0] + upper[2])
         store_tile(view, work, first, stop)
         _store_all(work.carried, 0, lower)
@@ -145,25 +117,26 @@ def _backward_kernels(method: Method) -> tuple[Any, Any]:
     return finalize_group, substitute_tile
 
 
-def _kernel_of(method: Method) -> Any:
+def _kernel_of(
+    name: str, start: Any, eliminate: Any, finalize: Any, substitute: Any, check: Any
+) -> Any:
     """Return a kernel ``(operands, layout, work, count, start, stop, result) -> singular``.
 
     Operands and `result`, of the axes (outer, steps, inner), are 1-d. The kernel solves the groups
     of systems from `start` to `stop`, the tiles of `count` of them alternately. It returns a
-    singular system, or -1.
+    singular system, or -1. `check` returns a singular system of the flags of a group, or -1.
     """
-    start_group, eliminate_tile = _forward_kernels(method)
-    finalize_group, substitute_tile = _backward_kernels(method)
-    check = method.check
+    start_group, eliminate_tile = _forward_kernels(start, eliminate)
+    finalize_group, substitute_tile = _backward_kernels(finalize, substitute)
 
     def solve(
-        operands: Any, layout: Any, work: Any, count: int, start: int, stop: int, result: Any
+        operands: Any, layout: Any, work: Any, count: int, begin: int, stop: int, result: Any
     ) -> int:
         least = np.finfo(work.flags.dtype).tiny
         view, memory, singular = view_of(operands, layout, result), pointers_of(work), -1
         steps = view.steps
         tiles = -(-steps // ROWS)
-        for first in range(start, stop, count):
+        for first in range(begin, stop, count):
             groups = min(count, stop - first)
             for g in range(groups):
                 start_group(first + g, view, work_of_group(g, memory, steps))
@@ -181,7 +154,7 @@ def _kernel_of(method: Method) -> Any:
                 singular = max(singular, check(view, work_of_group(g, memory, steps), least))
         return singular
 
-    return compile_kernel(solve, method.name)
+    return compile_kernel(solve, name)
 
 
 # Partial pivoting, as in LAPACK's gtsv, of rows scaled by powers of two.
@@ -306,22 +279,9 @@ def _nan_seen(view: Any, offsets: Any, first: int, lanes: int) -> Any:
 
 
 solve_pivoting = _kernel_of(
-    Method(
-        "pivoting",
-        _start_pivoting,
-        _eliminate_pivoting,
-        _finalize_pivoting,
-        _substitute_pivoting,
-        _check_pivoting,
-    )
-)
+    "pivoting", _start_pivoting, _eliminate_pivoting, _finalize_pivoting, _substitute_pivoting,
+    _check_pivoting,
+)  # fmt: skip
 solve_thomas = _kernel_of(
-    Method(
-        "thomas",
-        _start_thomas,
-        _eliminate_thomas,
-        _finalize_thomas,
-        _substitute_thomas,
-        _check_thomas,
-    )
+    "thomas", _start_thomas, _eliminate_thomas, _finalize_thomas, _substitute_thomas, _check_thomas
 )

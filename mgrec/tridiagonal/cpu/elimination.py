@@ -42,6 +42,19 @@ def order_by_pivot(one: Any, other: Any) -> Any:
 
 
 @numba.njit(**INNER)
+def largest(a: Any, b: Any, c: Any, d: Any) -> Any:
+    """Return the largest absolute value of four numbers."""
+    return larger(larger(magnitude(a), magnitude(b)), larger(magnitude(c), magnitude(d)))
+
+
+@numba.njit(**INNER)
+def cell_number(number: Any, least_pivot: Any, nan_seen: Any) -> Any:
+    """Return a number of an interface row: 0 if a pivot is 0, nan if a row contains nan or inf."""
+    zero = constant(number, 0.0)
+    return select(least_pivot, magnitude(zero), number, zero) + nan_seen
+
+
+@numba.njit(**INNER)
 def scale_row(row: Any, nan_seen: Any) -> Any:
     """Return a row times a power of two, its largest coefficient 1 or more and below 4.
 
@@ -62,18 +75,9 @@ def load_row(
 ) -> Any:
     """Return a scaled row (dl, d, du, b) of a partition, and `nan_seen` as `scale_row`.
 
-    Parameters
-    ----------
-    operands : four arrays, 1-d
-    offsets : array (at least 4, lanes) of int64
-        Position of row 0 in each operand.
-    strides : array (4, 3) of int64
-    row, last : int
-        `last` is the partition's last row.
-    marks : two numbers
-        1 if row 0 is the first of the whole system, and if `last` is the last: their dl and du
-        are not read.
-    nan_seen : number
+    `offsets` are the positions of row 0 in each 1-d operand; `last` is the partition's last row.
+    `marks` are 1 if row 0 is the first of the whole system, and if `last` is the last: their dl and
+    du are not read.
     """
     dl = gather(operands[0], offsets, 0, row * strides[0, 1])
     d = gather(operands[1], offsets, 1, row * strides[1, 1])
@@ -101,10 +105,8 @@ def initial_pending(like: Any) -> Any:
 def advance(pending: Any, row: Any) -> Any:
     """Eliminate x[i] from the two pending rows and row i + 1, (dl, d, du, b).
 
-    Returns
-    -------
-    pending : the next two pending rows
-    pivot : (coefficients of x[i], x[i+1], x[i+2], before, first; rhs)
+    Return the next two pending rows and the pivot row: (coefficients of x[i], x[i+1], x[i+2],
+    before, first; rhs).
     """
     dl, d, du, b = row
     zero = constant(d, 0.0)
@@ -119,13 +121,9 @@ def advance(pending: Any, row: Any) -> Any:
 def advance_part(pending: Any, one: Any, other: Any) -> Any:
     """Eliminate last[k-1] and first[k] from two pending rows and the interface rows of part k.
 
-    The pending rows contain last[k-1] and first[k] in place of x[i] and x[i+1].
-
-    Returns
-    -------
-    pending : the next two pending rows
-    pivot : (coefficients of last[k-1], first[k], last[k], first[k+1], before, first; rhs)
-    second : the same, without last[k-1]
+    The pending rows contain last[k-1] and first[k] in place of x[i] and x[i+1]. Return the next two
+    pending rows, the pivot row (coefficients of last[k-1], first[k], last[k], first[k+1], before,
+    first; rhs), and the second pivot row, which is without last[k-1].
     """
     pivot, one = order_by_pivot(_pad_interface_row(one), _pad_interface_row(other))
     pivot, upper = order_by_pivot(pivot, _pad_pending_row(pending[0]))
@@ -152,8 +150,8 @@ def _bound_growth(one: Any, other: Any) -> Any:
     """Return two pending rows; if before or first exceeds LIMIT, one of them without it."""
     size = larger(magnitude(one[2]), magnitude(one[3]))
     size_other = larger(magnitude(other[2]), magnitude(other[3]))
-    largest, limit = larger(size, size_other), constant(size, LIMIT)
-    if not is_any_larger(largest, limit):
+    most, limit = larger(size, size_other), constant(size, LIMIT)
+    if not is_any_larger(most, limit):
         return one, other
     big, small = select(size_other, size, other, one), select(size_other, size, one, other)
     x, y, zero = magnitude(big[2]), magnitude(big[3]), constant(big[0], 0.0)
@@ -164,12 +162,11 @@ def _bound_growth(one: Any, other: Any) -> Any:
     near, far, second, rhs = eliminated((leading, small[0], small[1], second, small[4]), pivot)
     small = near, far, select(x, y, zero, second), select(x, y, second, zero), rhs
     big, small = _scale_down(big), _scale_down(small)
-    return select(largest, limit, big, one), select(largest, limit, small, other)
+    return select(most, limit, big, one), select(most, limit, small, other)
 
 
 @numba.njit(**INNER)
 def _scale_down(row: Any) -> Any:
-    size = larger(magnitude(row[0]), magnitude(row[1]))
-    size = larger(size, larger(magnitude(row[2]), magnitude(row[3])))
+    size = largest(row[0], row[1], row[2], row[3])
     scale = scale_of(larger(size, constant(size, 1.0)))
     return row[0] * scale, row[1] * scale, row[2] * scale, row[3] * scale, row[4] * scale

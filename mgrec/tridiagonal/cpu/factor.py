@@ -33,16 +33,11 @@ TILE = 256
 
 @dataclass(frozen=True)
 class LUFactors:
-    """The factors of matrices.
+    """The factors of matrices: arrays (outer, steps, inner).
 
-    Attributes
-    ----------
-    parts : tuple of arrays (outer, steps, inner)
-        Multipliers, inverse pivots, the first and the second coefficient after a pivot, both
-        divided by it, and whether the next row is the pivot (uint8). The last two have length 1
-        if no rows were exchanged.
-    is_swapped : bool
-        Whether any rows were exchanged.
+    These are multipliers, inverse pivots, the first and the second coefficient after a pivot, both
+    divided by it, and whether the next row is the pivot (uint8). The last two have length 1 if no
+    rows were exchanged: `is_swapped` is then False.
     """
 
     parts: tuple[np.ndarray, ...]
@@ -60,10 +55,7 @@ class LUFactors:
 def factor_matrices(dl: np.ndarray, d: np.ndarray, du: np.ndarray) -> LUFactors:
     """Factor matrices, and overwrite their full diagonals (outer, steps, inner).
 
-    Raises
-    ------
-    SingularSystemError
-        A matrix is singular.
+    Raise SingularSystemError if a matrix is singular.
     """
     dl[:, :1] = du[:, -1:] = 0
     parts = (*(np.zeros_like(d) for _ in range(4)), np.zeros(d.shape, np.uint8))
@@ -99,13 +91,9 @@ def solve_factored(
     x: np.ndarray,
     threads: int = 1,
 ) -> None:
-    """Solve for right-hand sides, and write `x`.
+    """Solve for right-hand sides `b`, and write `x`: arrays (outer, steps, inner), C-contiguous.
 
-    Parameters
-    ----------
-    outer, inner : arrays of int64
-        For each outer and inner index of `b`, the index in the factors.
-    b, x : arrays (outer, steps, inner), C-contiguous
+    `outer` and `inner` have, for each outer and inner index of `b`, the index in the factors.
     """
     rows, steps, columns = b.shape
     if not b.size:
@@ -114,21 +102,20 @@ def solve_factored(
         x[...] = b * lu.parts[1][outer][:, :, inner]
         return
     b, width = writable(b), lu.parts[0].shape[2]
-    factors = lu.parts, lu.is_swapped
     arguments = b, x, _middle(steps)
     if columns >= MIN_COLUMNS and (width == 1 or np.array_equal(inner, np.arange(width))):
-        kernel = partial(solve_columns, *factors, outer, *arguments)
+        kernel = partial(solve_columns, lu.parts, lu.is_swapped, outer, *arguments)
         tasks = rows * -(-columns // TILE)
     else:
-        kernel = partial(solve_one_by_one, *factors, (outer, inner), *arguments)
+        kernel = partial(solve_one_by_one, lu.parts, lu.is_swapped, (outer, inner), *arguments)
         tasks = rows * columns
     run_in_threads([partial(kernel, *part) for part in split_range(tasks, threads)])
 
 
 @numba.njit(**INNER)
-def _inverse_size(before: Any, diagonal: Any, after: Any) -> Any:
+def _inverse_size(row: Any) -> Any:
     """Return 1 by the largest coefficient of a row; it scales the comparison of pivots only."""
-    size = max(abs(before), abs(diagonal), abs(after))
+    size = max(abs(row[0]), abs(row[1]), abs(row[2]))
     return 1 / size if size > 0 else 1.0
 
 
@@ -138,12 +125,7 @@ def _pivot_step(
 ) -> Any:
     """Eliminate an unknown from the pending row and the next row, and store the factors.
 
-    Returns
-    -------
-    pending : (near, far)
-    scale : number
-        Inverse size of the pending row.
-    is_singular : bool
+    Return the next pending row (near, far), its inverse size, and whether the pivot is 0.
     """
     multiplier, inverse, after, second, is_swapped = factor
     zero = one - one
@@ -162,50 +144,47 @@ def _pivot_step(
     return (near, far), scale, pivot[0] == 0
 
 
-def _factor(diagonals: Any, factor: Any, middle: int, ones: Any) -> int:
-    """Factor every matrix; return the index of a singular one, or -1.
+@numba.njit(**INNER)
+def _factor_side(rows: Any, factor: Any, system: Any, start: int, stop: int, one: Any) -> Any:
+    """Eliminate the unknowns from `start` to `stop`, upwards or downwards, as `_pivot_step`.
 
-    Parameters
-    ----------
-    diagonals : three arrays (outer, steps, inner)
-        Full dl, d and du, two steps or more. The first dl and the last du are 0.
-    factor : five arrays (outer, steps, inner)
-        Written: the parts of :class:`LUFactors`.
-    middle : int
-        The first of the two unknowns that remain.
-    ones : array (1,)
-        1 in the dtype: an integer would widen float32.
+    `rows` are the diagonals that contain the unknown before, the row's own and the one after it.
+    """
+    (near, d, far), (o, k), step = rows, system, 1 if start <= stop else -1
+    pending = d[o, start, k], far[o, start, k]
+    scale = _inverse_size((near[o, start, k], d[o, start, k], far[o, start, k]))
+    is_singular = False
+    for i in range(start, stop, step):
+        row = near[o, i + step, k], d[o, i + step, k], far[o, i + step, k]
+        pending, scale, is_zero = _pivot_step(
+            factor, (o, i, k), pending, scale, row, _inverse_size(row), one
+        )
+        is_singular |= is_zero
+    return pending, scale, is_singular
+
+
+def _factor(diagonals: Any, factor: Any, middle: int, ones: Any) -> int:
+    """Write the parts `factor` of every matrix; return the index of a singular one, or -1.
+
+    `diagonals` are full, with two steps or more. The first dl and the last du are 0. `middle` is
+    the first of the two unknowns that remain. `ones` is 1 in the dtype: an integer would widen
+    float32.
     """
     (dl, d, du), one = diagonals, ones[0]
     outer, steps, inner = d.shape
     for o in range(outer):
         for k in range(inner):
-            down = d[o, 0, k], du[o, 0, k]
-            scale = _inverse_size(dl[o, 0, k], d[o, 0, k], du[o, 0, k])
-            is_singular = False
-            for i in range(middle):
-                row = dl[o, i + 1, k], d[o, i + 1, k], du[o, i + 1, k]
-                row_scale = _inverse_size(row[0], row[1], row[2])
-                down, scale, is_zero = _pivot_step(
-                    factor, (o, i, k), down, scale, row, row_scale, one
-                )
-                is_singular |= is_zero
-            last = steps - 1
-            up = d[o, last, k], dl[o, last, k]
-            scale_up = _inverse_size(dl[o, last, k], d[o, last, k], du[o, last, k])
-            for i in range(last, middle + 1, -1):
-                row = du[o, i - 1, k], d[o, i - 1, k], dl[o, i - 1, k]
-                row_scale = _inverse_size(row[0], row[1], row[2])
-                up, scale_up, is_zero = _pivot_step(
-                    factor, (o, i, k), up, scale_up, row, row_scale, one
-                )
-                is_singular |= is_zero
+            system = o, k
+            down, scale, is_singular = _factor_side((dl, d, du), factor, system, 0, middle, one)
+            up, scale_up, is_singular_up = _factor_side(
+                (du, d, dl), factor, system, steps - 1, middle + 1, one
+            )
             # Two rows in x[middle] and x[middle + 1] remain: one more step, and a last pivot.
             row = up[1], up[0], one - one
             remaining, _, is_zero = _pivot_step(
                 factor, (o, middle, k), down, scale, row, scale_up, one
             )
-            if is_singular or is_zero or remaining[0] == 0:
+            if is_singular or is_singular_up or is_zero or remaining[0] == 0:
                 return o * inner + k
             factor[1][o, middle + 1, k] = one / remaining[0]
     return -1

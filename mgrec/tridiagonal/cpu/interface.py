@@ -15,9 +15,18 @@ from typing import Any
 import numba
 
 from ...engines.cpu.compilation import INNER, compile_kernel
-from .elimination import CELL_POSITIONS, advance_part, initial_pending, order_by_pivot
-from .memory import load_scalar, store
-from .vectors import constant, is_any_larger, larger, magnitude, scale_of, select
+from .elimination import (
+    CELL_POSITIONS,
+    advance_part,
+    cell_number,
+    initial_pending,
+    largest,
+    order_by_pivot,
+)
+from .memory import load_scalar, row_loader, store
+from .vectors import constant, is_any_larger, magnitude, scale_of, select
+
+_load_four, _load_five = row_loader(4, is_scalar=True), row_loader(5, is_scalar=True)
 
 
 @numba.njit(**INNER)
@@ -27,11 +36,8 @@ def _load_row(cells: Any, index: int, least_pivot: Any, nan_seen: Any) -> Any:
     `least_pivot` is returned as 0 if all coefficients are 0, `nan_seen` as nan if the row contains
     nan or inf.
     """
-    before, first = load_scalar(cells, index), load_scalar(cells, index + 1)
-    last = load_scalar(cells, index + 2)
-    after, rhs = load_scalar(cells, index + 3), load_scalar(cells, index + 4)
-    size = larger(magnitude(before), magnitude(first))
-    size = larger(size, larger(magnitude(last), magnitude(after)))
+    before, first, last, after, rhs = _load_five(cells, index, 1)
+    size = largest(before, first, last, after)
     scale = scale_of(size)
     row = before * scale, first * scale, last * scale, after * scale, rhs * scale
     total = (row[0] + row[1]) + (row[2] + row[3]) + rhs
@@ -58,10 +64,9 @@ def _merge(cells: Any, parts: int) -> None:
             pending, _, _, least_pivot, nan_seen = _advance(
                 cells, index, pending, least_pivot, nan_seen
             )
-        zero = constant(nan_seen, 0.0)
         for k, position in enumerate(CELL_POSITIONS):
             for r in range(2):
-                number = select(least_pivot, magnitude(zero), pending[r][k], zero) + nan_seen
+                number = cell_number(pending[r][k], least_pivot, nan_seen)
                 store(cells, start + 5 * r + position, number)
 
 
@@ -101,11 +106,10 @@ def _substitute_back(
     for index in range(stop - 10, start - 10, -10):
         store(cells, index + 14, last + nan_seen)
         store(cells, index + 19, after + nan_seen)
-        rhs = load_scalar(cells, index + 9) - load_scalar(cells, index + 6) * last
-        first = (rhs - load_scalar(cells, index + 7) * after) / load_scalar(cells, index + 5)
-        rhs = load_scalar(cells, index + 4) - load_scalar(cells, index + 1) * first
-        rhs = rhs - load_scalar(cells, index + 2) * last - load_scalar(cells, index + 3) * after
-        last, after = rhs / load_scalar(cells, index), first
+        pivot, second = _load_five(cells, index, 1), _load_five(cells, index + 5, 1)
+        first = (second[4] - second[1] * last - second[2] * after) / second[0]
+        rhs = pivot[4] - pivot[1] * first - pivot[2] * last - pivot[3] * after
+        last, after = rhs / pivot[0], first
     store(cells, start + 4, last + nan_seen)
     store(cells, start + 9, after + nan_seen)
 
@@ -113,24 +117,14 @@ def _substitute_back(
 def _solve(cells: Any, known: Any, is_whole: bool, parts: int, start: int, stop: int) -> int:
     """Write the values at all cuts of the systems `start` to `stop`; return a singular one, or -1.
 
-    The values of a system that contains nan or inf are nan.
-
-    Parameters
-    ----------
-    known : array, 1-d
-        For each system the x before it, its first, its last and the x after it. Ignored if the
-        systems are whole.
+    The values of a system that contains nan or inf are nan. `known` has for each system the x
+    before it, its first, its last and the x after it. It is ignored if the systems are whole.
     """
     singular = -1
     for system in range(start, stop):
         first_cell = 10 * system * (parts + 1)
         end, k = first_cell + 10 * parts, 4 * system
-        ends = (
-            load_scalar(known, k),
-            load_scalar(known, k + 1),
-            load_scalar(known, k + 2),
-            load_scalar(known, k + 3),
-        )
+        ends = _load_four(known, k, 1)
         last, after, least_pivot, nan_seen = _factor(cells, first_cell, end, ends, is_whole)
         _substitute_back(cells, first_cell, end, last, after, nan_seen)
         if not is_whole:

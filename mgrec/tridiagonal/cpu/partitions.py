@@ -22,7 +22,7 @@ import numba
 import numpy as np
 
 from ...engines.cpu.compilation import INNER, compile_kernel
-from .elimination import CELL_POSITIONS, advance, initial_pending, load_row
+from .elimination import CELL_POSITIONS, advance, cell_number, initial_pending, load_row
 from .memory import gather, lane_count, load, scatter, store
 from .vectors import BYTES, constant, magnitude, select
 
@@ -59,24 +59,12 @@ def partitions_of(steps: int) -> list[Partitions]:
 
 
 class Layout(NamedTuple):
-    """The memory layout of a chunk, for kernels.
+    """The memory layout of a chunk, for kernels."""
 
-    Attributes
-    ----------
-    shape : (int, int, int)
-        (outer, steps, inner).
-    strides : array (4, 3) of int64
-        Strides of each operand, in numbers; 0 along a broadcast axis.
-    ends : (bool, bool)
-        Whether the chunk contains the first row of the system, and the last.
-    parts : int
-        Partitions of a system.
-    """
-
-    shape: tuple[int, int, int]
-    strides: np.ndarray
-    ends: tuple[bool, bool]
-    parts: int
+    shape: tuple[int, int, int]  # (outer, steps, inner)
+    strides: np.ndarray  # (4, 3), of each operand in numbers; 0 along a broadcast axis
+    ends: tuple[bool, bool]  # whether the chunk contains the first row of the system, and the last
+    parts: int  # partitions of a system
 
 
 def empty_cells(systems: int, parts: int, dtype: np.dtype[Any]) -> np.ndarray:
@@ -95,13 +83,8 @@ def lanes_of(dtype: np.dtype[Any]) -> int:
 class Scratch(NamedTuple):
     """Memory of one call of a kernel.
 
-    Attributes
-    ----------
-    offsets : array (OFFSET_ROWS, lanes) of int64
-    zero_one : array (2,)
-        0 and 1, read at the offsets FIRST and LAST.
-    pivots : array, 1-d
-        Four numbers a row of a partition and lane.
+    These are offsets (OFFSET_ROWS, lanes) of int64, the numbers 0 and 1, read at the offsets FIRST
+    and LAST, and for the pivots four numbers a row of a partition and lane.
     """
 
     offsets: np.ndarray
@@ -142,17 +125,7 @@ def _fill_offsets(task: int, stop: int, group: Any, layout: Any, offsets: Any) -
 def _reduce(
     operands: Any, layout: Any, cells: Any, scratch: Any, group: Any, start: int, stop: int
 ) -> None:
-    """Write the interface rows of the partitions `start` to `stop` of a group.
-
-    Parameters
-    ----------
-    operands : four arrays, 1-d
-    layout : Layout
-    cells : array of `empty_cells`
-    scratch : Scratch
-    group : Partitions
-    start, stop : int
-    """
+    """Write the interface rows of the partitions `start` to `stop` of a group; operands are 1-d."""
     offsets, zero_one, _ = scratch
     last = group.length - 1
     for task in range(start, stop, lane_count(cells)):
@@ -165,10 +138,9 @@ def _reduce(
             pending, pivot = advance(pending, row)
             size = magnitude(pivot[0])
             least_pivot = select(least_pivot, size, size, least_pivot)
-        zero = constant(nan_seen, 0.0)
         for k, position in enumerate(CELL_POSITIONS):
             for r in range(2):
-                number = select(least_pivot, magnitude(zero), pending[r][k], zero) + nan_seen
+                number = cell_number(pending[r][k], least_pivot, nan_seen)
                 scatter(cells, offsets, CELL, 5 * r + position, number)
 
 

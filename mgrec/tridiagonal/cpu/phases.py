@@ -29,7 +29,6 @@ from .partitions import (
 from .tiles import concurrent_groups, empty_work, group_count
 
 Call = Callable[[], Any]
-Memory = tuple[tuple[np.ndarray, ...], Layout, np.ndarray]
 
 # Longer systems are split into partitions, or solved one by one without pivoting: side by side
 # their factors take 50 MB a thread.
@@ -40,27 +39,20 @@ _SERIAL = {"cyclic-reduction": serial.solve_cyclic_reduction, "pcr": serial.solv
 def kernels(method: str) -> Kernels:
     """Return the phases of a chunk; with method "threads" all threads share a call."""
     if method == "threads":
-        return Kernels(determine_on_threads, at_once(precompute_on_threads), propagate)
+        return Kernels(_on_threads(determine), at_once(_on_threads(precompute)), propagate)
     return Kernels(determine, at_once(precompute), propagate)
 
 
-def precompute_on_threads(ends: Ends, chunk: Chunk) -> InterfaceRows:
-    """Reduce every system of a chunk on the threads of this process."""
-    return precompute(ends, chunk, _thread_count(prod(chunk.shape)))
+def _on_threads(phase: Callable[..., Any]) -> Callable[..., Any]:
+    def run(ends: Ends, chunk: Chunk, *arguments: Any) -> Any:
+        # An unknown takes as long as some steps of a scan: of 2**18 unknowns a second thread takes
+        # 0.4 of 1.3 ms.
+        return phase(ends, chunk, *arguments, threads=threads_for(4 * prod(chunk.shape)))
+
+    return run
 
 
-def determine_on_threads(ends: Ends, chunk: Chunk, carry_in: Any, result: np.ndarray) -> bool:
-    """Write the unknowns of a chunk on the threads of this process."""
-    return determine(ends, chunk, carry_in, result, _thread_count(result.size))
-
-
-def _thread_count(unknowns: int) -> int:
-    # An unknown takes as long as some steps of a scan: of 2**18 unknowns a second thread takes
-    # 0.4 of 1.3 ms.
-    return threads_for(4 * unknowns)
-
-
-def _run(calls: Sequence[Call], threads: int = 1) -> list[Any]:
+def _run(calls: Sequence[Call], threads: int) -> list[Any]:
     return run_in_threads(calls) if threads > 1 else [call() for call in calls]
 
 
@@ -68,36 +60,21 @@ def precompute(ends: Ends, chunk: Chunk, threads: int = 1) -> InterfaceRows:
     """Return the two interface rows of every system of a chunk, whose operands are dl, d, du, b."""
     if chunk.steps == 0:
         return InterfaceRows(None)
-    memory = _memory_of(ends, chunk)
-    _run(_calls(reduce, memory, threads), threads)
-    _, layout, cells = memory
-    if layout.parts > 1:
-        interface.merge(cells, layout.parts)
-    rows = cells.reshape(*chunk.row_shape, layout.parts + 1, 2, 5)[:, :, 0]
-    return InterfaceRows(np.ascontiguousarray(rows.transpose(2, 3, 0, 1)))
+    operands, layout = _layout_of(ends, chunk)
+    cells = _empty_cells(layout, chunk.dtype)
+    _run(_calls(reduce, operands, layout, cells, threads), threads)
+    return InterfaceRows(np.ascontiguousarray(_merge(cells, layout.parts, chunk.row_shape)))
 
 
 def propagate(
     summaries: Sequence[InterfaceRows], is_periodic: bool = False
 ) -> list[np.ndarray | None]:
-    """Return the values at the ends of every chunk of a system.
+    """Return the values at the ends of every chunk of a system, from the summaries in order.
 
-    Parameters
-    ----------
-    summaries : list of InterfaceRows
-        Those of all chunks in order. Unless `is_periodic`, the coefficients of x before the first
-        chunk and of x after the last chunk are ignored.
-
-    Returns
-    -------
-    list of arrays (4, outer, inner)
-        For each chunk the x before it, its first, its last and the x after it; None for a chunk
-        of no rows.
-
-    Raises
-    ------
-    SingularSystemError
-        A system is singular: elimination meets a pivot of 0.
+    Unless `is_periodic`, the coefficients of x before the first chunk and of x after the last chunk
+    are ignored. The result has for each chunk an array (4, outer, inner) of the x before it, its
+    first, its last and the x after it, or None for a chunk of no rows. Raise SingularSystemError if
+    a system is singular.
     """
     rows = [summary.rows for summary in summaries if summary.rows is not None]
     if not rows:
@@ -107,11 +84,13 @@ def propagate(
     cells = flat.reshape(*row_shape, parts + 1, 2, 5)
     for k, part in enumerate(rows):
         cells[:, :, k] = part.transpose(2, 3, 0, 1)
+    known = None
     if is_periodic:
-        _solve_periodic(flat, parts, row_shape)
+        values = solve_periodic_ends(_merge(flat.copy(), parts, row_shape))
+        known = np.ascontiguousarray(values.reshape(4, -1).T).reshape(-1)
     else:
         cells[:, :, 0, :, 0] = cells[:, :, parts - 1, :, 3] = 0
-        _solve_interface(flat, None, parts)
+    _solve_interface(flat, known, parts)
     values = cells[..., 4].transpose(2, 3, 0, 1)
     carry_ins = (np.concatenate(values[k : k + 2]) for k in range(parts))
     return [None if summary.rows is None else next(carry_ins) for summary in summaries]
@@ -122,48 +101,25 @@ def determine(
 ) -> bool:
     """Write the unknowns of a chunk; return whether all operands are finite.
 
-    A system that contains nan or inf becomes nan.
-
-    Parameters
-    ----------
-    carry_in : array (4, outer, inner), optional
-        An array of `propagate`; None for whole systems, and for no rows.
-    result : array (outer, steps, inner), C-contiguous
-        Written.
-
-    Raises
-    ------
-    SingularSystemError
-        A system is singular.
+    A system that contains nan or inf becomes nan. `carry_in` is an array of `propagate`, or None
+    for whole systems and for no rows. `result` (outer, steps, inner) is C-contiguous. Raise
+    SingularSystemError if a system is singular.
     """
-    if carry_in is None:
-        return solve(ends, chunk, result, threads)
-    known = np.ascontiguousarray(carry_in.reshape(4, -1).T, chunk.dtype).reshape(-1)
-    return _solve_partitions(_memory_of(ends, chunk), known, result, threads)
-
-
-def solve(ends: Ends, chunk: Chunk, result: np.ndarray, threads: int = 1) -> bool:
-    """Write the unknowns of whole systems, as `determine`."""
     if result.size == 0:
         return True
     operands, layout = _layout_of(ends, chunk)
-    if not _uses_partitions(ends.method, layout, chunk.dtype):
-        calls = _whole_calls(ends.method, operands, layout, result.reshape(-1), threads)
-        _check(max(_run(calls, threads)))
+    flat = result.reshape(-1)
+    if carry_in is None and not _uses_partitions(ends.method, layout, chunk.dtype):
+        _check(_run(_whole_calls(ends.method, operands, layout, flat, threads), threads))
         # A system that contains nan or inf is nan from its first unknown to its last.
         return bool(np.isfinite(result[:, 0]).all())
-    cells = empty_cells(chunk.shape[0] * chunk.shape[2], layout.parts, chunk.dtype)
-    return _solve_partitions((operands, layout, cells), None, result, threads)
-
-
-def _solve_partitions(
-    memory: Memory, known: np.ndarray | None, result: np.ndarray, threads: int
-) -> bool:
-    """Write the unknowns of a chunk by its partitions; `known` is None for whole systems."""
-    _, layout, cells = memory
-    _run(_calls(reduce, memory, threads), threads)
+    known = None
+    if carry_in is not None:
+        known = np.ascontiguousarray(carry_in.reshape(4, -1).T, chunk.dtype).reshape(-1)
+    cells = _empty_cells(layout, chunk.dtype)
+    _run(_calls(reduce, operands, layout, cells, threads), threads)
     _solve_interface(cells, known, layout.parts, threads)
-    _run(_calls(substitute, memory, threads, result.reshape(-1)), threads)
+    _run(_calls(substitute, operands, layout, cells, threads, flat), threads)
     # The values at all cuts are a twentieth of the numbers. They are nan if their system contains
     # nan or inf.
     with np.errstate(over="ignore", invalid="ignore"):
@@ -172,9 +128,7 @@ def _solve_partitions(
 
 def _uses_partitions(method: str, layout: Layout, dtype: np.dtype[Any]) -> bool:
     """Return whether whole systems are split into partitions."""
-    if method != "auto":
-        return method == "partition"
-    return not _fits_batch(layout, dtype)
+    return method == "partition" or (method == "auto" and not _fits_batch(layout, dtype))
 
 
 def _fits_batch(layout: Layout, dtype: np.dtype[Any]) -> bool:
@@ -207,14 +161,11 @@ def _whole_calls(
     ]
 
 
-def _solve_periodic(cells: np.ndarray, parts: int, row_shape: tuple[int, int]) -> None:
-    """Write the values at all cuts of periodic systems."""
-    merged = cells.copy()
+def _merge(cells: np.ndarray, parts: int, row_shape: tuple[int, ...]) -> np.ndarray:
+    """Return the interface rows of systems from those of their parts; overwrite the first cells."""
     if parts > 1:
-        interface.merge(merged, parts)
-    rows = merged.reshape(*row_shape, parts + 1, 2, 5)[:, :, 0].transpose(2, 3, 0, 1)
-    known = np.ascontiguousarray(solve_periodic_ends(rows).reshape(4, -1).T).reshape(-1)
-    _solve_interface(cells, known, parts)
+        interface.merge(cells, parts)
+    return cells.reshape(*row_shape, parts + 1, 2, 5)[:, :, 0].transpose(2, 3, 0, 1)
 
 
 def _solve_interface(
@@ -226,11 +177,12 @@ def _solve_interface(
         known = np.zeros(4 * (cells.size // (10 * (parts + 1))), cells.dtype)
     arguments = cells, known, is_whole, parts
     systems = split_range(known.size // 4, threads)
-    singular = _run([partial(interface.solve, *arguments, *part) for part in systems], threads)
-    _check(max(singular, default=-1))
+    _check(_run([partial(interface.solve, *arguments, *part) for part in systems], threads))
 
 
-def _check(singular: int) -> None:
+def _check(outcomes: list[int]) -> None:
+    """Raise SingularSystemError unless all outcomes are -1."""
+    singular = max(outcomes, default=-1)
     if singular >= 0:
         raise SingularSystemError(singular)
 
@@ -244,23 +196,22 @@ def _layout_of(ends: Ends, chunk: Chunk) -> tuple[tuple[np.ndarray, ...], Layout
     return tuple(flat for flat, _ in pairs), layout
 
 
-def _memory_of(ends: Ends, chunk: Chunk) -> Memory:
-    """Return operands, their layout, and cells for the interface rows of all partitions."""
-    operands, layout = _layout_of(ends, chunk)
-    cells = empty_cells(chunk.shape[0] * chunk.shape[2], layout.parts, chunk.dtype)
-    return operands, layout, cells
+def _empty_cells(layout: Layout, dtype: np.dtype[Any]) -> np.ndarray:
+    return empty_cells(layout.shape[0] * layout.shape[2], layout.parts, dtype)
 
 
-def _calls(kernel: Any, memory: Memory, threads: int, *result: np.ndarray) -> list[Call]:
+def _calls(
+    kernel: Any, operands: Any, layout: Layout, cells: np.ndarray, threads: int, *result: np.ndarray
+) -> list[Call]:
     """Return calls of a kernel over all partitions, for each group of one length and thread."""
-    _, layout, cells = memory
     systems, lanes = layout.shape[0] * layout.shape[2], lanes_of(cells.dtype)
     calls: list[Call] = []
     for group in partitions_of(layout.shape[1]):
         count = systems * (group.stop - group.first)
         for start, stop in split_range(-(-count // lanes), threads):
             part = group, start * lanes, min(stop * lanes, count)
-            calls.append(partial(kernel, *memory, empty_scratch(cells.dtype), *part, *result))
+            memory = operands, layout, cells, empty_scratch(cells.dtype)
+            calls.append(partial(kernel, *memory, *part, *result))
     return calls
 
 

@@ -49,46 +49,19 @@ CONTIGUOUS, BROADCAST, TRANSPOSED, SCATTERED = range(4)
 
 
 class Work(NamedTuple):
-    """Memory of one thread for several groups of systems: flat arrays or pointers.
+    """Memory of one thread for several groups of systems: flat arrays or pointers."""
 
-    Attributes
-    ----------
-    systems : HALVES * lanes of int64
-        The systems of a group.
-    offsets : HALVES * OFFSET_ROWS * lanes of int64
-        Offsets of their first rows in dl, d, du, b and the result.
-    accesses : HALVES * OFFSET_ROWS of int64
-        CONTIGUOUS, BROADCAST, TRANSPOSED or SCATTERED.
-    tile : numbers
-        dl, d, du, b and x, for each half; one tile for all groups.
-    carried : numbers
-        CARRIED numbers for each half, from a row to the next.
-    pivots : numbers
-        STORED numbers of each row for each half, for back substitution.
-    flags : HALVES * lanes of real numbers
-        Outcome for each system.
-    """
-
-    systems: Any
-    offsets: Any
-    accesses: Any
-    tile: Any
-    carried: Any
-    pivots: Any
-    flags: Any
+    systems: Any  # the systems of a group, HALVES * lanes
+    offsets: Any  # of their first rows in dl, d, du, b and the result, for each half
+    accesses: Any  # CONTIGUOUS, BROADCAST, TRANSPOSED or SCATTERED, HALVES * OFFSET_ROWS
+    tile: Any  # dl, d, du, b and x, for each half; one tile for all groups
+    carried: Any  # CARRIED numbers for each half, from a row to the next
+    pivots: Any  # STORED numbers of each row for each half, for back substitution
+    flags: Any  # the outcome for each system, real
 
 
 class View(NamedTuple):
-    """The arrays of a call as pointers, and their layout.
-
-    Attributes
-    ----------
-    operands : four pointers
-    strides : pointer
-        (4, 3) numbers.
-    result : pointer
-    outer, steps, inner : int
-    """
+    """The arrays of a call as pointers, and their layout; strides are (4, 3) numbers."""
 
     operands: Any
     strides: Any
@@ -226,13 +199,6 @@ def tile_start(tile: int, steps: int) -> int:
 def operand_start(half: int, k: int, lanes: int) -> int:
     """Return the index in a tile where an operand starts."""
     return (half * OFFSET_ROWS + k) * ROW_SPACING * lanes
-
-
-@numba.njit(**INNER)
-def load_tile_number(tile: Any, half: int, k: int, row: int) -> Any:
-    """Return the numbers of an operand in a row of a tile."""
-    lanes = lane_count(tile)
-    return load(tile, operand_start(half, k, lanes) + row * lanes)
 
 
 @numba.njit(**INNER)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 from llvmlite import ir
@@ -17,10 +18,30 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, overload, register_model
 
+from ...engines.cpu.simd.lanes import in_every_lane
+
 BYTES = 64
 
 Vectors = list[Any]
 """LLVM vectors: the real parts, and for complex numbers the imaginary parts."""
+
+
+def emitted(typed: Callable[..., Any]) -> Any:
+    """Make an intrinsic of ``typed(context, *types)``, which returns a signature and ``emit``.
+
+    ``emit(context, builder, *values)`` returns an LLVM value, or None if there is no result.
+    """
+
+    def define(*arguments: Any) -> Any:
+        result_signature, emit = typed(*arguments)
+
+        def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            value = emit(context, builder, *values)
+            return context.get_dummy_value() if value is None else value
+
+        return result_signature, code
+
+    return intrinsic(wraps(typed)(define))
 
 
 class Numbers(types.Type):  # type: ignore[misc]
@@ -135,13 +156,13 @@ def _scale_of(builder: Any, size: Any) -> Any:
 
 
 def _overload_operator(function: Any, instruction: Callable[..., Vectors]) -> None:
-    @intrinsic
+    @emitted
     def operate(_: Any, x: Any, y: Any) -> Any:
-        def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        def emit(context: Any, builder: Any, *values: Any) -> Any:
             operands = (vectors_of(builder, value) for value in values)
             return value_of(builder, instruction(builder, *operands))
 
-        return x(x, y), code
+        return x(x, y), emit
 
     @overload(function, strict=False)
     def _typed(x: Any, y: Any) -> Any:
@@ -154,89 +175,78 @@ _overload_operator(operator.mul, _multiply)
 _overload_operator(operator.truediv, _divide)
 
 
-@intrinsic
+@emitted
 def constant(_: Any, like: Any, value: Any) -> Any:
     """Return a real value as numbers of the type of `like`."""
 
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        vectors = vectors_of(builder, values[0])
-        vector = vectors[0].type
-        number = context.cast(builder, values[1], value, like.sizes.dtype)
-        empty, first = ir.Constant(vector, ir.Undefined), ir.Constant(ir.IntType(32), 0)
-        mask = ir.Constant(ir.VectorType(ir.IntType(32), like.width), None)
-        full = builder.shuffle_vector(builder.insert_element(empty, number, first), empty, mask)
-        return value_of(builder, [full, ir.Constant(vector, None)][: len(vectors)])
+    def emit(context: Any, builder: Any, _: Any, number: Any) -> Any:
+        number = context.cast(builder, number, value, like.sizes.dtype)
+        full = in_every_lane(context, builder, like.sizes, number)
+        is_real = like == like.sizes
+        return value_of(builder, [full] if is_real else [full, ir.Constant(full.type, None)])
 
-    return like(like, value), code
+    return like(like, value), emit
 
 
-@intrinsic
+@emitted
 def magnitude(_: Any, x: Any) -> Any:
     """Return the absolute value; of complex numbers, that of the larger part."""
-
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return _magnitude(builder, vectors_of(builder, values[0]))
-
-    return x.sizes(x), code
+    return x.sizes(x), lambda context, builder, x: _magnitude(builder, vectors_of(builder, x))
 
 
-@intrinsic
+@emitted
 def scale_of(_: Any, size: Any) -> Any:
     """Return the power of two that brings `size`, not negative, to 1 or more and below 4.
 
     Multiplying by it rounds nothing. Subnormal numbers stay below 1; the scale of 0 is 1.
     """
-
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return _scale_of(builder, values[0])
-
-    return size(size), code
+    return size(size), lambda context, builder, size: _scale_of(builder, size)
 
 
-@intrinsic
+@emitted
 def select(_: Any, x: Any, y: Any, one: Any, other: Any) -> Any:
     """Return `one` if x > y, else `other`: numbers, or rows of them."""
 
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        condition = _is_larger(builder, *values[:2])
-        pairs = zip(*(_vectors_of_items(builder, one, value) for value in values[2:]), strict=True)
+    def emit(context: Any, builder: Any, x: Any, y: Any, *rows: Any) -> Any:
+        condition = _is_larger(builder, x, y)
+        pairs = zip(*(_vectors_of_items(builder, one, row) for row in rows), strict=True)
         results = [
             value_of(builder, [builder.select(condition, a, b) for a, b in zip(*pair, strict=True)])
             for pair in pairs
         ]
         return results[0] if isinstance(one, Numbers) else context.make_tuple(builder, one, results)
 
-    return one(x, y, one, other), code
+    return one(x, y, one, other), emit
 
 
-@intrinsic
+@emitted
 def larger(_: Any, x: Any, y: Any) -> Any:
     """Return x if x > y, else y."""
 
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return builder.select(_is_larger(builder, *values), *values)
+    def emit(context: Any, builder: Any, x: Any, y: Any) -> Any:
+        return builder.select(_is_larger(builder, x, y), x, y)
 
-    return x(x, y), code
+    return x(x, y), emit
 
 
-@intrinsic
+@emitted
 def is_any_larger(_: Any, x: Any, y: Any) -> Any:
     """Return whether x > y in any lane."""
 
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+    def emit(context: Any, builder: Any, *values: Any) -> Any:
         bits = ir.IntType(x.width)
         mask = builder.bitcast(_is_larger(builder, *values), bits)
-        return builder.icmp_unsigned("!=", mask, ir.Constant(bits, 0))
+        return builder.icmp_unsigned("!=", mask, bits(0))
 
-    return types.boolean(x, y), code
+    return types.boolean(x, y), emit
 
 
-@intrinsic
+@emitted
 def eliminated(_: Any, row: Any, pivot: Any) -> Any:
     """Return `row` minus the multiple of `pivot` that cancels its first coefficient, dropped."""
     shorter_row = types.UniTuple(row.dtype, row.count - 1)
 
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+    def emit(context: Any, builder: Any, *values: Any) -> Any:
         numbers, pivots = (_vectors_of_items(builder, row, value) for value in values)
         m = _divide(builder, numbers[0], pivots[0])
         results = [
@@ -245,4 +255,4 @@ def eliminated(_: Any, row: Any, pivot: Any) -> Any:
         ]
         return context.make_tuple(builder, shorter_row, [value_of(builder, x) for x in results])
 
-    return shorter_row(row, pivot), code
+    return shorter_row(row, pivot), emit

@@ -3,52 +3,21 @@
 // tridiagonal/cpu/elimination.py has the same steps, and explains them. After x[1] ... x[i-1] are
 // eliminated the two pending rows are
 //   near·x[i] + far·x[i+1] + before·x[-1] + first·x[0] = rhs.
+//
+// A cell has the two rows of a part, a partition or a run of them, each as coefficients of
+// (last[k-1], first[k], last[k], first[k+1]) and right-hand side.
 #pragma once
-
-// An operand, which kernels of tridiagonal systems take by value.
-struct Operand {
-  const T* data;
-  long long outer, step, inner;  // strides in numbers; 0 along a broadcast axis
-};
-
-DEVICE inline float magnitude(float x) { return fabs(x); }
-DEVICE inline double magnitude(double x) { return fabs(x); }
-template <class R> DEVICE inline R magnitude(complex<R> x) {
-  const R a = fabs(x.re), b = fabs(x.im);
-  return a > b ? a : b;
-}
-template <class R> DEVICE inline R larger(R x, R y) { return x > y ? x : y; }
-// The power of two that brings `size` to 1 or more and below 4; 1 for 0.
-template <class R> DEVICE inline R scale_of(R size) { return size == R(0) ? R(1) : inverse_power(size); }
-template <class T> DEVICE inline T scaled(T x, T by) { return x * by; }
-template <class R> DEVICE inline complex<R> scaled(complex<R> x, R by) { return {x.re * by, x.im * by}; }
-
-// 1/y for y of the size of 1.
-template <class T> DEVICE inline T inverse_of(T y) { return rough_reciprocal(y); }
-template <class R> DEVICE inline complex<R> inverse_of(complex<R> y) {
-  const R square = rough_reciprocal(y.re * y.re + y.im * y.im);
-  return {y.re * square, -y.im * square};
-}
-
-// a - m·b
-DEVICE inline float minus_product(float a, float m, float b) { return fma(-m, b, a); }
-DEVICE inline double minus_product(double a, double m, double b) { return fma(-m, b, a); }
-template <class R> DEVICE inline complex<R> minus_product(complex<R> a, complex<R> m, complex<R> b) {
-  return {fma(-m.re, b.re, fma(m.im, b.im, a.re)), fma(-m.re, b.im, fma(-m.im, b.re, a.im))};
-}
-
-// x - x: 0, or nan if x is nan or inf.
-template <class T> DEVICE inline T odd_part(T x) { return x - x; }
+#include "tridiagonal/cuda/numbers.cuh"
 
 // A row: the coefficient of the next unknown to eliminate, other coefficients, the right-hand side.
-template <class T, int N> struct Row {
+template <int N> struct Row {
   T v[N];
   DEVICE T& operator[](int k) { return v[k]; }
   DEVICE T operator[](int k) const { return v[k]; }
 };
 
 // Put the row with the larger leading coefficient first; `one` if they are equal.
-template <class T, int N> DEVICE inline void order(Row<T, N>& one, Row<T, N>& other) {
+template <int N> DEVICE inline void order(Row<N>& one, Row<N>& other) {
   const bool swap = magnitude(other[0]) > magnitude(one[0]);
 #pragma unroll
   for (int k = 0; k < N; ++k) {
@@ -59,8 +28,8 @@ template <class T, int N> DEVICE inline void order(Row<T, N>& one, Row<T, N>& ot
 }
 
 // The inverse of a pivot: a power of two and a factor, so that none overflows.
-template <class T> struct Inverse {
-  decltype(magnitude(T())) scale;
+struct Inverse {
+  Real scale;
   T rest;
   DEVICE explicit Inverse(T pivot) : scale(scale_of(magnitude(pivot))) {
     rest = inverse_of(scaled(pivot, scale));
@@ -69,84 +38,131 @@ template <class T> struct Inverse {
   DEVICE T value() const { return scaled(rest, scale); }
 };
 
-template <class T, int N>
-DEVICE inline Row<T, N - 1> eliminated(const Row<T, N>& row, const Row<T, N>& pivot,
-                                       const Inverse<T>& inverse) {
+template <int N>
+DEVICE inline Row<N - 1> eliminated(const Row<N>& row, const Row<N>& pivot, const Inverse& inverse) {
   const T m = inverse.ratio(row[0]);
-  Row<T, N - 1> rest;
+  Row<N - 1> rest;
 #pragma unroll
   for (int k = 1; k < N; ++k) rest[k - 1] = minus_product(row[k], m, pivot[k]);
   return rest;
 }
 
-// near, far, before, first, rhs of the two pending rows.
-template <class T> struct Held {
-  Row<T, 5> upper, lower;
+// If before or first exceeds LIMIT, `part` eliminates that unknown from one of the rows.
+constexpr int LIMIT = 8;
 
-  // Before row 0: before - x[-1] = 0 and first - x[0] = 0.
-  DEVICE static Held copies() {
-    return {{{T(-1), T(0), T(1), T(0), T(0)}}, {{T(0), T(-1), T(0), T(1), T(0)}}};
-  }
-  DEVICE bool is_large() const;
-  DEVICE void part();
-};
-
-template <class T> DEVICE inline Row<T, 5> made_small(Row<T, 5> row) {
-  auto size = larger(magnitude(row[0]), magnitude(row[1]));
+DEVICE inline Row<5> made_small(Row<5> row) {
+  Real size = larger(magnitude(row[0]), magnitude(row[1]));
   size = larger(size, larger(magnitude(row[2]), magnitude(row[3])));
-  const auto scale = scale_of(larger(size, decltype(size)(1)));
+  const Real scale = scale_of(larger(size, Real(1)));
 #pragma unroll
   for (int k = 0; k < 5; ++k) row[k] = scaled(row[k], scale);
   return row;
 }
 
-// If before or first exceeds LIMIT, `part` eliminates that unknown from one of the rows.
-constexpr int LIMIT = 8;
+// near, far, before, first, rhs of the two pending rows.
+struct Held {
+  Row<5> upper, lower;
 
-template <class T> DEVICE inline bool Held<T>::is_large() const {
-  const auto size = larger(magnitude(upper[2]), magnitude(upper[3]));
-  return larger(size, larger(magnitude(lower[2]), magnitude(lower[3]))) > LIMIT;
-}
-
-template <class T> DEVICE inline void Held<T>::part() {
-  if (!is_large()) return;
-  const auto size = larger(magnitude(upper[2]), magnitude(upper[3]));
-  const auto other = larger(magnitude(lower[2]), magnitude(lower[3]));
-  const bool swap = other > size;
-  const Row<T, 5> big = swap ? lower : upper, small = swap ? upper : lower;
-  const bool is_before = magnitude(big[2]) > magnitude(big[3]);
-  const int lead = is_before ? 2 : 3;
-  const T lead_big = is_before ? big[2] : big[3], rest_big = is_before ? big[3] : big[2];
-  const T lead_small = is_before ? small[2] : small[3], rest_small = is_before ? small[3] : small[2];
-  const Row<T, 5> pivot = {{lead_big, big[0], big[1], rest_big, big[4]}};
-  const Row<T, 5> row = {{lead_small, small[0], small[1], rest_small, small[4]}};
-  const Row<T, 4> left = eliminated(row, pivot, Inverse<T>(lead_big));
-  const Row<T, 5> freed = {{left[0], left[1], lead == 2 ? T(0) : left[2],
-                            lead == 2 ? left[2] : T(0), left[3]}};
-  upper = made_small(big);
-  lower = made_small(freed);
-}
+  // Before row 0: before - x[-1] = 0 and first - x[0] = 0.
+  DEVICE static Held copies() {
+    return {{{T(-1), T(0), T(1), T(0), T(0)}}, {{T(0), T(-1), T(0), T(1), T(0)}}};
+  }
+  DEVICE bool is_large() const {
+    const Real size = larger(magnitude(upper[2]), magnitude(upper[3]));
+    return larger(size, larger(magnitude(lower[2]), magnitude(lower[3]))) > LIMIT;
+  }
+  DEVICE void part() {
+    if (!is_large()) return;
+    const Real size = larger(magnitude(upper[2]), magnitude(upper[3]));
+    const Real other = larger(magnitude(lower[2]), magnitude(lower[3]));
+    const bool swap = other > size;
+    const Row<5> big = swap ? lower : upper, small = swap ? upper : lower;
+    const bool is_before = magnitude(big[2]) > magnitude(big[3]);
+    const int lead = is_before ? 2 : 3;
+    const T lead_big = is_before ? big[2] : big[3], rest_big = is_before ? big[3] : big[2];
+    const T lead_small = is_before ? small[2] : small[3], rest_small = is_before ? small[3] : small[2];
+    const Row<5> pivot = {{lead_big, big[0], big[1], rest_big, big[4]}};
+    const Row<5> row = {{lead_small, small[0], small[1], rest_small, small[4]}};
+    const Row<4> left = eliminated(row, pivot, Inverse(lead_big));
+    const Row<5> freed = {{left[0], left[1], lead == 2 ? T(0) : left[2],
+                              lead == 2 ? left[2] : T(0), left[3]}};
+    upper = made_small(big);
+    lower = made_small(freed);
+  }
+};
 
 // Row i + 1 of a system, scaled; `odd` becomes nan if the row contains nan or inf.
-template <class T> DEVICE inline Row<T, 4> scaled_row(T dl, T d, T du, T b, T& odd) {
-  const auto scale = scale_of(larger(magnitude(dl), larger(magnitude(d), magnitude(du))));
-  const Row<T, 4> row = {{scaled(dl, scale), scaled(d, scale), scaled(du, scale), scaled(b, scale)}};
+DEVICE inline Row<4> scaled_row(T dl, T d, T du, T b, T& odd) {
+  const Real scale = scale_of(larger(magnitude(dl), larger(magnitude(d), magnitude(du))));
+  const Row<4> row = {{scaled(dl, scale), scaled(d, scale), scaled(du, scale), scaled(b, scale)}};
   odd = odd + odd_part((row[0] + row[1]) + (row[2] + b));
   return row;
 }
 
 // Eliminate x[i] from the two pending rows and row i + 1; return the pivot row: the coefficients of
 // x[i], x[i+1], x[i+2], before, first, and the right-hand side. The caller calls `part`.
-template <class T>
-DEVICE inline Row<T, 6> advance(Held<T>& held, const Row<T, 4>& row, Inverse<T>& inverse) {
-  const Row<T, 5>&u = held.upper, &l = held.lower;
-  Row<T, 6> pivot = {{u[0], u[1], T(0), u[2], u[3], u[4]}};
-  Row<T, 6> one = {{l[0], l[1], T(0), l[2], l[3], l[4]}};
-  Row<T, 6> other = {{row[0], row[1], row[2], T(0), T(0), row[3]}};
+DEVICE inline Row<6> advance(Held& held, const Row<4>& row, Inverse& inverse) {
+  const Row<5>&u = held.upper, &l = held.lower;
+  Row<6> pivot = {{u[0], u[1], T(0), u[2], u[3], u[4]}};
+  Row<6> one = {{l[0], l[1], T(0), l[2], l[3], l[4]}};
+  Row<6> other = {{row[0], row[1], row[2], T(0), T(0), row[3]}};
   order(pivot, one);
   order(pivot, other);
-  inverse = Inverse<T>(pivot[0]);
+  inverse = Inverse(pivot[0]);
   held.upper = eliminated(one, pivot, inverse);
   held.lower = eliminated(other, pivot, inverse);
   return pivot;
+}
+
+// The smallest pivot of an elimination, and nan if a row contained nan or inf.
+struct Pivots {
+  Real least = 1;
+  T odd = T(0);
+  DEVICE void take(Real size) { least = size < least ? size : least; }
+};
+
+DEVICE inline void write_cell(T* cell, const Held& held, const Pivots& seen) {
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const Row<5>& row = r ? held.lower : held.upper;
+    const T numbers[5] = {row[2], row[3], row[0], row[1], row[4]};
+#pragma unroll
+    for (int k = 0; k < 5; ++k) cell[5 * r + k] = (seen.least > 0 ? numbers[k] : T(0)) + seen.odd;
+  }
+}
+
+DEVICE inline Row<5> cell_row(const T* cell, Pivots& seen) {
+  Real size = larger(magnitude(cell[0]), magnitude(cell[1]));
+  size = larger(size, larger(magnitude(cell[2]), magnitude(cell[3])));
+  const Real scale = scale_of(size);
+  Row<5> row;
+#pragma unroll
+  for (int k = 0; k < 5; ++k) row[k] = scaled(cell[k], scale);
+  seen.odd = seen.odd + odd_part(((row[0] + row[1]) + (row[2] + row[3])) + cell[4]);
+  seen.take(size);
+  return row;
+}
+
+// Eliminate last[k-1] and first[k] from the pending rows and the rows of part k.
+DEVICE inline void advance_part(Held& held, const T* cell, Pivots& seen, Row<7>& pivot, Row<6>& second) {
+  const Row<5> own = cell_row(cell, seen), own_other = cell_row(cell + 5, seen);
+  const Row<5>&u = held.upper, &l = held.lower;
+  pivot = {{own[0], own[1], own[2], own[3], T(0), T(0), own[4]}};
+  Row<7> one = {{own_other[0], own_other[1], own_other[2], own_other[3], T(0), T(0), own_other[4]}};
+  Row<7> upper = {{u[0], u[1], T(0), T(0), u[2], u[3], u[4]}};
+  Row<7> lower = {{l[0], l[1], T(0), T(0), l[2], l[3], l[4]}};
+  order(pivot, one);
+  order(pivot, upper);
+  order(pivot, lower);
+  const Inverse inverse(pivot[0]);
+  second = eliminated(upper, pivot, inverse);
+  Row<6> low = eliminated(lower, pivot, inverse), rest = eliminated(one, pivot, inverse);
+  order(second, low);
+  order(second, rest);
+  const Inverse inverse_second(second[0]);
+  held.upper = eliminated(low, second, inverse_second);
+  held.lower = eliminated(rest, second, inverse_second);
+  held.part();
+  seen.take(magnitude(pivot[0]));
+  seen.take(magnitude(second[0]));
 }

@@ -13,16 +13,13 @@
 #pragma once
 #include "engines/cuda/memory/copies.cuh"
 #include "tridiagonal/cuda/elimination.cuh"
-#include "tridiagonal/cuda/interface.cuh"
 
-constexpr int PACK = sizeof(T) < 16 ? 16 / sizeof(T) : 1;
 constexpr int STRIDE = ROWS + PACK;
 
-struct alignas(16) Pack { T v[PACK]; };
-// The word that a thread copies at once, if systems are contiguous.
-template <bool IS_ALIGNED> struct Moved { typedef Pack type; };
-template <> struct Moved<false> { typedef T type; };
-typedef Moved<ALIGNED>::type Word;
+// What a thread copies at once, if systems are contiguous.
+template <bool IS_ALIGNED> struct Choice { typedef Word type; };
+template <> struct Choice<false> { typedef T type; };
+typedef Choice<ALIGNED>::type Moved;
 
 struct System {
   Operand operands[4];  // dl, d, du and b
@@ -70,27 +67,26 @@ struct Tile {
     return COLUMNS ? row * THREADS + thread : thread * STRIDE + row;
   }
   DEVICE T& at(int k, int row) { return own[k * APART + (COLUMNS ? row * THREADS : row)]; }
-  DEVICE Pack load(int k, int group) {
-    Pack pack;
+  DEVICE Word load(int k, int group) {
+    Word pack;
     if constexpr (COLUMNS) {
 #pragma unroll
       for (int r = 0; r < PACK; ++r) pack.v[r] = at(k, group * PACK + r);
     } else {
-      pack = *(const Pack*)&at(k, group * PACK);
+      pack = *(const Word*)&at(k, group * PACK);
     }
     return pack;
   }
-  DEVICE void store(int k, int group, const Pack& pack) {
+  DEVICE void store(int k, int group, const Word& pack) {
     if constexpr (COLUMNS) {
 #pragma unroll
       for (int r = 0; r < PACK; ++r) at(k, group * PACK + r) = pack.v[r];
     } else {
-      *(Pack*)&at(k, group * PACK) = pack;
+      *(Word*)&at(k, group * PACK) = pack;
     }
   }
 };
 
-extern __shared__ __align__(16) unsigned char shared_bytes[];
 // Outer index, first row and number of rows of each thread's partition; 0 rows without one.
 __shared__ long long tile_outer[THREADS], tile_first[THREADS];
 __shared__ int tile_lengths[THREADS];
@@ -105,8 +101,8 @@ DEVICE inline int run_of(const System& system) {
 
 // Move all words of the block's rows. `move` gets the positions of a row in the run and in shared
 // memory. Full turns need neither tests nor divisions.
-template <class Word, class Move> DEVICE inline void each_of_run(int run, Move move) {
-  constexpr int NUMBERS = sizeof(Word) / sizeof(T), WORDS = ROWS / NUMBERS;
+template <class Move> DEVICE inline void each_of_run(int run, Move move) {
+  constexpr int NUMBERS = sizeof(Moved) / sizeof(T), WORDS = ROWS / NUMBERS;
   constexpr int PARTS = THREADS > WORDS ? THREADS / WORDS : 1;  // side by side
   constexpr int TURNS = WORDS > THREADS ? WORDS / THREADS : 1;  // of one part
   const int own = threadIdx.x, row = own * NUMBERS;
@@ -125,8 +121,8 @@ template <class Word, class Move> DEVICE inline void each_of_run(int run, Move m
 }
 
 // Move all words of the block's rows partition by partition.
-template <class Word, class Move> DEVICE inline void each_of_parts(Move move) {
-  constexpr int NUMBERS = sizeof(Word) / sizeof(T), WORDS = ROWS / NUMBERS;
+template <class Move> DEVICE inline void each_of_parts(Move move) {
+  constexpr int NUMBERS = sizeof(Moved) / sizeof(T), WORDS = ROWS / NUMBERS;
   for (int e = threadIdx.x; e < THREADS * WORDS; e += THREADS) {
     const int thread = e / WORDS, row = e % WORDS * NUMBERS, length = tile_lengths[thread];
     const long long start = move.start(thread) + row;
@@ -138,34 +134,30 @@ template <class Word, class Move> DEVICE inline void each_of_parts(Move move) {
   }
 }
 
-template <class Word> struct Loads {
-  T* to;
-  const T* from;
+// Load rows from memory to shared memory, or store them the other way.
+template <bool IS_LOAD> struct Copy {
+  T* shared;
+  T* memory;
   long long outer;
   DEVICE void word(long long row, int place) const {
-    copy_word((Word*)(to + place), (const Word*)(from + row));
+    if (IS_LOAD)
+      copy_word((Moved*)(shared + place), (const Moved*)(memory + row));
+    else
+      *(Moved*)(memory + row) = *(const Moved*)(shared + place);
   }
-  DEVICE void number(long long row, int place) const { to[place] = from[row]; }
-  DEVICE void shift(long long rows) { from += rows; }
+  DEVICE void number(long long row, int place) const {
+    if (IS_LOAD)
+      shared[place] = memory[row];
+    else
+      memory[row] = shared[place];
+  }
   DEVICE long long start(int thread) const { return tile_outer[thread] * outer + tile_first[thread]; }
+  DEVICE void rows_of(const System& system) const {
+    const int run = run_of(system);
+    if (run == 0) return each_of_parts(*this);
+    each_of_run(run, Copy{shared, memory + start(0), outer});
+  }
 };
-template <class Word> struct Stores {
-  const T* from;
-  T* to;
-  long long outer;
-  DEVICE void word(long long row, int place) const { *(Word*)(to + row) = *(const Word*)(from + place); }
-  DEVICE void number(long long row, int place) const { to[row] = from[place]; }
-  DEVICE void shift(long long rows) { to += rows; }
-  DEVICE long long start(int thread) const { return tile_outer[thread] * outer + tile_first[thread]; }
-};
-
-template <class Word, class Move> DEVICE inline void each_word(const System& system, Move move) {
-  const int run = run_of(system);
-  if (run == 0) return each_of_parts<Word>(move);
-  auto shifted = move;
-  shifted.shift(move.start(0));
-  each_of_run<Word>(run, shifted);
-}
 
 DEVICE inline void load_operand(T* to, const Operand& operand, const System& system,
                                 const Place& place) {
@@ -181,7 +173,7 @@ DEVICE inline void load_operand(T* to, const Operand& operand, const System& sys
       copy_word(to + Tile::index(threadIdx.x, row), own + near * operand.step);
     }
   } else {
-    each_word<Word>(system, Loads<Word>{to, operand.data, operand.outer});
+    Copy<true>{to, const_cast<T*>(operand.data), operand.outer}.rows_of(system);
   }
 }
 
@@ -208,7 +200,7 @@ DEVICE inline Tile load_tile(const System& system, const Place& place) {
 
 // Store operand 3 of all partitions as results.
 DEVICE inline void store_tile(const System& system, const Place& place) {
-  const T* shared = (const T*)shared_bytes + 3 * Tile::APART;
+  T* shared = (T*)shared_bytes + 3 * Tile::APART;
   if constexpr (COLUMNS) {
     if (!place.is_there) return;
     T* own = system.result + (place.outer * system.steps + place.first) * system.inner + place.column;
@@ -216,7 +208,7 @@ DEVICE inline void store_tile(const System& system, const Place& place) {
       own[row * system.inner] = shared[Tile::index(threadIdx.x, row)];
   } else {
     __syncthreads();
-    each_word<Word>(system, Stores<Word>{shared, system.result, system.steps});
+    Copy<false>{shared, system.result, system.steps}.rows_of(system);
   }
 }
 
@@ -224,7 +216,7 @@ constexpr int GROUPS = ROWS / PACK, MIDDLE = ROWS / 2;
 
 // dl, d, du and b of a group of rows.
 struct Group {
-  Pack v[4];
+  Word v[4];
   DEVICE void load(Tile& tile, int group) {
 #pragma unroll
     for (int k = 0; k < 4; ++k) v[k] = tile.load(k, group);
@@ -233,13 +225,13 @@ struct Group {
 #pragma unroll
     for (int k = 0; k < 4; ++k) tile.store(k, group, v[k]);
   }
-  template <bool IS_LOWER> DEVICE Row<T, 4> row(int r, T& odd) const {
+  template <bool IS_LOWER> DEVICE Row<4> row(int r, T& odd) const {
     return scaled_row(v[IS_LOWER ? 2 : 0].v[r], v[1].v[r], v[IS_LOWER ? 0 : 2].v[r], v[3].v[r], odd);
   }
 };
 
 struct Halves {
-  Held<T> upper = Held<T>::copies(), lower = Held<T>::copies();
+  Held upper = Held::copies(), lower = Held::copies();
 
   // Eliminate all rows. `keep` gets for every row whether it is in the lower half, its group, its
   // number, the pivot and the inverse. Groups are stored if KEEPS.
@@ -261,7 +253,7 @@ struct Halves {
 #pragma unroll
       for (int r = 0; r < PACK; ++r) {
         const int back = PACK - 1 - r, row = group * PACK + r;
-        Inverse<T> inverse(T(1)), inverse_back(T(1));
+        Inverse inverse(T(1)), inverse_back(T(1));
         if (IS_FULL || row < length)
           keep(false, one, r, advance(upper, one.row<false>(r, odd), inverse), inverse);
         if (IS_FULL || ROWS - 1 - row < length)
@@ -280,19 +272,60 @@ struct Halves {
   }
 };
 
+// Join two halves of a partition that were eliminated from its ends: eliminate both unknowns in the
+// middle, x[m-1] and x[m]. The pending rows of the upper half become those of the partition.
+DEVICE inline void join_halves(Halves& halves, Pivots& seen, Row<7>& pivot, Row<6>& second) {
+  T cell[10];
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const Row<5>& row = r ? halves.lower.lower : halves.lower.upper;
+    const T numbers[5] = {row[1], row[0], row[3], row[2], row[4]};
+#pragma unroll
+    for (int k = 0; k < 5; ++k) cell[5 * r + k] = numbers[k];
+  }
+  // Rows with nan or inf were seen when they were read. Here a pivot of 0 leads to nan, too.
+  const T odd = seen.odd;
+  advance_part(halves.upper, cell, seen, pivot, second);
+  seen.odd = odd;
+}
+
+// The unknown before a part, its first unknown, its last, and the one after it.
+struct Around { T before, first, last, after; };
+// The unknowns on both sides of a cut.
+struct Cut { T above, below; };
+
+// The pivots that give the cut between two parts from the unknowns around both.
+struct Link {
+  T v[11];
+  DEVICE Link(const Row<7>& pivot, const Row<6>& second) {
+    const Inverse inverse(pivot[0]), inverse_second(second[0]);
+#pragma unroll
+    for (int k = 0; k < 5; ++k) v[k] = inverse_second.ratio(second[k + 1]);
+#pragma unroll
+    for (int k = 0; k < 6; ++k) v[5 + k] = inverse.ratio(pivot[k + 1]);
+  }
+  DEVICE Cut cut(const Around& known) const {
+    T below = minus_product(minus_product(v[4], v[0], known.last), v[1], known.after);
+    below = minus_product(minus_product(below, v[2], known.before), v[3], known.first);
+    T above = minus_product(minus_product(v[10], v[5], below), v[6], known.last);
+    above = minus_product(minus_product(above, v[7], known.after), v[8], known.before);
+    return {minus_product(above, v[9], known.first), below};
+  }
+};
+
 DEVICE inline void reduce_partitions(const System& system) {
   const Place place(system, blockIdx.x * (long long)THREADS + threadIdx.x);
   Tile tile = load_tile(system, place);
   Halves halves;
-  Pivots<T> seen;
+  Pivots seen;
   halves.eliminate<false>(
       tile, place.length, seen.odd,
-      [&](bool, const Group&, int, const Row<T, 6>& pivot, const Inverse<T>&) {
+      [&](bool, const Group&, int, const Row<6>& pivot, const Inverse&) {
         seen.take(magnitude(pivot[0]));
       });
-  Row<T, 7> pivot;
-  Row<T, 6> second;
-  join_halves(halves.upper, halves.lower, seen, pivot, second);
+  Row<7> pivot;
+  Row<6> second;
+  join_halves(halves, seen, pivot, second);
   if (place.is_there) {
     const long long cell = place.line(system) * system.parts + place.part;
     write_cell(system.cells + 10 * cell, halves.upper, seen);
@@ -301,12 +334,12 @@ DEVICE inline void reduce_partitions(const System& system) {
 
 // Replace each row by the pivot that was eliminated with it: inverse, two coefficients, and the
 // right-hand side with the known unknowns. Return the two unknowns in the middle.
-DEVICE inline Cut<T> factor_partition(Tile& tile, int length, const Around<T>& ends) {
+DEVICE inline Cut factor_partition(Tile& tile, int length, const Around& ends) {
   Halves halves;
   T odd = T(0);
   halves.eliminate<true>(
       tile, length, odd,
-      [&](bool is_lower, Group& group, int r, const Row<T, 6>& pivot, const Inverse<T>& inverse) {
+      [&](bool is_lower, Group& group, int r, const Row<6>& pivot, const Inverse& inverse) {
         const T before = is_lower ? ends.after : ends.before;
         const T first = is_lower ? ends.last : ends.first;
         group.v[0].v[r] = inverse.value();
@@ -315,11 +348,11 @@ DEVICE inline Cut<T> factor_partition(Tile& tile, int length, const Around<T>& e
         group.v[3].v[r] = minus_product(minus_product(pivot[5], pivot[3], before), pivot[4], first);
       });
   if (length <= MIDDLE) return {ends.last, ends.after};
-  Pivots<T> seen;
-  Row<T, 7> pivot;
-  Row<T, 6> second;
-  join_halves(halves.upper, halves.lower, seen, pivot, second);
-  Cut<T> middle = Link<T>(pivot, second).cut(ends);
+  Pivots seen;
+  Row<7> pivot;
+  Row<6> second;
+  join_halves(halves, seen, pivot, second);
+  Cut middle = Link(pivot, second).cut(ends);
   if (length == MIDDLE + 1) middle.below = ends.last;
   return middle;
 }
@@ -331,8 +364,8 @@ DEVICE inline T next_unknown(const Group& group, int r, T near, T far) {
 }
 
 // Replace operand 3 by x. The pivot at row i gives x[i-1], in the lower half x[i+1].
-DEVICE inline void substitute_partition(Tile& tile, int length, const Around<T>& ends,
-                                        const Cut<T>& middle) {
+DEVICE inline void substitute_partition(Tile& tile, int length, const Around& ends,
+                                        const Cut& middle) {
   T near = middle.above, far = middle.below, back_near = middle.below, back_far = middle.above;
   for (int step = 0; step < GROUPS / 2; ++step) {
     const int up = GROUPS / 2 - 1 - step, down = GROUPS / 2 + step;
@@ -362,8 +395,15 @@ DEVICE inline void substitute_partitions(const System& system) {
   const Place place(system, blockIdx.x * (long long)THREADS + threadIdx.x);
   Tile tile = load_tile(system, place);
   const T* cut = system.cuts + 2 * (place.line(system) * (system.parts + 1) + place.part);
-  const Around<T> ends = {cut[0], cut[1], cut[2], cut[3]};
-  const Cut<T> middle = factor_partition(tile, place.length, ends);
+  const Around ends = {cut[0], cut[1], cut[2], cut[3]};
+  const Cut middle = factor_partition(tile, place.length, ends);
   substitute_partition(tile, place.length, ends, middle);
   store_tile(system, place);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) reduce_kernel(const System system) {
+  reduce_partitions(system);
+}
+extern "C" __global__ void __launch_bounds__(THREADS) substitute_kernel(const System system) {
+  substitute_partitions(system);
 }

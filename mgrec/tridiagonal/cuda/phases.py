@@ -24,8 +24,6 @@ from .nopivot import cyclic_reduction, pcr, solve_whole, thomas
 from .partitions import CELL, Memory, PartitionPlan, plan_partitions
 from .window import prepare_tries, start_windows
 
-Allocate = Callable[[Sequence[int], int], Callable[[], bool]]
-"""``(addresses of operands, address of the result) -> solve``: allocates the memory of `solve`."""
 WITHOUT_PIVOTING = {"thomas": thomas, "cyclic-reduction": cyclic_reduction, "pcr": pcr}
 """Methods of whole systems, by the plans of their launches."""
 UNCAPTURED = "a tridiagonal system", "the host waits to see whether it is solved"
@@ -44,14 +42,15 @@ def precompute(ends: Ends, chunk: Chunk) -> Summarise:
     The operands of the chunk are dl, d, du and b. The returned function waits for the kernels, and
     returns the rows in host memory.
     """
-    if chunk.steps == 0 or 0 in chunk.shape:
-        return lambda: _no_rows(chunk)
+    if chunk.steps == 0:
+        return lambda: InterfaceRows(None)
+    if 0 in chunk.shape:
+        return lambda: InterfaceRows(np.empty((2, CELL // 2, *chunk.row_shape), chunk.dtype))
     chunk = chunk.map_arrays(on_device, chunk.shape)
-    plan = _plan(chunk, None)
-    addresses = [operand.data.ptr for operand in chunk.operands]
-    memory = Memory.allocate(plan, ends, _shapes(chunk), addresses, 0)
+    memory = _allocator(ends, chunk, None)([operand.data.ptr for operand in chunk.operands], 0)
     memory.run("reduce")
-    wait, row_shape = fetch(memory.cells(plan.top)), chunk.row_shape
+    wait = fetch(memory.numbers(memory.plan.cells(memory.plan.top)))
+    row_shape = chunk.row_shape
 
     def summary() -> InterfaceRows:
         rows = wait().reshape(*row_shape, 2, CELL // 2)
@@ -60,27 +59,12 @@ def precompute(ends: Ends, chunk: Chunk) -> Summarise:
     return summary
 
 
-def _no_rows(chunk: Chunk) -> InterfaceRows:
-    if chunk.steps == 0:
-        return InterfaceRows(None)
-    return InterfaceRows(np.empty((2, CELL // 2, *chunk.row_shape), chunk.dtype))
-
-
 def determine(ends: Ends, chunk: Chunk, carry_in: Any, result: Any) -> bool:
     """Write the unknowns of a chunk; return whether all operands are finite.
 
-    Parameters
-    ----------
-    carry_in : array (4, outer, inner), optional
-        The unknown before each system, its first, its last and the one after it; None for whole
-        systems.
-    result : array (outer, steps, inner), C-contiguous
-        Written.
-
-    Raises
-    ------
-    SingularSystemError
-        The elimination of a whole system meets a pivot of 0.
+    `carry_in` (4, outer, inner) is the unknown before each system, its first, its last and the one
+    after it, or None for whole systems. `result` (outer, steps, inner) is C-contiguous. Raise
+    SingularSystemError if the elimination of a whole system meets a pivot of 0.
     """
     if result.size == 0:
         return True
@@ -94,19 +78,17 @@ def determine(ends: Ends, chunk: Chunk, carry_in: Any, result: Any) -> bool:
     wait = start_windows(tries, addresses, result.data.ptr, _neighbour_addresses(ends, known))
     try:
         # While the windows run, so that the solution with pivoting can be launched at once.
-        arguments = (ends, chunk, result)
-        allocate = _solver(*arguments) if known is None else _chunk_solver(*arguments, known)
-        solve = allocate(addresses, result.data.ptr)
+        memory = _allocator(ends, chunk, result)(addresses, result.data.ptr)
     finally:
         is_solved = wait()
-    return is_solved or solve()
+    return is_solved or (_solve_whole(memory) if known is None else _solve_chunk(memory, known))
 
 
 def prepare_solver(ends: Ends, chunk: Chunk, carry_in: None, result: Any) -> PreparedSolver:
     """Prepare a solver for whole systems of the shape of a chunk; see :class:`Kernels`."""
     on_gpu = chunk.map_arrays(on_device, chunk.shape)
     tries = prepare_tries(on_gpu) if ends.method == "auto" else ()
-    allocate = _solver(ends, on_gpu, result)
+    allocate = _allocator(ends, on_gpu, result)
     # Copies of scalars on the device only: no reference to the caller's arrays is retained.
     scalars: list[Any] = [
         None if on_device_operand is operand else on_device_operand
@@ -125,13 +107,13 @@ def prepare_solver(ends: Ends, chunk: Chunk, carry_in: None, result: Any) -> Pre
         wait = start_windows(tries, addresses, target)
         try:
             # Allocate while the windows run if they failed in the last call.
-            pivoting = None if windows_solved else allocate(addresses, target)
+            memory = None if windows_solved else allocate(addresses, target)
         finally:
             windows_solved = wait()
         if windows_solved:
             return
         try:
-            is_finite = (pivoting or allocate(addresses, target))()
+            is_finite = _solve_whole(memory or allocate(addresses, target))
         except SingularSystemError as error:
             raise CacheMiss from error
         if not is_finite:
@@ -161,32 +143,16 @@ def _neighbour_addresses(ends: Ends, known: Any) -> tuple[int, int]:
     return 0 if ends.has_first else before, 0 if ends.has_last else after
 
 
-def _solver(ends: Ends, chunk: Chunk, result: Any) -> Allocate:
-    """Return the solver of whole systems, with pivoting."""
-    plan, shapes = _plan(chunk, result), _shapes(chunk)
-
-    def allocate(operands: Sequence[int], target: int) -> Callable[[], bool]:
-        return partial(_solve_whole, Memory.allocate(plan, ends, shapes, operands, target))
-
-    return allocate
-
-
-def _chunk_solver(ends: Ends, chunk: Chunk, result: Any, known: Any) -> Allocate:
-    """Return the solver of a chunk whose unknowns at the ends are known."""
-    plan, shapes = _plan(chunk, result), _shapes(chunk)
-
-    def allocate(operands: Sequence[int], target: int) -> Callable[[], bool]:
-        return partial(
-            _solve_chunk, plan, Memory.allocate(plan, ends, shapes, operands, target), known
-        )
-
-    return allocate
+def _allocator(ends: Ends, chunk: Chunk, result: Any) -> Callable[[Sequence[int], int], Memory]:
+    """Return ``(addresses of operands, address of the result) -> memory`` of a chunk's launches."""
+    plan, shapes = _plan(chunk, result), [operand.shape for operand in chunk.operands]
+    return partial(Memory.allocate, plan, ends, shapes)
 
 
 def _solve_whole(memory: Memory) -> bool:
     """Solve whole systems. The host knows of singular ones before the last kernels start."""
     memory.run("solve")
-    wait = memory.status.copy()
+    wait = memory.fetch_status()
     memory.run("substitute_whole")
     singular, not_finite = wait()
     if singular is not None:
@@ -194,12 +160,13 @@ def _solve_whole(memory: Memory) -> bool:
     return not_finite is None
 
 
-def _solve_chunk(plan: PartitionPlan, memory: Memory, known: Any) -> bool:
+def _solve_chunk(memory: Memory, known: Any) -> bool:
     """Solve a chunk whose unknowns at the ends are known."""
+    plan = memory.plan
     memory.run("reduce")
-    memory.cuts(plan.top)[...] = known.reshape(4, -1).T.reshape(-1)
+    memory.numbers(plan.cuts(plan.top))[...] = known.reshape(4, -1).T.reshape(-1)
     memory.run("substitute")
-    rows = memory.cells(plan.top).get().reshape(-1, CELL)
+    rows = memory.numbers(plan.cells(plan.top)).get().reshape(-1, CELL)
     # The coefficients of both rows; see InterfaceRows.
     is_singular = (rows.reshape(-1, 2, CELL // 2)[..., :4] == 0).all((1, 2))
     if is_singular.any():
@@ -207,14 +174,9 @@ def _solve_chunk(plan: PartitionPlan, memory: Memory, known: Any) -> bool:
     return bool(np.isfinite(rows).all())
 
 
-def _shapes(chunk: Chunk) -> list[tuple[int, int, int]]:
-    return [operand.shape for operand in chunk.operands]
-
-
 def _plan(chunk: Chunk, result: Any) -> PartitionPlan:
     arrays = [*chunk.operands, *([] if result is None else [result])]
     is_aligned = all(
-        array.data.ptr % 16 == 0 and (array.shape[0] == 1 or array.shape[0] == chunk.shape[0])
-        for array in arrays
+        array.data.ptr % 16 == 0 and array.shape[0] in (1, chunk.shape[0]) for array in arrays
     )
     return plan_partitions(chunk.shape, chunk.dtype, is_aligned, Device.current())

@@ -1,12 +1,9 @@
 // Cyclic reduction without pivoting: SERICR has every other row on each level, PARACR all rows.
 //
 // The names are those of X. S. Pogorelskih and L. V. Loganova (ITNT 2019), after R. W. Hockney. On
-// chip a block has a system. In memory a level is a launch over the rows of all systems. For the
-// study a thread has a system.
+// chip a block has a system. In memory a level is a launch over the rows of all systems.
 #pragma once
 #include "tridiagonal/cuda/systems.cuh"
-
-extern __shared__ __align__(16) unsigned char shared_bytes[];
 
 // Divide numbers that mostly have 32 bits: division of 64 bits takes four times as long.
 DEVICE inline long long quotient(long long x, long long y) {
@@ -115,13 +112,6 @@ struct Chip {
   DEVICE T& at(int which, long long i) const {
     return ((T*)shared_bytes)[which * apart + i + i / GAP];
   }
-  DEVICE Equation load(long long i) const { return {at(0, i), at(1, i), at(2, i), at(3, i)}; }
-  DEVICE void store(long long i, const Equation& row) const {
-    at(0, i) = row.a;
-    at(1, i) = row.b;
-    at(2, i) = row.c;
-    at(3, i) = row.k;
-  }
 };
 
 // SERICR of a level by one block, in place: on the level of distance h are rows h - 1, 2·h - 1, ...
@@ -135,13 +125,14 @@ DEVICE inline void solve_on_chip(const Systems& all, long long from, long long c
   for (int i = own; i < n; i += threads) {
     const Equation row = level.load(all, place, i);
     is_odd = is_odd || (from < 0 && !is_finite(row));
-    chip.store(i, row);
+    store_row(chip, i, row);
   }
   note_together(all, place, is_odd);
   int h = 1;
   for (; 2 * h <= n; h *= 2) {
     for (int i = 2 * h * (own + 1) - 1; i < n; i += 2 * h * threads)
-      chip.store(i, reduced(chip.load(i), chip.load(i - h), i + h < n ? chip.load(i + h) : none));
+      store_row(chip, i, reduced(load_row(chip, i), load_row(chip, i - h),
+                                 i + h < n ? load_row(chip, i + h) : none));
     __syncthreads();
   }
   for (; h > 0; h /= 2) {
@@ -234,64 +225,18 @@ template <int SHARED> DEVICE inline void solve_in_parallel(const Systems& all) {
   }
 }
 
-// SERICR of a system by one thread, as in the reference. Levels of up to ON_CHIP rows are in shared
-// memory. All levels are stored, or only two of them, which are recomputed (AGAIN) from the operands
-// for each level of unknowns.
-template <bool AGAIN, int ON_CHIP> struct Levels {
-  const Systems& all;
-  const Place& place;
-  long long in_memory = 0;  // rows of the levels stored below
-
-  DEVICE Level level(int number) const {
-    const long long count = all.steps >> number, systems = all.count();
-    if (number == 0) return {nullptr, count, 0, 0};
-    long long first = number % 2 == 1 ? 0 : all.steps / 2;
-    if (!AGAIN) {
-      first = 0;
-      for (int below = 1; below < number; ++below) first += all.steps >> below;
-    }
-    if (count > ON_CHIP) {
-      // Systems side by side, so that neighbouring threads have neighbouring numbers.
-      T* own = all.scratch + first * 4 * systems + place.number;
-      return {own, count, systems, systems * count};
-    }
-    first = AGAIN ? number % 2 * ON_CHIP : 0;
-    if (!AGAIN)
-      for (int below = 1; below < number; ++below)
-        if (all.steps >> below <= ON_CHIP) first += all.steps >> below;
-    const int threads = blockDim.x;
-    T* own = (T*)shared_bytes + first * 4 * threads + threadIdx.x;
-    return {own, count, threads, threads * count};
-  }
-  DEVICE void raise(int number) const {
-    const Level from = level(number - 1), to = level(number);
-    for (long long i = 0; i < to.count; ++i) to.store(i, raised(all, place, from, i));
-  }
-};
-
-template <bool AGAIN, int ON_CHIP> DEVICE inline void solve_by_levels(const Systems& all) {
-  const long long number = blockIdx.x * (long long)blockDim.x + threadIdx.x;
-  if (number >= all.count()) return;
-  const Place place(all, number);
-  const Levels<AGAIN, ON_CHIP> levels = {all, place};
-  bool is_bad = false;
-  for (long long i = 0; i < all.steps; ++i) note(all, place, equation(all, place, i));
-  int top = 0;
-  while (all.steps >> (top + 1)) levels.raise(++top);
-  // x of row i of a level is that of row (i + 1)·2^level - 1 of the system.
-  T* result = place.result(all);
-  for (int level = top; level >= 0; --level) {
-    if (AGAIN)
-      for (int below = 1; below <= level && level < top; ++below) levels.raise(below);
-    const Level from = levels.level(level);
-    const auto x = [&](long long i, int level) -> T& {
-      return result[(((i + 1) << level) - 1) * all.inner];
-    };
-    for (long long i = 0; 2 * i < from.count; ++i)
-      lower(all, place, from, i, [&](long long k) { return x(k, level + 1); }, is_bad,
-            [&](long long k, T value) { x(k, level) = value; });
-  }
-  const bool is_known = all.has_finite(number);
-  if (is_bad && is_known) all.note_singular(number);
-  for (long long i = 0; !is_known && i < all.steps; ++i) result[i * all.inner] = nan_of();
+#define KERNEL extern "C" __global__ void __launch_bounds__(MOST_THREADS)
+#define LONG long long
+KERNEL chip_kernel(const Systems all, LONG from, LONG count) { solve_on_chip(all, from, count); }
+KERNEL raise_kernel(const Systems all, LONG from, LONG count, LONG to) {
+  raise_level(all, from, count, to);
 }
+KERNEL lower_kernel(const Systems all, LONG from, LONG count, LONG to) {
+  lower_level(all, from, count, to);
+}
+KERNEL reduce_kernel(const Systems all, LONG from, LONG to, LONG distance) {
+  reduce_all(all, from, to, distance);
+}
+KERNEL divide_kernel(const Systems all, LONG from) { divide_all(all, from); }
+KERNEL all_kernel(const Systems all) { solve_in_parallel<4>(all); }
+KERNEL part_kernel(const Systems all) { solve_in_parallel<2>(all); }

@@ -3,9 +3,8 @@
 // The symbols a, b, c and k for dl, d, du and the right-hand side, alpha and gamma are those of
 // X. S. Pogorelskih and L. V. Loganova (ITNT 2019, CEUR 2416).
 #pragma once
-#include "tridiagonal/cuda/elimination.cuh"
+#include "tridiagonal/cuda/numbers.cuh"
 
-typedef decltype(magnitude(T())) Real;
 constexpr Real TINY = Real(sizeof(Real) == 4 ? 0x1p-126 : 0x1p-1022);
 
 struct Systems {
@@ -57,6 +56,17 @@ DEVICE inline bool is_finite(const Equation& row) {
   return is_finite(row.a) && is_finite(row.b) && is_finite(row.c) && is_finite(row.k);
 }
 
+// Rows a, b, c and k; `rows.at(which, i)` is number i of one of them.
+template <class Rows> DEVICE inline Equation load_row(const Rows& rows, long long i) {
+  return {rows.at(0, i), rows.at(1, i), rows.at(2, i), rows.at(3, i)};
+}
+template <class Rows> DEVICE inline void store_row(const Rows& rows, long long i, const Equation& row) {
+  rows.at(0, i) = row.a;
+  rows.at(1, i) = row.b;
+  rows.at(2, i) = row.c;
+  rows.at(3, i) = row.k;
+}
+
 // The rows of one system's level: the operands, or arrays a, b, c and k.
 struct Level {
   T* own;  // row 0 of a; 0 for the operands
@@ -68,12 +78,7 @@ struct Level {
     if (own == nullptr) return equation(all, place, i);
     return {at(0, i), at(1, i), at(2, i), at(3, i)};
   }
-  DEVICE void store(long long i, const Equation& row) const {
-    at(0, i) = row.a;
-    at(1, i) = row.b;
-    at(2, i) = row.c;
-    at(3, i) = row.k;
-  }
+  DEVICE void store(long long i, const Equation& row) const { store_row(*this, i, row); }
 };
 
 // Eliminate the unknowns of two other rows from a row; rows outside a system are x = 0.

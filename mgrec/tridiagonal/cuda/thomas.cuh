@@ -31,27 +31,9 @@ DEVICE inline T beyond(const Systems& all, const Place& place, const Sweep& swee
   return nan_of();
 }
 
-// Every thread solves one system in memory.
-DEVICE inline void solve_in_memory(const Systems& all) {
-  const long long number = blockIdx.x * (long long)blockDim.x + threadIdx.x;
-  if (number >= all.count()) return;
-  const Place place(all, number);
-  T *result = place.result(all), *kept = all.scratch + (result - all.result);
-  Sweep sweep;
-  for (long long i = 0; i < all.steps; ++i) {
-    sweep.take(equation(all, place, i));
-    kept[i * all.inner] = sweep.p;
-    result[i * all.inner] = sweep.q;
-  }
-  T x = beyond(all, place, sweep);
-  for (long long i = all.steps - 1; i >= 0; --i)
-    result[i * all.inner] = x = minus_product(result[i * all.inner], kept[i * all.inner], x);
-}
-
 // Tiles of ROWS rows of THREADS systems in shared memory; the next tile is loaded while one is
 // solved. If systems are contiguous, all threads copy the rows of each. If they are COLUMNS, each
 // thread copies its own.
-extern __shared__ __align__(16) unsigned char shared_bytes[];
 constexpr int STRIDE = ROWS + 1;  // odd: rows of neighbouring threads are in different banks
 constexpr int TILE = THREADS * STRIDE;
 
@@ -144,7 +126,7 @@ struct Tiles {
   }
 };
 
-DEVICE inline void solve_in_tiles(const Systems& all) {
+extern "C" __global__ void __launch_bounds__(THREADS) tiles_kernel(const Systems all) {
   const Tiles tiles(all);
   Sweep sweep;
   tiles.load_operands(0);

@@ -11,9 +11,9 @@
 // 0: all systems have to be solved again with pivoting.
 #pragma once
 #include "engines/cuda/memory/copies.cuh"
-#include "tridiagonal/cuda/elimination.cuh"
+#include "tridiagonal/cuda/numbers.cuh"
 
-constexpr int LANES = THREADS / WIDTH, PACK = sizeof(T) < 16 ? 16 / sizeof(T) : 1;
+constexpr int LANES = THREADS / WIDTH;
 constexpr int TILE = THREADS * ROWS + PACK;
 
 // Division of numbers below 2^31 by a divisor that the host prepares.
@@ -98,8 +98,6 @@ DEVICE inline int shift_of(const Windows& all, const Operand& operand, const Win
   return int((unsigned long long)(operand.data + window.row) / sizeof(T) % PACK);
 }
 
-struct alignas(16) Word { T v[PACK]; };
-
 DEVICE inline void load_run(T* to, const T* from, long long size, int shift) {
   // Entries before the first word, words, and remaining entries.
   const int ahead = shift == 0 ? 0 : PACK - shift < size ? PACK - shift : int(size);
@@ -159,8 +157,6 @@ DEVICE inline void load_window(T* tile, const Windows& all, const Window& window
   copies_commit();
 }
 
-extern __shared__ __align__(16) unsigned char shared_bytes[];
-
 DEVICE inline bool begins_line(const Spot& spot) { return spot.length > 0 && spot.first == 0; }
 DEVICE inline bool ends_line(const Spot& spot) { return spot.length > 0 && spot.is_last; }
 // The known unknown before the first or after the last partition of a line; else 0.
@@ -194,7 +190,6 @@ struct TileRow {
   }
 };
 
-typedef decltype(magnitude(T())) Real;
 constexpr bool IS_SINGLE = sizeof(Real) == 4;
 // Bounds of the ratios of a row to its pivot (at most 1 if rows are dominant), and of pivots.
 constexpr Real MOST_RATIO = 4, LEAST_PIVOT = Real(1) / 16;
@@ -417,4 +412,8 @@ DEVICE inline void solve_windows(const Windows& all) {
         if (k < here.length) to[k * all.inner] = done.rhs[k];
     }
   }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) window_kernel(const Windows all) {
+  solve_windows(all);
 }

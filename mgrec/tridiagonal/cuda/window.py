@@ -8,31 +8,26 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cache, lru_cache
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...core.arrays.chunk import Chunk
-from ...engines.cuda.compilation import kernel_text
 from ...engines.cuda.device import Device
 from ...engines.cuda.launches import Launch, PreparedLaunches, RunLaunches, Slot
-from .partitions import prelude, strides_of
-
-_KERNEL = """
-extern "C" __global__ void __launch_bounds__(THREADS) window_kernel(const Windows windows) {
-  solve_windows(windows);
-}
-"""
+from .partitions import print_program, strides_of
 
 
 @dataclass(frozen=True)
-class WindowLayout:
-    """Constants of the kernel.
+class Windows:
+    """The windows over chunks of one shape.
 
     Attributes
     ----------
+    shape : (int, int, int)
+        (outer, steps, inner).
     dtype : numpy.dtype
     threads : int
         Threads of a block; each has a partition.
@@ -40,12 +35,16 @@ class WindowLayout:
         Rows of a partition; odd, so that those of neighbouring threads are in different banks.
     width : int
         Columns of a window; 1 if systems are contiguous.
+    halo : int
+        Partitions on either side of a window that other windows write; 0 if systems are whole.
     """
 
+    shape: tuple[int, int, int]
     dtype: np.dtype[np.generic]
     threads: int
     rows: int
     width: int
+    halo: int = 0
 
     @property
     def lanes(self) -> int:
@@ -64,46 +63,18 @@ class WindowLayout:
         """Shared memory of a block, with the arrays that the kernel declares."""
         return self.shared_bytes + 8 * self.threads * self.dtype.itemsize
 
-    def print(self) -> str:
-        names = {"THREADS": self.threads, "ROWS": self.rows, "WIDTH": self.width}
-        return "".join(f"constexpr int {name} = {value};\n" for name, value in names.items())
-
-
-@cache
-def print_windows(layout: WindowLayout) -> str:
-    """Return the program that solves windows."""
-    return prelude(layout.dtype) + layout.print() + kernel_text("tridiagonal/cuda/window") + _KERNEL
-
-
-@dataclass(frozen=True)
-class Windows:
-    """The windows over chunks of one shape.
-
-    Attributes
-    ----------
-    shape : (int, int, int)
-        (outer, steps, inner).
-    layout : WindowLayout
-    halo : int
-        Partitions on either side of a window that other windows write; 0 if systems are whole.
-    """
-
-    shape: tuple[int, int, int]
-    layout: WindowLayout
-    halo: int
-
     @property
     def parts(self) -> int:
-        return -(-self.shape[1] // self.layout.rows)
+        return -(-self.shape[1] // self.rows)
 
     @property
     def column_groups(self) -> int:
-        return -(-self.shape[2] // self.layout.width)
+        return -(-self.shape[2] // self.width)
 
     @property
     def interior(self) -> int:
         """Partitions that a window writes."""
-        lanes = self.layout.lanes
+        lanes = self.lanes
         return lanes - 2 * self.halo if self.halo else lanes // self.parts * self.parts
 
     @property
@@ -119,10 +90,11 @@ class Windows:
 
     def launch(self, device: Device) -> Launch:
         """Return the launch of all windows."""
-        resident = max(1, device.shared_bytes // (self.layout.all_bytes + 1024))
+        resident = max(1, device.shared_bytes // (self.all_bytes + 1024))
         blocks = min(self.count, resident * device.multiprocessors)
-        text, shared = print_windows(self.layout), self.layout.shared_bytes
-        return Launch(text, "window_kernel", blocks, self.layout.threads, (Slot(0),), shared)
+        constants = {"THREADS": self.threads, "ROWS": self.rows, "WIDTH": self.width}
+        text = print_program("window", self.dtype, **constants)
+        return Launch(text, "window_kernel", blocks, self.threads, (Slot(0),), self.shared_bytes)
 
 
 def _divisor(number: int) -> tuple[int, int, int]:
@@ -148,47 +120,32 @@ def windows_of(
 
     Later ones have longer halos. Empty if none fits a multiprocessor.
     """
-    _, steps, inner = shape
-    size = dtype.itemsize
+    inner, size = shape[2], dtype.itemsize
     width = min(128 // size, 1 << (inner - 1).bit_length())
     if inner > 1:
         sizes = [(128, _FEW_ROWS), (128, _ROWS[size]), _COLUMNS[size]]
     else:
         sizes = [(128, _FEW_ROWS), (256, _ROWS[size]), (512, _ROWS[size] if size == 4 else 9)]
-    layouts = [WindowLayout(dtype, threads, rows, width) for threads, rows in sizes]
-    fitting = [layout for layout in layouts if layout.all_bytes <= device.shared_bytes]
-    for layout in fitting:
-        parts = -(-steps // layout.rows)
+    candidates = [Windows(shape, dtype, threads, rows, width) for threads, rows in sizes]
+    fitting = [windows for windows in candidates if windows.all_bytes <= device.shared_bytes]
+    for windows in fitting:
         # More rows a thread are faster, except for short systems.
-        if parts <= (32 if layout is layouts[0] and inner == 1 else layout.lanes):
-            return (Windows(shape, layout, 0),)
-    fitting = [layout for layout in fitting if inner > 1 or layout.threads <= _LONG[size]]
+        is_first = windows is candidates[0] and inner == 1
+        if windows.parts <= (32 if is_first else windows.lanes):
+            return (windows,)
+    fitting = [windows for windows in fitting if inner > 1 or windows.threads <= _LONG[size]]
     if not fitting:
         return ()
-    layout = fitting[-1]
-    halos = (4,) if layout.lanes >= 64 else (1 if size == 4 else 2, 4)
-    tries = [Windows(shape, layout, halo) for halo in halos if 4 * halo <= layout.lanes]
-    return tuple(tries[:MAX_TRIES])
+    windows = fitting[-1]
+    halos = (4,) if windows.lanes >= 64 else (1 if size == 4 else 2, 4)
+    return tuple(replace(windows, halo=halo) for halo in halos if 4 * halo <= windows.lanes)
 
 
 class Try(NamedTuple):
-    """Windows over arrays of the same shapes and dtype, compiled for a device.
+    """Windows over arrays of the same shapes and dtype, compiled for a device."""
 
-    Attributes
-    ----------
-    words : array of int64
-        The kernel's struct; each call fills in its addresses.
-    run : callable
-    """
-
-    words: np.ndarray
+    words: np.ndarray  # the kernel's struct; each call fills in its addresses
     run: RunLaunches
-
-    def launch(self, addresses: list[int]) -> None:
-        """Launch the windows over arrays at these addresses."""
-        words = self.words.copy()
-        words[_ADDRESSES] = addresses
-        self.run((words.view(f"V{words.nbytes}"),))
 
 
 # Positions among the words of the addresses of the operands, the result, the unknowns before and
@@ -216,7 +173,7 @@ def _tries(
     operands = [word for operand_shape in shapes for word in (0, *strides_of(operand_shape, shape))]
     tries = []
     for windows in windows_of(shape, dtype, device):
-        by_words = is_aligned and shape[2] % windows.layout.width == 0
+        by_words = is_aligned and shape[2] % windows.width == 0
         words = [*operands, 0, 0, 0, *windows.words(), by_words, 0, 0]
         tries.append(Try(np.array(words, np.int64), PreparedLaunches(windows.launch(device))))
     return tuple(tries)
@@ -228,25 +185,17 @@ def launch_tries(
 ) -> None:  # fmt: skip
     """Launch all tries; a later one stops if an earlier one has solved all systems.
 
-    Parameters
-    ----------
-    tries : tuple of Try
-    operands : sequence of int
-        Addresses of dl, d, du and b.
-    result : int
-        Address of an array (outer, steps, inner), C-contiguous; written. Undefined if windows
-        fail.
-    flags : int
-        Address of :data:`MAX_TRIES` int64, none of them 0, which the device can access. The flag
-        of the last try is 0 once it has failed.
-    neighbours : (int, int)
-        Addresses of the unknowns before and after each system, (outer, inner); 0 where a system
-        starts or ends.
+    Arguments are addresses: of dl, d, du and b; of the result, which is undefined if windows fail;
+    of :data:`MAX_TRIES` int64, none of them 0, which the device can access; and of the unknowns
+    (outer, inner) before and after each system, 0 where a system starts or ends. The flag of the
+    last try is 0 once it has failed.
     """
     previous_flag = 0
     for number, windows in enumerate(tries):
         flag = flags + 8 * number
-        windows.launch([*operands, result, *neighbours, previous_flag, flag])
+        words = windows.words.copy()
+        words[_ADDRESSES] = [*operands, result, *neighbours, previous_flag, flag]
+        windows.run((words.view(f"V{words.nbytes}"),))
         previous_flag = flag
 
 
@@ -254,39 +203,29 @@ def start_windows(
     tries: tuple[Try, ...], operands: Sequence[int], result: int, neighbours: Neighbours = (0, 0)
 ) -> Callable[[], bool]:
     """Launch windows; the callable waits, and returns whether they have solved all systems."""
+    if not tries:
+        return lambda: False
     import cupy
+    import cupyx
 
-    # Flags are available again once the device no longer writes them.
-    available: list[_Flags] = _local.__dict__.setdefault("flags", [])
-    flags = available.pop() if available else _Flags.allocate()
-    flags.array.fill(-1)
-    launch_tries(tries, operands, result, flags.address, neighbours)
+    # Flags in host memory that devices can access; available again once none writes them.
+    available: list[Any] = _local.__dict__.setdefault("flags", [])
+    if not available:
+        array = cupyx.empty_pinned(MAX_TRIES, np.int64)
+        available.append((array, array.ctypes.data))
+    flags, address = available.pop()
+    flags.fill(-1)
+    launch_tries(tries, operands, result, address, neighbours)
     written = cupy.cuda.Event(disable_timing=True)
     written.record()
 
     def wait() -> bool:
-        if not tries:
-            return False
         written.synchronize()
-        is_solved = bool(flags.array[len(tries) - 1])
-        available.append(flags)
+        is_solved = bool(flags[len(tries) - 1])
+        available.append((flags, address))
         return is_solved
 
     return wait
-
-
-class _Flags(NamedTuple):
-    """The flags of the tries of one call, in host memory that devices can access."""
-
-    array: Any
-    address: int
-
-    @classmethod
-    def allocate(cls) -> _Flags:
-        import cupyx
-
-        array = cupyx.empty_pinned(MAX_TRIES, np.int64)
-        return cls(array, array.ctypes.data)
 
 
 _local = threading.local()

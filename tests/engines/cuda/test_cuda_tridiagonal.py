@@ -46,7 +46,6 @@ def _on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> Iterato
     """Let the launches run here, over NumPy arrays."""
     device = Device(90, 2, 227 * 1024)
     run_on_host(monkeypatch, compiler, phases, array=HostArray, device=device)
-    monkeypatch.setattr(partitions.Status, "copy", copy_status)
     monkeypatch.setattr(phases, "start_windows", start_windows)
     partitions.prepared_launches.cache_clear()
     yield
@@ -63,11 +62,6 @@ def start_windows(tries: Any, operands: Any, result: int, neighbours: Any = (0, 
 def try_windows(chunk: Chunk, result: Any) -> bool:
     addresses = [operand.data.ptr for operand in chunk.operands]
     return bool(start_windows(window.prepare_tries(chunk), addresses, result.data.ptr)())
-
-
-def copy_status(self: partitions.Status) -> Any:
-    seen = [None if number == -1 else int(number) for number in self.array]
-    return lambda: seen
 
 
 def draw(shape: tuple[int, ...], dtype: str, seed: int = 0) -> list[Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
-from functools import partial
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,18 +20,32 @@ from mgrec.tridiagonal.errors import SingularSystemError
 
 pytestmark = pytest.mark.extended
 
+STUDY = Path(__file__).parents[3] / "benchmarks/papers/pogorelskih_2019/kernels.py"
+_spec = importlib.util.spec_from_file_location("kernels", STUDY)
+assert _spec is not None
+assert _spec.loader is not None
+kernels = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(kernels)
+
+
+def pcr_of_3_blocks(shape: Any, dtype: Any, device: Device) -> nopivot.Plan:
+    plan = nopivot.pcr_none(shape, dtype, device)
+    launches = (replace(launch, blocks=3, threads=32) for launch in plan.launches)
+    return replace(plan, launches=tuple(launches))
+
+
 # Of the study, beside those that the methods choose.
 VARIANTS = {
     **phases.WITHOUT_PIVOTING,
-    "thomas in memory": nopivot.thomas_in_memory,
-    "sericr stored": nopivot.STORED[False],
-    "sericr stored, shared": nopivot.STORED[True],
-    "sericr again": nopivot.RECOMPUTED[False],
-    "sericr again, shared": nopivot.RECOMPUTED[True],
+    "thomas in memory": kernels.thomas_in_memory,
+    "sericr stored": kernels.STORED[False],
+    "sericr stored, shared": kernels.STORED[True],
+    "sericr again": kernels.RECOMPUTED[False],
+    "sericr again, shared": kernels.RECOMPUTED[True],
     "pcr all": nopivot.pcr_all,
     "pcr part": nopivot.pcr_part,
     "pcr none": nopivot.pcr_none,
-    "pcr of 3 blocks": partial(nopivot.pcr_none, blocks=3, threads=32),
+    "pcr of 3 blocks": pcr_of_3_blocks,
 }
 # Tiles have 32 or 16 rows of 32 systems; contiguous systems, columns, and few columns of many.
 SHAPES = [
