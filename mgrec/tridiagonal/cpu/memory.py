@@ -333,8 +333,7 @@ def load_broadcast(_: Any, array: Any, index: Any) -> Any:
     def emit(context: Any, builder: Any, value: Any, index: Any) -> Any:
         pointers = _Memory(context, builder, array, value, numbers).scalars(index)
         loaded = (builder.load(pointer) for pointer in pointers)
-        lanes = numbers.sizes
-        vectors = [in_every_lane(context, builder, lanes, number) for number in loaded]
+        vectors = [in_every_lane(builder, number, numbers.width) for number in loaded]
         return value_of(builder, vectors)
 
     return numbers(array, types.intp), emit

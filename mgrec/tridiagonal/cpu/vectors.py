@@ -181,7 +181,7 @@ def constant(_: Any, like: Any, value: Any) -> Any:
 
     def emit(context: Any, builder: Any, _: Any, number: Any) -> Any:
         number = context.cast(builder, number, value, like.sizes.dtype)
-        full = in_every_lane(context, builder, like.sizes, number)
+        full = in_every_lane(builder, number, like.width)
         is_real = like == like.sizes
         return value_of(builder, [full] if is_real else [full, ir.Constant(full.type, None)])
 
