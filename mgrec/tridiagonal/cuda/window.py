@@ -206,11 +206,12 @@ def start_windows(
     if not tries:
         return lambda: False
     import cupy
-    import cupyx
 
     # Flags in host memory that devices can access; available again once none writes them.
     available: list[Any] = _local.__dict__.setdefault("flags", [])
     if not available:
+        import cupyx
+
         array = cupyx.empty_pinned(MAX_TRIES, np.int64)
         available.append((array, array.ctypes.data))
     flags, address = available.pop()
