@@ -41,12 +41,8 @@ def check(
 ) -> Problem:
     """Return the validated problem of the arguments of :func:`mgrec.linear_recurrence`.
 
-    Parameters
-    ----------
-    operands : dict, name -> array_like, scalar or Coefficient
-        Error messages use the names.
-    kinds : str
-        Kinds of dtype to compute in; integers become floats unless "i" is one of them.
+    Error messages use the names of the operands. `kinds` are the kinds of dtype to compute in;
+    integers become floats unless "i" is one of them.
     """
     checked, states = _checked(operands, initial, reset)
     shape = broadcast_shape(checked)

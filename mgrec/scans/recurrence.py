@@ -35,14 +35,9 @@ and 25.0 (2^30 steps)."""
 class TransferRecurrence(Chain):
     """A recurrence of transfer maps.
 
-    Attributes
-    ----------
-    transfer_map : TransferMap
-    operands : tuple of slots
-        For each operand the number of its block in the chunk inputs, a 0-d array, or
-        ``(function, slots)`` of a coefficient.
-    checks_laws : bool
-        Whether to check the laws of the map on steps of the first solved chunk.
+    `operands` has for each operand the number of its block in the chunk inputs, a 0-d array, or
+    ``(function, slots)`` of a coefficient. `checks_laws` says whether to check the laws of the map
+    on steps of the first solved chunk.
     """
 
     family: ClassVar[str] = "scans"

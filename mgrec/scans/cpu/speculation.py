@@ -42,15 +42,10 @@ PREFIX_FRACTION = 8
 class Signs:
     """The signs of a chunk's coefficients, which decide what becomes of an infinite state.
 
-    Attributes
-    ----------
-    negative, zero : array of uint8
-        For each coefficient, in their order in the chunk, a bit: whether its sign bit is set, and
-        whether it is 0. `zero` is None if none is 0.
-    product : array (outer, inner)
-        The sign of the product of each row's coefficients, or 0. Axes of length 1 are broadcast.
-    shape : (int, int, int)
-        Shape of the coefficients: (outer, steps, inner), each full or 1.
+    `negative` and `zero` have a bit for each coefficient, in their order in the chunk: whether its
+    sign bit is set, and whether it is 0; `zero` is None if none is 0. `product` (outer, inner) is
+    the sign of the product of each row's coefficients, or 0. In `shape` (outer, steps, inner) and
+    in `product` axes of length 1 are broadcast.
     """
 
     negative: np.ndarray
