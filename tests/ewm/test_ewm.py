@@ -1,5 +1,7 @@
 """The exponentially weighted mean is pandas'."""
 
+from itertools import product
+
 import dask.array as da
 import numpy as np
 import pandas as pd
@@ -29,9 +31,13 @@ def fetched(array, xp=np):
 WEIGHTS = [{"alpha": 0.3}, {"span": 5}, {"halflife": 30.0}, {"com": 2}, {"alpha": 1.0}]
 
 
+GAPS = [[], [5], [0, 1, 7, 8, 9, 50, 199], list(range(200))]
+CASES = [("host", *case) for case in product(WEIGHTS, GAPS)]
+CASES += [pytest.param("gpu", WEIGHTS[0], gaps, marks=pytest.mark.gpu) for gaps in GAPS[::2]]
+
+
 @pytest.mark.parametrize("adjust", [True, False])
-@pytest.mark.parametrize("weights", WEIGHTS)
-@pytest.mark.parametrize("gaps", [[], [5], [0, 1, 7, 8, 9, 50, 199], list(range(200))])
+@pytest.mark.parametrize(("xp", "weights", "gaps"), CASES, indirect=["xp"])
 def test_weighted_mean_is_pandas(adjust, weights, gaps, xp):
     x = draw(200, 3)
     x[gaps, 1] = np.nan
