@@ -20,6 +20,12 @@ def compiler(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return getattr(request.module, "COMPILER", HostCompiler)(tmp_path_factory.mktemp("kernels"))
 
 
+@pytest.fixture(params=[75, 80, 90, 100])
+def architecture(request: pytest.FixtureRequest) -> Any:
+    """Compute capabilities for which kernels are compiled, times ten."""
+    return request.param
+
+
 @pytest.fixture(scope="session")
 def compile_text() -> Callable[[str, int], None]:
     """Compile a program for an architecture by NVRTC; fail with its messages."""

@@ -62,7 +62,6 @@ def test_pairs_compile(compile_text: Any, kind: Any, architecture: int) -> None:
             break
 
 
-@pytest.mark.parametrize("architecture", kernels.ARCHITECTURES)
 def test_launches_fit_the_device(architecture: int) -> None:
     device = Device(architecture, 132, kernels.SHARED_BYTES[architecture])
     for kind, shape, letters in product(KINDS, SHAPES, (4, 64)):

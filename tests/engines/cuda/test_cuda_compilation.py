@@ -40,7 +40,6 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{case[1]}-{case[2]}")
 def test_kernels_compile(compile_text: Any, case: Any, architecture: int) -> None:
     transfer_map, chunk = chunk_of(*case)
@@ -60,7 +59,6 @@ def test_kernels_compile(compile_text: Any, case: Any, architecture: int) -> Non
 
 
 @pytest.mark.extended
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_rows_that_are_begun_compile(
     compile_text: Any, dtype: str, architecture: int, monkeypatch: pytest.MonkeyPatch
@@ -78,7 +76,6 @@ def test_rows_that_are_begun_compile(
         compile_text(text, architecture)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64"])
 def test_evaluations_compile(compile_text: Any, dtype: str, architecture: int) -> None:
     _, chunk = chunk_of("affine", dtype, (1, 10**6, 1), False)
@@ -87,7 +84,6 @@ def test_evaluations_compile(compile_text: Any, dtype: str, architecture: int) -
     compile_text(print_evaluation(affine, chunk, describe(chunk)), architecture)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("channels", [16, pytest.param(3, marks=pytest.mark.extended)])
 def test_few_columns_compile(compile_text: Any, channels: int, architecture: int) -> None:
     for name, dtype in (("affine", "float32"), ("computed", "complex128")):
@@ -105,7 +101,6 @@ def test_few_columns_compile(compile_text: Any, channels: int, architecture: int
         compile_text(launch.text, architecture)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("shape", [(50, 21, 1), (1, 21, 50)], ids=str)
 def test_walks_compile(compile_text: Any, shape: Any, architecture: int) -> None:
     for name, dtype in (("affine", "float32"), ("matrix2", "float64"), ("computed", "complex128")):
@@ -117,7 +112,6 @@ def test_walks_compile(compile_text: Any, shape: Any, architecture: int) -> None
         compile_text(launch.text, architecture)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
 def test_repairs_compile(compile_text: Any, dtype: str, architecture: int) -> None:
     for name, shape in (("affine", (3, 500, 1)), ("computed", (1, 5000, 7))):
@@ -125,7 +119,6 @@ def test_repairs_compile(compile_text: Any, dtype: str, architecture: int) -> No
         compile_text(launch_repair(chunk, describe(chunk), ()).text, architecture)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("shape", [(3, 500, 1), (2, 500, 70)], ids=str)
 def test_summaries_compile(compile_text: Any, shape: Any, architecture: int) -> None:
     for dtype in ("float32", "float64", "complex128"):

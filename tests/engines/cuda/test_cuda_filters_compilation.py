@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import test_cuda_compilation as kernels
 
 from mgrec.filters.cascade import Cascade
 from mgrec.filters.cuda.phases import choose_layout
@@ -30,7 +29,6 @@ def chosen(
     return choose_layout(FILTERS[name], shape, np.dtype(dtype), (True, True), widened, given)
 
 
-@pytest.mark.parametrize("architecture", kernels.ARCHITECTURES)
 @pytest.mark.parametrize("name", FILTERS)
 def test_walks_compile(compile_text: Any, name: str, architecture: int) -> None:
     dtypes = ("complex64", "complex128") if name == "complex" else ("float32", "float64")
@@ -43,7 +41,6 @@ def test_walks_compile(compile_text: Any, name: str, architecture: int) -> None:
         compile_text(print_walk(layout, write, True), architecture)
 
 
-@pytest.mark.parametrize("architecture", kernels.ARCHITECTURES)
 @pytest.mark.parametrize("name", FILTERS)
 def test_repairs_and_propagations_compile(compile_text: Any, name: str, architecture: int) -> None:
     dtype = "complex64" if name == "complex" else "float32"

@@ -73,7 +73,6 @@ def test_copies_compile(compile_text: Any, size: int) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["tiles", "compensation", "hyperplane"])
-@pytest.mark.parametrize("architecture", kernels.ARCHITECTURES)
 def test_blocks_fit_a_multiprocessor(architecture: int, strategy: str) -> None:
     """As many as are launched at once wait for each other."""
     for dtype in ("f4", "f8"):

@@ -13,7 +13,6 @@ from mgrec.scans.cuda.sources import describe
 from mgrec.scans.cuda.tuning import SPIN
 
 
-@pytest.mark.parametrize("architecture", kernels.ARCHITECTURES)
 @pytest.mark.parametrize("case", kernels.CASES, ids=lambda case: f"{case[0]}-{case[1]}-{case[2]}")
 def test_the_phases_compile(compile_text: Any, case: Any, architecture: int) -> None:
     transfer_map, chunk = kernels.chunk_of(*case)
@@ -24,7 +23,6 @@ def test_the_phases_compile(compile_text: Any, case: Any, architecture: int) -> 
     compile_text(text, architecture)
 
 
-@pytest.mark.parametrize("architecture", kernels.ARCHITECTURES)
 @pytest.mark.parametrize("itemsize", [1, 2, 4, 8, 16])
 def test_the_transpositions_compile(compile_text: Any, itemsize: int, architecture: int) -> None:
     compile_text(print_rearrangement(itemsize), architecture)

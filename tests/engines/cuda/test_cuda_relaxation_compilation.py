@@ -16,7 +16,6 @@ from mgrec.grids.sor.cuda.program import build_launch
 SHAPES = [(1, 16_384, 16_384), (1000, 20, 30)]
 
 
-@pytest.mark.parametrize("architecture", kernels.ARCHITECTURES)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_kernels_compile_and_fit(compile_text: Any, dtype: str, architecture: int) -> None:
     device = Device(architecture, 100, kernels.SHARED_BYTES[architecture])

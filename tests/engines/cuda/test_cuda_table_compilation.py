@@ -21,7 +21,6 @@ DTYPES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("architecture", kernels.ARCHITECTURES)
 @pytest.mark.parametrize(("x", "summed"), DTYPES, ids=" ".join)
 def test_kernels_compile_and_fit(compile_text: Any, x: str, summed: str, architecture: int) -> None:
     device = Device(architecture, 100, kernels.SHARED_BYTES[architecture])

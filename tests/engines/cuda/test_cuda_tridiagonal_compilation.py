@@ -14,7 +14,6 @@ from mgrec.tridiagonal.cuda.partitions import interface_bytes, plan_partitions
 from mgrec.tridiagonal.cuda.window import windows_of
 
 
-@pytest.mark.parametrize("architecture", kernels.ARCHITECTURES)
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
 def test_kernels_compile_and_fit(compile_text: Any, dtype: str, architecture: int) -> None:
     device = Device(architecture, 100, kernels.SHARED_BYTES[architecture])
@@ -39,7 +38,6 @@ def test_kernels_compile_and_fit(compile_text: Any, dtype: str, architecture: in
         compile_text(text, architecture)
 
 
-@pytest.mark.parametrize("architecture", kernels.ARCHITECTURES)
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
 def test_kernels_without_pivoting_compile_and_fit(
     compile_text: Any, dtype: str, architecture: int

@@ -1,4 +1,4 @@
-"""Kernels of a few columns side by side, run on this machine, against a plain loop."""
+"""Kernels of scans, run on this machine, against a plain loop."""
 
 from __future__ import annotations
 
@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 from cuda_blocks_on_host import BlockCompiler
-from cuda_cases import HOSTILE, assert_close, assert_near, draw, hostile, loop
+from cuda_cases import (
+    HOSTILE,
+    assert_close,
+    assert_near,
+    draw,
+    hostile,
+    loop,
+    loop_in_float64,
+    mobius_case,
+    small_layout,
+)
 from cuda_on_host import as_device, poisoned, run_on_host
 
 from mgrec.core.algebra.fingerprint import StepFunction
@@ -181,3 +191,57 @@ def test_states_of_inf_and_0_in_segments(reverse: bool) -> None:
     wanted = loop(segmented(affine, states=1, operands=2), operands, carry_in, shape, reverse)[0]
     assert {0, np.inf, -np.inf} <= set(wanted.ravel().tolist())
     np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("shape", [(1, 13_001, 1), (7, 1003, 1), (1, 24 * 70 + 5, 3)])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_arrays_that_begin_anywhere(shape: Any, dtype: str, reverse: bool) -> None:
+    """Bit for bit as arrays that begin at a multiple of 16 bytes."""
+    rng = np.random.default_rng(shape[1])
+    operands, carry_in = [draw(rng, shape, dtype) for _ in range(2)], [np.ones(shape[::2], dtype)]
+    vector = 16 // np.dtype(dtype).itemsize
+    # Tiles of 32 threads of 3 vectors each.
+    layout = Layout(32, 3 * vector, 2, reverse=reverse, bulk=True, segmented=shape[0] > 1)
+    if shape[2] > 1:
+        layout = layout_of(shape[2], vector, reverse=reverse)
+    first = solve(maps.affine, operands, carry_in, shape, layout)[0].view("u1")
+    for shifts in ((1, 0), (0, vector - 1), (1, 1)):
+        moved = [shifted(x, shift) for x, shift in zip(operands, shifts, strict=True)]
+        assert [x.ctypes.data % 16 // x.itemsize for x in moved] == list(shifts)
+        found = solve(maps.affine, moved, carry_in, shape, layout)[0].view("u1")
+        np.testing.assert_array_equal(found, first)
+
+
+def shifted(array: Any, shift: int) -> Any:
+    """A copy that begins so many items behind a multiple of 16 bytes."""
+    memory = np.empty(array.nbytes + 64, np.uint8)
+    begin = -memory.ctypes.data % 16 + shift * array.itemsize
+    copy = memory[begin : begin + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
+TILE = 768
+MOBIUS_SHAPES = [(1, 5 * TILE + 5, 1), (1, 3 * TILE, 1), (3, 2500, 1)]
+"""A partial tile, the first in reverse; none; several rows."""
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [MOBIUS_SHAPES[0], *(pytest.param(s, marks=pytest.mark.extended) for s in MOBIUS_SHAPES[1:])],
+    ids=str,
+)
+@pytest.mark.parametrize("reverse", [True, pytest.param(False, marks=pytest.mark.extended)])
+@pytest.mark.parametrize(
+    "name", ["plain", "scaled", "poles", "nan", "fixed at 0", "fixed at infinity"]
+)
+def test_mobius_maps(name: str, shape: Any, reverse: bool) -> None:
+    """The scan of a whole tile asks for no kinds of maps."""
+    operands, start = mobius_case(name, shape)
+    operands = [x.astype("f4") for x in operands]
+    layout = replace(small_layout("bulk rows", shape, "f4", reverse), chains=2)
+    (found,) = solve(maps.mobius, operands, [np.array(start, "f4")], shape, layout)
+    wanted = loop_in_float64(maps.mobius, operands, start, shape, reverse)
+    np.testing.assert_allclose(found, wanted, rtol=300 * 2.0**-23, atol=0)
