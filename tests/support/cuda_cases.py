@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from mgrec.core.algebra.fingerprint import StepFunction
 from mgrec.core.algebra.transfer_map import TransferMap
 from mgrec.core.arrays.chunk import Chunk, CoefficientOperand
+from mgrec.engines.cuda.launches import Slot
 from mgrec.scans import maps
 
 
@@ -121,34 +121,14 @@ KINDS = ["bulk rows", "staged rows", "direct rows", "columns", "teams of columns
          "columns read late", "walked rows", "walked columns"]  # fmt: skip
 
 
-@dataclass
-class Operand:
-    """Shape and dtype of an array that no kernel reads, well aligned."""
-
-    shape: tuple[int, int, int]
-    dtype: np.dtype[Any]
-
-    @property
-    def data(self) -> Operand:
-        return self
-
-    @property
-    def ptr(self) -> int:
-        return 0
-
-    @property
-    def size(self) -> int:
-        return int(np.prod(self.shape))
-
-
 def wave(i: Any, x: Any) -> Any:
     return 0.5 + 0.4 * np.sin(0.001 * i) * x
 
 
 def chunk_of(name: str, dtype: str, shape: tuple[int, int, int], reverse: bool) -> Any:
     kind = np.dtype(dtype)
-    full, constant = Operand(shape, kind), Operand((1, 1, 1), kind)
-    row = Operand((shape[0], 1, shape[2]), kind)
+    full, constant = Slot(0, shape, kind), Slot(0, (1, 1, 1), kind)
+    row = Slot(0, (shape[0], 1, shape[2]), kind)
     operands: dict[str, Any] = {
         "affine": (maps.affine, [full, full]),
         "constant": (maps.affine, [constant, full]),

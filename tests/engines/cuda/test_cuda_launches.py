@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cuda_on_host import numpy_as_cupy
 
 from mgrec.core.algebra.transfer_map import affine
 from mgrec.core.arrays.chunk import Chunk
@@ -57,9 +58,7 @@ def array(ptr: int) -> Any:
 
 
 def test_chunks_of_a_kind_are_prepared_once(events: list[Any], monkeypatch: Any) -> None:
-    runtime = SimpleNamespace(getDevice=lambda: 0)
-    cupy = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime))
-    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setitem(sys.modules, "cupy", numpy_as_cupy())
 
     def prepare(transfer_map: Any, chunk: Chunk, carry_in: Any, results: Any) -> Any:
         return PreparedLaunches(Launch("", "kernel", 1, 32, (*chunk.operands, *results)))
@@ -76,9 +75,9 @@ def test_chunks_of_a_kind_are_prepared_once(events: list[Any], monkeypatch: Any)
 def test_a_captured_stream_is_refused_before_anything_is_launched(
     events: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stream = SimpleNamespace(is_capturing=lambda: True)
-    cuda = SimpleNamespace(get_current_stream=lambda: stream)
-    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
+    cupy = numpy_as_cupy()
+    cupy.cuda.get_current_stream().is_capturing = lambda: True
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
     call = PreparedLaunches(
         Launch("", "one", 1, 32, ()), reserve=lambda: device.reserve_descriptors(1)
     )
@@ -88,12 +87,7 @@ def test_a_captured_stream_is_refused_before_anything_is_launched(
 
 
 def test_much_memory_is_of_one_launch_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = SimpleNamespace(is_capturing=lambda: False, ptr=1)
-    cuda = SimpleNamespace(
-        get_current_stream=lambda: stream, runtime=SimpleNamespace(getDevice=lambda: 0)
-    )
-    cupy = SimpleNamespace(cuda=cuda, zeros=np.zeros, uint64=np.uint64)
-    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setitem(sys.modules, "cupy", numpy_as_cupy())
     monkeypatch.setattr(device, "_local", SimpleNamespace())
     monkeypatch.setattr(device, "_MAX_CACHED_WORDS", 10)
     (first, one), (again, two) = device.reserve_descriptors(10), device.reserve_descriptors(9)
