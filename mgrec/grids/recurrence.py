@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from math import ceil, isnan, prod, sqrt
 from typing import Any
 
+import numpy as np
+
+from ..core.arrays.validation import as_axis
 from ..core.contract.grid import Grid
 from ..core.contract.kernels import Backend, Part
 from ..core.contract.recurrence import Shape
@@ -36,6 +39,23 @@ class Wavefront(Grid):
         tile = (*others, *(shape[k] for k in self.axes))
         part = backend.kernels(self.family).part
         return part(self.algebra, tile, self.axes.index(axis))
+
+    def with_axes_last(self, array: Any) -> Any:
+        """Return a view of an array with its rows and columns last."""
+        are_last = self.axes == (array.ndim - 2, array.ndim - 1)
+        return array if are_last else np.moveaxis(array, self.axes, (-2, -1))
+
+
+def as_axes(axes: Any, name: str, shape: tuple[Any, ...], are_two: bool = False) -> list[int]:
+    """Return axes as numbers from 0; they must be different, and two, or two or more."""
+    if len(shape) < 2:
+        raise ValueError(f"{name} must have two axes or more; got shape {shape}")
+    if not isinstance(axes, (tuple, list)) or len(axes) < 2 or (are_two and len(axes) > 2):
+        raise ValueError(f"axes must be two axes{'' if are_two else ' or more'}; got {axes!r}")
+    numbers = [as_axis(axis, shape) for axis in axes]
+    if len(set(numbers)) < len(numbers):
+        raise ValueError(f"axes must be different axes; got {axes!r}")
+    return numbers
 
 
 def part_of_host(cells: int, shape: Sequence[int], side: int) -> Part:

@@ -3,7 +3,8 @@
 import dask.array as da
 import numpy as np
 import pytest
-from test_sor import by_the_loop, numbers
+from grid_arrays import numbers
+from test_sor import by_the_loop
 
 import mgrec
 
@@ -65,18 +66,6 @@ def test_layouts_and_integers():
     )
 
 
-@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 4, 4), (4, 0, 0)])
-def test_empty(shape):
-    check(np.ones(shape), sweeps=2, tol=1.0)
-
-
-def test_out():
-    x = numbers((300, 400), "f4")
-    out = cupy.full(x.shape, np.nan, "f4")
-    assert mgrec.sor(cupy.asarray(x), out=out, sweeps=5) is out
-    same(out, by_the_loop(x, sweeps=5))
-
-
 def test_nan_and_inf_stand_where_the_loop_has_them():
     x, rhs = numbers((400, 500), "f4"), numbers((400, 500), "f4", 1)
     x[20, 7], x[3, 30], rhs[300, 40], x[0, 0], x[399, 25] = np.nan, np.inf, -np.inf, np.nan, np.inf
@@ -93,28 +82,6 @@ def test_tol_stops_each_grid_by_itself():
         check(x, omega=1.4, sweeps=60, tol=tol, check_every=7)
 
 
-def test_the_same_input_gives_the_same_bits():
-    x = cupy.random.default_rng(1).standard_normal((3000, 5000), dtype="f4")
-    for sweeps in (1, 4, 16):
-        first = mgrec.sor(x, omega=1.5, sweeps=sweeps)
-        for _ in range(20):
-            assert bool((mgrec.sor(x, omega=1.5, sweeps=sweeps) == first).all())
-
-
-def test_streams_have_edges_of_their_own():
-    x = numbers((1100, 300), "f4")
-    given, wanted = cupy.asarray(x), by_the_loop(x, sweeps=3)
-    streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(4)]
-    cupy.cuda.get_current_stream().synchronize()
-    found = []
-    for number in range(20):
-        with streams[number % 4]:
-            found.append(mgrec.sor(given, sweeps=3))
-    cupy.cuda.Device().synchronize()
-    for result in found:
-        same(result, wanted)
-
-
 @pytest.mark.parametrize("tol", [None, 0.2])
 @pytest.mark.parametrize("chunks", [(1, 130, 70), (2, 200, 300), (2, 77, 300)])
 def test_dask_arrays_of_cupy(chunks, tol):
@@ -125,35 +92,3 @@ def test_dask_arrays_of_cupy(chunks, tol):
     lazy = mgrec.sor(da.from_array(cupy.asarray(x), chunks=chunks), side, **options)
     assert lazy.chunks == da.from_array(x, chunks=chunks).chunks
     same(lazy.compute(scheduler="sync"), by_the_loop(x, rhs, **options))
-
-
-@pytest.mark.parametrize(
-    ("shape", "options", "message"),
-    [
-        ((50, 60), {}, ""),
-        ((1000, 60), {}, "sweeps over grids of 1000 rows, 4 at a time, cannot be captured"),
-        ((50, 60), {"tol": 1e-3}, "sweeps with tol cannot be captured"),
-    ],
-)
-def test_a_graph_captures_grids_of_one_strip_without_tol(shape, options, message):
-    x = cupy.asarray(numbers(shape, "f4"))
-    out, wanted = cupy.empty_like(x), mgrec.sor(x, sweeps=4, **options)
-    cupy.cuda.get_current_stream().synchronize()
-    stream = cupy.cuda.Stream(non_blocking=True)
-    with stream:
-        mgrec.sor(x, sweeps=4, out=out, **options)
-        stream.synchronize()
-        stream.begin_capture()
-        try:
-            if message:
-                with pytest.raises(RuntimeError, match=message):
-                    mgrec.sor(x, sweeps=4, out=out, **options)
-            else:
-                mgrec.sor(x, sweeps=4, out=out)
-        finally:
-            graph = stream.end_capture()
-        for _ in range(0 if message else 2):
-            out.fill(np.nan)
-            graph.launch(stream)
-            stream.synchronize()
-            assert bool((out == wanted).all())

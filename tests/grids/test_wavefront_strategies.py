@@ -4,45 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-import dask.array as da
 import numpy as np
 import pytest
+from test_wavefront import PAIRS, PLACES, numbers, on_threads, weights_of
 
 import mgrec
-from mgrec.grids.loops.cpu import phases
 
 Array = np.ndarray[Any, Any]
 STRATEGIES = ["compensation", "tiles", "hybrid"]
-PAIRS = [("+", "*"), ("max", "+"), ("min", "+"), ("+", "+")]
 each_pair = pytest.mark.parametrize(
     "operators",
     [PAIRS[0], *(pytest.param(pair, marks=pytest.mark.extended) for pair in PAIRS[1:])],
     ids="".join,
 )
-
-
-def numbers(shape: Any, dtype: str = "f8", seed: int = 0) -> Array:
-    return (np.random.default_rng(seed).normal(size=shape) * 5).astype(dtype)
-
-
-def weights_of(shape: tuple[int, ...], dtype: str = "f8") -> tuple[Array, ...]:
-    """An array, a row and a column."""
-    *_, rows, columns = shape
-    shapes = shape, (columns,), (rows, 1)
-    return tuple((numbers(own, "f8", k) / 9).astype(dtype) for k, own in enumerate(shapes, 1))
-
-
-def on_dask(local: Array, **options: Any) -> Array:
-    lazy = mgrec.wavefront(da.from_array(local, chunks=(9, 11)), **options)
-    return np.asarray(lazy.compute(scheduler="sync"))
-
-
-def on_threads(local: Array, **options: Any) -> Array:
-    """Three threads, tiles of at most 7 by 9."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(phases, "_TILE", (7, 9))
-        patch.setattr(phases, "threads_for", lambda size: 3)
-        return np.asarray(mgrec.wavefront(local, **options))
 
 
 def size_of(local: Array, weights: Any, operators: tuple[str, str]) -> Array:
@@ -57,7 +31,7 @@ def is_near(result: Array, wanted: Array, size: Array) -> bool:
     return bool((abs(result - wanted) <= bound).all())
 
 
-@pytest.mark.parametrize("place", [mgrec.wavefront, on_threads, on_dask])
+@pytest.mark.parametrize("place", PLACES, ids=["numpy", "threads", "dask"])
 @each_pair
 def test_compensation_keeps_within_its_bound(operators: Any, place: Any) -> None:
     local, weights = numbers((20, 27)), weights_of((20, 27))
@@ -104,7 +78,7 @@ def test_integers_are_exact_and_wrap_around(operators: Any, dtype: str) -> None:
     given: dict[str, Any] = {"weights": weights, "operators": operators}
     wanted = mgrec.wavefront(local, strategy="tiles", **given)
     for strategy in (*STRATEGIES, "hyperplane"):
-        for place in (mgrec.wavefront, on_threads, on_dask):
+        for place in PLACES:
             np.testing.assert_array_equal(place(local, strategy=strategy, **given), wanted)
 
 

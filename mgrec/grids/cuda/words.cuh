@@ -7,6 +7,11 @@
 constexpr unsigned ALL = 0xffffffffu;
 
 typedef unsigned long long Unit;
+template <int BYTES> struct word_of { typedef Unit type; };
+template <> struct word_of<1> { typedef unsigned char type; };
+template <> struct word_of<2> { typedef unsigned short type; };
+template <> struct word_of<4> { typedef unsigned type; };
+template <> struct word_of<16> { typedef ulonglong2 type; };
 constexpr int UNITS = (int(sizeof(T)) + 3) / 4;
 
 union Number {

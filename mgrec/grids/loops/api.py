@@ -10,10 +10,10 @@ import numpy as np
 from ...core.algebra.operators import Operators, as_custom_operators, check_distributes
 from ...core.arrays.array_types import cast, check_same_device
 from ...core.arrays.chunk import shape_of
-from ...core.arrays.validation import as_array, as_axis, as_real, as_scalar
+from ...core.arrays.validation import as_array, as_real, as_scalar
 from ...core.contract.problem import Problem, varying
 from ...solve import prepared_function
-from ..recurrence import broadcasts_to
+from ..recurrence import as_axes, broadcasts_to
 from .recurrence import Loop, WavefrontLoop, check_strategy
 
 _DTYPES = ("int32", "int64", "float32", "float64")
@@ -123,36 +123,34 @@ def wavefront(
 
 
 def _check_loop(
-    local: Any,
-    weights: Any,
-    operators: Any,
-    borders: dict[str, Any],
-    floor: Any,
-    strategy: Any,
-    axes: Any,
-    out: Any,
-) -> Problem:
+    local: Any, weights: Any, operators: Any, borders: dict[str, Any], floor: Any, strategy: Any,
+    axes: Any, out: Any
+) -> Problem:  # fmt: skip
     """Return the problem of a call of ``wavefront``, validated."""
     operators = as_custom_operators(operators)
-    arguments = {**_as_weights(weights), **borders, "local": local}
-    arguments = {
-        name: None if name in borders and value is None else as_array(name, value)
+    if not isinstance(weights, (tuple, list)) or len(weights) != 3:
+        got = len(weights) if isinstance(weights, (tuple, list)) else type(weights).__name__
+        raise ValueError(f"weights must be a tuple of three, b0, b1 and b2; got {got}")
+    arguments = {f"weights[{k}]": weight for k, weight in enumerate(weights)}
+    arguments |= {**borders, "local": local}
+    arrays = {
+        name: as_array(name, value)
         for name, value in arguments.items()
+        if not (name in borders and value is None)
     }
-    arrays = {name: value for name, value in arguments.items() if value is not None}
     check_same_device(list(arrays.items()), [])
     shape = shape_of(arrays["local"])
-    down, right = _as_axes(axes, shape)
+    down, right = as_axes(axes, "local", shape, are_two=True)
     dtype = _common_dtype(arrays, floor)
     check_distributes(operators, dtype.kind)
     check_strategy(strategy, operators, dtype.kind, floor is not None)
     missing_axes = {"above": (down,), "left": (right,), "corner": (down, right)}
-    operands = []
-    for name, value in arguments.items():
-        if value is None:
-            operands.append(np.asarray(_default_border(name, operators, dtype)))
-        else:
-            operands.append(_as_operand(name, value, dtype, shape, missing_axes.get(name, ())))
+    operands = [
+        _as_operand(name, arrays[name], dtype, shape, missing_axes.get(name, ()))
+        if name in arrays
+        else np.asarray(_default_border(name, operators, dtype))
+        for name in arguments
+    ]
     floor = None if floor is None else as_scalar("floor", floor, dtype)[()]
     recurrence = WavefrontLoop(
         dtype=dtype,
@@ -163,24 +161,6 @@ def _check_loop(
         loop=Loop(operators, floor, strategy),
     )
     return Problem(recurrence, tuple(operands), (), shape, out=out)
-
-
-def _as_weights(weights: Any) -> dict[str, Any]:
-    if not isinstance(weights, (tuple, list)) or len(weights) != 3:
-        got = f"{len(weights)}" if isinstance(weights, (tuple, list)) else type(weights).__name__
-        raise ValueError(f"weights must be a tuple of three, b0, b1 and b2; got {got}")
-    return {f"weights[{k}]": weight for k, weight in enumerate(weights)}
-
-
-def _as_axes(axes: Any, shape: tuple[Any, ...]) -> tuple[int, int]:
-    if len(shape) < 2:
-        raise ValueError(f"local must have two axes or more; got shape {shape}")
-    if not isinstance(axes, (tuple, list)) or len(axes) != 2:
-        raise ValueError(f"axes must be two axes; got {axes!r}")
-    down, right = (as_axis(axis, shape) for axis in axes)
-    if down == right:
-        raise ValueError(f"axes must be two different axes; got {axes!r}")
-    return down, right
 
 
 def _common_dtype(arrays: dict[str, Any], floor: Any) -> np.dtype[Any]:
@@ -211,20 +191,16 @@ def _default_border(name: str, operators: Operators, dtype: np.dtype[Any]) -> An
 
 
 def _as_operand(
-    name: str,
-    value: Any,
-    dtype: np.dtype[Any],
-    shape: tuple[Any, ...],
-    missing_axes: tuple[int, ...],
+    name: str, value: Any, dtype: np.dtype[Any], shape: tuple[Any, ...], missing: tuple[int, ...]
 ) -> Any:
     """Return an operand of this dtype, with length 1 along the axes that a border does not have."""
     if not hasattr(value, "dtype"):
         return as_scalar(name, value, dtype)
-    wanted = tuple(n for k, n in enumerate(shape) if k not in missing_axes)
+    wanted = tuple(n for k, n in enumerate(shape) if k not in missing)
     if not broadcasts_to(value.shape, wanted):
         raise ValueError(f"{name} must broadcast to {wanted}; got shape {value.shape}")
     value = cast(value, dtype)
-    if not missing_axes or value.ndim == 0:
+    if not missing or value.ndim == 0:
         return value
     value = value[(None,) * (len(wanted) - value.ndim) + (...,)]
-    return value[tuple(None if k in missing_axes else slice(None) for k in range(len(shape)))]
+    return value[tuple(None if k in missing else slice(None) for k in range(len(shape)))]

@@ -23,16 +23,7 @@ logger = logging.getLogger("mgrec")
 
 @dataclass(frozen=True)
 class Loop:
-    """The body of a wavefront loop.
-
-    Attributes
-    ----------
-    operators : Operators
-    floor : scalar, optional
-        Lower bound of the results.
-    strategy : str
-        Order in which cells are computed: one of :data:`STRATEGIES`.
-    """
+    """The body of a wavefront loop, and the order in which cells are computed."""
 
     operators: Operators
     floor: Any = None
@@ -71,31 +62,19 @@ def log_strategy(loop: Loop, strategy: str, table: Any) -> None:
 
 @dataclass(frozen=True)
 class Borders:
-    """The values above and to the left of a tile; each array broadcasts to the tile's grids.
+    """The values above and to the left of a tile; each array broadcasts to the tile's grids."""
 
-    Attributes
-    ----------
-    above : array (..., columns)
-    left : array (..., rows)
-    corner : array (...)
-        Above and to the left of the first cell.
-    """
-
-    above: Any
-    left: Any
-    corner: Any
+    above: Any  # (..., columns)
+    left: Any  # (..., rows)
+    corner: Any  # (...): above and to the left of the first cell
 
 
 @dataclass(frozen=True)
 class Edges:
     """The values that the tiles below and to the right need, in host memory.
 
-    Attributes
-    ----------
-    below : array (..., columns + 1)
-        The last row, preceded by the value to the left of it.
-    right : array (..., rows + 1)
-        The last column, preceded by the value above it.
+    `below` (..., columns + 1) is the last row, preceded by the value to the left of it. `right`
+    (..., rows + 1) is the last column, preceded by the value above it.
     """
 
     below: np.ndarray
@@ -146,7 +125,7 @@ class WavefrontLoop(Wavefront):
         """Return `local`, the weights, the borders of the whole array, and the table."""
         *weights, above, left, corner, local = (self._grid(b, result.ndim) for b in inputs.blocks)
         borders = Borders(above[..., 0, :], left[..., :, 0], corner[..., 0, 0])
-        return local, weights, borders, self._with_axes_last(result)
+        return local, weights, borders, self.with_axes_last(result)
 
     def export_edges(self, edges: tuple[Any, Borders]) -> Edges:
         table, borders = edges
@@ -164,11 +143,7 @@ class WavefrontLoop(Wavefront):
         """Return a block with rows and columns last, and length 1 along broadcast axes."""
         if block.ndim < ndim:
             block = block.reshape((1,) * (ndim - block.ndim) + block.shape)
-        return self._with_axes_last(block)
-
-    def _with_axes_last(self, array: Any) -> Any:
-        are_last = self.axes == (array.ndim - 2, array.ndim - 1)
-        return array if are_last else np.moveaxis(array, self.axes, (-2, -1))
+        return self.with_axes_last(block)
 
 
 def _tile_borders(array_borders: Borders, above: Edges | None, left: Edges | None) -> Borders:

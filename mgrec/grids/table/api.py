@@ -10,10 +10,11 @@ import numpy as np
 
 from ...core.arrays.array_types import is_lazy
 from ...core.arrays.chunk import as_contiguous
-from ...core.arrays.validation import as_any_array, as_axis, check_out
+from ...core.arrays.validation import as_any_array, check_out
 from ...core.contract.problem import Composed, Problem
 from ...scans.functions import linear_recurrence
 from ...solve import prepared_function, solve
+from ..recurrence import as_axes
 from .recurrence import SummedAreaTable
 
 _DTYPES = "?bhilqBHILQfdFD"
@@ -100,13 +101,7 @@ def check_table(x: Any, axes: Any, dtype: Any, out: Any) -> tuple[Problem, tuple
         raise TypeError(
             f"x must be bool, integer, float32, float64 or complex; got {x.dtype}: cast it first"
         )
-    if not isinstance(axes, (tuple, list)) or len(axes) < 2:
-        raise ValueError(f"axes must be two axes or more; got {axes!r}")
-    if x.ndim < 2:
-        raise ValueError(f"x must have two axes or more; got shape {x.shape}")
-    *others, down, right = (as_axis(axis, x.shape) for axis in axes)
-    if len({*others, down, right}) < len(axes):
-        raise ValueError(f"axes must be different axes; got {axes!r}")
+    *others, down, right = as_axes(axes, "x", x.shape)
     sum_dtype = _sum_dtype(x.dtype, dtype)
     recurrence = SummedAreaTable(
         dtype=sum_dtype,

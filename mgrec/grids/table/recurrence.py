@@ -6,8 +6,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
 from ...core.arrays.array_types import to_host
 from ...core.contract.kernels import Backend, PreparedSolver
 from ...core.contract.recurrence import Arrays, ChunkInputs, Shape
@@ -46,7 +44,7 @@ class SummedAreaTable(Wavefront):
         out: Arrays = (),
     ) -> tuple[Arrays, Sums]:
         result = out[0] if out else backend.empty(shape, self.dtype)
-        tile, table = self._with_axes_last(*inputs.blocks, result)
+        tile, table = map(self.with_axes_last, (*inputs.blocks, result))
         before = None if above is None else above.below, None if left is None else left.right
         return (result,), backend.kernels(self.family).determine(self, tile, before, table)
 
@@ -54,14 +52,8 @@ class SummedAreaTable(Wavefront):
         self, backend: Backend, inputs: ChunkInputs, shape: Shape, initial: Arrays, results: Arrays
     ) -> PreparedSolver | None:
         prepare = backend.kernels(self.family).prepare_solver
-        tile, table = self._with_axes_last(*inputs.blocks, *results)
+        tile, table = map(self.with_axes_last, (*inputs.blocks, *results))
         return None if prepare is None else prepare(self, tile, (None, None), table)
-
-    def _with_axes_last(self, *arrays: Any) -> Arrays:
-        ndim = len(self.varying[0])
-        if self.axes == (ndim - 2, ndim - 1):
-            return arrays
-        return tuple(np.moveaxis(array, self.axes, (-2, -1)) for array in arrays)
 
     def export_edges(self, edges: Sums) -> Sums:
         return Sums(to_host(edges.below), to_host(edges.right))

@@ -13,9 +13,6 @@ constexpr int NUMBERS = WORD / int(sizeof(T));
 extern __shared__ __align__(16) unsigned char shared_bytes[];
 
 struct alignas(16) Pack { T v[V]; };
-template <int BYTES> struct word_of { typedef unsigned type; };
-template <> struct word_of<8> { typedef unsigned long long type; };
-template <> struct word_of<16> { typedef ulonglong2 type; };
 typedef typename word_of<WORD>::type Word;
 
 // Strides in numbers; 0 along axes where an operand is broadcast.

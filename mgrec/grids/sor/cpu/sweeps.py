@@ -110,21 +110,11 @@ def _relax(
     strips: Any, rhs: Any, weights: Any, size: Any, codes: Any, peaks: Any, sweeps: int,
     levels: Any, times: Any
 ) -> None:  # fmt: skip
-    """Run the part of some sweeps that has these levels and times.
+    """Run the part of some sweeps that has these levels and times, each a start and a stop.
 
-    Parameters
-    ----------
-    strips, rhs : array, 1-d
-        All strips; `rhs` may be None.
-    weights : array (2,)
-        1 − ω and ω/4.
-    size : (rows, columns, lanes)
-    codes : array (lanes,) of integers as wide as the numbers
-        0, 1, 2, …
-    peaks : array (lanes,) of such integers
-        Raised to the `magnitude_bits` of the last sweep's updates; may be None.
-    levels, times : (int, int)
-        Start and stop.
+    `weights` are 1 − ω and ω/4, `size` is (rows, columns, lanes), and `codes` are the numbers of
+    the lanes, integers as wide as the numbers of the grid. `peaks`, such integers, are raised to
+    the `magnitude_bits` of the last sweep's updates. `rhs` and `peaks` may be None.
     """
     rows, columns, lanes = size
     grid = strips, rhs, weights, size

@@ -10,9 +10,7 @@
 #pragma once
 #include "grids/sor/cuda/rows.cuh"
 
-template <int SIZE> struct bits_of { typedef unsigned long long type; };
-template <> struct bits_of<4> { typedef unsigned type; };
-typedef bits_of<sizeof(T)>::type Bits;
+typedef word_of<int(sizeof(T))>::type Bits;
 
 // Return the magnitude of a number as an integer; nan is larger than all numbers.
 DEVICE inline Bits size_of(T value) {

@@ -23,12 +23,6 @@ extern __shared__ __align__(16) unsigned char shared_bytes[];
 
 template <class N> struct alignas(V * sizeof(N) > 16 ? 16 : V * sizeof(N)) Pack { N v[V]; };
 
-template <int BYTES> struct word_of { typedef unsigned long long type; };
-template <> struct word_of<1> { typedef unsigned char type; };
-template <> struct word_of<2> { typedef unsigned short type; };
-template <> struct word_of<4> { typedef unsigned type; };
-template <> struct word_of<16> { typedef ulonglong2 type; };
-
 // Strides in numbers; columns are contiguous. Edges are contiguous: `above` is the table in the row
 // above, and `left` and `right` are the sums of rows before the first column and up to the last
 // one. An edge is null if it does not exist or is not requested.
