@@ -49,28 +49,17 @@ def interface_bytes(dtype: np.dtype[np.generic]) -> int:
 
 @dataclass(frozen=True)
 class PartitionPlan:
-    """The partitions of chunks of one shape, and the launches over them.
+    """The partitions of chunks of one shape (outer, steps, inner), and the launches over them.
 
-    Runs of partitions are merged to parts, level by level, until a system is one part.
-
-    Attributes
-    ----------
-    shape : (int, int, int)
-        (outer, steps, inner).
-    dtype : numpy.dtype
-    threads : int
-        Threads of a block; each has a partition.
-    columns : bool
-        Whether systems are columns: neighbouring threads have neighbouring columns.
-    aligned : bool
-        Whether rows start at multiples of 16 bytes.
+    Each thread of a block has a partition. Runs of partitions are merged to parts, level by level,
+    until a system is one part.
     """
 
     shape: Shape
     dtype: np.dtype[np.generic]
     threads: int
-    columns: bool
-    aligned: bool
+    columns: bool  # whether neighbouring threads have neighbouring columns
+    aligned: bool  # whether rows start at multiples of 16 bytes
 
     @property
     def rows(self) -> int:

@@ -22,28 +22,17 @@ from .partitions import print_program, strides_of
 
 @dataclass(frozen=True)
 class Windows:
-    """The windows over chunks of one shape.
+    """The windows over chunks of one shape (outer, steps, inner).
 
-    Attributes
-    ----------
-    shape : (int, int, int)
-        (outer, steps, inner).
-    dtype : numpy.dtype
-    threads : int
-        Threads of a block; each has a partition.
-    rows : int
-        Rows of a partition; odd, so that those of neighbouring threads are in different banks.
-    width : int
-        Columns of a window; 1 if systems are contiguous.
-    halo : int
-        Partitions on either side of a window that other windows write; 0 if systems are whole.
+    Each thread of a block has a partition. Other windows write the `halo` partitions on either side
+    of a window; it is 0 if systems are whole.
     """
 
     shape: tuple[int, int, int]
     dtype: np.dtype[np.generic]
     threads: int
-    rows: int
-    width: int
+    rows: int  # of a partition; odd: rows of neighbouring threads are in different banks
+    width: int  # columns of a window; 1 if systems are contiguous
     halo: int = 0
 
     @property
