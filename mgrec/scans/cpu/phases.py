@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,23 +38,41 @@ def prepare_solver(
     The solver takes the chunk's operands, those of coefficients included, with the states before
     the first step, as arrays and numbers; and the results.
     """
+    functions = [
+        (operand.function, operand.first, len(operand.operands))
+        if isinstance(operand, CoefficientOperand)
+        else None
+        for operand in chunk.operands
+    ]
     shape, dtype, reverse, states = chunk.shape, chunk.dtype, chunk.reverse, len(carry_in)
-    arrays = [x for operand in chunk.operands for x in getattr(operand, "operands", [operand])]
-    layouts = [_lay_out_like(array) for array in (*arrays, *carry_in)]
-    is_plain = not any(isinstance(operand, CoefficientOperand) for operand in chunk.operands)
-    empty = chunk.map_arrays(lambda array: None, shape)
+    layouts = [_lay_out_like(array) for array in (*_arrays_of(chunk), *carry_in)]
+    is_plain = not any(functions)
 
     def solve(arguments: Sequence[Any], targets: Sequence[Any]) -> None:
         arrays = [lay_out(value) for lay_out, value in zip(layouts, arguments, strict=True)]
-        if is_plain:
-            laid_out = Chunk(tuple(arrays[:-states]), shape, dtype, reverse)
-        else:
-            operands = iter(arrays)
-            laid_out = empty.map_arrays(lambda _: next(operands), shape)
+        operands = arrays[:-states]
+        if not is_plain:
+            operands = list(_with_coefficients(functions, iter(operands)))
+        laid_out = Chunk(tuple(operands), shape, dtype, reverse)
         results = tuple([target.reshape(shape) for target in targets])
         determine(transfer_map, laid_out, tuple(arrays[-states:]), results)
 
     return solve
+
+
+def _arrays_of(chunk: Chunk) -> Iterator[Any]:
+    for operand in chunk.operands:
+        yield from operand.operands if isinstance(operand, CoefficientOperand) else (operand,)
+
+
+def _with_coefficients(functions: Sequence[Any], arrays: Iterator[Any]) -> Iterator[Any]:
+    """Yield the operands of a chunk, which consist of these arrays."""
+    for coefficient in functions:
+        if coefficient is None:
+            yield next(arrays)
+        else:
+            function, first, count = coefficient
+            yield CoefficientOperand(function, first, tuple([next(arrays) for _ in range(count)]))
 
 
 def _lay_out_like(array: np.ndarray) -> Callable[[Any], np.ndarray]:
