@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
 from typing import Any, ClassVar
 
@@ -98,13 +98,18 @@ class TransferRecurrence(Chain):
         targets = out if self.dtype == self.result_dtype else ()
         results = targets or [backend.empty(chunk.shape, self.dtype) for _ in range(self.states)]
         results = tuple([array.reshape(chunk.shape) for array in results])
-        kernels = backend.kernels(self.family)
-        kernels.determine(self.transfer_map, chunk, carry_in, results)
+        backend.kernels(self.family).determine(self.transfer_map, chunk, carry_in, results)
+        self._check_laws(backend, chunk, carry_in, results)
+        return tuple([as_result(result, shape, self.result_dtype) for result in results]), None
+
+    def _check_laws(
+        self, backend: Backend, chunk: Chunk, carry_in: Arrays, results: Arrays
+    ) -> None:
         if self.checks_laws:
             # A program of a GPU compiles all functions of a map.
-            compile_compose = None if any(map(is_on_gpu, results)) else kernels.precompute
+            is_compiled = any(map(is_on_gpu, results))
+            compile_compose = None if is_compiled else backend.kernels(self.family).precompute
             check_laws_once(self.transfer_map, chunk, carry_in, results, compile_compose)
-        return tuple([as_result(result, shape, self.result_dtype) for result in results]), None
 
     @cached_property
     def is_contractive(self) -> bool:
@@ -142,7 +147,12 @@ class TransferRecurrence(Chain):
         if not all(map(is_uncopied, [*laid_out, *carry_in], arguments)):
             return None
         results = tuple([array.reshape(chunk.shape) for array in results])
-        return prepare(self.transfer_map, chunk, carry_in, results)
+        solve = prepare(self.transfer_map, chunk, carry_in, results)
+        if solve is None or not self.checks_laws:
+            return solve
+        return _with_first_check(
+            solve, partial(self._check_laws, backend, chunk, carry_in, results)
+        )
 
     def lay_out(self, inputs: ChunkInputs, shape: Shape) -> Chunk:
         return lay_out(self, self._filled(inputs.blocks), shape, inputs.starts[self.axis])
@@ -150,6 +160,19 @@ class TransferRecurrence(Chain):
     def _filled(self, blocks: Sequence[Any]) -> tuple[Any, ...]:
         """Return the operands, with blocks in their slots."""
         return tuple([_fill(slot, blocks) for slot in self.operands])
+
+
+def _with_first_check(solve: PreparedSolver, check: Callable[[], None]) -> PreparedSolver:
+    """Return a solver that checks its first results, and then releases the arrays of `check`."""
+    checks = [check]
+
+    def solve_and_check(operands: Sequence[Any], results: Sequence[Any]) -> Any:
+        carry_out = solve(operands, results)
+        if checks:
+            checks.pop()()
+        return carry_out
+
+    return solve_and_check
 
 
 def _fill(slot: Any, blocks: Sequence[Any]) -> Any:

@@ -9,13 +9,14 @@ from typing import Any, ParamSpec
 
 from ..core.arrays.array_types import is_lazy
 from ..core.arrays.interop import NonNativeArray
+from ..core.contract.kernels import CacheMiss
 from ..core.contract.problem import Composed, Problem
 from ..distributed.expressions import accepts_expressions
 from . import local
 from .interop import call_native, with_interop
 from .labelled import solve_labelled, solve_pair, solve_with_factors
-from .prepared import call_prepared, prepare, should_prepare
-from .signature import SignatureRule
+from .prepared import cache_entry
+from .signature import Call, SignatureRule
 
 __all__ = [
     "aligned_operands",
@@ -31,12 +32,15 @@ __all__ = [
 Arguments = ParamSpec("Arguments")
 
 
-def solve(problem: Problem | Composed) -> Any:
-    """Solve a problem, and return the result of the public function."""
+def solve(problem: Problem | Composed, call: Call | None = None) -> Any:
+    """Solve a problem, and return the result of the public function.
+
+    The prepared call of the problem is cached if it is that of a `call`.
+    """
     if isinstance(problem, Composed):
         return problem.solve()
     if not problem.is_lazy:
-        return problem.to_return_value(*local.solve(problem))
+        return local.solve(problem, call)
     from ..distributed.graph import build
 
     return problem.to_return_value(*build.solve(problem))
@@ -56,23 +60,42 @@ def aligned_operands(problem: Problem) -> list[Any]:
 
 
 def public_function(
-    build: Callable[Arguments, Problem | Composed], labelled: Callable[..., Any] = solve_labelled
+    build: Callable[Arguments, Problem | Composed],
+    labelled: Callable[..., Any] = solve_labelled,
+    rule: SignatureRule | None = None,
 ) -> Callable[Arguments, Any]:
     """Turn a function that builds a problem into a public function.
 
-    The attribute ``build`` is the original function, which plans and ``warm_up`` call. `labelled`
-    calls the public function with DataArrays, as :func:`.labelled.solve_labelled` does.
+    The attribute ``build`` is the original function, which plans and ``warm_up`` call.
+
+    Parameters
+    ----------
+    labelled : callable
+        Calls the public function with DataArrays, as :func:`.labelled.solve_labelled` does.
+    rule : SignatureRule, optional
+        Calls that it gives a signature are prepared once.
     """
 
     @accepts_expressions
     def recurrence(*operands: Arguments.args, **options: Arguments.kwargs) -> Any:
         try:
-            return solve(build(*operands, **options))
+            call = None if rule is None else rule.read(operands, options)
+            if call is not None and (prepared := cache_entry(call.signature).prepared):
+                try:
+                    return prepared(call)
+                except (CacheMiss, OverflowError, TypeError):
+                    pass  # Validation raises, or the general solution does.
+            return solve(build(*operands, **options), call)
         except NonNativeArray as error:
             refusal = error
         return call_native(recurrence, operands, options, refusal, labelled)
 
-    return _public(recurrence, build, labelled)
+    public: Any = update_wrapper(recurrence, build)
+    del public.__wrapped__
+    public.__signature__ = inspect.signature(build).replace(return_annotation="Any")
+    public.__annotations__ = {**build.__annotations__, "return": "Any"}
+    public.build, public.labelled = build, labelled
+    return recurrence
 
 
 def prepared_function(
@@ -86,32 +109,5 @@ def prepared_function(
 
     The parameters are those of :class:`.signature.SignatureRule`.
     """
-    rule = SignatureRule.of(build, by_value, by_numbers, is_on_host)
-    labelled = partial(solve_labelled, by_value=by_value)
-
-    @accepts_expressions
-    def recurrence(*operands: Arguments.args, **options: Arguments.kwargs) -> Any:
-        try:
-            call = rule.read(operands, options)
-            if call is not None and (prepared := call_prepared(call)) is not None:
-                return prepared[0]
-            problem = build(*operands, **options)
-            result = solve(problem)
-            if call is not None and should_prepare(call) and isinstance(problem, Problem):
-                prepare(call, *rule.order(operands, options, call), problem, result)
-            return result
-        except NonNativeArray as error:
-            refusal = error
-        return call_native(recurrence, operands, options, refusal, labelled)
-
-    return _public(recurrence, build, labelled)
-
-
-def _public(recurrence: Any, build: Any, labelled: Callable[..., Any]) -> Any:
-    """Return a function with the signature and the docstring of `build`."""
-    update_wrapper(recurrence, build)
-    del recurrence.__wrapped__
-    recurrence.__signature__ = inspect.signature(build).replace(return_annotation="Any")
-    recurrence.__annotations__ = {**build.__annotations__, "return": "Any"}
-    recurrence.build, recurrence.labelled = build, labelled
-    return recurrence
+    rule = SignatureRule(build, by_value, by_numbers, is_on_host)
+    return public_function(build, partial(solve_labelled, by_value=by_value), rule)

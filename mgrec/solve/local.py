@@ -6,27 +6,59 @@ from typing import Any
 
 from ..core.arrays.validation import check_out
 from ..core.contract.grid import Grid
+from ..core.contract.kernels import Backend, CacheMiss
 from ..core.contract.problem import Problem
 from ..core.contract.recurrence import Arrays, ChunkInputs
 from ..engines import CPU_THREADS, backend_of
+from .prepared import cache_entry, prepare
+from .signature import Call
 
 
-def solve(problem: Problem) -> tuple[Arrays, Any]:
-    """Return the results, written to `out` if it is passed, and the final state or None."""
+def solve(problem: Problem, call: Call | None = None) -> Any:
+    """Return the result of a public function, and cache the prepared call if there is one."""
     recurrence, shape, arrays = problem.recurrence, problem.shape, problem.arrays
     backend = backend_of(arrays, recurrence.method, CPU_THREADS)
     count = recurrence.results if problem.is_several else None
     out = check_out(problem.out, shape, recurrence.result_dtype, arrays, count)
     inputs = ChunkInputs(problem.operands, (0,) * len(shape), (0,) * len(shape))
     with backend.device_of(arrays):
-        if isinstance(recurrence, Grid):
-            results, edges = recurrence.determine(backend, inputs, shape, None, None, out)
-            return out or results, recurrence.final_result(edges)
-        initial = problem.initial
-        carry_in = recurrence.whole_carry_in(backend, initial, shape) if initial else None
-        results, carry_out = recurrence.determine(backend, inputs, shape, carry_in, out)
-        returns_final_state = recurrence.returns_final_state
-        final_state = recurrence.final_state(carry_out, shape) if returns_final_state else None
+        if call is not None and cache_entry(call.signature).should_prepare(call):
+            try:
+                return _prepare_and_solve(call, problem, backend, inputs, out)
+            except CacheMiss:
+                pass
+        results, final_state = _determine(problem, backend, inputs, out)
+    return problem.to_return_value(results, final_state)
+
+
+def _prepare_and_solve(
+    call: Call, problem: Problem, backend: Backend, inputs: ChunkInputs, out: Arrays
+) -> Any:
+    """Prepare calls of the signature, and solve the first; raise CacheMiss if that fails."""
+    entry, dtype = cache_entry(call.signature), problem.recurrence.result_dtype
+    count = problem.recurrence.results
+    results = out or tuple([backend.empty(problem.shape, dtype) for _ in range(count)])
+    prepared = prepare(call, problem, backend, inputs, results)
+    if prepared is None:
+        entry.is_preparable = False
+        raise CacheMiss
+    result = prepared.run(call, results)
+    entry.prepared = prepared
+    return result
+
+
+def _determine(
+    problem: Problem, backend: Backend, inputs: ChunkInputs, out: Arrays
+) -> tuple[Arrays, Any]:
+    """Return the results, written to `out` if it is passed, and the final state or None."""
+    recurrence, shape, initial = problem.recurrence, problem.shape, problem.initial
+    if isinstance(recurrence, Grid):
+        results, edges = recurrence.determine(backend, inputs, shape, None, None, out)
+        return out or results, recurrence.final_result(edges)
+    carry_in = recurrence.whole_carry_in(backend, initial, shape) if initial else None
+    results, carry_out = recurrence.determine(backend, inputs, shape, carry_in, out)
+    returns_final_state = recurrence.returns_final_state
+    final_state = recurrence.final_state(carry_out, shape) if returns_final_state else None
     if recurrence.dtype != recurrence.result_dtype:  # float16 is computed in float32
         for array, values in zip(out, results, strict=False):
             array[...] = values

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ MOST_STEPS = 1 << 16
 """Size of the largest NumPy arrays: longer calls gain little from preparation."""
 _MOST_BYTES = 4096
 """Size of the largest NumPy array whose values are part of a signature, such as coefficients."""
-_SETTINGS = {"axis", "reverse", "memory", "method", "out"}
+_SETTINGS = ("axis", "reverse", "memory", "method")
 """Options that recurrences do not compute with."""
 _PLAIN = {bool, str, type(None), type}
 _NUMBERS = {int, float, complex}
@@ -35,31 +35,28 @@ class Call(NamedTuple):
     ----------
     signature : tuple
     arguments : list
-        In the order of the call: the arrays, all of CuPy on the current device or all of NumPy,
-        and the numbers whose values are not part of the signature.
-    out : array, or tuple of arrays, optional
+        In the order of parameters, `out` last: the arrays, all of CuPy on the current device or all
+        of NumPy, and the numbers whose values are not part of the signature.
+    out : tuple of arrays
+        Where to write the results; empty if the call has no `out`.
     is_on_host : bool
     """
 
     signature: tuple[Any, ...]
     arguments: list[Any]
-    out: Any
+    out: tuple[Any, ...]
     is_on_host: bool
 
 
-@dataclass(frozen=True)
 class SignatureRule:
     """How the calls of one public function are turned into signatures.
 
-    Attributes
+    Parameters
     ----------
     build : callable
         Builds the problem from the arguments of a call.
-    positions : dict
-        Position of each parameter.
-    by_value : frozenset of str and int
-        Names and positions of parameters whose values are part of the signature: coefficients of
-        a filter.
+    by_value : sequence of str
+        Parameters whose values are part of the signature: coefficients of a filter.
     by_numbers : bool
         Whether the values of all numbers are part of the signature. Otherwise only the types of
         those among operands and states are.
@@ -67,100 +64,51 @@ class SignatureRule:
         Whether calls of NumPy arrays are prepared too.
     """
 
-    build: Callable[..., Any]
-    positions: dict[str, int]
-    by_value: frozenset[str | int]
-    by_numbers: bool
-    is_on_host: bool
-
-    @classmethod
-    def of(
-        cls, build: Callable[..., Any], by_value: Sequence[str], by_numbers: bool, is_on_host: bool
-    ) -> SignatureRule:
-        positions = {
-            name: position for position, name in enumerate(inspect.signature(build).parameters)
-        }
-        values: set[str | int] = {*by_value, *map(positions.__getitem__, by_value)}
-        return cls(build, positions, frozenset(values), by_numbers, is_on_host)
+    def __init__(
+        self, build: Callable[..., Any], by_value: Sequence[str], by_numbers: bool, is_on_host: bool
+    ) -> None:
+        positions = {name: k for k, name in enumerate(inspect.signature(build).parameters)}
+        positions["out"] = len(positions)
+        self._build, self._by_type, self._is_on_host = build, not by_numbers, is_on_host
+        self._by_value = {*by_value, *map(positions.__getitem__, by_value), *_SETTINGS}
+        # The build refuses a name that is no parameter.
+        self._in_order = lru_cache(
+            lambda names: sorted(names, key=lambda name: positions.get(name, -1))
+        )
 
     def read(self, operands: Sequence[Any], options: dict[str, Any]) -> Call | None:
         """Return the call with its signature, or None if the call cannot be cached."""
         cupy, types = sys.modules.get("cupy"), {*map(type, operands), *map(type, options.values())}
         if cupy is not None and cupy.ndarray in types:
-            builder: _SignatureBuilder = _OnDevice(cupy)
-        elif self.is_on_host and np.ndarray in types:
-            builder = _OnHost()
+            reader = _Reader(cupy.ndarray, cupy.cuda.runtime.getDevice())
+        elif self._is_on_host and np.ndarray in types:
+            reader = _Reader(np.ndarray, None)
         else:
             return None
-        builder.signature += (self.build, *options)
+        names, by_value, by_type = tuple(options), self._by_value, self._by_type
+        reader.signature += (self._build, names, reader.device)
+        out = options.get("out")
+        results = out if type(out) is tuple else () if out is None else (out,)
         try:
-            if not self._add(builder, operands, options):
-                return None
+            for position, value in enumerate(operands):
+                is_value = position in by_value
+                if not (reader.add_value(value) if is_value else reader.add(value, by_type)):
+                    return None
+            for name in self._in_order(names) if len(names) > 1 else names:
+                value, is_value = options[name], name in by_value
+                if not (reader.add_value(value) if is_value else reader.add(value, by_type)):
+                    return None
         except RecursionError:  # a list that contains itself
             return None
-        is_on_host = type(builder) is _OnHost
-        return Call(tuple(builder.signature), builder.arguments, options.get("out"), is_on_host)
-
-    def _add(
-        self, builder: _SignatureBuilder, operands: Sequence[Any], options: dict[str, Any]
-    ) -> bool:
-        """Add all arguments, `out` last; return False if the call cannot be cached."""
-        array, add_array, by_type = builder.array, builder.add_array, not self.by_numbers
-        for position, value in enumerate(operands):
-            if position in self.by_value:
-                is_added = builder.add_value(value)
-            elif type(value) is array:  # the most frequent case, without a further call
-                is_added = add_array(value, by_type)
-            else:
-                is_added = builder.add(value, by_type)
-            if not is_added:
-                return False
-        for name, value in options.items():
-            if name == "out":
-                continue
-            if name in self.by_value:
-                is_added = builder.add_value(value)
-            else:
-                is_added = builder.add(value, by_type and name not in _SETTINGS)
-            if not is_added:
-                return False
-        out = options.get("out")
-        return out is None or builder.add(out, False)
-
-    def order(
-        self, operands: Sequence[Any], options: dict[str, Any], call: Call
-    ) -> tuple[list[tuple[int, Any]], tuple[int, ...]]:
-        """Return the numbered arguments of a call in the order of parameters, and those of `out`.
-
-        A number is the index in `call.arguments`.
-        """
-        numbered = iter(enumerate(call.arguments))
-
-        def arguments_of(parameter: str | int, value: Any) -> list[tuple[int, Any]]:
-            if parameter in self.by_value or parameter in _SETTINGS:
-                return []
-            return [next(numbered) for _ in _flatten(value, call.arguments)]
-
-        by_position = [arguments_of(position, value) for position, value in enumerate(operands)]
-        by_name = {name: arguments_of(name, value) for name, value in options.items()}
-        outs = tuple([number for number, _ in numbered])
-        names = sorted(by_name, key=self.positions.__getitem__)
-        groups = [*by_position, *(by_name[name] for name in names)]
-        return [argument for group in groups for argument in group], outs
+        if results:
+            if {*map(type, results)} != {reader.array}:
+                return None
+            if reader.device is None:
+                reader.signature += [array.flags.writeable for array in results]
+        return Call(tuple(reader.signature), reader.arguments, results, reader.device is None)
 
 
-def _flatten(value: Any, arguments: Sequence[Any]) -> Iterator[Any]:
-    """Yield those of the arguments that a value is or contains."""
-    if any(value is argument for argument in arguments):
-        yield value
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            yield from _flatten(item, arguments)
-    elif isinstance(value, Coefficient):
-        yield from _flatten(value.arrays, arguments)
-
-
-class _SignatureBuilder:
+class _Reader:
     """A signature under construction. Methods return False if the call cannot be cached.
 
     Attributes
@@ -169,98 +117,62 @@ class _SignatureBuilder:
         See :class:`Call`.
     array : type
         Type of the arrays whose values are not part of the signature.
+    device : int or None
+        Device of these arrays; None for NumPy.
     """
 
-    array: Any
-
-    def __init__(self) -> None:
+    def __init__(self, array: Any, device: int | None) -> None:
+        self.array, self.device = array, device
         self.signature: list[Any] = []
         self.arguments: list[Any] = []
 
-    def add_array(self, value: Any, by_type: bool) -> bool:
-        """Add an array of the type `array`."""
-        raise NotImplementedError
-
     def add(self, value: Any, by_type: bool) -> bool:
         """Add an argument; with `by_type` only the types of numbers."""
-        value_type = type(value)
-        if value_type is self.array:
-            return self.add_array(value, by_type)
-        if value_type in _NUMBERS:
-            if not by_type:
-                return self.add_value(value)
+        value_type, device = type(value), self.device
+        if value_type is self.array and (device is not None or value.ndim):
+            self.arguments.append(value)
+            if device is None:
+                self.signature += (value.shape, value.strides, value.dtype, value.flags.aligned)
+                return bool(value.size <= MOST_STEPS)
+            memory = value.data
+            self.signature += (value.shape, value.strides, value.dtype, memory.ptr & 15)
+            return bool(memory.device_id == device)
+        if by_type and value_type in _NUMBERS:
             self.signature.append(value_type)
             self.arguments.append(value)
-            return True
-        if value_type in _PLAIN:
-            self.signature += (value_type, value)
-            return True
-        if value_type is TransferMap:
+        elif by_type and _is_numpy(value):
+            self.signature += (value_type, value.dtype)
+            self.arguments.append(value)
+            return not value.ndim
+        elif value_type is TransferMap or isinstance(value, np.dtype):
             self.signature.append(value)
-            return True
-        if value_type is tuple or value_type is list:
+        elif value_type is tuple or value_type is list:
             self.signature += (value_type, len(value))
             return all(self.add(item, by_type) for item in value)
-        if value_type is Coefficient:
+        elif value_type is Coefficient:
             self.signature += (value_type, value.function)
             return self.add(value.arrays, by_type)
-        if isinstance(value, np.dtype):
-            self.signature.append(value)
-            return True
-        return self._add_numpy(value, by_type)
-
-    def _add_numpy(self, value: Any, by_type: bool) -> bool:
-        if not by_type:
+        else:
             return self.add_value(value)
-        if not _is_numpy(value) or value.ndim:
-            return False
-        self.signature += (type(value), value.dtype)
-        self.arguments.append(value)
         return True
 
     def add_value(self, value: Any) -> bool:
-        """Add the values of numbers; False if there are too many, or other objects."""
+        """Add a value; False if it is an array of many numbers, or another object."""
         value_type = type(value)
-        if _is_numpy(value):
-            if value.nbytes > _MOST_BYTES:
-                return False
+        if value_type in _PLAIN:
+            self.signature += (value_type, value)
+        elif value_type in _NUMBERS:
+            self.signature += (value_type, repr(value))  # 0.0 is not -0.0
+        elif _is_numpy(value) and value.nbytes <= _MOST_BYTES:
             self.signature += (value_type, value.dtype, value.shape, value.tobytes())
-            return True
-        if value_type is tuple or value_type is list:
+        elif value_type is tuple or value_type is list:
             self.signature += (value_type, len(value))
             return all(self.add_value(item) for item in value)
-        is_number = value_type in _NUMBERS
-        self.signature += (value_type, repr(value) if is_number else None)  # 0.0 is not -0.0
-        return is_number
+        else:
+            return False
+        return True
 
 
 def _is_numpy(value: Any) -> bool:
     """Return whether a value is an array or a number of NumPy; a subclass may be masked."""
     return type(value) is np.ndarray or isinstance(value, np.generic)
-
-
-class _OnDevice(_SignatureBuilder):
-    """The signature of a call with CuPy arrays on the current device."""
-
-    def __init__(self, cupy: Any) -> None:
-        self.array, self.device = cupy.ndarray, cupy.cuda.runtime.getDevice()
-        self.signature, self.arguments = [self.device], []
-
-    def add_array(self, value: Any, by_type: bool) -> bool:
-        memory = value.data
-        self.signature += (value.shape, value.strides, value.dtype, memory.ptr & 15)
-        self.arguments.append(value)
-        return bool(memory.device_id == self.device)
-
-
-class _OnHost(_SignatureBuilder):
-    """The signature of a call with NumPy arrays."""
-
-    array = np.ndarray
-
-    def add_array(self, value: Any, by_type: bool) -> bool:
-        if not value.ndim:
-            return self._add_numpy(value, by_type)
-        self.signature += (value.shape, value.strides, value.dtype, value.flags.aligned)
-        self.arguments.append(value)
-        return bool(value.size <= MOST_STEPS)

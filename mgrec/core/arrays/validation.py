@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -229,10 +229,23 @@ def check_out(
         raise TypeError(f"out must be {wanted}, as the state is; got {type(out).__name__}")
     for array in arrays:
         _check_result_array(array, shape, dtype, operands)
-    for number, array in enumerate(arrays):
-        if any(_overlap(array, other) for other in arrays[:number]):
-            raise ValueError("out must be arrays that share no memory; got two that do")
+    check_memory(arrays, operands, _overlap)
     return arrays
+
+
+def check_memory(
+    results: Sequence[Any], operands: Sequence[Any], overlap: Callable[[Any, Any], bool]
+) -> None:
+    """Raise ValueError if results share memory with operands or with each other."""
+    for number, result in enumerate(results):
+        for operand in operands:
+            if overlap(result, operand):
+                raise ValueError(
+                    "out must not share memory with an operand; got an array that does"
+                )
+        for other in results[:number]:
+            if overlap(result, other):
+                raise ValueError("out must be arrays that share no memory; got two that do")
 
 
 def _check_result_array(
@@ -254,8 +267,6 @@ def _check_result_array(
         raise ValueError("out must be C-contiguous and writeable; got an array that is not")
     if not getattr(array.flags, "aligned", True):
         raise ValueError("out must be aligned; got an array at an address that is not")
-    if any(_overlap(array, operand) for operand in operands):
-        raise ValueError("out must not share memory with an operand; got an array that does")
 
 
 def _overlap(array: Any, other: Any) -> bool:
@@ -264,8 +275,12 @@ def _overlap(array: Any, other: Any) -> bool:
         return not is_on_gpu(other) and np.may_share_memory(array, other)
     if not is_on_gpu(other) or not array.size or not other.size:
         return False
-    (start, stop), (other_start, other_stop) = _extent(array), _extent(other)
-    return start < other_stop and other_start < stop
+    return extents_overlap(_extent(array), _extent(other))
+
+
+def extents_overlap(extent: tuple[int, int], other: tuple[int, int]) -> bool:
+    """Return whether two ranges of addresses, each from a start to a stop, share one."""
+    return extent[0] < other[1] and other[0] < extent[1]
 
 
 def _extent(array: Any) -> tuple[int, int]:

@@ -91,6 +91,7 @@ def _prepare_solver(
 
     Its operands are x and, unless `carry_in` is None, the states before the first step.
     """
+    raise_if_capturing("a filter", SCRATCH_IS_SHARED)
     inputs = chunk.operands[0].dtype
     if inputs != chunk.dtype and not is_cast_in_kernels(inputs, chunk.dtype):
         return None

@@ -86,6 +86,7 @@ def determine(ends: Ends, chunk: Chunk, carry_in: Any, result: Any) -> bool:
 
 def prepare_solver(ends: Ends, chunk: Chunk, carry_in: None, result: Any) -> PreparedSolver:
     """Prepare a solver for whole systems of the shape of a chunk; see :class:`Kernels`."""
+    raise_if_capturing(*UNCAPTURED)
     on_gpu = chunk.map_arrays(on_device, chunk.shape)
     tries = prepare_tries(on_gpu) if ends.method == "auto" else ()
     allocate = _allocator(ends, on_gpu, result)

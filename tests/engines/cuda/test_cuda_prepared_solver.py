@@ -33,7 +33,7 @@ def solved(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The problems that were solved, but for calls of a kind that was solved before."""
     found: list[Any] = []
     solve = local.solve
-    monkeypatch.setattr(local, "solve", lambda problem: found.append(problem) or solve(problem))
+    monkeypatch.setattr(local, "solve", lambda *call: found.append(call) or solve(*call))
     return found
 
 

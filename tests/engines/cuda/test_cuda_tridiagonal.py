@@ -212,9 +212,9 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     solved: list[Any] = []
     solve = local.solve
 
-    def seeing(problem: Any) -> Any:
-        solved.append(problem)
-        return solve(problem)
+    def seeing(*call: Any) -> Any:
+        solved.append(call)
+        return solve(*call)
 
     monkeypatch.setattr(local, "solve", seeing)
     use_kernels(monkeypatch, phases.kernels("auto"))

@@ -148,6 +148,7 @@ def prepare_loop(
     if loop.strategy == "hyperplane":
         return None
     traversal = _choose(loop, (local, *weights), table)
+    log_strategy(loop, str(traversal), table)
     order = tuple(range(len(_TRANSPOSED)))
     if traversal.is_transposed:
         order = _TRANSPOSED
