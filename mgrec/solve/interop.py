@@ -6,21 +6,13 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial, wraps
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, TypeVar
 
 from ..core.arrays.interop import FromNative, NonNativeArray, library_of, result_converter
 from ..distributed.expressions import leaves
 from .labelled import solve_labelled
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-@runtime_checkable
-class HoldsArrays(Protocol):
-    """An operand that contains arrays, such as a Coefficient."""
-
-    def map_arrays(self, function: Callable[[Any], Any]) -> Any:
-        """Return the operand with `function` applied to its arrays."""
 
 
 def with_interop(function: Function, labelled: Callable[..., Any] = solve_labelled) -> Function:
@@ -71,17 +63,13 @@ def call_native(
     if not adapter.arrays:
         raise refusal
     for library in map(library_of, adapter.arrays):
-        if library and library.cast_list:
-            native = [_cast_list(value, library.cast_list) for value in native]
+        if library and (cast := library.cast_list):
+            native = [cast(x) if isinstance(x, list) else x for x in native]
             native_options = {
-                k: _cast_list(x, library.cast_list) for k, x in native_options.items()
+                k: cast(x) if isinstance(x, list) else x for k, x in native_options.items()
             }
     convert = result_converter(adapter.arrays, adapter.arrays[: count or None])
     return adapter.from_native(convert, function(*native, **native_options))
-
-
-def _cast_list(value: Any, cast: Callable[[list[Any]], list[Any]]) -> Any:
-    return cast(value) if isinstance(value, list) else value
 
 
 @lru_cache(maxsize=256)
@@ -119,7 +107,7 @@ class Adapter:
                     f"{name} must be numbers; got a list that contains itself"
                 ) from None
             return items if isinstance(value, list) else tuple(items)
-        if isinstance(value, HoldsArrays):
+        if hasattr(type(value), "map_arrays"):
             return value.map_arrays(partial(self.to_native, name))
         array, library = value, library_of(value)
         if library is not None:

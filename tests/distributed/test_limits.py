@@ -14,8 +14,8 @@ from clusters import two_workers
 from distributed.protocol import deserialize, serialize
 
 import mgrec
+from mgrec.core.contract.kernels import Speculation
 from mgrec.core.contract.recurrence import ChunkInputs
-from mgrec.core.contract.speculation import Speculation
 from mgrec.distributed.graph import chains
 from mgrec.distributed.tasks import memory
 from mgrec.distributed.tasks.memory import check_chunk, check_chunks

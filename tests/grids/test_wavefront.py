@@ -197,7 +197,7 @@ def test_own_operators_must_distribute():
 
     for local in (np.ones((3, 4)), np.ones((3, 4), int)):
         for pair in ((smaller, "*"), ("+", smaller)):
-            with pytest.raises(ValueError, match=r"operators must be such that .* for a, b, w = "):
+            with pytest.raises(ValueError, match=r"operators must be such that .* for a, b, c = "):
                 refused(local=local, operators=pair)
     result = refused(operators=(smaller, smaller), above=2.0, left=2.0, corner=2.0)
     same(result, np.ones((3, 4)))

@@ -8,20 +8,17 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from types import CodeType, EllipsisType, FunctionType, MethodType, NoneType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .reads import is_namespace, library_name, read_values
 
+if TYPE_CHECKING:
+    from hashlib import _Hash as Digest
+
 _NUMBERS = {NoneType, EllipsisType, bool, int, float, complex, str, bytes, slice}
 _VARIADIC = 0x04 | 0x08  # flags of a code with *args, **kwargs
-
-
-class Digest(Protocol):
-    """A hash of hashlib."""
-
-    def update(self, data: bytes, /) -> None: ...
 
 
 def fingerprint(*values: Any) -> str:

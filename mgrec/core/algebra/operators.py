@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -107,19 +107,13 @@ def check_distributes(pair: Operators, dtype_kind: str) -> None:
     ValueError
         If ∘ is not ◇ and does not distribute over it. The message has the counterexample.
     """
-    accumulate, distribute = (_function(x) for x in (pair.accumulate, pair.distribute))
     if not pair.functions or pair.accumulate == pair.distribute:
         return
-    for a, b, w in _draw(dtype_kind):
-        with np.errstate(all="ignore"):
-            left = distribute(accumulate(a, b), w)
-            right = accumulate(distribute(a, w), distribute(b, w))
-        if not np.allclose(left, right, 1e-9, 1e-12, equal_nan=True):
-            raise ValueError(
-                f"operators must be such that distribute(accumulate(a, b), w) == "
-                f"accumulate(distribute(a, w), distribute(b, w)); got {left} against {right} "
-                f"for a, b, w = {a}, {b}, {w}"
-            )
+    add, weigh = _function(pair.accumulate), _function(pair.distribute)
+    law = "distribute(accumulate(a, b), c) == accumulate(distribute(a, c), distribute(b, c))"
+    _check_law(
+        law, lambda a, b, c: (weigh(add(a, b), c), add(weigh(a, c), weigh(b, c))), dtype_kind
+    )
 
 
 @lru_cache
@@ -131,7 +125,7 @@ def check_composes(pair: Operators, dtype_kind: str) -> None:
     """
     if not pair.functions:
         return
-    add, weigh = (_function(x) for x in (pair.accumulate, pair.distribute))
+    add, weigh = _function(pair.accumulate), _function(pair.distribute)
     laws = {
         "accumulate(accumulate(a, b), c) == accumulate(a, accumulate(b, c))": (
             lambda a, b, c: (add(add(a, b), c), add(a, add(b, c)))
@@ -142,21 +136,23 @@ def check_composes(pair: Operators, dtype_kind: str) -> None:
         ),
     }
     for law, sides in laws.items():
-        for a, b, c in _draw(dtype_kind):
-            with np.errstate(all="ignore"):
-                left, right = sides(a, b, c)
-            if not np.allclose(left, right, 1e-9, 1e-12, equal_nan=True):
-                raise ValueError(
-                    f"operators must be such that {law} for compensation; got {left} against "
-                    f"{right} for a, b, c = {a}, {b}, {c}"
-                )
+        _check_law(f"{law} for compensation", sides, dtype_kind)
 
 
-def _draw(dtype_kind: str) -> Iterator[Any]:
-    """Yield three random numbers at a time."""
+def _check_law(law: str, sides: Callable[..., Any], dtype_kind: str) -> None:
+    """Raise ValueError if both sides of a law differ for any of some random numbers."""
     generator = np.random.default_rng(0)
     for _ in range(_TRIALS):
-        yield generator.integers(-99, 100, 3) if dtype_kind == "i" else generator.standard_normal(3)
+        a, b, c = (
+            generator.integers(-99, 100, 3) if dtype_kind == "i" else generator.standard_normal(3)
+        )
+        with np.errstate(all="ignore"):
+            left, right = sides(a, b, c)
+        if not np.allclose(left, right, 1e-9, 1e-12, equal_nan=True):
+            raise ValueError(
+                f"operators must be such that {law}; got {left} against {right} for a, b, c = {a}, "
+                f"{b}, {c}"
+            )
 
 
 def _is_operator(value: object) -> bool:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import sys
 import threading
 import warnings
-from collections import OrderedDict
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import CodeType
 
 MAX_VARIANTS = 32
 """Number of variants of one code before a warning."""
-_MAX_CODES = 256
 
 Codes = tuple[CodeType, ...]
 
@@ -29,15 +28,11 @@ class _Variants:
 
 
 _lock = threading.Lock()
-_variants: OrderedDict[Codes, _Variants] = OrderedDict()
 
 
+@lru_cache(maxsize=256)
 def _variants_of(codes: Codes) -> _Variants:
-    variants = _variants.setdefault(codes, _Variants())
-    _variants.move_to_end(codes)
-    if len(_variants) > _MAX_CODES:
-        _variants.popitem(last=False)
-    return variants
+    return _Variants()
 
 
 def is_within_limit(codes: Codes, fingerprint: str) -> bool:

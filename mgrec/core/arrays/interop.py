@@ -75,15 +75,16 @@ def _library_of(array_type: type) -> Library | None:
     if issubclass(array_type, _NATIVE) or root == "cupy":
         return None
     if _is_data_array(array_type):
-        return Library("xarray", _data_of, _data_array_converter)
-    if _is_dask_series(array_type):
+        # A result without a dimension of the operands stays an array: see solve/labelled.py.
+        return Library("xarray", lambda name, x, is_written: x.data, lambda x, named: _unchanged)
+    if hasattr(array_type, "to_dask_array") and hasattr(array_type, "divisions"):
         return Library(root, _dask_series_to_native, _dask_series_converter)
-    if _is_series(array_type):
+    if all(hasattr(array_type, name) for name in ("iloc", "index", "to_numpy")):
         return Library(root, _series_to_native, _series_converter)
     if not hasattr(array_type, "__dlpack__"):
         return None
-    if root in ("jax", "jaxlib"):
-        return Library("jax", _tensor_to_native, _jax_converter, _cast_list_for_jax)
+    if _is_jax(array_type):
+        return Library("jax", _tensor_to_native, _tensor_converter, _cast_list_for_jax)
     module = _module_of(array_type)
     if module is None and not hasattr(array_type, "__array_namespace__"):
         return None
@@ -139,7 +140,8 @@ def result_converter(values: Sequence[Any], named: Sequence[Any]) -> FromNative:
     return library.result_converter(values, named)
 
 
-# DataArrays of xarray, whose dimensions have names: see solve/labelled.py.
+def _unchanged(array: Any) -> Any:
+    return array
 
 
 def _is_data_array(array_type: type) -> bool:
@@ -147,26 +149,7 @@ def _is_data_array(array_type: type) -> bool:
     return ("xarray", "DataArray") in names
 
 
-def _data_of(name: str, value: Any, is_written: bool) -> Any:
-    return value.data
-
-
-def _data_array_converter(values: Sequence[Any], named: Sequence[Any]) -> FromNative:
-    """Return the identity: a result without a dimension of the operands stays an array."""
-    return lambda array: array
-
-
 # Series and DataFrames with an index: those of pandas and cuDF, and lazy ones of Dask.
-
-
-def _is_series(array_type: type) -> bool:
-    """Return whether a type is an in-memory Series or DataFrame with pandas' protocol."""
-    return all(hasattr(array_type, name) for name in ("iloc", "index", "to_numpy"))
-
-
-def _is_dask_series(array_type: type) -> bool:
-    """Return whether a type is a Series or a DataFrame of Dask."""
-    return hasattr(array_type, "to_dask_array") and hasattr(array_type, "divisions")
 
 
 def _series_to_native(name: str, value: Any, is_written: bool) -> Any:
@@ -282,7 +265,7 @@ def _tensor_to_native(name: str, value: Any, is_written: bool) -> Any:
             f"{name} must be an array; got a tracer, which represents one while jax traces a "
             f"function: call mgrec outside of jit, grad and vmap"
         )
-    if is_written and _is_jax(value):
+    if is_written and _is_jax(type(value)):
         raise TypeError(
             f"{name} must be writeable; got a {_describe_tensor(value)}, which is immutable"
         )
@@ -304,8 +287,8 @@ def _describe_tensor(value: object) -> str:
     return f"{type(value).__module__}.{type(value).__name__} of {dtype}"
 
 
-def _is_jax(value: object) -> bool:
-    return type(value).__module__.partition(".")[0] in ("jax", "jaxlib")
+def _is_jax(array_type: type) -> bool:
+    return array_type.__module__.partition(".")[0] in ("jax", "jaxlib")
 
 
 def _import_cupy(name: str) -> Any:
@@ -330,8 +313,10 @@ def _require_writeable(name: str, value: object, array: np.ndarray) -> np.ndarra
 
 def _tensor_converter(values: Sequence[Any], named: Sequence[Any]) -> Callable[[Any], Any]:
     """Return the function that converts results to arrays of an array API library."""
-    module = _module_of(type(values[0]))
-    return partial(_as_tensor, module or values[0].__array_namespace__())
+    array_type = type(values[0])
+    if _is_jax(array_type):
+        return partial(_as_jax_array, values[0].__array_namespace__())
+    return partial(_as_tensor, _module_of(array_type) or values[0].__array_namespace__())
 
 
 def _module_of(array_type: type) -> Any:
@@ -339,11 +324,6 @@ def _module_of(array_type: type) -> Any:
     roots = (base.__module__.partition(".")[0] for base in array_type.__mro__)
     modules = (sys.modules.get(root) for root in roots)
     return next((module for module in modules if hasattr(module, "from_dlpack")), None)
-
-
-def _jax_converter(values: Sequence[Any], named: Sequence[Any]) -> Callable[[Any], Any]:
-    """Return the function that converts results to arrays of jax, if it has their dtype."""
-    return partial(_as_jax_array, values[0].__array_namespace__())
 
 
 def _cast_list_for_jax(values: list[Any]) -> list[Any]:
@@ -371,9 +351,7 @@ def _as_jax_array(namespace: Any, array: Any) -> Any:
             f"results must be of a dtype that jax supports; got {array.dtype}, which it supports "
             f"if jax_enable_x64 is set: set it, or cast operands and coefficients to 32 bits"
         )
-    if is_on_gpu(array):
-        _synchronize(array.device)
-    return namespace.from_dlpack(_compact(array))
+    return _as_tensor(namespace, array)
 
 
 def _synchronize(device: Any) -> None:

@@ -1,9 +1,9 @@
-"""The contract of grids, where each tile depends on the edges of earlier tiles only."""
+"""The contracts of grids: of one sweep, of several sweeps, and traced back from the last tile."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -74,3 +74,85 @@ class Grid(Recurrence):
     def final_result(self, edges: Edges) -> Any:
         """Return an array of `result_size` from the edges of the last tile, or None."""
         return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Swept(Grid):
+    """A grid that is swept several times: a tile needs the sides of the four tiles around it.
+
+    The sides above and to the left are those of the same sweep, the others of the sweep before.
+    Between sweeps a tile is a state, whose type the recurrence chooses.
+    """
+
+    @property
+    @abstractmethod
+    def sweep_counts(self) -> list[int]:
+        """Number of sweeps of each batch; after each batch the grid may have converged."""
+
+    @abstractmethod
+    def start_tile(
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, around: tuple[bool, ...]
+    ) -> tuple[Any, Any]:
+        """Return the state of a tile before the first sweep, and its sides in host memory.
+
+        `around` says whether there are tiles above, to the left, below and to the right.
+        """
+
+    @abstractmethod
+    def tile(self, state: Any) -> Any:
+        """Return the array of a tile after the last sweep."""
+
+    @abstractmethod
+    def sweep(self, state: Any, around: Arrays, is_last: bool, done: Any) -> tuple[Any, Any]:
+        """Return the state of a tile after one more sweep, and its sides.
+
+        Parameters
+        ----------
+        around : sides of the tiles above, to the left, below and to the right
+            None at the border of the array.
+        is_last : bool
+            The sweep is the last one of its batch.
+        done : the last result of `is_done`, or None
+        """
+
+    @abstractmethod
+    def is_done(self, done: Any, sides: Sequence[Any]) -> Any:
+        """Return whether the grid has converged, from the last result and all tiles' sides."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traceback(Grid):
+    """A grid without results, through which a path is traced once all edges are known.
+
+    From a tile the path continues in the tile above, to the left, or diagonally between them.
+    A tile that the path crosses is determined a second time, from the same edges.
+    """
+
+    @abstractmethod
+    def start_path(self, edges: Edges) -> Any:
+        """Return the path at the last tile, where the traceback starts, from its edges."""
+
+    @abstractmethod
+    def follow(
+        self,
+        backend: Backend,
+        inputs: ChunkInputs,
+        above: Edges | None,
+        left: Edges | None,
+        paths: Sequence[Any],
+    ) -> tuple[Any, Any]:
+        """Return the path where it leaves a tile, and its piece in the tile or None.
+
+        Parameters
+        ----------
+        above, left : exported edges of these tiles, or None at the border of the array
+        paths : sequence
+            The paths from the tiles below and to the right; one of them may be further along.
+        """
+
+    @abstractmethod
+    def join(self, edges: Edges, path: Any, pieces: Sequence[Any]) -> Any:
+        """Return the result, from the edges of the last tile, the path's start and its pieces.
+
+        Pieces are in the order of tiles, which is the order of the path.
+        """

@@ -27,6 +27,33 @@ PreparedSolver = Callable[[Sequence[Any], Sequence[Any]], Any]
 """``(operands, results) -> carry_out``: solves other arrays of the same shapes and dtypes."""
 
 
+@dataclass(frozen=True)
+class Speculation:
+    """A chunk determined before its carry-in is known. Its operands are not needed any more.
+
+    Attributes
+    ----------
+    results : tuple of arrays
+        In the layout of the kernels. `correct` writes into them: share them with no one else.
+    summary : what `precompute` returns
+    prefix : what `correct` needs besides
+    operand_bytes : int
+        Size of the operands that `prefix` references.
+    """
+
+    results: tuple[Any, ...]
+    summary: Summary
+    prefix: Any
+    operand_bytes: int = 0
+
+    def __sizeof__(self) -> int:
+        return self.operand_bytes + sum(result.nbytes for result in self.results)
+
+
+SpeculationWait = Callable[[], Speculation | None]
+"""Waits for a speculative chunk; None if the chunk turns out to depend on its carry-in."""
+
+
 class CacheMiss(Exception):
     """The prepared call does not apply to these arguments."""
 

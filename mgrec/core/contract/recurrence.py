@@ -9,8 +9,8 @@ topology       what crosses the boundary of a chunk           families
 ``Chain``      a summary one way, a carry-in the same way     scans, filters, ewm (scan.py)
 ``TwoSided``   a summary to a small system, a carry-in back   tridiagonal systems
 ``Grid``       the edges above and to the left                wavefront loops (grid.py)
-``Swept``      the sides of the four tiles around it          loops of several sweeps (sweeps.py)
-``Traceback``  the edges; then a path backwards               alignments (traceback.py)
+``Swept``      the sides of the four tiles around it          loops of several sweeps (grid.py)
+``Traceback``  the edges; then a path backwards               alignments (grid.py)
 =============  =============================================  ==================================
 
 The code that solves, builds graphs or runs plans knows families by this contract only.
@@ -29,8 +29,16 @@ import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
 
 from ..arrays.array_types import as_native
-from .kernels import Backend, CarryIn, Kernels, PreparedSolver, Summarise, Summary
-from .speculation import Speculation, SpeculationWait
+from .kernels import (
+    Backend,
+    CarryIn,
+    Kernels,
+    PreparedSolver,
+    Speculation,
+    SpeculationWait,
+    Summarise,
+    Summary,
+)
 
 Shape = tuple[int, ...]
 ChunkIndex = tuple[int, ...]

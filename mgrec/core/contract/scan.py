@@ -10,9 +10,8 @@ from typing import Any
 
 from ..arrays.array_types import is_on_gpu, is_writeable
 from ..arrays.chunk import Chunk, as_result
-from .kernels import Backend, CarryIn, Kernels, Summary
+from .kernels import Backend, CarryIn, Kernels, Speculation, SpeculationWait, Summary
 from .recurrence import AlongAxis, Arrays, ChunkInputs, Shape
-from .speculation import Speculation, SpeculationWait
 
 logger = logging.getLogger("mgrec")
 

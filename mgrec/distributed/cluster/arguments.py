@@ -9,11 +9,9 @@ import dask.array.core as da
 from distributed import Client, default_client
 
 from ...core.arrays.interop import require_native
-from ...core.contract.grid import Grid
+from ...core.contract.grid import Grid, Swept, Traceback
 from ...core.contract.problem import Composed, Problem
 from ...core.contract.recurrence import AlongAxis
-from ...core.contract.sweeps import Swept
-from ...core.contract.traceback import Traceback
 from ..expressions import as_graphs
 
 

@@ -13,10 +13,8 @@ from typing import Any
 from dask.base import tokenize
 
 from ...core.algebra.variants import stacklevel_of_caller
-from ...core.contract.grid import Grid
+from ...core.contract.grid import Grid, Swept, Traceback
 from ...core.contract.problem import Problem
-from ...core.contract.sweeps import Swept
-from ...core.contract.traceback import Traceback
 from ..observability import log_solve
 from ..tasks.memory import check_chunks
 from .aligned import align_problem

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...core.contract.grid import Grid
+from ...core.contract.grid import Grid, Swept, Traceback
 from ...core.contract.kernels import Edges
 from ...core.contract.recurrence import ChunkInputs, ChunkPosition
-from ...core.contract.sweeps import Swept
-from ...core.contract.traceback import Traceback
 from ..observability import in_chunk
 from .phases import chunk_of
 

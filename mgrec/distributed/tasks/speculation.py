@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
+from ...core.contract.kernels import Speculation
 from ...core.contract.recurrence import AlongAxis, Arrays, ChunkInputs, ChunkPosition, Shape
-from ...core.contract.speculation import Speculation
 from ...engines import backend_of
 from ..observability import in_chunk
 from .memory import register

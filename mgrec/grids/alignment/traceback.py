@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from ...core.arrays.array_types import to_host
+from ...core.contract.grid import Traceback
 from ...core.contract.kernels import Backend
 from ...core.contract.recurrence import Arrays, ChunkInputs, Shape
-from ...core.contract.traceback import Traceback
 from .recurrence import AlignmentGrid
 from .results import Columns, TracedAlignment, columns_of, join_columns
 from .scoring import Scoring

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...core.arrays.array_types import to_host
+from ...core.contract.grid import Swept
 from ...core.contract.kernels import Backend, PreparedSolver
 from ...core.contract.recurrence import Arrays, ChunkInputs, Shape
-from ...core.contract.sweeps import Swept
 
 
 @dataclass(frozen=True)

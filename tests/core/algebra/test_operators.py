@@ -46,5 +46,5 @@ def test_functions_that_compute_the_same_are_equal():
 
 
 def test_a_pair_that_does_not_distribute():
-    with pytest.raises(ValueError, match="for a, b, w = "):
+    with pytest.raises(ValueError, match="for a, b, c = "):
         check_distributes(as_custom_operators((lambda a, b: a + b, "max")), "i")
