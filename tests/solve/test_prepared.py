@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from weakref import ref
@@ -63,8 +63,6 @@ CALLS: dict[str, Callable[..., Any]] = {
     "lfilter of integers": lambda **out: lfilter([1.0], [1.0, -0.5], np.arange(90), **out),
     "lfilter along columns": lambda **out: lfilter([1.0], [1.0, -0.5], table, 1, **out),
     "sosfilt": lambda **out: sosfilt(sections, long, **out),
-}  # fmt: skip
-FROM_STATES: dict[str, Callable[..., Any]] = {
     "lfilter from states": lambda **out: lfilter(
         [1.0], [1.0, -0.5, 0.1], x, zi=np.float32([1, 2]), **out
     ),
@@ -72,7 +70,7 @@ FROM_STATES: dict[str, Callable[..., Any]] = {
         [1j], [1.0, -0.5], x, zi=np.ones(1), **out
     ),
     "sosfilt from states": lambda **out: sosfilt(sections, table, 0, zi=draw(2, 2, 40, 5), **out),
-}
+}  # fmt: skip
 
 
 def as_bytes(results: Any) -> list[tuple[Any, ...]]:
@@ -80,37 +78,27 @@ def as_bytes(results: Any) -> list[tuple[Any, ...]]:
     return [(array.shape, array.dtype, array.tobytes()) for array in arrays]
 
 
-QUICK = ["arrays", "a constant", "max-plus", "lfilter"]
+QUICK = {"arrays", "a constant", "names in any order", "max-plus", "lfilter", "lfilter from states"}
 """Others compile kernels of their own."""
 
 
-def chosen(calls: dict[str, Any], quick: Sequence[str]) -> list[Any]:
-    extended = [pytest.mark.extended]
-    return [
-        pytest.param(call, marks=[] if name in quick else extended, id=name)
-        for name, call in calls.items()
-    ]
-
-
 @pytest.mark.parametrize(
-    "call", [*chosen(CALLS, QUICK), *chosen(FROM_STATES, ["lfilter from states"])]
+    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.extended) for n in CALLS]
 )
-def test_later_calls_are_prepared_and_have_the_same_bits(
-    call: Callable[..., Any], solved: list[Any]
-) -> None:
+def test_later_calls_are_prepared_and_have_the_same_bits(name: str, solved: list[Any]) -> None:
+    call = CALLS[name]
     first = call()
     wanted = as_bytes(first)
     for _ in range(3):
         assert as_bytes(call()) == wanted
         assert len(solved) == 2
-    is_several = isinstance(first, tuple) and call in CALLS.values()
     for count in (3, 4, 4, 4):
-        array = first[0] if isinstance(first, tuple) else first
-        out = tuple(np.full_like(x, 99) for x in first) if is_several else np.full_like(array, 99)
-        found = call(out=out)
-        assert as_bytes(found) == wanted
+        outs = [np.full_like(array, 99) for array in (first if type(first) is tuple else [first])]
+        out = tuple(outs) if name == "several states" else outs[0]
+        result = call(out=out)
+        assert as_bytes(result) == wanted
         assert len(solved) == count
-        assert found is out or is_several or found[0] is out
+        assert (result[0] if "from states" in name else result) is out
 
 
 def test_prepared_calls_use_the_values_of_each_call(solved: list[Any]) -> None:
@@ -178,12 +166,13 @@ def test_calls_of_other_signatures_are_not_prepared(solved: list[Any]) -> None:
         lambda: mgrec.linear_recurrence(0.5, x[:0]),
         lambda: mgrec.linear_recurrence(0.5, table, table[:1, :, 0]),
         lambda: mgrec.linear_recurrence(table[:, :1], table),
+        lambda: mgrec.linear_recurrence(draw(300, 1), draw(300)),  # broadcast to many steps
         lambda: mgrec.linear_recurrence(0.5, [1.0, 2.0]),
         lambda: lfilter(x, x, [1.0, 2.0]),
         lambda: lfilter(x, x, table, zi=draw(3, 40, 9)),
     ],
 )
-def test_calls_that_copy_operands_are_not_prepared(
+def test_calls_that_copy_or_are_long_are_not_prepared(
     call: Callable[[], Any], solved: list[Any]
 ) -> None:
     wanted = as_bytes(call())
@@ -192,30 +181,12 @@ def test_calls_that_copy_operands_are_not_prepared(
         assert len(solved) == count
 
 
-@pytest.mark.extended
-def test_results_broadcast_to_many_steps_are_not_prepared(solved: list[Any]) -> None:
-    rows, columns = draw(300, 1), draw(300)
-    for count in (1, 2, 3):
-        mgrec.linear_recurrence(rows, columns)
-        assert len(solved) == count
-
-
-@pytest.mark.extended
-def test_prepared_calls_refuse_numbers_that_the_dtype_cannot_hold() -> None:
-    whole = np.arange(5, dtype="i1")
-    for out in (None, np.empty(5, "i1")):
-        for _ in range(3):
-            mgrec.linear_recurrence(2, whole, out=out)
-        with pytest.raises(ValueError, match="s must be representable in int8; got 300"):
-            mgrec.linear_recurrence(300, whole, out=out)
-
-
-def test_prepared_calls_check_out(solved: list[Any]) -> None:
-    w, read_only = np.empty(10), np.empty(10)
+def test_prepared_calls_refuse_what_validation_refuses(solved: list[Any]) -> None:
+    w, read_only = np.empty((2, 10))
+    read_only.flags.writeable = False
     for _ in range(3):
         mgrec.linear_recurrence(y, x, out=w)
     assert len(solved) == 2
-    read_only.flags.writeable = False
     with pytest.raises(ValueError, match="out must be C-contiguous and writeable"):
         mgrec.linear_recurrence(y, x, out=read_only)
     with pytest.raises(ValueError, match="out must not share memory with an operand"):
@@ -223,17 +194,21 @@ def test_prepared_calls_check_out(solved: list[Any]) -> None:
 
 
 @pytest.mark.extended
-def test_results_of_later_calls_share_no_memory() -> None:
-    pair = np.empty(25)
+def test_prepared_calls_refuse_numbers_and_shared_results() -> None:
+    whole, pair = np.arange(5, dtype="i1"), np.empty(25)
+    for out in (None, np.empty(5, "i1")):
+        for _ in range(3):
+            mgrec.linear_recurrence(2, whole, out=out)
+        with pytest.raises(ValueError, match="s must be representable in int8; got 300"):
+            mgrec.linear_recurrence(300, whole, out=out)
 
-    def call(first: Any, second: Any) -> Any:
-        given = x, 1, 0, 0, 0, 0
-        return mgrec.scan(mgrec.maps.matrix2, *given, initial=(1.0, 0.0), out=(first, second))
+    def scan(*out: Any) -> Any:
+        return mgrec.scan(mgrec.maps.matrix2, x, 1, 0, 0, 0, 0, initial=(1.0, 0.0), out=out)
 
     for _ in range(3):
-        call(pair[:10], pair[15:])
+        scan(pair[:10], pair[15:])
     with pytest.raises(ValueError, match="out must be arrays that share no memory"):
-        call(pair[:10], pair[5:15])
+        scan(pair[:10], pair[5:15])
 
 
 def test_prepared_calls_reference_no_array_of_a_call(request: pytest.FixtureRequest) -> None:

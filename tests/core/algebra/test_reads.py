@@ -57,16 +57,12 @@ def test_names_and_the_attributes_of_modules():
     assert paths(nested) == ["cfg.K"]
     assert paths(shadowed) == []
     assert paths(lambda x: np.linalg.norm(np.pi * abs(x))) == ["np"]
-
-
-def test_attributes_of_values_are_the_values_own():
     table = np.ones(3)
     assert paths(lambda x: x * table.size) == ["table"]
 
 
-@pytest.mark.parametrize(
-    "function",
-    [
+def test_values_and_code_of_modules_and_classes_count(monkeypatch):
+    functions = [
         lambda x: x * cfg.K,
         aliased(),
         nested,
@@ -74,30 +70,19 @@ def test_attributes_of_values_are_the_values_own():
         lambda x: gain(x),
         lambda x: (lambda: gain(x))(),
         lambda x, f=gain: f(x),
-    ],
-)
-def test_values_of_modules_count(function, monkeypatch):
-    before = fingerprint(function)
-    monkeypatch.setattr(cfg, "K", 3.0)
-    assert fingerprint(function) != before
-    monkeypatch.setattr(cfg, "K", 2.0)
-    assert fingerprint(function) == before
-
-
-def test_code_of_modules_counts(monkeypatch):
-    function = lambda x: cfg.gain(x)  # noqa: E731
-    before = fingerprint(function)
-    monkeypatch.setattr(cfg, "gain", lambda x: x + cfg.K)
-    assert fingerprint(function) != before
-
-
-def test_modules_inside_modules_and_classes_count(monkeypatch):
-    of_module, of_class = (lambda x: x * cfg.inner.L), (lambda x: x * Settings.K)
-    before = fingerprint(of_module), fingerprint(of_class)
-    monkeypatch.setattr(cfg.inner, "L", 3.0)
-    monkeypatch.setattr(Settings, "K", 3.0)
-    assert fingerprint(of_module) != before[0]
-    assert fingerprint(of_class) != before[1]
+    ]
+    for owner, name, value, readers in (
+        (cfg, "K", 3.0, functions),
+        (cfg, "gain", lambda x: x + cfg.K, [lambda x: cfg.gain(x)]),
+        (cfg.inner, "L", 3.0, [lambda x: x * cfg.inner.L]),
+        (Settings, "K", 3.0, [lambda x: x * Settings.K]),
+    ):
+        before = [*map(fingerprint, readers)]
+        with monkeypatch.context() as changed:
+            changed.setattr(owner, name, value)
+            for function, earlier in zip(readers, before, strict=True):
+                assert fingerprint(function) != earlier
+        assert [*map(fingerprint, readers)] == before
 
 
 def stored(x):
@@ -113,7 +98,7 @@ def imported(x):
 
 def early():
     function = lambda x: x * later  # noqa: E731
-    fingerprint(function)
+    yield function
     later = 2.0
 
 
@@ -129,17 +114,13 @@ def early():
         (lambda x: globals()["cfg"].K * x, "got globals: import outside"),
         (imported, "got an import of math: import outside"),
         (lambda x: missing * x, "got missing, which is not defined yet"),  # noqa: F821
+        (next(early()), "got later, which is not defined yet"),
         (lambda x: cfg.missing * x, r"got cfg\.missing, which is not defined yet"),
     ],
 )
 def test_what_the_bytecode_does_not_tell_is_refused(function, words):
     with pytest.raises(TypeError, match=words):
         fingerprint(function)
-
-
-def test_names_that_are_bound_later_are_refused():
-    with pytest.raises(TypeError, match="got later, which is not defined yet"):
-        early()
 
 
 def test_libraries_go_by_name():

@@ -83,11 +83,8 @@ REFUSED = {
         ValueError,
         r"must broadcast; got s: \[\(3,\)\], t: \(4,\)",
     ),
+    "axis of a table": (linear(t=TABLE, axis=-3), ValueError, "axis must be from -2 to 1 .* -3"),
     "scalars": (linear(t=1.0), ValueError, "s and t must have at least one array among them"),
-    "axis too large": (linear(axis=1), ValueError, r"axis must be from -1 to 0 .*\(4,\); got 1"),
-    "axis too small": (linear(t=TABLE, axis=-3), ValueError, "axis must be from -2 to 1 .* got -3"),
-    "axis of floats": (linear(axis=0.0), TypeError, "axis must be an integer; got 0.0"),
-    "no axis": (linear(axis=None), TypeError, "axis must be an integer; got None"),
     "initial of an array for one row": (
         linear(initial=[1.0, 2.0]),
         ValueError,
@@ -202,22 +199,10 @@ def test_dtype_of_result_and_of_computation(s, t, initial, result, computed):
     assert mgrec.linear_recurrence(s, t, initial).dtype == np.dtype(result)
 
 
-def test_rational_recurrences_of_integers_are_of_floats():
-    assert mgrec.rational_recurrence(1, np.ones(3, np.int32), 1, 0, 1).dtype == np.float64
-
-
 def test_lists_and_tuples_are_arrays():
     w = mgrec.linear_recurrence([0.5, 2.0], [[1, 1], [2, 2]], (1.0, 3.0))
     assert w.tolist() == [[1.5, 4.0], [3.5, 9.0]]
-
-
-def test_subclasses_of_arrays_become_plain():
-    class Tagged(np.ndarray):
-        pass
-
-    w = mgrec.linear_recurrence(0.5, TABLE.view(Tagged))
-    assert type(w) is np.ndarray
-    np.testing.assert_array_equal(w, mgrec.linear_recurrence(0.5, TABLE))
+    assert mgrec.rational_recurrence(1, np.ones(3, np.int32), 1, 0, 1).dtype == np.float64
 
 
 def test_initial_broadcasts_over_rows():
