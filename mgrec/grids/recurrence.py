@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import ceil, isnan, prod, sqrt
+from math import ceil, prod, sqrt
 from typing import Any
 
 import numpy as np
@@ -67,14 +67,6 @@ def part_of_gpu(shape: Sequence[int]) -> Part:
     """Return parts of a tile that strips of blocks process one after the other."""
     *_, rows, columns = shape
     return Part(128, max(4096, ceil(sqrt(_LAG * rows * columns))))
-
-
-def broadcasts_to(array_shape: tuple[Any, ...], shape: tuple[Any, ...]) -> bool:
-    """Return whether an array broadcasts to a shape; unknown lengths (nan) do."""
-    pairs = zip(reversed(array_shape), reversed(shape), strict=False)
-    return len(array_shape) <= len(shape) and all(
-        have in (1, want) or isnan(have) or isnan(want) for have, want in pairs
-    )
 
 
 def antidiagonals(down: Sequence[Side], right: Sequence[Side]) -> Iterator[list[tuple[Side, Side]]]:

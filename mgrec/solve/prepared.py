@@ -91,7 +91,8 @@ class _CacheEntry:
         Preparation for NumPy takes as long as the call, in vain if each has another signature.
         """
         is_second, self.is_second = self.is_second, True
-        return self.is_preparable and (is_second or not call.is_on_host)
+        is_new = self.is_preparable and self.prepared is None
+        return is_new and (is_second or not call.is_on_host)
 
 
 @lru_cache(maxsize=1024)

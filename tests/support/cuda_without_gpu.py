@@ -33,6 +33,7 @@ class Recorder:
     def __init__(self) -> None:
         self.launched: list[tuple[Any, ...]] = []
         self.sizes: dict[str, list[int]] = {}
+        self.solved: list[Any] = []
 
     def __call__(self, text: str, name: str, shared: int = 0, *, is_fused: bool = True) -> Any:
         def call(blocks: int, threads: int, given: Any, shared: int, waits: bool = True) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import warnings
 from typing import Any
@@ -13,7 +12,7 @@ from ..algebra.variants import stacklevel_of_caller
 from .array_types import is_lazy, is_on_gpu
 from .chunk import has_unknown_sizes
 from .interop import require_native
-from .validation import as_any_array
+from .validation import as_any_array, broadcasts_to
 
 _LABELS = "iuSUTMm"
 _COMPARED = 4096
@@ -111,11 +110,7 @@ def _along(reset: Any, shape: tuple[Any, ...], axis: int) -> Any:
         full = reset[tuple(index)]
     else:
         full = reset[(*missing, ...)]
-    fits = 0 < reset.ndim <= ndim and all(
-        have in (1, want) or math.isnan(want) or math.isnan(have)
-        for have, want in zip(full.shape, shape, strict=True)
-    )
-    if not fits:
+    if not (0 < reset.ndim <= ndim and broadcasts_to(full.shape, shape)):
         raise ValueError(
             f"reset must have shape ({shape[axis]},), the steps along axis {axis}, or one that "
             f"broadcasts to {shape}; got {reset.shape}"

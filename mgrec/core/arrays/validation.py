@@ -191,16 +191,20 @@ def as_scalar(name: str, value: object, dtype: np.dtype[Any]) -> np.ndarray:
         raise ValueError(f"{name} must be representable in {dtype}; got {value!r}") from error
 
 
+def broadcasts_to(array_shape: tuple[Any, ...], shape: tuple[Any, ...]) -> bool:
+    """Return whether an array broadcasts to a shape; unknown lengths (nan) do."""
+    pairs = zip(reversed(array_shape), reversed(shape), strict=False)
+    return len(array_shape) <= len(shape) and all(
+        have in (1, want) or math.isnan(have) or math.isnan(want) for have, want in pairs
+    )
+
+
 def as_state(state: Any, dtype: np.dtype[Any], shape: tuple[Any, ...], axis: int) -> Any:
     """Return `state` in a dtype: a scalar, or an array of the full shape without `axis`."""
     if type(state) in (int, float, complex):
         return as_scalar("initial", state, dtype)
     rows = shape[:axis] + shape[axis + 1 :]
-    fits = len(state.shape) <= len(rows) and all(
-        have in (1, want) or math.isnan(want) or math.isnan(have)
-        for have, want in zip(reversed(state.shape), reversed(rows), strict=False)
-    )
-    if not fits:
+    if not broadcasts_to(state.shape, rows):
         raise ValueError(
             f"initial must be a scalar or have shape {rows}, the shape without axis {axis}; "
             f"got {state.shape}"

@@ -10,10 +10,10 @@ import numpy as np
 from ...core.algebra.operators import Operators, as_custom_operators, check_distributes
 from ...core.arrays.array_types import cast, check_same_device
 from ...core.arrays.chunk import shape_of
-from ...core.arrays.validation import as_array, as_real, as_scalar
+from ...core.arrays.validation import as_array, as_real, as_scalar, broadcasts_to
 from ...core.contract.problem import Problem, varying
 from ...solve import prepared_function
-from ..recurrence import as_axes, broadcasts_to
+from ..recurrence import as_axes
 from .recurrence import Loop, WavefrontLoop, check_strategy
 
 _DTYPES = ("int32", "int64", "float32", "float64")

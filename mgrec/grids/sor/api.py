@@ -11,10 +11,9 @@ import numpy as np
 
 from ...core.arrays.array_types import cast, check_same_device, is_lazy
 from ...core.arrays.chunk import shape_of
-from ...core.arrays.validation import as_array, as_integer, as_real, as_scalar
+from ...core.arrays.validation import as_array, as_integer, as_real, as_scalar, broadcasts_to
 from ...core.contract.problem import Problem, varying
 from ...solve import prepared_function
-from ..recurrence import broadcasts_to
 from .recurrence import Relaxation, Sweeps
 
 

@@ -22,19 +22,33 @@ from mgrec.solve import local, prepared
 
 
 @pytest.fixture
-def recorder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
-    yield without_gpu(monkeypatch)
-    for kept in (launches._prepare_cached, prepared.cache_entry, relaxation.prepare_launch):
-        kept.cache_clear()
+def solved(recorder: Recorder) -> list[Any]:
+    """The problems that were solved by CuPy's launches, and then prepared."""
+    return recorder.solved
 
 
 @pytest.fixture
-def solved(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The problems that were solved, but for calls of a kind that was solved before."""
-    found: list[Any] = []
+def recorder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
+    recorder = without_gpu(monkeypatch)
     solve = local.solve
-    monkeypatch.setattr(local, "solve", lambda *call: found.append(call) or solve(*call))
-    return found
+
+    def solve_twice(problem: Any, call: Any = None) -> Any:
+        recorder.solved.append(problem)
+        solve(problem)
+        return solve(problem, call)
+
+    monkeypatch.setattr(local, "solve", solve_twice)
+    yield recorder
+    for cached in (launches._prepare_cached, prepared.cache_entry, relaxation.prepare_launch):
+        cached.cache_clear()
+
+
+def launches_of(recorder: Recorder, call: Callable[[], Any]) -> list[Any]:
+    """Return the launches of a first call, which are those of the prepared call."""
+    both = recorder.of(call)
+    half = len(both) // 2
+    assert both[:half] == both[half:]
+    return both[:half]
 
 
 def draw(shape: Any, dtype: str = "f4", seed: int = 0) -> Any:
@@ -87,7 +101,7 @@ def test_later_calls_launch_what_the_first_one_did(
     shape = {"along the middle": z.shape, "from the end": z.shape, "walked": many.shape,
              "walked from states": many.shape, "lfilter along columns": z.shape}  # fmt: skip
     out = empty(shape.get(name, x.shape), "f8" if has_states else "f4")
-    first = recorder.of(lambda: CALLS[name](out))
+    first = launches_of(recorder, lambda: CALLS[name](out))
     assert first
     assert len(solved) == 1
     for _ in range(2):
@@ -139,7 +153,7 @@ def test_grids_are_prepared_as_rows_are(
     call: Callable[..., Any], recorder: Recorder, solved: list[Any]
 ) -> None:
     x, y, out = draw((3, 300, 400)), draw((3, 300, 400)), empty((3, 300, 400), "f4")
-    first = recorder.of(lambda: call(x, y, out))
+    first = launches_of(recorder, lambda: call(x, y, out))
     assert first
     for _ in range(2):
         assert recorder.of(lambda: call(x, y, out)) == first
@@ -156,7 +170,7 @@ def test_states_of_another_dtype_are_cast(
     for _ in range(3):
         launched = recorder.of(lambda: lfilter([1.0], [1.0, -0.5], x, zi=rows[:1]))
     assert len(solved) == 1
-    assert found == [(rows.data.ptr, (1, 1, 1), np.float32)] * 2
+    assert found == [(rows.data.ptr, (1, 1, 1), np.float32)] * 3
     for _, _, _, given, *_ in launched:
         assert np.frombuffer(given[0], np.int64)[2] == wide.data.ptr
 
