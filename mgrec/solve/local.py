@@ -10,7 +10,7 @@ from ..core.contract.kernels import Backend, CacheMiss
 from ..core.contract.problem import Problem
 from ..core.contract.recurrence import Arrays, ChunkInputs
 from ..engines import CPU_THREADS, backend_of
-from .prepared import cache_entry, prepare
+from .prepared import CacheEntry, cache_entry, prepare
 from .signature import Call
 
 
@@ -21,22 +21,29 @@ def solve(problem: Problem, call: Call | None = None) -> Any:
     count = recurrence.results if problem.is_several else None
     out = check_out(problem.out, shape, recurrence.result_dtype, arrays, count)
     inputs = ChunkInputs(problem.operands, (0,) * len(shape), (0,) * len(shape))
+    entry = None if call is None else cache_entry(call.signature)
     with backend.device_of(arrays):
-        if call is not None and cache_entry(call.signature).should_prepare(call):
+        if call is not None and entry is not None and entry.should_prepare(call):
             try:
-                return _prepare_and_solve(call, problem, backend, inputs, out)
+                return _prepare_and_solve(entry, call, problem, backend, inputs, out)
             except CacheMiss:
                 pass
         results, final_state = _determine(problem, backend, inputs, out)
+    if entry is not None:
+        entry.is_solved = True
     return problem.to_return_value(results, final_state)
 
 
 def _prepare_and_solve(
-    call: Call, problem: Problem, backend: Backend, inputs: ChunkInputs, out: Arrays
+    entry: CacheEntry,
+    call: Call,
+    problem: Problem,
+    backend: Backend,
+    inputs: ChunkInputs,
+    out: Arrays,
 ) -> Any:
     """Prepare calls of the signature, and solve the first; raise CacheMiss if that fails."""
-    entry, dtype = cache_entry(call.signature), problem.recurrence.result_dtype
-    count = problem.recurrence.results
+    count, dtype = problem.recurrence.results, problem.recurrence.result_dtype
     results = out or tuple([backend.empty(problem.shape, dtype) for _ in range(count)])
     prepared = prepare(call, problem, backend, inputs, results)
     if prepared is None:

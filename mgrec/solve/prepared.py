@@ -78,27 +78,35 @@ class PreparedCall:
         return self.to_return_value(results, self.solve(operands, targets))
 
 
-class _CacheEntry:
-    """The prepared call of a signature, if there is one yet."""
+class CacheEntry:
+    """The prepared call of a signature, if there is one yet.
+
+    Attributes
+    ----------
+    prepared : PreparedCall, optional
+    is_preparable : bool
+        False once the family could not prepare a call.
+    is_solved : bool
+        Whether a call was solved without preparation.
+    """
 
     prepared: PreparedCall | None = None
     is_preparable = True
-    is_second = False
+    is_solved = False
 
     def should_prepare(self, call: Call) -> bool:
         """Return whether to prepare a call: the first of CuPy arrays, the second of NumPy arrays.
 
         Preparation for NumPy takes as long as the call, in vain if each has another signature.
         """
-        is_second, self.is_second = self.is_second, True
         is_new = self.is_preparable and self.prepared is None
-        return is_new and (is_second or not call.is_on_host)
+        return is_new and (self.is_solved or not call.is_on_host)
 
 
 @lru_cache(maxsize=1024)
-def cache_entry(signature: tuple[Any, ...]) -> _CacheEntry:
+def cache_entry(signature: tuple[Any, ...]) -> CacheEntry:
     """Return the cache entry of a signature."""
-    return _CacheEntry()
+    return CacheEntry()
 
 
 def prepare(
