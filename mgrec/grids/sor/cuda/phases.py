@@ -184,9 +184,8 @@ def prepare_relaxation(
     """
     x, *rhs = grids
     (result,) = results
-    if loop.tol is not None or min(x.shape[-2:]) < 3:
+    if loop.tol is not None or min(x.shape[-2:]) < 3 or max(x.shape[-2:]) > _MOST:
         return None
-    _check_size(x.shape)
     batch = Batch.of(x, rhs[0] if rhs else None, result)
     has_rhs = bool(rhs)
     if has_rhs and not (is_on_gpu(rhs[0]) and batch.rhs.data.ptr == rhs[0].data.ptr):
