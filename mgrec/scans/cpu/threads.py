@@ -215,8 +215,8 @@ def determine_side_by_side(
     linear = _is_linear(transfer_map, pieces[0])
     provisional = tuple(map(np.zeros_like, carry_in)) if linear else carry_in
 
-    befores = [carry_in, *[provisional] * (len(pieces) - 1)]
-    parts = zip(pieces, befores, targets, strict=True)
+    carry_ins = [carry_in, *[provisional] * (len(pieces) - 1)]
+    parts = zip(pieces, carry_ins, targets, strict=True)
     run_in_threads([partial(one_thread.determine, transfer_map, *part) for part in parts])
     join = _join if pieces[0].shape[2] == 1 else _join_columns
     is_checked = linear and join is _join
