@@ -83,8 +83,9 @@ def mapped(
         return Coefficient.of(value.function, *mapped(value.arrays, cls, function, inside))
     if isinstance(value, dict):
         return {name: mapped(item, cls, function, inside) for name, item in value.items()}
-    if type(value) in (tuple, list):
-        results = type(value)(mapped(item, cls, function, inside) for item in value)
+    if type(value) in (tuple, list) or hasattr(value, "_make"):  # or a named tuple
+        items = [mapped(item, cls, function, inside) for item in value]
         # The same object if nothing changed: a call returns the tuple that was passed as out.
-        return results if any(a is not b for a, b in zip(results, value, strict=True)) else value
+        if any(a is not b for a, b in zip(items, value, strict=True)):
+            return value._make(items) if hasattr(value, "_make") else type(value)(items)
     return value
