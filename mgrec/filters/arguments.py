@@ -117,7 +117,8 @@ def _as_states(zi: Any, x: Any, expected: tuple[Any, ...], fixed: Sequence[int])
         for k, (length, size) in enumerate(zip(array.shape, expected, strict=True))
     )
     if not is_valid:
-        raise ValueError(f"zi must have shape {expected}; got {array.shape}")
+        # The first words are those of SciPy.
+        raise ValueError(f"Invalid zi shape: zi must have shape {expected}; got {array.shape}")
     return array
 
 
