@@ -187,7 +187,9 @@ def solved(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     found: list[Any] = []
     solve = on_one_machine.solve
     monkeypatch.setattr(
-        on_one_machine, "solve", lambda problem: found.append(problem) or solve(problem)
+        on_one_machine,
+        "solve",
+        lambda problem, *call: found.append(problem) or solve(problem, *call),
     )
     return found
 
