@@ -1,9 +1,10 @@
 """Solves of plans over the workers of a cluster, alone and queued.
 
-The time of one call on one worker's part of the data, over the time of a plan's solve on all
-workers: 1 if nothing is lost. *Alone* is a call of the plan, after a pause. *Queued* is one of 20
-solves by `Plan.map`. One pair of sequences is shared out: the time of one worker for the whole
-pair, over that of all. `--parts` chooses rows by the start of their names.
+The figure of a row is the time of one call on one worker's part of the data, divided by the time of
+a plan's solve on all workers. It is 1 if nothing is lost. *Alone* is a call of the plan, after a
+pause. *Queued* is one of 20 solves by `Plan.map`. The figure of a pair of sequences is the time of
+one worker for the whole pair, divided by that of all. `--parts` selects rows by the start of their
+names.
 
 usage: python -m benchmarks.dask.queued [--cluster local|cuda] [--workers N] [--small]
                                         [--parts PART ...] [--out FOLDER] [--machine NAME]
@@ -14,7 +15,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -46,8 +47,8 @@ class Row:
         Of one worker.
     chunks : int
         Of one worker.
-    wanted : (float, float or None)
-        Alone and queued: fractions, or milliseconds if the row has no call to compare with.
+    wanted : (float, float)
+        Alone and queued: fractions, or seconds if `is_time`.
     """
 
     name: str
@@ -57,24 +58,23 @@ class Row:
     chunks: int
     wanted: tuple[float, float]
     small: int = 1 << 14
-    options: dict[str, Any] = field(default_factory=dict)
     is_time: bool = False
 
 
 def _linear(value: float) -> Callable[..., Any]:
-    return lambda call, t, **how: call(mgrec.linear_recurrence, value, t, **how)
+    return lambda call, t: call(mgrec.linear_recurrence, value, t)
 
 
-def _arrays(call: Callable[..., Any], s: Any, t: Any, **how: Any) -> Any:
-    return call(mgrec.linear_recurrence, s, t, **how)
+def _arrays(call: Callable[..., Any], s: Any, t: Any) -> Any:
+    return call(mgrec.linear_recurrence, s, t)
 
 
-def _filter(call: Callable[..., Any], x: Any, **how: Any) -> Any:
-    return call(lfilter, *FILTER, x, **how)
+def _filter(call: Callable[..., Any], x: Any) -> Any:
+    return call(lfilter, *FILTER, x)
 
 
-def _tridiagonal(call: Callable[..., Any], *operands: Any, **how: Any) -> Any:
-    return call(mgrec.solve_tridiagonal, *operands, **how)
+def _tridiagonal(call: Callable[..., Any], *operands: Any) -> Any:
+    return call(mgrec.solve_tridiagonal, *operands)
 
 
 ROWS = [
@@ -123,16 +123,13 @@ def measure_row(study: Study, client: Client, row: Row, arguments: Any, own: lis
     chunks = ((steps // row.chunks,) * (row.chunks * len(own)),)
     operands = [on.operand(client, kind, chunks, own, *ends) for ends in row.ranges]
 
-    def plan_of(function: Callable[..., Any], *values: Any) -> Any:
-        return mgrec.plan(function, *values, client=client)
-
-    with row.call(plan_of, *operands) as plan:
+    with row.call(partial(mgrec.plan, client=client), *operands) as plan:
         measure_plan(study, client, kind, row.name, plan, first, row.wanted, row.is_time)
 
 
 def measure_plan(
     study: Study, client: Client, kind: str, case: str, plan: Any, first: Times,
-    wanted: tuple[float, float | None], is_time: bool = False,
+    wanted: tuple[float, float], is_time: bool = False,
 ) -> None:  # fmt: skip
     def queued() -> None:
         for _ in plan.map(() for _ in range(QUEUED)):
@@ -141,8 +138,6 @@ def measure_plan(
     for name, call, count, bar in (
         ("alone", plan, 1, wanted[0]), ("queued", queued, QUEUED, wanted[1])
     ):  # fmt: skip
-        if bar is None:
-            continue
         repetitions = ALONE if count == 1 else REPETITIONS
         times = Times(on.times(client, kind, call, repetitions, count))
         study.add(case, f"plan, {name}", times)

@@ -17,7 +17,7 @@ from .steps import ZERO_STATE, decay_at, decayed, is_present, observe, row_loop,
 
 # A tile: number of columns, and steps of a column before the next column follows.
 COLUMNS, STEPS = 64, 128
-# Weights beside which no later observation loses a digit.
+# Smaller weights of earlier observations change no digit of later results.
 NEGLIGIBLE = 2.0**-960
 
 
