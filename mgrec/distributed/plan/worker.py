@@ -161,9 +161,8 @@ class Solve:
     @property
     def is_ready(self) -> bool:
         """Whether the program can start or go on."""
-        if self.wait is not None:
-            return False
-        return (not self.missing and not self.sources) or self.error is not None
+        has_all = not self.missing and not self.sources
+        return self.wait is None and (has_all or self.error is not None)
 
     def run_wait(self) -> None:
         """Wait for the device, without stepping the program."""

@@ -43,8 +43,11 @@ def speculate(
     Return a function that waits for it and returns the summary and the prefix, or None if a state
     is not finite. Return None if the prefix is too long.
     """
+    longest = chunk.steps // PREFIX_FRACTION
+    if 2 * (cascade.decay - 1) > longest:  # The prefix is longer, whatever the powers of A are.
+        return None
     steps = prefix_steps(cascade, chunk.dtype)
-    if not 0 < steps <= chunk.steps // PREFIX_FRACTION:
+    if not 0 < steps <= longest:
         return None
     states = np.zeros((cascade.states, *chunk.row_shape), cascade.state_dtype(chunk.dtype))
     wait = fetch(determine(cascade, chunk, states, results[0]))
