@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -53,13 +52,11 @@ class BadInput(Failure):
 
 
 def _with_options(message: str) -> str:
-    """Replace parameters by options: --method auto for method='auto'."""
+    """Replace parameters by options: --no-check-finite for check_finite=False."""
     context = click.get_current_context(silent=True)
     for option in context.command.params if context else ():
-        if isinstance(option, click.Option):
-            message = re.sub(rf"\b{option.name}='(\S+?)'", rf"{option.opts[-1]} \1", message)
-            for negative in option.secondary_opts:
-                message = message.replace(f"{option.name}=False", negative)
+        for negative in option.secondary_opts:
+            message = message.replace(f"{option.name}=False", negative)
     return message
 
 

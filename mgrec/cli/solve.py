@@ -19,8 +19,8 @@ from rich.console import Console
 
 from ..distributed.cluster.progress import steps_of
 from ..distributed.cluster.warm_up import warm_up
-from ..filters.causal import lfilter, sosfilt
-from ..filters.zero_phase import filtfilt, sosfiltfilt
+from ..filters.causal import sosfilt
+from ..filters.zero_phase import sosfiltfilt
 from ..grids.table.api import summed_area_table
 from ..scans.functions import linear_recurrence
 from ..tridiagonal.api import solve_tridiagonal
@@ -76,11 +76,6 @@ def command(name: str, unit: str, short_help: str) -> Callable[[Any], click.Comm
 
 axis_option = click.option("--axis", default=-1, show_default=True, help="The axis of the steps.")
 
-memory_option = click.option(
-    "--memory", default="stream", show_default=True,
-    help="stream, or two-pass to read the inputs twice rather than to keep a group of chunks.",
-)  # fmt: skip
-
 
 @command("linear", "steps", "Solve w = s·w + t for arrays in files.")
 @click.argument("s", type=Operand())
@@ -88,7 +83,6 @@ memory_option = click.option(
 @click.option("--initial", type=Operand(), default="0", help="w before the first step.")
 @axis_option
 @click.option("--reverse", is_flag=True, help="Run from the end of the axis.")
-@memory_option
 def linear(s: Any, t: Any, initial: Any, axis: int, **options: Any) -> None:
     """Solve w_i = s_i·w_(i-1) + t_i; S, T and --initial are numbers or arrays in files."""
     options["initial"] = np.asarray(initial[...]) if _is_file(initial) else initial
@@ -99,13 +93,11 @@ def linear(s: Any, t: Any, initial: Any, axis: int, **options: Any) -> None:
 @click.argument("operands", metavar="DL D DU B", nargs=4, type=Operand())
 @axis_option
 @click.option("--rhs-axis", type=int, help="An axis of B that the diagonals lack.")
-@click.option("--method", default="auto", show_default=True, help="As of solve_tridiagonal.")
 @click.option("--periodic", is_flag=True, help="The ends meet.")
 @click.option(
     "--check-finite/--no-check-finite", default=True, show_default=True,
     help="Fail at nan and inf, or make their systems nan.",
 )  # fmt: skip
-@memory_option
 def tridiagonal(operands: tuple[Any, ...], axis: int, **options: Any) -> None:
     """Solve dl_i·x_(i-1) + d_i·x_i + du_i·x_(i+1) = b_i for numbers or arrays in files.
 
@@ -118,7 +110,6 @@ def tridiagonal(operands: tuple[Any, ...], axis: int, **options: Any) -> None:
 @command("sat", "rows, and columns,", "Write the summed-area table of an image.")
 @click.argument("x", type=Operand())
 @click.option("--axes", type=int, nargs=2, default=(-2, -1), show_default=True)
-@click.option("--dtype", help="In which sums are added up [default: as of numpy.cumsum].")
 def sat(x: Any, axes: tuple[int, int], **options: Any) -> None:
     """Write the summed-area table of X, an array in a file: sums of X[:i + 1, :j + 1]."""
     solve(summed_area_table, (x,), "pixels", axes, axes=axes, **options)
@@ -136,35 +127,27 @@ def _read(context: Any, option: Any, path: str | None) -> np.ndarray | None:
 @click.option("--band", nargs=2, type=float, help="Band-pass: keep frequencies between two.")
 @click.option("--rate", type=float, default=1.0, show_default=True, help="Samples a second.")
 @click.option("--sos", callback=_read, help="A file of second-order sections.")
-@click.option("--ba", callback=_read, help="A file of b and a.")
 @click.option("--zero-phase", is_flag=True, help="Forward and backward: nothing is delayed.")
 @axis_option
 def filter_(
-    x: Any, order: int | None, rate: float, sos: Any, ba: Any, zero_phase: bool,
-    axis: int, low: float | None, high: float | None, band: Any, **options: Any,
+    x: Any, order: int | None, rate: float, sos: Any, zero_phase: bool, axis: int,
+    low: float | None, high: float | None, band: Any, **options: Any,
 ) -> None:  # fmt: skip
     """Filter IN, an array in a file, along an axis.
 
-    The filter is one of: a Butterworth filter (--butter ORDER with --low, --high or --band, which
-    needs SciPy), second-order sections (--sos FILE, rows b0 b1 b2 1 a1 a2), or a transfer function
-    (--ba FILE, two rows b and a). Frequencies are in hertz where --rate gives the samples a
-    second, else in cycles a sample.
+    The filter is a Butterworth filter (--butter ORDER with --low, --high or --band, which needs
+    SciPy), or second-order sections (--sos FILE, rows b0 b1 b2 1 a1 a2). Frequencies are in hertz
+    where --rate gives the samples a second, else in cycles a sample.
     """
     bands = {"low": low, "high": high, "band": band}
     edges = {option: edge for option, edge in bands.items() if edge is not None}
-    if sum(part is not None for part in (order, sos, ba)) != 1:
-        raise BadInput("one of --butter, --sos and --ba must say what filter it is")
+    if (order is None) == (sos is None):
+        raise BadInput("one of --butter and --sos must say what filter it is")
     if edges and order is None:
         raise BadInput("--low, --high and --band belong to --butter")
-    functions: Any = (sosfilt, sosfiltfilt) if ba is None else (lfilter, filtfilt)
-    if ba is not None:
-        if ba.shape[:1] != (2,):
-            raise BadInput(f"--ba must have two rows, b and a; got an array of shape {ba.shape}")
-        coefficients = [*ba]
-    else:
-        coefficients = [sos if order is None else _butterworth(order, edges, rate)]
-    operands = (*coefficients, x)
-    solve(functions[zero_phase], operands, "samples", (axis,), axis=axis, **options)
+    sections = sos if order is None else _butterworth(order, edges, rate)
+    function = sosfiltfilt if zero_phase else sosfilt
+    solve(function, (sections, x), "samples", (axis,), axis=axis, **options)
 
 
 def _butterworth(order: int, edges: dict[str, Any], rate: float) -> np.ndarray:

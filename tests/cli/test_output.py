@@ -1,6 +1,5 @@
 """An output appears when it is complete, or not at all."""
 
-import errno
 import os
 import signal
 import stat
@@ -128,14 +127,8 @@ def test_what_is_no_file_is_refused(tmp_path, make, overwrite):
         check_output(tmp_path / "w.npy", overwrite)
 
 
-@pytest.mark.parametrize("has_hard_links", [True, False])
 @pytest.mark.parametrize(("name", "make"), KINDS)
-def test_the_second_of_two_writers_fails(tmp_path, name, make, has_hard_links, monkeypatch):
-    def link(*paths):
-        raise OSError(errno.EPERM, "Operation not permitted")
-
-    if not has_hard_links:
-        monkeypatch.setattr(os, "link", link)
+def test_the_second_of_two_writers_fails(tmp_path, name, make):
     path = tmp_path / name
     with (
         pytest.raises(failure.BadInput, match="exists: pass --overwrite"),
