@@ -1,4 +1,4 @@
-"""Alignments cell by cell, and a stand-in for a GPU that aligns: for tests of the kernels."""
+"""A stand-in for a GPU that aligns, scorings and edges: for tests of the kernels."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from alignments import end_of, table_by_the_loop
 from cuda_on_host import DeviceArray, HostCompiler, run_on_host
 
 from mgrec.engines.cuda.device import Device
 from mgrec.grids.alignment.cuda import layout, pairs, program, tile
 from mgrec.grids.alignment.scoring import Scoring
-from mgrec.grids.alignment.tiles import Best, Edges, best_cell, carry_in_from
+from mgrec.grids.alignment.tiles import Edges, carry_in_from
 
 LINEAR = Scoring(-2, -2, 3, -1)
 AFFINE = Scoring(-5, -1, 3, -2)
@@ -67,50 +68,6 @@ def border_of(scoring: Scoring, n: int, m: int, dtype: Any) -> Edges:
     return carry_in_from(scoring, None, None, (0, 0), (n, m), np.dtype(dtype))
 
 
-def by_the_loop(scoring: Scoring, query: Any, target: Any, carry_in: Edges, dtype: Any) -> Any:
-    """H, F of the rows after and E of the columns after every cell."""
-    n, m = query.size, target.size
-    h = np.empty((n + 1, m + 1), dtype)
-    h[0], h[1:, 0] = carry_in.row, carry_in.column
-    f, e = h + scoring.gap, h + scoring.gap
-    if scoring.is_affine:
-        f[0, 1:], e[1:, 0] = carry_in.row_gaps, carry_in.column_gaps
-    if scoring.table is None:
-        scores = np.where(query[:, None] == target, scoring.match, scoring.mismatch)
-    else:
-        scores = np.array(scoring.table)[query][:, target]
-    for i in range(1, n + 1):
-        for j in range(1, m + 1):
-            vertical, horizontal = f[i - 1, j], e[i, j - 1]
-            h[i, j] = max(h[i - 1, j - 1] + scores[i - 1, j - 1], horizontal, vertical)
-            if scoring.is_local:
-                h[i, j] = max(h[i, j], 0)
-            f[i, j] = max(h[i, j] + scoring.gap, vertical + scoring.extend)
-            e[i, j] = max(h[i, j] + scoring.gap, horizontal + scoring.extend)
-    return h, f, e
-
-
-def best_of(h: Any, rows: Any, columns: Any) -> Best:
-    """The best cell among some, by the rule of the contract."""
-    cells = zip(rows.tolist(), columns.tolist(), strict=True)
-    best = best_cell(*(Best(h[i + 1, j + 1].item(), i, j) for i, j in cells))
-    assert best is not None
-    return best
-
-
 def pair_by_the_loop(scoring: Scoring, query: Any, target: Any, dtype: Any) -> tuple[Any, ...]:
-    n, m = query.size, target.size
-    if 0 in (n, m):
-        gap = scoring.gap + (n + m - 1) * scoring.extend if n + m else 0
-        score = gap if scoring.mode == "global" else 0
-        return (score, -1, -1) if scoring.is_local else (score, n - 1, m - 1)
-    h, *_ = by_the_loop(scoring, query, target, border_of(scoring, n, m, dtype), dtype)
-    if scoring.mode == "global":
-        return h[-1, -1], n - 1, m - 1
-    rows, columns = np.unravel_index(np.arange(n * m), (n, m))
-    if not scoring.is_local:
-        is_end = (rows == n - 1) | (columns == m - 1)
-        rows, columns = rows[is_end], columns[is_end]
-    best = best_of(h, rows, columns)
-    best = Best() if scoring.is_local and best.score <= 0 else best
-    return best.score, best.query_end, best.target_end
+    h, *_ = table_by_the_loop(scoring, query, target, dtype)
+    return end_of(h, scoring.mode)

@@ -19,8 +19,9 @@ A backend implements two phases:
     codes if the scoring has a table. The :class:`.tiles.Edges` are in host memory or on the
     device. `origin` is the tile's first row and column in the whole grid; the best cell is
     counted from there. `dtype` is that of H, int64 or float64. H is written to `table`, an array
-    (n, m), if given. A tile without rows or columns returns its carry-in. The mode matters in
-    two ways: scores of local alignments are at least 0, and only these need the best cell.
+    (n, m) of `dtype` with contiguous rows, if given. A tile without rows or columns returns its
+    carry-in. The mode matters in two ways: scores of local alignments are at least 0, and only
+    these need the best cell.
 ``determine_pairs(scoring, queries, targets, dtype) -> array (pairs, 3)``
     Return score, query_end and target_end of pairs in two :class:`.sequences.Sequences`, in host
     memory. One sequence on a side is paired with all on the other. The kernel computes the

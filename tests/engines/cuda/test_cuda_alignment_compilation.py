@@ -45,8 +45,8 @@ def described(kind: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(("kind", "architecture"), CASES)
 def test_tiles_compile(compile_text: Any, kind: Any, architecture: int) -> None:
     device = Device(architecture, 132, kernels.SHARED_BYTES[architecture])
-    for mode, written in (("local", None), ("global", np.dtype("i4"))):
-        layout = described(kind) | {"mode": mode, "written": written}
+    for mode, has_matrix in (("local", False), ("global", True)):
+        layout = described(kind) | {"mode": mode, "has_matrix": has_matrix}
         launch = choose_launch(SHAPES[1], device, letters=24, **layout)
         compile_text(print_tile(launch.layout, launch.per_processor), architecture)
         if (kind, architecture) == (KINDS[0], 90):
@@ -65,8 +65,8 @@ def test_pairs_compile(compile_text: Any, kind: Any, architecture: int) -> None:
 def test_launches_fit_the_device(architecture: int) -> None:
     device = Device(architecture, 132, kernels.SHARED_BYTES[architecture])
     for kind, shape, letters in product(KINDS, SHAPES, (4, 64)):
-        for written in (None, np.dtype("i8")):
-            layout = described(kind) | {"mode": "local", "written": written}
+        for has_matrix in (False, True):
+            layout = described(kind) | {"mode": "local", "has_matrix": has_matrix}
             launch = choose_launch(shape, device, letters=letters, **layout)
             assert (
                 launch.per_processor * (launch.shared_bytes + 20 * 1024)

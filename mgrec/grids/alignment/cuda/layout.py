@@ -39,7 +39,7 @@ class AlignmentLayout:
 
     letter: np.dtype[Any]  # of the sequences
     score: np.dtype[Any]  # of H in registers
-    dtype: np.dtype[Any]  # of H in the edges
+    dtype: np.dtype[Any]  # of H in the edges and in the table
     # Source of the score of two letters: a comparison ("EQUAL"), bytes of a profile in shared
     # memory ("BYTES"), or a table in device memory ("TABLE").
     source: str
@@ -51,15 +51,11 @@ class AlignmentLayout:
     # Columns of a round, between which the warps of a block synchronize, and of a line of memory
     # of the table.
     columns: int = 16
-    written: np.dtype[Any] | None = None  # of the table to which H is written
+    has_matrix: bool = False  # whether H is written to a table
     store_size: int = 1  # adjacent numbers of the table that a lane writes at once
     # Whether one instruction leads from the score of a row to that of the next row. Otherwise
     # two share an addition with the next column: fewer instructions, but a longer latency.
     is_chain_short: bool = True
-
-    @property
-    def has_matrix(self) -> bool:
-        return self.written is not None
 
     @property
     def threads(self) -> int:
@@ -106,9 +102,7 @@ class AlignmentLayout:
             "SOURCE": _SOURCES.index(self.source), "AFFINE": self.is_affine,
             "LOCAL": self.mode == "local", "MATRIX": self.has_matrix, "SHORT": self.is_chain_short,
         }  # fmt: skip
-        types = {
-            "X": self.letter, "T": self.score, "B": self.dtype, "M": self.written or self.dtype,
-        }  # fmt: skip
+        types = {"X": self.letter, "T": self.score, "B": self.dtype}
         lines = [
             f"constexpr {type(value).__name__} {name} = {str(value).lower()};"
             for name, value in constants.items()

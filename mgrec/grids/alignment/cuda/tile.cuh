@@ -13,7 +13,7 @@ struct Tile {
   const B *above, *left, *above_gaps, *left_gaps;
   B *below, *right, *below_gaps, *right_gaps;
   Found* found;  // for every strip
-  M* table;      // H of every cell
+  B* table;      // H of every cell
   Unit* words;   // initially 0; the first is the number of bands that blocks have taken
   Alphabet alphabet;
   // `skip` padding rows before the first row, whose scores are 0 as those of the border: then the
@@ -120,11 +120,11 @@ struct Keep {
 };
 
 // Adjacent numbers that a lane writes by one store.
-struct alignas(N * sizeof(M)) Pack { M of[N]; };
+struct alignas(N * sizeof(B)) Pack { B of[N]; };
 
 // The start of the last line of a row that is complete up to a column.
-DEVICE inline int line_before(const M* row, int end) {
-  const unsigned numbers = unsigned((unsigned long long)row / sizeof(M)) + end;
+DEVICE inline int line_before(const B* row, int end) {
+  const unsigned numbers = unsigned((unsigned long long)row / sizeof(B)) + end;
   return end - int(numbers % C) - C;
 }
 template <bool WHOLE>
@@ -136,14 +136,14 @@ DEVICE inline void write_lines(const Tile& tile, const Place& at, int first) {
 #pragma unroll 1
   for (int r = 0; r < R; ++r, staged += 32 * PITCH) {
     long long row = top + part * R + r;
-    M* to = tile.table + row * pitch;
+    B* to = tile.table + row * pitch;
 #pragma unroll
     for (int owner = part, k0 = 0; k0 < 32; k0 += AT_ONCE, owner += AT_ONCE) {
       const int column = line_before(to, first + C - K * owner) + k;
       const T* const from = staged + k0 * PITCH;
       Pack pack;
 #pragma unroll
-      for (int n = 0; n < N; ++n) pack.of[n] = M(from[kept_at(column + n)]);
+      for (int n = 0; n < N; ++n) pack.of[n] = B(from[kept_at(column + n)]);
       if (WHOLE) store_pack(to + column, pack);
 #pragma unroll
       for (int n = 0; n < (WHOLE ? 0 : N); ++n)

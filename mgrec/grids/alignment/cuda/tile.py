@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from math import gcd
 from typing import Any
 
 import numpy as np
@@ -41,11 +40,10 @@ def determine_alignment(
         )
     before = _edges_before(scoring, carry_in)
     score = score_dtype(scoring, n + m, _largest(before), dtype)
-    written = table if table is None or _has_rows(table) else cupy.empty((n, m), table.dtype)
     launch = choose_launch(
         (n, m), Device.current(), letter=query.dtype, score=score, dtype=dtype,
         source=source_of(scoring, score), mode=scoring.mode, is_affine=scoring.is_affine,
-        written=None if table is None else table.dtype, store_size=_store_size(written),
+        has_matrix=table is not None, store_size=_store_size(table),
         letters=len(scoring.table or ()),
     )  # fmt: skip
     if _may_skip(launch.layout, scoring, before):
@@ -57,15 +55,13 @@ def determine_alignment(
     best_cells = cupy.empty((launch.strips, 3), np.int64)
     after += [None] * (4 - len(after))
     words = cupy.zeros(launch.words, np.uint64)
-    arrays = query, target, *edges, *after, best_cells, written, words
+    arrays = query, target, *edges, *after, best_cells, table, words
     addresses = [0 if array is None else array.data.ptr for array in arrays]
-    pitch = 0 if written is None else written.strides[0] // written.itemsize
+    pitch = 0 if table is None else table.strides[0] // table.itemsize
     run_kernel(
         "tile", scoring, launch.layout, launch.blocks, launch.per_processor, launch.shared_bytes,
         addresses, [n, m, pitch, launch.skip],
     )  # fmt: skip
-    if written is not table:
-        table[...] = written
     best = _best_of_strips(best_cells, dtype, origin) if scoring.is_local else None
     row, column, row_gaps, column_gaps = after
     return Edges(row, column, row_gaps, column_gaps, best)
@@ -99,20 +95,9 @@ def _may_skip(layout: AlignmentLayout, scoring: Scoring, before: list[Any]) -> b
     return layout.source == "BYTES" or (layout.source == "EQUAL" and is_unequal)
 
 
-def _has_rows(table: Any) -> bool:
-    """Return whether rows are contiguous, and numbers are aligned."""
-    size = table.dtype.itemsize
-    is_row = table.strides[1] == size or table.shape[1] == 1
-    return is_row and not any(s % size for s in (table.data.ptr, table.strides[0]))
-
-
 def _store_size(table: Any) -> int:
-    """Return how many numbers of every row are an aligned word of up to 16 bytes."""
-    if table is None:
-        return 1
-    size, row = table.dtype.itemsize, table.strides[0]
-    divisor = gcd(16, table.data.ptr, row)
-    return max(1, min(4, divisor // size))
+    """Return how many numbers of every row, of 8 bytes, are an aligned word of up to 16 bytes."""
+    return 1 if table is None or (table.data.ptr | table.strides[0]) % 16 else 2
 
 
 def _as_edge(edge: Any, dtype: np.dtype[Any]) -> Any:
