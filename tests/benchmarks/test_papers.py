@@ -14,18 +14,13 @@ PAPERS = {"hou_2018": 4, "pogorelskih_2019": 2, "wakatani_2012": 8, "wakatani_20
 each_paper = pytest.mark.parametrize("paper", PAPERS)
 
 
-def draw(load: Any, paper: str, record: dict[str, Any], path: Path) -> int:
-    """Draw a record; return the number of panels."""
+def count_panels(load: Any, paper: str, record: dict[str, Any]) -> int:
     figure = load(f"papers.{paper}.drawing").draw(record)
-    load("harness.records").draw_small(figure, path)
-    assert path.stat().st_size > 1000
     return sum(axes.get_visible() for axes in figure.axes)
 
 
 @each_paper
-def test_stored_results_have_the_tables_that_are_made_of_them(
-    load: Any, paper: str, tmp_path: Path
-) -> None:
+def test_stored_results_have_the_tables_that_are_made_of_them(load: Any, paper: str) -> None:
     records, tables = load("harness.records"), load(f"papers.{paper}.report").tables
     paths = list(records.RESULTS.glob(f"{paper.replace('_', '-')}-*.json"))
     assert paths
@@ -34,13 +29,13 @@ def test_stored_results_have_the_tables_that_are_made_of_them(
         text = tables(record)
         assert text == path.with_suffix(".md").read_text()
         assert not {"None", "nan"} & set(text.split())
-        assert draw(load, paper, record, tmp_path / "plot.png") == PAPERS[paper]
+        assert count_panels(load, paper, record) == PAPERS[paper]
         # Nothing is told or drawn of what was not measured, apart from the reason.
         reason = {"case": "one", "candidate": "sor", "reason": "there is none"}
         bare = record | {"cases": [], "not_measured": [reason]}
         assert "##" not in tables(bare)
         assert "not measured, because there is none" in tables(bare)
-        draw(load, paper, bare, tmp_path / "bare.png")
+        count_panels(load, paper, bare)
         # Each time counts.
         cases = [{**row, "median": 2 * row["median"]} for row in record["cases"][:1]]
         assert tables(record | {"cases": [*cases, *record["cases"][1:]]}) != text

@@ -25,7 +25,7 @@ STEPS, CHUNKS = 6_000_000, 24
 
 @pytest.fixture(scope="module")
 def client():
-    with two_workers(memory_limit="1GiB") as client:
+    with two_workers(processes=False, protocol="tcp://", memory_limit=0) as client:
         mgrec.dask.pin_operands(client)
         yield client
 

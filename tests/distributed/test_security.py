@@ -25,7 +25,8 @@ def security():
 
 @pytest.fixture(scope="module")
 def cluster(security):
-    with LocalCluster(2, protocol="tls://", security=security, **OPTIONS) as cluster:
+    options = {"protocol": "tls://", "security": security, "processes": False}
+    with LocalCluster(n_workers=2, **options, **OPTIONS) as cluster:
         yield cluster
 
 
@@ -35,7 +36,7 @@ def t():
 
 
 def listening(dask_worker=None):
-    """The ports on which this process and its children listen."""
+    """The ports on which this process listens, with the workers in it."""
     return {c.laddr for c in psutil.Process().net_connections() if c.status == psutil.CONN_LISTEN}
 
 
@@ -59,7 +60,7 @@ def test_solves_over_tls_open_no_ports(cluster, security, t):
 
 def test_a_plan_over_web_sockets_is_encrypted(security, t):
     options = {"protocol": "wss://", "security": security, "processes": False}
-    cluster = LocalCluster(2, **options, **OPTIONS)
+    cluster = LocalCluster(n_workers=2, **options, **OPTIONS)
     with cluster, Client(cluster, security=security, set_as_default=False) as client:
         x = client.persist(t)
         with mgrec.plan(mgrec.linear_recurrence, 0.5, x, client=client) as solve:

@@ -155,7 +155,7 @@ def move(request, monkeypatch):
     return lambda x: da.from_array(x, chunks=min(5, len(x) - 1)) if is_lazy else np.array(x)
 
 
-HOST = [("mean", False), ("std", True), ("cov", False)]
+HOST = [("mean", False), ("cov", False)]
 
 
 def weighting(device, *case):

@@ -135,7 +135,7 @@ def test_a_section_that_is_left_out_is_noticed():
 
 @pytest.mark.slow
 # An example builds and runs two graphs of up to 12 chunks.
-@settings(max_examples=max(12, settings().max_examples // 4))
+@settings(max_examples=max(6, settings().max_examples // 4))
 @given(
     lengths=st.lists(st.integers(0, 90), min_size=1, max_size=12).filter(lambda v: sum(v) > 0),
     # Each order and count is compiled for itself, which takes seconds: those of other tests.

@@ -3,6 +3,7 @@
 import dask.array as da
 import numpy as np
 import pytest
+from chunkings import with_extended
 from scipy import signal
 from test_filters import assert_places_are_scipys, draw
 
@@ -17,7 +18,7 @@ FILTERS = {
 SECTIONS = [[1, 0.5j, 0.2, 1, -0.4j, 0.1], [1, 1, 0, 1, -1.1 + 0.4j, 0.05j]]
 
 
-@pytest.mark.parametrize("dtype", ["c8", "c16"])
+@pytest.mark.parametrize("dtype", with_extended(["c8", "c16"], "c8"))
 @pytest.mark.parametrize("name", FILTERS)
 @pytest.mark.parametrize("change", ["none", "nan", "inf", "large"])
 def test_special_values_stand_where_scipy_has_them(name, dtype, change):
