@@ -6,6 +6,7 @@ from itertools import combinations
 import dask.array as da
 import numpy as np
 import pytest
+from alignments import end_of, table_by_the_loop
 from chunkings import chunkings
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from sequences import read
 import mgrec
 from mgrec.grids.alignment import scoring
 from mgrec.grids.alignment.results import Alignment
+from mgrec.grids.alignment.scoring import Scoring
 
 quick = pytest.mark.quick
 extended = pytest.mark.extended
@@ -22,16 +24,9 @@ SCORES = {"match": 2, "mismatch": -1, "gap": -1}
 
 
 def by_the_loop(query, target, match, mismatch, gap):
-    """The definition, cell by cell; the first best cell by target, then query."""
-    H = np.zeros((len(query) + 1, len(target) + 1))
-    for i, a in enumerate(query, 1):
-        for j, b in enumerate(target, 1):
-            diagonal = H[i - 1, j - 1] + (match if a == b else mismatch)
-            H[i, j] = max(0, diagonal, H[i - 1, j] + gap, H[i, j - 1] + gap)
-    if H.max() == 0:
-        return 0, -1, -1
-    j, i = (int(k) for k in np.argwhere(H.max() == H.T)[0])
-    return H.max(), i - 1, j - 1
+    dtype = type(gap)
+    h, *_ = table_by_the_loop(Scoring(gap, gap, match, mismatch), query, target, dtype)
+    return end_of(h, "local")
 
 
 def letters(seed, n, count=3):
@@ -58,12 +53,9 @@ def test_equals_the_definition(n, m, scores):
 @quick
 def test_one_changed_letter_is_seen():
     query = letters(0, 50)
-    found = mgrec.smith_waterman(query, query, **SCORES)
-    other = query.copy()
-    other[20] = 7
-    assert found == (100, 49, 49)
-    assert mgrec.smith_waterman(query, other, **SCORES) == by_the_loop(query, other, **SCORES)
-    assert mgrec.smith_waterman(query, other, **SCORES) != found
+    other = np.where(np.arange(50) == 20, 7, query)
+    assert mgrec.smith_waterman(query, query, **SCORES) == (100, 49, 49)
+    assert mgrec.smith_waterman(query, other, **SCORES) == (98 - 1, 49, 49)
 
 
 @quick
@@ -100,9 +92,9 @@ def test_letters_beyond_a_byte_differ():
     assert mgrec.smith_waterman("né\U0001f600", "é\U0001f600!", **SCORES) == (4, 2, 1)
     for dtype in "b H I q Q".split():
         top = np.iinfo(dtype).max
-        pair = [0, top, top // 2 + 1, 1], [top // 2 + 1, 0, top, 1]
-        have = mgrec.smith_waterman(*(np.array(side, dtype) for side in pair), **SCORES)
-        assert have == by_the_loop(*pair, **SCORES)
+        sides = [0, top, top // 2 + 1, 1], [top // 2 + 1, 0, top, 1]
+        pair = [np.array(side, dtype) for side in sides]
+        assert mgrec.smith_waterman(*pair, **SCORES) == by_the_loop(*pair, **SCORES)
     many = np.random.default_rng(5).permutation(400).astype(np.uint32) * 65_537
     target = many[100:200].copy()
     target[50] = 12
@@ -190,10 +182,8 @@ def test_real_sequences_are_aligned_as_by_parasail(mode, file, scores, kernels):
 
 @pytest.mark.parametrize("name", [name for name in scoring.MATRICES if name != "PAM70"])
 def test_every_matrix_is_that_of_parasail(name):
-    scores = {"matrix": name, "gap": -9, "extend": -2}
-    query, target, _ = read("globins").values()
-    have = mgrec.smith_waterman(query, target, **scores)
-    assert have == by_parasail(query, target, "local", scores)
+    scores, pair = {"matrix": name, "gap": -9, "extend": -2}, list(read("globins").values())[:2]
+    assert mgrec.smith_waterman(*pair, **scores) == by_parasail(*pair, "local", scores)
 
 
 @each_mode
@@ -236,11 +226,6 @@ def test_empty_and_short_texts(query, target, mode, wanted):
     assert alignment.score == wanted[0]
 
 
-def test_letters_that_a_matrix_lacks_count_as_its_star():
-    assert mgrec.smith_waterman("WJW", "WUW", mode="global", **BLOSUM).score == 11 + 1 + 11
-    assert mgrec.smith_waterman("wjW", "W\U0001f600w", mode="global", **BLOSUM).score == 23
-
-
 def test_kinds_of_matrices():
     scores = np.array([[5, -4, 0], [-4, 5, 1], [2, 1, 6]])
     codes = np.array([0, 1, 2, 2]), np.array([2, 1, 2], np.uint8)
@@ -252,14 +237,16 @@ def test_kinds_of_matrices():
     assert mgrec.smith_waterman("ABCC", "cbc", matrix=("ABC", scores.tolist()), **given) == want
     real = np.array([[1.5, -1], [-1, 2.25]])
     assert mgrec.smith_waterman([0, 1, 1], [1, 1], matrix=real, gap=-3) == (4.5, 2, 1)
+    # Letters that a matrix lacks count as its star.
+    assert mgrec.smith_waterman("WJW", "WUW", mode="global", **BLOSUM).score == 11 + 1 + 11
+    assert mgrec.smith_waterman("wjW", "W\U0001f600w", mode="global", **BLOSUM).score == 23
 
 
 def test_a_matrix_of_biopython():
     loaded = pytest.importorskip("Bio.Align.substitution_matrices").load("BLOSUM62")
-    query, target, _ = read("globins").values()
-    want = mgrec.smith_waterman(query, target, **BLOSUM)
-    have = mgrec.smith_waterman(query, target, **{**BLOSUM, "matrix": loaded})
-    assert have == want
+    pair = list(read("globins").values())[:2]
+    have = mgrec.smith_waterman(*pair, **{**BLOSUM, "matrix": loaded})
+    assert have == mgrec.smith_waterman(*pair, **BLOSUM)
     assert isinstance(have.score, int)
 
 
