@@ -5,6 +5,7 @@ import importlib.util
 import os
 from functools import cache
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -71,6 +72,12 @@ def pytest_runtest_setup(item):
         pytest.fail(f"needs a CUDA GPU: {missing}", pytrace=False)
     if missing:
         pytest.skip(f"needs a CUDA GPU: {missing}")
+
+
+@pytest.fixture(params=["host", pytest.param("gpu", marks=pytest.mark.gpu)])
+def xp(request):
+    """NumPy, or CuPy."""
+    return np if request.param == "host" else pytest.importorskip("cupy")
 
 
 @pytest.fixture

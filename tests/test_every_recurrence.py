@@ -13,6 +13,7 @@ from cases import (
     on_cupy,
 )
 from graphs import check_graph
+from layouts import read_only, swapped, unaligned
 
 import mgrec
 from mgrec.distributed.graph import chains
@@ -128,10 +129,6 @@ def test_any_number_of_threads(case, shape, monkeypatch):
                 np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
 
 
-def swapped(array):
-    return array.astype(array.dtype.newbyteorder())
-
-
 def strided(array):
     wide = np.zeros((*array.shape[:-1], 3 * array.shape[-1]), array.dtype)
     wide[..., ::3] = array
@@ -140,19 +137,6 @@ def strided(array):
 
 def backwards(array):
     return np.flip(np.flip(array).copy())
-
-
-def read_only(array):
-    array = array.copy()
-    array.flags.writeable = False
-    return array
-
-
-def unaligned(array):
-    buffer = np.zeros(array.nbytes + 1, np.uint8)
-    view = np.ndarray(array.shape, array.dtype, buffer, 1)
-    view[...] = array
-    return view
 
 
 LAYOUTS = [strided, backwards, read_only, unaligned, swapped, np.asfortranarray]

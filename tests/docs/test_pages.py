@@ -25,7 +25,7 @@ MODULES = [mgrec, mgrec.signal, mgrec.dask, mgrec.tuning, mgrec.maps]
 
 # Docstrings say in the short run what these pages say again; they compile for some seconds each.
 LONG = {"clusters/index.md", "guide/filters.md", "guide/grids.md", "guide/linear.md"}
-LONG |= {"guide/tridiagonal.md"}
+LONG |= {"guide/tridiagonal.md", "how/grids.md"}
 
 
 def as_case(page):

@@ -6,6 +6,7 @@ import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
+from graphs import fetched
 
 from mgrec.signal import ewm
 
@@ -14,18 +15,6 @@ pytestmark = pytest.mark.quick
 
 def draw(*shape):
     return np.random.default_rng(7).normal(size=shape)
-
-
-@pytest.fixture(params=["host", pytest.param("gpu", marks=pytest.mark.gpu)])
-def xp(request):
-    """NumPy, or CuPy."""
-    return np if request.param == "host" else pytest.importorskip("cupy")
-
-
-def fetched(array, xp=np):
-    array = array.compute(scheduler="sync") if isinstance(array, da.Array) else array
-    assert isinstance(array, xp.ndarray)
-    return array if xp is np else array.get()
 
 
 WEIGHTS = [{"alpha": 0.3}, {"span": 5}, {"halflife": 30.0}, {"com": 2}, {"alpha": 1.0}]

@@ -121,35 +121,6 @@ def test_this_finds_a_result_that_is_too_coarse():
         assert_as_accurate([coarse], signal.sosfilt(sos, x), in_sections(sos, x))
 
 
-@pytest.mark.parametrize("steps", [0, 1, 2, 37, 1000])
-@pytest.mark.parametrize("name", ["Butterworth 4, 0.2", "Butterworth 16, 0.2"])
-def test_powers_are_what_steps_do(name, steps):
-    b, a = POLYNOMIALS[name]
-    high, low = power(Cascade.of_polynomials(b, a), steps)
-    for number, unit in enumerate(np.eye(len(a) - 1)):
-        state = [int(v) << DIGITS for v in unit] + [0]
-        feedback = wide(a)
-        for _ in range(steps):
-            y = state[0]
-            for i in range(len(a) - 1):
-                state[i] = state[i + 1] - ((feedback[i + 1] * y) >> DIGITS)
-        wanted = [float(Fraction(v, 2**DIGITS)) for v in state[:-1]]
-        np.testing.assert_allclose((high + low)[:, number], wanted, rtol=1e-12, atol=1e-40)
-
-
-def test_powers_of_complex_filters_and_cascades():
-    b, a = [1, 0.5j], [1, -0.4 + 0.3j, 0.2j]
-    high, _ = power(Cascade.of_polynomials(b, a), 9)
-    for number, unit in enumerate(np.eye(2, dtype=complex)):
-        wanted = signal.lfilter(b, a, np.zeros(9), zi=unit)[1]
-        np.testing.assert_allclose(high[:, number], wanted, rtol=1e-13)
-    sos = SECTIONS["Butterworth 8"]
-    high, _ = power(Cascade.of_sections(sos), 37)
-    for number, unit in enumerate(np.eye(8)):
-        wanted = signal.sosfilt(sos, np.zeros(37), zi=unit.reshape(4, 2))[1]
-        np.testing.assert_allclose(high[:, number], wanted.ravel(), rtol=1e-12)
-
-
 def test_powers_where_all_poles_are_one():
     cascade = Cascade.of_polynomials([1], np.poly(np.ones(8)))
     exact = np.eye(8, k=1).astype(int).astype(object)

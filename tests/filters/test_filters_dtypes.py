@@ -9,9 +9,6 @@ import pytest
 from scipy import signal
 from test_filters import GPU, POLYNOMIALS, UNSTABLE, assert_same, in_chunks, sections
 
-from mgrec.core.arrays.chunk import Chunk
-from mgrec.filters.cascade import Cascade
-from mgrec.filters.cpu.one_thread import precompute_filter, propagate_filter
 from mgrec.signal import lfilter, sosfilt
 
 try:
@@ -80,18 +77,6 @@ def test_overflow_is_where_it_was(name, dtype, xp):
     x = xp.asarray(samples((4000,), dtype))
     for make in (lambda x: x, lambda x: da.from_array(x, chunks=700, asarray=False)):
         assert same_bits(lfilter(b, a, make(x)), lfilter(b, a, make(x.astype(float))))
-
-
-def test_a_chunk_that_comes_along_has_its_own_dtype_and_the_same_states():
-    cascade = Cascade.of_polynomials(*UNSTABLE["complex poles"])
-    x, carry_in = samples((1, 500, 1), "i2"), np.ones((2, 1, 1))
-    narrow, wide = (
-        precompute_filter(cascade, Chunk((part,), x.shape, np.dtype(float)))
-        for part in (x, widened(x))
-    )
-    assert narrow.redo.operands[0].dtype == np.int16
-    assert same_bits(narrow.offset, wide.offset)
-    assert same_bits(propagate_filter(narrow, carry_in), propagate_filter(wide, carry_in))
 
 
 def test_threads_cast_their_own_parts(monkeypatch):

@@ -3,8 +3,8 @@
 import dask.array as da
 import numpy as np
 import pytest
+from graphs import fetched
 from scipy import signal
-from test_filters import fetched
 
 from mgrec.signal import filtfilt, lfilter, lfilter_zi, lfiltic, sosfilt, sosfilt_zi, sosfiltfilt
 

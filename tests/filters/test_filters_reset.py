@@ -5,8 +5,8 @@ from itertools import product
 import dask.array as da
 import numpy as np
 import pytest
+from graphs import fetched
 from scipy import signal
-from test_filters import fetched
 
 from mgrec.filters import recurrence
 from mgrec.signal import ewm, lfilter, sosfilt

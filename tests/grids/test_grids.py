@@ -4,10 +4,9 @@ import dask.array as da
 import numpy as np
 import pytest
 from chunkings import chunkings
-from grid_arrays import cumsum_twice, in_thirds, numbers, same
+from grid_arrays import by_sweeps, cumsum_twice, in_thirds, numbers, same
 from hypothesis import given
 from hypothesis import strategies as st
-from test_sor import by_the_loop as by_sweeps
 from test_wavefront import by_the_loop, weights_of
 
 import mgrec

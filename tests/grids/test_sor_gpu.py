@@ -3,8 +3,7 @@
 import dask.array as da
 import numpy as np
 import pytest
-from grid_arrays import numbers
-from test_sor import by_the_loop
+from grid_arrays import by_sweeps, numbers
 
 import mgrec
 
@@ -24,7 +23,7 @@ def check(x, rhs=None, **options):
     side = rhs if rhs is None or np.ndim(rhs) == 0 else cupy.asarray(rhs)
     result = mgrec.sor(given, side, **options)
     with np.errstate(all="ignore"):
-        same(result, by_the_loop(x, rhs, **options))
+        same(result, by_sweeps(x, rhs, **options))
     same(given, x)
 
 
@@ -59,11 +58,9 @@ def test_layouts_and_integers():
     x = numbers((4, 130, 90), "f4")
     for part in (np.s_[:, ::2, 3:41], np.s_[1:, ::-1, ::2], np.s_[1:, 1:, 1:]):
         result = mgrec.sor(cupy.asarray(x)[part], cupy.asarray(x)[part][0, :1], sweeps=2)
-        same(result, by_the_loop(np.array(x[part]), x[part][0, :1], sweeps=2))
+        same(result, by_sweeps(np.array(x[part]), x[part][0, :1], sweeps=2))
     whole = (x[0] * 9).astype("i4")
-    same(
-        mgrec.sor(cupy.asarray(whole), 2, sweeps=2), by_the_loop(whole.astype(float), 2.0, sweeps=2)
-    )
+    same(mgrec.sor(cupy.asarray(whole), 2, sweeps=2), by_sweeps(whole.astype(float), 2.0, sweeps=2))
 
 
 def test_nan_and_inf_stand_where_the_loop_has_them():
@@ -91,4 +88,4 @@ def test_dask_arrays_of_cupy(chunks, tol):
     side = da.from_array(cupy.asarray(rhs), chunks=chunks[1:])
     lazy = mgrec.sor(da.from_array(cupy.asarray(x), chunks=chunks), side, **options)
     assert lazy.chunks == da.from_array(x, chunks=chunks).chunks
-    same(lazy.compute(scheduler="sync"), by_the_loop(x, rhs, **options))
+    same(lazy.compute(scheduler="sync"), by_sweeps(x, rhs, **options))

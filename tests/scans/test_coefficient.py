@@ -15,13 +15,6 @@ X = np.linspace(0.2, 0.9, 300)
 T = np.linspace(-1, 1, 300)
 
 
-def test_both_operands_may_be_coefficients():
-    s = mgrec.Coefficient(lambda i, x: x + 0 * i, X)
-    t = mgrec.Coefficient(lambda i: 1.0 * i)
-    wanted = mgrec.linear_recurrence(X, np.arange(300.0), 3.0)
-    np.testing.assert_allclose(mgrec.linear_recurrence(s, t, 3.0), wanted, rtol=1e-13)
-
-
 def test_it_does_not_change_the_dtype():
     s = mgrec.Coefficient(decay, np.ones(3))
     assert mgrec.linear_recurrence(s, np.ones(3, np.float32)).dtype == np.float32

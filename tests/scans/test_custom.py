@@ -5,6 +5,7 @@ import math
 import dask.array as da
 import numpy as np
 import pytest
+from chunkings import with_extended
 
 import mgrec
 
@@ -37,7 +38,7 @@ def averages(weight, x):
     return states
 
 
-@pytest.mark.parametrize("weight", [0.5, 0.1])
+@pytest.mark.parametrize("weight", with_extended([0.5, 0.1], 0.5))
 def test_closures_modules_and_where(weight):
     x = np.random.default_rng(0).normal(size=300)
     transfer_map, w, states = averaging(weight), 0.0, []

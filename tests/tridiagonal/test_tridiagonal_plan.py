@@ -3,7 +3,7 @@
 import dask.array as da
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
+from clusters import two_workers
 
 import mgrec
 import mgrec.dask
@@ -13,11 +13,7 @@ STEPS = 60
 
 @pytest.fixture(scope="module")
 def client():
-    options = {"processes": False, "protocol": "tcp://", "dashboard_address": ":0"}
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, **options) as cluster,
-        Client(cluster) as client,
-    ):
+    with two_workers(processes=False, protocol="tcp://") as client:
         yield client
 
 

@@ -58,8 +58,3 @@ def test_a_map_is_named_after_its_lift():
     assert one.name == "clipped"
     assert adding().name == "lambda"
     assert adding(name="sum").name == "sum"
-
-
-def test_maps_are_frozen():
-    with pytest.raises(AttributeError):
-        adding().name = "other"

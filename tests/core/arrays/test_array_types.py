@@ -11,6 +11,7 @@ import foreign_cases
 import numba
 import numpy as np
 import pytest
+from layouts import read_only, swapped, unaligned
 
 import mgrec
 from mgrec.core.arrays.array_types import as_native, cast, check_same_device, is_on_gpu
@@ -125,22 +126,6 @@ class Recorded(Exception):
 
 class Tagged(np.ndarray):
     pass
-
-
-def swapped(array):
-    return array.astype(array.dtype.newbyteorder())
-
-
-def unaligned(array):
-    view = np.ndarray(array.shape, array.dtype, np.zeros(array.nbytes + 1, np.uint8), 1)
-    view[...] = array
-    return view
-
-
-def read_only(array):
-    array = array.copy()
-    array.flags.writeable = False
-    return array
 
 
 def tagged(array):

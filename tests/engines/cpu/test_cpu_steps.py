@@ -40,13 +40,6 @@ def test_numpy_functions_act_on_scalars():
         assert frexp(x) == np.frexp(x)[1]
 
 
-def test_functions_call_functions_of_their_module_and_closure():
-    def doubled(x):
-        return 2 * x
-
-    assert compiled(lambda x: halved(x) + doubled(x))(3.0) == 7.5
-
-
 def test_division_by_zero_follows_numpy():
     with np.errstate(all="ignore"):
         assert compiled(lambda x: 1 / x)(0.0) == np.inf
@@ -117,13 +110,24 @@ def test_arrays_are_those_of_now():
     assert step(1) == 1.0
 
 
-def test_plain_functions_of_modules_are_compiled():
-    assert compiled(lambda x: cfg.plain(x))(1.5) == 3.0
+def nested():
+    def doubled(x):
+        return 2 * x
+
+    return lambda x: halved(x) + doubled(x)
 
 
-def test_functions_may_call_themselves():
-    assert compiled(factorial)(5) == 120.0
-    assert compiled(lambda n: halvings(n))(8) == 3
+@pytest.mark.parametrize(
+    ("function", "x", "wanted"),
+    [
+        (nested(), 3.0, 7.5),
+        (lambda x: cfg.plain(x), 1.5, 3.0),
+        (factorial, 5, 120.0),
+        (lambda n: halvings(n), 8, 3),
+    ],
+)
+def test_functions_call_functions_of_closures_and_modules_and_themselves(function, x, wanted):
+    assert compiled(function)(x) == wanted
 
 
 def test_signatures_of_compiled_functions_are_kept():

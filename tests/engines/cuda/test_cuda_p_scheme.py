@@ -6,19 +6,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_cases import assert_near, draw, hostile, loop
+from cuda_cases import assert_close, assert_near, draw, hostile, loop
 from cuda_on_host import HostCompiler, poisoned, run_on_host
 
-from mgrec.core.algebra.fingerprint import StepFunction
 from mgrec.core.algebra.transfer_map import TransferMap
-from mgrec.core.arrays.chunk import Chunk, CoefficientOperand
+from mgrec.core.arrays.chunk import Chunk
 from mgrec.engines.cuda.device import Device
 from mgrec.scans import maps
 from mgrec.scans.cuda import p_scheme
 from mgrec.scans.cuda.p_scheme import Partition, rearrange, restore
 from mgrec.scans.policy import Configuration
 
-# Forty programs; tests/tridiagonal/test_p_scheme.py covers the scheme itself in the short run.
+# Many programs; tests/tridiagonal/test_p_scheme.py covers the scheme itself in the short run, and
+# tests/test_every_recurrence.py the method of CuPy arrays with every map and coefficient.
 pytestmark = pytest.mark.extended
 
 SMALL = Configuration(3, 32)
@@ -58,22 +58,7 @@ def check(
         transfer_map, [x.astype(wide) for x in operands], [w.astype(wide) for w in carry_in],
         shape, reverse,
     )  # fmt: skip
-    tolerance = 0 if np.dtype(dtype).kind == "i" else 300 * np.finfo(dtype).eps
-    if transfer_map.name.endswith("plus"):
-        # A run's map holds the sum of its steps, a random walk of up to sqrt(steps).
-        tolerance *= 1 + shape[1] ** 0.5
-    for got, reference in zip(results, wanted, strict=True):
-        reference = reference.astype(dtype)
-        scale = 1 + np.abs(reference) if tolerance else 1
-        error = np.abs(got - reference) / scale
-        assert got.dtype == dtype
-        assert error.max() <= tolerance, (shape, dtype, error.max(), np.argmax(error))
-
-
-def test_rearranged_order_as_the_papers_draw_it() -> None:
-    partition = Partition.of((1, 12, 1), 4)
-    assert (partition.length, partition.per_row, partition.count) == (3, 4, 4)
-    assert partition.rearranged_shape == (4, 4)
+    assert_close(transfer_map, results, wanted)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -127,55 +112,6 @@ def test_rearrange_and_restore(
 def test_affine(on_host: HostCompiler, shape: Any, reverse: bool, dtype: str) -> None:
     rng = np.random.default_rng(1)
     check(maps.affine, [draw(rng, shape, dtype) for _ in range(2)], shape, dtype, 1, reverse)
-
-
-@pytest.mark.parametrize("shape", [(1, 5000, 1), (5, 500, 1), (2, 300, 40)], ids=str)
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("axes", [(1, 1, 1), (0, 1, 1), (1, 0, 1), (1, 1, 0)], ids=str)
-def test_broadcast_coefficient(on_host: HostCompiler, shape: Any, reverse: bool, axes: Any) -> None:
-    rng = np.random.default_rng(2)
-    part = tuple(1 if one else n for one, n in zip(axes, shape, strict=True))
-    operands = [draw(rng, part, "float32"), draw(rng, shape, "float32")]
-    check(maps.affine, operands, shape, "float32", 1, reverse)
-
-
-OTHER_MAPS = [(maps.mobius, 4, 1), (maps.matrix2, 6, 2), (maps.max_plus, 2, 1)]
-
-
-def draw_for(transfer_map: TransferMap, arity: int, shape: Any) -> list[Any]:
-    rng = np.random.default_rng(3)
-    operands = [draw(rng, shape, "float64", 0.45) for _ in range(arity)]
-    if transfer_map is maps.mobius:
-        operands[0] += 2
-        operands[3] += 3
-    return operands
-
-
-@pytest.mark.parametrize("shape", SHAPES[3::3], ids=str)
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("case", OTHER_MAPS, ids=lambda case: case[0].name)
-def test_other_maps(on_host: HostCompiler, case: Any, shape: Any, reverse: bool) -> None:
-    transfer_map, arity, states = case
-    operands = draw_for(transfer_map, arity, shape)
-    check(transfer_map, operands, shape, "float64", states, reverse)
-
-
-def wave(i: Any, x: Any) -> Any:
-    return x * np.sin(0.001 * i) + np.where(i % 3 == 0, 0.1, -0.1)
-
-
-@pytest.mark.parametrize("shape", [(1, 5000, 1), (5, 500, 1), (2, 300, 40)], ids=str)
-@pytest.mark.parametrize("reverse", [False, True])
-def test_coefficient_on_the_fly(on_host: HostCompiler, shape: Any, reverse: bool) -> None:
-    rng = np.random.default_rng(4)
-    x = draw(rng, (shape[0], 1, 1), "float64", 0.5)
-    t, carry_in = draw(rng, shape, "float64"), draw(rng, (shape[0], shape[2]), "float64")
-    index = np.arange(1000, 1000 + shape[1])[None, :, None]
-    (wanted,) = loop(maps.affine, [wave(index, x), t], [carry_in], shape, reverse)
-    computed = CoefficientOperand(StepFunction(wave), 1000, (x,))
-    chunk = Chunk((computed, t), shape, np.dtype("f8"), reverse)
-    (got,) = solve(maps.affine, chunk, (carry_in,), SMALL)
-    np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize(

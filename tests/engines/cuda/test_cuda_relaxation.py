@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-import numba
 import numpy as np
 import pytest
 from cuda_on_host import DeviceArray, HostCompiler, run_on_host, use_kernels
+from grid_arrays import by_sweeps, numbers, same
 
 import mgrec
 from mgrec.engines.cuda.device import Device
@@ -40,51 +40,13 @@ def use(monkeypatch: pytest.MonkeyPatch, blocks: int, shared_bytes: int = 227 * 
     program.prepare_launch.cache_clear()
 
 
-@numba.njit
-def sweep_rows(x, rhs, keep, weight):  # type: ignore[no-untyped-def]
-    """The loop; returns the largest update."""
-    largest = 0.0
-    for i in range(1, x.shape[0] - 1):
-        for j in range(1, x.shape[1] - 1):
-            around = x[i - 1, j] + x[i, j - 1] + x[i + 1, j] + x[i, j + 1] - rhs[i, j]
-            new = keep * x[i, j] + weight * around
-            update = abs(new - x[i, j])
-            if update > largest or np.isnan(update):
-                largest = update
-            x[i, j] = new
-    return largest
-
-
-def by_the_loop(
-    x: Any, rhs: Any = None, *, omega: float = 1.0, sweeps: int = 1, tol: float | None = None,
-    check_every: int = 10,
-) -> Any:  # fmt: skip
-    dtype, result = x.dtype.type, np.array(x)
-    sides = np.broadcast_to(0 if rhs is None else rhs, x.shape).astype(x.dtype)
-    for k in np.ndindex(x.shape[:-2]):
-        for sweep in range(1, sweeps + 1):
-            update = sweep_rows(result[k], sides[k], dtype(1 - omega), dtype(omega / 4))
-            if tol is not None and sweep % check_every == 0 and update < tol:
-                break
-    return result
-
-
-def numbers(shape: tuple[int, ...], dtype: str = "f8", seed: int = 0) -> Any:
-    return np.random.default_rng(seed).normal(size=shape).astype(dtype)
-
-
 def check(x: Any, rhs: Any = None, **options: Any) -> None:
     given, before = x.view(DeviceArray), x.copy()
     side = rhs.view(DeviceArray) if isinstance(rhs, np.ndarray) else rhs
     result = mgrec.sor(given, side, **options)
     assert isinstance(result, DeviceArray)
-    same(result, by_the_loop(x, rhs, **options))
+    same(result, by_sweeps(x, rhs, **options))
     same(x, before)
-
-
-def same(result: Any, wanted: Any) -> None:
-    assert result.dtype == wanted.dtype
-    np.testing.assert_array_equal(np.asarray(result), np.asarray(wanted))
 
 
 # One band, several, and several strips; no point, less and more columns than a tile or its skew.
@@ -183,7 +145,7 @@ def test_sweeps_are_shared_among_launches() -> None:
 
 def test_a_wrong_bit_is_found() -> None:
     x = numbers((29, 75), "f4")
-    wrong = by_the_loop(x, sweeps=3)
+    wrong = by_sweeps(x, sweeps=3)
     wrong[20, 30] = np.nextafter(wrong[20, 30], np.float32(9))
     with pytest.raises(AssertionError):
         same(mgrec.sor(x.view(DeviceArray), sweeps=3), wrong)

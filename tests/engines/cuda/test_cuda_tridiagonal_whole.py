@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cuda_on_host import HostArray, HostCompiler, as_device, poisoned, run_on_host
+from tridiagonal_matrices import dominant
 
 import mgrec
 from mgrec.core.arrays.chunk import Chunk
@@ -70,16 +71,6 @@ def use(monkeypatch: pytest.MonkeyPatch, shared_bytes: int) -> None:
     nopivot._prepare.cache_clear()
 
 
-def dominant(shape: tuple[int, int, int], dtype: str = "f8", seed: int = 0) -> list[Any]:
-    """Operands of random systems, diagonally dominant by rows."""
-    generator = np.random.default_rng(seed)
-    parts = generator.uniform(-1, 1, (4, *shape))
-    if np.dtype(dtype).kind == "c":
-        parts = parts + 1j * generator.uniform(-1, 1, (4, *shape))
-    parts[1] += 3 * parts[1] / abs(parts[1])
-    return list(parts.astype(dtype))
-
-
 def solve(variant: str, operands: list[Any], is_finite: bool = True) -> Any:
     shape = np.broadcast_shapes(*(part.shape for part in operands))
     result = poisoned(shape, operands[3].dtype).view(HostArray)
@@ -98,7 +89,7 @@ def test_every_shape(variant: str, dtype: str) -> None:
     for number, shape in enumerate(SHAPES):
         if variant in ("pcr all", "pcr part") and shape[1] > 1000:
             continue  # more than a block has
-        operands = dominant(shape, dtype, number)
+        operands = dominant(shape, dtype=dtype, seed=number)
         if number % 3 == 1:
             operands[0], operands[2] = np.full((1, 1, 1), 0.7, dtype), operands[2][:1]
         if number % 3 == 2:
@@ -113,7 +104,7 @@ def test_every_shape(variant: str, dtype: str) -> None:
 def test_methods_choose_memory_by_what_a_device_has(
     variant: str, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    operands = dominant((2, 300, 1), dtype)
+    operands = dominant((2, 300, 1), dtype=dtype)
     wanted = mgrec.solve_tridiagonal(*operands, axis=1)
     use(monkeypatch, 12_000)
     np.testing.assert_allclose(solve(variant, operands), wanted, **close(dtype))
