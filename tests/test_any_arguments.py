@@ -121,7 +121,7 @@ def takes(monkeypatch):
     def taken(*arguments, **options):
         raise Taken
 
-    monkeypatch.setattr(local, "backend_of", lambda *arguments: Takes())
+    monkeypatch.setattr(local, "common_backend", lambda *arguments: Takes())
     monkeypatch.setattr(factor_api, "factor_chunk", taken)
 
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.array_types import is_lazy, is_on_gpu
+from ..core.arrays.array_types import check_same_device, is_lazy
 from ..core.arrays.validation import as_any_array, as_flag, as_integer, as_real, is_one_of
-from ..filters.arguments import as_signal, to_device_of
+from ..core.backends import backend_of
+from ..filters.arguments import as_signal
 from .recurrence import PAIRS, STATISTICS, Weights
 
 # For each rate its range, as text and as a test, and α.
@@ -90,8 +91,7 @@ def as_series(x: Any, other: Any, statistic: str) -> dict[str, Any]:
         if series["y"].shape != series["x"].shape:
             shapes = series["x"].shape, series["y"].shape
             raise ValueError(f"other must have the shape of x, {shapes[0]}; got {shapes[1]}")
-        if is_on_gpu(series["x"]) != is_on_gpu(series["y"]):
-            raise TypeError("x and other must both be on a GPU or both in host memory")
+        check_same_device([("x", series["x"]), ("other", series["y"])], [])
     for name, values in series.items():
         if values.dtype.kind not in "iuf":
             raise TypeError(f"{'other' if name == 'y' else name} must be real; got {values.dtype}")
@@ -100,7 +100,7 @@ def as_series(x: Any, other: Any, statistic: str) -> dict[str, Any]:
 
 def as_gaps(times: Any, halflife: Any, x: Any, axis: int) -> Any:
     """Return the number of halflives since the previous observation along `axis`; 0 at first."""
-    times = times if is_on_gpu(times) and not is_lazy(times) else as_any_array("times", times)
+    times = as_any_array("times", times)
     if times.ndim != 1 or not (times.size == x.shape[axis] or x.shape[axis] != x.shape[axis]):
         raise ValueError(f"times must have shape ({x.shape[axis]},); got {times.shape}")
     unit = _halflife_in_unit_of(times, halflife)
@@ -111,8 +111,7 @@ def as_gaps(times: Any, halflife: Any, x: Any, axis: int) -> Any:
     gaps = _differences(times, unit)
     index: list[Any] = [None] * x.ndim
     index[axis] = slice(None)
-    gaps = gaps if is_lazy(gaps) or is_on_gpu(gaps) else to_device_of(gaps, x)
-    return gaps[tuple(index)]
+    return backend_of(x).from_host(gaps, x)[tuple(index)]
 
 
 def _halflife_in_unit_of(times: Any, halflife: Any) -> float:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..core.arrays.array_types import chunked_like
 from ..core.arrays.chunk import has_unknown_sizes
-from ..filters.arguments import to_device_of
+from ..core.backends import backend_of
 from ..filters.cascade import Cascade
 from ..filters.causal import lfilter
 from ..filters.recurrence import filter_problem
@@ -52,7 +52,7 @@ def mean_without_gaps(x: Any, largest: float, weights: Weights, axis: int) -> An
         count = math.ceil(min(_FULL / log_decay, x.shape[axis]))
         weight = -np.expm1(-log_decay * np.arange(1, count + 1))
         first_outputs = y[(*all_before, slice(0, count))]
-        first_outputs /= to_device_of(weight.reshape(-1, *[1] * (x.ndim - axis - 1)), x)
+        first_outputs /= backend_of(x).from_host(weight.reshape(-1, *[1] * (x.ndim - axis - 1)), x)
     return y
 
 

@@ -11,12 +11,11 @@ from ..core.arrays.array_types import (
     check_same_device,
     chunked_like,
     is_lazy,
-    is_on_gpu,
-    raise_if_capturing,
     without_empty_chunks,
 )
 from ..core.arrays.resets import as_reset
 from ..core.arrays.validation import as_axis
+from ..core.backends import backend_of
 from ..distributed.expressions import accepts_expressions
 from ..solve import solve, with_interop
 from .arguments import as_gaps, as_series, as_weights
@@ -137,15 +136,18 @@ def ewm(
     dtype = np.dtype(np.float32 if is_narrow else np.float64)
     if 0 in x.shape:
         return x.astype(dtype)
-    if not is_on_gpu(x):
+    if backend_of(x).has_kernels("ewm"):
         return solve(ewm_problem(weights, series, axis, dtype))
-    return _on_gpu(weights, series, axis, dtype)
+    return _by_other_kernels(weights, series, axis, dtype)
 
 
-def _on_gpu(weights: Weights, series: dict[str, Any], axis: int, dtype: np.dtype[Any]) -> Any:
+def _by_other_kernels(
+    weights: Weights, series: dict[str, Any], axis: int, dtype: np.dtype[Any]
+) -> Any:
+    """Return the statistics by the recurrences of other families."""
     x = series["x"]
     if not is_lazy(x):
-        raise_if_capturing("ewm", "the host looks for missing values")
+        backend_of(x).raise_if_capturing("ewm", "the host looks for missing values")
     if set(series) == {"x"} and weights.statistic == "mean" and weights.min_count == 1:
         largest = math.nan if is_lazy(x) else largest_size(x)
         if math.isfinite(largest):

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.array_types import check_same_device, is_on_gpu
+from ..core.arrays.array_types import check_same_device, to_host
 from ..core.arrays.chunk import move_axis
 from ..core.arrays.interop import to_native
-from ..core.arrays.validation import as_any_array, as_axis, as_plain_array, check_dtype
+from ..core.arrays.validation import as_any_array, as_axis, check_dtype
 from ..core.contract.problem import Problem
 from .cascade import Cascade
 from .recurrence import FilterRecurrence, filter_problem
@@ -30,14 +30,9 @@ def as_signal(x: Any, name: str = "x") -> Any:
 def as_coefficients(name: str, values: Any) -> np.ndarray:
     """Return coefficients of any array library as a NumPy array."""
     values = to_native(name, values)
-    array = np.asarray(values.get() if is_on_gpu(values) else as_plain_array(name, values))
+    array = to_host(as_any_array(name, values))
     check_dtype(name, array, values, "?")
     return array.astype(np.int8) if array.dtype.kind == "b" else array
-
-
-def to_device_of(values: np.ndarray, x: Any) -> Any:
-    """Return a NumPy array in the memory of `x`: copied to the GPU, or as it is."""
-    return np.asarray(values, like=getattr(x, "_meta", x)) if is_on_gpu(x) else values
 
 
 def as_polynomial(name: str, values: Any) -> np.ndarray:

@@ -144,13 +144,16 @@ class FilterRecurrence(Chain):
     def is_contractive(self) -> bool:
         return self.cascade.states > 0 and self.cascade.radius < 1
 
-    def may_speculate(self, shape: Sequence[float], is_on_gpu: bool) -> bool:
-        if not self.is_contractive:
-            return False
-        if is_on_gpu:
-            return prod(shape) * self.dtype.itemsize >= LARGE_ON_GPU
+    def may_speculate(self, shape: Sequence[float], backend: Backend) -> bool:
+        pays = {"cpu": self._pays_on_cpu, "cuda": self._pays_on_gpu}.get(backend.engine)
+        return pays is not None and self.is_contractive and pays(shape)
+
+    def _pays_on_cpu(self, shape: Sequence[float]) -> bool:
         steps = shape[self.axis]
         return steps >= LEAST_DECAYS * max(1.0, self.cascade.decay) and prod(shape) >= LARGE
+
+    def _pays_on_gpu(self, shape: Sequence[float]) -> bool:
+        return prod(shape) * self.dtype.itemsize >= LARGE_ON_GPU
 
     def prepare_solver(
         self, backend: Backend, inputs: ChunkInputs, shape: Shape, initial: Arrays, results: Arrays

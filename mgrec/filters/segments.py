@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.array_types import is_lazy, is_on_gpu, to_host
+from ..core.arrays.array_types import to_host
 from ..core.arrays.chunk import Chunk, as_contiguous, canonical_shape
+from ..core.backends import backend_of
 from ..core.contract.kernels import Backend, Kernels, PreparedSolver, Summarise
 from ..core.contract.problem import Problem, varying
 from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
 from .recurrence import CascadeSummary, FilterRecurrence
 
-# Number of samples that are copied and filtered together; a GPU needs more to be busy. If a batch
-# would have fewer than _FEW segments, each segment is filtered alone and without a copy.
-_BATCH, _BATCH_ON_GPU, _FEW = 1 << 22, 1 << 24, 100
+# If a batch would have fewer segments, each segment is filtered alone and without a copy.
+_FEW = 100
 
 
 _SEGMENT = np.dtype([("rows", int), ("starts", int), ("lengths", int), ("is_first", bool)])
@@ -134,8 +134,10 @@ class SegmentedFilter(FilterRecurrence):
         segments = segments_of(marks, len(samples))
         # Padding would change final states: the last segments are grouped by length instead.
         is_last = (segments.starts + segments.lengths == steps) & self.returns_final_state
-        batch = _BATCH_ON_GPU if is_on_gpu(samples) else _BATCH
-        for part in (*_in_batches(segments[~is_last], batch), *_by_length(segments[is_last])):
+        for part in (
+            *_in_batches(segments[~is_last], backend.batch_size),
+            *_by_length(segments[is_last]),
+        ):
             states = np.where(part.is_first, before[:, part.rows], reset_states[:, part.rows])
             after = self._filter(backend, samples, part, states, filtered)
             if self.returns_final_state:
@@ -190,8 +192,8 @@ class SegmentedFilter(FilterRecurrence):
         if len(first) == 1:
             target = slice(int(first[0]), int(first[0]) + length)
             return self._chunk_of(samples.reshape(-1)[target][None]), target
-        if is_on_gpu(samples):
-            first, lengths = (np.asarray(array, like=samples) for array in (first, lengths))
+        backend = backend_of(samples)
+        first, lengths = (backend.from_host(array, samples) for array in (first, lengths))
         steps = np.arange(length, like=samples)
         target = np.where(steps < lengths[:, None], first[:, None] + steps, size)
         rows = samples.reshape(-1)[np.minimum(target, size - 1)]
@@ -205,9 +207,7 @@ def with_marks(problem: Problem, marks: Any) -> Problem:
     """
     (x,), axis = problem.operands, problem.recurrence.axis
     states = [np.expand_dims(state, axis) for carry_in in problem.initial for state in carry_in]
-    if is_on_gpu(x):
-        like = getattr(x, "_meta", x)
-        states = [s if is_on_gpu(s) or is_lazy(s) else np.asarray(s, like=like) for s in states]
+    states = [backend_of(x).from_host(state, x) for state in states]
     # Results have the chunks of the last operand.
     operands = (marks, *states, x)
     attributes = {

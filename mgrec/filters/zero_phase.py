@@ -10,12 +10,11 @@ import numpy as np
 
 from ..core.arrays.array_types import (
     chunked_like,
-    is_on_gpu,
-    raise_if_capturing,
     without_empty_chunks,
 )
 from ..core.arrays.chunk import has_unknown_sizes, reversed_copy
 from ..core.arrays.validation import as_axis, as_integer, is_one_of
+from ..core.backends import backend_of
 from ..distributed.expressions import accepts_expressions
 from ..solve import solve, solve_labelled, with_interop
 from ..solve.functions import concatenate
@@ -25,7 +24,6 @@ from .arguments import (
     as_signal,
     as_transfer_function,
     result_dtype,
-    to_device_of,
 )
 from .cascade import Cascade
 from .causal import lfilter_zi, sosfilt_zi
@@ -163,8 +161,7 @@ def sosfiltfilt(
 def _check_signal(x: Any, axis: Any) -> tuple[Any, int]:
     x = as_signal(x)
     axis = as_axis(axis, x.shape)
-    if is_on_gpu(x):
-        raise_if_capturing("a filter", "the initial states are copied to the device")
+    backend_of(x).raise_if_capturing("a filter", "the initial states are copied to the device")
     return x, axis
 
 
@@ -188,7 +185,7 @@ def _forward_backward(
     `states` is the steady state for an input of ones.
     """
     extended = _extended(without_empty_chunks(x), axis, padtype, edge, dtype)
-    steady_states = to_device_of(states.reshape(-1, *[1] * (x.ndim - 1)), x)
+    steady_states = backend_of(x).from_host(states.reshape(-1, *[1] * (x.ndim - 1)), x)
 
     def filtered(data: Any) -> Any:
         carry_in = steady_states * _part(data, axis, 0)
@@ -227,7 +224,7 @@ def _extended(x: Any, axis: int, padtype: Any, edge: int, dtype: np.dtype[Any]) 
     first, last = _part(x, axis, slice(0, 1)), _part(x, axis, slice(length - 1, length))
     if padtype == "constant":
         shape = [edge if k == axis else 1 for k in range(x.ndim)]
-        ones = to_device_of(np.ones(shape, x.dtype), x)
+        ones = backend_of(x).from_host(np.ones(shape, x.dtype), x)
         before, after = first * ones, last * ones
     else:
         before = _part(x, axis, slice(edge, 0, -1))
@@ -301,7 +298,7 @@ def _filtfilt_gust(b: np.ndarray, a: np.ndarray, x: Any, axis: int, irlen: int |
     y = filtered_twice(x)[..., ::-1]
     difference = as_coefficients("x", backward_forward - _joined(y, ends))
     solution = np.linalg.lstsq(matrix, difference.reshape(-1, difference.shape[-1]).T)[0]
-    correction = to_device_of((weights @ solution).T.reshape(difference.shape), x)
+    correction = backend_of(x).from_host((weights @ solution).T.reshape(difference.shape), x)
     for number, end in enumerate(ends):
         y[..., end] += correction[..., number * affected : (number + 1) * affected]
     return np.moveaxis(y, -1, axis)

@@ -10,7 +10,7 @@ import numpy as np
 from ..core.algebra.coefficient import Coefficient
 from ..core.algebra.segmented_map import segmented
 from ..core.algebra.transfer_map import TransferMap, affine, signed_affine
-from ..core.arrays.array_types import cast, check_same_device, is_lazy, is_on_gpu
+from ..core.arrays.array_types import cast, check_same_device, is_lazy
 from ..core.arrays.resets import as_reset
 from ..core.arrays.validation import (
     arrays_of,
@@ -22,6 +22,7 @@ from ..core.arrays.validation import (
     as_state,
     broadcast_shape,
 )
+from ..core.backends import backend_of, common_backend
 from ..core.contract.problem import Problem, varying
 from .recurrence import TransferRecurrence
 
@@ -55,8 +56,8 @@ def check(
     reverse = as_flag("reverse", reverse)
     checks_laws = transfer_map.check_laws
     if reset is not None:
-        is_for_gpu = any(map(is_on_gpu, [*arrays_of(promoted), *initial_states, reset]))
-        if transfer_map is affine and is_for_gpu and dtype.kind == "f":
+        backend = common_backend([*arrays_of(promoted), *initial_states, reset])
+        if transfer_map is affine and not backend.repairs_segments and dtype.kind == "f":
             transfer_map = signed_affine  # kernels of segments cannot redo rows
         transfer_map = segmented(transfer_map, len(states), len(operands))
         promoted = [*_reset_operands(reset, initial_states, shape, axis, reverse), *promoted]
@@ -107,10 +108,7 @@ def _along_rows(state: Any, shape: tuple[Any, ...], axis: int, like: Any) -> Any
     if state.ndim == 0:
         return state
     full = state[(None,) * (len(shape) - 1 - state.ndim) + (...,)]
-    full = np.expand_dims(full, axis)
-    if is_on_gpu(like) and not is_on_gpu(full) and not is_lazy(full):
-        full = np.asarray(full, like=getattr(like, "_meta", like))
-    return full
+    return backend_of(like).from_host(np.expand_dims(full, axis), like)
 
 
 def as_rows(initial: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..core.algebra.transfer_map import TransferMap, affine
-from ..core.arrays.array_types import is_lazy, is_on_gpu
+from ..core.arrays.array_types import is_lazy
 from ..core.arrays.interop import to_native
 from ..core.arrays.validation import as_any_array, as_flag
 from ..core.contract.problem import Problem
@@ -424,7 +424,7 @@ def _integers(name: str, values: Any) -> Any:
     values = to_native(name, values)
     if is_lazy(values):
         raise TypeError(f"{name} must be in memory; got a Dask array: compute it first")
-    array = values if is_on_gpu(values) else as_any_array(name, values)
+    array = as_any_array(name, values)
     if array.ndim != 1:
         raise ValueError(f"{name} must be 1-d; got {array.ndim} axes")
     if array.size and array.dtype.kind not in "iu":

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..core.algebra.segmented_map import SegmentedMap
 from ..core.algebra.transfer_map import Map, TransferMap
-from ..core.arrays.array_types import is_capturing, to_host
+from ..core.arrays.array_types import to_host
 from ..core.arrays.chunk import Chunk, CoefficientOperand
 from ..core.arrays.validation import as_integer, as_real
 
@@ -86,7 +86,7 @@ def check_laws_once(
     arrays = [x for operand in chunk.operands for x in getattr(operand, "operands", [operand])]
     dtypes = chunk.dtype, *[array.dtype for array in arrays]
     tries = _tries_left(transfer_map, dtypes, chunk.steps >= LONG)
-    if tries[0] == 0 or 0 in chunk.shape or is_capturing():
+    if tries[0] == 0 or 0 in chunk.shape:
         return
     if compile_compose is not None:
         compile_compose(transfer_map, _first_steps(chunk))

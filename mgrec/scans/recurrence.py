@@ -12,8 +12,14 @@ import numpy as np
 
 from ..core.algebra.coefficient import Coefficient
 from ..core.algebra.transfer_map import TransferMap
-from ..core.arrays.array_types import is_on_gpu
-from ..core.arrays.chunk import Chunk, as_result, is_uncopied, lay_out, lay_out_carry_in
+from ..core.arrays.chunk import (
+    Chunk,
+    as_result,
+    is_number,
+    is_uncopied,
+    lay_out,
+    lay_out_carry_in,
+)
 from ..core.arrays.validation import arrays_of
 from ..core.contract.kernels import Backend, Kernels, PreparedSolver, Summarise
 from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
@@ -69,8 +75,8 @@ class TransferRecurrence(Chain):
 
     def whole_carry_in(self, backend: Backend, initial: Sequence[Any], shape: Shape) -> Arrays:
         def laid_out(state: Any) -> Any:
-            is_number = backend.broadcasts_state and state.ndim == 0 and not is_on_gpu(state)
-            return state if is_number else lay_out_carry_in(state, shape, self.axis)
+            is_broadcast = backend.broadcasts_state and is_number(state)
+            return state if is_broadcast else lay_out_carry_in(state, shape, self.axis)
 
         return tuple(map(laid_out, initial))
 
@@ -105,10 +111,9 @@ class TransferRecurrence(Chain):
     def _check_laws(
         self, backend: Backend, chunk: Chunk, carry_in: Arrays, results: Arrays
     ) -> None:
-        if self.checks_laws:
-            # A program of a GPU compiles all functions of a map.
-            is_compiled = any(map(is_on_gpu, results))
-            compile_compose = None if is_compiled else backend.kernels(self.family).precompute
+        if self.checks_laws and not backend.is_capturing():
+            kernels = backend.kernels(self.family)
+            compile_compose = None if backend.compiles_maps else kernels.precompute
             check_laws_once(self.transfer_map, chunk, carry_in, results, compile_compose)
 
     @cached_property
@@ -116,12 +121,15 @@ class TransferRecurrence(Chain):
         is_linear = self.transfer_map.capabilities.is_affine and self.dtype.kind == "f"
         return is_linear and not self.indexed_by
 
-    def may_speculate(self, shape: Sequence[float], is_on_gpu: bool) -> bool:
-        if not self.is_contractive:
-            return False
+    def may_speculate(self, shape: Sequence[float], backend: Backend) -> bool:
+        pays = {"cpu": self._pays_on_cpu, "cuda": self._pays_on_gpu}.get(backend.engine)
+        return pays is not None and self.is_contractive and pays(shape)
+
+    def _pays_on_cpu(self, shape: Sequence[float]) -> bool:
+        return shape[self.axis] >= LEAST and prod(shape) >= LARGE
+
+    def _pays_on_gpu(self, shape: Sequence[float]) -> bool:
         size, steps, s = prod(shape), shape[self.axis], self.operands[0]
-        if not is_on_gpu:
-            return steps >= LEAST and size >= LARGE
         if isinstance(s, int):
             may_be_contractive = steps == size
         else:

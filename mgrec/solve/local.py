@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.arrays.validation import check_out
+from ..core.backends import CPU_THREADS, Backend, common_backend
 from ..core.contract.grid import Grid
-from ..core.contract.kernels import Backend, CacheMiss
+from ..core.contract.kernels import CacheMiss
 from ..core.contract.problem import Problem
 from ..core.contract.recurrence import Arrays, ChunkInputs
-from ..engines import CPU_THREADS, backend_of
 from .prepared import CacheEntry, cache_entry, prepare
 from .signature import Call
 
@@ -17,7 +17,7 @@ from .signature import Call
 def solve(problem: Problem, call: Call | None = None) -> Any:
     """Return the result of a public function, and cache the prepared call if there is one."""
     recurrence, shape, arrays = problem.recurrence, problem.shape, problem.arrays
-    backend = backend_of(arrays, recurrence.method, CPU_THREADS)
+    backend = common_backend(arrays, recurrence.method, CPU_THREADS)
     count = recurrence.results if problem.is_several else None
     out = check_out(problem.out, shape, recurrence.result_dtype, arrays, count)
     inputs = ChunkInputs(problem.operands, (0,) * len(shape), (0,) * len(shape))

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.array_types import is_on_gpu
 from ..core.arrays.chunk import is_uncopied
 from ..core.arrays.validation import check_memory, extents_overlap
-from ..core.contract.kernels import Backend, PreparedSolver
+from ..core.backends import CPU, Backend, backend_of
+from ..core.contract.kernels import PreparedSolver
 from ..core.contract.problem import Problem
 from ..core.contract.recurrence import AlongAxis, Arrays, ChunkInputs
 from .signature import MOST_STEPS, Call
@@ -152,7 +152,7 @@ def _with_final_state(problem: Problem) -> Callable[[Arrays, Any], Any]:
 
 
 def _is_array(value: Any) -> bool:
-    return is_on_gpu(value) or (type(value) is np.ndarray and value.ndim > 0)
+    return backend_of(value) is not CPU or (type(value) is np.ndarray and value.ndim > 0)
 
 
 def _match(operands: Sequence[Any], arguments: Sequence[Any]) -> tuple[tuple[int, int], ...] | None:
@@ -177,5 +177,5 @@ def _match(operands: Sequence[Any], arguments: Sequence[Any]) -> tuple[tuple[int
 def _is_same(operand: Any, argument: Any) -> bool:
     """Return whether two arrays have the same memory, size and dtype."""
     is_alike = operand.size == argument.size and operand.dtype == argument.dtype
-    are_on_gpu = is_on_gpu(operand) == is_on_gpu(argument)
-    return is_alike and are_on_gpu and is_uncopied(operand, argument)
+    is_moved = backend_of(operand) is not backend_of(argument)
+    return is_alike and not is_moved and is_uncopied(operand, argument)

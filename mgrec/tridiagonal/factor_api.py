@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.array_types import is_lazy, is_on_gpu
+from ..core.arrays.array_types import is_lazy
 from ..core.arrays.chunk import shape_of
 from ..core.arrays.validation import check_out
+from ..core.backends import common_backend
 from ..core.contract.problem import Problem
 from ..core.contract.recurrence import ChunkInputs, Shape
 from ..distributed.expressions import accepts_expressions
@@ -220,7 +221,7 @@ def _factor(problem: Problem) -> Any:
     factored, nor matrices in host memory whose factors overflow or that are singular except for
     rounding. Raise LinAlgError if a matrix is singular.
     """
-    if any(map(is_on_gpu, problem.operands)):
+    if not common_backend(problem.operands).is_host:
         return None
     if problem.is_lazy:
         from .factor_dask import factor_whole

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ..core.backends import CPU
 from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
-from ..engines import CPU
 from .errors import check_operands, is_all_finite, name_singular_system
 
 

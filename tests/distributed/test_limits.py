@@ -14,10 +14,10 @@ from clusters import two_workers
 from distributed.protocol import deserialize, serialize
 
 import mgrec
+from mgrec.core.backends import Backend
 from mgrec.core.contract.kernels import Speculation
 from mgrec.core.contract.recurrence import ChunkInputs
 from mgrec.distributed.graph import chains
-from mgrec.distributed.tasks import memory
 from mgrec.distributed.tasks.memory import check_chunk, check_chunks
 from mgrec.distributed.tasks.speculation import PendingChunk
 from mgrec.signal import lfilter
@@ -71,8 +71,7 @@ def test_every_family_refuses_large_chunks(monkeypatch, family):
     """On the client, and by the chunk's own name where the client knows no GPU or no sizes."""
     t = da.ones(100, chunks=25)
     known, unknown = solved(family, t), solved(family, t[t > 0])
-    monkeypatch.setattr(memory, "is_on_gpu", lambda array: True)
-    monkeypatch.setattr(memory, "_memory", lambda device: 300)
+    monkeypatch.setattr(Backend, "memory_size", lambda backend, array: 300)
     with pytest.raises(ValueError, match=r"at most half.*chunk \(0,\) of shape \(25,\)"):
         solved(family, t)
     for array in (known, unknown):
@@ -86,8 +85,7 @@ def test_every_family_refuses_large_chunks(monkeypatch, family):
 @pytest.mark.extended
 def test_a_score_alone_takes_no_memory_of_a_table(monkeypatch):
     x = da.zeros(100, dtype="u1", chunks=25)
-    monkeypatch.setattr(memory, "is_on_gpu", lambda array: True)
-    monkeypatch.setattr(memory, "_memory", lambda device: 300)
+    monkeypatch.setattr(Backend, "memory_size", lambda backend, array: 300)
     scores = {"match": 1, "mismatch": -1, "gap": -1}
     assert mgrec.smith_waterman(x, x, **scores).score.compute(scheduler="sync") == 100
     with pytest.raises(ValueError, match="at most half"):

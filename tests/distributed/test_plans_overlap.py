@@ -15,8 +15,8 @@ from distributed import wait
 from faults import HeldPhase, no_results_left, sessions_of
 
 import mgrec
+from mgrec.core.backends import Backend
 from mgrec.distributed.plan import plans as dask_plans
-from mgrec.distributed.plan import shards as plan_shards
 
 FIRST = "launch_summaries", (0,)
 
@@ -74,7 +74,7 @@ class OnDevice(HeldPhase):
 
     def __init__(self, monkeypatch):
         super().__init__(monkeypatch, *FIRST)
-        monkeypatch.setattr(plan_shards, "is_on_gpu", lambda block: True)
+        monkeypatch.setattr(Backend, "is_asynchronous", True)
 
     def __call__(self, inputs_of_chunks, recurrence):
         waits = self.phase(inputs_of_chunks, recurrence)

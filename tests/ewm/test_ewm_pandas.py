@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mgrec.core.arrays.array_types import is_on_gpu
-from mgrec.ewm import statistics
+from mgrec.core.backends import Backend
 from mgrec.signal import ewm
 
 RATES = [
@@ -111,7 +110,7 @@ def test_linear_recurrences_one_after_the_other_are_pandas(chosen, values):
     x, y, times = values
     wanted, own = by_pandas(x, y, times, chosen), arguments(y, times, chosen)
     with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
-        patch.setattr(statistics, "is_on_gpu", lambda array: True)
+        patch.setattr(Backend, "has_kernels", lambda backend, family: False)
         for data in (x, da.from_array(x, chunks=7)):
             result = np.asarray(ewm(data, **own))
             if own["statistic"] == "corr":
@@ -150,11 +149,12 @@ def move(request, monkeypatch):
     if request.param == "gpu":
         return pytest.importorskip("cupy").asarray
     if request.param == "as a GPU":
-        monkeypatch.setattr(statistics, "is_on_gpu", lambda array: True)
+        monkeypatch.setattr(Backend, "has_kernels", lambda backend, family: False)
     is_lazy = request.param == "dask"
     return lambda x: da.from_array(x, chunks=min(5, len(x) - 1)) if is_lazy else np.array(x)
 
 
+HAS_KERNELS = Backend.has_kernels
 HOST = [("mean", False), ("cov", False)]
 
 
@@ -190,7 +190,7 @@ def test_statistics_on_a_gpu_are_those_of_numpy(statistic, adjust, move, monkeyp
     for options, arrays in further:
         arrays = {**arrays, **other}
         with monkeypatch.context() as patch:
-            patch.setattr(statistics, "is_on_gpu", is_on_gpu)
+            patch.setattr(Backend, "has_kernels", HAS_KERNELS)
             wanted = ewm(x, **chosen, **options, **arrays)
         moved = {name: move(array) for name, array in arrays.items()}
         result = ewm(move(x), **chosen, **options, **moved)

@@ -14,6 +14,7 @@ import mgrec
 import mgrec.dask
 from mgrec.core.algebra.transfer_map import affine
 from mgrec.engines.cpu import threads
+from mgrec.engines.cuda.backend import BACKEND
 from mgrec.filters import recurrence as filters
 from mgrec.scans import recurrence as transfer
 from mgrec.scans.arguments import check
@@ -278,7 +279,7 @@ def test_what_does_not_forget_is_not_begun(place, steps, s, caplog):
 )
 def test_chunks_of_a_gpu_are_begun_by_what_is_known_of_them(s, shape, may):
     problem = check(affine, {"s": s, "t": np.ones((1,) * len(shape))}, 0, 0, False)
-    assert problem.recurrence.may_speculate(shape, True) is may
+    assert problem.recurrence.may_speculate(shape, BACKEND) is may
 
 
 @pytest.mark.extended

@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mgrec import engines as backends
-from mgrec.core.contract.kernels import Backend
 from mgrec.engines.cuda import launches
+from mgrec.engines.cuda.backend import CudaBackend
 from mgrec.engines.cuda.device import Device
 
 HEADER = Path(__file__).with_name("cuda_on_host.h")
@@ -220,5 +219,6 @@ def run_on_host(
 
 def use_kernels(monkeypatch: pytest.MonkeyPatch, kernels: Any) -> None:
     """Let public calls of arrays of a device use these kernels."""
-    backend = Backend(lambda arrays: DeviceArray.device, empty, lambda family: kernels)
-    monkeypatch.setattr(backends, "_gpu", lambda method: backend)
+    monkeypatch.setattr(CudaBackend, "kernels", lambda self, family: kernels)
+    monkeypatch.setattr(CudaBackend, "broadcasts_state", False)
+    monkeypatch.setattr(CudaBackend, "fetch", lambda self, array: lambda: array)

@@ -5,18 +5,15 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from cuda_on_host import DeviceArray, empty, numpy_as_cupy
+from cuda_on_host import DeviceArray, numpy_as_cupy
 
-from mgrec import engines as backends
-from mgrec.core.contract.kernels import Backend
-from mgrec.engines import kernels_of
 from mgrec.engines.cuda import compilation, device, launches
+from mgrec.engines.cuda.backend import CudaBackend
 from mgrec.engines.cuda.device import Device
 
 
@@ -75,11 +72,6 @@ def on_device(array: Any) -> Any:
     return np.array(array, order="C").view(DeviceArray)
 
 
-def backend(method: str) -> Backend:
-    kernels = partial(kernels_of, "cuda", method=method)
-    return Backend(lambda arrays: DeviceArray.device, empty, kernels, broadcasts_state=True)
-
-
 def without_gpu(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     """Let public calls of arrays of a device launch what is noted alone."""
     found = Recorder()
@@ -88,5 +80,5 @@ def without_gpu(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     for module in (compilation, device):
         monkeypatch.setattr(module, "_local", SimpleNamespace())
     monkeypatch.setattr(Device, "current", staticmethod(lambda: Device(90, 132, 227 * 1024)))
-    monkeypatch.setattr(backends, "_gpu", backend)
+    monkeypatch.setattr(CudaBackend, "fetch", lambda self, array: lambda: array)
     return found

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-
-def is_on_gpu(array: Any) -> bool:
-    """Return whether an array, or each chunk of a Dask array, is a CuPy array."""
-    array_type: Any = type(array)
-    if array_type is np.ndarray:
-        return False
-    if _has(array_type, "_meta"):
-        return is_on_gpu(array._meta)
-    return _has(array_type, "__cuda_array_interface__")
+from ..backends import CPU, backend_of
 
 
 def is_lazy(array: object) -> bool:
@@ -28,12 +19,7 @@ def is_lazy(array: object) -> bool:
 
 def to_host(array: Any) -> np.ndarray:
     """Return the array in host memory."""
-    return np.asarray(array.get() if is_on_gpu(array) else array)
-
-
-def is_writeable(array: Any) -> bool:
-    """Return whether an array may be written to; True for arrays on a GPU."""
-    return is_on_gpu(array) or bool(array.flags.writeable)
+    return backend_of(array).to_host(array)
 
 
 @cache
@@ -42,41 +28,29 @@ def _has(array_type: Any, name: str) -> bool:
     return hasattr(array_type, name)
 
 
-def is_capturing() -> bool:
-    """Return whether the current stream is being captured into a CUDA graph."""
-    cupy = sys.modules.get("cupy")
-    return cupy is not None and bool(cupy.cuda.get_current_stream().is_capturing())
-
-
-def raise_if_capturing(what: str, why: str) -> None:
-    """Raise RuntimeError if the current stream is being captured into a CUDA graph.
-
-    Call it before an operation that a graph cannot repeat.
-    """
-    if is_capturing():
-        raise RuntimeError(
-            f"{what} cannot be captured into a CUDA graph, since {why}; call it outside of the "
-            f"capture"
-        )
-
-
 def check_same_device(named: Sequence[tuple[str, Any]], rows: Sequence[tuple[str, Any]]) -> None:
     """Raise unless all arrays are in host memory, or all on one GPU.
 
     Host scalars and 0-d arrays may be combined with any array, and so may `rows`, initial states in
     host memory.
     """
-    on_gpu = [(name, array) for name, array in (*named, *rows) if is_on_gpu(array)]
-    if not on_gpu:
+    first = next((pair for pair in (*named, *rows) if backend_of(pair[1]) is not CPU), None)
+    if first is None:
         return
-    for name, array in ((n, a) for n, a in named if hasattr(a, "dtype")):
-        if not is_on_gpu(array) and array.ndim > 0:
+    name, backend = first[0], backend_of(first[1])
+    for other, array in ((n, a) for n, a in named if hasattr(a, "dtype")):
+        if (other_backend := backend_of(array)) is not backend and array.ndim > 0:
             raise TypeError(
-                f"arrays must all be on a GPU or all in host memory; got {on_gpu[0][0]} on a GPU "
-                f"and {name} in host memory: move one with cupy.asarray({name}) or "
-                f"cupy.asnumpy({on_gpu[0][0]}), a Dask array with map_blocks"
+                f"arrays must all be {backend.place} or all in host memory; got {name} "
+                f"{backend.place} and {other} {other_backend.place}: move one with "
+                f"{backend.library}.asarray({other}) or {backend.library}.asnumpy({name}), a Dask "
+                f"array with map_blocks"
             )
-    devices = {array.device.id: name for name, array in on_gpu if hasattr(array, "device")}
+    devices = {
+        array.device.id: name
+        for name, array in (*named, *rows)
+        if backend_of(array) is backend and hasattr(array, "device")
+    }
     if len(devices) > 1:
         got = ", ".join(f"{name} on {device}" for device, name in devices.items())
         raise ValueError(f"arrays must be on one device; got {got}")
@@ -100,46 +74,24 @@ def as_native(array: Any) -> Any:
         if dtype.isnative and array.flags.aligned:
             return array
         return array.astype(dtype.newbyteorder("="))
-    if isinstance(array, np.ndarray) and not is_on_gpu(array):
+    if isinstance(array, np.ndarray) and backend_of(array) is CPU:
         return as_native(np.asarray(array))
     if is_lazy(array) and not array.dtype.isnative:
         return array.astype(array.dtype.newbyteorder("="))
     return array
 
 
-_LEAST_NORMAL_BITS, _LEAST = 0x00800000, 2.0**-149
-"""Bits of the least normal number of float32; the least positive number."""
-
-
 def cast(array: Any, dtype: np.dtype[Any]) -> Any:
     """Return the array if it has the dtype, otherwise a copy; a Dask array's chunks are cast.
 
-    Subnormal numbers are kept, which CuPy's own casts flush to 0.
+    Subnormal numbers are kept.
     """
     if array.dtype == dtype:
         return array
-    if not (is_on_gpu(array) and array.dtype.char in "fF" and dtype.char in "dD"):
-        return array.astype(dtype)
-    if is_lazy(array):
-        return array.map_blocks(_widened, dtype, dtype=dtype)
-    return _widened(array, dtype)
-
-
-def _widened(array: Any, dtype: np.dtype[Any]) -> Any:
-    """Cast a CuPy array of float32 or complex64 to float64 or complex128."""
-    wide = array.astype(dtype)
-    _widen(array.real, wide.real)
-    if array.dtype.kind == "c":
-        _widen(array.imag, wide.imag)
-    return wide
-
-
-def _widen(part: Any, wide: Any) -> None:
-    # CuPy compiles with -ftz=true: conversions from float32 flush subnormal numbers, those of
-    # integers do not.
-    magnitude_bits = part.view(np.uint32) & np.uint32(0x7FFFFFFF)
-    tiny = np.copysign(magnitude_bits * _LEAST, wide)
-    wide[...] = np.where(magnitude_bits < _LEAST_NORMAL_BITS, tiny, wide)
+    backend = backend_of(array)
+    if is_lazy(array) and not backend.is_host:
+        return array.map_blocks(backend.cast, dtype, dtype=dtype)
+    return backend.cast(array, dtype)
 
 
 def without_empty_chunks(x: Any) -> Any:

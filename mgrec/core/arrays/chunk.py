@@ -11,7 +11,8 @@ import numpy as np
 
 from ..algebra.coefficient import Coefficient
 from ..algebra.fingerprint import StepFunction
-from .array_types import is_lazy, is_on_gpu
+from ..backends import CPU, backend_of
+from .array_types import is_lazy
 
 
 @dataclass(frozen=True)
@@ -171,10 +172,15 @@ def reversed_copy(array: Any, axis: int) -> Any:
     return view if is_lazy(array) else view.copy(order="C")
 
 
+def is_number(state: Any) -> bool:
+    """Return whether a state is one number in host memory."""
+    return state.ndim == 0 and backend_of(state) is CPU
+
+
 def lay_out_carry_in(state: Any, shape: tuple[int, ...], axis: int) -> Any:
     """Broadcast a state and reshape it to (outer, inner)."""
     outer, _, inner = canonical_shape(shape, axis)
-    if state.ndim == 0 and not is_on_gpu(state):
+    if is_number(state):
         return np.full((outer, inner), state)
     rows = shape[:axis] + shape[axis + 1 :]
     state = state if state.shape == rows else np.broadcast_to(state, rows)
@@ -183,9 +189,9 @@ def lay_out_carry_in(state: Any, shape: tuple[int, ...], axis: int) -> Any:
 
 def is_uncopied(laid_out: Any, operand: Any) -> bool:
     """Return whether an operand was not copied for its layout; True for numbers."""
-    if is_on_gpu(operand):
-        return bool(laid_out.data.ptr == operand.data.ptr)
-    return operand.ndim == 0 or bool(laid_out.ctypes.data == operand.ctypes.data)
+    backend = backend_of(operand)
+    is_host_number = backend is CPU and operand.ndim == 0
+    return is_host_number or backend.address(laid_out) == backend.address(operand)
 
 
 def as_result(computed: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:

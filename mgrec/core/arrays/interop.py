@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .array_types import is_on_gpu
+from ..backends import REGISTRY, backend_of
 
 FromNative = Callable[[Any], Any]
 """Function that converts a native array to an array of another library."""
@@ -72,7 +72,7 @@ def library_of(array: object) -> Library | None:
 @cache
 def _library_of(array_type: type) -> Library | None:
     root = array_type.__module__.partition(".")[0]
-    if issubclass(array_type, _NATIVE) or root == "cupy":
+    if issubclass(array_type, _NATIVE) or root in REGISTRY:
         return None
     if _is_data_array(array_type):
         # A result without a dimension of the operands stays an array: see solve/labelled.py.
@@ -339,8 +339,10 @@ def _cast_list_for_jax(values: list[Any]) -> list[Any]:
 
 def _as_tensor(namespace: Any, array: Any) -> Any:
     """Return an array of torch, or of the array API, without negative strides."""
-    if is_on_gpu(array) and namespace.__name__ != "torch":
-        _synchronize(array.device)
+    if namespace.__name__ != "torch":
+        # When the array of an operand is gone, a library other than torch may give its memory to
+        # its next computation, whose stream does not wait.
+        backend_of(array).synchronize(array)
     return namespace.from_dlpack(_compact(array))
 
 
@@ -352,16 +354,6 @@ def _as_jax_array(namespace: Any, array: Any) -> Any:
             f"if jax_enable_x64 is set: set it, or cast operands and coefficients to 32 bits"
         )
     return _as_tensor(namespace, array)
-
-
-def _synchronize(device: Any) -> None:
-    """Wait for the kernels of a device.
-
-    When the CuPy array of an operand is gone, a library other than torch may give its memory to its
-    next computation, whose stream does not wait.
-    """
-    with device:
-        _import_cupy("an array").cuda.get_current_stream().synchronize()
 
 
 def _compact(array: Any) -> Any:

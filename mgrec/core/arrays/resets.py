@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..algebra.variants import stacklevel_of_caller
-from .array_types import is_lazy, is_on_gpu
+from ..backends import CPU, backend_of
+from .array_types import is_lazy
 from .chunk import has_unknown_sizes
 from .interop import require_native
 from .validation import as_any_array, broadcasts_to
@@ -42,7 +43,7 @@ def as_reset(reset: Any, shape: tuple[Any, ...], axis: int, reverse: bool) -> An
         marks = reset
     else:
         marks = _changes(reset, axis, reverse)
-        is_in_memory = not is_lazy(reset) and not is_on_gpu(reset)
+        is_in_memory = not is_lazy(reset) and backend_of(reset) is CPU
         if is_in_memory and 0 < reset.size == reset.shape[axis]:
             _warn_of_recurring(reset.reshape(-1), marks.reshape(-1), reverse)
     return marks.astype(np.uint8) if is_lazy(marks) else marks.view(np.uint8)
@@ -50,10 +51,8 @@ def as_reset(reset: Any, shape: tuple[Any, ...], axis: int, reverse: bool) -> An
 
 def _as_labels(reset: Any) -> Any:
     """Return a mask or labels as an array whose elements can be compared."""
-    if hasattr(type(reset), "factorize"):
-        reset = _codes(reset)
-    elif is_lazy(reset) or not is_on_gpu(reset):
-        reset = as_any_array("reset", reset)
+    is_index = hasattr(type(reset), "factorize")
+    reset = _codes(reset) if is_index else as_any_array("reset", reset)
     if reset.dtype.kind == "O":
         return reset.map_blocks(_as_text, dtype="U1") if is_lazy(reset) else _as_text(reset)
     if reset.dtype.kind not in f"b{_LABELS}":

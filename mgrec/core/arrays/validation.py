@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from ..algebra.coefficient import Coefficient
-from .array_types import as_native, cast, is_on_gpu
+from ..backends import CPU, backend_of, common_backend
+from .array_types import as_native, cast, is_lazy
 from .chunk import shape_of
 from .interop import require_native
 
@@ -111,9 +112,11 @@ def as_any_array(name: str, value: object) -> Any:
     if type(value) is np.ndarray:
         return as_native(value)
     require_native(name, value)
-    if hasattr(type(value), "__cuda_array_interface__"):
-        return _on_gpu(name, value)
-    return as_plain_array(name, value)
+    backend = backend_of(value)
+    if backend is CPU or is_lazy(value):
+        return as_plain_array(name, value)
+    backend.check_array(name, value)
+    return value
 
 
 def as_plain_array(name: str, value: object) -> Any:
@@ -140,13 +143,6 @@ def as_plain_array(name: str, value: object) -> Any:
         raise error_type(
             f"{name} must be convertible to a NumPy array; got {type(value).__name__}: {error}"
         ) from error
-
-
-def _on_gpu(name: str, value: object) -> Any:
-    if type(value).__module__.partition(".")[0] != "cupy":
-        got = f"{type(value).__module__}.{type(value).__name__}"
-        raise TypeError(f"{name} must be a CuPy array; got {got}: wrap it with cupy.asarray")
-    return value
 
 
 def arrays_of(operands: Sequence[Any]) -> list[Any]:
@@ -255,14 +251,12 @@ def check_memory(
 def _check_result_array(
     array: Any, shape: tuple[int, ...], dtype: np.dtype[Any], operands: Sequence[Any]
 ) -> None:
-    array_type = next((type(x) for x in operands if is_on_gpu(x)), None)
+    backend = common_backend(operands)
     got = f"{type(array).__module__}.{type(array).__name__}"
     if isinstance(array, np.ma.MaskedArray):
         raise TypeError("out must be a plain array; got a masked array: pass its data")
-    if array_type is None and not isinstance(array, np.ndarray):
-        raise TypeError(f"out must be a NumPy array, as the operands are; got {got}")
-    if array_type is not None and not isinstance(array, array_type):
-        raise TypeError(f"out must be a CuPy array, as the operands are; got {got}")
+    if not isinstance(array, backend.array_type(operands)):
+        raise TypeError(f"out must be {backend.array_name}, as the operands are; got {got}")
     if array.shape != shape or array.dtype != dtype:
         raise ValueError(
             f"out must have shape {shape} and dtype {dtype}; got {array.shape} and {array.dtype}"
@@ -275,23 +269,10 @@ def _check_result_array(
 
 def _overlap(array: Any, other: Any) -> bool:
     """Return whether two arrays may share memory."""
-    if not is_on_gpu(array):
-        return not is_on_gpu(other) and np.may_share_memory(array, other)
-    if not is_on_gpu(other) or not array.size or not other.size:
-        return False
-    return extents_overlap(_extent(array), _extent(other))
+    backend = backend_of(array)
+    return backend_of(other) is backend and backend.may_share_memory(array, other)
 
 
 def extents_overlap(extent: tuple[int, int], other: tuple[int, int]) -> bool:
     """Return whether two ranges of addresses, each from a start to a stop, share one."""
     return extent[0] < other[1] and other[0] < extent[1]
-
-
-def _extent(array: Any) -> tuple[int, int]:
-    start = stop = array.data.ptr
-    if array.flags.c_contiguous:
-        return start, start + array.nbytes
-    for length, stride in zip(array.shape, array.strides, strict=True):
-        extent = (length - 1) * stride
-        start, stop = start + min(0, extent), stop + max(0, extent)
-    return start, stop + array.dtype.itemsize

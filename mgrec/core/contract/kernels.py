@@ -1,15 +1,13 @@
-"""The kernels of a family, and the backend that runs them."""
+"""The kernels of a family on one backend."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from ..arrays.chunk import Chunk
+from ..backends import Backend as Backend
 
 Summary: TypeAlias = Any
 """The summary of a chunk: numbers and arrays in host memory, of a class of the family."""
@@ -64,10 +62,6 @@ def _not_implemented(*arguments: Any) -> Any:
 
 def _no_part(*arguments: Any) -> None:
     return None
-
-
-def _fetched(array: Any) -> Callable[[], Any]:
-    return lambda: array
 
 
 @dataclass(frozen=True)
@@ -136,30 +130,6 @@ class Kernels:
     prepare_solver: Callable[..., PreparedSolver | None] | None = None
     part: Callable[[Any, Sequence[int], int], Part | None] = _no_part
     finds_nan: bool = False
-
-
-@dataclass(frozen=True)
-class Backend:
-    """A kind of device: how to allocate on it, copy from it, and find its kernels.
-
-    Attributes
-    ----------
-    device_of : callable, ``(arrays) -> context manager``
-        Make the device of the arrays the current one.
-    empty : callable, ``(shape, dtype) -> array``
-        Allocate results on the current device.
-    kernels : callable, ``(family) -> Kernels``
-    broadcasts_state : bool
-        Whether kernels take a state that all rows share as one number.
-    fetch : callable, ``(array) -> (() -> array)``
-        Start a copy of an array to the host; the returned function waits for the copy.
-    """
-
-    device_of: Callable[[Iterable[Any]], AbstractContextManager[Any]]
-    empty: Callable[[tuple[int, ...], np.dtype[Any]], Any]
-    kernels: Callable[[str], Kernels]
-    broadcasts_state: bool = False
-    fetch: Callable[[Any], Callable[[], Any]] = _fetched
 
 
 def at_once(phase: Callable[..., Any]) -> Callable[..., Summarise]:

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..arrays.array_types import is_lazy, is_on_gpu
+from ..arrays.array_types import is_lazy
 from ..arrays.validation import is_one_of
+from ..backends import Backend, common_backend
 from .recurrence import Arrays, Recurrence
 
 
@@ -60,8 +61,7 @@ class Problem:
     def __post_init__(self) -> None:
         if not is_one_of(self.memory, ("stream", "two-pass")):
             raise ValueError(f"memory must be 'stream' or 'two-pass'; got {self.memory!r}")
-        is_on_host = not any(map(is_on_gpu, self.arrays))
-        check_method(self.recurrence, is_on_host)
+        check_method(self.recurrence, common_backend(self.arrays))
         if self.out is not None and self.is_lazy:
             raise TypeError("out must be None where an operand is a Dask array: results are lazy")
 
@@ -95,15 +95,15 @@ class Composed:
     solve: Callable[[], Any]
 
 
-def check_method(recurrence: Recurrence, is_on_host: bool) -> None:
-    """Raise ValueError if the recurrence has no such method for arrays in this memory."""
+def check_method(recurrence: Recurrence, backend: Backend) -> None:
+    """Raise ValueError if the recurrence has no such method for arrays of a backend."""
     method = recurrence.method
     if not is_one_of(method, recurrence.methods):
         wanted = ", ".join(map(repr, recurrence.methods))
         raise ValueError(f"method must be one of {wanted}; got {method!r}")
-    if is_on_host and method not in recurrence.host_methods:
+    if not backend.names_kernels and method not in recurrence.host_methods:
         wanted = " or ".join(map(repr, recurrence.host_methods))
         raise ValueError(
-            f"method must be {wanted} for arrays in host memory; got {method!r}, which names "
+            f"method must be {wanted} for arrays {backend.place}; got {method!r}, which names "
             f"kernels of a GPU"
         )

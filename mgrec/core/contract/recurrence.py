@@ -268,7 +268,7 @@ class AlongAxis(Recurrence):
         """Whether chunks may turn out not to depend on their carry-ins."""
         return False
 
-    def may_speculate(self, shape: Sequence[float], is_on_gpu: bool) -> bool:
+    def may_speculate(self, shape: Sequence[float], backend: Backend) -> bool:
         """Return whether to try speculation on a chunk of this shape; inf for unknown lengths."""
         return False
 

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..arrays.array_types import is_on_gpu, is_writeable
 from ..arrays.chunk import Chunk, as_result
 from .kernels import Backend, CarryIn, Kernels, Speculation, SpeculationWait, Summary
 from .recurrence import AlongAxis, Arrays, ChunkInputs, Shape
@@ -45,8 +44,7 @@ class Chain(AlongAxis):
         self, backend: Backend, inputs: ChunkInputs, shape: Shape
     ) -> SpeculationWait | None:
         speculate = backend.kernels(self.family).speculate
-        is_on_device = any(map(is_on_gpu, inputs.blocks))
-        if speculate is None or not self.may_speculate(shape, is_on_device):
+        if speculate is None or not self.may_speculate(shape, backend):
             return None
         chunk = self.lay_out(inputs, shape)
         results = tuple([backend.empty(chunk.shape, self.dtype) for _ in range(self.results)])
@@ -66,6 +64,6 @@ class Chain(AlongAxis):
         self, backend: Backend, shape: Shape, speculation: Speculation, carry_in: CarryIn
     ) -> Arrays:
         # Results from another worker may be read-only.
-        results = tuple([r if is_writeable(r) else r.copy() for r in speculation.results])
+        results = tuple([r if backend.is_writeable(r) else r.copy() for r in speculation.results])
         results = backend.kernels(self.family).correct(speculation.prefix, carry_in, results)
         return tuple([as_result(result, shape, self.result_dtype) for result in results])

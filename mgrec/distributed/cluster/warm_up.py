@@ -13,7 +13,7 @@ from dask.base import tokenize
 from distributed import Client, Worker
 from distributed.diagnostics.plugin import WorkerPlugin
 
-from ...core.arrays.array_types import is_on_gpu
+from ...core.backends import backend_of
 from ...core.contract.recurrence import AlongAxis, ChunkInputs
 from ..graph.aligned import align_problem, chunk_indices_of
 from ..tasks.phases import determine_block, precompute_block, propagate_group
@@ -79,7 +79,7 @@ def longest(shape: tuple[int, ...], axis: int) -> list[int]:
 
 def _filled(meta: Any, shape: tuple[int, ...], value: float, most: Sequence[int]) -> Any:
     """Return a block like `meta`, on a CPU of at most the lengths in `most`."""
-    if not is_on_gpu(meta):
+    if not backend_of(meta).compiles_shapes:
         shape = tuple(map(min, shape, most))
     return np.full_like(meta, 1 if meta.dtype.kind in "iub" else value, shape=shape)
 

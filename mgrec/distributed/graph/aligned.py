@@ -18,8 +18,8 @@ from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
 from distributed import Future
 
-from ...core.arrays.array_types import is_on_gpu
 from ...core.arrays.chunk import has_unknown_sizes
+from ...core.backends import common_backend
 from ...core.contract.problem import Problem
 from ...core.contract.recurrence import AlongAxis, ChunkIndex, ChunkPosition
 
@@ -79,8 +79,7 @@ class AlignedProblem:
     def may_speculate(self) -> bool:
         """Whether some chunk may be determined before its carry-in is known."""
         largest = tuple(max(inf if isnan(n) else n for n in lengths) for lengths in self.chunks)
-        is_device = any(is_on_gpu(block._meta) for block in self.blocks)
-        return bool(self.recurrence.may_speculate(largest, is_device))
+        return bool(self.recurrence.may_speculate(largest, common_backend(self.blocks)))
 
     @cached_property
     def _starts(self) -> list[list[int]]:

@@ -37,7 +37,7 @@ from dask.highlevelgraph import HighLevelGraph
 from dask.layers import ArrayValuesDep
 from dask.task_spec import List, Task, TaskRef
 
-from ...core.arrays.array_types import is_on_gpu
+from ...core.backends import common_backend
 from ...core.contract.recurrence import ChunkIndex
 from ..tasks.phases import (
     determine_block,
@@ -109,7 +109,7 @@ class PackedLayers(ChainLayers):
 
 def _has_small_chunks(aligned: AlignedProblem) -> bool:
     """Return whether a propagation may take the operands of its chunks instead of summaries."""
-    is_on_host = not any(is_on_gpu(block._meta) for block in aligned.blocks)
+    is_on_host = common_backend(aligned.blocks).is_host
     is_one_way = not aligned.recurrence.is_two_sided
     if not (is_on_host and is_one_way and aligned.count >= VERY_MANY) or aligned.has_unknown_sizes:
         return False

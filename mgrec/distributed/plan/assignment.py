@@ -14,10 +14,10 @@ from itertools import permutations
 from math import lcm, prod
 from typing import Any, TypeVar
 
+from ...core.backends import common_backend
 from ...core.contract.grid import Grid
 from ...core.contract.kernels import Backend, Part
 from ...core.contract.recurrence import ChunkIndex, ChunkPosition
-from ...engines import backend_of
 from ..graph.aligned import AlignedProblem, chunk_indices_of
 
 Lengths = tuple[tuple[int, ...], ...]
@@ -185,7 +185,7 @@ def _parts(
     aligned: AlignedProblem, owners: Mapping[ChunkIndex, int], axis: int, other: int
 ) -> Lengths:
     """Return the lengths of parts along `axis`: many if edges along `other` go to other workers."""
-    backend = backend_of(block._meta for block in aligned.blocks)
+    backend = common_backend(aligned.blocks)
     shapes: dict[int, set[tuple[int, ...]]] = {}
     crossed = set()
     for chunk_index, owner in owners.items():

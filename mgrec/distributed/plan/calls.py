@@ -13,8 +13,8 @@ import numpy as np
 from distributed import Client, Future, wait
 
 from ...core.arrays.array_types import to_host
+from ...core.backends import common_backend
 from ...core.contract.recurrence import AlongAxis, ChunkIndex
-from ...engines import backend_of
 from ..graph.aligned import AlignedProblem, chunk_indices_of, starts_of
 from ..graph.persisted import is_persisted
 from .results import Solution, solution_of
@@ -143,7 +143,7 @@ def _axes_of(aligned: AlignedProblem) -> tuple[Any, ...]:
     recurrence = aligned.recurrence
     if isinstance(recurrence, AlongAxis):
         return recurrence.axis, recurrence.reverse
-    backend = backend_of(block._meta for block in aligned.blocks)
+    backend = common_backend(aligned.blocks)
     shape = tuple(max(lengths) for lengths in aligned.chunks)
     parts = tuple(recurrence.part(backend, shape, axis) for axis in recurrence.axes)
     return recurrence.axes, False, parts

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.array_types import is_on_gpu
+from ...core.backends import common_backend
 from ...core.contract.grid import Grid
 from ...core.contract.recurrence import ChunkIndex, ChunkInputs
 from ..tasks.phases import CarryIns, launch_summaries, propagate_group
@@ -94,8 +94,9 @@ class _Chain:
     def solve(
         self, inputs_of_chunks: dict[ChunkIndex, ChunkInputs]
     ) -> Program[tuple[dict[Any, Any], Any]]:
-        is_on_device = any(is_on_gpu(b) for i in inputs_of_chunks.values() for b in i.blocks)
-        chunks, summaries = yield from self._summarise(inputs_of_chunks, is_on_device)
+        blocks = (block for inputs in inputs_of_chunks.values() for block in inputs.blocks)
+        is_asynchronous = common_backend(blocks).is_asynchronous
+        chunks, summaries = yield from self._summarise(inputs_of_chunks, is_asynchronous)
         # Chunks that were solved speculatively no longer need their operands.
         inputs_of_chunks.clear()
         for receiver, indices in self.shard.receivers.items():
@@ -108,10 +109,10 @@ class _Chain:
         for sender in self.shard.senders:
             summaries |= self.exchange.take(sender)
         determine = partial(self._determine, chunks, summaries)
-        return (yield determine) if is_on_device else determine()
+        return (yield determine) if is_asynchronous else determine()
 
     def _summarise(
-        self, inputs_of_chunks: Mapping[ChunkIndex, ChunkInputs], is_on_device: bool
+        self, inputs_of_chunks: Mapping[ChunkIndex, ChunkInputs], is_asynchronous: bool
     ) -> Program[tuple[dict[ChunkIndex, PendingChunk], dict[ChunkIndex, Any]]]:
         """Solve contractive chunks speculatively; return the summaries that shards need."""
         recurrence, order = self.recurrence, sorted(inputs_of_chunks, key=self._order)
@@ -122,7 +123,7 @@ class _Chain:
                 order,
             )
         ):
-            chunks[order[k]] = (yield wait) if is_on_device else wait()
+            chunks[order[k]] = (yield wait) if is_asynchronous else wait()
             # Not after the last one: other shards wait for its summary.
             if 0 < k < len(order) - 1 and self.threads.pool is None:
                 self._predict(order[k - 1], chunks)
@@ -138,7 +139,7 @@ class _Chain:
                 summaries[index] = speculation.summary, chunks[index].shape
             else:
                 wait = precomputed.pop(index)
-                summaries[index] = (yield wait) if is_on_device else wait()
+                summaries[index] = (yield wait) if is_asynchronous else wait()
         return chunks, summaries
 
     def _predict(self, index: ChunkIndex, chunks: Mapping[ChunkIndex, PendingChunk]) -> None:

@@ -17,7 +17,7 @@ from heapq import heappop, heappush
 from itertools import accumulate, product
 from typing import Any
 
-from ...core.arrays.array_types import is_on_gpu
+from ...core.backends import common_backend
 from ...core.contract.grid import Grid
 from ...core.contract.kernels import Backend, Edges
 from ...core.contract.recurrence import ChunkIndex, ChunkInputs, Shape
@@ -161,7 +161,7 @@ class _Tiles:
                 self._add_edges(tile.index, recurrence.retain_edges(edges))
             if tile.index == self._last and not recurrence.results:
                 self.final_result = recurrence.final_result(recurrence.export_edges(edges))
-        return recurrence.is_asynchronous and any(map(is_on_gpu, inputs.blocks))
+        return recurrence.is_asynchronous and common_backend(inputs.blocks).is_asynchronous
 
     def _prepare(self, tile: Tile) -> None:
         inputs = self.inputs_of_chunks[tile.chunk]
@@ -214,7 +214,7 @@ class _Tiles:
                 with in_chunk("determine", inputs.chunk_index, inputs.starts):
                     return export()
 
-            edges = (yield wait) if any(map(is_on_gpu, inputs.blocks)) else wait()
+            edges = (yield wait) if common_backend(inputs.blocks).is_asynchronous else wait()
             self.exchange.send(receiver, tile.index, edges)
 
     def _before(self, index: ChunkIndex) -> Iterator[ChunkIndex]:

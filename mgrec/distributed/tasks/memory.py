@@ -17,7 +17,7 @@ import numpy as np
 from distributed.protocol import dask_deserialize, dask_serialize, deserialize, serialize
 from distributed.protocol.cuda import cuda_deserialize, cuda_serialize
 
-from ...core.arrays.array_types import is_on_gpu
+from ...core.backends import backend_of, common_backend
 
 # Largest part of a GPU's memory for the result of a chunk. The rest is for the operands, and for
 # those of the next chunk.
@@ -28,9 +28,10 @@ Frames = tuple[dict[str, Any], list[Any]]
 
 def check_chunk(like: Any, shape: tuple[int, ...], dtype: np.dtype[Any], chunk_index: Any) -> None:
     """Raise ValueError if a result takes more than half of the memory of `like`'s GPU."""
-    if not is_on_gpu(like) or any(map(isnan, shape)):
+    total = backend_of(like).memory_size(like)
+    if total is None or any(map(isnan, shape)):
         return
-    most, size = FRACTION * _memory(like.device), prod(shape) * dtype.itemsize
+    most, size = FRACTION * total, prod(shape) * dtype.itemsize
     if size > most:
         parts = int(-(-size // (most / 4)))
         raise ValueError(
@@ -42,27 +43,14 @@ def check_chunk(like: Any, shape: tuple[int, ...], dtype: np.dtype[Any], chunk_i
 
 def check_chunks(like: Any, chunks: Sequence[Sequence[Any]], dtype: np.dtype[Any]) -> None:
     """Check the largest chunk of an array, if this process has a GPU."""
-    if is_on_gpu(like):
-        largest = tuple(max(lengths, default=0) for lengths in chunks)
-        chunk_index = tuple(
-            lengths.index(most) for lengths, most in zip(chunks, largest, strict=True)
-        )
-        try:
-            _memory(like.device)
-        except RuntimeError:
-            return  # The client of a cluster may have no GPU: the tasks check.
-        check_chunk(like, largest, dtype, chunk_index)
-
-
-# By device number: every chunk needs it, and the driver is slow to answer.
-_KNOWN: dict[int, int] = {}
-
-
-def _memory(device: Any) -> int:
-    """Return the bytes of a GPU's memory, free or not."""
-    if device.id not in _KNOWN:
-        _KNOWN[device.id] = int(device.mem_info[1])
-    return _KNOWN[device.id]
+    try:
+        if backend_of(like).memory_size(like) is None:
+            return
+    except RuntimeError:
+        return  # The client of a cluster may have no GPU: the tasks check.
+    largest = tuple(max(lengths, default=0) for lengths in chunks)
+    chunk_index = tuple(lengths.index(most) for lengths, most in zip(chunks, largest, strict=True))
+    check_chunk(like, largest, dtype, chunk_index)
 
 
 def register(cls: type, arrays_of: Callable[[Any], Sequence[Any]]) -> None:
@@ -77,7 +65,7 @@ def register(cls: type, arrays_of: Callable[[Any], Sequence[Any]]) -> None:
     if "dask_cuda" in sys.modules:
         from dask_cuda.is_device_object import is_device_object
 
-        is_device_object.register(cls)(lambda value: any(map(is_on_gpu, arrays_of(value))))
+        is_device_object.register(cls)(lambda value: not common_backend(arrays_of(value)).is_host)
 
 
 class _Pickler(pickle.Pickler):
@@ -90,7 +78,7 @@ class _Pickler(pickle.Pickler):
         super().__init__(file, protocol=5, buffer_callback=collect)
 
     def persistent_id(self, value: object) -> int | None:
-        if not is_on_gpu(value):
+        if backend_of(value).is_host:
             return None
         self.arrays.append(value)
         return len(self.arrays) - 1

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.array_types import is_on_gpu, to_host
+from ...core.arrays.array_types import to_host
+from ...core.backends import CPU, backend_of, common_backend
 from ...core.contract.kernels import Backend, Summary
 from ...core.contract.recurrence import AlongAxis, ChunkInputs, ChunkPosition, Recurrence, Shape
-from ...engines import CPU, backend_of
 from ..observability import in_chunk
 from .memory import check_chunk, register
 
@@ -84,7 +84,7 @@ def chunk_of(
     phase: str, recurrence: Recurrence, inputs: ChunkInputs
 ) -> Iterator[tuple[Backend, Shape]]:
     """Check a chunk and enter its device; yield the backend and the shape of the result."""
-    backend = backend_of(inputs.blocks, recurrence.method)
+    backend = common_backend(inputs.blocks, recurrence.method)
     with in_chunk(phase, inputs.chunk_index, inputs.starts), backend.device_of(inputs.blocks):
         recurrence.check(inputs)
         shape = recurrence.shape(inputs)
@@ -247,4 +247,4 @@ def determine_persisted(
 def final_state_block(recurrence: AlongAxis, carry_ins: CarryIns, like: Any) -> Any:
     """Return the states after the last chunk of a row, as an array of the type of `like`."""
     carry_out = carry_ins.final_state(recurrence)
-    return np.asarray(carry_out, like=like) if is_on_gpu(like) else carry_out
+    return backend_of(like).from_host(carry_out, like)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
+from ...core.backends import common_backend
 from ...core.contract.kernels import Speculation
 from ...core.contract.recurrence import AlongAxis, Arrays, ChunkInputs, ChunkPosition, Shape
-from ...engines import backend_of
 from ..observability import in_chunk
 from .memory import register
 from .phases import (
@@ -65,7 +65,7 @@ def speculate_blocks(
 
 def launch_speculation(inputs: ChunkInputs, recurrence: AlongAxis) -> Callable[[], PendingChunk]:
     """Launch the speculation on a chunk, if it is tried; return a function that waits for it."""
-    backend = backend_of(inputs.blocks, recurrence.method)
+    backend = common_backend(inputs.blocks, recurrence.method)
     if not recurrence.is_contractive or backend.kernels(recurrence.family).speculate is None:
         return lambda: PendingChunk(inputs)
     with chunk_of("speculate", recurrence, inputs) as (backend, shape):
@@ -110,7 +110,7 @@ def correct_block(
     inputs, speculation, shape = chunk.inputs, chunk.speculation, chunk.shape
     if speculation is None:
         return determine_block(recurrence, inputs, carry_ins, number)
-    backend = backend_of(speculation.results, recurrence.method)
+    backend = common_backend(speculation.results, recurrence.method)
     with (
         in_chunk("determine", inputs.chunk_index, inputs.starts),
         backend.device_of(speculation.results),

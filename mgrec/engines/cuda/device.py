@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from math import prod
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.array_types import is_on_gpu
+from ...core.backends import CPU, backend_of
 
 MULTIPROCESSORS = 132
 """Number of multiprocessors of the GPU for which tile sizes were chosen."""
@@ -52,23 +52,29 @@ def _device(number: int) -> Device:
     )
 
 
-def device_of(arrays: Iterable[Any]) -> AbstractContextManager[Any]:
-    """Make the device of the first CuPy array the current one."""
-    return next(array for array in arrays if is_on_gpu(array)).device
+def is_capturing() -> bool:
+    """Return whether the current stream is being captured into a CUDA graph."""
+    cupy = sys.modules.get("cupy")
+    return cupy is not None and bool(cupy.cuda.get_current_stream().is_capturing())
 
 
-def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-    """Return an array in memory of CuPy's pool on the current device."""
-    import cupy
+def raise_if_capturing(what: str, why: str) -> None:
+    """Raise RuntimeError if the current stream is being captured into a CUDA graph.
 
-    return cupy.empty(shape, dtype)
+    Call it before an operation that a graph cannot repeat.
+    """
+    if is_capturing():
+        raise RuntimeError(
+            f"{what} cannot be captured into a CUDA graph, since {why}; call it outside of the "
+            f"capture"
+        )
 
 
 def on_device(array: Any) -> Any:
     """Return an operand of a chunk on the current device."""
     import cupy
 
-    if is_on_gpu(array):
+    if backend_of(array) is not CPU:
         return array
     if array.size == 1:
         device = cupy.cuda.runtime.getDevice()
@@ -95,7 +101,7 @@ def fetch(array: Any) -> Callable[[], np.ndarray]:
     ``array.get()`` would wait for all work that was launched before. An array in host memory is
     not copied.
     """
-    if not is_on_gpu(array):
+    if backend_of(array) is CPU:
         return lambda: array
     import cupy
     from cupyx import empty_pinned

@@ -9,10 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.array_types import cast, raise_if_capturing
+from ...core.arrays.array_types import cast
 from ...core.arrays.chunk import Chunk
 from ...core.contract.kernels import Kernels, PreparedSolver
-from ...engines.cuda.device import SCRATCH_IS_SHARED, array_at, fetch, scratch
+from ...engines.cuda.device import (
+    SCRATCH_IS_SHARED,
+    array_at,
+    fetch,
+    raise_if_capturing,
+    scratch,
+)
 from ...engines.cuda.launches import LaunchByAddress, PreparedLaunches
 from ..cascade import Cascade
 from ..recurrence import CascadeSummary, is_safe

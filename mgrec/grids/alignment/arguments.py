@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.array_types import as_native, check_same_device, is_lazy, is_on_gpu
+from ...core.arrays.array_types import as_native, check_same_device, is_lazy
 from ...core.arrays.validation import is_one_of
+from ...core.backends import backend_of
 from ...core.contract.problem import Problem, varying
 from .recurrence import AlignmentGrid, PairsGrid
 from .scoring import Scoring, as_scoring
@@ -140,7 +141,7 @@ def _encoded(
         raise TypeError(f"query and target must be of integers that compare; got {dtypes}")
     # A copy on a GPU takes as long as aligning short sequences.
     codes = [
-        array if is_on_gpu(array) and array.dtype == dtype else array.astype(dtype)
+        array if array.dtype == dtype and not backend_of(array).is_host else array.astype(dtype)
         for array in sequences.values()
     ]
     return codes, dtype

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from ...core.algebra.transfer_map import TransferMap, affine
-from ...core.arrays.array_types import is_on_gpu, raise_if_capturing
 from ...core.arrays.chunk import Chunk
-from ...engines.cuda.device import Device
+from ...core.backends import CPU, backend_of
+from ...engines.cuda.device import Device, raise_if_capturing
 from ...engines.cuda.launches import (
     EPOCH,
     SPACE,
@@ -268,9 +268,9 @@ def states_of(carry_in: Arrays, chunk: Chunk) -> Arrays:
 def _state(array: Any) -> Any:
     import cupy
 
-    if not is_on_gpu(array) and array.size == 1:
-        return np.asarray(array).reshape(())
-    if not is_on_gpu(array):
+    if backend_of(array) is CPU:
+        if array.size == 1:
+            return np.asarray(array).reshape(())
         raise_if_capturing("a call with initial states in host memory", "they are copied once")
     return cupy.ascontiguousarray(cupy.asarray(array))
 

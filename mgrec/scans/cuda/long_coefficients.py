@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...core.algebra.transfer_map import TransferMap
-from ...core.arrays.array_types import raise_if_capturing
 from ...core.arrays.chunk import Chunk, CoefficientOperand
-from ...engines.cuda.device import MULTIPROCESSORS, SCRATCH_IS_SHARED
+from ...engines.cuda.device import MULTIPROCESSORS, SCRATCH_IS_SHARED, raise_if_capturing
 from ...engines.cuda.launches import Launch, is_value, run_launches
 from ...engines.cuda.tracing.functions import state_count
 from .program import Layout, print_program

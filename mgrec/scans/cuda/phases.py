@@ -7,10 +7,9 @@ from functools import partial
 from typing import Any
 
 from ...core.algebra.transfer_map import TransferMap
-from ...core.arrays.array_types import raise_if_capturing
 from ...core.arrays.chunk import Chunk, is_uncopied
 from ...core.contract.kernels import Kernels, PreparedSolver
-from ...engines.cuda.device import SCRATCH_IS_SHARED, on_device
+from ...engines.cuda.device import SCRATCH_IS_SHARED, on_device, raise_if_capturing
 from ...engines.cuda.launches import LaunchByAddress, prepare_cached, run_cached
 from . import p_scheme
 from .determine import broadcast_state, prepare, states_of

@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.array_types import raise_if_capturing
 from ...core.arrays.chunk import Chunk
 from ...core.contract.kernels import CacheMiss, Kernels, PreparedSolver, Summarise
-from ...engines.cuda.device import Device, fetch, on_device
+from ...engines.cuda.device import Device, fetch, on_device, raise_if_capturing
 from ..errors import SingularSystemError
 from ..interface import Ends, InterfaceRows
 from .nopivot import cyclic_reduction, pcr, solve_whole, thomas

@@ -14,7 +14,8 @@ import pytest
 from layouts import read_only, swapped, unaligned
 
 import mgrec
-from mgrec.core.arrays.array_types import as_native, cast, check_same_device, is_on_gpu
+from mgrec.core.arrays.array_types import as_native, cast, check_same_device
+from mgrec.core.backends import CPU, backend_of
 from mgrec.core.contract.recurrence import ChunkInputs
 from mgrec.engines.cpu.compilation import compile_kernel
 from mgrec.signal import ewm, lfilter, lfilter_zi, lfiltic, sosfilt, sosfilt_zi, sosfiltfilt
@@ -48,7 +49,7 @@ class Lazy:
     ("array", "expected"), [(np.ones(3), False), (2.0, False), (OnGpu(), True), (Lazy(), True)]
 )
 def test_where_an_array_is(array, expected):
-    assert is_on_gpu(array) == expected
+    assert (backend_of(array) is not CPU) == expected
 
 
 def test_which_arrays_go_together():
@@ -170,7 +171,7 @@ def test_kernels_are_given_native_arrays(name, monkeypatch):
         assert {*map(type, arrays)} == {np.ndarray}
         raise Recorded
 
-    monkeypatch.setattr(local, "backend_of", recorded)
+    monkeypatch.setattr(local, "common_backend", recorded)
     monkeypatch.setattr(factor_api, "factor_chunk", recorded)
     call, *arrays = CALLS[name]
     for layout in (swapped, unaligned, tagged):

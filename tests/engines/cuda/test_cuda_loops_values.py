@@ -25,7 +25,7 @@ from wavefront_on_host import (
 
 import mgrec
 from mgrec.core.algebra.operators import PLUS_TIMES
-from mgrec.distributed.tasks import memory
+from mgrec.engines.cuda import backend
 from mgrec.grids.loops.cuda import choice, phases
 from mgrec.grids.loops.cuda.layout import Signature, Variation
 from mgrec.solve import local as on_one_machine
@@ -106,7 +106,7 @@ def test_out(strategy: str) -> None:
 
 @pytest.mark.parametrize("strategy", ["tiles", "compensation"])
 def test_dask_arrays(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(memory._KNOWN, DeviceArray.device.id, 2**30)
+    monkeypatch.setitem(backend._memory_sizes, DeviceArray.device.id, 2**30)
 
     def move(x: Any) -> Any:
         return on_device(np.ascontiguousarray(x))

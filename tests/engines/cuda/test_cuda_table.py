@@ -12,7 +12,7 @@ import pytest
 from cuda_on_host import DeviceArray, HostCompiler, empty, run_on_host, use_kernels
 
 import mgrec
-from mgrec import engines as backends
+from mgrec.core.backends import backend_of
 from mgrec.core.contract.recurrence import ChunkInputs
 from mgrec.engines.cuda.device import Device
 from mgrec.grids.cuda import transposition
@@ -137,7 +137,7 @@ def test_edges_cross_tiles(dtype: str) -> None:
 
 def check_tiles(x: Any, rows: tuple[int, ...], columns: tuple[int, ...]) -> None:
     recurrence = check_table(x, (-2, -1), None, None)[0].recurrence
-    backend = backends.backend_of([x.view(DeviceArray)])
+    backend = backend_of(x.view(DeviceArray))
     result, below = np.empty(x.shape, recurrence.dtype), {}
     for i, end in pairwise(rows):
         left = None
@@ -158,7 +158,7 @@ def test_parts_have_the_bits_of_the_whole(monkeypatch: pytest.MonkeyPatch, dtype
     monkeypatch.setattr(layout, "_GROUP_BYTES", 1 << 16)
     x, left = draw((2, 700, 520), dtype), Sums(None, draw((2, 700), dtype, 1))
     recurrence = check_table(x, (-2, -1), None, None)[0].recurrence
-    backend = backends.backend_of([x.view(DeviceArray)])
+    backend = backend_of(x.view(DeviceArray))
     part = recurrence.part(backend, x.shape, 1)
     assert part is not None
     assert 2 * part.least <= 700

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ....core.arrays.array_types import is_on_gpu
+from ....core.backends import CPU, backend_of
 from ....core.contract.kernels import Kernels, Part, PreparedSolver
 from ....engines.cuda.device import pack_words
 from ....engines.cuda.launches import LaunchByAddress, PreparedLaunches
@@ -158,7 +158,7 @@ def prepare_loop(
     is_written = call.table.array is table
     if not (is_written or is_transposed(table)):
         return None
-    on_gpu = [position for position, array in enumerate(arrays) if is_on_gpu(array)]
+    on_gpu = [position for position, array in enumerate(arrays) if backend_of(array) is not CPU]
     copied = {
         position: arrays[position]
         for position in on_gpu

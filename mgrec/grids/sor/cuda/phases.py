@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ....core.arrays.array_types import is_on_gpu, raise_if_capturing
+from ....core.arrays.chunk import is_uncopied
+from ....core.backends import CPU, backend_of
 from ....core.contract.kernels import Kernels, PreparedSolver
-from ....engines.cuda.device import Device, on_device, pack_words
+from ....engines.cuda.device import Device, on_device, pack_words, raise_if_capturing
 from ....engines.cuda.launches import LaunchByAddress, PreparedLaunches
 from ..recurrence import LaidOutGrids, Sweeps
 from .layout import MOST_WORDS, group_counts, split_sweeps
@@ -188,7 +189,7 @@ def prepare_relaxation(
         return None
     batch = Batch.of(x, rhs[0] if rhs else None, result)
     has_rhs = bool(rhs)
-    if has_rhs and not (is_on_gpu(rhs[0]) and batch.rhs.data.ptr == rhs[0].data.ptr):
+    if has_rhs and (backend_of(rhs[0]) is CPU or not is_uncopied(batch.rhs, rhs[0])):
         return None
     steps = list(batch.steps(loop.omega, loop.sweeps, batch.count, is_checked=False))
     if any(step.start for step in steps):
