@@ -4,10 +4,8 @@ import numpy as np
 import oracles
 import pytest
 
-from mgrec.core.algebra.transfer_map import affine
-from mgrec.core.arrays.chunk import Chunk
+import mgrec
 from mgrec.engines.cpu.simd.lanes import MIN_STREAMED_BYTES
-from mgrec.scans.cpu import one_thread as cpu
 from mgrec.scans.cpu.affine_rows import BLOCK, LONG, safe_limits
 from mgrec.scans.cpu.affine_tiles import TILE
 from mgrec.scans.cpu.reference import Judge
@@ -21,14 +19,17 @@ LENGTHS = [64, BLOCK - 1, BLOCK, BLOCK + TILE - 1, LONG - 1, LONG, LONG + 7, LON
 each_dtype = pytest.mark.parametrize("dtype", [np.float64, np.float32])
 
 
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch):
+    monkeypatch.setenv("MGREC_NUM_THREADS", "1")
+
+
 def loop(s, t, carry_in):
     return oracles.loop(oracles.linear, (s, t), carry_in, t.dtype, axis=1)
 
 
 def determine(s, t, carry_in, result=None):
-    result = np.full(t.shape, np.nan, t.dtype) if result is None else result
-    cpu.determine(affine, Chunk((s, t), t.shape, t.dtype), (carry_in,), (result,))
-    return result
+    return mgrec.linear_recurrence(s, t, carry_in, axis=1, out=result)
 
 
 def draw(shape, dtype, seed=0):
@@ -124,17 +125,6 @@ def test_columns_have_the_bits_of_the_loop(columns, steps, s_shape, dtype):
     s, t, carry_in = draw((2, steps, columns), dtype)
     s = {"full": s, "one": s[:1, :1, :1], "row": np.ascontiguousarray(s[:, :1, :1])}[s_shape]
     np.testing.assert_array_equal(determine(s, t, carry_in), loop(s, t, carry_in))
-
-
-@each_dtype
-def test_a_window_of_columns_leaves_the_others_alone(dtype):
-    s, t, carry_in = draw((2, 6, 60), dtype)
-    result = np.full(t.shape, np.nan, dtype)
-    chunk = Chunk((s, t), t.shape, t.dtype)
-    cpu.determine_columns(affine, chunk, (carry_in,), (result,), 5, 44)
-    np.testing.assert_array_equal(result[:, :, 5:44], loop(s, t, carry_in)[:, :, 5:44])
-    assert np.isnan(result[:, :, :5]).all()
-    assert np.isnan(result[:, :, 44:]).all()
 
 
 @pytest.mark.parametrize("columns", [16, 1000, 4096])

@@ -7,10 +7,7 @@ import pytest
 from tridiagonal_matrices import NAMES, dominant, error, gtsv, in_chunks, matrix, with_solutions
 
 import mgrec
-from mgrec.core.arrays.chunk import Chunk
 from mgrec.distributed.observability import phase_of
-from mgrec.tridiagonal.cpu import phases
-from mgrec.tridiagonal.interface import Ends, join_interface_rows
 
 
 @pytest.mark.parametrize("memory", ["stream", "two-pass"])
@@ -89,35 +86,6 @@ def solve_chunks(operands, chunks=CHUNK, **options):
 
 def check_close(x, wanted):
     assert np.linalg.norm(x - wanted) <= 4 * np.finfo(float).eps * np.linalg.norm(wanted)
-
-
-def rows_of(operands, begin, end, ends):
-    parts = tuple(operand[begin:end].reshape(1, -1, 1) for operand in operands)
-    return phases.precompute(ends, Chunk(parts, parts[0].shape, parts[0].dtype)).rows
-
-
-INNER = Ends(has_first=False, has_last=False)
-
-
-def rows_of_ends(operands):
-    return join_interface_rows(rows_of(operands, 0, 100, INNER), rows_of(operands, 200, 300, INNER))
-
-
-def test_a_chunk_that_remembers_is_told():
-    assert rows_of_ends([np.full(300, value) for value in (-1.0, 2.0, -1.0, 1.0)]) is None
-
-
-@pytest.mark.parametrize("diagonal", [4.0, 1.0])
-def test_rows_of_both_ends_are_those_of_all(diagonal):
-    """The unknowns of random systems far apart have nothing to do with each other either."""
-    operands = draw((300,), diagonal)
-    found, rows = rows_of_ends(operands), rows_of(operands, 0, 300, INNER)
-    # As equations of the chunk's first and last unknowns.
-    matrices, rest = rows[:, 1:3, 0, 0], rows[:, [0, 3, 4], 0, 0]
-    np.testing.assert_allclose(found[:, 1:3, 0, 0], np.eye(2))
-    np.testing.assert_allclose(
-        found[:, [0, 3, 4], 0, 0], np.linalg.solve(matrices, rest), rtol=1e-13, atol=1e-16
-    )
 
 
 @pytest.mark.parametrize("number", [0, 1, 2, 3])

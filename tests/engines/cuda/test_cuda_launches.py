@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from cuda_on_host import numpy_as_cupy
 
+from mgrec.core.algebra.transfer_map import affine
+from mgrec.core.arrays.chunk import Chunk
 from mgrec.engines.cuda import device, launches
 from mgrec.engines.cuda.launches import EPOCH, SPACE, Launch, PreparedLaunches, Slot, run_launches
 
@@ -49,6 +51,25 @@ def test_launches_share_what_is_reserved_once_all_are_compiled(events: list[Any]
     assert [event[4] for event in events if event[0] == "launch"] == [
         ("x", "space", 3), ("x", "space", 3), ("y", "space", 6), ("y", "space", 6),
     ]  # fmt: skip
+
+
+def array(ptr: int) -> Any:
+    return SimpleNamespace(shape=(1, 9, 1), dtype=np.dtype("f4"), data=SimpleNamespace(ptr=ptr))
+
+
+def test_chunks_of_a_kind_are_prepared_once(events: list[Any], monkeypatch: Any) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", numpy_as_cupy())
+
+    def prepare(transfer_map: Any, chunk: Chunk, carry_in: Any, results: Any) -> Any:
+        return PreparedLaunches(Launch("", "kernel", 1, 32, (*chunk.operands, *results)))
+
+    for ptr in (512, 1024, 1028):
+        given = array(ptr), array(0)
+        chunk = Chunk(given[:1], (1, 9, 1), np.dtype("f4"))
+        launches.run_cached(prepare, affine, chunk, (), given[1:])
+        assert events[-1][4] == given
+    # The last one is aligned otherwise.
+    assert [event[0] for event in events] == ["compile", "launch", "launch", "compile", "launch"]
 
 
 def test_much_memory_is_of_one_launch_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from cuda_cases import HOSTILE, KINDS, assert_near, hostile, loop, small_layout, solve
+from cuda_cases import (
+    HOSTILE,
+    KINDS,
+    assert_near,
+    hostile,
+    loop,
+    loop_in_float64,
+    mobius_case,
+    small_layout,
+    solve,
+)
 
 import mgrec
 from mgrec.core.arrays.chunk import Chunk
@@ -112,3 +123,24 @@ def test_large_numbers_are_not_repaired(size: float) -> None:
     space, epoch = reserve_descriptors(1)
     first_mark = int(space[0])
     assert first_mark >> TILE_BITS != epoch - 1
+
+
+MOBIUS = ["plain", "from infinity", "fixed at 0", "fixed at infinity", "scaled", "poles", "nan"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kind", KINDS[:3])
+@pytest.mark.parametrize("name", MOBIUS)
+def test_chains_meet_every_odd_step(name: str, kind: str, dtype: str) -> None:
+    """The quick side of a map, in chains, leaves every odd step to the exact one."""
+    for rows, steps, reverse in ((1, 5003, False), (3, 1801, True), (1, 768, True)):
+        shape = (rows, steps, 1)
+        operands, start = mobius_case(name, shape)
+        operands = [x.astype(dtype) for x in operands]
+        carry_in = np.full((rows, 1), start)
+        chunk = Chunk(tuple(map(cupy.asarray, operands)), shape, np.dtype(dtype), reverse)
+        wanted = loop_in_float64(maps.mobius, operands, start, shape, reverse)
+        for chains in (1, 3):
+            layout = replace(small_layout(kind, shape, dtype, reverse), chains=chains)
+            got = solve(maps.mobius, chunk, [carry_in.astype(dtype)], layout)[0]
+            np.testing.assert_allclose(got, wanted, rtol=300 * np.finfo(dtype).eps, atol=0)
