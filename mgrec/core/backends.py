@@ -15,11 +15,13 @@ import numpy as np
 if TYPE_CHECKING:
     from .contract.kernels import Kernels
 
-REGISTRY = {"cupy": ("cuda", "__cuda_array_interface__")}
+REGISTRY = {
+    "cupy": ("cuda", "__cuda_array_interface__"),
+}
 """For the library of each backend but the CPU's: its engine, and the attribute of its arrays' type.
 
 The module ``engines/<engine>/backend.py`` has the backend as ``BACKEND``. It is imported when the
-first of its arrays is passed.
+first of its arrays is passed. The page "Contributing" lists the parts of a backend.
 """
 
 _PACKAGE = __package__.partition(".")[0]
@@ -107,6 +109,10 @@ class Backend:
     def cast(self, array: Any, dtype: np.dtype[Any]) -> Any:
         """Return a copy in another dtype. Subnormal numbers are kept."""
         return array.astype(dtype)
+
+    def device_number(self, array: Any) -> int:
+        """Return the number of the device of an array."""
+        return 0
 
     def is_writeable(self, array: Any) -> bool:
         """Return whether an array may be written to."""

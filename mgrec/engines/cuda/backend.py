@@ -67,6 +67,9 @@ class CudaBackend(Backend):
                 _widen(array.imag, wide.imag)
         return wide
 
+    def device_number(self, array: Any) -> int:
+        return int(array.device.id)
+
     def is_writeable(self, array: Any) -> bool:
         return True
 
