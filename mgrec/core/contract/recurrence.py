@@ -1,19 +1,9 @@
 """The contract of a recurrence: its description, and what crosses the boundary of a chunk.
 
 A family is one folder, with a subfolder of kernels for each backend. Its recurrences are frozen
-dataclasses of one of five topologies:
-
-=============  =============================================  ==================================
-topology       what crosses the boundary of a chunk           families
-=============  =============================================  ==================================
-``Chain``      a summary one way, a carry-in the same way     scans, filters, ewm (scan.py)
-``TwoSided``   a summary to a small system, a carry-in back   tridiagonal systems
-``Grid``       the edges above and to the left                wavefront loops (grid.py)
-``Swept``      the sides of the four tiles around it          loops of several sweeps (grid.py)
-``Traceback``  the edges; then a path backwards               alignments (grid.py)
-=============  =============================================  ==================================
-
-The code that solves, builds graphs or runs plans knows families by this contract only.
+dataclasses of one of five topologies: ``Chain`` (scan.py), ``TwoSided`` (this file), ``Grid``,
+``Swept`` and ``Traceback`` (grid.py). The page "How it works" has a table of them and of their
+families. The code that solves, builds graphs or runs plans knows families by this contract only.
 """
 
 from __future__ import annotations
