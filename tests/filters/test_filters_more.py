@@ -120,15 +120,6 @@ def test_the_result_is_written_to_out(xp):
     assert (single == sosfilt(sos, x.astype("f4"), 0)).all()
 
 
-@pytest.mark.parametrize("b", [[1.0, 0.5j], [1.0, -3.0]])
-def test_complex_and_unstable_filters_write_to_out(b):
-    a, x = [1.0, -1.2], draw(2, 5000)
-    out = np.full(x.shape, np.nan, np.result_type(*b))
-    with np.errstate(all="ignore"):
-        assert lfilter(b, a, x, out=out) is out
-    np.testing.assert_array_equal(out, lfilter(b, a, x))
-
-
 X = draw(3, 8)
 SHARED = np.empty((3, 12))
 REFUSED_OUT = {

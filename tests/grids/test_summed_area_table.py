@@ -9,8 +9,6 @@ from grid_arrays import cumsum_twice, in_thirds, numbers, same
 
 import mgrec
 
-pytestmark = pytest.mark.quick
-
 DTYPES = ("?", "u1", "i2", "u4", "i8", "f4", "f8", "c16")
 AXES = [(-2, -1), (0, 2), (2, 1)]
 

@@ -5,7 +5,18 @@ from itertools import product
 import dask.array as da
 import numpy as np
 import pytest
-from tridiagonal_matrices import NAMES, dominant, error, gtsv, in_chunks, matrix, with_solutions
+from test_tridiagonal import error as norm_error
+from test_tridiagonal import right_hand_side, system
+from tridiagonal_matrices import (
+    NAMES,
+    chunked,
+    dominant,
+    error,
+    gtsv,
+    in_chunks,
+    matrix,
+    with_solutions,
+)
 
 import mgrec
 
@@ -196,6 +207,29 @@ def test_rows_of_1e300_and_1e_300_are_alike(method):
     x = mgrec.solve_tridiagonal(*(operand * factors for operand in operands), method=method)
     wanted = mgrec.solve_tridiagonal(*operands, method=method)
     np.testing.assert_allclose(x, wanted, rtol=1e-12)
+
+
+# Dtypes of the method that pivots, a system in one chunk or in three.
+
+
+@pytest.mark.parametrize("place", [chunked(0), chunked(3)])
+@pytest.mark.parametrize(
+    "dtype", ["f4", "f8", pytest.param("c8", marks=pytest.mark.extended), "c16"]
+)
+def test_every_dtype_in_chunks(dtype, place):
+    dl, d, du, wanted = system((3, 150), dtype)
+    x = place(dl, d, du, right_hand_side(dl, d, du, wanted))
+    assert x.dtype == dtype
+    assert norm_error(x, wanted) < 1e5 * np.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("place", [chunked(0), chunked(3)])
+@pytest.mark.parametrize(("dtype", "most"), [("f8", 900), ("f4", 100), ("c16", 900)])
+def test_powers_of_two_on_rows_change_no_bit(dtype, most, place):
+    operands = system((300,), dtype)
+    powers = 2.0 ** np.random.default_rng(1).integers(-most, most, 300)
+    scaled = [operand * powers.astype(operand.real.dtype) for operand in operands]
+    np.testing.assert_array_equal(place(*scaled), place(*operands))
 
 
 # Several right-hand sides of the same matrices.
