@@ -306,13 +306,8 @@ CASES = [
 ]
 # Each is compiled for itself: these say what the others of their kind and size say again.
 AGAIN = {np.dtype(char).name for char in "bhiBHI"}
-# 20 s: test_coefficient.py has coefficients in float32, others the same dtypes of other operands.
-LONG = {
-    ("linear, coefficients", "float32"),
-    ("linear, s array", "complex64"),
-    ("linear, s row", "float32"),
-    ("scan, matrix2", "int32"),
-}
+# 12 and 2 s: test_coefficient.py has coefficients in float32, and others matrices of integers.
+LONG = {("linear, coefficients", "float32"), ("scan, matrix2", "int32")}
 CASES_OF_ALL_DTYPES = [
     pytest.param(
         case,
